@@ -1,0 +1,17 @@
+//! The seams to the world: time, randomness and disks, each as a trait with its real form.
+//!
+//! # Guarantees
+//! 1. No other crate below the program reads a clock, draws a random number or opens a device.
+//! 2. The contract of [`Disk`] *is* the fault model: what it does not promise, tests take away.
+
+mod clock;
+mod disk;
+mod entropy;
+mod file;
+mod memory;
+
+pub use clock::{Clock, SystemClock};
+pub use disk::{Disk, DiskShape};
+pub use entropy::{Entropy, SystemEntropy};
+pub use file::{FileDisk, OpenError, OpenMode};
+pub use memory::MemDisk;

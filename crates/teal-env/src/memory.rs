@@ -1,0 +1,72 @@
+//! A disk in memory: for tests and for volumes that need not outlive the process.
+
+use crate::{Disk, DiskShape};
+use std::io::{self, IoSlice};
+use std::sync::{PoisonError, RwLock};
+use teal_types::{SECTOR, Sector};
+
+/// A disk held in memory. Every write is durable at once.
+#[derive(Debug)]
+pub struct MemDisk {
+    shape: DiskShape,
+    bytes: RwLock<Vec<u8>>,
+}
+
+impl MemDisk {
+    /// A zeroed disk of `sectors` with 512-byte physical sectors.
+    pub fn new(sectors: u64) -> Self {
+        Self::from_bytes(vec![0; usize::try_from(sectors * SECTOR).expect("fits the address space")])
+    }
+
+    /// A disk with this content, rounded down to whole sectors.
+    pub fn from_bytes(mut bytes: Vec<u8>) -> Self {
+        let sectors = bytes.len() as u64 / SECTOR;
+        bytes.truncate((sectors * SECTOR) as usize);
+        let shape = DiskShape { sectors, logical: 512, physical: 512, rotational: false, sparse: false };
+        Self { shape, bytes: RwLock::new(bytes) }
+    }
+
+    /// A copy of the whole content.
+    pub fn snapshot(&self) -> Vec<u8> {
+        self.bytes.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn range(&self, at: Sector, len: usize) -> io::Result<std::ops::Range<usize>> {
+        let end = at.byte().checked_add(len as u64).filter(|&e| e <= self.shape.sectors * SECTOR);
+        if !(len as u64).is_multiple_of(SECTOR) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a whole number of sectors"));
+        }
+        let end = end.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the disk"))?;
+        Ok(at.byte() as usize..end as usize)
+    }
+}
+
+impl Disk for MemDisk {
+    fn shape(&self) -> DiskShape {
+        self.shape
+    }
+    fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
+        let range = self.range(at, buf.len())?;
+        buf.copy_from_slice(&self.bytes.read().unwrap_or_else(PoisonError::into_inner)[range]);
+        Ok(())
+    }
+    fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let range = self.range(at, parts.iter().map(|p| p.len()).sum())?;
+        let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut from = range.start;
+        for part in parts {
+            bytes[from..from + part.len()].copy_from_slice(part);
+            from += part.len();
+        }
+        Ok(())
+    }
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn allocate(&self, _: Sector, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn discard(&self, _: Sector, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
