@@ -1,0 +1,292 @@
+//! Changing a tree: every change owns its path first and cannot fail afterwards.
+
+use std::sync::Arc;
+
+use teal_types::Sector;
+
+use super::{Ledger, PageSource, Tree, load, route};
+use crate::{
+    StoreError,
+    page::{Child, Expect, Items, LEVEL_MAX, Node, PAGE_MAX, PagePtr, VALUE_MAX, leaf_item_len},
+};
+
+/// A node below this many bytes looks for a neighbour to merge with.
+const SPARSE: usize = PAGE_MAX / 3;
+
+/// What a change needs beside the node it is at.
+struct Cx<'a> {
+    src: &'a dyn PageSource,
+    want: Expect,
+    ledger: &'a mut Ledger,
+}
+
+impl Tree {
+    /// Sets the value of `key` and returns the one before.
+    ///
+    /// # Errors
+    /// [`StoreError::TooBig`] for a value above [`VALUE_MAX`], else what `src` answers; the content is unchanged then.
+    pub(crate) fn insert(
+        &mut self,
+        src: &dyn PageSource,
+        key: u64,
+        value: &[u8],
+    ) -> Result<Option<Box<[u8]>>, StoreError> {
+        if value.len() > VALUE_MAX {
+            return Err(StoreError::TooBig("the value of a tree item"));
+        }
+        let mut cx = Cx { src, want: self.expect(None), ledger: &mut self.ledger };
+        let Some(root) = &mut self.root else {
+            let items = Items::Leaf(vec![(key, value.into())]);
+            self.root = Some(cx.new_node(0, items));
+            return Ok(None);
+        };
+        let (old, split) = cx.insert(root, None, key, value)?;
+        if let Some((right_key, right)) = split {
+            let Some(Child::Mem(left)) = self.root.take() else { unreachable!("a node that was split is owned") };
+            let level = left.level + 1;
+            assert!(level <= LEVEL_MAX, "2^64 keys do not need this height");
+            let items = vec![(left.first_key(), Child::Mem(left)), (right_key, right)];
+            self.root = Some(cx.new_node(level, Items::Inner(items)));
+        }
+        Ok(old)
+    }
+
+    /// Removes `key` and returns its value. A key that is not there leaves the tree as it is.
+    ///
+    /// # Errors
+    /// What `src` answers; the content is unchanged then.
+    pub(crate) fn remove(&mut self, src: &dyn PageSource, key: u64) -> Result<Option<Box<[u8]>>, StoreError> {
+        if self.get(src, key)?.is_none() {
+            return Ok(None);
+        }
+        let mut cx = Cx { src, want: self.expect(None), ledger: &mut self.ledger };
+        let old = self.root.as_mut().map_or(Ok(None), |root| cx.remove(root, None, key))?;
+        self.shorten();
+        Ok(old)
+    }
+
+    /// Owns every page on a path to a key in `from..=to`, and the leaves of the nearest items on both sides. Until the
+    /// next fold, whatever is done to keys in that range does no I/O.
+    ///
+    /// The neighbours are needed because a leaf that loses its last item hands its range to the leaf beside it.
+    ///
+    /// # Errors
+    /// What `src` answers.
+    pub(crate) fn warm(&mut self, src: &dyn PageSource, from: u64, to: u64) -> Result<(), StoreError> {
+        if from > to {
+            return Ok(());
+        }
+        let before = from.checked_sub(1).map_or(Ok(None), |key| self.at_or_before(src, key))?;
+        let after = to.checked_add(1).map_or(Ok(None), |key| self.at_or_after(src, key))?;
+        let low = before.map_or(from, |item| item.0);
+        let high = after.map_or(to, |item| item.0);
+        let mut cx = Cx { src, want: self.expect(None), ledger: &mut self.ledger };
+        self.root.as_mut().map_or(Ok(()), |root| cx.own_paths(root, None, (low, high), 0))
+    }
+
+    /// Owns the page at `level` on the path to `key` if it still lies at `at`, so that the next fold writes it anew.
+    /// Returns whether it does. `key` is the first key the page was folded with.
+    ///
+    /// # Errors
+    /// What `src` answers.
+    pub(crate) fn touch(&mut self, src: &dyn PageSource, level: u8, key: u64, at: Sector) -> Result<bool, StoreError> {
+        let Some(root) = &self.root else { return Ok(false) };
+        if !self.has_page(src, root, None, (level, key, at))? {
+            return Ok(false);
+        }
+        let mut cx = Cx { src, want: self.expect(None), ledger: &mut self.ledger };
+        self.root.as_mut().map_or(Ok(()), |root| cx.own_paths(root, None, (key, key), level))?;
+        Ok(true)
+    }
+
+    /// Removes everything and shows every item, ascending. Holds all leaves in memory meanwhile.
+    ///
+    /// # Errors
+    /// What `src` answers; nothing is removed or shown then.
+    pub(crate) fn destroy(
+        &mut self,
+        src: &dyn PageSource,
+        visit: &mut dyn FnMut(u64, &[u8]),
+    ) -> Result<(), StoreError> {
+        let Some(root) = &self.root else { return Ok(()) };
+        let (mut pages, mut leaves) = (Vec::new(), Vec::new());
+        self.gather(src, root, None, (&mut pages, &mut leaves))?;
+        self.root = None;
+        self.ledger.freed.append(&mut pages);
+        self.ledger.mem_pages = 0;
+        self.ledger.dirty = true;
+        for leaf in leaves {
+            if let Items::Leaf(items) = &leaf.items {
+                items.iter().for_each(|(key, value)| visit(*key, value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops owned roots that are empty or only lead to one child.
+    fn shorten(&mut self) {
+        while let Some(Child::Mem(root)) = &mut self.root {
+            let only = match &mut root.items {
+                Items::Inner(items) if items.len() == 1 => items.pop().map(|(_, child)| child),
+                Items::Leaf(items) if items.is_empty() => None,
+                _ => break,
+            };
+            self.root = only;
+            self.ledger.mem_pages -= 1;
+        }
+    }
+}
+
+impl Cx<'_> {
+    fn new_node(&mut self, level: u8, items: Items) -> Child {
+        self.ledger.mem_pages += 1;
+        self.ledger.dirty = true;
+        Child::Mem(Box::new(Node { level, items }))
+    }
+
+    /// The child, owned: if it was on disk it is copied into memory and its page is free.
+    fn own<'n>(&mut self, child: &'n mut Child, level: Option<u8>) -> Result<&'n mut Node, StoreError> {
+        if let Child::Disk(ptr) = child {
+            let ptr: PagePtr = *ptr;
+            let node = Arc::unwrap_or_clone(load(self.src, ptr, Expect { level, ..self.want })?);
+            *child = self.new_node(node.level, node.items);
+            self.ledger.freed.push(ptr);
+        }
+        match child {
+            Child::Mem(node) => Ok(node),
+            Child::Disk(_) => unreachable!("it was just made owned"),
+        }
+    }
+
+    /// Owns all pages from `child` down to level `down_to` that may hold keys in `low..=high`.
+    fn own_paths(
+        &mut self,
+        child: &mut Child,
+        level: Option<u8>,
+        (low, high): (u64, u64),
+        down_to: u8,
+    ) -> Result<(), StoreError> {
+        let node = self.own(child, level)?;
+        let Items::Inner(items) = &mut node.items else { return Ok(()) };
+        if node.level > down_to {
+            let on_path = route(items, low)..=route(items, high);
+            for (_, below) in &mut items[on_path] {
+                self.own_paths(below, Some(node.level - 1), (low, high), down_to)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the old value, and the right part if the node had to be split.
+    #[expect(clippy::type_complexity, reason = "two optional results of a private function")]
+    fn insert(
+        &mut self,
+        child: &mut Child,
+        level: Option<u8>,
+        key: u64,
+        value: &[u8],
+    ) -> Result<(Option<Box<[u8]>>, Option<(u64, Child)>), StoreError> {
+        let node = self.own(child, level)?;
+        let mut old = None;
+        let changed = match &mut node.items {
+            Items::Leaf(items) => match items.binary_search_by_key(&key, |item| item.0) {
+                Ok(at) => {
+                    old = Some(std::mem::replace(&mut items[at].1, value.into()));
+                    at
+                }
+                Err(at) => {
+                    items.insert(at, (key, value.into()));
+                    at
+                }
+            },
+            Items::Inner(items) => {
+                let at = route(items, key);
+                let (replaced, split) = self.insert(&mut items[at].1, Some(node.level - 1), key, value)?;
+                items[at].0 = items[at].0.min(key);
+                let Some(right) = split else { return Ok((replaced, None)) };
+                old = replaced;
+                items.insert(at + 1, right);
+                at + 1
+            }
+        };
+        let right = split_if_over(node, changed).map(|items| {
+            let right = Node { level: node.level, items };
+            (right.first_key(), self.new_node(right.level, right.items))
+        });
+        Ok((old, right))
+    }
+
+    fn remove(&mut self, child: &mut Child, level: Option<u8>, key: u64) -> Result<Option<Box<[u8]>>, StoreError> {
+        let node = self.own(child, level)?;
+        match &mut node.items {
+            Items::Leaf(items) => Ok(items.binary_search_by_key(&key, |item| item.0).ok().map(|at| items.remove(at).1)),
+            Items::Inner(items) => {
+                let at = route(items, key);
+                let old = self.remove(&mut items[at].1, Some(node.level - 1), key)?;
+                self.mend(items, at);
+                Ok(old)
+            }
+        }
+    }
+
+    /// After a removal under `items[at]`: drops the child if it is empty, merges it if it is sparse and a neighbour is in
+    /// memory and has room.
+    fn mend(&mut self, items: &mut Vec<(u64, Child)>, at: usize) {
+        let Child::Mem(node) = &items[at].1 else { return };
+        if node.is_empty() {
+            items.remove(at);
+            self.ledger.mem_pages -= 1;
+        } else if node.encoded_len() < SPARSE {
+            let neighbours = [at.checked_sub(1), Some(at)];
+            if let Some(left) = neighbours.into_iter().flatten().find(|&left| fit_together(items, left)) {
+                let (_, right) = items.remove(left + 1);
+                join(&mut items[left].1, right);
+                self.ledger.mem_pages -= 1;
+            }
+        }
+    }
+}
+
+/// Whether `items[left]` and the item after it are in memory and fit into one page.
+fn fit_together(items: &[(u64, Child)], left: usize) -> bool {
+    match items.get(left..left + 2) {
+        Some([(_, Child::Mem(left)), (_, Child::Mem(right))]) => {
+            let empty = Node { level: 0, items: Items::Leaf(Vec::new()) }.encoded_len();
+            left.encoded_len() + right.encoded_len() - empty <= PAGE_MAX
+        }
+        _ => false,
+    }
+}
+
+fn join(left: &mut Child, right: Child) {
+    let (Child::Mem(left), Child::Mem(right)) = (left, right) else { unreachable!("both are in memory") };
+    match (&mut left.items, right.items) {
+        (Items::Leaf(left), Items::Leaf(mut right)) => left.append(&mut right),
+        (Items::Inner(left), Items::Inner(mut right)) => left.append(&mut right),
+        _ => unreachable!("neighbours are at one level"),
+    }
+}
+
+/// If the node is over the size of a page, takes its right part away: only the last item when that is the one that
+/// `changed`, so that ascending keys leave full pages behind, else half of the bytes.
+fn split_if_over(node: &mut Node, changed: usize) -> Option<Items> {
+    if node.encoded_len() <= PAGE_MAX {
+        return None;
+    }
+    let last = node.len() - 1;
+    let right = match &mut node.items {
+        Items::Leaf(items) => {
+            let total: usize = items.iter().map(|(_, value)| leaf_item_len(value)).sum();
+            let mut left = 0;
+            let middle = items.iter().position(|(_, value)| {
+                left += leaf_item_len(value);
+                left * 2 >= total
+            });
+            let cut = if changed == last { last } else { middle.map_or(last, |at| at + 1).clamp(1, last) };
+            Items::Leaf(items.split_off(cut))
+        }
+        Items::Inner(items) => Items::Inner(items.split_off(if changed == last { last } else { items.len() / 2 })),
+    };
+    debug_assert!(node.encoded_len() <= PAGE_MAX, "the left part fits: items are small beside a page");
+    Some(right)
+}

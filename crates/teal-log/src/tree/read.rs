@@ -1,0 +1,222 @@
+//! Looking things up in a tree; nothing here changes it.
+//!
+//! # Guarantees
+//! 1. *Once*: a scan loads each leaf it passes once, and none behind its end.
+
+use std::{
+    ops::{ControlFlow, Deref},
+    sync::Arc,
+};
+
+use super::{PageSource, Tree, load, route};
+use crate::{
+    StoreError,
+    page::{Child, Items, Node, PagePtr},
+};
+
+/// An item found.
+pub(crate) type Item = (u64, Box<[u8]>);
+/// Looks at an item; may end the walk.
+pub(crate) type Visit<'v> = &'v mut dyn FnMut(u64, &[u8]) -> Result<ControlFlow<()>, StoreError>;
+/// Looks at a page on disk and its level.
+pub(crate) type VisitPage<'v> = &'v mut dyn FnMut(PagePtr, u8, &Node) -> Result<(), StoreError>;
+/// Told of a page that cannot be loaded.
+pub(crate) type OnError<'v> = &'v mut dyn FnMut(PagePtr, StoreError);
+
+/// A node to look at, wherever it is.
+enum Held<'a> {
+    Mem(&'a Node),
+    Disk(Arc<Node>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        match self {
+            Self::Mem(node) => node,
+            Self::Disk(node) => node,
+        }
+    }
+}
+
+impl Tree {
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// Here and below: only what `src` answers.
+    pub(crate) fn get(&self, src: &dyn PageSource, key: u64) -> Result<Option<Box<[u8]>>, StoreError> {
+        let Some(root) = &self.root else { return Ok(None) };
+        self.get_below(src, &*self.open(src, root, None)?, key)
+    }
+    /// The first item whose key is at least `key`.
+    pub(crate) fn at_or_after(&self, src: &dyn PageSource, key: u64) -> Result<Option<Item>, StoreError> {
+        let mut found = None;
+        self.scan(src, key, &mut |at, value| {
+            found = Some((at, value.into()));
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+    /// The last item whose key is at most `key`.
+    pub(crate) fn at_or_before(&self, src: &dyn PageSource, key: u64) -> Result<Option<Item>, StoreError> {
+        let Some(root) = &self.root else { return Ok(None) };
+        self.last_below(src, &*self.open(src, root, None)?, key)
+    }
+    /// Visits the items from key `from` on, ascending.
+    pub(crate) fn scan(&self, src: &dyn PageSource, from: u64, visit: Visit<'_>) -> Result<(), StoreError> {
+        self.range(src, from, u64::MAX, visit)
+    }
+    /// Visits the items with keys in `from..=to`, ascending, and loads no page in which there can be none of them.
+    pub(crate) fn range(&self, src: &dyn PageSource, from: u64, to: u64, visit: Visit<'_>) -> Result<(), StoreError> {
+        let Some(root) = self.root.as_ref().filter(|_| from <= to) else { return Ok(()) };
+        self.range_below(src, &*self.open(src, root, None)?, (from, to), visit).map(|_ended_early| ())
+    }
+    /// Visits every page on disk, parents first. What lies under a page that cannot be loaded is left out.
+    ///
+    /// # Errors
+    /// Only what `visit` answers.
+    pub(crate) fn walk(
+        &self,
+        src: &dyn PageSource,
+        visit: VisitPage<'_>,
+        on_error: OnError<'_>,
+    ) -> Result<(), StoreError> {
+        self.root.as_ref().map_or(Ok(()), |root| self.walk_below(src, root, None, visit, on_error))
+    }
+
+    /// Whether the page at `level` on the path to `key` lies unchanged at `ptr`'s place.
+    pub(super) fn has_page(
+        &self,
+        src: &dyn PageSource,
+        child: &Child,
+        known: Option<u8>,
+        (level, key, at): (u8, u64, teal_types::Sector),
+    ) -> Result<bool, StoreError> {
+        let here = matches!(child, Child::Disk(ptr) if ptr.addr() == at);
+        if known == Some(level) {
+            return Ok(here);
+        }
+        let node = self.open(src, child, known)?;
+        match &node.items {
+            Items::Inner(items) if node.level > level => {
+                self.has_page(src, &items[route(items, key)].1, Some(node.level - 1), (level, key, at))
+            }
+            _ => Ok(here && node.level == level),
+        }
+    }
+
+    /// Adds every page on disk and every leaf, in order of keys.
+    pub(super) fn gather(
+        &self,
+        src: &dyn PageSource,
+        child: &Child,
+        level: Option<u8>,
+        (pages, leaves): (&mut Vec<PagePtr>, &mut Vec<Arc<Node>>),
+    ) -> Result<(), StoreError> {
+        let node = self.open(src, child, level)?;
+        if let Child::Disk(ptr) = child {
+            pages.push(*ptr);
+        }
+        if let Items::Inner(items) = &node.items {
+            for (_, below) in items {
+                self.gather(src, below, Some(node.level - 1), (pages, leaves))?;
+            }
+            return Ok(());
+        }
+        leaves.push(match node {
+            Held::Mem(node) => Arc::new(node.clone()),
+            Held::Disk(node) => node,
+        });
+        Ok(())
+    }
+
+    fn open<'a>(&self, src: &dyn PageSource, child: &'a Child, level: Option<u8>) -> Result<Held<'a>, StoreError> {
+        Ok(match child {
+            Child::Mem(node) => Held::Mem(node),
+            Child::Disk(ptr) => Held::Disk(load(src, *ptr, self.expect(level))?),
+        })
+    }
+
+    fn get_below(&self, src: &dyn PageSource, node: &Node, key: u64) -> Result<Option<Box<[u8]>>, StoreError> {
+        match &node.items {
+            Items::Leaf(items) => {
+                Ok(items.binary_search_by_key(&key, |item| item.0).ok().map(|at| items[at].1.clone()))
+            }
+            Items::Inner(items) => {
+                let below = self.open(src, &items[route(items, key)].1, Some(node.level - 1))?;
+                self.get_below(src, &below, key)
+            }
+        }
+    }
+
+    fn last_below(&self, src: &dyn PageSource, node: &Node, key: u64) -> Result<Option<Item>, StoreError> {
+        match &node.items {
+            Items::Leaf(items) => Ok(items[..items.partition_point(|item| item.0 <= key)].last().cloned()),
+            Items::Inner(items) => {
+                for (_, child) in items[..=route(items, key)].iter().rev() {
+                    let below = self.open(src, child, Some(node.level - 1))?;
+                    if let Some(item) = self.last_below(src, &below, key)? {
+                        return Ok(Some(item));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn range_below(
+        &self,
+        src: &dyn PageSource,
+        node: &Node,
+        (from, to): (u64, u64),
+        visit: Visit<'_>,
+    ) -> Result<ControlFlow<()>, StoreError> {
+        match &node.items {
+            Items::Leaf(items) => {
+                for (key, value) in &items[items.partition_point(|item| item.0 < from)..] {
+                    if *key > to || visit(*key, value)?.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+            }
+            Items::Inner(items) => {
+                for (_, child) in &items[route(items, from)..=route(items, to)] {
+                    let below = self.open(src, child, Some(node.level - 1))?;
+                    if self.range_below(src, &below, (from, to), visit)?.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn walk_below(
+        &self,
+        src: &dyn PageSource,
+        child: &Child,
+        level: Option<u8>,
+        visit: VisitPage<'_>,
+        on_error: OnError<'_>,
+    ) -> Result<(), StoreError> {
+        let node = match self.open(src, child, level) {
+            Ok(node) => node,
+            Err(error) => {
+                if let Child::Disk(ptr) = child {
+                    on_error(*ptr, error);
+                }
+                return Ok(());
+            }
+        };
+        if let Child::Disk(ptr) = child {
+            visit(*ptr, node.level, &node)?;
+        }
+        if let Items::Inner(items) = &node.items {
+            for (_, below) in items {
+                self.walk_below(src, below, Some(node.level - 1), visit, on_error)?;
+            }
+        }
+        Ok(())
+    }
+}
