@@ -1,8 +1,43 @@
 //! The log store: objects, directories and extents in a log of batches, indexed by copy-on-write trees.
-#![allow(dead_code, reason = "used by the store from the next commit on")]
+//!
+//! Start with [`Store`]: its guarantees and its locks. `format` has every byte on the disk; `commit` argues why a crash is harmless;
+//! `open` and `redo` are recovery; `space` and `clean` keep room.
 
+mod clean;
+mod codec;
+mod commit;
+mod counters;
+mod dir;
 mod error;
+mod extents;
+mod file;
+mod format;
+mod geometry;
+mod imap;
+mod layout;
+mod mkfs;
+mod object;
+mod op;
+mod open;
 mod page;
+mod read;
+mod reader;
+mod redo;
+mod segments;
+mod space;
+mod store;
+mod table;
 mod tree;
+mod walk;
 
+pub use counters::Counts;
 pub use error::StoreError;
+pub use format::superblock::Superblock;
+pub use mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};
+pub use op::{
+    Cost, FILE_MAX, LINK_MAX, Locked, NewObject, Op, SYMLINK_MAX, SetAttr, XATTR_NAME_MAX, XATTR_TOTAL_MAX,
+    XATTR_VALUE_MAX,
+};
+pub use open::{OpenError, OpenOptions, Recovery, read_superblock};
+pub use read::FIRST_COOKIE;
+pub use store::{Settings, Space, Store};

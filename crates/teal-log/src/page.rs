@@ -142,6 +142,10 @@ impl PagePtr {
     pub(crate) fn matches(self, page: &[u8]) -> bool {
         page.len() == self.stored_bytes() && crc32c::crc32c(page) == self.crc
     }
+    /// The checksum over the padded sectors.
+    pub(crate) const fn crc(self) -> u32 {
+        self.crc
+    }
     /// The first sector.
     pub(crate) const fn addr(self) -> Sector {
         self.addr
@@ -175,6 +179,15 @@ impl PagePtr {
             bytes,
             crc: u32::from_le_bytes([c0, c1, c2, c3]),
         })
+    }
+
+    /// The stored form of a pointer that may be missing: zeros then.
+    pub(crate) fn encode_optional(ptr: Option<Self>) -> [u8; Self::BYTES] {
+        ptr.map_or([0; Self::BYTES], Self::encode)
+    }
+    /// The pointer of an optional stored form; the outer `None` is damage.
+    pub(crate) fn decode_optional(raw: [u8; Self::BYTES]) -> Option<Option<Self>> {
+        if raw == [0; Self::BYTES] { Some(None) } else { Self::decode(raw).map(Some) }
     }
 }
 

@@ -1,0 +1,487 @@
+//! From the open batch to the disk: sealing, writing, one barrier; checkpoints; the clean end.
+//!
+//! # How
+//! 1. The committer holds `commit` from sealing to durability, so batches reach the disk in order; whoever waits for the lock meanwhile
+//!    finds its batch durable afterwards, or commits everything that gathered: many fsyncs, one barrier.
+//! 2. Sealing holds `gate` exclusively and does no I/O: every page it changes was warmed by the operation that will need it.
+//! 3. A checkpoint is a batch that also folds all changed pages and ends with the roots; an anchor then points to it.
+//!
+//! # Why a crash at any point is harmless
+//! - Before the barrier of a batch returns, any subset of its sectors may be there: recovery takes it whole or not at all.
+//! - Between the barrier and the anchor, the older anchor finds the new checkpoint by rolling forward.
+//! - An anchor is torn: its place's other slot, and all other places, hold older ones.
+
+use crate::counters::add;
+use crate::dir::Dir;
+use crate::error::StoreError;
+use crate::extents::{Extents, Freed};
+use crate::format::anchor::Anchor;
+use crate::format::delta::{Delta, Roots};
+use crate::format::imap::Home;
+use crate::format::inode;
+use crate::format::record;
+use crate::format::usage::{self, SegmentUse};
+use crate::layout::{Chain, Layout, NoRoom};
+use crate::object::{Blocks, Content, Dirty, ObjectRef, State};
+use crate::page::PagePtr;
+use crate::reader::InFlight;
+use crate::store::{OpenBatch, Store};
+use crate::tree::{PageMeta, Tree};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR, Sector, Stamp};
+
+/// Where the chain stands; guarded by the store's `commit` lock, which is held across the I/O of a commit.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    pub(crate) chain: Chain,
+    /// Whether this opening has written its epoch record.
+    pub(crate) epoch_written: bool,
+    /// The last checkpoint sealed.
+    pub(crate) checkpoint: u64,
+    /// The last checkpoint whose anchor is durable.
+    pub(crate) anchored: u64,
+    /// Which slot of each place was written last.
+    pub(crate) slots: Vec<u64>,
+    /// Bytes of log since the last checkpoint.
+    pub(crate) log_bytes: u64,
+    /// Monotonic time of the first commit after it.
+    pub(crate) since: Option<Duration>,
+    pub(crate) closed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Batch,
+    Checkpoint,
+    Empty(u16),
+}
+
+enum SealError {
+    Store(StoreError),
+    NoRoom,
+}
+
+impl From<NoRoom> for SealError {
+    fn from(_: NoRoom) -> Self {
+        Self::NoRoom
+    }
+}
+impl From<StoreError> for SealError {
+    fn from(e: StoreError) -> Self {
+        Self::Store(e)
+    }
+}
+
+type Laid = (Vec<InFlight>, Chain, Vec<(ObjectRef, Home)>);
+
+struct Sealed {
+    records: Vec<InFlight>,
+    chain: Chain,
+    checkpoint_at: Option<(Sector, u64)>,
+}
+
+impl Store {
+    /// Makes everything that happened before durable: one write and one barrier, shared with whoever asks at the same time.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] when the disk fails; from then on [`StoreError::Poisoned`] until the store is opened again.
+    pub fn commit(&self) -> Result<(), StoreError> {
+        let mine = self.open_batch.load(Ordering::Acquire);
+        add(&self.reader.counters.syncs, 1);
+        let mut committer = self.commit.lock();
+        self.writable()?;
+        if self.open_batch.load(Ordering::Acquire) > mine || !self.is_dirty() {
+            return Ok(());
+        }
+        self.commit_as(&mut committer, Kind::Batch)
+    }
+
+    /// Commits and makes a checkpoint, if anything has changed since the last one.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn checkpoint(&self) -> Result<(), StoreError> {
+        let mut committer = self.commit.lock();
+        self.writable()?;
+        self.checkpoint_locked(&mut committer)
+    }
+
+    pub(crate) fn checkpoint_locked(&self, committer: &mut Committer) -> Result<(), StoreError> {
+        if !self.is_dirty() && committer.log_bytes == 0 {
+            return Ok(());
+        }
+        self.commit_as(committer, Kind::Checkpoint)
+    }
+
+    /// Commits, checkpoints, and writes the record that tells a clean end from a torn tail. Changes are refused from then on.
+    ///
+    /// # Errors
+    /// As [`Store::commit`]. A store that wrote nothing writes nothing now.
+    pub fn close(&self) -> Result<(), StoreError> {
+        if self.read_only {
+            return Ok(());
+        }
+        let mut committer = self.commit.lock();
+        self.writable()?;
+        if committer.closed {
+            return Ok(());
+        }
+        self.checkpoint_locked(&mut committer)?;
+        if committer.epoch_written {
+            self.commit_as(&mut committer, Kind::Empty(record::CLEAN))?;
+        }
+        committer.closed = true;
+        self.poisoned.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Does what is due at this moment: commits by interval, checkpoints by interval and by bytes. Returns how long nothing will be due.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn tick(&self) -> Result<Duration, StoreError> {
+        let settings = self.settings();
+        let now = self.clock.monotonic();
+        let since = self.open.lock().since;
+        let full = self.promised.load(Ordering::Relaxed) >= settings.batch_bytes as i64;
+        let mut wait = settings.commit_interval.min(settings.checkpoint_interval);
+        match since {
+            Some(since) if full || now >= since + settings.commit_interval => self.commit()?,
+            Some(since) => wait = wait.min((since + settings.commit_interval).saturating_sub(now)),
+            None => {}
+        }
+        let mut committer = self.commit.lock();
+        let due = committer.since.map(|since| since + settings.checkpoint_interval);
+        if committer.log_bytes >= settings.checkpoint_bytes || due.is_some_and(|due| now >= due) {
+            self.writable()?;
+            self.checkpoint_locked(&mut committer)?;
+        } else if let Some(due) = due {
+            wait = wait.min(due.saturating_sub(now));
+        }
+        Ok(wait)
+    }
+
+    pub(crate) fn commit_as(&self, committer: &mut Committer, kind: Kind) -> Result<(), StoreError> {
+        if !committer.epoch_written && kind != Kind::Empty(record::FRESH_EPOCH) {
+            committer.chain.epoch += 1;
+            self.commit_as(committer, Kind::Empty(record::FRESH_EPOCH))?;
+            committer.epoch_written = true;
+        }
+        if kind == Kind::Checkpoint {
+            self.warm_for_checkpoint()?;
+        }
+        self.prepare_room(committer)?;
+        let sealed = self.seal(committer, kind).inspect_err(|e| self.poison(e))?;
+        self.write_out(committer, sealed, kind).inspect_err(|e| self.poison(e))
+    }
+
+    fn write_out(&self, committer: &mut Committer, sealed: Sealed, kind: Kind) -> Result<(), StoreError> {
+        let mut bytes = 0;
+        for r in &sealed.records {
+            self.reader.write(r.start, &r.bytes)?;
+            bytes += r.bytes.len() as u64;
+        }
+        self.reader.sync()?;
+        self.reader.set_in_flight(Vec::new());
+        committer.chain = Chain { watermark: sealed.chain.seq - 1, ..sealed.chain };
+        add(&self.reader.counters.batches, 1);
+        if let Some((addr, seq)) = sealed.checkpoint_at {
+            self.write_anchor(committer, addr, seq)?;
+            committer.log_bytes = 0;
+            committer.since = None;
+        } else if kind == Kind::Batch {
+            committer.log_bytes += bytes;
+            committer.since.get_or_insert_with(|| self.clock.monotonic());
+        }
+        self.refresh_budget();
+        Ok(())
+    }
+
+    fn write_anchor(&self, committer: &mut Committer, addr: Sector, seq: u64) -> Result<(), StoreError> {
+        let place = self.geometry.place_near(addr);
+        let slot = committer.slots[place as usize] ^ 1;
+        let anchor = Anchor {
+            checkpoint: committer.checkpoint,
+            addr,
+            seq,
+            watermark: committer.chain.watermark,
+            secs: self.clock.civil().secs.max(0) as u64,
+        };
+        let mut bytes = anchor.encode(&self.sb.uuid);
+        crate::format::pad(&mut bytes, (self.geometry.align * SECTOR) as usize);
+        self.reader.write(self.geometry.anchor_slot(place, slot), &bytes)?;
+        self.reader.sync()?;
+        committer.slots[place as usize] = slot;
+        committer.anchored = committer.checkpoint;
+        add(&self.reader.counters.checkpoints, 1);
+        self.segments.lock().ripen(committer.anchored);
+        Ok(())
+    }
+
+    /// Reads now, outside of the gate, the pages that a checkpoint is going to change.
+    fn warm_for_checkpoint(&self) -> Result<(), StoreError> {
+        let mut imap = self.imap.write();
+        imap.absorb(&self.reader)?;
+        let unfolded: Vec<ObjectNo> = self.unfolded.lock().keys().copied().collect();
+        let open: Vec<ObjectNo> = self.open.lock().objects.iter().map(|o| o.no).collect();
+        for no in unfolded.into_iter().chain(open) {
+            imap.warm(&self.reader, no)?;
+        }
+        drop(imap);
+        let mut usage = self.usage.lock();
+        for segment in self.segments.lock().changed().clone() {
+            usage.warm(&self.reader, u64::from(segment), u64::from(segment))?;
+        }
+        Ok(())
+    }
+
+    fn seal(&self, committer: &mut Committer, kind: Kind) -> Result<Sealed, StoreError> {
+        // Exclusive: no operation is in progress, so the batch is a set of whole operations.
+        let _gate = self.gate.write();
+        let empty = matches!(kind, Kind::Empty(_));
+        let open = if empty { OpenBatch::default() } else { std::mem::take(&mut *self.open.lock()) };
+        let mut segments = self.segments.lock();
+        let now = self.clock.civil();
+        segments.secs = now.secs.max(0) as u64;
+        if kind == Kind::Checkpoint {
+            committer.checkpoint += 1;
+            segments.interval = committer.checkpoint;
+        }
+        let first =
+            open.objects.iter().map(|o| o.state.read().core.lsn).chain(open.orphans.values().map(|o| o.1)).min();
+        let lsn = first.unwrap_or(Lsn::new(self.next_lsn.load(Ordering::Relaxed)));
+        let stamp = Stamp { counter: lsn.get(), ..Stamp::default() };
+        let layout = Layout::new(&mut segments, committer.chain, lsn, stamp, now);
+        let filled = self.fill(layout, open, kind, committer.checkpoint).map_err(|e| match e {
+            SealError::Store(e) => e,
+            SealError::NoRoom => StoreError::NoSpace,
+        });
+        let (records, chain, homes) = filled?;
+        self.settle_homes(&mut segments, homes);
+        let start = records.first().map(|r| (r.start, committer.chain.seq));
+        let checkpoint_at = start.filter(|_| kind == Kind::Checkpoint);
+        let sealed = Sealed { records, chain, checkpoint_at };
+        self.reader.set_in_flight(sealed.records.clone());
+        if !empty {
+            self.open_batch.fetch_add(1, Ordering::Release);
+            self.promised.store(0, Ordering::Relaxed);
+        }
+        Ok(sealed)
+    }
+
+    fn fill(&self, mut layout: Layout<'_>, open: OpenBatch, kind: Kind, checkpoint: u64) -> Result<Laid, SealError> {
+        let mut objects = open.objects;
+        objects.sort_unstable_by_key(|o| o.no);
+        for object in &objects {
+            self.seal_object(&mut layout, object)?;
+        }
+        for (no, (orphan, lsn)) in &open.orphans {
+            layout.delta(*no, *lsn, &Delta::Orphan(*orphan), 1)?;
+        }
+        let flags = match kind {
+            Kind::Batch => 0,
+            Kind::Empty(flags) => flags,
+            Kind::Checkpoint => {
+                self.fold(&mut layout, checkpoint)?;
+                record::CHECKPOINT
+            }
+        };
+        let counters = &self.reader.counters;
+        let (data, pages) = (layout.data_bytes, layout.page_bytes);
+        add(&counters.bytes_data, data);
+        add(&counters.bytes_pages, pages);
+        let laid = layout.finish(flags)?;
+        let bytes: usize = laid.0.iter().map(|r| r.bytes.len()).sum();
+        add(&counters.bytes_records, bytes as u64 - data - pages);
+        Ok(laid)
+    }
+
+    fn settle_homes(&self, segments: &mut crate::segments::Segments, homes: Vec<(ObjectRef, Home)>) {
+        let mut imap = self.imap.write();
+        for (object, home) in homes {
+            if let Some(old) = object.state.write().home.replace(home) {
+                segments.add_dead(old.byte, u64::from(old.len));
+            }
+            imap.set(object.no, Some(home));
+        }
+    }
+
+    fn seal_object(&self, layout: &mut Layout<'_>, object: &ObjectRef) -> Result<(), SealError> {
+        let mut guard = object.state.write();
+        let state = &mut *guard;
+        state.in_batch = false;
+        let lsn = state.core.lsn;
+        if state.gone {
+            if state.logged {
+                layout.delta(object.no, lsn, &Delta::Free, 0)?;
+            }
+            if let Some(home) = state.home.take() {
+                layout.segments.add_dead(home.byte, u64::from(home.len));
+            }
+            self.imap.write().set(object.no, None);
+            self.unfolded.lock().remove(&object.no);
+            self.table.remove(object.no);
+            return Ok(());
+        }
+        let whole = state.fits_whole();
+        if !whole && !state.logged {
+            let head = state.head();
+            layout.delta(object.no, lsn, &Delta::Head(&head), head.len())?;
+            state.head_changed = false;
+        }
+        state.logged = true;
+        self.seal_blocks(layout, object.no, state)?;
+        let changed = match &mut state.content {
+            Content::Dir(Dir { changed, .. }) => std::mem::take(changed),
+            _ => Default::default(),
+        };
+        if whole {
+            layout.inode(object, lsn, &state.whole())?;
+            state.unfolded = false;
+            self.unfolded.lock().remove(&object.no);
+        } else {
+            if state.head_changed {
+                let head = state.head();
+                layout.delta(object.no, lsn, &Delta::Head(&head), head.len())?;
+            } else {
+                layout.delta(object.no, lsn, &Delta::Attributes(&state.core_bytes()), inode::CORE)?;
+            }
+            for (cookie, entry) in changed {
+                match entry {
+                    Some(e) => {
+                        let size = 17 + e.name.as_bytes().len();
+                        let set = Delta::EntrySet { cookie, child: e.child, kind: e.kind, name: e.name };
+                        layout.delta(object.no, lsn, &set, size)?;
+                    }
+                    None => layout.delta(object.no, lsn, &Delta::EntryGone { cookie }, 8)?,
+                }
+            }
+            state.unfolded = true;
+            self.unfolded.lock().insert(object.no, ObjectRef::clone(object));
+        }
+        state.head_changed = false;
+        state.rewrite = false;
+        state.cut = false;
+        Ok(())
+    }
+
+    fn seal_blocks(&self, layout: &mut Layout<'_>, no: ObjectNo, state: &mut State) -> Result<(), SealError> {
+        let (lsn, size) = (state.core.lsn, state.core.size);
+        let Content::Blocks(Blocks { extents, dirty, holes }) = &mut state.content else { return Ok(()) };
+        for (block, count) in std::mem::take(holes) {
+            layout.delta(no, lsn, &Delta::Hole { block, count }, 16)?;
+        }
+        let mut freed = Vec::new();
+        let mut stored = 0;
+        let mut failed = None;
+        let mut blocks = std::mem::take(dirty).into_iter().peekable();
+        while let Some((first, bytes)) = blocks.next() {
+            let mut run: Vec<Dirty> = vec![bytes];
+            while let Some((_, bytes)) = blocks.next_if(|(b, _)| *b == first + run.len() as u64) {
+                run.push(bytes);
+            }
+            let last = first + run.len() as u64 - 1;
+            let tail = (size.saturating_sub(last * BLOCK)).clamp(1, BLOCK).div_ceil(SECTOR);
+            layout.blocks(no, lsn, first, &run, tail, &mut |block, extent| {
+                stored += u64::from(extent.stored);
+                if let Err(e) = extents.replace(&self.reader, no, block, extent, &mut freed) {
+                    failed = Some(e);
+                }
+            })?;
+        }
+        if let Some(e) = failed {
+            return Err(e.into());
+        }
+        if let Extents::Tree(tree) = extents {
+            let gone: u64 = freed.iter().map(|f| f.bytes / SECTOR).sum();
+            freed.extend(tree.take_freed().into_iter().map(Freed::page));
+            state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
+        } else {
+            let gone: u64 = freed.iter().map(|f| f.bytes / SECTOR).sum();
+            state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
+        }
+        for piece in freed {
+            layout.segments.add_dead(piece.byte, piece.bytes);
+        }
+        Ok(())
+    }
+
+    fn fold_tree(layout: &mut Layout<'_>, tree: &mut Tree) -> Result<Option<PagePtr>, SealError> {
+        let mut full = false;
+        let root = tree.fold(&mut |meta: PageMeta, bytes| {
+            layout.page(meta, &bytes).unwrap_or_else(|NoRoom| {
+                full = true;
+                PagePtr::seal(Sector::new(0), &bytes)
+            })
+        });
+        for ptr in tree.take_freed() {
+            let piece = Freed::page(ptr);
+            layout.segments.add_dead(piece.byte, piece.bytes);
+        }
+        if full { Err(SealError::NoRoom) } else { Ok(root) }
+    }
+
+    /// Brings every changed page and every unfolded object into the batch, and the roots at its end.
+    fn fold(&self, layout: &mut Layout<'_>, checkpoint: u64) -> Result<(), SealError> {
+        let mut unfolded: Vec<ObjectRef> = std::mem::take(&mut *self.unfolded.lock()).into_values().collect();
+        unfolded.sort_unstable_by_key(|o| o.no);
+        for object in &unfolded {
+            let mut guard = object.state.write();
+            let state = &mut *guard;
+            match &mut state.content {
+                Content::Blocks(Blocks { extents: Extents::Tree(tree), .. })
+                | Content::Dir(Dir { entries: crate::dir::Entries::Tree(tree), .. }) => {
+                    Self::fold_tree(layout, tree)?;
+                }
+                _ => {}
+            }
+            layout.inode(object, state.core.lsn, &state.whole())?;
+            state.unfolded = false;
+        }
+        // Inode records find their homes when their record closes; the map needs the homes.
+        layout.close(0)?;
+        let homes = std::mem::take(&mut layout.homes);
+        self.settle_homes(layout.segments, homes);
+        let mut imap = self.imap.write();
+        imap.absorb(&self.reader)?;
+        for piece in imap.freed() {
+            layout.segments.add_dead(piece.byte, piece.bytes);
+        }
+        let imap_root = Self::fold_tree(layout, &mut imap.tree)?;
+        let orphans = Self::fold_tree(layout, &mut self.orphans.lock())?;
+        let usage = self.fold_usage(layout)?;
+        let mut roots = Roots {
+            checkpoint,
+            next_object: self.next_object.load(Ordering::Relaxed),
+            next_lsn: Lsn::new(self.next_lsn.load(Ordering::Relaxed)),
+            objects: self.objects.load(Ordering::Relaxed).max(0) as u64,
+            imap: imap_root,
+            usage,
+            orphans,
+            ..Roots::default()
+        };
+        // Making room may open a record in another segment, which changes that segment's item: room first, then the items.
+        let size = 124 + (layout.segments.changed().len() + 8) * (4 + usage::BYTES);
+        layout.reserve(size)?;
+        let changed = layout.segments.take_changed();
+        roots.overrides = changed.iter().map(|s| (*s, *layout.segments.get(crate::geometry::Segment(*s)))).collect();
+        // The usage tree does not have them yet: they are due at the next checkpoint.
+        layout.segments.put_changed(changed);
+        layout.delta(ObjectNo::new(0), Lsn::ZERO, &Delta::Roots(Box::new(roots)), size)?;
+        Ok(())
+    }
+
+    fn fold_usage(&self, layout: &mut Layout<'_>) -> Result<Option<PagePtr>, SealError> {
+        let mut tree = self.usage.lock();
+        for segment in layout.segments.take_changed() {
+            let usage = *layout.segments.get(crate::geometry::Segment(segment));
+            if usage == SegmentUse::default() {
+                tree.remove(&self.reader, u64::from(segment))?;
+            } else {
+                tree.insert(&self.reader, u64::from(segment), &usage.encode())?;
+            }
+        }
+        Self::fold_tree(layout, &mut tree)
+    }
+}

@@ -1,0 +1,68 @@
+//! What the store has done since it was opened, counted.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Live counters; every one only grows.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
+
+        /// The counters at one moment.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            pub(crate) fn get(&self) -> Counts {
+                Counts { $($name: self.$name.load(Relaxed),)* }
+            }
+        }
+
+        impl Counts {
+            /// Every counter with its name.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Times the device was told to make everything durable.
+    barriers,
+    /// Write requests.
+    writes,
+    /// Bytes written, all kinds.
+    bytes_written,
+    /// Bytes of file content written.
+    bytes_data,
+    /// Bytes of pages written.
+    bytes_pages,
+    /// Bytes of record headers and bodies written, padding included.
+    bytes_records,
+    /// Read requests.
+    reads,
+    /// Bytes read.
+    bytes_read,
+    /// Writes that did not start where the one before ended.
+    repositionings,
+    /// Batches committed.
+    batches,
+    /// Commits that a caller waited for.
+    syncs,
+    /// Checkpoints completed.
+    checkpoints,
+    /// Segments cleaned.
+    segments_cleaned,
+    /// Bytes the cleaner moved.
+    bytes_moved,
+    /// Operations applied.
+    ops,
+    /// Checksums that did not match.
+    damaged,
+}
+
+/// Adds to a counter.
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Relaxed);
+}

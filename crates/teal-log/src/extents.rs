@@ -1,0 +1,178 @@
+//! The extents of one file: few of them in the inode, many in a tree of their own.
+//!
+//! # Invariants
+//! 1. Extents never overlap. 2. What a change takes away is reported, piece by piece, for the segment table.
+
+use crate::error::StoreError;
+use crate::format::extent::Extent;
+use crate::page::{PagePtr, TreeKind};
+use crate::tree::{PageSource, Tree};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use teal_types::{ObjectNo, Sector};
+
+#[derive(Debug)]
+pub(crate) enum Extents {
+    Few(BTreeMap<u64, Extent>),
+    Tree(Tree),
+}
+
+/// A piece of the disk that a change made dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Freed {
+    pub(crate) byte: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Freed {
+    pub(crate) fn page(ptr: PagePtr) -> Self {
+        Self { byte: ptr.addr().byte(), bytes: ptr.sectors() * teal_types::SECTOR }
+    }
+    fn extent(extent: &Extent) -> Self {
+        Self { byte: extent.addr.byte(), bytes: extent.bytes() }
+    }
+}
+
+fn bad(object: u64, at: Sector) -> StoreError {
+    StoreError::Corrupt { what: "an extent", at: at.get(), object: Some(ObjectNo::new(object)) }
+}
+
+impl Extents {
+    pub(crate) fn new() -> Self {
+        Self::Few(BTreeMap::new())
+    }
+
+    pub(crate) fn with_root(object: ObjectNo, root: PagePtr) -> Self {
+        Self::Tree(Tree::with_root(TreeKind::Extents, object, Some(root)))
+    }
+
+    fn decode(object: ObjectNo, value: &[u8]) -> Result<Extent, StoreError> {
+        Extent::decode(value).ok_or_else(|| bad(object.get(), Sector::new(0)))
+    }
+
+    /// The extent that holds `block`, else the first one after it, with its first block.
+    pub(crate) fn at_or_after(
+        &self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+        block: u64,
+    ) -> Result<Option<(u64, Extent)>, StoreError> {
+        let before = match self {
+            Self::Few(map) => map.range(..=block).next_back().map(|(k, v)| (*k, v.clone())),
+            Self::Tree(tree) => match tree.at_or_before(src, block)? {
+                Some((k, v)) => Some((k, Self::decode(no, &v)?)),
+                None => None,
+            },
+        };
+        if let Some((start, extent)) = before
+            && start + extent.blocks() > block
+        {
+            return Ok(Some((start, extent)));
+        }
+        Ok(match self {
+            Self::Few(map) => map.range(block..).next().map(|(k, v)| (*k, v.clone())),
+            Self::Tree(tree) => match tree.at_or_after(src, block)? {
+                Some((k, v)) => Some((k, Self::decode(no, &v)?)),
+                None => None,
+            },
+        })
+    }
+
+    fn put(&mut self, src: &dyn PageSource, block: u64, extent: Extent) -> Result<(), StoreError> {
+        match self {
+            Self::Few(map) => {
+                map.insert(block, extent);
+            }
+            Self::Tree(tree) => {
+                let mut value = Vec::new();
+                extent.encode(&mut value);
+                tree.insert(src, block, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, src: &dyn PageSource, block: u64) -> Result<(), StoreError> {
+        match self {
+            Self::Few(map) => {
+                map.remove(&block);
+            }
+            Self::Tree(tree) => {
+                tree.remove(src, block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `count` blocks from `block` a hole.
+    pub(crate) fn remove(
+        &mut self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+        block: u64,
+        count: u64,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        let end = block.saturating_add(count);
+        while let Some((start, extent)) = self.at_or_after(src, no, block)?.filter(|(start, _)| *start < end) {
+            let stop = start + extent.blocks();
+            self.take(src, start)?;
+            if start < block {
+                self.put(src, start, extent.slice(0, block - start))?;
+            }
+            if stop > end {
+                self.put(src, end, extent.slice(end - start, stop - end))?;
+            }
+            let (from, to) = (start.max(block), stop.min(end));
+            freed.push(Freed::extent(&extent.slice(from - start, to - from)));
+        }
+        Ok(())
+    }
+
+    /// Lets `extent` hold the blocks from `block` on.
+    pub(crate) fn replace(
+        &mut self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+        block: u64,
+        extent: Extent,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        self.remove(src, no, block, extent.blocks(), freed)?;
+        self.put(src, block, extent)?;
+        self.outgrow(src, no)
+    }
+
+    fn outgrow(&mut self, src: &dyn PageSource, no: ObjectNo) -> Result<(), StoreError> {
+        let Self::Few(map) = self else { return Ok(()) };
+        if map.values().map(|e| 36 + 4 * e.crcs.len()).sum::<usize>() <= crate::object::INLINE_CONTENT {
+            return Ok(());
+        }
+        let map = std::mem::take(map);
+        *self = Self::Tree(Tree::new(TreeKind::Extents, no));
+        map.into_iter().try_for_each(|(block, extent)| self.put(src, block, extent))
+    }
+
+    /// Makes sure that changing these blocks later does no I/O.
+    pub(crate) fn warm(&mut self, src: &dyn PageSource, block: u64, count: u64) -> Result<(), StoreError> {
+        match self {
+            Self::Few(_) => Ok(()),
+            Self::Tree(tree) => tree.warm(src, block, block.saturating_add(count)),
+        }
+    }
+
+    /// Every extent in order, with its first block.
+    pub(crate) fn each(
+        &self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+        visit: &mut dyn FnMut(u64, Extent) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Few(map) => map.iter().try_for_each(|(block, extent)| visit(*block, extent.clone())),
+            Self::Tree(tree) => {
+                tree.scan(src, 0, &mut |block, value| visit(block, Self::decode(no, value)?).map(ControlFlow::Continue))
+            }
+        }
+    }
+}

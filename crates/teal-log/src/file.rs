@@ -1,0 +1,329 @@
+//! The content of a file: reading, writing, cutting, punching.
+//!
+//! # Invariants
+//! 1. Bytes behind the end of a file are zero wherever they are kept, so that growing a file shows zeros.
+//! 2. The newest word on a block is the dirty map, else the extents, else it is a hole.
+
+use crate::error::StoreError;
+use crate::extents::{Extents, Freed};
+use crate::format::extent::BLOCK_SECTORS;
+use crate::object::{Blocks, Content, Dirty, INLINE_DATA, State};
+use crate::reader::Reader;
+use std::sync::Arc;
+use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
+
+/// Where a stretch of a read comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum Piece {
+    Memory {
+        bytes: Dirty,
+        from: usize,
+    },
+    /// Blocks that lie together on the disk; `crcs` one for each.
+    Disk {
+        addr: Sector,
+        stored: u64,
+        crcs: Vec<u32>,
+        from: usize,
+    },
+    Zero,
+}
+
+/// A stretch of a read and its length in bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Stretch {
+    pub(crate) len: usize,
+    pub(crate) piece: Piece,
+}
+
+impl State {
+    /// Finds out where the bytes of a range lie. The range must lie inside the file.
+    pub(crate) fn plan(&self, src: &Reader, no: ObjectNo, offset: u64, len: usize) -> Result<Vec<Stretch>, StoreError> {
+        match &self.content {
+            Content::Inline(data) => {
+                let bytes: Dirty = data[offset as usize..offset as usize + len].into();
+                Ok(vec![Stretch { len, piece: Piece::Memory { bytes, from: 0 } }])
+            }
+            Content::Blocks(blocks) => blocks.plan(src, no, offset, len),
+            Content::None | Content::Dir(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Writes `data` at `offset` and grows the file if needed.
+    pub(crate) fn write(&mut self, src: &Reader, no: ObjectNo, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        let end = offset + data.len() as u64;
+        if let Content::Inline(bytes) = &mut self.content
+            && end <= INLINE_DATA
+        {
+            if bytes.len() < end as usize {
+                bytes.resize(end as usize, 0);
+            }
+            bytes[offset as usize..end as usize].copy_from_slice(data);
+            self.core.size = bytes.len() as u64;
+            return Ok(());
+        }
+        let blocks = self.blocks();
+        let (first, last) = (offset / BLOCK, end.div_ceil(BLOCK));
+        blocks.extents.warm(src, first, last - first)?;
+        let mut fresh = Vec::with_capacity((last - first) as usize);
+        for block in first..last {
+            let start = block * BLOCK;
+            let (from, to) = (offset.max(start), end.min(start + BLOCK));
+            let new = &data[(from - offset) as usize..(to - offset) as usize];
+            if to - from == BLOCK {
+                fresh.push((block, Dirty::from(new)));
+                continue;
+            }
+            let mut bytes = blocks.load(src, no, block)?;
+            bytes[(from - start) as usize..(to - start) as usize].copy_from_slice(new);
+            fresh.push((block, bytes.into()));
+        }
+        // Nothing has changed until everything that can fail has not.
+        blocks.dirty.extend(fresh);
+        self.core.size = self.core.size.max(end);
+        Ok(())
+    }
+
+    /// Sets the length.
+    pub(crate) fn set_size(
+        &mut self,
+        src: &Reader,
+        no: ObjectNo,
+        size: u64,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        if let Content::Inline(bytes) = &mut self.content
+            && size <= INLINE_DATA
+        {
+            bytes.resize(size as usize, 0);
+            self.core.size = size;
+            return Ok(());
+        }
+        if size == 0 {
+            self.drop_content(src, no, freed)?;
+            self.content = Content::Inline(Vec::new());
+            self.cut = true;
+            self.core.sectors = 0;
+        } else if size < self.core.size {
+            let old_end = self.core.size.div_ceil(BLOCK);
+            self.zero_within(src, no, size, size.next_multiple_of(BLOCK))?;
+            self.drop_blocks(src, no, size.div_ceil(BLOCK), old_end - size.div_ceil(BLOCK), freed)?;
+        } else {
+            self.blocks();
+        }
+        self.core.size = size;
+        Ok(())
+    }
+
+    /// Makes a range read as zeros and gives its whole blocks back; the length stays.
+    pub(crate) fn punch(
+        &mut self,
+        src: &Reader,
+        no: ObjectNo,
+        offset: u64,
+        end: u64,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        let end = end.min(self.core.size);
+        if offset >= end {
+            return Ok(());
+        }
+        if let Content::Inline(bytes) = &mut self.content {
+            bytes[offset as usize..end as usize].fill(0);
+            return Ok(());
+        }
+        let first = offset.div_ceil(BLOCK);
+        let last = if end == self.core.size { end.div_ceil(BLOCK) } else { end / BLOCK };
+        self.zero_within(src, no, offset, end.min(first * BLOCK))?;
+        if last >= first {
+            self.zero_within(src, no, (last * BLOCK).max(offset), end)?;
+            self.drop_blocks(src, no, first, last - first, freed)?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes a range inside one block, unless the block is a hole.
+    fn zero_within(&mut self, src: &Reader, no: ObjectNo, from: u64, to: u64) -> Result<(), StoreError> {
+        let block = from / BLOCK;
+        let blocks = self.blocks();
+        if from >= to || blocks.is_hole(src, no, block)? {
+            return Ok(());
+        }
+        blocks.extents.warm(src, block, 1)?;
+        let mut bytes = blocks.load(src, no, block)?;
+        let start = block * BLOCK;
+        bytes[(from - start) as usize..(to - start) as usize].fill(0);
+        blocks.dirty.insert(block, bytes.into());
+        Ok(())
+    }
+
+    fn drop_blocks(
+        &mut self,
+        src: &Reader,
+        no: ObjectNo,
+        first: u64,
+        count: u64,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        if count == 0 {
+            return Ok(());
+        }
+        let from = freed.len();
+        let blocks = self.blocks();
+        let done = blocks.extents.remove(src, no, first, count, freed);
+        let mut tail = blocks.dirty.split_off(&first);
+        blocks.dirty.append(&mut tail.split_off(&(first + count)));
+        blocks.holes.push((first, count));
+        let sectors: u64 = freed[from..].iter().map(|f| f.bytes / SECTOR).sum();
+        self.core.sectors = self.core.sectors.saturating_sub(sectors);
+        self.pages_freed(freed);
+        done
+    }
+
+    /// Gives back all content, pages included; what remains is not to be used.
+    pub(crate) fn drop_content(
+        &mut self,
+        src: &Reader,
+        no: ObjectNo,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        match &mut self.content {
+            Content::Blocks(Blocks { extents: Extents::Tree(tree), .. }) => {
+                let mut bad = false;
+                tree.destroy(src, &mut |_, value| match crate::format::extent::Extent::decode(value) {
+                    Some(e) => freed.push(Freed { byte: e.addr.byte(), bytes: e.bytes() }),
+                    None => bad = true,
+                })?;
+                if bad {
+                    return Err(StoreError::Corrupt { what: "an extent", at: 0, object: Some(no) });
+                }
+            }
+            Content::Blocks(Blocks { extents: Extents::Few(map), .. }) => {
+                freed.extend(map.values().map(|e| Freed { byte: e.addr.byte(), bytes: e.bytes() }));
+            }
+            Content::Dir(crate::dir::Dir { entries: crate::dir::Entries::Tree(tree), .. }) => {
+                tree.destroy(src, &mut |_, _| {})?;
+            }
+            Content::Dir(_) | Content::Inline(_) | Content::None => {}
+        }
+        self.pages_freed(freed);
+        Ok(())
+    }
+
+    /// The first byte at or after `offset` that is (or is not) part of a hole; the end of the file counts as a hole.
+    pub(crate) fn seek(&self, src: &Reader, no: ObjectNo, offset: u64, hole: bool) -> Result<Option<u64>, StoreError> {
+        let size = self.core.size;
+        if offset >= size {
+            return Ok(None);
+        }
+        let Content::Blocks(blocks) = &self.content else {
+            return Ok(Some(if hole { size } else { offset }));
+        };
+        let mut block = offset / BLOCK;
+        while block * BLOCK < size {
+            let extent = blocks.extents.at_or_after(src, no, block)?;
+            let dirty = blocks.dirty.range(block..).next().map(|(b, _)| *b);
+            let in_extent = extent.as_ref().filter(|(start, _)| *start <= block).map(|(start, e)| start + e.blocks());
+            let data_until = if dirty == Some(block) { Some(in_extent.unwrap_or(0).max(block + 1)) } else { in_extent };
+            match (data_until, hole) {
+                (Some(until), true) => block = until,
+                (None, true) | (Some(_), false) => return Ok(Some((block * BLOCK).max(offset))),
+                (None, false) => match extent.map(|(start, _)| start).into_iter().chain(dirty).min() {
+                    Some(next) => block = next,
+                    None => return Ok(None),
+                },
+            }
+        }
+        Ok(hole.then_some(size))
+    }
+}
+
+impl Blocks {
+    fn is_hole(&self, src: &Reader, no: ObjectNo, block: u64) -> Result<bool, StoreError> {
+        if self.dirty.contains_key(&block) {
+            return Ok(false);
+        }
+        Ok(self.extents.at_or_after(src, no, block)?.is_none_or(|(start, _)| start > block))
+    }
+
+    fn plan(&self, src: &Reader, no: ObjectNo, offset: u64, len: usize) -> Result<Vec<Stretch>, StoreError> {
+        let mut out = Vec::new();
+        let end = offset + len as u64;
+        let mut at = offset;
+        while at < end {
+            let block = at / BLOCK;
+            let from = (at % BLOCK) as usize;
+            let next_dirty = self.dirty.range(block..).next();
+            if let Some((b, bytes)) = next_dirty
+                && *b == block
+            {
+                let len = ((end - at) as usize).min(BLOCK as usize - from);
+                out.push(Stretch { len, piece: Piece::Memory { bytes: Arc::clone(bytes), from } });
+                at += len as u64;
+                continue;
+            }
+            let stop = end.min(next_dirty.map_or(u64::MAX, |(b, _)| b * BLOCK));
+            match self.extents.at_or_after(src, no, block)? {
+                Some((start, extent)) if start <= block => {
+                    let stop = stop.min((start + extent.blocks()) * BLOCK);
+                    let len = (stop - at) as usize;
+                    let part = extent.slice(block - start, stop.div_ceil(BLOCK) - block);
+                    let piece = Piece::Disk {
+                        addr: part.addr,
+                        stored: u64::from(part.stored),
+                        crcs: part.crcs.into_vec(),
+                        from,
+                    };
+                    out.push(Stretch { len, piece });
+                    at = stop;
+                }
+                next => {
+                    let stop = stop.min(next.map_or(u64::MAX, |(start, _)| start * BLOCK));
+                    out.push(Stretch { len: (stop - at) as usize, piece: Piece::Zero });
+                    at = stop;
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// A copy of a block's newest content.
+    pub(crate) fn load(&self, src: &Reader, no: ObjectNo, block: u64) -> Result<Vec<u8>, StoreError> {
+        let mut out = vec![0; BLOCK as usize];
+        let mut at = 0;
+        for stretch in self.plan(src, no, block * BLOCK, BLOCK as usize)? {
+            src.fetch(no, &stretch, &mut out[at..at + stretch.len])?;
+            at += stretch.len;
+        }
+        Ok(out)
+    }
+}
+
+impl Reader {
+    /// Fills `out` with a stretch, checking every block it touches.
+    pub(crate) fn fetch(&self, no: ObjectNo, stretch: &Stretch, out: &mut [u8]) -> Result<(), StoreError> {
+        match &stretch.piece {
+            Piece::Zero => out.fill(0),
+            Piece::Memory { bytes, from } => out.copy_from_slice(&bytes[*from..*from + stretch.len]),
+            Piece::Disk { addr, stored, crcs, from } => {
+                let mut raw = vec![0; (stored * SECTOR) as usize];
+                self.raw(*addr, &mut raw)?;
+                for (i, sum) in crcs.iter().enumerate() {
+                    let start = i * BLOCK as usize;
+                    let end = raw.len().min(start + BLOCK as usize);
+                    if crate::format::crc(&raw[start..end]) != *sum {
+                        crate::counters::add(&self.counters.damaged, 1);
+                        let at = addr.get() + i as u64 * BLOCK_SECTORS;
+                        return Err(StoreError::Corrupt { what: "file content", at, object: Some(no) });
+                    }
+                }
+                let have = raw.len().saturating_sub(*from).min(stretch.len);
+                if have > 0 {
+                    out[..have].copy_from_slice(&raw[*from..*from + have]);
+                }
+                out[have..].fill(0);
+            }
+        }
+        Ok(())
+    }
+}

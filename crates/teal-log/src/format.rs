@@ -1,0 +1,39 @@
+//! Every structure on the disk: its byte table, its codec, its golden bytes.
+//!
+//! All integers are little-endian. An address is a 512-byte sector number. Each structure has its own magic and version, or lies inside
+//! one that has. `docs/format.md` is the same in prose; `tests/format_doc.rs` holds the two against each other.
+//!
+//! | module | structure | magic |
+//! |---|---|---|
+//! | [`superblock`] | who this store is, where its parts are | `TEALFS\0\x01` |
+//! | [`anchor`] | where the newest checkpoint is | `TANC` |
+//! | [`record`] | one part of a batch: header, payload, body of deltas | `TREC` |
+//! | [`delta`] | what a batch changed | inside a record |
+//! | [`inode`] | an object | inside a record's body |
+//! | [`extent`] | where blocks of a file are, with checksums | inside inodes, pages, deltas |
+//! | [`imap`] | where an object's inode record is | inside pages |
+//! | [`usage`] | how much of a segment is in use | inside pages |
+//! | [`future`] | shared extents, history, cursors: fixed now, used later | inside pages |
+
+pub(crate) mod anchor;
+pub(crate) mod delta;
+pub(crate) mod extent;
+pub(crate) mod future;
+pub(crate) mod imap;
+pub(crate) mod inode;
+pub(crate) mod record;
+pub(crate) mod superblock;
+pub(crate) mod usage;
+
+/// CRC32C of `bytes`.
+pub(crate) fn crc(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
+/// Pads `out` with zeros to a multiple of `unit` bytes.
+pub(crate) fn pad(out: &mut Vec<u8>, unit: usize) {
+    out.resize(out.len().next_multiple_of(unit), 0);
+}
+
+#[cfg(test)]
+mod tests;

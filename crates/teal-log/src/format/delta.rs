@@ -1,0 +1,272 @@
+//! Deltas: what a batch changed, redone at recovery. The body of a record is a sequence of them.
+//!
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 1 | type |
+//! | 1 | 1 | flags: 1 may be ignored by a program that does not know the type |
+//! | 2 | 2 | zero |
+//! | 4 | 4 | bytes of value |
+//! | 8 | 4 | `Lsn` minus the record's first |
+//! | 12 | 8 | object |
+//! | 20 | | value |
+//!
+//! | type | name | value |
+//! |---:|---|---|
+//! | 1 | inode | an inode record: this is its home from now on |
+//! | 2 | attributes | the core of an inode record; its home stays |
+//! | 3 | extent | first block u64, then an extent |
+//! | 4 | hole | first block u64, count u64 |
+//! | 5 | entry set | cookie u64, child u64, type u8, name |
+//! | 6 | entry gone | cookie u64 |
+//! | 7 | free | none: the object is gone, its space with it |
+//! | 8 | orphan | u8: 1 joins the orphan set, 0 leaves it |
+//! | 9 | page | tree kind u8, level u8, first key u64, page pointer (12 bytes); object = owner |
+//! | 10 | roots | see [`Roots`] |
+//! | 11 | head | an inode record without its content items; its home stays |
+//! | 16, 17 | shared set, shared gone | id u64, then a shared extent (reserved) |
+//! | 18 | history | block u64, died-at `Lsn` u64, then a history item (reserved) |
+//! | 19, 20 | cursor set, cursor gone | device u64, then a cursor (reserved) |
+
+use super::extent::Extent;
+use super::usage::{self, SegmentUse};
+use crate::codec::{Put, Take};
+use crate::page::{PagePtr, TreeKind};
+use teal_types::{FileType, Lsn, Name, ObjectNo, Stamp};
+
+pub(crate) const PREFIX: usize = 20;
+
+/// One change, with borrowed values where they are large.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Delta<'a> {
+    Inode(&'a [u8]),
+    Attributes(&'a [u8]),
+    Head(&'a [u8]),
+    Extent {
+        block: u64,
+        extent: Extent,
+    },
+    Hole {
+        block: u64,
+        count: u64,
+    },
+    EntrySet {
+        cookie: u64,
+        child: ObjectNo,
+        kind: FileType,
+        name: Name,
+    },
+    EntryGone {
+        cookie: u64,
+    },
+    Free,
+    Orphan(bool),
+    Page {
+        kind: TreeKind,
+        level: u8,
+        first_key: u64,
+        ptr: PagePtr,
+    },
+    Roots(Box<Roots>),
+    /// A type this program does not know, marked as ignorable.
+    Ignored,
+}
+
+/// The state of a store at a checkpoint.
+///
+/// | at | bytes | field |
+/// |---:|---:|---|
+/// | 0 | 8 | checkpoint number |
+/// | 8 | 8 | next object number |
+/// | 16 | 8 | next `Lsn` |
+/// | 24 | 16 | next stamp: replica u32, incarnation u32, counter u64 |
+/// | 40 | 8 | objects |
+/// | 48 | 12 each | page pointers, zero where empty: inode map, usage, orphans, shared extents, history, cursors |
+/// | 120 | 4 | number of usage overrides |
+/// | 124 | 44 each | segment u32, usage item: what the usage tree could not know of its own pages |
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Roots {
+    pub(crate) checkpoint: u64,
+    pub(crate) next_object: u64,
+    pub(crate) next_lsn: Lsn,
+    pub(crate) stamp: Stamp,
+    pub(crate) objects: u64,
+    pub(crate) imap: Option<PagePtr>,
+    pub(crate) usage: Option<PagePtr>,
+    pub(crate) orphans: Option<PagePtr>,
+    pub(crate) shared: Option<PagePtr>,
+    pub(crate) history: Option<PagePtr>,
+    pub(crate) cursors: Option<PagePtr>,
+    pub(crate) overrides: Vec<(u32, SegmentUse)>,
+}
+
+impl Roots {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.checkpoint);
+        out.put_u64(self.next_object);
+        out.put_u64(self.next_lsn.get());
+        out.put_stamp(self.stamp);
+        out.put_u64(self.objects);
+        for root in [self.imap, self.usage, self.orphans, self.shared, self.history, self.cursors] {
+            out.put(&PagePtr::encode_optional(root));
+        }
+        out.put_u32(u32::try_from(self.overrides.len()).expect("one for each segment at most"));
+        for (segment, usage) in &self.overrides {
+            out.put_u32(*segment);
+            out.put(&usage.encode());
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut t = Take(bytes);
+        let mut roots = Self {
+            checkpoint: t.u64()?,
+            next_object: t.u64()?,
+            next_lsn: Lsn::new(t.u64()?),
+            stamp: t.stamp()?,
+            objects: t.u64()?,
+            ..Self::default()
+        };
+        let mut root = || PagePtr::decode_optional(t.array()?);
+        roots.imap = root()?;
+        roots.usage = root()?;
+        roots.orphans = root()?;
+        roots.shared = root()?;
+        roots.history = root()?;
+        roots.cursors = root()?;
+        for _ in 0..t.u32()? {
+            roots.overrides.push((t.u32()?, SegmentUse::decode(t.bytes(usage::BYTES)?)?));
+        }
+        t.is_empty().then_some(roots)
+    }
+}
+
+impl Delta<'_> {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Inode(_) => 1,
+            Self::Attributes(_) => 2,
+            Self::Extent { .. } => 3,
+            Self::Hole { .. } => 4,
+            Self::EntrySet { .. } => 5,
+            Self::EntryGone { .. } => 6,
+            Self::Free => 7,
+            Self::Orphan(_) => 8,
+            Self::Page { .. } => 9,
+            Self::Roots(_) => 10,
+            Self::Head(_) => 11,
+            Self::Ignored => unreachable!("never made, only read"),
+        }
+    }
+
+    /// Appends the delta; returns where in `out` its value starts.
+    pub(crate) fn encode(&self, object: ObjectNo, lsn_offset: u32, out: &mut Vec<u8>) -> usize {
+        let at = out.len();
+        out.put_u8(self.code());
+        out.put(&[0; 3]);
+        out.put_u32(0);
+        out.put_u32(lsn_offset);
+        out.put_u64(object.get());
+        let value = out.len();
+        match self {
+            Self::Inode(bytes) | Self::Attributes(bytes) | Self::Head(bytes) => out.put(bytes),
+            Self::Extent { block, extent } => {
+                out.put_u64(*block);
+                extent.encode(out);
+            }
+            Self::Hole { block, count } => {
+                out.put_u64(*block);
+                out.put_u64(*count);
+            }
+            Self::EntrySet { cookie, child, kind, name } => {
+                out.put_u64(*cookie);
+                out.put_u64(child.get());
+                out.put_u8(kind.code());
+                out.put(name.as_bytes());
+            }
+            Self::EntryGone { cookie } => out.put_u64(*cookie),
+            Self::Free | Self::Ignored => {}
+            Self::Orphan(joins) => out.put_u8(u8::from(*joins)),
+            Self::Page { kind, level, first_key, ptr } => {
+                out.put_u8(kind.code());
+                out.put_u8(*level);
+                out.put_u64(*first_key);
+                out.put(&ptr.encode());
+            }
+            Self::Roots(roots) => roots.encode(out),
+        }
+        let len = u32::try_from(out.len() - value).expect("values are far below 4 GiB");
+        out[at + 4..at + 8].copy_from_slice(&len.to_le_bytes());
+        value
+    }
+}
+
+/// A decoded delta with its place.
+#[derive(Debug)]
+pub(crate) struct Placed<'a> {
+    pub(crate) object: ObjectNo,
+    pub(crate) lsn_offset: u32,
+    /// Offset of the value in the body.
+    pub(crate) at: usize,
+    pub(crate) delta: Delta<'a>,
+}
+
+/// Reads the deltas of a body one after another; an item that makes no sense is `Err`.
+pub(crate) fn decode_body(body: &[u8], count: u32) -> impl Iterator<Item = Result<Placed<'_>, &'static str>> {
+    let mut t = Take(body);
+    let mut left = count;
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        left -= 1;
+        let next = decode_one(&mut t, body.len());
+        if next.is_none() {
+            left = 0;
+        }
+        Some(next.ok_or("a delta in a record"))
+    })
+}
+
+fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
+    let (code, flags, zero) = (t.u8()?, t.u8()?, t.u16()?);
+    let (len, lsn_offset, object) = (t.u32()?, t.u32()?, ObjectNo::new(t.u64()?));
+    let at = total - t.0.len();
+    let value = t.bytes(len as usize)?;
+    if zero != 0 {
+        return None;
+    }
+    let mut v = Take(value);
+    let delta = match code {
+        1 => Delta::Inode(std::mem::take(&mut v.0)),
+        2 => Delta::Attributes(std::mem::take(&mut v.0)),
+        3 => Delta::Extent { block: v.u64()?, extent: Extent::decode(std::mem::take(&mut v.0))? },
+        4 => Delta::Hole { block: v.u64()?, count: v.u64()? },
+        5 => Delta::EntrySet {
+            cookie: v.u64()?,
+            child: ObjectNo::new(v.u64()?),
+            kind: FileType::from_code(v.u8()?)?,
+            name: Name::new(std::mem::take(&mut v.0)).ok()?,
+        },
+        6 => Delta::EntryGone { cookie: v.u64()? },
+        7 => Delta::Free,
+        8 => Delta::Orphan(match v.u8()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        }),
+        9 => Delta::Page {
+            kind: TreeKind::from_code(v.u8()?)?,
+            level: v.u8()?,
+            first_key: v.u64()?,
+            ptr: PagePtr::decode(v.array()?)?,
+        },
+        10 => Delta::Roots(Box::new(Roots::decode(std::mem::take(&mut v.0))?)),
+        11 => Delta::Head(std::mem::take(&mut v.0)),
+        _ if flags & 1 != 0 => {
+            v.0 = &[];
+            Delta::Ignored
+        }
+        _ => return None,
+    };
+    v.is_empty().then_some(Placed { object, lsn_offset, at, delta })
+}

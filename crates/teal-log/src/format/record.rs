@@ -1,0 +1,170 @@
+//! A record: one contiguous part of a batch. A batch is one or more records; the last one carries the flag *commit*.
+//!
+//! `[header, 512 bytes][payload: blocks and pages, whole sectors][body: deltas, zero padded]`, starting and ending at the commit
+//! alignment. Addresses in the body are absolute, so that later filling of gaps needs no other form.
+//!
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 4 | magic `TREC` |
+//! | 4 | 2 | version, 1 |
+//! | 6 | 2 | flags: 1 commit, 2 fresh epoch, 4 clean unmount, 8 checkpoint |
+//! | 8 | 16 | store UUID |
+//! | 24 | 8 | epoch: which opening for writing |
+//! | 32 | 8 | sequence number: the previous record's plus 1 |
+//! | 40 | 8 | batch number |
+//! | 48 | 8 | durable watermark: the highest sequence number known durable when this was made |
+//! | 56 | 8 | digest of the previous record: SipHash-2-4 of its first 512 bytes, keyed with the UUID |
+//! | 64 | 8 | next run A: address; the next record starts there or within *gap* sectors after |
+//! | 72 | 4 | sectors of run A |
+//! | 76 | 4 | gap, sectors |
+//! | 80 | 8 | next run B: address, used when run A is too short |
+//! | 88 | 4 | sectors of run B |
+//! | 92 | 4 | sectors of payload |
+//! | 96 | 4 | bytes of body |
+//! | 100 | 4 | number of deltas |
+//! | 104 | 8 | first `Lsn`; deltas count from it |
+//! | 112 | 8 | stamp counter that belongs to the first `Lsn` |
+//! | 120 | 4 | stamp: replica |
+//! | 124 | 4 | stamp: incarnation |
+//! | 128 | 12 | time made: seconds i64, nanoseconds u32 |
+//! | 140 | 4 | CRC32C of the payload |
+//! | 144 | 4 | CRC32C of the body |
+//! | 148 | 360 | zero |
+//! | 508 | 4 | CRC32C of the bytes before |
+
+use super::crc;
+use crate::codec::{Put, Take};
+use siphasher::sip::SipHasher24;
+use std::hash::Hasher;
+use teal_types::{Lsn, SECTOR, Sector, Stamp, Timestamp};
+
+pub(crate) const MAGIC: [u8; 4] = *b"TREC";
+pub(crate) const HEADER: usize = 512;
+const VERSION: u16 = 1;
+
+pub(crate) const COMMIT: u16 = 1;
+pub(crate) const FRESH_EPOCH: u16 = 2;
+pub(crate) const CLEAN: u16 = 4;
+pub(crate) const CHECKPOINT: u16 = 8;
+
+/// A run of free sectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Run {
+    pub(crate) addr: Sector,
+    pub(crate) sectors: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Header {
+    pub(crate) flags: u16,
+    pub(crate) epoch: u64,
+    pub(crate) seq: u64,
+    pub(crate) batch: u64,
+    pub(crate) watermark: u64,
+    pub(crate) previous: u64,
+    pub(crate) next_a: Run,
+    pub(crate) gap: u32,
+    pub(crate) next_b: Run,
+    pub(crate) payload: u32,
+    pub(crate) body: u32,
+    pub(crate) deltas: u32,
+    pub(crate) lsn: Lsn,
+    pub(crate) stamp: Stamp,
+    pub(crate) time: Timestamp,
+    pub(crate) payload_crc: u32,
+    pub(crate) body_crc: u32,
+}
+
+impl Header {
+    pub(crate) fn is(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Sectors of the whole record before alignment.
+    pub(crate) fn sectors(&self) -> u64 {
+        1 + u64::from(self.payload) + u64::from(self.body).div_ceil(SECTOR)
+    }
+
+    pub(crate) fn encode(&self, uuid: &[u8; 16]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER);
+        out.put(&MAGIC);
+        out.put_u16(VERSION);
+        out.put_u16(self.flags);
+        out.put(uuid);
+        out.put_u64(self.epoch);
+        out.put_u64(self.seq);
+        out.put_u64(self.batch);
+        out.put_u64(self.watermark);
+        out.put_u64(self.previous);
+        out.put_u64(self.next_a.addr.get());
+        out.put_u32(self.next_a.sectors);
+        out.put_u32(self.gap);
+        out.put_u64(self.next_b.addr.get());
+        out.put_u32(self.next_b.sectors);
+        out.put_u32(self.payload);
+        out.put_u32(self.body);
+        out.put_u32(self.deltas);
+        out.put_u64(self.lsn.get());
+        out.put_u64(self.stamp.counter);
+        out.put_u32(self.stamp.replica);
+        out.put_u32(self.stamp.incarnation);
+        out.put_time(self.time);
+        out.put_u32(self.payload_crc);
+        out.put_u32(self.body_crc);
+        out.resize(HEADER - 4, 0);
+        let sum = crc(&out);
+        out.put_u32(sum);
+        out
+    }
+
+    /// The header in `bytes`, if it is whole and of this store.
+    pub(crate) fn decode(bytes: &[u8], uuid: &[u8; 16]) -> Option<Self> {
+        let bytes = bytes.get(..HEADER)?;
+        if bytes[..4] != MAGIC || crc(&bytes[..HEADER - 4]).to_le_bytes() != bytes[HEADER - 4..] {
+            return None;
+        }
+        let mut t = Take(&bytes[4..]);
+        if t.u16()? != VERSION {
+            return None;
+        }
+        let flags = t.u16()?;
+        if t.array::<16>()? != *uuid {
+            return None;
+        }
+        let (epoch, seq, batch, watermark, previous) = (t.u64()?, t.u64()?, t.u64()?, t.u64()?, t.u64()?);
+        let next_a = Run { addr: Sector::new(t.u64()?), sectors: t.u32()? };
+        let gap = t.u32()?;
+        let next_b = Run { addr: Sector::new(t.u64()?), sectors: t.u32()? };
+        let (payload, body, deltas) = (t.u32()?, t.u32()?, t.u32()?);
+        let lsn = Lsn::new(t.u64()?);
+        let counter = t.u64()?;
+        let stamp = Stamp { replica: t.u32()?, incarnation: t.u32()?, counter };
+        let (time, payload_crc, body_crc) = (t.time()?, t.u32()?, t.u32()?);
+        Some(Self {
+            flags,
+            epoch,
+            seq,
+            batch,
+            watermark,
+            previous,
+            next_a,
+            gap,
+            next_b,
+            payload,
+            body,
+            deltas,
+            lsn,
+            stamp,
+            time,
+            payload_crc,
+            body_crc,
+        })
+    }
+}
+
+/// What the next record says of the one whose first sector is `header`.
+pub(crate) fn digest(header: &[u8], uuid: &[u8; 16]) -> u64 {
+    let mut hasher = SipHasher24::new_with_key(uuid);
+    hasher.write(&header[..HEADER]);
+    hasher.finish()
+}

@@ -1,0 +1,165 @@
+//! The superblock: written by mkfs, never changed by a mount.
+//!
+//! Two copies of 4096 bytes: at sector 0 and in the last 8 sectors that are aligned to 4096 bytes.
+//!
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 8 | magic `TEALFS\0\x01` |
+//! | 8 | 2 | version, 1 |
+//! | 10 | 6 | zero |
+//! | 16 | 16 | store UUID |
+//! | 32 | 8 | compatible feature bits: unknown ones are ignored |
+//! | 40 | 8 | read-only-compatible feature bits: unknown ones allow reading only |
+//! | 48 | 8 | incompatible feature bits: unknown ones refuse |
+//! | 56 | 8 | sectors of the store |
+//! | 64 | 4 | sectors of a segment |
+//! | 68 | 4 | segments |
+//! | 72 | 4 | commit alignment, bytes |
+//! | 76 | 4 | anchor places |
+//! | 80 | 4 | volume id |
+//! | 84 | 4 | flags: 1 rotating media |
+//! | 88 | 12 | time of creation: seconds i64, nanoseconds u32 |
+//! | 100 | 4 | zero |
+//! | 104 | 16 | seed of the directory hash |
+//! | 120 | 64 | label, UTF-8, zero padded |
+//! | 184 | 3908 | zero |
+//! | 4092 | 4 | CRC32C of the bytes before |
+
+use super::crc;
+use crate::codec::{Put, Take};
+use teal_types::Timestamp;
+
+pub(crate) const MAGIC: [u8; 8] = *b"TEALFS\0\x01";
+pub(crate) const VERSION: u16 = 1;
+pub(crate) const BYTES: usize = 4096;
+pub(crate) const LABEL_MAX: usize = 64;
+const FLAG_ROTATIONAL: u32 = 1;
+
+/// The identity and geometry of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// Identifies the store in every record.
+    pub uuid: [u8; 16],
+    /// Compatible feature bits.
+    pub compatible: u64,
+    /// Read-only-compatible feature bits.
+    pub read_only_compatible: u64,
+    /// Incompatible feature bits.
+    pub incompatible: u64,
+    /// Size of the store in sectors.
+    pub sectors: u64,
+    /// Size of a segment in sectors.
+    pub segment_sectors: u32,
+    /// Number of segments.
+    pub segments: u32,
+    /// Records start and end at multiples of this many bytes.
+    pub commit_align: u32,
+    /// Number of places that hold anchors.
+    pub anchor_places: u32,
+    /// The volume this store holds.
+    pub volume: u32,
+    /// Whether the medium rotates.
+    pub rotational: bool,
+    /// When mkfs made the store.
+    pub created: Timestamp,
+    /// Key of the directory hash.
+    pub hash_seed: [u8; 16],
+    /// What the owner calls it.
+    pub label: String,
+}
+
+/// Why bytes are no superblock this program can use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refused {
+    NotTeal,
+    Version(u16),
+    Damaged,
+    Features(u64),
+    Geometry(&'static str),
+}
+
+impl Superblock {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(BYTES);
+        out.put(&MAGIC);
+        out.put_u16(VERSION);
+        out.put(&[0; 6]);
+        out.put(&self.uuid);
+        out.put_u64(self.compatible);
+        out.put_u64(self.read_only_compatible);
+        out.put_u64(self.incompatible);
+        out.put_u64(self.sectors);
+        out.put_u32(self.segment_sectors);
+        out.put_u32(self.segments);
+        out.put_u32(self.commit_align);
+        out.put_u32(self.anchor_places);
+        out.put_u32(self.volume);
+        out.put_u32(if self.rotational { FLAG_ROTATIONAL } else { 0 });
+        out.put_time(self.created);
+        out.put_u32(0);
+        out.put(&self.hash_seed);
+        let mut label = self.label.clone().into_bytes();
+        assert!(label.len() <= LABEL_MAX, "mkfs limits the label");
+        label.resize(LABEL_MAX, 0);
+        out.put(&label);
+        out.resize(BYTES - 4, 0);
+        let sum = crc(&out);
+        out.put_u32(sum);
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Refused> {
+        let mut t = Take(bytes);
+        let magic = t.array::<8>().ok_or(Refused::NotTeal)?;
+        if magic[..6] != MAGIC[..6] {
+            return Err(Refused::NotTeal);
+        }
+        if bytes.len() != BYTES || crc(&bytes[..BYTES - 4]).to_le_bytes() != bytes[BYTES - 4..] {
+            return Err(Refused::Damaged);
+        }
+        let version = t.u16().ok_or(Refused::Damaged)?;
+        if version != VERSION || magic != MAGIC {
+            return Err(Refused::Version(version));
+        }
+        let sb = Self::fields(t).ok_or(Refused::Damaged)?;
+        if sb.incompatible != 0 {
+            return Err(Refused::Features(sb.incompatible));
+        }
+        sb.geometry()
+    }
+
+    fn fields(mut t: Take<'_>) -> Option<Self> {
+        t.bytes(6)?;
+        Some(Self {
+            uuid: t.array()?,
+            compatible: t.u64()?,
+            read_only_compatible: t.u64()?,
+            incompatible: t.u64()?,
+            sectors: t.u64()?,
+            segment_sectors: t.u32()?,
+            segments: t.u32()?,
+            commit_align: t.u32()?,
+            anchor_places: t.u32()?,
+            volume: t.u32()?,
+            rotational: t.u32()? & FLAG_ROTATIONAL != 0,
+            created: t.time()?,
+            hash_seed: {
+                t.u32()?;
+                t.array()?
+            },
+            label: String::from_utf8(t.array::<LABEL_MAX>()?.to_vec()).ok()?.trim_end_matches('\0').to_owned(),
+        })
+    }
+
+    fn geometry(self) -> Result<Self, Refused> {
+        let bad = |ok: bool, what| if ok { Ok(()) } else { Err(Refused::Geometry(what)) };
+        bad(self.commit_align.is_power_of_two() && (512..=65536).contains(&self.commit_align), "commit alignment")?;
+        bad(self.segment_sectors.is_power_of_two() && self.segment_sectors >= 128, "segment size")?;
+        bad(u64::from(self.segment_sectors) * 512 <= 1 << 31, "segment size")?;
+        bad((8..=1 << 16).contains(&self.segments), "number of segments")?;
+        bad(u64::from(self.segments) * u64::from(self.segment_sectors) <= self.sectors, "size")?;
+        bad(self.sectors <= 1 << 48, "size")?;
+        bad((1..=8).contains(&self.anchor_places) && self.anchor_places <= self.segments / 2, "anchor places")?;
+        Ok(self)
+    }
+}

@@ -1,0 +1,50 @@
+//! A usage item: how much of a segment is in use. Key: the segment's number.
+//!
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 4 | live bytes: reachable from the newest state |
+//! | 4 | 4 | retained bytes: reachable from the history index only |
+//! | 8 | 4 | sectors from the segment's start to its first record |
+//! | 12 | 1 | state: 0 free, 1 holds records |
+//! | 13 | 3 | zero |
+//! | 16 | 8 | sequence number of its first record |
+//! | 24 | 8 | number of the checkpoint interval in which it was last written or freed |
+//! | 32 | 8 | time of its last write, seconds: the age for cost-benefit cleaning |
+
+use crate::codec::{Put, Take};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct SegmentUse {
+    pub(crate) live: u32,
+    pub(crate) retained: u32,
+    pub(crate) first: u32,
+    pub(crate) used: bool,
+    pub(crate) first_seq: u64,
+    pub(crate) touched: u64,
+    pub(crate) secs: u64,
+}
+
+pub(crate) const BYTES: usize = 40;
+
+impl SegmentUse {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(BYTES);
+        out.put_u32(self.live);
+        out.put_u32(self.retained);
+        out.put_u32(self.first);
+        out.put_u8(u8::from(self.used));
+        out.put(&[0; 3]);
+        out.put_u64(self.first_seq);
+        out.put_u64(self.touched);
+        out.put_u64(self.secs);
+        out
+    }
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut t = Take(bytes);
+        let (live, retained, first, used) = (t.u32()?, t.u32()?, t.u32()?, t.u8()?);
+        t.bytes(3)?;
+        let done =
+            Self { live, retained, first, used: used == 1, first_seq: t.u64()?, touched: t.u64()?, secs: t.u64()? };
+        (t.is_empty() && used <= 1).then_some(done)
+    }
+}

@@ -1,0 +1,99 @@
+//! The inode map: from object numbers to the homes of their records.
+//!
+//! # Invariants
+//! 1. The newest word on an object is `changed`, else the tree. 2. `changed` is bounded: the store checkpoints when it reaches its cap,
+//!    and a checkpoint absorbs it.
+
+use crate::error::StoreError;
+use crate::extents::Freed;
+use crate::format::imap::{Home, Known};
+use crate::page::{PagePtr, STORE_WIDE, TreeKind};
+use crate::tree::{PageSource, Tree};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use teal_types::ObjectNo;
+
+#[derive(Debug)]
+pub(crate) struct InodeMap {
+    pub(crate) tree: Tree,
+    /// `None`: gone.
+    changed: BTreeMap<ObjectNo, Option<Home>>,
+}
+
+impl InodeMap {
+    pub(crate) fn new(root: Option<PagePtr>) -> Self {
+        Self { tree: Tree::with_root(TreeKind::InodeMap, STORE_WIDE, root), changed: BTreeMap::new() }
+    }
+
+    fn decode(no: u64, value: &[u8]) -> Result<Option<Home>, StoreError> {
+        match Known::decode(value) {
+            Some(Known::At(home)) => Ok(Some(home)),
+            Some(Known::Gone(_)) => Ok(None),
+            None => Err(StoreError::Corrupt { what: "an inode map item", at: 0, object: Some(ObjectNo::new(no)) }),
+        }
+    }
+
+    pub(crate) fn get(&self, src: &dyn PageSource, no: ObjectNo) -> Result<Option<Home>, StoreError> {
+        if let Some(home) = self.changed.get(&no) {
+            return Ok(*home);
+        }
+        match self.tree.get(src, no.get())? {
+            Some(value) => Self::decode(no.get(), &value),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn set(&mut self, no: ObjectNo, home: Option<Home>) {
+        self.changed.insert(no, home);
+    }
+
+    pub(crate) fn changes(&self) -> usize {
+        self.changed.len()
+    }
+
+    /// Makes sure that absorbing these objects does no I/O.
+    pub(crate) fn warm(&mut self, src: &dyn PageSource, no: ObjectNo) -> Result<(), StoreError> {
+        self.tree.warm(src, no.get(), no.get())
+    }
+
+    /// Moves the changes into the tree.
+    pub(crate) fn absorb(&mut self, src: &dyn PageSource) -> Result<(), StoreError> {
+        while let Some((no, home)) = self.changed.first_key_value().map(|(n, h)| (*n, *h)) {
+            match home {
+                Some(home) => self.tree.insert(src, no.get(), &Known::At(home).encode())?,
+                // No cursor is waiting for tombstones yet.
+                None => self.tree.remove(src, no.get())?,
+            };
+            self.changed.remove(&no);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn freed(&mut self) -> impl Iterator<Item = Freed> {
+        self.tree.take_freed().into_iter().map(Freed::page)
+    }
+
+    /// Visits every object there is, in order.
+    pub(crate) fn each(
+        &self,
+        src: &dyn PageSource,
+        visit: &mut dyn FnMut(ObjectNo, Home) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut pending = self.changed.iter().peekable();
+        self.tree.scan(src, 0, &mut |no, value| {
+            while let Some((ahead, home)) = pending.next_if(|(ahead, _)| ahead.get() < no) {
+                home.map_or(Ok(()), |home| visit(*ahead, home))?;
+            }
+            match pending.next_if(|(ahead, _)| ahead.get() == no) {
+                Some((ahead, home)) => home.map_or(Ok(()), |home| visit(*ahead, home))?,
+                None => {
+                    if let Some(home) = Self::decode(no, value)? {
+                        visit(ObjectNo::new(no), home)?;
+                    }
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        pending.try_for_each(|(no, home)| home.map_or(Ok(()), |home| visit(*no, home)))
+    }
+}

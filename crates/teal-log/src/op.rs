@@ -1,0 +1,445 @@
+//! Operations: everything that changes the store goes through [`Store::begin`] and [`Op::lock`].
+//!
+//! # Guarantees
+//! 1. *Atomic*: all changes made under one [`Op`] are in one batch.
+//! 2. *Promised*: an operation that began has the space it may need; it does not fail later for lack of it.
+//! 3. Objects are locked in the order of their numbers, whatever order they are asked for.
+
+use crate::counters::add;
+use crate::dir::Dir;
+use crate::error::StoreError;
+use crate::extents::Freed;
+use crate::format::inode::{Core, Entry, Link};
+use crate::object::{Content, Object, ObjectRef, State};
+use crate::read::attr_of;
+use crate::store::Store;
+use parking_lot::{ArcRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use teal_types::{Attr, FileType, Lsn, Name, ObjectNo, Stamp, Timestamp};
+
+/// Most names one object may have.
+pub const LINK_MAX: u32 = 1000;
+/// Longest name of an extended attribute.
+pub const XATTR_NAME_MAX: usize = 255;
+/// Longest value of an extended attribute.
+pub const XATTR_VALUE_MAX: usize = 65536;
+/// Bytes that names and values of one object's extended attributes may take together.
+pub const XATTR_TOTAL_MAX: usize = 131_072;
+/// Longest target of a symlink.
+pub const SYMLINK_MAX: usize = 4095;
+/// Longest file: block numbers stay far from the end of 64 bits.
+pub const FILE_MAX: u64 = 1 << 60;
+
+/// What an operation may take in the log, at worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    /// Bytes.
+    pub bytes: u64,
+    /// Whether it gives space back in the end and may use the reserve for that.
+    pub frees: bool,
+}
+
+impl Cost {
+    /// An operation on `objects` objects and their entries.
+    pub const fn names(objects: u64) -> Self {
+        Self { bytes: objects * 12288, frees: false }
+    }
+    /// A write of `len` bytes.
+    pub const fn data(len: u64) -> Self {
+        Self { bytes: len + 20480, frees: false }
+    }
+    /// The same, out of the reserve for giving back.
+    #[must_use]
+    pub const fn freeing(mut self) -> Self {
+        self.frees = true;
+        self
+    }
+}
+
+/// One operation in progress; joins the open batch.
+pub struct Op<'s> {
+    store: &'s Store,
+    _gate: RwLockReadGuard<'s, ()>,
+}
+
+type Guard = ArcRwLockWriteGuard<RawRwLock, State>;
+
+/// Objects locked for change.
+pub struct Locked<'o> {
+    store: &'o Store,
+    lsn: Lsn,
+    items: Vec<(ObjectRef, Guard)>,
+}
+
+/// What to change of an object's attributes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permission bits.
+    pub perm: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Access time.
+    pub atime: Option<Timestamp>,
+    /// Modification time.
+    pub mtime: Option<Timestamp>,
+    /// Change time.
+    pub ctime: Option<Timestamp>,
+}
+
+/// A new object's attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewObject {
+    /// Its type.
+    pub kind: FileType,
+    /// Permission bits.
+    pub perm: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number.
+    pub rdev: u32,
+    /// All four times.
+    pub now: Timestamp,
+}
+
+impl Store {
+    /// Starts an operation that may take `cost` in the log. May commit, checkpoint or clean first.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`] when that cannot be promised, [`StoreError::ReadOnly`], [`StoreError::Poisoned`].
+    pub fn begin(&self, cost: Cost) -> Result<Op<'_>, StoreError> {
+        self.writable()?;
+        self.promise(cost)?;
+        Ok(Op { store: self, _gate: self.gate.read() })
+    }
+
+    /// For the cleaner, whose space is set aside.
+    pub(crate) fn begin_cleaning(&self) -> Op<'_> {
+        Op { store: self, _gate: self.gate.read() }
+    }
+}
+
+impl Op<'_> {
+    /// Locks these objects, each once.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for one that does not exist, or what reading it met.
+    pub fn lock(&self, nos: &[ObjectNo]) -> Result<Locked<'_>, StoreError> {
+        let mut sorted = nos.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let mut items = Vec::with_capacity(sorted.len() + 1);
+        for no in sorted {
+            let object = self.store.object(no)?;
+            let guard = RwLock::write_arc(&object.state);
+            if guard.gone {
+                return Err(StoreError::NotFound(no));
+            }
+            items.push((object, guard));
+        }
+        Ok(Locked { store: self.store, lsn: self.store.next_lsn(), items })
+    }
+}
+
+impl Locked<'_> {
+    pub(crate) fn state(&mut self, no: ObjectNo) -> &mut State {
+        let index = self.index(no);
+        &mut self.items[index].1
+    }
+
+    fn peek(&self, no: ObjectNo) -> &State {
+        &self.items[self.index(no)].1
+    }
+
+    fn index(&self, no: ObjectNo) -> usize {
+        self.items.iter().position(|(o, _)| o.no == no).expect("the operation locked every object it uses")
+    }
+
+    /// The attributes of a locked object as they stand.
+    pub fn attr(&self, no: ObjectNo) -> Attr {
+        attr_of(no, self.peek(no))
+    }
+
+    /// Enters the object into the open batch.
+    pub(crate) fn mark(&mut self, no: ObjectNo) -> &mut State {
+        let index = self.index(no);
+        let lsn = self.lsn;
+        let (object, state) = &mut self.items[index];
+        state.core.lsn = lsn;
+        if !state.in_batch {
+            state.in_batch = true;
+            let mut open = self.store.open.lock();
+            open.objects.push(Arc::clone(object));
+            if open.since.is_none() {
+                open.since = Some(self.store.clock.monotonic());
+            }
+        }
+        state
+    }
+
+    fn stamp(&self) -> Stamp {
+        Stamp { counter: self.lsn.get(), ..Stamp::default() }
+    }
+
+    /// Makes a new object without a name; it is locked like the others.
+    pub fn create(&mut self, new: NewObject) -> ObjectNo {
+        let store = self.store;
+        let no = ObjectNo::new(store.next_object.fetch_add(1, Ordering::Relaxed));
+        assert!(no < ObjectNo::LIMIT, "2^63 objects are never reached");
+        store.objects.fetch_add(1, Ordering::Relaxed);
+        let core = Core {
+            kind: new.kind,
+            perm: new.perm,
+            uid: new.uid,
+            gid: new.gid,
+            rdev: new.rdev,
+            size: 0,
+            subdirs: 0,
+            generation: 0,
+            atime: new.now,
+            mtime: new.now,
+            ctime: new.now,
+            btime: new.now,
+            lsn: self.lsn,
+            data_stamp: self.stamp(),
+            attr_stamp: self.stamp(),
+            sectors: 0,
+        };
+        let state = State::new(core, State::empty_content(new.kind));
+        let object = store.table.add(Object { no, state: Arc::new(RwLock::new(state)) });
+        let guard = RwLock::write_arc(&object.state);
+        self.items.push((object, guard));
+        self.mark(no);
+        no
+    }
+
+    fn dir(&mut self, no: ObjectNo) -> Result<&mut Dir, StoreError> {
+        match &mut self.state(no).content {
+            Content::Dir(dir) => Ok(dir),
+            _ => Err(StoreError::NotFound(no)),
+        }
+    }
+
+    /// The entry of a locked directory under a name.
+    ///
+    /// # Errors
+    /// What reading the directory met.
+    pub fn entry(&self, dir: ObjectNo, name: &Name) -> Result<Option<(ObjectNo, FileType)>, StoreError> {
+        match &self.peek(dir).content {
+            Content::Dir(d) => Ok(d
+                .find(&self.store.reader, dir, &self.store.sb.hash_seed, name)?
+                .map(|(_, entry)| (entry.child, entry.kind))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether a locked object still has a name (a directory: still hangs in the tree).
+    pub fn is_linked(&self, no: ObjectNo) -> bool {
+        no == ObjectNo::ROOT || !self.peek(no).links.is_empty()
+    }
+
+    /// Number of entries of a locked directory.
+    pub fn entries(&self, dir: ObjectNo) -> u64 {
+        self.peek(dir).core.size
+    }
+
+    /// Adds an entry for `child`; both are locked. The name must be free.
+    ///
+    /// # Errors
+    /// [`StoreError::TooBig`] beyond [`LINK_MAX`] names, or what reading the directory met; nothing has changed then.
+    pub fn insert_entry(&mut self, dir: ObjectNo, name: &Name, child: ObjectNo) -> Result<(), StoreError> {
+        let kind = self.peek(child).core.kind;
+        if self.peek(child).links.len() >= LINK_MAX as usize {
+            return Err(StoreError::TooBig("an object's number of names"));
+        }
+        let (reader, seed) = (&self.store.reader, self.store.sb.hash_seed);
+        self.dir(dir)?.insert(reader, dir, &seed, Entry { child, kind, name: name.clone() })?;
+        let state = self.mark(dir);
+        state.core.size += 1;
+        state.core.subdirs += u32::from(kind.is_dir());
+        self.settle(dir);
+        let state = self.mark(child);
+        state.links.push(Link { parent: dir, name: name.clone() });
+        state.head_changed = true;
+        Ok(())
+    }
+
+    /// Removes the entry under `name`, whose child is locked too.
+    ///
+    /// # Errors
+    /// What reading the directory met; nothing has changed then.
+    pub fn remove_entry(&mut self, dir: ObjectNo, name: &Name) -> Result<ObjectNo, StoreError> {
+        let (reader, seed) = (&self.store.reader, self.store.sb.hash_seed);
+        let found = self.dir(dir)?.find(reader, dir, &seed, name)?;
+        let (cookie, entry) = found.ok_or(StoreError::NotFound(dir))?;
+        self.dir(dir)?.remove(reader, dir, cookie)?;
+        let state = self.mark(dir);
+        state.core.size -= 1;
+        state.core.subdirs -= u32::from(entry.kind.is_dir());
+        self.settle(dir);
+        let state = self.mark(entry.child);
+        state.links.retain(|l| l.parent != dir || l.name != *name);
+        state.head_changed = true;
+        Ok(entry.child)
+    }
+
+    /// Hands pages a tree has given up to the segment table.
+    fn settle(&mut self, no: ObjectNo) {
+        let mut freed = Vec::new();
+        self.state(no).pages_freed(&mut freed);
+        self.store.account(&freed);
+    }
+
+    /// Changes attributes.
+    pub fn set_attr(&mut self, no: ObjectNo, set: SetAttr) {
+        let stamp = self.stamp();
+        let core = &mut self.mark(no).core;
+        core.perm = set.perm.unwrap_or(core.perm) & 0o7777;
+        core.uid = set.uid.unwrap_or(core.uid);
+        core.gid = set.gid.unwrap_or(core.gid);
+        core.atime = set.atime.unwrap_or(core.atime);
+        core.mtime = set.mtime.unwrap_or(core.mtime);
+        core.ctime = set.ctime.unwrap_or(core.ctime);
+        core.attr_stamp = stamp;
+    }
+
+    /// Writes into a file, growing it if needed.
+    ///
+    /// # Errors
+    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or what reading partly overwritten blocks met; nothing has changed then.
+    pub fn write(&mut self, no: ObjectNo, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        if offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_MAX) {
+            return Err(StoreError::TooBig("a file"));
+        }
+        let (reader, stamp) = (&self.store.reader, self.stamp());
+        self.state(no).write(reader, no, offset, data)?;
+        self.mark(no).core.data_stamp = stamp;
+        self.settle(no);
+        Ok(())
+    }
+
+    fn change(
+        &mut self,
+        no: ObjectNo,
+        change: impl FnOnce(&mut State, &mut Vec<Freed>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let stamp = self.stamp();
+        let mut freed = Vec::new();
+        let done = change(self.state(no), &mut freed);
+        self.mark(no).core.data_stamp = stamp;
+        self.store.account(&freed);
+        self.settle(no);
+        done
+    }
+
+    /// Sets a file's length.
+    ///
+    /// # Errors
+    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or what reading its map met.
+    pub fn truncate(&mut self, no: ObjectNo, size: u64) -> Result<(), StoreError> {
+        if size > FILE_MAX {
+            return Err(StoreError::TooBig("a file"));
+        }
+        let store = self.store;
+        self.change(no, |state, freed| state.set_size(&store.reader, no, size, freed))
+    }
+
+    /// Makes a range of a file read as zeros and gives its blocks back.
+    ///
+    /// # Errors
+    /// What reading its map met.
+    pub fn punch(&mut self, no: ObjectNo, offset: u64, end: u64) -> Result<(), StoreError> {
+        let store = self.store;
+        self.change(no, |state, freed| state.punch(&store.reader, no, offset, end, freed))
+    }
+
+    /// Sets a symlink's target, at most [`SYMLINK_MAX`] bytes.
+    pub fn set_target(&mut self, no: ObjectNo, target: &[u8]) {
+        let state = self.mark(no);
+        state.content = Content::Inline(target.to_vec());
+        state.core.size = target.len() as u64;
+    }
+
+    /// Sets an extended attribute, or removes it; says whether it was there.
+    ///
+    /// # Errors
+    /// [`StoreError::TooBig`] beyond the limits.
+    pub fn set_xattr(&mut self, no: ObjectNo, name: &[u8], value: Option<&[u8]>) -> Result<bool, StoreError> {
+        if name.len() > XATTR_NAME_MAX || value.is_some_and(|v| v.len() > XATTR_VALUE_MAX) {
+            return Err(StoreError::TooBig("an extended attribute"));
+        }
+        let state = self.peek(no);
+        let others: usize =
+            state.xattrs.iter().filter(|(k, _)| k.as_ref() != name).map(|(k, v)| k.len() + v.len()).sum();
+        if value.is_some_and(|v| others + name.len() + v.len() > XATTR_TOTAL_MAX) {
+            return Err(StoreError::TooBig("an object's extended attributes"));
+        }
+        let state = self.mark(no);
+        state.head_changed = true;
+        let old = match value {
+            Some(value) => state.xattrs.insert(name.into(), value.into()),
+            None => state.xattrs.remove(name),
+        };
+        Ok(old.is_some())
+    }
+
+    /// The value of an extended attribute of a locked object.
+    pub fn xattr(&self, no: ObjectNo, name: &[u8]) -> Option<&[u8]> {
+        self.peek(no).xattrs.get(name).map(AsRef::as_ref)
+    }
+
+    /// Puts an object without names into the orphan set, or takes it out.
+    ///
+    /// # Errors
+    /// What reading the set met.
+    pub fn set_orphan(&mut self, no: ObjectNo, orphan: bool) -> Result<(), StoreError> {
+        self.store.change_orphans(no, orphan)?;
+        self.mark(no);
+        let lsn = self.lsn;
+        self.store.open.lock().orphans.insert(no, (orphan, lsn));
+        Ok(())
+    }
+
+    /// Gives an object and all its space back. It must have no names left.
+    ///
+    /// # Errors
+    /// What reading its map met; the object is still there then.
+    pub fn free(&mut self, no: ObjectNo) -> Result<(), StoreError> {
+        assert!(self.peek(no).links.is_empty(), "only objects without names are given back");
+        let store = self.store;
+        let mut freed = Vec::new();
+        self.state(no).drop_content(&store.reader, no, &mut freed)?;
+        store.account(&freed);
+        let state = self.mark(no);
+        state.content = Content::None;
+        state.gone = true;
+        store.objects.fetch_sub(1, Ordering::Relaxed);
+        // The delta that frees the object also takes it out of the orphan set.
+        store.open.lock().orphans.remove(&no);
+        store.change_orphans(no, false)
+    }
+
+    /// Content bytes moved by the cleaner.
+    pub(crate) fn count_moved(&self, bytes: u64) {
+        add(&self.store.reader.counters.bytes_moved, bytes);
+    }
+}
+
+impl Store {
+    pub(crate) fn change_orphans(&self, no: ObjectNo, orphan: bool) -> Result<(), StoreError> {
+        let mut tree = self.orphans.lock();
+        if orphan {
+            tree.insert(&self.reader, no.get(), &[])?;
+        } else {
+            tree.remove(&self.reader, no.get())?;
+        }
+        let freed: Vec<_> = tree.take_freed().into_iter().map(Freed::page).collect();
+        drop(tree);
+        self.account(&freed);
+        Ok(())
+    }
+}

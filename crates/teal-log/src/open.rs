@@ -1,0 +1,378 @@
+//! Opening a store: superblock, anchors, the chain of records, and what it says.
+//!
+//! # How
+//! 1. The backing store is synced first: after a SIGKILL the tail may exist only in a page cache.
+//! 2. The newest whole anchor leads to a checkpoint. From there the chain is followed: each record names where the next one may start,
+//!    and the next one names the digest of the one before.
+//! 3. The chain ends at the first record that is not whole. If any record or anchor says that this one was durable, the store is
+//!    damaged and does not open; otherwise it is a torn tail, which is normal. Above the watermark payloads are verified too.
+//! 4. An unfinished batch at the end is dropped. The last checkpoint in the chain is loaded, the batches after it are redone.
+//! 5. Nothing is written. The first commit writes a record of a fresh epoch where the dropped tail began.
+
+use crate::commit::Committer;
+use crate::error::StoreError;
+use crate::format::anchor::{self, Anchor};
+use crate::format::crc;
+use crate::format::delta::{Delta, Roots, decode_body};
+use crate::format::record::{self, HEADER, Header, Run};
+use crate::format::superblock::{self, Refused, Superblock};
+use crate::geometry::Geometry;
+use crate::imap::InodeMap;
+use crate::layout::Chain;
+use crate::page::{STORE_WIDE, TreeKind};
+use crate::reader::Reader;
+use crate::segments::{Head, Segments};
+use crate::store::{Settings, Store};
+use crate::table::Table;
+use crate::tree::Tree;
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use teal_env::{Clock, Disk};
+use teal_types::{SECTOR, Sector};
+
+/// Why a disk cannot be opened as a store.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No superblock: something else, or nothing.
+    #[error("this is not a TealFS store (no superblock found); make one with `teal mkfs`")]
+    NotTeal,
+    /// Both superblocks are damaged.
+    #[error("both superblocks are damaged; the store cannot be opened")]
+    Superblocks,
+    /// Made by a newer program.
+    #[error("this store has format version {0}, newer than this program knows; use a newer teal")]
+    Newer(u16),
+    /// Uses features this program does not know.
+    #[error("this store uses features this program does not know (bits {0:#x}); use a newer teal")]
+    Features(u64),
+    /// As [`OpenError::Features`], but reading is possible.
+    #[error(
+        "this store uses features this program can only read (bits {0:#x}); mount it read-only or use a newer teal"
+    )]
+    ReadOnlyFeatures(u64),
+    /// The superblock contradicts itself.
+    #[error("the superblock is damaged: its {0} makes no sense")]
+    Geometry(&'static str),
+    /// The disk is smaller than the store.
+    #[error("the disk has {have} bytes but the store has {want}: it was cut short; restore it to its full length")]
+    Truncated {
+        /// Bytes there are.
+        have: u64,
+        /// Bytes there should be.
+        want: u64,
+    },
+    /// No anchor is whole.
+    #[error("no checkpoint can be found: all anchors are damaged")]
+    Anchors,
+    /// A record that was durable cannot be read.
+    #[error(
+        "record {seq} at sector {at} was durable and cannot be read now: the disk lost data. Everything before it is whole; \
+         mount read-only with -o salvage to copy it out"
+    )]
+    Lost {
+        /// Its sequence number.
+        seq: u64,
+        /// Where it should be.
+        at: u64,
+    },
+    /// A structure the chain leads to is damaged, or the disk failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// How to open a store.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpenOptions {
+    /// Never write.
+    pub read_only: bool,
+    /// Accept that durable records at the end are lost (only with `read_only`).
+    pub salvage: bool,
+    /// Settings to start with.
+    pub settings: Settings,
+}
+
+/// What opening found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recovery {
+    /// Whether the store had been closed properly.
+    pub clean: bool,
+    /// Batches redone since the last checkpoint.
+    pub batches: u64,
+    /// Bytes of log read for that.
+    pub bytes: u64,
+}
+
+/// A record of the chain.
+pub(crate) struct Link {
+    pub(crate) at: Sector,
+    pub(crate) header: Header,
+    pub(crate) digest: u64,
+    pub(crate) body: Vec<u8>,
+}
+
+/// The disk while it is being opened.
+struct Opening<'a> {
+    reader: &'a Reader,
+    sb: &'a Superblock,
+    geometry: Geometry,
+}
+
+/// Reads the superblock, the first copy or the second.
+///
+/// # Errors
+/// [`OpenError`] when neither can be used.
+pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, OpenError> {
+    let sectors = disk.shape().sectors;
+    let mut first = None;
+    for at in [Sector::new(0), Geometry::second_superblock(sectors)] {
+        let mut bytes = vec![0; superblock::BYTES];
+        let got = if disk.read_at(at, &mut bytes).is_ok() { Superblock::decode(&bytes) } else { Err(Refused::Damaged) };
+        match got {
+            Ok(sb) if sb.sectors <= sectors => return Ok(sb),
+            Ok(sb) => return Err(OpenError::Truncated { have: sectors * SECTOR, want: sb.sectors * SECTOR }),
+            Err(e) if first.is_none() => first = Some(e),
+            Err(_) => {}
+        }
+    }
+    Err(match first {
+        Some(Refused::Version(v)) => OpenError::Newer(v),
+        Some(Refused::Features(bits)) => OpenError::Features(bits),
+        Some(Refused::Geometry(what)) => OpenError::Geometry(what),
+        Some(Refused::Damaged) => OpenError::Superblocks,
+        Some(Refused::NotTeal) | None => OpenError::NotTeal,
+    })
+}
+
+impl Store {
+    /// Opens the store on `disk`, recovering what a crash left.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing has been written.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        options: OpenOptions,
+    ) -> Result<(Arc<Self>, Recovery), OpenError> {
+        let reader = Reader::new(disk);
+        reader.sync()?;
+        let sb = read_superblock(reader.disk())?;
+        if sb.read_only_compatible != 0 && !options.read_only {
+            return Err(OpenError::ReadOnlyFeatures(sb.read_only_compatible));
+        }
+        let geometry = Geometry::new(&sb);
+        let opening = Opening { reader: &reader, sb: &sb, geometry };
+        let anchors = opening.anchors();
+        let newest = anchors.iter().map(|(_, a)| *a).max_by_key(|a| a.checkpoint).ok_or(OpenError::Anchors)?;
+        let watermark = anchors.iter().map(|(_, a)| a.watermark).max().unwrap_or(0);
+        let chain = opening.follow(newest, watermark, options.read_only && options.salvage)?;
+        let last = chain.last().ok_or(OpenError::Anchors)?;
+        let from = chain.iter().rposition(|l| l.header.is(record::CHECKPOINT)).ok_or(OpenError::Anchors)?;
+        let roots = roots_of(&chain[from])?;
+
+        let mut slots = vec![1; sb.anchor_places as usize];
+        for place in 0..sb.anchor_places {
+            let of = |slot| {
+                anchors.iter().find(|(at, _)| *at == geometry.anchor_slot(place, slot)).map(|(_, a)| a.checkpoint)
+            };
+            slots[place as usize] = u64::from(of(0) < of(1));
+        }
+        let committer = Committer {
+            chain: Chain {
+                uuid: sb.uuid,
+                epoch: last.header.epoch,
+                seq: last.header.seq + 1,
+                batch: last.header.batch + 1,
+                digest: last.digest,
+                watermark: last.header.seq,
+            },
+            epoch_written: false,
+            checkpoint: roots.checkpoint,
+            anchored: newest.checkpoint,
+            slots,
+            log_bytes: 0,
+            since: None,
+            closed: false,
+        };
+        let head = Head { a: last.header.next_a, b: last.header.next_b };
+        let mut recovery = Recovery { clean: last.header.is(record::CLEAN), ..Recovery::default() };
+        let store = Self::assemble(sb, reader, clock, options, committer, &roots)?;
+        for link in &chain[from + 1..] {
+            store.redo(link)?;
+            recovery.batches += u64::from(link.header.is(record::COMMIT) && link.header.deltas > 0);
+            recovery.bytes += link.header.sectors() * SECTOR;
+        }
+        store.segments.lock().set_head(head);
+        store.commit.lock().log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
+        store.refresh_budget();
+        Ok((Arc::new(store), recovery))
+    }
+
+    pub(crate) fn assemble(
+        sb: Superblock,
+        reader: Reader,
+        clock: Arc<dyn Clock>,
+        options: OpenOptions,
+        committer: Committer,
+        roots: &Roots,
+    ) -> Result<Self, StoreError> {
+        let geometry = Geometry::new(&sb);
+        let mut segments = Segments::new(geometry, reader.disk().shape().sparse);
+        segments.interval = roots.checkpoint;
+        let usage = Tree::with_root(TreeKind::Usage, STORE_WIDE, roots.usage);
+        let damaged = StoreError::Corrupt { what: "the usage table", at: 0, object: None };
+        usage.scan(&reader, 0, &mut |segment, value| {
+            let item = crate::format::usage::SegmentUse::decode(value);
+            item.and_then(|item| segments.restore(u32::try_from(segment).ok()?, item)).ok_or(damaged.clone())?;
+            Ok(std::ops::ControlFlow::Continue(()))
+        })?;
+        segments.apply_overrides(roots).ok_or(damaged)?;
+        Ok(Self {
+            geometry,
+            read_only: options.read_only,
+            table: Table::new(options.settings.cached_objects),
+            commit: Mutex::new(committer),
+            gate: RwLock::new(()),
+            imap: RwLock::new(InodeMap::new(roots.imap)),
+            orphans: Mutex::new(Tree::with_root(TreeKind::Orphans, STORE_WIDE, roots.orphans)),
+            usage: Mutex::new(usage),
+            segments: Mutex::new(segments),
+            open: Mutex::default(),
+            unfolded: Mutex::new(HashMap::new()),
+            settings: RwLock::new(options.settings),
+            next_object: AtomicU64::new(roots.next_object),
+            next_lsn: AtomicU64::new(roots.next_lsn.get()),
+            objects: AtomicI64::new(roots.objects as i64),
+            open_batch: AtomicU64::new(1),
+            promised: AtomicI64::new(0),
+            budget: AtomicI64::new(0),
+            poisoned: AtomicBool::new(false),
+            sb,
+            reader,
+            clock,
+        })
+    }
+}
+
+/// The roots at the end of a checkpoint's last record.
+fn roots_of(link: &Link) -> Result<Roots, StoreError> {
+    let damaged = StoreError::Corrupt { what: "a checkpoint's roots", at: link.at.get(), object: None };
+    for placed in decode_body(&link.body, link.header.deltas) {
+        if let Delta::Roots(roots) = placed.map_err(|_| damaged.clone())?.delta {
+            return Ok(*roots);
+        }
+    }
+    Err(damaged)
+}
+
+impl Opening<'_> {
+    fn anchors(&self) -> Vec<(Sector, Anchor)> {
+        let read = |at: Sector| {
+            let mut bytes = vec![0; anchor::BYTES];
+            self.reader.raw(at, &mut bytes).ok()?;
+            Anchor::decode(&bytes, &self.sb.uuid).map(|a| (at, a))
+        };
+        self.geometry.anchor_slots().filter_map(read).collect()
+    }
+
+    fn header(&self, at: Sector) -> Option<(Header, Vec<u8>)> {
+        let mut bytes = vec![0; HEADER];
+        self.reader.raw(at, &mut bytes).ok()?;
+        Header::decode(&bytes, &self.sb.uuid).map(|h| (h, bytes))
+    }
+
+    /// The whole record at `at`, payload unverified.
+    fn record(&self, at: Sector, fits: impl Fn(&Header) -> bool) -> Option<Link> {
+        let (header, bytes) = self.header(at).filter(|(h, _)| fits(h))?;
+        if !self.geometry.holds(Run { addr: at, sectors: u32::try_from(header.sectors()).ok()? }) {
+            return None;
+        }
+        let body_sectors = u64::from(header.body).div_ceil(SECTOR);
+        let mut body = vec![0; (body_sectors * SECTOR) as usize];
+        self.reader.raw(at.plus(1 + u64::from(header.payload)), &mut body).ok()?;
+        body.truncate(header.body as usize);
+        (crc(&body) == header.body_crc).then(|| Link {
+            at,
+            header,
+            digest: record::digest(&bytes, &self.sb.uuid),
+            body,
+        })
+    }
+
+    fn next(&self, last: &Link) -> Option<Link> {
+        let fits = |h: &Header| {
+            h.seq == last.header.seq + 1
+                && h.previous == last.digest
+                && (h.epoch == last.header.epoch || h.is(record::FRESH_EPOCH) && h.epoch > last.header.epoch)
+        };
+        for run in [last.header.next_a, last.header.next_b] {
+            if run.sectors == 0 || !self.geometry.holds(run) {
+                continue;
+            }
+            for skip in (0..=u64::from(last.header.gap.min(run.sectors - 1))).step_by(self.geometry.align as usize) {
+                if let Some(link) = self.record(run.addr.plus(skip), fits) {
+                    return Some(link);
+                }
+            }
+        }
+        None
+    }
+
+    /// The highest watermark that anything behind the end of the chain testifies to.
+    fn testimony(&self, last: &Link) -> u64 {
+        let mut highest = 0;
+        for run in [last.header.next_a, last.header.next_b] {
+            if run.sectors == 0 || !self.geometry.holds(run) {
+                continue;
+            }
+            let mut bytes = vec![0; u64::from(run.sectors) as usize * SECTOR as usize];
+            if self.reader.raw(run.addr, &mut bytes).is_err() {
+                // Sector by sector then: one bad sector hides only itself.
+                for (i, sector) in bytes.chunks_mut(SECTOR as usize).enumerate() {
+                    if self.reader.raw(run.addr.plus(i as u64), sector).is_err() {
+                        sector.fill(0);
+                    }
+                }
+            }
+            for sector in bytes.chunks(SECTOR as usize) {
+                if let Some(header) = Header::decode(sector, &self.sb.uuid)
+                    && header.seq > last.header.seq
+                {
+                    highest = highest.max(header.watermark);
+                }
+            }
+        }
+        highest
+    }
+
+    fn payload_is_whole(&self, link: &Link) -> bool {
+        let mut payload = vec![0; link.header.payload as usize * SECTOR as usize];
+        self.reader.raw(link.at.plus(1), &mut payload).is_ok() && crc(&payload) == link.header.payload_crc
+    }
+
+    /// The committed records from an anchor's checkpoint to the end of the log.
+    fn follow(&self, from: Anchor, mut watermark: u64, salvage: bool) -> Result<Vec<Link>, OpenError> {
+        let lost = |seq, at: Sector| OpenError::Lost { seq, at: at.get() };
+        let first = self.record(from.addr, |h| h.seq == from.seq).ok_or_else(|| lost(from.seq, from.addr))?;
+        let mut chain = vec![first];
+        while let Some(last) = chain.last() {
+            watermark = watermark.max(last.header.watermark);
+            match self.next(last) {
+                Some(link) => chain.push(link),
+                None => {
+                    watermark = watermark.max(self.testimony(last));
+                    if watermark > last.header.seq && !salvage {
+                        return Err(lost(last.header.seq + 1, last.header.next_a.addr));
+                    }
+                    break;
+                }
+            }
+        }
+        let whole = chain.iter().position(|l| l.header.seq > watermark && !self.payload_is_whole(l));
+        chain.truncate(whole.unwrap_or(chain.len()));
+        let committed = chain.iter().rposition(|l| l.header.is(record::COMMIT)).map_or(0, |i| i + 1);
+        chain.truncate(committed);
+        Ok(chain)
+    }
+}

@@ -1,0 +1,193 @@
+//! Reads from the disk, with what is not on it yet and what was read lately in front.
+//!
+//! # Invariants
+//! 1. Nothing read is handed out before its checksum matched; a mismatch is read once more past the caches, then reported.
+//! 2. A record between sealing and its durability is read from memory.
+
+use crate::counters::{Counters, add};
+use crate::error::StoreError;
+use crate::format::crc;
+use crate::page::{Expect, Node, PagePtr, STORE_WIDE};
+use crate::tree::PageSource;
+use parking_lot::RwLock;
+use quick_cache::sync::Cache;
+use std::io::IoSlice;
+use std::sync::Arc;
+use teal_env::Disk;
+use teal_types::{ObjectNo, SECTOR, Sector};
+
+/// Sectors fetched together for metadata: whole neighbourhoods of packed inodes.
+const CHUNK_SECTORS: u64 = 64;
+const CHUNKS: usize = 384;
+const PAGES: usize = 1536;
+
+/// A sealed record on its way to the disk.
+#[derive(Debug, Clone)]
+pub(crate) struct InFlight {
+    pub(crate) start: Sector,
+    pub(crate) bytes: Arc<Vec<u8>>,
+}
+
+pub(crate) struct Reader {
+    disk: Arc<dyn Disk>,
+    chunks: Cache<u64, Arc<Vec<u8>>>,
+    pages: Cache<PagePtr, Arc<Node>>,
+    in_flight: RwLock<Vec<InFlight>>,
+    pub(crate) counters: Counters,
+    last_end: std::sync::atomic::AtomicU64,
+    limit: u64,
+}
+
+impl Reader {
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
+        let limit = disk.shape().sectors;
+        Self {
+            disk,
+            chunks: Cache::new(CHUNKS),
+            pages: Cache::new(PAGES),
+            in_flight: RwLock::new(Vec::new()),
+            counters: Counters::default(),
+            last_end: std::sync::atomic::AtomicU64::new(0),
+            limit,
+        }
+    }
+
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
+    pub(crate) fn set_in_flight(&self, records: Vec<InFlight>) {
+        *self.in_flight.write() = records;
+    }
+
+    /// Writes one record and forgets what was cached of its place.
+    pub(crate) fn write(&self, at: Sector, bytes: &[u8]) -> Result<(), StoreError> {
+        let sectors = bytes.len() as u64 / SECTOR;
+        add(&self.counters.writes, 1);
+        add(&self.counters.bytes_written, bytes.len() as u64);
+        let last = self.last_end.swap(at.get() + sectors, std::sync::atomic::Ordering::Relaxed);
+        add(&self.counters.repositionings, u64::from(last != at.get()));
+        let done = self.disk.write_at(at, &[IoSlice::new(bytes)]);
+        for chunk in at.get() / CHUNK_SECTORS..=(at.get() + sectors) / CHUNK_SECTORS {
+            self.chunks.remove(&chunk);
+        }
+        done.map_err(|source| StoreError::Io { at: at.get(), source: Arc::new(source) })
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        add(&self.counters.barriers, 1);
+        self.disk.sync().map_err(|source| StoreError::Io { at: 0, source: Arc::new(source) })
+    }
+
+    fn from_flight(&self, byte: u64, buf: &mut [u8]) -> bool {
+        for record in self.in_flight.read().iter() {
+            let start = record.start.byte();
+            if byte >= start && byte + buf.len() as u64 <= start + record.bytes.len() as u64 {
+                let from = (byte - start) as usize;
+                buf.copy_from_slice(&record.bytes[from..from + buf.len()]);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads whole sectors, unchecked.
+    pub(crate) fn raw(&self, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
+        if self.from_flight(at.byte(), buf) {
+            return Ok(());
+        }
+        if at.get() + buf.len() as u64 / SECTOR > self.limit {
+            return Err(StoreError::Corrupt { what: "an address", at: at.get(), object: None });
+        }
+        add(&self.counters.reads, 1);
+        add(&self.counters.bytes_read, buf.len() as u64);
+        self.disk.read_at(at, buf).map_err(|source| StoreError::Io { at: at.get(), source: Arc::new(source) })
+    }
+
+    fn chunk(&self, chunk: u64) -> Result<Arc<Vec<u8>>, StoreError> {
+        if let Some(bytes) = self.chunks.get(&chunk) {
+            return Ok(bytes);
+        }
+        let start = chunk * CHUNK_SECTORS;
+        let sectors = CHUNK_SECTORS.min(self.limit.saturating_sub(start));
+        let mut bytes = vec![0; (sectors * SECTOR) as usize];
+        self.raw(Sector::new(start), &mut bytes)?;
+        let bytes = Arc::new(bytes);
+        self.chunks.insert(chunk, Arc::clone(&bytes));
+        Ok(bytes)
+    }
+
+    fn through_chunks(&self, byte: u64, len: usize) -> Result<Vec<u8>, StoreError> {
+        let unit = CHUNK_SECTORS * SECTOR;
+        let mut out = Vec::with_capacity(len);
+        let end = byte + len as u64;
+        let mut at = byte;
+        while at < end {
+            let chunk = self.chunk(at / unit)?;
+            let from = (at % unit) as usize;
+            let to = chunk.len().min(from + (end - at) as usize);
+            if from >= to {
+                return Err(StoreError::Corrupt { what: "an address", at: at / SECTOR, object: None });
+            }
+            out.extend_from_slice(&chunk[from..to]);
+            at += (to - from) as u64;
+        }
+        Ok(out)
+    }
+
+    /// Reads `len` bytes from a byte address and checks their checksum.
+    pub(crate) fn checked(
+        &self,
+        byte: u64,
+        len: usize,
+        sum: u32,
+        what: &'static str,
+        object: Option<ObjectNo>,
+    ) -> Result<Vec<u8>, StoreError> {
+        let mut flight = vec![0; len];
+        if self.from_flight(byte, &mut flight) && crc(&flight) == sum {
+            return Ok(flight);
+        }
+        if byte / SECTOR >= self.limit || len as u64 > self.limit * SECTOR {
+            return Err(StoreError::Corrupt { what, at: byte / SECTOR, object });
+        }
+        if let Ok(bytes) = self.through_chunks(byte, len)
+            && crc(&bytes) == sum
+        {
+            return Ok(bytes);
+        }
+        // The chunk may have been read while its sectors were rewritten, or reach into a bad sector next door.
+        let first = byte / SECTOR;
+        let sectors = (byte + len as u64).div_ceil(SECTOR) - first;
+        let mut bytes = vec![0; (sectors * SECTOR) as usize];
+        self.raw(Sector::new(first), &mut bytes)?;
+        let from = (byte - first * SECTOR) as usize;
+        let exact = bytes[from..from + len].to_vec();
+        if crc(&exact) != sum {
+            add(&self.counters.damaged, 1);
+            return Err(StoreError::Corrupt { what, at: first, object });
+        }
+        Ok(exact)
+    }
+
+    pub(crate) fn forget_caches(&self) {
+        self.chunks.clear();
+        self.pages.clear();
+    }
+}
+
+impl PageSource for Reader {
+    fn load(&self, ptr: PagePtr, want: Expect) -> Result<Arc<Node>, StoreError> {
+        if let Some(node) = self.pages.get(&ptr)
+            && want.level.is_none_or(|level| level == node.level)
+        {
+            return Ok(node);
+        }
+        let object = (want.owner != STORE_WIDE).then_some(want.owner);
+        let name = want.kind.page_name();
+        let bytes = self.checked(ptr.addr().byte(), ptr.stored_bytes(), ptr.crc(), name, object)?;
+        let node = Arc::new(Node::decode(&bytes, ptr.addr(), want)?);
+        self.pages.insert(ptr, Arc::clone(&node));
+        Ok(node)
+    }
+}

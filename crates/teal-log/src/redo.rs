@@ -1,0 +1,237 @@
+//! Roll-forward: applies the deltas of a committed record to the state as the checkpoint left it.
+//!
+//! # Invariants
+//! 1. Redone, a batch leaves the state that sealing it left: the same maps, the same usage, byte for byte.
+//! 2. Every object a delta touches stays in memory until the next checkpoint folds it.
+
+use crate::error::StoreError;
+use crate::extents::{Extents, Freed};
+use crate::format::crc;
+use crate::format::delta::{Delta, Placed, decode_body};
+use crate::format::extent::Extent;
+use crate::format::imap::Home;
+use crate::format::inode::{Core, Entry};
+use crate::object::{Blocks, Content, Object, ObjectRef, State};
+use crate::open::Link;
+use crate::store::Store;
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use teal_types::{Lsn, ObjectNo, SECTOR};
+
+impl Store {
+    pub(crate) fn redo(&self, link: &Link) -> Result<(), StoreError> {
+        {
+            let mut segments = self.segments.lock();
+            segments.secs = link.header.time.secs.max(0) as u64;
+            segments.enter(link.at, link.header.seq);
+        }
+        let damaged = || StoreError::Corrupt { what: "a record", at: link.at.get(), object: None };
+        let body_byte = link.at.byte() + SECTOR * (1 + u64::from(link.header.payload));
+        for placed in decode_body(&link.body, link.header.deltas) {
+            let placed = placed.map_err(|_| damaged())?;
+            let lsn = Lsn::new(link.header.lsn.get() + u64::from(placed.lsn_offset));
+            self.next_lsn.fetch_max(lsn.get() + 1, Relaxed);
+            if placed.object < ObjectNo::LIMIT {
+                self.next_object.fetch_max(placed.object.get() + 1, Relaxed);
+            }
+            self.redo_one(&placed, lsn, body_byte + placed.at as u64)?.ok_or_else(damaged)?;
+        }
+        Ok(())
+    }
+
+    /// `Ok(None)` when the delta contradicts the state.
+    fn redo_one(&self, placed: &Placed<'_>, lsn: Lsn, byte: u64) -> Result<Option<()>, StoreError> {
+        let no = placed.object;
+        match &placed.delta {
+            Delta::Inode(bytes) => {
+                let home = Home { byte, len: bytes.len() as u32, crc: crc(bytes), lsn };
+                let Some(state) = State::decode(no, Some(home), bytes) else { return Ok(None) };
+                self.redo_inode(no, state, home)?;
+            }
+            Delta::Head(bytes) => {
+                let Some(state) = State::decode(no, None, bytes) else { return Ok(None) };
+                self.redo_head(no, state)?;
+            }
+            Delta::Attributes(bytes) => {
+                let (Some(object), Some(core)) = (self.known(no)?, Core::decode(bytes)) else { return Ok(None) };
+                object.state.write().core = core;
+                self.keep(&object);
+            }
+            Delta::Extent { block, extent } => self.redo_extent(no, *block, extent)?,
+            Delta::Hole { block, count } => {
+                let Some(object) = self.known(no)? else { return Ok(None) };
+                let mut freed = Vec::new();
+                self.blocks_of(
+                    &object,
+                    |blocks, freed| blocks.extents.remove(&self.reader, no, *block, *count, freed),
+                    &mut freed,
+                )?;
+                self.account(&freed);
+            }
+            Delta::EntrySet { cookie, child, kind, name } => {
+                let entry = Entry { child: *child, kind: *kind, name: name.clone() };
+                return self.redo_entry(no, *cookie, Some(entry));
+            }
+            Delta::EntryGone { cookie } => return self.redo_entry(no, *cookie, None),
+            Delta::Free => self.redo_free(no)?,
+            Delta::Orphan(orphan) => self.change_orphans(no, *orphan)?,
+            Delta::Page { .. } | Delta::Roots(_) | Delta::Ignored => {}
+        }
+        Ok(Some(()))
+    }
+
+    fn known(&self, no: ObjectNo) -> Result<Option<ObjectRef>, StoreError> {
+        match self.object(no) {
+            Ok(object) => Ok(Some(object)),
+            Err(StoreError::NotFound(_)) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn keep(&self, object: &ObjectRef) {
+        object.state.write().unfolded = true;
+        self.unfolded.lock().insert(object.no, Arc::clone(object));
+    }
+
+    fn redo_inode(&self, no: ObjectNo, mut state: State, home: Home) -> Result<(), StoreError> {
+        let mut freed = Vec::new();
+        let existing = self.known(no)?;
+        if let Some(object) = &existing {
+            let mut old = object.state.write();
+            if let Some(home) = old.home {
+                freed.push(Freed { byte: home.byte, bytes: u64::from(home.len) });
+            }
+            if same_tree(&old.content, &state.content) {
+                state.content = std::mem::replace(&mut old.content, Content::None);
+            } else {
+                old.drop_content(&self.reader, no, &mut freed)?;
+                self.add_extents(&state);
+            }
+            *old = state;
+        } else {
+            self.add_extents(&state);
+            self.table.add(Object { no, state: Arc::new(RwLock::new(state)) });
+            self.objects.fetch_add(1, Relaxed);
+        }
+        self.segments.lock().add_live(home.byte, u64::from(home.len));
+        self.account(&freed);
+        self.imap.write().set(no, Some(home));
+        self.unfolded.lock().remove(&no);
+        Ok(())
+    }
+
+    fn add_extents(&self, state: &State) {
+        let mut segments = self.segments.lock();
+        for extent in state.few_extents() {
+            segments.add_live(extent.addr.byte(), extent.bytes());
+        }
+    }
+
+    fn redo_head(&self, no: ObjectNo, state: State) -> Result<(), StoreError> {
+        let object = match self.known(no)? {
+            Some(object) => {
+                let mut old = object.state.write();
+                old.core = state.core;
+                old.links = state.links;
+                old.xattrs = state.xattrs;
+                drop(old);
+                object
+            }
+            None => {
+                self.objects.fetch_add(1, Relaxed);
+                self.table.add(Object { no, state: Arc::new(RwLock::new(state)) })
+            }
+        };
+        object.state.write().logged = true;
+        object.state.write().head_changed = false;
+        self.keep(&object);
+        Ok(())
+    }
+
+    fn blocks_of(
+        &self,
+        object: &ObjectRef,
+        change: impl FnOnce(&mut Blocks, &mut Vec<Freed>) -> Result<(), StoreError>,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        let mut state = object.state.write();
+        if !matches!(state.content, Content::Inline(_) | Content::Blocks(_)) {
+            return Err(StoreError::Corrupt { what: "a delta in a record", at: 0, object: Some(object.no) });
+        }
+        let blocks = state.blocks();
+        // What was inline was sealed as blocks by the batch that made it blocks.
+        blocks.dirty.clear();
+        blocks.holes.clear();
+        let done = change(blocks, freed);
+        state.pages_freed(freed);
+        drop(state);
+        self.keep(object);
+        done
+    }
+
+    fn redo_extent(&self, no: ObjectNo, block: u64, extent: &Extent) -> Result<(), StoreError> {
+        // A new object whose whole record follows in the same batch brings its extents with it.
+        let Some(object) = self.known(no)? else { return Ok(()) };
+        let mut freed = Vec::new();
+        self.segments.lock().add_live(extent.addr.byte(), extent.bytes());
+        self.blocks_of(
+            &object,
+            |blocks, freed| blocks.extents.replace(&self.reader, no, block, extent.clone(), freed),
+            &mut freed,
+        )?;
+        self.account(&freed);
+        Ok(())
+    }
+
+    fn redo_entry(&self, no: ObjectNo, cookie: u64, entry: Option<Entry>) -> Result<Option<()>, StoreError> {
+        let Some(object) = self.known(no)? else { return Ok(None) };
+        let mut freed = Vec::new();
+        {
+            let mut state = object.state.write();
+            let Content::Dir(dir) = &mut state.content else { return Ok(None) };
+            match entry {
+                Some(entry) => dir.set(&self.reader, no, cookie, entry)?,
+                None => dir.remove(&self.reader, no, cookie)?,
+            };
+            dir.changed.clear();
+            state.pages_freed(&mut freed);
+        }
+        self.account(&freed);
+        self.keep(&object);
+        Ok(Some(()))
+    }
+
+    fn redo_free(&self, no: ObjectNo) -> Result<(), StoreError> {
+        if let Some(object) = self.known(no)? {
+            let mut freed = Vec::new();
+            let mut state = object.state.write();
+            state.drop_content(&self.reader, no, &mut freed)?;
+            if let Some(home) = state.home.take() {
+                freed.push(Freed { byte: home.byte, bytes: u64::from(home.len) });
+            }
+            state.gone = true;
+            drop(state);
+            self.account(&freed);
+            self.objects.fetch_sub(1, Relaxed);
+        }
+        self.imap.write().set(no, None);
+        self.unfolded.lock().remove(&no);
+        self.table.remove(no);
+        self.change_orphans(no, false)
+    }
+}
+
+fn same_tree(old: &Content, new: &Content) -> bool {
+    match (old, new) {
+        (
+            Content::Blocks(Blocks { extents: Extents::Tree(a), .. }),
+            Content::Blocks(Blocks { extents: Extents::Tree(b), .. }),
+        )
+        | (
+            Content::Dir(crate::dir::Dir { entries: crate::dir::Entries::Tree(a), .. }),
+            Content::Dir(crate::dir::Dir { entries: crate::dir::Entries::Tree(b), .. }),
+        ) => a.root().is_some() && a.root() == b.root(),
+        _ => false,
+    }
+}

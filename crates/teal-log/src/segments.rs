@@ -1,0 +1,259 @@
+//! The segment table: what is in use, what may be written next.
+//!
+//! # Invariants
+//! 1. A segment whose bytes became dead, or which was written, in checkpoint interval *k* is reused only when checkpoint *k + 2* is
+//!    durable: so the newest anchor may be lost, and the one before still finds everything it and its roll-forward need.
+//! 2. The head's run and its successor (`next_b`) are never free.
+//! 3. A free segment is *ready* once its host has allocated it; only ready segments are written.
+//! 4. `live` is exactly what the newest state refers to: content, inode records, pages. `check` recounts it.
+
+use crate::format::delta::Roots;
+use crate::format::record::Run;
+use crate::format::usage::SegmentUse;
+use crate::geometry::{Geometry, Segment};
+use std::collections::BTreeSet;
+use teal_types::{SECTOR, Sector};
+
+/// A run shorter than this many sectors is not worth a record.
+const SHORTEST_RUN: u64 = 16;
+
+/// Where the next record goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) a: Run,
+    pub(crate) b: Run,
+}
+
+#[derive(Debug)]
+pub(crate) struct Segments {
+    pub(crate) geometry: Geometry,
+    table: Vec<SegmentUse>,
+    ready: Vec<bool>,
+    changed: BTreeSet<u32>,
+    head: Head,
+    live: u64,
+    /// The checkpoint whose interval is running.
+    pub(crate) interval: u64,
+    /// Seconds, stamped on segments as they are written.
+    pub(crate) secs: u64,
+    /// Segments the cleaner found unreadable; never picked again while mounted.
+    pub(crate) bad: BTreeSet<u32>,
+}
+
+impl Segments {
+    pub(crate) fn new(geometry: Geometry, sparse: bool) -> Self {
+        let count = geometry.segments as usize;
+        Self {
+            geometry,
+            table: vec![SegmentUse::default(); count],
+            ready: vec![!sparse; count],
+            changed: BTreeSet::new(),
+            head: Head::default(),
+            live: 0,
+            interval: 0,
+            secs: 0,
+            bad: BTreeSet::new(),
+        }
+    }
+
+    /// Takes over an item read from the usage tree or a checkpoint's overrides.
+    pub(crate) fn restore(&mut self, segment: u32, usage: SegmentUse) -> Option<()> {
+        let slot = self.table.get_mut(segment as usize)?;
+        self.live = self.live - u64::from(slot.live) + u64::from(usage.live);
+        *slot = usage;
+        if usage.used {
+            self.ready[segment as usize] = true;
+        }
+        Some(())
+    }
+
+    pub(crate) fn get(&self, segment: Segment) -> &SegmentUse {
+        &self.table[segment.0 as usize]
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Segment, &SegmentUse)> {
+        self.table.iter().enumerate().map(|(i, u)| (Segment(i as u32), u))
+    }
+
+    /// Bytes the newest state refers to.
+    pub(crate) fn live(&self) -> u64 {
+        self.live
+    }
+
+    fn edit(&mut self, segment: Segment) -> &mut SegmentUse {
+        self.changed.insert(segment.0);
+        &mut self.table[segment.0 as usize]
+    }
+
+    /// Counts `bytes` at a device byte address as live.
+    pub(crate) fn add_live(&mut self, byte: u64, bytes: u64) {
+        let segment = self.geometry.segment_of(Sector::new(byte / SECTOR)).expect("live data lies in a segment");
+        let usage = self.edit(segment);
+        usage.live += u32::try_from(bytes).expect("below a segment's size");
+        self.live += bytes;
+    }
+
+    /// Counts `bytes` at a device byte address as dead.
+    pub(crate) fn add_dead(&mut self, byte: u64, bytes: u64) {
+        let segment = self.geometry.segment_of(Sector::new(byte / SECTOR)).expect("dead data lies in a segment");
+        let interval = self.interval;
+        let usage = self.edit(segment);
+        usage.live = usage.live.checked_sub(bytes as u32).expect("no more dies than lived");
+        usage.touched = usage.touched.max(interval);
+        self.live -= bytes;
+    }
+
+    pub(crate) fn head(&self) -> Head {
+        self.head
+    }
+
+    pub(crate) fn set_head(&mut self, head: Head) {
+        self.head = head;
+    }
+
+    /// Records that a record with this number starts at `at`.
+    pub(crate) fn enter(&mut self, at: Sector, seq: u64) {
+        let segment = self.geometry.segment_of(at).expect("records lie in segments");
+        let first = (at.get() - self.geometry.whole(segment).addr.get()) as u32;
+        let (interval, secs) = (self.interval, self.secs);
+        self.ready[segment.0 as usize] = true;
+        let usage = self.edit(segment);
+        if !usage.used {
+            *usage = SegmentUse { used: true, first, first_seq: seq, ..*usage };
+        }
+        usage.touched = interval;
+        usage.secs = secs;
+    }
+
+    fn is_reserved(&self, segment: Segment) -> bool {
+        [self.head.a, self.head.b]
+            .iter()
+            .any(|run| run.sectors > 0 && self.geometry.segment_of(run.addr) == Some(segment))
+    }
+
+    fn is_free(&self, segment: Segment) -> bool {
+        !self.table[segment.0 as usize].used && !self.is_reserved(segment)
+    }
+
+    /// The next free segment after the head, ready ones only or unready ones only.
+    pub(crate) fn next_free(&self, ready: bool) -> Option<Segment> {
+        let from = self.geometry.segment_of(self.head.b.addr.max(self.head.a.addr)).map_or(0, |s| s.0 + 1);
+        let count = self.geometry.segments;
+        (0..count).map(|i| Segment((from + i) % count)).find(|s| self.is_free(*s) && self.ready[s.0 as usize] == ready)
+    }
+
+    pub(crate) fn set_ready(&mut self, segment: Segment) {
+        self.ready[segment.0 as usize] = true;
+    }
+
+    /// Moves the head behind a record that ended at `end`; picks the runs that its header names.
+    pub(crate) fn advance(&mut self, end: Sector) -> Head {
+        let end = Sector::new(end.get().next_multiple_of(self.geometry.align));
+        let segment = self.geometry.segment_of(Sector::new(end.get() - 1)).expect("records lie in segments");
+        let usable = self.geometry.usable(segment);
+        let left = (usable.addr.get() + u64::from(usable.sectors)).saturating_sub(end.get());
+        let b_used = self.geometry.segment_of(self.head.b.addr) == Some(segment);
+        if b_used {
+            self.head.b = Run::default();
+        }
+        if left >= SHORTEST_RUN.max(2 * self.geometry.align) {
+            self.head.a = Run { addr: end, sectors: left as u32 };
+        } else {
+            self.head.a = std::mem::take(&mut self.head.b);
+        }
+        self.refill();
+        self.head
+    }
+
+    /// Gives the head a second run if it has none and one is free.
+    pub(crate) fn refill(&mut self) {
+        for _ in 0..2 {
+            if self.head.b.sectors == 0
+                && let Some(segment) = self.next_free(true)
+            {
+                self.head.b = self.geometry.usable(segment);
+            }
+            if self.head.a.sectors == 0 {
+                self.head.a = std::mem::take(&mut self.head.b);
+            }
+        }
+    }
+
+    /// Frees what may be reused now that checkpoint `durable` is.
+    pub(crate) fn ripen(&mut self, durable: u64) -> Vec<Segment> {
+        let ripe: Vec<_> = (0..self.geometry.segments)
+            .map(Segment)
+            .filter(|s| {
+                let u = &self.table[s.0 as usize];
+                u.used && u.live == 0 && u.retained == 0 && u.touched + 2 <= durable && !self.is_reserved(*s)
+            })
+            .collect();
+        for segment in &ripe {
+            *self.edit(*segment) = SegmentUse::default();
+        }
+        ripe
+    }
+
+    /// Segments that will be free once two more checkpoints are durable, without any cleaning.
+    pub(crate) fn ripening(&self) -> usize {
+        self.all().filter(|(s, u)| u.used && u.live == 0 && u.retained == 0 && !self.is_reserved(*s)).count()
+    }
+
+    /// Bytes that can be written without cleaning or asking the host.
+    pub(crate) fn ready_bytes(&self) -> u64 {
+        let head = u64::from(self.head.a.sectors) + u64::from(self.head.b.sectors);
+        let free: u64 = (0..self.geometry.segments)
+            .map(Segment)
+            .filter(|s| self.ready[s.0 as usize] && self.is_free(*s))
+            .map(|s| u64::from(self.geometry.usable(s).sectors))
+            .sum();
+        (head + free) * SECTOR
+    }
+
+    /// Free segments, ready or not.
+    pub(crate) fn free_segments(&self) -> usize {
+        (0..self.geometry.segments).filter(|s| self.is_free(Segment(*s))).count()
+    }
+
+    /// Bytes of segments that are in use, reserved or ready: what the host has given so far.
+    pub(crate) fn hosted_bytes(&self) -> u64 {
+        (0..self.geometry.segments)
+            .map(Segment)
+            .filter(|s| self.ready[s.0 as usize])
+            .map(|s| u64::from(self.geometry.usable(s).sectors) * SECTOR)
+            .sum()
+    }
+
+    /// The segment whose cleaning gains most: (1 - u) * age / (1 + u), Rosenblum and Ousterhout's cost-benefit.
+    pub(crate) fn victim(&self, now: u64, fullest: f64) -> Option<Segment> {
+        let bytes = self.geometry.segment_bytes() as f64;
+        let worth = |(segment, u): (Segment, &SegmentUse)| {
+            let fill = f64::from(u.live) / bytes;
+            let age = now.saturating_sub(u.secs) as f64 + 1.0;
+            let ok =
+                u.used && u.live > 0 && fill <= fullest && !self.is_reserved(segment) && !self.bad.contains(&segment.0);
+            ok.then(|| (segment, (1.0 - fill) * age / (1.0 + fill)))
+        };
+        self.all().filter_map(worth).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(segment, _)| segment)
+    }
+
+    /// The segments changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.changed)
+    }
+
+    pub(crate) fn changed(&self) -> &BTreeSet<u32> {
+        &self.changed
+    }
+
+    /// Puts segments back among the changed ones.
+    pub(crate) fn put_changed(&mut self, changed: BTreeSet<u32>) {
+        self.changed.extend(changed);
+    }
+
+    /// Takes over what a checkpoint's usage tree could not know; it stays changed until the next one.
+    pub(crate) fn apply_overrides(&mut self, roots: &Roots) -> Option<()> {
+        self.changed.extend(roots.overrides.iter().map(|(segment, _)| *segment));
+        roots.overrides.iter().try_for_each(|(segment, usage)| self.restore(*segment, *usage))
+    }
+}

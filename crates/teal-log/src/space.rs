@@ -1,0 +1,187 @@
+//! Space that is promised before it is needed.
+//!
+//! # Invariants
+//! 1. What is promised to the operations of the open batch, plus what folding the changed pages takes, fits the segments that can be
+//!    written now without cleaning, with [`CLEANER_SEGMENTS`] to spare.
+//! 2. A segment of a sparse store counts only after its host has allocated it.
+//! 3. A share of the capacity is set aside, so that on a full store cleaning works and files can be deleted.
+
+use crate::commit::{Committer, Kind};
+use crate::error::StoreError;
+use crate::op::Cost;
+use crate::store::{Space, Store};
+use std::sync::atomic::Ordering;
+
+/// Segments that only the cleaner and checkpoints may start.
+const CLEANER_SEGMENTS: u64 = 3;
+/// One part in this many of the capacity is set aside.
+const RESERVE_PART: u64 = 16;
+/// Fewest segments set aside.
+const RESERVE_SEGMENTS: u64 = 8;
+/// A page at its largest.
+const PAGE: u64 = 4096;
+/// Victims cleaned before two checkpoints set them free.
+const CLEAN_ROUND: usize = 8;
+
+impl Store {
+    fn reserve(&self) -> u64 {
+        let capacity = self.geometry.capacity();
+        (capacity / RESERVE_PART).max(RESERVE_SEGMENTS * self.geometry.segment_bytes()).min(capacity / 2)
+    }
+
+    /// What a checkpoint would write, at most.
+    fn fold_bytes(&self) -> u64 {
+        let objects: Vec<_> = self.unfolded.lock().values().cloned().collect();
+        let pages: u64 = objects.iter().map(|o| o.state.read().mem_pages() as u64).sum();
+        let imap = self.imap.read();
+        // Changes of neighbours share a page of a hundred items; a path above it is counted with the tree's own pages.
+        let spread = imap.changes() as u64;
+        let leaves = (self.objects.load(Ordering::Relaxed).max(0) as u64 / 50 + 8).min(spread + 4);
+        let usage = u64::from(self.geometry.segments) / 50 + 4;
+        (pages + objects.len() as u64 / 2 + imap.tree.mem_pages() as u64 + leaves + usage) * PAGE
+    }
+
+    /// Pages that only memory holds; the daemon checkpoints when they are many.
+    pub fn unfolded_bytes(&self) -> u64 {
+        self.fold_bytes()
+    }
+
+    fn available(&self) -> (i64, i64) {
+        let segments = self.segments.lock();
+        let logical = self.geometry.capacity() as i64 - self.reserve() as i64 - segments.live() as i64;
+        let physical = segments.ready_bytes() as i64 - (CLEANER_SEGMENTS * self.geometry.segment_bytes()) as i64;
+        (logical, physical)
+    }
+
+    pub(crate) fn refresh_budget(&self) -> i64 {
+        let (logical, physical) = self.available();
+        let budget = logical.min(physical) - self.fold_bytes() as i64 - self.promised.load(Ordering::Relaxed);
+        self.budget.store(budget, Ordering::Relaxed);
+        budget
+    }
+
+    /// Promises the space an operation may need.
+    pub(crate) fn promise(&self, cost: Cost) -> Result<(), StoreError> {
+        let need = cost.bytes as i64;
+        let slack = if cost.frees { self.reserve() as i64 / 2 } else { 0 };
+        if self.promised.load(Ordering::Relaxed) > 2 * self.settings().batch_bytes as i64 {
+            // Back-pressure: whoever comes when the open batch is at twice its size commits it.
+            self.commit()?;
+        }
+        if self.budget.fetch_sub(need, Ordering::Relaxed) + slack < need {
+            self.budget.fetch_add(need, Ordering::Relaxed);
+            self.make_room(need, slack)?;
+            self.budget.fetch_sub(need, Ordering::Relaxed);
+        }
+        self.promised.fetch_add(need, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Asks the host, then the log itself, for room.
+    fn make_room(&self, need: i64, slack: i64) -> Result<(), StoreError> {
+        let mut committer = self.commit.lock();
+        self.writable()?;
+        let enough = |store: &Self| store.refresh_budget() + slack >= need;
+        self.host_more(need as u64 * 2 + 16 * self.geometry.segment_bytes());
+        if enough(self) {
+            return Ok(());
+        }
+        if self.is_dirty() {
+            self.commit_as(&mut committer, Kind::Batch)?;
+            if enough(self) {
+                return Ok(());
+            }
+        }
+        if committer.log_bytes > 0 {
+            self.commit_as(&mut committer, Kind::Checkpoint)?;
+            if enough(self) {
+                return Ok(());
+            }
+        }
+        if self.available().0 + slack < need {
+            return Err(StoreError::NoSpace);
+        }
+        for _ in 0..64 {
+            let before = self.available().1;
+            self.reclaim(&mut committer, 0.97)?;
+            if enough(self) {
+                return Ok(());
+            }
+            if self.available().1 <= before {
+                break;
+            }
+        }
+        Err(StoreError::NoSpace)
+    }
+
+    /// One round of cleaning, then checkpoints until what it emptied is free. Says whether anything was gained.
+    pub(crate) fn reclaim(&self, committer: &mut Committer, fullest: f64) -> Result<bool, StoreError> {
+        let free = self.segments.lock().free_segments();
+        let ripening = self.segments.lock().ripening();
+        if ripening < CLEAN_ROUND {
+            let mut room = self.segments.lock().ready_bytes();
+            for _ in 0..CLEAN_ROUND {
+                // The move itself takes room; stop while a checkpoint still fits.
+                if room < 2 * self.geometry.segment_bytes() || !self.clean_one(fullest)? {
+                    break;
+                }
+                self.commit_as(committer, Kind::Batch)?;
+                room = self.segments.lock().ready_bytes();
+            }
+        }
+        for _ in 0..3 {
+            if self.segments.lock().ripening() == 0 {
+                break;
+            }
+            self.commit_as(committer, Kind::Checkpoint)?;
+        }
+        self.refresh_budget();
+        Ok(self.segments.lock().free_segments() > free)
+    }
+
+    /// Lets the host allocate free segments until this much is ready; says so in the log when the host is full.
+    fn host_more(&self, bytes: u64) {
+        loop {
+            let next = {
+                let segments = self.segments.lock();
+                if segments.ready_bytes() >= bytes { None } else { segments.next_free(false) }
+            };
+            let Some(segment) = next else { break };
+            let run = self.geometry.whole(segment);
+            if let Err(e) = self.reader.disk().allocate(run.addr, u64::from(run.sectors)) {
+                log::warn!("the file system that holds the store has no room for more of it: {e}");
+                break;
+            }
+            let mut segments = self.segments.lock();
+            segments.set_ready(segment);
+            segments.refill();
+        }
+    }
+
+    /// Before a batch is sealed: its room must be there.
+    pub(crate) fn prepare_room(&self, _: &mut Committer) -> Result<(), StoreError> {
+        let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
+        let need = promised + self.fold_bytes() + 2 * self.geometry.segment_bytes();
+        let mut ready = self.segments.lock().ready_bytes();
+        if ready < need {
+            self.host_more(need);
+            ready = self.segments.lock().ready_bytes();
+        }
+        if ready < need.min(self.geometry.segment_bytes()) { Err(StoreError::NoSpace) } else { Ok(()) }
+    }
+
+    /// How full the store is. What can be cleaned counts as free.
+    pub fn space(&self) -> Space {
+        let (logical, _) = self.available();
+        let segments = self.segments.lock();
+        let promised = self.promised.load(Ordering::Relaxed).max(0);
+        Space {
+            total: self.geometry.capacity() - self.reserve(),
+            free: (logical - promised).max(0) as u64,
+            live: segments.live(),
+            objects: self.objects.load(Ordering::Relaxed).max(0) as u64,
+            free_segments: segments.free_segments() as u64,
+            segments: u64::from(self.geometry.segments),
+        }
+    }
+}

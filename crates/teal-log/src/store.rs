@@ -1,0 +1,236 @@
+//! The store: one log on one disk, and what is known of it in memory.
+//!
+//! # Guarantees
+//! 1. *Durability*: what happened before [`Store::commit`] was called is found again once it has returned `Ok`.
+//! 2. *Prefix*: after a crash the state is the one after some prefix of the committed batches.
+//! 3. *Stability*: what one recovery dropped, no later recovery brings back.
+//! 4. *Honesty*: a durable record that cannot be read makes opening fail; damaged content is an error, never data.
+//! 5. *Silence*: without changes there is no I/O, and opening writes nothing.
+//!
+//! # Locks, in the order in which they may be taken
+//! | lock | guards | under it |
+//! |---|---|---|
+//! | `commit` | the chain: one committer at a time | sealing, writing and syncing: the point of it |
+//! | `gate` | the open batch: shared by operations, exclusive for sealing | operations: their own reads; sealing: no I/O on warm pages |
+//! | `rename` (client) | moves of directories | |
+//! | object locks, by number | one object's state | reads of that object's pages and blocks |
+//! | `imap`, `orphans` | their trees | reads of their pages |
+//! | `segments`, `open`, `unfolded` | what they are called | nothing |
+
+use crate::commit::Committer;
+use crate::counters::{Counts, add};
+use crate::error::StoreError;
+use crate::extents::Freed;
+use crate::format::superblock::Superblock;
+use crate::geometry::Geometry;
+use crate::imap::InodeMap;
+use crate::object::{Object, ObjectRef, State};
+use crate::reader::Reader;
+use crate::segments::Segments;
+use crate::table::Table;
+use crate::tree::Tree;
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+use teal_env::{Clock, Disk};
+use teal_types::{Lsn, ObjectNo};
+
+/// What may be changed while a store is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// A batch is committed at the latest this long after its first operation.
+    pub commit_interval: Duration,
+    /// A batch is committed when it holds this much.
+    pub batch_bytes: u64,
+    /// A checkpoint follows at the latest this long after the first commit behind the last one.
+    pub checkpoint_interval: Duration,
+    /// A checkpoint follows when the log has grown by this much: bounds recovery.
+    pub checkpoint_bytes: u64,
+    /// Objects kept in memory that could be read again.
+    pub cached_objects: usize,
+    /// The cleaner works in the background while fewer than this share of all segments is free, in percent.
+    pub clean_below_percent: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            commit_interval: Duration::from_secs(5),
+            batch_bytes: 16 << 20,
+            checkpoint_interval: Duration::from_secs(30),
+            checkpoint_bytes: 64 << 20,
+            cached_objects: 16384,
+            clean_below_percent: 10,
+        }
+    }
+}
+
+/// What the open batch has changed.
+#[derive(Debug, Default)]
+pub(crate) struct OpenBatch {
+    pub(crate) objects: Vec<ObjectRef>,
+    pub(crate) orphans: BTreeMap<ObjectNo, (bool, Lsn)>,
+    /// Monotonic time of its first operation.
+    pub(crate) since: Option<Duration>,
+}
+
+/// An open log store. All methods may be called from any thread.
+pub struct Store {
+    pub(crate) sb: Superblock,
+    pub(crate) geometry: Geometry,
+    pub(crate) reader: Reader,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) read_only: bool,
+    pub(crate) table: Table,
+    pub(crate) commit: Mutex<Committer>,
+    pub(crate) gate: RwLock<()>,
+    pub(crate) imap: RwLock<InodeMap>,
+    pub(crate) orphans: Mutex<Tree>,
+    pub(crate) usage: Mutex<Tree>,
+    pub(crate) segments: Mutex<Segments>,
+    pub(crate) open: Mutex<OpenBatch>,
+    pub(crate) unfolded: Mutex<HashMap<ObjectNo, ObjectRef>>,
+    pub(crate) settings: RwLock<Settings>,
+    pub(crate) next_object: AtomicU64,
+    pub(crate) next_lsn: AtomicU64,
+    pub(crate) objects: AtomicI64,
+    /// Number of the batch that operations join now.
+    pub(crate) open_batch: AtomicU64,
+    /// Bytes promised to operations of the open batch.
+    pub(crate) promised: AtomicI64,
+    /// Bytes that may still be promised before somebody must look closer.
+    pub(crate) budget: AtomicI64,
+    pub(crate) poisoned: AtomicBool,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("label", &self.sb.label).finish_non_exhaustive()
+    }
+}
+
+/// How full a store is, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// What files can take together.
+    pub total: u64,
+    /// What can still be written.
+    pub free: u64,
+    /// What the newest state takes.
+    pub live: u64,
+    /// Objects there are.
+    pub objects: u64,
+    /// Segments that hold nothing.
+    pub free_segments: u64,
+    /// All segments.
+    pub segments: u64,
+}
+
+impl Store {
+    /// Who this store is.
+    pub fn superblock(&self) -> &Superblock {
+        &self.sb
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Settings {
+        *self.settings.read()
+    }
+
+    /// Changes the settings from now on.
+    pub fn set_settings(&self, settings: Settings) {
+        *self.settings.write() = settings;
+    }
+
+    /// What the store has done since it was opened.
+    pub fn counts(&self) -> Counts {
+        self.reader.counters.get()
+    }
+
+    /// The disk it lies on.
+    pub fn disk(&self) -> &dyn Disk {
+        self.reader.disk()
+    }
+
+    /// Whether a failure has ended all writing.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    /// Whether it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub(crate) fn poison(&self, why: &StoreError) {
+        log::error!("the store stops taking changes: {why}");
+        self.poisoned.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn writable(&self) -> Result<(), StoreError> {
+        if self.read_only {
+            return Err(StoreError::ReadOnly);
+        }
+        if self.is_poisoned() { Err(StoreError::Poisoned) } else { Ok(()) }
+    }
+
+    /// Whether anything waits to be committed.
+    pub fn is_dirty(&self) -> bool {
+        let open = self.open.lock();
+        !open.objects.is_empty() || !open.orphans.is_empty()
+    }
+
+    /// Forgets everything that could be read again (for tests and memory pressure).
+    pub fn drop_caches(&self) {
+        self.reader.forget_caches();
+        self.table.shrink();
+    }
+
+    pub(crate) fn object(&self, no: ObjectNo) -> Result<ObjectRef, StoreError> {
+        if let Some(object) = self.table.get(no) {
+            return Ok(object);
+        }
+        let home = self.imap.read().get(&self.reader, no)?.ok_or(StoreError::NotFound(no))?;
+        let bytes = match self.reader.checked(home.byte, home.len as usize, home.crc, "an inode record", Some(no)) {
+            Ok(bytes) => bytes,
+            // Whoever changed the object between the two looks has put it into the table.
+            Err(e) => return self.table.get(no).ok_or(e),
+        };
+        let state = State::decode(no, Some(home), &bytes).ok_or(StoreError::Corrupt {
+            what: "an inode record",
+            at: home.byte / teal_types::SECTOR,
+            object: Some(no),
+        })?;
+        Ok(self.table.add(Object { no, state: Arc::new(RwLock::new(state)) }))
+    }
+
+    pub(crate) fn account(&self, freed: &[Freed]) {
+        if freed.is_empty() {
+            return;
+        }
+        let mut segments = self.segments.lock();
+        for piece in freed {
+            segments.add_dead(piece.byte, piece.bytes);
+        }
+    }
+
+    pub(crate) fn next_lsn(&self) -> Lsn {
+        add(&self.reader.counters.ops, 1);
+        Lsn::new(self.next_lsn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Objects without a name that wait to be given back.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the set cannot be read.
+    pub fn orphans(&self) -> Result<Vec<ObjectNo>, StoreError> {
+        let mut out = Vec::new();
+        self.orphans.lock().scan(&self.reader, 0, &mut |no, _| {
+            out.push(ObjectNo::new(no));
+            Ok(std::ops::ControlFlow::Continue(()))
+        })?;
+        Ok(out)
+    }
+}
