@@ -9,15 +9,22 @@ mod clock;
 mod content;
 mod crash;
 mod fault;
+pub mod model;
+pub mod ops;
+mod path_target;
 mod recording;
 mod rng;
 mod skip;
 mod trace;
+pub mod tree;
 
 pub use clock::SimClock;
 pub use crash::{Image, Images, Policy, Walk};
 pub use fault::{Call, FaultDisk, Lasts};
+pub use path_target::PathTarget;
 pub use recording::{Counters, RecordingDisk};
 pub use rng::{Rng, SeededEntropy};
+/// The error numbers that [`model`] and [`ops`] speak.
+pub use rustix::io::Errno;
 pub use skip::skip;
 pub use trace::{Event, Trace};

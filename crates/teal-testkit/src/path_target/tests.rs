@@ -1,0 +1,58 @@
+//! The model and a real file system agree on every error and on the tree.
+
+use super::*;
+use crate::model::Model;
+use crate::ops::{Weights, generate};
+use crate::rng::Rng;
+
+const OPS: usize = 2_000;
+
+/// Runs the same operations on a directory below `place` and on the model; says where they part.
+fn compare(place: &Path, seed: u64) -> Result<(), String> {
+    let dir = tempfile::tempdir_in(place).unwrap();
+    let mut real = PathTarget::new(dir.path()).unwrap();
+    let mut model = Model::new();
+    let root = FsOp::SetMode { path: PathBuf::new(), perm: 0o755 };
+    assert_eq!((real.apply(&root), model.apply(&root)), (Ok(()), Ok(())));
+    let mut rng = Rng::new(seed);
+    let mut errors = 0;
+    for n in 0..OPS {
+        let op = generate(&mut rng, &model, &Weights::default());
+        let (said, expected) = (real.apply(&op), model.apply(&op));
+        if said != expected {
+            return Err(format!("seed {seed}, op {n}, {op:?}: model {expected:?}, real {said:?}"));
+        }
+        errors += usize::from(said.is_err());
+        if n % 50 == 49 || n + 1 == OPS {
+            let diff = model.snapshot().diff(&real.snapshot());
+            if !diff.is_empty() {
+                return Err(format!("seed {seed}, up to op {n}, last {op:?}, model | real:\n{}", diff.join("\n")));
+            }
+        }
+    }
+    // The generator must not waste its time, nor spare the errors.
+    assert!((OPS / 20..OPS / 2).contains(&errors), "{errors} of {OPS} operations failed");
+    Ok(())
+}
+
+#[test]
+fn the_model_agrees_with_the_host_file_system() {
+    if !rustix::process::geteuid().is_root() {
+        return crate::skip("the_model_agrees_with_the_host_file_system", "needs root for owners and devices");
+    }
+    for seed in 0..8 {
+        compare(Path::new("/var/tmp"), seed).unwrap();
+    }
+}
+
+#[test]
+fn symbolic_links_are_never_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("f"), "x").unwrap();
+    std::os::unix::fs::symlink(outside.path(), dir.path().join("l")).unwrap();
+    let mut target = PathTarget::new(dir.path()).unwrap();
+    assert_eq!(target.apply(&FsOp::Unlink { path: "l/f".into() }), Err(Errno::LOOP));
+    assert_eq!(target.apply(&FsOp::Truncate { path: "l".into(), size: 0 }), Err(Errno::LOOP));
+    assert_eq!(std::fs::read(outside.path().join("f")).unwrap(), b"x");
+}
