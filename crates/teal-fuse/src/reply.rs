@@ -1,7 +1,8 @@
 //! The answer to one request.
 //!
 //! # Guarantees
-//! 1. *Exactly once*: answering consumes the [`Reply`]; dropping it unanswered sends `EIO`, where an answer is due.
+//! 1. *Exactly once*: answering consumes the [`Reply`]; dropping it unanswered sends `EIO`, where an answer is due. Where none
+//!    is accepted (forgets), nothing is ever sent.
 //! 2. *Whole*: a message is sent in one vectored write; data is never copied.
 //! 3. *Same channel*: the answer goes out where the request came in, from whichever thread.
 
@@ -51,11 +52,8 @@ pub struct Reply {
 
 impl Reply {
     pub(crate) fn new(transport: Arc<dyn Transport>, header: &Header) -> Self {
-        let silent = matches!(
-            header.opcode,
-            opcode::FUSE_FORGET | opcode::FUSE_BATCH_FORGET | opcode::FUSE_INTERRUPT | opcode::FUSE_NOTIFY_REPLY
-        );
-        Self { transport, unique: header.unique.get(), opcode: header.opcode, due: !silent }
+        let due = takes_answer(header.opcode) && header.opcode != opcode::FUSE_INTERRUPT;
+        Self { transport, unique: header.unique.get(), opcode: header.opcode, due }
     }
 
     /// The operation failed.
@@ -180,6 +178,9 @@ impl Reply {
 
     fn send(&mut self, error: i32, parts: &[&[u8]]) -> Delivery {
         self.due = false;
+        if !takes_answer(self.opcode) {
+            return Delivery::Lost;
+        }
         match send(&*self.transport, self.unique, error, parts) {
             Ok(()) => return Delivery::Delivered,
             Err(Errno::NOENT | Errno::NODEV) => {}
@@ -196,6 +197,11 @@ impl Drop for Reply {
             let _ = self.send(-Errno::IO.raw_os_error(), &[]);
         }
     }
+}
+
+/// Whether the kernel accepts an answer; it may go without one for an interrupt.
+fn takes_answer(opcode: u32) -> bool {
+    !matches!(opcode, opcode::FUSE_FORGET | opcode::FUSE_BATCH_FORGET | opcode::FUSE_NOTIFY_REPLY)
 }
 
 /// Puts the header before `parts` and sends the message.

@@ -186,9 +186,7 @@ impl Session {
             }
             Err(error) => {
                 log::error!("{error}");
-                if reply.is_due() {
-                    reply.error(Errno::INVAL);
-                }
+                reply.error(Errno::INVAL);
             }
         }
     }
