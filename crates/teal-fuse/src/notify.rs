@@ -77,7 +77,8 @@ impl Notifier {
         self.send(abi::fuse_notify_code::FUSE_NOTIFY_DELETE as i32, &[out.as_bytes(), name, &[0]])
     }
 
-    /// Puts data into the page cache, as if it had been read; a file shorter than its end grows.
+    /// Puts data into the page cache, as if it had been read; a file shorter than its end grows. Of pages not cached
+    /// before, only those are kept that are stored whole or up to the end of the file.
     pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<bool, Errno> {
         let out = abi::fuse_notify_store_out { nodeid: node.get(), offset, size: length(data)?, padding: 0 };
         self.send(abi::fuse_notify_code::FUSE_NOTIFY_STORE as i32, &[out.as_bytes(), data])

@@ -138,7 +138,7 @@ impl Session {
     ///
     /// # Errors
     /// The first failure of the device, when all workers have ended.
-    pub fn run(&self, threads: NonZeroUsize, serve: &impl Serve) -> Result<(), SessionError> {
+    pub fn run(&self, threads: NonZeroUsize, serve: &(impl Serve + ?Sized)) -> Result<(), SessionError> {
         std::thread::scope(|scope| {
             let more = (1..threads.get())
                 .filter_map(|number| {
@@ -160,7 +160,7 @@ impl Session {
         .map_err(SessionError::Device)
     }
 
-    fn work(&self, transport: &Arc<dyn Transport>, serve: &impl Serve) -> Result<(), Errno> {
+    fn work(&self, transport: &Arc<dyn Transport>, serve: &(impl Serve + ?Sized)) -> Result<(), Errno> {
         let mut buffer = vec![0; self.negotiated.buffer_size()];
         while let Some(length) =
             transport.receive(&mut buffer).inspect_err(|errno| log::error!("a FUSE worker ends: {errno}"))?
@@ -170,7 +170,7 @@ impl Session {
         Ok(())
     }
 
-    fn dispatch(&self, message: &[u8], transport: &Arc<dyn Transport>, serve: &impl Serve) {
+    fn dispatch(&self, message: &[u8], transport: &Arc<dyn Transport>, serve: &(impl Serve + ?Sized)) {
         let header = match Header::split(message) {
             Ok((header, _)) => header,
             Err(error) => return log::error!("dropped what is no request: {error}"),
