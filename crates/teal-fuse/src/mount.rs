@@ -7,7 +7,7 @@
 mod fusermount;
 
 use crate::transport::{DEV_FUSE, DevFuse};
-use rustix::fs::{AtFlags, CWD, Dev, FileType, StatxFlags, major, makedev, minor};
+use rustix::fs::{AtFlags, CWD, Dev, FileType, Mode, OFlags, StatxFlags, major, makedev, minor};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::CString;
@@ -26,7 +26,8 @@ const BLOCK_SIZE: u32 = 4096;
 pub struct MountOptions {
     /// What `df` shows as the source; with `block_device`, the device.
     pub source: String,
-    /// Mounts as `fuseblk`, on the block device `source`: the kernel then sends `SYNCFS` and `DESTROY`. Root only.
+    /// Mounts as `fuseblk`, on the block device `source`: the kernel then sends `SYNCFS` and `DESTROY`. Root only. The mount holds
+    /// the device exclusively, so nobody else may have it open with `O_EXCL`, this process included.
     pub block_device: bool,
     /// Users other than the mounting one may enter (as a user, only with `user_allow_other` in `/etc/fuse.conf`).
     pub allow_other: bool,
@@ -230,6 +231,11 @@ fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountE
         other => MountError::at(Path::new(DEV_FUSE), other),
     })?;
     let kind = if options.block_device { "fuseblk" } else { "fuse" };
+    if options.block_device {
+        // Of a device that is mounted already, the kernel would show that mount here again and leave our descriptor idle.
+        rustix::fs::open(&*options.source, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| MountError::at(Path::new(&options.source), errno))?;
+    }
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={}",
         device.as_fd().as_raw_fd(),

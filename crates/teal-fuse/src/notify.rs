@@ -2,6 +2,7 @@
 //!
 //! # Guarantees
 //! 1. Holds no lock and needs no thread of its own; a clone works anywhere.
+//! 2. Keeps no connection alive: after the session it fails with `ENODEV`.
 //!
 //! # Beware
 //! The kernel takes an inode's or a directory's lock for most of these, and a request on the same one may hold it until it is
@@ -13,7 +14,7 @@ use crate::request::NodeId;
 use crate::session::{InitFlags, Negotiated};
 use crate::transport::Transport;
 use rustix::io::Errno;
-use std::sync::Arc;
+use std::sync::Weak;
 use zerocopy::IntoBytes;
 
 /// Sends notifications. Each returns whether the kernel knew the object; if not, there was nothing to do.
@@ -22,12 +23,12 @@ use zerocopy::IntoBytes;
 /// All methods: `ENODEV` when the mount is gone, `EINVAL` when the kernel does not know the notification.
 #[derive(Debug, Clone)]
 pub struct Notifier {
-    transport: Arc<dyn Transport>,
+    transport: Weak<dyn Transport>,
     negotiated: Negotiated,
 }
 
 impl Notifier {
-    pub(crate) fn new(transport: Arc<dyn Transport>, negotiated: Negotiated) -> Self {
+    pub(crate) fn new(transport: Weak<dyn Transport>, negotiated: Negotiated) -> Self {
         Self { transport, negotiated }
     }
 
@@ -96,7 +97,8 @@ impl Notifier {
     }
 
     fn send(&self, code: i32, parts: &[&[u8]]) -> Result<bool, Errno> {
-        match crate::reply::send(&*self.transport, 0, code, parts) {
+        let transport = self.transport.upgrade().ok_or(Errno::NODEV)?;
+        match crate::reply::send(&*transport, 0, code, parts) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno),

@@ -65,9 +65,10 @@ pub enum SessionError {
 /// A connection whose handshake is done.
 #[derive(Debug)]
 pub struct Session {
+    // Before the mount, so that it is dropped first: an unmount waits for answers while the device is open.
     transport: Arc<dyn Transport>,
     negotiated: Negotiated,
-    mount: Option<Unmounter>,
+    mount: MountGuard,
 }
 
 impl Session {
@@ -77,10 +78,9 @@ impl Session {
     /// [`SessionError`]; nothing is left mounted.
     pub fn mount(point: &Path, options: &MountOptions, config: &InitConfig) -> Result<Self, SessionError> {
         let (device, unmounter) = mount::mount(point, options)?;
-        let guard = Unmounted(Some(unmounter));
-        let mut session = Self::start(Arc::new(device), config)?;
-        session.mount = guard.disarm();
-        Ok(session)
+        let mount = MountGuard(Some(unmounter));
+        let session = Self::start(Arc::new(device), config)?;
+        Ok(Self { mount, ..session })
     }
 
     /// Answers `INIT` on a connection that was made elsewhere.
@@ -109,7 +109,7 @@ impl Session {
             if !reply.init(&config.answer(&negotiated)).is_delivered() {
                 return Err(SessionError::Closed);
             }
-            return Ok(Self { transport, negotiated, mount: None });
+            return Ok(Self { transport, negotiated, mount: MountGuard(None) });
         }
     }
 
@@ -120,17 +120,17 @@ impl Session {
 
     /// A handle for telling the kernel what changed.
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(Arc::clone(&self.transport), self.negotiated)
+        Notifier::new(Arc::downgrade(&self.transport), self.negotiated)
     }
 
     /// A handle by which another thread ends [`Session::run`]; `None` when the connection was made elsewhere.
     pub fn unmounter(&self) -> Option<Unmounter> {
-        self.mount.clone()
+        self.mount.0.clone()
     }
 
     /// The device number of the mount.
     pub fn device(&self) -> Option<DeviceNumber> {
-        self.mount.as_ref().map(Unmounter::device)
+        self.mount.0.as_ref().map(Unmounter::device)
     }
 
     /// Serves until the mount is gone, on `threads` threads, this one included. Each has a channel of its own where the system
@@ -192,22 +192,11 @@ impl Session {
     }
 }
 
-impl Drop for Session {
-    fn drop(&mut self) {
-        drop(Unmounted(self.mount.take()));
-    }
-}
+/// Takes its mount away when it is dropped.
+#[derive(Debug)]
+struct MountGuard(Option<Unmounter>);
 
-/// Takes a mount away, unless disarmed.
-struct Unmounted(Option<Unmounter>);
-
-impl Unmounted {
-    fn disarm(mut self) -> Option<Unmounter> {
-        self.0.take()
-    }
-}
-
-impl Drop for Unmounted {
+impl Drop for MountGuard {
     fn drop(&mut self) {
         if let Some(Err(error)) = self.0.as_ref().map(|mount| mount.unmount(Unmount::Detach)) {
             log::warn!("{error}");

@@ -9,6 +9,7 @@ use std::io::{self, Read, Seek};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -28,6 +29,8 @@ struct Tiny {
     content: Mutex<Vec<u8>>,
     lookups: AtomicUsize,
     reads: AtomicUsize,
+    syncs: AtomicUsize,
+    destroyed: AtomicUsize,
 }
 
 impl Tiny {
@@ -108,6 +111,14 @@ impl Serve for Tiny {
                 name_max: 255,
             }),
             Operation::Flush { .. } | Operation::Release { .. } | Operation::Releasedir { .. } => reply.ok(),
+            Operation::Syncfs => {
+                self.syncs.fetch_add(1, Ordering::Relaxed);
+                reply.ok();
+            }
+            Operation::Destroy => {
+                self.destroyed.fetch_add(1, Ordering::Relaxed);
+                reply.ok();
+            }
             _ => reply.error(Errno::NOSYS),
         }
     }
@@ -139,6 +150,8 @@ impl Mounted {
             content: Mutex::new(b"hello, world\n".to_vec()),
             lookups: AtomicUsize::new(0),
             reads: AtomicUsize::new(0),
+            syncs: AtomicUsize::new(0),
+            destroyed: AtomicUsize::new(0),
         });
         let (notifier, unmounter) = (session.notifier(), session.unmounter().unwrap());
         let serve = Arc::clone(&tiny);
@@ -283,6 +296,52 @@ fn read_ahead_can_be_raised_by_root() {
     }
 }
 
+/// A loop device, given back at the end.
+struct Loop {
+    device: String,
+    _backing: tempfile::NamedTempFile,
+}
+
+impl Loop {
+    fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+            eprintln!("SKIPPED: needs root and loop devices");
+            return None;
+        }
+        let backing = tempfile::NamedTempFile::new().unwrap();
+        backing.as_file().set_len(1 << 20).unwrap();
+        let found = Command::new("losetup").args(["--find", "--show"]).arg(backing.path()).output().unwrap();
+        assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+        let device = String::from_utf8(found.stdout).unwrap().trim().to_owned();
+        Some(Self { device, _backing: backing })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let given_back = Command::new("losetup").args(["--detach", &self.device]).status();
+        assert!(std::thread::panicking() || given_back.is_ok_and(|status| status.success()));
+    }
+}
+
+#[test]
+fn a_block_device_mount_sends_syncfs_and_destroy() {
+    let Some(disk) = Loop::new() else { return };
+    let options = MountOptions { source: disk.device.clone(), block_device: true, ..Default::default() };
+    let Some(mut mounted) = Mounted::new(&options) else { return };
+    assert_eq!(std::fs::read(mounted.path("hello")).unwrap(), b"hello, world\n");
+    let second = teal_fuse::mount(tempfile::tempdir().unwrap().path(), &options).unwrap_err();
+    assert!(matches!(second, MountError::Busy { .. }), "{second}");
+    rustix::fs::syncfs(OpenOptions::new().read(true).open(mounted.path("hello")).unwrap()).unwrap();
+    assert_eq!(mounted.tiny.syncs.load(Ordering::Relaxed), 1);
+    mounted.unmounter.unmount(Unmount::IfIdle).unwrap();
+    mounted.ended();
+    assert_eq!(mounted.tiny.destroyed.load(Ordering::Relaxed), 1);
+    let dir = tempfile::tempdir().unwrap();
+    drop(Session::mount(dir.path(), &options, &InitConfig::default()).unwrap());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "one that never ran waits for no DESTROY");
+}
+
 /// As root, runs itself as `nobody`, in a mount namespace of its own whose `/dev/fuse` is open to all.
 #[test]
 fn a_user_mounts_through_fusermount3() {
@@ -321,7 +380,7 @@ fn as_nobody(test: &str) {
     "#;
     let dir = tempfile::tempdir().unwrap();
     let program = std::env::current_exe().unwrap();
-    let output = std::process::Command::new("unshare")
+    let output = Command::new("unshare")
         .args(["--mount", "sh", "-c", SCRIPT, "sh"])
         .args([program.as_path(), dir.path()])
         .arg(test)

@@ -3,12 +3,17 @@
 use super::*;
 use crate::session::InitConfig;
 use crate::transport::memory_pair;
+use std::sync::Arc;
 
-fn sent(flags: InitFlags, tell: impl FnOnce(&Notifier) -> Result<bool, Errno>) -> (i32, Vec<u8>) {
+fn sent(flags: InitFlags, tell: impl Fn(&Notifier) -> Result<bool, Errno>) -> (i32, Vec<u8>) {
     let (transport, kernel) = memory_pair();
     let offer = crate::request::InitRequest { major: 7, minor: 45, max_readahead: 0, flags };
     let negotiated = InitConfig::default().negotiate(&offer);
-    assert_eq!(tell(&Notifier::new(Arc::new(transport), negotiated)), Ok(true));
+    let transport: Arc<dyn Transport> = Arc::new(transport);
+    let notifier = Notifier::new(Arc::downgrade(&transport), negotiated);
+    assert_eq!(tell(&notifier), Ok(true));
+    drop(transport);
+    assert_eq!(tell(&notifier), Err(Errno::NODEV), "no connection is kept alive");
     let message = kernel.message().unwrap();
     assert_eq!(message.unique, 0, "a notification answers nothing");
     (message.error, message.body)
@@ -40,6 +45,7 @@ fn golden_notifications() {
 fn offsets_beyond_what_a_file_can_have_are_refused() {
     let (transport, _kernel) = memory_pair();
     let offer = crate::request::InitRequest { major: 7, minor: 45, max_readahead: 0, flags: InitFlags::empty() };
-    let notifier = Notifier::new(Arc::new(transport), InitConfig::default().negotiate(&offer));
+    let transport: Arc<dyn Transport> = Arc::new(transport);
+    let notifier = Notifier::new(Arc::downgrade(&transport), InitConfig::default().negotiate(&offer));
     assert_eq!(notifier.inval_data(NodeId::ROOT, 1 << 63, 0), Err(Errno::INVAL));
 }
