@@ -228,6 +228,9 @@ pub fn mount(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmounter
 fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountError> {
     let device = DevFuse::open().map_err(|errno| match errno {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => MountError::NoDevice,
+        Errno::ACCESS | Errno::PERM => {
+            MountError::Denied { point: point.to_owned(), message: format!("{DEV_FUSE} may not be opened") }
+        }
         other => MountError::at(Path::new(DEV_FUSE), other),
     })?;
     let kind = if options.block_device { "fuseblk" } else { "fuse" };

@@ -16,7 +16,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use teal_fuse::{
     BdiKnob, DirBuffer, Entry, Handle, InitConfig, InitFlags, MountError, MountOptions, NodeId, Notifier, OpenFlags,
-    Operation, Reply, Request, Serve, Session, SessionError, StatFs, Unmount, UnmountError, Unmounter, set_bdi,
+    Operation, Reply, Request, Serve, Session, SessionError, StatFs, Transport, Unmount, UnmountError, Unmounter,
+    set_bdi,
 };
 use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 
@@ -270,12 +271,13 @@ fn a_session_that_never_ran_leaves_no_mount() {
 }
 
 #[test]
-fn a_dead_mount_is_named_as_such() {
+fn a_device_has_channels_and_a_dead_mount_is_named_as_such() {
     if Mounted::new(&options()).is_none() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let (device, unmounter) = teal_fuse::mount(dir.path(), &options()).unwrap();
+    drop(device.channel().unwrap());
     drop(device);
     let again = teal_fuse::mount(dir.path(), &options());
     unmounter.unmount(Unmount::Detach).unwrap();

@@ -14,7 +14,7 @@ fn init(kernel: &MemoryKernel, words: &[u32]) -> u64 {
 
 fn started() -> (Session, MemoryKernel) {
     let (transport, kernel) = memory_pair();
-    init(&kernel, &[7, 45, 4096, u32::MAX, 0]);
+    kernel.init(InitFlags::all() - InitFlags::FLOCK_LOCKS);
     let session = Session::start(Arc::new(transport), &InitConfig::default()).unwrap();
     assert_eq!(kernel.message().unwrap().body.len(), 64);
     (session, kernel)

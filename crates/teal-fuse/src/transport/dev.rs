@@ -39,7 +39,7 @@ impl Transport for DevFuse {
             match rustix::io::read(&self.0, &mut *buffer) {
                 Ok(length) => return Ok(Some(length)),
                 // A signal, or the request was interrupted before it was read: neither is ours.
-                Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => {}
+                Err(Errno::INTR | Errno::NOENT) => {}
                 Err(Errno::NODEV) => return Ok(None),
                 Err(error) => return Err(error),
             }

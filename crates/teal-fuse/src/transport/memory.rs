@@ -1,8 +1,10 @@
 //! A connection in memory: tests play the kernel without one.
 
 use super::Transport;
-use crate::abi::{fuse_in_header, fuse_out_header};
+use crate::abi::opcode::FUSE_INIT;
+use crate::abi::{FUSE_KERNEL_MINOR_VERSION, FUSE_KERNEL_VERSION, fuse_in_header, fuse_init_in, fuse_out_header};
 use crate::request::NodeId;
+use crate::session::InitFlags;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -55,6 +57,23 @@ pub fn memory_pair() -> (MemoryTransport, MemoryKernel) {
 }
 
 impl MemoryKernel {
+    /// Sends `INIT` as a kernel of protocol 7.45 that offers `flags`; returns its unique number.
+    ///
+    /// # Panics
+    /// When 4096 requests wait already.
+    pub fn init(&self, flags: InitFlags) -> u64 {
+        let (low, high) = (flags | InitFlags::INIT_EXT).words();
+        let init = fuse_init_in {
+            major: FUSE_KERNEL_VERSION,
+            minor: FUSE_KERNEL_MINOR_VERSION,
+            max_readahead: 128 << 10,
+            flags: low,
+            flags2: high,
+            ..Default::default()
+        };
+        self.request(FUSE_INIT, NodeId::new(0), &[init.as_bytes()])
+    }
+
     /// Sends an operation with the body of `parts`, as user 0; returns its unique number.
     ///
     /// # Panics
