@@ -183,7 +183,7 @@ impl Reply {
         }
         match send(&*self.transport, self.unique, error, parts) {
             Ok(()) => return Delivery::Delivered,
-            Err(Errno::NOENT | Errno::NODEV) => {}
+            Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => {}
             Err(errno) => log::error!("the answer to operation {} was refused: {errno}", self.opcode),
         }
         Delivery::Lost

@@ -61,7 +61,7 @@ bitflags::bitflags! {
         const HANDLE_KILLPRIV = 1 << 19;
         /// POSIX ACLs, checked by the kernel.
         const POSIX_ACL = 1 << 20;
-        /// Reading the device after an abort fails with `ECONNABORTED`.
+        /// Reading the device after an abort fails with `ECONNABORTED`, which ends a session as an unmount does.
         const ABORT_ERROR = 1 << 21;
         /// `max_pages` counts: requests above 128 KiB.
         const MAX_PAGES = 1 << 22;
