@@ -25,7 +25,7 @@ mod session;
 mod transport;
 
 pub use bdi::{BdiKnob, set_bdi};
-pub use mount::{DeviceNumber, MountError, MountOptions, Unmount, UnmountError, Unmounter, mount};
+pub use mount::{DeviceNumber, MountError, MountOptions, Unmount, UnmountError, Unmounter, detach_dead, mount};
 pub use notify::Notifier;
 pub use reply::{Delivery, DirBuffer, Entry, OpenFlags, Reply, StatFs};
 pub use request::{

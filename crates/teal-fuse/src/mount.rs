@@ -204,6 +204,21 @@ impl Unmounter {
     }
 }
 
+/// Takes away a mount at `point` whose server has died; without effect when what is there is alive or nothing.
+///
+/// # Errors
+/// [`UnmountError`].
+pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
+    if rustix::fs::stat(point).err() != Some(Errno::NOTCONN) {
+        return Ok(());
+    }
+    if !rustix::process::geteuid().is_root() {
+        return fusermount::unmount(point, Unmount::Detach);
+    }
+    rustix::mount::unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+        .map_err(|errno| UnmountError::System { point: point.to_owned(), source: errno.into() })
+}
+
 /// Mounts at the directory `point`: by `mount(2)` as root, else by `fusermount3`. Nobody answers yet; see
 /// [`crate::Session::start`].
 ///
