@@ -1,2 +1,49 @@
-//! Chores of the workspace: `cargo xtask tidy | test | crash | bench`.
-fn main() {}
+//! Chores of the workspace: `cargo xtask tidy | test | crash`.
+
+mod crash;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask tidy                                      check what the compiler cannot: layers, sizes, names
+cargo xtask test [FILTER]                             install what the tests need, build, run every test
+cargo xtask crash [--long] [--seed N] [--images N]    explore crash images of the log store";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args.as_slice() {
+        ["tidy"] => tidy::run(),
+        ["test"] => test::run(None),
+        ["test", filter] if !filter.starts_with('-') => test::run(Some(filter)),
+        ["crash", rest @ ..] => crash::run(rest),
+        ["--help" | "-h" | "help"] => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("xtask: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The `cargo` that runs us.
+fn cargo() -> std::process::Command {
+    std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+}
+
+/// The root of the workspace.
+fn root() -> &'static std::path::Path {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}

@@ -1,0 +1,258 @@
+//! A disk that fails on command, around any other.
+//!
+//! # Guarantees
+//! 1. Calls are numbered from 0, per kind and over all kinds, failing ones included; the same run numbers them alike.
+//! 2. A failing call never reaches the disk inside, except that a failing write may pass on its first half ([`FaultDisk::tear`]).
+//! 3. Allocation beyond the [budget](FaultDisk::budget) is `StorageFull` and changes nothing; discarding gives room back.
+
+use crate::recording::medium_error;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::Arc;
+use teal_env::{Disk, DiskShape};
+use teal_types::{SECTOR, Sector};
+
+/// The kinds of calls to a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// [`Disk::read_at`].
+    Read,
+    /// [`Disk::write_at`].
+    Write,
+    /// [`Disk::sync`].
+    Sync,
+    /// [`Disk::allocate`].
+    Allocate,
+    /// [`Disk::discard`].
+    Discard,
+}
+
+/// For how long a fault lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasts {
+    /// One call fails.
+    Once,
+    /// That call and all later ones of its kind fail.
+    Forever,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Fault {
+    /// `None`: the number counts all kinds together.
+    call: Option<Call>,
+    nth: u64,
+    lasts: Lasts,
+    kind: ErrorKind,
+}
+
+type Hook = Box<dyn Fn() + Send>;
+
+#[derive(Default)]
+struct Plan {
+    faults: Vec<Fault>,
+    calls: [u64; 5],
+    does_tear: bool,
+    budget: Option<u64>,
+    allocated: BTreeSet<u64>,
+    unreadable: BTreeSet<u64>,
+    flips: Vec<(Sector, u32)>,
+    on_failed_sync: Option<Hook>,
+}
+
+/// A [`Disk`] that fails on command. Clones are handles of the same disk.
+pub struct FaultDisk<D> {
+    disk: Arc<D>,
+    plan: Arc<Mutex<Plan>>,
+}
+
+impl<D> Clone for FaultDisk<D> {
+    fn clone(&self) -> Self {
+        Self { disk: Arc::clone(&self.disk), plan: Arc::clone(&self.plan) }
+    }
+}
+
+impl<D: fmt::Debug> fmt::Debug for FaultDisk<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultDisk").field("disk", &self.disk).finish_non_exhaustive()
+    }
+}
+
+impl<D: Disk> FaultDisk<D> {
+    /// `disk`, without faults so far.
+    pub fn new(disk: D) -> Self {
+        Self { disk: Arc::new(disk), plan: Arc::default() }
+    }
+
+    /// The disk inside.
+    pub fn inner(&self) -> &D {
+        &self.disk
+    }
+
+    /// Fails call number `nth` of this kind, counted from the beginning.
+    pub fn fail(&self, call: Call, nth: u64, lasts: Lasts, kind: ErrorKind) {
+        self.plan.lock().faults.push(Fault { call: Some(call), nth, lasts, kind });
+    }
+
+    /// Fails the `nth` call of whatever kind.
+    pub fn fail_any(&self, nth: u64, lasts: Lasts, kind: ErrorKind) {
+        self.plan.lock().faults.push(Fault { call: None, nth, lasts, kind });
+    }
+
+    /// Takes all faults back; counts go on, decay and the budget stay.
+    pub fn heal(&self) {
+        self.plan.lock().faults.clear();
+    }
+
+    /// Lets failing writes reach the disk with their first half, rounded down to whole logical sectors.
+    pub fn tear(&self) {
+        self.plan.lock().does_tear = true;
+    }
+
+    /// What to do when a sync fails; with a recording disk inside: `move || disk.sync_failed()`.
+    pub fn on_failed_sync(&self, hook: impl Fn() + Send + 'static) {
+        self.plan.lock().on_failed_sync = Some(Box::new(hook));
+    }
+
+    /// From now on the host has room for this many sectors that were not allocated through here yet.
+    pub fn budget(&self, sectors: u64) {
+        self.plan.lock().budget = Some(sectors);
+    }
+
+    /// Reads of this sector fail, until it is written.
+    pub fn make_unreadable(&self, at: Sector) {
+        self.plan.lock().unreadable.insert(at.get());
+    }
+
+    /// Every read of this sector has this bit flipped, whatever is written.
+    ///
+    /// # Panics
+    /// If `bit` is not inside the sector.
+    pub fn flip_on_read(&self, at: Sector, bit: u32) {
+        assert!(u64::from(bit) < SECTOR * 8, "a sector has 4096 bits");
+        self.plan.lock().flips.push((at, bit));
+    }
+
+    /// Flips a bit at rest: reads it from the disk inside and writes it back.
+    ///
+    /// # Errors
+    /// Those of the disk inside.
+    ///
+    /// # Panics
+    /// If `bit` is not inside the sector.
+    pub fn flip_at_rest(&self, at: Sector, bit: u32) -> io::Result<()> {
+        assert!(u64::from(bit) < SECTOR * 8, "a sector has 4096 bits");
+        let unit = u64::from(self.disk.shape().logical) / SECTOR;
+        let start = Sector::new(at.get() / unit * unit);
+        let mut bytes = vec![0; (unit * SECTOR) as usize];
+        self.disk.read_at(start, &mut bytes)?;
+        bytes[((at.get() - start.get()) * SECTOR) as usize + bit as usize / 8] ^= 1 << (bit % 8);
+        self.disk.write_at(start, &[IoSlice::new(&bytes)])
+    }
+
+    /// How many calls of this kind there were.
+    pub fn calls(&self, call: Call) -> u64 {
+        self.plan.lock().calls[call as usize]
+    }
+
+    /// How many calls there were.
+    pub fn all_calls(&self) -> u64 {
+        self.plan.lock().calls.iter().sum()
+    }
+}
+
+impl Plan {
+    /// Counts the call and says whether it fails.
+    fn enter(&mut self, call: Call) -> io::Result<()> {
+        let (nth, any) = (self.calls[call as usize], self.calls.iter().sum());
+        self.calls[call as usize] += 1;
+        let hits = |fault: &&Fault| {
+            let now = if fault.call.is_none() { any } else { nth };
+            let is_time = now == fault.nth || (fault.lasts == Lasts::Forever && now > fault.nth);
+            is_time && fault.call.is_none_or(|kind| kind == call)
+        };
+        self.faults.iter().find(hits).map_or(Ok(()), |fault| Err(fault.kind.into()))
+    }
+}
+
+fn sectors(at: Sector, bytes: usize) -> std::ops::Range<u64> {
+    at.get()..at.get() + bytes as u64 / SECTOR
+}
+
+impl<D: Disk> Disk for FaultDisk<D> {
+    fn shape(&self) -> DiskShape {
+        self.disk.shape()
+    }
+
+    fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
+        let mut plan = self.plan.lock();
+        plan.enter(Call::Read)?;
+        let range = sectors(at, buf.len());
+        if let Some(&bad) = plan.unreadable.range(range.clone()).next() {
+            return Err(medium_error(bad));
+        }
+        self.disk.read_at(at, buf)?;
+        for (sector, bit) in plan.flips.iter().filter(|(sector, _)| range.contains(&sector.get())) {
+            buf[(sector.byte() - at.byte()) as usize + *bit as usize / 8] ^= 1 << (bit % 8);
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let mut plan = self.plan.lock();
+        let len = parts.iter().map(|part| part.len()).sum();
+        if let Err(e) = plan.enter(Call::Write) {
+            let logical = self.disk.shape().logical as usize;
+            let half = len / 2 / logical * logical;
+            if plan.does_tear && half > 0 {
+                let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).take(half).collect();
+                self.disk.write_at(at, &[IoSlice::new(&bytes)])?;
+            }
+            return Err(e);
+        }
+        self.disk.write_at(at, parts)?;
+        let range = sectors(at, len);
+        plan.unreadable.retain(|sector| !range.contains(sector));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut plan = self.plan.lock();
+        if let Err(e) = plan.enter(Call::Sync) {
+            if let Some(hook) = &plan.on_failed_sync {
+                hook();
+            }
+            return Err(e);
+        }
+        self.disk.sync()
+    }
+
+    fn allocate(&self, at: Sector, count: u64) -> io::Result<()> {
+        let mut plan = self.plan.lock();
+        plan.enter(Call::Allocate)?;
+        let range = at.get()..at.get() + count;
+        let new = count - plan.allocated.range(range.clone()).count() as u64;
+        if plan.budget.is_some_and(|room| room < new) {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        self.disk.allocate(at, count)?;
+        plan.budget = plan.budget.map(|room| room - new);
+        plan.allocated.extend(range);
+        Ok(())
+    }
+
+    fn discard(&self, at: Sector, count: u64) -> io::Result<()> {
+        let mut plan = self.plan.lock();
+        plan.enter(Call::Discard)?;
+        self.disk.discard(at, count)?;
+        let range = at.get()..at.get() + count;
+        let given_back = plan.allocated.range(range.clone()).count() as u64;
+        plan.allocated.retain(|sector| !range.contains(sector));
+        plan.budget = plan.budget.map(|room| room + given_back);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

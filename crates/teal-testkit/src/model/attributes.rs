@@ -1,0 +1,246 @@
+//! Content and attributes of objects in the model.
+
+use super::{Ino, Inode, Kind, Model};
+use rustix::io::Errno;
+use teal_types::{FileType, Timestamp};
+
+/// Longest name of an extended attribute.
+const XATTR_NAME_MAX: usize = 255;
+/// Longest value of an extended attribute.
+const XATTR_SIZE_MAX: usize = 65536;
+const S_ISUID: u32 = 0o4000;
+const S_ISGID: u32 = 0o2000;
+const S_IXGRP: u32 = 0o0010;
+
+/// What `stat` shows, as far as the model knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// The type.
+    pub kind: FileType,
+    /// Low 12 bits of the mode.
+    pub perm: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of names; for a directory 2 plus its subdirectories, 0 once removed.
+    pub nlink: u32,
+    /// Bytes of a file or of a symbolic link's target; 0 otherwise.
+    pub size: u64,
+    /// (major, minor) of a device.
+    pub rdev: (u32, u32),
+    /// Where an operation set it and none changed it since.
+    pub mtime: Option<Timestamp>,
+}
+
+/// Whether an extended attribute may exist before it is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Either.
+    Any,
+    /// `XATTR_CREATE`: it must not.
+    Create,
+    /// `XATTR_REPLACE`: it must.
+    Replace,
+}
+
+impl Model {
+    /// What `stat` shows.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is no such object.
+    pub fn stat(&self, ino: Ino) -> Result<Stat, Errno> {
+        let inode = self.inode(ino)?;
+        let (kind, size, rdev) = match &inode.kind {
+            Kind::File(bytes) => (FileType::File, bytes.size(), (0, 0)),
+            Kind::Dir { .. } => (FileType::Dir, 0, (0, 0)),
+            Kind::Symlink(target) => (FileType::Symlink, target.len() as u64, (0, 0)),
+            Kind::Special(kind, rdev) => (*kind, 0, *rdev),
+        };
+        let nlink = match &inode.kind {
+            Kind::Dir { entries, .. } if inode.names > 0 => {
+                2 + entries.values().filter(|&&e| self.is_dir(e)).count() as u32
+            }
+            _ => inode.names,
+        };
+        let Inode { perm, uid, gid, mtime, .. } = *inode;
+        Ok(Stat { kind, perm, uid, gid, nlink, size, rdev, mtime })
+    }
+
+    pub(super) fn is_dir(&self, ino: Ino) -> bool {
+        matches!(self.inodes.get(&ino), Some(Inode { kind: Kind::Dir { .. }, .. }))
+    }
+
+    /// At most `len` bytes from `offset`; fewer at the end of the file.
+    ///
+    /// # Errors
+    /// `EISDIR`, `ELOOP` for a symbolic link, `EINVAL` for anything else that is no file.
+    pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        match &self.inode(ino)?.kind {
+            Kind::File(bytes) => Ok(bytes.read(offset, len)),
+            other => Err(not_a_file(other)),
+        }
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// `EINVAL` for anything else.
+    pub fn readlink(&self, ino: Ino) -> Result<&[u8], Errno> {
+        match &self.inode(ino)?.kind {
+            Kind::Symlink(target) => Ok(target),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// Writes `data` at `offset`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        self.change(ino, |bytes| bytes.write(offset, data))
+    }
+
+    /// Sets the length.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn truncate(&mut self, ino: Ino, size: u64) -> Result<(), Errno> {
+        self.change(ino, |bytes| bytes.truncate(size))
+    }
+
+    /// Makes a hole; the length stays.
+    ///
+    /// # Errors
+    /// `EINVAL` if `len` is 0, and as [`read`](Self::read).
+    pub fn punch(&mut self, ino: Ino, offset: u64, len: u64) -> Result<(), Errno> {
+        self.change(ino, |_| ())?;
+        if len == 0 {
+            return Err(Errno::INVAL);
+        }
+        self.change(ino, |bytes| bytes.punch(offset, len))
+    }
+
+    fn change(&mut self, ino: Ino, how: impl FnOnce(&mut super::Bytes)) -> Result<(), Errno> {
+        let inode = self.inode_mut(ino)?;
+        match &mut inode.kind {
+            Kind::File(bytes) => how(bytes),
+            other => return Err(not_a_file(other)),
+        }
+        inode.mtime = None;
+        Ok(())
+    }
+
+    /// Sets the permission bits.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for a symbolic link.
+    pub fn set_mode(&mut self, ino: Ino, perm: u32) -> Result<(), Errno> {
+        let inode = self.inode_mut(ino)?;
+        if matches!(inode.kind, Kind::Symlink(_)) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        inode.perm = perm & 0o7777;
+        Ok(())
+    }
+
+    /// Sets owner and group. What is no directory loses its set-user-id bit, and its set-group-id bit if the group may execute it.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is no such object.
+    pub fn set_owner(&mut self, ino: Ino, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
+        let inode = self.inode_mut(ino)?;
+        inode.uid = uid.unwrap_or(inode.uid);
+        inode.gid = gid.unwrap_or(inode.gid);
+        if !matches!(inode.kind, Kind::Dir { .. }) {
+            inode.perm &= !S_ISUID;
+            if inode.perm & S_IXGRP != 0 {
+                inode.perm &= !S_ISGID;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the time of the last change.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is no such object.
+    pub fn set_mtime(&mut self, ino: Ino, mtime: Timestamp) -> Result<(), Errno> {
+        self.inode_mut(ino)?.mtime = Some(mtime);
+        Ok(())
+    }
+
+    /// Sets an extended attribute of the namespace `user` or `trusted`.
+    ///
+    /// # Errors
+    /// `ERANGE`, `E2BIG`, `EOPNOTSUPP` (namespace), `EPERM` (`user` on what is neither file nor directory), `EEXIST`, `ENODATA`.
+    pub fn setxattr(&mut self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<(), Errno> {
+        let inode = self.inode_mut(ino)?;
+        if name.is_empty() || name.len() > XATTR_NAME_MAX {
+            return Err(Errno::RANGE);
+        }
+        if value.len() > XATTR_SIZE_MAX {
+            return Err(Errno::TOOBIG);
+        }
+        may_change_xattr(inode, name)?;
+        match (mode, inode.xattrs.contains_key(name)) {
+            (XattrMode::Create, true) => Err(Errno::EXIST),
+            (XattrMode::Replace, false) => Err(Errno::NODATA),
+            _ => {
+                inode.xattrs.insert(name.to_vec(), value.to_vec());
+                Ok(())
+            }
+        }
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA`.
+    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<&[u8], Errno> {
+        self.inode(ino)?.xattrs.get(name).map(Vec::as_slice).ok_or(Errno::NODATA)
+    }
+
+    /// The names of the extended attributes.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is no such object.
+    pub fn listxattr(&self, ino: Ino) -> Result<impl Iterator<Item = &[u8]>, Errno> {
+        Ok(self.inode(ino)?.xattrs.keys().map(Vec::as_slice))
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA`, and as [`setxattr`](Self::setxattr).
+    pub fn removexattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), Errno> {
+        let inode = self.inode_mut(ino)?;
+        if name.is_empty() || name.len() > XATTR_NAME_MAX {
+            return Err(Errno::RANGE);
+        }
+        may_change_xattr(inode, name)?;
+        inode.xattrs.remove(name).map(drop).ok_or(Errno::NODATA)
+    }
+}
+
+fn not_a_file(kind: &Kind) -> Errno {
+    match kind {
+        Kind::Dir { .. } => Errno::ISDIR,
+        Kind::Symlink(_) => Errno::LOOP,
+        Kind::File(_) | Kind::Special(..) => Errno::INVAL,
+    }
+}
+
+fn may_change_xattr(inode: &Inode, name: &[u8]) -> Result<(), Errno> {
+    let is_user = name.starts_with(b"user.");
+    if is_user && !matches!(inode.kind, Kind::File(_) | Kind::Dir { .. }) {
+        return Err(Errno::PERM);
+    }
+    if !is_user && !name.starts_with(b"trusted.") {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if name == b"user." || name == b"trusted." {
+        return Err(Errno::INVAL);
+    }
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! Operations on a tree by path, and those who can carry them out.
+
+mod generate;
+
+pub use generate::{Weights, generate};
+
+use crate::model::{Model, RenameMode, XattrMode, parent_and_name};
+use crate::rng::Rng;
+use crate::tree::Tree;
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use teal_types::{FileType, Timestamp};
+
+/// Bytes to write, by seed: short to print, the same everywhere, never zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Data {
+    /// Which bytes.
+    pub seed: u64,
+    /// How many.
+    pub len: usize,
+}
+
+impl Data {
+    /// The bytes.
+    pub fn bytes(self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        Rng::new(self.seed).fill(&mut bytes);
+        bytes.iter_mut().filter(|b| **b == 0).for_each(|b| *b = 1);
+        bytes
+    }
+}
+
+/// An operation. Paths are relative to the root; symbolic links are never followed: on the way they are `ELOOP`, at the end they
+/// are the object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are the arguments of the system call of that name")]
+pub enum FsOp {
+    /// `open(O_CREAT | O_EXCL)`.
+    Create { path: PathBuf, perm: u32 },
+    /// `mknod`.
+    Mknod { path: PathBuf, kind: FileType, perm: u32, rdev: (u32, u32) },
+    /// `mkdir`.
+    Mkdir { path: PathBuf, perm: u32 },
+    /// `symlink`.
+    Symlink { path: PathBuf, target: Vec<u8> },
+    /// `link`.
+    Link { from: PathBuf, to: PathBuf },
+    /// `unlink`.
+    Unlink { path: PathBuf },
+    /// `rmdir`.
+    Rmdir { path: PathBuf },
+    /// `renameat2`.
+    Rename { from: PathBuf, to: PathBuf, mode: RenameMode },
+    /// `pwrite`. Here and below: `EISDIR` for a directory, `ELOOP` for a symbolic link, `EINVAL` for a special file.
+    Write { path: PathBuf, offset: u64, data: Data },
+    /// `ftruncate`.
+    Truncate { path: PathBuf, size: u64 },
+    /// `fallocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)`.
+    Punch { path: PathBuf, offset: u64, len: u64 },
+    /// `chmod`.
+    SetMode { path: PathBuf, perm: u32 },
+    /// `lchown`.
+    SetOwner { path: PathBuf, uid: Option<u32>, gid: Option<u32> },
+    /// `utimensat`.
+    SetMtime { path: PathBuf, mtime: Timestamp },
+    /// `lsetxattr`.
+    SetXattr { path: PathBuf, name: Vec<u8>, value: Vec<u8>, mode: XattrMode },
+    /// `lremovexattr`.
+    RemoveXattr { path: PathBuf, name: Vec<u8> },
+    /// `fsync` of a file or directory.
+    Fsync { path: PathBuf },
+    /// Opens a file and keeps it open in `slot`; what was open there is closed.
+    Open { slot: u8, path: PathBuf },
+    /// `pwrite` to the file in `slot`; `EBADF` if there is none.
+    WriteOpen { slot: u8, offset: u64, data: Data },
+    /// `ftruncate` of the file in `slot`; `EBADF` if there is none.
+    TruncateOpen { slot: u8, size: u64 },
+    /// Closes the file in `slot`; `EBADF` if there is none.
+    Close { slot: u8 },
+}
+
+/// Someone who can carry out operations: the model, a mounted file system, a server without a kernel.
+pub trait Target {
+    /// Carries out one operation.
+    ///
+    /// # Errors
+    /// The error number of the operation.
+    fn apply(&mut self, op: &FsOp) -> Result<(), Errno>;
+
+    /// The tree now.
+    fn snapshot(&mut self) -> Tree;
+}
+
+impl Target for Model {
+    fn apply(&mut self, op: &FsOp) -> Result<(), Errno> {
+        match op {
+            FsOp::Create { .. } | FsOp::Mknod { .. } | FsOp::Mkdir { .. } | FsOp::Symlink { .. } => self.apply_new(op),
+            FsOp::Link { .. } | FsOp::Unlink { .. } | FsOp::Rmdir { .. } | FsOp::Rename { .. } => self.apply_name(op),
+            FsOp::Open { .. } | FsOp::WriteOpen { .. } | FsOp::TruncateOpen { .. } | FsOp::Close { .. } => {
+                self.apply_open(op)
+            }
+            FsOp::Write { path, offset, data } => self.write(self.find(path)?, *offset, &data.bytes()),
+            FsOp::Truncate { path, size } => self.truncate(self.find(path)?, *size),
+            FsOp::Punch { path, offset, len } => self.punch(self.find(path)?, *offset, *len),
+            FsOp::SetMode { path, perm } => self.set_mode(self.find(path)?, *perm),
+            FsOp::SetOwner { path, uid, gid } => self.set_owner(self.find(path)?, *uid, *gid),
+            FsOp::SetMtime { path, mtime } => self.set_mtime(self.find(path)?, *mtime),
+            FsOp::SetXattr { path, name, value, mode } => self.setxattr(self.find(path)?, name, value, *mode),
+            FsOp::RemoveXattr { path, name } => self.removexattr(self.find(path)?, name),
+            FsOp::Fsync { path } => match self.read(self.find(path)?, 0, 0) {
+                Ok(_) | Err(Errno::ISDIR) => Ok(()),
+                Err(e) => Err(e),
+            },
+        }
+    }
+
+    fn snapshot(&mut self) -> Tree {
+        self.tree()
+    }
+}
+
+impl Model {
+    fn place<'p>(&self, path: &'p Path, at_root: Errno) -> Result<(u64, &'p [u8]), Errno> {
+        let (parent, name) = parent_and_name(path).ok_or(at_root)?;
+        Ok((self.find_dir(parent)?, OsStr::as_bytes(name)))
+    }
+
+    fn apply_new(&mut self, op: &FsOp) -> Result<(), Errno> {
+        let (FsOp::Create { path, .. }
+        | FsOp::Mknod { path, .. }
+        | FsOp::Mkdir { path, .. }
+        | FsOp::Symlink { path, .. }) = op
+        else {
+            unreachable!("called for new objects only")
+        };
+        let (parent, name) = self.place(path, Errno::EXIST)?;
+        match op {
+            FsOp::Create { perm, .. } => self.create(parent, name, *perm),
+            FsOp::Mknod { kind, perm, rdev, .. } => self.mknod(parent, name, *kind, *perm, *rdev),
+            FsOp::Mkdir { perm, .. } => self.mkdir(parent, name, *perm),
+            FsOp::Symlink { target, .. } => self.symlink(parent, name, target),
+            _ => unreachable!("called for new objects only"),
+        }
+        .map(drop)
+    }
+
+    fn apply_name(&mut self, op: &FsOp) -> Result<(), Errno> {
+        match op {
+            FsOp::Link { from, to } => {
+                let (from, name) = self.place(from, Errno::PERM)?;
+                let to = self.place(to, Errno::EXIST)?;
+                self.link(self.lookup(from, name)?, to.0, to.1)
+            }
+            FsOp::Unlink { path } => {
+                let (parent, name) = self.place(path, Errno::ISDIR)?;
+                self.unlink(parent, name)
+            }
+            FsOp::Rmdir { path } => {
+                let (parent, name) = self.place(path, Errno::BUSY)?;
+                self.rmdir(parent, name)
+            }
+            FsOp::Rename { from, to, mode } => {
+                let from = self.place(from, Errno::BUSY)?;
+                let to = self.place(to, Errno::BUSY)?;
+                self.rename(from, to, *mode)
+            }
+            _ => unreachable!("called for names only"),
+        }
+    }
+
+    fn apply_open(&mut self, op: &FsOp) -> Result<(), Errno> {
+        let open = |model: &Self, slot: &u8| model.slots.get(slot).copied().ok_or(Errno::BADF);
+        match op {
+            FsOp::Open { slot, path } => {
+                let ino = self.find(path)?;
+                self.read(ino, 0, 0)?;
+                self.open(ino)?;
+                if let Some(before) = self.slots.insert(*slot, ino) {
+                    self.forget(before);
+                }
+                Ok(())
+            }
+            FsOp::WriteOpen { slot, offset, data } => self.write(open(self, slot)?, *offset, &data.bytes()),
+            FsOp::TruncateOpen { slot, size } => self.truncate(open(self, slot)?, *size),
+            FsOp::Close { slot } => {
+                let ino = open(self, slot)?;
+                self.slots.remove(slot);
+                self.forget(ino);
+                Ok(())
+            }
+            _ => unreachable!("called for open files only"),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Random operations that are likely to meet: few names, small trees, offsets around block boundaries.
+
+use super::{Data, FsOp};
+use crate::model::{Model, RenameMode, XattrMode};
+use crate::rng::Rng;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use teal_types::{BLOCK, FileType, NAME_MAX, Timestamp};
+
+/// Deepest directory in which new names are made.
+const DEPTH_MAX: usize = 4;
+/// Slots of files held open.
+const SLOTS: u64 = 4;
+
+/// How often each operation comes, relative to the others; 0 is never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are named after the operations")]
+pub struct Weights {
+    pub create: u32,
+    pub mknod: u32,
+    pub mkdir: u32,
+    pub symlink: u32,
+    pub link: u32,
+    pub unlink: u32,
+    pub rmdir: u32,
+    pub rename: u32,
+    pub write: u32,
+    pub truncate: u32,
+    pub punch: u32,
+    pub set_mode: u32,
+    pub set_owner: u32,
+    pub set_mtime: u32,
+    pub set_xattr: u32,
+    pub remove_xattr: u32,
+    pub fsync: u32,
+    pub open: u32,
+    pub write_open: u32,
+    pub truncate_open: u32,
+    pub close: u32,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self {
+            create: 12,
+            mknod: 3,
+            mkdir: 10,
+            symlink: 4,
+            link: 6,
+            unlink: 10,
+            rmdir: 6,
+            rename: 16,
+            write: 20,
+            truncate: 8,
+            punch: 5,
+            set_mode: 5,
+            set_owner: 4,
+            set_mtime: 4,
+            set_xattr: 6,
+            remove_xattr: 3,
+            fsync: 2,
+            open: 4,
+            write_open: 5,
+            truncate_open: 2,
+            close: 3,
+        }
+    }
+}
+
+type Maker = fn(&mut Draw<'_>) -> FsOp;
+
+/// A random operation that suits the tree of `model`, though not always: errors are wanted too.
+///
+/// # Panics
+/// If all weights are 0.
+pub fn generate(rng: &mut Rng, model: &Model, weights: &Weights) -> FsOp {
+    let w = weights;
+    let makers: [(u32, Maker); 21] = [
+        (w.create, |d| FsOp::Create { path: d.new_path(), perm: d.perm() }),
+        (w.mknod, |d| d.mknod()),
+        (w.mkdir, |d| FsOp::Mkdir { path: d.new_path(), perm: d.perm() }),
+        (w.symlink, |d| FsOp::Symlink { path: d.new_path(), target: d.target() }),
+        (w.link, |d| FsOp::Link { from: d.object(FileType::File), to: d.new_path() }),
+        (w.unlink, |d| FsOp::Unlink { path: d.object(FileType::File) }),
+        (w.rmdir, |d| FsOp::Rmdir { path: d.object(FileType::Dir) }),
+        (w.rename, |d| d.rename()),
+        (w.write, |d| FsOp::Write { path: d.object(FileType::File), offset: d.offset(), data: d.data() }),
+        (w.truncate, |d| FsOp::Truncate { path: d.object(FileType::File), size: d.offset() }),
+        (w.punch, |d| FsOp::Punch { path: d.object(FileType::File), offset: d.offset(), len: d.offset().max(1) }),
+        (w.set_mode, |d| FsOp::SetMode { path: d.any(), perm: d.perm() }),
+        (w.set_owner, |d| d.set_owner()),
+        (w.set_mtime, |d| d.set_mtime()),
+        (w.set_xattr, |d| d.set_xattr()),
+        (w.remove_xattr, |d| FsOp::RemoveXattr { path: d.any(), name: d.xattr() }),
+        (w.fsync, |d| FsOp::Fsync { path: d.object(FileType::File) }),
+        (w.open, |d| FsOp::Open { slot: d.slot(), path: d.object(FileType::File) }),
+        (w.write_open, |d| FsOp::WriteOpen { slot: d.slot(), offset: d.offset(), data: d.data() }),
+        (w.truncate_open, |d| FsOp::TruncateOpen { slot: d.slot(), size: d.offset() }),
+        (w.close, |d| FsOp::Close { slot: d.slot() }),
+    ];
+    let mut at = rng.below(makers.iter().map(|&(weight, _)| u64::from(weight)).sum());
+    let chosen = makers.iter().find(|&&(weight, _)| {
+        let is_here = at < u64::from(weight);
+        at = at.saturating_sub(u64::from(weight));
+        is_here
+    });
+    let paths = model.paths();
+    let kind = |ino| model.stat(ino).map_or(FileType::File, |stat| stat.kind);
+    let paths = paths.into_iter().map(|(path, ino)| (path, kind(ino))).collect();
+    chosen.expect("below the sum").1(&mut Draw { rng, paths })
+}
+
+struct Draw<'a> {
+    rng: &'a mut Rng,
+    paths: Vec<(PathBuf, FileType)>,
+}
+
+impl Draw<'_> {
+    /// A name from a small pool.
+    fn name(&mut self) -> Vec<u8> {
+        match self.rng.below(40) {
+            0 => vec![b'L'; NAME_MAX],
+            1 => vec![b'L'; NAME_MAX + 1],
+            2 => b"not \xff utf-8\n".to_vec(),
+            3 => b"...".to_vec(),
+            n => vec![b'a' + (n % 9) as u8],
+        }
+    }
+
+    /// A name in a directory, taken or not.
+    fn new_path(&mut self) -> PathBuf {
+        let fits = |(path, kind): &&(PathBuf, FileType)| kind.is_dir() && path.iter().count() < DEPTH_MAX;
+        let dirs: Vec<&PathBuf> = self.paths.iter().filter(fits).map(|(path, _)| path).collect();
+        // Now and then below what is no directory.
+        let dir =
+            if self.rng.chance(0.03) { self.rng.pick(&self.paths).0.clone() } else { (*self.rng.pick(&dirs)).clone() };
+        dir.join(OsStr::from_bytes(&self.name()))
+    }
+
+    /// Mostly an object of this type.
+    fn object(&mut self, kind: FileType) -> PathBuf {
+        let suits: Vec<&PathBuf> =
+            self.paths.iter().filter(|(path, k)| *k == kind && path != Path::new("")).map(|(path, _)| path).collect();
+        if suits.is_empty() || self.rng.chance(0.2) { self.named() } else { (*self.rng.pick(&suits)).clone() }
+    }
+
+    /// Mostly an object that has a name.
+    fn named(&mut self) -> PathBuf {
+        if self.paths.len() < 2 || self.rng.chance(0.1) {
+            return self.new_path();
+        }
+        self.paths[1 + self.rng.index(self.paths.len() - 1)].0.clone()
+    }
+
+    /// Any object, the root included.
+    fn any(&mut self) -> PathBuf {
+        if self.rng.chance(0.05) { PathBuf::new() } else { self.named() }
+    }
+
+    fn perm(&mut self) -> u32 {
+        *self.rng.pick(&[0o644, 0o755, 0o600, 0o000, 0o777, 0o4755, 0o2755, 0o2644, 0o6711, 0o1777])
+    }
+
+    fn target(&mut self) -> Vec<u8> {
+        let lens = [1, 5, 59, 60, 61, 255, 256, 1000, 4000];
+        vec![*self.rng.pick(b"ab/"); *self.rng.pick(&lens)]
+    }
+
+    fn slot(&mut self) -> u8 {
+        self.rng.below(SLOTS) as u8
+    }
+
+    /// Around block boundaries, seldom far away.
+    fn offset(&mut self) -> u64 {
+        let block = match self.rng.below(20) {
+            0 => 2048,
+            1 => 256,
+            2..6 => self.rng.below(32),
+            _ => self.rng.below(4),
+        };
+        let near = [0, 0, 1, 511, 512, 4095, self.rng.below(BLOCK)];
+        block * BLOCK + *self.rng.pick(&near)
+    }
+
+    fn data(&mut self) -> Data {
+        let lens = [1, 100, 511, 512, 4095, 4096, 4097, 8192, 20_000];
+        Data { seed: self.rng.next_u64(), len: *self.rng.pick(&lens) }
+    }
+
+    fn xattr(&mut self) -> Vec<u8> {
+        self.rng.pick(&[&b"user.a"[..], b"user.b", b"user.a", b"trusted.t", b"user.", b"nowhere.x"]).to_vec()
+    }
+
+    fn mknod(&mut self) -> FsOp {
+        let kinds = [FileType::Fifo, FileType::Socket, FileType::Char, FileType::Block, FileType::File];
+        let (path, kind, perm) = (self.new_path(), *self.rng.pick(&kinds), self.perm());
+        let has_rdev = matches!(kind, FileType::Char | FileType::Block);
+        let rdev = if has_rdev { *self.rng.pick(&[(1, 3), (8, 300), (259, 70_000)]) } else { (0, 0) };
+        FsOp::Mknod { path, kind, perm, rdev }
+    }
+
+    fn rename(&mut self) -> FsOp {
+        let from = self.named();
+        let modes = [RenameMode::Plain, RenameMode::Plain, RenameMode::NoReplace, RenameMode::Exchange];
+        let mode = *self.rng.pick(&modes);
+        let wants_existing = mode == RenameMode::Exchange || self.rng.chance(0.4);
+        let to = if wants_existing { self.named() } else { self.new_path() };
+        FsOp::Rename { from, to, mode }
+    }
+
+    fn set_owner(&mut self) -> FsOp {
+        let ids = [None, Some(0), Some(1), Some(1000), Some(70_000)];
+        FsOp::SetOwner { path: self.any(), uid: *self.rng.pick(&ids), gid: *self.rng.pick(&ids) }
+    }
+
+    fn set_mtime(&mut self) -> FsOp {
+        let secs = [0, 1, -1, 1_700_000_000, (1 << 31) - 1, 1 << 31, 1 << 33];
+        let mtime = Timestamp::new(*self.rng.pick(&secs), self.rng.below(1_000_000_000) as u32);
+        FsOp::SetMtime { path: self.any(), mtime }
+    }
+
+    fn set_xattr(&mut self) -> FsOp {
+        let modes = [XattrMode::Any, XattrMode::Any, XattrMode::Create, XattrMode::Replace];
+        let mut value = vec![0; *self.rng.pick(&[0, 1, 20, 200, 600])];
+        self.rng.fill(&mut value);
+        FsOp::SetXattr { path: self.any(), name: self.xattr(), value, mode: *self.rng.pick(&modes) }
+    }
+}

@@ -1,0 +1,320 @@
+//! A directory of a real file system as a [`Target`], through the system calls of programs.
+//!
+//! # Guarantees
+//! 1. Symbolic links are never followed, and nothing outside the directory is touched.
+//! 2. Special files are never opened.
+
+use crate::model::{RenameMode, XattrMode, parent_and_name};
+use crate::ops::{FsOp, Target};
+use crate::tree::{Content, Node, Tree};
+use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, XattrFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use teal_types::{BLOCK, FileType, Timestamp};
+
+/// A directory of a real file system. Runs as root; sets the umask of the process to 0.
+#[derive(Debug)]
+pub struct PathTarget {
+    root: OwnedFd,
+    slots: BTreeMap<u8, OwnedFd>,
+}
+
+impl PathTarget {
+    /// The directory `root`.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn new(root: &Path) -> Result<Self, Errno> {
+        rustix::process::umask(Mode::empty());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { root: fs::open(root, flags, Mode::empty())?, slots: BTreeMap::new() })
+    }
+
+    fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let path = if path == Path::new("") { Path::new(".") } else { path };
+        let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), how)
+    }
+
+    /// The directory of a name; what the root gives instead of a name.
+    fn place<'p>(&self, path: &'p Path, at_root: Errno) -> Result<(OwnedFd, &'p OsStr), Errno> {
+        let (parent, name) = parent_and_name(path).ok_or(at_root)?;
+        Ok((self.resolve(parent, OFlags::PATH | OFlags::DIRECTORY)?, name))
+    }
+
+    /// The object itself, for what takes no descriptor of this kind through its entry in `/proc`.
+    fn object(&self, path: &Path) -> Result<(OwnedFd, PathBuf), Errno> {
+        let fd = self.resolve(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+        let entry = proc_path(&fd);
+        Ok((fd, entry))
+    }
+
+    /// Its directory and name, the root being `.` in itself.
+    fn entry<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p OsStr), Errno> {
+        let Some((parent, name)) = parent_and_name(path) else {
+            return Ok((self.resolve(path, OFlags::PATH | OFlags::DIRECTORY)?, OsStr::new(".")));
+        };
+        Ok((self.resolve(parent, OFlags::PATH | OFlags::DIRECTORY)?, name))
+    }
+
+    /// A file, or with `OFlags::DIRECTORY` missing also a directory when `access` only reads.
+    fn file(&self, path: &Path, access: OFlags) -> Result<OwnedFd, Errno> {
+        let (fd, _) = self.object(path)?;
+        match fs::FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
+            fs::FileType::RegularFile | fs::FileType::Directory | fs::FileType::Symlink => {
+                self.resolve(path, access | OFlags::NOFOLLOW)
+            }
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    fn apply_new(&self, op: &FsOp) -> Result<(), Errno> {
+        let mode = |perm: u32| Mode::from_raw_mode(perm);
+        match op {
+            FsOp::Create { path, perm } => {
+                let (dir, name) = self.place(path, Errno::EXIST)?;
+                fs::openat(&dir, name, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC, mode(*perm))
+                    .map(drop)
+            }
+            FsOp::Mknod { path, kind, perm, rdev } => {
+                let (dir, name) = self.place(path, Errno::EXIST)?;
+                let kind = fs::FileType::from_raw_mode(u32::from(kind.code()) << 12);
+                fs::mknodat(&dir, name, kind, mode(*perm), fs::makedev(rdev.0, rdev.1))
+            }
+            FsOp::Mkdir { path, perm } => {
+                let (dir, name) = self.place(path, Errno::EXIST)?;
+                fs::mkdirat(&dir, name, mode(*perm))
+            }
+            FsOp::Symlink { path, target } => {
+                let (dir, name) = self.place(path, Errno::EXIST)?;
+                fs::symlinkat(OsStr::from_bytes(target), &dir, name)
+            }
+            _ => unreachable!("called for new objects only"),
+        }
+    }
+
+    fn apply_name(&self, op: &FsOp) -> Result<(), Errno> {
+        match op {
+            FsOp::Link { from, to } => {
+                let (from, old) = self.place(from, Errno::PERM)?;
+                let (to, new) = self.place(to, Errno::EXIST)?;
+                fs::linkat(&from, old, &to, new, AtFlags::empty())
+            }
+            FsOp::Unlink { path } => {
+                let (dir, name) = self.place(path, Errno::ISDIR)?;
+                fs::unlinkat(&dir, name, AtFlags::empty())
+            }
+            FsOp::Rmdir { path } => {
+                let (dir, name) = self.place(path, Errno::BUSY)?;
+                fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)
+            }
+            FsOp::Rename { from, to, mode } => {
+                let (from, old) = self.place(from, Errno::BUSY)?;
+                let (to, new) = self.place(to, Errno::BUSY)?;
+                let flags = match mode {
+                    RenameMode::Plain => RenameFlags::empty(),
+                    RenameMode::NoReplace => RenameFlags::NOREPLACE,
+                    RenameMode::Exchange => RenameFlags::EXCHANGE,
+                };
+                fs::renameat_with(&from, old, &to, new, flags)
+            }
+            _ => unreachable!("called for names only"),
+        }
+    }
+
+    fn apply_attributes(&self, op: &FsOp) -> Result<(), Errno> {
+        match op {
+            FsOp::SetMode { path, perm } => {
+                let (_fd, entry) = self.object(path)?;
+                fs::chmod(&entry, Mode::from_raw_mode(*perm))
+            }
+            FsOp::SetOwner { path, uid, gid } => {
+                let (dir, name) = self.entry(path)?;
+                let (uid, gid) = (uid.map(fs::Uid::from_raw), gid.map(fs::Gid::from_raw));
+                fs::chownat(&dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+            }
+            FsOp::SetMtime { path, mtime } => {
+                let (dir, name) = self.entry(path)?;
+                let time = Timespec { tv_sec: mtime.secs, tv_nsec: i64::from(mtime.nanos) };
+                let times = fs::Timestamps { last_access: time, last_modification: time };
+                fs::utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+            }
+            FsOp::SetXattr { path, name, value, mode } => {
+                let (dir, entry) = self.entry(path)?;
+                let flags = match mode {
+                    XattrMode::Any => XattrFlags::empty(),
+                    XattrMode::Create => XattrFlags::CREATE,
+                    XattrMode::Replace => XattrFlags::REPLACE,
+                };
+                fs::lsetxattr(proc_path(&dir).join(entry), OsStr::from_bytes(name), value, flags)
+            }
+            FsOp::RemoveXattr { path, name } => {
+                let (dir, entry) = self.entry(path)?;
+                fs::lremovexattr(proc_path(&dir).join(entry), OsStr::from_bytes(name))
+            }
+            _ => unreachable!("called for attributes only"),
+        }
+    }
+
+    /// The object and its number; which of its names comes first is not known yet.
+    fn node(&self, path: &Path) -> Result<(u64, Node), Errno> {
+        let (dir, name) = self.entry(path)?;
+        let stat = fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let kind = FileType::from_code((stat.st_mode >> 12) as u8).ok_or(Errno::PROTO)?;
+        let is_device = matches!(kind, FileType::Char | FileType::Block);
+        let node = Node {
+            kind,
+            perm: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            nlink: u32::try_from(stat.st_nlink).map_err(|_| Errno::OVERFLOW)?,
+            same_as: PathBuf::new(),
+            content: if kind == FileType::File {
+                content(&self.file(path, OFlags::RDONLY)?)?
+            } else {
+                Content::default()
+            },
+            target: if kind == FileType::Symlink { fs::readlinkat(&dir, name, vec![])?.into_bytes() } else { vec![] },
+            rdev: if is_device { (fs::major(stat.st_rdev), fs::minor(stat.st_rdev)) } else { (0, 0) },
+            xattrs: xattrs(&proc_path(&dir).join(name))?,
+            mtime: Some(Timestamp::new(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).map_err(|_| Errno::OVERFLOW)?)),
+        };
+        Ok((stat.st_ino, node))
+    }
+
+    fn names(&self, dir: &Path) -> Result<Vec<OsString>, Errno> {
+        let fd = self.resolve(dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut names = Vec::new();
+        for entry in fs::Dir::new(fd)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// The tree, or why it cannot be read.
+    ///
+    /// # Errors
+    /// The first error on the way, with its path.
+    pub fn tree(&self) -> Result<Tree, (PathBuf, Errno)> {
+        let mut tree = Tree::default();
+        let mut numbers = BTreeMap::new();
+        let mut todo = vec![PathBuf::new()];
+        while let Some(path) = todo.pop() {
+            let (number, node) = self.node(&path).map_err(|e| (path.clone(), e))?;
+            if node.kind.is_dir() {
+                let names = self.names(&path).map_err(|e| (path.clone(), e))?;
+                todo.extend(names.into_iter().map(|name| path.join(name)));
+            }
+            numbers.insert(path.clone(), number);
+            tree.nodes.insert(path, node);
+        }
+        let mut first = BTreeMap::new();
+        for (path, node) in &mut tree.nodes {
+            node.same_as.clone_from(first.entry(numbers[path]).or_insert_with(|| path.clone()));
+        }
+        for (&slot, fd) in &self.slots {
+            let open = fs::fstat(fd).and_then(|stat| Ok((stat.st_nlink as u32, content(fd)?)));
+            tree.open.insert(slot, open.map_err(|e| (PathBuf::from(format!("(open in slot {slot})")), e))?);
+        }
+        Ok(tree)
+    }
+}
+
+impl Target for PathTarget {
+    fn apply(&mut self, op: &FsOp) -> Result<(), Errno> {
+        match op {
+            FsOp::Create { .. } | FsOp::Mknod { .. } | FsOp::Mkdir { .. } | FsOp::Symlink { .. } => self.apply_new(op),
+            FsOp::Link { .. } | FsOp::Unlink { .. } | FsOp::Rmdir { .. } | FsOp::Rename { .. } => self.apply_name(op),
+            FsOp::SetMode { .. }
+            | FsOp::SetOwner { .. }
+            | FsOp::SetMtime { .. }
+            | FsOp::SetXattr { .. }
+            | FsOp::RemoveXattr { .. } => self.apply_attributes(op),
+            FsOp::Write { path, offset, data } => write_all(&self.file(path, OFlags::WRONLY)?, *offset, &data.bytes()),
+            FsOp::Truncate { path, size } => fs::ftruncate(&self.file(path, OFlags::WRONLY)?, *size),
+            FsOp::Punch { path, offset, len } => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fs::fallocate(&self.file(path, OFlags::WRONLY)?, flags, *offset, *len)
+            }
+            FsOp::Fsync { path } => fs::fsync(&self.file(path, OFlags::RDONLY)?),
+            FsOp::Open { slot, path } => {
+                let fd = self.file(path, OFlags::RDWR)?;
+                self.slots.insert(*slot, fd);
+                Ok(())
+            }
+            FsOp::WriteOpen { slot, offset, data } => {
+                write_all(self.slots.get(slot).ok_or(Errno::BADF)?, *offset, &data.bytes())
+            }
+            FsOp::TruncateOpen { slot, size } => fs::ftruncate(self.slots.get(slot).ok_or(Errno::BADF)?, *size),
+            FsOp::Close { slot } => self.slots.remove(slot).map(drop).ok_or(Errno::BADF),
+        }
+    }
+
+    fn snapshot(&mut self) -> Tree {
+        self.tree().unwrap_or_else(|(path, e)| panic!("{}: {e}", path.display()))
+    }
+}
+
+fn proc_path(fd: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
+
+fn write_all(fd: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Result<(), Errno> {
+    while !data.is_empty() {
+        let done = rustix::io::pwrite(fd, data, offset)?;
+        data = &data[done..];
+        offset += done as u64;
+    }
+    Ok(())
+}
+
+/// Reads what is no hole.
+fn content(fd: &OwnedFd) -> Result<Content, Errno> {
+    let mut content = Content { size: fs::fstat(fd)?.st_size.unsigned_abs(), ..Content::default() };
+    let mut at = 0;
+    while at < content.size {
+        at = match fs::seek(fd, fs::SeekFrom::Data(at)) {
+            Ok(data) => data / BLOCK * BLOCK,
+            Err(Errno::NXIO) => break,
+            Err(e) => return Err(e),
+        };
+        let mut block = [0; BLOCK as usize];
+        let mut filled = 0;
+        while filled < block.len() {
+            match rustix::io::pread(fd, &mut block[filled..], at + filled as u64)? {
+                0 => break,
+                n => filled += n,
+            }
+        }
+        content.add(at / BLOCK, &block[..filled]);
+        at += BLOCK;
+    }
+    Ok(content)
+}
+
+fn xattrs(path: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Errno> {
+    let mut list = vec![0; 65536];
+    let len = match fs::llistxattr(path, &mut list) {
+        Err(Errno::OPNOTSUPP) => 0,
+        other => other?,
+    };
+    let names = list[..len].split(|&b| b == 0).filter(|n| n.starts_with(b"user.") || n.starts_with(b"trusted."));
+    let get = |name: &[u8]| {
+        let mut value = vec![0; 65536];
+        let len = fs::lgetxattr(path, OsStr::from_bytes(name), &mut value)?;
+        value.truncate(len);
+        Ok((name.to_vec(), value))
+    };
+    names.map(get).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! What happened on a disk, in order, with the test's own notes in between.
+
+use crate::content::Content;
+use std::sync::Arc;
+use teal_env::DiskShape;
+use teal_types::Sector;
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A write returned.
+    Write {
+        /// Where.
+        at: Sector,
+        /// What.
+        data: Arc<[u8]>,
+    },
+    /// A sync returned `Ok`.
+    Sync,
+    /// A sync returned an error.
+    SyncFailed,
+    /// Host space was allocated.
+    Allocate {
+        /// Where.
+        at: Sector,
+        /// How many.
+        sectors: u64,
+    },
+    /// Content was given up.
+    Discard {
+        /// Where.
+        at: Sector,
+        /// How many.
+        sectors: u64,
+    },
+    /// A note of the test.
+    Mark(u64),
+}
+
+/// All that happened to a disk since it was made, and what it held then. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Trace {
+    pub(crate) shape: DiskShape,
+    pub(crate) start: Content,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Trace {
+    /// The disk.
+    pub fn shape(&self) -> DiskShape {
+        self.shape
+    }
+
+    /// What happened, oldest first.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// The notes made before `point`, oldest first. A point is a number of events that have happened.
+    pub fn marks(&self, point: usize) -> impl Iterator<Item = u64> + '_ {
+        self.events[..point].iter().filter_map(|event| match event {
+            Event::Mark(note) => Some(*note),
+            _ => None,
+        })
+    }
+
+    /// The points at which a crash shows something new: all but those that a note follows, since the disk is the same after the
+    /// note and more has been promised.
+    pub fn points(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..=self.events.len()).filter(|&point| !matches!(self.events.get(point), Some(Event::Mark(_))))
+    }
+}

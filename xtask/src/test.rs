@@ -1,0 +1,72 @@
+//! `cargo xtask test`: the one command that runs every test, here and in CI.
+//!
+//! # Guarantees
+//! 1. The last line of its output is `N passed, N failed, N skipped`, over all test binaries and the examples in the docs.
+//! 2. It fails if any test failed, if a test binary died without saying, or if no test ran.
+//! 3. What it installs it names first; what it cannot install it names too, and goes on: the tests that need it fail.
+//!
+//! Tests find the outside suites in `$TEAL_TOOLS/bin`. A test that cannot run here appends one line with the reason to the file
+//! `$TEAL_SKIPS` and returns; it is counted as skipped, not as passed.
+
+mod needs;
+mod summary;
+
+use anyhow::{Context as _, Result};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use summary::Summary;
+
+pub(crate) fn run(filter: Option<&str>) -> Result<bool> {
+    let target = target_directory()?;
+    let tools = target.join("tools");
+    let skips = target.join("skipped-tests");
+    needs::install_packages()?;
+    needs::install_tools(&tools)?;
+    if skips.exists() {
+        std::fs::remove_file(&skips).context("forget the skips of the last run")?;
+    }
+    let mut build = crate::cargo();
+    build.current_dir(crate::root()).args(["build", "--workspace", "--all-targets"]);
+    anyhow::ensure!(build.status().context("cargo build")?.success(), "the workspace does not build");
+
+    let mut summary = Summary::default();
+    let is_good = stream(filter, &tools, &skips, &mut summary)?;
+    summary.skip(std::fs::read_to_string(&skips).unwrap_or_default().lines());
+    summary.settle(is_good);
+    println!("\n{}", summary.report());
+    std::io::stdout().flush()?;
+    Ok(summary.is_good())
+}
+
+fn stream(filter: Option<&str>, tools: &Path, skips: &Path, summary: &mut Summary) -> Result<bool> {
+    let mut child = crate::cargo()
+        .current_dir(crate::root())
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .args(filter)
+        .env("TEAL_TOOLS", tools)
+        .env("TEAL_SKIPS", skips)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cargo test")?;
+    let mut lines = BufReader::new(child.stdout.take().context("cargo test without output")?);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        std::io::stdout().write_all(&line)?;
+        summary.see(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    Ok(child.wait()?.success())
+}
+
+fn target_directory() -> Result<PathBuf> {
+    let out = crate::cargo()
+        .current_dir(crate::root())
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo metadata")?;
+    let metadata: serde_json::Value = serde_json::from_slice(&out.stdout).context("cargo metadata")?;
+    Ok(metadata["target_directory"].as_str().context("metadata without target_directory")?.into())
+}

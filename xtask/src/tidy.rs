@@ -1,0 +1,59 @@
+//! `cargo xtask tidy`: the rules of the repository that the compiler does not know.
+//!
+//! # Guarantees
+//! 1. Every rule has a test that breaks it.
+//! 2. Every finding says where, which rule, and what to do.
+
+mod layers;
+mod rooms;
+mod sources;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use std::fmt;
+use std::path::Path;
+
+/// One breach of a rule.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    path: String,
+    line: usize,
+    rule: &'static str,
+    advice: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, rule: &'static str, advice: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, rule, advice: advice.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, line, rule, advice } = self;
+        write!(f, "{path}:{line}: {rule}: {advice}")
+    }
+}
+
+pub(crate) fn run() -> Result<bool> {
+    let root = crate::root();
+    let mut findings = sources::check_tree(root)?;
+    let rooms = rooms::read(&metadata(root)?, root)?;
+    findings.extend(layers::check(&rooms));
+    findings.extend(rooms::check(&rooms, std::fs::read_to_string(root.join("ARCHITECTURE.md")).ok().as_deref()));
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!("tidy: {} crates, {} findings", rooms.len(), findings.len());
+    Ok(findings.is_empty())
+}
+
+fn metadata(root: &Path) -> Result<Value> {
+    let out = crate::cargo()
+        .current_dir(root)
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cargo metadata")?;
+    serde_json::from_slice(&out.stdout).context("cargo metadata")
+}
