@@ -257,12 +257,12 @@ impl State {
         core
     }
 
-    /// Number of names: derived, never stored.
-    pub(crate) fn nlink(&self) -> u32 {
-        if self.core.kind.is_dir() {
-            if self.links.is_empty() && self.gone { 0 } else { 2 + self.core.subdirs }
-        } else {
-            self.links.len() as u32
+    /// Number of names: derived, never stored. A directory counts itself and the `..` of its subdirectories while it hangs in the tree.
+    pub(crate) fn nlink(&self, no: ObjectNo) -> u32 {
+        match (self.core.kind.is_dir(), self.links.is_empty() && no != ObjectNo::ROOT) {
+            (true, false) => 2 + self.core.subdirs,
+            (true, true) => 0,
+            (false, _) => self.links.len() as u32,
         }
     }
 

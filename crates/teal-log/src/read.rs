@@ -19,7 +19,7 @@ pub(crate) fn attr_of(no: ObjectNo, state: &State) -> Attr {
         object: no,
         kind: core.kind,
         perm: core.perm,
-        nlink: state.nlink(),
+        nlink: state.nlink(no),
         uid: core.uid,
         gid: core.gid,
         rdev: core.rdev,
@@ -78,6 +78,19 @@ impl Store {
     /// [`StoreError::NotFound`], or what reading it met.
     pub fn names(&self, no: ObjectNo) -> Result<Vec<(ObjectNo, Name)>, StoreError> {
         self.with(no, |state| Ok(state.links.iter().map(|l| (l.parent, l.name.clone())).collect()))
+    }
+
+    /// Bytes of an object's names and extended attributes in the log: an operation that changes one of them logs them all, and its
+    /// [`Cost`](crate::Cost) must count them.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or what reading it met.
+    pub fn head_bytes(&self, no: ObjectNo) -> Result<u64, StoreError> {
+        self.with(no, |state| {
+            let links: usize = state.links.iter().map(|l| 32 + l.name.as_bytes().len()).sum();
+            let xattrs: usize = state.xattrs.iter().map(|(name, value)| 32 + name.len() + value.len()).sum();
+            Ok((links + xattrs) as u64)
+        })
     }
 
     /// A path of an object for messages: from the root, or `#number` where the way up is lost.

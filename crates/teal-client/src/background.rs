@@ -1,0 +1,182 @@
+//! What nobody waits for: commits and checkpoints that are due, cleaning, giving back large orphans.
+//!
+//! # Guarantees
+//! 1. At most one thread, and it sleeps until something is due or the [`Bell`] rings.
+//! 2. Idle means no I/O: cleaning that gained nothing is not tried again before something else was written.
+
+use crate::Client;
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use teal_log::{Counts, StoreError};
+
+/// A checkpoint comes when this many bytes of changed pages are held in memory.
+const UNFOLDED_MAX: u64 = 32 << 20;
+/// How long the thread sleeps when nothing can ever be due.
+const FOR_LONG: Duration = Duration::from_secs(3600);
+
+#[derive(Debug, Default)]
+struct Rung {
+    rung: bool,
+    stop: bool,
+}
+
+/// Wakes the background thread.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    state: Mutex<Rung>,
+    changed: Condvar,
+    /// Bytes written since the thread last looked.
+    written: AtomicU64,
+}
+
+impl Bell {
+    /// Something is due now.
+    pub(crate) fn ring(&self) {
+        self.state.lock().rung = true;
+        self.changed.notify_one();
+    }
+
+    fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_one();
+    }
+
+    /// Sleeps until the bell rings or the time is over; `false` when it is time to stop.
+    fn wait(&self, at_most: Duration) -> bool {
+        let mut state = self.state.lock();
+        if !state.rung && !state.stop {
+            self.changed.wait_for(&mut state, at_most);
+        }
+        state.rung = false;
+        !state.stop
+    }
+}
+
+/// The thread, and what it must remember.
+#[derive(Debug, Default)]
+pub(crate) struct Background {
+    thread: Option<JoinHandle<()>>,
+    cleaning: Cleaning,
+}
+
+/// When cleaning is worth a try.
+#[derive(Debug, Default, Clone, Copy)]
+struct Cleaning {
+    /// Batches there were when it last gained nothing.
+    futile_at: Option<u64>,
+}
+
+impl Cleaning {
+    fn is_due(self, counts: &Counts) -> bool {
+        self.futile_at != Some(counts.batches)
+    }
+
+    fn after(gained: bool, counts: &Counts) -> Self {
+        Self { futile_at: (!gained).then_some(counts.batches) }
+    }
+}
+
+impl Client {
+    /// Starts the background thread, once. Objects that a crash left without names are given back first.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let mut background = self.background.lock();
+        if background.thread.is_some() || self.store.is_read_only() {
+            return Ok(());
+        }
+        if let Err(e) = self.exhume() {
+            log::error!("objects left without names cannot be listed: {e}");
+        }
+        let (client, bell) = (Arc::downgrade(self), Arc::clone(&self.bell));
+        let thread = std::thread::Builder::new().name("teal-commit".into()).spawn(move || run(&client, &bell))?;
+        background.thread = Some(thread);
+        Ok(())
+    }
+
+    /// Does what is due now, in one bounded piece each, and says how long nothing will be.
+    pub fn step(&self) -> Duration {
+        match self.try_step() {
+            Ok(wait) => wait,
+            Err(StoreError::Poisoned | StoreError::ReadOnly) => FOR_LONG,
+            Err(e) => {
+                log::error!("in the background: {e}");
+                self.store.settings().commit_interval
+            }
+        }
+    }
+
+    fn try_step(&self) -> Result<Duration, StoreError> {
+        self.bell.written.store(0, Ordering::Relaxed);
+        let more_graves = self.bury_next();
+        let wait = self.store.tick()?;
+        if self.store.unfolded_bytes() > UNFOLDED_MAX {
+            self.store.checkpoint()?;
+        }
+        let cleaning = self.background.lock().cleaning;
+        let mut gained = false;
+        if cleaning.is_due(&self.store.counts()) {
+            gained = self.store.clean_some()?;
+            self.background.lock().cleaning = Cleaning::after(gained, &self.store.counts());
+        }
+        Ok(if more_graves || gained { Duration::ZERO } else { wait })
+    }
+
+    /// Notes that a batch has grown, and has it committed when it is large.
+    pub(crate) fn wrote(&self, bytes: u64) {
+        let before = self.bell.written.fetch_add(bytes, Ordering::Relaxed);
+        let limit = self.store.settings().batch_bytes;
+        if before < limit && before + bytes >= limit {
+            self.bell.ring();
+        }
+    }
+
+    pub(crate) fn stop_background(&self) {
+        self.bell.stop();
+        let thread = self.background.lock().thread.take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            log::error!("the background thread panicked");
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.bell.stop();
+    }
+}
+
+fn run(client: &Weak<Client>, bell: &Bell) {
+    let mut wait = Duration::ZERO;
+    while bell.wait(wait) {
+        let Some(client) = client.upgrade() else { return };
+        wait = client.step();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn futile_cleaning_waits_for_a_change() {
+        let at = |batches| Counts { batches, ..Counts::default() };
+        assert!(Cleaning::default().is_due(&at(0)));
+        assert!(!Cleaning::after(false, &at(3)).is_due(&at(3)));
+        assert!(Cleaning::after(false, &at(3)).is_due(&at(4)));
+        assert!(Cleaning::after(true, &at(3)).is_due(&at(3)));
+    }
+
+    #[test]
+    fn a_bell_rung_before_the_wait_is_heard() {
+        let bell = Bell::default();
+        bell.ring();
+        assert!(bell.wait(FOR_LONG));
+        bell.stop();
+        assert!(!bell.wait(FOR_LONG));
+    }
+}

@@ -1,0 +1,224 @@
+//! The content of files and symbolic links: reading, writing, allocating, seeking, copying.
+//!
+//! # Guarantees
+//! 1. A write of up to [`WRITE_STEP`] bytes happens as a whole or not at all; a larger one, or a copy, may end early and says how far it
+//!    came.
+//! 2. Reading never causes a commit.
+
+use crate::attributes::is_file;
+use crate::{Client, FsError};
+use teal_log::{FILE_MAX, SYMLINK_MAX};
+use teal_types::{BLOCK, FileType, ObjectNo};
+
+/// Bytes written in one operation.
+pub const WRITE_STEP: usize = 1 << 20;
+/// Most bytes one copy moves before it answers.
+const COPY_MAX: u64 = 16 << 20;
+
+/// How to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteFlags {
+    /// At the end of the file as it stands, whatever the offset. (The kernel's `O_APPEND` comes with the right offset.)
+    pub append: bool,
+    /// The caller may not keep set-user-id and set-group-id.
+    pub kill_suidgid: bool,
+}
+
+/// What `fallocate` is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FallocateMode {
+    /// Make sure there is room.
+    Allocate {
+        /// The length stays.
+        keep_size: bool,
+    },
+    /// Make a hole; the length stays.
+    PunchHole,
+    /// Make zeros.
+    ZeroRange {
+        /// The length stays.
+        keep_size: bool,
+    },
+}
+
+impl FallocateMode {
+    /// The mode of `fallocate` flags.
+    ///
+    /// # Errors
+    /// [`FsError::NotSupported`] for all others.
+    pub fn from_flags(flags: u32) -> Result<Self, FsError> {
+        const KEEP_SIZE: u32 = 1;
+        const PUNCH_HOLE: u32 = 2;
+        const ZERO_RANGE: u32 = 16;
+        let keep_size = flags & KEEP_SIZE != 0;
+        match flags & !KEEP_SIZE {
+            0 => Ok(Self::Allocate { keep_size }),
+            PUNCH_HOLE if keep_size => Ok(Self::PunchHole),
+            ZERO_RANGE => Ok(Self::ZeroRange { keep_size }),
+            _ => Err(FsError::NotSupported),
+        }
+    }
+}
+
+/// What `lseek` looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seek {
+    /// The next data.
+    Data,
+    /// The next hole; the end of the file counts as one.
+    Hole,
+}
+
+impl Client {
+    /// Reads up to `len` bytes of a file; fewer at its end.
+    ///
+    /// # Errors
+    /// [`FsError::IsDir`], [`FsError::Invalid`], [`FsError::Stale`].
+    pub fn read(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Vec<u8>, FsError> {
+        let attr = self.getattr(no)?;
+        is_file(&attr)?;
+        let bytes = self.store.read(no, offset, len)?;
+        self.accessed(&attr);
+        Ok(bytes)
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for anything else, [`FsError::Stale`].
+    pub fn readlink(&self, no: ObjectNo) -> Result<Vec<u8>, FsError> {
+        let attr = self.getattr(no)?;
+        if attr.kind != FileType::Symlink {
+            return Err(FsError::Invalid);
+        }
+        let target = self.store.read(no, 0, SYMLINK_MAX)?;
+        self.accessed(&attr);
+        Ok(target)
+    }
+
+    /// Writes into a file, and says how much of `data` was written: all of it, unless an error came after the first step.
+    ///
+    /// # Errors
+    /// [`FsError::FileTooBig`], [`FsError::NoSpace`], and as [`read`](Self::read).
+    pub fn write(&self, no: ObjectNo, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize, FsError> {
+        let mut done = 0;
+        loop {
+            let step = &data[done..data.len().min(done + WRITE_STEP)];
+            match self.on(no, || self.write_step(no, offset.saturating_add(done as u64), step, flags)) {
+                Ok(n) => done += n,
+                Err(e) if done == 0 => return Err(e),
+                Err(_) => return Ok(done),
+            }
+            if done == data.len() {
+                return Ok(done);
+            }
+        }
+    }
+
+    fn write_step(&self, no: ObjectNo, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize, FsError> {
+        let op = self.store.begin(self.cost_of_content(no, data.len() as u64)?)?;
+        let mut locked = op.lock(&[no])?;
+        let attr = locked.attr(no);
+        is_file(&attr)?;
+        let offset = if flags.append { attr.size } else { offset };
+        let room = usize::try_from(FILE_MAX.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let data = &data[..data.len().min(room)];
+        if data.is_empty() {
+            return if room == 0 { Err(FsError::FileTooBig) } else { Ok(0) };
+        }
+        locked.write(no, offset, data)?;
+        self.content_changed(&mut locked, no, flags.kill_suidgid)?;
+        self.wrote(data.len() as u64);
+        Ok(data.len())
+    }
+
+    /// Makes room, holes or zeros. Room is not set aside: there must be enough of it now.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for an empty range, [`FsError::FileTooBig`], [`FsError::NoSpace`], and as [`read`](Self::read).
+    pub fn fallocate(&self, no: ObjectNo, mode: FallocateMode, offset: u64, len: u64) -> Result<(), FsError> {
+        if len == 0 {
+            return Err(FsError::Invalid);
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= FILE_MAX).ok_or(FsError::FileTooBig)?;
+        self.on(no, || {
+            is_file(&self.store.attr(no)?)?;
+            if matches!(mode, FallocateMode::Allocate { .. }) && self.holes(no, offset, end)? > self.store.space().free
+            {
+                return Err(FsError::NoSpace);
+            }
+            let mut cost = self.cost_of_content(no, 2 * BLOCK)?;
+            cost.frees = mode == FallocateMode::PunchHole;
+            let op = self.store.begin(cost)?;
+            let mut locked = op.lock(&[no])?;
+            if !matches!(mode, FallocateMode::Allocate { .. }) {
+                locked.punch(no, offset, end)?;
+            }
+            let keep_size = match mode {
+                FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => keep_size,
+                FallocateMode::PunchHole => true,
+            };
+            if !keep_size && end > locked.attr(no).size {
+                locked.truncate(no, end)?;
+            }
+            Ok(self.content_changed(&mut locked, no, false)?)
+        })
+    }
+
+    /// Bytes of a range that no data fills.
+    fn holes(&self, no: ObjectNo, offset: u64, end: u64) -> Result<u64, FsError> {
+        let (mut at, mut holes) = (offset, 0);
+        while at < end {
+            let data = self.store.seek(no, at, false)?.unwrap_or(end).min(end);
+            holes += data - at;
+            at = self.store.seek(no, data, true)?.unwrap_or(end).max(data);
+            if data == end {
+                break;
+            }
+        }
+        Ok(holes)
+    }
+
+    /// The next data or hole at or after `offset`.
+    ///
+    /// # Errors
+    /// [`FsError::BehindEnd`] behind the end of the file, or when there is no more data; otherwise as [`read`](Self::read).
+    pub fn seek(&self, no: ObjectNo, offset: u64, what: Seek) -> Result<u64, FsError> {
+        self.on(no, || {
+            is_file(&self.store.attr(no)?)?;
+            self.store.seek(no, offset, what == Seek::Hole)?.ok_or(FsError::BehindEnd)
+        })
+    }
+
+    /// Copies from one file to another, without a trip through the kernel; says how much was copied, at most 16 MiB. Holes become
+    /// zeros. (Sharing of extents comes with history.)
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for overlapping ranges of one file, and as [`write`](Self::write).
+    pub fn copy_file_range(
+        &self,
+        from: (ObjectNo, u64),
+        to: (ObjectNo, u64),
+        len: u64,
+        flags: WriteFlags,
+    ) -> Result<u64, FsError> {
+        let len = len.min(COPY_MAX);
+        if from.0 == to.0 && from.1.abs_diff(to.1) < len {
+            return Err(FsError::Invalid);
+        }
+        let mut done = 0;
+        while done < len {
+            let step = usize::try_from(len - done).unwrap_or(WRITE_STEP).min(WRITE_STEP);
+            let copied = self
+                .read(from.0, from.1.saturating_add(done), step)
+                .and_then(|bytes| self.write(to.0, to.1.saturating_add(done), &bytes, flags));
+            match copied {
+                Ok(0) => break,
+                Ok(n) => done += n as u64,
+                Err(e) if done == 0 => return Err(e),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+}

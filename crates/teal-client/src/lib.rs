@@ -1,0 +1,112 @@
+//! The daemon's mind for a local volume: POSIX semantics over the log store.
+//!
+//! # Guarantees
+//! 1. *Atomic*: an operation on names or attributes is in one batch, so a crash shows all of it or nothing. A write larger than
+//!    [`WRITE_STEP`] may be cut between its steps.
+//! 2. *Total*: whatever arguments arrive, the answer is a result or an [`FsError`]; damage is named once in the program's log.
+//! 3. *Kept*: an object somebody refers to ([`Client::hold`]) lives on without a name, and is given back at the last
+//!    [`Client::release`], or after a crash.
+//! 4. *Silent*: while nothing changes there is no I/O, with the background thread running or not.
+//! 5. Permissions are the kernel's business (`default_permissions`); the client enforces only what the kernel cannot.
+//!
+//! # Locks, in the order in which they may be taken
+//! | lock | guards | under it |
+//! |---|---|---|
+//! | `namespace` | shared by every change of names; exclusive for one that lost its race too often | whole operations |
+//! | `moves` | which directory lies in which: moves of directories between directories | whole operations |
+//! | the store's | see [`teal_log::Store`] | |
+//! | `references`, `doomed`, `bell` | what they are called | nothing |
+
+mod attributes;
+mod background;
+mod content;
+mod error;
+mod listing;
+mod make;
+mod options;
+mod orphans;
+mod references;
+mod remove;
+mod rename;
+mod status;
+mod xattr;
+
+pub use attributes::{SetAttrRequest, TimeChange};
+pub use content::{FallocateMode, Seek, WRITE_STEP, WriteFlags};
+pub use error::FsError;
+pub use listing::DirEntry;
+pub use options::{AtimePolicy, Caller, ClientOptions};
+pub use rename::RenameMode;
+pub use status::{Remaining, StatFs, Status};
+pub use xattr::XattrMode;
+
+use background::{Background, Bell};
+use orphans::Doomed;
+use parking_lot::{Mutex, RwLock};
+use references::References;
+use std::sync::Arc;
+use teal_env::Clock;
+use teal_log::{Store, StoreError};
+use teal_types::{Name, ObjectNo, Timestamp};
+
+/// A mounted local volume. All methods may be called from any thread.
+pub struct Client {
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    options: ClientOptions,
+    namespace: RwLock<()>,
+    moves: Mutex<()>,
+    references: References,
+    doomed: Doomed,
+    bell: Arc<Bell>,
+    background: Mutex<Background>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client of an open store.
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, options: ClientOptions) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            clock,
+            options,
+            namespace: RwLock::new(()),
+            moves: Mutex::new(()),
+            references: References::new(),
+            doomed: Doomed::default(),
+            bell: Arc::default(),
+            background: Mutex::default(),
+        })
+    }
+
+    /// The store below.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.civil()
+    }
+
+    /// Runs an operation on `no` that holds no lock when it returns, and names the object if it met damage.
+    fn on<T>(&self, no: ObjectNo, operation: impl FnOnce() -> Result<T, FsError>) -> Result<T, FsError> {
+        operation().inspect_err(|e| {
+            if let FsError::Io(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) = e {
+                log::error!("{}: {e}", self.store.path_of(no));
+            }
+        })
+    }
+
+    /// The name an operation in `parent` is about; that `parent` is a directory comes first.
+    fn name_in(&self, parent: ObjectNo, name: &[u8]) -> Result<Name, FsError> {
+        if !self.store.attr(parent)?.kind.is_dir() {
+            return Err(FsError::NotDir);
+        }
+        Ok(Name::new(name)?)
+    }
+}

@@ -1,0 +1,237 @@
+//! Finding names and making new ones: lookup, mknod, mkdir, symlink, tmpfile, link.
+//!
+//! Every [`Attr`] returned here counts as one reference that the caller [releases](Client::release).
+
+use crate::{Caller, Client, FsError};
+use teal_log::{Cost, LINK_MAX, Locked, NewObject, SYMLINK_MAX, SetAttr, StoreError};
+use teal_types::{Attr, FileType, ObjectNo};
+
+/// Set-group-id, inherited from directories.
+const S_ISGID: u16 = 0o2000;
+/// Of the upper bits, a new directory takes only the sticky one.
+const DIR_BITS: u16 = 0o1777;
+
+impl Client {
+    /// The object under a name; `.` and `..` too.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], [`FsError::NotDir`], [`FsError::NameTooLong`], [`FsError::Stale`].
+    pub fn lookup(&self, parent: ObjectNo, name: &[u8]) -> Result<Attr, FsError> {
+        let find = || match name {
+            b"." | b".." if !self.store.attr(parent)?.kind.is_dir() => Err(FsError::NotDir),
+            b"." => Ok(parent),
+            b".." => Ok(self.store.parent(parent)?),
+            _ => self.find(parent, name),
+        };
+        self.on(parent, || {
+            loop {
+                let found = find()?;
+                // Counted first, looked at then: from here on it is not given back.
+                self.references.hold(found, 1);
+                match self.store.attr(found) {
+                    Ok(attr) => return Ok(attr),
+                    Err(e) => {
+                        self.references.release(found, 1);
+                        // Removed between the two looks; a name that still leads there is damage.
+                        if !matches!(e, StoreError::NotFound(_)) || find()? == found {
+                            return Err(e.into());
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    fn find(&self, parent: ObjectNo, name: &[u8]) -> Result<ObjectNo, FsError> {
+        let name = self.name_in(parent, name)?;
+        Ok(self.store.lookup(parent, &name)?.ok_or(FsError::NotFound)?.0)
+    }
+
+    /// Makes a file, pipe, socket or device. `mode` holds the type, `rdev` is in the kernel's `new_encode_dev` form.
+    ///
+    /// # Errors
+    /// [`FsError::Exists`], [`FsError::Invalid`] for other types, [`FsError::NotFound`] in a removed directory, and as
+    /// [`lookup`](Self::lookup).
+    pub fn mknod(&self, caller: &Caller, parent: ObjectNo, name: &[u8], mode: u32, rdev: u32) -> Result<Attr, FsError> {
+        let kind = FileType::from_code((mode >> 12) as u8 & 0xf).ok_or(FsError::Invalid)?;
+        let rdev = match kind {
+            FileType::Char | FileType::Block => rdev,
+            FileType::File | FileType::Fifo | FileType::Socket => 0,
+            FileType::Dir | FileType::Symlink => return Err(FsError::Invalid),
+        };
+        let perm = (mode & 0o7777) as u16 & !caller.umask;
+        self.make(caller, parent, name, &New { kind, perm, rdev, target: b"" })
+    }
+
+    /// Makes a file, or finds the one that is there unless `exclusive`.
+    ///
+    /// # Errors
+    /// As [`mknod`](Self::mknod).
+    pub fn create(
+        &self,
+        caller: &Caller,
+        parent: ObjectNo,
+        name: &[u8],
+        perm: u16,
+        exclusive: bool,
+    ) -> Result<Attr, FsError> {
+        let new = New { kind: FileType::File, perm: perm & !caller.umask, rdev: 0, target: b"" };
+        loop {
+            match self.make(caller, parent, name, &new) {
+                Err(FsError::Exists) if !exclusive => match self.lookup(parent, name) {
+                    Err(FsError::NotFound) => {}
+                    found => return found,
+                },
+                made => return made,
+            }
+        }
+    }
+
+    /// Makes a directory. Of the upper mode bits only the sticky one counts.
+    ///
+    /// # Errors
+    /// As [`mknod`](Self::mknod).
+    pub fn mkdir(&self, caller: &Caller, parent: ObjectNo, name: &[u8], perm: u16) -> Result<Attr, FsError> {
+        let perm = perm & DIR_BITS & !caller.umask;
+        self.make(caller, parent, name, &New { kind: FileType::Dir, perm, rdev: 0, target: b"" })
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] for an empty target, [`FsError::NameTooLong`] for one beyond [`SYMLINK_MAX`], and as
+    /// [`mknod`](Self::mknod).
+    pub fn symlink(&self, caller: &Caller, parent: ObjectNo, name: &[u8], target: &[u8]) -> Result<Attr, FsError> {
+        match target.len() {
+            0 => Err(FsError::NotFound),
+            len if len > SYMLINK_MAX => Err(FsError::NameTooLong),
+            _ => self.make(caller, parent, name, &New { kind: FileType::Symlink, perm: 0o777, rdev: 0, target }),
+        }
+    }
+
+    fn make(&self, caller: &Caller, parent: ObjectNo, name: &[u8], new: &New<'_>) -> Result<Attr, FsError> {
+        self.on(parent, || {
+            let name = self.name_in(parent, name)?;
+            // A name that is taken is no reason to ask for space.
+            if self.store.lookup(parent, &name)?.is_some() {
+                return Err(FsError::Exists);
+            }
+            let _names = self.namespace.read();
+            let op = self.store.begin(Cost::names(2))?;
+            let mut locked = op.lock(&[parent])?;
+            if locked.entry(parent, &name)?.is_some() {
+                return Err(FsError::Exists);
+            }
+            let no = self.make_in(&mut locked, caller, parent, new)?;
+            if let Err(e) = locked.insert_entry(parent, &name, no) {
+                locked.free(no)?;
+                return Err(e.into());
+            }
+            self.touch_dir(&mut locked, parent);
+            self.references.hold(no, 1);
+            Ok(locked.attr(no))
+        })
+    }
+
+    fn make_in(
+        &self,
+        locked: &mut Locked<'_>,
+        caller: &Caller,
+        parent: ObjectNo,
+        new: &New<'_>,
+    ) -> Result<ObjectNo, FsError> {
+        let dir = locked.attr(parent);
+        if !locked.is_linked(parent) {
+            return Err(FsError::NotFound);
+        }
+        let inherited = dir.perm & S_ISGID;
+        let gid = if inherited == 0 { caller.gid } else { dir.gid };
+        let perm = if new.kind.is_dir() { new.perm | inherited } else { new.perm };
+        let now = self.now();
+        let no = locked.create(NewObject { kind: new.kind, perm, uid: caller.uid, gid, rdev: new.rdev, now });
+        if new.kind == FileType::Symlink {
+            locked.set_target(no, new.target);
+        }
+        Ok(no)
+    }
+
+    /// Makes a file without a name, as if in `parent`; it can be [linked](Self::link) once.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] in a removed directory, [`FsError::NotDir`], [`FsError::Stale`].
+    pub fn tmpfile(&self, caller: &Caller, parent: ObjectNo, perm: u16) -> Result<Attr, FsError> {
+        self.on(parent, || {
+            let op = self.store.begin(Cost::names(1))?;
+            let mut locked = op.lock(&[parent])?;
+            if !locked.attr(parent).kind.is_dir() {
+                return Err(FsError::NotDir);
+            }
+            let new = New { kind: FileType::File, perm: perm & 0o7777 & !caller.umask, rdev: 0, target: b"" };
+            let no = self.make_in(&mut locked, caller, parent, &new)?;
+            if let Err(e) = locked.set_orphan(no, true) {
+                locked.free(no)?;
+                return Err(e.into());
+            }
+            self.references.hold_nameless(no);
+            Ok(locked.attr(no))
+        })
+    }
+
+    /// Gives an object one more name, or the first to one made by [`tmpfile`](Self::tmpfile).
+    ///
+    /// # Errors
+    /// [`FsError::Exists`], [`FsError::Permission`] for a directory, [`FsError::NotFound`] for an object whose names are gone or in
+    /// a removed directory, [`FsError::TooManyLinks`], and as [`lookup`](Self::lookup).
+    pub fn link(&self, no: ObjectNo, parent: ObjectNo, name: &[u8]) -> Result<Attr, FsError> {
+        self.on(parent, || {
+            let name = self.name_in(parent, name)?;
+            let mut cost = Cost::names(2);
+            cost.bytes += self.store.head_bytes(no)?;
+            let _names = self.namespace.read();
+            let op = self.store.begin(cost)?;
+            let mut locked = op.lock(&[parent, no])?;
+            if locked.entry(parent, &name)?.is_some() {
+                return Err(FsError::Exists);
+            }
+            let attr = locked.attr(no);
+            if !locked.is_linked(parent) {
+                return Err(FsError::NotFound);
+            }
+            if attr.kind.is_dir() {
+                return Err(FsError::Permission);
+            }
+            if attr.nlink == 0 && !self.references.is_linkable(no) {
+                return Err(FsError::NotFound);
+            }
+            if attr.nlink >= LINK_MAX {
+                return Err(FsError::TooManyLinks);
+            }
+            if attr.nlink == 0 {
+                locked.set_orphan(no, false)?;
+            }
+            if let Err(e) = locked.insert_entry(parent, &name, no) {
+                locked.set_orphan(no, attr.nlink == 0)?;
+                return Err(e.into());
+            }
+            self.references.named(no);
+            self.touch_dir(&mut locked, parent);
+            self.changed(&mut locked, no);
+            self.references.hold(no, 1);
+            Ok(locked.attr(no))
+        })
+    }
+
+    /// The entries of a directory changed now.
+    pub(crate) fn touch_dir(&self, locked: &mut Locked<'_>, dir: ObjectNo) {
+        let now = Some(self.now());
+        locked.set_attr(dir, SetAttr { mtime: now, ctime: now, ..SetAttr::default() });
+    }
+}
+
+/// What is to be made, before the directory has its say.
+struct New<'a> {
+    kind: FileType,
+    perm: u16,
+    rdev: u32,
+    target: &'a [u8],
+}

@@ -1,0 +1,62 @@
+//! What the person who mounts may choose, and who asks.
+
+use teal_types::Timestamp;
+
+/// A relative access time is renewed at the latest after this many seconds.
+const RELATIME_SECS: i64 = 24 * 60 * 60;
+
+/// When reading changes the access time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AtimePolicy {
+    /// Never.
+    Noatime,
+    /// When it is not newer than the last change, or a day old.
+    #[default]
+    Relatime,
+}
+
+impl AtimePolicy {
+    /// Whether reading at `now` changes an access time.
+    pub(crate) fn is_due(self, atime: Timestamp, mtime: Timestamp, ctime: Timestamp, now: Timestamp) -> bool {
+        match self {
+            Self::Noatime => false,
+            Self::Relatime => atime <= mtime || atime <= ctime || now.secs.saturating_sub(atime.secs) >= RELATIME_SECS,
+        }
+    }
+}
+
+/// How a client behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClientOptions {
+    /// When reading changes the access time.
+    pub atime: AtimePolicy,
+}
+
+/// Who asks for an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Caller {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Process, for messages; 0 if unknown.
+    pub pid: u32,
+    /// Bits that new objects do not get; 0 where the kernel has taken them away.
+    pub umask: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relatime_renews_what_is_older_than_the_change_or_a_day() {
+        let at = |secs| Timestamp::new(secs, 0);
+        let due = |atime, changed, now| AtimePolicy::Relatime.is_due(at(atime), at(changed), at(changed), at(now));
+        assert!(due(5, 5, 6));
+        assert!(!due(6, 5, 7));
+        assert!(!due(6, 5, 5 + RELATIME_SECS));
+        assert!(due(6, 5, 6 + RELATIME_SECS));
+        assert!(!AtimePolicy::Noatime.is_due(at(0), at(5), at(5), at(9)));
+    }
+}

@@ -1,0 +1,94 @@
+//! Removing names: unlink and rmdir; and how an operation that looked before it locked tries again.
+
+use crate::orphans::Fate;
+use crate::{Client, FsError};
+use teal_log::{Cost, Locked, Op, StoreError};
+use teal_types::{Name, ObjectNo};
+
+/// How often an operation may find that its names led elsewhere before it shuts out all others.
+const RETRIES: u32 = 8;
+
+impl Client {
+    /// Repeats `attempt`, which answers `None` when a name leads elsewhere than it did before the locks were taken.
+    pub(crate) fn settle<T>(&self, mut attempt: impl FnMut() -> Result<Option<T>, FsError>) -> Result<T, FsError> {
+        for _ in 0..RETRIES {
+            let _names = self.namespace.read();
+            if let Some(done) = attempt()? {
+                return Ok(done);
+            }
+        }
+        let _names = self.namespace.write();
+        // Nothing moves now: a name that still leads nowhere is damage.
+        attempt()?.ok_or(FsError::Stale)
+    }
+
+    /// Removes a name of what is no directory.
+    ///
+    /// # Errors
+    /// [`FsError::IsDir`], and as [`lookup`](Self::lookup).
+    pub fn unlink(&self, parent: ObjectNo, name: &[u8]) -> Result<(), FsError> {
+        self.remove(parent, name, false)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`FsError::NotDir`], [`FsError::NotEmpty`], and as [`lookup`](Self::lookup).
+    pub fn rmdir(&self, parent: ObjectNo, name: &[u8]) -> Result<(), FsError> {
+        self.remove(parent, name, true)
+    }
+
+    fn remove(&self, parent: ObjectNo, name: &[u8], dir: bool) -> Result<(), FsError> {
+        let fate = self.on(parent, || {
+            let name = self.name_in(parent, name)?;
+            self.settle(|| self.try_remove(parent, &name, dir))
+        })?;
+        self.bury(fate);
+        Ok(())
+    }
+
+    fn try_remove(&self, parent: ObjectNo, name: &Name, dir: bool) -> Result<Option<Fate>, FsError> {
+        let (child, kind) = self.store.lookup(parent, name)?.ok_or(FsError::NotFound)?;
+        match (kind.is_dir(), dir) {
+            (true, false) => return Err(FsError::IsDir),
+            (false, true) => return Err(FsError::NotDir),
+            _ => {}
+        }
+        let op = self.store.begin(self.cost_of_names(2, &[child])?.freeing())?;
+        let Some(mut locked) = lock_found(&op, &[parent], &[child])? else { return Ok(None) };
+        if locked.entry(parent, name)?.map(|e| e.0) != Some(child) {
+            return Ok(None);
+        }
+        if dir && locked.entries(child) > 0 {
+            return Err(FsError::NotEmpty);
+        }
+        locked.remove_entry(parent, name)?;
+        self.touch_dir(&mut locked, parent);
+        self.changed(&mut locked, child);
+        Ok(Some(self.judge(&mut locked, child)?))
+    }
+
+    /// The cost of changing `objects` objects, of which these write their names again; one that is gone costs nothing.
+    pub(crate) fn cost_of_names(&self, objects: u64, changed: &[ObjectNo]) -> Result<Cost, StoreError> {
+        let mut cost = Cost::names(objects);
+        for no in changed {
+            match self.store.head_bytes(*no) {
+                Err(StoreError::NotFound(_)) => {}
+                bytes => cost.bytes += bytes?,
+            }
+        }
+        Ok(cost)
+    }
+}
+
+/// Locks directories that were named by the caller and objects that were found by name; `None` when one of the latter is gone.
+pub(crate) fn lock_found<'o>(
+    op: &'o Op<'_>,
+    dirs: &[ObjectNo],
+    found: &[ObjectNo],
+) -> Result<Option<Locked<'o>>, StoreError> {
+    match op.lock(&[dirs, found].concat()) {
+        Err(StoreError::NotFound(no)) if !dirs.contains(&no) => Ok(None),
+        locked => locked.map(Some),
+    }
+}
