@@ -29,7 +29,11 @@ fn the_document_has_every_table_of_the_code() {
     {
         for table in tables(&std::fs::read_to_string(here.join(&file)).unwrap()) {
             seen += 1;
-            assert!(doc.contains(&table.join("\n")), "docs/format.md lacks or changes this table of {file}:\n{}", table.join("\n"));
+            assert!(
+                doc.contains(&table.join("\n")),
+                "docs/format.md lacks or changes this table of {file}:\n{}",
+                table.join("\n")
+            );
         }
     }
     assert!(seen >= 14, "only {seen} tables were found: has their form changed?");

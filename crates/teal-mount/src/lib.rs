@@ -86,7 +86,9 @@ impl Mount {
         let session = Session::mount(point, &options, &config)?;
         let unmounter = session.unmounter().ok_or(SessionError::Closed)?;
         if let Some(device) = session.device().filter(|_| root) {
-            for (knob, value) in [(BdiKnob::ReadAheadKb, READ_AHEAD_KB), (BdiKnob::StrictLimit, 0), (BdiKnob::MaxRatio, 100)] {
+            for (knob, value) in
+                [(BdiKnob::ReadAheadKb, READ_AHEAD_KB), (BdiKnob::StrictLimit, 0), (BdiKnob::MaxRatio, 100)]
+            {
                 if let Err(error) = set_bdi(device, knob, value) {
                     log::debug!("{knob:?} stays at the kernel's default: {error}");
                 }

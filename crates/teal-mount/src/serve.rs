@@ -5,9 +5,12 @@ use rustix::fs::{FallocateFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use std::ops::ControlFlow;
 use std::time::Duration;
-use teal_client::{Caller, FallocateMode, FsError, RenameMode, Seek, SetAttrRequest, TimeChange, WriteFlags, XattrMode};
+use teal_client::{
+    Caller, FallocateMode, FsError, RenameMode, Seek, SetAttrRequest, TimeChange, WriteFlags, XattrMode,
+};
 use teal_fuse::{
-    Delivery, DirBuffer, Entry, Handle, Header, NodeId, OpenFlags, Operation, Reply, Request, Serve, SetAttr, StatFs, TimeSet,
+    Delivery, DirBuffer, Entry, Handle, Header, NodeId, OpenFlags, Operation, Reply, Request, Serve, SetAttr, StatFs,
+    TimeSet,
 };
 use teal_types::{Attr, ObjectNo};
 
@@ -131,7 +134,9 @@ impl Mount {
             Operation::Link { target, name } => self.entry(client.link(object(target), dir, name), reply),
             Operation::Tmpfile { perm, .. } => match client.tmpfile(&who, dir, perm) {
                 Ok(attr) => {
-                    if reply.create(&entry(&attr), NO_HANDLE, OpenFlags::KEEP_CACHE | OpenFlags::NOFLUSH) == Delivery::Lost {
+                    if reply.create(&entry(&attr), NO_HANDLE, OpenFlags::KEEP_CACHE | OpenFlags::NOFLUSH)
+                        == Delivery::Lost
+                    {
                         client.release(attr.object, 1);
                     }
                 }
@@ -156,9 +161,9 @@ impl Mount {
             }
             Operation::Getxattr { name, size } => Self::sized(client.getxattr(no, name), size, reply),
             Operation::Listxattr { size } => {
-                let list = client.listxattr(&caller(header), no).map(|names| {
-                    names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect()
-                });
+                let list = client
+                    .listxattr(&caller(header), no)
+                    .map(|names| names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect());
                 Self::sized(list, size, reply);
             }
             Operation::Removexattr { name } => Self::done(client.removexattr(no, name), reply),
@@ -242,7 +247,9 @@ impl Mount {
                 Ok(target) => reply.data(&target),
                 Err(error) => reply.error(errno(&error)),
             },
-            Operation::Fsync { .. } | Operation::Fsyncdir { .. } | Operation::Syncfs => Self::done(client.sync(), reply),
+            Operation::Fsync { .. } | Operation::Fsyncdir { .. } | Operation::Syncfs => {
+                Self::done(client.sync(), reply)
+            }
             Operation::Statfs => {
                 let s = client.statfs();
                 reply.statfs(&StatFs {

@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use teal_client::{Client, ClientOptions};
+use teal_client::{AtimePolicy, Client, ClientOptions};
 use teal_env::{FileDisk, OpenMode, SystemClock};
 use teal_fuse::{Unmount, Unmounter};
 use teal_log::{OpenOptions, Recovery, Store};
@@ -62,7 +62,8 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
         Store::open(disk, clock.clone(), how).with_context(|| format!("cannot open {}", args.path.display()))?;
     told(args, &recovery);
     let listener = Listener::bind(&args.dir)?;
-    let client = Client::new(store, clock, ClientOptions { noatime: options.noatime });
+    let atime = if options.noatime { AtimePolicy::Noatime } else { AtimePolicy::Relatime };
+    let client = Client::new(store, clock, ClientOptions { atime });
     let settings = MountSettings {
         source: args.path.display().to_string(),
         read_only: options.read_only,
@@ -90,7 +91,7 @@ fn told(args: &Args, recovery: &Recovery) {
 }
 
 fn run(daemon: &Arc<Daemon>, listener: Listener) -> Result<ExitCode> {
-    daemon.client.start();
+    daemon.client.start().context("the background thread")?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
     let for_signals = Arc::clone(daemon);
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
@@ -106,7 +107,7 @@ fn run(daemon: &Arc<Daemon>, listener: Listener) -> Result<ExitCode> {
     let closed = daemon.client.shutdown();
     drop(listener);
     let answer = match &closed {
-        Ok(()) => Answer::Done { ok: true },
+        Ok(_) => Answer::Done { ok: true },
         Err(e) => Answer::Error { error: format!("unmounted, but the store could not be closed: {e}") },
     };
     for stream in daemon.waiting.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -147,8 +148,11 @@ impl Daemon {
                 let mut settings = store.settings();
                 let done = config::apply(&mut settings, &key, value);
                 store.set_settings(settings);
-                self.client.wake();
-                control::answer(&stream, &done.map_or_else(|error| Answer::Error { error }, |()| Answer::Done { ok: true }));
+                self.client.settings_changed();
+                control::answer(
+                    &stream,
+                    &done.map_or_else(|error| Answer::Error { error }, |()| Answer::Done { ok: true }),
+                );
             }
             Ok(Ask::Down) => {
                 let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,7 +160,10 @@ impl Daemon {
                 match self.unmounter.unmount(Unmount::IfIdle) {
                     Ok(()) => waiting.push(stream),
                     Err(error) => {
-                        let error = format!("{error}: a program has files open there or works in it (try `fuser -vm {}`)", self.args.dir.display());
+                        let error = format!(
+                            "{error}: a program has files open there or works in it (try `fuser -vm {}`)",
+                            self.args.dir.display()
+                        );
                         control::answer(&stream, &Answer::Error { error });
                     }
                 }

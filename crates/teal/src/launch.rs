@@ -40,7 +40,8 @@ pub(crate) fn mount(mut args: Mount) -> Result<ExitCode> {
 /// Starts the daemon and waits until it serves or says why it cannot.
 fn detach(args: &Mount) -> Result<ExitCode> {
     let log = paths::log_file(&args.dir)?;
-    let errors = std::fs::OpenOptions::new().create(true).append(true).open(&log).with_context(|| log.display().to_string())?;
+    let errors =
+        std::fs::OpenOptions::new().create(true).append(true).open(&log).with_context(|| log.display().to_string())?;
     let program = std::env::current_exe().context("where is this program?")?;
     let mut command = Command::new(program);
     command.arg("mount").arg("--tell");

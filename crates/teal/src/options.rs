@@ -24,8 +24,26 @@ const KNOWN: &str = "ro, salvage, noatime, relatime, nosuid, nodev, noexec, comm
                      checkpoint_bytes=SIZE, threads=N";
 /// Options of mount(8) and fstab that are none of a file system's business.
 const IGNORED: &[&str] = &[
-    "", "rw", "defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "_netdev", "suid", "dev",
-    "exec", "async", "allow_other", "default_permissions", "diratime", "nodiratime",
+    "",
+    "rw",
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "nofail",
+    "_netdev",
+    "suid",
+    "dev",
+    "exec",
+    "async",
+    "allow_other",
+    "default_permissions",
+    "diratime",
+    "nodiratime",
 ];
 
 /// Validates options.
@@ -37,14 +55,17 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
         nosuid: false,
         nodev: false,
         noexec: false,
-        threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN).max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
+        threads: std::thread::available_parallelism()
+            .unwrap_or(NonZeroUsize::MIN)
+            .max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
         settings: Settings::default(),
     };
     for option in options {
         let (key, value) = option.split_once('=').map_or((option.as_str(), None), |(k, v)| (k, Some(v)));
         let seconds = || -> Result<Duration> {
             let text = value.with_context(|| format!("mount option {key} needs a number of seconds"))?;
-            let number: u64 = text.parse().with_context(|| format!("mount option {option}: not a number of seconds"))?;
+            let number: u64 =
+                text.parse().with_context(|| format!("mount option {option}: not a number of seconds"))?;
             Ok(Duration::from_secs(number))
         };
         match key {
@@ -58,7 +79,8 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
             "commit" => parsed.settings.commit_interval = seconds()?,
             "checkpoint" => parsed.settings.checkpoint_interval = seconds()?,
             "checkpoint_bytes" => {
-                let size = parse_size(value.unwrap_or_default()).map_err(|e| anyhow::anyhow!("mount option {option}: {e}"))?;
+                let size =
+                    parse_size(value.unwrap_or_default()).map_err(|e| anyhow::anyhow!("mount option {option}: {e}"))?;
                 parsed.settings.checkpoint_bytes = size;
             }
             "threads" => {
@@ -87,7 +109,8 @@ pub(crate) fn from_mount_8(args: impl Iterator<Item = String>) -> Result<Mount> 
             _ => places.push(PathBuf::from(arg)),
         }
     }
-    let [path, dir] = <[PathBuf; 2]>::try_from(places).map_err(|_| anyhow::anyhow!("usage: mount.teal STORE DIR [-o OPTIONS]"))?;
+    let [path, dir] =
+        <[PathBuf; 2]>::try_from(places).map_err(|_| anyhow::anyhow!("usage: mount.teal STORE DIR [-o OPTIONS]"))?;
     Ok(Mount { path, dir, options, foreground: false, tell: false })
 }
 
@@ -101,7 +124,8 @@ mod tests {
 
     #[test]
     fn options_are_validated() {
-        let parsed = parse(&strings(&["ro", "noatime", "commit=7", "checkpoint_bytes=4M", "x-systemd.automount"])).unwrap();
+        let parsed =
+            parse(&strings(&["ro", "noatime", "commit=7", "checkpoint_bytes=4M", "x-systemd.automount"])).unwrap();
         assert!(parsed.read_only && parsed.noatime);
         assert_eq!(parsed.settings.commit_interval, Duration::from_secs(7));
         assert_eq!(parsed.settings.checkpoint_bytes, 4 << 20);

@@ -44,9 +44,17 @@ fn show(s: &Status) {
     let label = if s.label.is_empty() { String::new() } else { format!(" \"{}\"", s.label) };
     println!("{}{label}", s.mount_point.display());
     println!("  store    {} ({}, process {})", s.store.display(), s.uuid, s.pid);
-    println!("  space    {} used, {} free of {}; {} objects", human(s.live_bytes), human(s.free_bytes), human(s.total_bytes), s.objects);
+    println!(
+        "  space    {} used, {} free of {}; {} objects",
+        human(s.live_bytes),
+        human(s.free_bytes),
+        human(s.total_bytes),
+        s.objects
+    );
     let state = match (s.failed, s.read_only, s.uncommitted) {
-        (true, _, _) => "FAILED: the disk refused a write; what was synced before is safe. Unmount, check the disk, mount again",
+        (true, _, _) => {
+            "FAILED: the disk refused a write; what was synced before is safe. Unmount, check the disk, mount again"
+        }
         (_, true, _) => "read-only",
         (_, _, true) => "changes of the last seconds are on their way to the disk",
         _ => "everything is on the disk",
