@@ -80,7 +80,7 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
 }
 
 fn told(args: &Args, recovery: &Recovery) {
-    if !recovery.clean {
+    if recovery.batches > 0 {
         log::info!(
             "{} was not closed properly; {} batches ({} bytes of log) were redone",
             args.path.display(),

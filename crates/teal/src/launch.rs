@@ -20,6 +20,9 @@ pub(crate) fn mount(mut args: Mount) -> Result<ExitCode> {
     args.path = paths::absolute(&args.path)?;
     args.dir = paths::absolute(&args.dir)?;
     let parsed = options::parse(&args.options)?;
+    if parsed.remount {
+        return remount(&args, &parsed);
+    }
     match paths::look_at(&args.dir)? {
         Point::Missing => bail!("{} does not exist; make the directory first", args.dir.display()),
         Point::NotDirectory => bail!("{} is no directory; a mount point must be one", args.dir.display()),
@@ -35,6 +38,21 @@ pub(crate) fn mount(mut args: Mount) -> Result<ExitCode> {
         return daemon::serve(&args, parsed);
     }
     detach(&args)
+}
+
+/// Changes the kernel's flags of a mount; a store opened read-only stays read-only.
+fn remount(args: &Mount, options: &options::MountOptions) -> Result<ExitCode> {
+    use rustix::mount::MountFlags;
+    let flags = [
+        (options.read_only, MountFlags::RDONLY),
+        (options.nosuid, MountFlags::NOSUID),
+        (options.nodev, MountFlags::NODEV),
+        (options.noexec, MountFlags::NOEXEC),
+        (options.noatime, MountFlags::NOATIME),
+    ];
+    let flags = flags.into_iter().filter(|(set, _)| *set).fold(MountFlags::empty(), |all, (_, flag)| all | flag);
+    rustix::mount::mount_remount(&args.dir, flags, "").with_context(|| format!("remounting {}", args.dir.display()))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Starts the daemon and waits until it serves or says why it cannot.

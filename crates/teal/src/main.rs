@@ -20,7 +20,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).format_target(false).init();
     let called = std::env::args().next().unwrap_or_default();
-    let done = if std::path::Path::new(&called).file_name().is_some_and(|n| n == "mount.teal") {
+    let name = std::path::Path::new(&called).file_name().unwrap_or_default();
+    // mount(8) calls the first for `-t teal` and fstab, the second to remount.
+    let done = if name == "mount.teal" || name == "mount.fuse.teal" {
         options::from_mount_8(std::env::args().skip(1)).and_then(launch::mount)
     } else {
         run(Cli::parse())

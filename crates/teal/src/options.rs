@@ -16,11 +16,13 @@ pub(crate) struct MountOptions {
     pub(crate) nosuid: bool,
     pub(crate) nodev: bool,
     pub(crate) noexec: bool,
+    /// Change the flags of what is mounted there already.
+    pub(crate) remount: bool,
     pub(crate) threads: NonZeroUsize,
     pub(crate) settings: Settings,
 }
 
-const KNOWN: &str = "ro, salvage, noatime, relatime, nosuid, nodev, noexec, commit=SECONDS, checkpoint=SECONDS, \
+const KNOWN: &str = "ro, rw, remount, salvage, noatime, relatime, nosuid, nodev, noexec, commit=SECONDS, checkpoint=SECONDS, \
                      checkpoint_bytes=SIZE, threads=N";
 /// Options of mount(8) and fstab that are none of a file system's business.
 const IGNORED: &[&str] = &[
@@ -55,6 +57,7 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
         nosuid: false,
         nodev: false,
         noexec: false,
+        remount: false,
         threads: std::thread::available_parallelism()
             .unwrap_or(NonZeroUsize::MIN)
             .max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
@@ -70,12 +73,14 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
         };
         match key {
             "ro" => parsed.read_only = true,
+            "rw" => parsed.read_only = false,
             "salvage" => parsed.salvage = true,
             "noatime" => parsed.noatime = true,
             "relatime" => parsed.noatime = false,
             "nosuid" => parsed.nosuid = true,
             "nodev" => parsed.nodev = true,
             "noexec" => parsed.noexec = true,
+            "remount" => parsed.remount = true,
             "commit" => parsed.settings.commit_interval = seconds()?,
             "checkpoint" => parsed.settings.checkpoint_interval = seconds()?,
             "checkpoint_bytes" => {
