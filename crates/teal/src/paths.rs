@@ -64,7 +64,12 @@ pub(crate) fn runtime_dir() -> Result<PathBuf> {
 
 /// The log of the daemon that serves a mount point.
 pub(crate) fn log_file(dir: &Path) -> Result<PathBuf> {
-    let logs = xdg("XDG_STATE_HOME", ".local/state")?.join("teal");
+    // mount(8) and systemd start programs without HOME.
+    let logs = if rustix::process::geteuid().is_root() {
+        PathBuf::from("/var/log/teal")
+    } else {
+        xdg("XDG_STATE_HOME", ".local/state")?.join("teal")
+    };
     make_private(&logs)?;
     Ok(logs.join(format!("{}.log", key(dir))))
 }
