@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
+#[path = "support/support.rs"]
 mod support;
 
 use rustix::process::{Pid, Signal};
