@@ -54,8 +54,8 @@ impl<'w> PrivateMounts<'w> {
             mkdir -p "$new/old" "$new/sbin"
             mount --bind /usr/sbin "$new/old"
             for f in "$new/old"/*; do ln -s "$f" "$new/sbin/"; done
-            ln -s "$teal" "$new/sbin/mount.teal"
-            ln -s "$teal" "$new/sbin/mount.fuse.teal"
+            ln -sf "$teal" "$new/sbin/mount.teal"
+            ln -sf "$teal" "$new/sbin/mount.fuse.teal"
             mount --bind "$new/sbin" /usr/sbin
         "#;
         let place = tempfile::Builder::new().prefix("sbin-").tempdir_in(self.0.path("")).unwrap();
