@@ -18,6 +18,8 @@ const CLEANER_SEGMENTS: u64 = 3;
 const RESERVE_PART: u64 = 16;
 /// Fewest segments set aside.
 const RESERVE_SEGMENTS: u64 = 8;
+/// The host is asked for this much more than is needed, so that it is asked rarely.
+const HOST_STEP: u64 = 64 << 20;
 /// A page at its largest.
 const PAGE: u64 = 4096;
 /// Victims cleaned before two checkpoints set them free.
@@ -82,7 +84,8 @@ impl Store {
         let mut committer = self.commit.lock();
         self.writable()?;
         let enough = |store: &Self| store.refresh_budget() + slack >= need;
-        self.host_more(need as u64 * 2 + 16 * self.geometry.segment_bytes());
+        let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
+        self.host_more(need as u64 + promised + self.fold_bytes() + HOST_STEP + 16 * self.geometry.segment_bytes());
         if enough(self) {
             return Ok(());
         }
