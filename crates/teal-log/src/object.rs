@@ -10,7 +10,7 @@ use crate::dir::{Dir, Entries};
 use crate::extents::{Extents, Freed};
 use crate::format::extent::{EXTENT_BLOCKS, Extent};
 use crate::format::imap::Home;
-use crate::format::inode::{self, Core, Entry, Item, Link};
+use crate::format::inode::{self, Core, Item, Link};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -266,7 +266,7 @@ impl State {
         }
     }
 
-    /// Adds an extent read from the log to the content.
+    /// Takes the pages that the content's tree has given up.
     pub(crate) fn pages_freed(&mut self, freed: &mut Vec<Freed>) {
         if let Content::Blocks(Blocks { extents: Extents::Tree(tree), .. })
         | Content::Dir(Dir { entries: Entries::Tree(tree), .. }) = &mut self.content
@@ -292,10 +292,5 @@ impl State {
         }
         .into_iter()
         .flatten()
-    }
-
-    /// The entry under a name as it stands in the links of this object.
-    pub(crate) fn is_linked(&self, parent: ObjectNo, entry: &Entry) -> bool {
-        self.links.iter().any(|l| l.parent == parent && l.name == entry.name)
     }
 }

@@ -215,15 +215,6 @@ impl Segments {
         (0..self.geometry.segments).filter(|s| self.is_free(Segment(*s))).count()
     }
 
-    /// Bytes of segments that are in use, reserved or ready: what the host has given so far.
-    pub(crate) fn hosted_bytes(&self) -> u64 {
-        (0..self.geometry.segments)
-            .map(Segment)
-            .filter(|s| self.ready[s.0 as usize])
-            .map(|s| u64::from(self.geometry.usable(s).sectors) * SECTOR)
-            .sum()
-    }
-
     /// The segment whose cleaning gains most: (1 - u) * age / (1 + u), Rosenblum and Ousterhout's cost-benefit.
     pub(crate) fn victim(&self, now: u64, fullest: f64) -> Option<Segment> {
         let bytes = self.geometry.segment_bytes() as f64;
