@@ -331,7 +331,7 @@ impl Store {
             state.head_changed = false;
         }
         state.logged = true;
-        self.seal_blocks(layout, object.no, state)?;
+        self.seal_blocks(layout, object.no, state, whole)?;
         let changed = match &mut state.content {
             Content::Dir(Dir { changed, .. }) => std::mem::take(changed),
             _ => Default::default(),
@@ -366,7 +366,13 @@ impl Store {
         Ok(())
     }
 
-    fn seal_blocks(&self, layout: &mut Layout<'_>, no: ObjectNo, state: &mut State) -> Result<(), SealError> {
+    fn seal_blocks(
+        &self,
+        layout: &mut Layout<'_>,
+        no: ObjectNo,
+        state: &mut State,
+        whole: bool,
+    ) -> Result<(), SealError> {
         let (lsn, size) = (state.core.lsn, state.core.size);
         let Content::Blocks(Blocks { extents, dirty, holes }) = &mut state.content else { return Ok(()) };
         for (block, count) in std::mem::take(holes) {
@@ -393,13 +399,13 @@ impl Store {
         if let Some(e) = failed {
             return Err(e.into());
         }
+        if !whole {
+            extents.outgrow(&self.reader, no)?;
+        }
+        let gone: u64 = freed.iter().map(|f| f.bytes / SECTOR).sum();
+        state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
         if let Extents::Tree(tree) = extents {
-            let gone: u64 = freed.iter().map(|f| f.bytes / SECTOR).sum();
             freed.extend(tree.take_freed().into_iter().map(Freed::page));
-            state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
-        } else {
-            let gone: u64 = freed.iter().map(|f| f.bytes / SECTOR).sum();
-            state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
         }
         for piece in freed {
             layout.segments.add_dead(piece.byte, piece.bytes);

@@ -177,7 +177,10 @@ impl Store {
         self.segments.lock().add_live(extent.addr.byte(), extent.bytes());
         self.blocks_of(
             &object,
-            |blocks, freed| blocks.extents.replace(&self.reader, no, block, extent.clone(), freed),
+            |blocks, freed| {
+                blocks.extents.replace(&self.reader, no, block, extent.clone(), freed)?;
+                blocks.extents.outgrow(&self.reader, no)
+            },
             &mut freed,
         )?;
         self.account(&freed);

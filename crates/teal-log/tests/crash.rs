@@ -22,7 +22,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn episode(seed: u64, turn: u64) -> life::Life {
     let physical = if turn % 3 == 2 { 4096 } else { 512 };
     let shape = shape(16, physical, turn % 4 == 1, turn % 2 == 1);
-    match turn % 5 {
+    match turn % 10 {
         // Nearly full: the cleaner works.
         3 => {
             let mut life = begun(shape, seed, Plan { heavy: 0.5, spare: 0, batch: 9 });
@@ -31,7 +31,7 @@ fn episode(seed: u64, turn: u64) -> life::Life {
             life
         }
         // Batches over several segments.
-        4 => begun(shape, seed, Plan { heavy: 0.5, spare: 1 << 20, batch: 12 }),
+        4 | 9 => begun(shape, seed, Plan { heavy: 0.5, spare: 1 << 20, batch: 12 }),
         _ => begun(shape, seed, Plan { heavy: 0.03, spare: 1 << 20, batch: 5 }),
     }
 }
@@ -48,8 +48,8 @@ fn after_a_crash_at_any_point_the_store_is_what_some_batch_left() {
         let name = format!("TEAL_CRASH_SEED={seed} TEAL_CRASH_EPISODE={turn}");
         explorer.rng = teal_testkit::Rng::new(seed.wrapping_mul(1_000_003).wrapping_add(turn));
         let mut life = episode(seed.wrapping_mul(7919).wrapping_add(turn), turn);
-        for part in 0..2 {
-            life.run(25).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for part in 0..3 {
+            life.run(40).unwrap_or_else(|e| panic!("{name}: {e}"));
             let clean = part == 0 && turn % 2 == 0;
             life.reopen(clean).unwrap_or_else(|what| panic!("{name}: reopened: {what}"));
             explore::assert_checked(&life.store, true).unwrap_or_else(|what| panic!("{name}: {what}"));
@@ -69,7 +69,9 @@ fn after_a_crash_at_any_point_the_store_is_what_some_batch_left() {
     if only.is_none() {
         let (seen, per) = (tally.seen, tally.images / 1000);
         assert!(tally.recoveries == tally.images || tally.kills > 0);
-        assert!(tally.rolled_forward > tally.images / 4 && tally.second_lives > per * 20 && tally.anchors_lost > per * 20);
+        assert!(
+            tally.rolled_forward > tally.images / 4 && tally.second_lives > per * 20 && tally.anchors_lost > per * 20
+        );
         assert!(seen.commits > per && seen.checkpoints > per / 2 && seen.large_batches > per / 50, "{seen:?}");
         assert!(seen.cleaned > 0 && seen.closed > 0 && seen.reopened > 1, "{seen:?}");
     }

@@ -126,6 +126,9 @@ impl Life {
         let before = self.store.counts();
         let store = Arc::clone(&self.store);
         let done = act(&store);
+        if std::env::var("TR").is_ok() && before.batches != store.counts().batches {
+            eprintln!("commit after {} ops, ckpt {}", self.ops, store.counts().checkpoints);
+        }
         self.count(&before);
         if self.store.counts().batches != before.batches && !self.store.is_poisoned() && !self.store.is_dirty() {
             self.note.mark(promised(self.ops));
@@ -267,7 +270,11 @@ impl Life {
         let Some(no) = self.pick(FileType::File) else { return Ok(false) };
         let size = self.model.bytes(no).size;
         let heavy = self.rng.chance(self.plan.heavy);
-        let len = if heavy { 100_000 + self.rng.index(900_000) } else { *self.rng.pick(&[1, 7, 500, 2000, 4096, 5000, 30_000]) };
+        let len = if heavy {
+            100_000 + self.rng.index(900_000)
+        } else {
+            *self.rng.pick(&[1, 7, 500, 2000, 4096, 5000, 30_000])
+        };
         let at = match self.rng.below(10) {
             0..4 => size.min(3 << 20),
             4..8 => self.rng.below(size.min(3 << 20) + 1),
@@ -279,6 +286,9 @@ impl Life {
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else { return Ok(false) };
         let data = self.data(len);
+        if std::env::var("TR").is_ok() {
+            eprintln!("write {no} at {at} len {len}");
+        }
         op.lock(&[no])?.write(no, at, &data)?;
         drop(op);
         self.model.bytes(no).write(at, &data);
@@ -298,6 +308,9 @@ impl Life {
         let cost = Cost::data(4096).freeing();
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else { return Ok(false) };
+        if std::env::var("TR").is_ok() {
+            eprintln!("trunc {no} to {to} from {size}");
+        }
         op.lock(&[no])?.truncate(no, to)?;
         drop(op);
         self.model.bytes(no).truncate(to);
@@ -312,6 +325,9 @@ impl Life {
         let cost = Cost::data(8192).freeing();
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else { return Ok(false) };
+        if std::env::var("TR").is_ok() {
+            eprintln!("punch {no} {from}..{to} size {size}");
+        }
         op.lock(&[no])?.punch(no, from, to)?;
         drop(op);
         self.model.bytes(no).zero(from, to.min(size));
@@ -338,13 +354,17 @@ impl Life {
         let name = format!("user.{}", self.rng.below(4)).into_bytes();
         let len = if self.rng.chance(0.05) { 65536 } else { *self.rng.pick(&[0, 10, 300, 1400, 9000]) };
         let value = if self.rng.chance(0.3) { None } else { Some(self.data(len)) };
-        let held: usize = self.model.objects[&no].xattrs.iter().filter(|(k, _)| **k != name).map(|(k, v)| k.len() + v.len()).sum();
+        let held: usize =
+            self.model.objects[&no].xattrs.iter().filter(|(k, _)| **k != name).map(|(k, v)| k.len() + v.len()).sum();
         if held + name.len() + len > 120_000 {
             return Ok(false);
         }
         let cost = if value.is_some() { Cost::data(len as u64 + 4096) } else { Cost::names(1).freeing() };
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else { return Ok(false) };
+        if std::env::var("TR").is_ok() {
+            eprintln!("xattr {no} {:?}", value.as_ref().map(Vec::len));
+        }
         op.lock(&[no])?.set_xattr(no, &name, value.as_deref())?;
         drop(op);
         let xattrs = &mut self.model.object(no).xattrs;
@@ -522,6 +542,20 @@ impl Life {
             self.seen.closed += 1;
         } else {
             self.commit().map_err(|e| e.to_string())?;
+        }
+        if std::env::var("TR").is_ok() {
+            let dbg = teal_types::ObjectNo::new(167);
+            eprintln!(
+                "before {:?} seek {:?} {:?} differs {:?}",
+                self.store.attr(dbg),
+                self.store.seek(dbg, 0, false),
+                self.store.seek(dbg, 0, true),
+                self.model.differs(&self.store, true)
+            );
+            eprintln!("{:?}", crate::explore::assert_checked(&self.store, true));
+            let s2 = open(&self.disk, &self.clock).unwrap();
+            eprintln!("after {:?} seek {:?} {:?}", s2.attr(dbg), s2.seek(dbg, 0, false), s2.seek(dbg, 0, true));
+            eprintln!("{:?}", crate::explore::assert_checked(&s2, true));
         }
         self.store = open(&self.disk, &self.clock).map_err(|e| e.to_string())?;
         self.seen.reopened += 1;

@@ -49,8 +49,7 @@ impl Bytes {
 
     fn differs(&self, store: &Store, no: ObjectNo) -> Result<(), String> {
         // Holes between what is there are looked at where they border on data, not for terabytes.
-        let mut wanted: BTreeSet<u64> =
-            self.blocks.keys().flat_map(|b| [b.saturating_sub(1), *b, b + 1]).collect();
+        let mut wanted: BTreeSet<u64> = self.blocks.keys().flat_map(|b| [b.saturating_sub(1), *b, b + 1]).collect();
         wanted.extend([0, self.size.saturating_sub(1) / BLOCK]);
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for block in wanted {
