@@ -230,7 +230,8 @@ impl Store {
         }
         drop(imap);
         let mut usage = self.usage.lock();
-        for segment in self.segments.lock().changed().clone() {
+        let changed = self.segments.lock().changed().clone();
+        for segment in changed {
             usage.warm(&self.reader, u64::from(segment), u64::from(segment))?;
         }
         Ok(())
@@ -258,11 +259,12 @@ impl Store {
             SealError::NoRoom => StoreError::NoSpace,
         });
         let (records, chain, homes) = filled?;
-        self.settle_homes(&mut segments, homes);
         let start = records.first().map(|r| (r.start, committer.chain.seq));
         let checkpoint_at = start.filter(|_| kind == Kind::Checkpoint);
         let sealed = Sealed { records, chain, checkpoint_at };
+        // Before the map leads anybody to them.
         self.reader.set_in_flight(sealed.records.clone());
+        self.settle_homes(&mut segments, homes);
         if !empty {
             self.open_batch.fetch_add(1, Ordering::Release);
             self.promised.store(0, Ordering::Relaxed);
@@ -325,6 +327,12 @@ impl Store {
             return Ok(());
         }
         let whole = state.fits_whole();
+        if !state.logged
+            && let Content::Blocks(blocks) = &mut state.content
+        {
+            // The log knows nothing of this object yet that could become a hole.
+            blocks.holes.clear();
+        }
         if !whole && !state.logged {
             let head = state.head();
             layout.delta(object.no, lsn, &Delta::Head(&head), head.len())?;

@@ -144,6 +144,15 @@ impl State {
         }
     }
 
+    /// What follows from a batch that held no whole record of this file: its content is in blocks, and those that had been inline have
+    /// come as extents, or are holes.
+    pub(crate) fn is_in_blocks(&mut self) {
+        if self.core.kind == FileType::File && matches!(self.content, Content::Inline(_)) {
+            self.content =
+                Content::Blocks(Blocks { extents: Extents::new(), dirty: BTreeMap::new(), holes: Vec::new() });
+        }
+    }
+
     fn add_item(&mut self, no: ObjectNo, item: Item<'_>) -> Option<()> {
         let kind = self.core.kind;
         match (item, kind) {
