@@ -47,7 +47,8 @@ impl Geometry {
         Sector::new((sectors.saturating_sub(SUPERBLOCK_SECTORS)) / SUPERBLOCK_SECTORS * SUPERBLOCK_SECTORS)
     }
 
-    fn slot_sectors(&self) -> u64 {
+    /// Sectors set aside for each superblock at the start and for each anchor slot.
+    pub(crate) fn slot_sectors(&self) -> u64 {
         SUPERBLOCK_SECTORS.max(self.align)
     }
 

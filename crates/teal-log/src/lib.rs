@@ -3,6 +3,7 @@
 //! Start with [`Store`]: its guarantees and its locks. `format` has every byte on the disk; `commit` argues why a crash is harmless;
 //! `open` and `redo` are recovery; `space` and `clean` keep room.
 
+mod check;
 mod clean;
 mod codec;
 mod commit;
@@ -30,6 +31,7 @@ mod table;
 mod tree;
 mod walk;
 
+pub use check::{CheckOptions, CheckProgress, Phase, Problem, Report, Severity};
 pub use counters::Counts;
 pub use error::StoreError;
 pub use format::superblock::Superblock;

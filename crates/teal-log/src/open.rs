@@ -198,8 +198,9 @@ impl Store {
         let head = Head { a: last.header.next_a, b: last.header.next_b };
         let mut recovery = Recovery { clean: last.header.is(record::CLEAN), ..Recovery::default() };
         let store = Self::assemble(sb, reader, clock, options, committer, &roots)?;
-        for link in &chain[from + 1..] {
-            store.redo(link)?;
+        for (before, link) in chain[from..].iter().zip(&chain[from + 1..]) {
+            let is_entry = geometry.segment_of(before.at) != geometry.segment_of(link.at);
+            store.redo(link, is_entry)?;
             recovery.batches += u64::from(link.header.is(record::COMMIT) && link.header.deltas > 0);
             recovery.bytes += link.header.sectors() * SECTOR;
         }

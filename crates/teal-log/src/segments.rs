@@ -38,6 +38,8 @@ pub(crate) struct Segments {
     dead: BTreeSet<u32>,
     changed: BTreeSet<u32>,
     head: Head,
+    /// The head as the last record's header names it: recovery looks nowhere else.
+    named: Head,
     live: u64,
     /// The checkpoint whose interval is running.
     pub(crate) interval: u64,
@@ -60,6 +62,7 @@ impl Segments {
             dead: BTreeSet::new(),
             changed: BTreeSet::new(),
             head: Head::default(),
+            named: Head::default(),
             live: 0,
             interval: 0,
             secs: 0,
@@ -134,22 +137,51 @@ impl Segments {
         self.head
     }
 
+    /// Takes over the head that the last record's header names.
     pub(crate) fn set_head(&mut self, head: Head) {
         self.head = head;
+        self.named = head;
+        // A usage table older than the last reuse of a free segment would call it used.
+        for run in [head.a, head.b] {
+            if run.sectors > 0 && self.geometry.segment_of(run.addr).is_some_and(|s| self.geometry.usable(s) == run) {
+                self.start_anew(run.addr);
+            }
+        }
     }
 
-    /// Records that a record with this number starts at `at`.
-    pub(crate) fn enter(&mut self, at: Sector, seq: u64) {
+    /// Gives the rest of the first run up, if the last record's header names the second one.
+    pub(crate) fn skip_run(&mut self) -> bool {
+        let is_named = self.head.b.sectors > 0 && self.head.b == self.named.b;
+        if is_named {
+            self.head = Head { a: self.head.b, b: Run::default() };
+            self.refill();
+        }
+        is_named
+    }
+
+    /// Forgets what a usage table that could not know says of a segment that the log now enters: it was free.
+    pub(crate) fn start_anew(&mut self, at: Sector) {
+        if let Some(segment) = self.geometry.segment_of(at)
+            && self.table[segment.0 as usize].live == 0
+        {
+            self.edit(segment, |u| *u = SegmentUse::default());
+        }
+    }
+
+    /// Records that a record with this number starts at `at`; says whether it is the first of its segment.
+    pub(crate) fn enter(&mut self, at: Sector, seq: u64) -> bool {
         let segment = self.geometry.segment_of(at).expect("records lie in segments");
         let first = (at.get() - self.geometry.whole(segment).addr.get()) as u32;
         let (interval, secs) = (self.interval, self.secs);
+        let is_first = !self.get(segment).used;
         self.edit(segment, |u| {
-            if !u.used {
+            if is_first {
                 *u = SegmentUse { used: true, first, first_seq: seq, ..*u };
             }
             u.touched = interval;
             u.secs = secs;
         });
+        is_first
     }
 
     fn is_reserved(&self, segment: Segment) -> bool {
@@ -193,6 +225,7 @@ impl Segments {
             self.head.a = std::mem::take(&mut self.head.b);
         }
         self.refill();
+        self.named = self.head;
         self.head
     }
 

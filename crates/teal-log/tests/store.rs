@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{Cost, MkfsOptions, NewObject, OpenOptions, Store, StoreError};
+use teal_log::{CheckOptions, Cost, MkfsOptions, NewObject, OpenOptions, Store, StoreError};
 use teal_types::{FileType, Name, ObjectNo};
 
 fn made(mib: u64) -> Arc<MemDisk> {
@@ -15,6 +15,12 @@ fn made(mib: u64) -> Arc<MemDisk> {
 fn open(disk: &Arc<MemDisk>) -> Arc<Store> {
     let disk: Arc<dyn Disk> = disk.clone();
     Store::open(disk, Arc::new(SystemClock), OpenOptions::default()).unwrap().0
+}
+
+fn assert_clean(store: &Store) {
+    let report = store.check(CheckOptions { verify_data: true }, &mut |_| {});
+    assert!(report.is_clean(), "{:#?}", report.problems);
+    assert_eq!(report.objects, store.space().objects);
 }
 
 fn name(i: usize) -> Name {
@@ -65,8 +71,10 @@ fn what_is_committed_is_found_again_with_and_without_a_clean_end() {
             if clean {
                 store.close().unwrap();
             }
+            assert_clean(&store);
             drop(store);
             let store = open(&disk);
+            assert_clean(&store);
             for (i, no) in files.iter().enumerate() {
                 let mut want = pattern(sizes[i], i);
                 want.resize(want.len().max(7000), 0);
@@ -94,8 +102,10 @@ fn a_directory_of_thousands_survives_checkpoints_and_roll_forward() {
         }
     }
     store.commit().unwrap();
+    assert_clean(&store);
     drop(store);
     let store = open(&disk);
+    assert_clean(&store);
     let mut seen = 0;
     store
         .each_entry(ObjectNo::ROOT, 0, &mut |_, _, _, _| {
@@ -139,6 +149,7 @@ fn filling_and_emptying_leaves_the_space_it_found() {
             locked.free(*no).unwrap();
         }
         store.commit().unwrap();
+        assert_clean(&store);
         let now = store.space().free;
         assert!(now + (1 << 20) > free, "round {round}: {now} of {free} bytes came back");
     }
