@@ -42,7 +42,8 @@ impl Client {
         })
     }
 
-    fn find(&self, parent: ObjectNo, name: &[u8]) -> Result<ObjectNo, FsError> {
+    /// The object an entry leads to.
+    pub(crate) fn find(&self, parent: ObjectNo, name: &[u8]) -> Result<ObjectNo, FsError> {
         let name = self.name_in(parent, name)?;
         Ok(self.store.lookup(parent, &name)?.ok_or(FsError::NotFound)?.0)
     }

@@ -65,10 +65,10 @@ impl Client {
         mode: RenameMode,
     ) -> Result<(), FsError> {
         let fate = self.on(parent, || {
-            let ends = Ends {
-                from: (parent, self.name_in(parent, name)?),
-                to: (new_parent, self.name_in(new_parent, new_name)?),
-            };
+            let from = (parent, self.name_in(parent, name)?);
+            // That there is nothing to move is said before anything about where to.
+            let to = self.name_in(new_parent, new_name).or_else(|e| self.find(parent, name).and(Err(e)))?;
+            let ends = Ends { from, to: (new_parent, to) };
             self.settle(|| self.try_rename(&ends, mode))
         })?;
         self.bury(fate);
