@@ -98,7 +98,7 @@ impl Client {
             return Err(if mode == RenameMode::Exchange { FsError::Invalid } else { FsError::NotEmpty });
         }
         let objects: Vec<ObjectNo> = [Some(found), there].into_iter().flatten().map(|(no, _)| no).collect();
-        let op = self.store.begin(self.cost_of_names(4, &objects)?)?;
+        let op = self.begin(self.cost_of_names(4, &objects)?)?;
         let Some(mut locked) = lock_found(&op, &[parent, new_parent], &objects)? else { return Ok(None) };
         if locked.entry(parent, name)? != Some(found) || locked.entry(new_parent, new_name)? != there {
             return Ok(None);

@@ -69,7 +69,7 @@ fn operate(client: &Client, rng: &mut Rng) {
                 attr.iter().for_each(|attr| client.release(attr.object, 1));
                 ControlFlow::Continue(())
             };
-            drop(tolerate(client.readdirplus(dir, 0, visit)));
+            let _ = tolerate(client.readdirplus(dir, 0, visit));
         }
         _ if rng.chance(0.05) => client.sync().unwrap(),
         _ => drop(client.step()),
@@ -105,7 +105,8 @@ fn sweep(volume: &Volume) {
     }
     for (no, mut expected) in names.clone() {
         let mut links = store.names(no).unwrap();
-        (links.sort(), expected.sort());
+        links.sort();
+        expected.sort();
         assert_eq!(links, expected, "the names of {no}");
         let attr = volume.attr(no);
         assert!(attr.kind.is_dir() && links.len() == 1 || attr.nlink == links.len() as u32);

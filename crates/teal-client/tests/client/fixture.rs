@@ -22,7 +22,7 @@ pub(crate) struct Volume {
 fn open(disk: &Arc<MemDisk>, clock: &SimClock) -> Arc<Client> {
     let options = OpenOptions::default();
     let (store, _) = Store::open(Arc::clone(disk) as _, Arc::new(clock.clone()), options).unwrap();
-    Client::new(store, Arc::new(clock.clone()), ClientOptions::default())
+    Client::new(store, Arc::new(clock.clone()), ClientOptions { reclaim_step: 1 << 20, ..ClientOptions::default() })
 }
 
 impl Volume {

@@ -8,7 +8,7 @@ use teal_testkit::model::Model;
 use teal_testkit::ops::{FsOp, Target, Weights, generate};
 
 const OPS: usize = 2_000;
-const SEEDS: u64 = 6;
+const SEEDS: u64 = 12;
 
 /// Something that must not change what programs see.
 fn disturb(rng: &mut Rng, target: &mut ClientTarget, model: &mut Model) {
