@@ -135,6 +135,11 @@ impl Client {
         }
     }
 
+    /// Looks again at what is due, after the settings of the store were changed.
+    pub fn settings_changed(&self) {
+        self.bell.ring();
+    }
+
     pub(crate) fn stop_background(&self) {
         self.bell.stop();
         let thread = self.background.lock().thread.take();

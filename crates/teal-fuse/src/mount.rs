@@ -1,0 +1,308 @@
+//! Mounts and unmounts: by the system calls as root, by `fusermount3` as a user.
+//!
+//! # Guarantees
+//! 1. *Only ours*: an unmount touches the mount it was made for, recognised by its device number, never what lies there instead.
+//! 2. *No request*: neither way asks the served file system anything, so that neither can hang on it.
+
+mod fusermount;
+
+use crate::transport::{DEV_FUSE, DevFuse};
+use rustix::fs::{AtFlags, CWD, Dev, FileType, Mode, OFlags, StatxFlags, major, makedev, minor};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+
+/// The part of the file system type behind the dot, as in `fuse.teal`.
+const SUBTYPE: &str = "teal";
+/// Block size told to the kernel for `fuseblk`.
+const BLOCK_SIZE: u32 = 4096;
+
+/// How to mount.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MountOptions {
+    /// What `df` shows as the source; with `block_device`, the device.
+    pub source: String,
+    /// Mounts as `fuseblk`, on the block device `source`: the kernel then sends `SYNCFS` and `DESTROY`. Root only. The mount holds
+    /// the device exclusively, so nobody else may have it open with `O_EXCL`, this process included.
+    pub block_device: bool,
+    /// Users other than the mounting one may enter (as a user, only with `user_allow_other` in `/etc/fuse.conf`).
+    pub allow_other: bool,
+    /// The kernel checks permissions by the attributes.
+    pub default_permissions: bool,
+    /// No changes.
+    pub read_only: bool,
+    /// Set-user-id bits do not count. Always so when a user mounts.
+    pub nosuid: bool,
+    /// Device files do not work. Always so when a user mounts.
+    pub nodev: bool,
+    /// Programs do not run.
+    pub noexec: bool,
+    /// Reading changes no access times.
+    pub noatime: bool,
+    /// The most bytes in one read; the negotiated `max_write` when `None`.
+    pub max_read: Option<u32>,
+}
+
+/// Why nothing is mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The kernel has no FUSE.
+    #[error("{DEV_FUSE} is missing: load the kernel module `fuse`, or pass the device into the container")]
+    NoDevice,
+    /// A user cannot mount without it.
+    #[error("fusermount3 is missing: install fuse3, or mount as root")]
+    NoFusermount,
+    /// There is nothing at the mount point.
+    #[error("{point} does not exist")]
+    Missing {
+        /// The mount point.
+        point: PathBuf,
+    },
+    /// There is something else than a directory.
+    #[error("{point} is not a directory")]
+    NotDirectory {
+        /// The mount point.
+        point: PathBuf,
+    },
+    /// A mount whose server has died lies there.
+    #[error("{point} holds a dead mount: unmount it first (`umount -l` or `fusermount3 -u`)")]
+    Dead {
+        /// The mount point.
+        point: PathBuf,
+    },
+    /// The mount point or the block device is in use.
+    #[error("{point} or its device is busy")]
+    Busy {
+        /// The mount point.
+        point: PathBuf,
+    },
+    /// This user may not mount, or not there, or not with these options.
+    #[error("mounting at {point} is not permitted{}{message}", if message.is_empty() { "" } else { ": " })]
+    Denied {
+        /// The mount point.
+        point: PathBuf,
+        /// What `fusermount3` said, if it was asked.
+        message: String,
+    },
+    /// `fusermount3` failed for another reason.
+    #[error("fusermount3: {message}")]
+    Fusermount {
+        /// What it said.
+        message: String,
+    },
+    /// The system failed for another reason.
+    #[error("mounting at {point}")]
+    System {
+        /// The mount point.
+        point: PathBuf,
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl MountError {
+    fn at(point: &Path, errno: Errno) -> Self {
+        let point = point.to_owned();
+        match errno {
+            Errno::NOENT => Self::Missing { point },
+            Errno::NOTDIR => Self::NotDirectory { point },
+            Errno::NOTCONN => Self::Dead { point },
+            Errno::BUSY => Self::Busy { point },
+            Errno::ACCESS | Errno::PERM => Self::Denied { point, message: String::new() },
+            other => Self::System { point, source: other.into() },
+        }
+    }
+}
+
+/// Why a mount is still there.
+#[derive(Debug, thiserror::Error)]
+pub enum UnmountError {
+    /// Files are open or directories in use.
+    #[error("{point} is busy")]
+    Busy {
+        /// The mount point.
+        point: PathBuf,
+    },
+    /// Anything else.
+    #[error("unmounting {point}")]
+    System {
+        /// The mount point.
+        point: PathBuf,
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What to do about files that are still open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmount {
+    /// Refuse with [`UnmountError::Busy`].
+    IfIdle,
+    /// Take the mount out of the tree now and go on serving what is open until it is closed.
+    Detach,
+}
+
+/// The device number of a mount, shown as in `/sys/class/bdi`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DeviceNumber(Dev);
+
+impl fmt::Display for DeviceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", major(self.0), minor(self.0))
+    }
+}
+
+impl DeviceNumber {
+    /// Of what is mounted at `point`. Asks for no attribute, which FUSE answers without its server.
+    fn at(point: &Path) -> Result<Self, Errno> {
+        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        let stat = rustix::fs::statx(CWD, point, flags, StatxFlags::empty())?;
+        Ok(Self(makedev(stat.stx_dev_major, stat.stx_dev_minor)))
+    }
+}
+
+/// Takes one mount away, from any thread. Not from a request's handler on a `fuseblk` mount: the kernel waits for `DESTROY`.
+#[derive(Debug, Clone)]
+pub struct Unmounter {
+    point: PathBuf,
+    device: DeviceNumber,
+}
+
+impl Unmounter {
+    /// Where it is mounted.
+    pub fn point(&self) -> &Path {
+        &self.point
+    }
+
+    /// The device number of the mount.
+    pub fn device(&self) -> DeviceNumber {
+        self.device
+    }
+
+    /// Unmounts; without effect when the mount is gone already.
+    ///
+    /// # Errors
+    /// [`UnmountError`].
+    pub fn unmount(&self, how: Unmount) -> Result<(), UnmountError> {
+        if DeviceNumber::at(&self.point) != Ok(self.device) {
+            return Ok(());
+        }
+        if !rustix::process::geteuid().is_root() {
+            return fusermount::unmount(&self.point, how);
+        }
+        let lazy = if how == Unmount::Detach { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+        rustix::mount::unmount(&self.point, lazy | UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
+            Errno::BUSY => UnmountError::Busy { point: self.point.clone() },
+            other => UnmountError::System { point: self.point.clone(), source: other.into() },
+        })
+    }
+}
+
+/// Takes away a mount at `point` whose server has died; without effect when what is there is alive or nothing.
+///
+/// # Errors
+/// [`UnmountError`].
+pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
+    if rustix::fs::stat(point).err() != Some(Errno::NOTCONN) {
+        return Ok(());
+    }
+    if !rustix::process::geteuid().is_root() {
+        return fusermount::unmount(point, Unmount::Detach);
+    }
+    rustix::mount::unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+        .map_err(|errno| UnmountError::System { point: point.to_owned(), source: errno.into() })
+}
+
+/// Mounts at the directory `point`: by `mount(2)` as root, else by `fusermount3`. Nobody answers yet; see
+/// [`crate::Session::start`].
+///
+/// # Errors
+/// [`MountError`].
+pub fn mount(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmounter), MountError> {
+    let stat = rustix::fs::stat(point).map_err(|errno| MountError::at(point, errno))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return Err(MountError::NotDirectory { point: point.to_owned() });
+    }
+    let resolved =
+        std::fs::canonicalize(point).map_err(|source| MountError::System { point: point.to_owned(), source })?;
+    let device = if rustix::process::geteuid().is_root() {
+        mount_as_root(&resolved, options)?
+    } else {
+        fusermount::mount(&resolved, options)?
+    };
+    let number = DeviceNumber::at(&resolved).map_err(|errno| MountError::at(point, errno))?;
+    Ok((device, Unmounter { point: resolved, device: number }))
+}
+
+fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountError> {
+    let device = DevFuse::open().map_err(|errno| match errno {
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => MountError::NoDevice,
+        Errno::ACCESS | Errno::PERM => {
+            MountError::Denied { point: point.to_owned(), message: format!("{DEV_FUSE} may not be opened") }
+        }
+        other => MountError::at(Path::new(DEV_FUSE), other),
+    })?;
+    let kind = if options.block_device { "fuseblk" } else { "fuse" };
+    if options.block_device {
+        // Of a device that is mounted already, the kernel would show that mount here again and leave our descriptor idle.
+        rustix::fs::open(&*options.source, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| MountError::at(Path::new(&options.source), errno))?;
+    }
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={}",
+        device.as_fd().as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
+    for option in options.fuse_options() {
+        data.push(',');
+        data.push_str(&option);
+    }
+    if options.block_device {
+        data.push_str(&format!(",blksize={BLOCK_SIZE}"));
+    }
+    let data =
+        CString::new(data).map_err(|error| MountError::System { point: point.to_owned(), source: error.into() })?;
+    rustix::mount::mount(&*options.source, point, format!("{kind}.{SUBTYPE}"), options.flags(), &*data).map_err(
+        |errno| match errno {
+            Errno::NODEV => MountError::NoDevice,
+            other => MountError::at(point, other),
+        },
+    )?;
+    Ok(device)
+}
+
+impl MountOptions {
+    /// The options FUSE itself reads, alike for `mount(2)` and `fusermount3`.
+    fn fuse_options(&self) -> Vec<String> {
+        let named = [(self.allow_other, "allow_other"), (self.default_permissions, "default_permissions")];
+        let named = named.into_iter().filter(|(set, _)| *set).map(|(_, name)| name.to_owned());
+        named.chain(self.max_read.map(|bytes| format!("max_read={bytes}"))).collect()
+    }
+
+    /// The options every file system has: flag and name.
+    fn general(&self) -> impl Iterator<Item = (MountFlags, &'static str)> {
+        [
+            (self.read_only, MountFlags::RDONLY, "ro"),
+            (self.nosuid, MountFlags::NOSUID, "nosuid"),
+            (self.nodev, MountFlags::NODEV, "nodev"),
+            (self.noexec, MountFlags::NOEXEC, "noexec"),
+            (self.noatime, MountFlags::NOATIME, "noatime"),
+        ]
+        .into_iter()
+        .filter_map(|(set, flag, name)| set.then_some((flag, name)))
+    }
+
+    fn flags(&self) -> MountFlags {
+        self.general().fold(MountFlags::empty(), |flags, (flag, _)| flags | flag)
+    }
+}
+
+#[cfg(test)]
+mod tests;

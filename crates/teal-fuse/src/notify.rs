@@ -1,0 +1,114 @@
+//! Tells the kernel what it must forget, or remember.
+//!
+//! # Guarantees
+//! 1. Holds no lock and needs no thread of its own; a clone works anywhere.
+//! 2. Keeps no connection alive: after the session it fails with `ENODEV`.
+//!
+//! # Beware
+//! The kernel takes an inode's or a directory's lock for most of these, and a request on the same one may hold it until it is
+//! answered. So: never from inside [`crate::Serve::serve`], and never while holding a lock that a request waits for. Give them to
+//! a thread of their own.
+
+use crate::abi;
+use crate::request::NodeId;
+use crate::session::{InitFlags, Negotiated};
+use crate::transport::Transport;
+use rustix::io::Errno;
+use std::sync::Weak;
+use zerocopy::IntoBytes;
+
+/// Sends notifications. Each returns whether the kernel knew the object; if not, there was nothing to do.
+///
+/// # Errors
+/// All methods: `ENODEV` when the mount is gone, `EINVAL` when the kernel does not know the notification.
+#[derive(Debug, Clone)]
+pub struct Notifier {
+    transport: Weak<dyn Transport>,
+    negotiated: Negotiated,
+}
+
+impl Notifier {
+    pub(crate) fn new(transport: Weak<dyn Transport>, negotiated: Negotiated) -> Self {
+        Self { transport, negotiated }
+    }
+
+    /// Drops the attributes of a node.
+    pub fn inval_attr(&self, node: NodeId) -> Result<bool, Errno> {
+        self.inval_inode(node, -1, 0)
+    }
+
+    /// Drops the attributes of a node and its cached data from `offset` on, `length` bytes or, with 0, to the end. Dirty pages of
+    /// shared mappings are written back first.
+    pub fn inval_data(&self, node: NodeId, offset: u64, length: u64) -> Result<bool, Errno> {
+        let signed = |n| i64::try_from(n).map_err(|_| Errno::INVAL);
+        self.inval_inode(node, signed(offset)?, signed(length)?)
+    }
+
+    fn inval_inode(&self, node: NodeId, off: i64, len: i64) -> Result<bool, Errno> {
+        let out = abi::fuse_notify_inval_inode_out { ino: node.get(), off, len };
+        self.send(abi::fuse_notify_code::FUSE_NOTIFY_INVAL_INODE as i32, &[out.as_bytes()])
+    }
+
+    /// Drops a name, existing or negative, with all below it.
+    pub fn inval_entry(&self, parent: NodeId, name: &[u8]) -> Result<bool, Errno> {
+        self.entry(parent, name, 0)
+    }
+
+    /// Lets a name expire: the next use looks it up again, but what is open or mounted below stays. Where the kernel cannot do
+    /// that (before 6.2), the name is dropped.
+    pub fn expire_entry(&self, parent: NodeId, name: &[u8]) -> Result<bool, Errno> {
+        let can = self.negotiated.flags.contains(InitFlags::HAS_EXPIRE_ONLY);
+        self.entry(parent, name, if can { abi::FUSE_EXPIRE_ONLY } else { 0 })
+    }
+
+    fn entry(&self, parent: NodeId, name: &[u8], flags: u32) -> Result<bool, Errno> {
+        let out = abi::fuse_notify_inval_entry_out { parent: parent.get(), namelen: length(name)?, flags };
+        self.send(abi::fuse_notify_code::FUSE_NOTIFY_INVAL_ENTRY as i32, &[out.as_bytes(), name, &[0]])
+    }
+
+    /// Tells that `name`, which was `child`, was removed elsewhere; watchers (inotify) see it. `ENOTEMPTY` and `EBUSY` when the
+    /// kernel knows better.
+    pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) -> Result<bool, Errno> {
+        let out = abi::fuse_notify_delete_out {
+            parent: parent.get(),
+            child: child.get(),
+            namelen: length(name)?,
+            padding: 0,
+        };
+        self.send(abi::fuse_notify_code::FUSE_NOTIFY_DELETE as i32, &[out.as_bytes(), name, &[0]])
+    }
+
+    /// Puts data into the page cache, as if it had been read; a file shorter than its end grows. Of pages not cached
+    /// before, only those are kept that are stored whole or up to the end of the file.
+    pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<bool, Errno> {
+        let out = abi::fuse_notify_store_out { nodeid: node.get(), offset, size: length(data)?, padding: 0 };
+        self.send(abi::fuse_notify_code::FUSE_NOTIFY_STORE as i32, &[out.as_bytes(), data])
+    }
+
+    /// Wakes those who poll with this `wakeup` number.
+    pub fn poll_wakeup(&self, wakeup: u64) -> Result<bool, Errno> {
+        let out = abi::fuse_notify_poll_wakeup_out { kh: wakeup };
+        self.send(abi::fuse_notify_code::FUSE_NOTIFY_POLL as i32, &[out.as_bytes()])
+    }
+
+    /// Lets every cached name expire at once (Linux 6.16).
+    pub fn increment_epoch(&self) -> Result<bool, Errno> {
+        self.send(abi::FUSE_NOTIFY_INC_EPOCH as i32, &[])
+    }
+
+    fn send(&self, code: i32, parts: &[&[u8]]) -> Result<bool, Errno> {
+        let transport = self.transport.upgrade().ok_or(Errno::NODEV)?;
+        match crate::reply::send(&*transport, 0, code, parts) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+fn length(bytes: &[u8]) -> Result<u32, Errno> {
+    u32::try_from(bytes.len()).map_err(|_| Errno::TOOBIG)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! The answer to one request.
+//!
+//! # Guarantees
+//! 1. *Exactly once*: answering consumes the [`Reply`]; dropping it unanswered sends `EIO`, where an answer is due. Where none
+//!    is accepted (forgets), nothing is ever sent.
+//! 2. *Whole*: a message is sent in one vectored write; data is never copied.
+//! 3. *Same channel*: the answer goes out where the request came in, from whichever thread.
+
+mod dir;
+mod wire;
+
+pub use dir::DirBuffer;
+pub use wire::{Entry, OpenFlags, StatFs};
+
+use crate::abi::{self, fuse_out_header, opcode};
+use crate::request::{Handle, Header, Lock};
+use crate::transport::Transport;
+use rustix::io::Errno;
+use std::io::IoSlice;
+use std::mem::size_of;
+use std::sync::Arc;
+use std::time::Duration;
+use teal_types::Attr;
+use zerocopy::IntoBytes;
+
+/// Whether an answer reached its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Delivery {
+    /// The kernel took it.
+    Delivered,
+    /// The caller was killed or the mount is gone. What an entry or open reply would have given, a lookup or a handle, the
+    /// kernel does not hold and will not give back.
+    Lost,
+}
+
+impl Delivery {
+    /// Whether the kernel took it.
+    pub fn is_delivered(self) -> bool {
+        self == Self::Delivered
+    }
+}
+
+/// The duty to answer one request. May be kept and used later, on any thread.
+#[derive(Debug)]
+pub struct Reply {
+    transport: Arc<dyn Transport>,
+    unique: u64,
+    opcode: u32,
+    due: bool,
+}
+
+impl Reply {
+    pub(crate) fn new(transport: Arc<dyn Transport>, header: &Header) -> Self {
+        let due = takes_answer(header.opcode) && header.opcode != opcode::FUSE_INTERRUPT;
+        Self { transport, unique: header.unique.get(), opcode: header.opcode, due }
+    }
+
+    /// The operation failed.
+    pub fn error(mut self, errno: Errno) {
+        let _ = self.send(-errno.raw_os_error(), &[]);
+    }
+
+    /// It succeeded and there is nothing to tell.
+    pub fn ok(mut self) {
+        let _ = self.send(0, &[]);
+    }
+
+    /// Whether the kernel waits for an answer; not so for forgets and interrupts, whose [`Reply`] is simply dropped.
+    pub fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// The object found or made; counts one lookup of it.
+    pub fn entry(mut self, entry: &Entry) -> Delivery {
+        self.send(0, &[entry.to_wire().as_bytes()])
+    }
+
+    /// There is no such name, and the kernel may remember that for `ttl`.
+    pub fn negative_entry(mut self, ttl: Duration) {
+        let out = abi::fuse_entry_out {
+            entry_valid: ttl.as_secs(),
+            entry_valid_nsec: ttl.subsec_nanos(),
+            ..Default::default()
+        };
+        let _ = self.send(0, &[out.as_bytes()]);
+    }
+
+    /// Attributes, which the kernel may keep for `ttl` ([`Duration::MAX`]: until told otherwise).
+    pub fn attr(mut self, attr: &Attr, ttl: Duration) {
+        let _ = self.send(0, &[wire::attr_out(attr, ttl).as_bytes()]);
+    }
+
+    /// Attributes as `statx` has them, birth time included.
+    pub fn statx(mut self, attr: &Attr, ttl: Duration) {
+        let _ = self.send(0, &[wire::statx_out(attr, ttl).as_bytes()]);
+    }
+
+    /// An open file or directory.
+    pub fn open(mut self, handle: Handle, flags: OpenFlags) -> Delivery {
+        self.send(0, &[wire::open_out(handle, flags).as_bytes()])
+    }
+
+    /// A new and open file; counts one lookup of it.
+    pub fn create(mut self, entry: &Entry, handle: Handle, flags: OpenFlags) -> Delivery {
+        self.send(0, &[entry.to_wire().as_bytes(), wire::open_out(handle, flags).as_bytes()])
+    }
+
+    /// Bytes: of a file, a symbolic link, an attribute, a list of attributes.
+    pub fn data(mut self, data: &[u8]) {
+        let _ = self.send(0, &[data]);
+    }
+
+    /// Bytes from several places, in order. At most 1023 pieces (`IOV_MAX` less the header).
+    pub fn data_vectored(mut self, pieces: &[&[u8]]) {
+        let _ = self.send(0, pieces);
+    }
+
+    /// A listing.
+    pub fn directory(self, entries: &DirBuffer) {
+        self.data(entries.as_bytes());
+    }
+
+    /// So many bytes were written.
+    pub fn written(mut self, bytes: u32) {
+        let _ = self.send(0, &[abi::fuse_write_out { size: bytes, padding: 0 }.as_bytes()]);
+    }
+
+    /// So many bytes were copied; the old form of the request holds at most `u32::MAX`.
+    pub fn copied(mut self, bytes: u64) {
+        if self.opcode == opcode::FUSE_COPY_FILE_RANGE_64 {
+            let _ = self.send(0, &[abi::fuse_copy_file_range_out { bytes_copied: bytes }.as_bytes()]);
+        } else {
+            self.written(u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Space and counts.
+    pub fn statfs(mut self, statfs: &StatFs) {
+        let _ = self.send(0, &[statfs.to_wire().as_bytes()]);
+    }
+
+    /// The size an attribute or a list of them has.
+    pub fn xattr_size(mut self, bytes: u32) {
+        let _ = self.send(0, &[abi::fuse_getxattr_out { size: bytes, padding: 0 }.as_bytes()]);
+    }
+
+    /// The offset found.
+    pub fn seek(mut self, offset: u64) {
+        let _ = self.send(0, &[abi::fuse_lseek_out { offset }.as_bytes()]);
+    }
+
+    /// The lock in the way, or an unlock when there is none.
+    pub fn lock(mut self, lock: &Lock) {
+        let _ = self.send(0, &[wire::lk_out(lock).as_bytes()]);
+    }
+
+    /// The device block.
+    pub fn bmap(mut self, block: u64) {
+        let _ = self.send(0, &[abi::fuse_bmap_out { block }.as_bytes()]);
+    }
+
+    /// The ioctl's return value and what it wrote.
+    pub fn ioctl(mut self, result: i32, output: &[u8]) {
+        let head = abi::fuse_ioctl_out { result, ..Default::default() };
+        let _ = self.send(0, &[head.as_bytes(), output]);
+    }
+
+    /// The events that are ready.
+    pub fn poll(mut self, events: u32) {
+        let _ = self.send(0, &[abi::fuse_poll_out { revents: events, padding: 0 }.as_bytes()]);
+    }
+
+    /// What was negotiated.
+    pub(crate) fn init(mut self, out: &abi::fuse_init_out) -> Delivery {
+        self.send(0, &[out.as_bytes()])
+    }
+
+    fn send(&mut self, error: i32, parts: &[&[u8]]) -> Delivery {
+        self.due = false;
+        if !takes_answer(self.opcode) {
+            return Delivery::Lost;
+        }
+        match send(&*self.transport, self.unique, error, parts) {
+            Ok(()) => return Delivery::Delivered,
+            Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => {}
+            Err(errno) => log::error!("the answer to operation {} was refused: {errno}", self.opcode),
+        }
+        Delivery::Lost
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if self.due {
+            log::error!("operation {} was dropped without an answer", self.opcode);
+            let _ = self.send(-Errno::IO.raw_os_error(), &[]);
+        }
+    }
+}
+
+/// Whether the kernel accepts an answer; it may go without one for an interrupt.
+fn takes_answer(opcode: u32) -> bool {
+    !matches!(opcode, opcode::FUSE_FORGET | opcode::FUSE_BATCH_FORGET | opcode::FUSE_NOTIFY_REPLY)
+}
+
+/// Puts the header before `parts` and sends the message.
+pub(crate) fn send(transport: &dyn Transport, unique: u64, error: i32, parts: &[&[u8]]) -> Result<(), Errno> {
+    let length = size_of::<fuse_out_header>() + parts.iter().map(|part| part.len()).sum::<usize>();
+    let len = u32::try_from(length).map_err(|_| Errno::TOOBIG)?;
+    let header = fuse_out_header { len, error, unique };
+    let slices = std::iter::once(header.as_bytes()).chain(parts.iter().copied()).map(IoSlice::new).collect::<Vec<_>>();
+    transport.send(&slices)
+}
+
+#[cfg(test)]
+mod tests;

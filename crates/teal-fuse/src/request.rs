@@ -1,0 +1,116 @@
+//! One request of the kernel: its header, and its body as a typed [`Operation`] that borrows from the buffer.
+//!
+//! # Guarantees
+//! 1. Decoding never panics, whatever the bytes.
+//! 2. A decoded name holds no NUL and is not empty; the data of a write is exactly as long as the request says.
+
+mod body;
+mod decode;
+mod id;
+mod operation;
+
+pub use id::{Handle, LockOwner, NodeId, Unique};
+pub use operation::{
+    Forget, InitRequest, Ioctl, Lock, LockKind, LockRequest, Operation, Records, RemoveMapping, SetAttr, TimeSet,
+};
+
+use crate::abi::fuse_in_header;
+use crate::session::InitFlags;
+use body::Body;
+use zerocopy::FromBytes;
+
+/// Who asks, and about what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Names the request until it is answered.
+    pub unique: Unique,
+    /// The operation code, for logs; [`Operation`] is its meaning.
+    pub opcode: u32,
+    /// The node the operation is about; for operations on names, the directory.
+    pub node: NodeId,
+    /// The caller's file-system user id.
+    pub uid: u32,
+    /// The caller's file-system group id.
+    pub gid: u32,
+    /// The caller's thread id; 0 for requests of the kernel's own.
+    pub pid: u32,
+}
+
+/// A request as read from the kernel.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// Who asks.
+    pub header: Header,
+    /// What is asked.
+    pub operation: Operation<'a>,
+}
+
+/// Why bytes are no request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Fewer bytes than the header, or a length field that does not fit what was read.
+    #[error("a message of {read} bytes whose header is incomplete or says otherwise")]
+    Length {
+        /// Bytes read.
+        read: usize,
+    },
+    /// The body ends before the operation's fields do.
+    #[error("the body of operation {opcode} is too short")]
+    Short {
+        /// The operation code.
+        opcode: u32,
+    },
+    /// A name is empty or lacks its NUL.
+    #[error("operation {opcode} carries a name that is empty or not terminated")]
+    Name {
+        /// The operation code.
+        opcode: u32,
+    },
+    /// A field has a value the protocol does not define.
+    #[error("operation {opcode} has an undefined value in `{field}`")]
+    Value {
+        /// The operation code.
+        opcode: u32,
+        /// The field.
+        field: &'static str,
+    },
+}
+
+impl Header {
+    /// Splits a message into its header and its body; extensions (security contexts, groups) are left out of the body.
+    ///
+    /// # Errors
+    /// [`DecodeError::Length`].
+    pub fn split(message: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
+        let wrong = DecodeError::Length { read: message.len() };
+        let (raw, body) = fuse_in_header::read_from_prefix(message).map_err(|_| wrong)?;
+        if usize::try_from(raw.len) != Ok(message.len()) {
+            return Err(wrong);
+        }
+        let body = body.len().checked_sub(usize::from(raw.total_extlen) * 8).map(|end| &body[..end]).ok_or(wrong)?;
+        let header = Self {
+            unique: Unique::new(raw.unique),
+            opcode: raw.opcode,
+            node: NodeId::new(raw.nodeid),
+            uid: raw.uid,
+            gid: raw.gid,
+            pid: raw.pid,
+        };
+        Ok((header, body))
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Decodes a whole message. `flags` are those negotiated: they decide the layout of `SETXATTR`.
+    ///
+    /// # Errors
+    /// [`DecodeError`]; an unknown operation code is none, but [`Operation::Unknown`].
+    pub fn decode(message: &'a [u8], flags: InitFlags) -> Result<Self, DecodeError> {
+        let (header, body) = Header::split(message)?;
+        let operation = Operation::decode(&header, body, flags)?;
+        Ok(Self { header, operation })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! A served connection: the handshake, the worker threads, the end.
+//!
+//! # Guarantees
+//! 1. *Handshake first*: a [`Session`] exists only after `INIT` was answered.
+//! 2. *Each request once*: every readable request reaches [`Serve::serve`] once, on one of the workers; one that cannot be decoded
+//!    is answered `EINVAL` here.
+//! 3. *A panic costs one request*: it is logged, the request gets `EIO`, the worker goes on.
+//! 4. *Clean end*: after an unmount every worker returns and so does [`Session::run`], without an error.
+//! 5. *No leftovers*: a session that is dropped takes its mount with it.
+
+mod init;
+
+pub use init::{InitConfig, InitFlags, Negotiated};
+
+use crate::abi;
+use crate::mount::{self, DeviceNumber, MountError, MountOptions, Unmount, Unmounter};
+use crate::notify::Notifier;
+use crate::reply::Reply;
+use crate::request::{DecodeError, Header, Operation, Request};
+use crate::transport::Transport;
+use init::OLDEST_MINOR;
+use rustix::io::Errno;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What answers requests.
+pub trait Serve: Sync {
+    /// Answers one request, now or later: `reply` may be kept. Called by all workers at once.
+    fn serve(&self, request: Request<'_>, reply: Reply);
+}
+
+/// Why a session cannot start or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// Nothing is mounted.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// The kernel speaks a protocol that is too old.
+    #[error("the kernel speaks FUSE {major}.{minor}; 7.{OLDEST_MINOR} (Linux 5.4) is the oldest that is served")]
+    Version {
+        /// The kernel's major version.
+        major: u32,
+        /// The kernel's minor version.
+        minor: u32,
+    },
+    /// The first request was something else than `INIT`: somebody else read from the connection before.
+    #[error("the connection began with operation {opcode} instead of INIT")]
+    NotInit {
+        /// The operation.
+        opcode: u32,
+    },
+    /// The first request is malformed.
+    #[error("the handshake cannot be read")]
+    Decode(#[from] DecodeError),
+    /// The connection ended before the handshake was done.
+    #[error("unmounted during the handshake")]
+    Closed,
+    /// The transport failed.
+    #[error("the FUSE device failed")]
+    Device(#[from] Errno),
+}
+
+/// A connection whose handshake is done.
+#[derive(Debug)]
+pub struct Session {
+    // Before the mount, so that it is dropped first: an unmount waits for answers while the device is open.
+    transport: Arc<dyn Transport>,
+    negotiated: Negotiated,
+    mount: MountGuard,
+}
+
+impl Session {
+    /// Mounts at `point` and answers `INIT`. Callers may use the mount at once; they wait until [`Session::run`].
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing is left mounted.
+    pub fn mount(point: &Path, options: &MountOptions, config: &InitConfig) -> Result<Self, SessionError> {
+        let (device, unmounter) = mount::mount(point, options)?;
+        let mount = MountGuard(Some(unmounter));
+        let session = Self::start(Arc::new(device), config)?;
+        Ok(Self { mount, ..session })
+    }
+
+    /// Answers `INIT` on a connection that was made elsewhere.
+    ///
+    /// # Errors
+    /// [`SessionError`], except [`SessionError::Mount`].
+    pub fn start(transport: Arc<dyn Transport>, config: &InitConfig) -> Result<Self, SessionError> {
+        let mut buffer = vec![0; (InitConfig::MAX_WRITE + abi::FUSE_MIN_READ_BUFFER) as usize];
+        loop {
+            let length = transport.receive(&mut buffer)?.ok_or(SessionError::Closed)?;
+            let Request { header, operation } = Request::decode(&buffer[..length], InitFlags::empty())?;
+            let reply = Reply::new(Arc::clone(&transport), &header);
+            let Operation::Init(offer) = operation else {
+                return Err(SessionError::NotInit { opcode: header.opcode });
+            };
+            if offer.major > abi::FUSE_KERNEL_VERSION {
+                // The kernel reads the major version alone and begins again with that one.
+                let _ = reply.init(&abi::fuse_init_out { major: abi::FUSE_KERNEL_VERSION, ..Default::default() });
+                continue;
+            }
+            if offer.major < abi::FUSE_KERNEL_VERSION || offer.minor < OLDEST_MINOR {
+                reply.error(Errno::PROTO);
+                return Err(SessionError::Version { major: offer.major, minor: offer.minor });
+            }
+            let negotiated = config.negotiate(&offer);
+            if !reply.init(&config.answer(&negotiated)).is_delivered() {
+                return Err(SessionError::Closed);
+            }
+            return Ok(Self { transport, negotiated, mount: MountGuard(None) });
+        }
+    }
+
+    /// What was agreed on.
+    pub fn negotiated(&self) -> &Negotiated {
+        &self.negotiated
+    }
+
+    /// A handle for telling the kernel what changed.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(Arc::downgrade(&self.transport), self.negotiated)
+    }
+
+    /// A handle by which another thread ends [`Session::run`]; `None` when the connection was made elsewhere.
+    pub fn unmounter(&self) -> Option<Unmounter> {
+        self.mount.0.clone()
+    }
+
+    /// The device number of the mount.
+    pub fn device(&self) -> Option<DeviceNumber> {
+        self.mount.0.as_ref().map(Unmounter::device)
+    }
+
+    /// Serves until the mount is gone, on `threads` threads, this one included. Each has a channel of its own where the system
+    /// allows it. Where a thread cannot be had, fewer serve.
+    ///
+    /// # Errors
+    /// The first failure of the device, when all workers have ended.
+    pub fn run(&self, threads: NonZeroUsize, serve: &(impl Serve + ?Sized)) -> Result<(), SessionError> {
+        std::thread::scope(|scope| {
+            let more = (1..threads.get())
+                .filter_map(|number| {
+                    let transport = self.transport.channel().unwrap_or_else(|errno| {
+                        log::debug!("worker {number} shares a channel: {errno}");
+                        Arc::clone(&self.transport)
+                    });
+                    std::thread::Builder::new()
+                        .name(format!("fuse-{number}"))
+                        .spawn_scoped(scope, move || self.work(&transport, serve))
+                        .inspect_err(|error| log::warn!("worker {number} cannot start: {error}"))
+                        .ok()
+                })
+                .collect::<Vec<_>>();
+            let mine = self.work(&self.transport, serve);
+            let theirs = more.into_iter().map(|worker| worker.join().unwrap_or(Err(Errno::IO)));
+            std::iter::once(mine).chain(theirs).fold(Ok(()), Result::and)
+        })
+        .map_err(SessionError::Device)
+    }
+
+    fn work(&self, transport: &Arc<dyn Transport>, serve: &(impl Serve + ?Sized)) -> Result<(), Errno> {
+        let mut buffer = vec![0; self.negotiated.buffer_size()];
+        while let Some(length) =
+            transport.receive(&mut buffer).inspect_err(|errno| log::error!("a FUSE worker ends: {errno}"))?
+        {
+            self.dispatch(&buffer[..length], transport, serve);
+        }
+        Ok(())
+    }
+
+    fn dispatch(&self, message: &[u8], transport: &Arc<dyn Transport>, serve: &(impl Serve + ?Sized)) {
+        let header = match Header::split(message) {
+            Ok((header, _)) => header,
+            Err(error) => return log::error!("dropped what is no request: {error}"),
+        };
+        let reply = Reply::new(Arc::clone(transport), &header);
+        match Request::decode(message, self.negotiated.flags) {
+            Ok(Request { operation: Operation::Init(_), .. }) => reply.error(Errno::PROTO),
+            Ok(request) => {
+                // The reply is dropped by the unwinding and so answers. What else a panic leaves behind is the server's own.
+                if catch_unwind(AssertUnwindSafe(|| serve.serve(request, reply))).is_err() {
+                    log::error!("operation {} on node {} panicked", header.opcode, header.node.get());
+                }
+            }
+            Err(error) => {
+                log::error!("{error}");
+                reply.error(Errno::INVAL);
+            }
+        }
+    }
+}
+
+/// Takes its mount away when it is dropped.
+#[derive(Debug)]
+struct MountGuard(Option<Unmounter>);
+
+impl Drop for MountGuard {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.0.as_ref().map(|mount| mount.unmount(Unmount::Detach)) {
+            log::warn!("{error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

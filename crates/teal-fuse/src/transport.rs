@@ -1,0 +1,34 @@
+//! Carries messages between kernel and server: the real device, and one in memory.
+
+mod dev;
+mod memory;
+
+pub(crate) use dev::DEV_FUSE;
+pub use dev::DevFuse;
+pub use memory::{MemoryKernel, MemoryTransport, Message, memory_pair};
+
+use rustix::io::Errno;
+use std::fmt::Debug;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// A connection to the kernel, or to something that plays the kernel. Used by many threads at once.
+pub trait Transport: Debug + Send + Sync {
+    /// Waits for a request and writes it into `buffer`; `None` when the connection has ended (the mount is gone).
+    ///
+    /// # Errors
+    /// Whatever else the device says; `EINVAL` when `buffer` is too small for what was negotiated.
+    fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno>;
+
+    /// Sends one whole message, a reply or a notification, in one piece.
+    ///
+    /// # Errors
+    /// `ENOENT` when a reply's request or a notification's object is no longer known; `ENODEV` when the connection has ended.
+    fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno>;
+
+    /// Another channel of the same connection, for a thread of its own. A reply must go out on the channel its request came in.
+    ///
+    /// # Errors
+    /// Where further channels are not allowed; the caller then shares this one.
+    fn channel(&self) -> Result<Arc<dyn Transport>, Errno>;
+}

@@ -1,0 +1,117 @@
+//! The mount: FUSE requests on one side, the client on the other. No policy, no locks, no state but counters.
+//!
+//! # What the kernel is told (measured request counts in `docs/semantics.md`)
+//! 1. Entries, attributes and the absence of names never time out: only this mount changes the volume.
+//! 2. Opens are refused with `ENOSYS`, so the kernel stops sending them: a warm open, read and close costs no request. Flushes
+//!    likewise. Object lifetime then follows lookups and forgets alone.
+//! 3. Permissions are checked by the kernel (`default_permissions`); locks stay in the kernel.
+//! 4. Written data goes through at once (no write-back cache): what a commit takes is never older than the interval.
+
+mod counts;
+mod serve;
+
+use counts::Requests;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use teal_client::Client;
+use teal_fuse::{BdiKnob, InitConfig, InitFlags, MountOptions, Session, SessionError, Unmounter, set_bdi};
+
+/// How to mount, validated.
+#[derive(Debug, Clone)]
+pub struct MountSettings {
+    /// What `df` shows.
+    pub source: String,
+    /// No changes.
+    pub read_only: bool,
+    /// Set-user-id bits do not count.
+    pub nosuid: bool,
+    /// Device files do not work.
+    pub nodev: bool,
+    /// Programs do not run.
+    pub noexec: bool,
+    /// Reading changes no access times.
+    pub noatime: bool,
+    /// Threads that answer requests.
+    pub threads: NonZeroUsize,
+}
+
+/// A mounted volume.
+#[derive(Debug)]
+pub struct Mount {
+    client: Arc<Client>,
+    session: Session,
+    unmounter: Unmounter,
+    threads: NonZeroUsize,
+    requests: Requests,
+}
+
+/// Kilobytes the kernel reads ahead; its default of 128 costs eight times the requests.
+const READ_AHEAD_KB: u32 = 1024;
+
+impl Mount {
+    /// Mounts `client` at `point`. A mount made by root serves all users, one made by a user serves that user.
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing is left mounted.
+    pub fn new(client: Arc<Client>, point: &Path, settings: MountSettings) -> Result<Self, SessionError> {
+        let root = rustix::process::geteuid().is_root();
+        let options = MountOptions {
+            source: settings.source,
+            block_device: false,
+            allow_other: root,
+            default_permissions: true,
+            read_only: settings.read_only,
+            nosuid: settings.nosuid,
+            nodev: settings.nodev,
+            noexec: settings.noexec,
+            noatime: settings.noatime,
+            max_read: None,
+        };
+        let defaults = InitConfig::default();
+        let config = InitConfig {
+            wanted: defaults.wanted
+                | InitFlags::EXPORT_SUPPORT
+                | InitFlags::DO_READDIRPLUS
+                | InitFlags::READDIRPLUS_AUTO
+                | InitFlags::CACHE_SYMLINKS
+                | InitFlags::NO_OPEN_SUPPORT
+                | InitFlags::NO_OPENDIR_SUPPORT
+                | InitFlags::EXPLICIT_INVAL_DATA
+                | InitFlags::HANDLE_KILLPRIV_V2
+                | InitFlags::DIRECT_IO_ALLOW_MMAP
+                | InitFlags::ASYNC_DIO,
+            ..defaults
+        };
+        let session = Session::mount(point, &options, &config)?;
+        let unmounter = session.unmounter().ok_or(SessionError::Closed)?;
+        if let Some(device) = session.device().filter(|_| root) {
+            for (knob, value) in
+                [(BdiKnob::ReadAheadKb, READ_AHEAD_KB), (BdiKnob::StrictLimit, 0), (BdiKnob::MaxRatio, 100)]
+            {
+                if let Err(error) = set_bdi(device, knob, value) {
+                    log::debug!("{knob:?} stays at the kernel's default: {error}");
+                }
+            }
+        }
+        Ok(Self { client, session, unmounter, threads: settings.threads, requests: Requests::default() })
+    }
+
+    /// A handle that ends [`Mount::run`].
+    pub fn unmounter(&self) -> Unmounter {
+        self.unmounter.clone()
+    }
+
+    /// Answers requests until the mount is gone.
+    ///
+    /// # Errors
+    /// [`SessionError`] when the device fails.
+    pub fn run(&self) -> Result<(), SessionError> {
+        self.session.run(self.threads, self)
+    }
+
+    /// How many requests of each kind have come, by name.
+    pub fn requests(&self) -> Vec<(String, u64)> {
+        self.requests.list()
+    }
+}

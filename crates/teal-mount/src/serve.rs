@@ -1,0 +1,271 @@
+//! Each request, in the words of the client.
+
+use crate::Mount;
+use rustix::fs::{FallocateFlags, RenameFlags, XattrFlags};
+use rustix::io::Errno;
+use std::ops::ControlFlow;
+use std::time::Duration;
+use teal_client::{
+    Caller, FallocateMode, FsError, RenameMode, Seek, SetAttrRequest, TimeChange, WriteFlags, XattrMode,
+};
+use teal_fuse::{
+    Delivery, DirBuffer, Entry, Handle, Header, NodeId, OpenFlags, Operation, Reply, Request, Serve, SetAttr, StatFs,
+    TimeSet,
+};
+use teal_types::{Attr, ObjectNo};
+
+/// Nothing times out: only this mount changes the volume.
+const EVER: Duration = Duration::MAX;
+/// No open file has a handle of its own.
+const NO_HANDLE: Handle = Handle::new(0);
+const SEEK_DATA: u32 = 3;
+
+fn errno(error: &FsError) -> Errno {
+    Errno::from_raw_os_error(error.errno())
+}
+
+fn object(node: NodeId) -> ObjectNo {
+    ObjectNo::new(node.get())
+}
+
+fn caller(header: &Header) -> Caller {
+    Caller { uid: header.uid, gid: header.gid, pid: header.pid, umask: 0 }
+}
+
+fn entry(attr: &Attr) -> Entry {
+    Entry { node: NodeId::new(attr.object.get()), generation: 0, attr: *attr, attr_ttl: EVER, entry_ttl: EVER }
+}
+
+fn time(set: TimeSet) -> TimeChange {
+    match set {
+        TimeSet::Now => TimeChange::Now,
+        TimeSet::At(at) => TimeChange::Set(at),
+    }
+}
+
+fn changes(set: &SetAttr) -> SetAttrRequest {
+    SetAttrRequest {
+        perm: set.perm,
+        uid: set.uid,
+        gid: set.gid,
+        size: set.size,
+        atime: set.atime.map(time),
+        mtime: set.mtime.map(time),
+        ctime: set.ctime,
+        kill_suidgid: set.kill_suidgid,
+    }
+}
+
+impl Serve for Mount {
+    fn serve(&self, request: Request<'_>, reply: Reply) {
+        let header = request.header;
+        self.requests.count(header.opcode);
+        let done = match request.operation {
+            Operation::Lookup { .. }
+            | Operation::Symlink { .. }
+            | Operation::Mknod { .. }
+            | Operation::Mkdir { .. }
+            | Operation::Link { .. }
+            | Operation::Tmpfile { .. }
+            | Operation::Unlink { .. }
+            | Operation::Rmdir { .. }
+            | Operation::Rename { .. } => return self.names(&header, &request.operation, reply),
+            Operation::Forget { lookups } => {
+                self.client.release(object(header.node), lookups);
+                return;
+            }
+            Operation::BatchForget(forgets) => {
+                forgets.for_each(|f| self.client.release(object(f.node), f.lookups));
+                return;
+            }
+            Operation::Setxattr { .. }
+            | Operation::Getxattr { .. }
+            | Operation::Listxattr { .. }
+            | Operation::Removexattr { .. } => return self.xattrs(&header, &request.operation, reply),
+            Operation::Readdir { cookie, size, .. } => self.readdir(&header, cookie, size, false),
+            Operation::Readdirplus { cookie, size, .. } => self.readdir(&header, cookie, size, true),
+            Operation::Read { .. }
+            | Operation::Write { .. }
+            | Operation::Fallocate { .. }
+            | Operation::Lseek { .. }
+            | Operation::CopyFileRange { .. } => return self.content(&header, &request.operation, reply),
+            _ => return self.attributes(&header, &request.operation, reply),
+        };
+        match done {
+            Ok(buffer) => reply.directory(&buffer),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+}
+
+impl Mount {
+    /// Answers with an object, which the client has counted once for the kernel.
+    fn entry(&self, found: Result<Attr, FsError>, reply: Reply) {
+        match found {
+            Ok(attr) => {
+                if reply.entry(&entry(&attr)) == Delivery::Lost {
+                    self.client.release(attr.object, 1);
+                }
+            }
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn done(result: Result<(), FsError>, reply: Reply) {
+        match result {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn names(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
+        let (client, dir, who) = (&self.client, object(header.node), caller(header));
+        match *operation {
+            Operation::Lookup { name } => match client.lookup(dir, name) {
+                Err(FsError::NotFound) => reply.negative_entry(EVER),
+                found => self.entry(found, reply),
+            },
+            Operation::Symlink { name, target } => self.entry(client.symlink(&who, dir, name, target), reply),
+            Operation::Mknod { name, kind, perm, rdev, .. } => {
+                let mode = u32::from(kind.code()) << 12 | u32::from(perm);
+                self.entry(client.mknod(&who, dir, name, mode, rdev), reply);
+            }
+            Operation::Mkdir { name, perm, .. } => self.entry(client.mkdir(&who, dir, name, perm), reply),
+            Operation::Link { target, name } => self.entry(client.link(object(target), dir, name), reply),
+            Operation::Tmpfile { perm, .. } => match client.tmpfile(&who, dir, perm) {
+                Ok(attr) => {
+                    if reply.create(&entry(&attr), NO_HANDLE, OpenFlags::KEEP_CACHE | OpenFlags::NOFLUSH)
+                        == Delivery::Lost
+                    {
+                        client.release(attr.object, 1);
+                    }
+                }
+                Err(error) => reply.error(errno(&error)),
+            },
+            Operation::Unlink { name } => Self::done(client.unlink(dir, name), reply),
+            Operation::Rmdir { name } => Self::done(client.rmdir(dir, name), reply),
+            Operation::Rename { name, new_parent, new_name, flags } => {
+                let mode = RenameMode::from_flags(RenameFlags::bits(&flags));
+                Self::done(mode.and_then(|mode| client.rename(dir, name, object(new_parent), new_name, mode)), reply);
+            }
+            _ => reply.error(Errno::NOSYS),
+        }
+    }
+
+    fn xattrs(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
+        let (client, no) = (&self.client, object(header.node));
+        match *operation {
+            Operation::Setxattr { name, value, flags, .. } => {
+                let mode = XattrMode::from_flags(XattrFlags::bits(&flags));
+                Self::done(mode.and_then(|mode| client.setxattr(no, name, value, mode)), reply);
+            }
+            Operation::Getxattr { name, size } => Self::sized(client.getxattr(no, name), size, reply),
+            Operation::Listxattr { size } => {
+                let list = client
+                    .listxattr(&caller(header), no)
+                    .map(|names| names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect());
+                Self::sized(list, size, reply);
+            }
+            Operation::Removexattr { name } => Self::done(client.removexattr(no, name), reply),
+            _ => reply.error(Errno::NOSYS),
+        }
+    }
+
+    fn sized(value: Result<Vec<u8>, FsError>, size: u32, reply: Reply) {
+        match value {
+            Ok(value) if size == 0 => reply.xattr_size(value.len() as u32),
+            Ok(value) if value.len() > size as usize => reply.error(Errno::RANGE),
+            Ok(value) => reply.data(&value),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn readdir(&self, header: &Header, cookie: u64, size: u32, plus: bool) -> Result<DirBuffer, FsError> {
+        let mut buffer = DirBuffer::new(size);
+        let dir = object(header.node);
+        let full = |full| if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        if plus {
+            self.client.readdirplus(dir, cookie, &mut |e, attr| {
+                full(buffer.push_plus(attr.map(entry).as_ref(), e.object, e.cookie, e.kind, &e.name))
+            })?;
+        } else {
+            self.client.readdir(dir, cookie, &mut |e| full(buffer.push(e.object, e.cookie, e.kind, &e.name)))?;
+        }
+        Ok(buffer)
+    }
+
+    fn content(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
+        let (client, no) = (&self.client, object(header.node));
+        match *operation {
+            Operation::Read { offset, size, .. } => match client.read(no, offset, size as usize) {
+                Ok(bytes) => reply.data(&bytes),
+                Err(error) => reply.error(errno(&error)),
+            },
+            Operation::Write { offset, data, kill_suidgid, .. } => {
+                let flags = WriteFlags { append: false, kill_suidgid };
+                match client.write(no, offset, data, flags) {
+                    Ok(count) => reply.written(count as u32),
+                    Err(error) => reply.error(errno(&error)),
+                }
+            }
+            Operation::Fallocate { offset, length, mode, .. } => {
+                let mode = FallocateMode::from_flags(FallocateFlags::bits(&mode));
+                Self::done(mode.and_then(|mode| client.fallocate(no, mode, offset, length)), reply);
+            }
+            Operation::Lseek { offset, whence, .. } => {
+                let what = if whence == SEEK_DATA { Seek::Data } else { Seek::Hole };
+                match client.seek(no, offset, what) {
+                    Ok(at) => reply.seek(at),
+                    Err(error) => reply.error(errno(&error)),
+                }
+            }
+            Operation::CopyFileRange { offset, to_node, to_offset, length, .. } => {
+                let flags = WriteFlags { append: false, kill_suidgid: true };
+                match client.copy_file_range((no, offset), (object(to_node), to_offset), length, flags) {
+                    Ok(copied) => reply.copied(copied),
+                    Err(error) => reply.error(errno(&error)),
+                }
+            }
+            _ => reply.error(Errno::NOSYS),
+        }
+    }
+
+    fn attributes(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
+        let (client, no) = (&self.client, object(header.node));
+        let attr = |found: Result<Attr, FsError>, reply: Reply| match found {
+            Ok(attr) => reply.attr(&attr, EVER),
+            Err(error) => reply.error(errno(&error)),
+        };
+        match operation {
+            Operation::Getattr { .. } => attr(client.getattr(no), reply),
+            Operation::Setattr(set) => attr(client.setattr(no, &changes(set)), reply),
+            Operation::Statx { .. } => match client.getattr(no) {
+                Ok(attr) => reply.statx(&attr, EVER),
+                Err(error) => reply.error(errno(&error)),
+            },
+            Operation::Readlink => match client.readlink(no) {
+                Ok(target) => reply.data(&target),
+                Err(error) => reply.error(errno(&error)),
+            },
+            Operation::Fsync { .. } | Operation::Fsyncdir { .. } | Operation::Syncfs => {
+                Self::done(client.sync(), reply)
+            }
+            Operation::Statfs => {
+                let s = client.statfs();
+                reply.statfs(&StatFs {
+                    block_size: s.block_size,
+                    blocks: s.blocks,
+                    free: s.free,
+                    available: s.free,
+                    files: s.files,
+                    files_free: s.files_free,
+                    name_max: s.name_max,
+                });
+            }
+            Operation::Release { .. } | Operation::Releasedir { .. } | Operation::Destroy => reply.ok(),
+            Operation::Ioctl(_) => reply.error(Errno::NOTTY),
+            // OPEN, OPENDIR, CREATE and FLUSH among them: the kernel asks once and never again.
+            _ => reply.error(Errno::NOSYS),
+        }
+    }
+}

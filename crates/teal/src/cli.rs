@@ -1,0 +1,160 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// One directory tree over flash, sleeping disks, portable drives and a server.
+#[derive(Debug, Parser)]
+#[command(name = "teal", version, arg_required_else_help = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a store if there is none yet and mount it: the way to begin
+    Up(Up),
+    /// Unmount, after everything is on the disk
+    Down {
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+    /// Make an empty store on a block device or in a file
+    Mkfs(Mkfs),
+    /// Mount a store
+    Mount(Mount),
+    /// Verify every structure and every block of a store that is not mounted
+    Check {
+        /// The store: a file or block device
+        path: PathBuf,
+        /// Do not read file contents, only structures
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Show the inside of a store for people
+    Dump {
+        /// The store: a file or block device
+        path: PathBuf,
+        /// superblock, anchors, log, usage, imap, orphans, segment:N, object:N, dir:N
+        what: String,
+    },
+    /// What is mounted, how full it is, whether everything is safe
+    Status {
+        /// The mount point [default: all]
+        dir: Option<PathBuf>,
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show or change the settings of a mount
+    Config {
+        #[command(subcommand)]
+        what: Config,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// Where to mount [default: ~/Teal]
+    pub(crate) dir: Option<PathBuf>,
+    /// The store [default: in the XDG data directory, one for each mount point]
+    #[arg(long)]
+    pub(crate) store: Option<PathBuf>,
+    /// The size of a new store, such as 20G [default: four fifths of the free space, at most 1T; it is taken only as it is used]
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// Stay in the foreground and log to the terminal
+    #[arg(long)]
+    pub(crate) foreground: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Mkfs {
+    /// A block device, or a file that is made
+    pub(crate) path: PathBuf,
+    /// The size of a new file, such as 500M or 20G
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// A name for people, at most 64 bytes
+    #[arg(long, default_value = "")]
+    pub(crate) label: String,
+    /// Overwrite what is there
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Mount {
+    /// The store: a file or block device
+    pub(crate) path: PathBuf,
+    /// The mount point, an empty directory
+    pub(crate) dir: PathBuf,
+    /// ro, salvage, noatime, commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N
+    #[arg(short, long, value_delimiter = ',')]
+    pub(crate) options: Vec<String>,
+    /// Stay in the foreground and log to the terminal
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// Tell the parent on standard output once mounted
+    #[arg(long, hide = true)]
+    pub(crate) tell: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Show the settings
+    Ls {
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+    /// Change one until the next unmount
+    Set {
+        /// commit-seconds, checkpoint-seconds, checkpoint-bytes, batch-bytes, clean-below-percent
+        key: String,
+        /// A number; sizes may end in K, M or G
+        value: String,
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+}
+
+/// Reads a size: a number with an optional K, M, G or T (powers of 1024).
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
+    let (digits, unit) = match text.char_indices().last() {
+        Some((i, c)) if c.is_ascii_alphabetic() => (&text[..i], c.to_ascii_uppercase()),
+        _ => (text, ' '),
+    };
+    let shift = match unit {
+        ' ' => 0,
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        'T' => 40,
+        other => return Err(format!("'{other}' is no unit; use K, M, G or T")),
+    };
+    let number: u64 = digits.trim().parse().map_err(|_| format!("'{digits}' is no number"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("0", 0), ("4096", 4096), ("20M", 20 << 20), ("1GiB", 1 << 30), ("2t", 2 << 40)] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for bad in ["", "G", "-1", "1.5G", "3X", "99999999999T"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `teal config`: the settings of a running mount.
+
+use crate::cli::{Config, parse_size};
+use crate::control::{self, Answer, Ask};
+use crate::paths;
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use teal_log::Settings;
+
+/// Every setting by name, with its value as a number.
+pub(crate) fn list(s: &Settings) -> Vec<(String, u64)> {
+    vec![
+        ("commit-seconds".into(), s.commit_interval.as_secs()),
+        ("checkpoint-seconds".into(), s.checkpoint_interval.as_secs()),
+        ("checkpoint-bytes".into(), s.checkpoint_bytes),
+        ("batch-bytes".into(), s.batch_bytes),
+        ("clean-below-percent".into(), u64::from(s.clean_below_percent)),
+    ]
+}
+
+/// Changes one setting; says what is wrong with it otherwise.
+pub(crate) fn apply(settings: &mut Settings, key: &str, value: u64) -> Result<(), String> {
+    let between = |low: u64, high: u64| {
+        if (low..=high).contains(&value) { Ok(value) } else { Err(format!("{key} must be between {low} and {high}")) }
+    };
+    match key {
+        "commit-seconds" => settings.commit_interval = Duration::from_secs(between(1, 3600)?),
+        "checkpoint-seconds" => settings.checkpoint_interval = Duration::from_secs(between(1, 86_400)?),
+        "checkpoint-bytes" => settings.checkpoint_bytes = between(1 << 20, 1 << 32)?,
+        "batch-bytes" => settings.batch_bytes = between(1 << 16, 1 << 28)?,
+        "clean-below-percent" => settings.clean_below_percent = between(0, 50)? as u32,
+        _ => {
+            let known: Vec<_> = list(settings).into_iter().map(|(k, _)| k).collect();
+            return Err(format!("unknown setting {key}; known are {}", known.join(", ")));
+        }
+    }
+    Ok(())
+}
+
+fn point(dir: Option<PathBuf>) -> Result<PathBuf> {
+    dir.map_or_else(paths::default_mount_point, |dir| paths::absolute(&dir))
+}
+
+/// Runs the command.
+pub(crate) fn config(what: Config) -> Result<ExitCode> {
+    match what {
+        Config::Ls { dir } => {
+            let dir = point(dir)?;
+            let Some(Answer::Status(status)) = control::ask(&dir, &Ask::Status)? else {
+                bail!("nothing of TealFS is mounted on {}", dir.display());
+            };
+            for (key, value) in status.settings {
+                println!("{key} {value}");
+            }
+        }
+        Config::Set { key, value, dir } => {
+            let dir = point(dir)?;
+            let value = parse_size(&value).map_err(|e| anyhow::anyhow!("{value}: {e}"))?;
+            if control::ask(&dir, &Ask::Set { key, value })?.is_none() {
+                bail!("nothing of TealFS is mounted on {}", dir.display());
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_changed_within_its_bounds_only() {
+        let mut settings = Settings::default();
+        for (key, value) in list(&settings) {
+            assert_eq!(apply(&mut settings, &key, value), Ok(()), "{key}");
+            assert!(apply(&mut settings, &key, u64::MAX).is_err(), "{key}");
+        }
+        assert_eq!(settings, Settings::default());
+        assert!(apply(&mut settings, "nonsense", 1).unwrap_err().contains("commit-seconds"));
+    }
+}

@@ -1,0 +1,144 @@
+//! The control socket of a mount: one line of JSON asks, one line answers.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `{"do":"status"}` | a [`Status`] |
+//! | `{"do":"down"}` | `{"ok":true}` when everything is on the disk and the mount is gone |
+//! | `{"do":"set","key":K,"value":N}` | `{"ok":true}` |
+//!
+//! A failure answers `{"error":"…"}`.
+
+use crate::paths;
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long an answer may take; unmounting may have much to write.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest request taken.
+const LINE_MAX: u64 = 4096;
+
+/// What may be asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Ask {
+    Status,
+    Down,
+    Set { key: String, value: u64 },
+}
+
+/// The state of a mount.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) mount_point: PathBuf,
+    pub(crate) store: PathBuf,
+    pub(crate) label: String,
+    pub(crate) uuid: String,
+    pub(crate) pid: u32,
+    pub(crate) read_only: bool,
+    /// Writing has ended after a failure of the disk.
+    pub(crate) failed: bool,
+    pub(crate) total_bytes: u64,
+    pub(crate) free_bytes: u64,
+    pub(crate) live_bytes: u64,
+    pub(crate) objects: u64,
+    /// Changes of the last seconds that are not on the disk yet.
+    pub(crate) uncommitted: bool,
+    pub(crate) orphans: u64,
+    pub(crate) settings: Vec<(String, u64)>,
+    pub(crate) counters: Vec<(String, u64)>,
+    pub(crate) requests: Vec<(String, u64)>,
+}
+
+/// Any answer.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Answer {
+    Error { error: String },
+    Done { ok: bool },
+    Status(Box<Status>),
+}
+
+fn socket_path(dir: &Path) -> Result<PathBuf> {
+    Ok(paths::runtime_dir()?.join(format!("{}.sock", paths::key(dir))))
+}
+
+/// The listening end; removes its socket when dropped.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: UnixListener,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Listens for the mount at `dir`. A socket of a daemon that is gone is replaced.
+    pub(crate) fn bind(dir: &Path) -> Result<Self> {
+        let path = socket_path(dir)?;
+        if UnixStream::connect(&path).is_ok() {
+            bail!("{} is served by another process already", dir.display());
+        }
+        let _ = std::fs::remove_file(&path);
+        let socket = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
+        Ok(Self { socket, path })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Reads one request.
+pub(crate) fn receive(stream: &UnixStream) -> Result<Ask> {
+    use std::io::Read;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// Sends one answer; nobody may be listening any more.
+pub(crate) fn answer(mut stream: &UnixStream, answer: &Answer) {
+    let line = serde_json::to_string(answer).unwrap_or_default() + "\n";
+    let _ = stream.write_all(line.as_bytes());
+}
+
+/// Asks the daemon of a mount; `None` when there is none.
+pub(crate) fn ask(dir: &Path, ask: &Ask) -> Result<Option<Answer>> {
+    ask_at(&socket_path(dir)?, ask)
+}
+
+fn ask_at(path: &Path, ask: &Ask) -> Result<Option<Answer>> {
+    let Ok(mut stream) = UnixStream::connect(path) else { return Ok(None) };
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all((serde_json::to_string(ask)? + "\n").as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(&stream).read_line(&mut line).context("the daemon does not answer")?;
+    if line.is_empty() {
+        bail!("the daemon ended without an answer");
+    }
+    match serde_json::from_str(&line).context("the daemon's answer cannot be understood")? {
+        Answer::Error { error } => bail!("{error}"),
+        answer => Ok(Some(answer)),
+    }
+}
+
+/// The status of every mount that answers.
+pub(crate) fn all() -> Result<Vec<Status>> {
+    let mut found = Vec::new();
+    let dir = paths::runtime_dir()?;
+    for entry in std::fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "sock")
+            && let Ok(Some(Answer::Status(status))) = ask_at(&path, &Ask::Status)
+        {
+            found.push(*status);
+        }
+    }
+    found.sort_by(|a, b| a.mount_point.cmp(&b.mount_point));
+    Ok(found)
+}

@@ -1,0 +1,198 @@
+//! The process that serves one mount: store, client, kernel, control socket, signals.
+//!
+//! # How it ends
+//! 1. `umount`, `teal down` or a signal takes the mount away; the workers return; everything is committed, checkpointed and closed.
+//! 2. `teal down` is answered only after that. When files are open, it is refused; a signal detaches the mount and does not wait for them.
+
+use crate::cli::Mount as Args;
+use crate::config;
+use crate::control::{self, Answer, Ask, Listener, Status};
+use crate::launch::READY;
+use crate::options::MountOptions;
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use teal_client::{AtimePolicy, Client, ClientOptions};
+use teal_env::{FileDisk, OpenMode, SystemClock};
+use teal_fuse::{Unmount, Unmounter};
+use teal_log::{OpenOptions, Recovery, Store};
+use teal_mount::{Mount, MountSettings};
+
+struct Daemon {
+    args: Args,
+    client: Arc<Client>,
+    mount: Mount,
+    unmounter: Unmounter,
+    /// Those who asked for the end and wait for the answer.
+    waiting: Mutex<Vec<UnixStream>>,
+    ending: AtomicBool,
+}
+
+/// Opens the store, mounts it and serves until the mount is gone.
+pub(crate) fn serve(args: &Args, options: MountOptions) -> Result<ExitCode> {
+    match start(args, options) {
+        Ok((daemon, listener)) => {
+            if args.tell {
+                let mut out = std::io::stdout();
+                writeln!(out, "{READY}").and_then(|()| out.flush()).context("the parent does not listen")?;
+                let _ = rustix::process::setsid();
+            } else {
+                log::info!("serving {} on {}; end with Ctrl-C or `teal down`", args.path.display(), args.dir.display());
+            }
+            run(&Arc::new(daemon), listener)
+        }
+        Err(error) if args.tell => {
+            println!("{}", format!("{error:#}").replace('\n', " "));
+            Ok(ExitCode::FAILURE)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
+    let mode = if options.read_only { OpenMode::Read } else { OpenMode::Write };
+    let disk = Arc::new(FileDisk::open(&args.path, mode)?);
+    let clock = Arc::new(SystemClock);
+    let how = OpenOptions { read_only: options.read_only, salvage: options.salvage, settings: options.settings };
+    let (store, recovery) =
+        Store::open(disk, clock.clone(), how).with_context(|| format!("cannot open {}", args.path.display()))?;
+    told(args, &recovery);
+    let listener = Listener::bind(&args.dir)?;
+    let atime = if options.noatime { AtimePolicy::Noatime } else { AtimePolicy::Relatime };
+    let client = Client::new(store, clock, ClientOptions { atime });
+    let settings = MountSettings {
+        source: args.path.display().to_string(),
+        read_only: options.read_only,
+        nosuid: options.nosuid,
+        nodev: options.nodev,
+        noexec: options.noexec,
+        noatime: options.noatime,
+        threads: options.threads,
+    };
+    let mount = Mount::new(Arc::clone(&client), &args.dir, settings)?;
+    let unmounter = mount.unmounter();
+    let args = Args { path: args.path.clone(), dir: args.dir.clone(), options: Vec::new(), ..*args };
+    Ok((Daemon { args, client, mount, unmounter, waiting: Mutex::default(), ending: AtomicBool::new(false) }, listener))
+}
+
+fn told(args: &Args, recovery: &Recovery) {
+    if recovery.batches > 0 {
+        log::info!(
+            "{} was not closed properly; {} batches ({} bytes of log) were redone",
+            args.path.display(),
+            recovery.batches,
+            recovery.bytes
+        );
+    }
+}
+
+fn run(daemon: &Arc<Daemon>, listener: Listener) -> Result<ExitCode> {
+    daemon.client.start().context("the background thread")?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
+    let for_signals = Arc::clone(daemon);
+    let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    named("teal-signals").spawn(move || signals.forever().for_each(|_| for_signals.interrupted()))?;
+    let for_control = Arc::clone(daemon);
+    let socket = listener.socket.try_clone().context("control socket")?;
+    named("teal-control").spawn(move || {
+        for stream in socket.incoming().flatten() {
+            for_control.asked(stream);
+        }
+    })?;
+    let served = daemon.mount.run();
+    let closed = daemon.client.shutdown();
+    drop(listener);
+    let answer = match &closed {
+        Ok(_) => Answer::Done { ok: true },
+        Err(e) => Answer::Error { error: format!("unmounted, but the store could not be closed: {e}") },
+    };
+    for stream in daemon.waiting.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        control::answer(&stream, &answer);
+    }
+    served?;
+    closed.context("closing the store")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Daemon {
+    /// A signal: the mount goes, whoever uses it.
+    fn interrupted(&self) {
+        if self.ending.swap(true, Ordering::AcqRel) {
+            // The second signal: somebody is impatient. What was synced is safe; recovery does the rest.
+            log::warn!("ending at once");
+            std::process::exit(1);
+        }
+        if let Err(error) = self.unmounter.unmount(Unmount::IfIdle) {
+            log::warn!("{error}; detaching");
+            if let Err(error) = self.unmounter.unmount(Unmount::Detach) {
+                log::error!("{error}");
+            }
+            // Whoever has files open goes on without them: the store is closed and the process ends.
+            let closed = self.client.shutdown();
+            if let Err(error) = &closed {
+                log::error!("closing the store: {error}");
+            }
+            std::process::exit(i32::from(closed.is_err()));
+        }
+    }
+
+    fn asked(&self, stream: UnixStream) {
+        match control::receive(&stream) {
+            Ok(Ask::Status) => control::answer(&stream, &Answer::Status(Box::new(self.status()))),
+            Ok(Ask::Set { key, value }) => {
+                let store = self.client.store();
+                let mut settings = store.settings();
+                let done = config::apply(&mut settings, &key, value);
+                store.set_settings(settings);
+                self.client.settings_changed();
+                control::answer(
+                    &stream,
+                    &done.map_or_else(|error| Answer::Error { error }, |()| Answer::Done { ok: true }),
+                );
+            }
+            Ok(Ask::Down) => {
+                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                // Listed first: the end may come before this thread runs again.
+                match self.unmounter.unmount(Unmount::IfIdle) {
+                    Ok(()) => waiting.push(stream),
+                    Err(error) => {
+                        let error = format!(
+                            "{error}: a program has files open there or works in it (try `fuser -vm {}`)",
+                            self.args.dir.display()
+                        );
+                        control::answer(&stream, &Answer::Error { error });
+                    }
+                }
+            }
+            Err(error) => control::answer(&stream, &Answer::Error { error: format!("{error:#}") }),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let store = self.client.store();
+        let space = store.space();
+        let uuid: String = store.superblock().uuid.iter().map(|b| format!("{b:02x}")).collect();
+        Status {
+            mount_point: self.args.dir.clone(),
+            store: self.args.path.clone(),
+            label: store.superblock().label.clone(),
+            uuid,
+            pid: std::process::id(),
+            read_only: store.is_read_only(),
+            failed: store.is_poisoned(),
+            total_bytes: space.total,
+            free_bytes: space.free,
+            live_bytes: space.live,
+            objects: space.objects,
+            uncommitted: store.is_dirty(),
+            orphans: store.orphans().map_or(0, |o| o.len() as u64),
+            settings: config::list(&store.settings()),
+            counters: store.counts().each().map(|(k, v)| (k.to_owned(), v)).collect(),
+            requests: self.mount.requests(),
+        }
+    }
+}

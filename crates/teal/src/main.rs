@@ -1,0 +1,50 @@
+//! `teal`: the one program; here the components are put together.
+
+mod cli;
+mod config;
+mod control;
+mod daemon;
+mod inspect;
+mod launch;
+mod mkfs;
+mod options;
+mod paths;
+mod probe;
+mod status;
+mod up;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).format_target(false).init();
+    let called = std::env::args().next().unwrap_or_default();
+    let name = std::path::Path::new(&called).file_name().unwrap_or_default();
+    // mount(8) calls the first for `-t teal` and fstab, the second to remount.
+    let done = if name == "mount.teal" || name == "mount.fuse.teal" {
+        options::from_mount_8(std::env::args().skip(1)).and_then(launch::mount)
+    } else {
+        run(Cli::parse())
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("teal: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Up(up) => up::up(&up),
+        Command::Down { dir } => status::down(dir),
+        Command::Mkfs(mkfs) => mkfs::mkfs(&mkfs),
+        Command::Mount(mount) => launch::mount(mount),
+        Command::Check { path, quick } => inspect::check(&path, quick),
+        Command::Dump { path, what } => inspect::dump(&path, &what),
+        Command::Status { dir, json } => status::status(dir, json),
+        Command::Config { what } => config::config(what),
+    }
+}

@@ -1,0 +1,89 @@
+//! `teal mkfs`: an empty store, never over something else by accident.
+
+use crate::cli::Mkfs;
+use crate::{paths, probe};
+use anyhow::{Context, Result, bail};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use teal_env::{Disk, FileDisk, OpenMode, SystemClock, SystemEntropy};
+use teal_log::{MkfsOptions, SMALLEST_STORE, Store};
+
+/// Runs the command.
+pub(crate) fn mkfs(args: &Mkfs) -> Result<ExitCode> {
+    let path = paths::absolute(&args.path)?;
+    let bytes = make(&path, args.size, &args.label, args.force)?;
+    println!("made a store of {} in {}", crate::status::human(bytes), path.display());
+    println!("next: teal mount {} DIR", path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a store; returns its size. What existed before is untouched when this fails before writing.
+pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> Result<u64> {
+    if label.len() > 64 {
+        bail!("a label has at most 64 bytes");
+    }
+    let meta = std::fs::metadata(path).ok();
+    let is_block = meta.as_ref().is_some_and(|m| m.file_type().is_block_device());
+    let created = meta.is_none();
+    let disk = match &meta {
+        None => {
+            let size = size.context("the file does not exist yet: say how large it shall be with --size")?;
+            if size < SMALLEST_STORE {
+                bail!("{size} bytes are too few: a store needs at least {SMALLEST_STORE} (16 MiB)");
+            }
+            FileDisk::open(path, OpenMode::Create(size))?
+        }
+        Some(_) if is_block && size.is_some() => bail!("{} is a device: its size is fixed", path.display()),
+        Some(m) => {
+            refuse_mounted(path, m)?;
+            let disk = FileDisk::open(path, OpenMode::Write)?;
+            if let Some(what) = probe::recognise(&disk).filter(|_| !force) {
+                bail!("{} holds {what}; use --force to overwrite it", path.display());
+            }
+            if !is_block && !force && m.len() > 0 && probe::holds_data(&disk) {
+                bail!("{} is a file with content; use --force to overwrite it", path.display());
+            }
+            match size {
+                Some(size) if size != m.len() => {
+                    drop(disk);
+                    resize(path, size)?;
+                    FileDisk::open(path, OpenMode::Write)?
+                }
+                _ => disk,
+            }
+        }
+    };
+    let bytes = disk.shape().sectors * 512;
+    let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let options = MkfsOptions { label: label.to_owned(), owner };
+    let done = Store::mkfs(Arc::new(disk), Arc::new(SystemClock), &SystemEntropy, &options);
+    if done.is_err() && created {
+        let _ = std::fs::remove_file(path);
+    }
+    done.with_context(|| format!("cannot make a store in {}", path.display()))?;
+    Ok(bytes)
+}
+
+fn resize(path: &Path, size: u64) -> Result<()> {
+    if size < SMALLEST_STORE {
+        bail!("{size} bytes are too few: a store needs at least {SMALLEST_STORE} (16 MiB)");
+    }
+    let file = std::fs::OpenOptions::new().write(true).open(path).with_context(|| path.display().to_string())?;
+    file.set_len(size).with_context(|| path.display().to_string())
+}
+
+/// A device that is mounted is refused, whatever `--force` says.
+fn refuse_mounted(path: &Path, meta: &std::fs::Metadata) -> Result<()> {
+    if !meta.file_type().is_block_device() {
+        return Ok(());
+    }
+    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    let device = format!("{major}:{minor}");
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if let Some(line) = mounts.lines().find(|line| line.split(' ').nth(2) == Some(device.as_str())) {
+        bail!("{} is mounted on {}", path.display(), line.split(' ').nth(4).unwrap_or("?"));
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Where things are: mount points, stores, sockets, logs.
+
+use anyhow::{Context, Result, bail};
+use siphasher::sip::SipHasher24;
+use std::hash::Hasher;
+use std::path::{Path, PathBuf};
+
+fn home() -> Result<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from).context("HOME is not set; name the directory")
+}
+
+fn xdg(variable: &str, default: &str) -> Result<PathBuf> {
+    match std::env::var_os(variable).map(PathBuf::from).filter(|p| p.is_absolute()) {
+        Some(path) => Ok(path),
+        None => Ok(home()?.join(default)),
+    }
+}
+
+/// The mount point to use when none was named.
+pub(crate) fn default_mount_point() -> Result<PathBuf> {
+    Ok(home()?.join("Teal"))
+}
+
+/// An absolute path without symlinks, `.` and `..` as far as it exists. A dead mount point at its end is not touched.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
+    if path.file_name().is_none() {
+        return Ok(path);
+    }
+    let (parent, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
+    match parent.canonicalize() {
+        Ok(parent) => {
+            let whole = parent.join(name);
+            Ok(whole.canonicalize().unwrap_or(whole))
+        }
+        Err(_) => Ok(path),
+    }
+}
+
+/// A short name that stands for a mount point.
+pub(crate) fn key(dir: &Path) -> String {
+    let mut hasher = SipHasher24::new();
+    hasher.write(dir.as_os_str().as_encoded_bytes());
+    format!("{:016x}", hasher.finish())
+}
+
+/// The store that belongs to a mount point.
+pub(crate) fn store_for(dir: &Path) -> Result<PathBuf> {
+    let name = dir.file_name().map_or("root".into(), |n| n.to_string_lossy().into_owned());
+    Ok(xdg("XDG_DATA_HOME", ".local/share")?.join("teal").join(format!("{name}-{}.teal", &key(dir)[..8])))
+}
+
+/// The directory of control sockets, made if missing.
+pub(crate) fn runtime_dir() -> Result<PathBuf> {
+    let uid = rustix::process::geteuid();
+    let dir = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_dir()) {
+        Some(dir) => dir.join("teal"),
+        None if uid.is_root() => PathBuf::from("/run/teal"),
+        None => std::env::temp_dir().join(format!("teal-{}", uid.as_raw())),
+    };
+    make_private(&dir)?;
+    Ok(dir)
+}
+
+/// The log of the daemon that serves a mount point.
+pub(crate) fn log_file(dir: &Path) -> Result<PathBuf> {
+    // mount(8) and systemd start programs without HOME.
+    let logs = if rustix::process::geteuid().is_root() {
+        PathBuf::from("/var/log/teal")
+    } else {
+        xdg("XDG_STATE_HOME", ".local/state")?.join("teal")
+    };
+    make_private(&logs)?;
+    Ok(logs.join(format!("{}.log", key(dir))))
+}
+
+fn make_private(dir: &Path) -> Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(|| dir.display().to_string())?;
+    let meta = std::fs::symlink_metadata(dir).with_context(|| dir.display().to_string())?;
+    if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
+        bail!("{} belongs to somebody else", dir.display());
+    }
+    Ok(())
+}
+
+/// What stands at a path that is to be a mount point.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    Missing,
+    Empty,
+    NotEmpty,
+    NotDirectory,
+    /// Something is mounted there and works.
+    Mounted,
+    /// A FUSE mount whose daemon is gone.
+    Dead,
+}
+
+/// Looks at a mount point.
+pub(crate) fn look_at(dir: &Path) -> Result<Point> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = match std::fs::symlink_metadata(dir) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Point::Missing),
+        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) => return Ok(Point::Dead),
+        Err(e) => return Err(e).with_context(|| dir.display().to_string()),
+    };
+    if !meta.is_dir() {
+        return Ok(Point::NotDirectory);
+    }
+    let parent = dir.parent().map(std::fs::metadata).transpose().with_context(|| dir.display().to_string())?;
+    if parent.is_none_or(|p| p.dev() != meta.dev()) {
+        return Ok(Point::Mounted);
+    }
+    let mut entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
+    Ok(if entries.next().is_some() { Point::NotEmpty } else { Point::Empty })
+}

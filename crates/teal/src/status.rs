@@ -1,0 +1,89 @@
+//! `teal status` and `teal down`.
+
+use crate::control::{self, Answer, Ask, Status};
+use crate::paths::{self, Point};
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Bytes for people.
+pub(crate) fn human(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// Shows one mount or all.
+pub(crate) fn status(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {
+    let found = match &dir {
+        Some(dir) => match control::ask(&paths::absolute(dir)?, &Ask::Status)? {
+            Some(Answer::Status(status)) => vec![*status],
+            _ => bail!("nothing of TealFS is mounted on {}", dir.display()),
+        },
+        None => control::all()?,
+    };
+    if json {
+        println!("{}", serde_json::to_string_pretty(&found)?);
+    } else if found.is_empty() {
+        println!("nothing is mounted; `teal up` begins");
+    }
+    if !json {
+        for status in &found {
+            show(status);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(s: &Status) {
+    let label = if s.label.is_empty() { String::new() } else { format!(" \"{}\"", s.label) };
+    println!("{}{label}", s.mount_point.display());
+    println!("  store    {} ({}, process {})", s.store.display(), s.uuid, s.pid);
+    println!(
+        "  space    {} used, {} free of {}; {} objects",
+        human(s.live_bytes),
+        human(s.free_bytes),
+        human(s.total_bytes),
+        s.objects
+    );
+    let state = match (s.failed, s.read_only, s.uncommitted) {
+        (true, _, _) => {
+            "FAILED: the disk refused a write; what was synced before is safe. Unmount, check the disk, mount again"
+        }
+        (_, true, _) => "read-only",
+        (_, _, true) => "changes of the last seconds are on their way to the disk",
+        _ => "everything is on the disk",
+    };
+    println!("  state    {state}");
+    println!("  devices  this store is the only one; nothing waits to be sent anywhere else");
+}
+
+/// Unmounts and waits until everything is on the disk.
+pub(crate) fn down(dir: Option<PathBuf>) -> Result<ExitCode> {
+    let dir = match dir {
+        Some(dir) => paths::absolute(&dir)?,
+        None => paths::default_mount_point()?,
+    };
+    match control::ask(&dir, &Ask::Down)? {
+        Some(_) => println!("{} is unmounted; everything is on the disk", dir.display()),
+        None => match paths::look_at(&dir)? {
+            Point::Dead => {
+                repair(&dir)?;
+                println!("the daemon of {} had been killed; the mount point is free again", dir.display());
+            }
+            Point::Mounted => bail!("what is mounted on {} is not TealFS, or belongs to another user", dir.display()),
+            _ => bail!("nothing is mounted on {}", dir.display()),
+        },
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes away the mount of a daemon that is gone.
+pub(crate) fn repair(dir: &Path) -> Result<()> {
+    teal_fuse::detach_dead(dir).map_err(|e| anyhow::anyhow!("{}: {e}", dir.display()))
+}
