@@ -112,7 +112,7 @@ impl Client {
 
     fn try_step(&self) -> Result<Duration, StoreError> {
         self.bell.written.store(0, Ordering::Relaxed);
-        let more_graves = self.bury_next();
+        self.bury_next();
         let wait = self.store.tick()?;
         if self.store.unfolded_bytes() > UNFOLDED_MAX {
             self.store.checkpoint()?;
@@ -123,7 +123,7 @@ impl Client {
             gained = self.store.clean_some()?;
             self.background.lock().cleaning = Cleaning::after(gained, &self.store.counts());
         }
-        Ok(if more_graves || gained { Duration::ZERO } else { wait })
+        Ok(if self.has_doomed() || gained { Duration::ZERO } else { wait })
     }
 
     /// Notes that a batch has grown, and has it committed when it is large.

@@ -14,8 +14,9 @@
 //! |---|---|---|
 //! | `namespace` | shared by every change of names; exclusive for one that lost its race too often | whole operations |
 //! | `moves` | which directory lies in which: moves of directories between directories | whole operations |
+//! | `doomed.digging` | one step of giving back at a time | that step |
 //! | the store's | see [`teal_log::Store`] | |
-//! | `references`, `doomed`, `bell` | what they are called | nothing |
+//! | `references`, `doomed.queue`, `bell` | what they are called | nothing |
 
 mod attributes;
 mod background;

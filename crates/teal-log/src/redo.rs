@@ -67,7 +67,8 @@ impl Store {
             }
             Delta::Extent { block, extent } => self.redo_extent(no, *block, extent)?,
             Delta::Hole { block, count } => {
-                let Some(object) = self.known(no)? else { return Ok(None) };
+                // A new object whose whole record follows in the same batch brings its holes with it.
+                let Some(object) = self.known(no)? else { return Ok(Some(())) };
                 let mut freed = Vec::new();
                 self.blocks_of(
                     &object,
