@@ -30,6 +30,7 @@ mod references;
 mod remove;
 mod rename;
 mod status;
+mod syncing;
 mod xattr;
 
 pub use attributes::{SetAttrRequest, TimeChange};
@@ -46,6 +47,7 @@ use orphans::Doomed;
 use parking_lot::{Mutex, RwLock};
 use references::References;
 use std::sync::Arc;
+use syncing::SyncQueue;
 use teal_env::Clock;
 use teal_log::{Store, StoreError};
 use teal_types::{Name, ObjectNo, Timestamp};
@@ -60,6 +62,7 @@ pub struct Client {
     references: References,
     doomed: Doomed,
     bell: Arc<Bell>,
+    syncs: Arc<SyncQueue>,
     background: Mutex<Background>,
 }
 
@@ -81,6 +84,7 @@ impl Client {
             references: References::new(),
             doomed: Doomed::default(),
             bell: Arc::default(),
+            syncs: Arc::default(),
             background: Mutex::default(),
         })
     }

@@ -11,4 +11,5 @@ mod names;
 mod orphans;
 mod removal;
 mod reopen;
+mod syncing;
 mod target;
