@@ -171,7 +171,7 @@ impl Store {
         if kind == Kind::Checkpoint {
             self.warm_for_checkpoint()?;
         }
-        self.prepare_room(committer)?;
+        self.prepare_room()?;
         let sealed = self.seal(committer, kind).inspect_err(|e| self.poison(e))?;
         self.write_out(committer, sealed, kind).inspect_err(|e| self.poison(e))
     }

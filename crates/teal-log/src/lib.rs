@@ -9,6 +9,7 @@ mod codec;
 mod commit;
 mod counters;
 mod dir;
+mod dump;
 mod error;
 mod extents;
 mod file;
@@ -33,6 +34,7 @@ mod walk;
 
 pub use check::{CheckOptions, CheckProgress, Phase, Problem, Report, Severity};
 pub use counters::Counts;
+pub use dump::{DumpWhat, RawWhat, dump_raw};
 pub use error::StoreError;
 pub use format::superblock::Superblock;
 pub use mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};

@@ -45,6 +45,8 @@ pub(crate) struct Segments {
     pub(crate) interval: u64,
     /// Seconds, stamped on segments as they are written.
     pub(crate) secs: u64,
+    /// Segments that this opening has not made sure of that their host has allocated them.
+    pub(crate) doubtful: BTreeSet<u32>,
     /// Segments the cleaner found unreadable; never picked again while mounted.
     pub(crate) bad: BTreeSet<u32>,
 }
@@ -66,6 +68,7 @@ impl Segments {
             live: 0,
             interval: 0,
             secs: 0,
+            doubtful: BTreeSet::new(),
             bad: BTreeSet::new(),
         }
     }

@@ -8,6 +8,7 @@
 
 use crate::commit::{Committer, Kind};
 use crate::error::StoreError;
+use crate::geometry::Segment;
 use crate::op::Cost;
 use crate::store::{Space, Store};
 use std::sync::atomic::Ordering;
@@ -161,8 +162,23 @@ impl Store {
         }
     }
 
+    /// Before the first write of an opening: the host must hold what the last one used.
+    fn host_again(&self) -> Result<(), StoreError> {
+        let doubtful = self.segments.lock().doubtful.clone();
+        for segment in doubtful {
+            let run = self.geometry.whole(Segment(segment));
+            if let Err(e) = self.reader.disk().allocate(run.addr, u64::from(run.sectors)) {
+                log::warn!("the file system that holds the store has no room for what the store uses: {e}");
+                return Err(StoreError::NoSpace);
+            }
+            self.segments.lock().doubtful.remove(&segment);
+        }
+        Ok(())
+    }
+
     /// Before a batch is sealed: its room must be there.
-    pub(crate) fn prepare_room(&self, _: &mut Committer) -> Result<(), StoreError> {
+    pub(crate) fn prepare_room(&self) -> Result<(), StoreError> {
+        self.host_again()?;
         let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
         let need = promised + self.fold_bytes() + 2 * self.geometry.segment_bytes();
         let mut ready = self.segments.lock().ready_bytes();

@@ -13,19 +13,19 @@ use teal_types::SECTOR;
 
 /// What the explorer counts.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tally {
-    pub images: u64,
-    pub recoveries: u64,
-    pub rolled_forward: u64,
-    pub second_lives: u64,
-    pub second_crashes: u64,
-    pub anchors_lost: u64,
-    pub kills: u64,
-    pub seen: Seen,
+pub(crate) struct Tally {
+    pub(crate) images: u64,
+    pub(crate) recoveries: u64,
+    pub(crate) rolled_forward: u64,
+    pub(crate) second_lives: u64,
+    pub(crate) second_crashes: u64,
+    pub(crate) anchors_lost: u64,
+    pub(crate) kills: u64,
+    pub(crate) seen: Seen,
 }
 
 impl Tally {
-    pub fn add(&mut self, seen: Seen) {
+    pub(crate) fn add(&mut self, seen: Seen) {
         let s = &mut self.seen;
         s.ops += seen.ops;
         s.refused += seen.refused;
@@ -40,21 +40,21 @@ impl Tally {
 
 /// How much to look at.
 #[derive(Debug, Clone)]
-pub struct Effort {
-    pub policy: Policy,
+pub(crate) struct Effort {
+    pub(crate) policy: Policy,
     /// One image in this many is lived on with.
-    pub second_life: u64,
+    pub(crate) second_life: u64,
     /// One second life in this many is crashed, too.
-    pub second_crash: u64,
+    pub(crate) second_crash: u64,
     /// One image in this many has its content verified by `check`.
-    pub verify: u64,
+    pub(crate) verify: u64,
 }
 
-pub fn shape(mib: u64, physical: u32, rotational: bool, sparse: bool) -> DiskShape {
+pub(crate) fn shape(mib: u64, physical: u32, rotational: bool, sparse: bool) -> DiskShape {
     DiskShape { sectors: mib * 2048, logical: 512, physical, rotational, sparse }
 }
 
-pub fn made(shape: DiskShape, seed: u64) -> (RecordingDisk, SimClock) {
+pub(crate) fn made(shape: DiskShape, seed: u64) -> (RecordingDisk, SimClock) {
     let (disk, clock) = (RecordingDisk::new(shape), SimClock::default());
     let name = MkfsOptions { label: "crash".into(), owner: (0, 0) };
     Store::mkfs(Arc::new(disk.clone()), Arc::new(clock.clone()), &SeededEntropy::new(seed), &name).unwrap();
@@ -62,7 +62,7 @@ pub fn made(shape: DiskShape, seed: u64) -> (RecordingDisk, SimClock) {
     (disk, clock)
 }
 
-pub fn begun(shape: DiskShape, seed: u64, plan: Plan) -> Life {
+pub(crate) fn begun(shape: DiskShape, seed: u64, plan: Plan) -> Life {
     let (note, clock) = made(shape, seed);
     let disk: Arc<dyn Disk> = Arc::new(note.clone());
     let store = open(&disk, &clock).unwrap();
@@ -70,7 +70,7 @@ pub fn begun(shape: DiskShape, seed: u64, plan: Plan) -> Life {
     Life::new(note, disk, store, clock, Rng::new(seed), model, plan)
 }
 
-pub fn assert_checked(store: &Store, verify_data: bool) -> Result<(), String> {
+pub(crate) fn assert_checked(store: &Store, verify_data: bool) -> Result<(), String> {
     let report = store.check(CheckOptions { verify_data }, &mut |_| {});
     if report.is_clean() {
         return Ok(());
@@ -81,14 +81,14 @@ pub fn assert_checked(store: &Store, verify_data: bool) -> Result<(), String> {
 }
 
 /// What a crash at a point of a trace may show.
-pub struct Allowed<'a> {
-    pub batches: &'a BTreeMap<u64, Model>,
-    pub promised: u64,
-    pub submitted: u64,
+pub(crate) struct Allowed<'a> {
+    pub(crate) batches: &'a BTreeMap<u64, Model>,
+    pub(crate) promised: u64,
+    pub(crate) submitted: u64,
 }
 
 impl<'a> Allowed<'a> {
-    pub fn at(trace: &Trace, point: usize, batches: &'a BTreeMap<u64, Model>, base: u64) -> Self {
+    pub(crate) fn at(trace: &Trace, point: usize, batches: &'a BTreeMap<u64, Model>, base: u64) -> Self {
         let (mut promised, mut submitted) = (base, base);
         for mark in trace.marks(point) {
             if mark % 2 == 1 { promised = mark / 2 } else { submitted = mark / 2 }
@@ -97,7 +97,7 @@ impl<'a> Allowed<'a> {
     }
 
     /// The batch whose state the store shows.
-    pub fn shown(&self, store: &Store) -> Result<(u64, &'a Model), String> {
+    pub(crate) fn shown(&self, store: &Store) -> Result<(u64, &'a Model), String> {
         let mut why = Vec::new();
         for (ops, model) in self.batches.range(self.promised..=self.submitted).rev() {
             match model.differs(store, true) {
@@ -109,26 +109,26 @@ impl<'a> Allowed<'a> {
     }
 }
 
-pub struct Explorer {
-    pub effort: Effort,
-    pub tally: Tally,
-    pub rng: Rng,
+pub(crate) struct Explorer {
+    pub(crate) effort: Effort,
+    pub(crate) tally: Tally,
+    pub(crate) rng: Rng,
     /// First failures, for people.
-    pub failures: Vec<String>,
-    pub most_failures: usize,
+    pub(crate) failures: Vec<String>,
+    pub(crate) most_failures: usize,
 }
 
 impl Explorer {
-    pub fn new(effort: Effort, seed: u64) -> Self {
+    pub(crate) fn new(effort: Effort, seed: u64) -> Self {
         Self { effort, tally: Tally::default(), rng: Rng::new(seed ^ 0x5eed), failures: Vec::new(), most_failures: 1 }
     }
 
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.failures.len() >= self.most_failures
     }
 
     /// Looks at every image of a life; `name` says which one.
-    pub fn explore(&mut self, life: &Life, name: &str) {
+    pub(crate) fn explore(&mut self, life: &Life, name: &str) {
         let trace = life.note.trace();
         self.explore_trace(&trace, &life.batches, 0, &life.clock, name, true);
         self.tally.add(life.seen);
@@ -248,7 +248,7 @@ impl Explorer {
     }
 
     /// SIGKILL first: what was written is still in the page cache when the store is opened; then a power cut.
-    pub fn kill_and_cut(&mut self, life: &Life, name: &str) {
+    pub(crate) fn kill_and_cut(&mut self, life: &Life, name: &str) {
         let trace = life.note.trace();
         let mut walk = Walk::new(&trace);
         let mut rng = self.rng.fork();
@@ -304,6 +304,7 @@ impl Explorer {
             let allowed = Allowed::at(&trace, point, &second.batches, 0);
             for image in walk.images(&mut rng, &small) {
                 self.tally.images += 1;
+                self.tally.recoveries += 1;
                 let disk: Arc<dyn Disk> = Arc::new(image.disk.clone());
                 let store = open(&disk, &second.clock).map_err(|e| format!("{image}: open after the cut: {e}"))?;
                 allowed.shown(&store).map_err(|e| format!("{image}: after the cut: {e}"))?;
@@ -323,7 +324,7 @@ fn replay(disk: &RecordingDisk, event: &Event) {
 }
 
 /// Fills a store until this many bytes are free, in files that a later life can delete.
-pub fn filled(life: &mut Life, free: u64) {
+pub(crate) fn filled(life: &mut Life, free: u64) {
     life.plan.heavy = 0.6;
     for _ in 0..4000 {
         if life.store.space().free < free {

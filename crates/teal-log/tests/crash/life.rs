@@ -13,55 +13,55 @@ use teal_testkit::{RecordingDisk, Rng, SimClock};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
 
 /// Notes in a trace: twice the number of operations, plus 1 when they are promised to be durable.
-pub fn submitted(ops: u64) -> u64 {
+pub(crate) fn submitted(ops: u64) -> u64 {
     ops * 2
 }
-pub fn promised(ops: u64) -> u64 {
+pub(crate) fn promised(ops: u64) -> u64 {
     ops * 2 + 1
 }
 
 /// What happened over all lives: a run that saw nothing must not pass.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Seen {
-    pub ops: u64,
-    pub refused: u64,
-    pub commits: u64,
-    pub checkpoints: u64,
-    pub cleaned: u64,
-    pub large_batches: u64,
-    pub reopened: u64,
-    pub closed: u64,
+pub(crate) struct Seen {
+    pub(crate) ops: u64,
+    pub(crate) refused: u64,
+    pub(crate) commits: u64,
+    pub(crate) checkpoints: u64,
+    pub(crate) cleaned: u64,
+    pub(crate) large_batches: u64,
+    pub(crate) reopened: u64,
+    pub(crate) closed: u64,
 }
 
 /// How a life is to be.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Share of operations that write much.
-    pub heavy: f64,
+    pub(crate) heavy: f64,
     /// Bytes kept free at least, so that a store stays away from its limits; 0 runs into them.
-    pub spare: u64,
+    pub(crate) spare: u64,
     /// Operations before a commit, on average.
-    pub batch: u64,
+    pub(crate) batch: u64,
 }
 
-pub struct Life {
-    pub note: RecordingDisk,
-    pub disk: Arc<dyn Disk>,
-    pub store: Arc<Store>,
-    pub clock: SimClock,
-    pub rng: Rng,
-    pub model: Model,
+pub(crate) struct Life {
+    pub(crate) note: RecordingDisk,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: SimClock,
+    pub(crate) rng: Rng,
+    pub(crate) model: Model,
     /// Operations done.
-    pub ops: u64,
+    pub(crate) ops: u64,
     /// The states at the ends of batches, by number of operations.
-    pub batches: BTreeMap<u64, Model>,
-    pub plan: Plan,
-    pub seen: Seen,
+    pub(crate) batches: BTreeMap<u64, Model>,
+    pub(crate) plan: Plan,
+    pub(crate) seen: Seen,
     next_name: u64,
 }
 
 /// Small steps, so that a short life has checkpoints of every kind.
-pub fn options() -> OpenOptions {
+pub(crate) fn options() -> OpenOptions {
     let settings = Settings {
         commit_interval: Duration::from_secs(5),
         checkpoint_interval: Duration::from_secs(30),
@@ -73,12 +73,12 @@ pub fn options() -> OpenOptions {
     OpenOptions { settings, ..OpenOptions::default() }
 }
 
-pub fn open(disk: &Arc<dyn Disk>, clock: &SimClock) -> Result<Arc<Store>, OpenError> {
+pub(crate) fn open(disk: &Arc<dyn Disk>, clock: &SimClock) -> Result<Arc<Store>, OpenError> {
     Ok(Store::open(Arc::clone(disk), Arc::new(clock.clone()), options())?.0)
 }
 
 /// What mkfs leaves: a root.
-pub fn fresh(store: &Store) -> Model {
+pub(crate) fn fresh(store: &Store) -> Model {
     let attr = store.attr(ObjectNo::ROOT).unwrap();
     let root = Object {
         kind: FileType::Dir,
@@ -97,7 +97,7 @@ pub fn fresh(store: &Store) -> Model {
 type Done = Result<(), StoreError>;
 
 impl Life {
-    pub fn new(
+    pub(crate) fn new(
         note: RecordingDisk,
         disk: Arc<dyn Disk>,
         store: Arc<Store>,
@@ -120,15 +120,12 @@ impl Life {
     }
 
     /// Does what may end a batch, and notes what that submits and promises.
-    pub fn ending<T>(&mut self, act: impl FnOnce(&Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(crate) fn ending<T>(&mut self, act: impl FnOnce(&Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.note.mark(submitted(self.ops));
         self.batches.insert(self.ops, self.model.clone());
         let before = self.store.counts();
         let store = Arc::clone(&self.store);
         let done = act(&store);
-        if std::env::var("TR").is_ok() && before.batches != store.counts().batches {
-            eprintln!("commit after {} ops, ckpt {}", self.ops, store.counts().checkpoints);
-        }
         self.count(&before);
         if self.store.counts().batches != before.batches && !self.store.is_poisoned() && !self.store.is_dirty() {
             self.note.mark(promised(self.ops));
@@ -181,7 +178,7 @@ impl Life {
     }
 
     /// One random operation; `Ok(false)` when it found nothing to work on or no room.
-    pub fn step(&mut self) -> Result<bool, StoreError> {
+    pub(crate) fn step(&mut self) -> Result<bool, StoreError> {
         let done = match self.rng.below(100) {
             0..20 => self.create(),
             20..42 => self.write(),
@@ -286,9 +283,6 @@ impl Life {
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else { return Ok(false) };
         let data = self.data(len);
-        if std::env::var("TR").is_ok() {
-            eprintln!("write {no} at {at} len {len}");
-        }
         op.lock(&[no])?.write(no, at, &data)?;
         drop(op);
         self.model.bytes(no).write(at, &data);
@@ -308,9 +302,6 @@ impl Life {
         let cost = Cost::data(4096).freeing();
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else { return Ok(false) };
-        if std::env::var("TR").is_ok() {
-            eprintln!("trunc {no} to {to} from {size}");
-        }
         op.lock(&[no])?.truncate(no, to)?;
         drop(op);
         self.model.bytes(no).truncate(to);
@@ -325,9 +316,6 @@ impl Life {
         let cost = Cost::data(8192).freeing();
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else { return Ok(false) };
-        if std::env::var("TR").is_ok() {
-            eprintln!("punch {no} {from}..{to} size {size}");
-        }
         op.lock(&[no])?.punch(no, from, to)?;
         drop(op);
         self.model.bytes(no).zero(from, to.min(size));
@@ -362,9 +350,6 @@ impl Life {
         let cost = if value.is_some() { Cost::data(len as u64 + 4096) } else { Cost::names(1).freeing() };
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else { return Ok(false) };
-        if std::env::var("TR").is_ok() {
-            eprintln!("xattr {no} {:?}", value.as_ref().map(Vec::len));
-        }
         op.lock(&[no])?.set_xattr(no, &name, value.as_deref())?;
         drop(op);
         let xattrs = &mut self.model.object(no).xattrs;
@@ -502,7 +487,7 @@ impl Life {
     }
 
     /// Runs until `ops` more operations are done, with commits, checkpoints, cleaning and time in between.
-    pub fn run(&mut self, ops: u64) -> Done {
+    pub(crate) fn run(&mut self, ops: u64) -> Done {
         let until = self.ops + ops;
         for _ in 0..ops * 4 {
             if self.ops >= until {
@@ -531,31 +516,17 @@ impl Life {
         }
     }
 
-    pub fn commit(&mut self) -> Done {
+    pub(crate) fn commit(&mut self) -> Done {
         self.ending(Store::commit)
     }
 
     /// Closes and opens again.
-    pub fn reopen(&mut self, cleanly: bool) -> Result<(), String> {
+    pub(crate) fn reopen(&mut self, cleanly: bool) -> Result<(), String> {
         if cleanly {
             self.ending(Store::close).map_err(|e| e.to_string())?;
             self.seen.closed += 1;
         } else {
             self.commit().map_err(|e| e.to_string())?;
-        }
-        if std::env::var("TR").is_ok() {
-            let dbg = teal_types::ObjectNo::new(167);
-            eprintln!(
-                "before {:?} seek {:?} {:?} differs {:?}",
-                self.store.attr(dbg),
-                self.store.seek(dbg, 0, false),
-                self.store.seek(dbg, 0, true),
-                self.model.differs(&self.store, true)
-            );
-            eprintln!("{:?}", crate::explore::assert_checked(&self.store, true));
-            let s2 = open(&self.disk, &self.clock).unwrap();
-            eprintln!("after {:?} seek {:?} {:?}", s2.attr(dbg), s2.seek(dbg, 0, false), s2.seek(dbg, 0, true));
-            eprintln!("{:?}", crate::explore::assert_checked(&s2, true));
         }
         self.store = open(&self.disk, &self.clock).map_err(|e| e.to_string())?;
         self.seen.reopened += 1;

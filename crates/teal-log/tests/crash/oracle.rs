@@ -9,13 +9,13 @@ const BLOCK: u64 = 4096;
 
 /// A file's bytes; blocks that are missing are zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Bytes {
-    pub size: u64,
-    pub blocks: BTreeMap<u64, Arc<Vec<u8>>>,
+pub(crate) struct Bytes {
+    pub(crate) size: u64,
+    pub(crate) blocks: BTreeMap<u64, Arc<Vec<u8>>>,
 }
 
 impl Bytes {
-    pub fn write(&mut self, at: u64, data: &[u8]) {
+    pub(crate) fn write(&mut self, at: u64, data: &[u8]) {
         let mut from = 0;
         while from < data.len() {
             let byte = at + from as u64;
@@ -28,7 +28,7 @@ impl Bytes {
         self.size = self.size.max(at + data.len() as u64);
     }
 
-    pub fn zero(&mut self, from: u64, to: u64) {
+    pub(crate) fn zero(&mut self, from: u64, to: u64) {
         let touched: Vec<u64> = self.blocks.range(from / BLOCK..to.div_ceil(BLOCK)).map(|(b, _)| *b).collect();
         for block in touched {
             let (start, end) = (from.max(block * BLOCK), to.min((block + 1) * BLOCK));
@@ -40,7 +40,7 @@ impl Bytes {
         }
     }
 
-    pub fn truncate(&mut self, size: u64) {
+    pub(crate) fn truncate(&mut self, size: u64) {
         if size < self.size {
             self.zero(size, self.size.next_multiple_of(BLOCK));
         }
@@ -78,7 +78,7 @@ impl Bytes {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
+pub(crate) enum Content {
     None,
     File(Bytes),
     Target(Vec<u8>),
@@ -86,49 +86,49 @@ pub enum Content {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
-    pub kind: FileType,
-    pub perm: u16,
-    pub owner: (u32, u32),
-    pub rdev: u32,
-    pub times: [Timestamp; 4],
-    pub links: BTreeSet<(ObjectNo, Name)>,
-    pub xattrs: BTreeMap<Vec<u8>, Arc<Vec<u8>>>,
-    pub content: Content,
-    pub orphan: bool,
+pub(crate) struct Object {
+    pub(crate) kind: FileType,
+    pub(crate) perm: u16,
+    pub(crate) owner: (u32, u32),
+    pub(crate) rdev: u32,
+    pub(crate) times: [Timestamp; 4],
+    pub(crate) links: BTreeSet<(ObjectNo, Name)>,
+    pub(crate) xattrs: BTreeMap<Vec<u8>, Arc<Vec<u8>>>,
+    pub(crate) content: Content,
+    pub(crate) orphan: bool,
 }
 
 /// The state of a whole store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Model {
-    pub objects: BTreeMap<ObjectNo, Arc<Object>>,
+pub(crate) struct Model {
+    pub(crate) objects: BTreeMap<ObjectNo, Arc<Object>>,
 }
 
 impl Model {
-    pub fn object(&mut self, no: ObjectNo) -> &mut Object {
+    pub(crate) fn object(&mut self, no: ObjectNo) -> &mut Object {
         Arc::make_mut(self.objects.get_mut(&no).expect("the workload uses what is there"))
     }
 
-    pub fn dir(&mut self, no: ObjectNo) -> &mut BTreeMap<Name, ObjectNo> {
+    pub(crate) fn dir(&mut self, no: ObjectNo) -> &mut BTreeMap<Name, ObjectNo> {
         match &mut self.object(no).content {
             Content::Dir(map) => map,
             _ => panic!("{no} is no directory"),
         }
     }
 
-    pub fn bytes(&mut self, no: ObjectNo) -> &mut Bytes {
+    pub(crate) fn bytes(&mut self, no: ObjectNo) -> &mut Bytes {
         match &mut self.object(no).content {
             Content::File(bytes) => bytes,
             _ => panic!("{no} is no file"),
         }
     }
 
-    pub fn of_kind(&self, kind: FileType) -> Vec<ObjectNo> {
+    pub(crate) fn of_kind(&self, kind: FileType) -> Vec<ObjectNo> {
         self.objects.iter().filter(|(_, o)| o.kind == kind).map(|(no, _)| *no).collect()
     }
 
     /// Every entry: directory, name, child.
-    pub fn entries(&self) -> Vec<(ObjectNo, Name, ObjectNo)> {
+    pub(crate) fn entries(&self) -> Vec<(ObjectNo, Name, ObjectNo)> {
         let of = |(no, o): (&ObjectNo, &Arc<Object>)| match &o.content {
             Content::Dir(map) => map.iter().map(|(n, c)| (*no, n.clone(), *c)).collect(),
             _ => Vec::new(),
@@ -137,7 +137,7 @@ impl Model {
     }
 
     /// Whether `dir` is `below` or one of the directories above it.
-    pub fn is_above(&self, dir: ObjectNo, below: ObjectNo) -> bool {
+    pub(crate) fn is_above(&self, dir: ObjectNo, below: ObjectNo) -> bool {
         let mut at = below;
         loop {
             if at == dir {
@@ -151,7 +151,7 @@ impl Model {
     }
 
     /// Says where a store differs from this state.
-    pub fn differs(&self, store: &Store, with_content: bool) -> Result<(), String> {
+    pub(crate) fn differs(&self, store: &Store, with_content: bool) -> Result<(), String> {
         let there = store.space().objects;
         if there != self.objects.len() as u64 {
             return Err(format!("{there} objects instead of {}", self.objects.len()));
