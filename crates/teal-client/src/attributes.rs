@@ -66,7 +66,7 @@ impl Client {
         self.on(no, || {
             let mut cost = self.cost_of_content(no, BLOCK)?;
             cost.frees = set.size.is_some_and(|size| size < self.store.attr(no).map_or(0, |attr| attr.size));
-            let op = self.store.begin(cost)?;
+            let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;
             let attr = locked.attr(no);
             if set.perm.is_some() && attr.kind == FileType::Symlink {

@@ -1,7 +1,7 @@
 //! What nobody waits for: commits and checkpoints that are due, cleaning, giving back large orphans.
 //!
 //! # Guarantees
-//! 1. At most one thread, and it sleeps until something is due or the [`Bell`] rings.
+//! 1. One thread for this (and one for those who wait for durability); it sleeps until something is due or the [`Bell`] rings.
 //! 2. Idle means no I/O: cleaning that gained nothing is not tried again before something else was written.
 
 use crate::Client;
@@ -58,7 +58,7 @@ impl Bell {
 /// The thread, and what it must remember.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     cleaning: Cleaning,
 }
 
@@ -80,13 +80,13 @@ impl Cleaning {
 }
 
 impl Client {
-    /// Starts the background thread, once. Objects that a crash left without names are given back first.
+    /// Starts the background threads, once. Objects that a crash left without names are given back first.
     ///
     /// # Errors
     /// When no thread can be had.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let mut background = self.background.lock();
-        if background.thread.is_some() || self.store.is_read_only() {
+        if !background.threads.is_empty() || self.store.is_read_only() {
             return Ok(());
         }
         if let Err(e) = self.exhume() {
@@ -94,7 +94,8 @@ impl Client {
         }
         let (client, bell) = (Arc::downgrade(self), Arc::clone(&self.bell));
         let thread = std::thread::Builder::new().name("teal-commit".into()).spawn(move || run(&client, &bell))?;
-        background.thread = Some(thread);
+        background.threads.push(thread);
+        background.threads.push(self.start_syncing()?);
         Ok(())
     }
 
@@ -112,7 +113,7 @@ impl Client {
 
     fn try_step(&self) -> Result<Duration, StoreError> {
         self.bell.written.store(0, Ordering::Relaxed);
-        let more_graves = self.bury_next();
+        self.bury_next();
         let wait = self.store.tick()?;
         if self.store.unfolded_bytes() > UNFOLDED_MAX {
             self.store.checkpoint()?;
@@ -123,7 +124,7 @@ impl Client {
             gained = self.store.clean_some()?;
             self.background.lock().cleaning = Cleaning::after(gained, &self.store.counts());
         }
-        Ok(if more_graves || gained { Duration::ZERO } else { wait })
+        Ok(if self.has_doomed() || gained { Duration::ZERO } else { wait })
     }
 
     /// Notes that a batch has grown, and has it committed when it is large.
@@ -142,9 +143,12 @@ impl Client {
 
     pub(crate) fn stop_background(&self) {
         self.bell.stop();
-        let thread = self.background.lock().thread.take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            log::error!("the background thread panicked");
+        self.syncs.stop();
+        let threads = std::mem::take(&mut self.background.lock().threads);
+        for thread in threads {
+            if thread.join().is_err() {
+                log::error!("a background thread panicked");
+            }
         }
     }
 }
@@ -152,6 +156,7 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         self.bell.stop();
+        self.syncs.stop();
     }
 }
 

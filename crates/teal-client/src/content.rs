@@ -116,7 +116,7 @@ impl Client {
     }
 
     fn write_step(&self, no: ObjectNo, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize, FsError> {
-        let op = self.store.begin(self.cost_of_content(no, data.len() as u64)?)?;
+        let op = self.begin(self.cost_of_content(no, data.len() as u64)?)?;
         let mut locked = op.lock(&[no])?;
         let attr = locked.attr(no);
         is_file(&attr)?;
@@ -149,7 +149,7 @@ impl Client {
             }
             let mut cost = self.cost_of_content(no, 2 * BLOCK)?;
             cost.frees = mode == FallocateMode::PunchHole;
-            let op = self.store.begin(cost)?;
+            let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;
             if !matches!(mode, FallocateMode::Allocate { .. }) {
                 locked.punch(no, offset, end)?;

@@ -14,8 +14,9 @@
 //! |---|---|---|
 //! | `namespace` | shared by every change of names; exclusive for one that lost its race too often | whole operations |
 //! | `moves` | which directory lies in which: moves of directories between directories | whole operations |
+//! | `doomed.digging` | one step of giving back at a time | that step |
 //! | the store's | see [`teal_log::Store`] | |
-//! | `references`, `doomed`, `bell` | what they are called | nothing |
+//! | `references`, `doomed.queue`, `bell` | what they are called | nothing |
 
 mod attributes;
 mod background;
@@ -29,6 +30,7 @@ mod references;
 mod remove;
 mod rename;
 mod status;
+mod syncing;
 mod xattr;
 
 pub use attributes::{SetAttrRequest, TimeChange};
@@ -45,6 +47,7 @@ use orphans::Doomed;
 use parking_lot::{Mutex, RwLock};
 use references::References;
 use std::sync::Arc;
+use syncing::SyncQueue;
 use teal_env::Clock;
 use teal_log::{Store, StoreError};
 use teal_types::{Name, ObjectNo, Timestamp};
@@ -59,6 +62,7 @@ pub struct Client {
     references: References,
     doomed: Doomed,
     bell: Arc<Bell>,
+    syncs: Arc<SyncQueue>,
     background: Mutex<Background>,
 }
 
@@ -80,6 +84,7 @@ impl Client {
             references: References::new(),
             doomed: Doomed::default(),
             bell: Arc::default(),
+            syncs: Arc::default(),
             background: Mutex::default(),
         })
     }

@@ -42,7 +42,8 @@ impl Client {
         })
     }
 
-    fn find(&self, parent: ObjectNo, name: &[u8]) -> Result<ObjectNo, FsError> {
+    /// The object an entry leads to.
+    pub(crate) fn find(&self, parent: ObjectNo, name: &[u8]) -> Result<ObjectNo, FsError> {
         let name = self.name_in(parent, name)?;
         Ok(self.store.lookup(parent, &name)?.ok_or(FsError::NotFound)?.0)
     }
@@ -117,7 +118,7 @@ impl Client {
                 return Err(FsError::Exists);
             }
             let _names = self.namespace.read();
-            let op = self.store.begin(Cost::names(2))?;
+            let op = self.begin(Cost::names(2))?;
             let mut locked = op.lock(&[parent])?;
             if locked.entry(parent, &name)?.is_some() {
                 return Err(FsError::Exists);
@@ -161,7 +162,7 @@ impl Client {
     /// [`FsError::NotFound`] in a removed directory, [`FsError::NotDir`], [`FsError::Stale`].
     pub fn tmpfile(&self, caller: &Caller, parent: ObjectNo, perm: u16) -> Result<Attr, FsError> {
         self.on(parent, || {
-            let op = self.store.begin(Cost::names(1))?;
+            let op = self.begin(Cost::names(1))?;
             let mut locked = op.lock(&[parent])?;
             if !locked.attr(parent).kind.is_dir() {
                 return Err(FsError::NotDir);
@@ -188,7 +189,7 @@ impl Client {
             let mut cost = Cost::names(2);
             cost.bytes += self.store.head_bytes(no)?;
             let _names = self.namespace.read();
-            let op = self.store.begin(cost)?;
+            let op = self.begin(cost)?;
             let mut locked = op.lock(&[parent, no])?;
             if locked.entry(parent, &name)?.is_some() {
                 return Err(FsError::Exists);

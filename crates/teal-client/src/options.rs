@@ -26,10 +26,18 @@ impl AtimePolicy {
 }
 
 /// How a client behaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientOptions {
     /// When reading changes the access time.
     pub atime: AtimePolicy,
+    /// Bytes of content given back in one operation; what is larger goes in steps, in the background.
+    pub reclaim_step: u64,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self { atime: AtimePolicy::default(), reclaim_step: 256 << 20 }
+    }
 }
 
 /// Who asks for an operation.

@@ -2,19 +2,24 @@
 //!
 //! # Guarantees
 //! 1. An object leaves with its last name or its last reference, whichever goes later; one left over by a crash soon after the mount.
-//! 2. Giving back takes bounded operations: at most [`STEP_BYTES`] of content each, of which whoever released the object waits for one.
+//! 2. Giving back takes bounded operations: at most [`reclaim_step`](crate::ClientOptions::reclaim_step) bytes of content each, of
+//!    which whoever released the object waits for one.
+//! 3. Nobody is told that there is no space while orphans wait to be given back.
 
 use crate::{Client, FsError};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use teal_log::{Cost, Locked, StoreError};
+use teal_log::{Cost, Locked, Op, StoreError};
 use teal_types::{ObjectNo, SECTOR};
 
-/// Content given back in one operation.
-pub(crate) const STEP_BYTES: u64 = 256 << 20;
-
-/// Orphans that nobody refers to and that are still there, oldest first. The lock guards the queue only.
-pub(crate) type Doomed = Mutex<VecDeque<Grave>>;
+/// Orphans that nobody refers to and that are still there.
+#[derive(Debug, Default)]
+pub(crate) struct Doomed {
+    /// Oldest first. Nothing else is done under this lock.
+    queue: Mutex<VecDeque<Grave>>,
+    /// Held for a step of one of them, with its I/O: whoever needs its space waits for it.
+    digging: Mutex<()>,
+}
 
 /// An orphan on its way out.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +57,7 @@ impl Client {
             return Ok(Fate::Settled);
         }
         if !self.references.keep_orphan(no) {
-            if locked.attr(no).sectors * SECTOR <= STEP_BYTES {
+            if locked.attr(no).sectors * SECTOR <= self.options.reclaim_step {
                 locked.free(no)?;
                 return Ok(Fate::Settled);
             }
@@ -74,7 +79,7 @@ impl Client {
         match self.on(grave.no, || self.reclaim(grave)) {
             Ok(None) => {}
             Ok(Some(rest)) => {
-                self.doomed.lock().push_back(rest);
+                self.doomed.queue.lock().push_back(rest);
                 self.bell.ring();
             }
             // It stays in the store's orphan set: the next mount tries again.
@@ -82,13 +87,27 @@ impl Client {
         }
     }
 
-    /// One step for the oldest; says whether there are more.
+    /// One step for the oldest; says whether there was one.
     pub(crate) fn bury_next(&self) -> bool {
-        let next = self.doomed.lock().pop_front();
-        if let Some(grave) = next {
-            self.bury_step(grave);
+        let _digging = self.doomed.digging.lock();
+        let next = self.doomed.queue.lock().pop_front();
+        next.map(|grave| self.bury_step(grave)).is_some()
+    }
+
+    /// Whether a step is left to do.
+    pub(crate) fn has_doomed(&self) -> bool {
+        !self.doomed.queue.lock().is_empty()
+    }
+
+    /// Starts an operation, after giving back as much as it needs.
+    pub(crate) fn begin(&self, cost: Cost) -> Result<Op<'_>, StoreError> {
+        let mut helped = true;
+        loop {
+            match self.store.begin(cost) {
+                Err(StoreError::NoSpace) if helped => helped = self.bury_next(),
+                begun => return begun,
+            }
         }
-        !self.doomed.lock().is_empty()
     }
 
     /// Finds what a crash left without a name.
@@ -97,7 +116,7 @@ impl Client {
         if !left.is_empty() {
             log::info!("giving back {} objects without a name", left.len());
         }
-        self.doomed.lock().extend(left.into_iter().map(|no| Grave { no, from: 0 }));
+        self.doomed.queue.lock().extend(left.into_iter().map(|no| Grave { no, from: 0 }));
         Ok(())
     }
 
@@ -113,11 +132,11 @@ impl Client {
             return Ok(None);
         }
         let attr = locked.attr(no);
-        if attr.sectors * SECTOR <= STEP_BYTES || grave.from >= attr.size {
+        if attr.sectors * SECTOR <= self.options.reclaim_step || grave.from >= attr.size {
             locked.free(no)?;
             return Ok(None);
         }
-        let end = grave.from.saturating_add(STEP_BYTES);
+        let end = grave.from.saturating_add(self.options.reclaim_step);
         locked.punch(no, grave.from, end)?;
         drop(locked);
         drop(op);

@@ -54,7 +54,7 @@ impl Client {
             (false, true) => return Err(FsError::NotDir),
             _ => {}
         }
-        let op = self.store.begin(self.cost_of_names(2, &[child])?.freeing())?;
+        let op = self.begin(self.cost_of_names(2, &[child])?.freeing())?;
         let Some(mut locked) = lock_found(&op, &[parent], &[child])? else { return Ok(None) };
         if locked.entry(parent, name)?.map(|e| e.0) != Some(child) {
             return Ok(None);

@@ -65,10 +65,10 @@ impl Client {
         mode: RenameMode,
     ) -> Result<(), FsError> {
         let fate = self.on(parent, || {
-            let ends = Ends {
-                from: (parent, self.name_in(parent, name)?),
-                to: (new_parent, self.name_in(new_parent, new_name)?),
-            };
+            let from = (parent, self.name_in(parent, name)?);
+            // That there is nothing to move is said before anything about where to.
+            let to = self.name_in(new_parent, new_name).or_else(|e| self.find(parent, name).and(Err(e)))?;
+            let ends = Ends { from, to: (new_parent, to) };
             self.settle(|| self.try_rename(&ends, mode))
         })?;
         self.bury(fate);
@@ -98,7 +98,7 @@ impl Client {
             return Err(if mode == RenameMode::Exchange { FsError::Invalid } else { FsError::NotEmpty });
         }
         let objects: Vec<ObjectNo> = [Some(found), there].into_iter().flatten().map(|(no, _)| no).collect();
-        let op = self.store.begin(self.cost_of_names(4, &objects)?)?;
+        let op = self.begin(self.cost_of_names(4, &objects)?)?;
         let Some(mut locked) = lock_found(&op, &[parent, new_parent], &objects)? else { return Ok(None) };
         if locked.entry(parent, name)? != Some(found) || locked.entry(new_parent, new_name)? != there {
             return Ok(None);

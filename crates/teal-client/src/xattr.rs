@@ -113,7 +113,7 @@ impl Client {
             check_name(name)?;
             let mut cost = Cost::names(1);
             cost.bytes += self.store.head_bytes(no)? + (name.len() + len) as u64;
-            let op = self.store.begin(cost)?;
+            let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;
             change(&mut locked)?;
             self.changed(&mut locked, no);

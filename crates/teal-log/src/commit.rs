@@ -171,7 +171,7 @@ impl Store {
         if kind == Kind::Checkpoint {
             self.warm_for_checkpoint()?;
         }
-        self.prepare_room(committer)?;
+        self.prepare_room()?;
         let sealed = self.seal(committer, kind).inspect_err(|e| self.poison(e))?;
         self.write_out(committer, sealed, kind).inspect_err(|e| self.poison(e))
     }
@@ -230,7 +230,8 @@ impl Store {
         }
         drop(imap);
         let mut usage = self.usage.lock();
-        for segment in self.segments.lock().changed().clone() {
+        let changed = self.segments.lock().changed().clone();
+        for segment in changed {
             usage.warm(&self.reader, u64::from(segment), u64::from(segment))?;
         }
         Ok(())
@@ -258,11 +259,12 @@ impl Store {
             SealError::NoRoom => StoreError::NoSpace,
         });
         let (records, chain, homes) = filled?;
-        self.settle_homes(&mut segments, homes);
         let start = records.first().map(|r| (r.start, committer.chain.seq));
         let checkpoint_at = start.filter(|_| kind == Kind::Checkpoint);
         let sealed = Sealed { records, chain, checkpoint_at };
+        // Before the map leads anybody to them.
         self.reader.set_in_flight(sealed.records.clone());
+        self.settle_homes(&mut segments, homes);
         if !empty {
             self.open_batch.fetch_add(1, Ordering::Release);
             self.promised.store(0, Ordering::Relaxed);
@@ -325,13 +327,19 @@ impl Store {
             return Ok(());
         }
         let whole = state.fits_whole();
+        if !state.logged
+            && let Content::Blocks(blocks) = &mut state.content
+        {
+            // The log knows nothing of this object yet that could become a hole.
+            blocks.holes.clear();
+        }
         if !whole && !state.logged {
             let head = state.head();
             layout.delta(object.no, lsn, &Delta::Head(&head), head.len())?;
             state.head_changed = false;
         }
         state.logged = true;
-        self.seal_blocks(layout, object.no, state)?;
+        self.seal_blocks(layout, object.no, state, whole)?;
         let changed = match &mut state.content {
             Content::Dir(Dir { changed, .. }) => std::mem::take(changed),
             _ => Default::default(),
@@ -366,7 +374,13 @@ impl Store {
         Ok(())
     }
 
-    fn seal_blocks(&self, layout: &mut Layout<'_>, no: ObjectNo, state: &mut State) -> Result<(), SealError> {
+    fn seal_blocks(
+        &self,
+        layout: &mut Layout<'_>,
+        no: ObjectNo,
+        state: &mut State,
+        whole: bool,
+    ) -> Result<(), SealError> {
         let (lsn, size) = (state.core.lsn, state.core.size);
         let Content::Blocks(Blocks { extents, dirty, holes }) = &mut state.content else { return Ok(()) };
         for (block, count) in std::mem::take(holes) {
@@ -393,13 +407,13 @@ impl Store {
         if let Some(e) = failed {
             return Err(e.into());
         }
+        if !whole {
+            extents.outgrow(&self.reader, no)?;
+        }
+        let gone: u64 = freed.iter().map(|f| f.bytes / SECTOR).sum();
+        state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
         if let Extents::Tree(tree) = extents {
-            let gone: u64 = freed.iter().map(|f| f.bytes / SECTOR).sum();
             freed.extend(tree.take_freed().into_iter().map(Freed::page));
-            state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
-        } else {
-            let gone: u64 = freed.iter().map(|f| f.bytes / SECTOR).sum();
-            state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
         }
         for piece in freed {
             layout.segments.add_dead(piece.byte, piece.bytes);

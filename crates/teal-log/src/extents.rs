@@ -8,7 +8,6 @@ use crate::format::extent::Extent;
 use crate::page::{PagePtr, TreeKind};
 use crate::tree::{PageSource, Tree};
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use teal_types::{ObjectNo, Sector};
 
 #[derive(Debug)]
@@ -129,7 +128,8 @@ impl Extents {
         Ok(())
     }
 
-    /// Lets `extent` hold the blocks from `block` on.
+    /// Lets `extent` hold the blocks from `block` on. Few extents stay few, however large, until they [outgrow](Self::outgrow) the inode:
+    /// a batch that writes the whole record must find them there.
     pub(crate) fn replace(
         &mut self,
         src: &dyn PageSource,
@@ -139,11 +139,11 @@ impl Extents {
         freed: &mut Vec<Freed>,
     ) -> Result<(), StoreError> {
         self.remove(src, no, block, extent.blocks(), freed)?;
-        self.put(src, block, extent)?;
-        self.outgrow(src, no)
+        self.put(src, block, extent)
     }
 
-    fn outgrow(&mut self, src: &dyn PageSource, no: ObjectNo) -> Result<(), StoreError> {
+    /// Moves extents that are too many for an inode record into a tree.
+    pub(crate) fn outgrow(&mut self, src: &dyn PageSource, no: ObjectNo) -> Result<(), StoreError> {
         let Self::Few(map) = self else { return Ok(()) };
         if map.values().map(|e| 36 + 4 * e.crcs.len()).sum::<usize>() <= crate::object::INLINE_CONTENT {
             return Ok(());
@@ -158,21 +158,6 @@ impl Extents {
         match self {
             Self::Few(_) => Ok(()),
             Self::Tree(tree) => tree.warm(src, block, block.saturating_add(count)),
-        }
-    }
-
-    /// Every extent in order, with its first block.
-    pub(crate) fn each(
-        &self,
-        src: &dyn PageSource,
-        no: ObjectNo,
-        visit: &mut dyn FnMut(u64, Extent) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        match self {
-            Self::Few(map) => map.iter().try_for_each(|(block, extent)| visit(*block, extent.clone())),
-            Self::Tree(tree) => {
-                tree.scan(src, 0, &mut |block, value| visit(block, Self::decode(no, value)?).map(ControlFlow::Continue))
-            }
         }
     }
 }

@@ -26,16 +26,20 @@ pub(crate) struct Geometry {
     /// Alignment of records, in sectors.
     pub(crate) align: u64,
     places: u32,
+    capacity: u64,
 }
 
 impl Geometry {
     pub(crate) fn new(sb: &Superblock) -> Self {
-        Self {
+        let mut geometry = Self {
             segments: sb.segments,
             segment_sectors: u64::from(sb.segment_sectors),
             align: u64::from(sb.commit_align) / SECTOR,
             places: sb.anchor_places,
-        }
+            capacity: 0,
+        };
+        geometry.capacity = (0..sb.segments).map(|s| geometry.usable_bytes(Segment(s))).sum();
+        geometry
     }
 
     /// Where the second superblock of a disk with this many sectors lies.
@@ -43,7 +47,8 @@ impl Geometry {
         Sector::new((sectors.saturating_sub(SUPERBLOCK_SECTORS)) / SUPERBLOCK_SECTORS * SUPERBLOCK_SECTORS)
     }
 
-    fn slot_sectors(&self) -> u64 {
+    /// Sectors set aside for each superblock at the start and for each anchor slot.
+    pub(crate) fn slot_sectors(&self) -> u64 {
         SUPERBLOCK_SECTORS.max(self.align)
     }
 
@@ -104,9 +109,14 @@ impl Geometry {
         })
     }
 
+    /// Bytes of a segment that records may use.
+    pub(crate) fn usable_bytes(&self, segment: Segment) -> u64 {
+        u64::from(self.usable(segment).sectors) * SECTOR
+    }
+
     /// Bytes of all usable parts.
     pub(crate) fn capacity(&self) -> u64 {
-        (0..self.segments).map(|s| u64::from(self.usable(Segment(s)).sectors) * SECTOR).sum()
+        self.capacity
     }
 
     /// Bytes of a whole segment.

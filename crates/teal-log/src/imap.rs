@@ -10,7 +10,6 @@ use crate::format::imap::{Home, Known};
 use crate::page::{PagePtr, STORE_WIDE, TreeKind};
 use crate::tree::{PageSource, Tree};
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use teal_types::ObjectNo;
 
 #[derive(Debug)]
@@ -25,7 +24,7 @@ impl InodeMap {
         Self { tree: Tree::with_root(TreeKind::InodeMap, STORE_WIDE, root), changed: BTreeMap::new() }
     }
 
-    fn decode(no: u64, value: &[u8]) -> Result<Option<Home>, StoreError> {
+    pub(crate) fn decode(no: u64, value: &[u8]) -> Result<Option<Home>, StoreError> {
         match Known::decode(value) {
             Some(Known::At(home)) => Ok(Some(home)),
             Some(Known::Gone(_)) => Ok(None),
@@ -45,6 +44,11 @@ impl InodeMap {
 
     pub(crate) fn set(&mut self, no: ObjectNo, home: Option<Home>) {
         self.changed.insert(no, home);
+    }
+
+    /// What is newer than the tree.
+    pub(crate) fn overlay(&self) -> impl Iterator<Item = (ObjectNo, Option<Home>)> + '_ {
+        self.changed.iter().map(|(no, home)| (*no, *home))
     }
 
     pub(crate) fn changes(&self) -> usize {
@@ -71,29 +75,5 @@ impl InodeMap {
 
     pub(crate) fn freed(&mut self) -> impl Iterator<Item = Freed> {
         self.tree.take_freed().into_iter().map(Freed::page)
-    }
-
-    /// Visits every object there is, in order.
-    pub(crate) fn each(
-        &self,
-        src: &dyn PageSource,
-        visit: &mut dyn FnMut(ObjectNo, Home) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let mut pending = self.changed.iter().peekable();
-        self.tree.scan(src, 0, &mut |no, value| {
-            while let Some((ahead, home)) = pending.next_if(|(ahead, _)| ahead.get() < no) {
-                home.map_or(Ok(()), |home| visit(*ahead, home))?;
-            }
-            match pending.next_if(|(ahead, _)| ahead.get() == no) {
-                Some((ahead, home)) => home.map_or(Ok(()), |home| visit(*ahead, home))?,
-                None => {
-                    if let Some(home) = Self::decode(no, value)? {
-                        visit(ObjectNo::new(no), home)?;
-                    }
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        pending.try_for_each(|(no, home)| home.map_or(Ok(()), |home| visit(*no, home)))
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Chain {
 
 struct Open {
     start: Sector,
+    /// Whether it is the first record of its segment.
+    is_first: bool,
     /// Sectors this record may take.
     room: u64,
     payload: Vec<u8>,
@@ -80,7 +82,7 @@ impl<'a> Layout<'a> {
 
     /// The open record if `payload` sectors and `body` bytes still fit it, else a new one.
     fn fit(&mut self, payload: u64, body: usize) -> Result<&mut Open, NoRoom> {
-        for _ in 0..3 {
+        for _ in 0..5 {
             let fits = self.open.as_ref().is_some_and(|o| {
                 let sectors = (o.payload.len() as u64 / SECTOR) + (o.body.len() + body) as u64 / SECTOR + 2 + payload;
                 sectors <= o.room
@@ -89,11 +91,12 @@ impl<'a> Layout<'a> {
                 break;
             }
             if self.open.as_ref().is_some_and(|o| o.deltas == 0 && o.payload.is_empty()) {
-                // An empty record in a run too short: skip the run.
-                let head = self.segments.head();
-                self.open = None;
-                self.segments.set_head(crate::segments::Head { a: head.b, b: Default::default() });
-                self.segments.refill();
+                // An empty record in a run too short. Recovery finds the next run only if a header names it: an empty record does.
+                if self.segments.skip_run() {
+                    self.drop_open();
+                } else {
+                    self.close(0)?;
+                }
             } else if self.open.is_some() {
                 self.close(0)?;
             }
@@ -102,9 +105,10 @@ impl<'a> Layout<'a> {
                 return Err(NoRoom);
             }
             let align = self.segments.geometry.align;
-            self.segments.enter(run.addr, self.chain.seq);
+            let is_first = self.segments.enter(run.addr, self.chain.seq);
             self.open = Some(Open {
                 start: run.addr,
+                is_first,
                 room: u64::from(run.sectors) / align * align,
                 payload: Vec::new(),
                 body: Vec::new(),
@@ -116,6 +120,12 @@ impl<'a> Layout<'a> {
             .as_mut()
             .filter(|o| o.payload.len() as u64 / SECTOR + (o.body.len() + body) as u64 / SECTOR + 2 + payload <= o.room)
             .ok_or(NoRoom)
+    }
+
+    fn drop_open(&mut self) {
+        if let Some(open) = self.open.take().filter(|open| open.is_first) {
+            self.segments.start_anew(open.start);
+        }
     }
 
     /// Makes sure that a delta of this size will go into the open record.

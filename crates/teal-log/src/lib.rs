@@ -3,11 +3,13 @@
 //! Start with [`Store`]: its guarantees and its locks. `format` has every byte on the disk; `commit` argues why a crash is harmless;
 //! `open` and `redo` are recovery; `space` and `clean` keep room.
 
+mod check;
 mod clean;
 mod codec;
 mod commit;
 mod counters;
 mod dir;
+mod dump;
 mod error;
 mod extents;
 mod file;
@@ -30,7 +32,9 @@ mod table;
 mod tree;
 mod walk;
 
+pub use check::{CheckOptions, CheckProgress, Phase, Problem, Report, Severity};
 pub use counters::Counts;
+pub use dump::{DumpWhat, RawWhat, dump_raw};
 pub use error::StoreError;
 pub use format::superblock::Superblock;
 pub use mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};

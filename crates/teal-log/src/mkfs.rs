@@ -99,6 +99,10 @@ impl Store {
         let copies = [Sector::new(0), Geometry::second_superblock(sb.sectors)];
         let zeros = vec![0; superblock::BYTES];
         for at in copies.into_iter().chain(geometry.anchor_slots()) {
+            // Fixed places are written for ever, whether or not their segment is in use.
+            let slot = geometry.slot_sectors().min(sb.sectors - at.get());
+            let allocated = reader.disk().allocate(at, slot);
+            allocated.map_err(|source| StoreError::Io { at: at.get(), source: Arc::new(source) })?;
             reader.write(at, &zeros)?;
         }
         reader.sync()?;

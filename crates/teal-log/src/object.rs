@@ -10,7 +10,7 @@ use crate::dir::{Dir, Entries};
 use crate::extents::{Extents, Freed};
 use crate::format::extent::{EXTENT_BLOCKS, Extent};
 use crate::format::imap::Home;
-use crate::format::inode::{self, Core, Entry, Item, Link};
+use crate::format::inode::{self, Core, Item, Link};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -144,6 +144,15 @@ impl State {
         }
     }
 
+    /// What follows from a batch that held no whole record of this file: its content is in blocks, and those that had been inline have
+    /// come as extents, or are holes.
+    pub(crate) fn is_in_blocks(&mut self) {
+        if self.core.kind == FileType::File && matches!(self.content, Content::Inline(_)) {
+            self.content =
+                Content::Blocks(Blocks { extents: Extents::new(), dirty: BTreeMap::new(), holes: Vec::new() });
+        }
+    }
+
     fn add_item(&mut self, no: ObjectNo, item: Item<'_>) -> Option<()> {
         let kind = self.core.kind;
         match (item, kind) {
@@ -266,7 +275,7 @@ impl State {
         }
     }
 
-    /// Adds an extent read from the log to the content.
+    /// Takes the pages that the content's tree has given up.
     pub(crate) fn pages_freed(&mut self, freed: &mut Vec<Freed>) {
         if let Content::Blocks(Blocks { extents: Extents::Tree(tree), .. })
         | Content::Dir(Dir { entries: Entries::Tree(tree), .. }) = &mut self.content
@@ -292,10 +301,5 @@ impl State {
         }
         .into_iter()
         .flatten()
-    }
-
-    /// The entry under a name as it stands in the links of this object.
-    pub(crate) fn is_linked(&self, parent: ObjectNo, entry: &Entry) -> bool {
-        self.links.iter().any(|l| l.parent == parent && l.name == entry.name)
     }
 }

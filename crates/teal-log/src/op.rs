@@ -24,8 +24,9 @@ pub const LINK_MAX: u32 = 1000;
 pub const XATTR_NAME_MAX: usize = 255;
 /// Longest value of an extended attribute.
 pub const XATTR_VALUE_MAX: usize = 65536;
-/// Bytes that names and values of one object's extended attributes may take together.
+/// Bytes that names and values of one object's extended attributes may take together, each with 16 more.
 pub const XATTR_TOTAL_MAX: usize = 131_072;
+const XATTR_EACH: usize = 16;
 /// Longest target of a symlink.
 pub const SYMLINK_MAX: usize = 4095;
 /// Longest file: block numbers stay far from the end of 64 bits.
@@ -264,7 +265,7 @@ impl Locked<'_> {
         self.settle(dir);
         let state = self.mark(child);
         state.links.push(Link { parent: dir, name: name.clone() });
-        state.head_changed = true;
+        self.head_changes(child);
         Ok(())
     }
 
@@ -283,8 +284,21 @@ impl Locked<'_> {
         self.settle(dir);
         let state = self.mark(entry.child);
         state.links.retain(|l| l.parent != dir || l.name != *name);
-        state.head_changed = true;
+        self.head_changes(entry.child);
         Ok(entry.child)
+    }
+
+    /// Notes that the whole head goes into this batch; what a large one takes beyond what operations promise is promised now, and the next
+    /// operation waits for it if need be.
+    fn head_changes(&mut self, no: ObjectNo) {
+        let store = self.store;
+        let state = self.state(no);
+        if !std::mem::replace(&mut state.head_changed, true) {
+            // Once as a delta, once when a checkpoint folds it.
+            let more = 2 * state.head().len().saturating_sub(4096) as i64;
+            store.promised.fetch_add(more, Ordering::Relaxed);
+            store.budget.fetch_sub(more, Ordering::Relaxed);
+        }
     }
 
     /// Hands pages a tree has given up to the segment table.
@@ -374,16 +388,16 @@ impl Locked<'_> {
         }
         let state = self.peek(no);
         let others: usize =
-            state.xattrs.iter().filter(|(k, _)| k.as_ref() != name).map(|(k, v)| k.len() + v.len()).sum();
-        if value.is_some_and(|v| others + name.len() + v.len() > XATTR_TOTAL_MAX) {
+            state.xattrs.iter().filter(|(k, _)| k.as_ref() != name).map(|(k, v)| k.len() + v.len() + XATTR_EACH).sum();
+        if value.is_some_and(|v| others + name.len() + v.len() + XATTR_EACH > XATTR_TOTAL_MAX) {
             return Err(StoreError::TooBig("an object's extended attributes"));
         }
         let state = self.mark(no);
-        state.head_changed = true;
         let old = match value {
             Some(value) => state.xattrs.insert(name.into(), value.into()),
             None => state.xattrs.remove(name),
         };
+        self.head_changes(no);
         Ok(old.is_some())
     }
 

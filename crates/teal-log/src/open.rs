@@ -26,7 +26,7 @@ use crate::store::{Settings, Store};
 use crate::table::Table;
 use crate::tree::Tree;
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use teal_env::{Clock, Disk};
@@ -198,12 +198,19 @@ impl Store {
         let head = Head { a: last.header.next_a, b: last.header.next_b };
         let mut recovery = Recovery { clean: last.header.is(record::CLEAN), ..Recovery::default() };
         let store = Self::assemble(sb, reader, clock, options, committer, &roots)?;
-        for link in &chain[from + 1..] {
-            store.redo(link)?;
+        for (before, link) in chain[from..].iter().zip(&chain[from + 1..]) {
+            let is_entry = geometry.segment_of(before.at) != geometry.segment_of(link.at);
+            store.redo(link, is_entry)?;
             recovery.batches += u64::from(link.header.is(record::COMMIT) && link.header.deltas > 0);
             recovery.bytes += link.header.sectors() * SECTOR;
         }
-        store.segments.lock().set_head(head);
+        {
+            let mut segments = store.segments.lock();
+            segments.set_head(head);
+            // A record may have survived a crash and the host's allocation of the rest of its segment not.
+            let runs = chain.iter().map(|link| link.at).chain([head.a.addr, head.b.addr]);
+            segments.doubtful = runs.filter_map(|at| geometry.segment_of(at)).map(|s| s.0).collect();
+        }
         store.commit.lock().log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
         store.refresh_budget();
         Ok((Arc::new(store), recovery))
@@ -319,11 +326,14 @@ impl Opening<'_> {
         None
     }
 
-    /// The highest watermark that anything behind the end of the chain testifies to.
+    /// The highest watermark that anything behind the end of the chain testifies to. A batch may take many runs: whatever is found there
+    /// names the next ones.
     fn testimony(&self, last: &Link) -> u64 {
         let mut highest = 0;
-        for run in [last.header.next_a, last.header.next_b] {
-            if run.sectors == 0 || !self.geometry.holds(run) {
+        let mut seen = BTreeSet::new();
+        let mut runs = vec![last.header.next_a, last.header.next_b];
+        while let Some(run) = runs.pop() {
+            if run.sectors == 0 || !self.geometry.holds(run) || !seen.insert(run.addr) {
                 continue;
             }
             let mut bytes = vec![0; u64::from(run.sectors) as usize * SECTOR as usize];
@@ -340,8 +350,12 @@ impl Opening<'_> {
                     && header.seq > last.header.seq
                 {
                     highest = highest.max(header.watermark);
+                    runs.extend([header.next_a, header.next_b].iter().filter(|run| !seen.contains(&run.addr)));
                 }
             }
+            // Runs inside of what was just read are known.
+            let end = run.addr.plus(u64::from(run.sectors));
+            runs.retain(|other| other.addr < run.addr || other.addr >= end);
         }
         highest
     }

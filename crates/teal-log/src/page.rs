@@ -232,6 +232,13 @@ impl Node {
             Items::Inner(items) => items[0].0,
         }
     }
+    /// The key of the last item. The node must not be empty.
+    pub(crate) fn last_key(&self) -> u64 {
+        match &self.items {
+            Items::Leaf(items) => items[items.len() - 1].0,
+            Items::Inner(items) => items[items.len() - 1].0,
+        }
+    }
     /// Bytes of the encoding, without padding.
     pub(crate) fn encoded_len(&self) -> usize {
         HEADER

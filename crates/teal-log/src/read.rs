@@ -36,11 +36,25 @@ impl Store {
     pub(crate) fn with<T>(
         &self,
         no: ObjectNo,
-        look: impl FnOnce(&State) -> Result<T, StoreError>,
+        mut look: impl FnMut(&State) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let object = self.object(no)?;
-        let state = object.state.read();
-        if state.gone { Err(StoreError::NotFound(no)) } else { look(&state) }
+        self.settled(|| {
+            let object = self.object(no)?;
+            let state = object.state.read();
+            if state.gone { Err(StoreError::NotFound(no)) } else { look(&state) }
+        })
+    }
+
+    /// Looks again if it fails: a batch that is just being sealed has places that cannot be read before the seal is done.
+    fn settled<T>(&self, mut look: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        match look() {
+            Err(StoreError::Corrupt { .. } | StoreError::Io { .. }) => {
+                // Recursive: the thread may be in an operation, and then nobody is sealing.
+                drop(self.gate.read_recursive());
+                look()
+            }
+            done => done,
+        }
     }
 
     /// The attributes of an object.
@@ -123,8 +137,10 @@ impl Store {
         from: u64,
         visit: &mut dyn FnMut(u64, ObjectNo, FileType, &Name) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
+        let mut from = from;
         self.with(dir, |state| match &state.content {
             Content::Dir(d) => d.each_from(&self.reader, dir, from, &mut |cookie, entry| {
+                from = cookie + 1;
                 Ok(visit(cookie, entry.child, entry.kind, &entry.name))
             }),
             _ => Ok(()),
@@ -154,6 +170,8 @@ impl Store {
                 Ok(()) => return Ok(out),
                 Err(e) => last = Some(e),
             }
+            // Or the batch that holds it is just being sealed.
+            drop(self.gate.read_recursive());
         }
         let error = last.unwrap_or(StoreError::NotFound(no));
         log::error!("reading {}: {error}", self.path_of(no));

@@ -20,10 +20,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use teal_types::{Lsn, ObjectNo, SECTOR};
 
 impl Store {
-    pub(crate) fn redo(&self, link: &Link) -> Result<(), StoreError> {
+    /// Redoes a record; `is_entry`: the record before lies in another segment.
+    pub(crate) fn redo(&self, link: &Link, is_entry: bool) -> Result<(), StoreError> {
         {
             let mut segments = self.segments.lock();
             segments.secs = link.header.time.secs.max(0) as u64;
+            if is_entry {
+                segments.start_anew(link.at);
+            }
             segments.enter(link.at, link.header.seq);
         }
         let damaged = || StoreError::Corrupt { what: "a record", at: link.at.get(), object: None };
@@ -55,12 +59,16 @@ impl Store {
             }
             Delta::Attributes(bytes) => {
                 let (Some(object), Some(core)) = (self.known(no)?, Core::decode(bytes)) else { return Ok(None) };
-                object.state.write().core = core;
+                let mut state = object.state.write();
+                state.core = core;
+                state.is_in_blocks();
+                drop(state);
                 self.keep(&object);
             }
             Delta::Extent { block, extent } => self.redo_extent(no, *block, extent)?,
             Delta::Hole { block, count } => {
-                let Some(object) = self.known(no)? else { return Ok(None) };
+                // A new object whose whole record follows in the same batch brings its holes with it.
+                let Some(object) = self.known(no)? else { return Ok(Some(())) };
                 let mut freed = Vec::new();
                 self.blocks_of(
                     &object,
@@ -135,6 +143,7 @@ impl Store {
                 old.core = state.core;
                 old.links = state.links;
                 old.xattrs = state.xattrs;
+                old.is_in_blocks();
                 drop(old);
                 object
             }
@@ -159,11 +168,8 @@ impl Store {
         if !matches!(state.content, Content::Inline(_) | Content::Blocks(_)) {
             return Err(StoreError::Corrupt { what: "a delta in a record", at: 0, object: Some(object.no) });
         }
-        let blocks = state.blocks();
-        // What was inline was sealed as blocks by the batch that made it blocks.
-        blocks.dirty.clear();
-        blocks.holes.clear();
-        let done = change(blocks, freed);
+        state.is_in_blocks();
+        let done = change(state.blocks(), freed);
         state.pages_freed(freed);
         drop(state);
         self.keep(object);
@@ -177,7 +183,10 @@ impl Store {
         self.segments.lock().add_live(extent.addr.byte(), extent.bytes());
         self.blocks_of(
             &object,
-            |blocks, freed| blocks.extents.replace(&self.reader, no, block, extent.clone(), freed),
+            |blocks, freed| {
+                blocks.extents.replace(&self.reader, no, block, extent.clone(), freed)?;
+                blocks.extents.outgrow(&self.reader, no)
+            },
             &mut freed,
         )?;
         self.account(&freed);

@@ -5,7 +5,8 @@
 //!    durable: so the newest anchor may be lost, and the one before still finds everything it and its roll-forward need.
 //! 2. The head's run and its successor (`next_b`) are never free.
 //! 3. A free segment is *ready* once its host has allocated it; only ready segments are written.
-//! 4. `live` is exactly what the newest state refers to: content, inode records, pages. `check` recounts it.
+//! 4. The sets (`free`, `unready`, `dead`) and sums follow the table at every change, so that no commit looks at all segments.
+//! 5. `live` is exactly what the newest state refers to: content, inode records, pages. `check` recounts it.
 
 use crate::format::delta::Roots;
 use crate::format::record::Run;
@@ -28,30 +29,46 @@ pub(crate) struct Head {
 pub(crate) struct Segments {
     pub(crate) geometry: Geometry,
     table: Vec<SegmentUse>,
-    ready: Vec<bool>,
+    /// Not in use and ready; the head's successor among them.
+    free: BTreeSet<u32>,
+    free_bytes: u64,
+    /// Not in use, and not allocated by the host yet as far as is known.
+    unready: BTreeSet<u32>,
+    /// In use, but nothing in it lives.
+    dead: BTreeSet<u32>,
     changed: BTreeSet<u32>,
     head: Head,
+    /// The head as the last record's header names it: recovery looks nowhere else.
+    named: Head,
     live: u64,
     /// The checkpoint whose interval is running.
     pub(crate) interval: u64,
     /// Seconds, stamped on segments as they are written.
     pub(crate) secs: u64,
+    /// Segments that this opening has not made sure of that their host has allocated them.
+    pub(crate) doubtful: BTreeSet<u32>,
     /// Segments the cleaner found unreadable; never picked again while mounted.
     pub(crate) bad: BTreeSet<u32>,
 }
 
 impl Segments {
     pub(crate) fn new(geometry: Geometry, sparse: bool) -> Self {
-        let count = geometry.segments as usize;
+        let all: BTreeSet<u32> = (0..geometry.segments).collect();
+        let (free, unready) = if sparse { (BTreeSet::new(), all) } else { (all, BTreeSet::new()) };
         Self {
             geometry,
-            table: vec![SegmentUse::default(); count],
-            ready: vec![!sparse; count],
+            table: vec![SegmentUse::default(); geometry.segments as usize],
+            free_bytes: if sparse { 0 } else { geometry.capacity() },
+            free,
+            unready,
+            dead: BTreeSet::new(),
             changed: BTreeSet::new(),
             head: Head::default(),
+            named: Head::default(),
             live: 0,
             interval: 0,
             secs: 0,
+            doubtful: BTreeSet::new(),
             bad: BTreeSet::new(),
         }
     }
@@ -61,9 +78,7 @@ impl Segments {
         let slot = self.table.get_mut(segment as usize)?;
         self.live = self.live - u64::from(slot.live) + u64::from(usage.live);
         *slot = usage;
-        if usage.used {
-            self.ready[segment as usize] = true;
-        }
+        self.sort(segment);
         Some(())
     }
 
@@ -80,16 +95,33 @@ impl Segments {
         self.live
     }
 
-    fn edit(&mut self, segment: Segment) -> &mut SegmentUse {
+    fn edit(&mut self, segment: Segment, change: impl FnOnce(&mut SegmentUse)) {
         self.changed.insert(segment.0);
-        &mut self.table[segment.0 as usize]
+        change(&mut self.table[segment.0 as usize]);
+        self.sort(segment.0);
+    }
+
+    /// Puts a segment into the set its table item says it belongs to.
+    fn sort(&mut self, segment: u32) {
+        let usage = self.table[segment as usize];
+        let bytes = self.geometry.usable_bytes(Segment(segment));
+        if usage.used {
+            self.unready.remove(&segment);
+            self.free_bytes -= if self.free.remove(&segment) { bytes } else { 0 };
+        } else if !self.unready.contains(&segment) {
+            self.free_bytes += if self.free.insert(segment) { bytes } else { 0 };
+        }
+        if usage.used && usage.live == 0 && usage.retained == 0 {
+            self.dead.insert(segment);
+        } else {
+            self.dead.remove(&segment);
+        }
     }
 
     /// Counts `bytes` at a device byte address as live.
     pub(crate) fn add_live(&mut self, byte: u64, bytes: u64) {
         let segment = self.geometry.segment_of(Sector::new(byte / SECTOR)).expect("live data lies in a segment");
-        let usage = self.edit(segment);
-        usage.live += u32::try_from(bytes).expect("below a segment's size");
+        self.edit(segment, |u| u.live += u32::try_from(bytes).expect("below a segment's size"));
         self.live += bytes;
     }
 
@@ -97,9 +129,10 @@ impl Segments {
     pub(crate) fn add_dead(&mut self, byte: u64, bytes: u64) {
         let segment = self.geometry.segment_of(Sector::new(byte / SECTOR)).expect("dead data lies in a segment");
         let interval = self.interval;
-        let usage = self.edit(segment);
-        usage.live = usage.live.checked_sub(bytes as u32).expect("no more dies than lived");
-        usage.touched = usage.touched.max(interval);
+        self.edit(segment, |u| {
+            u.live = u.live.checked_sub(bytes as u32).expect("no more dies than lived");
+            u.touched = u.touched.max(interval);
+        });
         self.live -= bytes;
     }
 
@@ -107,22 +140,51 @@ impl Segments {
         self.head
     }
 
+    /// Takes over the head that the last record's header names.
     pub(crate) fn set_head(&mut self, head: Head) {
         self.head = head;
+        self.named = head;
+        // A usage table older than the last reuse of a free segment would call it used.
+        for run in [head.a, head.b] {
+            if run.sectors > 0 && self.geometry.segment_of(run.addr).is_some_and(|s| self.geometry.usable(s) == run) {
+                self.start_anew(run.addr);
+            }
+        }
     }
 
-    /// Records that a record with this number starts at `at`.
-    pub(crate) fn enter(&mut self, at: Sector, seq: u64) {
+    /// Gives the rest of the first run up, if the last record's header names the second one.
+    pub(crate) fn skip_run(&mut self) -> bool {
+        let is_named = self.head.b.sectors > 0 && self.head.b == self.named.b;
+        if is_named {
+            self.head = Head { a: self.head.b, b: Run::default() };
+            self.refill();
+        }
+        is_named
+    }
+
+    /// Forgets what a usage table that could not know says of a segment that the log now enters: it was free.
+    pub(crate) fn start_anew(&mut self, at: Sector) {
+        if let Some(segment) = self.geometry.segment_of(at)
+            && self.table[segment.0 as usize].live == 0
+        {
+            self.edit(segment, |u| *u = SegmentUse::default());
+        }
+    }
+
+    /// Records that a record with this number starts at `at`; says whether it is the first of its segment.
+    pub(crate) fn enter(&mut self, at: Sector, seq: u64) -> bool {
         let segment = self.geometry.segment_of(at).expect("records lie in segments");
         let first = (at.get() - self.geometry.whole(segment).addr.get()) as u32;
         let (interval, secs) = (self.interval, self.secs);
-        self.ready[segment.0 as usize] = true;
-        let usage = self.edit(segment);
-        if !usage.used {
-            *usage = SegmentUse { used: true, first, first_seq: seq, ..*usage };
-        }
-        usage.touched = interval;
-        usage.secs = secs;
+        let is_first = !self.get(segment).used;
+        self.edit(segment, |u| {
+            if is_first {
+                *u = SegmentUse { used: true, first, first_seq: seq, ..*u };
+            }
+            u.touched = interval;
+            u.secs = secs;
+        });
+        is_first
     }
 
     fn is_reserved(&self, segment: Segment) -> bool {
@@ -131,19 +193,23 @@ impl Segments {
             .any(|run| run.sectors > 0 && self.geometry.segment_of(run.addr) == Some(segment))
     }
 
-    fn is_free(&self, segment: Segment) -> bool {
-        !self.table[segment.0 as usize].used && !self.is_reserved(segment)
+    /// The segments the head and its successor are in, each once.
+    fn reserved(&self) -> impl Iterator<Item = Segment> {
+        let of = |run: Run| if run.sectors > 0 { self.geometry.segment_of(run.addr) } else { None };
+        let (a, b) = (of(self.head.a), of(self.head.b));
+        [a, b.filter(|_| a != b)].into_iter().flatten()
     }
 
     /// The next free segment after the head, ready ones only or unready ones only.
     pub(crate) fn next_free(&self, ready: bool) -> Option<Segment> {
         let from = self.geometry.segment_of(self.head.b.addr.max(self.head.a.addr)).map_or(0, |s| s.0 + 1);
-        let count = self.geometry.segments;
-        (0..count).map(|i| Segment((from + i) % count)).find(|s| self.is_free(*s) && self.ready[s.0 as usize] == ready)
+        let set = if ready { &self.free } else { &self.unready };
+        set.range(from..).chain(set.range(..from)).map(|s| Segment(*s)).find(|s| !self.is_reserved(*s))
     }
 
     pub(crate) fn set_ready(&mut self, segment: Segment) {
-        self.ready[segment.0 as usize] = true;
+        self.unready.remove(&segment.0);
+        self.sort(segment.0);
     }
 
     /// Moves the head behind a record that ended at `end`; picks the runs that its header names.
@@ -162,6 +228,7 @@ impl Segments {
             self.head.a = std::mem::take(&mut self.head.b);
         }
         self.refill();
+        self.named = self.head;
         self.head
     }
 
@@ -181,47 +248,30 @@ impl Segments {
 
     /// Frees what may be reused now that checkpoint `durable` is.
     pub(crate) fn ripen(&mut self, durable: u64) -> Vec<Segment> {
-        let ripe: Vec<_> = (0..self.geometry.segments)
-            .map(Segment)
-            .filter(|s| {
-                let u = &self.table[s.0 as usize];
-                u.used && u.live == 0 && u.retained == 0 && u.touched + 2 <= durable && !self.is_reserved(*s)
-            })
-            .collect();
+        let is_ripe = |s: &Segment| self.table[s.0 as usize].touched + 2 <= durable && !self.is_reserved(*s);
+        let ripe: Vec<_> = self.dead.iter().map(|s| Segment(*s)).filter(is_ripe).collect();
         for segment in &ripe {
-            *self.edit(*segment) = SegmentUse::default();
+            self.edit(*segment, |u| *u = SegmentUse::default());
         }
         ripe
     }
 
     /// Segments that will be free once two more checkpoints are durable, without any cleaning.
     pub(crate) fn ripening(&self) -> usize {
-        self.all().filter(|(s, u)| u.used && u.live == 0 && u.retained == 0 && !self.is_reserved(*s)).count()
+        self.dead.len() - self.reserved().filter(|s| self.dead.contains(&s.0)).count()
     }
 
     /// Bytes that can be written without cleaning or asking the host.
     pub(crate) fn ready_bytes(&self) -> u64 {
         let head = u64::from(self.head.a.sectors) + u64::from(self.head.b.sectors);
-        let free: u64 = (0..self.geometry.segments)
-            .map(Segment)
-            .filter(|s| self.ready[s.0 as usize] && self.is_free(*s))
-            .map(|s| u64::from(self.geometry.usable(s).sectors))
-            .sum();
-        (head + free) * SECTOR
+        let taken = self.reserved().filter(|s| self.free.contains(&s.0)).map(|s| self.geometry.usable_bytes(s));
+        head * SECTOR + self.free_bytes - taken.sum::<u64>()
     }
 
     /// Free segments, ready or not.
     pub(crate) fn free_segments(&self) -> usize {
-        (0..self.geometry.segments).filter(|s| self.is_free(Segment(*s))).count()
-    }
-
-    /// Bytes of segments that are in use, reserved or ready: what the host has given so far.
-    pub(crate) fn hosted_bytes(&self) -> u64 {
-        (0..self.geometry.segments)
-            .map(Segment)
-            .filter(|s| self.ready[s.0 as usize])
-            .map(|s| u64::from(self.geometry.usable(s).sectors) * SECTOR)
-            .sum()
+        let reserved = self.reserved().filter(|s| !self.table[s.0 as usize].used).count();
+        self.free.len() + self.unready.len() - reserved
     }
 
     /// The segment whose cleaning gains most: (1 - u) * age / (1 + u), Rosenblum and Ousterhout's cost-benefit.

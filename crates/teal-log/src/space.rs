@@ -8,6 +8,7 @@
 
 use crate::commit::{Committer, Kind};
 use crate::error::StoreError;
+use crate::geometry::Segment;
 use crate::op::Cost;
 use crate::store::{Space, Store};
 use std::sync::atomic::Ordering;
@@ -18,6 +19,8 @@ const CLEANER_SEGMENTS: u64 = 3;
 const RESERVE_PART: u64 = 16;
 /// Fewest segments set aside.
 const RESERVE_SEGMENTS: u64 = 8;
+/// The host is asked for this much more than is needed, so that it is asked rarely.
+const HOST_STEP: u64 = 64 << 20;
 /// A page at its largest.
 const PAGE: u64 = 4096;
 /// Victims cleaned before two checkpoints set them free.
@@ -82,7 +85,8 @@ impl Store {
         let mut committer = self.commit.lock();
         self.writable()?;
         let enough = |store: &Self| store.refresh_budget() + slack >= need;
-        self.host_more(need as u64 * 2 + 16 * self.geometry.segment_bytes());
+        let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
+        self.host_more(need as u64 + promised + self.fold_bytes() + HOST_STEP + 16 * self.geometry.segment_bytes());
         if enough(self) {
             return Ok(());
         }
@@ -158,8 +162,23 @@ impl Store {
         }
     }
 
+    /// Before the first write of an opening: the host must hold what the last one used.
+    fn host_again(&self) -> Result<(), StoreError> {
+        let doubtful = self.segments.lock().doubtful.clone();
+        for segment in doubtful {
+            let run = self.geometry.whole(Segment(segment));
+            if let Err(e) = self.reader.disk().allocate(run.addr, u64::from(run.sectors)) {
+                log::warn!("the file system that holds the store has no room for what the store uses: {e}");
+                return Err(StoreError::NoSpace);
+            }
+            self.segments.lock().doubtful.remove(&segment);
+        }
+        Ok(())
+    }
+
     /// Before a batch is sealed: its room must be there.
-    pub(crate) fn prepare_room(&self, _: &mut Committer) -> Result<(), StoreError> {
+    pub(crate) fn prepare_room(&self) -> Result<(), StoreError> {
+        self.host_again()?;
         let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
         let need = promised + self.fold_bytes() + 2 * self.geometry.segment_bytes();
         let mut ready = self.segments.lock().ready_bytes();

@@ -50,10 +50,6 @@ impl Table {
         self.shard(no).lock().remove(&no);
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|s| s.lock().len()).sum()
-    }
-
     /// Forgets every object nobody holds.
     pub(crate) fn shrink(&self) {
         for shard in &self.shards {

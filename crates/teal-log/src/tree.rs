@@ -23,7 +23,7 @@ use teal_types::ObjectNo;
 
 use crate::{
     StoreError,
-    page::{Child, Expect, Items, Node, PAGE_MAX, PagePtr, TreeKind},
+    page::{Child, Expect, Items, Node, PagePtr, TreeKind},
 };
 
 /// Where unchanged pages come from.
@@ -81,6 +81,7 @@ impl Tree {
         }
     }
     /// Whether nothing is in it.
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.root.is_none()
     }
@@ -92,13 +93,14 @@ impl Tree {
     pub(crate) fn mem_pages(&self) -> usize {
         self.ledger.mem_pages
     }
-    /// The most bytes a fold would write.
-    pub(crate) fn mem_bytes(&self) -> usize {
-        self.ledger.mem_pages * PAGE_MAX
-    }
     /// Pages the tree has stopped referring to since they were last taken.
     pub(crate) fn take_freed(&mut self) -> Vec<PagePtr> {
         std::mem::take(&mut self.ledger.freed)
+    }
+
+    /// What [`Tree::take_freed`] would answer.
+    pub(crate) fn freed(&self) -> &[PagePtr] {
+        &self.ledger.freed
     }
 
     /// Hands every changed page to `sink`, which places it and answers with [`PagePtr::seal`]. Returns the new root, none

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{Cost, MkfsOptions, NewObject, OpenOptions, Store, StoreError};
+use teal_log::{
+    CheckOptions, Cost, DumpWhat, MkfsOptions, NewObject, OpenOptions, RawWhat, Store, StoreError, dump_raw,
+};
 use teal_types::{FileType, Name, ObjectNo};
 
 fn made(mib: u64) -> Arc<MemDisk> {
@@ -15,6 +17,12 @@ fn made(mib: u64) -> Arc<MemDisk> {
 fn open(disk: &Arc<MemDisk>) -> Arc<Store> {
     let disk: Arc<dyn Disk> = disk.clone();
     Store::open(disk, Arc::new(SystemClock), OpenOptions::default()).unwrap().0
+}
+
+fn assert_clean(store: &Store) {
+    let report = store.check(CheckOptions { verify_data: true }, &mut |_| {});
+    assert!(report.is_clean(), "{:#?}", report.problems);
+    assert_eq!(report.objects, store.space().objects);
 }
 
 fn name(i: usize) -> Name {
@@ -65,8 +73,10 @@ fn what_is_committed_is_found_again_with_and_without_a_clean_end() {
             if clean {
                 store.close().unwrap();
             }
+            assert_clean(&store);
             drop(store);
             let store = open(&disk);
+            assert_clean(&store);
             for (i, no) in files.iter().enumerate() {
                 let mut want = pattern(sizes[i], i);
                 want.resize(want.len().max(7000), 0);
@@ -94,8 +104,10 @@ fn a_directory_of_thousands_survives_checkpoints_and_roll_forward() {
         }
     }
     store.commit().unwrap();
+    assert_clean(&store);
     drop(store);
     let store = open(&disk);
+    assert_clean(&store);
     let mut seen = 0;
     store
         .each_entry(ObjectNo::ROOT, 0, &mut |_, _, _, _| {
@@ -139,7 +151,49 @@ fn filling_and_emptying_leaves_the_space_it_found() {
             locked.free(*no).unwrap();
         }
         store.commit().unwrap();
+        assert_clean(&store);
         let now = store.space().free;
         assert!(now + (1 << 20) > free, "round {round}: {now} of {free} bytes came back");
     }
+}
+
+#[test]
+fn a_dump_shows_every_structure_of_a_store_open_or_not() {
+    let disk = made(64);
+    let store = open(&disk);
+    let file = create(&store, ObjectNo::ROOT, &name(1), FileType::File);
+    write(&store, file, 0, &pattern(3_000_000, 1));
+    store.checkpoint().unwrap();
+    for i in 2..40 {
+        create(&store, ObjectNo::ROOT, &name(i), FileType::File);
+    }
+    let op = store.begin(Cost::names(1)).unwrap();
+    let mut locked = op.lock(&[]).unwrap();
+    let new = NewObject { kind: FileType::File, perm: 0, uid: 0, gid: 0, rdev: 0, now: SystemClock.civil() };
+    let orphan = locked.create(new);
+    locked.set_orphan(orphan, true).unwrap();
+    drop((locked, op));
+    store.commit().unwrap();
+    let text = |what| {
+        let mut out = Vec::new();
+        store.dump(what, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(text(DumpWhat::Orphans), format!("{orphan}\n"));
+    assert_eq!(text(DumpWhat::Directory(ObjectNo::ROOT)).lines().count(), 39);
+    assert!(text(DumpWhat::InodeMap).lines().count() >= 40);
+    assert!(text(DumpWhat::Usage).contains("the log goes on here"));
+    let inode = text(DumpWhat::Inode(file));
+    assert!(inode.contains("size 3000000") && inode.contains("name \"file-1\" in #1") && inode.contains("blocks 0-"));
+    let raw = |what| {
+        let mut out = Vec::new();
+        dump_raw(&*disk, what, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(raw(RawWhat::Superblock).matches("label \"test\"").count(), 2);
+    assert!(raw(RawWhat::Anchors).contains("checkpoint 2 at"));
+    let chain = raw(RawWhat::Chain);
+    assert!(chain.contains("checkpoint 2: ") && chain.contains("becomes an orphan") && !chain.contains("damaged"));
+    assert!(raw(RawWhat::Segment(0)).contains("fresh-epoch"));
+    assert!(raw(RawWhat::Segment(9999)).contains("no segment"));
 }

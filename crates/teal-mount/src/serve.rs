@@ -248,7 +248,7 @@ impl Mount {
                 Err(error) => reply.error(errno(&error)),
             },
             Operation::Fsync { .. } | Operation::Fsyncdir { .. } | Operation::Syncfs => {
-                Self::done(client.sync(), reply)
+                client.sync_then(move |result| Self::done(result, reply));
             }
             Operation::Statfs => {
                 let s = client.statfs();

@@ -1,15 +1,107 @@
 //! `teal check` and `teal dump`: looking at a store that is not mounted.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use teal_env::{FileDisk, OpenMode, SystemClock};
+use teal_log::{CheckOptions, CheckProgress, DumpWhat, OpenOptions, Phase, RawWhat, Severity, Store, dump_raw};
+use teal_types::ObjectNo;
 
-/// Verifies a store.
-pub(crate) fn check(_: &Path, _: bool) -> Result<ExitCode> {
-    bail!("not yet")
+const DUMPS: &str = "superblock, anchors, log, segment:N, usage, imap, orphans, object:N, dir:N";
+
+fn disk(path: &Path) -> Result<FileDisk> {
+    Ok(FileDisk::open(path, OpenMode::Read)?)
+}
+
+fn open(path: &Path) -> Result<Arc<Store>> {
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let opened = Store::open(Arc::new(disk(path)?), Arc::new(SystemClock), options);
+    Ok(opened.with_context(|| format!("cannot open {}", path.display()))?.0)
+}
+
+/// Verifies a store. The exit status is 0 when it is clean, 1 otherwise.
+pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
+    let store = open(path)?;
+    let bar = ProgressBar::new(0);
+    bar.set_style(ProgressStyle::with_template("{msg:9} [{bar:40}] {percent:>3}% {eta}").context("progress")?);
+    let mut phase = None;
+    let report = store.check(CheckOptions { verify_data: !quick }, &mut |p: CheckProgress| {
+        if phase != Some(p.phase) {
+            phase = Some(p.phase);
+            bar.set_message(match p.phase {
+                Phase::Fixed => "anchors",
+                Phase::Objects => "objects",
+                Phase::Names => "names",
+                Phase::Space => "space",
+            });
+        }
+        bar.set_length(p.total);
+        bar.set_position(p.done);
+    });
+    bar.finish_and_clear();
+    for problem in &report.problems {
+        println!("{problem}");
+    }
+    if report.total > report.problems.len() as u64 {
+        println!("... and {} more", report.total - report.problems.len() as u64);
+    }
+    println!(
+        "{}: {} objects, {} entries, {} extents, {} pages; {} in use, {} of content verified",
+        path.display(),
+        report.objects,
+        report.entries,
+        report.extents,
+        report.pages,
+        crate::status::human(report.live),
+        crate::status::human(report.verified),
+    );
+    if report.is_clean() {
+        println!("clean");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let damaged = report.problems.iter().any(|p| p.severity == Severity::Damage);
+    println!(
+        "{} problems{}",
+        report.total,
+        if damaged { "; the files named above have lost data: restore them" } else { "" }
+    );
+    Ok(ExitCode::FAILURE)
+}
+
+fn number(text: &str, what: &str) -> Result<u64> {
+    text.parse().with_context(|| format!("{what}: '{text}' is no number"))
 }
 
 /// Shows the inside of a store.
-pub(crate) fn dump(_: &Path, _: &str) -> Result<ExitCode> {
-    bail!("not yet")
+pub(crate) fn dump(path: &Path, what: &str) -> Result<ExitCode> {
+    let (name, argument) = what.split_once(':').unwrap_or((what, ""));
+    let what = match name {
+        "superblock" => DumpWhat::Raw(RawWhat::Superblock),
+        "anchors" => DumpWhat::Raw(RawWhat::Anchors),
+        "log" => DumpWhat::Raw(RawWhat::Chain),
+        "segment" => {
+            let segment = u32::try_from(number(argument, what)?).context("a segment's number has 32 bits")?;
+            DumpWhat::Raw(RawWhat::Segment(segment))
+        }
+        "usage" => DumpWhat::Usage,
+        "imap" => DumpWhat::InodeMap,
+        "orphans" => DumpWhat::Orphans,
+        "object" => DumpWhat::Inode(ObjectNo::new(number(argument, what)?)),
+        "dir" => DumpWhat::Directory(ObjectNo::new(number(argument, what)?)),
+        _ => bail!("there is no '{what}' to dump; choose one of {DUMPS}"),
+    };
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let done = match what {
+        DumpWhat::Raw(raw) => dump_raw(&disk(path)?, raw, &mut out),
+        what => open(path)?.dump(what, &mut out),
+    };
+    match done.and_then(|()| out.flush()) {
+        // The reader of a pipe has seen enough.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
+        done => done.with_context(|| path.display().to_string())?,
+    }
+    Ok(ExitCode::SUCCESS)
 }

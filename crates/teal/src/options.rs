@@ -44,6 +44,10 @@ const IGNORED: &[&str] = &[
     "async",
     "allow_other",
     "default_permissions",
+    // What the kernel itself shows of a FUSE mount.
+    "user_id",
+    "group_id",
+    "max_read",
     "diratime",
     "nodiratime",
 ];

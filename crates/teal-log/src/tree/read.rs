@@ -18,9 +18,9 @@ use crate::{
 pub(crate) type Item = (u64, Box<[u8]>);
 /// Looks at an item; may end the walk.
 pub(crate) type Visit<'v> = &'v mut dyn FnMut(u64, &[u8]) -> Result<ControlFlow<()>, StoreError>;
-/// Looks at a page on disk and its level.
-pub(crate) type VisitPage<'v> = &'v mut dyn FnMut(PagePtr, u8, &Node) -> Result<(), StoreError>;
-/// Told of a page that cannot be loaded.
+/// Looks at a node and, if it lies unchanged on disk, its page.
+pub(crate) type VisitNode<'v> = &'v mut dyn FnMut(Option<PagePtr>, &Node);
+/// Told of a page that cannot be loaded, or whose keys are outside of what its parent says.
 pub(crate) type OnError<'v> = &'v mut dyn FnMut(PagePtr, StoreError);
 
 /// A node to look at, wherever it is.
@@ -72,17 +72,11 @@ impl Tree {
         let Some(root) = self.root.as_ref().filter(|_| from <= to) else { return Ok(()) };
         self.range_below(src, &*self.open(src, root, None)?, (from, to), visit).map(|_ended_early| ())
     }
-    /// Visits every page on disk, parents first. What lies under a page that cannot be loaded is left out.
-    ///
-    /// # Errors
-    /// Only what `visit` answers.
-    pub(crate) fn walk(
-        &self,
-        src: &dyn PageSource,
-        visit: VisitPage<'_>,
-        on_error: OnError<'_>,
-    ) -> Result<(), StoreError> {
-        self.root.as_ref().map_or(Ok(()), |root| self.walk_below(src, root, None, visit, on_error))
+    /// Visits every node, parents first. What lies under a page that cannot be loaded is left out.
+    pub(crate) fn walk(&self, src: &dyn PageSource, visit: VisitNode<'_>, on_error: OnError<'_>) {
+        if let Some(root) = &self.root {
+            self.walk_below(src, root, (None, 0, None), visit, on_error);
+        }
     }
 
     /// Whether the page at `level` on the path to `key` lies unchanged at `ptr`'s place.
@@ -196,27 +190,30 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         child: &Child,
-        level: Option<u8>,
-        visit: VisitPage<'_>,
+        (level, low, high): (Option<u8>, u64, Option<u64>),
+        visit: VisitNode<'_>,
         on_error: OnError<'_>,
-    ) -> Result<(), StoreError> {
-        let node = match self.open(src, child, level) {
-            Ok(node) => node,
-            Err(error) => {
-                if let Child::Disk(ptr) = child {
-                    on_error(*ptr, error);
-                }
-                return Ok(());
-            }
+    ) {
+        let page = match child {
+            Child::Disk(ptr) => Some(*ptr),
+            Child::Mem(_) => None,
         };
-        if let Child::Disk(ptr) = child {
-            visit(*ptr, node.level, &node)?;
+        let node = match (self.open(src, child, level), page) {
+            (Ok(node), _) => node,
+            (Err(error), Some(ptr)) => return on_error(ptr, error),
+            (Err(_), None) => return,
+        };
+        if let Some(ptr) = page
+            && (node.first_key() < low || high.is_some_and(|high| node.last_key() >= high))
+        {
+            on_error(ptr, self.expect(level).damaged(ptr.addr()));
         }
+        visit(page, &node);
         if let Items::Inner(items) = &node.items {
-            for (_, below) in items {
-                self.walk_below(src, below, Some(node.level - 1), visit, on_error)?;
+            for (at, (key, below)) in items.iter().enumerate() {
+                let end = items.get(at + 1).map(|next| next.0).or(high);
+                self.walk_below(src, below, (Some(node.level - 1), *key, end), visit, on_error);
             }
         }
-        Ok(())
     }
 }

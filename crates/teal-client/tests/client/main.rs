@@ -1,0 +1,15 @@
+//! The client over a store on a disk in memory: each promise of its documentation, and a long comparison with the reference model.
+
+#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
+
+mod attributes;
+mod concurrent;
+mod content;
+mod fixture;
+mod model;
+mod names;
+mod orphans;
+mod removal;
+mod reopen;
+mod syncing;
+mod target;

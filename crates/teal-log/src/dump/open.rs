@@ -1,0 +1,173 @@
+//! Dumps of what an open store knows, roll-forward state included.
+
+use super::raw::extent_text;
+use super::{DumpWhat, dump_raw};
+use crate::error::StoreError;
+use crate::extents::Extents;
+use crate::format::extent::Extent;
+use crate::imap::InodeMap;
+use crate::object::{Blocks, Content, State};
+use crate::page::Items;
+use crate::store::Store;
+use crate::tree::Tree;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use teal_types::ObjectNo;
+
+impl Store {
+    /// Prints a structure, one line per item. Damage is said in the text.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn dump(&self, what: DumpWhat, out: &mut dyn Write) -> io::Result<()> {
+        match what {
+            DumpWhat::Usage => self.dump_usage(out),
+            DumpWhat::InodeMap => self.dump_inode_map(out),
+            DumpWhat::Inode(no) => self.dump_inode(no, out),
+            DumpWhat::Directory(no) => self.dump_directory(no, out),
+            DumpWhat::Orphans => match self.orphans() {
+                Ok(orphans) => orphans.into_iter().try_for_each(|no| writeln!(out, "{no}")),
+                Err(e) => writeln!(out, "{e}"),
+            },
+            DumpWhat::Raw(what) => dump_raw(self.disk(), what, out),
+        }
+    }
+
+    fn dump_usage(&self, out: &mut dyn Write) -> io::Result<()> {
+        let lines: Vec<String> = {
+            let segments = self.segments.lock();
+            let head = segments.head();
+            let of =
+                [head.a, head.b].map(|run| (run.sectors > 0).then(|| self.geometry.segment_of(run.addr)).flatten());
+            let line = |(segment, u): (crate::geometry::Segment, &crate::format::usage::SegmentUse)| {
+                let role = match of.iter().position(|s| *s == Some(segment)) {
+                    Some(0) => ", the log goes on here",
+                    Some(_) => ", the log goes on here next",
+                    None => "",
+                };
+                if !u.used {
+                    return format!("segment {}: free{role}", segment.0);
+                }
+                format!(
+                    "segment {}: {} live bytes, {} retained, first record {} at +{}, touched in interval {}, at {}{role}",
+                    segment.0, u.live, u.retained, u.first_seq, u.first, u.touched, u.secs
+                )
+            };
+            segments.all().map(line).collect()
+        };
+        lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))
+    }
+
+    fn dump_inode_map(&self, out: &mut dyn Write) -> io::Result<()> {
+        let imap = self.imap.read();
+        let newer: std::collections::BTreeMap<_, _> = imap.overlay().collect();
+        let mut done = Ok(());
+        for_items(self, &imap.tree, &mut |item| {
+            let line = match item {
+                Ok((no, value)) if !newer.contains_key(&ObjectNo::new(no)) => match InodeMap::decode(no, value) {
+                    Ok(Some(home)) => {
+                        format!("#{no} at byte {}, {} bytes, lsn {}", home.byte, home.len, home.lsn.get())
+                    }
+                    Ok(None) => format!("#{no} is gone"),
+                    Err(e) => e.to_string(),
+                },
+                Ok(_) => return,
+                Err(e) => e.to_string(),
+            };
+            if done.is_ok() {
+                done = writeln!(out, "{line}");
+            }
+        });
+        done?;
+        for (no, home) in newer {
+            match home {
+                Some(h) => {
+                    writeln!(
+                        out,
+                        "{no} at byte {}, {} bytes, lsn {}, since the checkpoint",
+                        h.byte,
+                        h.len,
+                        h.lsn.get()
+                    )?;
+                }
+                None => writeln!(out, "{no} is gone since the checkpoint")?,
+            }
+        }
+        Ok(())
+    }
+
+    fn dump_inode(&self, no: ObjectNo, out: &mut dyn Write) -> io::Result<()> {
+        let mut text = Vec::new();
+        let looked = self.with(no, |state| {
+            text.clear();
+            Ok(self.inode_text(no, state, &mut text))
+        });
+        match looked {
+            Ok(done) => done?,
+            Err(e) => writeln!(text, "{e}")?,
+        }
+        out.write_all(&text)
+    }
+
+    fn inode_text(&self, no: ObjectNo, state: &State, out: &mut Vec<u8>) -> io::Result<()> {
+        let c = &state.core;
+        writeln!(out, "{no}: {:?} mode {:o} uid {} gid {} rdev {:#x}", c.kind, c.perm, c.uid, c.gid, c.rdev)?;
+        writeln!(out, "  size {} sectors {} subdirectories {} lsn {}", c.size, c.sectors, c.subdirs, c.lsn.get())?;
+        for (name, t) in [("atime", c.atime), ("mtime", c.mtime), ("ctime", c.ctime), ("btime", c.btime)] {
+            writeln!(out, "  {name} {}.{:09}", t.secs, t.nanos)?;
+        }
+        match state.home {
+            Some(home) => writeln!(out, "  record at byte {}, {} bytes", home.byte, home.len)?,
+            None => writeln!(out, "  no whole record yet")?,
+        }
+        for link in &state.links {
+            writeln!(out, "  name {:?} in {}", link.name, link.parent)?;
+        }
+        for (name, value) in &state.xattrs {
+            writeln!(out, "  xattr {:?}, {} bytes", String::from_utf8_lossy(name), value.len())?;
+        }
+        match &state.content {
+            Content::None => Ok(()),
+            Content::Inline(data) => writeln!(out, "  {} bytes inline", data.len()),
+            Content::Dir(_) => writeln!(out, "  {} entries", c.size),
+            Content::Blocks(Blocks { extents, dirty, .. }) => {
+                match extents {
+                    Extents::Few(map) => map.iter().try_for_each(|(b, e)| writeln!(out, "  {}", extent_text(*b, e)))?,
+                    Extents::Tree(tree) => for_items(self, tree, &mut |item| {
+                        let line = match item {
+                            Ok((block, value)) => Extent::decode(value)
+                                .map_or_else(|| "an extent that makes no sense".into(), |e| extent_text(block, &e)),
+                            Err(e) => e.to_string(),
+                        };
+                        out.extend_from_slice(format!("  {line}\n").as_bytes());
+                    }),
+                }
+                writeln!(out, "  {} blocks in memory only", dirty.len())
+            }
+        }
+    }
+
+    fn dump_directory(&self, no: ObjectNo, out: &mut dyn Write) -> io::Result<()> {
+        let mut done = Ok(());
+        let looked = self.each_entry(no, 0, &mut |cookie, child, kind, name| {
+            done = writeln!(out, "{cookie:#018x} {child} {kind:?} {name:?}");
+            if done.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        done?;
+        looked.or_else(|e| writeln!(out, "{e}"))
+    }
+}
+
+type Seen<'a> = Result<(u64, &'a [u8]), StoreError>;
+
+/// Shows every item of a tree, and what cannot be read.
+fn for_items(store: &Store, tree: &Tree, item: &mut dyn FnMut(Seen<'_>)) {
+    let mut damaged = Vec::new();
+    let mut visit = |_: Option<crate::page::PagePtr>, node: &crate::page::Node| {
+        if let Items::Leaf(items) = &node.items {
+            items.iter().for_each(|(key, value)| item(Ok((*key, value))));
+        }
+    };
+    tree.walk(&store.reader, &mut visit, &mut |_, error| damaged.push(error));
+    damaged.into_iter().for_each(|error| item(Err(error)));
+}

@@ -1,0 +1,76 @@
+//! What a change costs the disk, counted.
+
+use std::sync::Arc;
+use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
+use teal_log::{Cost, Counts, MkfsOptions, NewObject, OpenOptions, Store};
+use teal_types::{FileType, Name, ObjectNo};
+
+fn store() -> Arc<Store> {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(64 << 11));
+    Store::mkfs(Arc::clone(&disk), Arc::new(SystemClock), &SystemEntropy, &MkfsOptions::default()).unwrap();
+    Store::open(disk, Arc::new(SystemClock), OpenOptions::default()).unwrap().0
+}
+
+/// What making a file of this size and committing it costs, once the store has been written to.
+fn create(store: &Store, name: &str, bytes: usize) -> Counts {
+    let before = store.counts();
+    let op = store.begin(Cost::names(2)).unwrap();
+    let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
+    let now = SystemClock.civil();
+    let no = locked.create(NewObject { kind: FileType::File, perm: 0o644, uid: 0, gid: 0, rdev: 0, now });
+    locked.insert_entry(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap(), no).unwrap();
+    locked.write(no, 0, &vec![7; bytes]).unwrap();
+    drop(locked);
+    drop(op);
+    store.commit().unwrap();
+    let mut spent = store.counts();
+    spent.writes -= before.writes;
+    spent.barriers -= before.barriers;
+    spent.bytes_written -= before.bytes_written;
+    spent.reads -= before.reads;
+    spent
+}
+
+#[test]
+fn one_write_and_one_barrier() {
+    let store = store();
+    create(&store, "first", 1);
+    for (i, (bytes, at_most)) in [(0, 1536), (1000, 3072), (4096, 6144), (32768, 35328)].into_iter().enumerate() {
+        let spent = create(&store, &format!("file-{i}"), bytes);
+        assert_eq!((spent.writes, spent.barriers, spent.reads), (1, 1, 0), "for a file of {bytes} bytes");
+        assert!(spent.bytes_written <= at_most, "{} bytes for a file of {bytes}", spent.bytes_written);
+    }
+}
+
+#[test]
+fn nothing_to_commit_costs_nothing() {
+    let store = store();
+    create(&store, "first", 1);
+    store.checkpoint().unwrap();
+    let before = store.counts();
+    store.commit().unwrap();
+    store.checkpoint().unwrap();
+    store.tick().unwrap();
+    let after = store.counts();
+    assert_eq!((after.writes, after.barriers, after.reads), (before.writes, before.barriers, before.reads));
+}
+
+#[test]
+fn what_comes_and_goes_within_a_batch_is_never_written() {
+    let store = store();
+    create(&store, "first", 1);
+    let before = store.counts().bytes_data;
+    let op = store.begin(Cost::data(1 << 20)).unwrap();
+    let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
+    let now = SystemClock.civil();
+    let no = locked.create(NewObject { kind: FileType::File, perm: 0o644, uid: 0, gid: 0, rdev: 0, now });
+    let name = Name::new(b"temporary").unwrap();
+    locked.insert_entry(ObjectNo::ROOT, &name, no).unwrap();
+    locked.write(no, 0, &vec![7; 1 << 20]).unwrap();
+    locked.remove_entry(ObjectNo::ROOT, &name).unwrap();
+    locked.free(no).unwrap();
+    drop(locked);
+    drop(op);
+    store.commit().unwrap();
+    assert_eq!(store.counts().bytes_data, before);
+}
