@@ -144,7 +144,7 @@ impl Store {
         let settings = self.settings();
         let now = self.clock.monotonic();
         let since = self.open.lock().since;
-        let full = self.promised.load(Ordering::Relaxed) >= settings.batch_bytes as i64;
+        let full = self.gathered.load(Ordering::Relaxed) >= settings.batch_bytes;
         let mut wait = settings.commit_interval.min(settings.checkpoint_interval);
         match since {
             Some(since) if full || now >= since + settings.commit_interval => self.commit()?,
@@ -268,6 +268,7 @@ impl Store {
         if !empty {
             self.open_batch.fetch_add(1, Ordering::Release);
             self.promised.store(0, Ordering::Relaxed);
+            self.gathered.store(0, Ordering::Relaxed);
         }
         Ok(sealed)
     }

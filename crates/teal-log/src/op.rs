@@ -32,6 +32,9 @@ pub const SYMLINK_MAX: usize = 4095;
 /// Longest file: block numbers stay far from the end of 64 bits.
 pub const FILE_MAX: u64 = 1 << 60;
 
+/// What a changed object adds to a batch, about.
+const RECORD_BYTES: u64 = 512;
+
 /// What an operation may take in the log, at worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
@@ -173,6 +176,7 @@ impl Locked<'_> {
         state.core.lsn = lsn;
         if !state.in_batch {
             state.in_batch = true;
+            self.store.gathered.fetch_add(RECORD_BYTES, Ordering::Relaxed);
             let mut open = self.store.open.lock();
             open.objects.push(Arc::clone(object));
             if open.since.is_none() {
@@ -331,6 +335,7 @@ impl Locked<'_> {
         }
         let (reader, stamp) = (&self.store.reader, self.stamp());
         self.state(no).write(reader, no, offset, data)?;
+        self.store.gathered.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.mark(no).core.data_stamp = stamp;
         self.settle(no);
         Ok(())

@@ -21,6 +21,8 @@ const RESERVE_PART: u64 = 16;
 const RESERVE_SEGMENTS: u64 = 8;
 /// The host is asked for this much more than is needed, so that it is asked rarely.
 const HOST_STEP: u64 = 64 << 20;
+/// A batch is committed at the latest when it has been promised this many times its usual size: promises are worst cases.
+const PROMISED_BATCHES: u64 = 16;
 /// A page at its largest.
 const PAGE: u64 = 4096;
 /// Victims cleaned before two checkpoints set them free.
@@ -67,7 +69,9 @@ impl Store {
     pub(crate) fn promise(&self, cost: Cost) -> Result<(), StoreError> {
         let need = cost.bytes as i64;
         let slack = if cost.frees { self.reserve() as i64 / 2 } else { 0 };
-        if self.promised.load(Ordering::Relaxed) > 2 * self.settings().batch_bytes as i64 {
+        let batch = self.settings().batch_bytes;
+        let gathered = self.gathered.load(Ordering::Relaxed) > 2 * batch;
+        if gathered || self.promised.load(Ordering::Relaxed) > (PROMISED_BATCHES * batch) as i64 {
             // Back-pressure: whoever comes when the open batch is at twice its size commits it.
             self.commit()?;
         }
