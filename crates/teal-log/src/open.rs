@@ -209,7 +209,9 @@ impl Store {
             segments.set_head(head);
             // A record may have survived a crash and the host's allocation of the rest of its segment not.
             let runs = chain.iter().map(|link| link.at).chain([head.a.addr, head.b.addr]);
-            segments.doubtful = runs.filter_map(|at| geometry.segment_of(at)).map(|s| s.0).collect();
+            let is_sparse = store.reader.disk().shape().sparse && !store.read_only;
+            segments.doubtful =
+                runs.filter(|_| is_sparse).filter_map(|at| geometry.segment_of(at)).map(|s| s.0).collect();
         }
         store.commit.lock().log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
         store.refresh_budget();

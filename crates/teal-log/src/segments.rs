@@ -237,6 +237,9 @@ impl Segments {
 
     /// Bytes that can be written without cleaning or asking the host.
     pub(crate) fn ready_bytes(&self) -> u64 {
+        if !self.doubtful.is_empty() {
+            return 0;
+        }
         let head = u64::from(self.head.a.sectors) + u64::from(self.head.b.sectors);
         let free: u64 = (0..self.geometry.segments)
             .map(Segment)

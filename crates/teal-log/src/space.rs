@@ -82,6 +82,7 @@ impl Store {
     fn make_room(&self, need: i64, slack: i64) -> Result<(), StoreError> {
         let mut committer = self.commit.lock();
         self.writable()?;
+        self.host_again()?;
         let enough = |store: &Self| store.refresh_budget() + slack >= need;
         self.host_more(need as u64 * 2 + 16 * self.geometry.segment_bytes());
         if enough(self) {
