@@ -11,6 +11,7 @@ use crate::format::delta::Roots;
 use crate::format::record::Run;
 use crate::format::usage::SegmentUse;
 use crate::geometry::{Geometry, Segment};
+use crate::seeded::{Bug, bug};
 use std::collections::BTreeSet;
 use teal_types::{SECTOR, Sector};
 
@@ -221,7 +222,11 @@ impl Segments {
             .map(Segment)
             .filter(|s| {
                 let u = &self.table[s.0 as usize];
-                u.used && u.live == 0 && u.retained == 0 && u.touched + 2 <= durable && !self.is_reserved(*s)
+                u.used
+                    && u.live == 0
+                    && u.retained == 0
+                    && (u.touched + 2 <= durable || bug(Bug::ReuseAtOnce))
+                    && !self.is_reserved(*s)
             })
             .collect();
         for segment in &ripe {
