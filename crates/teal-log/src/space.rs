@@ -88,6 +88,7 @@ impl Store {
     fn make_room(&self, need: i64, slack: i64) -> Result<(), StoreError> {
         let mut committer = self.commit.lock();
         self.writable()?;
+        self.host_again()?;
         let enough = |store: &Self| store.refresh_budget() + slack >= need;
         let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
         self.host_more(need as u64 + promised + self.fold_bytes() + HOST_STEP + 16 * self.geometry.segment_bytes());
