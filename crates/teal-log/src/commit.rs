@@ -297,6 +297,7 @@ impl Store {
             Kind::Empty(flags) => flags,
             Kind::Checkpoint => {
                 self.fold(&mut layout, checkpoint)?;
+                self.mem_pages.store(0, Ordering::Relaxed);
                 record::CHECKPOINT
             }
         };

@@ -257,6 +257,7 @@ impl Store {
             next_lsn: AtomicU64::new(roots.next_lsn.get()),
             objects: AtomicI64::new(roots.objects as i64),
             open_batch: AtomicU64::new(1),
+            mem_pages: AtomicI64::new(0),
             gathered: AtomicU64::new(0),
             promised: AtomicI64::new(0),
             budget: AtomicI64::new(0),

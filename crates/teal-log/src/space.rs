@@ -23,6 +23,8 @@ const RESERVE_SEGMENTS: u64 = 8;
 const HOST_STEP: u64 = 64 << 20;
 /// A batch is committed at the latest when it has been promised this many times its usual size: promises are worst cases.
 const PROMISED_BATCHES: u64 = 16;
+/// Changed pages that memory may hold before a checkpoint must fold them: 8 MiB on the disk, about twice that in memory.
+const MEM_PAGES: i64 = 2048;
 /// A page at its largest.
 const PAGE: u64 = 4096;
 /// Victims cleaned before two checkpoints set them free.
@@ -71,6 +73,10 @@ impl Store {
         let slack = if cost.frees { self.reserve() as i64 / 2 } else { 0 };
         let batch = self.settings().batch_bytes;
         let gathered = self.gathered.load(Ordering::Relaxed) > 2 * batch;
+        if self.mem_pages.load(Ordering::Relaxed) > MEM_PAGES {
+            // Memory is bounded: large directories and maps change many pages before a checkpoint is due.
+            self.checkpoint()?;
+        }
         if gathered || self.promised.load(Ordering::Relaxed) > (PROMISED_BATCHES * batch) as i64 {
             // Back-pressure: whoever comes when the open batch is at twice its size commits it.
             self.commit()?;
