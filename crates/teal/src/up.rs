@@ -54,10 +54,15 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
     if fresh {
         println!();
         println!("try next:");
-        println!("  cp -r ~/some/files {}        put something in", dir.display());
-        println!("  teal status                  how full, and is everything on the disk?");
-        println!("  teal down {}        unmount; `teal up` brings everything back", dir.display());
-        println!("  teal check {}   verify every block, while it is down", store.display());
+        let (dir, store) = (dir.display(), store.display());
+        for (command, why) in [
+            (format!("cp -r ~/some/files {dir}"), "put something in"),
+            ("teal status".to_owned(), "how full, and is everything on the disk?"),
+            (format!("teal down {dir}"), "unmount; `teal up` brings everything back"),
+            (format!("teal check {store}"), "verify every block, while it is down"),
+        ] {
+            println!("  {command}\n      {why}");
+        }
     }
     Ok(code)
 }
