@@ -217,7 +217,7 @@ impl Segments {
     }
 
     /// Frees what may be reused now that checkpoint `durable` is.
-    pub(crate) fn ripen(&mut self, durable: u64) -> Vec<Segment> {
+    pub(crate) fn ripen(&mut self, durable: u64) {
         let ripe: Vec<_> = (0..self.geometry.segments)
             .map(Segment)
             .filter(|s| {
@@ -232,7 +232,6 @@ impl Segments {
         for segment in &ripe {
             *self.edit(*segment) = SegmentUse::default();
         }
-        ripe
     }
 
     /// Segments that will be free once two more checkpoints are durable, without any cleaning.
