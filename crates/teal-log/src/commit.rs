@@ -21,7 +21,7 @@ use crate::format::imap::Home;
 use crate::format::inode;
 use crate::format::record;
 use crate::format::usage::{self, SegmentUse};
-use crate::layout::{Chain, Layout, NoRoom};
+use crate::layout::{Chain, Laid, Layout, NoRoom};
 use crate::object::{Blocks, Content, Dirty, ObjectRef, State};
 use crate::page::PagePtr;
 use crate::reader::InFlight;
@@ -73,8 +73,6 @@ impl From<StoreError> for SealError {
         Self::Store(e)
     }
 }
-
-type Laid = (Vec<InFlight>, Chain, Vec<(ObjectRef, Home)>);
 
 struct Sealed {
     records: Vec<InFlight>,

@@ -79,7 +79,7 @@ impl Reader {
         self.disk.sync().map_err(|source| StoreError::Io { at: 0, source: Arc::new(source) })
     }
 
-    fn from_flight(&self, byte: u64, buf: &mut [u8]) -> bool {
+    fn copy_in_flight(&self, byte: u64, buf: &mut [u8]) -> bool {
         for record in self.in_flight.read().iter() {
             let start = record.start.byte();
             if byte >= start && byte + buf.len() as u64 <= start + record.bytes.len() as u64 {
@@ -93,7 +93,7 @@ impl Reader {
 
     /// Reads whole sectors, unchecked.
     pub(crate) fn raw(&self, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
-        if self.from_flight(at.byte(), buf) {
+        if self.copy_in_flight(at.byte(), buf) {
             return Ok(());
         }
         if at.get() + buf.len() as u64 / SECTOR > self.limit {
@@ -145,7 +145,7 @@ impl Reader {
         object: Option<ObjectNo>,
     ) -> Result<Vec<u8>, StoreError> {
         let mut flight = vec![0; len];
-        if self.from_flight(byte, &mut flight) && crc(&flight) == sum {
+        if self.copy_in_flight(byte, &mut flight) && crc(&flight) == sum {
             return Ok(flight);
         }
         if byte / SECTOR >= self.limit || len as u64 > self.limit * SECTOR {

@@ -27,6 +27,8 @@ const PROMISED_BATCHES: u64 = 16;
 const MEM_PAGES: i64 = 2048;
 /// A page at its largest.
 const PAGE: u64 = 4096;
+/// What the ends of runs and records may waste in one batch.
+const BATCH_MARGIN: u64 = 64 << 10;
 /// Victims cleaned before two checkpoints set them free.
 const CLEAN_ROUND: usize = 8;
 
@@ -67,10 +69,23 @@ impl Store {
         budget
     }
 
+    /// What may still be promised. Giving back may use the reserve of the capacity, but of what can be written now only one segment: the
+    /// cleaner's other ones are the way out when all is full.
+    fn headroom(&self, frees: bool) -> i64 {
+        let (logical, physical) = self.available();
+        let (more, ready) = if frees { (self.reserve() as i64 / 2, self.freeing_slack()) } else { (0, 0) };
+        let budget = (logical + more).min(physical + ready);
+        budget - self.fold_bytes() as i64 - self.promised.load(Ordering::Relaxed)
+    }
+
+    fn freeing_slack(&self) -> i64 {
+        self.geometry.segment_bytes() as i64
+    }
+
     /// Promises the space an operation may need.
     pub(crate) fn promise(&self, cost: Cost) -> Result<(), StoreError> {
         let need = cost.bytes as i64;
-        let slack = if cost.frees { self.reserve() as i64 / 2 } else { 0 };
+        let slack = if cost.frees { self.freeing_slack() } else { 0 };
         let batch = self.settings().batch_bytes;
         let gathered = self.gathered.load(Ordering::Relaxed) > 2 * batch;
         if self.mem_pages.load(Ordering::Relaxed) > MEM_PAGES {
@@ -83,7 +98,7 @@ impl Store {
         }
         if self.budget.fetch_sub(need, Ordering::Relaxed) + slack < need {
             self.budget.fetch_add(need, Ordering::Relaxed);
-            self.make_room(need, slack)?;
+            self.make_room(need, cost.frees)?;
             self.budget.fetch_sub(need, Ordering::Relaxed);
         }
         self.promised.fetch_add(need, Ordering::Relaxed);
@@ -91,11 +106,14 @@ impl Store {
     }
 
     /// Asks the host, then the log itself, for room.
-    fn make_room(&self, need: i64, slack: i64) -> Result<(), StoreError> {
+    fn make_room(&self, need: i64, frees: bool) -> Result<(), StoreError> {
         let mut committer = self.commit.lock();
         self.writable()?;
         self.host_again()?;
-        let enough = |store: &Self| store.refresh_budget() + slack >= need;
+        let enough = |store: &Self| {
+            store.refresh_budget();
+            store.headroom(frees) >= need
+        };
         let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
         self.host_more(need as u64 + promised + self.fold_bytes() + HOST_STEP + 16 * self.geometry.segment_bytes());
         if enough(self) {
@@ -113,7 +131,8 @@ impl Store {
                 return Ok(());
             }
         }
-        if self.available().0 + slack < need {
+        let more = if frees { self.reserve() as i64 / 2 } else { 0 };
+        if self.available().0 + more < need {
             return Err(StoreError::NoSpace);
         }
         for _ in 0..64 {
@@ -197,7 +216,8 @@ impl Store {
             self.host_more(need);
             ready = self.segments.lock().ready_bytes();
         }
-        if ready < need.min(self.geometry.segment_bytes()) { Err(StoreError::NoSpace) } else { Ok(()) }
+        // Two segments to spare would be good; without them the batch itself and its last record's successor must fit.
+        if ready < need - 2 * self.geometry.segment_bytes() + BATCH_MARGIN { Err(StoreError::NoSpace) } else { Ok(()) }
     }
 
     /// How full the store is. What can be cleaned counts as free.

@@ -1,5 +1,7 @@
 //! The explorer and `check` are tested themselves: each bug of [`teal_log::seeded`], switched on, is caught.
 
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
+
 #[path = "crash/explore.rs"]
 mod explore;
 #[path = "crash/life.rs"]
@@ -22,10 +24,10 @@ const LIVES: u64 = 60;
 
 /// One life under the bug, by the same means as the tests of the sound store. `Err` says what was noticed.
 fn life(turn: u64) -> Result<(), String> {
-    let physical = if turn % 2 == 0 { 512 } else { 4096 };
-    let plan = Plan { heavy: if turn % 3 == 0 { 0.5 } else { 0.05 }, spare: 1 << 20, batch: 5 };
+    let physical = if turn.is_multiple_of(2) { 512 } else { 4096 };
+    let plan = Plan { heavy: if turn.is_multiple_of(3) { 0.5 } else { 0.05 }, spare: 1 << 20, batch: 5 };
     let mut life = begun(shape(16, physical, false, false), turn, plan);
-    if turn % 6 == 5 {
+    if turn % 12 == 11 {
         filled(&mut life, 600_000);
         life.plan = Plan { heavy: 0.2, spare: 0, batch: 4 };
     }
@@ -61,7 +63,7 @@ fn decay(life: &Life, turn: u64) -> Result<(), String> {
             Ok(store) => {
                 life.model.differs(&store, false).map_err(|what| format!("record at {sector} decayed: {what}"))?
             }
-            Err(OpenError::Lost { .. }) => {}
+            Err(OpenError::Lost { .. } | OpenError::Anchors) => {}
             Err(e) => return Err(e.to_string()),
         }
     }
@@ -102,7 +104,7 @@ fn caught(bug: Option<Bug>, lives: u64) -> Option<(u64, String)> {
 #[test]
 fn every_seeded_bug_is_caught_and_the_sound_store_is_not() {
     let only = std::env::var("TEAL_SEEDED_BUG").ok();
-    assert_eq!(caught(None, 6), None, "the sound store");
+    assert_eq!(caught(None, 12), None, "the sound store");
     let mut missed = Vec::new();
     for bug in Bug::ALL.into_iter().filter(|bug| only.as_ref().is_none_or(|name| *name == format!("{bug:?}"))) {
         match caught(Some(bug), LIVES) {

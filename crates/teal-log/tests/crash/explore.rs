@@ -1,5 +1,7 @@
 //! Crashes a life at every point, opens what is left, and compares.
 
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
+
 use crate::life::{Life, Plan, Seen, fresh, open, options};
 use crate::oracle::Model;
 use std::collections::BTreeMap;
@@ -171,7 +173,8 @@ impl Explorer {
     fn look(&mut self, image: &Image, allowed: &Allowed<'_>, clock: &SimClock, is_first: bool) -> Result<(), String> {
         let clock = SimClock::new(teal_env::Clock::civil(clock));
         // One fault at a time.
-        if image.unreadable.is_none() && self.rng.below(16) == 0 {
+        let has_lost = is_first && image.unreadable.is_none() && self.rng.below(16) == 0;
+        if has_lost {
             self.lose_newest_anchor(image);
         }
         let disk: Arc<dyn Disk> = Arc::new(image.disk.clone());
@@ -184,7 +187,7 @@ impl Explorer {
         assert_checked(&store, verify)?;
         if self.rng.below(self.effort.second_life) == 0 {
             let lost = allowed.submitted - ops;
-            self.live_on(image, store, clock, model, lost, is_first)?;
+            self.live_on(image, store, clock, model, lost, is_first && !has_lost)?;
         }
         Ok(())
     }
@@ -267,7 +270,7 @@ impl Explorer {
                 continue;
             }
             turn += 1;
-            if turn % 3 != 0 {
+            if !turn.is_multiple_of(3) {
                 continue;
             }
             let Some(image) = walk.images(&mut rng, &nothing).next() else { continue };
