@@ -25,6 +25,7 @@ use crate::layout::{Chain, Layout, NoRoom};
 use crate::object::{Blocks, Content, Dirty, ObjectRef, State};
 use crate::page::PagePtr;
 use crate::reader::InFlight;
+use crate::seeded::{Bug, bug};
 use crate::store::{OpenBatch, Store};
 use crate::tree::{PageMeta, Tree};
 use std::sync::atomic::Ordering;
@@ -128,7 +129,7 @@ impl Store {
             return Ok(());
         }
         self.checkpoint_locked(&mut committer)?;
-        if committer.epoch_written {
+        if committer.epoch_written && !bug(Bug::NoCleanRecord) {
             self.commit_as(&mut committer, Kind::Empty(record::CLEAN))?;
         }
         committer.closed = true;
@@ -144,7 +145,7 @@ impl Store {
         let settings = self.settings();
         let now = self.clock.monotonic();
         let since = self.open.lock().since;
-        let full = self.promised.load(Ordering::Relaxed) >= settings.batch_bytes as i64;
+        let full = self.gathered.load(Ordering::Relaxed) >= settings.batch_bytes;
         let mut wait = settings.commit_interval.min(settings.checkpoint_interval);
         match since {
             Some(since) if full || now >= since + settings.commit_interval => self.commit()?,
@@ -163,6 +164,9 @@ impl Store {
     }
 
     pub(crate) fn commit_as(&self, committer: &mut Committer, kind: Kind) -> Result<(), StoreError> {
+        if bug(Bug::LeftoversLineUp) {
+            committer.epoch_written = true;
+        }
         if !committer.epoch_written && kind != Kind::Empty(record::FRESH_EPOCH) {
             committer.chain.epoch += 1;
             self.commit_as(committer, Kind::Empty(record::FRESH_EPOCH))?;
@@ -173,7 +177,11 @@ impl Store {
         }
         self.prepare_room()?;
         let sealed = self.seal(committer, kind).inspect_err(|e| self.poison(e))?;
-        self.write_out(committer, sealed, kind).inspect_err(|e| self.poison(e))
+        self.write_out(committer, sealed, kind).inspect_err(|e| {
+            if !bug(Bug::FailureForgotten) {
+                self.poison(e);
+            }
+        })
     }
 
     fn write_out(&self, committer: &mut Committer, sealed: Sealed, kind: Kind) -> Result<(), StoreError> {
@@ -182,7 +190,9 @@ impl Store {
             self.reader.write(r.start, &r.bytes)?;
             bytes += r.bytes.len() as u64;
         }
-        self.reader.sync()?;
+        if !(bug(Bug::AnchorTooEarly) && sealed.checkpoint_at.is_some()) {
+            self.reader.sync()?;
+        }
         self.reader.set_in_flight(Vec::new());
         committer.chain = Chain { watermark: sealed.chain.seq - 1, ..sealed.chain };
         add(&self.reader.counters.batches, 1);
@@ -268,6 +278,7 @@ impl Store {
         if !empty {
             self.open_batch.fetch_add(1, Ordering::Release);
             self.promised.store(0, Ordering::Relaxed);
+            self.gathered.store(0, Ordering::Relaxed);
         }
         Ok(sealed)
     }
@@ -278,7 +289,7 @@ impl Store {
         for object in &objects {
             self.seal_object(&mut layout, object)?;
         }
-        for (no, (orphan, lsn)) in &open.orphans {
+        for (no, (orphan, lsn)) in open.orphans.iter().filter(|_| !bug(Bug::OrphanNotRecorded)) {
             layout.delta(*no, *lsn, &Delta::Orphan(*orphan), 1)?;
         }
         let flags = match kind {
@@ -286,6 +297,7 @@ impl Store {
             Kind::Empty(flags) => flags,
             Kind::Checkpoint => {
                 self.fold(&mut layout, checkpoint)?;
+                self.mem_pages.store(0, Ordering::Relaxed);
                 record::CHECKPOINT
             }
         };
@@ -362,6 +374,7 @@ impl Store {
                         let set = Delta::EntrySet { cookie, child: e.child, kind: e.kind, name: e.name };
                         layout.delta(object.no, lsn, &set, size)?;
                     }
+                    None if bug(Bug::RemovalNotRecorded) => {}
                     None => layout.delta(object.no, lsn, &Delta::EntryGone { cookie }, 8)?,
                 }
             }
@@ -415,7 +428,7 @@ impl Store {
         if let Extents::Tree(tree) = extents {
             freed.extend(tree.take_freed().into_iter().map(Freed::page));
         }
-        for piece in freed {
+        for piece in freed.into_iter().filter(|_| !bug(Bug::OverwrittenCounted)) {
             layout.segments.add_dead(piece.byte, piece.bytes);
         }
         Ok(())

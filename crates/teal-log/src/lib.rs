@@ -25,6 +25,11 @@ mod page;
 mod read;
 mod reader;
 mod redo;
+#[cfg(feature = "seeded-bugs")]
+pub mod seeded;
+#[cfg(not(feature = "seeded-bugs"))]
+#[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
+mod seeded;
 mod segments;
 mod space;
 mod store;

@@ -32,6 +32,9 @@ pub const SYMLINK_MAX: usize = 4095;
 /// Longest file: block numbers stay far from the end of 64 bits.
 pub const FILE_MAX: u64 = 1 << 60;
 
+/// What a changed object adds to a batch, about.
+const RECORD_BYTES: u64 = 512;
+
 /// What an operation may take in the log, at worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
@@ -71,6 +74,15 @@ pub struct Locked<'o> {
     store: &'o Store,
     lsn: Lsn,
     items: Vec<(ObjectRef, Guard)>,
+    /// Pages of these objects that only memory held when they were locked.
+    pages: usize,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let now: usize = self.items.iter().map(|(_, state)| state.mem_pages()).sum();
+        self.store.mem_pages.fetch_add(now as i64 - self.pages as i64, Ordering::Relaxed);
+    }
 }
 
 /// What to change of an object's attributes.
@@ -142,7 +154,8 @@ impl Op<'_> {
             }
             items.push((object, guard));
         }
-        Ok(Locked { store: self.store, lsn: self.store.next_lsn(), items })
+        let pages = items.iter().map(|(_, state)| state.mem_pages()).sum();
+        Ok(Locked { store: self.store, lsn: self.store.next_lsn(), items, pages })
     }
 }
 
@@ -173,6 +186,7 @@ impl Locked<'_> {
         state.core.lsn = lsn;
         if !state.in_batch {
             state.in_batch = true;
+            self.store.gathered.fetch_add(RECORD_BYTES, Ordering::Relaxed);
             let mut open = self.store.open.lock();
             open.objects.push(Arc::clone(object));
             if open.since.is_none() {
@@ -331,6 +345,7 @@ impl Locked<'_> {
         }
         let (reader, stamp) = (&self.store.reader, self.stamp());
         self.state(no).write(reader, no, offset, data)?;
+        self.store.gathered.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.mark(no).core.data_stamp = stamp;
         self.settle(no);
         Ok(())

@@ -21,6 +21,10 @@ const RESERVE_PART: u64 = 16;
 const RESERVE_SEGMENTS: u64 = 8;
 /// The host is asked for this much more than is needed, so that it is asked rarely.
 const HOST_STEP: u64 = 64 << 20;
+/// A batch is committed at the latest when it has been promised this many times its usual size: promises are worst cases.
+const PROMISED_BATCHES: u64 = 16;
+/// Changed pages that memory may hold before a checkpoint must fold them: 8 MiB on the disk, about twice that in memory.
+const MEM_PAGES: i64 = 2048;
 /// A page at its largest.
 const PAGE: u64 = 4096;
 /// Victims cleaned before two checkpoints set them free.
@@ -67,7 +71,13 @@ impl Store {
     pub(crate) fn promise(&self, cost: Cost) -> Result<(), StoreError> {
         let need = cost.bytes as i64;
         let slack = if cost.frees { self.reserve() as i64 / 2 } else { 0 };
-        if self.promised.load(Ordering::Relaxed) > 2 * self.settings().batch_bytes as i64 {
+        let batch = self.settings().batch_bytes;
+        let gathered = self.gathered.load(Ordering::Relaxed) > 2 * batch;
+        if self.mem_pages.load(Ordering::Relaxed) > MEM_PAGES {
+            // Memory is bounded: large directories and maps change many pages before a checkpoint is due.
+            self.checkpoint()?;
+        }
+        if gathered || self.promised.load(Ordering::Relaxed) > (PROMISED_BATCHES * batch) as i64 {
             // Back-pressure: whoever comes when the open batch is at twice its size commits it.
             self.commit()?;
         }
@@ -84,6 +94,7 @@ impl Store {
     fn make_room(&self, need: i64, slack: i64) -> Result<(), StoreError> {
         let mut committer = self.commit.lock();
         self.writable()?;
+        self.host_again()?;
         let enough = |store: &Self| store.refresh_budget() + slack >= need;
         let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
         self.host_more(need as u64 + promised + self.fold_bytes() + HOST_STEP + 16 * self.geometry.segment_bytes());

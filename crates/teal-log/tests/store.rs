@@ -172,7 +172,8 @@ fn a_dump_shows_every_structure_of_a_store_open_or_not() {
     let new = NewObject { kind: FileType::File, perm: 0, uid: 0, gid: 0, rdev: 0, now: SystemClock.civil() };
     let orphan = locked.create(new);
     locked.set_orphan(orphan, true).unwrap();
-    drop((locked, op));
+    drop(locked);
+    drop(op);
     store.commit().unwrap();
     let text = |what| {
         let mut out = Vec::new();

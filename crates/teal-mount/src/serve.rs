@@ -49,6 +49,14 @@ fn time(set: TimeSet) -> TimeChange {
 }
 
 fn changes(set: &SetAttr) -> SetAttrRequest {
+    // The kernel sends a change of nothing for `chown(path, -1, -1)`, without a word of the bits that it takes away elsewhere.
+    let is_empty = set.perm.is_none()
+        && set.uid.is_none()
+        && set.gid.is_none()
+        && set.size.is_none()
+        && set.atime.is_none()
+        && set.mtime.is_none()
+        && set.ctime.is_none();
     SetAttrRequest {
         perm: set.perm,
         uid: set.uid,
@@ -57,7 +65,7 @@ fn changes(set: &SetAttr) -> SetAttrRequest {
         atime: set.atime.map(time),
         mtime: set.mtime.map(time),
         ctime: set.ctime,
-        kill_suidgid: set.kill_suidgid,
+        kill_suidgid: set.kill_suidgid || is_empty,
     }
 }
 

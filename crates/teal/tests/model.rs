@@ -13,7 +13,7 @@ use teal_testkit::{PathTarget, Rng};
 
 const OPS: usize = 2_000;
 /// Trees are compared after so many operations.
-const LOOK: usize = 1;
+const LOOK: usize = 25;
 
 /// The root starts alike everywhere.
 fn begin(targets: &mut [&mut dyn Target]) {

@@ -173,7 +173,7 @@ impl Mounted {
     pub(crate) fn down(&mut self) {
         self.world.teal(&["down", self.point_str()]).good();
         let pid = self.pid.take().expect("it was mounted");
-        assert!(wait_until(PATIENCE, || is_gone(pid)), "the daemon ends");
+        assert!(is_gone(pid), "`teal down` waits for the daemon's end: the store can be used again");
     }
 
     /// Unmounts it and mounts it again.
@@ -221,10 +221,11 @@ pub(crate) fn is_daemon(pid: i32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == Path::new(TEAL))
 }
 
-/// Whether the process is gone, or waits for nothing but to be asked how it ended.
+/// Whether the process is gone, or waits for nothing but to be asked how it ended; all its threads with it.
 pub(crate) fn is_gone(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" Z"))
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    threads <= 1 && stat.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" Z"))
 }
 
 fn kill(pid: i32) {
