@@ -11,7 +11,7 @@ use std::process::Command;
 use support::{Mounted, World, is_user_able, program, run};
 
 /// Shows everything in the current directory: modes, owners, lists as programs and as the kernel see them. `as N command` runs one as
-/// user and group N; `in N M command` as user N in group M besides.
+/// user and group N; `with N M command` as user N in group M besides.
 const WORDS: &str = r#"
 show() {
     find . | LC_ALL=C sort | while read -r path; do
@@ -21,7 +21,7 @@ show() {
     done
 }
 as() { id=$1; shift; setpriv --reuid "$id" --regid "$id" --clear-groups "$@"; echo "$*: $?"; }
-in() { id=$1; also=$2; shift 2; setpriv --reuid "$id" --regid "$id" --groups "$also" "$@"; echo "$*: $?"; }
+with() { id=$1; also=$2; shift 2; setpriv --reuid "$id" --regid "$id" --groups "$also" "$@"; echo "$*: $?"; }
 chmod 755 .
 umask 022
 "#;
@@ -74,7 +74,7 @@ const SCRIPTS: &[(&str, &str)] = &[
         "set-group-id",
         "mkdir d e; chown 1001:1002 d; chown 1001:1001 e; chmod 2775 d e; show
          as 1001 setfacl -m u:1003:rwx d; as 1001 setfacl -m u:1003:rwx e; show
-         chmod 2775 d; as 1001 setfacl -d -m u:1003:rwx d; show; in 1001 1002 setfacl -m u:1004:rwx d; show
+         chmod 2775 d; as 1001 setfacl -d -m u:1003:rwx d; show; with 1001 1002 setfacl -m u:1004:rwx d; show
          chmod 2775 d; setfacl -m u:1005:rwx d; show; as 1001 setfacl -b d; show; chmod 2777 d; as 1003 mkdir d/x; umask 0; as 1003 touch d/y",
     ),
     (
@@ -100,7 +100,7 @@ const SCRIPTS: &[(&str, &str)] = &[
          setfacl -m u:1001:r,g:1002:rw f; for id in 1001 1002 1003; do as $id cat f; as $id sh -c 'echo more >>f'; done
          chmod g-w f; for id in 1001 1002 1003; do as $id cat f; as $id sh -c 'echo more >>f'; done; cat f
          chmod g=,o=rw f; for id in 1001 1002 1003; do as $id cat f; done; setfacl -m u:1003:- f; as 1003 cat f; as 1004 cat f
-         in 1003 1002 cat f; in 1005 1002 cat f; setfacl -m g:1006:rw,m::r f; in 1005 1006 cat f; in 1005 1006 sh -c 'echo x >>f'
+         with 1003 1002 cat f; with 1005 1002 cat f; setfacl -m g:1006:rw,m::r f; with 1005 1006 cat f; with 1005 1006 sh -c 'echo x >>f'
          mkdir d; chmod 700 d; touch d/f; as 1001 ls d; setfacl -m u:1001:rx d; as 1001 ls d; as 1001 touch d/g
          setfacl -m u:1001:rwx d; as 1001 touch d/g; as 1001 rm d/f; setfacl -m u:1001:x d; as 1001 ls d; as 1001 cat d/g
          setfacl -b d; as 1001 cat d/g; chmod 1777 d; as 1002 rm d/g",
