@@ -235,6 +235,7 @@ impl Store {
         if kind == Kind::Checkpoint {
             committer.checkpoint += 1;
             segments.interval = committer.checkpoint;
+            segments.moving.clear();
         }
         let first =
             open.objects.iter().map(|o| o.state.read().core.lsn).chain(open.orphans.values().map(|o| o.1)).min();

@@ -452,9 +452,11 @@ impl Locked<'_> {
         store.change_orphans(no, false)
     }
 
-    /// Content bytes moved by the cleaner.
+    /// Content bytes moved by the cleaner: counted, and promised to the open batch.
     pub(crate) fn count_moved(&self, bytes: u64) {
         add(&self.store.reader.counters.bytes_moved, bytes);
+        // Each block may become an extent of its own, with a delta and a place in a page.
+        self.store.promised.fetch_add((bytes + bytes / 32) as i64, Ordering::Relaxed);
     }
 }
 

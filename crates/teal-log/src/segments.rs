@@ -50,6 +50,8 @@ pub(crate) struct Segments {
     pub(crate) doubtful: BTreeSet<u32>,
     /// Segments the cleaner found unreadable; never picked again while mounted.
     pub(crate) bad: BTreeSet<u32>,
+    /// Segments cleaned since the last checkpoint.
+    pub(crate) moving: BTreeSet<u32>,
 }
 
 impl Segments {
@@ -71,6 +73,7 @@ impl Segments {
             secs: 0,
             doubtful: BTreeSet::new(),
             bad: BTreeSet::new(),
+            moving: BTreeSet::new(),
         }
     }
 
@@ -279,17 +282,25 @@ impl Segments {
         self.free.len() + self.unready.len() - reserved
     }
 
-    /// The segment whose cleaning gains most: (1 - u) * age / (1 + u), Rosenblum and Ousterhout's cost-benefit.
-    pub(crate) fn victim(&self, now: u64, fullest: f64) -> Option<Segment> {
+    /// The segment whose cleaning gains most. In the background that is (1 - u) * age / (1 + u), Rosenblum and Ousterhout's cost-benefit;
+    /// when somebody waits for room, the emptiest one. None is given twice between two checkpoints: what was moved out of it may live on
+    /// until the next one.
+    pub(crate) fn victim(&mut self, now: u64, fullest: f64, urgent: bool) -> Option<Segment> {
         let bytes = self.geometry.segment_bytes() as f64;
         let worth = |(segment, u): (Segment, &SegmentUse)| {
             let fill = f64::from(u.live) / bytes;
-            let age = now.saturating_sub(u.secs) as f64 + 1.0;
-            let ok =
-                u.used && u.live > 0 && fill <= fullest && !self.is_reserved(segment) && !self.bad.contains(&segment.0);
+            let age = if urgent { 1.0 } else { now.saturating_sub(u.secs) as f64 + 1.0 };
+            let ok = u.used
+                && u.live > 0
+                && fill <= fullest
+                && !self.is_reserved(segment)
+                && !self.bad.contains(&segment.0)
+                && !self.moving.contains(&segment.0);
             ok.then(|| (segment, (1.0 - fill) * age / (1.0 + fill)))
         };
-        self.all().filter_map(worth).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(segment, _)| segment)
+        let best = self.all().filter_map(worth).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(segment, _)| segment);
+        self.moving.extend(best.map(|s| s.0));
+        best
     }
 
     /// The segments changed since the last call.

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. What is promised to the operations of the open batch, plus what folding the changed pages takes, fits the segments that can be
-//!    written now without cleaning, with [`CLEANER_SEGMENTS`] to spare.
+//!    written now without cleaning, with the cleaner's segments to spare.
 //! 2. A segment of a sparse store counts only after its host has allocated it.
 //! 3. A share of the capacity is set aside, so that on a full store cleaning works and files can be deleted.
 
@@ -13,12 +13,13 @@ use crate::op::Cost;
 use crate::store::{Space, Store};
 use std::sync::atomic::Ordering;
 
-/// Segments that only the cleaner and checkpoints may start.
-const CLEANER_SEGMENTS: u64 = 3;
+/// Segments that only the cleaner and checkpoints may start: one in this many, within bounds. The more, the more one round can move.
+const CLEANER_PART: u64 = 16;
+const CLEANER_SEGMENTS: std::ops::RangeInclusive<u64> = 3..=8;
 /// One part in this many of the capacity is set aside.
 const RESERVE_PART: u64 = 10;
-/// Fewest segments set aside.
-const RESERVE_SEGMENTS: u64 = 10;
+/// Fewest segments set aside, beyond the cleaner's.
+const RESERVE_SEGMENTS: u64 = 6;
 /// The host is asked for this much more than is needed, so that it is asked rarely.
 const HOST_STEP: u64 = 64 << 20;
 /// A batch is committed at the latest when it has been promised this many times its usual size: promises are worst cases.
@@ -29,6 +30,10 @@ const MEM_PAGES: i64 = 2048;
 const PAGE: u64 = 4096;
 /// What the ends of runs and records may waste in one batch.
 const BATCH_MARGIN: u64 = 64 << 10;
+/// Segments gained beyond what is needed, if a few rounds are enough for that.
+const SPARE_SEGMENTS: i64 = 4;
+/// Rounds for them.
+const EASY_ROUNDS: usize = 4;
 /// Rounds of cleaning that one operation waits for at most.
 const ROUNDS: usize = 64;
 /// Victims cleaned before two checkpoints set them free.
@@ -37,7 +42,13 @@ const CLEAN_ROUND: usize = 8;
 impl Store {
     fn reserve(&self) -> u64 {
         let capacity = self.geometry.capacity();
-        (capacity / RESERVE_PART).max(RESERVE_SEGMENTS * self.geometry.segment_bytes()).min(capacity / 2)
+        (capacity / RESERVE_PART).max(RESERVE_SEGMENTS * self.geometry.segment_bytes() + self.cleaner_bytes())
+    }
+
+    /// What only the cleaner and checkpoints may start to fill.
+    fn cleaner_bytes(&self) -> u64 {
+        let share = u64::from(self.geometry.segments) / CLEANER_PART;
+        share.clamp(*CLEANER_SEGMENTS.start(), *CLEANER_SEGMENTS.end()) * self.geometry.segment_bytes()
     }
 
     /// What a checkpoint would write, at most.
@@ -60,7 +71,7 @@ impl Store {
     fn available(&self) -> (i64, i64) {
         let segments = self.segments.lock();
         let logical = self.geometry.capacity() as i64 - self.reserve() as i64 - segments.live() as i64;
-        let physical = segments.ready_bytes() as i64 - (CLEANER_SEGMENTS * self.geometry.segment_bytes()) as i64;
+        let physical = segments.ready_bytes() as i64 - self.cleaner_bytes() as i64;
         (logical, physical)
     }
 
@@ -137,33 +148,40 @@ impl Store {
         if self.available().0 + more < need {
             return Err(StoreError::NoSpace);
         }
-        // The fuller the segments, the less a round gains; it ends when there is nothing left to gain.
-        for _ in 0..ROUNDS {
-            let worked = self.reclaim(&mut committer, 0.98)?;
-            if enough(self) {
+        // The fuller the segments, the less a round gains. A little more than is needed is gained at once, so that the next operation does
+        // not begin all over again; but only while that is easy.
+        let spare = SPARE_SEGMENTS * self.geometry.segment_bytes() as i64;
+        for round in 0..ROUNDS {
+            let worked = self.reclaim(&mut committer, 0.98, true)?;
+            let ahead = if round < EASY_ROUNDS { spare } else { 0 };
+            self.refresh_budget();
+            if self.headroom(frees) >= need + ahead {
                 return Ok(());
             }
             if !worked {
                 break;
             }
         }
+        if enough(self) {
+            return Ok(());
+        }
         Err(StoreError::NoSpace)
     }
 
     /// One round of cleaning, then checkpoints until what it emptied is free. Says whether there was anything to do.
-    pub(crate) fn reclaim(&self, committer: &mut Committer, fullest: f64) -> Result<bool, StoreError> {
+    pub(crate) fn reclaim(&self, committer: &mut Committer, fullest: f64, urgent: bool) -> Result<bool, StoreError> {
         let mut worked = false;
-        let ripening = self.segments.lock().ripening();
-        if ripening < CLEAN_ROUND {
-            let mut room = self.segments.lock().ready_bytes();
-            for _ in 0..CLEAN_ROUND {
-                // The move itself takes room; stop while a checkpoint still fits.
-                if room < 2 * self.geometry.segment_bytes() || !self.clean_one(fullest)? {
-                    break;
-                }
+        for _ in 0..CLEAN_ROUND {
+            // The moves themselves take room, and so do the pages they change; a segment is left for each checkpoint after them.
+            let taken = self.promised.load(Ordering::Relaxed).max(0) as u64 + self.fold_bytes();
+            let ready = self.segments.lock().ready_bytes();
+            let fits = taken + 3 * self.geometry.segment_bytes() <= ready;
+            if !fits || self.segments.lock().ripening() >= CLEAN_ROUND || !self.clean_one(fullest, urgent)? {
+                break;
+            }
+            worked = true;
+            if self.promised.load(Ordering::Relaxed) >= self.settings().batch_bytes as i64 {
                 self.commit_as(committer, Kind::Batch)?;
-                worked = true;
-                room = self.segments.lock().ready_bytes();
             }
         }
         for _ in 0..3 {
