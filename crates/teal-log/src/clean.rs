@@ -22,9 +22,9 @@ use teal_types::{ObjectNo, SECTOR, Sector};
 
 impl Store {
     /// Cleans the best victim that is at most this full; `false` when there is none.
-    pub(crate) fn clean_one(&self, fullest: f64) -> Result<bool, StoreError> {
+    pub(crate) fn clean_one(&self, fullest: f64, at_once: bool) -> Result<bool, StoreError> {
         let now = self.clock.civil().secs.max(0) as u64;
-        let Some(victim) = self.segments.lock().victim(now, fullest) else { return Ok(false) };
+        let Some(victim) = self.segments.lock().victim(now, fullest, at_once) else { return Ok(false) };
         match self.clean(victim) {
             Ok(()) => {
                 add(&self.reader.counters.segments_cleaned, 1);
@@ -51,7 +51,7 @@ impl Store {
             return Ok(false);
         }
         let mut committer = self.commit.lock();
-        self.reclaim(&mut committer, 0.9)
+        self.reclaim(&mut committer, 0.9, false)
     }
 
     fn clean(&self, victim: Segment) -> Result<(), StoreError> {

@@ -279,12 +279,13 @@ impl Segments {
         self.free.len() + self.unready.len() - reserved
     }
 
-    /// The segment whose cleaning gains most: (1 - u) * age / (1 + u), Rosenblum and Ousterhout's cost-benefit.
-    pub(crate) fn victim(&self, now: u64, fullest: f64) -> Option<Segment> {
+    /// The segment whose cleaning gains most: (1 - u) * age / (1 + u), Rosenblum and Ousterhout's cost-benefit. Who needs room now
+    /// (`at_once`) gets the emptiest instead: what is old and almost full would take as much room as it gives.
+    pub(crate) fn victim(&self, now: u64, fullest: f64, at_once: bool) -> Option<Segment> {
         let bytes = self.geometry.segment_bytes() as f64;
         let worth = |(segment, u): (Segment, &SegmentUse)| {
             let fill = f64::from(u.live) / bytes;
-            let age = now.saturating_sub(u.secs) as f64 + 1.0;
+            let age = if at_once { 1.0 } else { now.saturating_sub(u.secs) as f64 + 1.0 };
             let ok =
                 u.used && u.live > 0 && fill <= fullest && !self.is_reserved(segment) && !self.bad.contains(&segment.0);
             ok.then(|| (segment, (1.0 - fill) * age / (1.0 + fill)))

@@ -44,7 +44,7 @@ impl Store {
         let pages: u64 = objects.iter().map(|o| o.state.read().mem_pages() as u64).sum();
         let imap = self.imap.read();
         // Changes of neighbours share a page of a hundred items; a path above it is counted with the tree's own pages.
-        let spread = imap.changes() as u64;
+        let spread = imap.changed_leaves();
         let leaves = (self.objects.load(Ordering::Relaxed).max(0) as u64 / 50 + 8).min(spread + 4);
         let usage = u64::from(self.geometry.segments) / 50 + 4;
         (pages + objects.len() as u64 / 2 + imap.tree.mem_pages() as u64 + leaves + usage) * PAGE
@@ -137,7 +137,7 @@ impl Store {
         }
         for _ in 0..64 {
             let before = self.available().1;
-            self.reclaim(&mut committer, 0.97)?;
+            self.reclaim(&mut committer, 0.97, true)?;
             if enough(self) {
                 return Ok(());
             }
@@ -149,14 +149,14 @@ impl Store {
     }
 
     /// One round of cleaning, then checkpoints until what it emptied is free. Says whether anything was gained.
-    pub(crate) fn reclaim(&self, committer: &mut Committer, fullest: f64) -> Result<bool, StoreError> {
+    pub(crate) fn reclaim(&self, committer: &mut Committer, fullest: f64, at_once: bool) -> Result<bool, StoreError> {
         let free = self.segments.lock().free_segments();
         let ripening = self.segments.lock().ripening();
         if ripening < CLEAN_ROUND {
             let mut room = self.segments.lock().ready_bytes();
             for _ in 0..CLEAN_ROUND {
                 // The move itself takes room; stop while a checkpoint still fits.
-                if room < 2 * self.geometry.segment_bytes() || !self.clean_one(fullest)? {
+                if room < 2 * self.geometry.segment_bytes() || !self.clean_one(fullest, at_once)? {
                     break;
                 }
                 self.commit_as(committer, Kind::Batch)?;
