@@ -13,6 +13,7 @@ mod dump;
 mod error;
 mod extents;
 mod file;
+mod fold;
 mod format;
 mod geometry;
 mod imap;

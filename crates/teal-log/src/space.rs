@@ -16,9 +16,9 @@ use std::sync::atomic::Ordering;
 /// Segments that only the cleaner and checkpoints may start.
 const CLEANER_SEGMENTS: u64 = 3;
 /// One part in this many of the capacity is set aside.
-const RESERVE_PART: u64 = 16;
+const RESERVE_PART: u64 = 10;
 /// Fewest segments set aside.
-const RESERVE_SEGMENTS: u64 = 8;
+const RESERVE_SEGMENTS: u64 = 10;
 /// The host is asked for this much more than is needed, so that it is asked rarely.
 const HOST_STEP: u64 = 64 << 20;
 /// A batch is committed at the latest when it has been promised this many times its usual size: promises are worst cases.
@@ -29,6 +29,8 @@ const MEM_PAGES: i64 = 2048;
 const PAGE: u64 = 4096;
 /// What the ends of runs and records may waste in one batch.
 const BATCH_MARGIN: u64 = 64 << 10;
+/// Rounds of cleaning that one operation waits for at most.
+const ROUNDS: usize = 64;
 /// Victims cleaned before two checkpoints set them free.
 const CLEAN_ROUND: usize = 8;
 
@@ -135,22 +137,22 @@ impl Store {
         if self.available().0 + more < need {
             return Err(StoreError::NoSpace);
         }
-        for _ in 0..64 {
-            let before = self.available().1;
-            self.reclaim(&mut committer, 0.97, true)?;
+        // The fuller the segments, the less a round gains; it ends when there is nothing left to gain.
+        for _ in 0..ROUNDS {
+            let worked = self.reclaim(&mut committer, 0.98, true)?;
             if enough(self) {
                 return Ok(());
             }
-            if self.available().1 <= before {
+            if !worked {
                 break;
             }
         }
         Err(StoreError::NoSpace)
     }
 
-    /// One round of cleaning, then checkpoints until what it emptied is free. Says whether anything was gained.
+    /// One round of cleaning, then checkpoints until what it emptied is free. Says whether there was anything to do.
     pub(crate) fn reclaim(&self, committer: &mut Committer, fullest: f64, at_once: bool) -> Result<bool, StoreError> {
-        let free = self.segments.lock().free_segments();
+        let mut worked = false;
         let ripening = self.segments.lock().ripening();
         if ripening < CLEAN_ROUND {
             let mut room = self.segments.lock().ready_bytes();
@@ -160,6 +162,7 @@ impl Store {
                     break;
                 }
                 self.commit_as(committer, Kind::Batch)?;
+                worked = true;
                 room = self.segments.lock().ready_bytes();
             }
         }
@@ -168,9 +171,10 @@ impl Store {
                 break;
             }
             self.commit_as(committer, Kind::Checkpoint)?;
+            worked = true;
         }
         self.refresh_budget();
-        Ok(self.segments.lock().free_segments() > free)
+        Ok(worked)
     }
 
     /// Lets the host allocate free segments until this much is ready; says so in the log when the host is full.

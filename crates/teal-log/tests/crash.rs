@@ -12,12 +12,31 @@ mod life;
 #[path = "crash/oracle.rs"]
 mod oracle;
 
-use explore::{Effort, Explorer, begun, filled, shape};
+use explore::{Effort, Explorer, begun, shape};
 use life::Plan;
+use std::collections::BTreeMap;
+use std::time::Duration;
 use teal_testkit::Policy;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+/// Fills a store until this many bytes are free, in files that a later life can delete.
+fn filled(life: &mut life::Life, free: u64) {
+    life.plan.heavy = 0.6;
+    for _ in 0..4000 {
+        if life.store.space().free < free {
+            break;
+        }
+        life.step().unwrap();
+        life.clock.advance(Duration::from_millis(700));
+        life.ending(|store| store.tick().map(drop)).unwrap();
+    }
+    life.commit().unwrap();
+    life.note.restart();
+    life.batches = BTreeMap::from([(0, life.model.clone())]);
+    life.ops = 0;
 }
 
 /// The kinds of disks and lives, by turns.

@@ -7,7 +7,6 @@ use crate::oracle::Model;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 use teal_env::{Disk, DiskShape};
 use teal_log::{CheckOptions, MkfsOptions, Severity, Store};
 use teal_testkit::{Event, Image, Policy, RecordingDisk, Rng, SeededEntropy, SimClock, Trace, Walk};
@@ -193,7 +192,7 @@ impl Explorer {
     }
 
     /// Flips a bit of the newest anchor, as decay does; what was durable then must come from the one before.
-    fn lose_newest_anchor(&mut self, image: &Image) {
+    pub(crate) fn lose_newest_anchor(&mut self, image: &Image) {
         let Ok(sb) = teal_log::read_superblock(&image.disk) else { return };
         let per = u64::from(sb.segment_sectors) * u64::from(sb.segments) / u64::from(sb.anchor_places);
         let slot = 8.max(u64::from(sb.commit_align) / SECTOR);
@@ -324,21 +323,4 @@ fn replay(disk: &RecordingDisk, event: &Event) {
         Event::Discard { at, sectors } => disk.discard(*at, *sectors).unwrap(),
         Event::Sync | Event::SyncFailed | Event::Mark(_) => {}
     }
-}
-
-/// Fills a store until this many bytes are free, in files that a later life can delete.
-pub(crate) fn filled(life: &mut Life, free: u64) {
-    life.plan.heavy = 0.6;
-    for _ in 0..4000 {
-        if life.store.space().free < free {
-            break;
-        }
-        life.step().unwrap();
-        life.clock.advance(Duration::from_millis(700));
-        life.ending(|store| store.tick().map(drop)).unwrap();
-    }
-    life.commit().unwrap();
-    life.note.restart();
-    life.batches = BTreeMap::from([(0, life.model.clone())]);
-    life.ops = 0;
 }
