@@ -9,7 +9,7 @@
 
 use crate::acl::{self, Acl};
 use crate::{Client, FsError};
-use teal_log::{Cost, FILE_MAX, Locked, SetAttr, StoreError};
+use teal_log::{Cost, FILE_MAX, Locked, Purpose, SetAttr, StoreError};
 use teal_types::{Attr, BLOCK, FileType, ObjectNo, Timestamp};
 
 const S_ISUID: u16 = 0o4000;
@@ -70,7 +70,9 @@ impl Client {
             if set.perm.is_some() && self.store.xattr(no, acl::ACCESS)?.is_some() {
                 cost.bytes += self.store.head_bytes(no)?;
             }
-            cost.frees = set.size.is_some_and(|size| size < self.store.attr(no).map_or(0, |attr| attr.size));
+            if set.size.is_some_and(|size| size < self.store.attr(no).map_or(0, |attr| attr.size)) {
+                cost.purpose = Purpose::Frees;
+            }
             let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;
             let attr = locked.attr(no);

@@ -7,7 +7,7 @@
 
 use crate::attributes::is_file;
 use crate::{Client, FsError};
-use teal_log::{FILE_MAX, SYMLINK_MAX};
+use teal_log::{FILE_MAX, Purpose, SYMLINK_MAX};
 use teal_types::{BLOCK, FileType, ObjectNo};
 
 /// Bytes written in one operation.
@@ -116,7 +116,11 @@ impl Client {
     }
 
     fn write_step(&self, no: ObjectNo, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize, FsError> {
-        let op = self.begin(self.cost_of_content(no, data.len() as u64)?)?;
+        let mut cost = self.cost_of_content(no, data.len() as u64)?;
+        if !flags.append && offset.saturating_add(data.len() as u64) <= self.store.attr(no)?.size {
+            cost.purpose = Purpose::Replaces;
+        }
+        let op = self.begin(cost)?;
         let mut locked = op.lock(&[no])?;
         let attr = locked.attr(no);
         is_file(&attr)?;
@@ -148,7 +152,9 @@ impl Client {
                 return Err(FsError::NoSpace);
             }
             let mut cost = self.cost_of_content(no, 2 * BLOCK)?;
-            cost.frees = mode == FallocateMode::PunchHole;
+            if mode == FallocateMode::PunchHole {
+                cost.purpose = Purpose::Frees;
+            }
             let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;
             if !matches!(mode, FallocateMode::Allocate { .. }) {

@@ -9,19 +9,30 @@ use crate::extents::Freed;
 use crate::format::imap::{Home, Known};
 use crate::page::{PagePtr, STORE_WIDE, TreeKind};
 use crate::tree::{PageSource, Tree};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use teal_types::ObjectNo;
+
+/// Numbers looked at together when the pages of changes are counted.
+const NEIGHBOURS: u64 = 256;
+/// Most leaves that many numbers in a row can be spread over: a leaf spans at least fifty.
+const LEAVES: u64 = NEIGHBOURS.div_ceil(50) + 1;
 
 #[derive(Debug)]
 pub(crate) struct InodeMap {
     pub(crate) tree: Tree,
     /// `None`: gone.
     changed: BTreeMap<ObjectNo, Option<Home>>,
+    /// Where `changed` has something, in units of [`NEIGHBOURS`].
+    places: BTreeSet<u64>,
 }
 
 impl InodeMap {
     pub(crate) fn new(root: Option<PagePtr>) -> Self {
-        Self { tree: Tree::with_root(TreeKind::InodeMap, STORE_WIDE, root), changed: BTreeMap::new() }
+        Self {
+            tree: Tree::with_root(TreeKind::InodeMap, STORE_WIDE, root),
+            changed: BTreeMap::new(),
+            places: BTreeSet::new(),
+        }
     }
 
     pub(crate) fn decode(no: u64, value: &[u8]) -> Result<Option<Home>, StoreError> {
@@ -44,6 +55,7 @@ impl InodeMap {
 
     pub(crate) fn set(&mut self, no: ObjectNo, home: Option<Home>) {
         self.changed.insert(no, home);
+        self.places.insert(no.get() / NEIGHBOURS);
     }
 
     /// What is newer than the tree.
@@ -51,8 +63,9 @@ impl InodeMap {
         self.changed.iter().map(|(no, home)| (*no, *home))
     }
 
-    pub(crate) fn changes(&self) -> usize {
-        self.changed.len()
+    /// Leaves that absorbing the changes makes new, at most.
+    pub(crate) fn changed_leaves(&self) -> u64 {
+        (self.changed.len() as u64).min(self.places.len() as u64 * LEAVES)
     }
 
     /// Makes sure that absorbing these objects does no I/O.
@@ -70,6 +83,7 @@ impl InodeMap {
             };
             self.changed.remove(&no);
         }
+        self.places.clear();
         Ok(())
     }
 

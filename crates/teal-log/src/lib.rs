@@ -45,7 +45,7 @@ pub use error::StoreError;
 pub use format::superblock::Superblock;
 pub use mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};
 pub use op::{
-    Cost, FILE_MAX, LINK_MAX, Locked, NewObject, Op, SYMLINK_MAX, SetAttr, XATTR_NAME_MAX, XATTR_TOTAL_MAX,
+    Cost, FILE_MAX, LINK_MAX, Locked, NewObject, Op, Purpose, SYMLINK_MAX, SetAttr, XATTR_NAME_MAX, XATTR_TOTAL_MAX,
     XATTR_VALUE_MAX,
 };
 pub use open::{OpenError, OpenOptions, Recovery, read_superblock};

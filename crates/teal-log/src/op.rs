@@ -40,25 +40,43 @@ const RECORD_BYTES: u64 = 512;
 pub struct Cost {
     /// Bytes.
     pub bytes: u64,
-    /// Whether it gives space back in the end and may use the reserve for that.
-    pub frees: bool,
+    /// What it does to the space in use in the end.
+    pub purpose: Purpose,
 }
 
 impl Cost {
     /// An operation on `objects` objects and their entries.
     pub const fn names(objects: u64) -> Self {
-        Self { bytes: objects * 12288, frees: false }
+        Self { bytes: objects * 12288, purpose: Purpose::Grows }
     }
     /// A write of `len` bytes.
     pub const fn data(len: u64) -> Self {
-        Self { bytes: len + 20480, frees: false }
+        Self { bytes: len + 20480, purpose: Purpose::Grows }
     }
-    /// The same, out of the reserve for giving back.
+    /// The same, for an operation that gives space back.
     #[must_use]
     pub const fn freeing(mut self) -> Self {
-        self.frees = true;
+        self.purpose = Purpose::Frees;
         self
     }
+    /// The same, for an operation that overwrites.
+    #[must_use]
+    pub const fn replacing(mut self) -> Self {
+        self.purpose = Purpose::Replaces;
+        self
+    }
+}
+
+/// What an operation does to the space in use, and so how far into the reserve it may go: on a full store, files can be overwritten and,
+/// when even that is no longer possible, deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// May take more: nothing of the reserve.
+    Grows,
+    /// Takes about what it gives back: a quarter of it.
+    Replaces,
+    /// Gives back: half of it.
+    Frees,
 }
 
 /// One operation in progress; joins the open batch.

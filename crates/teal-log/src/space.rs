@@ -9,7 +9,7 @@
 use crate::commit::{Committer, Kind};
 use crate::error::StoreError;
 use crate::geometry::Segment;
-use crate::op::Cost;
+use crate::op::{Cost, Purpose};
 use crate::store::{Space, Store};
 use std::sync::atomic::Ordering;
 
@@ -57,7 +57,7 @@ impl Store {
         let pages: u64 = objects.iter().map(|o| o.state.read().mem_pages() as u64).sum();
         let imap = self.imap.read();
         // Changes of neighbours share a page of a hundred items; a path above it is counted with the tree's own pages.
-        let spread = imap.changes() as u64;
+        let spread = imap.changed_leaves();
         let leaves = (self.objects.load(Ordering::Relaxed).max(0) as u64 / 50 + 8).min(spread + 4);
         let usage = u64::from(self.geometry.segments) / 50 + 4;
         (pages + objects.len() as u64 / 2 + imap.tree.mem_pages() as u64 + leaves + usage) * PAGE
@@ -82,23 +82,31 @@ impl Store {
         budget
     }
 
-    /// What may still be promised. Giving back may use the reserve of the capacity, but of what can be written now only one segment: the
-    /// cleaner's other ones are the way out when all is full.
-    fn headroom(&self, frees: bool) -> i64 {
+    /// What may still be promised for a purpose. Giving back and overwriting may use a part of the reserve of the capacity, but of what can
+    /// be written now only one segment: the cleaner's other ones are the way out when all is full.
+    fn headroom(&self, purpose: Purpose) -> (i64, i64) {
         let (logical, physical) = self.available();
-        let (more, ready) = if frees { (self.reserve() as i64 / 2, self.freeing_slack()) } else { (0, 0) };
-        let budget = (logical + more).min(physical + ready);
-        budget - self.fold_bytes() as i64 - self.promised.load(Ordering::Relaxed)
+        let taken = self.fold_bytes() as i64 + self.promised.load(Ordering::Relaxed);
+        (logical + self.share(purpose) - taken, physical + self.slack(purpose) - taken)
     }
 
-    fn freeing_slack(&self) -> i64 {
-        self.geometry.segment_bytes() as i64
+    /// The part of the reserve that an operation may use.
+    fn share(&self, purpose: Purpose) -> i64 {
+        match purpose {
+            Purpose::Grows => 0,
+            Purpose::Replaces => self.reserve() as i64 / 4,
+            Purpose::Frees => self.reserve() as i64 / 2,
+        }
+    }
+
+    fn slack(&self, purpose: Purpose) -> i64 {
+        if purpose == Purpose::Frees { self.geometry.segment_bytes() as i64 } else { 0 }
     }
 
     /// Promises the space an operation may need.
     pub(crate) fn promise(&self, cost: Cost) -> Result<(), StoreError> {
         let need = cost.bytes as i64;
-        let slack = if cost.frees { self.freeing_slack() } else { 0 };
+        let slack = self.slack(cost.purpose);
         let batch = self.settings().batch_bytes;
         let gathered = self.gathered.load(Ordering::Relaxed) > 2 * batch;
         if self.mem_pages.load(Ordering::Relaxed) > MEM_PAGES {
@@ -111,7 +119,7 @@ impl Store {
         }
         if self.budget.fetch_sub(need, Ordering::Relaxed) + slack < need {
             self.budget.fetch_add(need, Ordering::Relaxed);
-            self.make_room(need, cost.frees)?;
+            self.make_room(need, cost.purpose)?;
             self.budget.fetch_sub(need, Ordering::Relaxed);
         }
         self.promised.fetch_add(need, Ordering::Relaxed);
@@ -119,13 +127,14 @@ impl Store {
     }
 
     /// Asks the host, then the log itself, for room.
-    fn make_room(&self, need: i64, frees: bool) -> Result<(), StoreError> {
+    fn make_room(&self, need: i64, purpose: Purpose) -> Result<(), StoreError> {
         let mut committer = self.commit.lock();
         self.writable()?;
         self.host_again()?;
         let enough = |store: &Self| {
             store.refresh_budget();
-            store.headroom(frees) >= need
+            let (logical, physical) = store.headroom(purpose);
+            logical.min(physical) >= need
         };
         let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
         self.host_more(need as u64 + promised + self.fold_bytes() + HOST_STEP + 16 * self.geometry.segment_bytes());
@@ -144,8 +153,8 @@ impl Store {
                 return Ok(());
             }
         }
-        let more = if frees { self.reserve() as i64 / 2 } else { 0 };
-        if self.available().0 + more < need {
+        // Cleaning makes room to write, not room to keep.
+        if self.headroom(purpose).0 < need {
             return Err(StoreError::NoSpace);
         }
         // The fuller the segments, the less a round gains. A little more than is needed is gained at once, so that the next operation does
@@ -155,7 +164,8 @@ impl Store {
             let worked = self.reclaim(&mut committer, 0.98, true)?;
             let ahead = if round < EASY_ROUNDS { spare } else { 0 };
             self.refresh_budget();
-            if self.headroom(frees) >= need + ahead {
+            let (logical, physical) = self.headroom(purpose);
+            if logical >= need && physical >= need + ahead {
                 return Ok(());
             }
             if !worked {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_env::Disk;
-use teal_log::{Cost, Counts, NewObject, Op, OpenError, OpenOptions, SetAttr, Settings, Store, StoreError};
+use teal_log::{Cost, Counts, NewObject, Op, OpenError, OpenOptions, Purpose, SetAttr, Settings, Store, StoreError};
 use teal_testkit::{RecordingDisk, Rng, SimClock};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
 
@@ -137,7 +137,7 @@ impl Life {
 
     /// Starts an operation; `None` when there is no room for it.
     fn room<'s>(&mut self, store: &'s Store, cost: Cost) -> Result<Option<Op<'s>>, StoreError> {
-        if !cost.frees && store.space().free < cost.bytes + self.plan.spare {
+        if cost.purpose != Purpose::Frees && store.space().free < cost.bytes + self.plan.spare {
             self.seen.refused += 1;
             return Ok(None);
         }

@@ -7,10 +7,16 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// The program under test.
 pub(crate) const TEAL: &str = env!("CARGO_BIN_EXE_teal");
+
+/// No test takes longer, however slow the machine.
+const LONGEST: Duration = Duration::from_secs(400);
 
 /// A temporary directory with everything the program keeps outside of its stores.
 #[derive(Debug)]
@@ -94,6 +100,33 @@ pub(crate) struct Mounted {
     point: PathBuf,
     store: PathBuf,
     pid: Option<i32>,
+    watchdog: Watchdog,
+}
+
+/// Kills a daemon that lives too long: what hangs fails instead.
+#[derive(Debug)]
+struct Watchdog {
+    pid: Arc<AtomicI32>,
+    _end: mpsc::Sender<()>,
+}
+
+impl Watchdog {
+    fn new() -> Self {
+        let (sender, end) = mpsc::channel::<()>();
+        let pid = Arc::new(AtomicI32::new(0));
+        let watched = Arc::clone(&pid);
+        let watch = move || {
+            if end.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("the test takes more than {LONGEST:?}: its daemon is killed");
+                match watched.load(Ordering::Acquire) {
+                    0 => {}
+                    pid => kill(pid),
+                }
+            }
+        };
+        std::thread::Builder::new().name("watchdog".into()).spawn(watch).unwrap();
+        Self { pid, _end: sender }
+    }
 }
 
 impl Mounted {
@@ -105,7 +138,7 @@ impl Mounted {
     /// As [`Mounted::new`], in a world made already.
     pub(crate) fn of(world: World, size: &str) -> Self {
         let (point, store) = (world.path("Teal"), world.path("store.teal"));
-        let mut this = Self { world, point, store, pid: None };
+        let mut this = Self { world, point, store, pid: None, watchdog: Watchdog::new() };
         let args = ["up", this.point_str(), "--store", this.store.to_str().unwrap(), "--size", size];
         this.world.teal(&args).good();
         this.look();
@@ -149,7 +182,9 @@ impl Mounted {
     }
 
     fn look(&mut self) {
-        self.pid = Some(i32::try_from(self.status()["pid"].as_i64().unwrap()).unwrap());
+        let pid = i32::try_from(self.status()["pid"].as_i64().unwrap()).unwrap();
+        self.watchdog.pid.store(pid, Ordering::Release);
+        self.pid = Some(pid);
     }
 
     /// Mounts it again; what the program said.
