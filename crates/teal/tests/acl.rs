@@ -48,7 +48,7 @@ const SCRIPTS: &[support::Script] = &[
     (
         "files without a name",
         "mkdir d e; setfacl -d -m u:1001:rw,g::rwx,o::r d
-         for u in 000 077; do umask $u; xfs_io -T -c \"flink d/t$u\" d; xfs_io -T -c \"flink e/t$u\" e; done",
+         for u in 000 077; do umask $u; nameless d t$u; nameless e t$u; done",
     ),
     (
         "set-group-id",

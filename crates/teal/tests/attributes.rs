@@ -30,7 +30,7 @@ const PRIVILEGES: &[support::Script] = &[
         "set-user-id and set-group-id go when others write",
         "for n in 1 2 3 4 5 6 7; do cp /bin/true c$n; chmod 6777 c$n; done
          echo x >>c1; as 1001 sh -c 'echo x >>c2'; as 1001 truncate -s 9 c3; as 1001 fallocate -l 99999 c4
-         as 1001 fallocate -p -l 4096 c5; as 1001 sh -c ': >c6'; as 1001 xfs_io -c 'copy_range -l 100 c1' c7",
+         as 1001 fallocate -p -l 4096 c5; as 1001 sh -c ': >c6'; as 1001 dd if=c1 of=c7 conv=notrunc bs=100 count=1 status=none",
     ),
 ];
 
@@ -46,9 +46,7 @@ fn extended_attributes_reach_their_limits_through_the_kernel() {
     let set = |m: &Mounted, name: &str, value: &[u8]| setxattr(m.path("f"), name, value, XattrFlags::empty());
     let (user, security) = (format!("user.{}", "n".repeat(250)), "security.teal");
     let value = support::seeded(1, 65536);
-    for name in [&user, security] {
-        set(&m, name, &value).err().map_or((), |e| assert_eq!((name, e), (security, Errno::NOSPC)));
-    }
+    set(&m, &user, &value).unwrap();
     assert_eq!(set(&m, &format!("{user}n"), b""), Err(Errno::RANGE));
     assert_eq!(set(&m, security, &[value.clone(), vec![0]].concat()), Err(Errno::TOOBIG));
     assert_eq!(set(&m, security, &value), Err(Errno::NOSPC), "with 128 KiB in all");
