@@ -313,7 +313,6 @@ impl Reader {
                     let start = i * BLOCK as usize;
                     let end = raw.len().min(start + BLOCK as usize);
                     if crate::format::crc(&raw[start..end]) != *sum {
-                        crate::counters::add(&self.counters.damaged, 1);
                         let at = addr.get() + i as u64 * BLOCK_SECTORS;
                         return Err(StoreError::Corrupt { what: "file content", at, object: Some(no) });
                     }

@@ -13,6 +13,7 @@ mod dump;
 mod error;
 mod extents;
 mod file;
+mod fold;
 mod format;
 mod geometry;
 mod imap;
@@ -37,7 +38,7 @@ mod table;
 mod tree;
 mod walk;
 
-pub use check::{CheckOptions, CheckProgress, Phase, Problem, Report, Severity};
+pub use check::{CheckOptions, CheckProgress, PROBLEMS_MAX, Phase, Problem, Report, Severity};
 pub use counters::Counts;
 pub use dump::{DumpWhat, RawWhat, dump_raw};
 pub use error::StoreError;

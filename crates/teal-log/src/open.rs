@@ -210,6 +210,8 @@ impl Store {
         {
             let mut segments = store.segments.lock();
             segments.set_head(head);
+            // What the last life had set free since the table was written is free again.
+            segments.ripen(newest.checkpoint);
             // A record may have survived a crash and the host's allocation of the rest of its segment not.
             let runs = chain.iter().map(|link| link.at).chain([head.a.addr, head.b.addr]);
             let is_sparse = store.reader.disk().shape().sparse && !store.read_only;

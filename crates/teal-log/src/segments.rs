@@ -248,7 +248,7 @@ impl Segments {
     }
 
     /// Frees what may be reused now that checkpoint `durable` is.
-    pub(crate) fn ripen(&mut self, durable: u64) -> Vec<Segment> {
+    pub(crate) fn ripen(&mut self, durable: u64) {
         let is_ripe = |s: &Segment| {
             (self.table[s.0 as usize].touched + 2 <= durable || bug(Bug::ReuseAtOnce)) && !self.is_reserved(*s)
         };
@@ -256,7 +256,6 @@ impl Segments {
         for segment in &ripe {
             self.edit(*segment, |u| *u = SegmentUse::default());
         }
-        ripe
     }
 
     /// Segments that will be free once two more checkpoints are durable, without any cleaning.

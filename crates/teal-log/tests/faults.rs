@@ -1,10 +1,11 @@
 //! Disks that fail and decay: no panic, no wrong data, no promise that does not hold.
 
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
+
 #[path = "crash/explore.rs"]
 #[expect(dead_code, reason = "shared with the crash explorer")]
 mod explore;
 #[path = "crash/life.rs"]
-#[expect(dead_code, reason = "shared with the crash explorer")]
 mod life;
 #[path = "crash/oracle.rs"]
 mod oracle;

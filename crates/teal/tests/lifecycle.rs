@@ -11,7 +11,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
-use support::{Mounted, PATIENCE, World, compare_trees, fill, let_pass, wait_until};
+use support::{
+    Mounted, PATIENCE, PrivateMounts, World, compare_trees, fill, is_user_able, let_pass, program, wait_until,
+};
 
 #[test]
 fn up_down_up_keeps_everything() {
@@ -190,4 +192,79 @@ fn the_space_a_store_takes_is_what_is_in_it() {
     let Some(m) = Mounted::new("the_space_a_store_takes_is_what_is_in_it", "8G") else { return };
     let taken = |path: &Path| std::fs::metadata(path).unwrap().blocks() * 512;
     assert!(taken(m.store()) < 128 << 20, "{} bytes for an empty store of 8 GiB", taken(m.store()));
+}
+
+#[test]
+fn mount_8_and_fstab_work() {
+    let test = "mount_8_and_fstab_work";
+    let Some(world) = World::new(test) else { return };
+    let Some(private) = PrivateMounts::new(&world) else {
+        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+    };
+    let store = world.store("s.teal", "64M");
+    std::fs::create_dir(world.path("point")).unwrap();
+    // The daemon lives in the namespace, which ends with it.
+    let script = r#"
+        store="$1"; point=$PWD/point; teal="$2"
+        trap 'umount -l "$point" 2> /dev/null || true' EXIT
+        mount -t teal "$store" "$point" -o noatime,commit=2
+        echo content > "$point/f"
+        grep -q " $point fuse.teal rw,.*noatime" /proc/self/mounts
+        "$teal" config ls "$point" | grep -qx 'commit-seconds 2'
+        mount -o remount,ro "$point"
+        not touch "$point/g" 2> /dev/null
+        mount -o remount,rw "$point"
+        touch "$point/g"
+        "$teal" down "$point"
+        echo "$store $point teal ro,nofail,x-systemd.automount 0 0" > fstab
+        mount --fstab fstab "$point"
+        test "$(cat "$point/f")" = content
+        not touch "$point/h" 2> /dev/null
+        "$teal" down "$point"
+        not mount -t teal "$store" "$point" -o frobnicate 2> said
+        grep -q 'frobnicate' said
+        not mountpoint -q "$point"
+    "#;
+    private.with_mount_programs(script, &[&store, Path::new(env!("CARGO_BIN_EXE_teal"))]).good();
+    support::check(&world, &store);
+}
+
+#[test]
+fn a_mount_by_a_user_serves_that_user() {
+    let test = "a_mount_by_a_user_serves_that_user";
+    if !is_user_able() || !Path::new("/dev/fuse").exists() || program("fusermount3", &[]).is_none() {
+        return teal_testkit::skip(test, "needs root, setpriv, fusermount3 and /dev/fuse");
+    }
+    let world = World::open_to_all();
+    let Some(private) = PrivateMounts::new(&world) else {
+        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+    };
+    // A /dev/fuse that everybody may open, as on most machines, in a namespace of its own.
+    let script = r#"
+        cp "$1" teal; mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse
+        mkdir mine; chown 65534:65534 mine; cd mine
+        export HOME=$PWD/home XDG_RUNTIME_DIR=$PWD/run XDG_STATE_HOME=$PWD/state XDG_DATA_HOME=$PWD/data
+        user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+        user mkdir home run state data
+        trap 'umount -l "$HOME/Teal" 2> /dev/null || true' EXIT
+        user ../teal up --size 64M > said
+        grep -q "$HOME/Teal is ready" said && grep -q 'try next' said
+        user sh -c 'echo mine > ~/Teal/f; mkdir ~/Teal/d; ln ~/Teal/f ~/Teal/d/g'
+        test "$(user stat -c %u:%g ~/Teal/f)" = 65534:65534
+        not cat ~/Teal/f 2> /dev/null
+        user ../teal status | grep -q "$HOME/Teal"
+        pid=$(user ../teal status --json | sed -n 's/.*"pid": \([0-9]*\).*/\1/p')
+        user sync ~/Teal/f
+        kill -9 $pid
+        user ../teal up | grep -q repaired
+        test "$(user cat ~/Teal/d/g)" = mine
+        user ../teal down
+        not user cat ~/Teal/f 2> /dev/null
+        user ../teal up > said
+        not grep -q 'made a store' said
+        test "$(user cat ~/Teal/f)" = mine
+        user ../teal down
+    "#;
+    let script = script.replace('~', "\"$HOME\"");
+    private.run(&script, &[Path::new(env!("CARGO_BIN_EXE_teal"))]).good();
 }

@@ -28,10 +28,14 @@ pub(crate) fn is_user_able() -> bool {
     is_root() && program("setpriv", &[]).is_some()
 }
 
+/// For scripts: `set -e` takes no notice of a command behind `!`.
+const NOT: &str = r#"not() { if "$@"; then echo "unexpected: $*" >&2; exit 1; fi; }"#;
+
 /// Runs a shell script; `$1` and so on are `args`.
 pub(crate) fn shell(world: &World, script: &str, args: &[&Path]) -> Said {
     let mut command = Command::new("sh");
-    world.furnish(&mut command).args(["-e", "-c", script, "sh"]).args(args);
+    let script = format!("{NOT}\n{script}");
+    world.furnish(&mut command).args(["-e", "-c", &script, "sh"]).args(args);
     run(&mut command)
 }
 
@@ -66,7 +70,8 @@ impl<'w> PrivateMounts<'w> {
     /// Runs a script in a namespace of its own.
     pub(crate) fn run(&self, script: &str, args: &[&Path]) -> Said {
         let mut command = Command::new("unshare");
-        self.0.furnish(&mut command).args(["--mount", "sh", "-e", "-c", script, "sh"]).args(args);
+        let script = format!("{NOT}\n{script}");
+        self.0.furnish(&mut command).args(["--mount", "sh", "-e", "-c", &script, "sh"]).args(args);
         run(&mut command)
     }
 }
