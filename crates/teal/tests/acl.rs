@@ -1,33 +1,13 @@
 //! Access control lists on a mount: what setfacl, getfacl, chmod and the makers of files do there is what they do in a directory of the
 //! file system below.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
 #[path = "support/support.rs"]
 mod support;
 
-use std::path::Path;
-use std::process::Command;
-use support::{Mounted, World, is_user_able, program, run};
-
-/// Shows everything in the current directory: modes, owners, lists as programs and as the kernel see them. `as N command` runs one as
-/// user and group N; `with N M command` as user N in group M besides.
-const WORDS: &str = r#"
-show() {
-    find . | LC_ALL=C sort | while read -r path; do
-        stat -c '%n %A %u:%g %F' "$path"
-        [ -L "$path" ] || getfacl -cnE "$path"
-        [ -L "$path" ] || getfattr -d -m - -e hex "$path"
-    done
-}
-as() { id=$1; shift; setpriv --reuid "$id" --regid "$id" --clear-groups "$@"; echo "$*: $?"; }
-with() { id=$1; also=$2; shift 2; setpriv --reuid "$id" --regid "$id" --groups "$also" "$@"; echo "$*: $?"; }
-chmod 755 .
-umask 022
-"#;
+use support::behaves_as_below;
 
 /// Each in an empty directory of its own.
-const SCRIPTS: &[(&str, &str)] = &[
+const SCRIPTS: &[support::Script] = &[
     (
         "lists and chmod",
         "touch f; setfacl -m u:1001:rwx,g:1002:r f; show; chmod 640 f; show; chmod g+w,o+x f; show
@@ -68,7 +48,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     (
         "files without a name",
         "mkdir d e; setfacl -d -m u:1001:rw,g::rwx,o::r d
-         for u in 000 077; do umask $u; xfs_io -T -c \"flink d/t$u\" d; xfs_io -T -c \"flink e/t$u\" e; done",
+         for u in 000 077; do umask $u; nameless d t$u; nameless e t$u; done",
     ),
     (
         "set-group-id",
@@ -130,50 +110,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
 ];
 
-fn outcome(script: &str, place: &Path) -> String {
-    let script = format!("exec 2>&1\n{WORDS}\n{script}\nshow");
-    run(Command::new("sh").args(["-c", &script]).env("LC_ALL", "C").current_dir(place)).stdout
-}
-
 #[test]
 fn lists_behave_as_in_a_directory_of_the_file_system_below() {
-    let test = "lists_behave_as_in_a_directory_of_the_file_system_below";
-    if !is_user_able() || ["setfacl", "getfattr", "xfs_io"].iter().any(|name| program(name, &[]).is_none()) {
-        return teal_testkit::skip(test, "needs root, setpriv, and the Debian packages acl, attr and xfsprogs");
-    }
-    if World::new(test).is_none() {
-        return;
-    }
-    let mut m = Mounted::of(World::open_to_all(), "256M");
-    let below = m.world().path("below");
-    let places = |n: usize| [below.join(n.to_string()), m.path(n.to_string())];
-    std::fs::create_dir(&below).unwrap();
-    rustix::fs::chmod(m.point(), rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
-    if !outcome("touch f && setfacl -m u:5:r f && xfs_io -T -c 'flink t' . && echo able", &below).contains("able") {
-        return teal_testkit::skip(test, "/var/tmp has no access control lists to compare with");
-    }
-    for (n, (what, script)) in SCRIPTS.iter().enumerate() {
-        let [theirs, ours] = places(n).map(|place| {
-            std::fs::create_dir(&place).unwrap();
-            outcome(script, &place)
-        });
-        assert!(theirs.lines().count() > 5, "{what}: {theirs}");
-        same(what, &theirs, &ours);
-    }
-    let after: Vec<String> = (0..SCRIPTS.len()).map(|n| outcome("", &places(n)[0])).collect();
-    m.remount();
-    for (n, (what, _)) in SCRIPTS.iter().enumerate() {
-        same(&format!("{what}, mounted again"), &after[n], &outcome("", &m.path(n.to_string())));
-    }
-    m.down();
-    m.check();
-}
-
-/// Two outputs are the same; the first lines that are not, otherwise.
-#[track_caller]
-fn same(what: &str, theirs: &str, ours: &str) {
-    let lines = || theirs.lines().zip(ours.lines());
-    let at = lines().take_while(|(theirs, ours)| theirs == ours).count();
-    let part = |text: &str| text.lines().skip(at.saturating_sub(6)).take(16).collect::<Vec<_>>().join("\n");
-    assert!(theirs == ours, "{what}, line {at}\n--- there\n{}\n--- on the mount\n{}", part(theirs), part(ours));
+    behaves_as_below("lists_behave_as_in_a_directory_of_the_file_system_below", SCRIPTS);
 }

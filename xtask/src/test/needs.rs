@@ -12,6 +12,7 @@ const PACKAGES: &[&str] = &[
     "fio",
     "fuse3",
     "git",
+    "libcap2-bin",
     "postgresql",
     "procps",
     "sqlite3",

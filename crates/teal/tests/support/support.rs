@@ -8,11 +8,13 @@
 #![allow(dead_code, unused_imports, reason = "every test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
+mod alike;
 mod outside;
 mod said;
 mod tree;
 mod world;
 
+pub(crate) use alike::{Script, behaves_as_below};
 pub(crate) use outside::{PrivateMounts, is_root, is_user_able, program, shell, tool};
 pub(crate) use said::{Said, run};
 pub(crate) use tree::{compare_trees, digest, fill, seeded};

@@ -1,0 +1,174 @@
+//! What belongs to a file besides its content: privileges, attributes at their limits, birth time, numbers and handles.
+
+#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
+
+#[path = "support/support.rs"]
+mod support;
+
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::Command;
+use support::{Mounted, Said, behaves_as_below, program, run};
+
+const PRIVILEGES: &[support::Script] = &[
+    (
+        "file capabilities are effective",
+        "echo text >secret; chmod 600 secret; cp /bin/cat c; as 1001 ./c secret; setcap cap_dac_read_search+ep c; getcap c
+         as 1001 ./c secret; as 1001 setcap -r c; as 1001 setcap cap_chown+ep c; cp --preserve=xattr c d; as 1001 ./d secret
+         setcap -r c; as 1001 ./c secret; getcap c; setcap cap_chown+ep secret; getcap secret; ln secret t; getcap t",
+    ),
+    (
+        "file capabilities go with any change of content or owner",
+        "for n in 1 2 3 4 5 6 7 8 9; do cp /bin/true c$n; chmod 777 c$n; setcap cap_net_raw+ep c$n; done; getcap c*
+         echo x >>c1; truncate -s 9 c2; as 1001 sh -c 'echo x >>c3'; as 1001 truncate -s 9 c4; chown 1001 c5; chmod 700 c6
+         fallocate -l 99999 c7; fallocate -p -l 4096 c8; touch c9; getcap c*",
+    ),
+    (
+        "set-user-id and set-group-id go when others write",
+        "for n in 1 2 3 4 5 6 7; do cp /bin/true c$n; chmod 6777 c$n; done
+         echo x >>c1; as 1001 sh -c 'echo x >>c2'; as 1001 truncate -s 9 c3; as 1001 fallocate -l 99999 c4
+         as 1001 fallocate -p -l 4096 c5; as 1001 sh -c ': >c6'; as 1001 dd if=c1 of=c7 conv=notrunc bs=100 count=1 status=none",
+    ),
+];
+
+#[test]
+fn privileges_go_when_they_must() {
+    behaves_as_below("privileges_go_when_they_must", PRIVILEGES);
+}
+
+#[test]
+fn extended_attributes_reach_their_limits_through_the_kernel() {
+    let Some(mut m) = Mounted::new("extended_attributes_reach_their_limits_through_the_kernel", "64M") else { return };
+    std::fs::write(m.path("f"), "x").unwrap();
+    let set = |m: &Mounted, name: &str, value: &[u8]| setxattr(m.path("f"), name, value, XattrFlags::empty());
+    let (user, security) = (format!("user.{}", "n".repeat(250)), "security.teal");
+    let value = support::seeded(1, 65536);
+    set(&m, &user, &value).unwrap();
+    assert_eq!(set(&m, &format!("{user}n"), b""), Err(Errno::RANGE));
+    assert_eq!(set(&m, security, &[value.clone(), vec![0]].concat()), Err(Errno::TOOBIG));
+    assert_eq!(set(&m, security, &value), Err(Errno::NOSPC), "with 128 KiB in all");
+    set(&m, security, &value[..60_000]).unwrap();
+    m.remount();
+    for (name, len) in [(user.as_str(), 65536), (security, 60_000)] {
+        let mut found = vec![0; 65536];
+        let n = getxattr(m.path("f"), name, &mut found[..]).unwrap();
+        assert!(found[..n] == value[..len], "{name} has {n} bytes");
+        assert_eq!(getxattr(m.path("f"), name, &mut found[..100]), Err(Errno::RANGE));
+    }
+    m.down();
+    m.check();
+}
+
+#[test]
+fn the_birth_time_stays_and_numbers_are_not_used_again() {
+    let Some(mut m) = Mounted::new("the_birth_time_stays_and_numbers_are_not_used_again", "64M") else { return };
+    let f = m.path("f");
+    std::fs::write(&f, "x").unwrap();
+    let born = std::fs::metadata(&f).unwrap().created().unwrap();
+    support::let_pass(std::time::Duration::from_millis(20));
+    std::fs::write(&f, "yy").unwrap();
+    std::fs::rename(&f, m.path("g")).unwrap();
+    m.remount();
+    let meta = std::fs::metadata(m.path("g")).unwrap();
+    assert_eq!(meta.created().unwrap(), born);
+    assert!(meta.modified().unwrap() > born);
+    let mut seen = BTreeSet::from([meta.ino()]);
+    for n in 0..100 {
+        std::fs::write(m.path("h"), "z").unwrap();
+        let ino = std::fs::metadata(m.path("h")).unwrap().ino();
+        assert!(seen.insert(ino), "{ino} belonged to another file before");
+        std::fs::remove_file(m.path("h")).unwrap();
+        if n % 25 == 0 {
+            m.remount();
+        }
+    }
+}
+
+/// Takes a handle of `$ARGV[1]`, or opens the one in `$ARGV[2]` on the mount `$ARGV[1]`: system calls that no shell has.
+const HANDLES: &str = r#"
+    use POSIX;
+    my ($take, $open) = $ENV{TEAL_ARCH} eq "x86_64" ? (303, 304) : (264, 265);
+    my ($what, $path, $hex) = @ARGV;
+    if ($what eq "take") {
+        my ($handle, $mount) = (pack("I i a128", 128, 0, ""), pack("i", 0));
+        syscall($take, -100, $path, $handle, $mount, 0) == 0 or die "errno " . ($! + 0) . "\n";
+        my ($bytes) = unpack("I", $handle);
+        print unpack("H*", substr($handle, 0, 8 + $bytes));
+    } else {
+        sysopen(my $mount, $path, O_RDONLY) or die "mount: $!\n";
+        my $handle = pack("H*", $hex);
+        my $fd = syscall($open, fileno($mount), $handle, O_RDONLY);
+        $fd >= 0 or die "errno " . ($! + 0) . "\n";
+        print readlink("/proc/self/fd/$fd"), "\n";
+        if (-d "/proc/self/fd/$fd") { opendir(my $d, "/proc/self/fd/$fd"); print join(" ", sort readdir $d) }
+        else { open(my $f, "<&=", $fd); print <$f> }
+    }
+"#;
+
+fn handles(args: &[&str]) -> Said {
+    let mut perl = Command::new("perl");
+    run(perl.args(["-e", HANDLES]).args(args).env("TEAL_ARCH", std::env::consts::ARCH))
+}
+
+/// The kernel forgets names and inodes that nobody uses.
+fn drop_caches(m: &Mounted) {
+    let forgets = |m: &Mounted| -> u64 {
+        let status = m.status();
+        let counts = status["requests"].as_array().unwrap();
+        let forgets = counts.iter().filter(|c| c[0].as_str().unwrap().ends_with("forget"));
+        forgets.map(|c| c[1].as_u64().unwrap()).sum()
+    };
+    // Something by name: what was opened by its handle alone is forgotten at once. What has pages is not.
+    std::fs::metadata(m.path("a")).unwrap();
+    for name in ["a/b/file", "moved"] {
+        if let Ok(file) = std::fs::OpenOptions::new().read(true).open(m.path(name)) {
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        }
+    }
+    let before = forgets(m);
+    let forgotten = support::wait_until(support::PATIENCE, || {
+        std::fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+        forgets(m) > before
+    });
+    assert!(forgotten);
+}
+
+#[test]
+fn a_handle_leads_to_its_file_as_long_as_that_lives() {
+    let test = "a_handle_leads_to_its_file_as_long_as_that_lives";
+    let is_known = ["x86_64", "aarch64"].contains(&std::env::consts::ARCH);
+    if !is_known || program("perl", &[]).is_none() || !Path::new("/proc/sys/vm/drop_caches").exists() {
+        return teal_testkit::skip(test, "needs perl, and system call numbers that the test knows");
+    }
+    let Some(mut m) = Mounted::new(test, "64M") else { return };
+    std::fs::create_dir_all(m.path("a/b")).unwrap();
+    std::fs::write(m.path("a/b/file"), "text of the file").unwrap();
+    let take = |m: &Mounted, name: &str| handles(&["take", m.path(name).to_str().unwrap()]).good();
+    let open = |m: &Mounted, handle: &str| handles(&["open", m.point().to_str().unwrap(), handle]);
+    let (file, dir) = (take(&m, "a/b/file"), take(&m, "a/b"));
+    for round in 0..2 {
+        assert!(open(&m, &file).good().contains("text of the file"));
+        drop_caches(&m);
+        assert!(open(&m, &file).good().ends_with("text of the file"), "round {round}");
+        drop_caches(&m);
+        let said = open(&m, &dir).good();
+        assert!(said.ends_with("\n. .. file") && said.contains("/a/b\n"), "{said}");
+        // The same after a remount: numbers are for ever.
+        m.remount();
+    }
+    std::fs::rename(m.path("a/b/file"), m.path("moved")).unwrap();
+    drop_caches(&m);
+    assert!(open(&m, &file).good().ends_with("text of the file"));
+    std::fs::remove_file(m.path("moved")).unwrap();
+    std::fs::write(m.path("moved"), "another file").unwrap();
+    let stale = open(&m, &file);
+    assert_eq!((stale.code != 0, stale.stderr.trim()), (true, "errno 116"), "ESTALE: {stale}");
+    std::fs::remove_dir(m.path("a/b")).unwrap();
+    m.remount();
+    for handle in [&file, &dir] {
+        assert_eq!(open(&m, handle).stderr.trim(), "errno 116", "ESTALE");
+    }
+}
