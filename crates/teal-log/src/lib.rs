@@ -14,6 +14,8 @@ mod error;
 mod extents;
 mod file;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod geometry;
 mod imap;
 mod layout;

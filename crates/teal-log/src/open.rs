@@ -12,7 +12,7 @@
 use crate::commit::Committer;
 use crate::error::StoreError;
 use crate::format::anchor::{self, Anchor};
-use crate::format::crc;
+use crate::format::crc_matches;
 use crate::format::delta::{Delta, Roots, decode_body};
 use crate::format::record::{self, HEADER, Header, Run};
 use crate::format::superblock::{self, Refused, Superblock};
@@ -300,7 +300,7 @@ impl Opening<'_> {
         let mut body = vec![0; (body_sectors * SECTOR) as usize];
         self.reader.raw(at.plus(1 + u64::from(header.payload)), &mut body).ok()?;
         body.truncate(header.body as usize);
-        (crc(&body) == header.body_crc).then(|| Link {
+        crc_matches(&body, header.body_crc).then(|| Link {
             at,
             header,
             digest: record::digest(&bytes, &self.sb.uuid),
@@ -311,7 +311,7 @@ impl Opening<'_> {
     fn next(&self, last: &Link) -> Option<Link> {
         let fits = |h: &Header| {
             h.seq == last.header.seq + 1
-                && h.previous == last.digest
+                && record::follows(h, last.digest)
                 && (h.epoch == last.header.epoch || h.is(record::FRESH_EPOCH) && h.epoch > last.header.epoch)
         };
         for run in [last.header.next_a, last.header.next_b] {
@@ -363,7 +363,7 @@ impl Opening<'_> {
 
     fn payload_is_whole(&self, link: &Link) -> bool {
         let mut payload = vec![0; link.header.payload as usize * SECTOR as usize];
-        self.reader.raw(link.at.plus(1), &mut payload).is_ok() && crc(&payload) == link.header.payload_crc
+        self.reader.raw(link.at.plus(1), &mut payload).is_ok() && crc_matches(&payload, link.header.payload_crc)
     }
 
     /// The committed records from an anchor's checkpoint to the end of the log.

@@ -6,7 +6,7 @@
 
 use crate::counters::{Counters, add};
 use crate::error::StoreError;
-use crate::format::crc;
+use crate::format::crc_matches;
 use crate::page::{Expect, Node, PagePtr, STORE_WIDE};
 use crate::tree::PageSource;
 use parking_lot::RwLock;
@@ -145,14 +145,14 @@ impl Reader {
         object: Option<ObjectNo>,
     ) -> Result<Vec<u8>, StoreError> {
         let mut flight = vec![0; len];
-        if self.from_flight(byte, &mut flight) && crc(&flight) == sum {
+        if self.from_flight(byte, &mut flight) && crc_matches(&flight, sum) {
             return Ok(flight);
         }
         if byte / SECTOR >= self.limit || len as u64 > self.limit * SECTOR {
             return Err(StoreError::Corrupt { what, at: byte / SECTOR, object });
         }
         if let Ok(bytes) = self.through_chunks(byte, len)
-            && crc(&bytes) == sum
+            && crc_matches(&bytes, sum)
         {
             return Ok(bytes);
         }
@@ -163,7 +163,7 @@ impl Reader {
         self.raw(Sector::new(first), &mut bytes)?;
         let from = (byte - first * SECTOR) as usize;
         let exact = bytes[from..from + len].to_vec();
-        if crc(&exact) != sum {
+        if !crc_matches(&exact, sum) {
             add(&self.counters.damaged, 1);
             return Err(StoreError::Corrupt { what, at: first, object });
         }

@@ -32,7 +32,7 @@
 //! | 148 | 360 | zero |
 //! | 508 | 4 | CRC32C of the bytes before |
 
-use super::crc;
+use super::{crc, is_sealed};
 use crate::codec::{Put, Take};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
@@ -120,7 +120,7 @@ impl Header {
     /// The header in `bytes`, if it is whole and of this store.
     pub(crate) fn decode(bytes: &[u8], uuid: &[u8; 16]) -> Option<Self> {
         let bytes = bytes.get(..HEADER)?;
-        if bytes[..4] != MAGIC || crc(&bytes[..HEADER - 4]).to_le_bytes() != bytes[HEADER - 4..] {
+        if bytes[..4] != MAGIC || !is_sealed(bytes) {
             return None;
         }
         let mut t = Take(&bytes[4..]);
@@ -160,6 +160,15 @@ impl Header {
             body_crc,
         })
     }
+}
+
+/// Whether a record's predecessor has this digest.
+pub(crate) fn follows(header: &Header, digest: u64) -> bool {
+    #[cfg(any(test, feature = "fuzzing"))]
+    if crate::fuzzing::is_lenient() {
+        return true;
+    }
+    header.previous == digest
 }
 
 /// What the next record says of the one whose first sector is `header`.

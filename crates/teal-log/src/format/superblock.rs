@@ -25,7 +25,7 @@
 //! | 184 | 3908 | zero |
 //! | 4092 | 4 | CRC32C of the bytes before |
 
-use super::crc;
+use super::{crc, is_sealed};
 use crate::codec::{Put, Take};
 use teal_types::Timestamp;
 
@@ -114,7 +114,7 @@ impl Superblock {
         if magic[..6] != MAGIC[..6] {
             return Err(Refused::NotTeal);
         }
-        if bytes.len() != BYTES || crc(&bytes[..BYTES - 4]).to_le_bytes() != bytes[BYTES - 4..] {
+        if bytes.len() != BYTES || !is_sealed(bytes) {
             return Err(Refused::Damaged);
         }
         let version = t.u16().ok_or(Refused::Damaged)?;
