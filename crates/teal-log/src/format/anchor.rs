@@ -63,10 +63,10 @@ impl Anchor {
             return None;
         }
         Some(Self {
-            checkpoint: t.u64()?,
-            addr: Sector::new(t.u64()?),
-            seq: t.u64()?,
-            watermark: t.u64()?,
+            checkpoint: t.counter()?,
+            addr: t.sector64()?,
+            seq: t.counter()?,
+            watermark: t.counter()?,
             secs: t.u64()?,
         })
     }

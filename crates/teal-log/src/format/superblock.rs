@@ -27,6 +27,7 @@
 
 use super::{crc, is_sealed};
 use crate::codec::{Put, Take};
+use crate::geometry::Geometry;
 use teal_types::Timestamp;
 
 pub(crate) const MAGIC: [u8; 8] = *b"TEALFS\0\x01";
@@ -154,11 +155,12 @@ impl Superblock {
     fn geometry(self) -> Result<Self, Refused> {
         let bad = |ok: bool, what| if ok { Ok(()) } else { Err(Refused::Geometry(what)) };
         bad(self.commit_align.is_power_of_two() && (512..=65536).contains(&self.commit_align), "commit alignment")?;
-        bad(self.segment_sectors.is_power_of_two() && self.segment_sectors >= 128, "segment size")?;
+        bad(self.segment_sectors.is_power_of_two() && self.segment_sectors >= 1024, "segment size")?;
         bad(u64::from(self.segment_sectors) * 512 <= 1 << 31, "segment size")?;
         bad((8..=1 << 16).contains(&self.segments), "number of segments")?;
-        bad(u64::from(self.segments) * u64::from(self.segment_sectors) <= self.sectors, "size")?;
         bad(self.sectors <= 1 << 48, "size")?;
+        let end = u64::from(self.segments) * u64::from(self.segment_sectors);
+        bad(end <= Geometry::second_superblock(self.sectors).get(), "size")?;
         bad((1..=8).contains(&self.anchor_places) && self.anchor_places <= self.segments / 2, "anchor places")?;
         Ok(self)
     }

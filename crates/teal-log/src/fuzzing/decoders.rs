@@ -130,7 +130,7 @@ pub(super) fn page(input: &[u8]) {
             match kind {
                 TreeKind::InodeMap => imap(value),
                 TreeKind::Extents => extent(value),
-                TreeKind::Directory => drop(Entry::decode(value)),
+                TreeKind::Directory => drop(Entry::decode_at(200, value)),
                 TreeKind::Usage => usage(value),
                 _ => future(value),
             }

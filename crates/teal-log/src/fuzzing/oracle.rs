@@ -10,6 +10,8 @@ use teal_types::{Attr, FileType, Name, ObjectNo};
 const PIECE: u64 = 16 << 10;
 /// Pieces of one file that are looked at, so that a file of any size is read in bounded work.
 const PIECES_MAX: usize = 200;
+/// Failed reads of one file before it is given up.
+const FAILURES_MAX: usize = 5;
 /// Entries and objects that are looked at.
 const SEEN_MAX: usize = 20_000;
 
@@ -68,8 +70,9 @@ fn look(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Thing {
         thing.xattrs = names.into_iter().map(value).collect();
     }
     let mut at = Some(0);
+    let mut failed = 0;
     for _ in 0..PIECES_MAX {
-        let Some(offset) = at else { break };
+        let Some(offset) = at.filter(|_| failed < FAILURES_MAX) else { break };
         match store.read(no, offset, PIECE as usize) {
             Ok(bytes) if bytes.is_empty() => break,
             Ok(bytes) => {
@@ -77,7 +80,7 @@ fn look(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Thing {
                 digest.write(&bytes);
                 thing.content.insert(offset, digest.finish());
             }
-            Err(_) => {}
+            Err(_) => failed += 1,
         }
         // Over holes of any size.
         let next = store.seek(no, offset + PIECE, false);
