@@ -26,7 +26,7 @@ use crate::store::{Settings, Store};
 use crate::table::Table;
 use crate::tree::Tree;
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use teal_env::{Clock, Disk};
@@ -196,6 +196,9 @@ impl Store {
             closed: false,
         };
         let head = Head { a: last.header.next_a, b: last.header.next_b };
+        if [head.a, head.b].iter().any(|run| run.sectors > 0 && !geometry.takes(*run)) {
+            return Err(StoreError::Corrupt { what: "a record", at: last.at.get(), object: None }.into());
+        }
         let mut recovery = Recovery { clean: last.header.is(record::CLEAN), ..Recovery::default() };
         let store = Self::assemble(sb, reader, clock, options, committer, &roots)?;
         for (before, link) in chain[from..].iter().zip(&chain[from + 1..]) {
@@ -207,6 +210,9 @@ impl Store {
         {
             let mut segments = store.segments.lock();
             segments.set_head(head);
+            if !options.read_only {
+                segments.sound()?;
+            }
             // A record may have survived a crash and the host's allocation of the rest of its segment not.
             let runs = chain.iter().map(|link| link.at).chain([head.a.addr, head.b.addr]);
             segments.doubtful = runs.filter_map(|at| geometry.segment_of(at)).map(|s| s.0).collect();
@@ -331,13 +337,20 @@ impl Opening<'_> {
     /// names the next ones.
     fn testimony(&self, last: &Link) -> u64 {
         let mut highest = 0;
-        let mut seen = BTreeSet::new();
+        // From where to its end each segment was read: no sector is read twice.
+        let mut read = BTreeMap::new();
         let mut runs = vec![last.header.next_a, last.header.next_b];
         while let Some(run) = runs.pop() {
-            if run.sectors == 0 || !self.geometry.holds(run) || !seen.insert(run.addr) {
+            let Some(segment) = self.geometry.segment_of(run.addr).filter(|_| self.geometry.holds(run)) else {
+                continue;
+            };
+            let usable = self.geometry.usable(segment);
+            let end = read.get(&segment).copied().unwrap_or(usable.addr.plus(u64::from(usable.sectors)));
+            if run.sectors == 0 || run.addr >= end {
                 continue;
             }
-            let mut bytes = vec![0; u64::from(run.sectors) as usize * SECTOR as usize];
+            read.insert(segment, run.addr);
+            let mut bytes = vec![0; (end.byte() - run.addr.byte()) as usize];
             if self.reader.raw(run.addr, &mut bytes).is_err() {
                 // Sector by sector then: one bad sector hides only itself.
                 for (i, sector) in bytes.chunks_mut(SECTOR as usize).enumerate() {
@@ -351,12 +364,9 @@ impl Opening<'_> {
                     && header.seq > last.header.seq
                 {
                     highest = highest.max(header.watermark);
-                    runs.extend([header.next_a, header.next_b].iter().filter(|run| !seen.contains(&run.addr)));
+                    runs.extend([header.next_a, header.next_b]);
                 }
             }
-            // Runs inside of what was just read are known.
-            let end = run.addr.plus(u64::from(run.sectors));
-            runs.retain(|other| other.addr < run.addr || other.addr >= end);
         }
         highest
     }
@@ -371,7 +381,13 @@ impl Opening<'_> {
         let lost = |seq, at: Sector| OpenError::Lost { seq, at: at.get() };
         let first = self.record(from.addr, |h| h.seq == from.seq).ok_or_else(|| lost(from.seq, from.addr))?;
         let mut chain = vec![first];
+        let mut sectors = 0;
         while let Some(last) = chain.last() {
+            sectors += last.header.sectors();
+            if sectors > self.sb.sectors {
+                // Only records that lie on each other are longer together than the disk.
+                return Err(StoreError::Corrupt { what: "a record", at: last.at.get(), object: None }.into());
+            }
             watermark = watermark.max(last.header.watermark);
             match self.next(last) {
                 Some(link) => chain.push(link),
