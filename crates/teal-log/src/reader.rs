@@ -144,12 +144,12 @@ impl Reader {
         what: &'static str,
         object: Option<ObjectNo>,
     ) -> Result<Vec<u8>, StoreError> {
+        if byte.checked_add(len as u64).is_none_or(|end| end > self.limit * SECTOR) {
+            return Err(StoreError::Corrupt { what, at: byte / SECTOR, object });
+        }
         let mut flight = vec![0; len];
         if self.from_flight(byte, &mut flight) && crc_matches(&flight, sum) {
             return Ok(flight);
-        }
-        if byte / SECTOR >= self.limit || len as u64 > self.limit * SECTOR {
-            return Err(StoreError::Corrupt { what, at: byte / SECTOR, object });
         }
         if let Ok(bytes) = self.through_chunks(byte, len)
             && crc_matches(&bytes, sum)
