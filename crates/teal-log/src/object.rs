@@ -74,6 +74,14 @@ pub(crate) struct State {
 pub(crate) struct Object {
     pub(crate) no: ObjectNo,
     pub(crate) state: Arc<RwLock<State>>,
+    /// Bytes of the record it was read from: about what it holds in memory.
+    pub(crate) weight: usize,
+}
+
+impl Object {
+    pub(crate) fn new(no: ObjectNo, state: State, weight: usize) -> Self {
+        Self { no, state: Arc::new(RwLock::new(state)), weight }
+    }
 }
 
 pub(crate) type ObjectRef = Arc<Object>;

@@ -215,7 +215,7 @@ impl Locked<'_> {
             sectors: 0,
         };
         let state = State::new(core, State::empty_content(new.kind));
-        let object = store.table.add(Object { no, state: Arc::new(RwLock::new(state)) });
+        let object = store.table.add(Object::new(no, state, 0));
         let guard = RwLock::write_arc(&object.state);
         self.items.push((object, guard));
         self.mark(no);

@@ -15,7 +15,6 @@ use crate::format::inode::{Core, Entry};
 use crate::object::{Blocks, Content, Object, ObjectRef, State};
 use crate::open::Link;
 use crate::store::Store;
-use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use teal_types::{FileType, Lsn, ObjectNo, SECTOR};
@@ -120,7 +119,7 @@ impl Store {
             *old = state;
         } else {
             self.add_extents(&state);
-            self.table.add(Object { no, state: Arc::new(RwLock::new(state)) });
+            self.table.add(Object::new(no, state, 0));
             self.objects.fetch_add(1, Relaxed);
         }
         self.segments.lock().add_live(home.byte, u64::from(home.len));
@@ -151,7 +150,7 @@ impl Store {
             }
             None => {
                 self.objects.fetch_add(1, Relaxed);
-                self.table.add(Object { no, state: Arc::new(RwLock::new(state)) })
+                self.table.add(Object::new(no, state, 0))
             }
         };
         object.state.write().logged = true;
