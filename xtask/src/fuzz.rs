@@ -4,8 +4,8 @@
 //!
 //! # How
 //! 1. Each target starts from `fuzz/corpus/TARGET` and what its seeds say; what it finds new goes to `target/fuzz/TARGET`.
-//! 2. An input that breaks a promise is written to `target/fuzz/TARGET` as `crash-…`, `oom-…` or `timeout-…`; `cargo xtask fuzz TARGET FILE`
-//!    repeats it. Once it is fixed, it goes to `fuzz/corpus/TARGET`, where `cargo test` replays it.
+//! 2. An input that breaks a promise is written to `target/fuzz/broken/TARGET` as `crash-…`, `oom-…` or `timeout-…`;
+//!    `cargo xtask fuzz TARGET FILE` repeats it. Once it is fixed, it goes to `fuzz/corpus/TARGET`, where `cargo test` replays it.
 //! 3. With `--keep`, the smallest inputs that together reach what all found reach are taken into `fuzz/corpus`.
 
 use anyhow::{Context as _, Result, bail};
@@ -133,7 +133,7 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
 impl Program {
     fn on(&self, target: &str) -> Command {
         let mut command = Command::new(&self.path);
-        command.env("TEAL_FUZZ_TARGET", target).args([LONGEST, SLOWEST, "-print_final_stats=1", "-rss_limit_mb=1500"]);
+        command.env("TEAL_FUZZ_TARGET", target).args([LONGEST, SLOWEST, "-rss_limit_mb=1500"]);
         command
     }
 
@@ -147,33 +147,32 @@ impl Program {
     /// Fuzzes one target; says whether all promises held.
     fn fuzz(&self, target: &str, seconds: u64) -> Result<bool> {
         let (found, kept) = self.dirs(target)?;
+        let broken = self.found.join("broken").join(target);
+        std::fs::create_dir_all(&broken)?;
+        let before = files(&broken)?;
         let out = self
             .on(target)
             .env("TEAL_FUZZ_SEEDS", &found)
+            // In a process of its own, which is replaced when an input kills it.
+            .args(["-fork=1", "-len_control=0", "-ignore_crashes=1", "-ignore_ooms=1", "-ignore_timeouts=1"])
             .arg(format!("-max_total_time={seconds}"))
-            .arg(format!("-artifact_prefix={}/", found.display()))
+            .arg(format!("-artifact_prefix={}/", broken.display()))
             .args([&found, &kept])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .output()
             .context("the fuzzer")?;
         let said = String::from_utf8_lossy(&out.stderr);
-        let stat = |name: &str| {
-            let line = said.lines().find(|line| line.contains(name));
-            line.and_then(|line| line.split_whitespace().last()).unwrap_or("?").to_owned()
-        };
-        let coverage =
-            said.lines().rev().find_map(|line| line.split_once(" cov: ")?.1.split(' ').next().map(str::to_owned));
-        let (runs, most) = (stat("number_of_executed_units"), stat("peak_rss_mb"));
-        println!("{target}: {runs} executions, coverage {}, {most} MiB at most", coverage.unwrap_or_default());
-        if !out.status.success() {
-            let from = said.lines().position(|line| line.contains("panicked") || line.contains("ERROR:")).unwrap_or(0);
-            said.lines().skip(from).take(25).for_each(|line| println!("  {line}"));
-            if let Some(line) = said.lines().find(|line| line.contains("Test unit written to")) {
-                println!("  repeat with: cargo xtask fuzz {target} {}", line.rsplit(' ').next().unwrap_or_default());
-            }
+        let (runs, coverage) = progress(&said).unwrap_or_default();
+        println!("{target}: {runs} executions in {seconds} s, coverage {coverage}");
+        let fresh: Vec<_> = files(&broken)?.into_iter().filter(|file| !before.contains(file)).collect();
+        for file in &fresh {
+            println!("  broken; repeat with: cargo xtask fuzz {target} {}", file.display());
         }
-        Ok(out.status.success())
+        if !out.status.success() {
+            said.lines().rev().take(25).for_each(|line| println!("  {line}"));
+        }
+        Ok(out.status.success() && fresh.is_empty())
     }
 
     /// Takes the smallest inputs that reach everything into the repository, those that once broke a promise beside them.
@@ -202,6 +201,14 @@ impl Program {
     }
 }
 
+/// Executions and coverage of libFuzzer's last report: `#9: cov: 5 ft: …`.
+fn progress(said: &str) -> Option<(u64, u64)> {
+    said.lines().rev().find_map(|line| {
+        let (runs, rest) = line.strip_prefix('#')?.split_once(": cov: ")?;
+        Some((runs.parse().ok()?, rest.split(' ').next()?.parse().ok()?))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +218,7 @@ mod tests {
         assert_eq!(parse(&[]).unwrap(), Plan { target: None, file: None, minutes: 10, keep: false });
         let all = Plan { target: Some("image"), file: Some("crash-1"), minutes: 3, keep: true };
         assert_eq!(parse(&["image", "--minutes", "3", "--keep", "crash-1"]).unwrap(), all);
+        assert_eq!(progress("#1: cov: 2 ft: 3\n#10: cov: 25 ft: 9\nINFO: x"), Some((10, 25)));
         assert!(parse(&["nonsense"]).is_err());
         assert!(parse(&["--minutes"]).is_err());
         assert!(parse(&["--fast"]).is_err());

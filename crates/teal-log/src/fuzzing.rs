@@ -19,6 +19,8 @@ mod image;
 mod metered;
 mod oracle;
 mod script;
+#[cfg(test)]
+mod tests;
 
 use std::cell::Cell;
 

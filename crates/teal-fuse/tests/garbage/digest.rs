@@ -5,7 +5,7 @@ use teal_fuse::{InitFlags, Operation, Request};
 use zerocopy::IntoBytes;
 
 /// Decodes, and walks everything that is read lazily.
-pub fn digest(message: &[u8], flags: InitFlags) {
+pub(crate) fn digest(message: &[u8], flags: InitFlags) {
     match Request::decode(message, flags) {
         Ok(Request { operation: Operation::BatchForget(records), .. }) => {
             assert!(records.count() <= message.len() / 16)
@@ -21,7 +21,7 @@ pub fn digest(message: &[u8], flags: InitFlags) {
 }
 
 /// Decodes with no and with all capabilities. The length of the header is made right: else little gets behind it.
-pub fn digest_all(input: &[u8]) {
+pub(crate) fn digest_all(input: &[u8]) {
     let mut message = input.to_vec();
     if let (Some(length), Ok(len)) = (message.first_chunk_mut::<4>(), u32::try_from(input.len())) {
         *length = len.to_le_bytes();
@@ -33,7 +33,7 @@ pub fn digest_all(input: &[u8]) {
 }
 
 /// A request of every operation.
-pub fn seeds() -> Vec<Vec<u8>> {
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let body = [1; 160];
     (0..64)
         .map(|opcode| {

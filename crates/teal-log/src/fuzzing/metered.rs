@@ -87,7 +87,7 @@ impl Disk for MeteredDisk {
         Ok(())
     }
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let bytes = parts.iter().map(|part| &part[..]).collect::<Vec<_>>().concat();
         self.charge(at, bytes.len())?;
         let mut changed = self.changed.write();
         for (number, sector) in (at.get()..).zip(bytes.chunks_exact(SECTOR as usize)) {

@@ -15,13 +15,18 @@ const FAILURES_MAX: usize = 5;
 /// Entries and objects that are looked at.
 const SEEN_MAX: usize = 20_000;
 
+/// Cookie, child, its type, name.
+type Entry = (u64, ObjectNo, FileType, Name);
+/// Name and value.
+type Xattr = (Vec<u8>, Option<Vec<u8>>);
+
 /// What was seen of one object; what could not be read is `None` or left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Thing {
     pub(super) attr: Option<Attr>,
-    entries: Option<Vec<(u64, ObjectNo, FileType, Name)>>,
+    entries: Option<Vec<Entry>>,
     names: Option<Vec<(ObjectNo, Name)>>,
-    xattrs: Option<Vec<(Vec<u8>, Option<Vec<u8>>)>>,
+    xattrs: Option<Vec<Xattr>>,
     /// Digests of pieces by offset.
     content: BTreeMap<u64, u64>,
 }
