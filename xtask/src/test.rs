@@ -31,7 +31,10 @@ pub(crate) fn run(filter: Option<&str>) -> Result<bool> {
     anyhow::ensure!(build.status().context("cargo build")?.success(), "the workspace does not build");
 
     let mut summary = Summary::default();
-    let is_good = stream(filter, &tools, &skips, &mut summary)?;
+    let mut is_good = stream(&["--workspace", "--no-fail-fast"], filter, &tools, &skips, &mut summary)?;
+    // The explorer itself is tested with bugs that only this feature compiles in.
+    let seeded = ["-p", "teal-log", "--features", "seeded-bugs", "--test", "seeded"];
+    is_good &= stream(&seeded, filter, &tools, &skips, &mut summary)?;
     summary.skip(std::fs::read_to_string(&skips).unwrap_or_default().lines());
     summary.settle(is_good);
     println!("\n{}", summary.report());
@@ -39,10 +42,11 @@ pub(crate) fn run(filter: Option<&str>) -> Result<bool> {
     Ok(summary.is_good())
 }
 
-fn stream(filter: Option<&str>, tools: &Path, skips: &Path, summary: &mut Summary) -> Result<bool> {
+fn stream(what: &[&str], filter: Option<&str>, tools: &Path, skips: &Path, summary: &mut Summary) -> Result<bool> {
     let mut child = crate::cargo()
         .current_dir(crate::root())
-        .args(["test", "--workspace", "--no-fail-fast"])
+        .arg("test")
+        .args(what)
         .args(filter)
         .env("TEAL_TOOLS", tools)
         .env("TEAL_SKIPS", skips)

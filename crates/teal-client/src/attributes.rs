@@ -5,7 +5,9 @@
 //!    it stays the same.
 //! 2. A change of owner or content by someone unprivileged takes set-user-id, set-group-id and file capabilities away. The kernel
 //!    decides who that is (`FUSE_HANDLE_KILLPRIV_V2`): it says so with `kill_suidgid`, and a change of owner always does.
+//! 3. A change of mode changes the access control list with it.
 
+use crate::acl::{self, Acl};
 use crate::{Client, FsError};
 use teal_log::{Cost, FILE_MAX, Locked, SetAttr, StoreError};
 use teal_types::{Attr, BLOCK, FileType, ObjectNo, Timestamp};
@@ -65,6 +67,9 @@ impl Client {
         }
         self.on(no, || {
             let mut cost = self.cost_of_content(no, BLOCK)?;
+            if set.perm.is_some() && self.store.xattr(no, acl::ACCESS)?.is_some() {
+                cost.bytes += self.store.head_bytes(no)?;
+            }
             cost.frees = set.size.is_some_and(|size| size < self.store.attr(no).map_or(0, |attr| attr.size));
             let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;
@@ -81,6 +86,12 @@ impl Client {
                 strip(&mut locked, no, true)?;
             } else if set.size.is_some() {
                 strip(&mut locked, no, false)?;
+            }
+            if let Some(perm) = set.perm
+                && let Some(mut acl) = acl_of(&locked, no, acl::ACCESS)?
+            {
+                acl.set_mode(perm & 0o777);
+                locked.set_xattr(no, acl::ACCESS, Some(&acl.encode()))?;
             }
             let now = self.now();
             let time = |change: Option<TimeChange>| {
@@ -144,6 +155,13 @@ fn strip(locked: &mut Locked<'_>, no: ObjectNo, ids: bool) -> Result<(), StoreEr
         locked.set_attr(no, SetAttr { perm: Some(perm), ..SetAttr::default() });
     }
     Ok(())
+}
+
+/// An access control list of a locked object. Only well-formed ones are ever stored.
+pub(crate) fn acl_of(locked: &Locked<'_>, no: ObjectNo, name: &[u8]) -> Result<Option<Acl>, FsError> {
+    let Some(bytes) = locked.xattr(no, name) else { return Ok(None) };
+    let damaged = StoreError::Corrupt { what: "an access control list", at: 0, object: Some(no) };
+    Acl::decode(bytes).map_err(|_| damaged.into())
 }
 
 /// Refuses what has no content to read and write.

@@ -52,6 +52,9 @@ pub enum FsError {
     /// Not allowed to anyone.
     #[error("not permitted")]
     Permission,
+    /// What only directories can have.
+    #[error("only for directories")]
+    OnlyDir,
     /// The volume, or a limit of the object, is full.
     #[error("no space left")]
     NoSpace,
@@ -87,6 +90,7 @@ impl FsError {
             Self::BehindEnd => Errno::NXIO,
             Self::NotSupported => Errno::OPNOTSUPP,
             Self::Permission => Errno::PERM,
+            Self::OnlyDir => Errno::ACCESS,
             Self::NoSpace => Errno::NOSPC,
             Self::FileTooBig => Errno::FBIG,
             Self::ValueTooBig => Errno::TOOBIG,

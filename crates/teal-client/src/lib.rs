@@ -18,6 +18,7 @@
 //! | the store's | see [`teal_log::Store`] | |
 //! | `references`, `doomed.queue`, `bell` | what they are called | nothing |
 
+mod acl;
 mod attributes;
 mod background;
 mod content;

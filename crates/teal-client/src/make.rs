@@ -1,7 +1,13 @@
 //! Finding names and making new ones: lookup, mknod, mkdir, symlink, tmpfile, link.
 //!
 //! Every [`Attr`] returned here counts as one reference that the caller [releases](Client::release).
+//!
+//! # Guarantees
+//! 1. A new object's mode, access control lists and name are in one batch. Where the directory has a default list, it rules and the
+//!    umask does not; symbolic links inherit nothing.
 
+use crate::acl::{self, Acl};
+use crate::attributes::acl_of;
 use crate::{Caller, Client, FsError};
 use teal_log::{Cost, LINK_MAX, Locked, NewObject, SYMLINK_MAX, SetAttr, StoreError};
 use teal_types::{Attr, FileType, ObjectNo};
@@ -12,14 +18,15 @@ const S_ISGID: u16 = 0o2000;
 const DIR_BITS: u16 = 0o1777;
 
 impl Client {
-    /// The object under a name; `.` and `..` too.
+    /// The object under a name; `.` (of anything) and `..` too.
     ///
     /// # Errors
     /// [`FsError::NotFound`], [`FsError::NotDir`], [`FsError::NameTooLong`], [`FsError::Stale`].
     pub fn lookup(&self, parent: ObjectNo, name: &[u8]) -> Result<Attr, FsError> {
         let find = || match name {
-            b"." | b".." if !self.store.attr(parent)?.kind.is_dir() => Err(FsError::NotDir),
+            // Of files, too: so the kernel finds again what it has forgotten and a handle (NFS) leads to.
             b"." => Ok(parent),
+            b".." if !self.store.attr(parent)?.kind.is_dir() => Err(FsError::NotDir),
             b".." => Ok(self.store.parent(parent)?),
             _ => self.find(parent, name),
         };
@@ -60,7 +67,7 @@ impl Client {
             FileType::File | FileType::Fifo | FileType::Socket => 0,
             FileType::Dir | FileType::Symlink => return Err(FsError::Invalid),
         };
-        let perm = (mode & 0o7777) as u16 & !caller.umask;
+        let perm = (mode & 0o7777) as u16;
         self.make(caller, parent, name, &New { kind, perm, rdev, target: b"" })
     }
 
@@ -76,7 +83,7 @@ impl Client {
         perm: u16,
         exclusive: bool,
     ) -> Result<Attr, FsError> {
-        let new = New { kind: FileType::File, perm: perm & !caller.umask, rdev: 0, target: b"" };
+        let new = New { kind: FileType::File, perm, rdev: 0, target: b"" };
         loop {
             match self.make(caller, parent, name, &new) {
                 Err(FsError::Exists) if !exclusive => match self.lookup(parent, name) {
@@ -93,8 +100,8 @@ impl Client {
     /// # Errors
     /// As [`mknod`](Self::mknod).
     pub fn mkdir(&self, caller: &Caller, parent: ObjectNo, name: &[u8], perm: u16) -> Result<Attr, FsError> {
-        let perm = perm & DIR_BITS & !caller.umask;
-        self.make(caller, parent, name, &New { kind: FileType::Dir, perm, rdev: 0, target: b"" })
+        let new = New { kind: FileType::Dir, perm: perm & DIR_BITS, rdev: 0, target: b"" };
+        self.make(caller, parent, name, &new)
     }
 
     /// Makes a symbolic link.
@@ -118,7 +125,7 @@ impl Client {
                 return Err(FsError::Exists);
             }
             let _names = self.namespace.read();
-            let op = self.begin(Cost::names(2))?;
+            let op = self.begin(self.cost_of_new(2, parent)?)?;
             let mut locked = op.lock(&[parent])?;
             if locked.entry(parent, &name)?.is_some() {
                 return Err(FsError::Exists);
@@ -145,15 +152,42 @@ impl Client {
         if !locked.is_linked(parent) {
             return Err(FsError::NotFound);
         }
+        let rule = match new.kind {
+            FileType::Symlink => None,
+            _ => acl_of(locked, parent, acl::DEFAULT)?,
+        };
+        let access = rule.as_ref().map(|rule| rule.inherited(new.perm & 0o777));
+        let perm = match &access {
+            Some(access) => new.perm & !0o777 | access.mode(),
+            None if new.kind == FileType::Symlink => new.perm,
+            None => new.perm & !caller.umask,
+        };
         let inherited = dir.perm & S_ISGID;
         let gid = if inherited == 0 { caller.gid } else { dir.gid };
-        let perm = if new.kind.is_dir() { new.perm | inherited } else { new.perm };
+        let perm = if new.kind.is_dir() { perm | inherited } else { perm };
         let now = self.now();
         let no = locked.create(NewObject { kind: new.kind, perm, uid: caller.uid, gid, rdev: new.rdev, now });
         if new.kind == FileType::Symlink {
             locked.set_target(no, new.target);
         }
+        let access = access.filter(|access| !access.is_mode());
+        let rule = rule.filter(|_| new.kind.is_dir());
+        for (name, list) in [(acl::ACCESS, access), (acl::DEFAULT, rule)] {
+            if let Some(list) = list.as_ref().map(Acl::encode)
+                && let Err(e) = locked.set_xattr(no, name, Some(&list))
+            {
+                locked.free(no)?;
+                return Err(e.into());
+            }
+        }
         Ok(no)
+    }
+
+    /// The cost of a new object, which may inherit the access control list of the directory twice.
+    fn cost_of_new(&self, objects: u64, parent: ObjectNo) -> Result<Cost, StoreError> {
+        let mut cost = Cost::names(objects);
+        cost.bytes += 2 * self.store.xattr(parent, acl::DEFAULT)?.map_or(0, |list| list.len() as u64);
+        Ok(cost)
     }
 
     /// Makes a file without a name, as if in `parent`; it can be [linked](Self::link) once.
@@ -162,12 +196,12 @@ impl Client {
     /// [`FsError::NotFound`] in a removed directory, [`FsError::NotDir`], [`FsError::Stale`].
     pub fn tmpfile(&self, caller: &Caller, parent: ObjectNo, perm: u16) -> Result<Attr, FsError> {
         self.on(parent, || {
-            let op = self.begin(Cost::names(1))?;
+            let op = self.begin(self.cost_of_new(1, parent)?)?;
             let mut locked = op.lock(&[parent])?;
             if !locked.attr(parent).kind.is_dir() {
                 return Err(FsError::NotDir);
             }
-            let new = New { kind: FileType::File, perm: perm & 0o7777 & !caller.umask, rdev: 0, target: b"" };
+            let new = New { kind: FileType::File, perm: perm & 0o7777, rdev: 0, target: b"" };
             let no = self.make_in(&mut locked, caller, parent, &new)?;
             if let Err(e) = locked.set_orphan(no, true) {
                 locked.free(no)?;

@@ -49,7 +49,7 @@ pub struct Caller {
     pub gid: u32,
     /// Process, for messages; 0 if unknown.
     pub pid: u32,
-    /// Bits that new objects do not get; 0 where the kernel has taken them away.
+    /// Bits that new objects do not get where no default access control list rules.
     pub umask: u16,
 }
 

@@ -6,21 +6,26 @@
 //! 2. The root is not counted: it is never given back.
 
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use teal_types::ObjectNo;
 
 const SHARDS: u64 = 64;
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
-    holds: u64,
+    holds: u32,
     /// Has no name: to be given back at the last release.
     orphan: bool,
     /// Has no name yet: made without one, may still get one.
     linkable: bool,
 }
 
-type Shard = HashMap<ObjectNo, Count>;
+/// A tree, because a million objects that the kernel knows of must not cost a hundred bytes each.
+type Shard = BTreeMap<ObjectNo, Count>;
+
+fn clamp(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
 
 /// Reference counts by object. Each lock guards its shard; nothing else is done under it.
 #[derive(Debug)]
@@ -39,7 +44,7 @@ impl References {
         if no != ObjectNo::ROOT && n > 0 {
             let mut shard = self.shard(no).lock();
             let count = shard.entry(no).or_default();
-            count.holds = count.holds.saturating_add(n);
+            count.holds = count.holds.saturating_add(clamp(n));
         }
     }
 
@@ -53,10 +58,10 @@ impl References {
             log::warn!("{no} was released but not held");
             return false;
         };
-        if count.holds < n {
+        if u64::from(count.holds) < n {
             log::warn!("{no} was released {n} times but held {} times", count.holds);
         }
-        count.holds = count.holds.saturating_sub(n);
+        count.holds = count.holds.saturating_sub(clamp(n));
         if count.holds > 0 {
             return false;
         }

@@ -1,8 +1,14 @@
-//! Extended attributes: `user.`, `security.` and `trusted.`. Access control lists (`system.`) are not offered yet.
+//! Extended attributes: `user.`, `security.`, `trusted.`, and the access control lists among those of `system.`.
+//!
+//! # Guarantees
+//! 1. A list and the mode it goes with change in one operation.
 
+use crate::acl::{Acl, Which};
 use crate::{Caller, Client, FsError};
-use teal_log::{Cost, Locked, XATTR_NAME_MAX, XATTR_VALUE_MAX};
+use teal_log::{Cost, Locked, SetAttr, XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use teal_types::{FileType, ObjectNo};
+
+const S_ISGID: u16 = 0o2000;
 
 /// Whether an attribute may be there before it is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +41,9 @@ fn check_name(name: &[u8]) -> Result<(), FsError> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX {
         return Err(FsError::Range);
     }
+    if Which::of(name).is_some() {
+        return Ok(());
+    }
     let namespaces = [&b"user."[..], b"security.", b"trusted."];
     match namespaces.into_iter().find(|namespace| name.starts_with(namespace)) {
         None => Err(FsError::NotSupported),
@@ -65,12 +74,21 @@ impl Client {
         })
     }
 
-    /// Sets an extended attribute.
+    /// Sets an extended attribute. An access control list changes the mode with it, and is not kept where the mode says all of it;
+    /// with `kill_sgid` the set-group-id bit goes then: the caller is not in the group.
     ///
     /// # Errors
+    /// For lists [`FsError::OnlyDir`] for a default one on anything else, [`FsError::Invalid`] for what is not well-formed;
     /// [`FsError::ValueTooBig`], [`FsError::NoSpace`] when all of them together are too big, [`FsError::Permission`] for `user.` on
     /// what is neither file nor directory, [`FsError::Exists`], and as [`getxattr`](Self::getxattr).
-    pub fn setxattr(&self, no: ObjectNo, name: &[u8], value: &[u8], mode: XattrMode) -> Result<(), FsError> {
+    pub fn setxattr(
+        &self,
+        no: ObjectNo,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+        kill_sgid: bool,
+    ) -> Result<(), FsError> {
         if value.len() > XATTR_VALUE_MAX {
             return Err(FsError::ValueTooBig);
         }
@@ -78,20 +96,23 @@ impl Client {
             match (mode, locked.xattr(no, name).is_some()) {
                 (XattrMode::Create, true) => return Err(FsError::Exists),
                 (XattrMode::Replace, false) => return Err(FsError::NoData),
-                _ => locked.set_xattr(no, name, Some(value))?,
-            };
-            Ok(())
+                _ => {}
+            }
+            match Which::of(name) {
+                Some(which) => set_acl(locked, no, which, name, value, kill_sgid),
+                None => Ok(locked.set_xattr(no, name, Some(value)).map(drop)?),
+            }
         })
     }
 
-    /// Removes an extended attribute.
+    /// Removes an extended attribute; an access control list need not be there, and the mode stays.
     ///
     /// # Errors
     /// As [`getxattr`](Self::getxattr), and [`FsError::Permission`].
     pub fn removexattr(&self, no: ObjectNo, name: &[u8]) -> Result<(), FsError> {
         self.change_xattr(no, name, 0, |locked| {
             if locked.xattr(no, name).is_none() {
-                return Err(FsError::NoData);
+                return if Which::of(name).is_some() { Ok(()) } else { Err(FsError::NoData) };
             }
             locked.set_xattr(no, name, None)?;
             Ok(())
@@ -120,4 +141,29 @@ impl Client {
             Ok(())
         })
     }
+}
+
+fn set_acl(
+    locked: &mut Locked<'_>,
+    no: ObjectNo,
+    which: Which,
+    name: &[u8],
+    value: &[u8],
+    kill_sgid: bool,
+) -> Result<(), FsError> {
+    let attr = locked.attr(no);
+    if attr.kind == FileType::Symlink {
+        return Err(FsError::NotSupported);
+    }
+    let acl = Acl::decode(value)?;
+    if which == Which::Default && !attr.kind.is_dir() && acl.is_some() {
+        return Err(FsError::OnlyDir);
+    }
+    let kept = acl.as_ref().filter(|acl| which == Which::Default || !acl.is_mode()).map(Acl::encode);
+    locked.set_xattr(no, name, kept.as_deref())?;
+    if let (Which::Access, Some(acl)) = (which, acl) {
+        let upper = attr.perm & !if kill_sgid { 0o777 | S_ISGID } else { 0o777 };
+        locked.set_attr(no, SetAttr { perm: Some(upper | acl.mode()), ..SetAttr::default() });
+    }
+    Ok(())
 }

@@ -25,7 +25,9 @@ mod session;
 mod transport;
 
 pub use bdi::{BdiKnob, set_bdi};
-pub use mount::{DeviceNumber, MountError, MountOptions, Unmount, UnmountError, Unmounter, detach_dead, mount};
+pub use mount::{
+    DeviceNumber, MountError, MountOptions, Unmount, UnmountError, Unmounter, detach_dead, is_dead, mount,
+};
 pub use notify::Notifier;
 pub use reply::{Delivery, DirBuffer, Entry, OpenFlags, Reply, StatFs};
 pub use request::{

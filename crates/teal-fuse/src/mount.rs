@@ -209,7 +209,7 @@ impl Unmounter {
 /// # Errors
 /// [`UnmountError`].
 pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
-    if rustix::fs::stat(point).err() != Some(Errno::NOTCONN) {
+    if !is_dead(point) {
         return Ok(());
     }
     if !rustix::process::geteuid().is_root() {
@@ -217,6 +217,12 @@ pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
     }
     rustix::mount::unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
         .map_err(|errno| UnmountError::System { point: point.to_owned(), source: errno.into() })
+}
+
+/// Whether a mount at `point` has lost its server. The kernel answers `stat` from its cache even then; `statfs` asks the server.
+pub fn is_dead(point: &Path) -> bool {
+    // The second is told to those whose request was under way when the server died.
+    matches!(rustix::fs::statfs(point).err(), Some(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 /// Mounts at the directory `point`: by `mount(2)` as root, else by `fusermount3`. Nobody answers yet; see

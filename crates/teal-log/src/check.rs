@@ -7,9 +7,10 @@
 //! 3. *Bounded*: memory grows with the number of objects and extents (some 100 bytes each), the list of problems by [`PROBLEMS_MAX`].
 //!
 //! # How
-//! 1. `fixed` reads superblocks and anchors. 2. `objects` walks the store-wide trees and every object, notes every live range, and
-//! adds up what entries and links say of each object. 3. `names` compares the two and finds what cannot be reached. 4. `space` sorts the
-//! live ranges: none overlaps another or leaves its segment, and their sum per segment is what the usage table says.
+//! 1. `fixed` reads superblocks and anchors.
+//! 2. `objects` walks the store-wide trees and every object, notes every live range, and adds up what entries and links say of each.
+//! 3. `names` compares the two and finds what cannot be reached.
+//! 4. `space` sorts the live ranges: none overlaps another or leaves its segment, and their sum per segment is what the usage table says.
 
 mod fixed;
 mod names;

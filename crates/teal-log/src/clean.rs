@@ -51,7 +51,8 @@ impl Store {
             return Ok(false);
         }
         let mut committer = self.commit.lock();
-        self.reclaim(&mut committer, 0.9)
+        self.reclaim(&mut committer, 0.9)?;
+        Ok(self.space().free_segments > space.free_segments)
     }
 
     fn clean(&self, victim: Segment) -> Result<(), StoreError> {

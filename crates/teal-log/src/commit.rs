@@ -16,17 +16,15 @@ use crate::dir::Dir;
 use crate::error::StoreError;
 use crate::extents::{Extents, Freed};
 use crate::format::anchor::Anchor;
-use crate::format::delta::{Delta, Roots};
+use crate::format::delta::Delta;
 use crate::format::imap::Home;
 use crate::format::inode;
 use crate::format::record;
-use crate::format::usage::{self, SegmentUse};
-use crate::layout::{Chain, Layout, NoRoom};
+use crate::layout::{Chain, Laid, Layout, NoRoom};
 use crate::object::{Blocks, Content, Dirty, ObjectRef, State};
-use crate::page::PagePtr;
 use crate::reader::InFlight;
+use crate::seeded::{Bug, bug};
 use crate::store::{OpenBatch, Store};
-use crate::tree::{PageMeta, Tree};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR, Sector, Stamp};
@@ -57,7 +55,7 @@ pub(crate) enum Kind {
     Empty(u16),
 }
 
-enum SealError {
+pub(crate) enum SealError {
     Store(StoreError),
     NoRoom,
 }
@@ -72,8 +70,6 @@ impl From<StoreError> for SealError {
         Self::Store(e)
     }
 }
-
-type Laid = (Vec<InFlight>, Chain, Vec<(ObjectRef, Home)>);
 
 struct Sealed {
     records: Vec<InFlight>,
@@ -128,7 +124,7 @@ impl Store {
             return Ok(());
         }
         self.checkpoint_locked(&mut committer)?;
-        if committer.epoch_written {
+        if committer.epoch_written && !bug(Bug::NoCleanRecord) {
             self.commit_as(&mut committer, Kind::Empty(record::CLEAN))?;
         }
         committer.closed = true;
@@ -163,6 +159,9 @@ impl Store {
     }
 
     pub(crate) fn commit_as(&self, committer: &mut Committer, kind: Kind) -> Result<(), StoreError> {
+        if bug(Bug::LeftoversLineUp) {
+            committer.epoch_written = true;
+        }
         if !committer.epoch_written && kind != Kind::Empty(record::FRESH_EPOCH) {
             committer.chain.epoch += 1;
             self.commit_as(committer, Kind::Empty(record::FRESH_EPOCH))?;
@@ -173,7 +172,11 @@ impl Store {
         }
         self.prepare_room()?;
         let sealed = self.seal(committer, kind).inspect_err(|e| self.poison(e))?;
-        self.write_out(committer, sealed, kind).inspect_err(|e| self.poison(e))
+        self.write_out(committer, sealed, kind).inspect_err(|e| {
+            if !bug(Bug::FailureForgotten) {
+                self.poison(e);
+            }
+        })
     }
 
     fn write_out(&self, committer: &mut Committer, sealed: Sealed, kind: Kind) -> Result<(), StoreError> {
@@ -183,7 +186,9 @@ impl Store {
             self.reader.write(r.start, &r.bytes)?;
             bytes += r.bytes.len() as u64;
         }
-        self.reader.sync()?;
+        if !(bug(Bug::AnchorTooEarly) && sealed.checkpoint_at.is_some()) {
+            self.reader.sync()?;
+        }
         self.reader.set_in_flight(Vec::new());
         committer.chain = Chain { watermark: sealed.chain.seq - 1, ..sealed.chain };
         add(&self.reader.counters.batches, 1);
@@ -217,24 +222,6 @@ impl Store {
         committer.anchored = committer.checkpoint;
         add(&self.reader.counters.checkpoints, 1);
         self.segments.lock().ripen(committer.anchored);
-        Ok(())
-    }
-
-    /// Reads now, outside of the gate, the pages that a checkpoint is going to change.
-    fn warm_for_checkpoint(&self) -> Result<(), StoreError> {
-        let mut imap = self.imap.write();
-        imap.absorb(&self.reader)?;
-        let unfolded: Vec<ObjectNo> = self.unfolded.lock().keys().copied().collect();
-        let open: Vec<ObjectNo> = self.open.lock().objects.iter().map(|o| o.no).collect();
-        for no in unfolded.into_iter().chain(open) {
-            imap.warm(&self.reader, no)?;
-        }
-        drop(imap);
-        let mut usage = self.usage.lock();
-        let changed = self.segments.lock().changed().clone();
-        for segment in changed {
-            usage.warm(&self.reader, u64::from(segment), u64::from(segment))?;
-        }
         Ok(())
     }
 
@@ -280,7 +267,7 @@ impl Store {
         for object in &objects {
             self.seal_object(&mut layout, object)?;
         }
-        for (no, (orphan, lsn)) in &open.orphans {
+        for (no, (orphan, lsn)) in open.orphans.iter().filter(|_| !bug(Bug::OrphanNotRecorded)) {
             layout.delta(*no, *lsn, &Delta::Orphan(*orphan), 1)?;
         }
         let flags = match kind {
@@ -288,6 +275,7 @@ impl Store {
             Kind::Empty(flags) => flags,
             Kind::Checkpoint => {
                 self.fold(&mut layout, checkpoint)?;
+                self.mem_pages.store(0, Ordering::Relaxed);
                 record::CHECKPOINT
             }
         };
@@ -301,7 +289,7 @@ impl Store {
         Ok(laid)
     }
 
-    fn settle_homes(&self, segments: &mut crate::segments::Segments, homes: Vec<(ObjectRef, Home)>) {
+    pub(crate) fn settle_homes(&self, segments: &mut crate::segments::Segments, homes: Vec<(ObjectRef, Home)>) {
         let mut imap = self.imap.write();
         for (object, home) in homes {
             if let Some(old) = object.state.write().home.replace(home) {
@@ -364,6 +352,7 @@ impl Store {
                         let set = Delta::EntrySet { cookie, child: e.child, kind: e.kind, name: e.name };
                         layout.delta(object.no, lsn, &set, size)?;
                     }
+                    None if bug(Bug::RemovalNotRecorded) => {}
                     None => layout.delta(object.no, lsn, &Delta::EntryGone { cookie }, 8)?,
                 }
             }
@@ -417,87 +406,9 @@ impl Store {
         if let Extents::Tree(tree) = extents {
             freed.extend(tree.take_freed().into_iter().map(Freed::page));
         }
-        for piece in freed {
+        for piece in freed.into_iter().filter(|_| !bug(Bug::OverwrittenCounted)) {
             layout.segments.add_dead(piece.byte, piece.bytes);
         }
         Ok(())
-    }
-
-    fn fold_tree(layout: &mut Layout<'_>, tree: &mut Tree) -> Result<Option<PagePtr>, SealError> {
-        let mut full = false;
-        let root = tree.fold(&mut |meta: PageMeta, bytes| {
-            layout.page(meta, &bytes).unwrap_or_else(|NoRoom| {
-                full = true;
-                PagePtr::seal(Sector::new(0), &bytes)
-            })
-        });
-        for ptr in tree.take_freed() {
-            let piece = Freed::page(ptr);
-            layout.segments.add_dead(piece.byte, piece.bytes);
-        }
-        if full { Err(SealError::NoRoom) } else { Ok(root) }
-    }
-
-    /// Brings every changed page and every unfolded object into the batch, and the roots at its end.
-    fn fold(&self, layout: &mut Layout<'_>, checkpoint: u64) -> Result<(), SealError> {
-        let mut unfolded: Vec<ObjectRef> = std::mem::take(&mut *self.unfolded.lock()).into_values().collect();
-        unfolded.sort_unstable_by_key(|o| o.no);
-        for object in &unfolded {
-            let mut guard = object.state.write();
-            let state = &mut *guard;
-            match &mut state.content {
-                Content::Blocks(Blocks { extents: Extents::Tree(tree), .. })
-                | Content::Dir(Dir { entries: crate::dir::Entries::Tree(tree), .. }) => {
-                    Self::fold_tree(layout, tree)?;
-                }
-                _ => {}
-            }
-            layout.inode(object, state.core.lsn, &state.whole())?;
-            state.unfolded = false;
-        }
-        // Inode records find their homes when their record closes; the map needs the homes.
-        layout.close(0)?;
-        let homes = std::mem::take(&mut layout.homes);
-        self.settle_homes(layout.segments, homes);
-        let mut imap = self.imap.write();
-        imap.absorb(&self.reader)?;
-        for piece in imap.freed() {
-            layout.segments.add_dead(piece.byte, piece.bytes);
-        }
-        let imap_root = Self::fold_tree(layout, &mut imap.tree)?;
-        let orphans = Self::fold_tree(layout, &mut self.orphans.lock())?;
-        let usage = self.fold_usage(layout)?;
-        let mut roots = Roots {
-            checkpoint,
-            next_object: self.next_object.load(Ordering::Relaxed),
-            next_lsn: Lsn::new(self.next_lsn.load(Ordering::Relaxed)),
-            objects: self.objects.load(Ordering::Relaxed).max(0) as u64,
-            imap: imap_root,
-            usage,
-            orphans,
-            ..Roots::default()
-        };
-        // Making room may open a record in another segment, which changes that segment's item: room first, then the items.
-        let size = 124 + (layout.segments.changed().len() + 8) * (4 + usage::BYTES);
-        layout.reserve(size)?;
-        let changed = layout.segments.take_changed();
-        roots.overrides = changed.iter().map(|s| (*s, *layout.segments.get(crate::geometry::Segment(*s)))).collect();
-        // The usage tree does not have them yet: they are due at the next checkpoint.
-        layout.segments.put_changed(changed);
-        layout.delta(ObjectNo::new(0), Lsn::ZERO, &Delta::Roots(Box::new(roots)), size)?;
-        Ok(())
-    }
-
-    fn fold_usage(&self, layout: &mut Layout<'_>) -> Result<Option<PagePtr>, SealError> {
-        let mut tree = self.usage.lock();
-        for segment in layout.segments.take_changed() {
-            let usage = *layout.segments.get(crate::geometry::Segment(segment));
-            if usage == SegmentUse::default() {
-                tree.remove(&self.reader, u64::from(segment))?;
-            } else {
-                tree.insert(&self.reader, u64::from(segment), &usage.encode())?;
-            }
-        }
-        Self::fold_tree(layout, &mut tree)
     }
 }

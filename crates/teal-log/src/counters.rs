@@ -58,7 +58,7 @@ counters! {
     bytes_moved,
     /// Operations applied.
     ops,
-    /// Checksums that did not match.
+    /// Reads that failed or met a checksum that did not match.
     damaged,
 }
 

@@ -50,6 +50,9 @@ struct Open {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
+/// A finished batch: its records, the chain behind it, the homes of its inode records.
+pub(crate) type Laid = (Vec<InFlight>, Chain, Vec<(ObjectRef, Home)>);
+
 pub(crate) struct Layout<'a> {
     pub(crate) segments: &'a mut Segments,
     pub(crate) chain: Chain,
@@ -256,7 +259,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Closes the batch; an empty one still makes a record.
-    pub(crate) fn finish(mut self, flags: u16) -> Result<(Vec<InFlight>, Chain, Vec<(ObjectRef, Home)>), NoRoom> {
+    pub(crate) fn finish(mut self, flags: u16) -> Result<Laid, NoRoom> {
         self.fit(0, 0)?;
         self.close(flags | record::COMMIT)?;
         self.chain.batch += 1;

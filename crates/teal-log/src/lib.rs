@@ -13,6 +13,7 @@ mod dump;
 mod error;
 mod extents;
 mod file;
+mod fold;
 mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -27,6 +28,11 @@ mod page;
 mod read;
 mod reader;
 mod redo;
+#[cfg(feature = "seeded-bugs")]
+pub mod seeded;
+#[cfg(not(feature = "seeded-bugs"))]
+#[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
+mod seeded;
 mod segments;
 mod space;
 mod store;
@@ -34,7 +40,7 @@ mod table;
 mod tree;
 mod walk;
 
-pub use check::{CheckOptions, CheckProgress, Phase, Problem, Report, Severity};
+pub use check::{CheckOptions, CheckProgress, PROBLEMS_MAX, Phase, Problem, Report, Severity};
 pub use counters::Counts;
 pub use dump::{DumpWhat, RawWhat, dump_raw};
 pub use error::StoreError;

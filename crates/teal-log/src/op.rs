@@ -74,6 +74,15 @@ pub struct Locked<'o> {
     store: &'o Store,
     lsn: Lsn,
     items: Vec<(ObjectRef, Guard)>,
+    /// Pages of these objects that only memory held when they were locked.
+    pages: usize,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let now: usize = self.items.iter().map(|(_, state)| state.mem_pages()).sum();
+        self.store.mem_pages.fetch_add(now as i64 - self.pages as i64, Ordering::Relaxed);
+    }
 }
 
 /// What to change of an object's attributes.
@@ -145,7 +154,8 @@ impl Op<'_> {
             }
             items.push((object, guard));
         }
-        Ok(Locked { store: self.store, lsn: self.store.next_lsn(), items })
+        let pages = items.iter().map(|(_, state)| state.mem_pages()).sum();
+        Ok(Locked { store: self.store, lsn: self.store.next_lsn(), items, pages })
     }
 }
 

@@ -21,6 +21,7 @@ use crate::imap::InodeMap;
 use crate::layout::Chain;
 use crate::page::{STORE_WIDE, TreeKind};
 use crate::reader::Reader;
+use crate::seeded::{Bug, bug};
 use crate::segments::{Head, Segments};
 use crate::store::{Settings, Store};
 use crate::table::Table;
@@ -156,7 +157,9 @@ impl Store {
         options: OpenOptions,
     ) -> Result<(Arc<Self>, Recovery), OpenError> {
         let reader = Reader::new(disk);
-        reader.sync()?;
+        if !bug(Bug::NoSyncOnOpen) {
+            reader.sync()?;
+        }
         let sb = read_superblock(reader.disk())?;
         if sb.read_only_compatible != 0 && !options.read_only {
             return Err(OpenError::ReadOnlyFeatures(sb.read_only_compatible));
@@ -213,9 +216,13 @@ impl Store {
             if !options.read_only {
                 segments.sound()?;
             }
+            // What the last life had set free since the table was written is free again.
+            segments.ripen(newest.checkpoint);
             // A record may have survived a crash and the host's allocation of the rest of its segment not.
             let runs = chain.iter().map(|link| link.at).chain([head.a.addr, head.b.addr]);
-            segments.doubtful = runs.filter_map(|at| geometry.segment_of(at)).map(|s| s.0).collect();
+            let is_sparse = store.reader.disk().shape().sparse && !store.read_only;
+            segments.doubtful =
+                runs.filter(|_| is_sparse).filter_map(|at| geometry.segment_of(at)).map(|s| s.0).collect();
         }
         store.commit.lock().log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
         store.refresh_budget();
@@ -258,6 +265,7 @@ impl Store {
             next_lsn: AtomicU64::new(roots.next_lsn.get()),
             objects: AtomicI64::new(roots.objects as i64),
             open_batch: AtomicU64::new(1),
+            mem_pages: AtomicI64::new(0),
             gathered: AtomicU64::new(0),
             promised: AtomicI64::new(0),
             budget: AtomicI64::new(0),
@@ -317,7 +325,7 @@ impl Opening<'_> {
     fn next(&self, last: &Link) -> Option<Link> {
         let fits = |h: &Header| {
             h.seq == last.header.seq + 1
-                && record::follows(h, last.digest)
+                && (record::follows(h, last.digest) || bug(Bug::LeftoversLineUp))
                 && (h.epoch == last.header.epoch || h.is(record::FRESH_EPOCH) && h.epoch > last.header.epoch)
         };
         for run in [last.header.next_a, last.header.next_b] {
@@ -372,6 +380,9 @@ impl Opening<'_> {
     }
 
     fn payload_is_whole(&self, link: &Link) -> bool {
+        if bug(Bug::PayloadUnverified) {
+            return true;
+        }
         let mut payload = vec![0; link.header.payload as usize * SECTOR as usize];
         self.reader.raw(link.at.plus(1), &mut payload).is_ok() && crc_matches(&payload, link.header.payload_crc)
     }
@@ -393,17 +404,21 @@ impl Opening<'_> {
                 Some(link) => chain.push(link),
                 None => {
                     watermark = watermark.max(self.testimony(last));
-                    if watermark > last.header.seq && !salvage {
+                    if watermark > last.header.seq && !salvage && !bug(Bug::NoWatermark) {
                         return Err(lost(last.header.seq + 1, last.header.next_a.addr));
                     }
                     break;
                 }
             }
         }
+        let found = chain.len();
         let whole = chain.iter().position(|l| l.header.seq > watermark && !self.payload_is_whole(l));
         chain.truncate(whole.unwrap_or(chain.len()));
         let committed = chain.iter().rposition(|l| l.header.is(record::COMMIT)).map_or(0, |i| i + 1);
-        chain.truncate(committed);
+        if bug(Bug::TornTailRefused) && committed < found {
+            return Err(lost(0, from.addr));
+        }
+        chain.truncate(if bug(Bug::CommitFlagIgnored) { chain.len() } else { committed });
         Ok(chain)
     }
 }

@@ -139,6 +139,7 @@ impl PagePtr {
         ptr
     }
     /// Whether `page` is what this pointer was made for, bit by bit.
+    #[cfg(test)]
     pub(crate) fn matches(self, page: &[u8]) -> bool {
         page.len() == self.stored_bytes() && crc32c::crc32c(page) == self.crc
     }
@@ -151,6 +152,7 @@ impl PagePtr {
         self.addr
     }
     /// The encoded length in bytes, without padding.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) const fn bytes(self) -> u16 {
         self.bytes
     }

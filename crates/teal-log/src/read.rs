@@ -1,5 +1,6 @@
 //! Reading objects: attributes, entries, content, extended attributes. Nothing here changes the store.
 
+use crate::counters::add;
 use crate::error::StoreError;
 use crate::object::{Content, State};
 use crate::store::Store;
@@ -51,7 +52,7 @@ impl Store {
             Err(StoreError::Corrupt { .. } | StoreError::Io { .. }) => {
                 // Recursive: the thread may be in an operation, and then nobody is sealing.
                 drop(self.gate.read_recursive());
-                look()
+                look().inspect_err(|_| add(&self.reader.counters.damaged, 1))
             }
             done => done,
         }
@@ -174,6 +175,7 @@ impl Store {
             drop(self.gate.read_recursive());
         }
         let error = last.unwrap_or(StoreError::NotFound(no));
+        add(&self.reader.counters.damaged, 1);
         log::error!("reading {}: {error}", self.path_of(no));
         Err(error)
     }

@@ -18,8 +18,10 @@ use teal_types::{ObjectNo, SECTOR, Sector};
 
 /// Sectors fetched together for metadata: whole neighbourhoods of packed inodes.
 const CHUNK_SECTORS: u64 = 64;
-const CHUNKS: usize = 384;
-const PAGES: usize = 1536;
+const CHUNKS: usize = 256;
+const PAGES: usize = 2048;
+/// From this many bytes on, something is read by itself unless what was read before lies beside it.
+const WORTH_ITSELF: usize = 1536;
 
 /// A sealed record on its way to the disk.
 #[derive(Debug, Clone)]
@@ -35,6 +37,7 @@ pub(crate) struct Reader {
     in_flight: RwLock<Vec<InFlight>>,
     pub(crate) counters: Counters,
     last_end: std::sync::atomic::AtomicU64,
+    last_read: std::sync::atomic::AtomicU64,
     limit: u64,
 }
 
@@ -48,6 +51,7 @@ impl Reader {
             in_flight: RwLock::new(Vec::new()),
             counters: Counters::default(),
             last_end: std::sync::atomic::AtomicU64::new(0),
+            last_read: std::sync::atomic::AtomicU64::new(0),
             limit,
         }
     }
@@ -79,7 +83,7 @@ impl Reader {
         self.disk.sync().map_err(|source| StoreError::Io { at: 0, source: Arc::new(source) })
     }
 
-    fn from_flight(&self, byte: u64, buf: &mut [u8]) -> bool {
+    fn copy_in_flight(&self, byte: u64, buf: &mut [u8]) -> bool {
         for record in self.in_flight.read().iter() {
             let start = record.start.byte();
             if byte >= start && byte + buf.len() as u64 <= start + record.bytes.len() as u64 {
@@ -93,7 +97,7 @@ impl Reader {
 
     /// Reads whole sectors, unchecked.
     pub(crate) fn raw(&self, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
-        if self.from_flight(at.byte(), buf) {
+        if self.copy_in_flight(at.byte(), buf) {
             return Ok(());
         }
         if at.get() + buf.len() as u64 / SECTOR > self.limit {
@@ -148,10 +152,14 @@ impl Reader {
             return Err(StoreError::Corrupt { what, at: byte / SECTOR, object });
         }
         let mut flight = vec![0; len];
-        if self.from_flight(byte, &mut flight) && crc_matches(&flight, sum) {
+        if self.copy_in_flight(byte, &mut flight) && crc_matches(&flight, sum) {
             return Ok(flight);
         }
-        if let Ok(bytes) = self.through_chunks(byte, len)
+        // A page on its own is not worth its neighbourhood, one behind another is: they were written in order.
+        let last = self.last_read.swap(byte / SECTOR, std::sync::atomic::Ordering::Relaxed);
+        let near = (byte / SECTOR).abs_diff(last) <= CHUNK_SECTORS;
+        if (near || len < WORTH_ITSELF)
+            && let Ok(bytes) = self.through_chunks(byte, len)
             && crc_matches(&bytes, sum)
         {
             return Ok(bytes);
@@ -164,7 +172,6 @@ impl Reader {
         let from = (byte - first * SECTOR) as usize;
         let exact = bytes[from..from + len].to_vec();
         if !crc_matches(&exact, sum) {
-            add(&self.counters.damaged, 1);
             return Err(StoreError::Corrupt { what, at: first, object });
         }
         Ok(exact)

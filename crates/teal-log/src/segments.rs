@@ -13,6 +13,7 @@ use crate::format::delta::Roots;
 use crate::format::record::Run;
 use crate::format::usage::SegmentUse;
 use crate::geometry::{Geometry, Segment};
+use crate::seeded::{Bug, bug};
 use std::collections::BTreeSet;
 use teal_types::{SECTOR, Sector};
 
@@ -271,13 +272,14 @@ impl Segments {
     }
 
     /// Frees what may be reused now that checkpoint `durable` is.
-    pub(crate) fn ripen(&mut self, durable: u64) -> Vec<Segment> {
-        let is_ripe = |s: &Segment| self.table[s.0 as usize].touched + 2 <= durable && !self.is_reserved(*s);
+    pub(crate) fn ripen(&mut self, durable: u64) {
+        let is_ripe = |s: &Segment| {
+            (self.table[s.0 as usize].touched + 2 <= durable || bug(Bug::ReuseAtOnce)) && !self.is_reserved(*s)
+        };
         let ripe: Vec<_> = self.dead.iter().map(|s| Segment(*s)).filter(is_ripe).collect();
         for segment in &ripe {
             self.edit(*segment, |u| *u = SegmentUse::default());
         }
-        ripe
     }
 
     /// Segments that will be free once two more checkpoints are durable, without any cleaning.
@@ -287,6 +289,9 @@ impl Segments {
 
     /// Bytes that can be written without cleaning or asking the host.
     pub(crate) fn ready_bytes(&self) -> u64 {
+        if !self.doubtful.is_empty() {
+            return 0;
+        }
         let head = u64::from(self.head.a.sectors) + u64::from(self.head.b.sectors);
         let taken = self.reserved().filter(|s| self.free.contains(&s.0)).map(|s| self.geometry.usable_bytes(s));
         head * SECTOR + self.free_bytes - taken.sum::<u64>()

@@ -16,15 +16,21 @@ use std::sync::atomic::Ordering;
 /// Segments that only the cleaner and checkpoints may start.
 const CLEANER_SEGMENTS: u64 = 3;
 /// One part in this many of the capacity is set aside.
-const RESERVE_PART: u64 = 16;
+const RESERVE_PART: u64 = 10;
 /// Fewest segments set aside.
-const RESERVE_SEGMENTS: u64 = 8;
+const RESERVE_SEGMENTS: u64 = 10;
 /// The host is asked for this much more than is needed, so that it is asked rarely.
 const HOST_STEP: u64 = 64 << 20;
 /// A batch is committed at the latest when it has been promised this many times its usual size: promises are worst cases.
 const PROMISED_BATCHES: u64 = 16;
+/// Changed pages that memory may hold before a checkpoint must fold them: 8 MiB on the disk, about twice that in memory.
+const MEM_PAGES: i64 = 2048;
 /// A page at its largest.
 const PAGE: u64 = 4096;
+/// What the ends of runs and records may waste in one batch.
+const BATCH_MARGIN: u64 = 64 << 10;
+/// Rounds of cleaning that one operation waits for at most.
+const ROUNDS: usize = 64;
 /// Victims cleaned before two checkpoints set them free.
 const CLEAN_ROUND: usize = 8;
 
@@ -65,19 +71,36 @@ impl Store {
         budget
     }
 
+    /// What may still be promised. Giving back may use the reserve of the capacity, but of what can be written now only one segment: the
+    /// cleaner's other ones are the way out when all is full.
+    fn headroom(&self, frees: bool) -> i64 {
+        let (logical, physical) = self.available();
+        let (more, ready) = if frees { (self.reserve() as i64 / 2, self.freeing_slack()) } else { (0, 0) };
+        let budget = (logical + more).min(physical + ready);
+        budget - self.fold_bytes() as i64 - self.promised.load(Ordering::Relaxed)
+    }
+
+    fn freeing_slack(&self) -> i64 {
+        self.geometry.segment_bytes() as i64
+    }
+
     /// Promises the space an operation may need.
     pub(crate) fn promise(&self, cost: Cost) -> Result<(), StoreError> {
         let need = cost.bytes as i64;
-        let slack = if cost.frees { self.reserve() as i64 / 2 } else { 0 };
+        let slack = if cost.frees { self.freeing_slack() } else { 0 };
         let batch = self.settings().batch_bytes;
         let gathered = self.gathered.load(Ordering::Relaxed) > 2 * batch;
+        if self.mem_pages.load(Ordering::Relaxed) > MEM_PAGES {
+            // Memory is bounded: large directories and maps change many pages before a checkpoint is due.
+            self.checkpoint()?;
+        }
         if gathered || self.promised.load(Ordering::Relaxed) > (PROMISED_BATCHES * batch) as i64 {
             // Back-pressure: whoever comes when the open batch is at twice its size commits it.
             self.commit()?;
         }
         if self.budget.fetch_sub(need, Ordering::Relaxed) + slack < need {
             self.budget.fetch_add(need, Ordering::Relaxed);
-            self.make_room(need, slack)?;
+            self.make_room(need, cost.frees)?;
             self.budget.fetch_sub(need, Ordering::Relaxed);
         }
         self.promised.fetch_add(need, Ordering::Relaxed);
@@ -85,10 +108,14 @@ impl Store {
     }
 
     /// Asks the host, then the log itself, for room.
-    fn make_room(&self, need: i64, slack: i64) -> Result<(), StoreError> {
+    fn make_room(&self, need: i64, frees: bool) -> Result<(), StoreError> {
         let mut committer = self.commit.lock();
         self.writable()?;
-        let enough = |store: &Self| store.refresh_budget() + slack >= need;
+        self.host_again()?;
+        let enough = |store: &Self| {
+            store.refresh_budget();
+            store.headroom(frees) >= need
+        };
         let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
         self.host_more(need as u64 + promised + self.fold_bytes() + HOST_STEP + 16 * self.geometry.segment_bytes());
         if enough(self) {
@@ -106,25 +133,26 @@ impl Store {
                 return Ok(());
             }
         }
-        if self.available().0 + slack < need {
+        let more = if frees { self.reserve() as i64 / 2 } else { 0 };
+        if self.available().0 + more < need {
             return Err(StoreError::NoSpace);
         }
-        for _ in 0..64 {
-            let before = self.available().1;
-            self.reclaim(&mut committer, 0.97)?;
+        // The fuller the segments, the less a round gains; it ends when there is nothing left to gain.
+        for _ in 0..ROUNDS {
+            let worked = self.reclaim(&mut committer, 0.98)?;
             if enough(self) {
                 return Ok(());
             }
-            if self.available().1 <= before {
+            if !worked {
                 break;
             }
         }
         Err(StoreError::NoSpace)
     }
 
-    /// One round of cleaning, then checkpoints until what it emptied is free. Says whether anything was gained.
+    /// One round of cleaning, then checkpoints until what it emptied is free. Says whether there was anything to do.
     pub(crate) fn reclaim(&self, committer: &mut Committer, fullest: f64) -> Result<bool, StoreError> {
-        let free = self.segments.lock().free_segments();
+        let mut worked = false;
         let ripening = self.segments.lock().ripening();
         if ripening < CLEAN_ROUND {
             let mut room = self.segments.lock().ready_bytes();
@@ -134,6 +162,7 @@ impl Store {
                     break;
                 }
                 self.commit_as(committer, Kind::Batch)?;
+                worked = true;
                 room = self.segments.lock().ready_bytes();
             }
         }
@@ -142,9 +171,10 @@ impl Store {
                 break;
             }
             self.commit_as(committer, Kind::Checkpoint)?;
+            worked = true;
         }
         self.refresh_budget();
-        Ok(self.segments.lock().free_segments() > free)
+        Ok(worked)
     }
 
     /// Lets the host allocate free segments until this much is ready; says so in the log when the host is full.
@@ -190,7 +220,8 @@ impl Store {
             self.host_more(need);
             ready = self.segments.lock().ready_bytes();
         }
-        if ready < need.min(self.geometry.segment_bytes()) { Err(StoreError::NoSpace) } else { Ok(()) }
+        // Two segments to spare would be good; without them the batch itself and its last record's successor must fit.
+        if ready < need - 2 * self.geometry.segment_bytes() + BATCH_MARGIN { Err(StoreError::NoSpace) } else { Ok(()) }
     }
 
     /// How full the store is. What can be cleaned counts as free.

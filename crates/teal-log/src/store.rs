@@ -98,6 +98,8 @@ pub struct Store {
     pub(crate) objects: AtomicI64,
     /// Number of the batch that operations join now.
     pub(crate) open_batch: AtomicU64,
+    /// Pages of objects that only memory holds, about.
+    pub(crate) mem_pages: AtomicI64,
     /// Bytes the open batch will write, about.
     pub(crate) gathered: AtomicU64,
     /// Bytes promised to operations of the open batch.

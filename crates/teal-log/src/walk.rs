@@ -4,11 +4,10 @@ use crate::format::crc_matches;
 use crate::format::record::{HEADER, Header};
 use crate::format::usage::SegmentUse;
 use crate::geometry::{Geometry, Segment};
-use teal_types::{SECTOR, Sector};
+use teal_types::SECTOR;
 
 /// A record found in a segment's bytes.
 pub(crate) struct Found<'a> {
-    pub(crate) at: Sector,
     pub(crate) header: Header,
     pub(crate) body: &'a [u8],
     /// Byte address of the body on the device.
@@ -36,6 +35,6 @@ pub(crate) fn records<'a>(
             .filter(|b| crc_matches(b, header.body_crc))?;
         seq += 1;
         next = Some(header.next_a.addr).filter(|a| *a > at && geometry.segment_of(*a) == Some(segment));
-        Some(Found { at, header, body, body_byte: base.byte() + body_at as u64 })
+        Some(Found { header, body, body_byte: base.byte() + body_at as u64 })
     })
 }

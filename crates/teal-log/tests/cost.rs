@@ -1,4 +1,5 @@
 //! What a change costs the disk, counted.
+#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 use std::sync::Arc;
 use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};

@@ -3,6 +3,8 @@
 //! `TEAL_CRASH_IMAGES` (images to look at, at least; default 50,000) and `TEAL_CRASH_SEED` (default 1) choose how much and which; the same
 //! seed explores the same images. A failure names seed, episode, point and image.
 
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
+
 #[path = "crash/explore.rs"]
 mod explore;
 #[path = "crash/life.rs"]
@@ -10,12 +12,31 @@ mod life;
 #[path = "crash/oracle.rs"]
 mod oracle;
 
-use explore::{Effort, Explorer, begun, filled, shape};
+use explore::{Effort, Explorer, begun, shape};
 use life::Plan;
+use std::collections::BTreeMap;
+use std::time::Duration;
 use teal_testkit::Policy;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+/// Fills a store until this many bytes are free, in files that a later life can delete.
+fn filled(life: &mut life::Life, free: u64) {
+    life.plan.heavy = 0.6;
+    for _ in 0..4000 {
+        if life.store.space().free < free {
+            break;
+        }
+        life.step().unwrap();
+        life.clock.advance(Duration::from_millis(700));
+        life.ending(|store| store.tick().map(drop)).unwrap();
+    }
+    life.commit().unwrap();
+    life.note.restart();
+    life.batches = BTreeMap::from([(0, life.model.clone())]);
+    life.ops = 0;
 }
 
 /// The kinds of disks and lives, by turns.
@@ -50,12 +71,12 @@ fn after_a_crash_at_any_point_the_store_is_what_some_batch_left() {
         let mut life = episode(seed.wrapping_mul(7919).wrapping_add(turn), turn);
         for part in 0..3 {
             life.run(40).unwrap_or_else(|e| panic!("{name}: {e}"));
-            let clean = part == 0 && turn % 2 == 0;
+            let clean = part == 0 && turn.is_multiple_of(2);
             life.reopen(clean).unwrap_or_else(|what| panic!("{name}: reopened: {what}"));
             explore::assert_checked(&life.store, true).unwrap_or_else(|what| panic!("{name}: {what}"));
         }
         explorer.explore(&life, &name);
-        if turn % 4 == 0 {
+        if turn.is_multiple_of(4) {
             explorer.kill_and_cut(&life, &name);
         }
         turn += 1;

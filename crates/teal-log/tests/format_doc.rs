@@ -1,4 +1,5 @@
 //! `docs/format.md` and the tables beside the code say the same.
+#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 use std::path::Path;
 

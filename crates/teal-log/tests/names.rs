@@ -1,4 +1,5 @@
 //! What the store derives from an object's names.
+#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 use std::sync::Arc;
 use teal_env::{MemDisk, SystemClock, SystemEntropy};

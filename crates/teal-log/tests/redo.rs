@@ -1,4 +1,5 @@
 //! Batches redone after a crash.
+#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 use std::sync::Arc;
 use teal_env::{MemDisk, SystemClock, SystemEntropy};

@@ -1,5 +1,7 @@
 //! The store through its public face: what is committed is found again.
 
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
+
 use std::sync::Arc;
 use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
 use teal_log::{

@@ -4,7 +4,8 @@
 //! 1. Entries, attributes and the absence of names never time out: only this mount changes the volume.
 //! 2. Opens are refused with `ENOSYS`, so the kernel stops sending them: a warm open, read and close costs no request. Flushes
 //!    likewise. Object lifetime then follows lookups and forgets alone.
-//! 3. Permissions are checked by the kernel (`default_permissions`); locks stay in the kernel.
+//! 3. Permissions are checked by the kernel (`default_permissions`), access control lists included (`POSIX_ACL`); the umask, which
+//!    an inherited list overrules, is left to the client (`DONT_MASK`). Locks stay in the kernel.
 //! 4. Written data goes through at once (no write-back cache): what a commit takes is never older than the interval.
 
 mod counts;
@@ -79,6 +80,8 @@ impl Mount {
                 | InitFlags::NO_OPENDIR_SUPPORT
                 | InitFlags::EXPLICIT_INVAL_DATA
                 | InitFlags::HANDLE_KILLPRIV_V2
+                | InitFlags::POSIX_ACL
+                | InitFlags::DONT_MASK
                 | InitFlags::DIRECT_IO_ALLOW_MMAP
                 | InitFlags::ASYNC_DIO,
             ..defaults

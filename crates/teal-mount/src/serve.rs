@@ -32,6 +32,11 @@ fn caller(header: &Header) -> Caller {
     Caller { uid: header.uid, gid: header.gid, pid: header.pid, umask: 0 }
 }
 
+/// Who makes something. The kernel leaves the umask to us (`DONT_MASK`).
+fn maker(header: &Header, umask: u32) -> Caller {
+    Caller { umask: (umask & 0o777) as u16, ..caller(header) }
+}
+
 fn entry(attr: &Attr) -> Entry {
     Entry { node: NodeId::new(attr.object.get()), generation: 0, attr: *attr, attr_ttl: EVER, entry_ttl: EVER }
 }
@@ -44,6 +49,14 @@ fn time(set: TimeSet) -> TimeChange {
 }
 
 fn changes(set: &SetAttr) -> SetAttrRequest {
+    // The kernel sends a change of nothing for `chown(path, -1, -1)`, without a word of the bits that it takes away elsewhere.
+    let is_empty = set.perm.is_none()
+        && set.uid.is_none()
+        && set.gid.is_none()
+        && set.size.is_none()
+        && set.atime.is_none()
+        && set.mtime.is_none()
+        && set.ctime.is_none();
     SetAttrRequest {
         perm: set.perm,
         uid: set.uid,
@@ -52,7 +65,7 @@ fn changes(set: &SetAttr) -> SetAttrRequest {
         atime: set.atime.map(time),
         mtime: set.mtime.map(time),
         ctime: set.ctime,
-        kill_suidgid: set.kill_suidgid,
+        kill_suidgid: set.kill_suidgid || is_empty,
     }
 }
 
@@ -119,20 +132,24 @@ impl Mount {
     }
 
     fn names(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
-        let (client, dir, who) = (&self.client, object(header.node), caller(header));
+        let (client, dir) = (&self.client, object(header.node));
         match *operation {
             Operation::Lookup { name } => match client.lookup(dir, name) {
                 Err(FsError::NotFound) => reply.negative_entry(EVER),
                 found => self.entry(found, reply),
             },
-            Operation::Symlink { name, target } => self.entry(client.symlink(&who, dir, name, target), reply),
-            Operation::Mknod { name, kind, perm, rdev, .. } => {
-                let mode = u32::from(kind.code()) << 12 | u32::from(perm);
-                self.entry(client.mknod(&who, dir, name, mode, rdev), reply);
+            Operation::Symlink { name, target } => {
+                self.entry(client.symlink(&caller(header), dir, name, target), reply)
             }
-            Operation::Mkdir { name, perm, .. } => self.entry(client.mkdir(&who, dir, name, perm), reply),
+            Operation::Mknod { name, kind, perm, rdev, umask } => {
+                let mode = u32::from(kind.code()) << 12 | u32::from(perm);
+                self.entry(client.mknod(&maker(header, umask), dir, name, mode, rdev), reply);
+            }
+            Operation::Mkdir { name, perm, umask } => {
+                self.entry(client.mkdir(&maker(header, umask), dir, name, perm), reply);
+            }
             Operation::Link { target, name } => self.entry(client.link(object(target), dir, name), reply),
-            Operation::Tmpfile { perm, .. } => match client.tmpfile(&who, dir, perm) {
+            Operation::Tmpfile { perm, umask, .. } => match client.tmpfile(&maker(header, umask), dir, perm) {
                 Ok(attr) => {
                     if reply.create(&entry(&attr), NO_HANDLE, OpenFlags::KEEP_CACHE | OpenFlags::NOFLUSH)
                         == Delivery::Lost
@@ -155,9 +172,9 @@ impl Mount {
     fn xattrs(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
         let (client, no) = (&self.client, object(header.node));
         match *operation {
-            Operation::Setxattr { name, value, flags, .. } => {
+            Operation::Setxattr { name, value, flags, kill_sgid } => {
                 let mode = XattrMode::from_flags(XattrFlags::bits(&flags));
-                Self::done(mode.and_then(|mode| client.setxattr(no, name, value, mode)), reply);
+                Self::done(mode.and_then(|mode| client.setxattr(no, name, value, mode, kill_sgid)), reply);
             }
             Operation::Getxattr { name, size } => Self::sized(client.getxattr(no, name), size, reply),
             Operation::Listxattr { size } => {

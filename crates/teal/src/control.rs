@@ -10,6 +10,8 @@
 
 use crate::paths;
 use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::PidfdFlags;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -112,8 +114,25 @@ pub(crate) fn ask(dir: &Path, ask: &Ask) -> Result<Option<Answer>> {
     ask_at(&socket_path(dir)?, ask)
 }
 
+/// Asks the daemon of a mount to end and waits until its process has: then the store's lock is free. `false` when there is none.
+pub(crate) fn ask_down(dir: &Path) -> Result<bool> {
+    let path = socket_path(dir)?;
+    let Ok(stream) = UnixStream::connect(&path) else { return Ok(false) };
+    let daemon = rustix::net::sockopt::socket_peercred(&stream).context("who is the daemon?")?.pid;
+    // Taken while it lives, so that it means this process for ever.
+    let daemon = rustix::process::pidfd_open(daemon, PidfdFlags::empty()).context("watching the daemon")?;
+    ask_on(stream, &Ask::Down)?;
+    let end = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    rustix::event::poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&end)).context("waiting for the daemon")?;
+    Ok(true)
+}
+
 fn ask_at(path: &Path, ask: &Ask) -> Result<Option<Answer>> {
-    let Ok(mut stream) = UnixStream::connect(path) else { return Ok(None) };
+    let Ok(stream) = UnixStream::connect(path) else { return Ok(None) };
+    ask_on(stream, ask).map(Some)
+}
+
+fn ask_on(mut stream: UnixStream, ask: &Ask) -> Result<Answer> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all((serde_json::to_string(ask)? + "\n").as_bytes())?;
     let mut line = String::new();
@@ -123,7 +142,7 @@ fn ask_at(path: &Path, ask: &Ask) -> Result<Option<Answer>> {
     }
     match serde_json::from_str(&line).context("the daemon's answer cannot be understood")? {
         Answer::Error { error } => bail!("{error}"),
-        answer => Ok(Some(answer)),
+        answer => Ok(answer),
     }
 }
 

@@ -67,6 +67,8 @@ fn detach(args: &Mount) -> Result<ExitCode> {
         command.arg("-o").arg(args.options.join(","));
     }
     command.arg("--").arg(&args.path).arg(&args.dir);
+    // A few threads that hardly allocate at once need no arena each.
+    command.env("MALLOC_ARENA_MAX", "2");
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
     let mut child = command.spawn().context("cannot start the daemon")?;
     let mut said = String::new();

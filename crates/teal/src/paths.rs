@@ -65,7 +65,7 @@ pub(crate) fn runtime_dir() -> Result<PathBuf> {
 /// The log of the daemon that serves a mount point.
 pub(crate) fn log_file(dir: &Path) -> Result<PathBuf> {
     // mount(8) and systemd start programs without HOME.
-    let logs = if rustix::process::geteuid().is_root() {
+    let logs = if rustix::process::geteuid().is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
         PathBuf::from("/var/log/teal")
     } else {
         xdg("XDG_STATE_HOME", ".local/state")?.join("teal")
@@ -103,7 +103,7 @@ pub(crate) fn look_at(dir: &Path) -> Result<Point> {
     let meta = match std::fs::symlink_metadata(dir) {
         Ok(meta) => meta,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Point::Missing),
-        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) => return Ok(Point::Dead),
+        Err(_) if teal_fuse::is_dead(dir) => return Ok(Point::Dead),
         Err(e) => return Err(e).with_context(|| dir.display().to_string()),
     };
     if !meta.is_dir() {
@@ -111,7 +111,7 @@ pub(crate) fn look_at(dir: &Path) -> Result<Point> {
     }
     let parent = dir.parent().map(std::fs::metadata).transpose().with_context(|| dir.display().to_string())?;
     if parent.is_none_or(|p| p.dev() != meta.dev()) {
-        return Ok(Point::Mounted);
+        return Ok(if teal_fuse::is_dead(dir) { Point::Dead } else { Point::Mounted });
     }
     let mut entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
     Ok(if entries.next().is_some() { Point::NotEmpty } else { Point::Empty })

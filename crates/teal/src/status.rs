@@ -69,9 +69,9 @@ pub(crate) fn down(dir: Option<PathBuf>) -> Result<ExitCode> {
         Some(dir) => paths::absolute(&dir)?,
         None => paths::default_mount_point()?,
     };
-    match control::ask(&dir, &Ask::Down)? {
-        Some(_) => println!("{} is unmounted; everything is on the disk", dir.display()),
-        None => match paths::look_at(&dir)? {
+    match control::ask_down(&dir)? {
+        true => println!("{} is unmounted; everything is on the disk", dir.display()),
+        false => match paths::look_at(&dir)? {
             Point::Dead => {
                 repair(&dir)?;
                 println!("the daemon of {} had been killed; the mount point is free again", dir.display());

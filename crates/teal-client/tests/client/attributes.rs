@@ -52,7 +52,7 @@ fn times_are_set_as_asked() {
 fn privileges_go_with_a_change_of_owner_or_content() {
     let v = Volume::new();
     let f = v.file(ROOT, "f");
-    let capability = || v.client.setxattr(f, b"security.capability", b"x", XattrMode::Any).unwrap();
+    let capability = || v.client.setxattr(f, b"security.capability", b"x", XattrMode::Any, false).unwrap();
     v.perm(f, 0o6755);
     capability();
     let set = SetAttrRequest { uid: Some(5), ..NONE };
@@ -98,7 +98,7 @@ fn reading_moves_the_access_time_once_and_commits_nothing() {
 fn extended_attributes_have_names_limits_and_namespaces() {
     let v = Volume::new();
     let f = v.file(ROOT, "f");
-    let set = |name: &[u8], value: &[u8], mode| v.client.setxattr(f, name, value, mode);
+    let set = |name: &[u8], value: &[u8], mode| v.client.setxattr(f, name, value, mode, false);
     set(b"user.a", b"1", XattrMode::Create).unwrap();
     assert_eq!(refused(set(b"user.a", b"2", XattrMode::Create)), Errno::EXIST);
     assert_eq!(refused(set(b"user.b", b"2", XattrMode::Replace)), Errno::NODATA);
@@ -108,7 +108,7 @@ fn extended_attributes_have_names_limits_and_namespaces() {
     assert_eq!(v.client.listxattr(&CALLER, f).unwrap().len(), 2);
     assert_eq!(v.client.listxattr(&Caller { uid: 9, ..CALLER }, f).unwrap(), [b"user.a"]);
     for (name, errno) in [
-        (&b"system.posix_acl_access"[..], Errno::OPNOTSUPP),
+        (&b"system.nfs4_acl"[..], Errno::OPNOTSUPP),
         (b"nowhere.x", Errno::OPNOTSUPP),
         (b"user.", Errno::INVAL),
         (b"", Errno::RANGE),
@@ -124,6 +124,6 @@ fn extended_attributes_have_names_limits_and_namespaces() {
     v.client.removexattr(f, b"user.a").unwrap();
     assert_eq!(refused(v.client.removexattr(f, b"user.a")), Errno::NODATA);
     let pipe = v.client.mknod(&CALLER, ROOT, b"p", 0o010_644, 0).unwrap().object;
-    assert_eq!(refused(v.client.setxattr(pipe, b"user.a", b"1", XattrMode::Any)), Errno::PERM);
+    assert_eq!(refused(v.client.setxattr(pipe, b"user.a", b"1", XattrMode::Any, false)), Errno::PERM);
     assert_eq!(refused(XattrMode::from_flags(3)), Errno::INVAL);
 }

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
+mod acl;
 mod attributes;
 mod concurrent;
 mod content;
 mod fixture;
+mod limits;
 mod model;
 mod names;
 mod orphans;

@@ -22,9 +22,13 @@ fn dots_lead_to_the_directory_and_its_parent() {
     let b = v.dir(a, "b");
     assert_eq!((v.find(b, "."), v.find(b, ".."), v.find(ROOT, "..")), (Ok(b), Ok(a), Ok(ROOT)));
     let f = v.file(a, "f");
-    for name in [".", "..", "x"] {
+    for name in ["..", "x"] {
         assert_eq!(v.find(f, name), Err(Errno::NOTDIR));
     }
+    assert_eq!(v.find(f, "."), Ok(f), "a handle leads to a file, too");
+    v.client.unlink(a, b"f").unwrap();
+    assert_eq!(v.find(f, "."), Err(Errno::STALE));
+    assert!(v.file(a, "f") > f, "numbers are not used again: no generation is needed");
 }
 
 #[test]

@@ -156,7 +156,7 @@ impl ClientTarget {
                     Setting::Create => XattrMode::Create,
                     Setting::Replace => XattrMode::Replace,
                 };
-                done(self.client().setxattr(self.find(path)?.object, name, value, mode))
+                done(self.client().setxattr(self.find(path)?.object, name, value, mode, false))
             }
             FsOp::RemoveXattr { path, name } => done(self.client().removexattr(self.find(path)?.object, name)),
             _ => unreachable!("called for attributes only"),

@@ -85,7 +85,9 @@ impl Checker<'_> {
         // Objects that so far only deltas or the open batch know.
         let open: Vec<_> = store.open.lock().objects.iter().map(|o| o.no).collect();
         let unfolded: Vec<_> = store.unfolded.lock().keys().copied().collect();
-        open.into_iter().chain(unfolded).for_each(|no| drop(homes.entry(no).or_insert(None)));
+        for no in open.into_iter().chain(unfolded) {
+            homes.entry(no).or_insert(None);
+        }
         homes
     }
 
@@ -120,7 +122,10 @@ impl Checker<'_> {
             Ok(object) => object,
             // Reported above already, if it has a home.
             Err(e) if home.is_none() => return self.failed(Some(no), &e),
-            Err(_) => return drop(self.facts.entry(no).or_default().kind.get_or_insert(teal_types::FileType::File)),
+            Err(_) => {
+                self.facts.entry(no).or_default().kind.get_or_insert(teal_types::FileType::File);
+                return;
+            }
         };
         let state = object.state.read();
         if state.gone {

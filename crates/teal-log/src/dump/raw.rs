@@ -8,7 +8,7 @@ use crate::format::extent::Extent;
 use crate::format::record::{HEADER, Header, Run, digest, follows};
 use crate::format::superblock::{self, Superblock};
 use crate::geometry::{Geometry, Segment};
-use crate::open::{OpenError, read_superblock};
+use crate::open::read_superblock;
 use std::io::{self, Write};
 use teal_env::Disk;
 use teal_types::{SECTOR, Sector};

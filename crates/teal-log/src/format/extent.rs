@@ -35,10 +35,6 @@ impl Extent {
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.stored) * SECTOR
     }
-    /// Sectors stored of block `index`.
-    pub(crate) fn block_sectors(&self, index: u64) -> u64 {
-        BLOCK_SECTORS.min(u64::from(self.stored) - index * BLOCK_SECTORS)
-    }
     /// The part of `count` blocks from block `from` on.
     pub(crate) fn slice(&self, from: u64, count: u64) -> Self {
         let end = (from + count) * BLOCK_SECTORS;

@@ -26,6 +26,11 @@
 //! | 40 | 2 | number of ranges |
 //! | 42 | 16 each | unacknowledged ranges of `Lsn`: from, to (exclusive) |
 
+#![cfg_attr(
+    not(any(test, feature = "fuzzing")),
+    allow(dead_code, reason = "the layout is fixed before its use; golden bytes hold it")
+)]
+
 use super::extent::Extent;
 use crate::codec::{Put, Take};
 use teal_types::{CommitSeq, Lsn};
@@ -103,5 +108,42 @@ impl CursorState {
         let unacknowledged =
             (0..ranges).map(|_| Some((Lsn::new(t.u64()?), Lsn::new(t.u64()?)))).collect::<Option<_>>()?;
         t.is_empty().then_some(Self { device, reached, server_incarnation, synced, unacknowledged })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use teal_types::Sector;
+
+    fn extent() -> Extent {
+        Extent { addr: Sector::new(0x0605_0403_0201), stored: 8, born: Lsn::new(7), crcs: [0xddcc_bbaa].into() }
+    }
+
+    const EXTENT: &[u8] = b"\x01\x02\x03\x04\x05\x06\x01\0\x08\0\0\0\x07\0\0\0\0\0\0\0\xaa\xbb\xcc\xdd";
+
+    #[test]
+    fn golden_bytes() {
+        let shared = SharedExtent { count: 3, extent: extent() };
+        assert_eq!(shared.encode(), [b"\x03\0\0\0", EXTENT].concat());
+        assert_eq!(SharedExtent::decode(&shared.encode()), Some(shared));
+
+        let old = Superseded { born: Lsn::new(5), died_secs: 0x0102, extent: extent() };
+        assert_eq!(old.encode(), [b"\x05\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0", EXTENT].concat());
+        assert_eq!(Superseded::decode(&old.encode()), Some(old));
+
+        let cursor = CursorState {
+            device: *b"0123456789abcdef",
+            reached: Lsn::new(9),
+            server_incarnation: 2,
+            synced: CommitSeq::new(4),
+            unacknowledged: vec![(Lsn::new(6), Lsn::new(8))],
+        };
+        let mut bytes = b"0123456789abcdef".to_vec();
+        [9_u64, 2, 4].iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+        bytes.extend(b"\x01\0\x06\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0");
+        assert_eq!(cursor.encode(), bytes);
+        assert_eq!(CursorState::decode(&bytes), Some(cursor));
+        assert_eq!(CursorState::decode(&bytes[1..]), None);
     }
 }

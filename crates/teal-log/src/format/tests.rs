@@ -1,1 +1,256 @@
+//! Golden bytes: what version 1 writes is fixed for ever; and hostile bytes never panic.
 
+use super::anchor::Anchor;
+use super::delta::{Delta, Roots, decode_body};
+use super::extent::Extent;
+use super::future::{CursorState, SharedExtent, Superseded};
+use super::imap::{Home, Known};
+use super::inode::{self, Core, Entry, Item, Link};
+use super::record::{self, Header, Run};
+use super::superblock::{Refused, Superblock};
+use super::usage::SegmentUse;
+use crate::page::PagePtr;
+use proptest::prelude::*;
+use teal_types::{CommitSeq, FileType, Lsn, Name, ObjectNo, Sector, Stamp, Timestamp};
+
+const UUID: [u8; 16] = *b"0123456789abcdef";
+
+/// Length and CRC32C stand for long encodings, the bytes themselves for short ones.
+fn pin(bytes: &[u8]) -> String {
+    if bytes.len() > 64 {
+        return format!("{} bytes, crc {:08x}", bytes.len(), super::crc(bytes));
+    }
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn superblock() -> Superblock {
+    Superblock {
+        uuid: UUID,
+        compatible: 1,
+        read_only_compatible: 2,
+        incompatible: 0,
+        sectors: 1 << 16,
+        segment_sectors: 1024,
+        segments: 63,
+        commit_align: 4096,
+        anchor_places: 4,
+        volume: 7,
+        rotational: true,
+        created: Timestamp::new(1_700_000_000, 5),
+        hash_seed: *b"fedcba9876543210",
+        label: "golden".into(),
+    }
+}
+
+fn header() -> Header {
+    Header {
+        flags: record::COMMIT,
+        epoch: 2,
+        seq: 3,
+        batch: 4,
+        watermark: 2,
+        previous: 0x0102_0304_0506_0708,
+        next_a: Run { addr: Sector::new(100), sectors: 50 },
+        gap: 8,
+        next_b: Run { addr: Sector::new(2048), sectors: 1024 },
+        payload: 16,
+        body: 300,
+        deltas: 5,
+        lsn: Lsn::new(77),
+        stamp: Stamp { replica: 1, incarnation: 2, counter: 77 },
+        time: Timestamp::new(-1, 999_999_999),
+        payload_crc: 0xdead_beef,
+        body_crc: 0xfeed_face,
+    }
+}
+
+fn extent() -> Extent {
+    Extent { addr: Sector::new(0x0001_0203_0405), stored: 13, born: Lsn::new(9), crcs: [1, 0x0a0b_0c0d].into() }
+}
+
+fn core() -> Core {
+    Core {
+        kind: FileType::File,
+        perm: 0o4755,
+        uid: 1000,
+        gid: 100,
+        rdev: 0,
+        size: 6000,
+        subdirs: 0,
+        generation: 0,
+        atime: Timestamp::new(1, 2),
+        mtime: Timestamp::new(3, 4),
+        ctime: Timestamp::new(5, 6),
+        btime: Timestamp::new(7, 8),
+        lsn: Lsn::new(9),
+        data_stamp: Stamp { replica: 1, incarnation: 1, counter: 9 },
+        attr_stamp: Stamp { replica: 1, incarnation: 1, counter: 8 },
+        sectors: 13,
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a test's name")
+}
+
+fn roots() -> Roots {
+    let page = PagePtr::decode([8, 0, 0, 0, 0, 0, 60, 0, 1, 2, 3, 4]);
+    assert!(page.is_some());
+    Roots {
+        checkpoint: 12,
+        next_object: 34,
+        next_lsn: Lsn::new(56),
+        stamp: Stamp { replica: 1, incarnation: 2, counter: 3 },
+        objects: 18,
+        imap: page,
+        overrides: vec![(3, usage())],
+        ..Roots::default()
+    }
+}
+
+fn usage() -> SegmentUse {
+    SegmentUse { live: 1000, retained: 0, first: 24, used: true, first_seq: 7, touched: 2, secs: 1_700_000_000 }
+}
+
+#[test]
+fn golden_superblock() {
+    let bytes = superblock().encode();
+    assert_eq!(pin(&bytes), "4096 bytes, crc 48674bc7");
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock()));
+    let mut torn = bytes.clone();
+    torn[200] ^= 1;
+    assert_eq!(Superblock::decode(&torn), Err(Refused::Damaged));
+    let unknown = Superblock { incompatible: 4, ..superblock() }.encode();
+    assert_eq!(Superblock::decode(&unknown), Err(Refused::Features(4)));
+    assert_eq!(Superblock::decode(&[0; 4096]), Err(Refused::NotTeal));
+}
+
+#[test]
+fn golden_anchor() {
+    let anchor = Anchor { checkpoint: 1, addr: Sector::new(24), seq: 2, watermark: 3, secs: 4 };
+    let bytes = anchor.encode(&UUID);
+    assert_eq!(pin(&bytes), "512 bytes, crc 48674bc7");
+    assert_eq!(Anchor::decode(&bytes, &UUID), Some(anchor));
+    assert_eq!(Anchor::decode(&bytes, b"another store's!"), None);
+}
+
+#[test]
+fn golden_record_header() {
+    let bytes = header().encode(&UUID);
+    assert_eq!(pin(&bytes), "512 bytes, crc 48674bc7");
+    assert_eq!(Header::decode(&bytes, &UUID), Some(header()));
+    assert_eq!(format!("{:016x}", record::digest(&bytes, &UUID)), "1ba3d2ecb0d45b89");
+}
+
+#[test]
+fn golden_deltas() {
+    let mut body = Vec::new();
+    let object = ObjectNo::new(17);
+    let all = [
+        Delta::Inode(b"whole"),
+        Delta::Attributes(b"core"),
+        Delta::Extent { block: 5, extent: extent() },
+        Delta::Hole { block: 6, count: 7 },
+        Delta::EntrySet { cookie: 128, child: ObjectNo::new(18), kind: FileType::Dir, name: name("sub") },
+        Delta::EntryGone { cookie: 128 },
+        Delta::Free,
+        Delta::Orphan(true),
+        Delta::Roots(Box::new(roots())),
+        Delta::Head(b"head"),
+    ];
+    for (i, delta) in all.iter().enumerate() {
+        delta.encode(object, i as u32, &mut body);
+    }
+    assert_eq!(pin(&body), "462 bytes, crc 9fd1d02b");
+    let back: Vec<_> = decode_body(&body, all.len() as u32).map(Result::unwrap).collect();
+    assert_eq!(back.len(), all.len());
+    for (i, (placed, delta)) in back.iter().zip(&all).enumerate() {
+        assert_eq!((placed.object, placed.lsn_offset as usize, &placed.delta), (object, i, delta));
+    }
+}
+
+#[test]
+fn golden_inode() {
+    let mut bytes = Vec::new();
+    core().encode(&mut bytes);
+    let entry = Entry { child: ObjectNo::new(3), kind: FileType::Fifo, name: name("pipe") };
+    let ptr = PagePtr::decode([8, 0, 0, 0, 0, 0, 60, 0, 1, 2, 3, 4]).unwrap();
+    let items = [
+        Item::Link(Link { parent: ObjectNo::ROOT, name: name("file") }),
+        Item::Data(b"data"),
+        Item::Extent { block: 0, extent: extent() },
+        Item::ExtentTree(ptr),
+        Item::Entry { cookie: 256, entry },
+        Item::DirTree(ptr),
+        Item::Xattr { name: b"user.a", value: b"b" },
+    ];
+    for item in &items {
+        item.encode(&mut bytes);
+    }
+    assert_eq!(pin(&bytes), "289 bytes, crc fbbd48bf");
+    assert_eq!(inode::decode(&bytes), Some((core(), items.to_vec())));
+}
+
+#[test]
+fn golden_items() {
+    let mut bytes = Vec::new();
+    extent().encode(&mut bytes);
+    assert_eq!(pin(&bytes), "05040302010002000d0000000900000000000000010000000d0c0b0a");
+    assert_eq!(Extent::decode(&bytes), Some(extent()));
+
+    let home = Known::At(Home { byte: 0x1234, len: 200, crc: 5, lsn: Lsn::new(6) });
+    assert_eq!(pin(&home.encode()), "3412000000000000c800000005000000060000000000000000");
+    assert_eq!(Known::decode(&home.encode()), Some(home));
+    let gone = Known::Gone(Lsn::new(6));
+    assert_eq!(Known::decode(&gone.encode()), Some(gone));
+
+    assert_eq!(
+        pin(&usage().encode()),
+        "e80300000000000018000000010000000700000000000000020000000000000000f1536500000000"
+    );
+    assert_eq!(SegmentUse::decode(&usage().encode()), Some(usage()));
+}
+
+#[test]
+fn golden_items_of_later() {
+    let shared = SharedExtent { count: 3, extent: extent() };
+    assert_eq!(pin(&shared.encode()), "0300000005040302010002000d0000000900000000000000010000000d0c0b0a");
+    assert_eq!(SharedExtent::decode(&shared.encode()), Some(shared));
+
+    let old = Superseded { born: Lsn::new(1), died_secs: 2, extent: extent() };
+    assert_eq!(
+        pin(&old.encode()),
+        "0100000000000000020000000000000005040302010002000d0000000900000000000000010000000d0c0b0a"
+    );
+    assert_eq!(Superseded::decode(&old.encode()), Some(old));
+
+    let cursor = CursorState {
+        device: UUID,
+        reached: Lsn::new(10),
+        server_incarnation: 11,
+        synced: CommitSeq::new(12),
+        unacknowledged: vec![(Lsn::new(4), Lsn::new(6))],
+    };
+    assert_eq!(
+        pin(&cursor.encode()),
+        "303132333435363738396162636465660a000000000000000b000000000000000c00000000000000010004000000000000000600000000000000"
+    );
+    assert_eq!(CursorState::decode(&cursor.encode()), Some(cursor));
+}
+
+proptest! {
+    #[test]
+    fn noise_is_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), count in 0u32..9) {
+        let _ = Superblock::decode(&bytes);
+        let _ = Anchor::decode(&bytes, &UUID);
+        let _ = Header::decode(&bytes, &UUID);
+        let _ = inode::decode(&bytes);
+        let _ = Extent::decode(&bytes);
+        let _ = Known::decode(&bytes);
+        let _ = SegmentUse::decode(&bytes);
+        let _ = SharedExtent::decode(&bytes);
+        let _ = Superseded::decode(&bytes);
+        let _ = CursorState::decode(&bytes);
+        let _ = decode_body(&bytes, count).count();
+    }
+}

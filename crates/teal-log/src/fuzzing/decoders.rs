@@ -100,7 +100,7 @@ pub(super) fn extent(input: &[u8]) {
     assert_eq!(again, input, "an extent has one form");
     for from in 0..extent.blocks() {
         let part = extent.slice(from, extent.blocks() - from);
-        assert!(part.bytes() <= extent.bytes() && part.block_sectors(0) > 0);
+        assert!(part.bytes() <= extent.bytes() && part.bytes() > 0);
         assert_eq!(extent.slice(0, from + 1).blocks(), from + 1);
     }
 }

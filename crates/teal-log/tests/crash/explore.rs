@@ -1,11 +1,12 @@
 //! Crashes a life at every point, opens what is left, and compares.
 
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
+
 use crate::life::{Life, Plan, Seen, fresh, open, options};
 use crate::oracle::Model;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 use teal_env::{Disk, DiskShape};
 use teal_log::{CheckOptions, MkfsOptions, Severity, Store};
 use teal_testkit::{Event, Image, Policy, RecordingDisk, Rng, SeededEntropy, SimClock, Trace, Walk};
@@ -171,7 +172,8 @@ impl Explorer {
     fn look(&mut self, image: &Image, allowed: &Allowed<'_>, clock: &SimClock, is_first: bool) -> Result<(), String> {
         let clock = SimClock::new(teal_env::Clock::civil(clock));
         // One fault at a time.
-        if image.unreadable.is_none() && self.rng.below(16) == 0 {
+        let has_lost = is_first && image.unreadable.is_none() && self.rng.below(16) == 0;
+        if has_lost {
             self.lose_newest_anchor(image);
         }
         let disk: Arc<dyn Disk> = Arc::new(image.disk.clone());
@@ -184,13 +186,13 @@ impl Explorer {
         assert_checked(&store, verify)?;
         if self.rng.below(self.effort.second_life) == 0 {
             let lost = allowed.submitted - ops;
-            self.live_on(image, store, clock, model, lost, is_first)?;
+            self.live_on(image, store, clock, model, lost, is_first && !has_lost)?;
         }
         Ok(())
     }
 
     /// Flips a bit of the newest anchor, as decay does; what was durable then must come from the one before.
-    fn lose_newest_anchor(&mut self, image: &Image) {
+    pub(crate) fn lose_newest_anchor(&mut self, image: &Image) {
         let Ok(sb) = teal_log::read_superblock(&image.disk) else { return };
         let per = u64::from(sb.segment_sectors) * u64::from(sb.segments) / u64::from(sb.anchor_places);
         let slot = 8.max(u64::from(sb.commit_align) / SECTOR);
@@ -267,7 +269,7 @@ impl Explorer {
                 continue;
             }
             turn += 1;
-            if turn % 3 != 0 {
+            if !turn.is_multiple_of(3) {
                 continue;
             }
             let Some(image) = walk.images(&mut rng, &nothing).next() else { continue };
@@ -321,21 +323,4 @@ fn replay(disk: &RecordingDisk, event: &Event) {
         Event::Discard { at, sectors } => disk.discard(*at, *sectors).unwrap(),
         Event::Sync | Event::SyncFailed | Event::Mark(_) => {}
     }
-}
-
-/// Fills a store until this many bytes are free, in files that a later life can delete.
-pub(crate) fn filled(life: &mut Life, free: u64) {
-    life.plan.heavy = 0.6;
-    for _ in 0..4000 {
-        if life.store.space().free < free {
-            break;
-        }
-        life.step().unwrap();
-        life.clock.advance(Duration::from_millis(700));
-        life.ending(|store| store.tick().map(drop)).unwrap();
-    }
-    life.commit().unwrap();
-    life.note.restart();
-    life.batches = BTreeMap::from([(0, life.model.clone())]);
-    life.ops = 0;
 }

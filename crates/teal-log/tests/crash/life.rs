@@ -3,6 +3,8 @@
 //! The state that a crash may show is the oracle's after some batch. Batches end at commits, those that the store makes on its own while an
 //! operation waits for room included: the counter of batches tells.
 
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
+
 use crate::oracle::{Bytes, Content, Model, Object};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! What a store should hold: plain maps, cheap to keep one of for every batch.
 
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use teal_log::{Store, StoreError};

@@ -1,0 +1,70 @@
+//! fsx on a mount: random operations on one file, mapped memory included, against what fsx remembers; then what comes back.
+
+#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
+
+#[path = "support/support.rs"]
+mod support;
+
+use std::process::Command;
+use support::{Mounted, digest, run, tool};
+
+const OPS: &str = "50000";
+// posix_fallocate is off: the suite asks for ranges of length 0, which are EINVAL everywhere.
+const CONFIG: &str = "
+flen = 262144
+[opsize]
+max = 65536
+[weights]
+close_open = 1
+read = 10
+write = 10
+mapread = 10
+mapwrite = 10
+truncate = 5
+fsync = 2
+fdatasync = 2
+invalidate = 1
+punch_hole = 3
+sendfile = 1
+copy_file_range = 2
+";
+
+fn fsx(test: &str, seed: u32) {
+    let Some(mut m) = Mounted::new(test, "512M") else { return };
+    let Some(fsx) = tool("fsx") else {
+        return teal_testkit::skip(test, "fsx is not installed; `cargo xtask test` installs it");
+    };
+    let (config, file) = (m.world().path("fsx.toml"), m.path("file"));
+    std::fs::write(&config, CONFIG).unwrap();
+    // fsx compares every read with its memory and the whole file at the end of every opening.
+    let mut command = Command::new(fsx);
+    command.args(["-q", "-N", OPS, "-S", &seed.to_string(), "-f"]).arg(&config).arg("-P").arg(m.world().path(""));
+    let said = run(m.world().furnish(&mut command).arg(&file));
+    assert_eq!(said.code, 0, "seed {seed}: {said}");
+    let before = digest(&file);
+    assert!(before.0 > 0, "seed {seed} left a file");
+    m.remount();
+    assert_eq!(digest(&file), before, "seed {seed}");
+    m.down();
+    m.check();
+}
+
+#[test]
+fn fsx_seed_1_sees_its_own_writes() {
+    fsx("fsx_seed_1_sees_its_own_writes", 1);
+}
+
+#[test]
+fn fsx_seed_2_sees_its_own_writes() {
+    fsx("fsx_seed_2_sees_its_own_writes", 2);
+}
+
+#[test]
+fn fsx_seed_3_sees_its_own_writes() {
+    fsx("fsx_seed_3_sees_its_own_writes", 3);
+}
+
+#[test]
+fn fsx_seed_4_sees_its_own_writes() {
+    fsx("fsx_seed_4_sees_its_own_writes", 4);
+}

@@ -1,0 +1,83 @@
+//! Contents: seeded bytes, digests, and trees compared byte for byte.
+
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+use std::collections::BTreeMap;
+use std::hash::Hasher as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use teal_testkit::Rng;
+
+/// Bytes of a seed.
+pub(crate) fn seeded(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Rng::new(seed).fill(&mut bytes);
+    bytes
+}
+
+/// A digest of a file's bytes.
+#[track_caller]
+pub(crate) fn digest(path: &Path) -> (u64, u128) {
+    use std::io::Read as _;
+    let mut file =
+        std::fs::OpenOptions::new().read(true).open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut hasher = SipHasher24::new();
+    let mut buffer = vec![0; 1 << 20];
+    let mut len = 0;
+    loop {
+        let n = file.read(&mut buffer).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        if n == 0 {
+            break (len, hasher.finish128().as_u128());
+        }
+        len += n as u64;
+        hasher.write(&buffer[..n]);
+    }
+}
+
+/// Makes a tree of `files` files in directories of a dozen, of mixed sizes.
+pub(crate) fn fill(root: &Path, seed: u64, files: usize) {
+    let mut rng = Rng::new(seed);
+    for n in 0..files {
+        let dir = root.join(format!("d{}", n / 12));
+        std::fs::create_dir_all(&dir).unwrap();
+        let len = *rng.pick(&[0, 1, 100, 3000, 4096, 20_000, 300_000]);
+        std::fs::write(dir.join(format!("f{n}")), seeded(rng.next_u64(), len)).unwrap();
+    }
+}
+
+/// What the comparison looks at.
+fn describe(root: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut dirs = vec![root.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = std::fs::symlink_metadata(&path).unwrap();
+            let kind = meta.file_type();
+            let content = if kind.is_dir() {
+                dirs.push(path.clone());
+                "directory".to_owned()
+            } else if kind.is_symlink() {
+                format!("-> {:?}", std::fs::read_link(&path).unwrap())
+            } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+                format!("special {}", meta.rdev())
+            } else {
+                format!("{:?} links {}", digest(&path), meta.nlink())
+            };
+            let time = if kind.is_symlink() { 0 } else { meta.mtime() };
+            let line = format!("{:o} {}:{} {time} {content}", meta.mode(), meta.uid(), meta.gid());
+            found.insert(path.strip_prefix(root).unwrap().to_owned(), line);
+        }
+    }
+    found
+}
+
+/// Two trees are the same: names, types, modes, owners, times in seconds, bytes. How many entries there are.
+#[track_caller]
+pub(crate) fn compare_trees(one: &Path, other: &Path) -> usize {
+    let (ours, theirs) = (describe(one), describe(other));
+    for (path, line) in &ours {
+        assert_eq!(Some(line), theirs.get(path), "{}", path.display());
+    }
+    assert_eq!(ours.len(), theirs.len(), "{} has more", other.display());
+    ours.len()
+}
