@@ -1,25 +1,13 @@
 //! Whatever bytes arrive, decoding answers with an operation or an error.
 
-use proptest::prelude::*;
-use teal_fuse::abi::fuse_in_header;
-use teal_fuse::{InitFlags, Operation, Request};
-use zerocopy::IntoBytes;
+#[path = "garbage/digest.rs"]
+mod digest;
 
-/// Decodes, and walks everything that is read lazily.
-fn digest(message: &[u8], flags: InitFlags) {
-    match Request::decode(message, flags) {
-        Ok(Request { operation: Operation::BatchForget(records), .. }) => {
-            assert!(records.count() <= message.len() / 16)
-        }
-        Ok(Request { operation: Operation::RemoveMapping(records), .. }) => {
-            assert!(records.count() <= message.len() / 16);
-        }
-        Ok(Request { operation: Operation::Write { data, .. }, .. }) => assert!(data.len() + 80 <= message.len()),
-        Ok(Request { operation: Operation::Lookup { name }, .. }) => assert!(!name.is_empty() && !name.contains(&0)),
-        Ok(request) => drop(format!("{request:?}")),
-        Err(error) => drop(error.to_string()),
-    }
-}
+use digest::{digest, digest_all};
+use proptest::prelude::*;
+use teal_fuse::InitFlags;
+use teal_fuse::abi::fuse_in_header;
+use zerocopy::IntoBytes;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
@@ -42,4 +30,12 @@ proptest! {
         digest(&message, InitFlags::empty());
         digest(&message, InitFlags::all());
     }
+}
+
+#[test]
+fn the_corpus_never_panics() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/fuse");
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let inputs = files.map(|path| std::fs::read(path).unwrap()).chain(digest::seeds());
+    inputs.for_each(|input| digest_all(&input));
 }

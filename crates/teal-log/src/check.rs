@@ -215,6 +215,16 @@ impl Checker<'_> {
     }
 
     fn live(&mut self, byte: u64, bytes: u64, of: Use, owner: ObjectNo) {
+        let disk = self.store.sb.sectors * SECTOR;
+        if byte.checked_add(bytes).is_none_or(|end| end > disk) {
+            self.problem(
+                Severity::Inconsistent,
+                Some(owner),
+                Some(byte / SECTOR),
+                "it lies behind the end of the disk",
+            );
+            return;
+        }
         if bytes > self.store.geometry.segment_bytes() {
             self.problem(
                 Severity::Inconsistent,

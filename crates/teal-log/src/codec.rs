@@ -5,6 +5,10 @@
 
 use teal_types::{Sector, Stamp, Timestamp};
 
+/// Exclusive upper bound of sequence numbers, `Lsn`s, checkpoint, batch, epoch and object numbers on the disk: no store ever gets there,
+/// and adding to one never overflows.
+pub(crate) const COUNTER_LIMIT: u64 = 1 << 62;
+
 /// Reads fields from the front of a slice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Take<'a>(pub(crate) &'a [u8]);
@@ -29,6 +33,14 @@ impl<'a> Take<'a> {
     }
     pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
+    }
+    /// A number that counts up from the store's beginning.
+    pub(crate) fn counter(&mut self) -> Option<u64> {
+        self.u64().filter(|n| *n < COUNTER_LIMIT)
+    }
+    /// A sector address stored in 64 bits, of which the log uses 48.
+    pub(crate) fn sector64(&mut self) -> Option<Sector> {
+        self.u64().map(Sector::new).filter(|at| *at < Sector::LIMIT)
     }
     pub(crate) fn sector48(&mut self) -> Option<Sector> {
         let b = self.array::<6>()?;

@@ -180,6 +180,7 @@ impl Store {
     }
 
     fn write_out(&self, committer: &mut Committer, sealed: Sealed, kind: Kind) -> Result<(), StoreError> {
+        self.segments.lock().sound()?;
         let mut bytes = 0;
         for r in &sealed.records {
             self.reader.write(r.start, &r.bytes)?;

@@ -47,8 +47,12 @@ impl Dir {
         Self { entries: Entries::Tree(tree), changed: BTreeMap::new() }
     }
 
-    fn decode(no: ObjectNo, value: &[u8]) -> Result<Entry, StoreError> {
-        Entry::decode(value).ok_or(StoreError::Corrupt { what: "a directory entry", at: 0, object: Some(no) })
+    fn decode(no: ObjectNo, cookie: u64, value: &[u8]) -> Result<Entry, StoreError> {
+        Entry::decode_at(cookie, value).ok_or(StoreError::Corrupt {
+            what: "a directory entry",
+            at: 0,
+            object: Some(no),
+        })
     }
 
     /// The entry called `name` and its cookie.
@@ -107,7 +111,7 @@ impl Dir {
         let old = match &mut self.entries {
             Entries::Few(map) => map.insert(cookie, entry.clone()),
             Entries::Tree(tree) => match tree.insert(src, cookie, &entry.encode())? {
-                Some(value) => Some(Self::decode(no, &value)?),
+                Some(value) => Some(Self::decode(no, cookie, &value)?),
                 None => None,
             },
         };
@@ -126,7 +130,7 @@ impl Dir {
         let old = match &mut self.entries {
             Entries::Few(map) => map.remove(&cookie),
             Entries::Tree(tree) => match tree.remove(src, cookie)? {
-                Some(value) => Some(Self::decode(no, &value)?),
+                Some(value) => Some(Self::decode(no, cookie, &value)?),
                 None => None,
             },
         };
@@ -164,7 +168,9 @@ impl Dir {
                 }
                 Ok(())
             }
-            Entries::Tree(tree) => tree.scan(src, from, &mut |cookie, value| visit(cookie, Self::decode(no, value)?)),
+            Entries::Tree(tree) => {
+                tree.scan(src, from, &mut |cookie, value| visit(cookie, Self::decode(no, cookie, value)?))
+            }
         }
     }
 }

@@ -45,8 +45,8 @@ impl Extents {
         Self::Tree(Tree::with_root(TreeKind::Extents, object, Some(root)))
     }
 
-    fn decode(object: ObjectNo, value: &[u8]) -> Result<Extent, StoreError> {
-        Extent::decode(value).ok_or_else(|| bad(object.get(), Sector::new(0)))
+    fn decode(object: ObjectNo, block: u64, value: &[u8]) -> Result<Extent, StoreError> {
+        Extent::decode_at(block, value).ok_or_else(|| bad(object.get(), Sector::new(0)))
     }
 
     /// The extent that holds `block`, else the first one after it, with its first block.
@@ -59,7 +59,7 @@ impl Extents {
         let before = match self {
             Self::Few(map) => map.range(..=block).next_back().map(|(k, v)| (*k, v.clone())),
             Self::Tree(tree) => match tree.at_or_before(src, block)? {
-                Some((k, v)) => Some((k, Self::decode(no, &v)?)),
+                Some((k, v)) => Some((k, Self::decode(no, k, &v)?)),
                 None => None,
             },
         };
@@ -71,7 +71,7 @@ impl Extents {
         Ok(match self {
             Self::Few(map) => map.range(block..).next().map(|(k, v)| (*k, v.clone())),
             Self::Tree(tree) => match tree.at_or_after(src, block)? {
-                Some((k, v)) => Some((k, Self::decode(no, &v)?)),
+                Some((k, v)) => Some((k, Self::decode(no, k, &v)?)),
                 None => None,
             },
         })

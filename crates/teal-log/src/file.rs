@@ -312,7 +312,7 @@ impl Reader {
                 for (i, sum) in crcs.iter().enumerate() {
                     let start = i * BLOCK as usize;
                     let end = raw.len().min(start + BLOCK as usize);
-                    if crate::format::crc(&raw[start..end]) != *sum {
+                    if !crate::format::crc_matches(&raw[start..end], *sum) {
                         let at = addr.get() + i as u64 * BLOCK_SECTORS;
                         return Err(StoreError::Corrupt { what: "file content", at, object: Some(no) });
                     }

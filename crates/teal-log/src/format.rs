@@ -30,6 +30,21 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
+/// Whether `sum` is the CRC32C of `bytes`. The fuzzer alone may ask for leniency, so that it gets behind the checksums; it is not
+/// compiled into anything but tests and the fuzzer.
+pub(crate) fn crc_matches(bytes: &[u8], sum: u32) -> bool {
+    #[cfg(any(test, feature = "fuzzing"))]
+    if crate::fuzzing::is_lenient() {
+        return true;
+    }
+    crc(bytes) == sum
+}
+
+/// Whether the bytes end with the CRC32C of those before.
+pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
+    bytes.split_last_chunk().is_some_and(|(rest, sum)| crc_matches(rest, u32::from_le_bytes(*sum)))
+}
+
 /// Pads `out` with zeros to a multiple of `unit` bytes.
 pub(crate) fn pad(out: &mut Vec<u8>, unit: usize) {
     out.resize(out.len().next_multiple_of(unit), 0);

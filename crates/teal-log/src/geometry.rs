@@ -109,6 +109,11 @@ impl Geometry {
         })
     }
 
+    /// Whether records may be written to a run: inside the usable part of one segment, and aligned.
+    pub(crate) fn takes(&self, run: Run) -> bool {
+        self.holds(run) && run.addr.get().is_multiple_of(self.align) && u64::from(run.sectors) >= self.align
+    }
+
     /// Bytes of a segment that records may use.
     pub(crate) fn usable_bytes(&self, segment: Segment) -> u64 {
         u64::from(self.usable(segment).sectors) * SECTOR

@@ -15,6 +15,8 @@ mod extents;
 mod file;
 mod fold;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod geometry;
 mod imap;
 mod layout;

@@ -74,6 +74,14 @@ pub(crate) struct State {
 pub(crate) struct Object {
     pub(crate) no: ObjectNo,
     pub(crate) state: Arc<RwLock<State>>,
+    /// Bytes of the record it was read from: about what it holds in memory.
+    pub(crate) weight: usize,
+}
+
+impl Object {
+    pub(crate) fn new(no: ObjectNo, state: State, weight: usize) -> Self {
+        Self { no, state: Arc::new(RwLock::new(state)), weight }
+    }
 }
 
 pub(crate) type ObjectRef = Arc<Object>;
@@ -153,6 +161,17 @@ impl State {
         }
     }
 
+    /// Takes over attributes that a batch logged without the content; `None` when they belong to something else.
+    pub(crate) fn take_core(&mut self, core: Core) -> Option<()> {
+        (core.kind == self.core.kind).then_some(())?;
+        self.core = core;
+        self.is_in_blocks();
+        match &self.content {
+            Content::Inline(data) => (data.len() as u64 == core.size).then_some(()),
+            _ => Some(()),
+        }
+    }
+
     fn add_item(&mut self, no: ObjectNo, item: Item<'_>) -> Option<()> {
         let kind = self.core.kind;
         match (item, kind) {
@@ -163,7 +182,6 @@ impl State {
             (Item::Data(data), FileType::File | FileType::Symlink) => self.content = Content::Inline(data.to_vec()),
             (Item::Extent { block, extent }, FileType::File) => match &mut self.blocks().extents {
                 Extents::Few(map) => {
-                    block.checked_add(extent.blocks()).filter(|end| *end <= i64::MAX as u64 / BLOCK + 1)?;
                     let clear =
                         map.range(..block + extent.blocks()).next_back().is_none_or(|(k, e)| k + e.blocks() <= block);
                     clear.then_some(())?;
@@ -269,7 +287,7 @@ impl State {
     /// Number of names: derived, never stored. A directory counts itself and the `..` of its subdirectories while it hangs in the tree.
     pub(crate) fn nlink(&self, no: ObjectNo) -> u32 {
         match (self.core.kind.is_dir(), self.links.is_empty() && no != ObjectNo::ROOT) {
-            (true, false) => 2 + self.core.subdirs,
+            (true, false) => self.core.subdirs.saturating_add(2),
             (true, true) => 0,
             (false, _) => self.links.len() as u32,
         }

@@ -243,7 +243,7 @@ impl Locked<'_> {
             sectors: 0,
         };
         let state = State::new(core, State::empty_content(new.kind));
-        let object = store.table.add(Object { no, state: Arc::new(RwLock::new(state)) });
+        let object = store.table.add(Object::new(no, state, 0));
         let guard = RwLock::write_arc(&object.state);
         self.items.push((object, guard));
         self.mark(no);
@@ -292,8 +292,8 @@ impl Locked<'_> {
         let (reader, seed) = (&self.store.reader, self.store.sb.hash_seed);
         self.dir(dir)?.insert(reader, dir, &seed, Entry { child, kind, name: name.clone() })?;
         let state = self.mark(dir);
-        state.core.size += 1;
-        state.core.subdirs += u32::from(kind.is_dir());
+        state.core.size = state.core.size.saturating_add(1);
+        state.core.subdirs = state.core.subdirs.saturating_add(u32::from(kind.is_dir()));
         self.settle(dir);
         let state = self.mark(child);
         state.links.push(Link { parent: dir, name: name.clone() });
@@ -311,8 +311,9 @@ impl Locked<'_> {
         let (cookie, entry) = found.ok_or(StoreError::NotFound(dir))?;
         self.dir(dir)?.remove(reader, dir, cookie)?;
         let state = self.mark(dir);
-        state.core.size -= 1;
-        state.core.subdirs -= u32::from(entry.kind.is_dir());
+        // Saturating: a damaged directory may have said that it has fewer.
+        state.core.size = state.core.size.saturating_sub(1);
+        state.core.subdirs = state.core.subdirs.saturating_sub(u32::from(entry.kind.is_dir()));
         self.settle(dir);
         let state = self.mark(entry.child);
         state.links.retain(|l| l.parent != dir || l.name != *name);
@@ -454,9 +455,12 @@ impl Locked<'_> {
     /// Gives an object and all its space back. It must have no names left.
     ///
     /// # Errors
-    /// What reading its map met; the object is still there then.
+    /// [`StoreError::Corrupt`] when it has names: only a damaged orphan set leads here. Or what reading its map met; the object is still
+    /// there then.
     pub fn free(&mut self, no: ObjectNo) -> Result<(), StoreError> {
-        assert!(self.peek(no).links.is_empty(), "only objects without names are given back");
+        if !self.peek(no).links.is_empty() {
+            return Err(StoreError::Corrupt { what: "an orphan with names", at: 0, object: Some(no) });
+        }
         let store = self.store;
         let mut freed = Vec::new();
         self.state(no).drop_content(&store.reader, no, &mut freed)?;

@@ -12,7 +12,7 @@
 use crate::commit::Committer;
 use crate::error::StoreError;
 use crate::format::anchor::{self, Anchor};
-use crate::format::crc;
+use crate::format::crc_matches;
 use crate::format::delta::{Delta, Roots, decode_body};
 use crate::format::record::{self, HEADER, Header, Run};
 use crate::format::superblock::{self, Refused, Superblock};
@@ -27,7 +27,7 @@ use crate::store::{Settings, Store};
 use crate::table::Table;
 use crate::tree::Tree;
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use teal_env::{Clock, Disk};
@@ -199,6 +199,9 @@ impl Store {
             closed: false,
         };
         let head = Head { a: last.header.next_a, b: last.header.next_b };
+        if [head.a, head.b].iter().any(|run| run.sectors > 0 && !geometry.takes(*run)) {
+            return Err(StoreError::Corrupt { what: "a record", at: last.at.get(), object: None }.into());
+        }
         let mut recovery = Recovery { clean: last.header.is(record::CLEAN), ..Recovery::default() };
         let store = Self::assemble(sb, reader, clock, options, committer, &roots)?;
         for (before, link) in chain[from..].iter().zip(&chain[from + 1..]) {
@@ -210,6 +213,9 @@ impl Store {
         {
             let mut segments = store.segments.lock();
             segments.set_head(head);
+            if !options.read_only {
+                segments.sound()?;
+            }
             // What the last life had set free since the table was written is free again.
             segments.ripen(newest.checkpoint);
             // A record may have survived a crash and the host's allocation of the rest of its segment not.
@@ -308,7 +314,7 @@ impl Opening<'_> {
         let mut body = vec![0; (body_sectors * SECTOR) as usize];
         self.reader.raw(at.plus(1 + u64::from(header.payload)), &mut body).ok()?;
         body.truncate(header.body as usize);
-        (crc(&body) == header.body_crc).then(|| Link {
+        crc_matches(&body, header.body_crc).then(|| Link {
             at,
             header,
             digest: record::digest(&bytes, &self.sb.uuid),
@@ -319,7 +325,7 @@ impl Opening<'_> {
     fn next(&self, last: &Link) -> Option<Link> {
         let fits = |h: &Header| {
             h.seq == last.header.seq + 1
-                && (h.previous == last.digest || bug(Bug::LeftoversLineUp))
+                && (record::follows(h, last.digest) || bug(Bug::LeftoversLineUp))
                 && (h.epoch == last.header.epoch || h.is(record::FRESH_EPOCH) && h.epoch > last.header.epoch)
         };
         for run in [last.header.next_a, last.header.next_b] {
@@ -339,13 +345,20 @@ impl Opening<'_> {
     /// names the next ones.
     fn testimony(&self, last: &Link) -> u64 {
         let mut highest = 0;
-        let mut seen = BTreeSet::new();
+        // From where to its end each segment was read: no sector is read twice.
+        let mut read = BTreeMap::new();
         let mut runs = vec![last.header.next_a, last.header.next_b];
         while let Some(run) = runs.pop() {
-            if run.sectors == 0 || !self.geometry.holds(run) || !seen.insert(run.addr) {
+            let Some(segment) = self.geometry.segment_of(run.addr).filter(|_| self.geometry.holds(run)) else {
+                continue;
+            };
+            let usable = self.geometry.usable(segment);
+            let end = read.get(&segment).copied().unwrap_or(usable.addr.plus(u64::from(usable.sectors)));
+            if run.sectors == 0 || run.addr >= end {
                 continue;
             }
-            let mut bytes = vec![0; u64::from(run.sectors) as usize * SECTOR as usize];
+            read.insert(segment, run.addr);
+            let mut bytes = vec![0; (end.byte() - run.addr.byte()) as usize];
             if self.reader.raw(run.addr, &mut bytes).is_err() {
                 // Sector by sector then: one bad sector hides only itself.
                 for (i, sector) in bytes.chunks_mut(SECTOR as usize).enumerate() {
@@ -359,12 +372,9 @@ impl Opening<'_> {
                     && header.seq > last.header.seq
                 {
                     highest = highest.max(header.watermark);
-                    runs.extend([header.next_a, header.next_b].iter().filter(|run| !seen.contains(&run.addr)));
+                    runs.extend([header.next_a, header.next_b]);
                 }
             }
-            // Runs inside of what was just read are known.
-            let end = run.addr.plus(u64::from(run.sectors));
-            runs.retain(|other| other.addr < run.addr || other.addr >= end);
         }
         highest
     }
@@ -374,7 +384,7 @@ impl Opening<'_> {
             return true;
         }
         let mut payload = vec![0; link.header.payload as usize * SECTOR as usize];
-        self.reader.raw(link.at.plus(1), &mut payload).is_ok() && crc(&payload) == link.header.payload_crc
+        self.reader.raw(link.at.plus(1), &mut payload).is_ok() && crc_matches(&payload, link.header.payload_crc)
     }
 
     /// The committed records from an anchor's checkpoint to the end of the log.
@@ -382,7 +392,13 @@ impl Opening<'_> {
         let lost = |seq, at: Sector| OpenError::Lost { seq, at: at.get() };
         let first = self.record(from.addr, |h| h.seq == from.seq).ok_or_else(|| lost(from.seq, from.addr))?;
         let mut chain = vec![first];
+        let mut sectors = 0;
         while let Some(last) = chain.last() {
+            sectors += last.header.sectors();
+            if sectors > self.sb.sectors {
+                // Only records that lie on each other are longer together than the disk.
+                return Err(StoreError::Corrupt { what: "a record", at: last.at.get(), object: None }.into());
+            }
             watermark = watermark.max(last.header.watermark);
             match self.next(last) {
                 Some(link) => chain.push(link),

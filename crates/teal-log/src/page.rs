@@ -152,7 +152,7 @@ impl PagePtr {
         self.addr
     }
     /// The encoded length in bytes, without padding.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) const fn bytes(self) -> u16 {
         self.bytes
     }

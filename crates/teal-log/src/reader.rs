@@ -6,7 +6,7 @@
 
 use crate::counters::{Counters, add};
 use crate::error::StoreError;
-use crate::format::crc;
+use crate::format::crc_matches;
 use crate::page::{Expect, Node, PagePtr, STORE_WIDE};
 use crate::tree::PageSource;
 use parking_lot::RwLock;
@@ -148,19 +148,19 @@ impl Reader {
         what: &'static str,
         object: Option<ObjectNo>,
     ) -> Result<Vec<u8>, StoreError> {
-        let mut flight = vec![0; len];
-        if self.copy_in_flight(byte, &mut flight) && crc(&flight) == sum {
-            return Ok(flight);
-        }
-        if byte / SECTOR >= self.limit || len as u64 > self.limit * SECTOR {
+        if byte.checked_add(len as u64).is_none_or(|end| end > self.limit * SECTOR) {
             return Err(StoreError::Corrupt { what, at: byte / SECTOR, object });
+        }
+        let mut flight = vec![0; len];
+        if self.copy_in_flight(byte, &mut flight) && crc_matches(&flight, sum) {
+            return Ok(flight);
         }
         // A page on its own is not worth its neighbourhood, one behind another is: they were written in order.
         let last = self.last_read.swap(byte / SECTOR, std::sync::atomic::Ordering::Relaxed);
         let near = (byte / SECTOR).abs_diff(last) <= CHUNK_SECTORS;
         if (near || len < WORTH_ITSELF)
             && let Ok(bytes) = self.through_chunks(byte, len)
-            && crc(&bytes) == sum
+            && crc_matches(&bytes, sum)
         {
             return Ok(bytes);
         }
@@ -171,7 +171,7 @@ impl Reader {
         self.raw(Sector::new(first), &mut bytes)?;
         let from = (byte - first * SECTOR) as usize;
         let exact = bytes[from..from + len].to_vec();
-        if crc(&exact) != sum {
+        if !crc_matches(&exact, sum) {
             return Err(StoreError::Corrupt { what, at: first, object });
         }
         Ok(exact)

@@ -4,6 +4,7 @@
 //! 1. Redone, a batch leaves the state that sealing it left: the same maps, the same usage, byte for byte.
 //! 2. Every object a delta touches stays in memory until the next checkpoint folds it.
 
+use crate::codec::COUNTER_LIMIT;
 use crate::error::StoreError;
 use crate::extents::{Extents, Freed};
 use crate::format::crc;
@@ -15,10 +16,9 @@ use crate::object::{Blocks, Content, Object, ObjectRef, State};
 use crate::open::Link;
 use crate::seeded::{Bug, bug};
 use crate::store::Store;
-use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use teal_types::{Lsn, ObjectNo, SECTOR};
+use teal_types::{FileType, Lsn, ObjectNo, SECTOR};
 
 impl Store {
     /// Redoes a record; `is_entry`: the record before lies in another segment.
@@ -37,9 +37,10 @@ impl Store {
             let placed = placed.map_err(|_| damaged())?;
             let lsn = Lsn::new(link.header.lsn.get() + u64::from(placed.lsn_offset));
             self.next_lsn.fetch_max(lsn.get() + 1, Relaxed);
-            if placed.object < ObjectNo::LIMIT {
-                self.next_object.fetch_max(placed.object.get() + 1, Relaxed);
+            if placed.object.get() >= COUNTER_LIMIT {
+                return Err(damaged());
             }
+            self.next_object.fetch_max(placed.object.get() + 1, Relaxed);
             self.redo_one(&placed, lsn, body_byte + placed.at as u64)?.ok_or_else(damaged)?;
         }
         Ok(())
@@ -56,14 +57,13 @@ impl Store {
             }
             Delta::Head(bytes) => {
                 let Some(state) = State::decode(no, None, bytes) else { return Ok(None) };
-                self.redo_head(no, state)?;
+                return self.redo_head(no, state);
             }
             Delta::Attributes(bytes) => {
                 let (Some(object), Some(core)) = (self.known(no)?, Core::decode(bytes)) else { return Ok(None) };
-                let mut state = object.state.write();
-                state.core = core;
-                state.is_in_blocks();
-                drop(state);
+                if object.state.write().take_core(core).is_none() {
+                    return Ok(None);
+                }
                 self.keep(&object);
             }
             Delta::Extent { block, extent } => self.redo_extent(no, *block, extent)?,
@@ -123,7 +123,7 @@ impl Store {
             *old = state;
         } else {
             self.add_extents(&state);
-            self.table.add(Object { no, state: Arc::new(RwLock::new(state)) });
+            self.table.add(Object::new(no, state, 0));
             self.objects.fetch_add(1, Relaxed);
         }
         self.segments.lock().add_live(home.byte, u64::from(home.len));
@@ -140,26 +140,27 @@ impl Store {
         }
     }
 
-    fn redo_head(&self, no: ObjectNo, state: State) -> Result<(), StoreError> {
+    fn redo_head(&self, no: ObjectNo, state: State) -> Result<Option<()>, StoreError> {
         let object = match self.known(no)? {
             Some(object) => {
                 let mut old = object.state.write();
-                old.core = state.core;
+                if old.take_core(state.core).is_none() {
+                    return Ok(None);
+                }
                 old.links = state.links;
                 old.xattrs = state.xattrs;
-                old.is_in_blocks();
                 drop(old);
                 object
             }
             None => {
                 self.objects.fetch_add(1, Relaxed);
-                self.table.add(Object { no, state: Arc::new(RwLock::new(state)) })
+                self.table.add(Object::new(no, state, 0))
             }
         };
         object.state.write().logged = true;
         object.state.write().head_changed = false;
         self.keep(&object);
-        Ok(())
+        Ok(Some(()))
     }
 
     fn blocks_of(
@@ -169,7 +170,7 @@ impl Store {
         freed: &mut Vec<Freed>,
     ) -> Result<(), StoreError> {
         let mut state = object.state.write();
-        if !matches!(state.content, Content::Inline(_) | Content::Blocks(_)) {
+        if state.core.kind != FileType::File {
             return Err(StoreError::Corrupt { what: "a delta in a record", at: 0, object: Some(object.no) });
         }
         state.is_in_blocks();

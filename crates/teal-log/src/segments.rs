@@ -8,6 +8,7 @@
 //! 4. The sets (`free`, `unready`, `dead`) and sums follow the table at every change, so that no commit looks at all segments.
 //! 5. `live` is exactly what the newest state refers to: content, inode records, pages. `check` recounts it.
 
+use crate::error::StoreError;
 use crate::format::delta::Roots;
 use crate::format::record::Run;
 use crate::format::usage::SegmentUse;
@@ -42,6 +43,8 @@ pub(crate) struct Segments {
     /// The head as the last record's header names it: recovery looks nowhere else.
     named: Head,
     live: u64,
+    /// Something lived or died where or while it could not: only a damaged store says so.
+    contradictory: bool,
     /// The checkpoint whose interval is running.
     pub(crate) interval: u64,
     /// Seconds, stamped on segments as they are written.
@@ -69,6 +72,7 @@ impl Segments {
             head: Head::default(),
             named: Head::default(),
             live: 0,
+            contradictory: false,
             interval: 0,
             secs: 0,
             doubtful: BTreeSet::new(),
@@ -79,7 +83,11 @@ impl Segments {
 
     /// Takes over an item read from the usage tree or a checkpoint's overrides.
     pub(crate) fn restore(&mut self, segment: u32, usage: SegmentUse) -> Option<()> {
+        let most = self.geometry.segment_bytes();
         let slot = self.table.get_mut(segment as usize)?;
+        if u64::from(usage.live) + u64::from(usage.retained) > most || u64::from(usage.first) * SECTOR > most {
+            return None;
+        }
         self.live = self.live - u64::from(slot.live) + u64::from(usage.live);
         *slot = usage;
         self.sort(segment);
@@ -124,20 +132,36 @@ impl Segments {
 
     /// Counts `bytes` at a device byte address as live.
     pub(crate) fn add_live(&mut self, byte: u64, bytes: u64) {
-        let segment = self.geometry.segment_of(Sector::new(byte / SECTOR)).expect("live data lies in a segment");
-        self.edit(segment, |u| u.live += u32::try_from(bytes).expect("below a segment's size"));
+        // Redoing a batch counts what stays twice for a moment, so that only a sum that overflows is too much.
+        let more =
+            |s: Segment| u64::from(self.get(s).live).checked_add(bytes).and_then(|live| u32::try_from(live).ok());
+        let found = self.geometry.segment_of(Sector::new(byte / SECTOR)).and_then(|s| Some((s, more(s)?)));
+        let Some((segment, live)) = found else { return self.contradictory = true };
+        self.edit(segment, |u| u.live = live);
         self.live += bytes;
     }
 
     /// Counts `bytes` at a device byte address as dead.
     pub(crate) fn add_dead(&mut self, byte: u64, bytes: u64) {
-        let segment = self.geometry.segment_of(Sector::new(byte / SECTOR)).expect("dead data lies in a segment");
+        let at = self.geometry.segment_of(Sector::new(byte / SECTOR));
+        let segment = at.filter(|s| u64::from(self.get(*s).live) >= bytes);
+        let Some(segment) = segment else { return self.contradictory = true };
         let interval = self.interval;
         self.edit(segment, |u| {
-            u.live = u.live.checked_sub(bytes as u32).expect("no more dies than lived");
+            u.live -= bytes as u32;
             u.touched = u.touched.max(interval);
         });
         self.live -= bytes;
+    }
+
+    /// Whether all that was said to live or to have died could be so. If not, the store refers to the same place twice or to a place
+    /// outside of all segments, and nobody may write by this table.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`].
+    pub(crate) fn sound(&self) -> Result<(), StoreError> {
+        let damaged = StoreError::Corrupt { what: "the usage table", at: 0, object: None };
+        if self.contradictory { Err(damaged) } else { Ok(()) }
     }
 
     pub(crate) fn head(&self) -> Head {

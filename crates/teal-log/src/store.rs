@@ -207,7 +207,7 @@ impl Store {
             at: home.byte / teal_types::SECTOR,
             object: Some(no),
         })?;
-        Ok(self.table.add(Object { no, state: Arc::new(RwLock::new(state)) }))
+        Ok(self.table.add(Object::new(no, state, bytes.len())))
     }
 
     pub(crate) fn account(&self, freed: &[Freed]) {

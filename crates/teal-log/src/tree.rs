@@ -23,7 +23,7 @@ use teal_types::ObjectNo;
 
 use crate::{
     StoreError,
-    page::{Child, Expect, Items, Node, PagePtr, TreeKind},
+    page::{Child, Expect, Items, LEVEL_MAX, Node, PagePtr, TreeKind},
 };
 
 /// Where unchanged pages come from.
@@ -148,11 +148,33 @@ fn fold_below(
     ptr
 }
 
-/// Loads a page and checks that a cache has not answered for another level: levels descend, so every walk ends.
-fn load(src: &dyn PageSource, ptr: PagePtr, want: Expect) -> Result<Arc<Node>, StoreError> {
+/// The keys a subtree may have: those of the items in its parent.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    low: u64,
+    /// Exclusive.
+    high: Option<u64>,
+}
+
+impl Span {
+    const ALL: Self = Self { low: 0, high: None };
+
+    /// The part that belongs to one item of a node.
+    fn of(self, items: &[(u64, Child)], at: usize) -> Self {
+        Self { low: items[at].0, high: items.get(at + 1).map(|next| next.0).or(self.high) }
+    }
+    fn holds(self, node: &Node) -> bool {
+        node.first_key() >= self.low && self.high.is_none_or(|high| node.last_key() < high)
+    }
+}
+
+/// Loads a page and checks that it fits its place: levels descend, so every walk ends, and the keys are those of its place, so that a
+/// page is met once, however many pointers of a damaged tree lead to it.
+fn load(src: &dyn PageSource, ptr: PagePtr, want: Expect, span: Span) -> Result<Arc<Node>, StoreError> {
     let node = src.load(ptr, want)?;
-    let as_wanted = want.level.is_none_or(|level| level == node.level) && !node.is_empty();
-    if as_wanted { Ok(node) } else { Err(want.damaged(ptr.addr())) }
+    // A root of the highest level could not grow.
+    let as_wanted = want.level.map_or(node.level < LEVEL_MAX, |level| level == node.level) && !node.is_empty();
+    if as_wanted && span.holds(&node) { Ok(node) } else { Err(want.damaged(ptr.addr())) }
 }
 
 /// Which item of an interior node leads to `key`.

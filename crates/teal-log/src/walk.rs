@@ -1,6 +1,6 @@
 //! Walks the records of one segment from its first, as the cleaner, `check` and `dump` need it.
 
-use crate::format::crc;
+use crate::format::crc_matches;
 use crate::format::record::{HEADER, Header};
 use crate::format::usage::SegmentUse;
 use crate::geometry::{Geometry, Segment};
@@ -30,8 +30,9 @@ pub(crate) fn records<'a>(
         let from = usize::try_from(at.get().checked_sub(base.get())? * SECTOR).ok()?;
         let header = Header::decode(bytes.get(from..)?, uuid).filter(|h| h.seq == seq)?;
         let body_at = from + HEADER + header.payload as usize * SECTOR as usize;
-        let body =
-            bytes.get(body_at..body_at.checked_add(header.body as usize)?).filter(|b| crc(b) == header.body_crc)?;
+        let body = bytes
+            .get(body_at..body_at.checked_add(header.body as usize)?)
+            .filter(|b| crc_matches(b, header.body_crc))?;
         seq += 1;
         next = Some(header.next_a.addr).filter(|a| *a > at && geometry.segment_of(*a) == Some(segment));
         Some(Found { header, body, body_byte: base.byte() + body_at as u64 })

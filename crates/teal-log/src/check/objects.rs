@@ -178,7 +178,9 @@ impl Checker<'_> {
         };
         match &dir.entries {
             Entries::Few(map) => map.iter().for_each(|(cookie, entry)| one(self, *cookie, Some(entry.clone()))),
-            Entries::Tree(tree) => self.tree(tree, no, &mut |this, key, value| one(this, key, Entry::decode(value))),
+            Entries::Tree(tree) => {
+                self.tree(tree, no, &mut |this, key, value| one(this, key, Entry::decode_at(key, value)))
+            }
         }
         if (count, subdirs) != (state.core.size, state.core.subdirs) {
             let (size, dirs) = (state.core.size, state.core.subdirs);
@@ -214,7 +216,9 @@ impl Checker<'_> {
         };
         match &blocks.extents {
             Extents::Few(map) => map.iter().for_each(|(block, extent)| one(self, *block, Some(extent.clone()))),
-            Extents::Tree(tree) => self.tree(tree, no, &mut |this, key, value| one(this, key, Extent::decode(value))),
+            Extents::Tree(tree) => {
+                self.tree(tree, no, &mut |this, key, value| one(this, key, Extent::decode_at(key, value)))
+            }
         }
         self.sectors(no, state.core.sectors, sectors);
     }

@@ -135,7 +135,7 @@ impl Store {
                     Extents::Few(map) => map.iter().try_for_each(|(b, e)| writeln!(out, "  {}", extent_text(*b, e)))?,
                     Extents::Tree(tree) => for_items(self, tree, &mut |item| {
                         let line = match item {
-                            Ok((block, value)) => Extent::decode(value)
+                            Ok((block, value)) => Extent::decode_at(block, value)
                                 .map_or_else(|| "an extent that makes no sense".into(), |e| extent_text(block, &e)),
                             Err(e) => e.to_string(),
                         };

@@ -2,10 +2,10 @@
 
 use super::{RawWhat, header_line};
 use crate::format::anchor::{self, Anchor};
-use crate::format::crc;
+use crate::format::crc_matches;
 use crate::format::delta::{Delta, decode_body};
 use crate::format::extent::Extent;
-use crate::format::record::{HEADER, Header, Run, digest};
+use crate::format::record::{HEADER, Header, Run, digest, follows};
 use crate::format::superblock::{self, Superblock};
 use crate::geometry::{Geometry, Segment};
 use crate::open::read_superblock;
@@ -129,7 +129,7 @@ impl Raw<'_> {
     fn header(&self, at: Sector, (seq, previous): (u64, Option<u64>)) -> Option<(Header, Vec<u8>)> {
         let bytes = self.read(at, HEADER as u64 / SECTOR)?;
         let header = Header::decode(&bytes, &self.sb.uuid)?;
-        let fits = header.seq == seq && previous.is_none_or(|digest| header.previous == digest);
+        let fits = header.seq == seq && previous.is_none_or(|digest| follows(&header, digest));
         fits.then_some((header, bytes))
     }
 
@@ -161,10 +161,10 @@ impl Raw<'_> {
         let Some(bytes) = self.read(at, u64::from(sectors)) else { return writeln!(out, "  unreadable") };
         let (payload, body) = bytes[HEADER..].split_at(header.payload as usize * SECTOR as usize);
         let body = &body[..header.body as usize];
-        if crc(payload) != header.payload_crc {
+        if !crc_matches(payload, header.payload_crc) {
             writeln!(out, "  the payload is torn or damaged")?;
         }
-        if crc(body) != header.body_crc {
+        if !crc_matches(body, header.body_crc) {
             return writeln!(out, "  the body is torn or damaged");
         }
         for placed in decode_body(body, header.deltas) {

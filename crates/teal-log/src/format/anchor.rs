@@ -17,7 +17,7 @@
 //! | 64 | 444 | zero |
 //! | 508 | 4 | CRC32C of the bytes before |
 
-use super::crc;
+use super::{crc, is_sealed};
 use crate::codec::{Put, Take};
 use teal_types::Sector;
 
@@ -55,7 +55,7 @@ impl Anchor {
     /// The anchor in `bytes`, if it is whole and of this store.
     pub(crate) fn decode(bytes: &[u8], uuid: &[u8; 16]) -> Option<Self> {
         let bytes = bytes.get(..BYTES)?;
-        if bytes[..4] != MAGIC || crc(&bytes[..BYTES - 4]).to_le_bytes() != bytes[BYTES - 4..] {
+        if bytes[..4] != MAGIC || !is_sealed(bytes) {
             return None;
         }
         let mut t = Take(&bytes[4..]);
@@ -63,10 +63,10 @@ impl Anchor {
             return None;
         }
         Some(Self {
-            checkpoint: t.u64()?,
-            addr: Sector::new(t.u64()?),
-            seq: t.u64()?,
-            watermark: t.u64()?,
+            checkpoint: t.counter()?,
+            addr: t.sector64()?,
+            seq: t.counter()?,
+            watermark: t.counter()?,
             secs: t.u64()?,
         })
     }

@@ -28,6 +28,7 @@
 //! | 19, 20 | cursor set, cursor gone | device u64, then a cursor (reserved) |
 
 use super::extent::Extent;
+use super::inode::COOKIES;
 use super::usage::{self, SegmentUse};
 use crate::codec::{Put, Take};
 use crate::page::{PagePtr, TreeKind};
@@ -119,11 +120,11 @@ impl Roots {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut t = Take(bytes);
         let mut roots = Self {
-            checkpoint: t.u64()?,
-            next_object: t.u64()?,
-            next_lsn: Lsn::new(t.u64()?),
+            checkpoint: t.counter()?,
+            next_object: t.counter()?,
+            next_lsn: Lsn::new(t.counter()?),
             stamp: t.stamp()?,
-            objects: t.u64()?,
+            objects: t.counter()?,
             ..Self::default()
         };
         let mut root = || PagePtr::decode_optional(t.array()?);
@@ -239,10 +240,13 @@ fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
     let delta = match code {
         1 => Delta::Inode(std::mem::take(&mut v.0)),
         2 => Delta::Attributes(std::mem::take(&mut v.0)),
-        3 => Delta::Extent { block: v.u64()?, extent: Extent::decode(std::mem::take(&mut v.0))? },
+        3 => {
+            let block = v.u64()?;
+            Delta::Extent { block, extent: Extent::decode_at(block, std::mem::take(&mut v.0))? }
+        }
         4 => Delta::Hole { block: v.u64()?, count: v.u64()? },
         5 => Delta::EntrySet {
-            cookie: v.u64()?,
+            cookie: v.u64().filter(|cookie| COOKIES.contains(cookie))?,
             child: ObjectNo::new(v.u64()?),
             kind: FileType::from_code(v.u8()?)?,
             name: Name::new(std::mem::take(&mut v.0)).ok()?,

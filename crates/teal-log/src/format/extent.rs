@@ -15,6 +15,8 @@ use teal_types::{Lsn, SECTOR, Sector};
 
 /// Most blocks in one extent: half a MiB, so that its checksums fit a page's item.
 pub(crate) const EXTENT_BLOCKS: u64 = 128;
+/// Exclusive upper bound of block numbers: sizes are below 2^63 bytes.
+pub(crate) const FILE_BLOCKS: u64 = 1 << 51;
 /// Sectors in a block.
 pub(crate) const BLOCK_SECTORS: u64 = 8;
 
@@ -55,6 +57,11 @@ impl Extent {
         for &sum in &self.crcs {
             out.put_u32(sum);
         }
+    }
+
+    /// The extent that holds a file's blocks from `block` on, if a file may have those.
+    pub(crate) fn decode_at(block: u64, bytes: &[u8]) -> Option<Self> {
+        Self::decode(bytes).filter(|extent| block <= FILE_BLOCKS - extent.blocks())
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {

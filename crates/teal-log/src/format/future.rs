@@ -26,7 +26,10 @@
 //! | 40 | 2 | number of ranges |
 //! | 42 | 16 each | unacknowledged ranges of `Lsn`: from, to (exclusive) |
 
-#![cfg_attr(not(test), allow(dead_code, reason = "the layout is fixed before its use; golden bytes hold it"))]
+#![cfg_attr(
+    not(any(test, feature = "fuzzing")),
+    allow(dead_code, reason = "the layout is fixed before its use; golden bytes hold it")
+)]
 
 use super::extent::Extent;
 use crate::codec::{Put, Take};

@@ -8,6 +8,7 @@
 //! | 16 | 8 | `Lsn` of the object's last change |
 //! | 24 | 1 | flags: 1 tombstone (the object is gone, address and length are 0) |
 
+use super::inode::RECORD_MAX;
 use crate::codec::{Put, Take};
 use teal_types::Lsn;
 
@@ -45,7 +46,7 @@ impl Known {
         let mut t = Take(bytes);
         let home = Home { byte: t.u64()?, len: t.u32()?, crc: t.u32()?, lsn: Lsn::new(t.u64()?) };
         match (t.u8()?, t.is_empty()) {
-            (0, true) if home.len > 0 => Some(Self::At(home)),
+            (0, true) if (1..=RECORD_MAX as u32).contains(&home.len) => Some(Self::At(home)),
             (1, true) => Some(Self::Gone(home.lsn)),
             _ => None,
         }

@@ -34,11 +34,24 @@
 
 use super::extent::Extent;
 use crate::codec::{Put, Take};
+use crate::op::{LINK_MAX, SYMLINK_MAX, XATTR_TOTAL_MAX};
 use crate::page::PagePtr;
-use teal_types::{FileType, Lsn, Name, ObjectNo, Stamp, Timestamp};
+use crate::read::FIRST_COOKIE;
+use teal_types::{FileType, Lsn, Name, ObjectNo, SECTOR, Stamp, Timestamp};
 
 pub(crate) const CORE: usize = 128;
+/// Longest record: all names, all extended attributes and the rest of an object stay below it.
+pub(crate) const RECORD_MAX: usize = 448 << 10;
+const _: () = assert!(
+    CORE + LINK_MAX as usize * (16 + 255) + XATTR_TOTAL_MAX + 8 + SYMLINK_MAX <= RECORD_MAX,
+    "an object at all of its limits fits"
+);
 const VERSION: u8 = 1;
+
+/// The sectors of the longest file.
+const SECTORS_MAX: u64 = i64::MAX as u64 / SECTOR + 1;
+/// What the cookie of an entry may be; smaller ones stand for `.`, `..` and "from the start".
+pub(crate) const COOKIES: std::ops::Range<u64> = FIRST_COOKIE..1 << 63;
 
 /// The fixed part of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +114,7 @@ impl Core {
             lsn: Lsn::new(t.u64()?),
             data_stamp: t.stamp()?,
             attr_stamp: t.stamp()?,
-            sectors: t.u64()?,
+            sectors: t.u64().filter(|s| *s <= SECTORS_MAX)?,
         })
     }
 
@@ -136,8 +149,10 @@ impl Entry {
         out.put(self.name.as_bytes());
         out
     }
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// The entry stored under a cookie, if an entry may have that.
+    pub(crate) fn decode_at(cookie: u64, bytes: &[u8]) -> Option<Self> {
         let mut t = Take(bytes);
+        COOKIES.contains(&cookie).then_some(())?;
         Some(Self { child: ObjectNo::new(t.u64()?), kind: FileType::from_code(t.u8()?)?, name: Name::new(t.0).ok()? })
     }
 }
@@ -205,9 +220,15 @@ impl Item<'_> {
         Some(match code {
             1 => Item::Link(Link { parent: ObjectNo::new(v.u64()?), name: Name::new(v.0).ok()? }),
             2 => Item::Data(v.0),
-            3 => Item::Extent { block: v.u64()?, extent: Extent::decode(v.0)? },
+            3 => {
+                let block = v.u64()?;
+                Item::Extent { block, extent: Extent::decode_at(block, v.0)? }
+            }
             4 => Item::ExtentTree(PagePtr::decode(v.0.try_into().ok()?)?),
-            5 => Item::Entry { cookie: v.u64()?, entry: Entry::decode(v.0)? },
+            5 => {
+                let cookie = v.u64()?;
+                Item::Entry { cookie, entry: Entry::decode_at(cookie, v.0)? }
+            }
             6 => Item::DirTree(PagePtr::decode(v.0.try_into().ok()?)?),
             7 => {
                 let len = usize::from(v.u8()?);

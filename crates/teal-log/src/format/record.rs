@@ -32,7 +32,7 @@
 //! | 148 | 360 | zero |
 //! | 508 | 4 | CRC32C of the bytes before |
 
-use super::crc;
+use super::{crc, is_sealed};
 use crate::codec::{Put, Take};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
@@ -120,7 +120,7 @@ impl Header {
     /// The header in `bytes`, if it is whole and of this store.
     pub(crate) fn decode(bytes: &[u8], uuid: &[u8; 16]) -> Option<Self> {
         let bytes = bytes.get(..HEADER)?;
-        if bytes[..4] != MAGIC || crc(&bytes[..HEADER - 4]).to_le_bytes() != bytes[HEADER - 4..] {
+        if bytes[..4] != MAGIC || !is_sealed(bytes) {
             return None;
         }
         let mut t = Take(&bytes[4..]);
@@ -131,12 +131,13 @@ impl Header {
         if t.array::<16>()? != *uuid {
             return None;
         }
-        let (epoch, seq, batch, watermark, previous) = (t.u64()?, t.u64()?, t.u64()?, t.u64()?, t.u64()?);
-        let next_a = Run { addr: Sector::new(t.u64()?), sectors: t.u32()? };
+        let (epoch, seq, batch, watermark, previous) =
+            (t.counter()?, t.counter()?, t.counter()?, t.counter()?, t.u64()?);
+        let next_a = Run { addr: t.sector64()?, sectors: t.u32()? };
         let gap = t.u32()?;
-        let next_b = Run { addr: Sector::new(t.u64()?), sectors: t.u32()? };
+        let next_b = Run { addr: t.sector64()?, sectors: t.u32()? };
         let (payload, body, deltas) = (t.u32()?, t.u32()?, t.u32()?);
-        let lsn = Lsn::new(t.u64()?);
+        let lsn = Lsn::new(t.counter()?);
         let counter = t.u64()?;
         let stamp = Stamp { replica: t.u32()?, incarnation: t.u32()?, counter };
         let (time, payload_crc, body_crc) = (t.time()?, t.u32()?, t.u32()?);
@@ -160,6 +161,15 @@ impl Header {
             body_crc,
         })
     }
+}
+
+/// Whether a record's predecessor has this digest.
+pub(crate) fn follows(header: &Header, digest: u64) -> bool {
+    #[cfg(any(test, feature = "fuzzing"))]
+    if crate::fuzzing::is_lenient() {
+        return true;
+    }
+    header.previous == digest
 }
 
 /// What the next record says of the one whose first sector is `header`.

@@ -25,8 +25,9 @@
 //! | 184 | 3908 | zero |
 //! | 4092 | 4 | CRC32C of the bytes before |
 
-use super::crc;
+use super::{crc, is_sealed};
 use crate::codec::{Put, Take};
+use crate::geometry::Geometry;
 use teal_types::Timestamp;
 
 pub(crate) const MAGIC: [u8; 8] = *b"TEALFS\0\x01";
@@ -114,7 +115,7 @@ impl Superblock {
         if magic[..6] != MAGIC[..6] {
             return Err(Refused::NotTeal);
         }
-        if bytes.len() != BYTES || crc(&bytes[..BYTES - 4]).to_le_bytes() != bytes[BYTES - 4..] {
+        if bytes.len() != BYTES || !is_sealed(bytes) {
             return Err(Refused::Damaged);
         }
         let version = t.u16().ok_or(Refused::Damaged)?;
@@ -154,11 +155,12 @@ impl Superblock {
     fn geometry(self) -> Result<Self, Refused> {
         let bad = |ok: bool, what| if ok { Ok(()) } else { Err(Refused::Geometry(what)) };
         bad(self.commit_align.is_power_of_two() && (512..=65536).contains(&self.commit_align), "commit alignment")?;
-        bad(self.segment_sectors.is_power_of_two() && self.segment_sectors >= 128, "segment size")?;
+        bad(self.segment_sectors.is_power_of_two() && self.segment_sectors >= 1024, "segment size")?;
         bad(u64::from(self.segment_sectors) * 512 <= 1 << 31, "segment size")?;
         bad((8..=1 << 16).contains(&self.segments), "number of segments")?;
-        bad(u64::from(self.segments) * u64::from(self.segment_sectors) <= self.sectors, "size")?;
         bad(self.sectors <= 1 << 48, "size")?;
+        let end = u64::from(self.segments) * u64::from(self.segment_sectors);
+        bad(end <= Geometry::second_superblock(self.sectors).get(), "size")?;
         bad((1..=8).contains(&self.anchor_places) && self.anchor_places <= self.segments / 2, "anchor places")?;
         Ok(self)
     }

@@ -43,8 +43,15 @@ impl SegmentUse {
         let mut t = Take(bytes);
         let (live, retained, first, used) = (t.u32()?, t.u32()?, t.u32()?, t.u8()?);
         t.bytes(3)?;
-        let done =
-            Self { live, retained, first, used: used == 1, first_seq: t.u64()?, touched: t.u64()?, secs: t.u64()? };
+        let done = Self {
+            live,
+            retained,
+            first,
+            used: used == 1,
+            first_seq: t.counter()?,
+            touched: t.counter()?,
+            secs: t.u64()?,
+        };
         (t.is_empty() && used <= 1).then_some(done)
     }
 }

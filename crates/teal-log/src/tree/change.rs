@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use teal_types::Sector;
 
-use super::{Ledger, PageSource, Tree, load, route};
+use super::{Ledger, PageSource, Span, Tree, load, route};
 use crate::{
     StoreError,
     page::{Child, Expect, Items, LEVEL_MAX, Node, PAGE_MAX, PagePtr, VALUE_MAX, leaf_item_len},
@@ -40,7 +40,7 @@ impl Tree {
             self.root = Some(cx.new_node(0, items));
             return Ok(None);
         };
-        let (old, split) = cx.insert(root, None, key, value)?;
+        let (old, split) = cx.insert(root, (None, Span::ALL), key, value)?;
         if let Some((right_key, right)) = split {
             let Some(Child::Mem(left)) = self.root.take() else { unreachable!("a node that was split is owned") };
             let level = left.level + 1;
@@ -60,7 +60,7 @@ impl Tree {
             return Ok(None);
         }
         let mut cx = Cx { src, want: self.expect(None), ledger: &mut self.ledger };
-        let old = self.root.as_mut().map_or(Ok(None), |root| cx.remove(root, None, key))?;
+        let old = self.root.as_mut().map_or(Ok(None), |root| cx.remove(root, (None, Span::ALL), key))?;
         self.shorten();
         Ok(old)
     }
@@ -81,7 +81,7 @@ impl Tree {
         let low = before.map_or(from, |item| item.0);
         let high = after.map_or(to, |item| item.0);
         let mut cx = Cx { src, want: self.expect(None), ledger: &mut self.ledger };
-        self.root.as_mut().map_or(Ok(()), |root| cx.own_paths(root, None, (low, high), 0))
+        self.root.as_mut().map_or(Ok(()), |root| cx.own_paths(root, (None, Span::ALL), (low, high), 0))
     }
 
     /// Owns the page at `level` on the path to `key` if it still lies at `at`, so that the next fold writes it anew.
@@ -91,11 +91,11 @@ impl Tree {
     /// What `src` answers.
     pub(crate) fn touch(&mut self, src: &dyn PageSource, level: u8, key: u64, at: Sector) -> Result<bool, StoreError> {
         let Some(root) = &self.root else { return Ok(false) };
-        if !self.has_page(src, root, None, (level, key, at))? {
+        if !self.has_page(src, root, (None, Span::ALL), (level, key, at))? {
             return Ok(false);
         }
         let mut cx = Cx { src, want: self.expect(None), ledger: &mut self.ledger };
-        self.root.as_mut().map_or(Ok(()), |root| cx.own_paths(root, None, (key, key), level))?;
+        self.root.as_mut().map_or(Ok(()), |root| cx.own_paths(root, (None, Span::ALL), (key, key), level))?;
         Ok(true)
     }
 
@@ -110,7 +110,7 @@ impl Tree {
     ) -> Result<(), StoreError> {
         let Some(root) = &self.root else { return Ok(()) };
         let (mut pages, mut leaves) = (Vec::new(), Vec::new());
-        self.gather(src, root, None, (&mut pages, &mut leaves))?;
+        self.gather(src, root, (None, Span::ALL), (&mut pages, &mut leaves))?;
         self.root = None;
         self.ledger.freed.append(&mut pages);
         self.ledger.mem_pages = 0;
@@ -145,10 +145,10 @@ impl Cx<'_> {
     }
 
     /// The child, owned: if it was on disk it is copied into memory and its page is free.
-    fn own<'n>(&mut self, child: &'n mut Child, level: Option<u8>) -> Result<&'n mut Node, StoreError> {
+    fn own<'n>(&mut self, child: &'n mut Child, (level, span): (Option<u8>, Span)) -> Result<&'n mut Node, StoreError> {
         if let Child::Disk(ptr) = child {
             let ptr: PagePtr = *ptr;
-            let node = Arc::unwrap_or_clone(load(self.src, ptr, Expect { level, ..self.want })?);
+            let node = Arc::unwrap_or_clone(load(self.src, ptr, Expect { level, ..self.want }, span)?);
             *child = self.new_node(node.level, node.items);
             self.ledger.freed.push(ptr);
         }
@@ -162,16 +162,17 @@ impl Cx<'_> {
     fn own_paths(
         &mut self,
         child: &mut Child,
-        level: Option<u8>,
+        (level, span): (Option<u8>, Span),
         (low, high): (u64, u64),
         down_to: u8,
     ) -> Result<(), StoreError> {
-        let node = self.own(child, level)?;
+        let node = self.own(child, (level, span))?;
         let Items::Inner(items) = &mut node.items else { return Ok(()) };
         if node.level > down_to {
             let on_path = route(items, low)..=route(items, high);
-            for (_, below) in &mut items[on_path] {
-                self.own_paths(below, Some(node.level - 1), (low, high), down_to)?;
+            for at in on_path {
+                let place = (Some(node.level - 1), span.of(items, at));
+                self.own_paths(&mut items[at].1, place, (low, high), down_to)?;
             }
         }
         Ok(())
@@ -182,11 +183,11 @@ impl Cx<'_> {
     fn insert(
         &mut self,
         child: &mut Child,
-        level: Option<u8>,
+        (level, span): (Option<u8>, Span),
         key: u64,
         value: &[u8],
     ) -> Result<(Option<Box<[u8]>>, Option<(u64, Child)>), StoreError> {
-        let node = self.own(child, level)?;
+        let node = self.own(child, (level, span))?;
         let mut old = None;
         let changed = match &mut node.items {
             Items::Leaf(items) => match items.binary_search_by_key(&key, |item| item.0) {
@@ -201,7 +202,8 @@ impl Cx<'_> {
             },
             Items::Inner(items) => {
                 let at = route(items, key);
-                let (replaced, split) = self.insert(&mut items[at].1, Some(node.level - 1), key, value)?;
+                let place = (Some(node.level - 1), span.of(items, at));
+                let (replaced, split) = self.insert(&mut items[at].1, place, key, value)?;
                 items[at].0 = items[at].0.min(key);
                 let Some(right) = split else { return Ok((replaced, None)) };
                 old = replaced;
@@ -216,13 +218,19 @@ impl Cx<'_> {
         Ok((old, right))
     }
 
-    fn remove(&mut self, child: &mut Child, level: Option<u8>, key: u64) -> Result<Option<Box<[u8]>>, StoreError> {
-        let node = self.own(child, level)?;
+    fn remove(
+        &mut self,
+        child: &mut Child,
+        (level, span): (Option<u8>, Span),
+        key: u64,
+    ) -> Result<Option<Box<[u8]>>, StoreError> {
+        let node = self.own(child, (level, span))?;
         match &mut node.items {
             Items::Leaf(items) => Ok(items.binary_search_by_key(&key, |item| item.0).ok().map(|at| items.remove(at).1)),
             Items::Inner(items) => {
                 let at = route(items, key);
-                let old = self.remove(&mut items[at].1, Some(node.level - 1), key)?;
+                let place = (Some(node.level - 1), span.of(items, at));
+                let old = self.remove(&mut items[at].1, place, key)?;
                 self.mend(items, at);
                 Ok(old)
             }

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{PageSource, Tree, load, route};
+use super::{PageSource, Span, Tree, load, route};
 use crate::{
     StoreError,
     page::{Child, Items, Node, PagePtr},
@@ -47,7 +47,7 @@ impl Tree {
     /// Here and below: only what `src` answers.
     pub(crate) fn get(&self, src: &dyn PageSource, key: u64) -> Result<Option<Box<[u8]>>, StoreError> {
         let Some(root) = &self.root else { return Ok(None) };
-        self.get_below(src, &*self.open(src, root, None)?, key)
+        self.get_below(src, &*self.open(src, root, None, Span::ALL)?, Span::ALL, key)
     }
     /// The first item whose key is at least `key`.
     pub(crate) fn at_or_after(&self, src: &dyn PageSource, key: u64) -> Result<Option<Item>, StoreError> {
@@ -61,7 +61,7 @@ impl Tree {
     /// The last item whose key is at most `key`.
     pub(crate) fn at_or_before(&self, src: &dyn PageSource, key: u64) -> Result<Option<Item>, StoreError> {
         let Some(root) = &self.root else { return Ok(None) };
-        self.last_below(src, &*self.open(src, root, None)?, key)
+        self.last_below(src, &*self.open(src, root, None, Span::ALL)?, Span::ALL, key)
     }
     /// Visits the items from key `from` on, ascending.
     pub(crate) fn scan(&self, src: &dyn PageSource, from: u64, visit: Visit<'_>) -> Result<(), StoreError> {
@@ -70,12 +70,13 @@ impl Tree {
     /// Visits the items with keys in `from..=to`, ascending, and loads no page in which there can be none of them.
     pub(crate) fn range(&self, src: &dyn PageSource, from: u64, to: u64, visit: Visit<'_>) -> Result<(), StoreError> {
         let Some(root) = self.root.as_ref().filter(|_| from <= to) else { return Ok(()) };
-        self.range_below(src, &*self.open(src, root, None)?, (from, to), visit).map(|_ended_early| ())
+        self.range_below(src, &*self.open(src, root, None, Span::ALL)?, Span::ALL, (from, to), visit)
+            .map(|_ended_early| ())
     }
     /// Visits every node, parents first. What lies under a page that cannot be loaded is left out.
     pub(crate) fn walk(&self, src: &dyn PageSource, visit: VisitNode<'_>, on_error: OnError<'_>) {
         if let Some(root) = &self.root {
-            self.walk_below(src, root, (None, 0, None), visit, on_error);
+            self.walk_below(src, root, (None, Span::ALL), visit, on_error);
         }
     }
 
@@ -84,17 +85,18 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         child: &Child,
-        known: Option<u8>,
+        (known, span): (Option<u8>, Span),
         (level, key, at): (u8, u64, teal_types::Sector),
     ) -> Result<bool, StoreError> {
         let here = matches!(child, Child::Disk(ptr) if ptr.addr() == at);
         if known == Some(level) {
             return Ok(here);
         }
-        let node = self.open(src, child, known)?;
+        let node = self.open(src, child, known, span)?;
         match &node.items {
             Items::Inner(items) if node.level > level => {
-                self.has_page(src, &items[route(items, key)].1, Some(node.level - 1), (level, key, at))
+                let on = route(items, key);
+                self.has_page(src, &items[on].1, (Some(node.level - 1), span.of(items, on)), (level, key, at))
             }
             _ => Ok(here && node.level == level),
         }
@@ -105,16 +107,16 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         child: &Child,
-        level: Option<u8>,
+        (level, span): (Option<u8>, Span),
         (pages, leaves): (&mut Vec<PagePtr>, &mut Vec<Arc<Node>>),
     ) -> Result<(), StoreError> {
-        let node = self.open(src, child, level)?;
+        let node = self.open(src, child, level, span)?;
         if let Child::Disk(ptr) = child {
             pages.push(*ptr);
         }
         if let Items::Inner(items) = &node.items {
-            for (_, below) in items {
-                self.gather(src, below, Some(node.level - 1), (pages, leaves))?;
+            for (at, (_, below)) in items.iter().enumerate() {
+                self.gather(src, below, (Some(node.level - 1), span.of(items, at)), (pages, leaves))?;
             }
             return Ok(());
         }
@@ -125,32 +127,47 @@ impl Tree {
         Ok(())
     }
 
-    fn open<'a>(&self, src: &dyn PageSource, child: &'a Child, level: Option<u8>) -> Result<Held<'a>, StoreError> {
+    fn open<'a>(
+        &self,
+        src: &dyn PageSource,
+        child: &'a Child,
+        level: Option<u8>,
+        span: Span,
+    ) -> Result<Held<'a>, StoreError> {
         Ok(match child {
             Child::Mem(node) => Held::Mem(node),
-            Child::Disk(ptr) => Held::Disk(load(src, *ptr, self.expect(level))?),
+            Child::Disk(ptr) => Held::Disk(load(src, *ptr, self.expect(level), span)?),
         })
     }
 
-    fn get_below(&self, src: &dyn PageSource, node: &Node, key: u64) -> Result<Option<Box<[u8]>>, StoreError> {
+    fn get_below(
+        &self,
+        src: &dyn PageSource,
+        node: &Node,
+        span: Span,
+        key: u64,
+    ) -> Result<Option<Box<[u8]>>, StoreError> {
         match &node.items {
             Items::Leaf(items) => {
                 Ok(items.binary_search_by_key(&key, |item| item.0).ok().map(|at| items[at].1.clone()))
             }
             Items::Inner(items) => {
-                let below = self.open(src, &items[route(items, key)].1, Some(node.level - 1))?;
-                self.get_below(src, &below, key)
+                let at = route(items, key);
+                let span = span.of(items, at);
+                let below = self.open(src, &items[at].1, Some(node.level - 1), span)?;
+                self.get_below(src, &below, span, key)
             }
         }
     }
 
-    fn last_below(&self, src: &dyn PageSource, node: &Node, key: u64) -> Result<Option<Item>, StoreError> {
+    fn last_below(&self, src: &dyn PageSource, node: &Node, span: Span, key: u64) -> Result<Option<Item>, StoreError> {
         match &node.items {
             Items::Leaf(items) => Ok(items[..items.partition_point(|item| item.0 <= key)].last().cloned()),
             Items::Inner(items) => {
-                for (_, child) in items[..=route(items, key)].iter().rev() {
-                    let below = self.open(src, child, Some(node.level - 1))?;
-                    if let Some(item) = self.last_below(src, &below, key)? {
+                for at in (0..=route(items, key)).rev() {
+                    let span = span.of(items, at);
+                    let below = self.open(src, &items[at].1, Some(node.level - 1), span)?;
+                    if let Some(item) = self.last_below(src, &below, span, key)? {
                         return Ok(Some(item));
                     }
                 }
@@ -163,6 +180,7 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         node: &Node,
+        span: Span,
         (from, to): (u64, u64),
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>, StoreError> {
@@ -175,9 +193,10 @@ impl Tree {
                 }
             }
             Items::Inner(items) => {
-                for (_, child) in &items[route(items, from)..=route(items, to)] {
-                    let below = self.open(src, child, Some(node.level - 1))?;
-                    if self.range_below(src, &below, (from, to), visit)?.is_break() {
+                for at in route(items, from)..=route(items, to) {
+                    let span = span.of(items, at);
+                    let below = self.open(src, &items[at].1, Some(node.level - 1), span)?;
+                    if self.range_below(src, &below, span, (from, to), visit)?.is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
@@ -190,7 +209,7 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         child: &Child,
-        (level, low, high): (Option<u8>, u64, Option<u64>),
+        (level, span): (Option<u8>, Span),
         visit: VisitNode<'_>,
         on_error: OnError<'_>,
     ) {
@@ -198,21 +217,15 @@ impl Tree {
             Child::Disk(ptr) => Some(*ptr),
             Child::Mem(_) => None,
         };
-        let node = match (self.open(src, child, level), page) {
+        let node = match (self.open(src, child, level, span), page) {
             (Ok(node), _) => node,
             (Err(error), Some(ptr)) => return on_error(ptr, error),
             (Err(_), None) => return,
         };
-        if let Some(ptr) = page
-            && (node.first_key() < low || high.is_some_and(|high| node.last_key() >= high))
-        {
-            on_error(ptr, self.expect(level).damaged(ptr.addr()));
-        }
         visit(page, &node);
         if let Items::Inner(items) = &node.items {
-            for (at, (key, below)) in items.iter().enumerate() {
-                let end = items.get(at + 1).map(|next| next.0).or(high);
-                self.walk_below(src, below, (Some(node.level - 1), *key, end), visit, on_error);
+            for (at, (_, below)) in items.iter().enumerate() {
+                self.walk_below(src, below, (Some(node.level - 1), span.of(items, at)), visit, on_error);
             }
         }
     }

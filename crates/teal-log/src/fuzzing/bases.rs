@@ -1,0 +1,263 @@
+//! The small valid images that image targets start from, and where their structures lie.
+
+use super::metered::{MeteredDisk, Noon, Sevens};
+use super::oracle::{self, Seen};
+use crate::format::anchor;
+use crate::format::delta::{Delta, decode_body};
+use crate::format::record::{HEADER, Header};
+use crate::format::superblock;
+use crate::geometry::Geometry;
+use crate::mkfs::{MkfsOptions, SMALLEST_STORE};
+use crate::op::{Cost, NewObject};
+use crate::open::{OpenOptions, read_superblock};
+use crate::store::Store;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use teal_env::{Clock, Disk};
+use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector};
+
+/// What a [`Part`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Superblock,
+    Anchor,
+    Header,
+    /// All deltas of a record.
+    Body,
+    /// One delta with its prefix.
+    Delta,
+    Inode,
+    Page,
+    /// The value of an item of a leaf page.
+    Item,
+    /// File content.
+    Data,
+}
+
+/// A structure in an image.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub(super) kind: Kind,
+    pub(super) byte: usize,
+    pub(super) len: usize,
+    seq: u64,
+}
+
+impl Part {
+    pub(super) fn range(&self) -> Range<usize> {
+        self.byte..self.byte + self.len
+    }
+}
+
+/// An image, its structures (fixed ones first, then the newest first), and what its commits had made of the tree.
+pub(super) struct Base {
+    pub(super) bytes: Arc<Vec<u8>>,
+    pub(super) parts: Vec<Part>,
+    pub(super) states: Vec<Seen>,
+}
+
+/// Every image; made once.
+pub(super) fn all() -> &'static [Base] {
+    static BASES: OnceLock<Vec<Base>> = OnceLock::new();
+    BASES.get_or_init(|| {
+        let build: [fn(&mut Maker); 5] = [small_files, big_directory, fragments, orphans, open_tail];
+        build.into_iter().map(make).collect()
+    })
+}
+
+struct Maker {
+    store: Arc<Store>,
+    states: Vec<Seen>,
+}
+
+fn name(text: &str, i: usize) -> Name {
+    Name::new(format!("{text}{i}").as_bytes()).expect("a short name is a name")
+}
+
+impl Maker {
+    fn create(&self, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo {
+        let op = self.store.begin(Cost::names(2)).expect("there is room");
+        let mut locked = op.lock(&[dir]).expect("the directory is there");
+        let new = NewObject { kind, perm: 0o644, uid: 1, gid: 2, rdev: 0, now: Noon.civil() };
+        let no = locked.create(new);
+        locked.insert_entry(dir, name, no).expect("the name is free");
+        no
+    }
+
+    fn write(&self, no: ObjectNo, at: u64, len: usize, seed: u8) {
+        let data: Vec<u8> = (0..len).map(|i| (i * 31 + i / 256) as u8 ^ seed).collect();
+        let op = self.store.begin(Cost::data(len as u64)).expect("there is room");
+        op.lock(&[no]).and_then(|mut locked| locked.write(no, at, &data)).expect("it is written");
+    }
+
+    fn remove(&self, dir: ObjectNo, name: &Name, no: ObjectNo, keep: bool) {
+        let op = self.store.begin(Cost::names(2).freeing()).expect("there is room");
+        let mut locked = op.lock(&[dir, no]).expect("both are there");
+        locked.remove_entry(dir, name).expect("the name is there");
+        let done = if keep { locked.set_orphan(no, true) } else { locked.free(no) };
+        done.expect("a sound store takes it");
+    }
+
+    fn commit(&mut self) {
+        self.store.commit().expect("a sound disk takes it");
+        self.states.push(oracle::observe(&self.store));
+    }
+
+    fn checkpoint(&mut self) {
+        self.commit();
+        self.store.checkpoint().expect("a sound disk takes it");
+    }
+}
+
+/// Many small files in a few directories, with every type, links and extended attributes.
+fn small_files(m: &mut Maker) {
+    for d in 0..3 {
+        let dir = m.create(ObjectNo::ROOT, &name("dir", d), FileType::Dir);
+        for i in 0..30 {
+            let file = m.create(dir, &name("file", i), FileType::File);
+            m.write(file, 0, i * 97, i as u8);
+        }
+        m.commit();
+    }
+    let link = m.create(ObjectNo::ROOT, &name("link", 0), FileType::Symlink);
+    let fifo = m.create(ObjectNo::ROOT, &name("fifo", 0), FileType::Fifo);
+    let op = m.store.begin(Cost::names(4)).expect("there is room");
+    let mut locked = op.lock(&[ObjectNo::ROOT, link, fifo]).expect("all are there");
+    locked.set_target(link, b"dir0/file3");
+    for i in 0..3 {
+        locked.insert_entry(ObjectNo::ROOT, &name("hard", i), fifo).expect("the name is free");
+        locked.set_xattr(fifo, name("user.x", i).as_bytes(), Some(&[7; 300])).expect("it is small");
+    }
+    drop(locked);
+    drop(op);
+    m.checkpoint();
+}
+
+/// A directory with a tree of its own, entries removed.
+fn big_directory(m: &mut Maker) {
+    let dir = m.create(ObjectNo::ROOT, &name("big", 0), FileType::Dir);
+    let made: Vec<_> = (0..700).map(|i| m.create(dir, &name("a-name-of-some-length-", i), FileType::File)).collect();
+    m.checkpoint();
+    for (i, no) in made.iter().enumerate().step_by(9) {
+        m.remove(dir, &name("a-name-of-some-length-", i), *no, false);
+    }
+    m.checkpoint();
+    m.create(dir, &name("late", 0), FileType::Dir);
+    m.commit();
+}
+
+/// A file with an extent tree, holes, and another with few extents.
+fn fragments(m: &mut Maker) {
+    let tree = m.create(ObjectNo::ROOT, &name("tree", 0), FileType::File);
+    let few = m.create(ObjectNo::ROOT, &name("few", 0), FileType::File);
+    for i in 0..120 {
+        m.write(tree, i * 12_288, 5000, i as u8);
+        if i % 40 == 0 {
+            m.write(few, i * 50_000, 9000, i as u8);
+            m.commit();
+        }
+    }
+    m.checkpoint();
+    let op = m.store.begin(Cost::data(1 << 16)).expect("there is room");
+    let mut locked = op.lock(&[tree]).expect("it is there");
+    locked.punch(tree, 100_000, 300_000).expect("a sound map");
+    locked.truncate(tree, 1_400_001).expect("a sound map");
+    drop(locked);
+    drop(op);
+    m.checkpoint();
+}
+
+/// Objects without names, some with content in blocks.
+fn orphans(m: &mut Maker) {
+    for i in 0..12 {
+        let file = m.create(ObjectNo::ROOT, &name("gone", i), FileType::File);
+        m.write(file, 0, i * 3000, i as u8);
+        m.commit();
+        if i % 2 == 0 {
+            m.remove(ObjectNo::ROOT, &name("gone", i), file, i % 4 == 0);
+        }
+    }
+    m.checkpoint();
+}
+
+/// Everything since the first checkpoint is in the tail of the log.
+fn open_tail(m: &mut Maker) {
+    let dir = m.create(ObjectNo::ROOT, &name("dir", 0), FileType::Dir);
+    let old = m.create(dir, &name("old", 0), FileType::File);
+    m.write(old, 0, 30_000, 1);
+    m.checkpoint();
+    for i in 0..60 {
+        let file = m.create(dir, &name("a-longer-name-so-that-it-outgrows-", i), FileType::File);
+        m.write(file, 0, i * 700, i as u8);
+        m.write(old, i as u64 * 20_000, 3000, i as u8);
+        if i % 10 == 0 {
+            m.commit();
+        }
+        if i % 7 == 3 {
+            m.remove(dir, &name("a-longer-name-so-that-it-outgrows-", i), file, i % 2 == 0);
+        }
+    }
+    m.commit();
+}
+
+fn make(fill: fn(&mut Maker)) -> Base {
+    let disk = Arc::new(MeteredDisk::new(Arc::new(vec![0; SMALLEST_STORE as usize]), u64::MAX));
+    let (dynamic, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (disk.clone(), Arc::new(Noon));
+    let options = MkfsOptions { label: "fuzz".into(), owner: (0, 0) };
+    Store::mkfs(Arc::clone(&dynamic), Arc::clone(&clock), &Sevens, &options).expect("a store fits");
+    let (store, _) = Store::open(dynamic, clock, OpenOptions::default()).expect("a new store opens");
+    let mut maker = Maker { states: vec![oracle::observe(&store)], store };
+    fill(&mut maker);
+    let bytes = disk.snapshot();
+    Base { parts: parts(&disk, &bytes), bytes: Arc::new(bytes), states: maker.states }
+}
+
+/// Finds the structures of a whole image.
+fn parts(disk: &MeteredDisk, bytes: &[u8]) -> Vec<Part> {
+    let sb = read_superblock(disk).expect("a whole image");
+    let geometry = Geometry::new(&sb);
+    let mut out = Vec::new();
+    let fixed = |kind, at: Sector, len| Part { kind, byte: at.byte() as usize, len, seq: u64::MAX };
+    out.push(fixed(Kind::Superblock, Sector::new(0), superblock::BYTES));
+    out.push(fixed(Kind::Superblock, Geometry::second_superblock(sb.sectors), superblock::BYTES));
+    out.extend(geometry.anchor_slots().map(|at| fixed(Kind::Anchor, at, anchor::BYTES)));
+    out.retain(|part| bytes[part.range()].iter().any(|b| *b != 0));
+    for (i, sector) in bytes.chunks_exact(SECTOR as usize).enumerate() {
+        if let Some(header) = Header::decode(sector, &sb.uuid) {
+            record(bytes, i * HEADER, &header, &mut out);
+        }
+    }
+    out.sort_by_key(|part| std::cmp::Reverse(part.seq));
+    out
+}
+
+fn record(bytes: &[u8], byte: usize, header: &Header, out: &mut Vec<Part>) {
+    let seq = header.seq;
+    let mut add = |kind, byte, len| out.push(Part { kind, byte, len, seq });
+    add(Kind::Header, byte, HEADER);
+    let body = byte + HEADER + header.payload as usize * SECTOR as usize;
+    let len = header.body as usize;
+    add(Kind::Body, body, len);
+    for placed in decode_body(&bytes[body..body + len], header.deltas).flatten() {
+        let at = body + placed.at;
+        let len = u32::from_le_bytes(bytes[at - 16..at - 12].try_into().expect("four bytes")) as usize;
+        add(Kind::Delta, at - 20, len + 20);
+        match placed.delta {
+            Delta::Inode(inode) | Delta::Head(inode) => add(Kind::Inode, at, inode.len()),
+            Delta::Page { ptr, .. } => {
+                let page = ptr.addr().byte() as usize;
+                add(Kind::Page, page, ptr.stored_bytes());
+                if bytes[page + 7] == 0 {
+                    let mut item = page + 24;
+                    while item < page + usize::from(ptr.bytes()) {
+                        let len = usize::from(u16::from_le_bytes([bytes[item + 8], bytes[item + 9]]));
+                        add(Kind::Item, item + 10, len);
+                        item += 10 + len;
+                    }
+                }
+            }
+            Delta::Extent { extent, .. } => add(Kind::Data, extent.addr.byte() as usize, extent.bytes() as usize),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! One target for each decoder: whatever decodes encodes to something that decodes to the same.
+
+use super::{bases, lenient};
+use crate::codec::Take;
+use crate::format::anchor::{self, Anchor};
+use crate::format::delta::{Delta, decode_body};
+use crate::format::extent::Extent;
+use crate::format::future::{CursorState, SharedExtent, Superseded};
+use crate::format::imap::Known;
+use crate::format::inode::{Core, Entry};
+use crate::format::record::{HEADER, Header};
+use crate::format::superblock::{self, Superblock};
+use crate::format::usage::SegmentUse;
+use crate::geometry::{Geometry, Segment};
+use crate::object::State;
+use crate::page::{Expect, Items, Node, PAGE_MAX, TreeKind};
+use crate::read::attr_of;
+use teal_types::{ObjectNo, SECTOR, Sector};
+
+fn resized(bytes: &[u8], len: usize) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    out.resize(len, 0);
+    out
+}
+
+fn uuid_of(bytes: &[u8]) -> [u8; 16] {
+    bytes.get(8..24).and_then(|id| id.try_into().ok()).unwrap_or_default()
+}
+
+pub(super) fn superblock(input: &[u8]) {
+    let bytes = resized(input, superblock::BYTES);
+    let Ok(sb) = lenient(|| Superblock::decode(&bytes)) else { return };
+    assert_eq!(Superblock::decode(&sb.encode()).as_ref(), Ok(&sb));
+    let geometry = Geometry::new(&sb);
+    let last = sb.segments - 1;
+    for segment in [0, 1, last].map(Segment) {
+        assert!(geometry.holds(geometry.usable(segment)) && geometry.usable_bytes(segment) <= geometry.segment_bytes());
+    }
+    let second = Geometry::second_superblock(sb.sectors);
+    for at in geometry.anchor_slots() {
+        assert!(at.get() + geometry.slot_sectors() <= second.get(), "anchors lie before the second superblock");
+        assert!(geometry.place_near(at) < sb.anchor_places);
+    }
+    assert!(geometry.whole(Segment(last)).addr.get() + geometry.segment_bytes() / SECTOR <= second.get());
+}
+
+pub(super) fn anchor(input: &[u8]) {
+    let bytes = resized(input, anchor::BYTES);
+    let uuid = uuid_of(&bytes);
+    if let Some(anchor) = lenient(|| Anchor::decode(&bytes, &uuid)) {
+        assert_eq!(Anchor::decode(&anchor.encode(&uuid), &uuid), Some(anchor));
+        // What opening computes from it.
+        let _ = (anchor.addr.byte(), anchor.seq + 1, anchor.checkpoint + 2);
+    }
+}
+
+pub(super) fn record(input: &[u8]) {
+    let bytes = resized(input, HEADER);
+    let uuid = uuid_of(&bytes);
+    if let Some(header) = lenient(|| Header::decode(&bytes, &uuid)) {
+        assert_eq!(Header::decode(&header.encode(&uuid), &uuid), Some(header));
+        let _ = (header.sectors(), header.seq + 1, header.epoch + 1, header.batch + 1);
+        let _ = header.lsn.get() + u64::from(u32::MAX) + 1;
+    }
+}
+
+pub(super) fn body(input: &[u8]) {
+    let mut t = Take(input);
+    let Some(count) = t.u32() else { return };
+    for placed in decode_body(t.0, count) {
+        let Ok(placed) = placed else { return };
+        match placed.delta {
+            Delta::Ignored => continue,
+            Delta::Inode(bytes) | Delta::Head(bytes) => inode(bytes),
+            Delta::Attributes(bytes) => drop(Core::decode(bytes)),
+            _ => {}
+        }
+        let mut again = Vec::new();
+        placed.delta.encode(placed.object, placed.lsn_offset, &mut again);
+        let mut same = decode_body(&again, 1);
+        let same = same.next().expect("one was asked for").expect("what was encoded decodes");
+        assert_eq!((same.object, same.lsn_offset, &same.delta), (placed.object, placed.lsn_offset, &placed.delta));
+    }
+}
+
+pub(super) fn inode(input: &[u8]) {
+    let no = ObjectNo::new(20);
+    let Some(state) = State::decode(no, None, input) else { return };
+    let whole = state.whole();
+    let again = State::decode(no, None, &whole).expect("what was encoded decodes");
+    assert_eq!(again.whole(), whole);
+    let _ = (attr_of(no, &state), state.fits_whole(), state.mem_pages(), state.few_extents().count());
+    assert_eq!(Core::decode(&state.core_bytes()), Some(state.core));
+}
+
+pub(super) fn extent(input: &[u8]) {
+    let Some(extent) = Extent::decode(input) else { return };
+    let mut again = Vec::new();
+    extent.encode(&mut again);
+    assert_eq!(again, input, "an extent has one form");
+    for from in 0..extent.blocks() {
+        let part = extent.slice(from, extent.blocks() - from);
+        assert!(part.bytes() <= extent.bytes() && part.bytes() > 0);
+        assert_eq!(extent.slice(0, from + 1).blocks(), from + 1);
+    }
+}
+
+pub(super) fn imap(input: &[u8]) {
+    if let Some(known) = Known::decode(input) {
+        assert_eq!(Known::decode(&known.encode()), Some(known));
+    }
+}
+
+pub(super) fn usage(input: &[u8]) {
+    if let Some(usage) = SegmentUse::decode(input) {
+        assert_eq!(SegmentUse::decode(&usage.encode()), Some(usage));
+        let _ = usage.touched + 2;
+    }
+}
+
+pub(super) fn page(input: &[u8]) {
+    let bytes = resized(input, input.len().next_multiple_of(SECTOR as usize).min(2 * PAGE_MAX));
+    let Some(kind) = bytes.get(6).and_then(|code| TreeKind::from_code(*code)) else { return };
+    let owner = ObjectNo::new(Take(&bytes[16..]).u64().unwrap_or(0));
+    let Ok(node) = Node::decode(&bytes, Sector::new(0), Expect { kind, owner, level: None }) else { return };
+    assert_eq!(node.encode(kind, owner), bytes, "a page has one form");
+    assert!(node.first_key() <= node.last_key() && node.encoded_len() <= PAGE_MAX);
+    if let Items::Leaf(items) = &node.items {
+        for (_, value) in items {
+            match kind {
+                TreeKind::InodeMap => imap(value),
+                TreeKind::Extents => extent(value),
+                TreeKind::Directory => drop(Entry::decode_at(200, value)),
+                TreeKind::Usage => usage(value),
+                _ => future(value),
+            }
+        }
+    }
+}
+
+pub(super) fn future(input: &[u8]) {
+    if let Some(shared) = SharedExtent::decode(input) {
+        assert_eq!(shared.encode(), input);
+    }
+    if let Some(superseded) = Superseded::decode(input) {
+        assert_eq!(superseded.encode(), input);
+    }
+    if let Some(cursor) = CursorState::decode(input) {
+        assert_eq!(cursor.encode(), input);
+    }
+}
+
+/// Structures of whole images.
+pub(super) fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let mut out: Vec<Vec<u8>> = Vec::new();
+    for base in bases::all() {
+        let of = |kind| base.parts.iter().filter(move |part| part.kind == kind).map(|part| &base.bytes[part.range()]);
+        use bases::Kind;
+        match target {
+            "superblock" => out.extend(of(Kind::Superblock).map(Vec::from)),
+            "anchor" => out.extend(of(Kind::Anchor).map(Vec::from)),
+            "record" => out.extend(of(Kind::Header).map(Vec::from)),
+            "body" => out.extend(of(Kind::Body).map(|body| [&64_u32.to_le_bytes(), body].concat())),
+            "inode" => out.extend(of(Kind::Inode).map(Vec::from)),
+            "page" => out.extend(of(Kind::Page).map(Vec::from)),
+            _ => out.extend(of(Kind::Item).map(Vec::from)),
+        }
+    }
+    if target == "future" {
+        let cursor = CursorState::decode(&[0; 42]).map(|cursor| cursor.encode());
+        let shared: Vec<_> = out.iter().map(|item| [&[1, 0, 0, 0], &item[..]].concat()).collect();
+        out = shared.into_iter().filter(|item| SharedExtent::decode(item).is_some()).chain(cursor).collect();
+    }
+    // A few of each length say as much as all of them.
+    out.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+    out.dedup();
+    let every = out.len().div_ceil(40).max(1);
+    out.into_iter().step_by(every).collect()
+}

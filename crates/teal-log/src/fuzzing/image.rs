@@ -1,0 +1,168 @@
+//! Opening and using an image that somebody has tampered with.
+
+use super::lenient;
+use super::metered::{MeteredDisk, Noon};
+use super::oracle::{self, Seen};
+use super::script::Script;
+use crate::check::CheckOptions;
+use crate::dump::{DumpWhat, RawWhat, dump_raw};
+use crate::error::StoreError;
+use crate::op::{Cost, NewObject, SetAttr};
+use crate::open::{OpenOptions, Recovery};
+use crate::store::Store;
+use std::sync::Arc;
+use teal_env::{Clock, Disk};
+use teal_types::{FileType, Name, ObjectNo};
+
+/// What may be read of and written to an image in one run: some hundred times its size.
+const BUDGET: u64 = 4 << 30;
+/// Objects that are changed.
+const CHANGED: usize = 8;
+
+fn open(disk: &Arc<MeteredDisk>, read_only: bool, salvage: bool) -> Option<(Arc<Store>, Recovery)> {
+    let disk: Arc<dyn Disk> = disk.clone();
+    let clock: Arc<dyn Clock> = Arc::new(Noon);
+    Store::open(disk, clock, OpenOptions { read_only, salvage, ..OpenOptions::default() }).ok()
+}
+
+/// Checksums look away: whatever the image says, nothing panics and everything ends.
+pub(super) fn image(input: &[u8]) {
+    let Some(script) = Script::decode(input) else { return };
+    let disk = script.disk(BUDGET);
+    lenient(|| {
+        raw_dumps(&disk);
+        let Some((store, _)) = open(&disk, !script.for_writing, script.salvage) else { return };
+        let seen = observe(&store);
+        if !script.for_writing {
+            return;
+        }
+        let _ = use_it(&store, &seen);
+        drop(store);
+        if let Some((store, _)) = open(&disk, true, false) {
+            observe(&store);
+        }
+    });
+}
+
+/// Checksums count: what is read is what one of the commits had made, or an error.
+pub(super) fn image_sealed(input: &[u8]) {
+    let Some(script) = Script::decode(input) else { return };
+    let disk = script.disk(BUDGET);
+    let Some((store, _)) = open(&disk, !script.for_writing, script.salvage) else { return };
+    let seen = oracle::observe(&store);
+    let of_a_commit = script.base.states.iter().any(|state| seen.is_part_of(state));
+    assert!(of_a_commit, "wrong data without an error: no commit had left this");
+    store.check(CheckOptions { verify_data: true }, &mut |_| {});
+    if script.for_writing {
+        let _ = use_it(&store, &seen);
+    }
+}
+
+fn raw_dumps(disk: &MeteredDisk) {
+    let mut out = std::io::sink();
+    for what in [RawWhat::Superblock, RawWhat::Anchors, RawWhat::Chain, RawWhat::Segment(0), RawWhat::Segment(1)] {
+        dump_raw(disk, what, &mut out).expect("a sink takes everything");
+    }
+}
+
+/// Looks at everything in every way there is.
+fn observe(store: &Store) -> Seen {
+    let seen = oracle::observe(store);
+    store.check(CheckOptions { verify_data: true }, &mut |_| {});
+    let mut out = std::io::sink();
+    let of = seen.things.keys().flat_map(|no| [DumpWhat::Inode(*no), DumpWhat::Directory(*no)]);
+    for what in [DumpWhat::Usage, DumpWhat::InodeMap, DumpWhat::Orphans].into_iter().chain(of.take(600)) {
+        store.dump(what, &mut out).expect("a sink takes everything");
+    }
+    let _ = (store.space(), store.is_dirty(), store.unfolded_bytes());
+    store.drop_caches();
+    seen
+}
+
+/// A few operations of each kind, commits, a checkpoint, cleaning, the clean end.
+fn use_it(store: &Store, seen: &Seen) -> Result<(), StoreError> {
+    let some = |is: fn(FileType) -> bool| -> Vec<ObjectNo> {
+        let of_kind = seen.things.iter().filter(|(_, thing)| thing.attr.is_some_and(|attr| is(attr.kind)));
+        of_kind.map(|(no, _)| *no).take(CHANGED).collect()
+    };
+    let (dirs, files) = (some(|kind| kind.is_dir()), some(|kind| kind == FileType::File));
+    for dir in dirs {
+        let _ = names(store, dir);
+    }
+    store.commit()?;
+    for file in files {
+        let _ = content(store, file);
+    }
+    store.commit()?;
+    for no in seen.things.keys().take(CHANGED) {
+        let _ = attributes(store, *no);
+    }
+    for no in store.orphans().into_iter().flatten().take(CHANGED) {
+        let op = store.begin(Cost::names(1).freeing())?;
+        let _ = op.lock(&[no]).and_then(|mut locked| locked.free(no));
+    }
+    store.tick()?;
+    store.checkpoint()?;
+    for _ in 0..3 {
+        store.clean_one(1.0)?;
+        store.commit()?;
+    }
+    store.checkpoint()?;
+    store.close()
+}
+
+fn names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
+    let fresh = Name::new(b"a fresh name").expect("it is one");
+    {
+        let op = store.begin(Cost::names(2))?;
+        let mut locked = op.lock(&[dir])?;
+        for kind in [FileType::Dir, FileType::File] {
+            let no = locked.create(NewObject { kind, perm: 0o600, uid: 0, gid: 0, rdev: 0, now: Noon.civil() });
+            if locked.entry(dir, &fresh)?.is_none() {
+                locked.insert_entry(dir, &fresh, no)?;
+            } else {
+                locked.free(no)?;
+            }
+        }
+    }
+    let mut found = Vec::new();
+    store.each_entry(dir, 0, &mut |_, child, _, name| {
+        found.push((child, name.clone()));
+        if found.len() < CHANGED { std::ops::ControlFlow::Continue(()) } else { std::ops::ControlFlow::Break(()) }
+    })?;
+    for (child, name) in found {
+        let op = store.begin(Cost::names(2).freeing())?;
+        let Ok(mut locked) = op.lock(&[dir, child]) else { continue };
+        if locked.entry(dir, &name)?.is_none_or(|(now, _)| now != child) {
+            continue;
+        }
+        locked.remove_entry(dir, &name)?;
+        if !locked.is_linked(child) {
+            locked.set_orphan(child, true)?;
+        }
+    }
+    Ok(())
+}
+
+fn content(store: &Store, file: ObjectNo) -> Result<(), StoreError> {
+    let size = store.attr(file)?.size;
+    let op = store.begin(Cost::data(1 << 18))?;
+    let mut locked = op.lock(&[file])?;
+    for at in [0, 5000, size / 2, size.saturating_sub(10), size] {
+        let _ = locked.write(file, at, &[9; 9000]);
+    }
+    let _ = locked.punch(file, size / 3, size / 2);
+    let _ = locked.truncate(file, size / 2 + 1);
+    let _ = locked.truncate(file, size.saturating_mul(2));
+    Ok(())
+}
+
+fn attributes(store: &Store, no: ObjectNo) -> Result<(), StoreError> {
+    let op = store.begin(Cost::names(1))?;
+    let mut locked = op.lock(&[no])?;
+    locked.set_attr(no, SetAttr { perm: Some(0o777), ..SetAttr::default() });
+    let _ = locked.set_xattr(no, b"user.fuzz", Some(&[1; 100]))?;
+    let _ = locked.entries(no);
+    locked.set_orphan(no, true)?;
+    locked.set_orphan(no, false)
+}

@@ -1,0 +1,119 @@
+//! What can be seen of a store, and whether that is what once was committed.
+
+use crate::store::Store;
+use siphasher::sip::SipHasher24;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher;
+use std::ops::ControlFlow;
+use teal_types::{Attr, FileType, Name, ObjectNo};
+
+const PIECE: u64 = 16 << 10;
+/// Pieces of one file that are looked at, so that a file of any size is read in bounded work.
+const PIECES_MAX: usize = 200;
+/// Failed reads of one file before it is given up.
+const FAILURES_MAX: usize = 5;
+/// Entries and objects that are looked at.
+const SEEN_MAX: usize = 20_000;
+
+/// Cookie, child, its type, name.
+type Entry = (u64, ObjectNo, FileType, Name);
+/// Name and value.
+type Xattr = (Vec<u8>, Option<Vec<u8>>);
+
+/// What was seen of one object; what could not be read is `None` or left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Thing {
+    pub(super) attr: Option<Attr>,
+    entries: Option<Vec<Entry>>,
+    names: Option<Vec<(ObjectNo, Name)>>,
+    xattrs: Option<Vec<Xattr>>,
+    /// Digests of pieces by offset.
+    content: BTreeMap<u64, u64>,
+}
+
+/// What was seen of a store.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seen {
+    pub(super) things: BTreeMap<ObjectNo, Thing>,
+    orphans: Option<Vec<ObjectNo>>,
+}
+
+/// Looks at everything that hangs in the tree, and at the orphans.
+pub(super) fn observe(store: &Store) -> Seen {
+    let orphans = store.orphans().ok();
+    let mut seen = Seen { orphans: orphans.clone(), ..Seen::default() };
+    let mut known: BTreeSet<ObjectNo> = orphans.into_iter().flatten().take(SEEN_MAX).collect();
+    let mut waiting: Vec<ObjectNo> = known.iter().copied().collect();
+    known.insert(ObjectNo::ROOT);
+    waiting.push(ObjectNo::ROOT);
+    let mut entries_left = SEEN_MAX;
+    while let Some(no) = waiting.pop() {
+        let thing = look(store, no, &mut entries_left);
+        for (_, child, _, name) in thing.entries.iter().flatten() {
+            let _ = store.lookup(no, name);
+            if known.len() < SEEN_MAX && known.insert(*child) {
+                waiting.push(*child);
+            }
+        }
+        seen.things.insert(no, thing);
+    }
+    seen
+}
+
+fn look(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Thing {
+    let mut thing = Thing { attr: store.attr(no).ok(), names: store.names(no).ok(), ..Thing::default() };
+    let mut entries = Vec::new();
+    let listed = store.each_entry(no, 0, &mut |cookie, child, kind, name| {
+        entries.push((cookie, child, kind, name.clone()));
+        *entries_left = entries_left.saturating_sub(1);
+        if *entries_left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    thing.entries = listed.is_ok().then_some(entries);
+    let _ = (store.parent(no), store.path_of(no), store.head_bytes(no));
+    if let Ok(names) = store.xattr_names(no) {
+        let value = |name: Vec<u8>| store.xattr(no, &name).ok().map(|value| (name, value));
+        thing.xattrs = names.into_iter().map(value).collect();
+    }
+    let mut at = Some(0);
+    let mut failed = 0;
+    for _ in 0..PIECES_MAX {
+        let Some(offset) = at.filter(|_| failed < FAILURES_MAX) else { break };
+        match store.read(no, offset, PIECE as usize) {
+            Ok(bytes) if bytes.is_empty() => break,
+            Ok(bytes) => {
+                let mut digest = SipHasher24::new();
+                digest.write(&bytes);
+                thing.content.insert(offset, digest.finish());
+            }
+            Err(_) => failed += 1,
+        }
+        // Over holes of any size.
+        let next = store.seek(no, offset + PIECE, false);
+        at = next.unwrap_or(Some(offset + PIECE)).map(|next| next / PIECE * PIECE);
+        let _ = store.seek(no, offset, true);
+    }
+    if let Some(attr) = thing.attr {
+        let _ = store.read(no, attr.size.saturating_sub(100), 5000);
+    }
+    thing
+}
+
+fn agrees<T: PartialEq>(seen: Option<&T>, was: Option<&T>) -> bool {
+    seen.is_none() || seen == was
+}
+
+impl Seen {
+    /// Whether all that could be read is what `was` says.
+    pub(super) fn is_part_of(&self, was: &Self) -> bool {
+        agrees(self.orphans.as_ref(), was.orphans.as_ref())
+            && self.things.iter().all(|(no, thing)| {
+                let empty = Thing::default();
+                let then = was.things.get(no).unwrap_or(&empty);
+                agrees(thing.attr.as_ref(), then.attr.as_ref())
+                    && agrees(thing.entries.as_ref(), then.entries.as_ref())
+                    && agrees(thing.names.as_ref(), then.names.as_ref())
+                    && agrees(thing.xattrs.as_ref(), then.xattrs.as_ref())
+                    && thing.content.iter().all(|(at, digest)| agrees(Some(digest), then.content.get(at)))
+            })
+    }
+}

@@ -1,0 +1,226 @@
+//! `cargo xtask fuzz`: runs the fuzz targets of the crate `fuzz` in front of libFuzzer, guided by coverage.
+//!
+//! Stable Rust: LLVM's coverage pass is asked for by name, libFuzzer comes with the crate `libfuzzer-sys` and needs a C++ compiler.
+//!
+//! # How
+//! 1. Each target starts from `fuzz/corpus/TARGET` and what its seeds say; what it finds new goes to `target/fuzz/TARGET`.
+//! 2. An input that breaks a promise is written to `target/fuzz/broken/TARGET` as `crash-…`, `oom-…` or `timeout-…`;
+//!    `cargo xtask fuzz TARGET FILE` repeats it. Once it is fixed, it goes to `fuzz/corpus/TARGET`, where `cargo test` replays it.
+//! 3. With `--keep`, the smallest inputs that together reach what all found reach are taken into `fuzz/corpus`.
+
+use anyhow::{Context as _, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Every target, with the share of time it gets.
+const TARGETS: [(&str, u64); 13] = [
+    ("superblock", 1),
+    ("anchor", 1),
+    ("record", 1),
+    ("body", 2),
+    ("inode", 2),
+    ("extent", 1),
+    ("imap", 1),
+    ("usage", 1),
+    ("page", 2),
+    ("future", 1),
+    ("image", 20),
+    ("image-sealed", 6),
+    ("fuse", 2),
+];
+/// Longest input that is worth a try, and longest run of one, seconds.
+const LONGEST: &str = "-max_len=4096";
+const SLOWEST: &str = "-timeout=60";
+/// An input longer than this is not taken into the repository.
+const KEEP_BYTES: u64 = 2048;
+const HOST: &str = "x86_64-unknown-linux-gnu";
+
+#[derive(Debug, PartialEq, Eq)]
+struct Plan<'a> {
+    target: Option<&'a str>,
+    file: Option<&'a str>,
+    minutes: u64,
+    keep: bool,
+}
+
+fn parse<'a>(args: &[&'a str]) -> Result<Plan<'a>> {
+    let mut plan = Plan { target: None, file: None, minutes: 10, keep: false };
+    let mut args = args.iter();
+    while let Some(&arg) = args.next() {
+        match arg {
+            "--minutes" => {
+                plan.minutes = args.next().context("--minutes needs a number")?.parse().context("--minutes N")?
+            }
+            "--keep" => plan.keep = true,
+            _ if arg.starts_with('-') => bail!("unknown argument {arg}; known are --minutes N, --keep"),
+            _ if plan.target.is_none() => {
+                let known = TARGETS.iter().any(|(name, _)| *name == arg);
+                let names = || TARGETS.map(|(name, _)| name).join(", ");
+                plan.target = Some(arg)
+                    .filter(|_| known)
+                    .with_context(|| format!("no target {arg}; there are {}", names()))?
+                    .into();
+            }
+            _ => plan.file = Some(arg),
+        }
+    }
+    Ok(plan)
+}
+
+pub(crate) fn run(args: &[&str]) -> Result<bool> {
+    let plan = parse(args)?;
+    let program = build()?;
+    if let (Some(target), Some(file)) = (plan.target, plan.file) {
+        return Ok(program.on(target).arg(file).status()?.success());
+    }
+    let chosen: Vec<_> = TARGETS.into_iter().filter(|(name, _)| plan.target.is_none_or(|only| only == *name)).collect();
+    let shares: u64 = chosen.iter().map(|(_, share)| share).sum();
+    let mut sound = true;
+    for (target, share) in chosen {
+        let seconds = (plan.minutes * 60 * share / shares).max(1);
+        sound &= program.fuzz(target, seconds)?;
+        if plan.keep {
+            program.keep(target)?;
+        }
+    }
+    Ok(sound)
+}
+
+struct Program {
+    path: PathBuf,
+    /// Where the targets' findings go.
+    found: PathBuf,
+}
+
+fn build() -> Result<Program> {
+    let flags = [
+        "-Cpasses=sancov-module",
+        "-Cllvm-args=-sanitizer-coverage-level=4",
+        "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+        "-Cllvm-args=-sanitizer-coverage-pc-table",
+        "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    ];
+    let dir = crate::root().join("fuzz");
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from).join("fuzz");
+    let built = crate::cargo()
+        .current_dir(&dir)
+        // With --target, build scripts are built without these flags.
+        .args(["build", "--release", "--target", HOST, "--target-dir"])
+        .arg(target.join("build"))
+        .env("RUSTFLAGS", flags.join(" "))
+        .status()
+        .context("cargo build")?;
+    if !built.success() {
+        bail!("the fuzzer does not build; libFuzzer needs a C++ compiler (c++)");
+    }
+    Ok(Program { path: target.join("build").join(HOST).join("release/teal-fuzz"), found: target })
+}
+
+fn kept(target: &str) -> PathBuf {
+    crate::root().join("fuzz/corpus").join(target)
+}
+
+fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).with_context(|| dir.display().to_string())? {
+        files.push(entry?.path());
+    }
+    files.sort();
+    Ok(files)
+}
+
+impl Program {
+    fn on(&self, target: &str) -> Command {
+        let mut command = Command::new(&self.path);
+        command.env("TEAL_FUZZ_TARGET", target).args([LONGEST, SLOWEST, "-rss_limit_mb=1500"]);
+        command
+    }
+
+    fn dirs(&self, target: &str) -> Result<(PathBuf, PathBuf)> {
+        let (found, kept) = (self.found.join(target), kept(target));
+        std::fs::create_dir_all(&found)?;
+        std::fs::create_dir_all(&kept)?;
+        Ok((found, kept))
+    }
+
+    /// Fuzzes one target; says whether all promises held.
+    fn fuzz(&self, target: &str, seconds: u64) -> Result<bool> {
+        let (found, kept) = self.dirs(target)?;
+        let broken = self.found.join("broken").join(target);
+        std::fs::create_dir_all(&broken)?;
+        let before = files(&broken)?;
+        let out = self
+            .on(target)
+            .env("TEAL_FUZZ_SEEDS", &found)
+            // In a process of its own, which is replaced when an input kills it.
+            .args(["-fork=1", "-len_control=0", "-ignore_crashes=1", "-ignore_ooms=1", "-ignore_timeouts=1"])
+            .arg(format!("-max_total_time={seconds}"))
+            .arg(format!("-artifact_prefix={}/", broken.display()))
+            .args([&found, &kept])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .output()
+            .context("the fuzzer")?;
+        let said = String::from_utf8_lossy(&out.stderr);
+        let (runs, coverage) = progress(&said).unwrap_or_default();
+        println!("{target}: {runs} executions in {seconds} s, coverage {coverage}");
+        let fresh: Vec<_> = files(&broken)?.into_iter().filter(|file| !before.contains(file)).collect();
+        for file in &fresh {
+            println!("  broken; repeat with: cargo xtask fuzz {target} {}", file.display());
+        }
+        if !out.status.success() {
+            said.lines().rev().take(25).for_each(|line| println!("  {line}"));
+        }
+        Ok(out.status.success() && fresh.is_empty())
+    }
+
+    /// Takes the smallest inputs that reach everything into the repository, those that once broke a promise beside them.
+    fn keep(&self, target: &str) -> Result<()> {
+        let (found, kept) = self.dirs(target)?;
+        let merged = self.found.join(format!("{target}.merged"));
+        let _ = std::fs::remove_dir_all(&merged);
+        std::fs::create_dir_all(&merged)?;
+        let done = self.on(target).arg("-merge=1").args([&merged, &kept, &found]).stderr(Stdio::null()).status()?;
+        if !done.success() {
+            bail!("{target}: the corpora cannot be merged while an input breaks a promise");
+        }
+        let is_named = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().contains('-'));
+        for old in files(&kept)?.into_iter().filter(|path| !is_named(path)) {
+            std::fs::remove_file(old)?;
+        }
+        let mut count = 0;
+        for path in files(&merged)? {
+            if let Some(name) = path.file_name().filter(|_| path.metadata().is_ok_and(|m| m.len() <= KEEP_BYTES)) {
+                std::fs::copy(&path, kept.join(name))?;
+                count += 1;
+            }
+        }
+        println!("{target}: {count} inputs kept");
+        Ok(())
+    }
+}
+
+/// Executions and coverage of libFuzzer's last report: `#9: cov: 5 ft: …`.
+fn progress(said: &str) -> Option<(u64, u64)> {
+    said.lines().rev().find_map(|line| {
+        let (runs, rest) = line.strip_prefix('#')?.split_once(": cov: ")?;
+        Some((runs.parse().ok()?, rest.split(' ').next()?.parse().ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_say_what_to_fuzz_and_how_long() {
+        assert_eq!(parse(&[]).unwrap(), Plan { target: None, file: None, minutes: 10, keep: false });
+        let all = Plan { target: Some("image"), file: Some("crash-1"), minutes: 3, keep: true };
+        assert_eq!(parse(&["image", "--minutes", "3", "--keep", "crash-1"]).unwrap(), all);
+        assert_eq!(progress("#1: cov: 2 ft: 3\n#10: cov: 25 ft: 9\nINFO: x"), Some((10, 25)));
+        assert!(parse(&["nonsense"]).is_err());
+        assert!(parse(&["--minutes"]).is_err());
+        assert!(parse(&["--fast"]).is_err());
+    }
+}
