@@ -1,5 +1,6 @@
-//! Chores of the workspace: `cargo xtask tidy | test | crash`.
+//! Chores of the workspace: `cargo xtask tidy | test | crash | bench`.
 
+mod bench;
 mod crash;
 mod test;
 mod tidy;
@@ -9,7 +10,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask tidy                                      check what the compiler cannot: layers, sizes, names
 cargo xtask test [FILTER]                             install what the tests need, build, run every test
-cargo xtask crash [--long] [--seed N] [--images N]    explore crash images of the log store";
+cargo xtask crash [--long] [--seed N] [--images N]    explore crash images of the log store
+cargo xtask bench mount [--help]                      time a mount beside ext4, a bare mirror and juicefs (root)";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(None),
         ["test", filter] if !filter.starts_with('-') => test::run(Some(filter)),
         ["crash", rest @ ..] => crash::run(rest),
+        ["bench", "mount", rest @ ..] => bench::run(rest),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
