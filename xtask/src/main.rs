@@ -1,5 +1,6 @@
-//! Chores of the workspace: `cargo xtask tidy | test | crash | fuzz`.
+//! Chores of the workspace: `cargo xtask tidy | test | crash | fuzz | bench`.
 
+mod bench;
 mod crash;
 mod fuzz;
 mod test;
@@ -11,7 +12,8 @@ const USAGE: &str = "\
 cargo xtask tidy                                      check what the compiler cannot: layers, sizes, names
 cargo xtask test [FILTER]                             install what the tests need, build, run every test
 cargo xtask crash [--long] [--seed N] [--images N]    explore crash images of the log store
-cargo xtask fuzz [TARGET [FILE]] [--minutes N] [--keep]  fuzz decoders and images, all targets by default; repeat one input";
+cargo xtask fuzz [TARGET [FILE]] [--minutes N] [--keep]  fuzz decoders and images, all targets by default; repeat one input
+cargo xtask bench mount [--help]                      time a mount beside ext4, a bare mirror and juicefs (root)";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
         ["test", filter] if !filter.starts_with('-') => test::run(Some(filter)),
         ["crash", rest @ ..] => crash::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
+        ["bench", "mount", rest @ ..] => bench::run(rest),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

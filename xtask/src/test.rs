@@ -64,7 +64,7 @@ fn stream(what: &[&str], filter: Option<&str>, tools: &Path, skips: &Path, summa
     Ok(child.wait()?.success())
 }
 
-fn target_directory() -> Result<PathBuf> {
+pub(crate) fn target_directory() -> Result<PathBuf> {
     let out = crate::cargo()
         .current_dir(crate::root())
         .args(["metadata", "--format-version", "1", "--no-deps"])

@@ -1,0 +1,412 @@
+//! A bare mirror of a directory: the least a FUSE server in user space can do, as a floor for benchmarks and an example of the crate.
+//!
+//! `mirror [--threads N] DIRECTORY MOUNTPOINT`, as root. It prints `ready`; each line on its standard input is answered by one
+//! line `OPCODE=COUNT …` with the requests so far; when its standard input ends, it unmounts and exits.
+//!
+//! # How
+//! 1. The kernel is told what `teal-mount` tells it: nothing times out, opens are refused with `ENOSYS`, permissions are the
+//!    kernel's work. So the directory must not be changed behind the mirror's back.
+//! 2. A node is an inode of the directory's file system and has its number; it holds an `O_PATH` descriptor from the first lookup
+//!    to the last forget, from the first read or write on one for data instead. The number cannot be reused meanwhile.
+//! 3. No xattrs, no locks, no other users: what it makes belongs to whoever runs it.
+
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, OFlags, RawDir, RawMode, SeekFrom, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
+use std::collections::HashMap;
+use std::io::{BufRead as _, Write as _};
+use std::mem::MaybeUninit;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use teal_fuse::{
+    BdiKnob, Delivery, DirBuffer, Entry, InitConfig, InitFlags, MountOptions, NodeId, Operation, Reply, Request, Serve,
+    Session, SetAttr, StatFs, TimeSet, Unmount, set_bdi,
+};
+use teal_types::{Attr, FileType, ObjectNo, Timestamp};
+
+const EVER: Duration = Duration::MAX;
+const OPCODES: usize = 64;
+
+type Answer<T> = Result<T, Errno>;
+
+struct Node {
+    /// Guards which descriptor it is; nothing but the exchange is done under it.
+    open: RwLock<Open>,
+    /// Guards the position of the descriptor while a directory is listed.
+    listing: Mutex<()>,
+    lookups: AtomicU64,
+}
+
+#[derive(Clone)]
+enum Open {
+    /// `O_PATH`: good for names and attributes.
+    Path(Arc<OwnedFd>),
+    /// Good for data as well.
+    Data(Arc<OwnedFd>),
+}
+
+impl Node {
+    fn new(open: Open) -> Self {
+        Self { open: RwLock::new(open), listing: Mutex::default(), lookups: AtomicU64::new(0) }
+    }
+
+    fn path(&self) -> Arc<OwnedFd> {
+        let (Open::Path(fd) | Open::Data(fd)) = &*self.open.read();
+        Arc::clone(fd)
+    }
+
+    fn data(&self, how: OFlags) -> Answer<Arc<OwnedFd>> {
+        if let Open::Data(fd) = &*self.open.read() {
+            return Ok(Arc::clone(fd));
+        }
+        let fd = Arc::new(rustix::fs::open(magic(&self.path()), how | OFlags::CLOEXEC, Mode::empty())?);
+        *self.open.write() = Open::Data(Arc::clone(&fd));
+        Ok(fd)
+    }
+
+    fn file(&self) -> Answer<Arc<OwnedFd>> {
+        self.data(OFlags::RDWR)
+    }
+
+    fn stat(&self) -> Answer<Stat> {
+        rustix::fs::fstat(self.path())
+    }
+}
+
+/// A path to the very inode of a descriptor, which follows to it.
+fn magic(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+struct Mirror {
+    root: Arc<Node>,
+    nodes: RwLock<HashMap<u64, Arc<Node>>>,
+    requests: [AtomicU64; OPCODES],
+}
+
+fn attr(stat: &Stat) -> Attr {
+    let time = |secs: i64, nanos: u64| Timestamp::new(secs, nanos as u32);
+    Attr {
+        object: ObjectNo::new(stat.st_ino),
+        kind: FileType::from_code((stat.st_mode >> 12 & 15) as u8).unwrap_or(FileType::File),
+        perm: (stat.st_mode & 0o7777) as u16,
+        nlink: stat.st_nlink as u32,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        rdev: stat.st_rdev as u32,
+        size: stat.st_size.cast_unsigned(),
+        sectors: stat.st_blocks.cast_unsigned(),
+        atime: time(stat.st_atime, stat.st_atime_nsec),
+        mtime: time(stat.st_mtime, stat.st_mtime_nsec),
+        ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+        btime: Timestamp::default(),
+    }
+}
+
+fn entry(stat: &Stat) -> Entry {
+    Entry { node: NodeId::new(stat.st_ino), generation: 0, attr: attr(stat), attr_ttl: EVER, entry_ttl: EVER }
+}
+
+fn timespec(set: Option<TimeSet>) -> Timespec {
+    match set {
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        Some(TimeSet::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        Some(TimeSet::At(at)) => Timespec { tv_sec: at.secs, tv_nsec: i64::from(at.nanos) },
+    }
+}
+
+impl Mirror {
+    fn node(&self, id: NodeId) -> Answer<Arc<Node>> {
+        if id == NodeId::ROOT {
+            return Ok(Arc::clone(&self.root));
+        }
+        self.nodes.read().get(&id.get()).cloned().ok_or(Errno::STALE)
+    }
+
+    /// Finds a name and counts one lookup of it.
+    fn lookup(&self, dir: &Node, name: &[u8]) -> Answer<Entry> {
+        let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        self.remember(Node::new(Open::Path(rustix::fs::openat(dir.path(), name, how, Mode::empty())?.into())))
+    }
+
+    fn remember(&self, node: Node) -> Answer<Entry> {
+        let stat = node.stat()?;
+        if let Some(known) = self.nodes.read().get(&stat.st_ino) {
+            known.lookups.fetch_add(1, Relaxed);
+            return Ok(entry(&stat));
+        }
+        self.nodes.write().entry(stat.st_ino).or_insert_with(|| Arc::new(node)).lookups.fetch_add(1, Relaxed);
+        Ok(entry(&stat))
+    }
+
+    fn forget(&self, id: NodeId, lookups: u64) {
+        let mut nodes = self.nodes.write();
+        let left = nodes.get(&id.get()).map(|node| node.lookups.fetch_sub(lookups, Relaxed).saturating_sub(lookups));
+        if left == Some(0) {
+            nodes.remove(&id.get());
+        }
+    }
+
+    fn entry(&self, found: Answer<Entry>, reply: Reply) {
+        match found {
+            Ok(entry) => {
+                if reply.entry(&entry) == Delivery::Lost {
+                    self.forget(entry.node, 1);
+                }
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn list(&self, dir: &Node, cookie: u64, size: u32, plus: bool) -> Answer<DirBuffer> {
+        let open = dir.data(OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let _position = dir.listing.lock();
+        rustix::fs::seek(&open, SeekFrom::Start(cookie))?;
+        let mut buffer = DirBuffer::new(size);
+        let mut room = [MaybeUninit::uninit(); 32 * 1024];
+        let mut entries = RawDir::new(&*open, &mut room);
+        while let Some(next) = entries.next() {
+            let next = next?;
+            let (name, cookie) = (next.file_name().to_bytes(), next.next_entry_cookie());
+            let object = ObjectNo::new(next.ino());
+            let kind = FileType::from_code(RawMode::from(next.file_type().as_raw_mode() >> 12) as u8);
+            let kind = kind.unwrap_or(FileType::File);
+            let full = if plus {
+                let found = if name == b"." || name == b".." { None } else { self.lookup(dir, name).ok() };
+                let full = buffer.push_plus(found.as_ref(), object, cookie, kind, name);
+                if let Some(entry) = found.filter(|_| full) {
+                    self.forget(entry.node, 1);
+                }
+                full
+            } else {
+                buffer.push(object, cookie, kind, name)
+            };
+            if full {
+                break;
+            }
+        }
+        Ok(buffer)
+    }
+
+    fn set(&self, node: &Node, set: &SetAttr) -> Answer<Attr> {
+        if let Some(perm) = set.perm {
+            rustix::fs::chmod(magic(&node.path()), Mode::from_raw_mode(u32::from(perm)))?;
+        }
+        if set.uid.is_some() || set.gid.is_some() {
+            let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
+            rustix::fs::chownat(node.path(), "", uid, gid, AtFlags::EMPTY_PATH)?;
+        }
+        if let Some(size) = set.size {
+            rustix::fs::ftruncate(node.file()?, size)?;
+        }
+        if set.atime.is_some() || set.mtime.is_some() {
+            let times = Timestamps { last_access: timespec(set.atime), last_modification: timespec(set.mtime) };
+            rustix::fs::utimensat(node.path(), "", &times, AtFlags::EMPTY_PATH)?;
+        }
+        node.stat().map(|stat| attr(&stat))
+    }
+
+    fn make(&self, dir: &Node, operation: &Operation<'_>) -> Answer<Entry> {
+        match *operation {
+            Operation::Lookup { name } => self.lookup(dir, name),
+            Operation::Mknod { name, kind: FileType::File, perm, .. } => {
+                let how = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+                let file = rustix::fs::openat(dir.path(), name, how, Mode::from_raw_mode(u32::from(perm)))?;
+                self.remember(Node::new(Open::Data(file.into())))
+            }
+            Operation::Mknod { name, kind, perm, rdev, .. } => {
+                let kind = rustix::fs::FileType::from_raw_mode(u32::from(kind.code()) << 12);
+                let mode = Mode::from_raw_mode(u32::from(perm));
+                rustix::fs::mknodat(dir.path(), name, kind, mode, u64::from(rdev))?;
+                self.lookup(dir, name)
+            }
+            Operation::Mkdir { name, perm, .. } => {
+                rustix::fs::mkdirat(dir.path(), name, Mode::from_raw_mode(u32::from(perm)))?;
+                self.lookup(dir, name)
+            }
+            Operation::Symlink { name, target } => {
+                rustix::fs::symlinkat(target, dir.path(), name)?;
+                self.lookup(dir, name)
+            }
+            Operation::Link { target, name } => {
+                let from = self.node(target)?;
+                rustix::fs::linkat(CWD, magic(&from.path()), dir.path(), name, AtFlags::SYMLINK_FOLLOW)?;
+                self.lookup(dir, name)
+            }
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    fn change(&self, node: &Node, operation: &Operation<'_>) -> Answer<()> {
+        match *operation {
+            Operation::Unlink { name } => rustix::fs::unlinkat(node.path(), name, AtFlags::empty()),
+            Operation::Rmdir { name } => rustix::fs::unlinkat(node.path(), name, AtFlags::REMOVEDIR),
+            Operation::Rename { name, new_parent, new_name, flags } => {
+                rustix::fs::renameat_with(node.path(), name, self.node(new_parent)?.path(), new_name, flags)
+            }
+            Operation::Fsync { datasync: true, .. } => rustix::fs::fdatasync(node.file()?),
+            Operation::Fsync { .. } => rustix::fs::fsync(node.file()?),
+            Operation::Fsyncdir { .. } => rustix::fs::fsync(node.data(OFlags::RDONLY | OFlags::DIRECTORY)?),
+            Operation::Fallocate { offset, length, mode, .. } => {
+                rustix::fs::fallocate(node.file()?, mode, offset, length)
+            }
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    fn answer(&self, node: &Node, operation: &Operation<'_>, reply: Reply) -> Answer<()> {
+        match *operation {
+            Operation::Lookup { .. }
+            | Operation::Mknod { .. }
+            | Operation::Mkdir { .. }
+            | Operation::Symlink { .. }
+            | Operation::Link { .. } => match self.make(node, operation) {
+                Err(Errno::NOENT) if matches!(operation, Operation::Lookup { .. }) => reply.negative_entry(EVER),
+                found => self.entry(found, reply),
+            },
+            Operation::Getattr { .. } => node_attr(node.stat().map(|stat| attr(&stat)), reply),
+            Operation::Setattr(ref set) => node_attr(self.set(node, set), reply),
+            Operation::Readlink => match rustix::fs::readlinkat(node.path(), "", Vec::new()) {
+                Ok(target) => reply.data(target.as_bytes()),
+                Err(errno) => reply.error(errno),
+            },
+            Operation::Read { offset, size, .. } => {
+                let mut bytes = Vec::with_capacity(size as usize);
+                match node
+                    .file()
+                    .and_then(|file| rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), offset))
+                {
+                    Ok(_) => reply.data(&bytes),
+                    Err(errno) => reply.error(errno),
+                }
+            }
+            Operation::Write { offset, data, .. } => {
+                match node.file().and_then(|f| rustix::io::pwrite(f, data, offset)) {
+                    Ok(count) => reply.written(count as u32),
+                    Err(errno) => reply.error(errno),
+                }
+            }
+            Operation::Readdir { cookie, size, .. } => listing(self.list(node, cookie, size, false), reply),
+            Operation::Readdirplus { cookie, size, .. } => listing(self.list(node, cookie, size, true), reply),
+            Operation::Statfs => {
+                let s = rustix::fs::fstatvfs(node.path())?;
+                reply.statfs(&StatFs {
+                    block_size: s.f_bsize as u32,
+                    blocks: s.f_blocks,
+                    free: s.f_bfree,
+                    available: s.f_bavail,
+                    files: s.f_files,
+                    files_free: s.f_ffree,
+                    name_max: s.f_namemax as u32,
+                });
+            }
+            _ => match self.change(node, operation) {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(errno),
+            },
+        }
+        Ok(())
+    }
+}
+
+fn node_attr(found: Answer<Attr>, reply: Reply) {
+    match found {
+        Ok(attr) => reply.attr(&attr, EVER),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+fn listing(found: Answer<DirBuffer>, reply: Reply) {
+    match found {
+        Ok(buffer) => reply.directory(&buffer),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+impl Serve for Mirror {
+    fn serve(&self, request: Request<'_>, reply: Reply) {
+        let header = request.header;
+        if let Some(count) = self.requests.get(header.opcode as usize) {
+            count.fetch_add(1, Relaxed);
+        }
+        match request.operation {
+            Operation::Forget { lookups } => self.forget(header.node, lookups),
+            Operation::BatchForget(forgets) => forgets.for_each(|f| self.forget(f.node, f.lookups)),
+            Operation::Release { .. } | Operation::Releasedir { .. } => reply.ok(),
+            ref operation => match self.node(header.node) {
+                Ok(node) => drop(self.answer(&node, operation, reply)),
+                Err(errno) => reply.error(errno),
+            },
+        }
+    }
+}
+
+/// What `teal-mount` asks of the kernel.
+fn config() -> InitConfig {
+    let defaults = InitConfig::default();
+    let wanted = defaults.wanted
+        | InitFlags::DO_READDIRPLUS
+        | InitFlags::READDIRPLUS_AUTO
+        | InitFlags::CACHE_SYMLINKS
+        | InitFlags::NO_OPEN_SUPPORT
+        | InitFlags::NO_OPENDIR_SUPPORT
+        | InitFlags::EXPLICIT_INVAL_DATA
+        | InitFlags::HANDLE_KILLPRIV_V2
+        | InitFlags::DIRECT_IO_ALLOW_MMAP
+        | InitFlags::ASYNC_DIO;
+    InitConfig { wanted, ..defaults }
+}
+
+fn run(from: &Path, point: &Path, threads: NonZeroUsize) -> Result<(), Box<dyn std::error::Error>> {
+    // One descriptor for each node the kernel remembers: as many as we may have.
+    let most = rustix::process::getrlimit(Resource::Nofile).maximum;
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;
+    let root = rustix::fs::open(from, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mirror = Mirror {
+        root: Arc::new(Node::new(Open::Path(root.into()))),
+        nodes: RwLock::default(),
+        requests: std::array::from_fn(|_| AtomicU64::new(0)),
+    };
+    let options = MountOptions {
+        source: "mirror".to_owned(),
+        allow_other: true,
+        default_permissions: true,
+        ..MountOptions::default()
+    };
+    let session = Session::mount(point, &options, &config())?;
+    let (unmounter, device) = (session.unmounter().ok_or("no mount")?, session.device().ok_or("no device")?);
+    for (knob, value) in [(BdiKnob::ReadAheadKb, 1024), (BdiKnob::StrictLimit, 0), (BdiKnob::MaxRatio, 100)] {
+        set_bdi(device, knob, value)?;
+    }
+    std::thread::scope(|scope| {
+        std::thread::Builder::new().name("mirror-asked".to_owned()).spawn_scoped(scope, || {
+            for _ in std::io::stdin().lock().lines() {
+                let counts = mirror.requests.iter().enumerate().map(|(code, count)| (code, count.load(Relaxed)));
+                let counts = counts.filter(|(_, count)| *count > 0).map(|(code, count)| format!("{code}={count} "));
+                println!("{}", counts.collect::<String>());
+            }
+            drop(unmounter.unmount(Unmount::Detach));
+        })?;
+        println!("ready");
+        std::io::stdout().flush()?;
+        Ok(session.run(threads, &mirror)?)
+    })
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args: Vec<_> = std::env::args_os().skip(1).collect();
+    let mut threads = std::thread::available_parallelism()?;
+    if args.first().is_some_and(|arg| arg == "--threads") {
+        threads = args.get(1).and_then(|n| n.to_str()).ok_or("--threads needs a number")?.parse()?;
+        args.drain(..2);
+    }
+    let [from, point] = args.as_slice() else { return Err("usage: mirror [--threads N] DIRECTORY MOUNTPOINT".into()) };
+    run(Path::new(from), Path::new(point), threads)
+}

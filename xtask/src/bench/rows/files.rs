@@ -1,0 +1,57 @@
+//! Ten thousand small files in a hundred directories: made durable, removed, and read for the first time.
+
+use super::noise;
+use crate::bench::stage::{Stage, Work, ops};
+use anyhow::{Result, ensure};
+use std::path::Path;
+
+pub(super) const SYNCED: &str = "10,000 small files + sync";
+pub(super) const REMOVE: &str = "rm -rf of 10,000";
+pub(super) const TRAVERSE: &str = "first traversal of 10,000, cold";
+
+const DIRS: u64 = 100;
+const EACH: u64 = 100;
+const SIZE: u64 = 4096;
+
+fn make(path: &Path) -> Result<()> {
+    let data = noise(SIZE as usize, 5);
+    for d in 0..DIRS {
+        let dir = path.join(format!("dir-{d:02}"));
+        std::fs::create_dir(&dir)?;
+        for f in 0..EACH {
+            std::fs::write(dir.join(format!("file-{f:02}")), &data)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads every file below; gives back how many bytes there are.
+fn read(path: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        bytes += if entry.file_type()?.is_dir() {
+            read(&entry.path())?
+        } else {
+            entry.metadata()?;
+            std::fs::read(entry.path())?.len() as u64
+        };
+    }
+    Ok(bytes)
+}
+
+pub(super) fn traverse(stage: &mut Stage<'_>) -> Result<()> {
+    let path = stage.fixture("tree", make)?;
+    stage.chill()?;
+    stage.time(TRAVERSE, ops(DIRS * EACH), || {
+        ensure!(read(&path)? == DIRS * EACH * SIZE, "bytes are missing");
+        Ok(())
+    })
+}
+
+pub(super) fn tree(stage: &mut Stage<'_>) -> Result<()> {
+    let path = stage.fresh("many")?;
+    let (ops, user_bytes) = (DIRS * EACH, DIRS * EACH * SIZE);
+    stage.time_durable(SYNCED, Work { ops, user_bytes }, || make(&path))?;
+    stage.time(REMOVE, Work { ops, user_bytes: 0 }, || Ok(std::fs::remove_dir_all(&path)?))
+}

@@ -1,0 +1,114 @@
+//! Names: listing, making, renaming, removing ten thousand in one directory, and what git does with them.
+
+use super::noise;
+use crate::bench::lab::run;
+use crate::bench::stage::{Stage, Work, ops};
+use anyhow::{Result, ensure};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Command;
+
+pub(super) const READDIR: &str = "readdir of 10,000, warm";
+pub(super) const LS: &str = "ls -l of 10,000, warm";
+pub(super) const GIT: &str = "git status of 1,500 files, warm";
+pub(super) const CREATE: &str = "create + write 4 KiB + close, 10,000";
+pub(super) const RENAME: &str = "rename, 10,000";
+pub(super) const UNLINK: &str = "unlink, 10,000";
+
+const FILES: u64 = 10_000;
+
+fn directory(path: &Path) -> Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Lists a directory anew, with or without the attributes of everything in it; gives back how many names there are.
+fn list(path: &Path, with_attributes: bool) -> Result<u64> {
+    let dir = directory(path)?;
+    let mut count = 0;
+    for entry in Dir::read_from(&dir)? {
+        let entry = entry?;
+        if with_attributes {
+            rustix::fs::statat(&dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        count += 1;
+    }
+    Ok(count - 2)
+}
+
+pub(super) fn listings(stage: &mut Stage<'_>) -> Result<()> {
+    let path = stage.fixture("flat", |path| {
+        let data = noise(64, 3);
+        (0..FILES).try_for_each(|i| Ok(std::fs::write(path.join(format!("entry-{i:05}")), &data)?))
+    })?;
+    let mut pass = |row, with_attributes, passes: u64| {
+        list(&path, with_attributes)?;
+        list(&path, with_attributes)?;
+        stage.time(row, ops(FILES * passes), || {
+            for _ in 0..passes {
+                ensure!(list(&path, with_attributes)? == FILES, "names are missing");
+            }
+            Ok(())
+        })
+    };
+    pass(READDIR, false, 20)?;
+    pass(LS, true, 10)
+}
+
+pub(super) fn git_status(stage: &mut Stage<'_>) -> Result<()> {
+    let path = stage.fixture("repository", |path| {
+        for i in 0..1500 {
+            let dir = path.join(format!("part-{}/sub-{}", i % 10, i / 10 % 10));
+            std::fs::create_dir_all(&dir)?;
+            std::fs::write(dir.join(format!("source-{i}.rs")), noise(2000 + i * 5, i as u64))?;
+        }
+        for args in [&["init", "-q"][..], &["add", "."], &["commit", "-q", "-m", "all"]] {
+            git(path, args)?;
+        }
+        Ok(())
+    })?;
+    // The first refreshes the index, later ones find nothing to write.
+    git(&path, &["status", "--porcelain"])?;
+    git(&path, &["status", "--porcelain"])?;
+    stage.time(GIT, ops(10), || {
+        (0..10).try_for_each(|_| {
+            ensure!(git(&path, &["status", "--porcelain"])?.is_empty(), "git sees changes");
+            Ok(())
+        })
+    })
+}
+
+fn git(dir: &Path, args: &[&str]) -> Result<String> {
+    let mut command = Command::new("git");
+    command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CEILING_DIRECTORIES", dir);
+    command.args(["-c", "user.name=bench", "-c", "user.email=bench@invalid", "-c", "gc.auto=0"]);
+    run(command.arg("-C").arg(dir).args(args))
+}
+
+pub(super) fn life(stage: &mut Stage<'_>) -> Result<()> {
+    let path = stage.fresh("life")?;
+    let dir = directory(&path)?;
+    let data = noise(4096, 4);
+    let named =
+        |prefix: &str| (0..FILES).map(|i| CString::new(format!("{prefix}{i:05}"))).collect::<Result<Vec<_>, _>>();
+    let (first, second) = (named("made-")?, named("renamed-")?);
+    stage.time(CREATE, Work { ops: FILES, user_bytes: FILES * 4096 }, || {
+        for name in &first {
+            let how = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&dir, name, how, Mode::from_raw_mode(0o644))?;
+            rustix::io::write(&file, &data)?;
+        }
+        Ok(())
+    })?;
+    stage.commit()?;
+    stage.time(RENAME, ops(FILES), || {
+        Ok(first.iter().zip(&second).try_for_each(|(from, to)| rustix::fs::renameat(&dir, from, &dir, to))?)
+    })?;
+    stage.commit()?;
+    stage.time(UNLINK, ops(FILES), || {
+        Ok(second.iter().try_for_each(|name| rustix::fs::unlinkat(&dir, name, AtFlags::empty()))?)
+    })?;
+    drop(dir);
+    stage.discard(&path)
+}

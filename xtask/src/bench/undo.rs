@@ -1,0 +1,68 @@
+//! What must be undone before the program ends, however it ends.
+//!
+//! # Guarantees
+//! 1. What was noted is undone once, in reverse order: at the drop of the guard (return, error, panic), or on SIGINT and SIGTERM.
+
+use anyhow::Result;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// A thing that outlives the process unless somebody takes it away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Undo {
+    /// A mount point; its server ends with the mount.
+    Mount(PathBuf),
+    /// A loop device.
+    Loop(PathBuf),
+    /// A directory with everything in it.
+    Tree(PathBuf),
+}
+
+/// Guards the list of what is there now.
+static NOTED: Mutex<Vec<Undo>> = Mutex::new(Vec::new());
+
+pub(super) struct Guard;
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        undo_all();
+    }
+}
+
+/// Undoes everything when it is dropped, or on a signal.
+pub(super) fn guard() -> Result<Guard> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::Builder::new().name("undo".to_owned()).spawn(move || {
+        if signals.forever().next().is_some() {
+            eprintln!("\nstopped; cleaning up");
+            undo_all();
+            std::process::exit(130);
+        }
+    })?;
+    Ok(Guard)
+}
+
+/// Notes a thing that is about to exist.
+pub(super) fn note(what: Undo) {
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !noted.contains(&what) {
+        noted.push(what);
+    }
+}
+
+fn undo_all() {
+    // Taken one by one: whoever comes second finds an empty list.
+    while let Some(what) = { NOTED.lock().unwrap_or_else(PoisonError::into_inner).pop() } {
+        match &what {
+            Undo::Mount(point) => quietly("umount", &["-l"], point),
+            Undo::Loop(device) => quietly("losetup", &["-d"], device),
+            Undo::Tree(tree) => drop(std::fs::remove_dir_all(tree)),
+        }
+    }
+}
+
+fn quietly(program: &str, args: &[&str], last: &Path) {
+    drop(Command::new(program).args(args).arg(last).stdout(Stdio::null()).stderr(Stdio::null()).status());
+}
