@@ -1,7 +1,7 @@
 //! `cargo xtask crash`: runs the crash explorer of `teal-log` in the release profile.
 //!
 //! The test reads its size from the environment:
-//! - `TEAL_CRASH_IMAGES`: crash images to look at, at least; by default 50,000, with `--long` 1,000,000.
+//! - `TEAL_CRASH_IMAGES`: crash images to look at, at least; by default 50,000, with `--long` 10,000,000.
 //! - `TEAL_CRASH_SEED`: the seed of workload and choice of images; by default 1. The same seed explores the same images.
 
 use anyhow::{Context as _, Result, bail};
@@ -22,7 +22,7 @@ fn parse(args: &[&str]) -> Result<Size> {
             said.parse::<u64>().with_context(|| format!("{arg} {said}"))
         };
         match arg {
-            "--long" => size.images = 1_000_000,
+            "--long" => size.images = 10_000_000,
             "--images" => asked = Some(number()?),
             "--seed" => size.seed = number()?,
             _ => bail!("unknown argument {arg}; known are --long, --seed N, --images N"),
