@@ -53,6 +53,11 @@ impl InodeMap {
         }
     }
 
+    /// The highest number the tree knows.
+    pub(crate) fn highest(&self, src: &dyn PageSource) -> Result<u64, StoreError> {
+        Ok(self.tree.at_or_before(src, u64::MAX)?.map_or(0, |(no, _)| no))
+    }
+
     pub(crate) fn set(&mut self, no: ObjectNo, home: Option<Home>) {
         self.changed.insert(no, home);
         self.places.insert(no.get() / NEIGHBOURS);

@@ -221,7 +221,12 @@ impl Locked<'_> {
     /// Makes a new object without a name; it is locked like the others.
     pub fn create(&mut self, new: NewObject) -> ObjectNo {
         let store = self.store;
-        let no = ObjectNo::new(store.next_object.fetch_add(1, Ordering::Relaxed));
+        let next = || ObjectNo::new(store.next_object.fetch_add(1, Ordering::Relaxed));
+        let mut no = next();
+        // A damaged store may count from too low: whoever holds the number may be this thread.
+        while store.table.get(no).is_some() {
+            no = next();
+        }
         assert!(no < ObjectNo::LIMIT, "2^63 objects are never reached");
         store.objects.fetch_add(1, Ordering::Relaxed);
         let core = Core {

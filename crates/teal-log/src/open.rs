@@ -9,6 +9,7 @@
 //! 4. An unfinished batch at the end is dropped. The last checkpoint in the chain is loaded, the batches after it are redone.
 //! 5. Nothing is written. The first commit writes a record of a fresh epoch where the dropped tail began.
 
+use crate::codec::COUNTER_LIMIT;
 use crate::commit::Committer;
 use crate::error::StoreError;
 use crate::format::anchor::{self, Anchor};
@@ -29,9 +30,9 @@ use crate::tree::Tree;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use teal_env::{Clock, Disk};
-use teal_types::{SECTOR, Sector};
+use teal_types::{ObjectNo, SECTOR, Sector};
 
 /// Why a disk cannot be opened as a store.
 #[derive(Debug, thiserror::Error)]
@@ -225,8 +226,22 @@ impl Store {
                 runs.filter(|_| is_sparse).filter_map(|at| geometry.segment_of(at)).map(|s| s.0).collect();
         }
         store.commit.lock().log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
+        if !options.read_only {
+            store.count_on()?;
+        }
         store.refresh_budget();
         Ok((Arc::new(store), recovery))
+    }
+
+    /// No number of an object that is there may be given to another, whatever the roots say. A page of the map that cannot be read says
+    /// nothing: only a store that is made up or badly broken needs this.
+    fn count_on(&self) -> Result<(), StoreError> {
+        let highest = self.imap.read().highest(&self.reader).unwrap_or(0).max(ObjectNo::FIRST_FREE.get() - 1);
+        if highest >= COUNTER_LIMIT {
+            return Err(StoreError::Corrupt { what: "the inode map", at: 0, object: Some(ObjectNo::new(highest)) });
+        }
+        self.next_object.fetch_max(highest + 1, Ordering::Relaxed);
+        Ok(())
     }
 
     pub(crate) fn assemble(
