@@ -18,7 +18,11 @@ use crate::op::Op;
 use crate::page::TreeKind;
 use crate::store::Store;
 use crate::walk;
+use std::sync::atomic::Ordering;
 use teal_types::{ObjectNo, SECTOR, Sector};
+
+/// What a moved inode record takes beyond itself.
+const INODE_MARGIN: i64 = 64;
 
 impl Store {
     /// Cleans the best victim that is at most this full; `false` when there is none.
@@ -91,7 +95,9 @@ impl Store {
         }
         let op: Op<'_> = self.begin_cleaning();
         let mut locked = op.lock(&[no])?;
-        if locked.state(no).home.is_some_and(|home| home.byte == byte) {
+        if let Some(home) = locked.state(no).home.filter(|home| home.byte == byte) {
+            // The record is written again, with its delta's header and the end of a page.
+            self.promised.fetch_add(i64::from(home.len) + INODE_MARGIN, Ordering::Relaxed);
             let lsn = locked.state(no).core.lsn;
             let state = locked.mark(no);
             state.core.lsn = lsn;

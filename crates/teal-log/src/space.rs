@@ -83,7 +83,7 @@ impl Store {
     }
 
     /// What may still be promised for a purpose. Giving back and overwriting may use a part of the reserve of the capacity, but of what can
-    /// be written now only one segment: the cleaner's other ones are the way out when all is full.
+    /// be written now only half a segment: the cleaner's other ones are the way out when all is full.
     fn headroom(&self, purpose: Purpose) -> (i64, i64) {
         let (logical, physical) = self.available();
         let taken = self.fold_bytes() as i64 + self.promised.load(Ordering::Relaxed);
@@ -100,7 +100,7 @@ impl Store {
     }
 
     fn slack(&self, purpose: Purpose) -> i64 {
-        if purpose == Purpose::Frees { self.geometry.segment_bytes() as i64 } else { 0 }
+        if purpose == Purpose::Frees { self.geometry.segment_bytes() as i64 / 2 } else { 0 }
     }
 
     /// Promises the space an operation may need.
@@ -182,10 +182,12 @@ impl Store {
     pub(crate) fn reclaim(&self, committer: &mut Committer, fullest: f64, urgent: bool) -> Result<bool, StoreError> {
         let mut worked = false;
         for _ in 0..CLEAN_ROUND {
-            // The moves themselves take room, and so do the pages they change; a segment is left for each checkpoint after them.
+            // The moves themselves take room, and so do the pages they change; a segment is left for each checkpoint after them. The
+            // first move may take one of those: on a full store it is the way out.
+            let left = if worked { 3 } else { 2 };
             let taken = self.promised.load(Ordering::Relaxed).max(0) as u64 + self.fold_bytes();
             let ready = self.segments.lock().ready_bytes();
-            let fits = taken + 3 * self.geometry.segment_bytes() <= ready;
+            let fits = taken + left * self.geometry.segment_bytes() <= ready;
             if !fits || self.segments.lock().ripening() >= CLEAN_ROUND || !self.clean_one(fullest, urgent)? {
                 break;
             }

@@ -121,10 +121,14 @@ pub(crate) fn ask_down(dir: &Path) -> Result<bool> {
     let daemon = rustix::net::sockopt::socket_peercred(&stream).context("who is the daemon?")?.pid;
     // Taken while it lives, so that it means this process for ever.
     let daemon = rustix::process::pidfd_open(daemon, PidfdFlags::empty()).context("watching the daemon")?;
-    ask_on(stream, &Ask::Down)?;
+    let said = ask_on(stream, &Ask::Down);
+    if said.is_err() && matches!(paths::look_at(dir), Ok(paths::Point::Mounted)) {
+        // Busy: the daemon lives on.
+        return said.map(|_| true);
+    }
     let end = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
     rustix::event::poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&end)).context("waiting for the daemon")?;
-    Ok(true)
+    said.map(|_| true)
 }
 
 fn ask_at(path: &Path, ask: &Ask) -> Result<Option<Answer>> {
