@@ -152,6 +152,7 @@ impl Store {
     ///
     /// # Errors
     /// [`OpenError`]; nothing has been written.
+    #[allow(clippy::too_many_lines, reason = "the steps of opening, in their order")]
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,

@@ -14,10 +14,13 @@ use crate::store::{Space, Store};
 use std::sync::atomic::Ordering;
 
 /// Segments that only the cleaner and checkpoints may start: one in this many, within bounds. The more, the more one round can move.
-const CLEANER_PART: u64 = 16;
-const CLEANER_SEGMENTS: std::ops::RangeInclusive<u64> = 3..=8;
+const CLEANER_PART: u64 = 8;
+const CLEANER_SEGMENTS: std::ops::RangeInclusive<u64> = 6..=12;
 /// One part in this many of the capacity is set aside.
 const RESERVE_PART: u64 = 10;
+/// A checkpoint must always find room for all the pages that memory may hold, twice; a small store has fewer.
+const FOLD_RESERVE: u64 = 16 << 20;
+const SMALL_PART: u64 = 4;
 /// Fewest segments set aside, beyond the cleaner's.
 const RESERVE_SEGMENTS: u64 = 6;
 /// The host is asked for this much more than is needed, so that it is asked rarely.
@@ -42,7 +45,9 @@ const CLEAN_ROUND: usize = 8;
 impl Store {
     fn reserve(&self) -> u64 {
         let capacity = self.geometry.capacity();
-        (capacity / RESERVE_PART).max(RESERVE_SEGMENTS * self.geometry.segment_bytes() + self.cleaner_bytes())
+        (capacity / RESERVE_PART)
+            .max(RESERVE_SEGMENTS * self.geometry.segment_bytes() + self.cleaner_bytes())
+            .max((capacity / SMALL_PART).min(FOLD_RESERVE))
     }
 
     /// What only the cleaner and checkpoints may start to fill.
@@ -251,7 +256,11 @@ impl Store {
             ready = self.segments.lock().ready_bytes();
         }
         // Two segments to spare would be good; without them the batch itself and its last record's successor must fit.
-        if ready < need - 2 * self.geometry.segment_bytes() + BATCH_MARGIN { Err(StoreError::NoSpace) } else { Ok(()) }
+        if ready < need - 2 * self.geometry.segment_bytes() + BATCH_MARGIN {
+            log::error!("no room for a batch: {ready} bytes are ready, {promised} promised, {need} needed");
+            return Err(StoreError::NoSpace);
+        }
+        Ok(())
     }
 
     /// How full the store is. What can be cleaned counts as free.
