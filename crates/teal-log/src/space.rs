@@ -37,6 +37,8 @@ const BATCH_MARGIN: u64 = 64 << 10;
 const SPARE_SEGMENTS: i64 = 4;
 /// Rounds for them.
 const EASY_ROUNDS: usize = 4;
+/// A fuller segment gives nothing back when it is moved: what describes small records takes a tenth of it and does not count as live.
+const FULLEST_WORTH: f64 = 0.8;
 /// Rounds of cleaning that one operation waits for at most.
 const ROUNDS: usize = 64;
 /// Victims cleaned before two checkpoints set them free.
@@ -166,7 +168,7 @@ impl Store {
         // not begin all over again; but only while that is easy.
         let spare = SPARE_SEGMENTS * self.geometry.segment_bytes() as i64;
         for round in 0..ROUNDS {
-            let worked = self.reclaim(&mut committer, 0.98, true)?;
+            let worked = self.reclaim(&mut committer, FULLEST_WORTH, true)?;
             let ahead = if round < EASY_ROUNDS { spare } else { 0 };
             self.refresh_budget();
             let (logical, physical) = self.headroom(purpose);
