@@ -67,8 +67,7 @@ impl Cost {
     }
 }
 
-/// What an operation does to the space in use, and so how far into the reserve it may go: on a full store, files can be overwritten and,
-/// when even that is no longer possible, deleted.
+/// What an operation does to the space in use, and so how far into the reserve it may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// May take more: nothing of the reserve.
