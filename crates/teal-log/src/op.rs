@@ -59,12 +59,6 @@ impl Cost {
         self.purpose = Purpose::Frees;
         self
     }
-    /// The same, for an operation that overwrites.
-    #[must_use]
-    pub const fn replacing(mut self) -> Self {
-        self.purpose = Purpose::Replaces;
-        self
-    }
 }
 
 /// What an operation does to the space in use, and so how far into the reserve it may go.
