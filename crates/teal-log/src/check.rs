@@ -15,12 +15,16 @@
 mod fixed;
 mod names;
 mod objects;
+mod places;
 mod space;
 
 use crate::error::StoreError;
+use crate::page::TreeKind;
 use crate::store::Store;
 use std::collections::HashMap;
 use teal_types::{FileType, ObjectNo, SECTOR};
+
+pub use places::Place;
 
 /// Problems kept in a [`Report`]; further ones are only counted.
 pub const PROBLEMS_MAX: usize = 1000;
@@ -125,7 +129,7 @@ impl Report {
 /// What a live range holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
-    Page,
+    Page(TreeKind),
     Inode,
     Content,
     /// Given up by a tree in memory, not yet by the usage table.
@@ -171,14 +175,7 @@ impl Store {
     pub fn check(&self, options: CheckOptions, progress: &mut dyn FnMut(CheckProgress)) -> Report {
         let _committer = self.commit.lock();
         self.reader.forget_caches();
-        let mut checker = Checker {
-            store: self,
-            options,
-            report: Report::default(),
-            ranges: Vec::new(),
-            facts: HashMap::new(),
-            highest_lsn: 0,
-        };
+        let mut checker = Checker::new(self, options);
         progress(CheckProgress { phase: Phase::Fixed, done: 0, total: 1 });
         checker.fixed();
         checker.objects(progress);
@@ -193,7 +190,12 @@ impl Store {
     }
 }
 
-impl Checker<'_> {
+impl<'s> Checker<'s> {
+    fn new(store: &'s Store, options: CheckOptions) -> Self {
+        let report = Report::default();
+        Self { store, options, report, ranges: Vec::new(), facts: HashMap::new(), highest_lsn: 0 }
+    }
+
     fn problem(&mut self, severity: Severity, object: Option<ObjectNo>, sector: Option<u64>, what: impl Into<String>) {
         self.report.total += u64::from(severity > Severity::Note);
         if self.report.problems.len() < PROBLEMS_MAX {

@@ -25,6 +25,8 @@ pub enum DumpWhat {
     Directory(ObjectNo),
     /// Objects without a name that wait to be given back.
     Orphans,
+    /// Everything that the newest state refers to, in the order of its place.
+    Places,
     /// Something that needs no open store.
     Raw(RawWhat),
 }

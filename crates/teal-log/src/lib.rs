@@ -40,7 +40,7 @@ mod table;
 mod tree;
 mod walk;
 
-pub use check::{CheckOptions, CheckProgress, PROBLEMS_MAX, Phase, Problem, Report, Severity};
+pub use check::{CheckOptions, CheckProgress, PROBLEMS_MAX, Phase, Place, Problem, Report, Severity};
 pub use counters::Counts;
 pub use dump::{DumpWhat, RawWhat, dump_raw};
 pub use error::StoreError;

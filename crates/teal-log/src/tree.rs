@@ -65,6 +65,11 @@ struct Ledger {
 }
 
 impl Tree {
+    /// What its pages are pages of.
+    pub(crate) fn kind(&self) -> TreeKind {
+        self.kind
+    }
+
     /// An empty tree.
     pub(crate) fn new(kind: TreeKind, owner: ObjectNo) -> Self {
         Self::with_root(kind, owner, None)

@@ -47,7 +47,7 @@ impl Checker<'_> {
         let mut visit = |page: Option<crate::page::PagePtr>, node: &crate::page::Node| {
             if let Some(ptr) = page {
                 self.report.pages += 1;
-                self.live(ptr.addr().byte(), ptr.sectors() * SECTOR, Use::Page, owner);
+                self.live(ptr.addr().byte(), ptr.sectors() * SECTOR, Use::Page(tree.kind()), owner);
             }
             if let Items::Leaf(items) = &node.items {
                 nodes.clear();

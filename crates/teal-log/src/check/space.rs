@@ -122,7 +122,7 @@ impl Checker<'_> {
         content.sort_unstable();
         for range in ranges {
             let known = match range.of {
-                Use::Page => pages.contains(&range.byte),
+                Use::Page(_) => pages.contains(&range.byte),
                 Use::Inode => inodes.contains(&range.byte),
                 Use::Leaving => true,
                 Use::Content => {

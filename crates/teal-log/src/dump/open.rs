@@ -12,7 +12,7 @@ use crate::store::Store;
 use crate::tree::Tree;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use teal_types::ObjectNo;
+use teal_types::{ObjectNo, SECTOR};
 
 impl Store {
     /// Prints a structure, one line per item. Damage is said in the text.
@@ -29,6 +29,11 @@ impl Store {
                 Ok(orphans) => orphans.into_iter().try_for_each(|no| writeln!(out, "{no}")),
                 Err(e) => writeln!(out, "{e}"),
             },
+            DumpWhat::Places => self.places().into_iter().try_for_each(|place| {
+                let (sector, byte) = (place.byte / SECTOR, place.byte % SECTOR);
+                let owner = place.owner.map(|no| format!(" of {no}")).unwrap_or_default();
+                writeln!(out, "sector {sector}+{byte}: {} bytes, {}{owner}", place.bytes, place.what)
+            }),
             DumpWhat::Raw(what) => dump_raw(self.disk(), what, out),
         }
     }

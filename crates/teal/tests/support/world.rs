@@ -203,6 +203,12 @@ impl Mounted {
         self.look();
     }
 
+    /// What the daemons of this world have said to their logs.
+    pub(crate) fn log(&self) -> String {
+        let logs = std::fs::read_dir(self.world.path("state").join("teal")).unwrap();
+        logs.map(|log| std::fs::read_to_string(log.unwrap().path()).unwrap()).collect()
+    }
+
     /// Unmounts it.
     #[track_caller]
     pub(crate) fn down(&mut self) {
