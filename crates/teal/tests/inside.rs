@@ -62,7 +62,7 @@ fn decay_is_an_error_at_reading_a_line_in_the_log_and_a_line_of_check() {
     assert!(log.contains("photos/content"), "the log does not name the file: {log}");
     // What is whole of the damaged file can still be copied out.
     let mut first = [0; 4096];
-    std::fs::File::open(&content).unwrap().read_exact_at(&mut first, 0).unwrap();
+    std::fs::OpenOptions::new().read(true).open(&content).unwrap().read_exact_at(&mut first, 0).unwrap();
     assert!(first[..] == support::seeded(2, 300_000)[..4096]);
     // A damaged file can be replaced, and then all is well again.
     std::fs::write(m.path("photos/new"), support::seeded(2, 300_000)).unwrap();
