@@ -4,7 +4,8 @@
 //! 1. The file is locked exclusively (`flock`) for as long as it is open for writing, so that a store is never mounted twice.
 //! 2. Whole, aligned transfers bypass the page cache through a second, `O_DIRECT` descriptor and an aligned buffer; where the host
 //!    refuses `O_DIRECT`, everything goes through the page cache.
-//! 3. A block device that is mounted or otherwise held by the kernel is refused with `O_EXCL`.
+//! 3. A block device that is mounted or otherwise held by the kernel is refused with `O_EXCL`, and claimed by a descriptor of its own
+//!    until it is mounted itself.
 
 use crate::{Disk, DiskShape};
 use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags};
@@ -13,6 +14,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use teal_types::{SECTOR, Sector};
 
 /// How a store's file or device is opened.
@@ -60,6 +62,8 @@ pub struct FileDisk {
     file: std::fs::File,
     direct: Option<std::fs::File>,
     shape: DiskShape,
+    /// What keeps others from mounting the block device.
+    claim: Mutex<Option<OwnedFd>>,
 }
 
 impl FileDisk {
@@ -70,18 +74,19 @@ impl FileDisk {
     pub fn open(path: &Path, mode: OpenMode) -> Result<Self, OpenError> {
         let io = |source: io::Error| OpenError::Io { path: path.to_owned(), source };
         let is_block = std::fs::metadata(path).map(|m| m.file_type().is_block_device()).unwrap_or(false);
-        let mut flags = match mode {
+        let flags = match mode {
             OpenMode::Read => OFlags::RDONLY,
             OpenMode::Write => OFlags::RDWR,
             OpenMode::Create(_) => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
         } | OFlags::CLOEXEC;
-        if is_block && mode == OpenMode::Write {
-            flags |= OFlags::EXCL;
-        }
-        let fd = fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| match e {
-            Errno::BUSY => OpenError::InUse { path: path.to_owned() },
-            e => io(e.into()),
-        })?;
+        let open = |flags| {
+            fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| match e {
+                Errno::BUSY => OpenError::InUse { path: path.to_owned() },
+                e => io(e.into()),
+            })
+        };
+        let claim = (is_block && mode == OpenMode::Write).then(|| open(flags | OFlags::EXCL)).transpose()?;
+        let fd = open(flags)?;
         let lock = if mode == OpenMode::Read {
             FlockOperation::NonBlockingLockShared
         } else {
@@ -101,7 +106,12 @@ impl FileDisk {
         let shape = shape_of(&fd, is_block, meta.rdev()).map_err(io)?;
         let direct_flags = (flags & !(OFlags::CREATE | OFlags::EXCL)) | OFlags::DIRECT;
         let direct = fs::open(path, direct_flags, Mode::empty()).ok().map(std::fs::File::from);
-        Ok(Self { file: fd.into(), direct, shape })
+        Ok(Self { file: fd.into(), direct, shape, claim: Mutex::new(claim) })
+    }
+
+    /// Lets the block device be mounted: the kernel claims it then, until it is unmounted. The lock stays.
+    pub fn release_claim(&self) {
+        *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The same disk, forced through the page cache (for hosts where `O_DIRECT` is slow or broken).

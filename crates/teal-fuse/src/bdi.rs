@@ -32,5 +32,8 @@ impl BdiKnob {
 /// # Errors
 /// What writing the file says; the mount works all the same.
 pub fn set_bdi(device: DeviceNumber, knob: BdiKnob, value: u32) -> io::Result<()> {
-    std::fs::write(format!("/sys/class/bdi/{device}/{}", knob.file()), value.to_string())
+    // A mount on a block device has settings beside those of the device.
+    let own = format!("/sys/class/bdi/{device}-fuseblk");
+    let of = if std::path::Path::new(&own).exists() { own } else { format!("/sys/class/bdi/{device}") };
+    std::fs::write(format!("{of}/{}", knob.file()), value.to_string())
 }

@@ -17,6 +17,7 @@
 pub mod abi;
 mod bdi;
 mod ioctl;
+mod loopdev;
 mod mount;
 mod notify;
 mod reply;
@@ -25,6 +26,7 @@ mod session;
 mod transport;
 
 pub use bdi::{BdiKnob, set_bdi};
+pub use loopdev::LoopDevice;
 pub use mount::{
     DeviceNumber, MountError, MountOptions, Unmount, UnmountError, Unmounter, detach_dead, is_dead, mount,
 };

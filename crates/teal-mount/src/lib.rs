@@ -6,23 +6,28 @@
 //!    likewise. Object lifetime then follows lookups and forgets alone.
 //! 3. Permissions are checked by the kernel (`default_permissions`), access control lists included (`POSIX_ACL`); the umask, which
 //!    an inherited list overrules, is left to the client (`DONT_MASK`). Locks stay in the kernel.
-//! 4. Written data goes through at once (no write-back cache): what a commit takes is never older than the interval.
+//! 4. As root the mount is made on a block device (the store's, or a loop device over its file): then `sync(2)` and `syncfs(2)` are
+//!    passed on, and `umount` returns when everything is durable.
+//! 5. Written data goes through at once (no write-back cache): what a commit takes is never older than the interval.
 
 mod counts;
 mod serve;
 
 use counts::Requests;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teal_client::Client;
-use teal_fuse::{BdiKnob, InitConfig, InitFlags, MountOptions, Session, SessionError, Unmounter, set_bdi};
+use teal_fuse::{BdiKnob, InitConfig, InitFlags, LoopDevice, MountOptions, Session, SessionError, Unmounter, set_bdi};
 
 /// How to mount, validated.
 #[derive(Debug, Clone)]
 pub struct MountSettings {
-    /// What `df` shows.
-    pub source: String,
+    /// The store's file or device, which `df` shows.
+    pub source: PathBuf,
+    /// Whether to mount on a block device where that is possible, so that `sync(2)` and `syncfs(2)` reach the volume.
+    pub syncfs: bool,
     /// No changes.
     pub read_only: bool,
     /// Set-user-id bits do not count.
@@ -50,6 +55,25 @@ pub struct Mount {
 /// Kilobytes the kernel reads ahead; its default of 128 costs eight times the requests.
 const READ_AHEAD_KB: u32 = 1024;
 
+/// Mounts on the store's own block device, or on a loop device over its file: only such a mount is told of `sync(2)`.
+fn on_device(point: &Path, settings: &MountSettings, options: &MountOptions, config: &InitConfig) -> Option<Session> {
+    let is_block = std::fs::metadata(&settings.source).ok()?.file_type().is_block_device();
+    let over = if is_block { None } else { Some(LoopDevice::over(&settings.source, settings.read_only)) };
+    let said = match over.transpose() {
+        Ok(over) => {
+            let device = over.as_ref().map_or(&*settings.source, LoopDevice::path);
+            let options = MountOptions { source: device.display().to_string(), block_device: true, ..options.clone() };
+            match Session::mount(point, &options, config) {
+                Ok(session) => return Some(session),
+                Err(error) => error.to_string(),
+            }
+        }
+        Err(error) => format!("no loop device: {error}"),
+    };
+    log::warn!("sync(2) and syncfs(2) will not reach this mount, fsync(2) does ({said})");
+    None
+}
+
 impl Mount {
     /// Mounts `client` at `point`. A mount made by root serves all users, one made by a user serves that user.
     ///
@@ -58,7 +82,7 @@ impl Mount {
     pub fn new(client: Arc<Client>, point: &Path, settings: MountSettings) -> Result<Self, SessionError> {
         let root = rustix::process::geteuid().is_root();
         let options = MountOptions {
-            source: settings.source,
+            source: settings.source.display().to_string(),
             block_device: false,
             allow_other: root,
             default_permissions: true,
@@ -86,7 +110,8 @@ impl Mount {
                 | InitFlags::ASYNC_DIO,
             ..defaults
         };
-        let session = Session::mount(point, &options, &config)?;
+        let with_device = if root && settings.syncfs { on_device(point, &settings, &options, &config) } else { None };
+        let session = with_device.map_or_else(|| Session::mount(point, &options, &config), Ok)?;
         let unmounter = session.unmounter().ok_or(SessionError::Closed)?;
         if let Some(device) = session.device().filter(|_| root) {
             for (knob, value) in

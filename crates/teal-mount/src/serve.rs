@@ -264,7 +264,8 @@ impl Mount {
                 Ok(target) => reply.data(&target),
                 Err(error) => reply.error(errno(&error)),
             },
-            Operation::Fsync { .. } | Operation::Fsyncdir { .. } | Operation::Syncfs => {
+            // The last request of a mount on a block device: `umount` waits for its answer.
+            Operation::Fsync { .. } | Operation::Fsyncdir { .. } | Operation::Syncfs | Operation::Destroy => {
                 client.sync_then(move |result| Self::done(result, reply));
             }
             Operation::Statfs => {
@@ -279,7 +280,7 @@ impl Mount {
                     name_max: s.name_max,
                 });
             }
-            Operation::Release { .. } | Operation::Releasedir { .. } | Operation::Destroy => reply.ok(),
+            Operation::Release { .. } | Operation::Releasedir { .. } => reply.ok(),
             Operation::Ioctl(_) => reply.error(Errno::NOTTY),
             // OPEN, OPENDIR, CREATE and FLUSH among them: the kernel asks once and never again.
             _ => reply.error(Errno::NOSYS),

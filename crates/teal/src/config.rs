@@ -3,6 +3,7 @@
 use crate::cli::{Config, parse_size};
 use crate::control::{self, Answer, Ask};
 use crate::paths;
+use crate::say::say;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,7 +53,7 @@ pub(crate) fn config(what: Config) -> Result<ExitCode> {
                 bail!("nothing of TealFS is mounted on {}", dir.display());
             };
             for (key, value) in status.settings {
-                println!("{key} {value}");
+                say!("{key} {value}");
             }
         }
         Config::Set { key, value, dir } => {

@@ -9,6 +9,7 @@ use crate::config;
 use crate::control::{self, Answer, Ask, Listener, Status};
 use crate::launch::READY;
 use crate::options::MountOptions;
+use crate::say::say;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
@@ -46,7 +47,7 @@ pub(crate) fn serve(args: &Args, options: MountOptions) -> Result<ExitCode> {
             run(&Arc::new(daemon), listener)
         }
         Err(error) if args.tell => {
-            println!("{}", format!("{error:#}").replace('\n', " "));
+            say!("{}", format!("{error:#}").replace('\n', " "));
             Ok(ExitCode::FAILURE)
         }
         Err(error) => Err(error),
@@ -58,14 +59,15 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
     let disk = Arc::new(FileDisk::open(&args.path, mode)?);
     let clock = Arc::new(SystemClock);
     let how = OpenOptions { read_only: options.read_only, salvage: options.salvage, settings: options.settings };
-    let (store, recovery) =
-        Store::open(disk, clock.clone(), how).with_context(|| format!("cannot open {}", args.path.display()))?;
+    let (store, recovery) = Store::open(disk.clone(), clock.clone(), how)
+        .with_context(|| format!("cannot open {}", args.path.display()))?;
     told(args, &recovery);
     let listener = Listener::bind(&args.dir)?;
     let atime = if options.noatime { AtimePolicy::Noatime } else { AtimePolicy::Relatime };
     let client = Client::new(store, clock, ClientOptions { atime, ..ClientOptions::default() });
     let settings = MountSettings {
-        source: args.path.display().to_string(),
+        source: args.path.clone(),
+        syncfs: options.syncfs,
         read_only: options.read_only,
         nosuid: options.nosuid,
         nodev: options.nodev,
@@ -73,6 +75,10 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
         noatime: options.noatime,
         threads: options.threads,
     };
+    if options.syncfs {
+        // The kernel's claim on the device, which comes with the mount, takes the place of ours.
+        disk.release_claim();
+    }
     let mount = Mount::new(Arc::clone(&client), &args.dir, settings)?;
     let unmounter = mount.unmounter();
     let args = Args { path: args.path.clone(), dir: args.dir.clone(), options: Vec::new(), ..*args };

@@ -1,5 +1,6 @@
 //! `teal check` and `teal dump`: looking at a store that is not mounted.
 
+use crate::say::say;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
@@ -43,12 +44,12 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
     });
     bar.finish_and_clear();
     for problem in &report.problems {
-        println!("{problem}");
+        say!("{problem}");
     }
     if report.total > report.problems.len() as u64 {
-        println!("... and {} more", report.total - report.problems.len() as u64);
+        say!("... and {} more", report.total - report.problems.len() as u64);
     }
-    println!(
+    say!(
         "{}: {} objects, {} entries, {} extents, {} pages; {} in use, {} of content verified",
         path.display(),
         report.objects,
@@ -59,11 +60,11 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
         crate::status::human(report.verified),
     );
     if report.is_clean() {
-        println!("clean");
+        say!("clean");
         return Ok(ExitCode::SUCCESS);
     }
     let damaged = report.problems.iter().any(|p| p.severity == Severity::Damage);
-    println!(
+    say!(
         "{} problems{}",
         report.total,
         if damaged { "; the files named above have lost data: restore them" } else { "" }

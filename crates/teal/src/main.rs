@@ -10,6 +10,7 @@ mod mkfs;
 mod options;
 mod paths;
 mod probe;
+mod say;
 mod status;
 mod up;
 
@@ -21,18 +22,15 @@ fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).format_target(false).init();
     let called = std::env::args().next().unwrap_or_default();
     let name = std::path::Path::new(&called).file_name().unwrap_or_default();
-    // mount(8) calls the first for `-t teal` and fstab, the second to remount.
-    let done = if name == "mount.teal" || name == "mount.fuse.teal" {
+    // mount(8) calls the first for `-t teal` and fstab, the others to remount.
+    let done = if ["mount.teal", "mount.fuse.teal", "mount.fuseblk.teal"].iter().any(|known| name == *known) {
         options::from_mount_8(std::env::args().skip(1)).and_then(launch::mount)
     } else {
         run(Cli::parse())
     };
     match done {
         Ok(code) => code,
-        Err(error) => {
-            eprintln!("teal: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => say::complain(&error),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `teal mkfs`: an empty store, never over something else by accident.
 
 use crate::cli::Mkfs;
+use crate::say::say;
 use crate::{paths, probe};
 use anyhow::{Context, Result, bail};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -14,8 +15,8 @@ use teal_log::{MkfsOptions, SMALLEST_STORE, Store};
 pub(crate) fn mkfs(args: &Mkfs) -> Result<ExitCode> {
     let path = paths::absolute(&args.path)?;
     let bytes = make(&path, args.size, &args.label, args.force)?;
-    println!("made a store of {} in {}", crate::status::human(bytes), path.display());
-    println!("next: teal mount {} DIR", path.display());
+    say!("made a store of {} in {}", crate::status::human(bytes), path.display());
+    say!("next: teal mount {} DIR", path.display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -16,13 +16,15 @@ pub(crate) struct MountOptions {
     pub(crate) nosuid: bool,
     pub(crate) nodev: bool,
     pub(crate) noexec: bool,
+    /// Be told of `sync(2)`, where that is possible.
+    pub(crate) syncfs: bool,
     /// Change the flags of what is mounted there already.
     pub(crate) remount: bool,
     pub(crate) threads: NonZeroUsize,
     pub(crate) settings: Settings,
 }
 
-const KNOWN: &str = "ro, rw, remount, salvage, noatime, relatime, nosuid, nodev, noexec, commit=SECONDS, checkpoint=SECONDS, \
+const KNOWN: &str = "ro, rw, remount, salvage, noatime, relatime, nosuid, nodev, noexec, nosyncfs, commit=SECONDS, checkpoint=SECONDS, \
                      checkpoint_bytes=SIZE, threads=N";
 /// Options of mount(8) and fstab that are none of a file system's business.
 const IGNORED: &[&str] = &[
@@ -48,6 +50,7 @@ const IGNORED: &[&str] = &[
     "user_id",
     "group_id",
     "max_read",
+    "blksize",
     "diratime",
     "nodiratime",
 ];
@@ -61,6 +64,7 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
         nosuid: false,
         nodev: false,
         noexec: false,
+        syncfs: true,
         remount: false,
         threads: std::thread::available_parallelism()
             .unwrap_or(NonZeroUsize::MIN)
@@ -84,6 +88,8 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
             "nosuid" => parsed.nosuid = true,
             "nodev" => parsed.nodev = true,
             "noexec" => parsed.noexec = true,
+            "syncfs" => parsed.syncfs = true,
+            "nosyncfs" => parsed.syncfs = false,
             "remount" => parsed.remount = true,
             "commit" => parsed.settings.commit_interval = seconds()?,
             "checkpoint" => parsed.settings.checkpoint_interval = seconds()?,

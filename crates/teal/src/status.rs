@@ -2,6 +2,7 @@
 
 use crate::control::{self, Answer, Ask, Status};
 use crate::paths::{self, Point};
+use crate::say::say;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,9 +29,9 @@ pub(crate) fn status(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {
         None => control::all()?,
     };
     if json {
-        println!("{}", serde_json::to_string_pretty(&found)?);
+        say!("{}", serde_json::to_string_pretty(&found)?);
     } else if found.is_empty() {
-        println!("nothing is mounted; `teal up` begins");
+        say!("nothing is mounted; `teal up` begins");
     }
     if !json {
         for status in &found {
@@ -42,9 +43,9 @@ pub(crate) fn status(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {
 
 fn show(s: &Status) {
     let label = if s.label.is_empty() { String::new() } else { format!(" \"{}\"", s.label) };
-    println!("{}{label}", s.mount_point.display());
-    println!("  store    {} ({}, process {})", s.store.display(), s.uuid, s.pid);
-    println!(
+    say!("{}{label}", s.mount_point.display());
+    say!("  store    {} ({}, process {})", s.store.display(), s.uuid, s.pid);
+    say!(
         "  space    {} used, {} free of {}; {} objects",
         human(s.live_bytes),
         human(s.free_bytes),
@@ -59,8 +60,8 @@ fn show(s: &Status) {
         (_, _, true) => "changes of the last seconds are on their way to the disk",
         _ => "everything is on the disk",
     };
-    println!("  state    {state}");
-    println!("  devices  this store is the only one; nothing waits to be sent anywhere else");
+    say!("  state    {state}");
+    say!("  devices  this store is the only one; nothing waits to be sent anywhere else");
 }
 
 /// Unmounts and waits until everything is on the disk.
@@ -70,11 +71,11 @@ pub(crate) fn down(dir: Option<PathBuf>) -> Result<ExitCode> {
         None => paths::default_mount_point()?,
     };
     match control::ask_down(&dir)? {
-        true => println!("{} is unmounted; everything is on the disk", dir.display()),
+        true => say!("{} is unmounted; everything is on the disk", dir.display()),
         false => match paths::look_at(&dir)? {
             Point::Dead => {
                 repair(&dir)?;
-                println!("the daemon of {} had been killed; the mount point is free again", dir.display());
+                say!("the daemon of {} had been killed; the mount point is free again", dir.display());
             }
             Point::Mounted => bail!("what is mounted on {} is not TealFS, or belongs to another user", dir.display()),
             _ => bail!("nothing is mounted on {}", dir.display()),

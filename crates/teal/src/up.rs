@@ -2,6 +2,7 @@
 
 use crate::cli::{Mount, Up};
 use crate::paths::{self, Point};
+use crate::say::say;
 use crate::status::human;
 use crate::{launch, mkfs, status};
 use anyhow::{Context, Result, bail};
@@ -28,7 +29,7 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
         Point::NotEmpty => bail!("{} is not empty; choose an empty directory, or a name that is free", dir.display()),
         Point::Dead => {
             status::repair(&dir)?;
-            println!("the daemon of {} had been killed: the mount point is repaired", dir.display());
+            say!("the daemon of {} had been killed: the mount point is repaired", dir.display());
         }
         Point::Empty | Point::Missing => {}
     }
@@ -50,10 +51,10 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
         return launch::mount(mount);
     }
     let code = launch::mount(mount)?;
-    println!("{} is ready. Its files live in {}", dir.display(), store.display());
+    say!("{} is ready. Its files live in {}", dir.display(), store.display());
     if fresh {
-        println!();
-        println!("try next:");
+        say!("");
+        say!("try next:");
         let (dir, store) = (dir.display(), store.display());
         for (command, why) in [
             (format!("cp -r ~/some/files {dir}"), "put something in"),
@@ -61,7 +62,7 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
             (format!("teal down {dir}"), "unmount; `teal up` brings everything back"),
             (format!("teal check {store}"), "verify every block, while it is down"),
         ] {
-            println!("  {command}\n      {why}");
+            say!("  {command}\n      {why}");
         }
     }
     Ok(code)
@@ -82,6 +83,6 @@ fn make_store(store: &Path, size: Option<u64>, dir: &Path) -> Result<()> {
         cut -= 1;
     }
     mkfs::make(store, Some(size), &label[..cut], false)?;
-    println!("made a store of up to {} in {} (space is taken as it is used)", human(size), store.display());
+    say!("made a store of up to {} in {} (space is taken as it is used)", human(size), store.display());
     Ok(())
 }

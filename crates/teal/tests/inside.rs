@@ -95,3 +95,20 @@ fn dump_prints_every_structure() {
     assert_eq!(content, 50_176, "50,000 bytes in whole sectors");
     assert_eq!(places(&m, "an inode record", file).len(), 1);
 }
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_failure() {
+    let Some(m) = Mounted::new("a_reader_who_has_seen_enough_is_no_failure", "64M") else { return };
+    let script = r#"
+        for what in "status --json" "config ls $2" "check $3" "dump $3 superblock"; do
+            { "$1" $what; echo "$?" > code; } 2> said | true
+            not grep -q panicked said
+            test "$(cat code)" -le 1
+        done
+        not "$1" status --json > /dev/full 2> said
+        grep -q 'teal: standard output: No space left' said
+    "#;
+    let teal = Path::new(env!("CARGO_BIN_EXE_teal"));
+    let script = format!("not() {{ ! \"$@\"; }}\n{script}");
+    support::shell(m.world(), &script, &[teal, m.point(), m.store()]).good();
+}

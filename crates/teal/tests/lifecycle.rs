@@ -209,7 +209,7 @@ fn mount_8_and_fstab_work() {
         trap 'umount -l "$point" 2> /dev/null || true' EXIT
         mount -t teal "$store" "$point" -o noatime,commit=2
         echo content > "$point/f"
-        grep -q " $point fuse.teal rw,.*noatime" /proc/self/mounts
+        grep -q " $point fuseblk.teal rw,.*noatime" /proc/self/mounts
         "$teal" config ls "$point" | grep -qx 'commit-seconds 2'
         mount -o remount,ro "$point"
         not touch "$point/g" 2> /dev/null
@@ -218,6 +218,7 @@ fn mount_8_and_fstab_work() {
         "$teal" down "$point"
         echo "$store $point teal ro,nofail,x-systemd.automount 0 0" > fstab
         mount --fstab fstab "$point"
+        mount --fstab fstab --all
         test "$(cat "$point/f")" = content
         not touch "$point/h" 2> /dev/null
         "$teal" down "$point"

@@ -78,8 +78,7 @@ fn a_git_repository_is_whole_after_a_remount() {
     let said = git(&m, status);
     assert_eq!(said.trim(), "2", "no complaint, nothing changed, two commits: {said}");
     git(&m, "cd repo; git checkout -q side; test ! -e more; git checkout -q -; test -e more; git clone -q . ../clone");
-    // Killed after one file was synced, which takes everything before it along: the repository is as it was. (The kernel tells
-    // FUSE servers nothing of sync(2) and syncfs(2).)
+    // Killed after one file was synced, which takes everything before it along: the repository is as it was.
     git(&m, "sync clone/.git/HEAD");
     m.kill();
     m.up();

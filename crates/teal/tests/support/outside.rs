@@ -50,7 +50,7 @@ impl<'w> PrivateMounts<'w> {
         can.then_some(Self(world))
     }
 
-    /// Runs a script in which `mount.teal` and `mount.fuse.teal` are where mount(8) looks for them. The daemons it starts live
+    /// Runs a script in which `mount.teal` and `mount.fuseblk.teal` are where mount(8) looks for them. The daemons it starts live
     /// in the namespace: the script ends them.
     pub(crate) fn with_mount_programs(&self, script: &str, args: &[&Path]) -> Said {
         const PREPARE: &str = r#"
@@ -59,7 +59,7 @@ impl<'w> PrivateMounts<'w> {
             mount --bind /usr/sbin "$new/old"
             for f in "$new/old"/*; do ln -s "$f" "$new/sbin/"; done
             ln -sf "$teal" "$new/sbin/mount.teal"
-            ln -sf "$teal" "$new/sbin/mount.fuse.teal"
+            ln -sf "$teal" "$new/sbin/mount.fuseblk.teal"
             mount --bind "$new/sbin" /usr/sbin
         "#;
         let place = tempfile::Builder::new().prefix("sbin-").tempdir_in(self.0.path("")).unwrap();

@@ -229,6 +229,13 @@ impl Mounted {
         kill(self.pid.take().expect("it was mounted"));
     }
 
+    /// Waits for the end of a daemon whose mount somebody else took away.
+    #[track_caller]
+    pub(crate) fn ended(&mut self) {
+        let pid = self.pid.take().expect("it was mounted");
+        assert!(wait_until(PATIENCE, || is_gone(pid)), "the daemon does not end");
+    }
+
     /// Changes a setting.
     #[track_caller]
     pub(crate) fn set(&self, key: &str, value: &str) {

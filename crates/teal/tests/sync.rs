@@ -1,0 +1,94 @@
+//! `sync(2)`, `syncfs(2)` and `umount(8)` reach a mount made by root.
+
+#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
+
+#[path = "support/support.rs"]
+mod support;
+
+use std::path::Path;
+use support::{Mounted, PrivateMounts, World};
+
+fn kind_of(point: &Path) -> String {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    lines.find(|fields| Path::new(fields[1]) == point).unwrap()[2].to_owned()
+}
+
+#[test]
+fn syncfs_is_durable_without_any_fsync() {
+    let Some(mut m) = Mounted::new("syncfs_is_durable_without_any_fsync", "64M") else { return };
+    assert_eq!(kind_of(m.point()), "fuseblk.teal");
+    m.set("commit-seconds", "3600");
+    std::fs::write(m.path("f"), support::seeded(1, 300_000)).unwrap();
+    assert_eq!(m.status()["uncommitted"], true);
+    rustix::fs::syncfs(std::fs::OpenOptions::new().read(true).open(m.point()).unwrap()).unwrap();
+    assert_eq!(m.status()["uncommitted"], false);
+    let asked = m.status()["requests"].as_array().unwrap().iter().any(|r| r[0] == "syncfs" && r[1] == 1);
+    assert!(asked, "{}", m.status());
+    m.kill();
+    m.up();
+    assert_eq!(std::fs::read(m.path("f")).unwrap(), support::seeded(1, 300_000));
+    m.down();
+    m.check();
+    assert_eq!(loops_over(&m), "", "the loop device goes with the mount");
+    m.mount("nosyncfs");
+    assert_eq!(kind_of(m.point()), "fuse.teal");
+    assert_eq!(loops_over(&m), "");
+}
+
+fn loops_over(m: &Mounted) -> String {
+    support::shell(m.world(), r#"losetup --associated "$1""#, &[m.store()]).good()
+}
+
+#[test]
+fn what_umount_left_is_durable() {
+    let Some(mut m) = Mounted::new("what_umount_left_is_durable", "64M") else { return };
+    m.set("commit-seconds", "3600");
+    std::fs::write(m.path("f"), support::seeded(2, 200_000)).unwrap();
+    // The copy is made of what the disk holds when umount returns.
+    let copy = m.world().path("copy.teal");
+    support::shell(m.world(), r#"umount "$1"; cp "$2" "$3""#, &[m.point(), m.store(), &copy]).good();
+    m.ended();
+    let point = m.world().path("other");
+    std::fs::create_dir(&point).unwrap();
+    m.world().teal(&["mount", copy.to_str().unwrap(), point.to_str().unwrap(), "-o", "ro"]).good();
+    let read = std::fs::read(point.join("f"));
+    m.world().teal(&["down", point.to_str().unwrap()]).good();
+    assert_eq!(read.unwrap(), support::seeded(2, 200_000));
+    m.check();
+}
+
+#[test]
+fn a_store_on_a_block_device_is_mounted_on_it() {
+    let test = "a_store_on_a_block_device_is_mounted_on_it";
+    let Some(world) = World::new(test) else { return };
+    let Some(private) = PrivateMounts::new(&world) else {
+        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+    };
+    let script = r#"
+        teal="$1"; truncate -s 64M image; mkdir point second
+        device=$(losetup --find --show image) || exit 77
+        trap 'umount -l point 2> /dev/null || true; losetup --detach "$device"' EXIT
+        "$teal" mkfs "$device"
+        "$teal" mount "$device" "$PWD/point"
+        grep -q "^$device $PWD/point fuseblk.teal " /proc/self/mounts
+        echo content > point/f
+        not "$teal" mount "$device" "$PWD/second" 2> said
+        grep -q 'in use' said
+        not "$teal" mkfs --force "$device" 2> said
+        grep -q 'is mounted on' said
+        sync --file-system point/f
+        "$teal" status --json "$PWD/point" | grep -q '"uncommitted": *false'
+        pid=$("$teal" status --json "$PWD/point" | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p')
+        kill -9 $pid
+        "$teal" mount "$device" "$PWD/point"
+        test "$(cat point/f)" = content
+        "$teal" down "$PWD/point"
+        "$teal" check "$device"
+    "#;
+    let said = private.run(script, &[Path::new(env!("CARGO_BIN_EXE_teal"))]);
+    if said.code == 77 {
+        return teal_testkit::skip(test, "loop devices cannot be used here");
+    }
+    said.good();
+}
