@@ -8,7 +8,12 @@
 //! 1. *Pure*: nothing here reads a clock, a file or a random number; time and events are handed in.
 //! 2. *Repeatable*: time is an integer of nanoseconds and energy of microjoules; the same input gives the same output everywhere.
 
+pub mod breakeven;
+pub mod ledger;
+pub mod mechanics;
+pub mod power;
 pub mod profile;
 pub mod quantity;
+pub mod service;
 
 pub use profile::Profile;
