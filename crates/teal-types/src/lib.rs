@@ -7,16 +7,20 @@
 
 mod attr;
 mod id;
+mod joules;
 mod name;
 mod op;
 mod position;
+mod span;
 mod time;
 mod units;
 
 pub use attr::{Attr, FileType};
 pub use id::{ObjectId, ObjectNo, VolumeId};
+pub use joules::{Energy, Power};
 pub use name::{NAME_MAX, Name, NameError};
 pub use op::OpKind;
 pub use position::{CommitSeq, Lsn, Stamp};
+pub use span::{Span, Time};
 pub use time::Timestamp;
 pub use units::{BLOCK, Block, Bytes, SECTOR, Sector};

@@ -1,0 +1,157 @@
+//! The states of a device and the ways between them, complete: nothing that a simulation needs is missing.
+//!
+//! # Guarantees
+//! 1. Some state serves, and from every state a serving one can be reached, and the other way round where there is a way down.
+//! 2. Routes are the fastest, then the cheapest; ties go to the state that comes first in the profile.
+
+use crate::breakeven::RoundTrip;
+use crate::profile::{Profile, State, StateId, Transition};
+use teal_types::{Energy, Power, Span};
+
+/// A figure that a profile lacks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the profile {profile} has no {figure}; it cannot be simulated")]
+pub struct Missing {
+    /// The profile's name.
+    pub profile: String,
+    /// What is missing.
+    pub figure: String,
+}
+
+impl Missing {
+    pub(crate) fn new(profile: &Profile, figure: impl Into<String>) -> Self {
+        Self { profile: profile.name.clone(), figure: figure.into() }
+    }
+}
+
+/// The whole way from one state to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Route {
+    /// Time of all transitions.
+    pub time: Span,
+    /// Energy of all transitions.
+    pub energy: Energy,
+    /// Rated cycles it uses up.
+    pub cycles: u32,
+}
+
+/// The states of a device and the ways between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PowerModel {
+    states: Vec<State>,
+    transitions: Vec<Transition>,
+    /// First step and whole way, by from and to.
+    routes: Vec<Vec<Option<(StateId, Route)>>>,
+}
+
+impl PowerModel {
+    /// The power states of a profile.
+    ///
+    /// # Errors
+    /// [`Missing`] if there is no state, or one that no transition leads out of.
+    pub fn new(profile: &Profile) -> Result<Self, Missing> {
+        if profile.states.is_empty() {
+            return Err(Missing::new(profile, "power states"));
+        }
+        let routes = routes(profile.states.len(), &profile.transitions);
+        let model = Self { states: profile.states.clone(), transitions: profile.transitions.clone(), routes };
+        for state in model.ids() {
+            let serving = || model.ids().filter(|other| model.serves(*other));
+            let is_reached = serving().any(|other| model.route(other, state).is_some());
+            if !is_reached || !serving().any(|other| model.route(state, other).is_some()) {
+                let name = &model.states[state.index()].name;
+                return Err(Missing::new(profile, format!("transition into or out of `{name}`")));
+            }
+        }
+        Ok(model)
+    }
+
+    /// All states.
+    pub fn ids(&self) -> impl Iterator<Item = StateId> + use<> {
+        (0..u8::try_from(self.states.len()).unwrap_or(u8::MAX)).map(StateId)
+    }
+
+    /// A state's name.
+    pub fn name(&self, state: StateId) -> &str {
+        &self.states[state.index()].name
+    }
+
+    /// What a state draws.
+    pub fn power(&self, state: StateId) -> Power {
+        self.states[state.index()].power
+    }
+
+    /// Whether requests are served from a state.
+    pub fn serves(&self, state: StateId) -> bool {
+        self.states[state.index()].serves
+    }
+
+    /// The direct transition.
+    pub fn way(&self, from: StateId, to: StateId) -> Option<&Transition> {
+        self.transitions.iter().find(|way| (way.from, way.to) == (from, to))
+    }
+
+    /// The whole way; nothing from a state to itself.
+    pub fn route(&self, from: StateId, to: StateId) -> Option<Route> {
+        self.routes[from.index()][to.index()].map(|(_, route)| route)
+    }
+
+    /// The first step of that way.
+    pub fn step(&self, from: StateId, to: StateId) -> Option<StateId> {
+        self.routes[from.index()][to.index()].map(|(step, _)| step)
+    }
+
+    /// The serving state that is reached first, then cheapest.
+    pub fn nearest_serving(&self, from: StateId) -> StateId {
+        let serving = self.ids().filter(|to| self.serves(*to));
+        serving
+            .min_by_key(|to| self.route(from, *to).map_or((Span::MAX, Energy::ZERO), |r| (r.time, r.energy)))
+            .unwrap_or(from)
+    }
+
+    /// The state that draws least.
+    pub fn lowest(&self) -> StateId {
+        self.ids().min_by_key(|state| self.power(*state)).unwrap_or(StateId(0))
+    }
+
+    /// From a state into another and back.
+    pub fn round_trip(&self, from: StateId, to: StateId) -> Option<RoundTrip> {
+        let (down, up) = (self.route(from, to)?, self.route(to, from)?);
+        Some(RoundTrip {
+            awake: self.power(from),
+            asleep: self.power(to),
+            time: down.time + up.time,
+            energy: down.energy + up.energy,
+        })
+    }
+}
+
+/// Fastest routes by Floyd and Warshall; at most sixteen states.
+fn routes(count: usize, transitions: &[Transition]) -> Vec<Vec<Option<(StateId, Route)>>> {
+    let mut best = vec![vec![None; count]; count];
+    for (at, row) in best.iter_mut().enumerate() {
+        row[at] = Some((StateId(u8::try_from(at).unwrap_or(u8::MAX)), Route::default()));
+    }
+    for way in transitions {
+        let route = Route { time: way.time, energy: way.energy, cycles: way.cycles };
+        best[way.from.index()][way.to.index()] = Some((way.to, route));
+    }
+    for over in 0..count {
+        for from in 0..count {
+            for to in 0..count {
+                let (Some((step, first)), Some((_, rest))) = (best[from][over], best[over][to]) else { continue };
+                let route = Route {
+                    time: first.time + rest.time,
+                    energy: first.energy + rest.energy,
+                    cycles: first.cycles + rest.cycles,
+                };
+                let is_better = best[from][to]
+                    .is_none_or(|(_, known): (StateId, Route)| (route.time, route.energy) < (known.time, known.energy));
+                if is_better {
+                    best[from][to] = Some((step, route));
+                }
+            }
+        }
+    }
+    best
+}

@@ -1,0 +1,226 @@
+//! Profiles: what a device or machine needs in power, time and energy, with a source for every figure.
+//!
+//! # Guarantees
+//! 1. A [`Profile`] is consistent: names are unique and known, every state that can be entered can be left, rates are above
+//!    zero, seeks grow with their distance, and every group of figures has a source.
+//! 2. What is not known is absent: a group of figures is there as a whole or `None`. Nothing is filled in.
+//! 3. A profile that is refused is refused with a line, a column and, for unknown names, the nearest known one.
+//!
+//! Profiles are TOML files; those of the papers' devices and of common modern ones are [shipped](Profile::shipped).
+
+mod check;
+mod error;
+mod settings;
+mod shipped;
+#[cfg(test)]
+mod tests;
+
+use crate::quantity::{Rate, Speed};
+pub use error::ProfileError;
+use teal_types::{Bytes, Energy, Power, Span};
+
+/// What a profile describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A spinning disk.
+    Disk,
+    /// Flash: a stick, a card or a solid-state disk.
+    Flash,
+    /// A network interface with a server behind it.
+    Link,
+    /// The machine all of these are in.
+    Machine,
+}
+
+/// What is known of one device or machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// How it is named in settings and tables.
+    pub name: String,
+    /// How people name it.
+    pub title: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its power states, in the order of the file.
+    pub states: Vec<State>,
+    /// The ways between them.
+    pub transitions: Vec<Transition>,
+    /// Times to move the arm of a disk.
+    pub seek: Option<Seek>,
+    /// How fast a disk turns.
+    pub rotation: Option<Speed>,
+    /// Capacity and rates of a disk's surface.
+    pub media: Option<Media>,
+    /// A disk's power while it works.
+    pub active: Option<Active>,
+    /// What is between a disk's surface and the host. All zero where nothing is known.
+    pub electronics: Electronics,
+    /// How flash and links serve, by state.
+    pub services: Vec<Service>,
+    /// The three figures of equation 1 of GreenFS.
+    pub burst: Option<Burst>,
+    /// How many starts the maker promises.
+    pub rating: Option<Rating>,
+    /// What the machine draws besides its storage and network.
+    pub base: Option<Power>,
+    /// Where the figures come from: the group's name and its source.
+    pub sources: Vec<(String, String)>,
+}
+
+/// Index of a state in [`Profile::states`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StateId(pub(crate) u8);
+
+impl StateId {
+    /// Position in the list of states.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A power state in which a device rests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Its name.
+    pub name: String,
+    /// What the device draws in it.
+    pub power: Power,
+    /// Whether requests are served from it.
+    pub serves: bool,
+}
+
+/// A way from one state to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transition {
+    /// Where it begins.
+    pub from: StateId,
+    /// Where it ends.
+    pub to: StateId,
+    /// How long it takes.
+    pub time: Span,
+    /// What it costs in all.
+    pub energy: Energy,
+    /// How many of the rated cycles it uses up.
+    pub cycles: u32,
+}
+
+/// Times to move a disk's arm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seek {
+    /// Over all pairs of places.
+    pub average: Span,
+    /// To the next track, and over the whole surface; without them every seek takes the average.
+    pub extremes: Option<(Span, Span)>,
+}
+
+/// A disk's surface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Media {
+    /// Bytes it holds.
+    pub capacity: Bytes,
+    /// Rate under the head on the outermost track, where addresses begin.
+    pub outer: Rate,
+    /// Rate on the innermost.
+    pub inner: Rate,
+}
+
+/// A disk's power while it works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Active {
+    /// While the arm moves.
+    pub seek: Power,
+    /// While it waits for a sector to come round.
+    pub rotate: Power,
+    /// While it reads.
+    pub read: Power,
+    /// While it writes.
+    pub write: Power,
+}
+
+/// What is between a disk's surface and the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Electronics {
+    /// Time to take in a command, before anything moves.
+    pub overhead: Span,
+    /// Rate to and from the host; `None`: does not hold anything up.
+    pub interface: Option<Rate>,
+    /// What is read ahead.
+    pub track_buffer: Bytes,
+    /// What is taken in before it is on the surface.
+    pub write_cache: Bytes,
+}
+
+/// How flash or a link serves in one state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Service {
+    /// The state.
+    pub state: StateId,
+    /// Reading.
+    pub read: Line,
+    /// Writing.
+    pub write: Line,
+}
+
+/// Latency, then bytes at a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line {
+    /// Before the first byte.
+    pub latency: Span,
+    /// For the rest.
+    pub rate: Rate,
+    /// While transferring.
+    pub power: Power,
+    /// For each byte besides, in picojoules.
+    pub picojoules_per_byte: u32,
+}
+
+/// Equation 1 of GreenFS (2.5): `U = U_up + P * S / B`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Burst {
+    /// `U_up`: to get ready.
+    pub start: Energy,
+    /// `P`: while transferring.
+    pub power: Power,
+    /// `B`: the bandwidth.
+    pub rate: Rate,
+}
+
+/// What the maker promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rating {
+    /// Starts and stops.
+    pub cycles: u32,
+    /// Within this life.
+    pub life: Span,
+}
+
+impl Profile {
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place.
+    pub fn parse(text: &str) -> Result<Self, ProfileError> {
+        let settings = toml::from_str(text).map_err(|said| ProfileError::parsing(text, &said))?;
+        check::check(text, settings)
+    }
+
+    /// The shipped profile of that name.
+    ///
+    /// # Panics
+    /// Never: a test parses every shipped profile.
+    pub fn shipped(name: &str) -> Option<Self> {
+        let (_, text) = shipped::PROFILES.iter().find(|(known, _)| *known == name)?;
+        Some(Self::parse(text).expect("a test parses every shipped profile"))
+    }
+
+    /// The names of the shipped profiles.
+    pub fn shipped_names() -> impl Iterator<Item = &'static str> {
+        shipped::PROFILES.iter().map(|(name, _)| *name)
+    }
+
+    /// The state of that name.
+    pub fn state(&self, name: &str) -> Option<StateId> {
+        let at = self.states.iter().position(|state| state.name == name)?;
+        u8::try_from(at).ok().map(StateId)
+    }
+}

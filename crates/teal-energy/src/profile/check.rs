@@ -1,0 +1,253 @@
+//! From what a person wrote to a profile that is consistent.
+
+use super::settings::{self, Settings};
+use super::{
+    Active, Burst, Electronics, Kind, Line, Media, Profile, ProfileError, Rating, Seek, Service, State, StateId,
+    Transition,
+};
+use std::ops::Range;
+use teal_types::{Bytes, Span};
+use toml::Spanned;
+
+/// States of one device: a bound that a [`StateId`] holds.
+const STATES_MAX: usize = 16;
+
+struct Checker<'a> {
+    text: &'a str,
+    sources: Vec<(String, String)>,
+}
+
+pub(super) fn check(text: &str, settings: Settings) -> Result<Profile, ProfileError> {
+    let mut checker = Checker { text, sources: Vec::new() };
+    let kind = match settings.kind {
+        settings::Kind::Disk => Kind::Disk,
+        settings::Kind::Flash => Kind::Flash,
+        settings::Kind::Link => Kind::Link,
+        settings::Kind::Machine => Kind::Machine,
+    };
+    let name = settings.name.get_ref();
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c)) {
+        return Err(checker.refuse(settings.name.span(), "a name has lower-case letters, digits, `-` and `.` only"));
+    }
+    checker.belongs(kind, &settings)?;
+    let states = checker.states(&settings.state)?;
+    let transitions = checker.transitions(&settings.transition, &states)?;
+    let profile = Profile {
+        name: settings.name.into_inner(),
+        title: settings.title,
+        kind,
+        seek: checker.seek(settings.seek.as_ref())?,
+        rotation: checker.group("rotation", settings.rotation.as_ref(), |r| (r.speed.0, &r.source))?,
+        media: checker.media(settings.media.as_ref())?,
+        active: checker.group("active", settings.active.as_ref(), active)?,
+        electronics: checker.group("electronics", settings.electronics.as_ref(), electronics)?.unwrap_or_default(),
+        services: checker.services(&settings.service, &states)?,
+        burst: checker.group("burst", settings.burst.as_ref(), |b| {
+            (Burst { start: b.start.0, power: b.power.0, rate: b.rate.0 }, &b.source)
+        })?,
+        rating: checker.rating(settings.rating.as_ref())?,
+        base: checker.group("machine", settings.machine.as_ref(), |m| (m.base.0, &m.source))?,
+        sources: checker.sources,
+        states,
+        transitions,
+    };
+    Ok(profile)
+}
+
+fn active(a: &settings::Active) -> (Active, &String) {
+    (Active { seek: a.seek.0, rotate: a.rotate.0, read: a.read.0, write: a.write.0 }, &a.source)
+}
+
+fn electronics(e: &settings::Electronics) -> (Electronics, &String) {
+    let parts = Electronics {
+        overhead: e.overhead.map_or(Span::ZERO, |g| g.0),
+        interface: e.interface.map(|g| g.0),
+        track_buffer: e.track_buffer.map_or(Bytes::new(0), |g| g.0),
+        write_cache: e.write_cache.map_or(Bytes::new(0), |g| g.0),
+    };
+    (parts, &e.source)
+}
+
+impl Checker<'_> {
+    fn refuse(&self, span: Range<usize>, problem: impl Into<String>) -> ProfileError {
+        ProfileError::at(self.text, span, problem)
+    }
+
+    fn source(&mut self, group: &str, span: Range<usize>, source: &str) -> Result<(), ProfileError> {
+        if source.trim().is_empty() {
+            return Err(self.refuse(span, format!("`{group}` needs a source: where do its figures come from?")));
+        }
+        self.sources.push((group.to_owned(), source.to_owned()));
+        Ok(())
+    }
+
+    fn group<S, T>(
+        &mut self,
+        name: &str,
+        given: Option<&Spanned<S>>,
+        take: impl Fn(&S) -> (T, &String),
+    ) -> Result<Option<T>, ProfileError> {
+        let Some(given) = given else { return Ok(None) };
+        let (taken, source) = take(given.get_ref());
+        self.source(name, given.span(), source)?;
+        Ok(Some(taken))
+    }
+
+    /// Groups stand only in profiles of the kind they describe.
+    fn belongs(&self, kind: Kind, settings: &Settings) -> Result<(), ProfileError> {
+        let span = |there: Option<Range<usize>>, name: &'static str| there.map(|span| (span, name));
+        let of_disks = [
+            span(settings.seek.as_ref().map(Spanned::span), "seek"),
+            span(settings.rotation.as_ref().map(Spanned::span), "rotation"),
+            span(settings.media.as_ref().map(Spanned::span), "media"),
+            span(settings.active.as_ref().map(Spanned::span), "active"),
+            span(settings.electronics.as_ref().map(Spanned::span), "electronics"),
+        ];
+        let of_lines = [span(settings.service.first().map(Spanned::span), "service")];
+        let of_devices = [
+            span(settings.state.first().map(Spanned::span), "state"),
+            span(settings.burst.as_ref().map(Spanned::span), "burst"),
+            span(settings.rating.as_ref().map(Spanned::span), "rating"),
+        ];
+        let of_machines = [span(settings.machine.as_ref().map(Spanned::span), "machine")];
+        let foreign: Vec<_> = match kind {
+            Kind::Disk => of_lines.into_iter().chain(of_machines).flatten().collect(),
+            Kind::Flash | Kind::Link => of_disks.into_iter().chain(of_machines).flatten().collect(),
+            Kind::Machine => of_disks.into_iter().chain(of_lines).chain(of_devices).flatten().collect(),
+        };
+        match foreign.into_iter().next() {
+            Some((span, name)) => Err(self.refuse(span, format!("`{name}` does not describe this kind of device"))),
+            None => Ok(()),
+        }
+    }
+
+    fn states(&mut self, given: &[Spanned<settings::State>]) -> Result<Vec<State>, ProfileError> {
+        let mut states: Vec<State> = Vec::new();
+        for entry in given {
+            let state = entry.get_ref();
+            if states.iter().any(|known| known.name == state.name) {
+                return Err(self.refuse(entry.span(), format!("there are two states `{}`", state.name)));
+            }
+            self.source(&format!("state {}", state.name), entry.span(), &state.source)?;
+            states.push(State { name: state.name.clone(), power: state.power.0, serves: state.serves });
+        }
+        if let Some(beyond) = given.get(STATES_MAX) {
+            return Err(self.refuse(beyond.span(), format!("more than {STATES_MAX} states")));
+        }
+        let most = states.iter().filter(|state| state.serves).map(|state| state.power).max();
+        for (entry, state) in given.iter().zip(&states) {
+            match most {
+                None => return Err(self.refuse(entry.span(), "no state serves: say `serves = true` in one")),
+                Some(most) if !state.serves && state.power > most => {
+                    let problem = format!("`{}` serves nothing and draws more than any state that serves", state.name);
+                    return Err(self.refuse(entry.span(), problem));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(states)
+    }
+
+    fn known(&self, span: Range<usize>, name: &str, states: &[State]) -> Result<StateId, ProfileError> {
+        let at = states.iter().position(|state| state.name == name);
+        at.and_then(|at| u8::try_from(at).ok()).map(StateId).ok_or_else(|| {
+            let names = states.iter().map(|state| format!("`{}`", state.name)).collect::<Vec<_>>().join(", ");
+            self.refuse(span, format!("there is no state `{name}`; there are {names}"))
+        })
+    }
+
+    fn transitions(
+        &mut self,
+        given: &[Spanned<settings::Transition>],
+        states: &[State],
+    ) -> Result<Vec<Transition>, ProfileError> {
+        let mut all: Vec<Transition> = Vec::new();
+        for entry in given {
+            let way = entry.get_ref();
+            let (from, to) = (self.known(entry.span(), &way.from, states)?, self.known(entry.span(), &way.to, states)?);
+            if from == to {
+                return Err(self.refuse(entry.span(), format!("a transition from `{}` to itself", way.from)));
+            }
+            if all.iter().any(|known| (known.from, known.to) == (from, to)) {
+                let problem = format!("there are two transitions from `{}` to `{}`", way.from, way.to);
+                return Err(self.refuse(entry.span(), problem));
+            }
+            self.source(&format!("transition {} to {}", way.from, way.to), entry.span(), &way.source)?;
+            all.push(Transition { from, to, time: way.time.0, energy: way.energy.0, cycles: way.cycles });
+        }
+        for (entry, way) in given.iter().zip(&all) {
+            if !all.iter().any(|back| back.from == way.to) {
+                let name = &states[way.to.index()].name;
+                return Err(self.refuse(entry.span(), format!("`{name}` can be entered and never left")));
+            }
+        }
+        Ok(all)
+    }
+
+    fn seek(&mut self, given: Option<&Spanned<settings::Seek>>) -> Result<Option<Seek>, ProfileError> {
+        let Some(entry) = given else { return Ok(None) };
+        let seek = entry.get_ref();
+        let average = seek.average.0;
+        let extremes = match (seek.track, seek.full) {
+            (None, None) => None,
+            (Some(track), Some(full)) if track.0 <= average && average <= full.0 => Some((track.0, full.0)),
+            (Some(_), Some(_)) => {
+                return Err(self.refuse(entry.span(), "seeks must grow: track, average, full"));
+            }
+            _ => return Err(self.refuse(entry.span(), "`track` and `full` are given both or not at all")),
+        };
+        self.group("seek", given, |s| (Seek { average, extremes }, &s.source))
+    }
+
+    fn media(&mut self, given: Option<&Spanned<settings::Media>>) -> Result<Option<Media>, ProfileError> {
+        if let Some(entry) = given.filter(|entry| entry.get_ref().inner.0 > entry.get_ref().outer.0) {
+            return Err(self.refuse(entry.span(), "the inner track cannot be faster than the outer"));
+        }
+        self.group("media", given, |m| {
+            (Media { capacity: m.capacity.0, outer: m.outer.0, inner: m.inner.0 }, &m.source)
+        })
+    }
+
+    fn services(
+        &mut self,
+        given: &[Spanned<settings::Service>],
+        states: &[State],
+    ) -> Result<Vec<Service>, ProfileError> {
+        let mut all: Vec<Service> = Vec::new();
+        for entry in given {
+            let service = entry.get_ref();
+            let state = self.known(entry.span(), &service.state, states)?;
+            if !states[state.index()].serves {
+                return Err(self.refuse(entry.span(), format!("the state `{}` does not serve", service.state)));
+            }
+            if all.iter().any(|known| known.state == state) {
+                return Err(self.refuse(entry.span(), format!("there are two services in `{}`", service.state)));
+            }
+            self.source(&format!("service {}", service.state), entry.span(), &service.source)?;
+            let read = Line {
+                latency: service.read_latency.0,
+                rate: service.read_rate.0,
+                power: service.read_power.0,
+                picojoules_per_byte: service.read_picojoules_per_byte,
+            };
+            let write = Line {
+                latency: service.write_latency.0,
+                rate: service.write_rate.0,
+                power: service.write_power.0,
+                picojoules_per_byte: service.write_picojoules_per_byte,
+            };
+            all.push(Service { state, read, write });
+        }
+        Ok(all)
+    }
+
+    fn rating(&mut self, given: Option<&Spanned<settings::Rating>>) -> Result<Option<Rating>, ProfileError> {
+        if let Some(entry) = given {
+            let rating = entry.get_ref();
+            if rating.cycles == 0 || rating.life.0 == Span::ZERO {
+                return Err(self.refuse(entry.span(), "a rating needs cycles and a life above zero"));
+            }
+        }
+        self.group("rating", given, |r| (Rating { cycles: r.cycles, life: r.life.0 }, &r.source))
+    }
+}

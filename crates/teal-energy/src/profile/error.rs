@@ -1,0 +1,40 @@
+//! What is wrong with a profile, and where.
+
+use std::ops::Range;
+
+/// A profile that cannot be used: the place and what to change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {problem}")]
+pub struct ProfileError {
+    /// Line of the text, from 1.
+    pub line: usize,
+    /// Character within the line, from 1.
+    pub column: usize,
+    /// What is wrong there, in words.
+    pub problem: String,
+}
+
+impl ProfileError {
+    /// A problem with the bytes `span` of `text`.
+    pub(super) fn at(text: &str, span: Range<usize>, problem: impl Into<String>) -> Self {
+        let before = text.get(..span.start).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        Self { line, column, problem: problem.into() }
+    }
+
+    /// What the parser said, with the nearest known name where a field or word is unknown.
+    pub(super) fn parsing(text: &str, said: &toml::de::Error) -> Self {
+        let mut problem = said.message().to_owned();
+        if problem.starts_with("unknown field") || problem.starts_with("unknown variant") {
+            let mut quoted = problem.split('`').skip(1).step_by(2);
+            let given = quoted.next().unwrap_or_default();
+            let distance = |known: &&str| strsim::damerau_levenshtein(given, known);
+            let nearest = quoted.min_by_key(distance).filter(|known| distance(known) <= known.len().div_ceil(2));
+            if let Some(nearest) = nearest {
+                problem = format!("{problem}; did you mean `{nearest}`?");
+            }
+        }
+        Self::at(text, said.span().unwrap_or(0..0), problem)
+    }
+}
