@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask tidy                                      check what the compiler cannot: layers, sizes, names
-cargo xtask test [FILTER]                             install what the tests need, build, run every test
+cargo xtask test [--long] [FILTER]                    install what the tests need, build, run every test; --long takes hours
 cargo xtask crash [--long] [--seed N] [--images N]    explore crash images of the log store
 cargo xtask fuzz [TARGET [FILE]] [--minutes N] [--keep]  fuzz decoders and images, all targets by default; repeat one input
 cargo xtask bench mount [--help]                      time a mount beside ext4, a bare mirror and juicefs (root)";
@@ -20,8 +20,7 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args.as_slice() {
         ["tidy"] => tidy::run(),
-        ["test"] => test::run(None),
-        ["test", filter] if !filter.starts_with('-') => test::run(Some(filter)),
+        ["test", rest @ ..] if let Some(plan) = test::Plan::of(rest) => test::run(&plan),
         ["crash", rest @ ..] => crash::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["bench", "mount", rest @ ..] => bench::run(rest),

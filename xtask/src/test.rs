@@ -6,7 +6,8 @@
 //! 3. What it installs it names first; what it cannot install it names too, and goes on: the tests that need it fail.
 //!
 //! Tests find the outside suites in `$TEAL_TOOLS/bin`. A test that cannot run here appends one line with the reason to the file
-//! `$TEAL_SKIPS` and returns; it is counted as skipped, not as passed.
+//! `$TEAL_SKIPS` and returns; it is counted as skipped, not as passed. With `--long` (`$TEAL_LONG` is set), tests that have a long form
+//! run it: hours instead of minutes.
 
 mod needs;
 mod summary;
@@ -17,7 +18,35 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use summary::Summary;
 
-pub(crate) fn run(filter: Option<&str>) -> Result<bool> {
+/// What is run, and how.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan<'a> {
+    /// Only tests with this in their names.
+    filter: Option<&'a str>,
+    /// Tests that have a long form run it, in release builds and one after the other.
+    is_long: bool,
+}
+
+impl<'a> Plan<'a> {
+    fn profile(&self) -> Option<&'static str> {
+        self.is_long.then_some("--release")
+    }
+
+    /// What the arguments of the command ask for; `None` when they make no sense.
+    pub(crate) fn of(args: &[&'a str]) -> Option<Self> {
+        let (is_long, rest) = match args {
+            ["--long", rest @ ..] => (true, rest),
+            rest => (false, rest),
+        };
+        match rest {
+            [] => Some(Self { filter: None, is_long }),
+            [filter] if !filter.starts_with('-') => Some(Self { filter: Some(filter), is_long }),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn run(plan: &Plan<'_>) -> Result<bool> {
     let target = target_directory()?;
     let tools = target.join("tools");
     let skips = target.join("skipped-tests");
@@ -27,14 +56,14 @@ pub(crate) fn run(filter: Option<&str>) -> Result<bool> {
         std::fs::remove_file(&skips).context("forget the skips of the last run")?;
     }
     let mut build = crate::cargo();
-    build.current_dir(crate::root()).args(["build", "--workspace", "--all-targets"]);
+    build.current_dir(crate::root()).args(["build", "--workspace", "--all-targets"]).args(plan.profile());
     anyhow::ensure!(build.status().context("cargo build")?.success(), "the workspace does not build");
 
     let mut summary = Summary::default();
-    let mut is_good = stream(&["--workspace", "--no-fail-fast"], filter, &tools, &skips, &mut summary)?;
+    let mut is_good = stream(&["--workspace", "--no-fail-fast"], plan, &tools, &skips, &mut summary)?;
     // The explorer itself is tested with bugs that only this feature compiles in.
     let seeded = ["-p", "teal-log", "--features", "seeded-bugs", "--test", "seeded"];
-    is_good &= stream(&seeded, filter, &tools, &skips, &mut summary)?;
+    is_good &= stream(&seeded, plan, &tools, &skips, &mut summary)?;
     summary.skip(std::fs::read_to_string(&skips).unwrap_or_default().lines());
     summary.settle(is_good);
     println!("\n{}", summary.report());
@@ -42,12 +71,13 @@ pub(crate) fn run(filter: Option<&str>) -> Result<bool> {
     Ok(summary.is_good())
 }
 
-fn stream(what: &[&str], filter: Option<&str>, tools: &Path, skips: &Path, summary: &mut Summary) -> Result<bool> {
-    let mut child = crate::cargo()
-        .current_dir(crate::root())
-        .arg("test")
-        .args(what)
-        .args(filter)
+fn stream(what: &[&str], plan: &Plan<'_>, tools: &Path, skips: &Path, summary: &mut Summary) -> Result<bool> {
+    let mut command = crate::cargo();
+    command.current_dir(crate::root()).arg("test").args(what).args(plan.profile()).args(plan.filter);
+    if plan.is_long {
+        command.env("TEAL_LONG", "1").args(["--", "--test-threads=1"]);
+    }
+    let mut child = command
         .env("TEAL_TOOLS", tools)
         .env("TEAL_SKIPS", skips)
         .stdin(Stdio::null())
@@ -73,4 +103,18 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
         .context("cargo metadata")?;
     let metadata: serde_json::Value = serde_json::from_slice(&out.stdout).context("cargo metadata")?;
     Ok(metadata["target_directory"].as_str().context("metadata without target_directory")?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_say_what_runs() {
+        assert_eq!(Plan::of(&[]), Some(Plan::default()));
+        assert_eq!(Plan::of(&["fsx"]), Some(Plan { filter: Some("fsx"), is_long: false }));
+        assert_eq!(Plan::of(&["--long", "fsx"]), Some(Plan { filter: Some("fsx"), is_long: true }));
+        assert_eq!(Plan::of(&["--short"]), None);
+        assert_eq!(Plan::of(&["fsx", "--long"]), None);
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. One thread for this (and one for those who wait for durability); it sleeps until something is due or the [`Bell`] rings.
-//! 2. Idle means no I/O: cleaning that gained nothing is not tried again before something else was written.
+//! 2. Idle means no I/O and no wake-up: when nothing is due, the first change of the next batch rings. Cleaning that gained nothing is
+//!    not tried again before something else was written.
 
 use crate::Client;
 use parking_lot::{Condvar, Mutex};
@@ -14,9 +15,6 @@ use teal_log::{Counts, StoreError};
 
 /// A checkpoint comes when this many bytes of changed pages are held in memory.
 const UNFOLDED_MAX: u64 = 32 << 20;
-/// How long the thread sleeps when nothing can ever be due.
-const FOR_LONG: Duration = Duration::from_secs(3600);
-
 #[derive(Debug, Default)]
 struct Rung {
     rung: bool,
@@ -44,11 +42,14 @@ impl Bell {
         self.changed.notify_one();
     }
 
-    /// Sleeps until the bell rings or the time is over; `false` when it is time to stop.
-    fn wait(&self, at_most: Duration) -> bool {
+    /// Sleeps until the bell rings or the time is over, if there is one; `false` when it is time to stop.
+    fn wait(&self, at_most: Option<Duration>) -> bool {
         let mut state = self.state.lock();
         if !state.rung && !state.stop {
-            self.changed.wait_for(&mut state, at_most);
+            match at_most {
+                Some(time) => drop(self.changed.wait_for(&mut state, time)),
+                None => self.changed.wait(&mut state),
+            }
         }
         state.rung = false;
         !state.stop
@@ -92,6 +93,8 @@ impl Client {
         if let Err(e) = self.exhume() {
             log::error!("objects left without names cannot be listed: {e}");
         }
+        let bell = Arc::clone(&self.bell);
+        self.store.when_changed(move || bell.ring());
         let (client, bell) = (Arc::downgrade(self), Arc::clone(&self.bell));
         let thread = std::thread::Builder::new().name("teal-commit".into()).spawn(move || run(&client, &bell))?;
         background.threads.push(thread);
@@ -99,19 +102,19 @@ impl Client {
         Ok(())
     }
 
-    /// Does what is due now, in one bounded piece each, and says how long nothing will be.
-    pub fn step(&self) -> Duration {
+    /// Does what is due now, in one bounded piece each, and says how long nothing will be; `None`: until something changes.
+    pub fn step(&self) -> Option<Duration> {
         match self.try_step() {
             Ok(wait) => wait,
-            Err(StoreError::Poisoned | StoreError::ReadOnly) => FOR_LONG,
+            Err(StoreError::Poisoned | StoreError::ReadOnly) => None,
             Err(e) => {
                 log::error!("in the background: {e}");
-                self.store.settings().commit_interval
+                Some(self.store.settings().commit_interval)
             }
         }
     }
 
-    fn try_step(&self) -> Result<Duration, StoreError> {
+    fn try_step(&self) -> Result<Option<Duration>, StoreError> {
         self.bell.written.store(0, Ordering::Relaxed);
         self.bury_next();
         let wait = self.store.tick()?;
@@ -124,7 +127,7 @@ impl Client {
             gained = self.store.clean_some()?;
             self.background.lock().cleaning = Cleaning::after(gained, &self.store.counts());
         }
-        Ok(if self.has_doomed() || gained { Duration::ZERO } else { wait })
+        Ok(if self.has_doomed() || gained { Some(Duration::ZERO) } else { wait })
     }
 
     /// Notes that a batch has grown, and has it committed when it is large.
@@ -161,7 +164,7 @@ impl Drop for Client {
 }
 
 fn run(client: &Weak<Client>, bell: &Bell) {
-    let mut wait = Duration::ZERO;
+    let mut wait = Some(Duration::ZERO);
     while bell.wait(wait) {
         let Some(client) = client.upgrade() else { return };
         wait = client.step();
@@ -185,8 +188,8 @@ mod tests {
     fn a_bell_rung_before_the_wait_is_heard() {
         let bell = Bell::default();
         bell.ring();
-        assert!(bell.wait(FOR_LONG));
+        assert!(bell.wait(None));
         bell.stop();
-        assert!(!bell.wait(FOR_LONG));
+        assert!(!bell.wait(None));
     }
 }

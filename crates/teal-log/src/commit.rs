@@ -132,19 +132,20 @@ impl Store {
         Ok(())
     }
 
-    /// Does what is due at this moment: commits by interval, checkpoints by interval and by bytes. Returns how long nothing will be due.
+    /// Does what is due at this moment: commits by interval, checkpoints by interval and by bytes. Returns how long nothing will be due;
+    /// `None`: until [something changes](Self::when_changed).
     ///
     /// # Errors
     /// As [`Store::commit`].
-    pub fn tick(&self) -> Result<Duration, StoreError> {
+    pub fn tick(&self) -> Result<Option<Duration>, StoreError> {
         let settings = self.settings();
         let now = self.clock.monotonic();
         let since = self.open.lock().since;
         let full = self.gathered.load(Ordering::Relaxed) >= settings.batch_bytes;
-        let mut wait = settings.commit_interval.min(settings.checkpoint_interval);
+        let mut wait = None;
         match since {
             Some(since) if full || now >= since + settings.commit_interval => self.commit()?,
-            Some(since) => wait = wait.min((since + settings.commit_interval).saturating_sub(now)),
+            Some(since) => wait = Some((since + settings.commit_interval).saturating_sub(now)),
             None => {}
         }
         let mut committer = self.commit.lock();
@@ -153,7 +154,8 @@ impl Store {
             self.writable()?;
             self.checkpoint_locked(&mut committer)?;
         } else if let Some(due) = due {
-            wait = wait.min(due.saturating_sub(now));
+            let checkpoint = due.saturating_sub(now);
+            wait = Some(wait.map_or(checkpoint, |commit| commit.min(checkpoint)));
         }
         Ok(wait)
     }

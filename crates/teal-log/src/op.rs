@@ -202,6 +202,8 @@ impl Locked<'_> {
             open.objects.push(Arc::clone(object));
             if open.since.is_none() {
                 open.since = Some(self.store.clock.monotonic());
+                drop(open);
+                self.store.first_change();
             }
         }
         state

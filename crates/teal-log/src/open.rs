@@ -29,8 +29,8 @@ use crate::table::Table;
 use crate::tree::Tree;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use teal_env::{Clock, Disk};
 use teal_types::{ObjectNo, SECTOR, Sector};
 
@@ -286,6 +286,7 @@ impl Store {
             promised: AtomicI64::new(0),
             budget: AtomicI64::new(0),
             poisoned: AtomicBool::new(false),
+            when_changed: OnceLock::new(),
             sb,
             reader,
             clock,

@@ -31,8 +31,8 @@ use crate::table::Table;
 use crate::tree::Tree;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use teal_env::{Clock, Disk};
 use teal_types::{Lsn, ObjectNo};
@@ -107,6 +107,7 @@ pub struct Store {
     /// Bytes that may still be promised before somebody must look closer.
     pub(crate) budget: AtomicI64,
     pub(crate) poisoned: AtomicBool,
+    pub(crate) when_changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl std::fmt::Debug for Store {
@@ -166,6 +167,18 @@ impl Store {
     /// Whether it was opened for reading only.
     pub fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// Has `wake` called whenever the open batch gets its first change, from then on [`tick`](Self::tick) has something to say again.
+    /// It is called under the locks of that operation and must not come back to the store. Only the first call counts.
+    pub fn when_changed(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.when_changed.set(Box::new(wake));
+    }
+
+    pub(crate) fn first_change(&self) {
+        if let Some(wake) = self.when_changed.get() {
+            wake();
+        }
     }
 
     pub(crate) fn poison(&self, why: &StoreError) {

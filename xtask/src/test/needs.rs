@@ -8,8 +8,10 @@ use std::process::{Command, Stdio};
 const PACKAGES: &[&str] = &[
     "acl",
     "attr",
+    "dbench",
     "e2fsprogs",
     "fio",
+    "fsmark",
     "fuse3",
     "git",
     "libcap2-bin",

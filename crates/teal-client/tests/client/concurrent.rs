@@ -72,7 +72,7 @@ fn operate(client: &Client, rng: &mut Rng) {
             let _ = tolerate(client.readdirplus(dir, 0, visit));
         }
         _ if rng.chance(0.05) => client.sync().unwrap(),
-        _ => drop(client.step()),
+        _ => _ = client.step(),
     }
     if let Some(attr) = made {
         client.release(attr.object, 1);

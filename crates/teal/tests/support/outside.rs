@@ -28,6 +28,11 @@ pub(crate) fn is_user_able() -> bool {
     is_root() && program("setpriv", &[]).is_some()
 }
 
+/// Whether the long forms run, which take hours: `cargo xtask test --long`.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("TEAL_LONG").is_some()
+}
+
 /// For scripts: `set -e` takes no notice of a command behind `!`.
 const NOT: &str = r#"not() { if "$@"; then echo "unexpected: $*" >&2; exit 1; fi; }"#;
 

@@ -15,7 +15,7 @@ mod tree;
 mod world;
 
 pub(crate) use alike::{Script, behaves_as_below};
-pub(crate) use outside::{PrivateMounts, is_root, is_user_able, program, shell, tool};
+pub(crate) use outside::{PrivateMounts, is_long, is_root, is_user_able, program, shell, tool};
 pub(crate) use said::{Said, run};
 pub(crate) use tree::{compare_trees, digest, fill, seeded};
 pub(crate) use world::{Mounted, World};

@@ -15,8 +15,8 @@ use tempfile::TempDir;
 /// The program under test.
 pub(crate) const TEAL: &str = env!("CARGO_BIN_EXE_teal");
 
-/// No test takes longer, however slow the machine.
-const LONGEST: Duration = Duration::from_secs(400);
+/// No test takes longer, however slow the machine; in their long forms, none takes longer than the second.
+const LONGEST: [Duration; 2] = [Duration::from_secs(400), Duration::from_secs(4 * 3600)];
 
 /// A temporary directory with everything the program keeps outside of its stores.
 #[derive(Debug)]
@@ -115,9 +115,10 @@ impl Watchdog {
         let (sender, end) = mpsc::channel::<()>();
         let pid = Arc::new(AtomicI32::new(0));
         let watched = Arc::clone(&pid);
+        let longest = LONGEST[usize::from(super::is_long())];
         let watch = move || {
-            if end.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("the test takes more than {LONGEST:?}: its daemon is killed");
+            if end.recv_timeout(longest) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("the test takes more than {longest:?}: its daemon is killed");
                 match watched.load(Ordering::Acquire) {
                     0 => {}
                     pid => kill(pid),

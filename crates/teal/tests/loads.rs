@@ -1,0 +1,74 @@
+//! dbench and fs_mark on a mount: what a file server and a mail server do, with every way to make it durable.
+
+#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
+
+#[path = "support/support.rs"]
+mod support;
+
+use std::process::Command;
+use support::{Mounted, compare_trees, is_long, program, run};
+
+const SCRIPT: &str = "/usr/share/dbench/client.txt";
+
+#[test]
+fn dbench_runs_with_and_without_syncing() {
+    let test = "dbench_runs_with_and_without_syncing";
+    let Some(mut m) = Mounted::new(test, "2G") else { return };
+    if program("dbench", &[]).is_none() || !std::path::Path::new(SCRIPT).exists() {
+        return teal_testkit::skip(test, "dbench is not installed; `cargo xtask test` installs it");
+    }
+    let time = if is_long() { "60" } else { "3" };
+    for how in [&[][..], &["-x"], &["-F"], &["-s", "-S"]] {
+        let mut command = Command::new("dbench");
+        command.args(["-c", SCRIPT, "-t", time, "-D"]).arg(m.point()).args(how).arg("4");
+        let said = run(m.world().furnish(&mut command)).good();
+        assert!(said.contains("Throughput"), "{how:?}: {said}");
+        // It goes on after some errors, but tells them.
+        assert!(!said.contains("failed"), "{how:?}: {said}");
+    }
+    assert_eq!(m.status()["orphans"], 0, "everything it removed is given back");
+    m.down();
+    m.check();
+}
+
+/// Its names for them, by number.
+const METHODS: [&str; 7] = [
+    "none",
+    "fsync before close",
+    "sync, then fsync of one file",
+    "fsync of each file afterwards, in reverse order",
+    "sync, then fsync of each file in reverse order",
+    "fsync of each file afterwards",
+    "sync, then fsync of each file",
+];
+
+#[test]
+fn fs_mark_runs_with_every_way_to_sync() {
+    let test = "fs_mark_runs_with_every_way_to_sync";
+    let Some(mut m) = Mounted::new(test, "1G") else { return };
+    if program("fs_mark", &[]).is_none() {
+        return teal_testkit::skip(test, "fs_mark is not installed; `cargo xtask test` installs it");
+    }
+    let (files, loops) = if is_long() { ("5000", "10") } else { ("100", "2") };
+    let copy = m.world().path("copy");
+    for (number, method) in METHODS.iter().enumerate() {
+        let dir = m.path(number.to_string());
+        std::fs::create_dir(&dir).unwrap();
+        let mut command = Command::new("fs_mark");
+        // Paths of forty bytes are too long for it.
+        let number = number.to_string();
+        command.args(["-k", "-s", "5000", "-t", "4", "-n", files, "-L", loops, "-l", "/dev/null", "-S", &number]);
+        run(m.world().furnish(&mut command).args(["-d", &format!("./{number}")]).current_dir(m.point())).good();
+        let made = std::fs::read_dir(&dir).unwrap().count();
+        let want = 4 * files.parse::<usize>().unwrap() * loops.parse::<usize>().unwrap();
+        assert_eq!(made, want, "{method}");
+    }
+    run(Command::new("cp").arg("-a").arg(m.point()).arg(&copy)).good();
+    // The methods that synced every file left nothing to lose, the others something to commit.
+    run(Command::new("sync").arg(m.point())).good();
+    m.kill();
+    m.up();
+    compare_trees(m.point(), &copy);
+    m.down();
+    m.check();
+}
