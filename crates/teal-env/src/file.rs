@@ -13,6 +13,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use teal_types::{SECTOR, Sector};
 
 /// How a store's file or device is opened.
@@ -53,6 +54,10 @@ pub enum OpenError {
 }
 
 const ALIGN: usize = 4096;
+/// Bytes of one direct transfer; larger ones are cut up, and what is copied is still in the processor's cache.
+const STEP: usize = 1 << 20;
+/// Buffers kept for the next transfers.
+const BUFFERS_MAX: usize = 4;
 
 /// A file or block device as a [`Disk`].
 #[derive(Debug)]
@@ -60,6 +65,8 @@ pub struct FileDisk {
     file: std::fs::File,
     direct: Option<std::fs::File>,
     shape: DiskShape,
+    /// Guards the list of buffers nobody uses now.
+    buffers: Mutex<Vec<Aligned>>,
 }
 
 impl FileDisk {
@@ -101,7 +108,7 @@ impl FileDisk {
         let shape = shape_of(&fd, is_block, meta.rdev()).map_err(io)?;
         let direct_flags = (flags & !(OFlags::CREATE | OFlags::EXCL)) | OFlags::DIRECT;
         let direct = fs::open(path, direct_flags, Mode::empty()).ok().map(std::fs::File::from);
-        Ok(Self { file: fd.into(), direct, shape })
+        Ok(Self { file: fd.into(), direct, shape, buffers: Mutex::default() })
     }
 
     /// The same disk, forced through the page cache (for hosts where `O_DIRECT` is slow or broken).
@@ -131,21 +138,68 @@ fn shape_of(fd: &OwnedFd, is_block: bool, rdev: u64) -> io::Result<DiskShape> {
     Ok(DiskShape { sectors: bytes / SECTOR, logical, physical: physical.max(logical), rotational, sparse: !is_block })
 }
 
-/// A buffer whose start is aligned for direct transfers, without unsafe code: a little more is allocated and the front skipped.
+/// A buffer of [`STEP`] bytes whose start is aligned for direct transfers, without unsafe code: a little more is allocated and the
+/// front skipped.
+#[derive(Debug)]
 struct Aligned {
     bytes: Vec<u8>,
     start: usize,
-    len: usize,
 }
 
 impl Aligned {
-    fn new(len: usize) -> Self {
-        let bytes = vec![0; len + ALIGN];
+    fn new() -> Self {
+        let bytes = vec![0; STEP + ALIGN];
         let start = bytes.as_ptr().align_offset(ALIGN);
-        Self { bytes, start, len }
+        Self { bytes, start }
     }
-    fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
+    fn first(&mut self, len: usize) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + len]
+    }
+}
+
+impl FileDisk {
+    /// Lends a buffer to `transfer`.
+    fn with_buffer<T>(&self, transfer: impl FnOnce(&mut Aligned) -> T) -> T {
+        let kept = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut buffer = kept.unwrap_or_else(Aligned::new);
+        let done = transfer(&mut buffer);
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        if buffers.len() < BUFFERS_MAX {
+            buffers.push(buffer);
+        }
+        done
+    }
+
+    fn read_direct(&self, direct: &std::fs::File, at: Sector, buf: &mut [u8]) -> io::Result<()> {
+        self.with_buffer(|aligned| {
+            let mut at = at.byte();
+            for part in buf.chunks_mut(STEP) {
+                let read = aligned.first(part.len());
+                direct.read_exact_at(read, at)?;
+                part.copy_from_slice(read);
+                at += part.len() as u64;
+            }
+            Ok(())
+        })
+    }
+
+    fn write_direct(&self, direct: &std::fs::File, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.with_buffer(|aligned| {
+            let (mut at, mut filled) = (at.byte(), 0);
+            for part in parts {
+                let mut rest = &part[..];
+                while !rest.is_empty() {
+                    let (now, later) = rest.split_at(rest.len().min(STEP - filled));
+                    aligned.first(STEP)[filled..filled + now.len()].copy_from_slice(now);
+                    (filled, rest) = (filled + now.len(), later);
+                    if filled == STEP {
+                        direct.write_all_at(aligned.first(STEP), at)?;
+                        (at, filled) = (at + STEP as u64, 0);
+                    }
+                }
+            }
+            direct.write_all_at(aligned.first(filled), at)
+        })
     }
 }
 
@@ -156,35 +210,27 @@ impl Disk for FileDisk {
 
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
         if let Some(direct) = self.direct_for(at, buf.len()) {
-            let mut aligned = Aligned::new(buf.len());
-            match direct.read_exact_at(aligned.as_mut(), at.byte()) {
-                Ok(()) => {
-                    buf.copy_from_slice(aligned.as_mut());
-                    return Ok(());
-                }
+            match self.read_direct(direct, at, buf) {
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
-                Err(e) => return Err(e),
+                done => return done,
             }
         }
         self.file.read_exact_at(buf, at.byte())
     }
 
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let len = parts.iter().map(|p| p.len()).sum();
-        let mut aligned = Aligned::new(len);
-        let mut rest = aligned.as_mut();
-        for part in parts {
-            let (head, tail) = rest.split_at_mut(part.len());
-            head.copy_from_slice(part);
-            rest = tail;
-        }
-        if let Some(direct) = self.direct_for(at, len) {
-            match direct.write_all_at(aligned.as_mut(), at.byte()) {
+        if let Some(direct) = self.direct_for(at, parts.iter().map(|p| p.len()).sum()) {
+            match self.write_direct(direct, at, parts) {
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
                 done => return done,
             }
         }
-        self.file.write_all_at(aligned.as_mut(), at.byte())
+        let mut at = at.byte();
+        for part in parts {
+            self.file.write_all_at(part, at)?;
+            at += part.len() as u64;
+        }
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -231,6 +277,17 @@ mod tests {
         let mut back = vec![0; 2048];
         disk.read_at(Sector::new(2), &mut back).unwrap();
         assert_eq!((back[0], back[512], back[1024], back[2047]), (0, 1, 2, 2));
+    }
+
+    #[test]
+    fn a_transfer_larger_than_a_buffer_is_whole() {
+        let (_dir, _path, disk) = temp(8 << 20);
+        let data: Vec<u8> = (0..2 * STEP + 3 * 4096).map(|i| (i / 4096 % 251) as u8).collect();
+        let (head, tail) = data.split_at(STEP - 512);
+        disk.write_at(Sector::new(8), &[IoSlice::new(head), IoSlice::new(tail)]).unwrap();
+        let mut back = vec![0; data.len()];
+        disk.read_at(Sector::new(8), &mut back).unwrap();
+        assert!(back == data);
     }
 
     #[test]
