@@ -269,6 +269,17 @@ impl Blocks {
                     let stop = stop.min((start + extent.blocks()) * BLOCK);
                     let len = (stop - at) as usize;
                     let part = extent.slice(block - start, stop.div_ceil(BLOCK) - block);
+                    at = stop;
+                    // Extents end after half a mebibyte at most; neighbours on the disk are read together.
+                    if let Some(Stretch { len: before, piece: Piece::Disk { addr, stored, crcs, .. } }) = out.last_mut()
+                        && addr.plus(*stored) == part.addr
+                        && *stored == crcs.len() as u64 * BLOCK_SECTORS
+                    {
+                        *before += len;
+                        *stored += u64::from(part.stored);
+                        crcs.extend_from_slice(&part.crcs);
+                        continue;
+                    }
                     let piece = Piece::Disk {
                         addr: part.addr,
                         stored: u64::from(part.stored),
@@ -276,7 +287,6 @@ impl Blocks {
                         from,
                     };
                     out.push(Stretch { len, piece });
-                    at = stop;
                 }
                 next => {
                     let stop = stop.min(next.map_or(u64::MAX, |(start, _)| start * BLOCK));
@@ -307,23 +317,40 @@ impl Reader {
             Piece::Zero => out.fill(0),
             Piece::Memory { bytes, from } => out.copy_from_slice(&bytes[*from..*from + stretch.len]),
             Piece::Disk { addr, stored, crcs, from } => {
-                let mut raw = vec![0; (stored * SECTOR) as usize];
-                self.raw(*addr, &mut raw)?;
-                for (i, sum) in crcs.iter().enumerate() {
-                    let start = i * BLOCK as usize;
-                    let end = raw.len().min(start + BLOCK as usize);
-                    if !crate::format::crc_matches(&raw[start..end], *sum) {
-                        let at = addr.get() + i as u64 * BLOCK_SECTORS;
-                        return Err(StoreError::Corrupt { what: "file content", at, object: Some(no) });
-                    }
-                }
-                let have = raw.len().saturating_sub(*from).min(stretch.len);
-                if have > 0 {
-                    out[..have].copy_from_slice(&raw[*from..*from + have]);
+                let bytes = (stored * SECTOR) as usize;
+                let have = bytes.saturating_sub(*from).min(stretch.len);
+                if *from == 0 && have == bytes {
+                    self.content(no, *addr, crcs, &mut out[..have])?;
+                } else {
+                    let mut raw = vec![0; bytes];
+                    self.content(no, *addr, crcs, &mut raw)?;
+                    out[..have].copy_from_slice(&raw[(*from).min(bytes)..][..have]);
                 }
                 out[have..].fill(0);
             }
         }
         Ok(())
+    }
+
+    /// Reads whole blocks of a file that lie together, the last one perhaps stored short, and checks each.
+    fn content(&self, no: ObjectNo, addr: Sector, crcs: &[u32], out: &mut [u8]) -> Result<(), StoreError> {
+        let damage = |bytes: &[u8]| {
+            let blocks = bytes.chunks(BLOCK as usize).zip(crcs);
+            blocks
+                .enumerate()
+                .find(|(_, (block, sum))| !crate::format::crc_matches(block, **sum))
+                .map(|(i, _)| i as u64)
+        };
+        if self.nearby(addr, out) && damage(out).is_none() {
+            return Ok(());
+        }
+        self.raw(addr, out)?;
+        match damage(out) {
+            None => Ok(()),
+            Some(i) => {
+                let at = addr.get() + i * BLOCK_SECTORS;
+                Err(StoreError::Corrupt { what: "file content", at, object: Some(no) })
+            }
+        }
     }
 }
