@@ -8,16 +8,19 @@ use crate::error::StoreError;
 use crate::extents::{Extents, Freed};
 use crate::format::extent::BLOCK_SECTORS;
 use crate::object::{Blocks, Content, Dirty, INLINE_DATA, State};
+use crate::parts::Bytes;
 use crate::reader::Reader;
 use crate::seeded::{Bug, bug};
-use std::sync::Arc;
 use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
+
+/// From this many bytes on, the blocks of a write share memory.
+const TOGETHER: usize = 64 << 10;
 
 /// Where a stretch of a read comes from.
 #[derive(Debug, Clone)]
 pub(crate) enum Piece {
     Memory {
-        bytes: Dirty,
+        bytes: Bytes,
         from: usize,
     },
     /// Blocks that lie together on the disk; `crcs` one for each.
@@ -37,12 +40,22 @@ pub(crate) struct Stretch {
     pub(crate) piece: Piece,
 }
 
+/// Whole blocks, copied: many into one piece of memory from which the disk takes them, few each into its own.
+fn dirty_blocks(src: &Reader, data: &[u8]) -> Vec<Dirty> {
+    if data.len() < TOGETHER {
+        return data.chunks_exact(BLOCK as usize).map(|block| Dirty::new(block.into())).collect();
+    }
+    let mut memory = src.buffers.lend(data.len());
+    memory.copy_from_slice(data);
+    Bytes::split(memory, BLOCK as usize).map(Dirty::new).collect()
+}
+
 impl State {
     /// Finds out where the bytes of a range lie. The range must lie inside the file.
     pub(crate) fn plan(&self, src: &Reader, no: ObjectNo, offset: u64, len: usize) -> Result<Vec<Stretch>, StoreError> {
         match &self.content {
             Content::Inline(data) => {
-                let bytes: Dirty = data[offset as usize..offset as usize + len].into();
+                let bytes = Bytes::from(&data[offset as usize..offset as usize + len]);
                 Ok(vec![Stretch { len, piece: Piece::Memory { bytes, from: 0 } }])
             }
             Content::Blocks(blocks) => blocks.plan(src, no, offset, len),
@@ -67,17 +80,23 @@ impl State {
         let (first, last) = (offset / BLOCK, end.div_ceil(BLOCK));
         blocks.extents.warm(src, first, last - first)?;
         let mut fresh = Vec::with_capacity((last - first) as usize);
-        for block in first..last {
+        let mut block = first;
+        while block < last {
             let start = block * BLOCK;
-            let (from, to) = (offset.max(start), end.min(start + BLOCK));
-            let new = &data[(from - offset) as usize..(to - offset) as usize];
-            if to - from == BLOCK {
-                fresh.push((block, Dirty::from(new)));
+            let from = offset.max(start);
+            let whole = if from == start { (end - start) / BLOCK } else { 0 };
+            if whole > 0 {
+                let new = &data[(from - offset) as usize..][..(whole * BLOCK) as usize];
+                fresh.extend((block..).zip(dirty_blocks(src, new)));
+                block += whole;
                 continue;
             }
+            let to = end.min(start + BLOCK);
             let mut bytes = blocks.load(src, no, block)?;
-            bytes[(from - start) as usize..(to - start) as usize].copy_from_slice(new);
+            bytes[(from - start) as usize..(to - start) as usize]
+                .copy_from_slice(&data[(from - offset) as usize..(to - offset) as usize]);
             fresh.push((block, bytes.into()));
+            block += 1;
         }
         // Nothing has changed until everything that can fail has not.
         blocks.dirty.extend(fresh);
@@ -255,11 +274,11 @@ impl Blocks {
             let block = at / BLOCK;
             let from = (at % BLOCK) as usize;
             let next_dirty = self.dirty.range(block..).next();
-            if let Some((b, bytes)) = next_dirty
+            if let Some((b, block_bytes)) = next_dirty
                 && *b == block
             {
                 let len = ((end - at) as usize).min(BLOCK as usize - from);
-                out.push(Stretch { len, piece: Piece::Memory { bytes: Arc::clone(bytes), from } });
+                out.push(Stretch { len, piece: Piece::Memory { bytes: block_bytes.bytes().clone(), from } });
                 at += len as u64;
                 continue;
             }

@@ -8,12 +8,12 @@ use crate::counters::{Counters, add};
 use crate::error::StoreError;
 use crate::format::crc_matches;
 use crate::page::{Expect, Node, PagePtr, STORE_WIDE};
+use crate::parts::Parts;
 use crate::tree::PageSource;
 use parking_lot::RwLock;
 use quick_cache::sync::Cache;
-use std::io::IoSlice;
 use std::sync::Arc;
-use teal_env::Disk;
+use teal_env::{Buffers, Disk};
 use teal_types::{ObjectNo, SECTOR, Sector};
 
 /// Sectors fetched together for metadata: whole neighbourhoods of packed inodes.
@@ -24,6 +24,8 @@ const CHUNKS: usize = 256;
 const SMALL_SECTORS: u64 = 16;
 const NEARBY_SECTORS: u64 = 2048;
 const PAGES: usize = 2048;
+/// Bytes of memory for content that are kept while nobody uses them.
+const BUFFERS_MAX: usize = 32 << 20;
 /// From this many bytes on, something is read by itself unless what was read before lies beside it.
 const WORTH_ITSELF: usize = 1536;
 
@@ -31,13 +33,15 @@ const WORTH_ITSELF: usize = 1536;
 #[derive(Debug, Clone)]
 pub(crate) struct InFlight {
     pub(crate) start: Sector,
-    pub(crate) bytes: Arc<Vec<u8>>,
+    pub(crate) parts: Arc<Parts>,
 }
 
 pub(crate) struct Reader {
     disk: Arc<dyn Disk>,
     chunks: Cache<u64, Arc<Vec<u8>>>,
     pages: Cache<PagePtr, Arc<Node>>,
+    /// Memory for content on its way to or from the disk.
+    pub(crate) buffers: Arc<Buffers>,
     in_flight: RwLock<Vec<InFlight>>,
     pub(crate) counters: Counters,
     last_end: std::sync::atomic::AtomicU64,
@@ -54,6 +58,7 @@ impl Reader {
             disk,
             chunks: Cache::new(CHUNKS),
             pages: Cache::new(PAGES),
+            buffers: Buffers::new(BUFFERS_MAX),
             in_flight: RwLock::new(Vec::new()),
             counters: Counters::default(),
             last_end: std::sync::atomic::AtomicU64::new(0),
@@ -72,13 +77,13 @@ impl Reader {
     }
 
     /// Writes one record and brings what is cached of its place up to date.
-    pub(crate) fn write(&self, at: Sector, bytes: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn write(&self, at: Sector, bytes: &Parts) -> Result<(), StoreError> {
         let sectors = bytes.len() as u64 / SECTOR;
         add(&self.counters.writes, 1);
         add(&self.counters.bytes_written, bytes.len() as u64);
         let last = self.last_end.swap(at.get() + sectors, std::sync::atomic::Ordering::Relaxed);
         add(&self.counters.repositionings, u64::from(last != at.get()));
-        let done = self.disk.write_at(at, &[IoSlice::new(bytes)]);
+        let done = self.disk.write_at(at, &bytes.slices());
         for chunk in at.get() / CHUNK_SECTORS..=(at.get() + sectors) / CHUNK_SECTORS {
             // A small record is one of many that a log of appends reads again at once.
             match self.chunks.get(&chunk).filter(|_| done.is_ok() && sectors <= CHUNK_SECTORS) {
@@ -97,9 +102,9 @@ impl Reader {
     fn copy_in_flight(&self, byte: u64, buf: &mut [u8]) -> bool {
         for record in self.in_flight.read().iter() {
             let start = record.start.byte();
-            if byte >= start && byte + buf.len() as u64 <= start + record.bytes.len() as u64 {
+            if byte >= start && byte + buf.len() as u64 <= start + record.parts.len() as u64 {
                 let from = (byte - start) as usize;
-                buf.copy_from_slice(&record.bytes[from..from + buf.len()]);
+                record.parts.copy_to(from..from + buf.len(), buf);
                 return true;
             }
         }
@@ -214,13 +219,13 @@ impl Reader {
 }
 
 /// The chunk that begins at sector `start`, after `bytes` were written at `at`.
-fn patched(chunk: &[u8], start: u64, at: Sector, bytes: &[u8]) -> Vec<u8> {
+fn patched(chunk: &[u8], start: u64, at: Sector, bytes: &Parts) -> Vec<u8> {
     let mut new = chunk.to_vec();
     let (begin, at) = (start * SECTOR, at.byte());
     let (from, to) = (begin.max(at), (begin + chunk.len() as u64).min(at + bytes.len() as u64));
     if from < to {
-        new[(from - begin) as usize..(to - begin) as usize]
-            .copy_from_slice(&bytes[(from - at) as usize..(to - at) as usize]);
+        let range = (from - at) as usize..(to - at) as usize;
+        bytes.copy_to(range, &mut new[(from - begin) as usize..(to - begin) as usize]);
     }
     new
 }
@@ -248,7 +253,7 @@ mod tests {
     #[test]
     fn a_cached_chunk_takes_what_overlaps_it() {
         let chunk = vec![0; 4 * SECTOR as usize];
-        let record = vec![7; 2 * SECTOR as usize];
+        let record = Parts::from(vec![7; 2 * SECTOR as usize]);
         let sectors = |at| -> Vec<u8> {
             patched(&chunk, 10, Sector::new(at), &record).chunks(SECTOR as usize).map(|sector| sector[0]).collect()
         };
