@@ -2,19 +2,20 @@
 //!
 //! # How
 //! 1. The file is locked exclusively (`flock`) for as long as it is open for writing, so that a store is never mounted twice.
-//! 2. Whole, aligned transfers bypass the page cache through a second, `O_DIRECT` descriptor and an aligned buffer; where the host
-//!    refuses `O_DIRECT`, everything goes through the page cache.
+//! 2. Whole, aligned transfers bypass the page cache through a second, `O_DIRECT` descriptor: memory that is aligned goes as it is,
+//!    the rest through an aligned buffer. Where the host refuses `O_DIRECT`, everything goes through the page cache.
 //! 3. A block device that is mounted or otherwise held by the kernel is refused with `O_EXCL`, and claimed by a descriptor of its own
 //!    until it is mounted itself.
 
-use crate::{Disk, DiskShape};
+use crate::buffer::ALIGN;
+use crate::{Buffer, Buffers, Disk, DiskShape};
 use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use teal_types::{SECTOR, Sector};
 
 /// How a store's file or device is opened.
@@ -54,7 +55,14 @@ pub enum OpenError {
     },
 }
 
-const ALIGN: usize = 4096;
+/// Bytes that one buffer takes of what is copied; what is copied is still in the processor's cache when it goes out.
+const STEP: usize = 1 << 20;
+/// Buffers kept for the next transfers.
+const BUFFERS_MAX: usize = 4;
+/// Pieces of aligned memory below this are copied: a copy costs less than a piece of a request of its own.
+const WORTH_A_PIECE: usize = 16 << 10;
+/// Pieces of one write; the kernel takes 1024.
+const PIECES_MAX: usize = 512;
 
 /// A file or block device as a [`Disk`].
 #[derive(Debug)]
@@ -64,6 +72,7 @@ pub struct FileDisk {
     shape: DiskShape,
     /// What keeps others from mounting the block device.
     claim: Mutex<Option<OwnedFd>>,
+    buffers: Arc<Buffers>,
 }
 
 impl FileDisk {
@@ -106,7 +115,7 @@ impl FileDisk {
         let shape = shape_of(&fd, is_block, meta.rdev()).map_err(io)?;
         let direct_flags = (flags & !(OFlags::CREATE | OFlags::EXCL)) | OFlags::DIRECT;
         let direct = fs::open(path, direct_flags, Mode::empty()).ok().map(std::fs::File::from);
-        Ok(Self { file: fd.into(), direct, shape, claim: Mutex::new(claim) })
+        Ok(Self { file: fd.into(), direct, shape, claim: Mutex::new(claim), buffers: Buffers::new(BUFFERS_MAX * STEP) })
     }
 
     /// Lets the block device be mounted: the kernel claims it then, until it is unmounted. The lock stays.
@@ -141,21 +150,102 @@ fn shape_of(fd: &OwnedFd, is_block: bool, rdev: u64) -> io::Result<DiskShape> {
     Ok(DiskShape { sectors: bytes / SECTOR, logical, physical: physical.max(logical), rotational, sparse: !is_block })
 }
 
-/// A buffer whose start is aligned for direct transfers, without unsafe code: a little more is allocated and the front skipped.
-struct Aligned {
-    bytes: Vec<u8>,
-    start: usize,
-    len: usize,
+impl FileDisk {
+    /// Whether the device can be pointed to this memory.
+    fn suits(&self, memory: &[u8]) -> bool {
+        memory.as_ptr().addr().is_multiple_of(ALIGN.min(self.shape.logical as usize))
+            && memory.len().is_multiple_of(self.shape.logical as usize)
+    }
+
+    fn read_direct(&self, direct: &std::fs::File, at: Sector, buf: &mut [u8]) -> io::Result<()> {
+        if self.suits(buf) {
+            return direct.read_exact_at(buf, at.byte());
+        }
+        let mut aligned = self.buffers.lend(STEP);
+        let mut at = at.byte();
+        for part in buf.chunks_mut(STEP) {
+            let read = &mut aligned[..part.len()];
+            direct.read_exact_at(read, at)?;
+            part.copy_from_slice(read);
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write_direct(&self, direct: &std::fs::File, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let mut request =
+            Request { at: at.byte(), len: 0, pieces: Vec::new(), copied: self.buffers.lend(STEP), filled: 0 };
+        let unit = self.shape.logical as usize;
+        for part in parts {
+            if part.len() >= WORTH_A_PIECE && self.suits(part) && request.len.is_multiple_of(unit) {
+                request.len += part.len();
+                request.pieces.push(Piece::Direct(part));
+            } else {
+                request.copy(part, direct)?;
+            }
+            if request.pieces.len() >= PIECES_MAX && request.len.is_multiple_of(unit) {
+                request.send(direct)?;
+            }
+        }
+        request.send(direct)
+    }
 }
 
-impl Aligned {
-    fn new(len: usize) -> Self {
-        let bytes = vec![0; len + ALIGN];
-        let start = bytes.as_ptr().align_offset(ALIGN);
-        Self { bytes, start, len }
+/// A part of a request: memory the device is pointed to, or so many bytes of what was copied.
+enum Piece<'a> {
+    Direct(&'a [u8]),
+    Copied(usize),
+}
+
+/// A write that is being gathered.
+struct Request<'a> {
+    at: u64,
+    len: usize,
+    pieces: Vec<Piece<'a>>,
+    copied: Buffer,
+    filled: usize,
+}
+
+impl Request<'_> {
+    fn copy(&mut self, mut part: &[u8], to: &std::fs::File) -> io::Result<()> {
+        while !part.is_empty() {
+            let (now, later) = part.split_at(part.len().min(STEP - self.filled));
+            self.copied[self.filled..self.filled + now.len()].copy_from_slice(now);
+            match self.pieces.last_mut() {
+                Some(Piece::Copied(len)) => *len += now.len(),
+                _ => self.pieces.push(Piece::Copied(now.len())),
+            }
+            (self.filled, self.len, part) = (self.filled + now.len(), self.len + now.len(), later);
+            if self.filled == STEP {
+                self.send(to)?;
+            }
+        }
+        Ok(())
     }
-    fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
+
+    fn send(&mut self, to: &std::fs::File) -> io::Result<()> {
+        let mut copied = &self.copied[..self.filled];
+        let pieces = self.pieces.drain(..).map(|piece| match piece {
+            Piece::Direct(part) => IoSlice::new(part),
+            Piece::Copied(len) => {
+                let (part, rest) = copied.split_at(len);
+                copied = rest;
+                IoSlice::new(part)
+            }
+        });
+        let mut pieces: Vec<IoSlice<'_>> = pieces.collect();
+        let mut rest = &mut pieces[..];
+        while !rest.is_empty() {
+            match rustix::io::retry_on_intr(|| rustix::io::pwritev(to, rest, self.at))? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => {
+                    self.at += written as u64;
+                    IoSlice::advance_slices(&mut rest, written);
+                }
+            }
+        }
+        (self.len, self.filled) = (0, 0);
+        Ok(())
     }
 }
 
@@ -166,35 +256,27 @@ impl Disk for FileDisk {
 
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
         if let Some(direct) = self.direct_for(at, buf.len()) {
-            let mut aligned = Aligned::new(buf.len());
-            match direct.read_exact_at(aligned.as_mut(), at.byte()) {
-                Ok(()) => {
-                    buf.copy_from_slice(aligned.as_mut());
-                    return Ok(());
-                }
+            match self.read_direct(direct, at, buf) {
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
-                Err(e) => return Err(e),
+                done => return done,
             }
         }
         self.file.read_exact_at(buf, at.byte())
     }
 
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let len = parts.iter().map(|p| p.len()).sum();
-        let mut aligned = Aligned::new(len);
-        let mut rest = aligned.as_mut();
-        for part in parts {
-            let (head, tail) = rest.split_at_mut(part.len());
-            head.copy_from_slice(part);
-            rest = tail;
-        }
-        if let Some(direct) = self.direct_for(at, len) {
-            match direct.write_all_at(aligned.as_mut(), at.byte()) {
+        if let Some(direct) = self.direct_for(at, parts.iter().map(|p| p.len()).sum()) {
+            match self.write_direct(direct, at, parts) {
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
                 done => return done,
             }
         }
-        self.file.write_all_at(aligned.as_mut(), at.byte())
+        let mut at = at.byte();
+        for part in parts {
+            self.file.write_all_at(part, at)?;
+            at += part.len() as u64;
+        }
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -241,6 +323,36 @@ mod tests {
         let mut back = vec![0; 2048];
         disk.read_at(Sector::new(2), &mut back).unwrap();
         assert_eq!((back[0], back[512], back[1024], back[2047]), (0, 1, 2, 2));
+    }
+
+    #[test]
+    fn a_transfer_larger_than_a_buffer_is_whole() {
+        let (_dir, _path, disk) = temp(8 << 20);
+        let data: Vec<u8> = (0..2 * STEP + 3 * 4096).map(|i| (i / 4096 % 251) as u8).collect();
+        let (head, tail) = data.split_at(STEP - 512);
+        disk.write_at(Sector::new(8), &[IoSlice::new(head), IoSlice::new(tail)]).unwrap();
+        let mut back = vec![0; data.len()];
+        disk.read_at(Sector::new(8), &mut back).unwrap();
+        assert!(back == data);
+    }
+
+    #[test]
+    fn aligned_and_other_memory_mix_in_one_write() {
+        let (_dir, _path, disk) = temp(4 << 20);
+        let stock = Buffers::new(0);
+        let mut aligned = stock.lend(3 * WORTH_A_PIECE);
+        aligned.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i / 512 % 250) as u8);
+        let (one, two) = aligned.split_at(WORTH_A_PIECE);
+        let header = [251; 512];
+        let odd = [252; 700];
+        let parts: Vec<&[u8]> = vec![&header, one, two, &odd, one, &[253; 324], two];
+        disk.write_at(Sector::new(5), &parts.iter().map(|part| IoSlice::new(part)).collect::<Vec<_>>()).unwrap();
+        let whole = parts.concat();
+        let mut back = stock.lend(whole.len());
+        disk.read_at(Sector::new(5), &mut back).unwrap();
+        assert!(back[..] == whole[..]);
+        disk.read_at(Sector::new(6), &mut back[1..WORTH_A_PIECE + 1]).unwrap();
+        assert!(back[1..WORTH_A_PIECE + 1] == *one, "memory that is not aligned");
     }
 
     #[test]

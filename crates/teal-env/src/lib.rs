@@ -4,12 +4,14 @@
 //! 1. No other crate below the program reads a clock, draws a random number or opens a device.
 //! 2. The contract of [`Disk`] *is* the fault model: what it does not promise, tests take away.
 
+mod buffer;
 mod clock;
 mod disk;
 mod entropy;
 mod file;
 mod memory;
 
+pub use buffer::{Buffer, Buffers};
 pub use clock::{Clock, SystemClock};
 pub use disk::{Disk, DiskShape};
 pub use entropy::{Entropy, SystemEntropy};

@@ -185,8 +185,8 @@ impl Store {
         self.segments.lock().sound()?;
         let mut bytes = 0;
         for r in &sealed.records {
-            self.reader.write(r.start, &r.bytes)?;
-            bytes += r.bytes.len() as u64;
+            self.reader.write(r.start, &r.parts)?;
+            bytes += r.parts.len() as u64;
         }
         if !(bug(Bug::AnchorTooEarly) && sealed.checkpoint_at.is_some()) {
             self.reader.sync()?;
@@ -218,7 +218,7 @@ impl Store {
         };
         let mut bytes = anchor.encode(&self.sb.uuid);
         crate::format::pad(&mut bytes, (self.geometry.align * SECTOR) as usize);
-        self.reader.write(self.geometry.anchor_slot(place, slot), &bytes)?;
+        self.reader.write(self.geometry.anchor_slot(place, slot), &bytes.into())?;
         self.reader.sync()?;
         committer.slots[place as usize] = slot;
         committer.anchored = committer.checkpoint;
@@ -287,7 +287,7 @@ impl Store {
         add(&counters.bytes_data, data);
         add(&counters.bytes_pages, pages);
         let laid = layout.finish(flags)?;
-        let bytes: usize = laid.0.iter().map(|r| r.bytes.len()).sum();
+        let bytes: usize = laid.0.iter().map(|r| r.parts.len()).sum();
         add(&counters.bytes_records, bytes as u64 - data - pages);
         Ok(laid)
     }

@@ -8,16 +8,19 @@ use crate::error::StoreError;
 use crate::extents::{Extents, Freed};
 use crate::format::extent::BLOCK_SECTORS;
 use crate::object::{Blocks, Content, Dirty, INLINE_DATA, State};
+use crate::parts::Bytes;
 use crate::reader::Reader;
 use crate::seeded::{Bug, bug};
-use std::sync::Arc;
 use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
+
+/// From this many bytes on, the blocks of a write share memory.
+const TOGETHER: usize = 64 << 10;
 
 /// Where a stretch of a read comes from.
 #[derive(Debug, Clone)]
 pub(crate) enum Piece {
     Memory {
-        bytes: Dirty,
+        bytes: Bytes,
         from: usize,
     },
     /// Blocks that lie together on the disk; `crcs` one for each.
@@ -37,12 +40,22 @@ pub(crate) struct Stretch {
     pub(crate) piece: Piece,
 }
 
+/// Whole blocks, copied: many into one piece of memory from which the disk takes them, few each into its own.
+fn dirty_blocks(src: &Reader, data: &[u8]) -> Vec<Dirty> {
+    if data.len() < TOGETHER {
+        return data.chunks_exact(BLOCK as usize).map(|block| Dirty::new(block.into())).collect();
+    }
+    let mut memory = src.buffers.lend(data.len());
+    memory.copy_from_slice(data);
+    Bytes::split(memory, BLOCK as usize).map(Dirty::new).collect()
+}
+
 impl State {
     /// Finds out where the bytes of a range lie. The range must lie inside the file.
     pub(crate) fn plan(&self, src: &Reader, no: ObjectNo, offset: u64, len: usize) -> Result<Vec<Stretch>, StoreError> {
         match &self.content {
             Content::Inline(data) => {
-                let bytes: Dirty = data[offset as usize..offset as usize + len].into();
+                let bytes = Bytes::from(&data[offset as usize..offset as usize + len]);
                 Ok(vec![Stretch { len, piece: Piece::Memory { bytes, from: 0 } }])
             }
             Content::Blocks(blocks) => blocks.plan(src, no, offset, len),
@@ -67,17 +80,23 @@ impl State {
         let (first, last) = (offset / BLOCK, end.div_ceil(BLOCK));
         blocks.extents.warm(src, first, last - first)?;
         let mut fresh = Vec::with_capacity((last - first) as usize);
-        for block in first..last {
+        let mut block = first;
+        while block < last {
             let start = block * BLOCK;
-            let (from, to) = (offset.max(start), end.min(start + BLOCK));
-            let new = &data[(from - offset) as usize..(to - offset) as usize];
-            if to - from == BLOCK {
-                fresh.push((block, Dirty::from(new)));
+            let from = offset.max(start);
+            let whole = if from == start { (end - start) / BLOCK } else { 0 };
+            if whole > 0 {
+                let new = &data[(from - offset) as usize..][..(whole * BLOCK) as usize];
+                fresh.extend((block..).zip(dirty_blocks(src, new)));
+                block += whole;
                 continue;
             }
+            let to = end.min(start + BLOCK);
             let mut bytes = blocks.load(src, no, block)?;
-            bytes[(from - start) as usize..(to - start) as usize].copy_from_slice(new);
+            bytes[(from - start) as usize..(to - start) as usize]
+                .copy_from_slice(&data[(from - offset) as usize..(to - offset) as usize]);
             fresh.push((block, bytes.into()));
+            block += 1;
         }
         // Nothing has changed until everything that can fail has not.
         blocks.dirty.extend(fresh);
@@ -255,11 +274,11 @@ impl Blocks {
             let block = at / BLOCK;
             let from = (at % BLOCK) as usize;
             let next_dirty = self.dirty.range(block..).next();
-            if let Some((b, bytes)) = next_dirty
+            if let Some((b, block_bytes)) = next_dirty
                 && *b == block
             {
                 let len = ((end - at) as usize).min(BLOCK as usize - from);
-                out.push(Stretch { len, piece: Piece::Memory { bytes: Arc::clone(bytes), from } });
+                out.push(Stretch { len, piece: Piece::Memory { bytes: block_bytes.bytes().clone(), from } });
                 at += len as u64;
                 continue;
             }
@@ -269,6 +288,17 @@ impl Blocks {
                     let stop = stop.min((start + extent.blocks()) * BLOCK);
                     let len = (stop - at) as usize;
                     let part = extent.slice(block - start, stop.div_ceil(BLOCK) - block);
+                    at = stop;
+                    // Extents end after half a mebibyte at most; neighbours on the disk are read together.
+                    if let Some(Stretch { len: before, piece: Piece::Disk { addr, stored, crcs, .. } }) = out.last_mut()
+                        && addr.plus(*stored) == part.addr
+                        && *stored == crcs.len() as u64 * BLOCK_SECTORS
+                    {
+                        *before += len;
+                        *stored += u64::from(part.stored);
+                        crcs.extend_from_slice(&part.crcs);
+                        continue;
+                    }
                     let piece = Piece::Disk {
                         addr: part.addr,
                         stored: u64::from(part.stored),
@@ -276,7 +306,6 @@ impl Blocks {
                         from,
                     };
                     out.push(Stretch { len, piece });
-                    at = stop;
                 }
                 next => {
                     let stop = stop.min(next.map_or(u64::MAX, |(start, _)| start * BLOCK));
@@ -307,23 +336,40 @@ impl Reader {
             Piece::Zero => out.fill(0),
             Piece::Memory { bytes, from } => out.copy_from_slice(&bytes[*from..*from + stretch.len]),
             Piece::Disk { addr, stored, crcs, from } => {
-                let mut raw = vec![0; (stored * SECTOR) as usize];
-                self.raw(*addr, &mut raw)?;
-                for (i, sum) in crcs.iter().enumerate() {
-                    let start = i * BLOCK as usize;
-                    let end = raw.len().min(start + BLOCK as usize);
-                    if !crate::format::crc_matches(&raw[start..end], *sum) {
-                        let at = addr.get() + i as u64 * BLOCK_SECTORS;
-                        return Err(StoreError::Corrupt { what: "file content", at, object: Some(no) });
-                    }
-                }
-                let have = raw.len().saturating_sub(*from).min(stretch.len);
-                if have > 0 {
-                    out[..have].copy_from_slice(&raw[*from..*from + have]);
+                let bytes = (stored * SECTOR) as usize;
+                let have = bytes.saturating_sub(*from).min(stretch.len);
+                if *from == 0 && have == bytes {
+                    self.content(no, *addr, crcs, &mut out[..have])?;
+                } else {
+                    let mut raw = vec![0; bytes];
+                    self.content(no, *addr, crcs, &mut raw)?;
+                    out[..have].copy_from_slice(&raw[(*from).min(bytes)..][..have]);
                 }
                 out[have..].fill(0);
             }
         }
         Ok(())
+    }
+
+    /// Reads whole blocks of a file that lie together, the last one perhaps stored short, and checks each.
+    fn content(&self, no: ObjectNo, addr: Sector, crcs: &[u32], out: &mut [u8]) -> Result<(), StoreError> {
+        let damage = |bytes: &[u8]| {
+            let blocks = bytes.chunks(BLOCK as usize).zip(crcs);
+            blocks
+                .enumerate()
+                .find(|(_, (block, sum))| !crate::format::crc_matches(block, **sum))
+                .map(|(i, _)| i as u64)
+        };
+        if self.nearby(addr, out) && damage(out).is_none() {
+            return Ok(());
+        }
+        self.raw(addr, out)?;
+        match damage(out) {
+            None => Ok(()),
+            Some(i) => {
+                let at = addr.get() + i * BLOCK_SECTORS;
+                Err(StoreError::Corrupt { what: "file content", at, object: Some(no) })
+            }
+        }
     }
 }

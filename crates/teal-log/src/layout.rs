@@ -10,9 +10,10 @@ use crate::format::delta::{self, Delta};
 use crate::format::extent::{BLOCK_SECTORS, EXTENT_BLOCKS, Extent};
 use crate::format::imap::Home;
 use crate::format::record::{self, HEADER, Header};
-use crate::format::{crc, pad};
+use crate::format::{crc, crc_joined};
 use crate::object::{Dirty, ObjectRef};
 use crate::page::PagePtr;
+use crate::parts::{Bytes, Parts};
 use crate::reader::InFlight;
 use crate::segments::Segments;
 use crate::tree::PageMeta;
@@ -40,10 +41,19 @@ struct Open {
     is_first: bool,
     /// Sectors this record may take.
     room: u64,
-    payload: Vec<u8>,
+    payload: Parts,
+    payload_crc: u32,
     body: Vec<u8>,
     deltas: u32,
     inodes: Vec<(ObjectRef, usize, Home)>,
+}
+
+impl Open {
+    /// Adds whole sectors, whose checksum is known, to the payload.
+    fn push(&mut self, bytes: Bytes, sum: u32) {
+        self.payload_crc = crc_joined(self.payload_crc, sum, bytes.len() as u64 / SECTOR);
+        self.payload.push(bytes);
+    }
 }
 
 /// The space for a batch ran out although it had been promised.
@@ -93,7 +103,7 @@ impl<'a> Layout<'a> {
             if fits {
                 break;
             }
-            if self.open.as_ref().is_some_and(|o| o.deltas == 0 && o.payload.is_empty()) {
+            if self.open.as_ref().is_some_and(|o| o.deltas == 0 && o.payload.len() == 0) {
                 // An empty record in a run too short. Recovery finds the next run only if a header names it: an empty record does.
                 if self.segments.skip_run() {
                     self.drop_open();
@@ -113,7 +123,8 @@ impl<'a> Layout<'a> {
                 start: run.addr,
                 is_first,
                 room: u64::from(run.sectors) / align * align,
-                payload: Vec::new(),
+                payload: Parts::default(),
+                payload_crc: 0,
                 body: Vec::new(),
                 deltas: 0,
                 inodes: Vec::new(),
@@ -181,9 +192,10 @@ impl<'a> Layout<'a> {
             let mut crcs = Vec::with_capacity(count as usize);
             for (i, block) in blocks[from..from + count as usize].iter().enumerate() {
                 let short = last && i as u64 + 1 == count;
-                let bytes = &block[..if short { (tail_sectors * SECTOR) as usize } else { block.len() }];
-                crcs.push(crc(bytes));
-                open.payload.extend_from_slice(bytes);
+                let sectors = if short { tail_sectors } else { BLOCK_SECTORS };
+                let (bytes, sum) = block.stored((sectors * SECTOR) as usize);
+                crcs.push(sum);
+                open.push(bytes, sum);
             }
             let extent = Extent { addr, stored: stored as u16, born: lsn, crcs: crcs.into() };
             let block = first + from as u64;
@@ -204,7 +216,7 @@ impl<'a> Layout<'a> {
         let offset = 0;
         let open = self.fit(bytes.len() as u64 / SECTOR, delta::PREFIX + 22)?;
         let ptr = PagePtr::seal(open.start.plus(1 + open.payload.len() as u64 / SECTOR), bytes);
-        open.payload.extend_from_slice(bytes);
+        open.push(bytes.into(), ptr.crc());
         let page = Delta::Page { kind: meta.kind, level: meta.level, first_key: meta.first_key, ptr };
         page.encode(meta.owner, offset, &mut open.body);
         open.deltas += 1;
@@ -233,28 +245,30 @@ impl<'a> Layout<'a> {
             lsn: self.lsn,
             stamp: self.stamp,
             time: self.time,
-            payload_crc: crc(&open.payload),
+            payload_crc: open.payload_crc,
             body_crc: crc(&open.body),
             ..Header::default()
         };
         let end = open.start.plus(header.sectors());
         let head = self.segments.advance(end);
         (header.next_a, header.next_b) = (head.a, head.b);
-        let mut bytes = header.encode(&self.chain.uuid);
-        self.chain.digest = record::digest(&bytes, &self.chain.uuid);
+        let head = header.encode(&self.chain.uuid);
+        debug_assert_eq!(head.len(), HEADER, "the payload follows the header");
+        self.chain.digest = record::digest(&head, &self.chain.uuid);
         self.chain.seq += 1;
-        bytes.reserve(open.payload.len() + open.body.len() + 8192);
-        bytes.extend_from_slice(&open.payload);
-        let body_at = open.start.byte() + bytes.len() as u64;
-        bytes.extend_from_slice(&open.body);
-        pad(&mut bytes, (self.segments.geometry.align * SECTOR) as usize);
+        let mut parts = Parts::from(head);
+        parts.append(open.payload);
+        let body_at = open.start.byte() + parts.len() as u64;
+        let mut body = open.body;
+        let whole = (parts.len() + body.len()).next_multiple_of((self.segments.geometry.align * SECTOR) as usize);
+        body.resize(whole - parts.len(), 0);
+        parts.push(body.into());
         for (object, at, mut home) in open.inodes {
             home.byte = body_at + at as u64;
             self.segments.add_live(home.byte, u64::from(home.len));
             self.homes.push((object, home));
         }
-        debug_assert!(bytes.len() >= HEADER);
-        self.done.push(InFlight { start: open.start, bytes: Arc::new(bytes) });
+        self.done.push(InFlight { start: open.start, parts: Arc::new(parts) });
         Ok(())
     }
 

@@ -25,6 +25,7 @@ mod object;
 mod op;
 mod open;
 mod page;
+mod parts;
 mod read;
 mod reader;
 mod redo;

@@ -8,6 +8,7 @@ use crate::geometry::{Geometry, Segment};
 use crate::layout::Chain;
 use crate::op::{Cost, NewObject};
 use crate::open::OpenOptions;
+use crate::parts::Parts;
 use crate::reader::Reader;
 use crate::segments::Head;
 use crate::store::Store;
@@ -97,7 +98,7 @@ impl Store {
         let geometry = Geometry::new(&sb);
         let reader = Reader::new(disk);
         let copies = [Sector::new(0), Geometry::second_superblock(sb.sectors)];
-        let zeros = vec![0; superblock::BYTES];
+        let zeros = Parts::from(vec![0; superblock::BYTES]);
         for at in copies.into_iter().chain(geometry.anchor_slots()) {
             // Fixed places are written for ever, whether or not their segment is in use.
             let slot = geometry.slot_sectors().min(sb.sectors - at.get());
@@ -106,7 +107,7 @@ impl Store {
             reader.write(at, &zeros)?;
         }
         reader.sync()?;
-        let superblock = sb.encode();
+        let superblock = Parts::from(sb.encode());
         let store = Self::first(sb, reader, clock)?;
         store.make_root(options.owner)?;
         for at in copies {

@@ -8,9 +8,11 @@
 
 use crate::dir::{Dir, Entries};
 use crate::extents::{Extents, Freed};
+use crate::format::crc;
 use crate::format::extent::{EXTENT_BLOCKS, Extent};
 use crate::format::imap::Home;
 use crate::format::inode::{self, Core, Item, Link};
+use crate::parts::Bytes;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +28,39 @@ const WHOLE_RECORD: usize = 1536;
 /// More blocks than any file has.
 const EVERY_BLOCK: u64 = 1 << 52;
 
-/// One block of content not yet in the log.
-pub(crate) type Dirty = Arc<[u8]>;
+/// One block of content not yet in the log, and its checksum.
+#[derive(Debug, Clone)]
+pub(crate) struct Dirty {
+    bytes: Bytes,
+    sum: u32,
+}
+
+impl Dirty {
+    pub(crate) fn new(bytes: Bytes) -> Self {
+        let sum = crc(&bytes);
+        Self { bytes, sum }
+    }
+
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// As many bytes of it as are stored, and their checksum.
+    pub(crate) fn stored(&self, len: usize) -> (Bytes, u32) {
+        if len == self.bytes.len() {
+            return (self.bytes.clone(), self.sum);
+        }
+        let bytes = self.bytes.first(len);
+        let sum = crc(&bytes);
+        (bytes, sum)
+    }
+}
+
+impl From<Vec<u8>> for Dirty {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::new(bytes.into())
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Blocks {

@@ -8,18 +8,24 @@ use crate::counters::{Counters, add};
 use crate::error::StoreError;
 use crate::format::crc_matches;
 use crate::page::{Expect, Node, PagePtr, STORE_WIDE};
+use crate::parts::Parts;
 use crate::tree::PageSource;
 use parking_lot::RwLock;
 use quick_cache::sync::Cache;
-use std::io::IoSlice;
 use std::sync::Arc;
-use teal_env::Disk;
+use teal_env::{Buffers, Disk};
 use teal_types::{ObjectNo, SECTOR, Sector};
 
 /// Sectors fetched together for metadata: whole neighbourhoods of packed inodes.
 const CHUNK_SECTORS: u64 = 64;
 const CHUNKS: usize = 256;
+/// File content in pieces of at most so many sectors is fetched with its neighbourhood, when the last piece was not farther away than
+/// a directory of small files is long. What was written together is often read together.
+const SMALL_SECTORS: u64 = 16;
+const NEARBY_SECTORS: u64 = 2048;
 const PAGES: usize = 2048;
+/// Bytes of memory for content that are kept while nobody uses them.
+const BUFFERS_MAX: usize = 32 << 20;
 /// From this many bytes on, something is read by itself unless what was read before lies beside it.
 const WORTH_ITSELF: usize = 1536;
 
@@ -27,16 +33,20 @@ const WORTH_ITSELF: usize = 1536;
 #[derive(Debug, Clone)]
 pub(crate) struct InFlight {
     pub(crate) start: Sector,
-    pub(crate) bytes: Arc<Vec<u8>>,
+    pub(crate) parts: Arc<Parts>,
 }
 
 pub(crate) struct Reader {
     disk: Arc<dyn Disk>,
     chunks: Cache<u64, Arc<Vec<u8>>>,
     pages: Cache<PagePtr, Arc<Node>>,
+    /// Memory for content on its way to or from the disk.
+    pub(crate) buffers: Arc<Buffers>,
     in_flight: RwLock<Vec<InFlight>>,
     pub(crate) counters: Counters,
     last_end: std::sync::atomic::AtomicU64,
+    /// Where file content was last read in a small piece.
+    last_small: std::sync::atomic::AtomicU64,
     last_read: std::sync::atomic::AtomicU64,
     limit: u64,
 }
@@ -48,9 +58,11 @@ impl Reader {
             disk,
             chunks: Cache::new(CHUNKS),
             pages: Cache::new(PAGES),
+            buffers: Buffers::new(BUFFERS_MAX),
             in_flight: RwLock::new(Vec::new()),
             counters: Counters::default(),
             last_end: std::sync::atomic::AtomicU64::new(0),
+            last_small: std::sync::atomic::AtomicU64::new(u64::MAX),
             last_read: std::sync::atomic::AtomicU64::new(0),
             limit,
         }
@@ -64,16 +76,20 @@ impl Reader {
         *self.in_flight.write() = records;
     }
 
-    /// Writes one record and forgets what was cached of its place.
-    pub(crate) fn write(&self, at: Sector, bytes: &[u8]) -> Result<(), StoreError> {
+    /// Writes one record and brings what is cached of its place up to date.
+    pub(crate) fn write(&self, at: Sector, bytes: &Parts) -> Result<(), StoreError> {
         let sectors = bytes.len() as u64 / SECTOR;
         add(&self.counters.writes, 1);
         add(&self.counters.bytes_written, bytes.len() as u64);
         let last = self.last_end.swap(at.get() + sectors, std::sync::atomic::Ordering::Relaxed);
         add(&self.counters.repositionings, u64::from(last != at.get()));
-        let done = self.disk.write_at(at, &[IoSlice::new(bytes)]);
+        let done = self.disk.write_at(at, &bytes.slices());
         for chunk in at.get() / CHUNK_SECTORS..=(at.get() + sectors) / CHUNK_SECTORS {
-            self.chunks.remove(&chunk);
+            // A small record is one of many that a log of appends reads again at once.
+            match self.chunks.get(&chunk).filter(|_| done.is_ok() && sectors <= CHUNK_SECTORS) {
+                Some(old) => self.chunks.insert(chunk, Arc::new(patched(&old, chunk * CHUNK_SECTORS, at, bytes))),
+                None => drop(self.chunks.remove(&chunk)),
+            }
         }
         done.map_err(|source| StoreError::Io { at: at.get(), source: Arc::new(source) })
     }
@@ -86,9 +102,9 @@ impl Reader {
     fn copy_in_flight(&self, byte: u64, buf: &mut [u8]) -> bool {
         for record in self.in_flight.read().iter() {
             let start = record.start.byte();
-            if byte >= start && byte + buf.len() as u64 <= start + record.bytes.len() as u64 {
+            if byte >= start && byte + buf.len() as u64 <= start + record.parts.len() as u64 {
                 let from = (byte - start) as usize;
-                buf.copy_from_slice(&record.bytes[from..from + buf.len()]);
+                record.parts.copy_to(from..from + buf.len(), buf);
                 return true;
             }
         }
@@ -139,6 +155,25 @@ impl Reader {
         Ok(out)
     }
 
+    /// Reads a small piece with its neighbourhood, unchecked, if there are signs that more of it will be wanted. What comes may be older
+    /// than what is in flight.
+    pub(crate) fn nearby(&self, at: Sector, buf: &mut [u8]) -> bool {
+        if buf.len() as u64 > SMALL_SECTORS * SECTOR || at.get() >= self.limit {
+            return false;
+        }
+        let last = self.last_small.swap(at.get(), std::sync::atomic::Ordering::Relaxed);
+        if at.get().abs_diff(last) > NEARBY_SECTORS {
+            return false;
+        }
+        match self.through_chunks(at.byte(), buf.len()) {
+            Ok(bytes) => {
+                buf.copy_from_slice(&bytes);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
     /// Reads `len` bytes from a byte address and checks their checksum.
     pub(crate) fn checked(
         &self,
@@ -183,6 +218,18 @@ impl Reader {
     }
 }
 
+/// The chunk that begins at sector `start`, after `bytes` were written at `at`.
+fn patched(chunk: &[u8], start: u64, at: Sector, bytes: &Parts) -> Vec<u8> {
+    let mut new = chunk.to_vec();
+    let (begin, at) = (start * SECTOR, at.byte());
+    let (from, to) = (begin.max(at), (begin + chunk.len() as u64).min(at + bytes.len() as u64));
+    if from < to {
+        let range = (from - at) as usize..(to - at) as usize;
+        bytes.copy_to(range, &mut new[(from - begin) as usize..(to - begin) as usize]);
+    }
+    new
+}
+
 impl PageSource for Reader {
     fn load(&self, ptr: PagePtr, want: Expect) -> Result<Arc<Node>, StoreError> {
         if let Some(node) = self.pages.get(&ptr)
@@ -196,5 +243,24 @@ impl PageSource for Reader {
         let node = Arc::new(Node::decode(&bytes, ptr.addr(), want)?);
         self.pages.insert(ptr, Arc::clone(&node));
         Ok(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cached_chunk_takes_what_overlaps_it() {
+        let chunk = vec![0; 4 * SECTOR as usize];
+        let record = Parts::from(vec![7; 2 * SECTOR as usize]);
+        let sectors = |at| -> Vec<u8> {
+            patched(&chunk, 10, Sector::new(at), &record).chunks(SECTOR as usize).map(|sector| sector[0]).collect()
+        };
+        assert_eq!(sectors(11), [0, 7, 7, 0]);
+        assert_eq!(sectors(9), [7, 0, 0, 0]);
+        assert_eq!(sectors(13), [0, 0, 0, 7]);
+        assert_eq!(sectors(14), [0; 4]);
+        assert_eq!(sectors(8), [0; 4]);
     }
 }

@@ -254,3 +254,15 @@ proptest! {
         let _ = decode_body(&bytes, count).count();
     }
 }
+
+#[test]
+fn checksums_of_pieces_make_that_of_the_whole() {
+    let bytes: Vec<u8> = (0..40_960u32).map(|i| (i * i / 7) as u8).collect();
+    for (first, second) in [(0, 4096), (512, 4096), (4096, 512), (700, 3584), (4096, 36_864), (100, 9 * 512), (9, 0)] {
+        let (a, b) = bytes[..first + second].split_at(first);
+        assert_eq!(
+            super::crc_joined(super::crc(a), super::crc(b), second as u64 / 512),
+            super::crc(&bytes[..first + second])
+        );
+    }
+}

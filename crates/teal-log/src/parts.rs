@@ -1,0 +1,167 @@
+//! Bytes on their way to the disk, in the memory they came in: nothing copies them before the disk takes them.
+//!
+//! # Invariants
+//! 1. What a [`Bytes`] or [`Parts`] shows never changes.
+//! 2. The parts of a [`Parts`] are not empty, and one does not continue the memory of the one before it.
+
+use std::fmt;
+use std::io::IoSlice;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+use teal_env::Buffer;
+
+#[derive(Clone)]
+enum Memory {
+    Own(Arc<[u8]>),
+    /// A part of a larger piece that goes back to its stock when the last part is gone.
+    Lent(Arc<Buffer>),
+}
+
+/// A cheap handle of some bytes.
+#[derive(Clone)]
+pub(crate) struct Bytes {
+    memory: Memory,
+    from: u32,
+    len: u32,
+}
+
+impl Bytes {
+    /// The bytes of `memory`, in pieces of `step`.
+    pub(crate) fn split(memory: Buffer, step: usize) -> impl Iterator<Item = Self> {
+        let end = memory_len(memory.len());
+        let memory = Arc::new(memory);
+        (0..end).step_by(step).map(move |from| Self {
+            memory: Memory::Lent(Arc::clone(&memory)),
+            from,
+            len: (end - from).min(step as u32),
+        })
+    }
+
+    /// The first `len` bytes of it.
+    pub(crate) fn first(&self, len: usize) -> Self {
+        assert!(len <= self.len as usize, "a part is inside the whole");
+        Self { len: len as u32, ..self.clone() }
+    }
+
+    /// Takes over what follows if it lies behind this in the same memory.
+    fn join(&mut self, next: &Self) -> bool {
+        let is_next = match (&self.memory, &next.memory) {
+            (Memory::Lent(mine), Memory::Lent(other)) => Arc::ptr_eq(mine, other) && self.from + self.len == next.from,
+            _ => false,
+        };
+        self.len += if is_next { next.len } else { 0 };
+        is_next
+    }
+}
+
+fn memory_len(len: usize) -> u32 {
+    u32::try_from(len).expect("one write is far below 4 GiB")
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let all: &[u8] = match &self.memory {
+            Memory::Own(bytes) => bytes,
+            Memory::Lent(buffer) => buffer,
+        };
+        &all[self.from as usize..(self.from + self.len) as usize]
+    }
+}
+
+impl<T: Into<Arc<[u8]>>> From<T> for Bytes {
+    fn from(bytes: T) -> Self {
+        let bytes = bytes.into();
+        let len = memory_len(bytes.len());
+        Self { memory: Memory::Own(bytes), from: 0, len }
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len)
+    }
+}
+
+/// Bytes one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    /// Each with where it begins.
+    parts: Vec<(usize, Bytes)>,
+    len: usize,
+}
+
+impl Parts {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn push(&mut self, bytes: Bytes) {
+        let (at, len) = (self.len, bytes.len());
+        if len == 0 {
+            return;
+        }
+        self.len += len;
+        if !self.parts.last_mut().is_some_and(|(_, last)| last.join(&bytes)) {
+            self.parts.push((at, bytes));
+        }
+    }
+
+    pub(crate) fn append(&mut self, other: Self) {
+        other.parts.into_iter().for_each(|(_, bytes)| self.push(bytes));
+    }
+
+    pub(crate) fn slices(&self) -> Vec<IoSlice<'_>> {
+        self.parts.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect()
+    }
+
+    /// Copies a range that lies inside.
+    pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {
+        let first = self.parts.partition_point(|(at, _)| *at <= range.start).saturating_sub(1);
+        for (at, bytes) in self.parts[first..].iter().take_while(|(at, _)| *at < range.end) {
+            let (from, to) = (range.start.max(*at), range.end.min(at + bytes.len()));
+            if from < to {
+                out[from - range.start..to - range.start].copy_from_slice(&bytes[from - at..to - at]);
+            }
+        }
+    }
+}
+
+impl From<Vec<u8>> for Parts {
+    fn from(bytes: Vec<u8>) -> Self {
+        let mut parts = Self::default();
+        parts.push(bytes.into());
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use teal_env::Buffers;
+
+    #[test]
+    fn what_lies_together_is_one_part_and_any_range_can_be_copied() {
+        let mut buffer = Buffers::new(0).lend(100);
+        buffer.iter_mut().enumerate().for_each(|(i, byte)| *byte = i as u8);
+        let pieces: Vec<Bytes> = Bytes::split(buffer, 30).collect();
+        assert_eq!(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [30, 30, 30, 10]);
+        let mut parts = Parts::from(vec![200; 5]);
+        let order = [&pieces[0], &pieces[1], &pieces[3], &pieces[2].first(7), &Bytes::from(vec![])];
+        order.iter().for_each(|piece| parts.push((*piece).clone()));
+        let mut all = Parts::default();
+        all.push(vec![201; 3].into());
+        all.append(parts);
+        let whole = [vec![201; 3], vec![200; 5], (0..60).collect(), (90..100).collect(), (60..67).collect()].concat();
+        assert_eq!((all.len(), all.slices().len()), (whole.len(), 5));
+        assert_eq!(all.slices().iter().flat_map(|part| part.iter().copied()).collect::<Vec<_>>(), whole);
+        for from in 0..whole.len() {
+            for to in from..=whole.len() {
+                let mut out = vec![0; to - from];
+                all.copy_to(from..to, &mut out);
+                assert_eq!(out, whole[from..to], "{from}..{to}");
+            }
+        }
+    }
+}
