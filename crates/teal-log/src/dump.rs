@@ -25,6 +25,8 @@ pub enum DumpWhat {
     Directory(ObjectNo),
     /// Objects without a name that wait to be given back.
     Orphans,
+    /// The table of shared extents, with the places they lie in.
+    Shared,
     /// Something that needs no open store.
     Raw(RawWhat),
 }

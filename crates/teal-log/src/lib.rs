@@ -34,6 +34,8 @@ pub mod seeded;
 #[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
 mod seeded;
 mod segments;
+mod share;
+mod shared;
 mod space;
 mod store;
 mod table;
@@ -52,4 +54,5 @@ pub use op::{
 };
 pub use open::{OpenError, OpenOptions, Recovery, read_superblock};
 pub use read::FIRST_COOKIE;
+pub use share::Sharing;
 pub use store::{Settings, Space, Store};

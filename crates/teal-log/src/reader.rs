@@ -8,6 +8,7 @@ use crate::counters::{Counters, add};
 use crate::error::StoreError;
 use crate::format::crc_matches;
 use crate::page::{Expect, Node, PagePtr, STORE_WIDE};
+use crate::shared::SharedTable;
 use crate::tree::PageSource;
 use parking_lot::RwLock;
 use quick_cache::sync::Cache;
@@ -36,6 +37,8 @@ pub(crate) struct Reader {
     pages: Cache<PagePtr, Arc<Node>>,
     in_flight: RwLock<Vec<InFlight>>,
     pub(crate) counters: Counters,
+    /// Without it no file that shares content can be read.
+    pub(crate) shared: SharedTable,
     last_end: std::sync::atomic::AtomicU64,
     last_read: std::sync::atomic::AtomicU64,
     limit: u64,
@@ -50,6 +53,7 @@ impl Reader {
             pages: Cache::new(PAGES),
             in_flight: RwLock::new(Vec::new()),
             counters: Counters::default(),
+            shared: SharedTable::new(None),
             last_end: std::sync::atomic::AtomicU64::new(0),
             last_read: std::sync::atomic::AtomicU64::new(0),
             limit,

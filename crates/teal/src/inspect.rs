@@ -10,7 +10,7 @@ use teal_env::{FileDisk, OpenMode, SystemClock};
 use teal_log::{CheckOptions, CheckProgress, DumpWhat, OpenOptions, Phase, RawWhat, Severity, Store, dump_raw};
 use teal_types::ObjectNo;
 
-const DUMPS: &str = "superblock, anchors, log, segment:N, usage, imap, orphans, object:N, dir:N";
+const DUMPS: &str = "superblock, anchors, log, segment:N, usage, imap, orphans, shared, object:N, dir:N";
 
 fn disk(path: &Path) -> Result<FileDisk> {
     Ok(FileDisk::open(path, OpenMode::Read)?)
@@ -89,6 +89,7 @@ pub(crate) fn dump(path: &Path, what: &str) -> Result<ExitCode> {
         "usage" => DumpWhat::Usage,
         "imap" => DumpWhat::InodeMap,
         "orphans" => DumpWhat::Orphans,
+        "shared" => DumpWhat::Shared,
         "object" => DumpWhat::Inode(ObjectNo::new(number(argument, what)?)),
         "dir" => DumpWhat::Directory(ObjectNo::new(number(argument, what)?)),
         _ => bail!("there is no '{what}' to dump; choose one of {DUMPS}"),

@@ -2,7 +2,9 @@
 
 use super::{CheckProgress, Checker, Phase, Range, Severity, Use};
 use crate::format::delta::{Delta, decode_body};
+use crate::format::extent::Mapped;
 use crate::format::record::{HEADER, Header, Run};
+use crate::format::shared::SharedExtent;
 use crate::geometry::Segment;
 use crate::walk;
 use std::collections::HashSet;
@@ -114,7 +116,10 @@ impl Checker<'_> {
                 match placed.delta {
                     Delta::Inode(_) => drop(inodes.insert(found.body_byte + placed.at as u64)),
                     Delta::Page { ptr, .. } => drop(pages.insert(ptr.addr().byte())),
-                    Delta::Extent { extent, .. } => content.push((extent.addr.byte(), extent.bytes())),
+                    Delta::Extent { extent: Mapped::Own(extent), .. }
+                    | Delta::SharedSet { shared: SharedExtent { extent, .. }, .. } => {
+                        content.push((extent.addr.byte(), extent.bytes()));
+                    }
                     _ => {}
                 }
             }
