@@ -10,6 +10,7 @@
 //!    parts of it. Its bytes stay where they are.
 //! 2. Blocks not committed yet are in memory anyway: both files get them as changed blocks, and each will write its own.
 
+use crate::counters::add;
 use crate::error::StoreError;
 use crate::extents::Freed;
 use crate::format::extent::{Extent, Mapped, SHARED_BLOCKS, Slice};
@@ -258,6 +259,7 @@ impl Locked<'_> {
         core.data_stamp = stamp;
         core.size = core.size.max(to.1 + done);
         self.settle(to.0);
+        add(&self.store.reader.counters.bytes_shared, done);
         Ok(done)
     }
 

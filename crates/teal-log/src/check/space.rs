@@ -125,6 +125,12 @@ impl Checker<'_> {
             }
         }
         content.sort_unstable();
+        // A part of an extent may have been shared: from each on, how far those up to it reach.
+        let mut reach = 0;
+        for (byte, bytes) in &mut content {
+            reach = reach.max(*byte + *bytes);
+            *bytes = reach - *byte;
+        }
         for range in ranges {
             let known = match range.of {
                 Use::Page => pages.contains(&range.byte),
