@@ -70,8 +70,10 @@ impl Client {
             if set.perm.is_some() && self.store.xattr(no, acl::ACCESS)?.is_some() {
                 cost.bytes += self.store.head_bytes(no)?;
             }
-            if set.size.is_some_and(|size| size < self.store.attr(no).map_or(0, |attr| attr.size)) {
+            let old_size = self.store.attr(no)?.size;
+            if let Some(size) = set.size.filter(|size| *size < old_size) {
                 cost.purpose = Purpose::Frees;
+                self.thin_out(no, size, old_size)?;
             }
             let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;

@@ -1,8 +1,7 @@
-//! The content of files and symbolic links: reading, writing, allocating, seeking, copying.
+//! The content of files and symbolic links: reading, writing, allocating, seeking.
 //!
 //! # Guarantees
-//! 1. A write of up to [`WRITE_STEP`] bytes happens as a whole or not at all; a larger one, or a copy, may end early and says how far it
-//!    came.
+//! 1. A write of up to [`WRITE_STEP`] bytes happens as a whole or not at all; a larger one may end early and says how far it came.
 //! 2. Reading never causes a commit.
 
 use crate::attributes::is_file;
@@ -12,8 +11,6 @@ use teal_types::{BLOCK, FileType, ObjectNo};
 
 /// Bytes written in one operation.
 pub const WRITE_STEP: usize = 1 << 20;
-/// Most bytes one copy moves before it answers.
-const COPY_MAX: u64 = 16 << 20;
 
 /// How to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -155,6 +152,9 @@ impl Client {
             if mode == FallocateMode::PunchHole {
                 cost.purpose = Purpose::Frees;
             }
+            if !matches!(mode, FallocateMode::Allocate { .. }) {
+                self.thin_out(no, offset, end)?;
+            }
             let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;
             if !matches!(mode, FallocateMode::Allocate { .. }) {
@@ -196,35 +196,21 @@ impl Client {
         })
     }
 
-    /// Copies from one file to another, without a trip through the kernel; says how much was copied, at most 16 MiB. Holes become
-    /// zeros. (Sharing of extents comes with history.)
-    ///
-    /// # Errors
-    /// [`FsError::Invalid`] for overlapping ranges of one file, and as [`write`](Self::write).
-    pub fn copy_file_range(
-        &self,
-        from: (ObjectNo, u64),
-        to: (ObjectNo, u64),
-        len: u64,
-        flags: WriteFlags,
-    ) -> Result<u64, FsError> {
-        let len = len.min(COPY_MAX);
-        if from.0 == to.0 && from.1.abs_diff(to.1) < len {
-            return Err(FsError::Invalid);
+    /// Punches shared content of a range in steps, all but the last: each piece of it changes a count in the store's table, and an
+    /// operation is to stay small.
+    pub(crate) fn thin_out(&self, no: ObjectNo, from: u64, end: u64) -> Result<(), FsError> {
+        let step = self.options.reclaim_step;
+        if end.saturating_sub(from) <= step || !self.store.has_shared(no)? {
+            return Ok(());
         }
-        let mut done = 0;
-        while done < len {
-            let step = usize::try_from(len - done).unwrap_or(WRITE_STEP).min(WRITE_STEP);
-            let copied = self
-                .read(from.0, from.1.saturating_add(done), step)
-                .and_then(|bytes| self.write(to.0, to.1.saturating_add(done), &bytes, flags));
-            match copied {
-                Ok(0) => break,
-                Ok(n) => done += n as u64,
-                Err(e) if done == 0 => return Err(e),
-                Err(_) => break,
-            }
+        let mut at = from;
+        while let Some(data) = self.store.seek(no, at, false)?.filter(|data| data.saturating_add(step) < end) {
+            at = data + step;
+            let op = self.begin(self.cost_of_content(no, 2 * BLOCK)?.freeing())?;
+            let mut locked = op.lock(&[no])?;
+            locked.punch(no, data, at)?;
+            self.content_changed(&mut locked, no, false)?;
         }
-        Ok(done)
+        Ok(())
     }
 }

@@ -22,6 +22,7 @@ mod acl;
 mod attributes;
 mod background;
 mod content;
+mod copying;
 mod error;
 mod listing;
 mod make;

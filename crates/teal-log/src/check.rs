@@ -9,13 +9,15 @@
 //! # How
 //! 1. `fixed` reads superblocks and anchors.
 //! 2. `objects` walks the store-wide trees and every object, notes every live range, and adds up what entries and links say of each.
-//! 3. `names` compares the two and finds what cannot be reached.
-//! 4. `space` sorts the live ranges: none overlaps another or leaves its segment, and their sum per segment is what the usage table says.
+//! 3. `shared` holds the table of shared extents against the references of all files.
+//! 4. `names` compares the two and finds what cannot be reached.
+//! 5. `space` sorts the live ranges: none overlaps another or leaves its segment, and their sum per segment is what the usage table says.
 
 mod fixed;
 mod names;
 mod objects;
 mod places;
+mod shared;
 mod space;
 
 use crate::error::StoreError;
@@ -167,6 +169,7 @@ struct Checker<'s> {
     ranges: Vec<Range>,
     facts: HashMap<ObjectNo, Facts>,
     highest_lsn: u64,
+    shared: HashMap<u64, shared::Counted>,
 }
 
 impl Store {
@@ -193,7 +196,15 @@ impl Store {
 impl<'s> Checker<'s> {
     fn new(store: &'s Store, options: CheckOptions) -> Self {
         let report = Report::default();
-        Self { store, options, report, ranges: Vec::new(), facts: HashMap::new(), highest_lsn: 0 }
+        Self {
+            store,
+            options,
+            report,
+            ranges: Vec::new(),
+            facts: HashMap::new(),
+            highest_lsn: 0,
+            shared: HashMap::new(),
+        }
     }
 
     fn problem(&mut self, severity: Severity, object: Option<ObjectNo>, sector: Option<u64>, what: impl Into<String>) {

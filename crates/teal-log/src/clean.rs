@@ -11,7 +11,7 @@ use crate::counters::add;
 use crate::error::StoreError;
 use crate::extents::{Extents, Freed};
 use crate::format::delta::{Delta, decode_body};
-use crate::format::extent::Extent;
+use crate::format::extent::{Extent, Mapped};
 use crate::geometry::Segment;
 use crate::object::{Blocks, Content};
 use crate::op::Op;
@@ -64,13 +64,15 @@ impl Store {
         let usage = *self.segments.lock().get(victim);
         let mut bytes = vec![0; (u64::from(whole.sectors) * SECTOR) as usize];
         self.reader.raw(whole.addr, &mut bytes)?;
-        let mut unreadable = None;
+        let mut unreadable = self.move_shared(victim).err();
         for found in walk::records(&self.geometry, &self.sb.uuid, victim, &usage, &bytes) {
             for placed in decode_body(found.body, found.header.deltas) {
                 let Ok(placed) = placed else { break };
                 let moved = match placed.delta {
                     Delta::Inode(_) => self.move_inode(placed.object, found.body_byte + placed.at as u64),
-                    Delta::Extent { block, extent } => self.move_extent(placed.object, block, &extent),
+                    Delta::Extent { block, extent: Mapped::Own(extent) } => {
+                        self.move_extent(placed.object, block, &extent)
+                    }
                     Delta::Page { kind, level, first_key, ptr } => {
                         self.move_page(placed.object, kind, level, first_key, ptr.addr())
                     }
@@ -122,7 +124,7 @@ impl Store {
                 break;
             }
             at = start + extent.blocks();
-            if range.contains(&extent.addr.get()) {
+            if extent.own().is_some_and(|own| range.contains(&own.addr.get())) {
                 match self.load_for_move(blocks, no, start, at) {
                     Ok(bytes) => moved += bytes,
                     Err(e) => result = Err(e),
@@ -188,7 +190,13 @@ impl Store {
                     locked.mark(owner).core.lsn = lsn;
                 }
             }
-            TreeKind::SharedExtents | TreeKind::History | TreeKind::Cursors | TreeKind::Xattrs => {}
+            TreeKind::SharedExtents => {
+                let mut table = reader.shared.write();
+                table.tree.touch(reader, level, key, at)?;
+                freed.extend(table.tree.take_freed().into_iter().map(Freed::page));
+                reader.shared.note(&table);
+            }
+            TreeKind::History | TreeKind::Cursors | TreeKind::Xattrs => {}
         }
         self.account(&freed);
         Ok(())

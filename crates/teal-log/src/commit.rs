@@ -170,6 +170,10 @@ impl Store {
             committer.epoch_written = true;
         }
         if kind == Kind::Checkpoint {
+            // Where the cleaner's shared extents come to lie is not known before, and a checkpoint does no I/O for it.
+            if self.reader.shared.is_moving() {
+                self.commit_as(committer, Kind::Batch)?;
+            }
             self.warm_for_checkpoint()?;
         }
         self.prepare_room()?;
@@ -272,6 +276,9 @@ impl Store {
         }
         for (no, (orphan, lsn)) in open.orphans.iter().filter(|_| !bug(Bug::OrphanNotRecorded)) {
             layout.delta(*no, *lsn, &Delta::Orphan(*orphan), 1)?;
+        }
+        if !matches!(kind, Kind::Empty(_)) {
+            self.seal_shared(&mut layout)?;
         }
         let flags = match kind {
             Kind::Batch => 0,
@@ -376,9 +383,15 @@ impl Store {
         whole: bool,
     ) -> Result<(), SealError> {
         let (lsn, size) = (state.core.lsn, state.core.size);
-        let Content::Blocks(Blocks { extents, dirty, holes }) = &mut state.content else { return Ok(()) };
+        let Content::Blocks(Blocks { extents, dirty, holes, remapped }) = &mut state.content else { return Ok(()) };
         for (block, count) in std::mem::take(holes) {
             layout.delta(no, lsn, &Delta::Hole { block, count }, 16)?;
+        }
+        let remapped = std::mem::take(remapped);
+        if !whole {
+            for (block, extent) in extents.shared_in(&self.reader, no, remapped)? {
+                layout.delta(no, lsn, &Delta::Extent { block, extent }, 30)?;
+            }
         }
         let mut freed = Vec::new();
         let mut stored = 0;
@@ -393,7 +406,7 @@ impl Store {
             let tail = (size.saturating_sub(last * BLOCK)).clamp(1, BLOCK).div_ceil(SECTOR);
             layout.blocks(no, lsn, first, &run, tail, &mut |block, extent| {
                 stored += u64::from(extent.stored);
-                if let Err(e) = extents.replace(&self.reader, no, block, extent, &mut freed) {
+                if let Err(e) = extents.replace(&self.reader, no, block, extent.into(), &mut freed) {
                     failed = Some(e);
                 }
             })?;
@@ -404,13 +417,13 @@ impl Store {
         if !whole {
             extents.outgrow(&self.reader, no)?;
         }
-        let gone: u64 = freed.iter().map(|f| f.bytes / SECTOR).sum();
+        let gone: u64 = freed.iter().map(|f| f.bytes() / SECTOR).sum();
         state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
         if let Extents::Tree(tree) = extents {
             freed.extend(tree.take_freed().into_iter().map(Freed::page));
         }
-        for piece in freed.into_iter().filter(|_| !bug(Bug::OverwrittenCounted)) {
-            layout.segments.add_dead(piece.byte, piece.bytes);
+        if !bug(Bug::OverwrittenCounted) {
+            self.account_sealed(layout.segments, &freed);
         }
         Ok(())
     }

@@ -56,6 +56,8 @@ counters! {
     segments_cleaned,
     /// Bytes the cleaner moved.
     bytes_moved,
+    /// Bytes copied by sharing them.
+    bytes_shared,
     /// Operations applied.
     ops,
     /// Reads that failed or met a checksum that did not match.

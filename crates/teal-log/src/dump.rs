@@ -27,6 +27,8 @@ pub enum DumpWhat {
     Orphans,
     /// Everything that the newest state refers to, in the order of its place.
     Places,
+    /// The table of shared extents, with the places they lie in.
+    Shared,
     /// Something that needs no open store.
     Raw(RawWhat),
 }

@@ -1,34 +1,58 @@
 //! The extents of one file: few of them in the inode, many in a tree of their own.
 //!
 //! # Invariants
-//! 1. Extents never overlap. 2. What a change takes away is reported, piece by piece, for the segment table.
+//! 1. Extents never overlap. 2. What a change takes away is reported, piece by piece, for the segment table and the table of shared
+//!    extents.
 
 use crate::error::StoreError;
-use crate::format::extent::Extent;
+use crate::format::extent::Mapped;
+use crate::format::imap::Home;
 use crate::page::{PagePtr, TreeKind};
+use crate::reader::Reader;
 use crate::tree::{PageSource, Tree};
 use std::collections::BTreeMap;
-use teal_types::{ObjectNo, Sector};
+use std::ops::ControlFlow;
+use teal_types::{ObjectNo, SECTOR, Sector};
 
 #[derive(Debug)]
 pub(crate) enum Extents {
-    Few(BTreeMap<u64, Extent>),
+    Few(BTreeMap<u64, Mapped>),
     Tree(Tree),
 }
 
-/// A piece of the disk that a change made dead.
+/// What a change took away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Freed {
-    pub(crate) byte: u64,
-    pub(crate) bytes: u64,
+pub(crate) enum Freed {
+    /// A piece of the disk that is dead now.
+    Piece { byte: u64, bytes: u64 },
+    /// So many bytes of a part of a shared extent; `more` extents refer to it than before: -1 when all of the part is gone, 1 when what
+    /// is left is in two places.
+    Shared { id: u64, bytes: u64, more: i32 },
 }
 
 impl Freed {
     pub(crate) fn page(ptr: PagePtr) -> Self {
-        Self { byte: ptr.addr().byte(), bytes: ptr.sectors() * teal_types::SECTOR }
+        Self::Piece { byte: ptr.addr().byte(), bytes: ptr.sectors() * SECTOR }
     }
-    fn extent(extent: &Extent) -> Self {
-        Self { byte: extent.addr.byte(), bytes: extent.bytes() }
+    pub(crate) fn home(home: Home) -> Self {
+        Self::Piece { byte: home.byte, bytes: u64::from(home.len) }
+    }
+    /// All of an extent.
+    pub(crate) fn extent(extent: &Mapped) -> Self {
+        Self::part(extent, -1)
+    }
+    fn part(part: &Mapped, more: i32) -> Self {
+        let bytes = part.stored() * SECTOR;
+        match part {
+            Mapped::Own(extent) => Self::Piece { byte: extent.addr.byte(), bytes },
+            Mapped::Shared(slice) => Self::Shared { id: slice.id, bytes, more },
+        }
+    }
+    /// Bytes of content, or of whatever it was.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Piece { bytes, .. } | Self::Shared { bytes, .. } => *bytes,
+        }
     }
 }
 
@@ -45,8 +69,8 @@ impl Extents {
         Self::Tree(Tree::with_root(TreeKind::Extents, object, Some(root)))
     }
 
-    fn decode(object: ObjectNo, block: u64, value: &[u8]) -> Result<Extent, StoreError> {
-        Extent::decode_at(block, value).ok_or_else(|| bad(object.get(), Sector::new(0)))
+    fn decode(object: ObjectNo, block: u64, value: &[u8]) -> Result<Mapped, StoreError> {
+        Mapped::decode_at(block, value).ok_or_else(|| bad(object.get(), Sector::new(0)))
     }
 
     /// The extent that holds `block`, else the first one after it, with its first block.
@@ -55,7 +79,7 @@ impl Extents {
         src: &dyn PageSource,
         no: ObjectNo,
         block: u64,
-    ) -> Result<Option<(u64, Extent)>, StoreError> {
+    ) -> Result<Option<(u64, Mapped)>, StoreError> {
         let before = match self {
             Self::Few(map) => map.range(..=block).next_back().map(|(k, v)| (*k, v.clone())),
             Self::Tree(tree) => match tree.at_or_before(src, block)? {
@@ -77,7 +101,7 @@ impl Extents {
         })
     }
 
-    fn put(&mut self, src: &dyn PageSource, block: u64, extent: Extent) -> Result<(), StoreError> {
+    fn put(&mut self, src: &dyn PageSource, block: u64, extent: Mapped) -> Result<(), StoreError> {
         match self {
             Self::Few(map) => {
                 map.insert(block, extent);
@@ -123,7 +147,8 @@ impl Extents {
                 self.put(src, end, extent.slice(end - start, stop - end))?;
             }
             let (from, to) = (start.max(block), stop.min(end));
-            freed.push(Freed::extent(&extent.slice(from - start, to - from)));
+            let left = i32::from(start < block) + i32::from(stop > end);
+            freed.push(Freed::part(&extent.slice(from - start, to - from), left - 1));
         }
         Ok(())
     }
@@ -135,17 +160,45 @@ impl Extents {
         src: &dyn PageSource,
         no: ObjectNo,
         block: u64,
-        extent: Extent,
+        extent: Mapped,
         freed: &mut Vec<Freed>,
     ) -> Result<(), StoreError> {
         self.remove(src, no, block, extent.blocks(), freed)?;
         self.put(src, block, extent)
     }
 
+    /// The parts of shared extents that begin in these ranges. After [`warm`](Self::warm)ing them it does no I/O.
+    pub(crate) fn shared_in(
+        &self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+        mut ranges: Vec<(u64, u64)>,
+    ) -> Result<Vec<(u64, Mapped)>, StoreError> {
+        ranges.sort_unstable();
+        let mut found = Vec::new();
+        let mut behind = 0;
+        for (block, count) in ranges {
+            let (from, to) = (block.max(behind), block + count);
+            if from >= to {
+                continue;
+            }
+            behind = to;
+            match self {
+                Self::Few(map) => found.extend(map.range(from..to).map(|(k, v)| (*k, v.clone()))),
+                Self::Tree(tree) => tree.range(src, from, to - 1, &mut |k, v| {
+                    found.push((k, Self::decode(no, k, v)?));
+                    Ok(ControlFlow::Continue(()))
+                })?,
+            }
+        }
+        found.retain(|(_, extent)| extent.own().is_none());
+        Ok(found)
+    }
+
     /// Moves extents that are too many for an inode record into a tree.
     pub(crate) fn outgrow(&mut self, src: &dyn PageSource, no: ObjectNo) -> Result<(), StoreError> {
         let Self::Few(map) = self else { return Ok(()) };
-        if map.values().map(|e| 36 + 4 * e.crcs.len()).sum::<usize>() <= crate::object::INLINE_CONTENT {
+        if map.values().map(Mapped::item_len).sum::<usize>() <= crate::object::INLINE_CONTENT {
             return Ok(());
         }
         let map = std::mem::take(map);
@@ -154,10 +207,31 @@ impl Extents {
     }
 
     /// Makes sure that changing these blocks later does no I/O.
-    pub(crate) fn warm(&mut self, src: &dyn PageSource, block: u64, count: u64) -> Result<(), StoreError> {
+    pub(crate) fn warm(&mut self, src: &Reader, block: u64, count: u64) -> Result<(), StoreError> {
+        self.warm_shared(src, block, count)?;
         match self {
             Self::Few(_) => Ok(()),
             Self::Tree(tree) => tree.warm(src, block, block.saturating_add(count)),
         }
+    }
+
+    /// Makes sure that taking away these blocks changes the counts of shared extents without I/O, and cannot fail.
+    pub(crate) fn warm_shared(&self, src: &Reader, block: u64, count: u64) -> Result<(), StoreError> {
+        if src.shared.is_empty() {
+            return Ok(());
+        }
+        let no = match self {
+            Self::Few(_) => ObjectNo::new(0),
+            Self::Tree(tree) => tree.owner(),
+        };
+        let end = block.saturating_add(count);
+        let mut at = block;
+        while let Some((start, extent)) = self.at_or_after(src, no, at)?.filter(|(start, _)| *start < end) {
+            if let Mapped::Shared(slice) = &extent {
+                src.shared.warm(src, slice.id)?;
+            }
+            at = start + extent.blocks();
+        }
+        Ok(())
     }
 }

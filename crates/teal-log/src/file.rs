@@ -6,7 +6,7 @@
 
 use crate::error::StoreError;
 use crate::extents::{Extents, Freed};
-use crate::format::extent::BLOCK_SECTORS;
+use crate::format::extent::{BLOCK_SECTORS, Mapped};
 use crate::object::{Blocks, Content, Dirty, INLINE_DATA, State};
 use crate::parts::Bytes;
 use crate::reader::Reader;
@@ -120,6 +120,7 @@ impl State {
             return Ok(());
         }
         if size == 0 {
+            self.warm_shared(src)?;
             self.drop_content(src, no, freed)?;
             self.content = Content::Inline(Vec::new());
             self.cut = true;
@@ -190,14 +191,23 @@ impl State {
         }
         let from = freed.len();
         let blocks = self.blocks();
+        blocks.extents.warm_shared(src, first, count)?;
         let done = blocks.extents.remove(src, no, first, count, freed);
         let mut tail = blocks.dirty.split_off(&first);
         blocks.dirty.append(&mut tail.split_off(&(first + count)));
         blocks.holes.push((first, count));
-        let sectors: u64 = freed[from..].iter().map(|f| f.bytes / SECTOR).sum();
+        let sectors: u64 = freed[from..].iter().map(|f| f.bytes() / SECTOR).sum();
         self.core.sectors = self.core.sectors.saturating_sub(sectors);
         self.pages_freed(freed);
         done
+    }
+
+    /// Makes sure that giving back all content cannot fail for the counts of shared extents.
+    pub(crate) fn warm_shared(&self, src: &Reader) -> Result<(), StoreError> {
+        match &self.content {
+            Content::Blocks(blocks) => blocks.extents.warm_shared(src, 0, u64::MAX),
+            _ => Ok(()),
+        }
     }
 
     /// Gives back all content, pages included; what remains is not to be used.
@@ -210,8 +220,8 @@ impl State {
         match &mut self.content {
             Content::Blocks(Blocks { extents: Extents::Tree(tree), .. }) => {
                 let mut bad = false;
-                tree.destroy(src, &mut |_, value| match crate::format::extent::Extent::decode(value) {
-                    Some(e) => freed.push(Freed { byte: e.addr.byte(), bytes: e.bytes() }),
+                tree.destroy(src, &mut |_, value| match Mapped::decode(value) {
+                    Some(e) => freed.push(Freed::extent(&e)),
                     None => bad = true,
                 })?;
                 if bad {
@@ -219,7 +229,7 @@ impl State {
                 }
             }
             Content::Blocks(Blocks { extents: Extents::Few(map), .. }) => {
-                freed.extend(map.values().map(|e| Freed { byte: e.addr.byte(), bytes: e.bytes() }));
+                freed.extend(map.values().map(Freed::extent));
             }
             Content::Dir(crate::dir::Dir { entries: crate::dir::Entries::Tree(tree), .. }) => {
                 tree.destroy(src, &mut |_, _| {})?;
@@ -287,7 +297,8 @@ impl Blocks {
                 Some((start, extent)) if start <= block => {
                     let stop = stop.min((start + extent.blocks()) * BLOCK);
                     let len = (stop - at) as usize;
-                    let part = extent.slice(block - start, stop.div_ceil(BLOCK) - block);
+                    let part =
+                        src.shared.extent_of(src, no, extent.slice(block - start, stop.div_ceil(BLOCK) - block))?;
                     at = stop;
                     // Extents end after half a mebibyte at most; neighbours on the disk are read together.
                     if let Some(Stretch { len: before, piece: Piece::Disk { addr, stored, crcs, .. } }) = out.last_mut()

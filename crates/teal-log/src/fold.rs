@@ -8,7 +8,7 @@
 use crate::commit::SealError;
 use crate::dir::Dir;
 use crate::error::StoreError;
-use crate::extents::{Extents, Freed};
+use crate::extents::Extents;
 use crate::format::delta::{Delta, Roots};
 use crate::format::usage::{self, SegmentUse};
 use crate::layout::{Layout, NoRoom};
@@ -17,7 +17,7 @@ use crate::page::PagePtr;
 use crate::store::Store;
 use crate::tree::{PageMeta, Tree};
 use std::sync::atomic::Ordering;
-use teal_types::{Lsn, ObjectNo, Sector};
+use teal_types::{Lsn, ObjectNo, SECTOR, Sector};
 
 impl Store {
     /// Reads now, outside of the gate, the pages that a checkpoint is going to change.
@@ -30,6 +30,7 @@ impl Store {
             imap.warm(&self.reader, no)?;
         }
         drop(imap);
+        self.reader.shared.absorb(&self.reader)?;
         let mut usage = self.usage.lock();
         let changed = self.segments.lock().changed().clone();
         for segment in changed {
@@ -47,8 +48,7 @@ impl Store {
             })
         });
         for ptr in tree.take_freed() {
-            let piece = Freed::page(ptr);
-            layout.segments.add_dead(piece.byte, piece.bytes);
+            layout.segments.add_dead(ptr.addr().byte(), ptr.sectors() * SECTOR);
         }
         if full { Err(SealError::NoRoom) } else { Ok(root) }
     }
@@ -76,11 +76,17 @@ impl Store {
         self.settle_homes(layout.segments, homes);
         let mut imap = self.imap.write();
         imap.absorb(&self.reader)?;
-        for piece in imap.freed() {
-            layout.segments.add_dead(piece.byte, piece.bytes);
-        }
+        let freed: Vec<_> = imap.freed().collect();
+        self.account_sealed(layout.segments, &freed);
         let imap_root = Self::fold_tree(layout, &mut imap.tree)?;
         let orphans = Self::fold_tree(layout, &mut self.orphans.lock())?;
+        let shared = {
+            self.reader.shared.absorb(&self.reader)?;
+            let mut table = self.reader.shared.write();
+            let root = Self::fold_tree(layout, &mut table.tree)?;
+            self.reader.shared.note(&table);
+            root
+        };
         let usage = self.fold_usage(layout)?;
         let mut roots = Roots {
             checkpoint,
@@ -90,6 +96,7 @@ impl Store {
             imap: imap_root,
             usage,
             orphans,
+            shared,
             ..Roots::default()
         };
         // Making room may open a record in another segment, which changes that segment's item: room first, then the items.

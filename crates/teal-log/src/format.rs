@@ -13,7 +13,8 @@
 //! | [`extent`] | where blocks of a file are, with checksums | inside inodes, pages, deltas |
 //! | [`imap`] | where an object's inode record is | inside pages |
 //! | [`usage`] | how much of a segment is in use | inside pages |
-//! | [`future`] | shared extents, history, cursors: fixed now, used later | inside pages |
+//! | [`shared`] | extents that several files refer to | inside pages, deltas |
+//! | [`future`] | history, cursors: fixed now, used later | inside pages |
 
 pub(crate) mod anchor;
 pub(crate) mod delta;
@@ -22,6 +23,7 @@ pub(crate) mod future;
 pub(crate) mod imap;
 pub(crate) mod inode;
 pub(crate) mod record;
+pub(crate) mod shared;
 pub(crate) mod superblock;
 pub(crate) mod usage;
 

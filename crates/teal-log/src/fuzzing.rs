@@ -28,7 +28,7 @@ use std::cell::Cell;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("superblock", decoders::superblock),
     ("anchor", decoders::anchor),
     ("record", decoders::record),
@@ -38,6 +38,7 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("imap", decoders::imap),
     ("usage", decoders::usage),
     ("page", decoders::page),
+    ("shared", decoders::shared),
     ("future", decoders::future),
     ("image", image::image),
     ("image-sealed", image::image_sealed),

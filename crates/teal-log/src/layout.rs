@@ -5,7 +5,6 @@
 //! 2. What does not fit any more closes the record (payload, then body, sealed by checksums) and opens the next where the head points.
 //! 3. Payload has its address at once; inode records get theirs when their record closes, because the body follows the payload.
 
-use crate::extents::Freed;
 use crate::format::delta::{self, Delta};
 use crate::format::extent::{BLOCK_SECTORS, EXTENT_BLOCKS, Extent};
 use crate::format::imap::Home;
@@ -201,7 +200,7 @@ impl<'a> Layout<'a> {
             let block = first + from as u64;
             let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
             let open = self.open.as_mut().ok_or(NoRoom)?;
-            Delta::Extent { block, extent: extent.clone() }.encode(object, offset, &mut open.body);
+            Delta::Extent { block, extent: extent.clone().into() }.encode(object, offset, &mut open.body);
             open.deltas += 1;
             self.segments.add_live(extent.addr.byte(), extent.bytes());
             self.data_bytes += extent.bytes();
@@ -209,6 +208,16 @@ impl<'a> Layout<'a> {
             from += count as usize;
         }
         Ok(())
+    }
+
+    /// Stores whole sectors that must stay together, so that a delta of `size` bytes about them fits the same record.
+    pub(crate) fn run(&mut self, bytes: &[u8], size: usize) -> Result<Sector, NoRoom> {
+        let open = self.fit(bytes.len() as u64 / SECTOR, delta::PREFIX + size)?;
+        let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
+        open.push(bytes.into(), crc(bytes));
+        self.segments.add_live(addr.byte(), bytes.len() as u64);
+        self.data_bytes += bytes.len() as u64;
+        Ok(addr)
     }
 
     /// Stores a page of a tree.
@@ -220,8 +229,7 @@ impl<'a> Layout<'a> {
         let page = Delta::Page { kind: meta.kind, level: meta.level, first_key: meta.first_key, ptr };
         page.encode(meta.owner, offset, &mut open.body);
         open.deltas += 1;
-        let freed = Freed::page(ptr);
-        self.segments.add_live(freed.byte, freed.bytes);
+        self.segments.add_live(ptr.addr().byte(), ptr.sectors() * SECTOR);
         self.page_bytes += bytes.len() as u64;
         Ok(ptr)
     }

@@ -35,6 +35,8 @@ pub mod seeded;
 #[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
 mod seeded;
 mod segments;
+mod share;
+mod shared;
 mod space;
 mod store;
 mod table;
@@ -53,4 +55,5 @@ pub use op::{
 };
 pub use open::{OpenError, OpenOptions, Recovery, read_superblock};
 pub use read::FIRST_COOKIE;
+pub use share::Sharing;
 pub use store::{Settings, Space, Store};

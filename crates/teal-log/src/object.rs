@@ -9,7 +9,7 @@
 use crate::dir::{Dir, Entries};
 use crate::extents::{Extents, Freed};
 use crate::format::crc;
-use crate::format::extent::{EXTENT_BLOCKS, Extent};
+use crate::format::extent::{EXTENT_BLOCKS, Extent, Mapped};
 use crate::format::imap::Home;
 use crate::format::inode::{self, Core, Item, Link};
 use crate::parts::Bytes;
@@ -68,6 +68,14 @@ pub(crate) struct Blocks {
     pub(crate) dirty: BTreeMap<u64, Dirty>,
     /// Ranges that became holes in the open batch, before what is dirty now: first block, count.
     pub(crate) holes: Vec<(u64, u64)>,
+    /// Ranges in which the open batch put parts of shared extents: first block, count.
+    pub(crate) remapped: Vec<(u64, u64)>,
+}
+
+impl Blocks {
+    fn new(dirty: BTreeMap<u64, Dirty>, holes: Vec<(u64, u64)>) -> Self {
+        Self { extents: Extents::new(), dirty, holes, remapped: Vec::new() }
+    }
 }
 
 #[derive(Debug)]
@@ -177,7 +185,7 @@ impl State {
                 dirty.insert(0, block.into());
             }
             let holes = if self.cut { vec![(0, EVERY_BLOCK)] } else { Vec::new() };
-            self.content = Content::Blocks(Blocks { extents: Extents::new(), dirty, holes });
+            self.content = Content::Blocks(Blocks::new(dirty, holes));
         }
         match &mut self.content {
             Content::Blocks(blocks) => blocks,
@@ -189,8 +197,7 @@ impl State {
     /// come as extents, or are holes.
     pub(crate) fn is_in_blocks(&mut self) {
         if self.core.kind == FileType::File && matches!(self.content, Content::Inline(_)) {
-            self.content =
-                Content::Blocks(Blocks { extents: Extents::new(), dirty: BTreeMap::new(), holes: Vec::new() });
+            self.content = Content::Blocks(Blocks::new(BTreeMap::new(), Vec::new()));
         }
     }
 
@@ -297,7 +304,7 @@ impl State {
             Content::Blocks(Blocks { extents: Extents::Few(map), dirty, .. }) => {
                 let runs = dirty.keys().filter(|b| b.checked_sub(1).is_none_or(|p| !dirty.contains_key(&p))).count();
                 let pieces = runs + dirty.len() / EXTENT_BLOCKS as usize + 2 * map.len().min(runs);
-                map.values().map(|e| 36 + 4 * e.crcs.len()).sum::<usize>() + 40 * pieces + 4 * dirty.len()
+                map.values().map(Mapped::item_len).sum::<usize>() + 40 * pieces + 4 * dirty.len()
             }
             Content::Blocks(Blocks { dirty, .. }) if !dirty.is_empty() => return false,
             _ if self.has_dirty_tree() => return false,
@@ -344,7 +351,7 @@ impl State {
         }
     }
 
-    /// Extents that lie in the inode record itself.
+    /// The file's own extents among those that lie in the inode record itself.
     pub(crate) fn few_extents(&self) -> impl Iterator<Item = &Extent> {
         match &self.content {
             Content::Blocks(Blocks { extents: Extents::Few(map), .. }) => Some(map.values()),
@@ -352,5 +359,6 @@ impl State {
         }
         .into_iter()
         .flatten()
+        .filter_map(Mapped::own)
     }
 }

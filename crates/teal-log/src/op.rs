@@ -82,8 +82,8 @@ type Guard = ArcRwLockWriteGuard<RawRwLock, State>;
 
 /// Objects locked for change.
 pub struct Locked<'o> {
-    store: &'o Store,
-    lsn: Lsn,
+    pub(crate) store: &'o Store,
+    pub(crate) lsn: Lsn,
     items: Vec<(ObjectRef, Guard)>,
     /// Pages of these objects that only memory held when they were locked.
     pages: usize,
@@ -176,7 +176,7 @@ impl Locked<'_> {
         &mut self.items[index].1
     }
 
-    fn peek(&self, no: ObjectNo) -> &State {
+    pub(crate) fn peek(&self, no: ObjectNo) -> &State {
         &self.items[self.index(no)].1
     }
 
@@ -209,7 +209,7 @@ impl Locked<'_> {
         state
     }
 
-    fn stamp(&self) -> Stamp {
+    pub(crate) fn stamp(&self) -> Stamp {
         Stamp { counter: self.lsn.get(), ..Stamp::default() }
     }
 
@@ -335,7 +335,7 @@ impl Locked<'_> {
     }
 
     /// Hands pages a tree has given up to the segment table.
-    fn settle(&mut self, no: ObjectNo) {
+    pub(crate) fn settle(&mut self, no: ObjectNo) {
         let mut freed = Vec::new();
         self.state(no).pages_freed(&mut freed);
         self.store.account(&freed);
@@ -463,6 +463,7 @@ impl Locked<'_> {
         }
         let store = self.store;
         let mut freed = Vec::new();
+        self.state(no).warm_shared(&store.reader)?;
         self.state(no).drop_content(&store.reader, no, &mut freed)?;
         store.account(&freed);
         let state = self.mark(no);

@@ -24,6 +24,7 @@ use crate::page::{STORE_WIDE, TreeKind};
 use crate::reader::Reader;
 use crate::seeded::{Bug, bug};
 use crate::segments::{Head, Segments};
+use crate::shared::SharedTable;
 use crate::store::{Settings, Store};
 use crate::table::Table;
 use crate::tree::Tree;
@@ -247,13 +248,14 @@ impl Store {
 
     pub(crate) fn assemble(
         sb: Superblock,
-        reader: Reader,
+        mut reader: Reader,
         clock: Arc<dyn Clock>,
         options: OpenOptions,
         committer: Committer,
         roots: &Roots,
     ) -> Result<Self, StoreError> {
         let geometry = Geometry::new(&sb);
+        reader.shared = SharedTable::new(roots.shared);
         let mut segments = Segments::new(geometry, reader.disk().shape().sparse);
         segments.interval = roots.checkpoint;
         let usage = Tree::with_root(TreeKind::Usage, STORE_WIDE, roots.usage);

@@ -9,6 +9,7 @@ use crate::error::StoreError;
 use crate::format::crc_matches;
 use crate::page::{Expect, Node, PagePtr, STORE_WIDE};
 use crate::parts::Parts;
+use crate::shared::SharedTable;
 use crate::tree::PageSource;
 use parking_lot::RwLock;
 use quick_cache::sync::Cache;
@@ -44,6 +45,8 @@ pub(crate) struct Reader {
     pub(crate) buffers: Arc<Buffers>,
     in_flight: RwLock<Vec<InFlight>>,
     pub(crate) counters: Counters,
+    /// Without it no file that shares content can be read.
+    pub(crate) shared: SharedTable,
     last_end: std::sync::atomic::AtomicU64,
     /// Where file content was last read in a small piece.
     last_small: std::sync::atomic::AtomicU64,
@@ -61,6 +64,7 @@ impl Reader {
             buffers: Buffers::new(BUFFERS_MAX),
             in_flight: RwLock::new(Vec::new()),
             counters: Counters::default(),
+            shared: SharedTable::new(None),
             last_end: std::sync::atomic::AtomicU64::new(0),
             last_small: std::sync::atomic::AtomicU64::new(u64::MAX),
             last_read: std::sync::atomic::AtomicU64::new(0),

@@ -2,19 +2,21 @@
 //!
 //! # Invariants
 //! 1. Redone, a batch leaves the state that sealing it left: the same maps, the same usage, byte for byte.
-//! 2. Every object a delta touches stays in memory until the next checkpoint folds it.
+//! 2. Counts of shared extents are what the batch says; what the files' own deltas take away does not change them.
+//! 3. Every object a delta touches stays in memory until the next checkpoint folds it.
 
 use crate::codec::COUNTER_LIMIT;
 use crate::error::StoreError;
 use crate::extents::{Extents, Freed};
 use crate::format::crc;
 use crate::format::delta::{Delta, Placed, decode_body};
-use crate::format::extent::Extent;
+use crate::format::extent::Mapped;
 use crate::format::imap::Home;
 use crate::format::inode::{Core, Entry};
 use crate::object::{Blocks, Content, Object, ObjectRef, State};
 use crate::open::Link;
 use crate::seeded::{Bug, bug};
+use crate::shared::Logged;
 use crate::store::Store;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -79,7 +81,7 @@ impl Store {
                     |blocks, freed| blocks.extents.remove(&self.reader, no, *block, *count, freed),
                     &mut freed,
                 )?;
-                self.account(&freed);
+                self.account_redone(&freed);
             }
             Delta::EntrySet { cookie, child, kind, name } => {
                 let entry = Entry { child: *child, kind: *kind, name: name.clone() };
@@ -88,6 +90,9 @@ impl Store {
             Delta::EntryGone { cookie } => return self.redo_entry(no, *cookie, None),
             Delta::Free => self.redo_free(no)?,
             Delta::Orphan(orphan) => self.change_orphans(no, *orphan)?,
+            Delta::SharedSet { id, shared } => return self.redo_shared(*id, &Logged::Set(shared.clone())),
+            Delta::SharedCount { id, count } => return self.redo_shared(*id, &Logged::Count(*count)),
+            Delta::SharedGone { id } => return self.redo_shared(*id, &Logged::Gone),
             Delta::Page { .. } | Delta::Roots(_) | Delta::Ignored => {}
         }
         Ok(Some(()))
@@ -112,7 +117,7 @@ impl Store {
         if let Some(object) = &existing {
             let mut old = object.state.write();
             if let Some(home) = old.home {
-                freed.push(Freed { byte: home.byte, bytes: u64::from(home.len) });
+                freed.push(Freed::home(home));
             }
             if same_tree(&old.content, &state.content) {
                 state.content = std::mem::replace(&mut old.content, Content::None);
@@ -127,7 +132,7 @@ impl Store {
             self.objects.fetch_add(1, Relaxed);
         }
         self.segments.lock().add_live(home.byte, u64::from(home.len));
-        self.account(&freed);
+        self.account_redone(&freed);
         self.imap.write().set(no, Some(home));
         self.unfolded.lock().remove(&no);
         Ok(())
@@ -181,11 +186,13 @@ impl Store {
         done
     }
 
-    fn redo_extent(&self, no: ObjectNo, block: u64, extent: &Extent) -> Result<(), StoreError> {
+    fn redo_extent(&self, no: ObjectNo, block: u64, extent: &Mapped) -> Result<(), StoreError> {
         // A new object whose whole record follows in the same batch brings its extents with it.
         let Some(object) = self.known(no)? else { return Ok(()) };
         let mut freed = Vec::new();
-        self.segments.lock().add_live(extent.addr.byte(), extent.bytes());
+        if let Mapped::Own(own) = extent {
+            self.segments.lock().add_live(own.addr.byte(), own.bytes());
+        }
         self.blocks_of(
             &object,
             |blocks, freed| {
@@ -194,7 +201,7 @@ impl Store {
             },
             &mut freed,
         )?;
-        self.account(&freed);
+        self.account_redone(&freed);
         Ok(())
     }
 
@@ -211,7 +218,7 @@ impl Store {
             dir.changed.clear();
             state.pages_freed(&mut freed);
         }
-        self.account(&freed);
+        self.account_redone(&freed);
         self.keep(&object);
         Ok(Some(()))
     }
@@ -222,11 +229,11 @@ impl Store {
             let mut state = object.state.write();
             state.drop_content(&self.reader, no, &mut freed)?;
             if let Some(home) = state.home.take() {
-                freed.push(Freed { byte: home.byte, bytes: u64::from(home.len) });
+                freed.push(Freed::home(home));
             }
             state.gone = true;
             drop(state);
-            self.account(&freed);
+            self.account_redone(&freed);
             self.objects.fetch_sub(1, Relaxed);
         }
         self.imap.write().set(no, None);

@@ -39,11 +39,17 @@ pub enum Bug {
     OrphanNotRecorded,
     /// An entry removed is not recorded.
     RemovalNotRecorded,
+    /// What is left of a reference to a shared extent in two places counts as one.
+    SplitNotCounted,
+    /// A shared extent goes while one still refers to it.
+    SharedFreedEarly,
+    /// Changes of the table of shared extents are not recorded.
+    SharedNotRecorded,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::PayloadUnverified,
         Self::TornTailRefused,
         Self::LeftoversLineUp,
@@ -59,6 +65,9 @@ impl Bug {
         Self::TailNotZeroed,
         Self::OrphanNotRecorded,
         Self::RemovalNotRecorded,
+        Self::SplitNotCounted,
+        Self::SharedFreedEarly,
+        Self::SharedNotRecorded,
     ];
 }
 

@@ -154,6 +154,11 @@ impl Segments {
         self.live -= bytes;
     }
 
+    /// Notes that another table contradicts this one.
+    pub(crate) fn contradict(&mut self) {
+        self.contradictory = true;
+    }
+
     /// Whether all that was said to live or to have died could be so. If not, the store refers to the same place twice or to a place
     /// outside of all segments, and nobody may write by this table.
     ///

@@ -67,6 +67,7 @@ impl Store {
         let spread = imap.changed_leaves();
         let leaves = (self.objects.load(Ordering::Relaxed).max(0) as u64 / 50 + 8).min(spread + 4);
         let usage = u64::from(self.geometry.segments) / 50 + 4;
+        let pages = pages + self.reader.shared.mem_pages() as u64;
         (pages + objects.len() as u64 / 2 + imap.tree.mem_pages() as u64 + leaves + usage) * PAGE
     }
 
@@ -84,6 +85,8 @@ impl Store {
 
     pub(crate) fn refresh_budget(&self) -> i64 {
         let (logical, physical) = self.available();
+        // From here on they are counted with the pages.
+        self.reader.shared.take_growth();
         let budget = logical.min(physical) - self.fold_bytes() as i64 - self.promised.load(Ordering::Relaxed);
         self.budget.store(budget, Ordering::Relaxed);
         budget
@@ -116,7 +119,8 @@ impl Store {
         let slack = self.slack(cost.purpose);
         let batch = self.settings().batch_bytes;
         let gathered = self.gathered.load(Ordering::Relaxed) > 2 * batch;
-        if self.mem_pages.load(Ordering::Relaxed) > MEM_PAGES {
+        self.budget.fetch_sub(self.reader.shared.take_growth() * PAGE as i64, Ordering::Relaxed);
+        if self.mem_pages.load(Ordering::Relaxed) + self.reader.shared.mem_pages() as i64 > MEM_PAGES {
             // Memory is bounded: large directories and maps change many pages before a checkpoint is due.
             self.checkpoint()?;
         }

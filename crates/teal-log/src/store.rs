@@ -14,13 +14,12 @@
 //! | `gate` | the open batch: shared by operations, exclusive for sealing | operations: their own reads; sealing: no I/O on warm pages |
 //! | `rename` (client) | moves of directories | |
 //! | object locks, by number | one object's state | reads of that object's pages and blocks |
-//! | `imap`, `orphans` | their trees | reads of their pages |
+//! | `imap`, `orphans`, the table of shared extents | their trees | reads of their pages |
 //! | `segments`, `open`, `unfolded` | what they are called | nothing |
 
 use crate::commit::Committer;
 use crate::counters::{Counts, add};
 use crate::error::StoreError;
-use crate::extents::Freed;
 use crate::format::superblock::Superblock;
 use crate::geometry::Geometry;
 use crate::imap::InodeMap;
@@ -196,7 +195,7 @@ impl Store {
     /// Whether anything waits to be committed.
     pub fn is_dirty(&self) -> bool {
         let open = self.open.lock();
-        !open.objects.is_empty() || !open.orphans.is_empty()
+        !open.objects.is_empty() || !open.orphans.is_empty() || self.reader.shared.is_changed()
     }
 
     /// Forgets everything that could be read again (for tests and memory pressure).
@@ -221,16 +220,6 @@ impl Store {
             object: Some(no),
         })?;
         Ok(self.table.add(Object::new(no, state, bytes.len())))
-    }
-
-    pub(crate) fn account(&self, freed: &[Freed]) {
-        if freed.is_empty() {
-            return;
-        }
-        let mut segments = self.segments.lock();
-        for piece in freed {
-            segments.add_dead(piece.byte, piece.bytes);
-        }
     }
 
     pub(crate) fn next_lsn(&self) -> Lsn {

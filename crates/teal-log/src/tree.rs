@@ -85,8 +85,11 @@ impl Tree {
             _ => None,
         }
     }
+    /// Whose it is.
+    pub(crate) const fn owner(&self) -> ObjectNo {
+        self.owner
+    }
     /// Whether nothing is in it.
-    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.root.is_none()
     }

@@ -237,7 +237,8 @@ impl Mount {
                 }
             }
             Operation::CopyFileRange { offset, to_node, to_offset, length, .. } => {
-                let flags = WriteFlags { append: false, kill_suidgid: true };
+                // The kernel does not say whether the caller may keep them: root may.
+                let flags = WriteFlags { append: false, kill_suidgid: header.uid != 0 };
                 match client.copy_file_range((no, offset), (object(to_node), to_offset), length, flags) {
                     Ok(copied) => reply.copied(copied),
                     Err(error) => reply.error(errno(&error)),

@@ -59,6 +59,8 @@ pub enum FsOp {
     Truncate { path: PathBuf, size: u64 },
     /// `fallocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)`.
     Punch { path: PathBuf, offset: u64, len: u64 },
+    /// `copy_file_range`, again and again until all is copied or the source, as long as it was, ends.
+    Copy { from: PathBuf, offset: u64, to: PathBuf, to_offset: u64, len: u64 },
     /// `chmod`.
     SetMode { path: PathBuf, perm: u32 },
     /// `lchown`.
@@ -104,6 +106,15 @@ impl Target for Model {
             FsOp::Write { path, offset, data } => self.write(self.find(path)?, *offset, &data.bytes()),
             FsOp::Truncate { path, size } => self.truncate(self.find(path)?, *size),
             FsOp::Punch { path, offset, len } => self.punch(self.find(path)?, *offset, *len),
+            FsOp::Copy { from, offset, to, to_offset, len } => {
+                let from = self.find(from)?;
+                match self.read(from, 0, 0) {
+                    // A directory can be opened for reading.
+                    Ok(_) | Err(Errno::ISDIR) => {}
+                    Err(e) => return Err(e),
+                }
+                self.copy((from, *offset), (self.find(to)?, *to_offset), *len)
+            }
             FsOp::SetMode { path, perm } => self.set_mode(self.find(path)?, *perm),
             FsOp::SetOwner { path, uid, gid } => self.set_owner(self.find(path)?, *uid, *gid),
             FsOp::SetMtime { path, mtime } => self.set_mtime(self.find(path)?, *mtime),

@@ -244,6 +244,10 @@ impl Target for PathTarget {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 fs::fallocate(&self.file(path, OFlags::WRONLY)?, flags, *offset, *len)
             }
+            FsOp::Copy { from, offset, to, to_offset, len } => {
+                let from = self.file(from, OFlags::RDONLY)?;
+                copy_all((&from, *offset), (&self.file(to, OFlags::WRONLY)?, *to_offset), *len)
+            }
             FsOp::Fsync { path } => fs::fsync(&self.file(path, OFlags::RDONLY)?),
             FsOp::Open { slot, path } => {
                 let fd = self.file(path, OFlags::RDWR)?;
@@ -272,6 +276,22 @@ fn write_all(fd: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Result<(), Errno
         let done = rustix::io::pwrite(fd, data, offset)?;
         data = &data[done..];
         offset += done as u64;
+    }
+    Ok(())
+}
+
+fn copy_all(from: (&OwnedFd, u64), to: (&OwnedFd, u64), mut len: u64) -> Result<(), Errno> {
+    let (mut at, mut into) = (from.1, to.1);
+    // Within one file the source would grow under the copy.
+    let stat = fs::fstat(from.0)?;
+    if fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::RegularFile {
+        len = len.min(stat.st_size.unsigned_abs().saturating_sub(at)).max(1);
+    }
+    while len > 0 {
+        match fs::copy_file_range(from.0, Some(&mut at), to.0, Some(&mut into), len.min(1 << 30) as usize)? {
+            0 => break,
+            n => len -= n as u64,
+        }
     }
     Ok(())
 }

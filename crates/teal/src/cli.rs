@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Dump {
         /// The store: a file or block device
         path: PathBuf,
-        /// superblock, anchors, log, usage, imap, orphans, segment:N, object:N, dir:N
+        /// superblock, anchors, log, usage, imap, orphans, shared, segment:N, object:N, dir:N
         what: String,
     },
     /// What is mounted, how full it is, whether everything is safe

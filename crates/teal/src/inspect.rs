@@ -11,7 +11,7 @@ use teal_env::{FileDisk, OpenMode, SystemClock};
 use teal_log::{CheckOptions, CheckProgress, DumpWhat, OpenOptions, Phase, RawWhat, Severity, Store, dump_raw};
 use teal_types::ObjectNo;
 
-const DUMPS: &str = "superblock, anchors, log, segment:N, usage, imap, orphans, places, object:N, dir:N";
+const DUMPS: &str = "superblock, anchors, log, segment:N, usage, imap, orphans, places, shared, object:N, dir:N";
 
 fn disk(path: &Path) -> Result<FileDisk> {
     Ok(FileDisk::open(path, OpenMode::Read)?)
@@ -91,6 +91,7 @@ pub(crate) fn dump(path: &Path, what: &str) -> Result<ExitCode> {
         "imap" => DumpWhat::InodeMap,
         "orphans" => DumpWhat::Orphans,
         "places" => DumpWhat::Places,
+        "shared" => DumpWhat::Shared,
         "object" => DumpWhat::Inode(ObjectNo::new(number(argument, what)?)),
         "dir" => DumpWhat::Directory(ObjectNo::new(number(argument, what)?)),
         _ => bail!("there is no '{what}' to dump; choose one of {DUMPS}"),

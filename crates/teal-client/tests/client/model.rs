@@ -61,6 +61,7 @@ fn compare(seed: u64) -> Result<(), String> {
         }
     }
     assert!((OPS / 20..OPS / 2).contains(&errors), "{errors} of {OPS} operations failed");
+    println!("seed {seed}: {} bytes shared since the last opening", target.volume.client.store().counts().bytes_shared);
     Ok(())
 }
 

@@ -169,6 +169,21 @@ impl ClientTarget {
         Ok(())
     }
 
+    fn copy(&self, mut from: (ObjectNo, u64), mut to: (ObjectNo, u64), mut len: u64) -> Done {
+        // Within one file the source would grow under the copy.
+        let source = done(self.client().getattr(from.0))?;
+        if source.kind == FileType::File {
+            len = len.min(source.size.saturating_sub(from.1)).max(1);
+        }
+        while len > 0 {
+            match done(self.client().copy_file_range(from, to, len, WriteFlags::default()))? {
+                0 => break,
+                n => (from.1, to.1, len) = (from.1 + n, to.1 + n, len - n),
+            }
+        }
+        Ok(())
+    }
+
     fn truncate(&self, no: ObjectNo, size: u64) -> Done {
         done(self.client().setattr(no, &SetAttrRequest { size: Some(size), ..SetAttrRequest::default() })).map(drop)
     }
@@ -256,6 +271,13 @@ impl Target for ClientTarget {
         match op {
             FsOp::Create { .. } | FsOp::Mknod { .. } | FsOp::Mkdir { .. } | FsOp::Symlink { .. } => self.make(op),
             FsOp::Link { .. } | FsOp::Unlink { .. } | FsOp::Rmdir { .. } | FsOp::Rename { .. } => self.names(op),
+            FsOp::Copy { from, offset, to, to_offset, len } => {
+                let from = match self.file(from) {
+                    Err(Errno::ISDIR) => self.find(from)?.object,
+                    from => from?,
+                };
+                self.copy((from, *offset), (self.file(to)?, *to_offset), *len)
+            }
             FsOp::SetMode { .. }
             | FsOp::SetOwner { .. }
             | FsOp::SetMtime { .. }

@@ -4,7 +4,7 @@ use super::{CheckProgress, Checker, Facts, Phase, Severity, Use};
 use crate::dir::{Dir, Entries, first_cookie};
 use crate::extents::Extents;
 use crate::file::{Piece, Stretch};
-use crate::format::extent::Extent;
+use crate::format::extent::{Extent, Mapped};
 use crate::format::imap::Home;
 use crate::format::inode::Entry;
 use crate::imap::InodeMap;
@@ -29,6 +29,7 @@ impl Checker<'_> {
         let homes = self.inode_map();
         self.orphan_set();
         self.usage_pages();
+        self.shared_table();
         let total = homes.len() as u64;
         for (done, (no, home)) in (0..).zip(homes) {
             if done % STEP == 0 {
@@ -36,11 +37,12 @@ impl Checker<'_> {
             }
             self.object(no, home);
         }
+        self.shared_counts();
         self.counters();
     }
 
     /// Notes the pages of a tree and shows its items.
-    fn tree(&mut self, tree: &Tree, owner: ObjectNo, item: &mut dyn FnMut(&mut Self, u64, &[u8])) {
+    pub(super) fn tree(&mut self, tree: &Tree, owner: ObjectNo, item: &mut dyn FnMut(&mut Self, u64, &[u8])) {
         let store = self.store;
         let mut nodes = Vec::new();
         let mut errors = Vec::new();
@@ -205,33 +207,43 @@ impl Checker<'_> {
 
     fn blocks(&mut self, no: ObjectNo, state: &State, blocks: &Blocks) {
         let (mut sectors, mut end) = (0, 0);
-        let mut one = |this: &mut Self, block: u64, extent: Option<Extent>| {
+        let mut one = |this: &mut Self, block: u64, extent: Option<Mapped>| {
             let Some(extent) = extent else { return this.wrong(no, "an extent makes no sense") };
             if block < end {
                 this.wrong(no, format!("two extents hold block {block}"));
             }
             end = block + extent.blocks();
-            sectors += u64::from(extent.stored);
+            sectors += extent.stored();
             this.extent(no, state.core.size, block, &extent, blocks);
         };
         match &blocks.extents {
             Extents::Few(map) => map.iter().for_each(|(block, extent)| one(self, *block, Some(extent.clone()))),
             Extents::Tree(tree) => {
-                self.tree(tree, no, &mut |this, key, value| one(this, key, Extent::decode_at(key, value)))
+                self.tree(tree, no, &mut |this, key, value| one(this, key, Mapped::decode_at(key, value)))
             }
         }
         self.sectors(no, state.core.sectors, sectors);
     }
 
-    fn extent(&mut self, no: ObjectNo, size: u64, block: u64, extent: &Extent, blocks: &Blocks) {
+    fn extent(&mut self, no: ObjectNo, size: u64, block: u64, mapped: &Mapped, blocks: &Blocks) {
         self.report.extents += 1;
-        self.highest_lsn = self.highest_lsn.max(extent.born.get());
-        self.live(extent.addr.byte(), extent.bytes(), Use::Content, no);
+        self.highest_lsn = self.highest_lsn.max(mapped.born().get());
+        let extent = &match mapped {
+            Mapped::Own(extent) => {
+                self.live(extent.addr.byte(), extent.bytes(), Use::Content, no);
+                extent.clone()
+            }
+            Mapped::Shared(slice) => match self.shared_part(no, slice) {
+                Some(extent) => extent,
+                None => return,
+            },
+        };
         let stop = (block + extent.blocks()) * BLOCK;
         if block * BLOCK >= size || stop >= size + BLOCK {
             self.wrong(no, format!("blocks up to byte {stop} are stored of a file of {size} bytes"));
         }
-        if !self.options.verify_data {
+        // What is shared was read with the table; here only what lies behind the end of this file matters.
+        if !self.options.verify_data || (mapped.own().is_none() && stop <= size) {
             return;
         }
         let len = (extent.blocks() * BLOCK) as usize;
@@ -241,7 +253,7 @@ impl Checker<'_> {
         if let Err(e) = self.store.reader.fetch(no, &Stretch { len, piece }, &mut bytes) {
             return self.failed(Some(no), &e);
         }
-        self.report.verified += extent.bytes();
+        self.report.verified += mapped.own().map_or(0, Extent::bytes);
         // A dirty block in memory replaces this one before anybody sees what is behind the end.
         let is_last = stop > size && !blocks.dirty.contains_key(&(size / BLOCK));
         if is_last && bytes[(size.saturating_sub(block * BLOCK) as usize).min(len)..].iter().any(|b| *b != 0) {

@@ -2,7 +2,9 @@
 
 use super::{CheckProgress, Checker, Phase, Range, Severity, Use};
 use crate::format::delta::{Delta, decode_body};
+use crate::format::extent::Mapped;
 use crate::format::record::{HEADER, Header, Run};
+use crate::format::shared::SharedExtent;
 use crate::geometry::Segment;
 use crate::walk;
 use std::collections::HashSet;
@@ -114,12 +116,21 @@ impl Checker<'_> {
                 match placed.delta {
                     Delta::Inode(_) => drop(inodes.insert(found.body_byte + placed.at as u64)),
                     Delta::Page { ptr, .. } => drop(pages.insert(ptr.addr().byte())),
-                    Delta::Extent { extent, .. } => content.push((extent.addr.byte(), extent.bytes())),
+                    Delta::Extent { extent: Mapped::Own(extent), .. }
+                    | Delta::SharedSet { shared: SharedExtent { extent, .. }, .. } => {
+                        content.push((extent.addr.byte(), extent.bytes()));
+                    }
                     _ => {}
                 }
             }
         }
         content.sort_unstable();
+        // A part of an extent may have been shared: from each on, how far those up to it reach.
+        let mut reach = 0;
+        for (byte, bytes) in &mut content {
+            reach = reach.max(*byte + *bytes);
+            *bytes = reach - *byte;
+        }
         for range in ranges {
             let known = match range.of {
                 Use::Page(_) => pages.contains(&range.byte),

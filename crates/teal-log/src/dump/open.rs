@@ -1,10 +1,11 @@
 //! Dumps of what an open store knows, roll-forward state included.
 
-use super::raw::extent_text;
+use super::raw::{extent_text, mapped_text};
 use super::{DumpWhat, dump_raw};
 use crate::error::StoreError;
 use crate::extents::Extents;
-use crate::format::extent::Extent;
+use crate::format::extent::Mapped;
+use crate::format::shared::SharedItem;
 use crate::imap::InodeMap;
 use crate::object::{Blocks, Content, State};
 use crate::page::Items;
@@ -34,6 +35,7 @@ impl Store {
                 let owner = place.owner.map(|no| format!(" of {no}")).unwrap_or_default();
                 writeln!(out, "sector {sector}+{byte}: {} bytes, {}{owner}", place.bytes, place.what)
             }),
+            DumpWhat::Shared => self.dump_shared(out),
             DumpWhat::Raw(what) => dump_raw(self.disk(), what, out),
         }
     }
@@ -137,11 +139,11 @@ impl Store {
             Content::Dir(_) => writeln!(out, "  {} entries", c.size),
             Content::Blocks(Blocks { extents, dirty, .. }) => {
                 match extents {
-                    Extents::Few(map) => map.iter().try_for_each(|(b, e)| writeln!(out, "  {}", extent_text(*b, e)))?,
+                    Extents::Few(map) => map.iter().try_for_each(|(b, e)| writeln!(out, "  {}", mapped_text(*b, e)))?,
                     Extents::Tree(tree) => for_items(self, tree, &mut |item| {
                         let line = match item {
-                            Ok((block, value)) => Extent::decode_at(block, value)
-                                .map_or_else(|| "an extent that makes no sense".into(), |e| extent_text(block, &e)),
+                            Ok((block, value)) => Mapped::decode_at(block, value)
+                                .map_or_else(|| "an extent that makes no sense".into(), |e| mapped_text(block, &e)),
                             Err(e) => e.to_string(),
                         };
                         out.extend_from_slice(format!("  {line}\n").as_bytes());
@@ -150,6 +152,29 @@ impl Store {
                 writeln!(out, "  {} blocks in memory only", dirty.len())
             }
         }
+    }
+
+    fn dump_shared(&self, out: &mut dyn Write) -> io::Result<()> {
+        let table = self.reader.shared.read();
+        let mut lines = Vec::new();
+        for_items(
+            self,
+            &table.tree,
+            &mut |item| match item.map(|(key, value)| (key, SharedItem::decode(key, value))) {
+                Ok((_, Some(SharedItem::Extent { id, shared }))) => {
+                    let (count, text) = (shared.count, extent_text(0, &shared.extent));
+                    lines.push(format!("shared extent {id}, {count} references: {text}"));
+                }
+                Ok((_, Some(SharedItem::Place { addr, id }))) => {
+                    lines.push(format!("at {}: shared extent {id}", addr.get()))
+                }
+                Ok((key, None)) => lines.push(format!("item {key:#x} makes no sense")),
+                Err(e) => lines.push(e.to_string()),
+            },
+        );
+        lines.extend(table.moved().map(|(addr, id)| format!("at {}: shared extent {id}, moved", addr.get())));
+        drop(table);
+        lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))
     }
 
     fn dump_directory(&self, no: ObjectNo, out: &mut dyn Write) -> io::Result<()> {

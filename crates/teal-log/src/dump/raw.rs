@@ -4,7 +4,7 @@ use super::{RawWhat, header_line};
 use crate::format::anchor::{self, Anchor};
 use crate::format::crc_matches;
 use crate::format::delta::{Delta, decode_body};
-use crate::format::extent::Extent;
+use crate::format::extent::{Extent, Mapped};
 use crate::format::record::{HEADER, Header, Run, digest, follows};
 use crate::format::superblock::{self, Superblock};
 use crate::geometry::{Geometry, Segment};
@@ -185,12 +185,22 @@ pub(super) fn extent_text(block: u64, extent: &Extent) -> String {
     format!("blocks {block}-{last} at {}+{}, born {}", extent.addr.get(), extent.stored, extent.born.get())
 }
 
+pub(super) fn mapped_text(block: u64, mapped: &Mapped) -> String {
+    match mapped {
+        Mapped::Own(extent) => extent_text(block, extent),
+        Mapped::Shared(slice) => {
+            let (last, id, first) = (block + mapped.blocks() - 1, slice.id, slice.first);
+            format!("blocks {block}-{last} shared: extent {id} from its block {first}, born {}", slice.born.get())
+        }
+    }
+}
+
 fn delta_text(delta: &Delta<'_>) -> String {
     match delta {
         Delta::Inode(bytes) => format!("whole inode record of {} bytes", bytes.len()),
         Delta::Attributes(_) => "attributes".into(),
         Delta::Head(bytes) => format!("names and extended attributes, {} bytes", bytes.len()),
-        Delta::Extent { block, extent } => format!("content: {}", extent_text(*block, extent)),
+        Delta::Extent { block, extent } => format!("content: {}", mapped_text(*block, extent)),
         Delta::Hole { block, count } => format!("hole of {count} blocks from {block}"),
         Delta::EntrySet { cookie, child, name, .. } => format!("entry {cookie:#x} {name:?} is {child}"),
         Delta::EntryGone { cookie } => format!("entry {cookie:#x} is gone"),
@@ -209,6 +219,11 @@ fn delta_text(delta: &Delta<'_>) -> String {
             roots.next_lsn.get(),
             roots.overrides.len()
         ),
+        Delta::SharedSet { id, shared } => {
+            format!("shared extent {id}, {} references: {}", shared.count, extent_text(0, &shared.extent))
+        }
+        Delta::SharedGone { id } => format!("shared extent {id} is gone"),
+        Delta::SharedCount { id, count } => format!("shared extent {id} has {count} references"),
         Delta::Ignored => "of a kind this program may ignore".into(),
     }
 }

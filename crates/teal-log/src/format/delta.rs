@@ -23,12 +23,15 @@
 //! | 9 | page | tree kind u8, level u8, first key u64, page pointer (12 bytes); object = owner |
 //! | 10 | roots | see [`Roots`] |
 //! | 11 | head | an inode record without its content items; its home stays |
-//! | 16, 17 | shared set, shared gone | id u64, then a shared extent (reserved) |
+//! | 16 | shared set | id u64, then a shared extent: from now on it lies here |
+//! | 17 | shared gone | id u64: nobody refers to it any more |
 //! | 18 | history | block u64, died-at `Lsn` u64, then a history item (reserved) |
 //! | 19, 20 | cursor set, cursor gone | device u64, then a cursor (reserved) |
+//! | 21 | shared count | id u64, count u32: how many extents refer to it |
 
-use super::extent::Extent;
+use super::extent::{Mapped, SHARED_IDS};
 use super::inode::COOKIES;
+use super::shared::SharedExtent;
 use super::usage::{self, SegmentUse};
 use crate::codec::{Put, Take};
 use crate::page::{PagePtr, TreeKind};
@@ -44,7 +47,7 @@ pub(crate) enum Delta<'a> {
     Head(&'a [u8]),
     Extent {
         block: u64,
-        extent: Extent,
+        extent: Mapped,
     },
     Hole {
         block: u64,
@@ -68,6 +71,17 @@ pub(crate) enum Delta<'a> {
         ptr: PagePtr,
     },
     Roots(Box<Roots>),
+    SharedSet {
+        id: u64,
+        shared: SharedExtent,
+    },
+    SharedGone {
+        id: u64,
+    },
+    SharedCount {
+        id: u64,
+        count: u32,
+    },
     /// A type this program does not know, marked as ignorable.
     Ignored,
 }
@@ -155,6 +169,9 @@ impl Delta<'_> {
             Self::Page { .. } => 9,
             Self::Roots(_) => 10,
             Self::Head(_) => 11,
+            Self::SharedSet { .. } => 16,
+            Self::SharedGone { .. } => 17,
+            Self::SharedCount { .. } => 21,
             Self::Ignored => unreachable!("never made, only read"),
         }
     }
@@ -194,6 +211,15 @@ impl Delta<'_> {
                 out.put(&ptr.encode());
             }
             Self::Roots(roots) => roots.encode(out),
+            Self::SharedSet { id, shared } => {
+                out.put_u64(*id);
+                out.put(&shared.encode());
+            }
+            Self::SharedGone { id } => out.put_u64(*id),
+            Self::SharedCount { id, count } => {
+                out.put_u64(*id);
+                out.put_u32(*count);
+            }
         }
         let len = u32::try_from(out.len() - value).expect("values are far below 4 GiB");
         out[at + 4..at + 8].copy_from_slice(&len.to_le_bytes());
@@ -228,6 +254,10 @@ pub(crate) fn decode_body(body: &[u8], count: u32) -> impl Iterator<Item = Resul
     })
 }
 
+fn shared_id(v: &mut Take<'_>) -> Option<u64> {
+    v.u64().filter(|id| *id < SHARED_IDS)
+}
+
 fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
     let (code, flags, zero) = (t.u8()?, t.u8()?, t.u16()?);
     let (len, lsn_offset, object) = (t.u32()?, t.u32()?, ObjectNo::new(t.u64()?));
@@ -242,7 +272,7 @@ fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
         2 => Delta::Attributes(std::mem::take(&mut v.0)),
         3 => {
             let block = v.u64()?;
-            Delta::Extent { block, extent: Extent::decode_at(block, std::mem::take(&mut v.0))? }
+            Delta::Extent { block, extent: Mapped::decode_at(block, std::mem::take(&mut v.0))? }
         }
         4 => Delta::Hole { block: v.u64()?, count: v.u64()? },
         5 => Delta::EntrySet {
@@ -266,6 +296,9 @@ fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
         },
         10 => Delta::Roots(Box::new(Roots::decode(std::mem::take(&mut v.0))?)),
         11 => Delta::Head(std::mem::take(&mut v.0)),
+        16 => Delta::SharedSet { id: shared_id(&mut v)?, shared: SharedExtent::decode(std::mem::take(&mut v.0))? },
+        17 => Delta::SharedGone { id: shared_id(&mut v)? },
+        21 => Delta::SharedCount { id: shared_id(&mut v)?, count: v.u32().filter(|count| *count > 0)? },
         _ if flags & 1 != 0 => {
             v.0 = &[];
             Delta::Ignored

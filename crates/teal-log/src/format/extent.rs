@@ -1,4 +1,4 @@
-//! An extent: where a run of a file's blocks is stored, with a checksum for each block.
+//! An extent: where a run of a file's blocks is stored, with a checksum for each block; or what part of a shared extent holds them.
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|
@@ -8,7 +8,7 @@
 //! | 10 | 1 | codec: 0 stored as it is; others refuse |
 //! | 11 | 1 | flags: 1 shared, 2 unwritten (allocated, reads as zero) |
 //! | 12 | 8 | born: the `Lsn` of the operation that wrote it |
-//! | 20 | 4 each | CRC32C of each block's stored sectors |
+//! | 20 | 4 each | CRC32C of each block's stored sectors; with flag *shared* instead 2 bytes: the block of the shared extent it begins with |
 
 use crate::codec::{Put, Take};
 use teal_types::{Lsn, SECTOR, Sector};
@@ -19,6 +19,13 @@ pub(crate) const EXTENT_BLOCKS: u64 = 128;
 pub(crate) const FILE_BLOCKS: u64 = 1 << 51;
 /// Sectors in a block.
 pub(crate) const BLOCK_SECTORS: u64 = 8;
+/// Most blocks in one shared extent, a quarter of a MiB: it is moved as one run, lives as long as anybody refers to a part of it, and must
+/// fit the smallest segment.
+pub(crate) const SHARED_BLOCKS: u64 = 64;
+/// Exclusive upper bound of the ids of shared extents: 48 bits.
+pub(crate) const SHARED_IDS: u64 = 1 << 48;
+
+const SHARED: u8 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Extent {
@@ -59,7 +66,107 @@ impl Extent {
         }
     }
 
-    /// The extent that holds a file's blocks from `block` on, if a file may have those.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        match Mapped::decode(bytes)? {
+            Mapped::Own(extent) => Some(extent),
+            Mapped::Shared(_) => None,
+        }
+    }
+}
+
+/// A part of a shared extent, in the place of an extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slice {
+    /// The shared extent's id.
+    pub(crate) id: u64,
+    /// Its block with which this begins.
+    pub(crate) first: u16,
+    pub(crate) blocks: u16,
+    pub(crate) stored: u16,
+    pub(crate) born: Lsn,
+}
+
+impl Slice {
+    fn part(self, from: u64, count: u64) -> Self {
+        let end = (from + count) * BLOCK_SECTORS;
+        Self {
+            first: self.first + from as u16,
+            blocks: count as u16,
+            stored: (end.min(u64::from(self.stored)) - from * BLOCK_SECTORS) as u16,
+            ..self
+        }
+    }
+}
+
+/// What a file's map says of a run of its blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Mapped {
+    /// They lie here, and nobody else refers to them.
+    Own(Extent),
+    /// They are this part of an extent in the shared-extent table.
+    Shared(Slice),
+}
+
+impl From<Extent> for Mapped {
+    fn from(extent: Extent) -> Self {
+        Self::Own(extent)
+    }
+}
+
+impl Mapped {
+    pub(crate) fn blocks(&self) -> u64 {
+        match self {
+            Self::Own(extent) => extent.blocks(),
+            Self::Shared(slice) => u64::from(slice.blocks),
+        }
+    }
+    /// Sectors stored.
+    pub(crate) fn stored(&self) -> u64 {
+        u64::from(match self {
+            Self::Own(extent) => extent.stored,
+            Self::Shared(slice) => slice.stored,
+        })
+    }
+    pub(crate) fn born(&self) -> Lsn {
+        match self {
+            Self::Own(extent) => extent.born,
+            Self::Shared(slice) => slice.born,
+        }
+    }
+    /// The extent, if it is the file's own.
+    pub(crate) fn own(&self) -> Option<&Extent> {
+        match self {
+            Self::Own(extent) => Some(extent),
+            Self::Shared(_) => None,
+        }
+    }
+    /// The part of `count` blocks from block `from` on.
+    pub(crate) fn slice(&self, from: u64, count: u64) -> Self {
+        match self {
+            Self::Own(extent) => Self::Own(extent.slice(from, count)),
+            Self::Shared(slice) => Self::Shared(slice.part(from, count)),
+        }
+    }
+    /// Bytes it takes as an item of an inode record.
+    pub(crate) fn item_len(&self) -> usize {
+        36 + self.own().map_or(2, |extent| 4 * extent.crcs.len())
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let slice = match self {
+            Self::Own(extent) => return extent.encode(out),
+            Self::Shared(slice) => slice,
+        };
+        out.put_sector48(Sector::new(slice.id));
+        out.put_u16(slice.blocks);
+        out.put_u16(slice.stored);
+        out.put_u8(0);
+        out.put_u8(SHARED);
+        out.put_u64(slice.born.get());
+        out.put_u16(slice.first);
+    }
+
+    /// What holds a file's blocks from `block` on, if a file may have those.
     pub(crate) fn decode_at(block: u64, bytes: &[u8]) -> Option<Self> {
         Self::decode(bytes).filter(|extent| block <= FILE_BLOCKS - extent.blocks())
     }
@@ -71,12 +178,22 @@ impl Extent {
         let full = blocks * BLOCK_SECTORS;
         let fits = (1..=EXTENT_BLOCKS).contains(&blocks)
             && u64::from(stored) <= full
-            && u64::from(stored) > full - BLOCK_SECTORS
-            && t.0.len() as u64 == blocks * 4;
-        if !fits || codec != 0 || flags != 0 {
+            && u64::from(stored) > full - BLOCK_SECTORS;
+        if !fits || codec != 0 {
             return None;
         }
-        let crcs = (0..blocks).map(|_| t.u32()).collect::<Option<_>>()?;
-        Some(Self { addr, stored, born, crcs })
+        match flags {
+            0 if t.0.len() as u64 == blocks * 4 => {
+                let crcs = (0..blocks).map(|_| t.u32()).collect::<Option<_>>()?;
+                Some(Self::Own(Extent { addr, stored, born, crcs }))
+            }
+            SHARED => {
+                let first = t.u16()?;
+                let inside = u64::from(first) + blocks <= SHARED_BLOCKS && t.is_empty();
+                let slice = Slice { id: addr.get(), first, blocks: blocks as u16, stored, born };
+                inside.then_some(Self::Shared(slice))
+            }
+            _ => None,
+        }
     }
 }

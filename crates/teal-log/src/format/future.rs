@@ -1,11 +1,4 @@
-//! Items whose layout is fixed now and which come into use with copying, history and cursors.
-//!
-//! **Shared extent** (tree kind 6; key: the shared extent's id):
-//!
-//! | at | bytes | field |
-//! |---:|---:|---|
-//! | 0 | 4 | count of extents that refer to it |
-//! | 4 | | an extent, see [`super::extent`] |
+//! Items whose layout is fixed now and which come into use with history and cursors.
 //!
 //! **History** (tree kind 7; key: three words, object, first block, `Lsn` at which the range died; block 2^64 - 1 is the inode record):
 //!
@@ -34,26 +27,6 @@
 use super::extent::Extent;
 use crate::codec::{Put, Take};
 use teal_types::{CommitSeq, Lsn};
-
-/// An extent that several files refer to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SharedExtent {
-    pub(crate) count: u32,
-    pub(crate) extent: Extent,
-}
-
-impl SharedExtent {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.put_u32(self.count);
-        self.extent.encode(&mut out);
-        out
-    }
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut t = Take(bytes);
-        Some(Self { count: t.u32()?, extent: Extent::decode(t.0)? })
-    }
-}
 
 /// A range of a file's older state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,10 +97,6 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let shared = SharedExtent { count: 3, extent: extent() };
-        assert_eq!(shared.encode(), [b"\x03\0\0\0", EXTENT].concat());
-        assert_eq!(SharedExtent::decode(&shared.encode()), Some(shared));
-
         let old = Superseded { born: Lsn::new(5), died_secs: 0x0102, extent: extent() };
         assert_eq!(old.encode(), [b"\x05\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0", EXTENT].concat());
         assert_eq!(Superseded::decode(&old.encode()), Some(old));

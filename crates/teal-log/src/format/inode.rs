@@ -32,7 +32,7 @@
 //! | 7 | xattr | name length u8, name, value |
 //! | 8 | succeeds | object u64, stamp: what a replacing rename replaced (reserved) |
 
-use super::extent::Extent;
+use super::extent::Mapped;
 use crate::codec::{Put, Take};
 use crate::op::{LINK_MAX, SYMLINK_MAX, XATTR_TOTAL_MAX};
 use crate::page::PagePtr;
@@ -162,7 +162,7 @@ impl Entry {
 pub(crate) enum Item<'a> {
     Link(Link),
     Data(&'a [u8]),
-    Extent { block: u64, extent: Extent },
+    Extent { block: u64, extent: Mapped },
     ExtentTree(PagePtr),
     Entry { cookie: u64, entry: Entry },
     DirTree(PagePtr),
@@ -222,7 +222,7 @@ impl Item<'_> {
             2 => Item::Data(v.0),
             3 => {
                 let block = v.u64()?;
-                Item::Extent { block, extent: Extent::decode_at(block, v.0)? }
+                Item::Extent { block, extent: Mapped::decode_at(block, v.0)? }
             }
             4 => Item::ExtentTree(PagePtr::decode(v.0.try_into().ok()?)?),
             5 => {

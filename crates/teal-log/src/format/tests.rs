@@ -3,10 +3,11 @@
 use super::anchor::Anchor;
 use super::delta::{Delta, Roots, decode_body};
 use super::extent::Extent;
-use super::future::{CursorState, SharedExtent, Superseded};
+use super::future::{CursorState, Superseded};
 use super::imap::{Home, Known};
 use super::inode::{self, Core, Entry, Item, Link};
 use super::record::{self, Header, Run};
+use super::shared::SharedExtent;
 use super::superblock::{Refused, Superblock};
 use super::usage::SegmentUse;
 use crate::page::PagePtr;
@@ -149,7 +150,7 @@ fn golden_deltas() {
     let all = [
         Delta::Inode(b"whole"),
         Delta::Attributes(b"core"),
-        Delta::Extent { block: 5, extent: extent() },
+        Delta::Extent { block: 5, extent: extent().into() },
         Delta::Hole { block: 6, count: 7 },
         Delta::EntrySet { cookie: 128, child: ObjectNo::new(18), kind: FileType::Dir, name: name("sub") },
         Delta::EntryGone { cookie: 128 },
@@ -157,11 +158,14 @@ fn golden_deltas() {
         Delta::Orphan(true),
         Delta::Roots(Box::new(roots())),
         Delta::Head(b"head"),
+        Delta::SharedSet { id: 5, shared: SharedExtent { count: 3, extent: extent() } },
+        Delta::SharedGone { id: 6 },
+        Delta::SharedCount { id: 7, count: 8 },
     ];
     for (i, delta) in all.iter().enumerate() {
         delta.encode(object, i as u32, &mut body);
     }
-    assert_eq!(pin(&body), "462 bytes, crc 9fd1d02b");
+    assert_eq!(pin(&body), "582 bytes, crc ea35273a");
     let back: Vec<_> = decode_body(&body, all.len() as u32).map(Result::unwrap).collect();
     assert_eq!(back.len(), all.len());
     for (i, (placed, delta)) in back.iter().zip(&all).enumerate() {
@@ -178,7 +182,7 @@ fn golden_inode() {
     let items = [
         Item::Link(Link { parent: ObjectNo::ROOT, name: name("file") }),
         Item::Data(b"data"),
-        Item::Extent { block: 0, extent: extent() },
+        Item::Extent { block: 0, extent: extent().into() },
         Item::ExtentTree(ptr),
         Item::Entry { cookie: 256, entry },
         Item::DirTree(ptr),
@@ -198,6 +202,10 @@ fn golden_items() {
     assert_eq!(pin(&bytes), "05040302010002000d0000000900000000000000010000000d0c0b0a");
     assert_eq!(Extent::decode(&bytes), Some(extent()));
 
+    let shared = SharedExtent { count: 3, extent: extent() };
+    assert_eq!(pin(&shared.encode()), "0300000005040302010002000d0000000900000000000000010000000d0c0b0a");
+    assert_eq!(SharedExtent::decode(&shared.encode()), Some(shared));
+
     let home = Known::At(Home { byte: 0x1234, len: 200, crc: 5, lsn: Lsn::new(6) });
     assert_eq!(pin(&home.encode()), "3412000000000000c800000005000000060000000000000000");
     assert_eq!(Known::decode(&home.encode()), Some(home));
@@ -213,10 +221,6 @@ fn golden_items() {
 
 #[test]
 fn golden_items_of_later() {
-    let shared = SharedExtent { count: 3, extent: extent() };
-    assert_eq!(pin(&shared.encode()), "0300000005040302010002000d0000000900000000000000010000000d0c0b0a");
-    assert_eq!(SharedExtent::decode(&shared.encode()), Some(shared));
-
     let old = Superseded { born: Lsn::new(1), died_secs: 2, extent: extent() };
     assert_eq!(
         pin(&old.encode()),

@@ -4,6 +4,7 @@ use super::metered::{MeteredDisk, Noon, Sevens};
 use super::oracle::{self, Seen};
 use crate::format::anchor;
 use crate::format::delta::{Delta, decode_body};
+use crate::format::extent::Mapped;
 use crate::format::record::{HEADER, Header};
 use crate::format::superblock;
 use crate::geometry::Geometry;
@@ -60,7 +61,7 @@ pub(super) struct Base {
 pub(super) fn all() -> &'static [Base] {
     static BASES: OnceLock<Vec<Base>> = OnceLock::new();
     BASES.get_or_init(|| {
-        let build: [fn(&mut Maker); 5] = [small_files, big_directory, fragments, orphans, open_tail];
+        let build: [fn(&mut Maker); 6] = [small_files, big_directory, fragments, orphans, open_tail, copies];
         build.into_iter().map(make).collect()
     })
 }
@@ -88,6 +89,13 @@ impl Maker {
         let data: Vec<u8> = (0..len).map(|i| (i * 31 + i / 256) as u8 ^ seed).collect();
         let op = self.store.begin(Cost::data(len as u64)).expect("there is room");
         op.lock(&[no]).and_then(|mut locked| locked.write(no, at, &data)).expect("it is written");
+    }
+
+    fn share(&self, from: (ObjectNo, u64), to: (ObjectNo, u64), len: u64) {
+        let sharing = self.store.sharing(from, to, len).expect("a sound map");
+        let op = self.store.begin(sharing.cost).expect("there is room");
+        let done = op.lock(&[from.0, to.0]).and_then(|mut locked| locked.share(from, to, len, &sharing));
+        assert!(done.is_ok_and(|done| done > 0), "whole blocks can be shared");
     }
 
     fn remove(&self, dir: ObjectNo, name: &Name, no: ObjectNo, keep: bool) {
@@ -200,6 +208,27 @@ fn open_tail(m: &mut Maker) {
     m.commit();
 }
 
+/// Files that share content, in the last checkpoint and in the tail of the log.
+fn copies(m: &mut Maker) {
+    let files: Vec<_> = (0..6).map(|i| m.create(ObjectNo::ROOT, &name("copy", i), FileType::File)).collect();
+    m.write(files[0], 0, 900_000, 9);
+    m.write(files[1], 40_960, 70_001, 8);
+    m.commit();
+    for (from, to, at, len) in [(0, 2, 0, 900_000), (0, 3, 8192, 400_000), (1, 4, 0, 110_961), (2, 4, 200_704, 300_000)]
+    {
+        m.share((files[from], 0), (files[to], at), len);
+    }
+    m.write(files[2], 300_000, 5000, 7);
+    m.checkpoint();
+    m.share((files[3], 8192), (files[5], 0), 300_000);
+    m.share((files[5], 0), (files[5], 409_600), 200_000);
+    m.write(files[0], 100_000, 3, 6);
+    m.commit();
+    m.remove(ObjectNo::ROOT, &name("copy", 3), files[3], false);
+    m.remove(ObjectNo::ROOT, &name("copy", 4), files[4], true);
+    m.commit();
+}
+
 fn make(fill: fn(&mut Maker)) -> Base {
     let disk = Arc::new(MeteredDisk::new(Arc::new(vec![0; SMALLEST_STORE as usize]), u64::MAX));
     let (dynamic, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (disk.clone(), Arc::new(Noon));
@@ -256,7 +285,9 @@ fn record(bytes: &[u8], byte: usize, header: &Header, out: &mut Vec<Part>) {
                     }
                 }
             }
-            Delta::Extent { extent, .. } => add(Kind::Data, extent.addr.byte() as usize, extent.bytes() as usize),
+            Delta::Extent { extent: Mapped::Own(extent), .. } => {
+                add(Kind::Data, extent.addr.byte() as usize, extent.bytes() as usize)
+            }
             _ => {}
         }
     }

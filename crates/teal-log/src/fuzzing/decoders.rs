@@ -4,11 +4,12 @@ use super::{bases, lenient};
 use crate::codec::Take;
 use crate::format::anchor::{self, Anchor};
 use crate::format::delta::{Delta, decode_body};
-use crate::format::extent::Extent;
-use crate::format::future::{CursorState, SharedExtent, Superseded};
+use crate::format::extent::{Mapped, SHARED_BLOCKS};
+use crate::format::future::{CursorState, Superseded};
 use crate::format::imap::Known;
 use crate::format::inode::{Core, Entry};
 use crate::format::record::{HEADER, Header};
+use crate::format::shared::{SharedItem, place_key, place_of};
 use crate::format::superblock::{self, Superblock};
 use crate::format::usage::SegmentUse;
 use crate::geometry::{Geometry, Segment};
@@ -94,13 +95,13 @@ pub(super) fn inode(input: &[u8]) {
 }
 
 pub(super) fn extent(input: &[u8]) {
-    let Some(extent) = Extent::decode(input) else { return };
+    let Some(extent) = Mapped::decode(input) else { return };
     let mut again = Vec::new();
     extent.encode(&mut again);
     assert_eq!(again, input, "an extent has one form");
     for from in 0..extent.blocks() {
         let part = extent.slice(from, extent.blocks() - from);
-        assert!(part.bytes() <= extent.bytes() && part.bytes() > 0);
+        assert!((1..=extent.stored()).contains(&part.stored()));
         assert_eq!(extent.slice(0, from + 1).blocks(), from + 1);
     }
 }
@@ -132,16 +133,29 @@ pub(super) fn page(input: &[u8]) {
                 TreeKind::Extents => extent(value),
                 TreeKind::Directory => drop(Entry::decode_at(200, value)),
                 TreeKind::Usage => usage(value),
+                TreeKind::SharedExtents => shared(value),
                 _ => future(value),
             }
         }
     }
 }
 
-pub(super) fn future(input: &[u8]) {
-    if let Some(shared) = SharedExtent::decode(input) {
-        assert_eq!(shared.encode(), input);
+pub(super) fn shared(input: &[u8]) {
+    for key in [0, 7, (1 << 48) - 1, 1 << 48, 1 << 63, (1 << 63) + 7, u64::MAX] {
+        match SharedItem::decode(key, input) {
+            Some(SharedItem::Extent { id, shared }) => {
+                assert_eq!((id, shared.encode().as_slice()), (key, input));
+                assert!(shared.count > 0 && shared.extent.blocks() <= SHARED_BLOCKS);
+            }
+            Some(SharedItem::Place { addr, id }) => {
+                assert_eq!((place_key(addr), place_of(key), id.to_le_bytes().as_slice()), (key, addr, input));
+            }
+            None => {}
+        }
     }
+}
+
+pub(super) fn future(input: &[u8]) {
     if let Some(superseded) = Superseded::decode(input) {
         assert_eq!(superseded.encode(), input);
     }
@@ -168,8 +182,8 @@ pub(super) fn seeds(target: &str) -> Vec<Vec<u8>> {
     }
     if target == "future" {
         let cursor = CursorState::decode(&[0; 42]).map(|cursor| cursor.encode());
-        let shared: Vec<_> = out.iter().map(|item| [&[1, 0, 0, 0], &item[..]].concat()).collect();
-        out = shared.into_iter().filter(|item| SharedExtent::decode(item).is_some()).chain(cursor).collect();
+        let old: Vec<_> = out.iter().map(|item| [&[0; 16], &item[..]].concat()).collect();
+        out = old.into_iter().filter(|item| Superseded::decode(item).is_some()).chain(cursor).collect();
     }
     // A few of each length say as much as all of them.
     out.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));

@@ -36,6 +36,7 @@ impl Tally {
         s.large_batches += seen.large_batches;
         s.reopened += seen.reopened;
         s.closed += seen.closed;
+        s.shared += seen.shared;
     }
 }
 

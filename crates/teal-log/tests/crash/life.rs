@@ -33,6 +33,7 @@ pub(crate) struct Seen {
     pub(crate) large_batches: u64,
     pub(crate) reopened: u64,
     pub(crate) closed: u64,
+    pub(crate) shared: u64,
 }
 
 /// How a life is to be.
@@ -181,7 +182,7 @@ impl Life {
 
     /// One random operation; `Ok(false)` when it found nothing to work on or no room.
     pub(crate) fn step(&mut self) -> Result<bool, StoreError> {
-        let done = match self.rng.below(100) {
+        let done = match self.rng.below(110) {
             0..20 => self.create(),
             20..42 => self.write(),
             42..50 => self.truncate(),
@@ -192,7 +193,8 @@ impl Life {
             71..82 => self.unlink(),
             82..92 => self.rename(),
             92..96 => self.reclaim(),
-            _ => self.crowd(),
+            96..100 => self.crowd(),
+            _ => self.share(),
         }?;
         self.ops += u64::from(done);
         self.seen.ops += u64::from(done);
@@ -288,6 +290,38 @@ impl Life {
         op.lock(&[no])?.write(no, at, &data)?;
         drop(op);
         self.model.bytes(no).write(at, &data);
+        Ok(true)
+    }
+
+    /// Lets a part of a file hold what a part of another one, or of the same, holds.
+    fn share(&mut self) -> Result<bool, StoreError> {
+        let (Some(from), Some(to)) = (self.pick(FileType::File), self.pick(FileType::File)) else { return Ok(false) };
+        let (size, target_size) = (self.model.bytes(from).size, self.model.bytes(to).size);
+        let at = if self.rng.chance(0.5) { 0 } else { self.rng.below(size.min(3 << 20) / 4096 + 1) * 4096 };
+        let to_at = match self.rng.below(4) {
+            0 | 1 => at,
+            2 => target_size.min(3 << 20).next_multiple_of(4096),
+            _ => self.rng.below(700) * 4096,
+        };
+        let len = *self.rng.pick(&[4096, 20_480, 300_000, 1 << 40]);
+        let len = len.min(size.saturating_sub(at));
+        if len == 0 || (from == to && at.abs_diff(to_at) < len.next_multiple_of(4096)) {
+            return Ok(false);
+        }
+        let store = Arc::clone(&self.store);
+        let sharing = store.sharing((from, at), (to, to_at), len)?;
+        if sharing.bytes == 0 {
+            return Ok(false);
+        }
+        let Some(op) = self.room(&store, sharing.cost)? else { return Ok(false) };
+        let done = op.lock(&[from, to])?.share((from, at), (to, to_at), len, &sharing)?;
+        drop(op);
+        if done == 0 {
+            return Ok(false);
+        }
+        self.seen.shared += 1;
+        let source = self.model.bytes(from).clone();
+        self.model.bytes(to).copy_blocks(&source, at / 4096, to_at / 4096, done);
         Ok(true)
     }
 

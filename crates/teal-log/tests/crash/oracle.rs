@@ -42,6 +42,16 @@ impl Bytes {
         }
     }
 
+    /// Takes over whole blocks; the end of the last one only when both end there.
+    pub(crate) fn copy_blocks(&mut self, source: &Self, from: u64, to: u64, len: u64) {
+        let count = len.div_ceil(BLOCK);
+        let blocks: Vec<_> = source.blocks.range(from..from + count).map(|(b, data)| (*b, Arc::clone(data))).collect();
+        let mut behind = self.blocks.split_off(&to);
+        self.blocks.append(&mut behind.split_off(&(to + count)));
+        self.blocks.extend(blocks.into_iter().map(|(block, data)| (block - from + to, data)));
+        self.size = self.size.max(to * BLOCK + len);
+    }
+
     pub(crate) fn truncate(&mut self, size: u64) {
         if size < self.size {
             self.zero(size, self.size.next_multiple_of(BLOCK));

@@ -121,6 +121,27 @@ impl Model {
         self.change(ino, |bytes| bytes.punch(offset, len))
     }
 
+    /// Copies at most `len` bytes: up to the end of the source.
+    ///
+    /// # Errors
+    /// `EINVAL` for overlapping ranges of one file, and as [`read`](Self::read).
+    pub fn copy(&mut self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<(), Errno> {
+        self.read(to.0, 0, 0)?;
+        let size = match &self.inode(from.0)?.kind {
+            Kind::File(bytes) => bytes.size(),
+            other => return Err(not_a_file(other)),
+        };
+        let len = len.min(size.saturating_sub(from.1));
+        if from.0 == to.0 && from.1.abs_diff(to.1) < len {
+            return Err(Errno::INVAL);
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let bytes = self.read(from.0, from.1, len as usize)?;
+        self.write(to.0, to.1, &bytes)
+    }
+
     fn change(&mut self, ino: Ino, how: impl FnOnce(&mut super::Bytes)) -> Result<(), Errno> {
         let inode = self.inode_mut(ino)?;
         match &mut inode.kind {

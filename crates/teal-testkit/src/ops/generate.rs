@@ -28,6 +28,7 @@ pub struct Weights {
     pub write: u32,
     pub truncate: u32,
     pub punch: u32,
+    pub copy: u32,
     pub set_mode: u32,
     pub set_owner: u32,
     pub set_mtime: u32,
@@ -54,6 +55,7 @@ impl Default for Weights {
             write: 20,
             truncate: 8,
             punch: 5,
+            copy: 10,
             set_mode: 5,
             set_owner: 4,
             set_mtime: 4,
@@ -76,7 +78,7 @@ type Maker = fn(&mut Draw<'_>) -> FsOp;
 /// If all weights are 0.
 pub fn generate(rng: &mut Rng, model: &Model, weights: &Weights) -> FsOp {
     let w = weights;
-    let makers: [(u32, Maker); 21] = [
+    let makers: [(u32, Maker); 22] = [
         (w.create, |d| FsOp::Create { path: d.new_path(), perm: d.perm() }),
         (w.mknod, |d| d.mknod()),
         (w.mkdir, |d| FsOp::Mkdir { path: d.new_path(), perm: d.perm() }),
@@ -88,6 +90,7 @@ pub fn generate(rng: &mut Rng, model: &Model, weights: &Weights) -> FsOp {
         (w.write, |d| FsOp::Write { path: d.object(FileType::File), offset: d.offset(), data: d.data() }),
         (w.truncate, |d| FsOp::Truncate { path: d.object(FileType::File), size: d.offset() }),
         (w.punch, |d| FsOp::Punch { path: d.object(FileType::File), offset: d.offset(), len: d.offset().max(1) }),
+        (w.copy, |d| d.copy()),
         (w.set_mode, |d| FsOp::SetMode { path: d.any(), perm: d.perm() }),
         (w.set_owner, |d| d.set_owner()),
         (w.set_mtime, |d| d.set_mtime()),
@@ -181,6 +184,20 @@ impl Draw<'_> {
         };
         let near = [0, 0, 1, 511, 512, 4095, self.rng.below(BLOCK)];
         block * BLOCK + *self.rng.pick(&near)
+    }
+
+    /// Half of the time whole blocks between the same places, or to the end.
+    fn copy(&mut self) -> FsOp {
+        let (from, to) = (self.object(FileType::File), self.object(FileType::File));
+        let (mut offset, mut to_offset) = (self.offset(), self.offset());
+        let mut len = self.offset().max(1);
+        match self.rng.below(4) {
+            0 => (offset, to_offset) = (offset / BLOCK * BLOCK, to_offset / BLOCK * BLOCK),
+            1 => to_offset = offset,
+            2 => (offset, to_offset, len) = (0, 0, 1 << 30),
+            _ => {}
+        }
+        FsOp::Copy { from, offset, to, to_offset, len }
     }
 
     fn data(&mut self) -> Data {
