@@ -12,7 +12,7 @@
 //! - An anchor is torn: its place's other slot, and all other places, hold older ones.
 
 use crate::counters::add;
-use crate::dir::Dir;
+use crate::dir::{Dir, first_cookie};
 use crate::error::StoreError;
 use crate::extents::{Extents, Freed};
 use crate::format::anchor::Anchor;
@@ -28,6 +28,10 @@ use crate::store::{OpenBatch, Store};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR, Sector, Stamp};
+
+/// A batch of so many objects lays them out as listings of their directories will meet them: a directory whose records do not fit the
+/// cache is then read as a few streams, one of each batch, and not at random.
+const MANY: usize = 256;
 
 /// Where the chain stands; guarded by the store's `commit` lock, which is held across the I/O of a commit.
 #[derive(Debug)]
@@ -270,7 +274,11 @@ impl Store {
 
     fn fill(&self, mut layout: Layout<'_>, open: OpenBatch, kind: Kind, checkpoint: u64) -> Result<Laid, SealError> {
         let mut objects = open.objects;
-        objects.sort_unstable_by_key(|o| o.no);
+        if objects.len() < MANY {
+            objects.sort_unstable_by_key(|o| o.no);
+        } else {
+            objects.sort_by_cached_key(|o| self.listed_at(o));
+        }
         for object in &objects {
             self.seal_object(&mut layout, object)?;
         }
@@ -297,6 +305,13 @@ impl Store {
         let bytes: usize = laid.0.iter().map(|r| r.parts.len()).sum();
         add(&counters.bytes_records, bytes as u64 - data - pages);
         Ok(laid)
+    }
+
+    /// Where a listing of its directory comes to an object.
+    fn listed_at(&self, object: &ObjectRef) -> (Option<(ObjectNo, u64)>, ObjectNo) {
+        let state = object.state.read();
+        let place = state.links.first().map(|l| (l.parent, first_cookie(&self.sb.hash_seed, &l.name)));
+        (place, object.no)
     }
 
     pub(crate) fn settle_homes(&self, segments: &mut crate::segments::Segments, homes: Vec<(ObjectRef, Home)>) {

@@ -5,7 +5,7 @@
 #[path = "support/support.rs"]
 mod support;
 
-use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
@@ -57,6 +57,50 @@ fn extended_attributes_reach_their_limits_through_the_kernel() {
         let n = getxattr(m.path("f"), name, &mut found[..]).unwrap();
         assert!(found[..n] == value[..len], "{name} has {n} bytes");
         assert_eq!(getxattr(m.path("f"), name, &mut found[..100]), Err(Errno::RANGE));
+    }
+    m.down();
+    m.check();
+}
+
+#[test]
+fn a_thousand_names_and_all_attributes_fit_one_file() {
+    let Some(mut m) = Mounted::new("a_thousand_names_and_all_attributes_fit_one_file", "64M") else { return };
+    std::fs::write(m.path("f"), "x").unwrap();
+    for n in 1..1000 {
+        std::fs::hard_link(m.path("f"), m.path(format!("{n:0>255}"))).unwrap();
+    }
+    // Names of 256 bytes with their end, as many as fit the 64 KiB that Linux can list.
+    let name = |n: usize| format!("user.{n:0>250}");
+    let set = |m: &Mounted, n: usize, value: &[u8]| setxattr(m.path("f"), name(n), value, XattrFlags::empty());
+    let value = support::seeded(2, 200);
+    (0..256).for_each(|n| set(&m, n, &value).unwrap());
+    let mut list = vec![0; 65536];
+    assert_eq!(listxattr(m.path("f"), &mut list[..]), Ok(65536));
+    // One more is kept, but no program can list them any more.
+    set(&m, 256, &value).unwrap();
+    assert_eq!(listxattr(m.path("f"), &mut list[..]), Err(Errno::TOOBIG));
+    removexattr(m.path("f"), name(256)).unwrap();
+    // And the rest of 128 KiB, less what describes them, in one value.
+    let (mut low, mut high) = (0, 65536);
+    while low + 1 < high {
+        let len = usize::midpoint(low, high);
+        let fits = setxattr(m.path("f"), "user.rest", &vec![7; len], XattrFlags::empty()).is_ok();
+        (low, high) = if fits { (len, high) } else { (low, len) };
+    }
+    let rest = vec![9; low];
+    setxattr(m.path("f"), "user.rest", &rest, XattrFlags::empty()).unwrap();
+    let stored = low + 9 + 256 * (255 + 200);
+    assert!((120 << 10..=128 << 10).contains(&stored), "{stored} bytes of names and values, {low} in the last");
+    m.remount();
+    assert_eq!(std::os::unix::fs::MetadataExt::nlink(&std::fs::metadata(m.path("f")).unwrap()), 1000);
+    let mut found = vec![0; 65536];
+    for n in [0, 100, 255] {
+        let len = getxattr(m.path("f"), name(n), &mut found[..]).unwrap();
+        assert!(found[..len] == value, "attribute {n} has {len} bytes");
+    }
+    assert_eq!(getxattr(m.path("f"), "user.rest", &mut found[..]), Ok(low));
+    for n in 1..1000 {
+        std::fs::remove_file(m.path(format!("{n:0>255}"))).unwrap();
     }
     m.down();
     m.check();

@@ -146,6 +146,14 @@ impl Mounted {
         this
     }
 
+    /// As [`Mounted::of`], with a store that is there already: a device, for one.
+    pub(crate) fn on(world: World, store: PathBuf) -> Self {
+        let point = world.path("Teal");
+        let mut this = Self { world, point, store, pid: None, watchdog: Watchdog::new() };
+        this.up();
+        this
+    }
+
     /// Where it is mounted.
     pub(crate) fn point(&self) -> &Path {
         &self.point
