@@ -26,7 +26,7 @@ fdatasync = 2
 invalidate = 1
 punch_hole = 3
 sendfile = 1
-copy_file_range = 2
+copy_file_range = 10
 ";
 
 fn fsx(test: &str, seed: u32) {
