@@ -14,12 +14,6 @@ use support::{Mounted, digest, seeded, shell};
 
 const MIB: u64 = 1 << 20;
 
-fn counter(m: &Mounted, name: &str) -> u64 {
-    let status = m.status();
-    let found = status["counters"].as_array().unwrap().iter().find(|pair| pair[0] == name).unwrap();
-    found[1].as_u64().unwrap()
-}
-
 fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
@@ -39,14 +33,13 @@ fn a_copy_by_cp_writes_no_content() {
     let (bytes, from, to) = (200 * MIB + 777, m.path("from"), m.path("to"));
     make(&from, 1, bytes);
     let whole = digest(&from);
-    let (written, read, live) =
-        (counter(&m, "bytes_written"), counter(&m, "bytes_read"), m.status()["live_bytes"].clone());
+    let (written, read, live) = (m.counter("bytes_written"), m.counter("bytes_read"), m.status()["live_bytes"].clone());
     let said = shell(m.world(), r#"cp "$1" "$2" && sync "$2""#, &[&from, &to]);
     assert_eq!(said.code, 0, "{said}");
-    assert_eq!(counter(&m, "bytes_shared"), bytes);
-    let written = counter(&m, "bytes_written") - written;
+    assert_eq!(m.counter("bytes_shared"), bytes);
+    let written = m.counter("bytes_written") - written;
     assert!(written < bytes / 100, "{written} bytes were written for a copy of {bytes}");
-    let read = counter(&m, "bytes_read") - read;
+    let read = m.counter("bytes_read") - read;
     assert!(read < bytes / 100, "{read} bytes were read for a copy of {bytes}");
     let more = m.status()["live_bytes"].as_u64().unwrap().saturating_sub(live.as_u64().unwrap());
     assert!(more < bytes / 100, "{more} bytes more are in use");
