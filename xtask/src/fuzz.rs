@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Every target, with the share of time it gets.
-const TARGETS: [(&str, u64); 13] = [
+const TARGETS: [(&str, u64); 14] = [
     ("superblock", 1),
     ("anchor", 1),
     ("record", 1),
@@ -23,6 +23,7 @@ const TARGETS: [(&str, u64); 13] = [
     ("imap", 1),
     ("usage", 1),
     ("page", 2),
+    ("shared", 1),
     ("future", 1),
     ("image", 20),
     ("image-sealed", 6),

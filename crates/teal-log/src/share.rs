@@ -357,3 +357,6 @@ impl Locked<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,7 +23,7 @@ fn the_document_has_every_table_of_the_code() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let doc = std::fs::read_to_string(here.join("../../docs/format.md")).unwrap();
     let mut seen = 0;
-    for file in ["superblock", "anchor", "record", "delta", "inode", "extent", "imap", "usage", "future"]
+    for file in ["superblock", "anchor", "record", "delta", "inode", "extent", "imap", "usage", "shared", "future"]
         .map(|n| format!("src/format/{n}.rs"))
         .into_iter()
         .chain(["src/page.rs".to_owned()])

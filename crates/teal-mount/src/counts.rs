@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Names of the operation codes that are counted; codes without a name are counted together at 0.
-const NAMES: [(u32, &str); 38] = [
+const NAMES: [(u32, &str); 39] = [
     (0, "other"),
     (1, "lookup"),
     (2, "forget"),
@@ -42,6 +42,7 @@ const NAMES: [(u32, &str); 38] = [
     (50, "syncfs"),
     (51, "tmpfile"),
     (52, "statx"),
+    (53, "copy_file_range_64"),
 ];
 
 /// The counters; they only grow.

@@ -185,6 +185,13 @@ impl Mounted {
         all[0].take()
     }
 
+    /// What the store has counted under this name.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let status = self.status();
+        let found = status["counters"].as_array().unwrap().iter().find(|pair| pair[0] == name).unwrap();
+        found[1].as_u64().unwrap()
+    }
+
     /// The daemon.
     pub(crate) fn pid(&self) -> i32 {
         self.pid.expect("it is mounted")
