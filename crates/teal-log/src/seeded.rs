@@ -39,11 +39,13 @@ pub enum Bug {
     OrphanNotRecorded,
     /// An entry removed is not recorded.
     RemovalNotRecorded,
+    /// What is written counts as durable before its barrier.
+    WrittenPromised,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::PayloadUnverified,
         Self::TornTailRefused,
         Self::LeftoversLineUp,
@@ -59,6 +61,7 @@ impl Bug {
         Self::TailNotZeroed,
         Self::OrphanNotRecorded,
         Self::RemovalNotRecorded,
+        Self::WrittenPromised,
     ];
 }
 
