@@ -4,10 +4,13 @@
 //! 1. The committer holds `commit` from sealing to durability, so batches reach the disk in order; whoever waits for the lock meanwhile
 //!    finds its batch durable afterwards, or commits everything that gathered: many fsyncs, one barrier.
 //! 2. Sealing holds `gate` exclusively and does no I/O: every page it changes was warmed by the operation that will need it.
-//! 3. A checkpoint is a batch that also folds all changed pages and ends with the roots; an anchor then points to it.
+//! 3. A batch that has become large is written without a barrier of its own: the next one, of an fsync, of the interval or of a
+//!    checkpoint, covers it.
+//! 4. A checkpoint is a batch that also folds all changed pages and ends with the roots; an anchor then points to it.
 //!
 //! # Why a crash at any point is harmless
-//! - Before the barrier of a batch returns, any subset of its sectors may be there: recovery takes it whole or not at all.
+//! - Before the barrier of a batch returns, any subset of its sectors may be there: recovery takes it whole or not at all. Of several
+//!   batches before one barrier it takes those before the first that is not whole.
 //! - Between the barrier and the anchor, the older anchor finds the new checkpoint by rolling forward.
 //! - An anchor is torn: its place's other slot, and all other places, hold older ones.
 
@@ -32,6 +35,8 @@ use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR, Sector, Stamp};
 /// A batch of so many objects lays them out as listings of their directories will meet them: a directory whose records do not fit the
 /// cache is then read as a few streams, one of each batch, and not at random.
 const MANY: usize = 256;
+/// Bytes of one write, unless a single record is larger: enough for a disk to have the next part at hand when it is done with one.
+const WRITE_MAX: usize = 8 << 20;
 
 /// Where the chain stands; guarded by the store's `commit` lock, which is held across the I/O of a commit.
 #[derive(Debug)]
@@ -49,12 +54,16 @@ pub(crate) struct Committer {
     pub(crate) log_bytes: u64,
     /// Monotonic time of the first commit after it.
     pub(crate) since: Option<Duration>,
+    /// Monotonic time of the first operation in a batch that is written and not yet durable.
+    pub(crate) unsynced_since: Option<Duration>,
     pub(crate) closed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Batch,
+    /// A batch whose barrier comes later.
+    Written,
     Checkpoint,
     Empty(u16),
 }
@@ -75,10 +84,22 @@ impl From<StoreError> for SealError {
     }
 }
 
+/// How many of these records go out in one write: those that adjoin, up to [`WRITE_MAX`].
+fn together(records: &[InFlight]) -> usize {
+    let mut bytes = records[0].parts.len();
+    let adjoin = records.windows(2).take_while(|pair| {
+        bytes += pair[1].parts.len();
+        pair[0].end() == pair[1].start && bytes <= WRITE_MAX
+    });
+    1 + adjoin.count()
+}
+
 struct Sealed {
     records: Vec<InFlight>,
     chain: Chain,
     checkpoint_at: Option<(Sector, u64)>,
+    /// When its first operation happened.
+    since: Option<Duration>,
 }
 
 impl Store {
@@ -91,10 +112,33 @@ impl Store {
         add(&self.reader.counters.syncs, 1);
         let mut committer = self.commit.lock();
         self.writable()?;
-        if self.open_batch.load(Ordering::Acquire) > mine || !self.is_dirty() {
+        let durable = self.durable_batch.load(Ordering::Acquire);
+        if durable > mine {
             return Ok(());
         }
-        self.commit_as(&mut committer, Kind::Batch)
+        let open = self.open_batch.load(Ordering::Acquire);
+        if open == mine && self.has_changes() {
+            self.commit_as(&mut committer, Kind::Batch)
+        } else if durable < open && !bug(Bug::WrittenPromised) {
+            // All of it is written already.
+            self.barrier(&mut committer, false).inspect_err(|e| self.failed(e))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes what has gathered, so that the disk works while more gathers; it is not durable before a barrier comes.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub(crate) fn write_batch(&self) -> Result<(), StoreError> {
+        let mine = self.open_batch.load(Ordering::Acquire);
+        let mut committer = self.commit.lock();
+        self.writable()?;
+        if self.open_batch.load(Ordering::Acquire) > mine || !self.has_changes() {
+            return Ok(());
+        }
+        self.commit_as(&mut committer, Kind::Written)
     }
 
     /// Commits and makes a checkpoint, if anything has changed since the last one.
@@ -147,9 +191,15 @@ impl Store {
         let since = self.open.lock().since;
         let full = self.gathered.load(Ordering::Relaxed) >= settings.batch_bytes;
         let mut wait = None;
-        match since {
-            Some(since) if full || now >= since + settings.commit_interval => self.commit()?,
-            Some(since) => wait = Some((since + settings.commit_interval).saturating_sub(now)),
+        let unsynced = self.commit.lock().unsynced_since;
+        match since.into_iter().chain(unsynced).min() {
+            Some(since) if now >= since + settings.commit_interval => self.commit()?,
+            Some(since) => {
+                if full {
+                    self.write_batch()?;
+                }
+                wait = Some((since + settings.commit_interval).saturating_sub(now));
+            }
             None => {}
         }
         let mut committer = self.commit.lock();
@@ -182,35 +232,53 @@ impl Store {
         }
         self.prepare_room()?;
         let sealed = self.seal(committer, kind).inspect_err(|e| self.poison(e))?;
-        self.write_out(committer, sealed, kind).inspect_err(|e| {
-            if !bug(Bug::FailureForgotten) {
-                self.poison(e);
-            }
-        })
+        self.write_out(committer, sealed, kind).inspect_err(|e| self.failed(e))
+    }
+
+    fn failed(&self, why: &StoreError) {
+        if !bug(Bug::FailureForgotten) {
+            self.poison(why);
+        }
     }
 
     fn write_out(&self, committer: &mut Committer, sealed: Sealed, kind: Kind) -> Result<(), StoreError> {
         self.segments.lock().sound()?;
         let mut bytes = 0;
-        for r in &sealed.records {
-            self.reader.write(r.start, &r.parts)?;
-            bytes += r.parts.len() as u64;
+        let mut records = &sealed.records[..];
+        while !records.is_empty() {
+            let (now, later) = records.split_at(together(records));
+            self.reader.write_adjoining(now)?;
+            bytes += now.iter().map(|r| r.parts.len() as u64).sum::<u64>();
+            records = later;
         }
-        if !(bug(Bug::AnchorTooEarly) && sealed.checkpoint_at.is_some()) {
-            self.reader.sync()?;
+        committer.chain = sealed.chain;
+        if kind == Kind::Written {
+            committer.unsynced_since = committer.unsynced_since.or(sealed.since);
+        } else {
+            self.barrier(committer, bug(Bug::AnchorTooEarly) && sealed.checkpoint_at.is_some())?;
         }
         self.reader.set_in_flight(Vec::new());
-        committer.chain = Chain { watermark: sealed.chain.seq - 1, ..sealed.chain };
         add(&self.reader.counters.batches, 1);
         if let Some((addr, seq)) = sealed.checkpoint_at {
             self.write_anchor(committer, addr, seq)?;
             committer.log_bytes = 0;
             committer.since = None;
-        } else if kind == Kind::Batch {
+        } else if matches!(kind, Kind::Batch | Kind::Written) {
             committer.log_bytes += bytes;
             committer.since.get_or_insert_with(|| self.clock.monotonic());
         }
         self.refresh_budget();
+        Ok(())
+    }
+
+    /// Makes all that is written durable.
+    fn barrier(&self, committer: &mut Committer, too_late: bool) -> Result<(), StoreError> {
+        if !too_late {
+            self.reader.sync()?;
+        }
+        committer.chain.watermark = committer.chain.seq - 1;
+        committer.unsynced_since = None;
+        self.durable_batch.store(self.open_batch.load(Ordering::Acquire), Ordering::Release);
         Ok(())
     }
 
@@ -226,7 +294,7 @@ impl Store {
         };
         let mut bytes = anchor.encode(&self.sb.uuid);
         crate::format::pad(&mut bytes, (self.geometry.align * SECTOR) as usize);
-        self.reader.write(self.geometry.anchor_slot(place, slot), &bytes.into())?;
+        self.reader.write(self.geometry.anchor_slot(place, slot), bytes.into())?;
         self.reader.sync()?;
         committer.slots[place as usize] = slot;
         committer.anchored = committer.checkpoint;
@@ -240,6 +308,7 @@ impl Store {
         let _gate = self.gate.write();
         let empty = matches!(kind, Kind::Empty(_));
         let open = if empty { OpenBatch::default() } else { std::mem::take(&mut *self.open.lock()) };
+        let since = open.since;
         let mut segments = self.segments.lock();
         let now = self.clock.civil();
         segments.secs = now.secs.max(0) as u64;
@@ -260,7 +329,7 @@ impl Store {
         let (records, chain, homes) = filled?;
         let start = records.first().map(|r| (r.start, committer.chain.seq));
         let checkpoint_at = start.filter(|_| kind == Kind::Checkpoint);
-        let sealed = Sealed { records, chain, checkpoint_at };
+        let sealed = Sealed { records, chain, checkpoint_at, since };
         // Before the map leads anybody to them.
         self.reader.set_in_flight(sealed.records.clone());
         self.settle_homes(&mut segments, homes);
@@ -289,7 +358,7 @@ impl Store {
             self.seal_shared(&mut layout)?;
         }
         let flags = match kind {
-            Kind::Batch => 0,
+            Kind::Batch | Kind::Written => 0,
             Kind::Empty(flags) => flags,
             Kind::Checkpoint => {
                 self.fold(&mut layout, checkpoint)?;

@@ -8,7 +8,6 @@ use crate::geometry::{Geometry, Segment};
 use crate::layout::Chain;
 use crate::op::{Cost, NewObject};
 use crate::open::OpenOptions;
-use crate::parts::Parts;
 use crate::reader::Reader;
 use crate::segments::Head;
 use crate::store::Store;
@@ -98,20 +97,19 @@ impl Store {
         let geometry = Geometry::new(&sb);
         let reader = Reader::new(disk);
         let copies = [Sector::new(0), Geometry::second_superblock(sb.sectors)];
-        let zeros = Parts::from(vec![0; superblock::BYTES]);
         for at in copies.into_iter().chain(geometry.anchor_slots()) {
             // Fixed places are written for ever, whether or not their segment is in use.
             let slot = geometry.slot_sectors().min(sb.sectors - at.get());
             let allocated = reader.disk().allocate(at, slot);
             allocated.map_err(|source| StoreError::Io { at: at.get(), source: Arc::new(source) })?;
-            reader.write(at, &zeros)?;
+            reader.write(at, vec![0; superblock::BYTES].into())?;
         }
         reader.sync()?;
-        let superblock = Parts::from(sb.encode());
+        let superblock = sb.encode();
         let store = Self::first(sb, reader, clock)?;
         store.make_root(options.owner)?;
         for at in copies {
-            store.reader.write(at, &superblock)?;
+            store.reader.write(at, superblock.clone().into())?;
         }
         store.reader.sync()?;
         Ok(())
@@ -128,6 +126,7 @@ impl Store {
             slots: vec![1; sb.anchor_places as usize],
             log_bytes: 0,
             since: None,
+            unsynced_since: None,
             closed: false,
         };
         let roots = Roots { next_object: ObjectNo::ROOT.get(), ..Roots::default() };

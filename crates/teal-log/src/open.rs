@@ -199,6 +199,7 @@ impl Store {
             slots,
             log_bytes: 0,
             since: None,
+            unsynced_since: None,
             closed: false,
         };
         let head = Head { a: last.header.next_a, b: last.header.next_b };
@@ -283,6 +284,7 @@ impl Store {
             next_lsn: AtomicU64::new(roots.next_lsn.get()),
             objects: AtomicI64::new(roots.objects as i64),
             open_batch: AtomicU64::new(1),
+            durable_batch: AtomicU64::new(1),
             mem_pages: AtomicI64::new(0),
             gathered: AtomicU64::new(0),
             promised: AtomicI64::new(0),

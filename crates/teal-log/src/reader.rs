@@ -13,6 +13,7 @@ use crate::shared::SharedTable;
 use crate::tree::PageSource;
 use parking_lot::RwLock;
 use quick_cache::sync::Cache;
+use std::io::IoSlice;
 use std::sync::Arc;
 use teal_env::{Buffers, Disk};
 use teal_types::{ObjectNo, SECTOR, Sector};
@@ -35,6 +36,13 @@ const WORTH_ITSELF: usize = 1536;
 pub(crate) struct InFlight {
     pub(crate) start: Sector,
     pub(crate) parts: Arc<Parts>,
+}
+
+impl InFlight {
+    /// Where it ends.
+    pub(crate) fn end(&self) -> Sector {
+        self.start.plus(self.parts.len() as u64 / SECTOR)
+    }
 }
 
 pub(crate) struct Reader {
@@ -80,22 +88,33 @@ impl Reader {
         *self.in_flight.write() = records;
     }
 
-    /// Writes one record and brings what is cached of its place up to date.
-    pub(crate) fn write(&self, at: Sector, bytes: &Parts) -> Result<(), StoreError> {
-        let sectors = bytes.len() as u64 / SECTOR;
+    /// Writes something and brings what is cached of its place up to date.
+    pub(crate) fn write(&self, start: Sector, bytes: Parts) -> Result<(), StoreError> {
+        self.write_adjoining(&[InFlight { start, parts: Arc::new(bytes) }])
+    }
+
+    /// Writes records, each of which begins where the one before ends, at once.
+    pub(crate) fn write_adjoining(&self, records: &[InFlight]) -> Result<(), StoreError> {
+        let (Some(first), Some(last)) = (records.first(), records.last()) else { return Ok(()) };
+        let slices: Vec<IoSlice<'_>> = records.iter().flat_map(|r| r.parts.slices()).collect();
+        let before = self.last_end.swap(last.end().get(), std::sync::atomic::Ordering::Relaxed);
         add(&self.counters.writes, 1);
-        add(&self.counters.bytes_written, bytes.len() as u64);
-        let last = self.last_end.swap(at.get() + sectors, std::sync::atomic::Ordering::Relaxed);
-        add(&self.counters.repositionings, u64::from(last != at.get()));
-        let done = self.disk.write_at(at, &bytes.slices());
+        add(&self.counters.bytes_written, slices.iter().map(|slice| slice.len() as u64).sum());
+        add(&self.counters.repositionings, u64::from(before != first.start.get()));
+        let done = self.disk.write_at(first.start, &slices);
+        records.iter().for_each(|r| self.update_chunks(r.start, &r.parts, done.is_ok()));
+        done.map_err(|source| StoreError::Io { at: first.start.get(), source: Arc::new(source) })
+    }
+
+    fn update_chunks(&self, at: Sector, bytes: &Parts, is_written: bool) {
+        let sectors = bytes.len() as u64 / SECTOR;
         for chunk in at.get() / CHUNK_SECTORS..=(at.get() + sectors) / CHUNK_SECTORS {
             // A small record is one of many that a log of appends reads again at once.
-            match self.chunks.get(&chunk).filter(|_| done.is_ok() && sectors <= CHUNK_SECTORS) {
+            match self.chunks.get(&chunk).filter(|_| is_written && sectors <= CHUNK_SECTORS) {
                 Some(old) => self.chunks.insert(chunk, Arc::new(patched(&old, chunk * CHUNK_SECTORS, at, bytes))),
                 None => drop(self.chunks.remove(&chunk)),
             }
         }
-        done.map_err(|source| StoreError::Io { at: at.get(), source: Arc::new(source) })
     }
 
     pub(crate) fn sync(&self) -> Result<(), StoreError> {

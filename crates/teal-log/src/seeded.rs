@@ -45,11 +45,13 @@ pub enum Bug {
     SharedFreedEarly,
     /// Changes of the table of shared extents are not recorded.
     SharedNotRecorded,
+    /// What is written counts as durable before its barrier.
+    WrittenPromised,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::PayloadUnverified,
         Self::TornTailRefused,
         Self::LeftoversLineUp,
@@ -68,6 +70,7 @@ impl Bug {
         Self::SplitNotCounted,
         Self::SharedFreedEarly,
         Self::SharedNotRecorded,
+        Self::WrittenPromised,
     ];
 }
 

@@ -125,8 +125,8 @@ impl Store {
             self.checkpoint()?;
         }
         if gathered || self.promised.load(Ordering::Relaxed) > (PROMISED_BATCHES * batch) as i64 {
-            // Back-pressure: whoever comes when the open batch is at twice its size commits it.
-            self.commit()?;
+            // Back-pressure: whoever comes when the open batch is at twice its size writes it.
+            self.write_batch()?;
         }
         if self.budget.fetch_sub(need, Ordering::Relaxed) + slack < need {
             self.budget.fetch_add(need, Ordering::Relaxed);
@@ -152,7 +152,7 @@ impl Store {
         if enough(self) {
             return Ok(());
         }
-        if self.is_dirty() {
+        if self.has_changes() {
             self.commit_as(&mut committer, Kind::Batch)?;
             if enough(self) {
                 return Ok(());

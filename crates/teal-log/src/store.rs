@@ -41,7 +41,7 @@ use teal_types::{Lsn, ObjectNo};
 pub struct Settings {
     /// A batch is committed at the latest this long after its first operation.
     pub commit_interval: Duration,
-    /// A batch is committed when it holds this much.
+    /// A batch is written when it holds this much. It is durable with the next commit, after the interval at the latest.
     pub batch_bytes: u64,
     /// A checkpoint follows at the latest this long after the first commit behind the last one.
     pub checkpoint_interval: Duration,
@@ -57,7 +57,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             commit_interval: Duration::from_secs(5),
-            batch_bytes: 16 << 20,
+            batch_bytes: 8 << 20,
             checkpoint_interval: Duration::from_secs(30),
             checkpoint_bytes: 64 << 20,
             cached_objects: 16384,
@@ -97,6 +97,8 @@ pub struct Store {
     pub(crate) objects: AtomicI64,
     /// Number of the batch that operations join now.
     pub(crate) open_batch: AtomicU64,
+    /// Number of the batch that was open when all before became durable; `commit` guards changes of it.
+    pub(crate) durable_batch: AtomicU64,
     /// Pages of objects that only memory holds, about.
     pub(crate) mem_pages: AtomicI64,
     /// Bytes the open batch will write, about.
@@ -192,8 +194,13 @@ impl Store {
         if self.is_poisoned() { Err(StoreError::Poisoned) } else { Ok(()) }
     }
 
-    /// Whether anything waits to be committed.
+    /// Whether anything is not durable yet.
     pub fn is_dirty(&self) -> bool {
+        self.durable_batch.load(Ordering::Acquire) < self.open_batch.load(Ordering::Acquire) || self.has_changes()
+    }
+
+    /// Whether the open batch holds anything.
+    pub(crate) fn has_changes(&self) -> bool {
         let open = self.open.lock();
         !open.objects.is_empty() || !open.orphans.is_empty() || self.reader.shared.is_changed()
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{Cost, Counts, MkfsOptions, NewObject, OpenOptions, Store};
+use teal_log::{Cost, Counts, MkfsOptions, NewObject, OpenOptions, Settings, Store};
 use teal_types::{FileType, Name, ObjectNo};
 
 fn store() -> Arc<Store> {
@@ -41,6 +41,32 @@ fn one_write_and_one_barrier() {
         assert_eq!((spent.writes, spent.barriers, spent.reads), (1, 1, 0), "for a file of {bytes} bytes");
         assert!(spent.bytes_written <= at_most, "{} bytes for a file of {bytes}", spent.bytes_written);
     }
+}
+
+#[test]
+fn a_large_batch_is_written_at_once_and_its_barrier_comes_with_the_commit() {
+    let store = store();
+    create(&store, "first", 1);
+    let settings = store.settings();
+    store.set_settings(Settings { batch_bytes: 1 << 20, ..settings });
+    let before = store.counts();
+    let op = store.begin(Cost::data(2 << 20)).unwrap();
+    let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
+    let now = SystemClock.civil();
+    let no = locked.create(NewObject { kind: FileType::File, perm: 0o644, uid: 0, gid: 0, rdev: 0, now });
+    locked.insert_entry(ObjectNo::ROOT, &Name::new(b"large").unwrap(), no).unwrap();
+    locked.write(no, 0, &vec![7; 2 << 20]).unwrap();
+    drop(locked);
+    drop(op);
+    store.tick().unwrap();
+    let written = store.counts();
+    assert!(written.bytes_written - before.bytes_written > 2 << 20 && store.is_dirty());
+    assert_eq!(written.barriers, before.barriers);
+    store.commit().unwrap();
+    store.commit().unwrap();
+    let durable = store.counts();
+    assert!(!store.is_dirty());
+    assert_eq!((durable.writes - written.writes, durable.barriers - written.barriers), (0, 1));
 }
 
 #[test]

@@ -93,7 +93,13 @@ fn after_a_crash_at_any_point_the_store_is_what_some_batch_left() {
         assert!(
             tally.rolled_forward > tally.images / 4 && tally.second_lives > per * 20 && tally.anchors_lost > per * 20
         );
-        assert!(seen.commits > per && seen.checkpoints > per / 2 && seen.large_batches > per / 50, "{seen:?}");
+        assert!(
+            seen.commits > per
+                && seen.written > per / 20
+                && seen.checkpoints > per / 2
+                && seen.large_batches > per / 50,
+            "{seen:?}"
+        );
         assert!(seen.cleaned > 0 && seen.closed > 0 && seen.reopened > 1 && seen.shared > 0, "{seen:?}");
     }
 }

@@ -47,20 +47,23 @@ fn life(turn: u64) -> Result<(), String> {
     churn(turn)
 }
 
-/// A flipped bit in the header of any record but those of the last batch must not cut off what is behind it. (The last batch of a store that
-/// was not closed looks like a torn tail.)
+/// A flipped bit in the header of a record that a later one calls durable must not cut off what is behind it. (What came after the last
+/// barrier but one of a store that was not closed looks like a torn tail.)
 fn decay(life: &mut Life, turn: u64) -> Result<(), String> {
     life.plan.batch = 3;
     life.run(8).map_err(|e| e.to_string())?;
     life.note.restart();
     let (trace, bytes) = (life.note.trace(), life.note.snapshot());
     let none = Policy { exhaustive: 0, random: 0, unreadable: false };
-    let number = |sector: usize, at| u64::from_le_bytes(bytes[sector * 512 + at..][..8].try_into().unwrap());
-    let (seq, batch) = (|sector| number(sector, 32), |sector| number(sector, 40));
+    let number = |sector: usize, at: usize| u64::from_le_bytes(bytes[sector * 512 + at..][..8].try_into().unwrap());
+    let (seq, watermark) = (|sector| number(sector, 32), |sector| number(sector, 48));
     let mut records: Vec<usize> = (0..bytes.len() / 512).filter(|s| bytes[s * 512..].starts_with(b"TREC")).collect();
     records.sort_unstable_by_key(|sector| seq(*sector));
-    let last = records.iter().map(|sector| batch(*sector)).max();
-    records.retain(|sector| Some(batch(*sector)) != last);
+    let durable = records.iter().map(|sector| watermark(*sector)).max().ok_or("no records")?;
+    records.retain(|sector| seq(*sector) <= durable);
+    if records.len() < 3 {
+        return Err("hardly a record is called durable".into());
+    }
     for sector in records.into_iter().rev().take(40) {
         let image = Walk::new(&trace).images(&mut Rng::new(turn), &none).next().ok_or("no image")?;
         image.disk.flip_bit(Sector::new(sector as u64), 4000);
@@ -89,13 +92,14 @@ fn churn(turn: u64) -> Result<(), String> {
         locked.set_orphan(no, true).ok()?;
         locked.write(no, 0, &[turn as u8 + 1; 700_000]).ok().map(|()| no)
     };
-    while life.store.space().free > 2_000_000 {
+    while life.store.space().free > 4_000_000 {
         files.push(put(&life.store).ok_or("no room")?);
         life.store.commit().map_err(|e| e.to_string())?;
     }
     let say = |e: teal_log::StoreError| e.to_string();
     let churn = || -> Result<(), String> {
-        for _ in 0..5 {
+        // Enough to come round to what the first half left dead, not so much that checkpoints come in between.
+        for _ in 0..6 + turn % 5 {
             // No room only means that the store checkpoints and cleans on its own.
             let Some(no) = put(&life.store) else { continue };
             life.store.commit().map_err(say)?;

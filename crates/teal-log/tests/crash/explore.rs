@@ -31,6 +31,7 @@ impl Tally {
         s.ops += seen.ops;
         s.refused += seen.refused;
         s.commits += seen.commits;
+        s.written += seen.written;
         s.checkpoints += seen.checkpoints;
         s.cleaned += seen.cleaned;
         s.large_batches += seen.large_batches;

@@ -14,6 +14,8 @@ use teal_log::{Cost, Counts, NewObject, Op, OpenError, OpenOptions, Purpose, Set
 use teal_testkit::{RecordingDisk, Rng, SimClock};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
 
+/// Bytes of a segment in the small stores of these lives.
+const SEGMENT: u64 = 512 << 10;
 /// Notes in a trace: twice the number of operations, plus 1 when they are promised to be durable.
 pub(crate) fn submitted(ops: u64) -> u64 {
     ops * 2
@@ -28,6 +30,8 @@ pub(crate) struct Seen {
     pub(crate) ops: u64,
     pub(crate) refused: u64,
     pub(crate) commits: u64,
+    /// Batches that were written and not durable yet.
+    pub(crate) written: u64,
     pub(crate) checkpoints: u64,
     pub(crate) cleaned: u64,
     pub(crate) large_batches: u64,
@@ -119,7 +123,8 @@ impl Life {
         self.seen.checkpoints += now.checkpoints - before.checkpoints;
         self.seen.cleaned += now.segments_cleaned - before.segments_cleaned;
         self.seen.commits += now.batches - before.batches;
-        self.seen.large_batches += u64::from(now.writes - before.writes > 2 * (now.batches - before.batches) + 1);
+        self.seen.large_batches +=
+            u64::from(now.bytes_written - before.bytes_written > SEGMENT * (now.batches - before.batches));
     }
 
     /// Does what may end a batch, and notes what that submits and promises.
@@ -130,9 +135,11 @@ impl Life {
         let store = Arc::clone(&self.store);
         let done = act(&store);
         self.count(&before);
-        if self.store.counts().batches != before.batches && !self.store.is_poisoned() && !self.store.is_dirty() {
+        let after = self.store.counts();
+        if after.barriers != before.barriers && !self.store.is_poisoned() && !self.store.is_dirty() {
             self.note.mark(promised(self.ops));
         }
+        self.seen.written += u64::from(after.batches != before.batches && self.store.is_dirty());
         done
     }
 
@@ -539,7 +546,8 @@ impl Life {
 
     fn pause(&mut self) -> Done {
         match self.rng.below(20) {
-            0..13 => self.commit(),
+            0..11 => self.commit(),
+            11..13 => self.write_out(),
             13..15 => self.ending(Store::checkpoint),
             15..18 => {
                 self.clock.advance(Duration::from_millis(self.rng.below(40_000)));
@@ -553,7 +561,22 @@ impl Life {
     }
 
     pub(crate) fn commit(&mut self) -> Done {
-        self.ending(Store::commit)
+        let done = self.ending(Store::commit);
+        if done.is_ok() {
+            self.note.mark(promised(self.ops));
+        }
+        done
+    }
+
+    /// As when a batch has become large: it is written, and that promises nothing.
+    fn write_out(&mut self) -> Done {
+        self.ending(|store| {
+            let settings = store.settings();
+            store.set_settings(Settings { batch_bytes: 1, ..settings });
+            let done = store.tick().map(drop);
+            store.set_settings(settings);
+            done
+        })
     }
 
     /// Closes and opens again.
