@@ -29,9 +29,11 @@ impl Store {
     pub(crate) fn clean_one(&self, fullest: f64, urgent: bool) -> Result<bool, StoreError> {
         let now = self.clock.civil().secs.max(0) as u64;
         let Some(victim) = self.segments.lock().victim(now, fullest, urgent) else { return Ok(false) };
+        let live = u64::from(self.segments.lock().get(victim).live);
         match self.clean(victim) {
             Ok(()) => {
                 add(&self.reader.counters.segments_cleaned, 1);
+                add(&self.reader.counters.bytes_cleaned, live);
                 Ok(true)
             }
             Err(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {

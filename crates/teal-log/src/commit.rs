@@ -217,6 +217,7 @@ impl Store {
         let mut bytes = anchor.encode(&self.sb.uuid);
         crate::format::pad(&mut bytes, (self.geometry.align * SECTOR) as usize);
         self.reader.write(self.geometry.anchor_slot(place, slot), &bytes)?;
+        add(&self.reader.counters.bytes_anchors, bytes.len() as u64);
         self.reader.sync()?;
         committer.slots[place as usize] = slot;
         committer.anchored = committer.checkpoint;
@@ -281,12 +282,13 @@ impl Store {
             }
         };
         let counters = &self.reader.counters;
-        let (data, pages) = (layout.data_bytes, layout.page_bytes);
+        let (data, pages, inodes) = (layout.data_bytes, layout.page_bytes, layout.inode_bytes);
         add(&counters.bytes_data, data);
         add(&counters.bytes_pages, pages);
+        add(&counters.bytes_inodes, inodes);
         let laid = layout.finish(flags)?;
         let bytes: usize = laid.0.iter().map(|r| r.bytes.len()).sum();
-        add(&counters.bytes_records, bytes as u64 - data - pages);
+        add(&counters.bytes_records, bytes as u64 - data - pages - inodes);
         Ok(laid)
     }
 

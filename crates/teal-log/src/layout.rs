@@ -65,6 +65,7 @@ pub(crate) struct Layout<'a> {
     pub(crate) homes: Vec<(ObjectRef, Home)>,
     pub(crate) data_bytes: u64,
     pub(crate) page_bytes: u64,
+    pub(crate) inode_bytes: u64,
 }
 
 impl<'a> Layout<'a> {
@@ -80,6 +81,7 @@ impl<'a> Layout<'a> {
             homes: Vec::new(),
             data_bytes: 0,
             page_bytes: 0,
+            inode_bytes: 0,
         }
     }
 
@@ -142,6 +144,9 @@ impl<'a> Layout<'a> {
         let open = self.fit(0, delta::PREFIX + size)?;
         delta.encode(object, offset, &mut open.body);
         open.deltas += 1;
+        if let Delta::Head(bytes) | Delta::Attributes(bytes) = delta {
+            self.inode_bytes += bytes.len() as u64;
+        }
         Ok(())
     }
 
@@ -153,6 +158,7 @@ impl<'a> Layout<'a> {
         open.deltas += 1;
         let home = Home { byte: 0, len: bytes.len() as u32, crc: crc(bytes), lsn };
         open.inodes.push((Arc::clone(object), at, home));
+        self.inode_bytes += bytes.len() as u64;
         Ok(())
     }
 

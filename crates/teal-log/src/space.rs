@@ -7,6 +7,7 @@
 //! 3. A share of the capacity is set aside, so that on a full store cleaning works and files can be deleted.
 
 use crate::commit::{Committer, Kind};
+use crate::counters::add;
 use crate::error::StoreError;
 use crate::geometry::Segment;
 use crate::op::{Cost, Purpose};
@@ -137,6 +138,7 @@ impl Store {
     fn make_room(&self, need: i64, purpose: Purpose) -> Result<(), StoreError> {
         let mut committer = self.commit.lock();
         self.writable()?;
+        add(&self.reader.counters.waits, 1);
         self.host_again()?;
         let enough = |store: &Self| {
             store.refresh_budget();
