@@ -57,6 +57,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) segments: &'a mut Segments,
     pub(crate) chain: Chain,
     lsn: Lsn,
+    /// Before the next operation: the age of pages.
+    now: Lsn,
     stamp: Stamp,
     time: Timestamp,
     open: Option<Open>,
@@ -69,11 +71,13 @@ pub(crate) struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    pub(crate) fn new(segments: &'a mut Segments, chain: Chain, lsn: Lsn, stamp: Stamp, time: Timestamp) -> Self {
+    pub(crate) fn new(segments: &'a mut Segments, chain: Chain, lsn: Lsn, now: Lsn, time: Timestamp) -> Self {
+        let stamp = Stamp { counter: lsn.get(), ..Stamp::default() };
         Self {
             segments,
             chain,
             lsn,
+            now,
             stamp,
             time,
             open: None,
@@ -162,11 +166,11 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Stores a run of blocks; calls `install` with each extent made of them.
+    /// Stores a run of blocks, changed now by `lsn` and written first by `born`; calls `install` with each extent made of them.
     pub(crate) fn blocks(
         &mut self,
         object: ObjectNo,
-        lsn: Lsn,
+        (lsn, born): (Lsn, Lsn),
         first: u64,
         blocks: &[Dirty],
         tail_sectors: u64,
@@ -191,13 +195,13 @@ impl<'a> Layout<'a> {
                 crcs.push(crc(bytes));
                 open.payload.extend_from_slice(bytes);
             }
-            let extent = Extent { addr, stored: stored as u16, born: lsn, crcs: crcs.into() };
+            let extent = Extent { addr, stored: stored as u16, born, crcs: crcs.into() };
             let block = first + from as u64;
             let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
             let open = self.open.as_mut().ok_or(NoRoom)?;
             Delta::Extent { block, extent: extent.clone() }.encode(object, offset, &mut open.body);
             open.deltas += 1;
-            self.segments.add_live(extent.addr.byte(), extent.bytes());
+            self.segments.add_live(extent.addr.byte(), extent.bytes(), born);
             self.data_bytes += extent.bytes();
             install(block, extent);
             from += count as usize;
@@ -215,7 +219,7 @@ impl<'a> Layout<'a> {
         page.encode(meta.owner, offset, &mut open.body);
         open.deltas += 1;
         let freed = Freed::page(ptr);
-        self.segments.add_live(freed.byte, freed.bytes);
+        self.segments.add_live(freed.byte, freed.bytes, self.now);
         self.page_bytes += bytes.len() as u64;
         Ok(ptr)
     }
@@ -256,7 +260,7 @@ impl<'a> Layout<'a> {
         pad(&mut bytes, (self.segments.geometry.align * SECTOR) as usize);
         for (object, at, mut home) in open.inodes {
             home.byte = body_at + at as u64;
-            self.segments.add_live(home.byte, u64::from(home.len));
+            self.segments.add_live(home.byte, u64::from(home.len), home.lsn);
             self.homes.push((object, home));
         }
         debug_assert!(bytes.len() >= HEADER);

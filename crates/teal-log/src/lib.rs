@@ -18,6 +18,7 @@ mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod geometry;
+mod host;
 mod imap;
 mod layout;
 mod mkfs;
@@ -28,6 +29,7 @@ mod page;
 mod read;
 mod reader;
 mod redo;
+mod round;
 #[cfg(feature = "seeded-bugs")]
 pub mod seeded;
 #[cfg(not(feature = "seeded-bugs"))]
@@ -39,6 +41,7 @@ mod store;
 mod table;
 mod tree;
 mod walk;
+mod weight;
 
 pub use check::{CheckOptions, CheckProgress, PROBLEMS_MAX, Phase, Problem, Report, Severity};
 pub use counters::Counts;

@@ -16,7 +16,6 @@ use crate::object::{Blocks, Content, Object, ObjectRef, State};
 use crate::open::Link;
 use crate::seeded::{Bug, bug};
 use crate::store::Store;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use teal_types::{FileType, Lsn, ObjectNo, SECTOR};
 
@@ -25,7 +24,6 @@ impl Store {
     pub(crate) fn redo(&self, link: &Link, is_entry: bool) -> Result<(), StoreError> {
         {
             let mut segments = self.segments.lock();
-            segments.secs = link.header.time.secs.max(0) as u64;
             if is_entry {
                 segments.start_anew(link.at);
             }
@@ -102,8 +100,9 @@ impl Store {
     }
 
     fn keep(&self, object: &ObjectRef) {
-        object.state.write().unfolded = true;
-        self.unfolded.lock().insert(object.no, Arc::clone(object));
+        let mut state = object.state.write();
+        state.unfolded = true;
+        self.unfolded.lock().insert(object, &state);
     }
 
     fn redo_inode(&self, no: ObjectNo, mut state: State, home: Home) -> Result<(), StoreError> {
@@ -126,17 +125,17 @@ impl Store {
             self.table.add(Object::new(no, state, 0));
             self.objects.fetch_add(1, Relaxed);
         }
-        self.segments.lock().add_live(home.byte, u64::from(home.len));
+        self.segments.lock().add_live(home.byte, u64::from(home.len), home.lsn);
         self.account(&freed);
         self.imap.write().set(no, Some(home));
-        self.unfolded.lock().remove(&no);
+        self.unfolded.lock().remove(no);
         Ok(())
     }
 
     fn add_extents(&self, state: &State) {
         let mut segments = self.segments.lock();
         for extent in state.few_extents() {
-            segments.add_live(extent.addr.byte(), extent.bytes());
+            segments.add_live(extent.addr.byte(), extent.bytes(), extent.born);
         }
     }
 
@@ -185,7 +184,7 @@ impl Store {
         // A new object whose whole record follows in the same batch brings its extents with it.
         let Some(object) = self.known(no)? else { return Ok(()) };
         let mut freed = Vec::new();
-        self.segments.lock().add_live(extent.addr.byte(), extent.bytes());
+        self.segments.lock().add_live(extent.addr.byte(), extent.bytes(), extent.born);
         self.blocks_of(
             &object,
             |blocks, freed| {
@@ -230,7 +229,7 @@ impl Store {
             self.objects.fetch_sub(1, Relaxed);
         }
         self.imap.write().set(no, None);
-        self.unfolded.lock().remove(&no);
+        self.unfolded.lock().remove(no);
         self.table.remove(no);
         self.change_orphans(no, false)
     }

@@ -4,7 +4,7 @@
 //! 1. The store is filled until this share of it lives. 2. It is overwritten until the cleaner has found its pace. 3. Then counters tell
 //!    what the device wrote for what the user wrote.
 //!
-//! Time passes as on a device of 100 MB/s; the background thread gets a step for each MiB.
+//! Time passes as on a device of 100 MB/s; the background thread gets a step for every 4 MiB, when the bell would ring.
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
@@ -20,7 +20,7 @@ const CALLER: Caller = Caller { uid: 0, gid: 0, pid: 1, umask: 0 };
 /// Nanoseconds a byte takes on the device that time is told by.
 const PER_BYTE: u64 = 10;
 /// Written between two steps of the background.
-const STEP: u64 = 1 << 20;
+const STEP: u64 = 4 << 20;
 /// Most files of a directory.
 const CROWD: usize = 1000;
 
