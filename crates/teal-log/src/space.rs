@@ -16,6 +16,9 @@ use std::sync::atomic::Ordering;
 /// Segments that only the cleaner and checkpoints may start: one in this many, within bounds. The more, the more one round can move.
 const CLEANER_PART: u64 = 20;
 const CLEANER_SEGMENTS: std::ops::RangeInclusive<u64> = 6..=64;
+/// A small store sets more aside anyhow.
+const SMALL_CLEANER_PART: u64 = 12;
+const SMALL_CLEANER: u64 = 10;
 /// One part in this many of the capacity is set aside.
 const RESERVE_PART: u64 = 10;
 /// A checkpoint must always find room for all the pages that memory may hold, twice; a small store has fewer.
@@ -42,7 +45,8 @@ impl Store {
 
     /// What only the cleaner and checkpoints may start to fill.
     pub(crate) fn cleaner_bytes(&self) -> u64 {
-        let share = u64::from(self.geometry.segments) / CLEANER_PART;
+        let segments = u64::from(self.geometry.segments);
+        let share = (segments / CLEANER_PART).max((segments / SMALL_CLEANER_PART).min(SMALL_CLEANER));
         share.clamp(*CLEANER_SEGMENTS.start(), *CLEANER_SEGMENTS.end()) * self.geometry.segment_bytes()
     }
 
@@ -133,7 +137,10 @@ impl Store {
         }
         if self.is_dirty() {
             self.commit_as(&mut committer, Kind::Batch)?;
-            if enough(self) {
+            // What is known to the byte now had been estimated; but little is not enough, or batches become ever smaller.
+            self.refresh_budget();
+            let (logical, physical) = self.headroom(purpose);
+            if logical >= need && physical >= need + self.geometry.segment_bytes() as i64 {
                 return Ok(());
             }
         }

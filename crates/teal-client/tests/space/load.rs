@@ -132,6 +132,53 @@ impl Run {
         self.space().live * 100 < (self.load.mib << 20) * self.load.percent
     }
 
+    /// Files until this share of what files can take is taken.
+    pub(crate) fn fill_files(&mut self, percent: u64) {
+        loop {
+            let space = self.space();
+            if (space.total - space.free + self.load.file) * 100 > space.total * percent {
+                break self.client.sync().unwrap();
+            }
+            let name = format!("file-{}", self.files.len());
+            let no = self.create(ObjectNo::ROOT, &name).unwrap();
+            self.write(no, 0, self.load.file as usize).unwrap();
+            self.files.push(no);
+            self.client.sync().unwrap();
+        }
+    }
+
+    /// Files of one write each until there is no room; bytes written.
+    pub(crate) fn fill_to_the_end(&mut self) -> u64 {
+        let before = self.written;
+        loop {
+            let made = self.create(ObjectNo::ROOT, &format!("file-{}", self.made));
+            let Ok(no) = made else { break };
+            self.small.push((ObjectNo::ROOT, self.made, 0));
+            self.made += 1;
+            if self.write(no, 0, self.load.io).is_err() {
+                break;
+            }
+        }
+        self.written - before
+    }
+
+    /// Deletes them all.
+    pub(crate) fn empty(&mut self) {
+        for (dir, name, _) in std::mem::take(&mut self.small) {
+            self.client.unlink(dir, format!("file-{name}").as_bytes()).unwrap();
+        }
+        self.client.sync().unwrap();
+    }
+
+    /// Leaves the store alone for an hour.
+    pub(crate) fn rest(&mut self) -> Counts {
+        for _ in 0..3600 {
+            self.clock.advance(Duration::from_secs(1));
+            self.client.step();
+        }
+        self.client.store().counts()
+    }
+
     fn fill(&mut self) {
         while self.wants_more() {
             match self.load.pattern {
