@@ -70,6 +70,11 @@ fn rows(plan: &Plan) -> Vec<(String, Load)> {
     let hot = Load { percent: 75, pattern: Pattern::HotCold, ..load };
     rows.push(("hot/cold 4 KiB at 75 %, fsync each 16".into(), Load { sync: 16, ..hot }));
     rows.push(("hot/cold 4 KiB at 75 %, no background".into(), Load { background: false, ..hot }));
+    for (io, size) in [(4096, "4 KiB"), (65536, "64 KiB")] {
+        let small_files = Load { io, file: 1 << 20, ..load };
+        rows.push((format!("uniform {size} at 90 % of df"), small_files));
+        rows.push((format!("hot/cold {size} at 90 % of df"), Load { pattern: Pattern::HotCold, ..small_files }));
+    }
     for percent in [50, 75] {
         rows.push((format!("small files at {percent} %"), Load { percent, pattern: Pattern::Files, ..load }));
     }
@@ -80,6 +85,9 @@ fn rows(plan: &Plan) -> Vec<(String, Load)> {
 fn row(name: &str, plan: &Plan, load: Load) {
     let clock = SystemClock;
     let mut run = Run::new(load);
+    if load.percent == 0 {
+        run.fill_files(90);
+    }
     let capacity = plan.mib << 20;
     run.spend(capacity);
     let start = clock.monotonic();

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
+#[path = "space/ends.rs"]
+mod ends;
 #[path = "space/load.rs"]
 mod load;
 #[path = "space/near_full.rs"]

@@ -69,17 +69,17 @@ impl Spent {
 }
 
 pub(crate) struct Run {
-    load: Load,
+    pub(crate) load: Load,
     disk: Arc<MemDisk>,
-    clock: SimClock,
+    pub(crate) clock: SimClock,
     pub(crate) client: Arc<Client>,
     rng: Rng,
     files: Vec<ObjectNo>,
     /// Small files: directory, name, bytes.
-    small: Vec<(ObjectNo, u64, u64)>,
+    pub(crate) small: Vec<(ObjectNo, u64, u64)>,
     dirs: Vec<ObjectNo>,
-    made: u64,
-    written: u64,
+    pub(crate) made: u64,
+    pub(crate) written: u64,
     since_step: u64,
     writes: u64,
 }
@@ -147,38 +147,6 @@ impl Run {
         }
     }
 
-    /// Files of one write each until there is no room; bytes written.
-    pub(crate) fn fill_to_the_end(&mut self) -> u64 {
-        let before = self.written;
-        loop {
-            let made = self.create(ObjectNo::ROOT, &format!("file-{}", self.made));
-            let Ok(no) = made else { break };
-            self.small.push((ObjectNo::ROOT, self.made, 0));
-            self.made += 1;
-            if self.write(no, 0, self.load.io).is_err() {
-                break;
-            }
-        }
-        self.written - before
-    }
-
-    /// Deletes them all.
-    pub(crate) fn empty(&mut self) {
-        for (dir, name, _) in std::mem::take(&mut self.small) {
-            self.client.unlink(dir, format!("file-{name}").as_bytes()).unwrap();
-        }
-        self.client.sync().unwrap();
-    }
-
-    /// Leaves the store alone for an hour.
-    pub(crate) fn rest(&mut self) -> Counts {
-        for _ in 0..3600 {
-            self.clock.advance(Duration::from_secs(1));
-            self.client.step();
-        }
-        self.client.store().counts()
-    }
-
     fn fill(&mut self) {
         while self.wants_more() {
             match self.load.pattern {
@@ -203,7 +171,7 @@ impl Run {
         self.client.sync().unwrap();
     }
 
-    fn create(&mut self, dir: ObjectNo, name: &str) -> Result<ObjectNo, FsError> {
+    pub(crate) fn create(&mut self, dir: ObjectNo, name: &str) -> Result<ObjectNo, FsError> {
         let no = self.client.create(&CALLER, dir, name.as_bytes(), 0o644, true)?.object;
         self.client.release(no, 1);
         Ok(no)
@@ -226,7 +194,7 @@ impl Run {
         Ok(())
     }
 
-    fn write(&mut self, no: ObjectNo, at: u64, len: usize) -> Result<(), FsError> {
+    pub(crate) fn write(&mut self, no: ObjectNo, at: u64, len: usize) -> Result<(), FsError> {
         let mut data = vec![0; len];
         for piece in data.chunks_mut(BLOCK as usize) {
             // Enough that no two blocks are equal; filling all of it would take longer than the store does.
