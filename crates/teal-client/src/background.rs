@@ -2,19 +2,22 @@
 //!
 //! # Guarantees
 //! 1. One thread for this (and one for those who wait for durability); it sleeps until something is due or the [`Bell`] rings.
-//! 2. Idle means no I/O and no wake-up: when nothing is due, the first change of the next batch rings. Cleaning that gained nothing is
-//!    not tried again before something else was written.
+//! 2. Idle means no I/O and no wake-up: when nothing is due, the first change of the next batch rings. See `pace` for when cleaning ends.
 
 use crate::Client;
+use crate::pace::{Look, Pace, Rounds};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use teal_log::{Counts, StoreError};
+use teal_log::StoreError;
 
 /// A checkpoint comes when this many bytes of changed pages are held in memory.
 const UNFOLDED_MAX: u64 = 32 << 20;
+/// The thread looks at what is due so often while a batch grows to its usual size.
+const LOOKS: u64 = 4;
+
 #[derive(Debug, Default)]
 struct Rung {
     rung: bool,
@@ -60,24 +63,10 @@ impl Bell {
 #[derive(Debug, Default)]
 pub(crate) struct Background {
     threads: Vec<JoinHandle<()>>,
-    cleaning: Cleaning,
-}
-
-/// When cleaning is worth a try.
-#[derive(Debug, Default, Clone, Copy)]
-struct Cleaning {
-    /// Batches there were when it last gained nothing.
-    futile_at: Option<u64>,
-}
-
-impl Cleaning {
-    fn is_due(self, counts: &Counts) -> bool {
-        self.futile_at != Some(counts.batches)
-    }
-
-    fn after(gained: bool, counts: &Counts) -> Self {
-        Self { futile_at: (!gained).then_some(counts.batches) }
-    }
+    rounds: Rounds,
+    /// Bytes written by others, and when the last of them were.
+    written: u64,
+    since: Duration,
 }
 
 impl Client {
@@ -115,25 +104,50 @@ impl Client {
     }
 
     fn try_step(&self) -> Result<Option<Duration>, StoreError> {
-        self.bell.written.store(0, Ordering::Relaxed);
+        let look = self.look();
         self.bury_next();
-        let wait = self.store.tick()?;
+        let mut wait = self.store.tick()?;
         if self.store.unfolded_bytes() > UNFOLDED_MAX {
             self.store.checkpoint()?;
         }
-        let cleaning = self.background.lock().cleaning;
-        let mut gained = false;
-        if cleaning.is_due(&self.store.counts()) {
-            gained = self.store.clean_some()?;
-            self.background.lock().cleaning = Cleaning::after(gained, &self.store.counts());
+        let rounds = self.background.lock().rounds;
+        let mut cleaned = false;
+        match rounds.pace(&look) {
+            Pace::Clean { segments, fullest_percent } => {
+                self.store.clean(segments, fullest_percent)?;
+                self.background.lock().rounds = Rounds::after(&look, &self.look());
+                cleaned = true;
+            }
+            Pace::Later(time) => wait = Some(wait.map_or(time, |due| due.min(time))),
+            Pace::Rest => {}
         }
-        Ok(if self.has_doomed() || gained { Some(Duration::ZERO) } else { wait })
+        Ok(if self.has_doomed() || cleaned { Some(Duration::ZERO) } else { wait })
     }
 
-    /// Notes that a batch has grown, and has it committed when it is large.
+    fn look(&self) -> Look {
+        let now = self.clock.monotonic();
+        let more = self.bell.written.swap(0, Ordering::Relaxed);
+        let mut background = self.background.lock();
+        background.written += more;
+        if more > 0 || self.store.is_dirty() {
+            background.since = now;
+        }
+        let (written, quiet) = (background.written, now.saturating_sub(background.since));
+        drop(background);
+        Look {
+            space: self.store.space(),
+            counts: self.store.counts(),
+            written,
+            quiet,
+            percent: self.store.settings().clean_below_percent,
+            powered: self.options.powered,
+        }
+    }
+
+    /// Notes that a batch has grown; now and then the thread looks whether it is large, or room short.
     pub(crate) fn wrote(&self, bytes: u64) {
         let before = self.bell.written.fetch_add(bytes, Ordering::Relaxed);
-        let limit = self.store.settings().batch_bytes;
+        let limit = self.store.settings().batch_bytes / LOOKS;
         if before < limit && before + bytes >= limit {
             self.bell.ring();
         }
@@ -174,15 +188,6 @@ fn run(client: &Weak<Client>, bell: &Bell) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn futile_cleaning_waits_for_a_change() {
-        let at = |batches| Counts { batches, ..Counts::default() };
-        assert!(Cleaning::default().is_due(&at(0)));
-        assert!(!Cleaning::after(false, &at(3)).is_due(&at(3)));
-        assert!(Cleaning::after(false, &at(3)).is_due(&at(4)));
-        assert!(Cleaning::after(true, &at(3)).is_due(&at(3)));
-    }
 
     #[test]
     fn a_bell_rung_before_the_wait_is_heard() {

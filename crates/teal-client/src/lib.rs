@@ -28,6 +28,7 @@ mod listing;
 mod make;
 mod options;
 mod orphans;
+mod pace;
 mod references;
 mod remove;
 mod rename;

@@ -32,11 +32,13 @@ pub struct ClientOptions {
     pub atime: AtimePolicy,
     /// Bytes of content given back in one operation; what is larger goes in steps, in the background.
     pub reclaim_step: u64,
+    /// Whether energy is at hand: an idle store is cleaned ahead.
+    pub powered: bool,
 }
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        Self { atime: AtimePolicy::default(), reclaim_step: 256 << 20 }
+        Self { atime: AtimePolicy::default(), reclaim_step: 256 << 20, powered: true }
     }
 }
 

@@ -1,8 +1,9 @@
-//! Cleaning: whatever lives in a segment is entered into the open batch, so that the next commits write it elsewhere.
+//! Cleaning one segment: whatever lives in it is entered into the open batch, so that the next commits write it elsewhere.
 //!
 //! # How
-//! 1. The victim is the segment with the best cost-benefit (Rosenblum and Ousterhout).
-//! 2. Its records say what it held and whose that was; the newest maps say what of it still lives.
+//! 1. Its records say what it held and whose that was; the newest maps say what of it still lives.
+//! 2. Blocks are remembered beside the file's new ones, with the place they came from: sealed last, and only if the file still leads
+//!    there. So cold data fills segments of its own, and keeps its age.
 //! 3. Moving is an operation like any other: no state but the batch, so a crash in the middle costs nothing.
 //! 4. What cannot be read any more is not moved: the segment is set aside, the file is named in the log, and nothing is lost that was
 //!    not lost before.
@@ -12,144 +13,173 @@ use crate::error::StoreError;
 use crate::extents::{Extents, Freed};
 use crate::format::delta::{Delta, decode_body};
 use crate::format::extent::{Extent, Mapped};
+use crate::format::{crc, crc_matches};
 use crate::geometry::Segment;
-use crate::object::{Blocks, Content};
-use crate::op::Op;
+use crate::object::{Blocks, Content, Moving, Object, State};
+use crate::op::{Locked, Op};
 use crate::page::TreeKind;
 use crate::store::Store;
 use crate::walk;
-use std::sync::atomic::Ordering;
-use teal_types::{ObjectNo, SECTOR, Sector};
+use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
 
-/// What a moved inode record takes beyond itself.
-const INODE_MARGIN: i64 = 64;
+/// A segment as it was read.
+struct Held {
+    from: Sector,
+    bytes: Vec<u8>,
+}
+
+impl Held {
+    /// The stored sectors of one block of an extent that lies in the segment.
+    fn block(&self, extent: &Extent, at: u64) -> Option<&[u8]> {
+        let one = extent.slice(at, 1);
+        let from = usize::try_from(one.addr.get().checked_sub(self.from.get())? * SECTOR).ok()?;
+        let bytes = self.bytes.get(from..from + one.bytes() as usize)?;
+        one.crcs.first().filter(|sum| crc_matches(bytes, **sum)).map(|_| bytes)
+    }
+}
 
 impl Store {
-    /// Cleans the best victim that is at most this full; `false` when there is none.
-    pub(crate) fn clean_one(&self, fullest: f64, urgent: bool) -> Result<bool, StoreError> {
-        let now = self.clock.civil().secs.max(0) as u64;
-        let Some(victim) = self.segments.lock().victim(now, fullest, urgent) else { return Ok(false) };
-        match self.clean(victim) {
+    /// Moves what lives in a segment into the open batch; a damaged one is set aside.
+    pub(crate) fn clean_segment(&self, victim: Segment) -> Result<(), StoreError> {
+        let live = u64::from(self.segments.lock().get(victim).live);
+        match self.move_all(victim) {
             Ok(()) => {
                 add(&self.reader.counters.segments_cleaned, 1);
-                Ok(true)
+                add(&self.reader.counters.bytes_cleaned, live);
+                Ok(())
             }
             Err(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
                 log::error!("segment {} cannot be cleaned: {e}", victim.0);
                 self.segments.lock().bad.insert(victim.0);
-                Ok(true)
+                Ok(())
             }
             Err(e) => Err(e),
         }
     }
 
-    /// Cleans in the background while free segments are few. Says whether more is to be done.
-    ///
-    /// # Errors
-    /// As [`Store::commit`].
-    pub fn clean_some(&self) -> Result<bool, StoreError> {
-        self.writable()?;
-        let percent = u64::from(self.settings().clean_below_percent);
-        let space = self.space();
-        if space.free_segments * 100 >= space.segments * percent {
-            return Ok(false);
-        }
-        let mut committer = self.commit.lock();
-        self.reclaim(&mut committer, 0.9, false)?;
-        Ok(self.space().free_segments > space.free_segments)
-    }
-
-    fn clean(&self, victim: Segment) -> Result<(), StoreError> {
+    fn move_all(&self, victim: Segment) -> Result<(), StoreError> {
         let whole = self.geometry.whole(victim);
         let usage = *self.segments.lock().get(victim);
-        let mut bytes = vec![0; (u64::from(whole.sectors) * SECTOR) as usize];
-        self.reader.raw(whole.addr, &mut bytes)?;
+        let mut held = Held { from: whole.addr, bytes: vec![0; (u64::from(whole.sectors) * SECTOR) as usize] };
+        self.reader.raw(whole.addr, &mut held.bytes)?;
         let mut unreadable = self.move_shared(victim).err();
-        for found in walk::records(&self.geometry, &self.sb.uuid, victim, &usage, &bytes) {
-            for placed in decode_body(found.body, found.header.deltas) {
-                let Ok(placed) = placed else { break };
-                let moved = match placed.delta {
-                    Delta::Inode(_) => self.move_inode(placed.object, found.body_byte + placed.at as u64),
-                    Delta::Extent { block, extent: Mapped::Own(extent) } => {
-                        self.move_extent(placed.object, block, &extent)
+        // Inode records first: whoever is read here need not be read again for his blocks.
+        for for_inodes in [true, false] {
+            for found in walk::records(&self.geometry, &self.sb.uuid, victim, &usage, &held.bytes) {
+                for placed in decode_body(found.body, found.header.deltas) {
+                    let Ok(placed) = placed else { break };
+                    let no = placed.object;
+                    let moved = match placed.delta {
+                        Delta::Inode(bytes) if for_inodes => {
+                            self.move_inode(no, found.body_byte + placed.at as u64, bytes)
+                        }
+                        Delta::Extent { block, extent: Mapped::Own(extent) } if !for_inodes => {
+                            self.move_extent(no, block, &extent, &held)
+                        }
+                        Delta::Page { kind, level, first_key, ptr } if !for_inodes => {
+                            self.move_page(no, kind, level, first_key, ptr.addr())
+                        }
+                        _ => Ok(()),
+                    };
+                    match moved {
+                        Ok(()) | Err(StoreError::NotFound(_)) => {}
+                        Err(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
+                            log::error!("cleaning {}: {e}", self.path_of(no));
+                            unreadable = Some(e);
+                        }
+                        Err(e) => return Err(e),
                     }
-                    Delta::Page { kind, level, first_key, ptr } => {
-                        self.move_page(placed.object, kind, level, first_key, ptr.addr())
-                    }
-                    _ => Ok(()),
-                };
-                match moved {
-                    Ok(()) | Err(StoreError::NotFound(_)) => {}
-                    Err(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
-                        log::error!("cleaning {}: {e}", self.path_of(placed.object));
-                        unreadable = Some(e);
-                    }
-                    Err(e) => return Err(e),
                 }
             }
         }
         unreadable.map_or(Ok(()), Err)
     }
 
-    fn move_inode(&self, no: ObjectNo, byte: u64) -> Result<(), StoreError> {
-        if self.imap.read().get(&self.reader, no)?.is_none_or(|home| home.byte != byte) {
-            return Ok(());
-        }
+    fn move_inode(&self, no: ObjectNo, byte: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let op: Op<'_> = self.begin_cleaning();
+        let Some(home) = self.imap.read().get(&self.reader, no)?.filter(|home| home.byte == byte) else {
+            return Ok(());
+        };
+        // No batch is sealed while the operation runs: whoever changed the object since is in the table.
+        if self.table.get(no).is_none()
+            && crc(bytes) == home.crc
+            && let Some(state) = State::decode(no, Some(home), bytes)
+        {
+            self.table.add(Object::new(no, state, bytes.len()));
+        }
         let mut locked = op.lock(&[no])?;
-        if let Some(home) = locked.state(no).home.filter(|home| home.byte == byte) {
-            // The record is written again, with its delta's header and the end of a page.
-            self.promised.fetch_add(i64::from(home.len) + INODE_MARGIN, Ordering::Relaxed);
-            let lsn = locked.state(no).core.lsn;
-            let state = locked.mark(no);
-            state.core.lsn = lsn;
+        if locked.state(no).home.is_some_and(|home| home.byte == byte) {
+            let state = mark_unchanged(&mut locked, no);
             state.rewrite = true;
             state.head_changed = true;
         }
         Ok(())
     }
 
-    fn move_extent(&self, no: ObjectNo, block: u64, old: &Extent) -> Result<(), StoreError> {
+    fn move_extent(&self, no: ObjectNo, block: u64, old: &Extent, held: &Held) -> Result<(), StoreError> {
         let range = old.addr.get()..old.addr.get() + u64::from(old.stored);
         let op: Op<'_> = self.begin_cleaning();
+        if self.table.get(no).is_none() && self.imap.read().get(&self.reader, no)?.is_none() {
+            return Ok(());
+        }
         let mut locked = op.lock(&[no])?;
-        let state = locked.state(no);
-        let lsn = state.core.lsn;
-        let Content::Blocks(blocks) = &mut state.content else { return Ok(()) };
-        let mut moved = 0;
+        let Content::Blocks(blocks) = &mut locked.state(no).content else { return Ok(()) };
+        let mut there = Vec::new();
         let mut at = block;
-        let mut result = Ok(());
         while let Some((start, extent)) = blocks.extents.at_or_after(&self.reader, no, at)? {
             if start >= block + old.blocks() {
                 break;
             }
             at = start + extent.blocks();
-            if extent.own().is_some_and(|own| range.contains(&own.addr.get())) {
-                match self.load_for_move(blocks, no, start, at) {
-                    Ok(bytes) => moved += bytes,
-                    Err(e) => result = Err(e),
-                }
+            if let Mapped::Own(extent) = extent
+                && range.contains(&extent.addr.get())
+            {
+                there.push((start, extent));
+            }
+        }
+        let (mut moved, mut result) = (0, Ok(()));
+        for (start, extent) in there {
+            match self.read_to_move(blocks, no, start, &extent, held) {
+                Ok(bytes) => moved += bytes,
+                Err(e) => result = Err(e),
             }
         }
         if moved > 0 {
-            locked.count_moved(moved);
-            locked.mark(no).core.lsn = lsn;
             let mut freed: Vec<Freed> = Vec::new();
-            locked.state(no).pages_freed(&mut freed);
+            mark_unchanged(&mut locked, no).pages_freed(&mut freed);
+            locked.count_moved(moved);
             self.account(&freed);
         }
         result
     }
 
-    fn load_for_move(&self, blocks: &mut Blocks, no: ObjectNo, from: u64, to: u64) -> Result<u64, StoreError> {
-        blocks.extents.warm(&self.reader, from, to - from)?;
+    fn read_to_move(
+        &self,
+        blocks: &mut Blocks,
+        no: ObjectNo,
+        start: u64,
+        extent: &Extent,
+        held: &Held,
+    ) -> Result<u64, StoreError> {
+        let to_move: Vec<u64> = (start..start + extent.blocks()).filter(|b| !blocks.dirty.contains_key(b)).collect();
+        if to_move.is_empty() {
+            return Ok(0);
+        }
+        blocks.extents.warm(&self.reader, start, extent.blocks())?;
         let mut moved = 0;
-        for block in from..to {
-            if !blocks.dirty.contains_key(&block) {
-                let bytes = blocks.load(&self.reader, no, block)?;
-                moved += bytes.len() as u64;
-                blocks.dirty.insert(block, bytes.into());
-            }
+        for block in to_move {
+            let bytes = match held.block(extent, block - start) {
+                Some(stored) => {
+                    let mut bytes = stored.to_vec();
+                    bytes.resize(BLOCK as usize, 0);
+                    bytes
+                }
+                // Rewritten while the segment was read, or damaged: the reader knows.
+                None => blocks.load(&self.reader, no, block)?,
+            };
+            let from = extent.slice(block - start, 1).addr;
+            moved += bytes.len() as u64;
+            blocks.moving.insert(block, Moving { bytes: bytes.into(), from, born: extent.born });
         }
         Ok(moved)
     }
@@ -185,9 +215,7 @@ impl Store {
                     _ => false,
                 };
                 if touched {
-                    state.pages_freed(&mut freed);
-                    let lsn = state.core.lsn;
-                    locked.mark(owner).core.lsn = lsn;
+                    mark_unchanged(&mut locked, owner).pages_freed(&mut freed);
                 }
             }
             TreeKind::SharedExtents => {
@@ -201,4 +229,12 @@ impl Store {
         self.account(&freed);
         Ok(())
     }
+}
+
+/// Enters an object into the open batch that is written again, but not changed.
+fn mark_unchanged<'l>(locked: &'l mut Locked<'_>, no: ObjectNo) -> &'l mut State {
+    let lsn = locked.state(no).core.lsn;
+    let state = locked.mark(no);
+    state.core.lsn = lsn;
+    state
 }

@@ -19,6 +19,12 @@ macro_rules! counters {
         }
 
         impl Counts {
+            /// What has been added since an earlier moment of the same opening.
+            #[must_use]
+            pub fn since(&self, before: &Self) -> Self {
+                Self { $($name: self.$name - before.$name,)* }
+            }
+
             /// Every counter with its name.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()
@@ -38,8 +44,12 @@ counters! {
     bytes_data,
     /// Bytes of pages written.
     bytes_pages,
-    /// Bytes of record headers and bodies written, padding included.
+    /// Bytes of inode records written, whole ones or deltas.
+    bytes_inodes,
+    /// Bytes of record headers and other deltas written, padding included.
     bytes_records,
+    /// Bytes of anchors written.
+    bytes_anchors,
     /// Read requests.
     reads,
     /// Bytes read.
@@ -54,10 +64,14 @@ counters! {
     checkpoints,
     /// Segments cleaned.
     segments_cleaned,
-    /// Bytes the cleaner moved.
+    /// Bytes that lived in them.
+    bytes_cleaned,
+    /// Bytes of file content the cleaner moved.
     bytes_moved,
     /// Bytes copied by sharing them.
     bytes_shared,
+    /// Times somebody had to wait for room.
+    waits,
     /// Operations applied.
     ops,
     /// Reads that failed or met a checksum that did not match.

@@ -60,11 +60,13 @@ fn bad(object: u64, at: Sector) -> StoreError {
     StoreError::Corrupt { what: "an extent", at: at.get(), object: Some(ObjectNo::new(object)) }
 }
 
-impl Extents {
-    pub(crate) fn new() -> Self {
+impl Default for Extents {
+    fn default() -> Self {
         Self::Few(BTreeMap::new())
     }
+}
 
+impl Extents {
     pub(crate) fn with_root(object: ObjectNo, root: PagePtr) -> Self {
         Self::Tree(Tree::with_root(TreeKind::Extents, object, Some(root)))
     }

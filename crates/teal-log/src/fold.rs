@@ -24,7 +24,7 @@ impl Store {
     pub(crate) fn warm_for_checkpoint(&self) -> Result<(), StoreError> {
         let mut imap = self.imap.write();
         imap.absorb(&self.reader)?;
-        let unfolded: Vec<ObjectNo> = self.unfolded.lock().keys().copied().collect();
+        let unfolded: Vec<ObjectNo> = self.unfolded.lock().numbers().collect();
         let open: Vec<ObjectNo> = self.open.lock().objects.iter().map(|o| o.no).collect();
         for no in unfolded.into_iter().chain(open) {
             imap.warm(&self.reader, no)?;
@@ -55,11 +55,12 @@ impl Store {
 
     /// Brings every changed page and every unfolded object into the batch, and the roots at its end.
     pub(crate) fn fold(&self, layout: &mut Layout<'_>, checkpoint: u64) -> Result<(), SealError> {
-        let mut unfolded: Vec<ObjectRef> = std::mem::take(&mut *self.unfolded.lock()).into_values().collect();
+        let mut unfolded: Vec<ObjectRef> = self.unfolded.lock().take();
         unfolded.sort_unstable_by_key(|o| o.no);
         for object in &unfolded {
             let mut guard = object.state.write();
             let state = &mut *guard;
+            let pages = state.mem_pages();
             match &mut state.content {
                 Content::Blocks(Blocks { extents: Extents::Tree(tree), .. })
                 | Content::Dir(Dir { entries: crate::dir::Entries::Tree(tree), .. }) => {
@@ -67,6 +68,7 @@ impl Store {
                 }
                 _ => {}
             }
+            self.pages_changed(pages, 0);
             layout.inode(object, state.core.lsn, &state.whole())?;
             state.unfolded = false;
         }

@@ -9,21 +9,16 @@ use crate::extents::Freed;
 use crate::format::imap::{Home, Known};
 use crate::page::{PagePtr, STORE_WIDE, TreeKind};
 use crate::tree::{PageSource, Tree};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::weight::Places;
+use std::collections::BTreeMap;
 use teal_types::ObjectNo;
-
-/// Numbers looked at together when the pages of changes are counted.
-const NEIGHBOURS: u64 = 256;
-/// Most leaves that many numbers in a row can be spread over: a leaf spans at least fifty.
-const LEAVES: u64 = NEIGHBOURS.div_ceil(50) + 1;
 
 #[derive(Debug)]
 pub(crate) struct InodeMap {
     pub(crate) tree: Tree,
     /// `None`: gone.
     changed: BTreeMap<ObjectNo, Option<Home>>,
-    /// Where `changed` has something, in units of [`NEIGHBOURS`].
-    places: BTreeSet<u64>,
+    places: Places,
 }
 
 impl InodeMap {
@@ -31,7 +26,7 @@ impl InodeMap {
         Self {
             tree: Tree::with_root(TreeKind::InodeMap, STORE_WIDE, root),
             changed: BTreeMap::new(),
-            places: BTreeSet::new(),
+            places: Places::default(),
         }
     }
 
@@ -59,8 +54,9 @@ impl InodeMap {
     }
 
     pub(crate) fn set(&mut self, no: ObjectNo, home: Option<Home>) {
-        self.changed.insert(no, home);
-        self.places.insert(no.get() / NEIGHBOURS);
+        if self.changed.insert(no, home).is_none() {
+            self.places.add(no);
+        }
     }
 
     /// What is newer than the tree.
@@ -70,7 +66,7 @@ impl InodeMap {
 
     /// Leaves that absorbing the changes makes new, at most.
     pub(crate) fn changed_leaves(&self) -> u64 {
-        (self.changed.len() as u64).min(self.places.len() as u64 * LEAVES)
+        self.places.leaves()
     }
 
     /// Makes sure that absorbing these objects does no I/O.
@@ -88,7 +84,7 @@ impl InodeMap {
             };
             self.changed.remove(&no);
         }
-        self.places.clear();
+        self.places = Places::default();
         Ok(())
     }
 

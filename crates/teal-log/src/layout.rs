@@ -66,6 +66,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) segments: &'a mut Segments,
     pub(crate) chain: Chain,
     lsn: Lsn,
+    /// Before the next operation: the age of pages.
+    now: Lsn,
     stamp: Stamp,
     time: Timestamp,
     open: Option<Open>,
@@ -74,14 +76,17 @@ pub(crate) struct Layout<'a> {
     pub(crate) homes: Vec<(ObjectRef, Home)>,
     pub(crate) data_bytes: u64,
     pub(crate) page_bytes: u64,
+    pub(crate) inode_bytes: u64,
 }
 
 impl<'a> Layout<'a> {
-    pub(crate) fn new(segments: &'a mut Segments, chain: Chain, lsn: Lsn, stamp: Stamp, time: Timestamp) -> Self {
+    pub(crate) fn new(segments: &'a mut Segments, chain: Chain, lsn: Lsn, now: Lsn, time: Timestamp) -> Self {
+        let stamp = Stamp { counter: lsn.get(), ..Stamp::default() };
         Self {
             segments,
             chain,
             lsn,
+            now,
             stamp,
             time,
             open: None,
@@ -89,6 +94,7 @@ impl<'a> Layout<'a> {
             homes: Vec::new(),
             data_bytes: 0,
             page_bytes: 0,
+            inode_bytes: 0,
         }
     }
 
@@ -152,6 +158,9 @@ impl<'a> Layout<'a> {
         let open = self.fit(0, delta::PREFIX + size)?;
         delta.encode(object, offset, &mut open.body);
         open.deltas += 1;
+        if let Delta::Head(bytes) | Delta::Attributes(bytes) = delta {
+            self.inode_bytes += bytes.len() as u64;
+        }
         Ok(())
     }
 
@@ -163,14 +172,15 @@ impl<'a> Layout<'a> {
         open.deltas += 1;
         let home = Home { byte: 0, len: bytes.len() as u32, crc: crc(bytes), lsn };
         open.inodes.push((Arc::clone(object), at, home));
+        self.inode_bytes += bytes.len() as u64;
         Ok(())
     }
 
-    /// Stores a run of blocks; calls `install` with each extent made of them.
+    /// Stores a run of blocks, changed now by `lsn` and written first by `born`; calls `install` with each extent made of them.
     pub(crate) fn blocks(
         &mut self,
         object: ObjectNo,
-        lsn: Lsn,
+        (lsn, born): (Lsn, Lsn),
         first: u64,
         blocks: &[Dirty],
         tail_sectors: u64,
@@ -196,13 +206,13 @@ impl<'a> Layout<'a> {
                 crcs.push(sum);
                 open.push(bytes, sum);
             }
-            let extent = Extent { addr, stored: stored as u16, born: lsn, crcs: crcs.into() };
+            let extent = Extent { addr, stored: stored as u16, born, crcs: crcs.into() };
             let block = first + from as u64;
             let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
             let open = self.open.as_mut().ok_or(NoRoom)?;
             Delta::Extent { block, extent: extent.clone().into() }.encode(object, offset, &mut open.body);
             open.deltas += 1;
-            self.segments.add_live(extent.addr.byte(), extent.bytes());
+            self.segments.add_live(extent.addr.byte(), extent.bytes(), born);
             self.data_bytes += extent.bytes();
             install(block, extent);
             from += count as usize;
@@ -211,11 +221,11 @@ impl<'a> Layout<'a> {
     }
 
     /// Stores whole sectors that must stay together, so that a delta of `size` bytes about them fits the same record.
-    pub(crate) fn run(&mut self, bytes: &[u8], size: usize) -> Result<Sector, NoRoom> {
+    pub(crate) fn run(&mut self, bytes: &[u8], born: Lsn, size: usize) -> Result<Sector, NoRoom> {
         let open = self.fit(bytes.len() as u64 / SECTOR, delta::PREFIX + size)?;
         let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
         open.push(bytes.into(), crc(bytes));
-        self.segments.add_live(addr.byte(), bytes.len() as u64);
+        self.segments.add_live(addr.byte(), bytes.len() as u64, born);
         self.data_bytes += bytes.len() as u64;
         Ok(addr)
     }
@@ -229,7 +239,7 @@ impl<'a> Layout<'a> {
         let page = Delta::Page { kind: meta.kind, level: meta.level, first_key: meta.first_key, ptr };
         page.encode(meta.owner, offset, &mut open.body);
         open.deltas += 1;
-        self.segments.add_live(ptr.addr().byte(), ptr.sectors() * SECTOR);
+        self.segments.add_live(ptr.addr().byte(), ptr.sectors() * SECTOR, self.now);
         self.page_bytes += bytes.len() as u64;
         Ok(ptr)
     }
@@ -273,7 +283,7 @@ impl<'a> Layout<'a> {
         parts.push(body.into());
         for (object, at, mut home) in open.inodes {
             home.byte = body_at + at as u64;
-            self.segments.add_live(home.byte, u64::from(home.len));
+            self.segments.add_live(home.byte, u64::from(home.len), home.lsn);
             self.homes.push((object, home));
         }
         self.done.push(InFlight { start: open.start, parts: Arc::new(parts) });

@@ -18,6 +18,7 @@ mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod geometry;
+mod host;
 mod imap;
 mod layout;
 mod mkfs;
@@ -29,6 +30,7 @@ mod parts;
 mod read;
 mod reader;
 mod redo;
+mod round;
 #[cfg(feature = "seeded-bugs")]
 pub mod seeded;
 #[cfg(not(feature = "seeded-bugs"))]
@@ -42,6 +44,7 @@ mod store;
 mod table;
 mod tree;
 mod walk;
+mod weight;
 
 pub use check::{CheckOptions, CheckProgress, PROBLEMS_MAX, Phase, Place, Problem, Report, Severity};
 pub use counters::Counts;

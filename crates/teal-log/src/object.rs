@@ -16,7 +16,7 @@ use crate::parts::Bytes;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use teal_types::{BLOCK, FileType, ObjectNo};
+use teal_types::{BLOCK, FileType, Lsn, ObjectNo, Sector};
 
 /// Files and symlinks up to this many bytes lie inside their inode record.
 pub(crate) const INLINE_DATA: u64 = 2048;
@@ -62,19 +62,40 @@ impl From<Vec<u8>> for Dirty {
     }
 }
 
-#[derive(Debug)]
+/// A block on its way to another segment; its content is the one the extents lead to, as long as they lead to where it came from.
+#[derive(Debug, Clone)]
+pub(crate) struct Moving {
+    pub(crate) bytes: Dirty,
+    pub(crate) from: Sector,
+    /// When it was written first.
+    pub(crate) born: Lsn,
+}
+
+#[derive(Debug, Default)]
 pub(crate) struct Blocks {
     pub(crate) extents: Extents,
     pub(crate) dirty: BTreeMap<u64, Dirty>,
+    /// What the cleaner has read; sealed behind everything that is new.
+    pub(crate) moving: BTreeMap<u64, Moving>,
     /// Ranges that became holes in the open batch, before what is dirty now: first block, count.
     pub(crate) holes: Vec<(u64, u64)>,
-    /// Ranges in which the open batch put parts of shared extents: first block, count.
-    pub(crate) remapped: Vec<(u64, u64)>,
+    /// Where the open batch put parts of shared extents.
+    pub(crate) remapped: Remapped,
 }
 
-impl Blocks {
-    fn new(dirty: BTreeMap<u64, Dirty>, holes: Vec<(u64, u64)>) -> Self {
-        Self { extents: Extents::new(), dirty, holes, remapped: Vec::new() }
+/// What sharing has changed in a file's map.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Remapped {
+    /// First block, count.
+    pub(crate) ranges: Vec<(u64, u64)>,
+    /// Parts put there.
+    pub(crate) parts: usize,
+}
+
+impl Remapped {
+    pub(crate) fn add(&mut self, first: u64, count: u64, parts: usize) {
+        self.ranges.push((first, count));
+        self.parts += parts;
     }
 }
 
@@ -185,7 +206,7 @@ impl State {
                 dirty.insert(0, block.into());
             }
             let holes = if self.cut { vec![(0, EVERY_BLOCK)] } else { Vec::new() };
-            self.content = Content::Blocks(Blocks::new(dirty, holes));
+            self.content = Content::Blocks(Blocks { dirty, holes, ..Blocks::default() });
         }
         match &mut self.content {
             Content::Blocks(blocks) => blocks,
@@ -197,7 +218,7 @@ impl State {
     /// come as extents, or are holes.
     pub(crate) fn is_in_blocks(&mut self) {
         if self.core.kind == FileType::File && matches!(self.content, Content::Inline(_)) {
-            self.content = Content::Blocks(Blocks::new(BTreeMap::new(), Vec::new()));
+            self.content = Content::Blocks(Blocks::default());
         }
     }
 
@@ -301,12 +322,15 @@ impl State {
         let content = match &self.content {
             Content::Inline(_) => return true,
             Content::None => 0,
-            Content::Blocks(Blocks { extents: Extents::Few(map), dirty, .. }) => {
-                let runs = dirty.keys().filter(|b| b.checked_sub(1).is_none_or(|p| !dirty.contains_key(&p))).count();
-                let pieces = runs + dirty.len() / EXTENT_BLOCKS as usize + 2 * map.len().min(runs);
-                map.values().map(Mapped::item_len).sum::<usize>() + 40 * pieces + 4 * dirty.len()
+            Content::Blocks(Blocks { extents: Extents::Few(map), dirty, moving, .. }) => {
+                let begins = |b: &u64, there: &dyn Fn(u64) -> bool| b.checked_sub(1).is_none_or(|p| !there(p));
+                let runs = dirty.keys().filter(|b| begins(b, &|p| dirty.contains_key(&p))).count()
+                    + moving.keys().filter(|b| begins(b, &|p| moving.contains_key(&p))).count();
+                let blocks = dirty.len() + moving.len();
+                let pieces = runs + blocks / EXTENT_BLOCKS as usize + 2 * map.len().min(runs);
+                map.values().map(Mapped::item_len).sum::<usize>() + 40 * pieces + 4 * blocks
             }
-            Content::Blocks(Blocks { dirty, .. }) if !dirty.is_empty() => return false,
+            Content::Blocks(Blocks { dirty, moving, .. }) if !dirty.is_empty() || !moving.is_empty() => return false,
             _ if self.has_dirty_tree() => return false,
             Content::Dir(Dir { entries: Entries::Few(map), .. }) => {
                 map.values().map(|e| 25 + e.name.as_bytes().len()).sum()

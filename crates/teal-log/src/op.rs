@@ -13,6 +13,7 @@ use crate::format::inode::{Core, Entry, Link};
 use crate::object::{Content, Object, ObjectRef, State};
 use crate::read::attr_of;
 use crate::store::Store;
+use crate::weight::PAGE;
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,9 +32,6 @@ const XATTR_EACH: usize = 16;
 pub const SYMLINK_MAX: usize = 4095;
 /// Longest file: block numbers stay far from the end of 64 bits.
 pub const FILE_MAX: u64 = 1 << 60;
-
-/// What a changed object adds to a batch, about.
-const RECORD_BYTES: u64 = 512;
 
 /// What an operation may take in the log, at worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +73,16 @@ pub enum Purpose {
 /// One operation in progress; joins the open batch.
 pub struct Op<'s> {
     store: &'s Store,
+    /// Promised until it is done; then what it has really added counts.
+    promised: i64,
     _gate: RwLockReadGuard<'s, ()>,
+}
+
+impl Drop for Op<'_> {
+    fn drop(&mut self) {
+        self.store.promised.fetch_sub(self.promised, Ordering::Relaxed);
+        self.store.budget.fetch_add(self.promised, Ordering::Relaxed);
+    }
 }
 
 type Guard = ArcRwLockWriteGuard<RawRwLock, State>;
@@ -85,14 +92,31 @@ pub struct Locked<'o> {
     pub(crate) store: &'o Store,
     pub(crate) lsn: Lsn,
     items: Vec<(ObjectRef, Guard)>,
-    /// Pages of these objects that only memory held when they were locked.
+    /// What these objects weighed when they were locked.
+    before: Load,
+}
+
+/// What objects add to the open batch, and the pages that only memory holds of them.
+#[derive(Clone, Copy)]
+struct Load {
     pages: usize,
+    bytes: u64,
+}
+
+impl Load {
+    fn of(items: &[(ObjectRef, Guard)]) -> Self {
+        let pages = items.iter().map(|(_, state)| state.pages()).sum();
+        Self { pages, bytes: items.iter().map(|(_, state)| state.weight()).sum() }
+    }
 }
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        let now: usize = self.items.iter().map(|(_, state)| state.mem_pages()).sum();
-        self.store.mem_pages.fetch_add(now as i64 - self.pages as i64, Ordering::Relaxed);
+        let (before, now) = (self.before, Load::of(&self.items));
+        self.store.pages_changed(before.pages, now.pages);
+        self.store.gathers(now.bytes as i64 - before.bytes as i64);
+        let pages = now.pages as i64 - before.pages as i64;
+        self.store.budget.fetch_sub(pages * PAGE as i64, Ordering::Relaxed);
     }
 }
 
@@ -138,12 +162,18 @@ impl Store {
     pub fn begin(&self, cost: Cost) -> Result<Op<'_>, StoreError> {
         self.writable()?;
         self.promise(cost)?;
-        Ok(Op { store: self, _gate: self.gate.read() })
+        Ok(Op { store: self, promised: cost.bytes as i64, _gate: self.gate.read() })
     }
 
     /// For the cleaner, whose space is set aside.
     pub(crate) fn begin_cleaning(&self) -> Op<'_> {
-        Op { store: self, _gate: self.gate.read() }
+        Op { store: self, promised: 0, _gate: self.gate.read() }
+    }
+
+    /// Counts what the open batch takes more, or less.
+    fn gathers(&self, bytes: i64) {
+        self.gathered.fetch_add(bytes, Ordering::Relaxed);
+        self.budget.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -165,8 +195,8 @@ impl Op<'_> {
             }
             items.push((object, guard));
         }
-        let pages = items.iter().map(|(_, state)| state.mem_pages()).sum();
-        Ok(Locked { store: self.store, lsn: self.store.next_lsn(), items, pages })
+        let before = Load::of(&items);
+        Ok(Locked { store: self.store, lsn: self.store.next_lsn(), items, before })
     }
 }
 
@@ -197,9 +227,10 @@ impl Locked<'_> {
         state.core.lsn = lsn;
         if !state.in_batch {
             state.in_batch = true;
-            self.store.gathered.fetch_add(RECORD_BYTES, Ordering::Relaxed);
             let mut open = self.store.open.lock();
             open.objects.push(Arc::clone(object));
+            // Its page of the inode map and one above it, or an item in a page counted already.
+            self.store.gathers(if open.places.add(object.no) { PAGE + PAGE / 8 } else { 128 } as i64);
             if open.since.is_none() {
                 open.since = Some(self.store.clock.monotonic());
                 drop(open);
@@ -297,7 +328,7 @@ impl Locked<'_> {
         self.settle(dir);
         let state = self.mark(child);
         state.links.push(Link { parent: dir, name: name.clone() });
-        self.head_changes(child);
+        state.head_changed = true;
         Ok(())
     }
 
@@ -317,21 +348,8 @@ impl Locked<'_> {
         self.settle(dir);
         let state = self.mark(entry.child);
         state.links.retain(|l| l.parent != dir || l.name != *name);
-        self.head_changes(entry.child);
+        state.head_changed = true;
         Ok(entry.child)
-    }
-
-    /// Notes that the whole head goes into this batch; what a large one takes beyond what operations promise is promised now, and the next
-    /// operation waits for it if need be.
-    fn head_changes(&mut self, no: ObjectNo) {
-        let store = self.store;
-        let state = self.state(no);
-        if !std::mem::replace(&mut state.head_changed, true) {
-            // Once as a delta, once when a checkpoint folds it.
-            let more = 2 * state.head().len().saturating_sub(4096) as i64;
-            store.promised.fetch_add(more, Ordering::Relaxed);
-            store.budget.fetch_sub(more, Ordering::Relaxed);
-        }
     }
 
     /// Hands pages a tree has given up to the segment table.
@@ -364,7 +382,6 @@ impl Locked<'_> {
         }
         let (reader, stamp) = (&self.store.reader, self.stamp());
         self.state(no).write(reader, no, offset, data)?;
-        self.store.gathered.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.mark(no).core.data_stamp = stamp;
         self.settle(no);
         Ok(())
@@ -431,7 +448,7 @@ impl Locked<'_> {
             Some(value) => state.xattrs.insert(name.into(), value.into()),
             None => state.xattrs.remove(name),
         };
-        self.head_changes(no);
+        state.head_changed = true;
         Ok(old.is_some())
     }
 
@@ -475,11 +492,10 @@ impl Locked<'_> {
         store.change_orphans(no, false)
     }
 
-    /// Content bytes moved by the cleaner: counted, and promised to the open batch.
+    /// Content bytes the cleaner has read.
     pub(crate) fn count_moved(&self, bytes: u64) {
         add(&self.store.reader.counters.bytes_moved, bytes);
-        // Each block may become an extent of its own, with a delta and a place in a page.
-        self.store.promised.fetch_add((bytes + bytes / 32) as i64, Ordering::Relaxed);
+        self.store.moved.fetch_add(bytes as i64, Ordering::Relaxed);
     }
 }
 

@@ -29,7 +29,7 @@ use crate::store::{Settings, Store};
 use crate::table::Table;
 use crate::tree::Tree;
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use teal_env::{Clock, Disk};
@@ -228,6 +228,8 @@ impl Store {
             segments.doubtful =
                 runs.filter(|_| is_sparse).filter_map(|at| geometry.segment_of(at)).map(|s| s.0).collect();
         }
+        let pages: usize = store.unfolded.lock().objects().map(|o| o.state.read().mem_pages()).sum();
+        store.mem_pages.store(pages as i64, Ordering::Relaxed);
         store.commit.lock().log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
         if !options.read_only {
             store.count_on()?;
@@ -278,7 +280,7 @@ impl Store {
             usage: Mutex::new(usage),
             segments: Mutex::new(segments),
             open: Mutex::default(),
-            unfolded: Mutex::new(HashMap::new()),
+            unfolded: Mutex::default(),
             settings: RwLock::new(options.settings),
             next_object: AtomicU64::new(roots.next_object),
             next_lsn: AtomicU64::new(roots.next_lsn.get()),
@@ -286,7 +288,9 @@ impl Store {
             open_batch: AtomicU64::new(1),
             durable_batch: AtomicU64::new(1),
             mem_pages: AtomicI64::new(0),
-            gathered: AtomicU64::new(0),
+            gathered: AtomicI64::new(0),
+            moved: AtomicI64::new(0),
+            lent: AtomicI64::new(0),
             promised: AtomicI64::new(0),
             budget: AtomicI64::new(0),
             poisoned: AtomicBool::new(false),

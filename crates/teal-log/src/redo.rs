@@ -18,7 +18,6 @@ use crate::open::Link;
 use crate::seeded::{Bug, bug};
 use crate::shared::Logged;
 use crate::store::Store;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use teal_types::{FileType, Lsn, ObjectNo, SECTOR};
 
@@ -27,7 +26,6 @@ impl Store {
     pub(crate) fn redo(&self, link: &Link, is_entry: bool) -> Result<(), StoreError> {
         {
             let mut segments = self.segments.lock();
-            segments.secs = link.header.time.secs.max(0) as u64;
             if is_entry {
                 segments.start_anew(link.at);
             }
@@ -107,8 +105,9 @@ impl Store {
     }
 
     fn keep(&self, object: &ObjectRef) {
-        object.state.write().unfolded = true;
-        self.unfolded.lock().insert(object.no, Arc::clone(object));
+        let mut state = object.state.write();
+        state.unfolded = true;
+        self.unfolded.lock().insert(object, &state);
     }
 
     fn redo_inode(&self, no: ObjectNo, mut state: State, home: Home) -> Result<(), StoreError> {
@@ -131,17 +130,17 @@ impl Store {
             self.table.add(Object::new(no, state, 0));
             self.objects.fetch_add(1, Relaxed);
         }
-        self.segments.lock().add_live(home.byte, u64::from(home.len));
+        self.segments.lock().add_live(home.byte, u64::from(home.len), home.lsn);
         self.account_redone(&freed);
         self.imap.write().set(no, Some(home));
-        self.unfolded.lock().remove(&no);
+        self.unfolded.lock().remove(no);
         Ok(())
     }
 
     fn add_extents(&self, state: &State) {
         let mut segments = self.segments.lock();
         for extent in state.few_extents() {
-            segments.add_live(extent.addr.byte(), extent.bytes());
+            segments.add_live(extent.addr.byte(), extent.bytes(), extent.born);
         }
     }
 
@@ -191,7 +190,7 @@ impl Store {
         let Some(object) = self.known(no)? else { return Ok(()) };
         let mut freed = Vec::new();
         if let Mapped::Own(own) = extent {
-            self.segments.lock().add_live(own.addr.byte(), own.bytes());
+            self.segments.lock().add_live(own.addr.byte(), own.bytes(), own.born);
         }
         self.blocks_of(
             &object,
@@ -237,7 +236,7 @@ impl Store {
             self.objects.fetch_sub(1, Relaxed);
         }
         self.imap.write().set(no, None);
-        self.unfolded.lock().remove(&no);
+        self.unfolded.lock().remove(no);
         self.table.remove(no);
         self.change_orphans(no, false)
     }

@@ -13,9 +13,10 @@ use crate::format::delta::Roots;
 use crate::format::record::Run;
 use crate::format::usage::SegmentUse;
 use crate::geometry::{Geometry, Segment};
+use crate::round::{Choice, FULLEST};
 use crate::seeded::{Bug, bug};
 use std::collections::BTreeSet;
-use teal_types::{SECTOR, Sector};
+use teal_types::{Lsn, SECTOR, Sector};
 
 /// A run shorter than this many sectors is not worth a record.
 const SHORTEST_RUN: u64 = 16;
@@ -25,6 +26,14 @@ const SHORTEST_RUN: u64 = 16;
 pub(crate) struct Head {
     pub(crate) a: Run,
     pub(crate) b: Run,
+}
+
+/// A segment to clean.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Victim {
+    pub(crate) segment: Segment,
+    pub(crate) live: u64,
+    pub(crate) born: Lsn,
 }
 
 #[derive(Debug)]
@@ -47,8 +56,6 @@ pub(crate) struct Segments {
     contradictory: bool,
     /// The checkpoint whose interval is running.
     pub(crate) interval: u64,
-    /// Seconds, stamped on segments as they are written.
-    pub(crate) secs: u64,
     /// Segments that this opening has not made sure of that their host has allocated them.
     pub(crate) doubtful: BTreeSet<u32>,
     /// Segments the cleaner found unreadable; never picked again while mounted.
@@ -74,7 +81,6 @@ impl Segments {
             live: 0,
             contradictory: false,
             interval: 0,
-            secs: 0,
             doubtful: BTreeSet::new(),
             bad: BTreeSet::new(),
             moving: BTreeSet::new(),
@@ -130,14 +136,17 @@ impl Segments {
         }
     }
 
-    /// Counts `bytes` at a device byte address as live.
-    pub(crate) fn add_live(&mut self, byte: u64, bytes: u64) {
+    /// Counts `bytes` at a device byte address, written first by the operation `born`, as live.
+    pub(crate) fn add_live(&mut self, byte: u64, bytes: u64, born: Lsn) {
         // Redoing a batch counts what stays twice for a moment, so that only a sum that overflows is too much.
         let more =
             |s: Segment| u64::from(self.get(s).live).checked_add(bytes).and_then(|live| u32::try_from(live).ok());
         let found = self.geometry.segment_of(Sector::new(byte / SECTOR)).and_then(|s| Some((s, more(s)?)));
         let Some((segment, live)) = found else { return self.contradictory = true };
-        self.edit(segment, |u| u.live = live);
+        self.edit(segment, |u| {
+            u.live = live;
+            u.born = u.born.max(born);
+        });
         self.live += bytes;
     }
 
@@ -208,14 +217,13 @@ impl Segments {
     pub(crate) fn enter(&mut self, at: Sector, seq: u64) -> bool {
         let segment = self.geometry.segment_of(at).expect("records lie in segments");
         let first = (at.get() - self.geometry.whole(segment).addr.get()) as u32;
-        let (interval, secs) = (self.interval, self.secs);
+        let interval = self.interval;
         let is_first = !self.get(segment).used;
         self.edit(segment, |u| {
             if is_first {
                 *u = SegmentUse { used: true, first, first_seq: seq, ..*u };
             }
             u.touched = interval;
-            u.secs = secs;
         });
         is_first
     }
@@ -311,25 +319,27 @@ impl Segments {
         self.free.len() + self.unready.len() - reserved
     }
 
-    /// The segment whose cleaning gains most. In the background that is (1 - u) * age / (1 + u), Rosenblum and Ousterhout's cost-benefit;
-    /// when somebody waits for room, the emptiest one. None is given twice between two checkpoints: what was moved out of it may live on
-    /// until the next one.
-    pub(crate) fn victim(&mut self, now: u64, fullest: f64, urgent: bool) -> Option<Segment> {
+    /// Segments worth cleaning, the best first. None is given twice between two checkpoints: what was moved out of it may live on until
+    /// the next one.
+    pub(crate) fn victims(&self, now: Lsn, choice: Choice) -> Vec<Victim> {
         let bytes = self.geometry.segment_bytes() as f64;
-        let worth = |(segment, u): (Segment, &SegmentUse)| {
+        let mut found: Vec<(f64, Victim)> = Vec::new();
+        for (segment, u) in self.all() {
             let fill = f64::from(u.live) / bytes;
-            let age = if urgent { 1.0 } else { now.saturating_sub(u.secs) as f64 + 1.0 };
-            let ok = u.used
-                && u.live > 0
-                && fill <= fullest
-                && !self.is_reserved(segment)
-                && !self.bad.contains(&segment.0)
-                && !self.moving.contains(&segment.0);
-            ok.then(|| (segment, (1.0 - fill) * age / (1.0 + fill)))
-        };
-        let best = self.all().filter_map(worth).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(segment, _)| segment);
-        self.moving.extend(best.map(|s| s.0));
-        best
+            let score = match choice {
+                Choice::CostBenefit(fullest) if fill > fullest => continue,
+                Choice::CostBenefit(_) => {
+                    (1.0 - fill) * (now.get().saturating_sub(u.born.get()) + 1) as f64 / (1.0 + fill)
+                }
+                Choice::Emptiest => 1.0 - fill,
+            };
+            let is_free = !self.is_reserved(segment) && !self.bad.contains(&segment.0);
+            if u.used && u.live > 0 && fill <= FULLEST && is_free && !self.moving.contains(&segment.0) {
+                found.push((score, Victim { segment, live: u64::from(u.live), born: u.born }));
+            }
+        }
+        found.sort_by(|a, b| b.0.total_cmp(&a.0));
+        found.into_iter().map(|(_, victim)| victim).collect()
     }
 
     /// The segments changed since the last call.

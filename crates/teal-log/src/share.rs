@@ -18,7 +18,6 @@ use crate::object::{Blocks, Content, Dirty, State};
 use crate::op::{Cost, FILE_MAX, Locked, Purpose};
 use crate::reader::Reader;
 use crate::store::Store;
-use std::sync::atomic::Ordering;
 use teal_types::{BLOCK, ObjectNo, SECTOR};
 
 /// Most extents of either file that one step looks at: 128 MiB of the source where it lies in one piece.
@@ -299,7 +298,7 @@ impl Locked<'_> {
     fn give(&mut self, from: ObjectNo, look: Look) -> Result<Gift, StoreError> {
         let (store, lsn) = (self.store, self.lsn);
         let src = &store.reader;
-        let (mut gift, mut freed, mut range) = (Gift::default(), Vec::new(), None);
+        let (mut gift, mut freed, mut range, mut parts) = (Gift::default(), Vec::new(), None, 0);
         for (block, part) in look.found.parts {
             match part {
                 Part::Dirty(bytes) => gift.dirty.push((block, bytes)),
@@ -308,13 +307,14 @@ impl Locked<'_> {
                     gift.slices.push((block, Slice { born: lsn, ..slice }));
                 }
                 Part::Own(extent) => {
-                    store.segments.lock().add_live(extent.addr.byte(), extent.bytes());
+                    store.segments.lock().add_live(extent.addr.byte(), extent.bytes(), extent.born);
                     let (blocks, stored, born) = (extent.blocks() as u16, extent.stored, extent.born);
                     let id = src.shared.add(src, extent, 2)?;
                     let slice = Slice { id, first: 0, blocks, stored, born };
                     let extents = &mut self.state(from).blocks().extents;
                     extents.replace(src, from, block, Mapped::Shared(slice), &mut freed)?;
                     gift.slices.push((block, Slice { born: lsn, ..slice }));
+                    parts += 1;
                     range = Some((range.map_or(block, |(first, _)| first), block + u64::from(blocks)));
                 }
             }
@@ -325,7 +325,7 @@ impl Locked<'_> {
             let state = self.mark(from);
             // Nothing that anybody sees of it has changed.
             state.core.lsn = old;
-            state.blocks().remapped.push((first, end - first));
+            state.blocks().remapped.add(first, end - first, parts);
             self.settle(from);
         }
         Ok(gift)
@@ -340,10 +340,8 @@ impl Locked<'_> {
         let mut behind = blocks.dirty.split_off(&first);
         blocks.dirty.append(&mut behind.split_off(&(first + count)));
         blocks.holes.push((first, count));
-        blocks.remapped.push((first, count));
+        blocks.remapped.add(first, count, gift.slices.len());
         let place = |block: u64| block - source + first;
-        let bytes = gift.dirty.len() as u64 * BLOCK + gift.slices.len() as u64 * NEW_BYTES / 4;
-        store.gathered.fetch_add(bytes, Ordering::Relaxed);
         blocks.dirty.extend(gift.dirty.into_iter().map(|(block, bytes)| (place(block), bytes)));
         let mut stored = 0;
         for (block, slice) in gift.slices {

@@ -24,15 +24,21 @@ use crate::page::{PagePtr, STORE_WIDE, TreeKind};
 use crate::reader::Reader;
 use crate::seeded::{Bug, bug};
 use crate::tree::Tree;
+use crate::weight::PAGE;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use teal_types::{ObjectNo, Sector};
 
 /// Nobody refers anew to a shared extent with this count. Every reference may still fall into 32 pieces, so that a count always fits its
 /// four bytes.
 pub(crate) const SHARES_MAX: u32 = 1 << 26;
+
+/// What an item takes in a batch: its delta, with as many checksums as it has.
+const ITEM_TAKES: u64 = 384;
+/// A shared extent is moved in one piece, and the end of a run in which it does not fit is left empty: at worst half of each segment.
+const MOVE_FACTOR: u64 = 2;
 
 /// What the open batch did with a shared extent.
 #[derive(Debug, Clone, Copy, Default)]
@@ -68,7 +74,11 @@ pub(crate) struct SharedTable {
     table: RwLock<Table>,
     is_used: AtomicBool,
     mem_pages: AtomicUsize,
-    /// Pages changed since the budget last counted them.
+    /// What the open batch writes of the table, and of what is moving, at most; pages not counted.
+    takes: AtomicU64,
+    /// The second of them.
+    moving_takes: AtomicU64,
+    /// Bytes these and the pages have come to take since the budget last counted them.
     growth: AtomicI64,
 }
 
@@ -149,6 +159,8 @@ impl SharedTable {
             }),
             is_used: AtomicBool::new(root.is_some()),
             mem_pages: AtomicUsize::new(0),
+            takes: AtomicU64::new(0),
+            moving_takes: AtomicU64::new(0),
             growth: AtomicI64::new(0),
         }
     }
@@ -182,7 +194,17 @@ impl SharedTable {
         self.mem_pages.load(Relaxed)
     }
 
-    /// Pages changed since this was last asked.
+    /// What the next checkpoint writes of the table, and of what is moving, at most.
+    pub(crate) fn takes(&self) -> u64 {
+        self.takes.load(Relaxed) + self.mem_pages() as u64 * PAGE
+    }
+
+    /// What is moving takes of it.
+    pub(crate) fn moving_takes(&self) -> u64 {
+        self.moving_takes.load(Relaxed)
+    }
+
+    /// By how much that has grown since this was last asked.
     pub(crate) fn take_growth(&self) -> i64 {
         self.growth.swap(0, Relaxed)
     }
@@ -190,9 +212,12 @@ impl SharedTable {
     /// After a change: brings what is known from outside of the lock up to date.
     pub(crate) fn note(&self, table: &Table) {
         let waiting = if table.moved.is_empty() { 0 } else { table.moved.len() / 4 + 4 };
-        let now = table.tree.mem_pages() + waiting;
-        let before = self.mem_pages.swap(now, Relaxed);
-        self.growth.fetch_add(now as i64 - before as i64, Relaxed);
+        let before = self.takes();
+        self.mem_pages.store(table.tree.mem_pages() + waiting, Relaxed);
+        let moving = table.moving.values().map(|content| MOVE_FACTOR * content.len() as u64 + ITEM_TAKES).sum();
+        self.moving_takes.store(moving, Relaxed);
+        self.takes.store(table.changed.len() as u64 * ITEM_TAKES + moving, Relaxed);
+        self.growth.fetch_add(self.takes() as i64 - before as i64, Relaxed);
         self.is_used.store(!table.tree.is_empty(), Relaxed);
     }
 
@@ -337,13 +362,16 @@ impl SharedTable {
         self.warm(src, id)?;
         let mut table = self.table.write();
         let is_here = table.get(src, id)?.is_some_and(|shared| shared.extent.addr == at);
-        Ok(is_here && table.moving.insert(id, content).is_none())
+        let is_new = is_here && table.moving.insert(id, content).is_none();
+        self.note(&table);
+        Ok(is_new)
     }
 
     /// What is to be written elsewhere, with its table items as they stand.
     pub(crate) fn take_moving(&self, src: &Reader) -> Result<Vec<(u64, SharedExtent, Vec<u8>)>, StoreError> {
         let mut table = self.table.write();
         let moving = std::mem::take(&mut table.moving);
+        self.note(&table);
         moving.into_iter().map(|(id, content)| Ok((id, table.known(src, id)?, content))).collect()
     }
 
@@ -371,6 +399,7 @@ impl SharedTable {
     pub(crate) fn take_changed(&self, src: &Reader) -> Result<Vec<(u64, Logged)>, StoreError> {
         let mut table = self.table.write();
         let changed = std::mem::take(&mut table.changed);
+        self.note(&table);
         let of = |(id, change): (u64, Change)| {
             if change.is_gone {
                 return Ok((id, Logged::Gone));

@@ -3,19 +3,22 @@
 //! # Invariants
 //! 1. What is promised to the operations of the open batch, plus what folding the changed pages takes, fits the segments that can be
 //!    written now without cleaning, with the cleaner's segments to spare.
-//! 2. A segment of a sparse store counts only after its host has allocated it.
-//! 3. A share of the capacity is set aside, so that on a full store cleaning works and files can be deleted.
+//! 2. A share of the capacity is set aside, so that on a full store cleaning works and files can be deleted.
 
-use crate::commit::{Committer, Kind};
+use crate::commit::Kind;
+use crate::counters::add;
 use crate::error::StoreError;
-use crate::geometry::Segment;
 use crate::op::{Cost, Purpose};
+use crate::round::Choice;
 use crate::store::{Space, Store};
 use std::sync::atomic::Ordering;
 
 /// Segments that only the cleaner and checkpoints may start: one in this many, within bounds. The more, the more one round can move.
-const CLEANER_PART: u64 = 8;
-const CLEANER_SEGMENTS: std::ops::RangeInclusive<u64> = 6..=12;
+const CLEANER_PART: u64 = 20;
+const CLEANER_SEGMENTS: std::ops::RangeInclusive<u64> = 6..=64;
+/// A small store sets more aside anyhow.
+const SMALL_CLEANER_PART: u64 = 12;
+const SMALL_CLEANER: u64 = 10;
 /// One part in this many of the capacity is set aside.
 const RESERVE_PART: u64 = 10;
 /// A checkpoint must always find room for all the pages that memory may hold, twice; a small store has fewer.
@@ -25,24 +28,12 @@ const SMALL_PART: u64 = 4;
 const RESERVE_SEGMENTS: u64 = 6;
 /// The host is asked for this much more than is needed, so that it is asked rarely.
 const HOST_STEP: u64 = 64 << 20;
-/// A batch is committed at the latest when it has been promised this many times its usual size: promises are worst cases.
-const PROMISED_BATCHES: u64 = 16;
 /// Changed pages that memory may hold before a checkpoint must fold them: 8 MiB on the disk, about twice that in memory.
-const MEM_PAGES: i64 = 2048;
-/// A page at its largest.
-const PAGE: u64 = 4096;
-/// What the ends of runs and records may waste in one batch.
-const BATCH_MARGIN: u64 = 64 << 10;
-/// Segments gained beyond what is needed, if a few rounds are enough for that.
-const SPARE_SEGMENTS: i64 = 4;
-/// Rounds for them.
-const EASY_ROUNDS: usize = 4;
-/// A fuller segment gives nothing back when it is moved: what describes small records takes a tenth of it and does not count as live.
-const FULLEST_WORTH: f64 = 0.8;
+pub(crate) const MEM_PAGES: i64 = 2048;
 /// Rounds of cleaning that one operation waits for at most.
 const ROUNDS: usize = 64;
-/// Victims cleaned before two checkpoints set them free.
-const CLEAN_ROUND: usize = 8;
+/// In the first round of them victims are at most this full.
+const FULLEST_FIRST: f64 = 0.9;
 
 impl Store {
     fn reserve(&self) -> u64 {
@@ -53,22 +44,10 @@ impl Store {
     }
 
     /// What only the cleaner and checkpoints may start to fill.
-    fn cleaner_bytes(&self) -> u64 {
-        let share = u64::from(self.geometry.segments) / CLEANER_PART;
+    pub(crate) fn cleaner_bytes(&self) -> u64 {
+        let segments = u64::from(self.geometry.segments);
+        let share = (segments / CLEANER_PART).max((segments / SMALL_CLEANER_PART).min(SMALL_CLEANER));
         share.clamp(*CLEANER_SEGMENTS.start(), *CLEANER_SEGMENTS.end()) * self.geometry.segment_bytes()
-    }
-
-    /// What a checkpoint would write, at most.
-    fn fold_bytes(&self) -> u64 {
-        let objects: Vec<_> = self.unfolded.lock().values().cloned().collect();
-        let pages: u64 = objects.iter().map(|o| o.state.read().mem_pages() as u64).sum();
-        let imap = self.imap.read();
-        // Changes of neighbours share a page of a hundred items; a path above it is counted with the tree's own pages.
-        let spread = imap.changed_leaves();
-        let leaves = (self.objects.load(Ordering::Relaxed).max(0) as u64 / 50 + 8).min(spread + 4);
-        let usage = u64::from(self.geometry.segments) / 50 + 4;
-        let pages = pages + self.reader.shared.mem_pages() as u64;
-        (pages + objects.len() as u64 / 2 + imap.tree.mem_pages() as u64 + leaves + usage) * PAGE
     }
 
     /// Pages that only memory holds; the daemon checkpoints when they are many.
@@ -76,18 +55,26 @@ impl Store {
         self.fold_bytes()
     }
 
+    /// What may be promised to operations that grow the store: of its capacity, and of what can be written now.
     fn available(&self) -> (i64, i64) {
+        let gathered = self.gathered.load(Ordering::Relaxed);
+        let promised = self.promised.load(Ordering::Relaxed);
+        let fold = self.fold_bytes() as i64;
+        let moved = self.moved.load(Ordering::Relaxed) + self.reader.shared.moving_takes() as i64;
         let segments = self.segments.lock();
         let logical = self.geometry.capacity() as i64 - self.reserve() as i64 - segments.live() as i64;
-        let physical = segments.ready_bytes() as i64 - self.cleaner_bytes() as i64;
-        (logical, physical)
+        // What the cleaner has in hand comes out of what is set aside for it, and comes back.
+        let cleaner = self.cleaner_bytes() as i64;
+        let lent = self.lent.load(Ordering::Relaxed);
+        let physical = segments.ready_bytes() as i64 - cleaner + lent.min(cleaner / 2);
+        (logical - (gathered - moved) - promised - fold, physical - gathered - promised - fold)
     }
 
     pub(crate) fn refresh_budget(&self) -> i64 {
         let (logical, physical) = self.available();
-        // From here on they are counted with the pages.
+        // From here on it is counted.
         self.reader.shared.take_growth();
-        let budget = logical.min(physical) - self.fold_bytes() as i64 - self.promised.load(Ordering::Relaxed);
+        let budget = logical.min(physical);
         self.budget.store(budget, Ordering::Relaxed);
         budget
     }
@@ -96,8 +83,7 @@ impl Store {
     /// be written now only half a segment: the cleaner's other ones are the way out when all is full.
     fn headroom(&self, purpose: Purpose) -> (i64, i64) {
         let (logical, physical) = self.available();
-        let taken = self.fold_bytes() as i64 + self.promised.load(Ordering::Relaxed);
-        (logical + self.share(purpose) - taken, physical + self.slack(purpose) - taken)
+        (logical + self.share(purpose), physical + self.slack(purpose))
     }
 
     /// The part of the reserve that an operation may use.
@@ -117,14 +103,13 @@ impl Store {
     pub(crate) fn promise(&self, cost: Cost) -> Result<(), StoreError> {
         let need = cost.bytes as i64;
         let slack = self.slack(cost.purpose);
-        let batch = self.settings().batch_bytes;
-        let gathered = self.gathered.load(Ordering::Relaxed) > 2 * batch;
-        self.budget.fetch_sub(self.reader.shared.take_growth() * PAGE as i64, Ordering::Relaxed);
+        let batch = self.settings().batch_bytes as i64;
+        self.budget.fetch_sub(self.reader.shared.take_growth(), Ordering::Relaxed);
         if self.mem_pages.load(Ordering::Relaxed) + self.reader.shared.mem_pages() as i64 > MEM_PAGES {
             // Memory is bounded: large directories and maps change many pages before a checkpoint is due.
             self.checkpoint()?;
         }
-        if gathered || self.promised.load(Ordering::Relaxed) > (PROMISED_BATCHES * batch) as i64 {
+        if self.gathered.load(Ordering::Relaxed) > 2 * batch {
             // Back-pressure: whoever comes when the open batch is at twice its size writes it.
             self.write_batch()?;
         }
@@ -141,6 +126,7 @@ impl Store {
     fn make_room(&self, need: i64, purpose: Purpose) -> Result<(), StoreError> {
         let mut committer = self.commit.lock();
         self.writable()?;
+        add(&self.reader.counters.waits, 1);
         self.host_again()?;
         let enough = |store: &Self| {
             store.refresh_budget();
@@ -148,19 +134,16 @@ impl Store {
             logical.min(physical) >= need
         };
         let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
-        self.host_more(need as u64 + promised + self.fold_bytes() + HOST_STEP + 16 * self.geometry.segment_bytes());
+        self.host_more(need as u64 + promised + self.batch_takes() + HOST_STEP + 16 * self.geometry.segment_bytes());
         if enough(self) {
             return Ok(());
         }
         if self.has_changes() {
             self.commit_as(&mut committer, Kind::Batch)?;
-            if enough(self) {
-                return Ok(());
-            }
-        }
-        if committer.log_bytes > 0 {
-            self.commit_as(&mut committer, Kind::Checkpoint)?;
-            if enough(self) {
+            // What is known to the byte now had been estimated; but little is not enough, or batches become ever smaller.
+            self.refresh_budget();
+            let (logical, physical) = self.headroom(purpose);
+            if logical >= need && physical >= need + self.geometry.segment_bytes() as i64 {
                 return Ok(());
             }
         }
@@ -168,102 +151,45 @@ impl Store {
         if self.headroom(purpose).0 < need {
             return Err(StoreError::NoSpace);
         }
-        // The fuller the segments, the less a round gains. A little more than is needed is gained at once, so that the next operation does
-        // not begin all over again; but only while that is easy.
-        let spare = SPARE_SEGMENTS * self.geometry.segment_bytes() as i64;
+        // More than is needed is gained at once: the checkpoints after a round cost the same for many victims as for one.
+        let want = need as u64 + self.cleaner_bytes();
         for round in 0..ROUNDS {
-            let worked = self.reclaim(&mut committer, FULLEST_WORTH, true)?;
-            let ahead = if round < EASY_ROUNDS { spare } else { 0 };
-            self.refresh_budget();
-            let (logical, physical) = self.headroom(purpose);
-            if logical >= need && physical >= need + ahead {
+            let choice = if round == 0 { Choice::CostBenefit(FULLEST_FIRST) } else { Choice::Emptiest };
+            let worked = self.clean_round(Some(&mut *committer), want, choice)?;
+            if enough(self) {
                 return Ok(());
             }
-            if !worked {
+            if !worked && round > 0 {
                 break;
             }
-        }
-        if enough(self) {
-            return Ok(());
         }
         Err(StoreError::NoSpace)
     }
 
-    /// One round of cleaning, then checkpoints until what it emptied is free. Says whether there was anything to do.
-    pub(crate) fn reclaim(&self, committer: &mut Committer, fullest: f64, urgent: bool) -> Result<bool, StoreError> {
-        let mut worked = false;
-        for _ in 0..CLEAN_ROUND {
-            // The moves themselves take room, and so do the pages they change; a segment is left for each checkpoint after them. The
-            // first move may take one of those: on a full store it is the way out.
-            let left = if worked { 3 } else { 2 };
-            let taken = self.promised.load(Ordering::Relaxed).max(0) as u64 + self.fold_bytes();
-            let ready = self.segments.lock().ready_bytes();
-            let fits = taken + left * self.geometry.segment_bytes() <= ready;
-            if !fits || self.segments.lock().ripening() >= CLEAN_ROUND || !self.clean_one(fullest, urgent)? {
-                break;
-            }
-            worked = true;
-            if self.promised.load(Ordering::Relaxed) >= self.settings().batch_bytes as i64 {
-                self.commit_as(committer, Kind::Batch)?;
-            }
-        }
-        for _ in 0..3 {
-            if self.segments.lock().ripening() == 0 {
-                break;
-            }
-            self.commit_as(committer, Kind::Checkpoint)?;
-            worked = true;
-        }
-        self.refresh_budget();
-        Ok(worked)
-    }
-
-    /// Lets the host allocate free segments until this much is ready; says so in the log when the host is full.
-    fn host_more(&self, bytes: u64) {
-        loop {
-            let next = {
-                let segments = self.segments.lock();
-                if segments.ready_bytes() >= bytes { None } else { segments.next_free(false) }
-            };
-            let Some(segment) = next else { break };
-            let run = self.geometry.whole(segment);
-            if let Err(e) = self.reader.disk().allocate(run.addr, u64::from(run.sectors)) {
-                log::warn!("the file system that holds the store has no room for more of it: {e}");
-                break;
-            }
-            let mut segments = self.segments.lock();
-            segments.set_ready(segment);
-            segments.refill();
-        }
-    }
-
-    /// Before the first write of an opening: the host must hold what the last one used.
-    fn host_again(&self) -> Result<(), StoreError> {
-        let doubtful = self.segments.lock().doubtful.clone();
-        for segment in doubtful {
-            let run = self.geometry.whole(Segment(segment));
-            if let Err(e) = self.reader.disk().allocate(run.addr, u64::from(run.sectors)) {
-                log::warn!("the file system that holds the store has no room for what the store uses: {e}");
-                return Err(StoreError::NoSpace);
-            }
-            self.segments.lock().doubtful.remove(&segment);
-        }
-        Ok(())
+    /// Cleans in the background: one round that is to set this many segments free, moving what is in those at most this full. Says whether
+    /// it did anything.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn clean(&self, segments: u64, fullest_percent: u32) -> Result<bool, StoreError> {
+        self.writable()?;
+        let want = segments * self.geometry.segment_bytes();
+        self.clean_round(None, want, Choice::CostBenefit(f64::from(fullest_percent) / 100.0))
     }
 
     /// Before a batch is sealed: its room must be there.
     pub(crate) fn prepare_room(&self) -> Result<(), StoreError> {
         self.host_again()?;
-        let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
-        let need = promised + self.fold_bytes() + 2 * self.geometry.segment_bytes();
+        let need = self.batch_takes();
+        let spare = 2 * self.geometry.segment_bytes();
         let mut ready = self.segments.lock().ready_bytes();
-        if ready < need {
-            self.host_more(need);
+        if ready < need + spare {
+            self.host_more(need + spare);
             ready = self.segments.lock().ready_bytes();
         }
         // Two segments to spare would be good; without them the batch itself and its last record's successor must fit.
-        if ready < need - 2 * self.geometry.segment_bytes() + BATCH_MARGIN {
-            log::error!("no room for a batch: {ready} bytes are ready, {promised} promised, {need} needed");
+        if ready < need {
+            log::error!("no room for a batch: {ready} bytes are ready, {need} needed");
             return Err(StoreError::NoSpace);
         }
         Ok(())
@@ -271,16 +197,18 @@ impl Store {
 
     /// How full the store is. What can be cleaned counts as free.
     pub fn space(&self) -> Space {
-        let (logical, _) = self.available();
+        let (logical, physical) = self.available();
         let segments = self.segments.lock();
-        let promised = self.promised.load(Ordering::Relaxed).max(0);
         Space {
             total: self.geometry.capacity() - self.reserve(),
-            free: (logical - promised).max(0) as u64,
+            free: logical.max(0) as u64,
             live: segments.live(),
             objects: self.objects.load(Ordering::Relaxed).max(0) as u64,
             free_segments: segments.free_segments() as u64,
+            ripening: segments.ripening() as u64,
             segments: u64::from(self.geometry.segments),
+            segment_bytes: self.geometry.segment_bytes(),
+            before_waiting: physical.max(0) as u64,
         }
     }
 }

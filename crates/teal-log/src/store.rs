@@ -28,8 +28,9 @@ use crate::reader::Reader;
 use crate::segments::Segments;
 use crate::table::Table;
 use crate::tree::Tree;
+use crate::weight::{Places, Unfolded};
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -71,6 +72,8 @@ impl Default for Settings {
 pub(crate) struct OpenBatch {
     pub(crate) objects: Vec<ObjectRef>,
     pub(crate) orphans: BTreeMap<ObjectNo, (bool, Lsn)>,
+    /// Where the inode map will change.
+    pub(crate) places: Places,
     /// Monotonic time of its first operation.
     pub(crate) since: Option<Duration>,
 }
@@ -90,7 +93,7 @@ pub struct Store {
     pub(crate) usage: Mutex<Tree>,
     pub(crate) segments: Mutex<Segments>,
     pub(crate) open: Mutex<OpenBatch>,
-    pub(crate) unfolded: Mutex<HashMap<ObjectNo, ObjectRef>>,
+    pub(crate) unfolded: Mutex<Unfolded>,
     pub(crate) settings: RwLock<Settings>,
     pub(crate) next_object: AtomicU64,
     pub(crate) next_lsn: AtomicU64,
@@ -99,11 +102,15 @@ pub struct Store {
     pub(crate) open_batch: AtomicU64,
     /// Number of the batch that was open when all before became durable; `commit` guards changes of it.
     pub(crate) durable_batch: AtomicU64,
-    /// Pages of objects that only memory holds, about.
+    /// Pages of objects that only memory holds.
     pub(crate) mem_pages: AtomicI64,
-    /// Bytes the open batch will write, about.
-    pub(crate) gathered: AtomicU64,
-    /// Bytes promised to operations of the open batch.
+    /// Bytes the open batch takes at most, beside the pages: see `weight`.
+    pub(crate) gathered: AtomicI64,
+    /// Among them those of blocks the cleaner has read.
+    pub(crate) moved: AtomicI64,
+    /// Bytes that a round of cleaning has taken and will give back.
+    pub(crate) lent: AtomicI64,
+    /// Bytes promised to operations that are not done yet.
     pub(crate) promised: AtomicI64,
     /// Bytes that may still be promised before somebody must look closer.
     pub(crate) budget: AtomicI64,
@@ -130,8 +137,14 @@ pub struct Space {
     pub objects: u64,
     /// Segments that hold nothing.
     pub free_segments: u64,
+    /// Segments that the next two checkpoints set free, without any cleaning.
+    pub ripening: u64,
     /// All segments.
     pub segments: u64,
+    /// Bytes of one.
+    pub segment_bytes: u64,
+    /// What can be written before somebody has to wait for the cleaner.
+    pub before_waiting: u64,
 }
 
 impl Store {

@@ -86,7 +86,7 @@ impl Checker<'_> {
         drop(imap);
         // Objects that so far only deltas or the open batch know.
         let open: Vec<_> = store.open.lock().objects.iter().map(|o| o.no).collect();
-        let unfolded: Vec<_> = store.unfolded.lock().keys().copied().collect();
+        let unfolded: Vec<_> = store.unfolded.lock().numbers().collect();
         for no in open.into_iter().chain(unfolded) {
             homes.entry(no).or_insert(None);
         }

@@ -56,8 +56,14 @@ impl Store {
                     return format!("segment {}: free{role}", segment.0);
                 }
                 format!(
-                    "segment {}: {} live bytes, {} retained, first record {} at +{}, touched in interval {}, at {}{role}",
-                    segment.0, u.live, u.retained, u.first_seq, u.first, u.touched, u.secs
+                    "segment {}: {} live bytes, {} retained, first record {} at +{}, touched in interval {}, youngest {}{role}",
+                    segment.0,
+                    u.live,
+                    u.retained,
+                    u.first_seq,
+                    u.first,
+                    u.touched,
+                    u.born.get()
                 )
             };
             segments.all().map(line).collect()

@@ -110,7 +110,15 @@ fn roots() -> Roots {
 }
 
 fn usage() -> SegmentUse {
-    SegmentUse { live: 1000, retained: 0, first: 24, used: true, first_seq: 7, touched: 2, secs: 1_700_000_000 }
+    SegmentUse {
+        live: 1000,
+        retained: 0,
+        first: 24,
+        used: true,
+        first_seq: 7,
+        touched: 2,
+        born: Lsn::new(1_700_000_000),
+    }
 }
 
 #[test]

@@ -9,9 +9,10 @@
 //! | 13 | 3 | zero |
 //! | 16 | 8 | sequence number of its first record |
 //! | 24 | 8 | number of the checkpoint interval in which it was last written or freed |
-//! | 32 | 8 | time of its last write, seconds: the age for cost-benefit cleaning |
+//! | 32 | 8 | `Lsn` of the youngest of what was written to it: the age for cost-benefit cleaning |
 
 use crate::codec::{Put, Take};
+use teal_types::Lsn;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SegmentUse {
@@ -21,7 +22,7 @@ pub(crate) struct SegmentUse {
     pub(crate) used: bool,
     pub(crate) first_seq: u64,
     pub(crate) touched: u64,
-    pub(crate) secs: u64,
+    pub(crate) born: Lsn,
 }
 
 pub(crate) const BYTES: usize = 40;
@@ -36,7 +37,7 @@ impl SegmentUse {
         out.put(&[0; 3]);
         out.put_u64(self.first_seq);
         out.put_u64(self.touched);
-        out.put_u64(self.secs);
+        out.put_u64(self.born.get());
         out
     }
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -50,7 +51,7 @@ impl SegmentUse {
             used: used == 1,
             first_seq: t.counter()?,
             touched: t.counter()?,
-            secs: t.u64()?,
+            born: Lsn::new(t.u64()?),
         };
         (t.is_empty() && used <= 1).then_some(done)
     }

@@ -104,7 +104,7 @@ fn use_it(store: &Store, seen: &Seen) -> Result<(), StoreError> {
     store.tick()?;
     store.checkpoint()?;
     for _ in 0..3 {
-        store.clean_one(1.0, false)?;
+        store.clean(4, 100)?;
         store.commit()?;
     }
     store.checkpoint()?;

@@ -13,15 +13,7 @@ use crate::layout::Layout;
 use crate::seeded::{Bug, bug};
 use crate::segments::Segments;
 use crate::store::Store;
-use std::sync::atomic::Ordering;
 use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR};
-
-/// What a changed count takes in a batch.
-const COUNT_BYTES: i64 = 40;
-/// A shared extent is moved in one piece, and the end of a run in which it does not fit is left empty: at worst half of each segment.
-const MOVE_FACTOR: i64 = 2;
-/// What describes a moved extent, beyond its content.
-const MOVE_MARGIN: i64 = 512;
 
 impl Store {
     /// Changes the counts of the shared extents that a change took parts away of; what died with the last of them. `None` when the
@@ -33,7 +25,6 @@ impl Store {
                 && more != 0
                 && !(more > 0 && bug(Bug::SplitNotCounted))
             {
-                self.promised.fetch_add(COUNT_BYTES, Ordering::Relaxed);
                 if let Err(e) = self.reader.shared.change(&self.reader, id, more, &mut died) {
                     log::error!("a file refers to shared extent {id}: {e}");
                     return None;
@@ -69,7 +60,7 @@ impl Store {
         let mut freed = Vec::new();
         for (id, mut shared, content) in reader.shared.take_moving(reader)? {
             let size = 12 + shared.encode().len();
-            shared.extent.addr = layout.run(&content, size)?;
+            shared.extent.addr = layout.run(&content, shared.extent.born, size)?;
             reader.shared.set_moved(reader, id, &shared, &mut freed)?;
             layout.delta(object, Lsn::ZERO, &Delta::SharedSet { id, shared }, size)?;
         }
@@ -96,7 +87,7 @@ impl Store {
         let mut freed = Vec::new();
         let Some(lives) = self.reader.shared.redo(&self.reader, id, what, &mut freed)? else { return Ok(None) };
         if let Some(extent) = lives {
-            self.segments.lock().add_live(extent.addr.byte(), extent.bytes());
+            self.segments.lock().add_live(extent.addr.byte(), extent.bytes(), extent.born);
         }
         self.account_redone(&freed);
         Ok(Some(()))
@@ -116,7 +107,6 @@ impl Store {
                     let bytes = content.len() as u64;
                     if self.reader.shared.set_moving(&self.reader, id, extent.addr, content)? {
                         add(&self.reader.counters.bytes_moved, bytes);
-                        self.promised.fetch_add(MOVE_FACTOR * bytes as i64 + MOVE_MARGIN, Ordering::Relaxed);
                         self.open.lock().since.get_or_insert_with(|| self.clock.monotonic());
                     }
                 }

@@ -555,7 +555,8 @@ impl Life {
             }
             _ => {
                 self.commit()?;
-                self.ending(|store| store.clean_some().map(drop))
+                let segments = 1 + self.rng.below(6);
+                self.ending(|store| store.clean(segments, 90).map(drop))
             }
         }
     }

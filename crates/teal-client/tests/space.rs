@@ -1,0 +1,103 @@
+//! A store at its limits: filled and emptied, overwritten for long, near full all its life. Figures at full size: `cargo xtask bench space`.
+
+#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
+
+#[path = "space/ends.rs"]
+mod ends;
+#[path = "space/load.rs"]
+mod load;
+#[path = "space/near_full.rs"]
+mod near_full;
+
+use load::{Load, Pattern, Run};
+use near_full::Plan;
+
+const OVERWRITE: Load = Load {
+    mib: 64,
+    percent: 0,
+    pattern: Pattern::Uniform,
+    io: 4096,
+    file: 1 << 20,
+    background: true,
+    sync: 0,
+    seed: 1,
+};
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+/// `TEAL_FULL_SEEDS` lives of each kind (1 by default), from seed `TEAL_FULL_SEED` on.
+#[test]
+fn a_life_near_full_never_wedges() {
+    let (first, count) = (number("TEAL_FULL_SEED", 1), number("TEAL_FULL_SEEDS", 1));
+    for seed in first..first + count {
+        let plan = Plan { mib: 16, seed, ops: 1500, background: seed % 2 == 0, largest: 1 << 20, small: false };
+        for plan in [
+            plan,
+            Plan { small: true, ops: 4000, ..plan },
+            Plan { background: !plan.background, mib: 24, largest: 3 << 20, ..plan },
+            Plan { mib: 64, largest: 8 << 20, ..plan },
+        ] {
+            let seen = near_full::live(plan);
+            println!("{plan:?}: {seen:?}");
+            assert!(
+                seen.refused > 0 && seen.removed > 0 && seen.reopened > 2 && seen.cleaned > 0,
+                "{plan:?}: {seen:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn filled_and_emptied_fifty_times() {
+    for io in [2000, 300_000] {
+        let mut run = Run::new(Load { mib: 16, io, ..OVERWRITE });
+        let free = run.space().free;
+        for round in 0..50 {
+            let written = run.fill_to_the_end();
+            assert!(written * 10 > free * if io > 4096 { 9 } else { 6 }, "round {round}: {written} of {free} bytes");
+            run.empty();
+            let back = run.space().free;
+            assert!(back + (1 << 20) > free, "round {round}: {back} of {free} bytes came back");
+        }
+        run.is_whole_after_reopening();
+    }
+}
+
+#[test]
+fn overwriting_a_store_at_ninety_percent_ten_times_over_goes_on() {
+    for (mib, background) in [(64, true), (16, false)] {
+        let mut run = Run::new(Load { mib, background, ..OVERWRITE });
+        run.fill_files(90);
+        let spent = run.spend(10 * (mib << 20));
+        let written = spent.per_user(spent.counts.bytes_written);
+        println!("written {written:.2}, background {background}: {:?}", spent.counts);
+        // A log this full, overwritten everywhere alike, has to move a lot; but there is an end.
+        assert!(written < 8.0, "{written:.2} bytes written for one");
+        run.is_whole_after_reopening();
+    }
+}
+
+/// The bound of the full size, counted on a smaller store: 3 bytes written for one at 80 %, hot and cold.
+#[test]
+fn hot_and_cold_data_at_eighty_percent_cost_less_than_three_writes_for_one() {
+    let mut run = Run::new(Load { mib: 128, percent: 80, pattern: Pattern::HotCold, ..OVERWRITE });
+    run.spend(128 << 20);
+    let spent = run.spend(128 << 20);
+    let written = spent.per_user(spent.counts.bytes_written);
+    println!("written {written:.2}, moved {:.2}", spent.per_user(spent.counts.bytes_moved));
+    assert!(spent.counts.segments_cleaned > 0 && written < 3.0, "{written:.2} bytes written for one");
+    run.is_whole_after_reopening();
+}
+
+#[test]
+fn an_idle_store_is_cleaned_ahead_and_then_silent() {
+    let mut run = Run::new(Load { mib: 64, percent: 60, ..OVERWRITE });
+    run.spend(32 << 20);
+    let before = run.space().free_segments;
+    let counts = run.rest();
+    let after = run.space();
+    assert!(after.free_segments >= before && after.free_segments * 100 >= after.segments * 10, "{before}: {after:?}");
+    assert_eq!(run.rest(), counts, "an idle store does nothing");
+}

@@ -1,0 +1,232 @@
+//! What changes take in the log, at most: bounds that are known without looking at the disk.
+//!
+//! # Invariants
+//! 1. An object in the open batch makes sealing write at most [`State::weight`] bytes, its pages not counted.
+//! 2. A checkpoint writes at most [`Store::fold_bytes`] more.
+//! 3. Both are checked at every commit, where assertions are on: a batch takes no more of the free segments than
+//!    [`Store::batch_takes`] says.
+//!
+//! # How
+//! Sealing turns pages in memory, which are counted exactly, into a little more of them: every block may split an extent. That and the
+//! headers of deltas are part of the weights. Ends of segments that are too short for what follows are covered by [`with_waste`].
+
+use crate::object::{Blocks, Content, ObjectRef, State};
+use crate::store::Store;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering;
+use teal_types::{BLOCK, ObjectNo};
+
+/// A page at its largest, and the delta that tells of it.
+pub(crate) const PAGE: u64 = 4096 + 64;
+/// A block, its delta, its checksum, and what two more items in half full pages take.
+const BLOCK_TAKES: u64 = BLOCK + 64 + 192;
+/// Header of a delta and the fixed part of an inode record.
+const RECORD: u64 = 192;
+/// Most content an inode record holds beside what is counted apart.
+const CONTENT: u64 = 1024 + 64;
+/// An entry set, with the longest name.
+const ENTRY: u64 = 320;
+const HOLE: u64 = 40;
+/// A part of a shared extent: its delta, and an item in a half full page.
+const PART: u64 = 160;
+/// Sealing a block may change two counts of shared extents: one part in this many of it.
+const COUNTS_PART: u64 = 40;
+/// Header of an item of an inode record.
+const ITEM: u64 = 32;
+/// Records larger than this do not just fill the rest of a segment: they may leave as much unused as they take.
+const LARGE: u64 = 4096;
+/// Numbers looked at together when the leaves of the inode map are counted.
+const NEIGHBOURS: u64 = 256;
+/// Most leaves that many numbers in a row can be spread over: a leaf spans at least fifty.
+const LEAVES: u32 = NEIGHBOURS.div_ceil(50) as u32 + 1;
+/// An item of the inode map, in a leaf at least half full.
+const MAP_ITEM: u64 = 90;
+/// A leaf of few items.
+const SMALL_PAGE: u64 = 512 + 64 + 24;
+
+/// Where the inode map changes, and so in how many leaves at most.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    counts: BTreeMap<u64, u32>,
+    leaves: u64,
+}
+
+impl Places {
+    /// Adds an object that was not among them; says whether that may change another leaf.
+    pub(crate) fn add(&mut self, no: ObjectNo) -> bool {
+        let count = self.counts.entry(no.get() / NEIGHBOURS).or_default();
+        *count += 1;
+        let is_new = *count <= LEAVES;
+        self.leaves += u64::from(is_new);
+        is_new
+    }
+
+    fn remove(&mut self, no: ObjectNo) {
+        let place = no.get() / NEIGHBOURS;
+        let Some(count) = self.counts.get_mut(&place) else { return };
+        self.leaves -= u64::from(*count <= LEAVES);
+        *count -= 1;
+        if *count == 0 {
+            self.counts.remove(&place);
+        }
+    }
+
+    pub(crate) fn leaves(&self) -> u64 {
+        self.leaves
+    }
+}
+
+/// Objects with something newer than their home record: a checkpoint writes them.
+#[derive(Debug, Default)]
+pub(crate) struct Unfolded {
+    objects: HashMap<ObjectNo, (ObjectRef, u64)>,
+    bytes: u64,
+    places: Places,
+}
+
+impl Unfolded {
+    /// Adds an object, or weighs it anew.
+    pub(crate) fn insert(&mut self, object: &ObjectRef, state: &State) {
+        let weight = state.record_weight();
+        self.bytes += weight;
+        match self.objects.insert(object.no, (ObjectRef::clone(object), weight)) {
+            Some((_, before)) => self.bytes -= before,
+            None => drop(self.places.add(object.no)),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, no: ObjectNo) {
+        if let Some((_, weight)) = self.objects.remove(&no) {
+            self.bytes -= weight;
+            self.places.remove(no);
+        }
+    }
+
+    /// All of them, and forgets them.
+    pub(crate) fn take(&mut self) -> Vec<ObjectRef> {
+        std::mem::take(self).objects.into_values().map(|(object, _)| object).collect()
+    }
+
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = ObjectNo> + '_ {
+        self.objects.keys().copied()
+    }
+
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.objects.values().map(|(object, _)| object)
+    }
+}
+
+impl State {
+    /// Bytes of names and extended attributes in a record, at most.
+    fn head_weight(&self) -> u64 {
+        let links: usize = self.links.iter().map(|l| l.name.as_bytes().len()).sum();
+        let xattrs: usize = self.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let items = (self.links.len() + self.xattrs.len()) as u64;
+        (links + xattrs) as u64 + items * ITEM
+    }
+
+    /// The whole record, at most, once blocks and entries have found their places.
+    fn record_weight(&self) -> u64 {
+        let inline = match &self.content {
+            Content::Inline(data) => data.len() as u64,
+            _ => CONTENT,
+        };
+        let record = RECORD + inline + self.head_weight();
+        if record > LARGE { 2 * record } else { record }
+    }
+
+    /// What sealing this object writes, at most, pages not counted; nothing if the open batch has not changed it.
+    pub(crate) fn weight(&self) -> u64 {
+        if !self.in_batch {
+            return 0;
+        }
+        let content = match &self.content {
+            Content::Blocks(Blocks { dirty, moving, holes, remapped, .. }) => {
+                // A block or a hole may split a part in two.
+                let splits = if remapped.ranges.is_empty() { 0 } else { dirty.len() + holes.len() };
+                let parts = remapped.parts + 2 * remapped.ranges.len() + splits;
+                let blocks = (dirty.len() + moving.len()) as u64 * BLOCK_TAKES;
+                blocks + holes.len() as u64 * HOLE + parts as u64 * PART + CONTENT
+            }
+            Content::Dir(dir) => dir.changed.len() as u64 * ENTRY,
+            Content::Inline(_) | Content::None => 0,
+        };
+        // A head or the attributes, then the whole record, now or when a checkpoint folds it.
+        content + 2 * RECORD + self.head_weight() + self.record_weight()
+    }
+
+    /// Pages that the next checkpoint will write for this object.
+    pub(crate) fn pages(&self) -> usize {
+        if self.in_batch || self.unfolded { self.mem_pages() } else { 0 }
+    }
+}
+
+/// What writing this much takes, with what the ends of segments and records waste.
+pub(crate) fn with_waste(bytes: u64, segment: u64) -> u64 {
+    // The end of a segment that is shorter than a block with its delta, or than the shortest run.
+    let each = 16 << 10;
+    bytes + (bytes / segment + 2) * each + bytes / 64
+}
+
+impl Store {
+    /// What a checkpoint writes at most for what is changed now and not in the open batch.
+    pub(crate) fn fold_bytes(&self) -> u64 {
+        let (records, spread) = {
+            let unfolded = self.unfolded.lock();
+            (unfolded.bytes, unfolded.places.leaves())
+        };
+        let objects = self.objects.load(Ordering::Relaxed).max(0) as u64;
+        let imap = self.imap.read();
+        let spread = spread + imap.changed_leaves();
+        let map = imap.tree.mem_pages() as u64;
+        drop(imap);
+        // Leaves are as many as changes, or hold all there is; above them stand at most as many pages as the whole tree has.
+        let leaves = (spread * PAGE).min(spread * SMALL_PAGE + objects * MAP_ITEM);
+        let above = spread.min(objects / 1000 + 4) * PAGE;
+        let pages = self.mem_pages.load(Ordering::Relaxed).max(0) as u64 + map + self.orphans.lock().mem_pages() as u64;
+        records + pages * PAGE + leaves + above + self.usage_bytes() + self.shared_bytes()
+    }
+
+    /// What is to be written of the table of shared extents, and of what is moving, at most.
+    fn shared_bytes(&self) -> u64 {
+        let shared = &self.reader.shared;
+        if shared.is_empty() && shared.takes() == 0 {
+            return 0;
+        }
+        // Two counts for each block that replaces parts.
+        shared.takes() + self.gathered.load(Ordering::Relaxed).max(0) as u64 / COUNTS_PART
+    }
+
+    /// What the usage table and the roots take in a checkpoint, at most.
+    pub(crate) fn usage_bytes(&self) -> u64 {
+        (u64::from(self.geometry.segments) / 40 + 8) * PAGE
+    }
+
+    /// What sealing the open batch as a checkpoint takes of the free segments, at most.
+    pub(crate) fn batch_takes(&self) -> u64 {
+        let gathered = self.gathered.load(Ordering::Relaxed).max(0) as u64;
+        with_waste(gathered + self.fold_bytes(), self.geometry.segment_bytes())
+    }
+
+    /// Counts pages of objects that have come or gone in memory.
+    pub(crate) fn pages_changed(&self, from: usize, to: usize) {
+        self.mem_pages.fetch_add(to as i64 - from as i64, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_share_leaves() {
+        let mut places = Places::default();
+        assert_eq!((0..1000).filter(|no| places.add(ObjectNo::new(*no))).count() as u64, places.leaves());
+        assert_eq!(places.leaves(), 4 * u64::from(LEAVES));
+        for no in 0..999 {
+            places.remove(ObjectNo::new(no));
+        }
+        assert_eq!((places.leaves(), places.counts.len()), (1, 1));
+        assert!(places.add(ObjectNo::new(1 << 40)));
+    }
+}

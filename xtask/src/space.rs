@@ -1,0 +1,14 @@
+//! `cargo xtask bench space`: what the device writes for what the user writes; runs the example `space` of `teal-client` in the release
+//! profile, which explains its arguments.
+
+use anyhow::{Context as _, Result};
+
+pub(crate) fn run(args: &[&str]) -> Result<bool> {
+    let status = crate::cargo()
+        .current_dir(crate::root())
+        .args(["run", "--quiet", "--release", "-p", "teal-client", "--example", "space", "--"])
+        .args(args)
+        .status()
+        .context("cargo run")?;
+    Ok(status.success())
+}
