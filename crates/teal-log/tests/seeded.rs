@@ -47,8 +47,8 @@ fn life(turn: u64) -> Result<(), String> {
     churn(turn)
 }
 
-/// A flipped bit in the header of any record but the last must not cut off what is behind it. (The last one of a store that was not closed
-/// looks like a torn tail.)
+/// A flipped bit in the header of any record but those of the last batch must not cut off what is behind it. (The last batch of a store
+/// that was not closed looks like a torn tail; it may lie in several records.)
 fn decay(life: &mut Life, turn: u64) -> Result<(), String> {
     life.plan.batch = 3;
     life.run(8).map_err(|e| e.to_string())?;
@@ -58,7 +58,9 @@ fn decay(life: &mut Life, turn: u64) -> Result<(), String> {
     let seq = |sector: usize| u64::from_le_bytes(bytes[sector * 512 + 32..][..8].try_into().unwrap());
     let mut records: Vec<usize> = (0..bytes.len() / 512).filter(|s| bytes[s * 512..].starts_with(b"TREC")).collect();
     records.sort_unstable_by_key(|sector| seq(*sector));
-    records.pop();
+    let batch = |sector: usize| u64::from_le_bytes(bytes[sector * 512 + 40..][..8].try_into().unwrap());
+    let last = records.last().map(|sector| batch(*sector));
+    records.retain(|sector| Some(batch(*sector)) != last);
     for sector in records.into_iter().rev().take(40) {
         let image = Walk::new(&trace).images(&mut Rng::new(turn), &none).next().ok_or("no image")?;
         image.disk.flip_bit(Sector::new(sector as u64), 4000);
