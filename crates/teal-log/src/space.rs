@@ -120,7 +120,6 @@ impl Store {
     /// Promises the space an operation may need.
     pub(crate) fn promise(&self, cost: Cost) -> Result<(), StoreError> {
         let need = cost.bytes as i64;
-        let slack = self.slack(cost.purpose);
         let batch = self.settings().batch_bytes as i64;
         if self.mem_pages.load(Ordering::Relaxed) > MEM_PAGES {
             // Memory is bounded: large directories and maps change many pages before a checkpoint is due.
@@ -130,13 +129,23 @@ impl Store {
             // Back-pressure: whoever comes when the open batch is at twice its size commits it.
             self.commit()?;
         }
-        if self.budget.fetch_sub(need, Ordering::Relaxed) + slack < need {
-            self.budget.fetch_add(need, Ordering::Relaxed);
-            self.make_room(need, cost.purpose)?;
-            self.budget.fetch_sub(need, Ordering::Relaxed);
+        self.promised.fetch_add(need, Ordering::Relaxed);
+        if self.budget.fetch_sub(need, Ordering::Relaxed) >= need || self.has_headroom(cost.purpose) {
+            return Ok(());
         }
+        // Taken back while others may need it, so that nobody is refused for what is not taken in the end.
+        self.promised.fetch_sub(need, Ordering::Relaxed);
+        self.budget.fetch_add(need, Ordering::Relaxed);
+        self.make_room(need, cost.purpose)?;
+        self.budget.fetch_sub(need, Ordering::Relaxed);
         self.promised.fetch_add(need, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// A closer look than the budget, which is that of operations that grow the store.
+    fn has_headroom(&self, purpose: Purpose) -> bool {
+        let (logical, physical) = self.headroom(purpose);
+        logical.min(physical) >= 0
     }
 
     /// Asks the host, then the log itself, for room.
