@@ -20,7 +20,13 @@ use crate::op::{Locked, Op};
 use crate::page::TreeKind;
 use crate::store::Store;
 use crate::walk;
+use crate::weight::PAGE;
+use std::sync::atomic::Ordering;
 use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
+
+/// The room is looked at after so many deltas, or when the batch has grown by a part of a segment.
+const LOOK: u32 = 64;
+const LOOK_PART: i64 = 8;
 
 /// A segment as it was read.
 struct Held {
@@ -63,11 +69,20 @@ impl Store {
         let mut held = Held { from: whole.addr, bytes: vec![0; (u64::from(whole.sectors) * SECTOR) as usize] };
         self.reader.raw(whole.addr, &mut held.bytes)?;
         let mut unreadable = self.move_shared(victim).err();
+        let (mut deltas, mut grown) = (0, self.grown());
         // Inode records first: whoever is read here need not be read again for his blocks.
         for for_inodes in [true, false] {
             for found in walk::records(&self.geometry, &self.sb.uuid, victim, &usage, &held.bytes) {
                 for placed in decode_body(found.body, found.header.deltas) {
                     let Ok(placed) = placed else { break };
+                    deltas += 1;
+                    if deltas == LOOK || self.grown() - grown > self.geometry.segment_bytes() as i64 / LOOK_PART {
+                        (deltas, grown) = (0, self.grown());
+                        if !self.has_room(0) {
+                            // What is moved is moved; the rest stays for another round.
+                            return unreadable.map_or(Ok(()), Err);
+                        }
+                    }
                     let no = placed.object;
                     let moved = match placed.delta {
                         Delta::Inode(bytes) if for_inodes => {
@@ -93,6 +108,11 @@ impl Store {
             }
         }
         unreadable.map_or(Ok(()), Err)
+    }
+
+    /// Bytes that the open batch and pages take, but for the store's own trees.
+    fn grown(&self) -> i64 {
+        self.gathered.load(Ordering::Relaxed) + self.mem_pages.load(Ordering::Relaxed) * PAGE as i64
     }
 
     fn move_inode(&self, no: ObjectNo, byte: u64, bytes: &[u8]) -> Result<(), StoreError> {

@@ -13,7 +13,7 @@ use crate::format::inode::{Core, Entry, Link};
 use crate::object::{Content, Object, ObjectRef, State};
 use crate::read::attr_of;
 use crate::store::Store;
-use crate::weight::PAGE;
+use crate::weight::{PAGE, Weight};
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -93,26 +93,12 @@ pub struct Locked<'o> {
     pub(crate) lsn: Lsn,
     items: Vec<(ObjectRef, Guard)>,
     /// What these objects weighed when they were locked.
-    before: Load,
-}
-
-/// What objects add to the open batch, and the pages that only memory holds of them.
-#[derive(Clone, Copy)]
-struct Load {
-    pages: usize,
-    bytes: u64,
-}
-
-impl Load {
-    fn of(items: &[(ObjectRef, Guard)]) -> Self {
-        let pages = items.iter().map(|(_, state)| state.pages()).sum();
-        Self { pages, bytes: items.iter().map(|(_, state)| state.weight()).sum() }
-    }
+    before: Weight,
 }
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        let (before, now) = (self.before, Load::of(&self.items));
+        let (before, now) = (self.before, Weight::of(self.items.iter().map(|(_, state)| &**state)));
         self.store.pages_changed(before.pages, now.pages);
         self.store.gathers(now.bytes as i64 - before.bytes as i64);
         let pages = now.pages as i64 - before.pages as i64;
@@ -195,7 +181,7 @@ impl Op<'_> {
             }
             items.push((object, guard));
         }
-        let before = Load::of(&items);
+        let before = Weight::of(items.iter().map(|(_, state)| &**state));
         Ok(Locked { store: self.store, lsn: self.store.next_lsn(), items, before })
     }
 }

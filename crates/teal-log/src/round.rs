@@ -54,6 +54,7 @@ impl Store {
         let mut worked = false;
         self.lent.store(0, Ordering::Relaxed);
         if ripening < want {
+            self.host_more(self.batch_takes() + 2 * self.cleaner_bytes());
             if self.has_changes() {
                 self.commit_round(held.as_deref_mut(), Kind::Batch)?;
             }
@@ -88,11 +89,15 @@ impl Store {
 
     /// Whether a victim may be moved now: its blocks, a page for each of them, and the checkpoints after it have room.
     fn fits(&self, victim: &Victim) -> bool {
-        let segment = self.geometry.segment_bytes();
-        let taken = self.batch_takes() + self.promised.load(Ordering::Relaxed).max(0) as u64;
-        let takes = with_waste(2 * victim.live, segment) + self.usage_bytes() + LEFT * segment;
         let is_memory = self.mem_pages.load(Ordering::Relaxed) < 2 * MEM_PAGES;
-        is_memory && taken + takes <= self.segments.lock().ready_bytes()
+        is_memory && self.has_room(with_waste(2 * victim.live, self.geometry.segment_bytes()))
+    }
+
+    /// Whether so much more may be moved: it, the open batch, what is promised and the checkpoints after it have room.
+    pub(crate) fn has_room(&self, more: u64) -> bool {
+        let taken = self.batch_takes() + self.promised.load(Ordering::Relaxed).max(0) as u64;
+        let left = self.usage_bytes() + LEFT * self.geometry.segment_bytes();
+        taken + more + left <= self.segments.lock().ready_bytes()
     }
 
     /// Enough victims for this gain, oldest first.

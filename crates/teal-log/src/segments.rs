@@ -313,6 +313,11 @@ impl Segments {
         head * SECTOR + self.free_bytes - taken.sum::<u64>()
     }
 
+    /// Bytes that are free once the host has allocated them.
+    pub(crate) fn unready_bytes(&self) -> u64 {
+        self.unready.len() as u64 * self.geometry.segment_bytes()
+    }
+
     /// Free segments, ready or not.
     pub(crate) fn free_segments(&self) -> usize {
         let reserved = self.reserved().filter(|s| !self.table[s.0 as usize].used).count();

@@ -1,9 +1,29 @@
 //! Space that is promised before it is needed.
 //!
 //! # Invariants
-//! 1. What is promised to the operations of the open batch, plus what folding the changed pages takes, fits the segments that can be
-//!    written now without cleaning, with the cleaner's segments to spare.
-//! 2. A share of the capacity is set aside, so that on a full store cleaning works and files can be deleted.
+//! R: what can be written now; T: what sealing all that is changed in memory as a checkpoint takes at most
+//! ([`batch_takes`](Store::batch_takes)); P: what is promised to operations under way; C: what is set aside for the cleaner; S: a segment.
+//! 1. *Promise*: an operation that grows or replaces begins only if T + P + its cost + C fit into R, one that gives back if T + P + its
+//!    cost + 3/4 C do. While a round of cleaning runs, what it has taken counts as if it were there, up to C / 2, so R >= T + P + C / 4
+//!    holds whenever somebody begins.
+//! 2. *Commit*: so a commit has room, as a batch and as a checkpoint. Afterwards T is the usage table and the roots, less than a segment
+//!    on stores of some gigabytes; C is at least six segments, so the two checkpoints after it have room too. Closing is one of them.
+//! 3. *Cleaning* adds to T only while T + P + 2 S + a usage table fit into R, looked at again at least every 64 deltas: it never takes
+//!    the room of a commit.
+//! 4. *Capacity*: what lives, grown by what is promised, leaves the reserve (a tenth of the capacity or more, C among it) free: the
+//!    segments in use hold at least the reserve less R of dead bytes.
+//!
+//! # Why there is a way forward from every full state
+//! - *Closing, committing*: 2.
+//! - *Cleaning one victim* of which u S live takes u S, a page for each of its blocks at worst, and the headers; two checkpoints later it
+//!    gives S back. The pages are no loss: for each one written anew an old one died, and old pages lie together in segments of
+//!    checkpoints, which so become the emptiest. By 4 the emptiest victim is never fuller than the mean, capacity less reserve by
+//!    capacity less R.
+//! - *Deleting* needs 24 KiB of R below what everybody else may use (1), and adds dead bytes.
+//! - Nobody waits for ever: a wait is at most [`ROUNDS`] rounds, each bounded by R.
+//!
+//! Not proved, but lived through by `teal-client/tests/space/near_full.rs`: that C is enough float for the pages of any sequence of
+//! rounds; the worst case is a store of one file of single blocks, each round of which rewrites every page of its map (1 % of the data).
 
 use crate::commit::Kind;
 use crate::counters::add;
@@ -80,7 +100,7 @@ impl Store {
     }
 
     /// What may still be promised for a purpose. Giving back and overwriting may use a part of the reserve of the capacity, but of what can
-    /// be written now only half a segment: the cleaner's other ones are the way out when all is full.
+    /// be written now only giving back may, a quarter of the cleaner's: the rest is the way out when all is full.
     fn headroom(&self, purpose: Purpose) -> (i64, i64) {
         let (logical, physical) = self.available();
         (logical + self.share(purpose), physical + self.slack(purpose))
@@ -96,13 +116,12 @@ impl Store {
     }
 
     fn slack(&self, purpose: Purpose) -> i64 {
-        if purpose == Purpose::Frees { self.geometry.segment_bytes() as i64 / 2 } else { 0 }
+        if purpose == Purpose::Frees { self.cleaner_bytes() as i64 / 4 } else { 0 }
     }
 
     /// Promises the space an operation may need.
     pub(crate) fn promise(&self, cost: Cost) -> Result<(), StoreError> {
         let need = cost.bytes as i64;
-        let slack = self.slack(cost.purpose);
         let batch = self.settings().batch_bytes as i64;
         self.budget.fetch_sub(self.reader.shared.take_growth(), Ordering::Relaxed);
         if self.mem_pages.load(Ordering::Relaxed) + self.reader.shared.mem_pages() as i64 > MEM_PAGES {
@@ -113,13 +132,23 @@ impl Store {
             // Back-pressure: whoever comes when the open batch is at twice its size writes it.
             self.write_batch()?;
         }
-        if self.budget.fetch_sub(need, Ordering::Relaxed) + slack < need {
-            self.budget.fetch_add(need, Ordering::Relaxed);
-            self.make_room(need, cost.purpose)?;
-            self.budget.fetch_sub(need, Ordering::Relaxed);
+        self.promised.fetch_add(need, Ordering::Relaxed);
+        if self.budget.fetch_sub(need, Ordering::Relaxed) >= need || self.has_headroom(cost.purpose) {
+            return Ok(());
         }
+        // Taken back while others may need it, so that nobody is refused for what is not taken in the end.
+        self.promised.fetch_sub(need, Ordering::Relaxed);
+        self.budget.fetch_add(need, Ordering::Relaxed);
+        self.make_room(need, cost.purpose)?;
+        self.budget.fetch_sub(need, Ordering::Relaxed);
         self.promised.fetch_add(need, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// A closer look than the budget, which is that of operations that grow the store.
+    fn has_headroom(&self, purpose: Purpose) -> bool {
+        let (logical, physical) = self.headroom(purpose);
+        logical.min(physical) >= 0
     }
 
     /// Asks the host, then the log itself, for room.
@@ -208,7 +237,7 @@ impl Store {
             ripening: segments.ripening() as u64,
             segments: u64::from(self.geometry.segments),
             segment_bytes: self.geometry.segment_bytes(),
-            before_waiting: physical.max(0) as u64,
+            before_waiting: physical.max(0) as u64 + segments.unready_bytes(),
         }
     }
 }

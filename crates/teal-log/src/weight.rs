@@ -116,6 +116,20 @@ impl Unfolded {
     }
 }
 
+/// What objects add to the open batch, and the pages that only memory holds of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Weight {
+    pub(crate) pages: usize,
+    pub(crate) bytes: u64,
+}
+
+impl Weight {
+    pub(crate) fn of<'s>(states: impl Iterator<Item = &'s State>) -> Self {
+        let none = Self { pages: 0, bytes: 0 };
+        states.fold(none, |sum, state| Self { pages: sum.pages + state.pages(), bytes: sum.bytes + state.weight() })
+    }
+}
+
 impl State {
     /// Bytes of names and extended attributes in a record, at most.
     fn head_weight(&self) -> u64 {
@@ -136,7 +150,7 @@ impl State {
     }
 
     /// What sealing this object writes, at most, pages not counted; nothing if the open batch has not changed it.
-    pub(crate) fn weight(&self) -> u64 {
+    fn weight(&self) -> u64 {
         if !self.in_batch {
             return 0;
         }
@@ -156,7 +170,7 @@ impl State {
     }
 
     /// Pages that the next checkpoint will write for this object.
-    pub(crate) fn pages(&self) -> usize {
+    fn pages(&self) -> usize {
         if self.in_batch || self.unfolded { self.mem_pages() } else { 0 }
     }
 }
