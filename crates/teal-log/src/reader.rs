@@ -13,6 +13,7 @@ use parking_lot::RwLock;
 use quick_cache::sync::Cache;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use teal_env::Disk;
 use teal_types::{ObjectNo, SECTOR, Sector};
 
@@ -38,6 +39,7 @@ pub(crate) struct Reader {
     pub(crate) counters: Counters,
     last_end: std::sync::atomic::AtomicU64,
     last_read: std::sync::atomic::AtomicU64,
+    sweeping: AtomicBool,
     limit: u64,
 }
 
@@ -52,6 +54,7 @@ impl Reader {
             counters: Counters::default(),
             last_end: std::sync::atomic::AtomicU64::new(0),
             last_read: std::sync::atomic::AtomicU64::new(0),
+            sweeping: AtomicBool::new(false),
             limit,
         }
     }
@@ -157,7 +160,7 @@ impl Reader {
         }
         // A page on its own is not worth its neighbourhood, one behind another is: they were written in order.
         let last = self.last_read.swap(byte / SECTOR, std::sync::atomic::Ordering::Relaxed);
-        let near = (byte / SECTOR).abs_diff(last) <= CHUNK_SECTORS;
+        let near = self.sweeping.load(Ordering::Relaxed) || (byte / SECTOR).abs_diff(last) <= CHUNK_SECTORS;
         if (near || len < WORTH_ITSELF)
             && let Ok(bytes) = self.through_chunks(byte, len)
             && crc_matches(&bytes, sum)
@@ -175,6 +178,11 @@ impl Reader {
             return Err(StoreError::Corrupt { what, at: first, object });
         }
         Ok(exact)
+    }
+
+    /// Whether everything is worth its neighbourhood from now on: for whoever is going to read most of it.
+    pub(crate) fn set_sweeping(&self, sweeping: bool) {
+        self.sweeping.store(sweeping, Ordering::Relaxed);
     }
 
     pub(crate) fn forget_caches(&self) {
