@@ -74,10 +74,13 @@ impl Window {
 
     /// Moves so that it begins at `byte`; goes on where it ended if that is no further back than a head passes over.
     fn advance(&mut self, reader: &Reader, byte: u64) -> Result<(), StoreError> {
-        let limit = reader.disk().shape().sectors * SECTOR;
+        let to = byte.saturating_add(WINDOW).min(reader.disk().shape().sectors * SECTOR);
+        if to <= byte {
+            return Err(StoreError::Corrupt { what: "an address", at: byte / SECTOR, object: None });
+        }
         let is_ahead = byte >= self.start && byte <= self.end() + WORTH_PASSING;
         let from = if is_ahead { self.end() } else { byte };
-        let mut more = vec![0; (byte + WINDOW).min(limit).saturating_sub(from) as usize];
+        let mut more = vec![0; to.saturating_sub(from) as usize];
         reader.raw(Sector::new(from / SECTOR), &mut more)?;
         if is_ahead {
             self.bytes.append(&mut more);
