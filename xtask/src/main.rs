@@ -3,6 +3,7 @@
 mod bench;
 mod crash;
 mod fuzz;
+mod recovery;
 mod space;
 mod test;
 mod tidy;
@@ -15,7 +16,8 @@ cargo xtask test [--long] [FILTER]                    install what the tests nee
 cargo xtask crash [--long] [--seed N] [--images N]    explore crash images of the log store
 cargo xtask fuzz [TARGET [FILE]] [--minutes N] [--keep]  fuzz decoders and images, all targets by default; repeat one input
 cargo xtask bench mount [--help]                      time a mount beside ext4, a bare mirror and juicefs (root)
-cargo xtask bench space [--help]                      what the device writes for what the user writes, by fill and load";
+cargo xtask bench space [--help]                      what the device writes for what the user writes, by fill and load
+cargo xtask bench recovery [--help]                   time opening after a crash, by the size of the store and the number of files";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["bench", "mount", rest @ ..] => bench::run(rest),
         ["bench", "space", rest @ ..] => space::run(rest),
+        ["bench", "recovery", rest @ ..] => recovery::run(rest),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

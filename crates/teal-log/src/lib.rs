@@ -3,6 +3,7 @@
 //! Start with [`Store`]: its guarantees and its locks. `format` has every byte on the disk; `commit` argues why a crash is harmless;
 //! `open` and `redo` are recovery; `space` and `clean` keep room.
 
+mod ahead;
 mod check;
 mod clean;
 mod codec;

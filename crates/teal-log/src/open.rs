@@ -9,6 +9,7 @@
 //! 4. An unfinished batch at the end is dropped. The last checkpoint in the chain is loaded, the batches after it are redone.
 //! 5. Nothing is written. The first commit writes a record of a fresh epoch where the dropped tail began.
 
+use crate::ahead::Window;
 use crate::codec::COUNTER_LIMIT;
 use crate::commit::Committer;
 use crate::error::StoreError;
@@ -29,7 +30,8 @@ use crate::store::{Settings, Store};
 use crate::table::Table;
 use crate::tree::Tree;
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use teal_env::{Clock, Disk};
@@ -120,6 +122,8 @@ struct Opening<'a> {
     reader: &'a Reader,
     sb: &'a Superblock,
     geometry: Geometry,
+    /// What the chain is read through.
+    window: RefCell<Window>,
 }
 
 /// Reads the superblock, the first copy or the second.
@@ -160,6 +164,7 @@ impl Store {
         options: OpenOptions,
     ) -> Result<(Arc<Self>, Recovery), OpenError> {
         let reader = Reader::new(disk);
+        reader.set_sweeping(true);
         if !bug(Bug::NoSyncOnOpen) {
             reader.sync()?;
         }
@@ -168,7 +173,7 @@ impl Store {
             return Err(OpenError::ReadOnlyFeatures(sb.read_only_compatible));
         }
         let geometry = Geometry::new(&sb);
-        let opening = Opening { reader: &reader, sb: &sb, geometry };
+        let opening = Opening { reader: &reader, sb: &sb, geometry, window: RefCell::default() };
         let anchors = opening.anchors();
         let newest = anchors.iter().map(|(_, a)| *a).max_by_key(|a| a.checkpoint).ok_or(OpenError::Anchors)?;
         let watermark = anchors.iter().map(|(_, a)| a.watermark).max().unwrap_or(0);
@@ -208,12 +213,14 @@ impl Store {
         }
         let mut recovery = Recovery { clean: last.header.is(record::CLEAN), ..Recovery::default() };
         let store = Self::assemble(sb, reader, clock, options, committer, &roots)?;
-        for (before, link) in chain[from..].iter().zip(&chain[from + 1..]) {
+        let tail = &chain[from + 1..];
+        store.redo_ahead(tail, &mut |at| {
+            let (before, link) = (&chain[from + at], &tail[at]);
             let is_entry = geometry.segment_of(before.at) != geometry.segment_of(link.at);
-            store.redo(link, is_entry)?;
             recovery.batches += u64::from(link.header.is(record::COMMIT) && link.header.deltas > 0);
             recovery.bytes += link.header.sectors() * SECTOR;
-        }
+            store.redo(link, is_entry)
+        })?;
         {
             let mut segments = store.segments.lock();
             segments.set_head(head);
@@ -234,6 +241,7 @@ impl Store {
         if !options.read_only {
             store.count_on()?;
         }
+        store.reader.set_sweeping(false);
         store.refresh_budget();
         Ok((Arc::new(store), recovery))
     }
@@ -315,17 +323,32 @@ fn roots_of(link: &Link) -> Result<Roots, StoreError> {
 
 impl Opening<'_> {
     fn anchors(&self) -> Vec<(Sector, Anchor)> {
-        let read = |at: Sector| {
-            let mut bytes = vec![0; anchor::BYTES];
-            self.reader.raw(at, &mut bytes).ok()?;
-            Anchor::decode(&bytes, &self.sb.uuid).map(|a| (at, a))
-        };
-        self.geometry.anchor_slots().filter_map(read).collect()
+        let decode = |at: Sector, bytes: &[u8]| Anchor::decode(bytes, &self.sb.uuid).map(|a| (at, a));
+        let mut found = Vec::new();
+        for place in 0..self.sb.anchor_places {
+            let slots = [0, 1].map(|slot| self.geometry.anchor_slot(place, slot));
+            let second = (slots[1].byte() - slots[0].byte()) as usize;
+            let mut both = vec![0; second + anchor::BYTES];
+            if self.reader.raw(slots[0], &mut both).is_ok() {
+                found.extend(decode(slots[0], &both[..anchor::BYTES]));
+                found.extend(decode(slots[1], &both[second..]));
+                continue;
+            }
+            for at in slots {
+                let mut one = vec![0; anchor::BYTES];
+                found.extend(self.reader.raw(at, &mut one).ok().and_then(|()| decode(at, &one)));
+            }
+        }
+        found
+    }
+
+    fn raw(&self, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
+        self.window.borrow_mut().read(self.reader, at, buf)
     }
 
     fn header(&self, at: Sector) -> Option<(Header, Vec<u8>)> {
         let mut bytes = vec![0; HEADER];
-        self.reader.raw(at, &mut bytes).ok()?;
+        self.raw(at, &mut bytes).ok()?;
         Header::decode(&bytes, &self.sb.uuid).map(|h| (h, bytes))
     }
 
@@ -337,7 +360,7 @@ impl Opening<'_> {
         }
         let body_sectors = u64::from(header.body).div_ceil(SECTOR);
         let mut body = vec![0; (body_sectors * SECTOR) as usize];
-        self.reader.raw(at.plus(1 + u64::from(header.payload)), &mut body).ok()?;
+        self.raw(at.plus(1 + u64::from(header.payload)), &mut body).ok()?;
         body.truncate(header.body as usize);
         crc_matches(&body, header.body_crc).then(|| Link {
             at,
@@ -384,7 +407,7 @@ impl Opening<'_> {
             }
             read.insert(segment, run.addr);
             let mut bytes = vec![0; (end.byte() - run.addr.byte()) as usize];
-            if self.reader.raw(run.addr, &mut bytes).is_err() {
+            if self.window.borrow_mut().read_on(self.reader, run.addr, &mut bytes).is_err() {
                 // Sector by sector then: one bad sector hides only itself.
                 for (i, sector) in bytes.chunks_mut(SECTOR as usize).enumerate() {
                     if self.reader.raw(run.addr.plus(i as u64), sector).is_err() {

@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 use quick_cache::sync::Cache;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use teal_env::{Buffers, Disk};
 use teal_types::{ObjectNo, SECTOR, Sector};
 
@@ -59,6 +60,7 @@ pub(crate) struct Reader {
     /// Where file content was last read in a small piece.
     last_small: std::sync::atomic::AtomicU64,
     last_read: std::sync::atomic::AtomicU64,
+    sweeping: AtomicBool,
     limit: u64,
 }
 
@@ -76,6 +78,7 @@ impl Reader {
             last_end: std::sync::atomic::AtomicU64::new(0),
             last_small: std::sync::atomic::AtomicU64::new(u64::MAX),
             last_read: std::sync::atomic::AtomicU64::new(0),
+            sweeping: AtomicBool::new(false),
             limit,
         }
     }
@@ -215,7 +218,7 @@ impl Reader {
         }
         // A page on its own is not worth its neighbourhood, one behind another is: they were written in order.
         let last = self.last_read.swap(byte / SECTOR, std::sync::atomic::Ordering::Relaxed);
-        let near = (byte / SECTOR).abs_diff(last) <= CHUNK_SECTORS;
+        let near = self.sweeping.load(Ordering::Relaxed) || (byte / SECTOR).abs_diff(last) <= CHUNK_SECTORS;
         if (near || len < WORTH_ITSELF)
             && let Ok(bytes) = self.through_chunks(byte, len)
             && crc_matches(&bytes, sum)
@@ -233,6 +236,11 @@ impl Reader {
             return Err(StoreError::Corrupt { what, at: first, object });
         }
         Ok(exact)
+    }
+
+    /// Whether everything is worth its neighbourhood from now on: for whoever is going to read most of it.
+    pub(crate) fn set_sweeping(&self, sweeping: bool) {
+        self.sweeping.store(sweeping, Ordering::Relaxed);
     }
 
     pub(crate) fn forget_caches(&self) {

@@ -200,3 +200,27 @@ fn a_dump_shows_every_structure_of_a_store_open_or_not() {
     assert!(raw(RawWhat::Segment(0)).contains("fresh-epoch"));
     assert!(raw(RawWhat::Segment(9999)).contains("no segment"));
 }
+
+#[test]
+fn the_end_after_a_crash_writes_once_and_the_end_after_an_end_nothing() {
+    let disk = made(32);
+    let store = open(&disk);
+    create(&store, ObjectNo::ROOT, &name(1), FileType::File);
+    store.commit().unwrap();
+    // Left without a word: the next life, which changes nothing, redoes this and leaves a checkpoint behind.
+    drop(store);
+    let reopened = |disk: &Arc<MemDisk>| {
+        let disk: Arc<dyn Disk> = disk.clone();
+        Store::open(disk, Arc::new(SystemClock), OpenOptions::default()).unwrap()
+    };
+    let (store, recovery) = reopened(&disk);
+    assert_eq!((recovery.clean, recovery.batches, store.counts().writes), (false, 1, 0));
+    store.close().unwrap();
+    assert_eq!(store.counts().checkpoints, 1);
+    for _ in 0..2 {
+        let (store, recovery) = reopened(&disk);
+        assert_eq!((recovery.clean, recovery.batches), (true, 0));
+        store.close().unwrap();
+        assert_eq!((store.counts().writes, store.counts().checkpoints), (0, 0), "nothing has changed");
+    }
+}

@@ -1,0 +1,166 @@
+//! Reading ahead while a store is opened: a disk with a head must not move it for every record and every object.
+//!
+//! # How
+//! 1. The chain is read through a window that moves forward: headers and bodies of small records lie beside each other.
+//! 2. The objects that the records change are read before they are changed, in the order in which they lie, many with one read where they
+//!    lie close together. What cannot be read so is left to whoever needs it.
+
+use crate::error::StoreError;
+use crate::format::crc_matches;
+use crate::format::delta::{Delta, decode_body};
+use crate::format::imap::Home;
+use crate::object::{Object, State};
+use crate::open::Link;
+use crate::reader::Reader;
+use crate::store::Store;
+use std::collections::BTreeSet;
+use teal_types::{ObjectNo, SECTOR, Sector};
+
+/// Bytes of the chain read at once.
+const WINDOW: u64 = 128 << 10;
+/// Objects read before some records are redone: about half of what the table keeps.
+const OBJECTS: usize = 8192;
+/// What a head passes over in less time than it takes to move.
+const WORTH_PASSING: u64 = 64 << 10;
+/// Bytes of one read for many objects.
+const SWEEP: u64 = 1 << 20;
+
+/// A part of the disk, as it was read last.
+///
+/// Invariant: whole sectors.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// Reads whole sectors, unchecked.
+    pub(crate) fn read(&mut self, reader: &Reader, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
+        let len = buf.len() as u64;
+        if len > WINDOW {
+            return reader.raw(at, buf);
+        }
+        if !self.holds(at.byte(), len) && self.advance(reader, at.byte()).is_err() {
+            // A bad sector somewhere in it hides only itself.
+            *self = Self::default();
+        }
+        if !self.holds(at.byte(), len) {
+            return reader.raw(at, buf);
+        }
+        let from = (at.byte() - self.start) as usize;
+        buf.copy_from_slice(&self.bytes[from..from + buf.len()]);
+        Ok(())
+    }
+
+    /// Reads whole sectors, unchecked, however many: what the window has and the rest behind it.
+    pub(crate) fn read_on(&self, reader: &Reader, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
+        let known = if self.holds(at.byte(), 0) { (self.end() - at.byte()).min(buf.len() as u64) } else { 0 };
+        let from = (at.byte().saturating_sub(self.start)) as usize;
+        let (first, rest) = buf.split_at_mut(known as usize);
+        if known > 0 {
+            first.copy_from_slice(&self.bytes[from..from + known as usize]);
+        }
+        if rest.is_empty() { Ok(()) } else { reader.raw(at.plus(known / SECTOR), rest) }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    fn holds(&self, byte: u64, len: u64) -> bool {
+        byte >= self.start && byte + len <= self.end()
+    }
+
+    /// Moves so that it begins at `byte`; goes on where it ended if that is no further back than a head passes over.
+    fn advance(&mut self, reader: &Reader, byte: u64) -> Result<(), StoreError> {
+        let to = byte.saturating_add(WINDOW).min(reader.disk().shape().sectors * SECTOR);
+        if to <= byte {
+            return Err(StoreError::Corrupt { what: "an address", at: byte / SECTOR, object: None });
+        }
+        let is_ahead = byte >= self.start && byte <= self.end() + WORTH_PASSING;
+        let from = if is_ahead { self.end() } else { byte };
+        let mut more = vec![0; to.saturating_sub(from) as usize];
+        reader.raw(Sector::new(from / SECTOR), &mut more)?;
+        if is_ahead {
+            self.bytes.append(&mut more);
+            self.bytes.drain(..(byte - self.start) as usize);
+        } else {
+            self.bytes = more;
+        }
+        self.start = byte;
+        Ok(())
+    }
+}
+
+/// The objects a record changes.
+fn objects(link: &Link) -> impl Iterator<Item = ObjectNo> + '_ {
+    let placed = decode_body(&link.body, link.header.deltas).map_while(Result::ok);
+    let changed = placed.filter(|p| !matches!(p.delta, Delta::Page { .. } | Delta::Roots(_) | Delta::Ignored));
+    changed.map(|p| p.object)
+}
+
+impl Store {
+    /// Redoes records, in stretches whose objects are read first. `redo` is called for each, with its index.
+    pub(crate) fn redo_ahead(
+        &self,
+        chain: &[Link],
+        redo: &mut dyn FnMut(usize) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut done = 0;
+        while done < chain.len() {
+            let (mut until, mut wanted) = (done, BTreeSet::new());
+            while until < chain.len() && wanted.len() < OBJECTS {
+                wanted.extend(objects(&chain[until]));
+                until += 1;
+            }
+            self.fetch(&wanted);
+            for at in done..until {
+                redo(at)?;
+            }
+            done = until;
+        }
+        Ok(())
+    }
+
+    /// Brings objects into memory, as far as they are there and can be read.
+    fn fetch(&self, wanted: &BTreeSet<ObjectNo>) {
+        let imap = self.imap.read();
+        let missing = wanted.iter().filter(|no| self.table.get(**no).is_none()).take(OBJECTS);
+        let home = |no: &ObjectNo| imap.get(&self.reader, *no).ok().flatten().map(|home| (home, *no));
+        let mut homes: Vec<(Home, ObjectNo)> = missing.filter_map(home).collect();
+        drop(imap);
+        homes.sort_unstable_by_key(|(home, _)| home.byte);
+        let mut rest = homes.as_slice();
+        while let Some((first, _)) = rest.first() {
+            let start = first.byte / SECTOR * SECTOR;
+            let mut end = start;
+            let together = rest.iter().take_while(|(home, _)| {
+                let stop = home.byte.saturating_add(u64::from(home.len));
+                let is_near = home.byte <= end + WORTH_PASSING && stop - start <= SWEEP;
+                if is_near {
+                    end = stop;
+                }
+                is_near
+            });
+            let count = together.count().max(1);
+            self.fetch_together(start, end, &rest[..count]);
+            rest = &rest[count..];
+        }
+    }
+
+    /// Reads the records between two addresses.
+    fn fetch_together(&self, start: u64, end: u64, homes: &[(Home, ObjectNo)]) {
+        let mut bytes = vec![0; (end.saturating_sub(start).next_multiple_of(SECTOR)) as usize];
+        if bytes.is_empty() || self.reader.raw(Sector::new(start / SECTOR), &mut bytes).is_err() {
+            return;
+        }
+        for (home, no) in homes {
+            let from = (home.byte - start) as usize;
+            let record = bytes.get(from..from + home.len as usize).filter(|record| crc_matches(record, home.crc));
+            if let Some(state) = record.and_then(|record| State::decode(*no, Some(*home), record)) {
+                self.table.add(Object::new(*no, state, home.len as usize));
+            }
+        }
+    }
+}
