@@ -87,7 +87,7 @@ fn fsx_seed_4_sees_its_own_writes() {
 
 fn fsx_of_whole_blocks(test: &str, seed: u32) {
     let settings = WHOLE_BLOCKS.iter().fold(CONFIG.to_owned(), |text, (old, new)| text.replace(old, new));
-    fsx_with(test, seed, "30000", &settings);
+    fsx_with(test, seed, "15000", &settings);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod acl;
 mod attributes;
 mod concurrent;
 mod content;
+mod copying;
 mod fixture;
 mod limits;
 mod model;

@@ -71,7 +71,9 @@ fn observe(store: &Store) -> Seen {
     store.check(CheckOptions { verify_data: true }, &mut |_| {});
     let mut out = std::io::sink();
     let of = seen.things.keys().flat_map(|no| [DumpWhat::Inode(*no), DumpWhat::Directory(*no)]);
-    for what in [DumpWhat::Usage, DumpWhat::InodeMap, DumpWhat::Orphans].into_iter().chain(of.take(600)) {
+    for what in
+        [DumpWhat::Usage, DumpWhat::InodeMap, DumpWhat::Orphans, DumpWhat::Shared].into_iter().chain(of.take(600))
+    {
         store.dump(what, &mut out).expect("a sink takes everything");
     }
     let _ = (store.space(), store.is_dirty(), store.unfolded_bytes());
@@ -88,6 +90,10 @@ fn use_it(store: &Store, seen: &Seen) -> Result<(), StoreError> {
     let (dirs, files) = (some(|kind| kind.is_dir()), some(|kind| kind == FileType::File));
     for dir in dirs {
         let _ = names(store, dir);
+    }
+    store.commit()?;
+    for pair in files.windows(2) {
+        let _ = copies(store, pair[0], pair[1]);
     }
     store.commit()?;
     for file in files {
@@ -154,6 +160,17 @@ fn content(store: &Store, file: ObjectNo) -> Result<(), StoreError> {
     let _ = locked.punch(file, size / 3, size / 2);
     let _ = locked.truncate(file, size / 2 + 1);
     let _ = locked.truncate(file, size.saturating_mul(2));
+    Ok(())
+}
+
+fn copies(store: &Store, from: ObjectNo, to: ObjectNo) -> Result<(), StoreError> {
+    let size = store.attr(from)?.size;
+    for (at, to, into) in [(0, to, 0), (4096, to, 1 << 20), (0, from, size.next_multiple_of(4096))] {
+        let sharing = store.sharing((from, at), (to, into), size)?;
+        let op = store.begin(sharing.cost)?;
+        let mut locked = op.lock(&[from, to])?;
+        let _ = locked.share((from, at), (to, into), size.saturating_sub(at), &sharing);
+    }
     Ok(())
 }
 
