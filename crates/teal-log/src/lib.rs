@@ -52,5 +52,6 @@ pub use op::{
     XATTR_VALUE_MAX,
 };
 pub use open::{OpenError, OpenOptions, Recovery, read_superblock};
+pub use parts::Parts;
 pub use read::FIRST_COOKIE;
 pub use store::{Settings, Space, Store};
