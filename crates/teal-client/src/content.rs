@@ -6,7 +6,7 @@
 
 use crate::attributes::is_file;
 use crate::{Client, FsError};
-use teal_log::{FILE_MAX, Purpose, SYMLINK_MAX};
+use teal_log::{FILE_MAX, Parts, Purpose, SYMLINK_MAX};
 use teal_types::{BLOCK, FileType, ObjectNo};
 
 /// Bytes written in one operation.
@@ -72,11 +72,19 @@ impl Client {
     /// # Errors
     /// [`FsError::IsDir`], [`FsError::Invalid`], [`FsError::Stale`].
     pub fn read(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Vec<u8>, FsError> {
+        self.read_parts(no, offset, len).map(|parts| parts.to_vec())
+    }
+
+    /// The same, without a copy.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_parts(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Parts, FsError> {
         let attr = self.getattr(no)?;
         is_file(&attr)?;
-        let bytes = self.store.read(no, offset, len)?;
+        let parts = self.store.read_parts(no, offset, len)?;
         self.accessed(&attr);
-        Ok(bytes)
+        Ok(parts)
     }
 
     /// The target of a symbolic link.

@@ -8,13 +8,16 @@ use crate::error::StoreError;
 use crate::extents::{Extents, Freed};
 use crate::format::extent::{BLOCK_SECTORS, Mapped};
 use crate::object::{Blocks, Content, Dirty, INLINE_DATA, State};
-use crate::parts::Bytes;
+use crate::parts::{Bytes, Parts};
 use crate::reader::Reader;
 use crate::seeded::{Bug, bug};
 use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
 
 /// From this many bytes on, the blocks of a write share memory.
 const TOGETHER: usize = 64 << 10;
+/// Two pieces on the disk this near to each other are read at once, up to so many bytes.
+const GAP_SECTORS: u64 = 64;
+const SPAN_MAX: u64 = 2 << 20;
 
 /// Where a stretch of a read comes from.
 #[derive(Debug, Clone)]
@@ -304,6 +307,7 @@ impl Blocks {
                     if let Some(Stretch { len: before, piece: Piece::Disk { addr, stored, crcs, .. } }) = out.last_mut()
                         && addr.plus(*stored) == part.addr
                         && *stored == crcs.len() as u64 * BLOCK_SECTORS
+                        && (*stored + u64::from(part.stored)) * SECTOR <= SPAN_MAX
                     {
                         *before += len;
                         *stored += u64::from(part.stored);
@@ -330,52 +334,106 @@ impl Blocks {
 
     /// A copy of a block's newest content.
     pub(crate) fn load(&self, src: &Reader, no: ObjectNo, block: u64) -> Result<Vec<u8>, StoreError> {
-        let mut out = vec![0; BLOCK as usize];
-        let mut at = 0;
-        for stretch in self.plan(src, no, block * BLOCK, BLOCK as usize)? {
-            src.fetch(no, &stretch, &mut out[at..at + stretch.len])?;
-            at += stretch.len;
-        }
-        Ok(out)
+        let plan = self.plan(src, no, block * BLOCK, BLOCK as usize)?;
+        Ok(src.gather(no, &plan)?.to_vec())
     }
 }
 
+/// How many of the first stretches lie so near each other on the disk that one read takes them all: between the content of two records
+/// lie a body and a header.
+fn near(plan: &[Stretch]) -> usize {
+    let place = |stretch: &Stretch| match &stretch.piece {
+        Piece::Disk { addr, stored, .. } => Some((addr.get(), addr.get() + stored)),
+        _ => None,
+    };
+    let Some((first, _)) = plan.first().and_then(place) else { return 1 };
+    let is_near = |pair: &&[Stretch]| match (place(&pair[0]), place(&pair[1])) {
+        (Some((_, end)), Some((next, stop))) => {
+            next >= end && next - end <= GAP_SECTORS && (stop - first) * SECTOR <= SPAN_MAX
+        }
+        _ => false,
+    };
+    1 + plan.windows(2).take_while(is_near).count()
+}
+
+/// The first of these blocks that does not match its checksum.
+fn damaged(bytes: &[u8], crcs: &[u32]) -> Option<u64> {
+    let mut blocks = bytes.chunks(BLOCK as usize).zip(crcs);
+    blocks.position(|(block, sum)| !crate::format::crc_matches(block, *sum)).map(|i| i as u64)
+}
+
 impl Reader {
-    /// Fills `out` with a stretch, checking every block it touches.
-    pub(crate) fn fetch(&self, no: ObjectNo, stretch: &Stretch, out: &mut [u8]) -> Result<(), StoreError> {
-        match &stretch.piece {
-            Piece::Zero => out.fill(0),
-            Piece::Memory { bytes, from } => out.copy_from_slice(&bytes[*from..*from + stretch.len]),
+    /// The bytes of a planned read, every block of it checked.
+    pub(crate) fn gather(&self, no: ObjectNo, plan: &[Stretch]) -> Result<Parts, StoreError> {
+        let mut out = Parts::default();
+        let mut rest = plan;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(near(rest));
+            let span = if now.len() > 1 { self.span(now) } else { None };
+            now.iter().try_for_each(|stretch| self.fetch(no, stretch, span.as_ref(), &mut out))?;
+            rest = later;
+        }
+        Ok(out)
+    }
+
+    /// What lies from the first to the last of these stretches, unchecked; `None` when it cannot be read at once.
+    fn span(&self, stretches: &[Stretch]) -> Option<(Sector, Bytes)> {
+        let (first, last) = (&stretches.first()?.piece, &stretches.last()?.piece);
+        let (Piece::Disk { addr: start, .. }, Piece::Disk { addr, stored, .. }) = (first, last) else { return None };
+        let mut memory = self.buffers.lend(((addr.get() + stored - start.get()) * SECTOR) as usize);
+        self.raw(*start, &mut memory).ok()?;
+        Some((*start, memory.into()))
+    }
+
+    fn fetch(
+        &self,
+        no: ObjectNo,
+        stretch: &Stretch,
+        span: Option<&(Sector, Bytes)>,
+        out: &mut Parts,
+    ) -> Result<(), StoreError> {
+        let have = match &stretch.piece {
+            Piece::Zero => 0,
+            Piece::Memory { bytes, from } => {
+                out.push(bytes.part(*from, stretch.len));
+                stretch.len
+            }
             Piece::Disk { addr, stored, crcs, from } => {
                 let bytes = (stored * SECTOR) as usize;
                 let have = bytes.saturating_sub(*from).min(stretch.len);
-                if *from == 0 && have == bytes {
-                    self.content(no, *addr, crcs, &mut out[..have])?;
-                } else {
-                    let mut raw = vec![0; bytes];
-                    self.content(no, *addr, crcs, &mut raw)?;
-                    out[..have].copy_from_slice(&raw[(*from).min(bytes)..][..have]);
+                let held = span.map(|(start, all)| all.part((addr.byte() - start.byte()) as usize, bytes));
+                // What is still on its way to the disk is found by itself.
+                let held = match held.filter(|held| damaged(held, crcs).is_none()) {
+                    Some(held) => held,
+                    None => {
+                        let mut memory = self.buffers.lend(bytes);
+                        self.content(no, *addr, crcs, &mut memory)?;
+                        memory.into()
+                    }
+                };
+                if have > 0 {
+                    out.push(held.part(*from, have));
                 }
-                out[have..].fill(0);
+                have
             }
+        };
+        let mut missing = stretch.len - have;
+        while missing > 0 {
+            let mut zeros = self.buffers.lend(missing.min(SPAN_MAX as usize));
+            zeros.fill(0);
+            missing -= zeros.len();
+            out.push(zeros.into());
         }
         Ok(())
     }
 
     /// Reads whole blocks of a file that lie together, the last one perhaps stored short, and checks each.
     fn content(&self, no: ObjectNo, addr: Sector, crcs: &[u32], out: &mut [u8]) -> Result<(), StoreError> {
-        let damage = |bytes: &[u8]| {
-            let blocks = bytes.chunks(BLOCK as usize).zip(crcs);
-            blocks
-                .enumerate()
-                .find(|(_, (block, sum))| !crate::format::crc_matches(block, **sum))
-                .map(|(i, _)| i as u64)
-        };
-        if self.nearby(addr, out) && damage(out).is_none() {
+        if self.nearby(addr, out) && damaged(out, crcs).is_none() {
             return Ok(());
         }
         self.raw(addr, out)?;
-        match damage(out) {
+        match damaged(out, crcs) {
             None => Ok(()),
             Some(i) => {
                 let at = addr.get() + i * BLOCK_SECTORS;

@@ -108,7 +108,7 @@ impl<'a> Layout<'a> {
             if fits {
                 break;
             }
-            if self.open.as_ref().is_some_and(|o| o.deltas == 0 && o.payload.len() == 0) {
+            if self.open.as_ref().is_some_and(|o| o.deltas == 0 && o.payload.is_empty()) {
                 // An empty record in a run too short. Recovery finds the next run only if a header names it: an empty record does.
                 if self.segments.skip_run() {
                     self.drop_open();

@@ -58,6 +58,7 @@ pub use op::{
     XATTR_VALUE_MAX,
 };
 pub use open::{OpenError, OpenOptions, Recovery, read_superblock};
+pub use parts::Parts;
 pub use read::FIRST_COOKIE;
 pub use share::Sharing;
 pub use store::{Settings, Space, Store};

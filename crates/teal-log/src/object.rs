@@ -50,7 +50,7 @@ impl Dirty {
         if len == self.bytes.len() {
             return (self.bytes.clone(), self.sum);
         }
-        let bytes = self.bytes.first(len);
+        let bytes = self.bytes.part(0, len);
         let sum = crc(&bytes);
         (bytes, sum)
     }

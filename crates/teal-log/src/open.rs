@@ -31,7 +31,7 @@ use crate::table::Table;
 use crate::tree::Tree;
 use parking_lot::{Mutex, RwLock};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use teal_env::{Clock, Disk};

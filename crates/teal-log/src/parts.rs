@@ -37,10 +37,10 @@ impl Bytes {
         })
     }
 
-    /// The first `len` bytes of it.
-    pub(crate) fn first(&self, len: usize) -> Self {
-        assert!(len <= self.len as usize, "a part is inside the whole");
-        Self { len: len as u32, ..self.clone() }
+    /// `len` bytes of it.
+    pub(crate) fn part(&self, from: usize, len: usize) -> Self {
+        assert!(from + len <= self.len as usize, "a part is inside the whole");
+        Self { memory: self.memory.clone(), from: self.from + from as u32, len: len as u32 }
     }
 
     /// Takes over what follows if it lies behind this in the same memory.
@@ -70,9 +70,27 @@ impl Deref for Bytes {
     }
 }
 
-impl<T: Into<Arc<[u8]>>> From<T> for Bytes {
-    fn from(bytes: T) -> Self {
-        let bytes = bytes.into();
+impl From<Buffer> for Bytes {
+    fn from(memory: Buffer) -> Self {
+        let len = memory_len(memory.len());
+        Self { memory: Memory::Lent(Arc::new(memory)), from: 0, len }
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Arc::<[u8]>::from(bytes).into()
+    }
+}
+
+impl From<&[u8]> for Bytes {
+    fn from(bytes: &[u8]) -> Self {
+        Arc::<[u8]>::from(bytes).into()
+    }
+}
+
+impl From<Arc<[u8]>> for Bytes {
+    fn from(bytes: Arc<[u8]>) -> Self {
         let len = memory_len(bytes.len());
         Self { memory: Memory::Own(bytes), from: 0, len }
     }
@@ -84,17 +102,33 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// Bytes one behind the other.
+/// Bytes one behind the other, in the memory they came in.
 #[derive(Debug, Default)]
-pub(crate) struct Parts {
+pub struct Parts {
     /// Each with where it begins.
     parts: Vec<(usize, Bytes)>,
     len: usize,
 }
 
 impl Parts {
-    pub(crate) fn len(&self) -> usize {
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes, piece by piece.
+    pub fn pieces(&self) -> Vec<&[u8]> {
+        self.parts.iter().map(|(_, bytes)| &**bytes).collect()
+    }
+
+    /// A copy in one piece.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.pieces().concat()
     }
 
     pub(crate) fn push(&mut self, bytes: Bytes) {
@@ -148,7 +182,7 @@ mod tests {
         let pieces: Vec<Bytes> = Bytes::split(buffer, 30).collect();
         assert_eq!(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [30, 30, 30, 10]);
         let mut parts = Parts::from(vec![200; 5]);
-        let order = [&pieces[0], &pieces[1], &pieces[3], &pieces[2].first(7), &Bytes::from(vec![])];
+        let order = [&pieces[0], &pieces[1], &pieces[3], &pieces[2].part(0, 7), &Bytes::from(vec![])];
         order.iter().for_each(|piece| parts.push((*piece).clone()));
         let mut all = Parts::default();
         all.push(vec![201; 3].into());

@@ -3,6 +3,7 @@
 use crate::counters::add;
 use crate::error::StoreError;
 use crate::object::{Content, State};
+use crate::parts::Parts;
 use crate::store::Store;
 use std::ops::ControlFlow;
 use teal_types::{Attr, BLOCK, FileType, Name, ObjectNo, Timestamp};
@@ -153,6 +154,14 @@ impl Store {
     /// # Errors
     /// [`StoreError::Corrupt`] when a block does not match its checksum: no part of it is returned.
     pub fn read(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Vec<u8>, StoreError> {
+        self.read_parts(no, offset, len).map(|parts| parts.to_vec())
+    }
+
+    /// The same, without a copy: in the memory the disk put it into.
+    ///
+    /// # Errors
+    /// As [`Store::read`].
+    pub fn read_parts(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Parts, StoreError> {
         let mut last = None;
         // While a reader waits for the disk, the cleaner may move what it was sent to; the map then has changed.
         for _ in 0..3 {
@@ -160,15 +169,8 @@ impl Store {
                 let len = (len as u64).min(state.core.size.saturating_sub(offset)) as usize;
                 if len == 0 { Ok(Vec::new()) } else { state.plan(&self.reader, no, offset, len) }
             })?;
-            let mut out = vec![0; plan.iter().map(|s| s.len).sum()];
-            let mut at = 0;
-            let done = plan.iter().try_for_each(|stretch| {
-                let part = &mut out[at..at + stretch.len];
-                at += stretch.len;
-                self.reader.fetch(no, stretch, part)
-            });
-            match done {
-                Ok(()) => return Ok(out),
+            match self.reader.gather(no, &plan) {
+                Ok(parts) => return Ok(parts),
                 Err(e) => last = Some(e),
             }
             // Or the batch that holds it is just being sealed.

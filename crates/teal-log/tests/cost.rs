@@ -70,6 +70,26 @@ fn a_large_batch_is_written_at_once_and_its_barrier_comes_with_the_commit() {
 }
 
 #[test]
+fn what_only_a_header_parts_is_read_at_once() {
+    let store = store();
+    let op = store.begin(Cost::data(4 << 20)).unwrap();
+    let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
+    let now = SystemClock.civil();
+    let no = locked.create(NewObject { kind: FileType::File, perm: 0o644, uid: 0, gid: 0, rdev: 0, now });
+    locked.insert_entry(ObjectNo::ROOT, &Name::new(b"large").unwrap(), no).unwrap();
+    let data: Vec<u8> = (0..3 << 20).map(|i| (i / 4096 % 251) as u8).collect();
+    locked.write(no, 0, &data).unwrap();
+    drop(locked);
+    drop(op);
+    store.checkpoint().unwrap();
+    store.read(no, 0, 1).unwrap();
+    let before = store.counts().reads;
+    let parts = store.read_parts(no, 1 << 20, 1 << 20).unwrap();
+    assert_eq!(store.counts().reads - before, 1, "of a range that more than one segment holds");
+    assert!(parts.pieces().len() > 1 && parts.to_vec() == data[1 << 20..2 << 20]);
+}
+
+#[test]
 fn nothing_to_commit_costs_nothing() {
     let store = store();
     create(&store, "first", 1);

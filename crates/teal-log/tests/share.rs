@@ -163,7 +163,7 @@ fn the_cleaner_moves_what_is_shared_once_for_all_files() {
     let settings = Settings { clean_below_percent: 100, ..shop.store.settings() };
     shop.store.set_settings(settings);
     for _ in 0..8 {
-        shop.store.clean_some().unwrap();
+        shop.store.clean(8, 90).unwrap();
         shop.check();
     }
     let moved = shop.store.counts().bytes_moved;

@@ -19,6 +19,8 @@ const EVER: Duration = Duration::MAX;
 /// No open file has a handle of its own.
 const NO_HANDLE: Handle = Handle::new(0);
 const SEEK_DATA: u32 = 3;
+/// Pieces the kernel takes in one answer, less the header.
+const PIECES_MAX: usize = 1023;
 
 fn errno(error: &FsError) -> Errno {
     Errno::from_raw_os_error(error.errno())
@@ -214,8 +216,11 @@ impl Mount {
     fn content(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
         let (client, no) = (&self.client, object(header.node));
         match *operation {
-            Operation::Read { offset, size, .. } => match client.read(no, offset, size as usize) {
-                Ok(bytes) => reply.data(&bytes),
+            Operation::Read { offset, size, .. } => match client.read_parts(no, offset, size as usize) {
+                Ok(parts) => match &parts.pieces()[..] {
+                    pieces if pieces.len() <= PIECES_MAX => reply.data_vectored(pieces),
+                    pieces => reply.data(&pieces.concat()),
+                },
                 Err(error) => reply.error(errno(&error)),
             },
             Operation::Write { offset, data, kill_suidgid, .. } => {

@@ -158,7 +158,7 @@ fn many_copy_from_one_file_while_the_store_commits_and_cleans() {
             let store = client.store();
             while !is_done.load(Ordering::Acquire) {
                 store.commit().unwrap();
-                store.clean_some().unwrap();
+                store.clean(8, 90).unwrap();
                 store.drop_caches();
                 store.checkpoint().unwrap();
             }

@@ -249,10 +249,10 @@ impl Checker<'_> {
         let len = (extent.blocks() * BLOCK) as usize;
         let piece =
             Piece::Disk { addr: extent.addr, stored: u64::from(extent.stored), crcs: extent.crcs.to_vec(), from: 0 };
-        let mut bytes = vec![0; len];
-        if let Err(e) = self.store.reader.fetch(no, &Stretch { len, piece }, &mut bytes) {
-            return self.failed(Some(no), &e);
-        }
+        let bytes = match self.store.reader.gather(no, &[Stretch { len, piece }]) {
+            Ok(parts) => parts.to_vec(),
+            Err(e) => return self.failed(Some(no), &e),
+        };
         self.report.verified += mapped.own().map_or(0, Extent::bytes);
         // A dirty block in memory replaces this one before anybody sees what is behind the end.
         let is_last = stop > size && !blocks.dirty.contains_key(&(size / BLOCK));

@@ -124,11 +124,11 @@ impl Store {
         let len = (extent.blocks() * BLOCK) as usize;
         let (addr, stored) = (extent.addr, u64::from(extent.stored));
         let piece = Piece::Disk { addr, stored, crcs: extent.crcs.to_vec(), from: 0 };
-        let mut content = vec![0; len];
-        self.reader.fetch(ObjectNo::new(0), &Stretch { len, piece }, &mut content).map_err(|e| match e {
+        let gathered = self.reader.gather(ObjectNo::new(0), &[Stretch { len, piece }]).map_err(|e| match e {
             StoreError::Corrupt { at, .. } => StoreError::Corrupt { what: "shared content", at, object: None },
             e => e,
         })?;
+        let mut content = gathered.to_vec();
         content.truncate((stored * SECTOR) as usize);
         Ok(content)
     }
