@@ -163,6 +163,9 @@ impl Mechanics {
             Request::Flush => self.write_back(ready, u64::MAX, &mut parts),
         };
         self.free = done;
+        if let Some(stream) = &mut self.stream {
+            stream.told = stream.told.max(done);
+        }
         Served { start, done, job: Job::of(parts), background }
     }
 
