@@ -13,6 +13,7 @@ pub mod device;
 pub mod estimate;
 pub mod ledger;
 pub mod mechanics;
+pub mod oracle;
 pub mod policy;
 pub mod power;
 pub mod profile;

@@ -15,7 +15,7 @@
 
 mod report;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trace;
 mod unit;
 
