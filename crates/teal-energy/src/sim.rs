@@ -13,6 +13,8 @@
 //! limits are kept, then the policy is asked, then devices begin what is next. A burst holds what was queued when it was
 //! ordered.
 
+#[cfg(test)]
+mod days;
 mod report;
 #[cfg(test)]
 pub(crate) mod tests;

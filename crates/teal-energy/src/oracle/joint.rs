@@ -42,7 +42,7 @@ pub fn least(problem: &Problem<'_>) -> Result<Energy, Unsolvable> {
 
 /// Rounded down: it stays a bound.
 pub(super) fn energy(cost: Cost) -> Energy {
-    Energy::microjoules(u64::try_from(cost.div_euclid(1_000_000_000)).unwrap_or(0))
+    Energy::microjoules(u64::try_from(cost.div_euclid(1_000_000_000).max(0)).unwrap_or(u64::MAX))
 }
 
 fn step(problem: &Problem<'_>, point: usize, front: &Front) -> Front {

@@ -58,9 +58,17 @@ pub(super) struct Side<'a> {
     arrived: Vec<(u32, u32)>,
     /// By point: ways to serve its read.
     reads: Vec<Vec<(u8, Cost, Span)>>,
-    /// Bytes and objects of bursts, by first and last change.
-    bursts: RefCell<BTreeMap<(u32, u32), (u64, u64)>>,
+    /// Bursts that were asked for, by their first change.
+    bursts: RefCell<BTreeMap<u32, Bursts>>,
     points: Vec<Time>,
+}
+
+/// Bursts that begin with one change: bytes and objects, by how many changes they hold.
+#[derive(Debug, Clone, Default)]
+struct Bursts {
+    sums: Vec<(u64, u64)>,
+    objects: BTreeMap<u64, u64>,
+    bytes: u64,
 }
 
 fn cost_of(job: &Job) -> Cost {
@@ -223,10 +231,14 @@ impl<'a> Side<'a> {
 
     /// Bytes and objects of a burst of the changes from the one to before the other; of each object the last change.
     fn burst(&self, first: u32, until: u32) -> (u64, u64) {
-        *self.bursts.borrow_mut().entry((first, until)).or_insert_with(|| {
-            let changes = &self.changes[first as usize..until as usize];
-            let objects: BTreeMap<_, _> = changes.iter().map(|change| (change.object, change.bytes)).collect();
-            (objects.values().sum(), objects.len() as u64)
-        })
+        let mut bursts = self.bursts.borrow_mut();
+        let known = bursts.entry(first).or_default();
+        let counted = first as usize + known.sums.len();
+        for change in self.changes.iter().take(until as usize).skip(counted) {
+            let before = known.objects.insert(change.object, change.bytes).unwrap_or(0);
+            known.bytes = known.bytes - before + change.bytes;
+            known.sums.push((known.bytes, known.objects.len() as u64));
+        }
+        known.sums[(until - first - 1) as usize]
     }
 }
