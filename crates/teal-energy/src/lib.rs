@@ -9,11 +9,16 @@
 //! 2. *Repeatable*: time is an integer of nanoseconds and energy of microjoules; the same input gives the same output everywhere.
 
 pub mod breakeven;
+pub mod device;
+pub mod estimate;
 pub mod ledger;
 pub mod mechanics;
+pub mod oracle;
+pub mod policy;
 pub mod power;
 pub mod profile;
 pub mod quantity;
 pub mod service;
+pub mod sim;
 
 pub use profile::Profile;

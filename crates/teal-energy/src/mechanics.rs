@@ -12,6 +12,7 @@
 //! on the surface in the order of addresses as soon as nothing else is to be done. The place of a request matters here; at
 //! file level [`service`](crate::service) has the averages.
 
+mod ahead;
 mod cache;
 mod layout;
 mod seek;
@@ -22,6 +23,7 @@ use crate::ledger::Phase;
 use crate::power::Missing;
 use crate::profile::{Active, Electronics, Profile};
 use crate::service::{Job, Part};
+use ahead::Stream;
 use cache::Dirty;
 use layout::Layout;
 use seek::Curve;
@@ -61,21 +63,6 @@ pub struct Served {
     pub job: Job,
     /// What the disk had done on its own before.
     pub background: Job,
-}
-
-/// Reading on after a read: a stream of sectors into the buffer.
-#[derive(Debug, Clone, Copy)]
-struct Stream {
-    /// First sector in the buffer.
-    first: u64,
-    /// From here on the disk reads on its own,
-    from: u64,
-    /// since this time,
-    since: Time,
-    /// up to here.
-    limit: u64,
-    /// Until when it was handed out as background work.
-    told: Time,
 }
 
 /// The state of a disk's mechanics.
@@ -163,6 +150,9 @@ impl Mechanics {
             Request::Flush => self.write_back(ready, u64::MAX, &mut parts),
         };
         self.free = done;
+        if let Some(stream) = &mut self.stream {
+            stream.told = stream.told.max(done);
+        }
         Served { start, done, job: Job::of(parts), background }
     }
 
@@ -187,30 +177,6 @@ impl Mechanics {
         let limit = (at + count + buffer).min(self.layout.sectors());
         let first = at.max((at + count).saturating_sub(buffer));
         self.stream = Some(Stream { first, from: at + count, since: done, limit, told: last });
-        last
-    }
-
-    /// A read that begins in the buffer or where the disk is reading on.
-    fn read_buffered(&mut self, stream: Stream, begin: Time, at: u64, count: u64, parts: &mut Vec<Part>) -> Time {
-        let by_bus = begin + self.bus(count);
-        let (end, here) = (at + count, self.buffered(stream, begin));
-        let buffer = self.electronics.track_buffer.get() / SECTOR;
-        let mut kept = Stream { first: stream.first.max(end.saturating_sub(buffer)), ..stream };
-        let mut done = begin;
-        if end > here && here == stream.limit {
-            // The disk had stopped reading: it waits for the place to come round.
-            done = self.surface(begin, here, end - here, Phase::Read, parts);
-            kept = Stream { from: end, since: done, ..kept };
-        } else if end > here {
-            done = self.stream_time(stream, end).max(begin);
-            self.track = self.layout.place(end - 1).track;
-            parts.push(Part::new(Phase::Read, self.active.read, done.since(begin)));
-        }
-        let last = done.max(by_bus);
-        parts.push(Part::new(Phase::Latency, self.active.rotate, last.since(done)));
-        kept.limit = kept.limit.max(end + buffer).min(self.layout.sectors());
-        kept.told = last;
-        self.stream = Some(kept);
         last
     }
 
@@ -262,47 +228,6 @@ impl Mechanics {
             next += run;
         }
         now
-    }
-
-    /// Hands out the reading on that was done until `now`.
-    fn read_on(&mut self, now: Time, parts: &mut Vec<Part>) {
-        let Some(mut stream) = self.stream else { return };
-        let end = self.stream_time(stream, stream.limit);
-        let until = now.min(end);
-        if until > stream.told {
-            parts.push(Part::new(Phase::ReadAhead, self.active.read, until.since(stream.told)));
-            stream.told = until;
-            let here = self.buffered(stream, until);
-            self.track = self.layout.place(here.saturating_sub(1)).track;
-            self.free = self.free.max(until);
-        }
-        self.stream = Some(stream);
-    }
-
-    /// When sector `end` of a stream has been passed.
-    fn stream_time(&self, stream: Stream, end: u64) -> Time {
-        let (mut now, mut next, mut track) = (stream.since, stream.from, None);
-        while next < end {
-            let place = self.layout.place(next);
-            if track.is_some_and(|before| before != place.track) || track.is_none() && place.sector == 0 {
-                now = now + self.curve.switch();
-                now = now + self.layout.wait(now, place);
-            }
-            let run = (end - next).min(place.left());
-            now = now + self.layout.transfer(place, run);
-            (next, track) = (next + run, Some(place.track));
-        }
-        now
-    }
-
-    /// The first sector of a stream that is not in the buffer at `now`.
-    fn buffered(&self, stream: Stream, now: Time) -> u64 {
-        let (mut low, mut high) = (stream.from, stream.limit.max(stream.from));
-        while low < high {
-            let middle = low + (high - low).div_ceil(2);
-            if self.stream_time(stream, middle) <= now { low = middle } else { high = middle - 1 }
-        }
-        low
     }
 
     fn bus(&self, count: u64) -> Span {

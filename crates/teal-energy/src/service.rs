@@ -3,7 +3,7 @@
 //! # Guarantees
 //! 1. A job's time and energy are the sums of its parts.
 //! 2. On a disk a first access costs an average seek and half a turn, a continued one only the transfer; on flash and links
-//!    every first access costs the latency.
+//!    every access costs the latency: nothing is read ahead.
 //!
 //! [`mechanics`](crate::mechanics) does the same for single requests with their places.
 
@@ -53,6 +53,13 @@ impl Job {
     pub(crate) fn of(parts: Vec<Part>) -> Self {
         Self(parts.into_iter().filter(|part| part.time > Span::ZERO || part.extra > 0).collect())
     }
+    /// This job and another one so many times, as one part more for each of its parts.
+    #[must_use]
+    pub(crate) fn with_repeated(mut self, other: &Self, times: u64) -> Self {
+        let repeated = |part: &Part| Part { time: part.time * times, extra: part.extra * u128::from(times), ..*part };
+        self.0.extend(other.0.iter().map(repeated).filter(|part| part.time > Span::ZERO || part.extra > 0));
+        self
+    }
     /// The parts.
     pub fn parts(&self) -> &[Part] {
         &self.0
@@ -80,6 +87,8 @@ struct Serving {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Way {
     first: Vec<Part>,
+    /// Whether `first` falls away where a request continues the last one.
+    streams: bool,
     phase: Phase,
     power: Power,
     rate: Rate,
@@ -115,7 +124,7 @@ impl ServiceModel {
             Direction::Read => &serving.read,
             Direction::Write => &serving.write,
         };
-        let mut parts = if is_continued { Vec::new() } else { way.first.clone() };
+        let mut parts = if is_continued && way.streams { Vec::new() } else { way.first.clone() };
         let extra = u128::from(way.picojoules_per_byte) * u128::from(bytes) * 1000;
         parts.push(Part { phase: way.phase, power: way.power, time: way.rate.span(bytes), extra });
         Some(Job::of(parts))
@@ -135,7 +144,7 @@ fn disk(profile: &Profile, power: &PowerModel, state: StateId) -> Result<Serving
         Part::new(Phase::Seek, active.seek, seek.average),
         Part::new(Phase::Rotate, active.rotate, Span::nanos(turn.get() / 2)),
     ];
-    let way = |phase, power| Way { first: first.clone(), phase, power, rate, picojoules_per_byte: 0 };
+    let way = |phase, power| Way { first: first.clone(), streams: true, phase, power, rate, picojoules_per_byte: 0 };
     Ok(Serving { state, read: way(Phase::Read, active.read), write: way(Phase::Write, active.write) })
 }
 
@@ -144,6 +153,7 @@ fn line(profile: &Profile, power: &PowerModel, state: StateId) -> Result<Serving
     let service = service.ok_or_else(|| Missing::new(profile, format!("service in `{}`", power.name(state))))?;
     let way = |phase, line: Line| Way {
         first: vec![Part::new(Phase::Latency, power.power(state), line.latency)],
+        streams: false,
         phase,
         power: line.power,
         rate: line.rate,

@@ -1,0 +1,148 @@
+//! A device as the policies know it: its model, what it is for, how long its queue may wait, how often it may start.
+//!
+//! # Guarantees
+//! 1. A [`Device`] is complete: whatever a policy or a simulation asks of it is there.
+
+use crate::power::{Missing, PowerModel};
+use crate::profile::{Kind, Profile, StateId};
+use crate::service::{Direction, Job, ServiceModel};
+use teal_types::Span;
+
+/// Most devices of one machine.
+pub const DEVICES_MAX: usize = 16;
+
+/// A device, by its place in the list of devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceId(u8);
+
+impl DeviceId {
+    /// The device at this place; `None` beyond [`DEVICES_MAX`].
+    pub fn new(index: usize) -> Option<Self> {
+        u8::try_from(index).ok().filter(|_| index < DEVICES_MAX).map(Self)
+    }
+    /// Its place in the list of devices.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A set of devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct DeviceSet(u16);
+
+impl DeviceSet {
+    /// No device.
+    pub const EMPTY: Self = Self(0);
+    /// With one more.
+    #[must_use]
+    pub const fn with(self, device: DeviceId) -> Self {
+        Self(self.0 | 1 << device.0)
+    }
+    /// Without one.
+    #[must_use]
+    pub const fn without(self, device: DeviceId) -> Self {
+        Self(self.0 & !(1 << device.0))
+    }
+    /// Whether a device is in it.
+    pub const fn has(self, device: DeviceId) -> bool {
+        self.0 & 1 << device.0 != 0
+    }
+    /// Whether no device is in it.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    /// The devices, in order.
+    pub fn iter(self) -> impl Iterator<Item = DeviceId> {
+        (0..16).map(DeviceId).filter(move |device| self.has(*device))
+    }
+}
+
+impl FromIterator<DeviceId> for DeviceSet {
+    fn from_iter<I: IntoIterator<Item = DeviceId>>(devices: I) -> Self {
+        devices.into_iter().fold(Self::EMPTY, Self::with)
+    }
+}
+
+/// How long changes may wait for a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// The oldest change is flushed at this age, whatever a policy says.
+    pub age: Span,
+    /// A queue of so many bytes is flushed, whatever a policy says.
+    pub bytes: u64,
+}
+
+impl QueueLimits {
+    /// The window of BlueFS (4.3.1): 30 s.
+    pub const BLUEFS: Self = Self { age: Span::secs(30), bytes: 15 << 20 };
+    /// A sleeping disk behind a home log: a day.
+    pub const SLEEPING_DISK: Self = Self { age: Span::hours(24), bytes: 1 << 30 };
+}
+
+/// How often a device may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetLimits {
+    /// Starts that may come at once.
+    pub burst: u32,
+    /// One more after each such time.
+    pub each: Span,
+}
+
+/// One device.
+#[derive(Debug, Clone)]
+pub struct Device {
+    /// Name of the profile.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its power states.
+    pub power: PowerModel,
+    /// How it serves.
+    pub service: ServiceModel,
+    /// How long changes may wait for it; `None`: it takes no changes.
+    pub queue: Option<QueueLimits>,
+    /// Whether each object of a burst has its own place on it (a directory tree), or all of them one (a log).
+    pub is_scattered: bool,
+    /// How often it may start; `None`: no limit.
+    pub budget: Option<BudgetLimits>,
+}
+
+impl Device {
+    /// The device of a profile, which takes no changes and starts as often as its rating allows.
+    ///
+    /// # Errors
+    /// [`Missing`] figures.
+    pub fn new(profile: &Profile) -> Result<Self, Missing> {
+        let power = PowerModel::new(profile)?;
+        let service = ServiceModel::new(profile, &power)?;
+        let budget = profile.rating.map(|rating| BudgetLimits {
+            burst: BURST,
+            each: Span::nanos(rating.life.get() / u64::from(rating.cycles)),
+        });
+        let is_scattered = profile.kind == Kind::Disk;
+        Ok(Self { name: profile.name.clone(), kind: profile.kind, power, service, queue: None, is_scattered, budget })
+    }
+
+    /// With changes that may wait so long.
+    #[must_use]
+    pub fn queueing(mut self, limits: QueueLimits) -> Self {
+        self.queue = Some(limits);
+        self
+    }
+
+    /// The job of reading.
+    pub fn read(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<Job> {
+        self.service.job(state, Direction::Read, bytes, is_continued)
+    }
+
+    /// The job of a burst of changes.
+    pub fn flush(&self, state: StateId, bytes: u64, objects: u64) -> Option<Job> {
+        let places = if self.is_scattered { objects.max(1) } else { 1 };
+        let first = self.service.job(state, Direction::Write, bytes, false)?;
+        let more = self.service.job(state, Direction::Write, 0, false)?;
+        Some(first.with_repeated(&more, places - 1))
+    }
+}
+
+/// Starts that may come at once where the profile's rating gives the rate.
+const BURST: u32 = 10;

@@ -1,0 +1,137 @@
+//! Running estimates of how long accesses take, as BlueFS keeps them (4.3.2).
+//!
+//! # Guarantees
+//! 1. An estimate lies between the smallest and the largest measurement it was given.
+//! 2. Weights are 0.1 for networks and 0.01 for local devices; first blocks and following blocks are apart, and so are power
+//!    states.
+//! 3. Fixed point with 16 bits below the nanosecond: no floating point, and a weight of 0.01 never gets stuck.
+
+use crate::profile::StateId;
+use std::collections::BTreeMap;
+use teal_types::{BLOCK, Span};
+
+/// Weight of a new measurement of a network device, in thousandths.
+pub const NETWORK: Weight = Weight(100);
+/// Weight of a new measurement of a local device, in thousandths.
+pub const LOCAL: Weight = Weight(10);
+
+/// Weight of a new measurement, in thousandths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Weight(u16);
+
+const FRACTION: u32 = 16;
+/// Longest measurement, a day: with it nothing overflows.
+const LONGEST: u64 = 86_400_000_000_000;
+
+/// `new = a * measured + (1 - a) * old`; the first measurement stands alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Average(Option<u64>);
+
+impl Average {
+    /// Takes in a measurement.
+    pub fn update(&mut self, weight: Weight, measured: Span) {
+        let new = measured.get().min(LONGEST) << FRACTION;
+        let weight = u128::from(weight.0.min(1000));
+        let mixed = |old: u64| (weight * u128::from(new) + (1000 - weight) * u128::from(old)) / 1000;
+        self.0 = Some(self.0.map_or(new, |old| u64::try_from(mixed(old)).unwrap_or(u64::MAX)));
+    }
+
+    /// The estimate, once there was a measurement.
+    pub fn get(self) -> Option<Span> {
+        self.0.map(|scaled| Span::nanos(scaled >> FRACTION))
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct InState {
+    first: Average,
+    block: Average,
+}
+
+/// What is known of one device's access times.
+#[derive(Debug, Clone)]
+pub struct Estimator {
+    weight: Weight,
+    states: BTreeMap<StateId, InState>,
+}
+
+fn blocks(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK).max(1)
+}
+
+impl Estimator {
+    /// Nothing is known yet.
+    pub fn new(weight: Weight) -> Self {
+        Self { weight, states: BTreeMap::new() }
+    }
+
+    /// Takes in that `bytes` took `time` in `state`; a continued access follows the last one without a gap.
+    pub fn update(&mut self, state: StateId, bytes: u64, is_continued: bool, time: Span) {
+        let known = self.states.entry(state).or_default();
+        let blocks = blocks(bytes);
+        if is_continued {
+            known.block.update(self.weight, Span::nanos(time.get() / blocks));
+        } else if blocks == 1 {
+            known.first.update(self.weight, time);
+        } else {
+            let rest = known.block.get().unwrap_or(Span::nanos(time.get() / (blocks + 1)));
+            known.first.update(self.weight, time.less(rest * (blocks - 1)));
+            if known.block.get().is_none() {
+                known.block.update(self.weight, rest);
+            }
+        }
+    }
+
+    /// How long `bytes` will take in `state`; `None` while nothing was measured there.
+    pub fn predict(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<Span> {
+        let known = self.states.get(&state)?;
+        let blocks = blocks(bytes);
+        if is_continued {
+            return known.block.get().map(|block| block * blocks);
+        }
+        let first = known.first.get()?;
+        Some(first + known.block.get().unwrap_or(Span::ZERO) * (blocks - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_network_follows_in_tens_of_measurements_and_a_disk_in_hundreds() {
+        let after = |weight, n| {
+            let mut average = Average::default();
+            average.update(weight, Span::millis(10));
+            (0..n).for_each(|_| average.update(weight, Span::millis(110)));
+            average.get().unwrap().get() / 1_000_000
+        };
+        assert_eq!([after(NETWORK, 1), after(NETWORK, 22), after(LOCAL, 1), after(LOCAL, 230)], [20, 100, 11, 100]);
+    }
+
+    #[test]
+    fn states_and_first_blocks_are_apart() {
+        let mut estimator = Estimator::new(LOCAL);
+        let (idle, standby) = (StateId(0), StateId(1));
+        estimator.update(idle, 4096, false, Span::millis(20));
+        estimator.update(idle, 8192, true, Span::millis(2));
+        estimator.update(standby, 4096, false, Span::millis(820));
+        assert_eq!(estimator.predict(idle, 3 * 4096, false), Some(Span::millis(22)));
+        assert_eq!(estimator.predict(idle, 3 * 4096, true), Some(Span::millis(3)));
+        assert_eq!(estimator.predict(standby, 1, false), Some(Span::millis(820)));
+        assert_eq!(estimator.predict(StateId(2), 1, false), None);
+    }
+
+    proptest! {
+        #[test]
+        fn an_estimate_lies_between_its_measurements(spans in prop::collection::vec(0_u64..u64::MAX, 1..50), weight in 0_u16..1001) {
+            let mut average = Average::default();
+            spans.iter().for_each(|span| average.update(Weight(weight), Span::nanos(*span)));
+            let clipped = spans.iter().map(|span| (*span).min(LONGEST));
+            let estimate = average.get().expect("measured").get();
+            // The fraction is cut off below.
+            prop_assert!(clipped.clone().min() <= Some(estimate + 1) && Some(estimate) <= clipped.max());
+        }
+    }
+}

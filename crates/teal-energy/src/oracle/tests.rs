@@ -1,0 +1,209 @@
+//! The bound against exhaustive search, against every policy, and against its own relaxation.
+
+use super::problem::Kind;
+use super::side::{Cost, Side, Spot};
+use super::*;
+use crate::device::{BudgetLimits, DeviceId, DeviceSet, QueueLimits};
+use crate::policy::timeout::FixedTimeout;
+use crate::policy::{Action, Ask, Policy, Signal, View};
+use crate::sim::tests::{device, policies, traces};
+use crate::sim::{Event, Pace, Trace, What, World, run};
+use proptest::prelude::*;
+use teal_types::{Energy, Power, Span, Time};
+
+fn world(base: Power, age: Span, disks: usize) -> World {
+    let limits = QueueLimits { age, bytes: 1 << 30 };
+    let names = ["ibm-microdrive-1gb", "bluefs-802.11b", "hitachi-travelstar-5k320"];
+    let devices = names.iter().take(disks).map(|name| device(name).queueing(limits)).collect();
+    World::new(devices, base, Pace::Open)
+}
+
+fn at(millis: u64) -> Time {
+    Time::after_start(Span::millis(millis))
+}
+
+fn one() -> DeviceSet {
+    DeviceId::new(0).into_iter().collect()
+}
+
+fn read(millis: u64, object: u64) -> Event {
+    Event { at: at(millis), what: What::Read { object, offset: 0, bytes: 4096, copies: one() } }
+}
+
+/// The cheapest way of one device that serves exactly these reads: every way, one after the other.
+fn search(problem: &Problem<'_>, side: &Side<'_>, point: usize, spot: Spot, serves: &[usize]) -> Option<Cost> {
+    if point == problem.points.len() {
+        return Some(0);
+    }
+    let gap = problem.gap(point);
+    let mut best: Option<Cost> = None;
+    for first in side.writes(point, spot, true) {
+        let read: Vec<_> = if serves.contains(&point) {
+            side.reads(point, first.spot).collect()
+        } else {
+            vec![super::side::Way { cost: 0, busy: Span::ZERO, ..first }]
+        };
+        for read in read {
+            for second in side.writes(point, read.spot, false) {
+                for rest in side.rests(second.spot, read.busy + second.busy) {
+                    if side.is_late(point, rest.spot) {
+                        continue;
+                    }
+                    let here = side.resting(spot, gap) + first.cost + read.cost + second.cost + rest.cost;
+                    let Some(later) = search(problem, side, point + 1, rest.spot, serves) else { continue };
+                    best = Some(best.map_or(here + later, |best| best.min(here + later)));
+                }
+            }
+        }
+    }
+    best
+}
+
+/// The least over all ways to share the reads among the devices.
+fn exhaustive(problem: &Problem<'_>) -> Option<Energy> {
+    let reads: Vec<usize> = (0..problem.points.len()).filter(|p| problem.points[*p].kind == Kind::Read).collect();
+    let count = problem.sides.len();
+    let mut best: Option<Cost> = None;
+    for mut code in 0..count.pow(u32::try_from(reads.len()).unwrap()) {
+        let mut share = vec![Vec::new(); count];
+        for point in &reads {
+            share[code % count].push(*point);
+            code /= count;
+        }
+        let sides = problem.sides.iter().zip(&share);
+        let total: Option<Cost> = sides.map(|(side, mine)| search(problem, side, 0, side.start(), mine)).sum();
+        best = best.into_iter().chain(total).min();
+    }
+    best.map(super::joint::energy)
+}
+
+#[test]
+fn one_read_at_night_is_worth_one_start() {
+    // An hour, one read in the middle: down at once, up just in time, down at once.
+    let world = World { devices: vec![device("ibm-microdrive-1gb")], ..world(Power::milliwatts(1190), Span::ZERO, 1) };
+    let trace = Trace::new(vec![read(1_800_000, 1)], at(3_600_000));
+    let least = least(&Problem::new(&world, &trace)).unwrap();
+    let served = world.devices[0].read(world.start[0], 4096, false).unwrap();
+    let asleep = Span::secs(3600).less(Span::millis(800) + served.time());
+    let expected =
+        Power::milliwatts(61) * asleep + Energy::millijoules(605) + served.energy() + world.base * served.time();
+    assert!(least.get().abs_diff(expected.get()) <= 3, "{least} {expected}");
+}
+
+/// Does what it is told: at these times, these actions.
+struct Script(Vec<(Time, Action)>);
+
+impl Policy for Script {
+    fn name(&self) -> &'static str {
+        "script"
+    }
+    fn choose(&mut self, _: &View<'_>, ask: &Ask) -> DeviceId {
+        ask.copies.iter().next().unwrap()
+    }
+    fn decide(&mut self, view: &View<'_>, _: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time> {
+        let due = self.0.iter().filter(|(at, _)| *at <= view.now).count();
+        actions.extend(self.0.drain(..due).map(|(_, action)| action));
+        self.0.first().map(|(at, _)| *at)
+    }
+}
+
+#[test]
+fn a_schedule_that_knows_the_future_reaches_the_bound() {
+    let world = World { devices: vec![device("ibm-microdrive-1gb")], ..world(Power::milliwatts(1190), Span::ZERO, 1) };
+    // A short pause, in which sleeping does not pay, and long ones.
+    let trace = Trace::new(vec![read(60_000, 1), read(61_000, 2), read(300_000, 3)], at(600_000));
+    let id = DeviceId::new(0).unwrap();
+    let power = &world.devices[0].power;
+    let (idle, standby) = (world.start[0], power.lowest());
+    let go = |millis, state| (at(millis), Action::Go(id, state));
+    let script = vec![go(0, standby), go(59_200, idle), go(61_001, standby), go(299_200, idle), go(300_001, standby)];
+    let done = run(&world, &trace, &mut Script(script)).total();
+    let least = least(&Problem::new(&world, &trace)).unwrap();
+    assert!(done >= least && done.get() - least.get() <= 10, "{done} with foresight, {least} at least");
+    let blind = run(&world, &trace, &mut FixedTimeout::new(vec![Some(Span::secs(3))])).total();
+    assert!(blind > least + Energy::millijoules(500), "{blind}");
+}
+
+#[test]
+fn too_much_is_refused() {
+    let many = World::new(vec![device("ibm-microdrive-1gb"); 4], Power::ZERO, Pace::Open);
+    let trace = Trace::new(vec![read(1, 1)], at(2));
+    assert_eq!(least(&Problem::new(&many, &trace)), Err(Unsolvable::Devices(4)));
+    let mut broke = world(Power::ZERO, Span::secs(1), 1);
+    broke.start = vec![broke.devices[0].power.lowest()];
+    assert!(least(&Problem::new(&broke, &trace)).is_ok());
+    assert!(Unsolvable::Large(7).to_string().contains('7'));
+}
+
+#[test]
+fn two_hundred_events_on_three_devices() {
+    let world = world(Power::milliwatts(1190), Span::secs(30), 3);
+    let all: DeviceSet = (0..3).filter_map(DeviceId::new).collect();
+    let event = |n: u64| {
+        let mixed = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+        let now = at(n * 4_000 + mixed % 3_500);
+        let (object, bytes) = (mixed % 40, 4096 + mixed % 300_000);
+        let what = if mixed.is_multiple_of(5) {
+            What::Write { object, bytes, sinks: all }
+        } else {
+            What::Read { object, offset: 0, bytes, copies: all }
+        };
+        Event { at: now, what }
+    };
+    let trace = Trace::new((0..200).map(event).collect(), at(900_000));
+    let problem = Problem::new(&world, &trace);
+    let exact = least(&problem).unwrap();
+    let spent = |policy: &mut Box<dyn Policy>| run(&world, &trace, policy.as_mut()).total();
+    let least_spent = policies(3).iter_mut().map(spent).min().unwrap();
+    assert!(least_spent + ROUNDING >= exact);
+    let priced = bound(&problem, least_spent, 80).unwrap();
+    assert!(priced.energy <= exact, "{} {exact}", priced.energy);
+    // The bound by prices is within three percent of the optimum.
+    assert!(
+        priced.energy.get() * 103 >= exact.get() * 100,
+        "{} {exact}, {} unsettled",
+        priced.energy,
+        priced.unsettled
+    );
+}
+
+/// Half a microjoule for each line of each account.
+const ROUNDING: Energy = Energy::microjoules(40);
+
+fn small(devices: usize, most: usize) -> impl Strategy<Value = (World, Trace)> {
+    let base = prop_oneof![Just(0_u64), Just(100), Just(1190), Just(13_400)];
+    let age = prop_oneof![Just(0_u64), 1_u64..60, 60_u64..10_000];
+    let budget = prop_oneof![Just(None), (0_u32..3).prop_map(Some)];
+    (base, age, budget, any::<bool>(), traces(devices, most)).prop_map(move |(base, age, budget, asleep, trace)| {
+        let mut world = world(Power::milliwatts(base), Span::secs(age), devices);
+        world.devices[0].budget = budget.map(|burst| BudgetLimits { burst, each: Span::hours(1) });
+        if asleep {
+            world.start = world.devices.iter().map(|device| device.power.lowest()).collect();
+        }
+        (world, trace)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn dynamic_programming_finds_what_exhaustive_search_finds((world, trace) in small(2, 4)) {
+        let problem = Problem::new(&world, &trace);
+        prop_assert_eq!(least(&problem).ok(), exhaustive(&problem));
+    }
+
+    #[test]
+    fn no_policy_beats_the_oracle((world, trace) in small(3, 24)) {
+        let problem = Problem::new(&world, &trace);
+        let exact = least(&problem).unwrap();
+        for mut policy in policies(3) {
+            let total = run(&world, &trace, policy.as_mut()).total();
+            prop_assert!(total + ROUNDING >= exact, "{} spends {}, the bound is {}", policy.name(), total, exact);
+        }
+        let priced = bound(&problem, exact + Energy::joules(1), 8).unwrap();
+        prop_assert!(priced.energy <= exact, "{priced:?}, {exact} exact");
+        // A budget may leave no schedule for the share that the repair chose: then it says nothing.
+        prop_assert!(priced.repaired >= exact, "{priced:?}, {exact} exact");
+    }
+}

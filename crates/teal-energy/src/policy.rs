@@ -1,0 +1,182 @@
+//! Policies: which device to read, and when to flush, wake and put to sleep.
+//!
+//! # Guarantees
+//! 1. A policy is told everything and touches nothing: it sees a [`View`] and answers with a device or with [`Action`]s.
+//! 2. The same views in the same order give the same answers. No policy looks at a clock, and none draws lots.
+//! 3. Whoever runs a policy (the daemon, the [simulator](crate::sim)) keeps the hard limits: the age and size of queues, and
+//!    the budget of starts. A policy may be bad; it cannot lose data or wear out a disk.
+
+pub mod always_on;
+pub mod bluefs;
+pub mod budget;
+pub mod choice;
+pub mod coda;
+pub mod flush;
+pub mod ghost;
+pub mod greenfs;
+pub mod sleep;
+pub mod teal;
+pub mod timeout;
+
+use crate::device::{Device, DeviceId, DeviceSet};
+use crate::power::Place;
+use crate::profile::StateId;
+pub use flush::Trigger;
+use teal_types::{Power, Span, Time};
+
+/// Where the machine's power comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Supply {
+    /// Every joule counts (scherlfs 4.1.5).
+    Battery,
+    /// Energy is there; time and wear count more.
+    Powered,
+}
+
+/// What happens besides reading and writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// The supply has changed.
+    Supply(Supply),
+    /// Somebody is there, or has gone.
+    Presence(bool),
+    /// The machine is about to be shut down or suspended.
+    Shutdown,
+    /// Memory is short.
+    MemoryPressure,
+    /// Somebody asked for everything to be written everywhere.
+    Sync,
+}
+
+/// One device as it is now.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceView<'a> {
+    /// Its model.
+    pub device: &'a Device,
+    /// What it does.
+    pub place: Place,
+    /// Bytes in its queue.
+    pub queued: u64,
+    /// Since when the oldest of them waits.
+    pub oldest: Option<Time>,
+    /// Whether work waits for it.
+    pub is_wanted: bool,
+    /// When it last finished something that was asked of it.
+    pub last_used: Time,
+    /// Whether the budget allows one more stop and start.
+    pub may_stop: bool,
+}
+
+/// Everything as it is now.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// Monotonic time.
+    pub now: Time,
+    /// Time since midnight.
+    pub time_of_day: Span,
+    /// The devices.
+    pub devices: &'a [DeviceView<'a>],
+    /// What the machine draws while somebody waits.
+    pub base: Power,
+    /// Where its power comes from.
+    pub supply: Supply,
+    /// Whether somebody is there who hears a disk start.
+    pub is_someone_there: bool,
+}
+
+impl<'a> View<'a> {
+    /// All devices with their numbers.
+    pub fn each(&self) -> impl Iterator<Item = (DeviceId, &'a DeviceView<'a>)> + use<'a> {
+        self.devices.iter().enumerate().filter_map(|(at, view)| Some((DeviceId::new(at)?, view)))
+    }
+
+    /// One device.
+    pub fn device(&self, id: DeviceId) -> &'a DeviceView<'a> {
+        &self.devices[id.index()]
+    }
+}
+
+impl DeviceView<'_> {
+    /// The state in which it rests and could serve at once.
+    pub fn serving(&self) -> Option<StateId> {
+        match self.place {
+            Place::Resting { state, .. } if self.device.power.serves(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// The state it is in or on its way to.
+    pub fn heading(&self) -> StateId {
+        match self.place {
+            Place::Resting { state, .. } | Place::Working { state, .. } | Place::Moving { to: state, .. } => state,
+        }
+    }
+
+    /// For how long nothing has been asked of it; `None` while it works, moves or is wanted.
+    pub fn idle(&self, now: Time) -> Option<Span> {
+        match self.place {
+            Place::Resting { since, .. } if !self.is_wanted => Some(now.since(self.last_used.max(since))),
+            _ => None,
+        }
+    }
+}
+
+/// A read that has to be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ask {
+    /// The object.
+    pub object: u64,
+    /// Where in it.
+    pub offset: u64,
+    /// How much.
+    pub bytes: u64,
+    /// Devices that hold it; never empty.
+    pub copies: DeviceSet,
+    /// Of these, where it continues the last access.
+    pub continued: DeviceSet,
+}
+
+/// A read that was served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// By which device.
+    pub device: DeviceId,
+    /// From which state.
+    pub state: StateId,
+    /// How much.
+    pub bytes: u64,
+    /// Whether it continued the last access.
+    pub is_continued: bool,
+    /// How long the device worked on it, waiting for it not counted.
+    pub time: Span,
+}
+
+/// What a policy wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Take a device to a state, as soon as nothing waits for it.
+    Go(DeviceId, StateId),
+    /// Write a device's whole queue, for this reason.
+    Flush(DeviceId, Trigger),
+}
+
+/// A policy of energy.
+pub trait Policy {
+    /// Its name in tables.
+    fn name(&self) -> &'static str;
+
+    /// Which device of `ask.copies` serves a read.
+    fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId;
+
+    /// A read was served.
+    fn measured(&mut self, _view: &View<'_>, _measured: &Measured) {}
+
+    /// Something has changed, or the time has come that was asked for: what is to be done now, added to `actions`; and the
+    /// time to ask again if nothing changes before.
+    fn decide(&mut self, view: &View<'_>, signal: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time>;
+}
+
+/// The earlier of two times to ask again.
+pub(crate) fn sooner(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    a.into_iter().chain(b).min()
+}

@@ -1,0 +1,92 @@
+//! The budget of starts: a token bucket filled by what the maker's rating gives over the wanted life.
+//!
+//! # Guarantees
+//! 1. In any time of length `t` at most `burst + t / each` tokens are taken.
+//! 2. A token is taken when a device *stops*. The start that follows is paid for, so that it is never refused: data is not
+//!    endangered to save wear, and wear is not risked to save energy.
+
+use crate::device::BudgetLimits;
+use teal_types::Time;
+
+/// Tokens for stops and starts.
+#[derive(Debug, Clone)]
+pub struct Budget {
+    limits: BudgetLimits,
+    /// Nanoseconds of filling that have not been used.
+    level: u128,
+    filled: Time,
+    taken: u64,
+}
+
+impl Budget {
+    /// A full bucket.
+    pub fn new(limits: BudgetLimits, now: Time) -> Self {
+        Self { limits, level: Self::full(limits), filled: now, taken: 0 }
+    }
+
+    fn full(limits: BudgetLimits) -> u128 {
+        u128::from(limits.burst) * u128::from(limits.each.get())
+    }
+
+    fn fill(&mut self, now: Time) {
+        self.level = (self.level + u128::from(now.since(self.filled).get())).min(Self::full(self.limits));
+        self.filled = self.filled.max(now);
+    }
+
+    /// Whether a token is there.
+    pub fn has(&self, now: Time) -> bool {
+        let mut later = self.clone();
+        later.fill(now);
+        later.level >= u128::from(self.limits.each.get())
+    }
+
+    /// Takes a token if one is there.
+    pub fn take(&mut self, now: Time) -> bool {
+        self.fill(now);
+        let price = u128::from(self.limits.each.get());
+        let is_there = self.level >= price && self.limits.burst > 0;
+        if is_there {
+            self.level -= price;
+            self.taken += 1;
+        }
+        is_there
+    }
+
+    /// Tokens taken so far.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use teal_types::Span;
+
+    proptest! {
+        #[test]
+        fn no_window_sees_more_than_its_share(
+            burst in 0_u32..5, each in 1_u64..1000, gaps in prop::collection::vec(0_u64..800, 1..120),
+        ) {
+            let limits = BudgetLimits { burst, each: Span::nanos(each) };
+            let mut budget = Budget::new(limits, Time::ZERO);
+            let (mut now, mut takes) = (Time::ZERO, Vec::new());
+            for gap in gaps {
+                now = now + Span::nanos(gap);
+                let has = budget.has(now) && burst > 0;
+                prop_assert_eq!(budget.take(now), has);
+                if has {
+                    takes.push(now);
+                }
+            }
+            for (i, first) in takes.iter().enumerate() {
+                for (j, last) in takes.iter().enumerate().skip(i) {
+                    let most = u64::from(burst) + last.since(*first).get() / each;
+                    prop_assert!((j - i + 1) as u64 <= most);
+                }
+            }
+            prop_assert_eq!(budget.taken(), takes.len() as u64);
+        }
+    }
+}

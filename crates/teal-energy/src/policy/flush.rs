@@ -1,0 +1,117 @@
+//! When a device's queue is written (DESIGN 8; GreenFS 2.2; BlueFS 4.3.1).
+//!
+//! # Guarantees
+//! 1. A queue is always written whole: one burst for all that has gathered.
+//! 2. What somebody asked for (a sync, a shutdown) and what keeps data safe (memory pressure, size) comes before comfort: only
+//!    age and quiet hours wait while somebody is there who would hear the disk.
+
+use super::{Signal, Supply, View};
+use crate::device::DeviceId;
+use crate::profile::Kind;
+use teal_types::{Span, Time};
+
+/// Why a queue is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Trigger {
+    /// The oldest change has waited long enough.
+    Age,
+    /// Enough has gathered.
+    Size,
+    /// The device is awake anyway.
+    Awake,
+    /// The machine goes down.
+    Shutdown,
+    /// Memory is short.
+    Memory,
+    /// Much is read or written for a while; the device is wanted anyway.
+    Traffic,
+    /// Nobody is likely to be there.
+    Quiet,
+    /// Somebody asked for it.
+    User,
+}
+
+/// When queues are written, besides the hard limits of each device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlushConfig {
+    /// At this age when powered, and on battery.
+    pub age: (Span, Span),
+    /// At this part of the size limit, in percent (BlueFS: 75).
+    pub percent: u64,
+    /// From and until these times of day, queues older than `quiet_age` are written.
+    pub quiet: Option<(Span, Span)>,
+    /// See `quiet`.
+    pub quiet_age: Span,
+    /// Whether a sleeping disk is not woken for age while somebody is there.
+    pub is_silent: bool,
+}
+
+impl Default for FlushConfig {
+    fn default() -> Self {
+        Self {
+            age: (Span::hours(24), Span::hours(24)),
+            percent: 75,
+            quiet: Some((Span::hours(3), Span::hours(5))),
+            quiet_age: Span::hours(6),
+            is_silent: true,
+        }
+    }
+}
+
+fn is_within(time: Span, (from, until): (Span, Span)) -> bool {
+    if from <= until { from <= time && time < until } else { from <= time || time < until }
+}
+
+/// Why the queue of a device is to be written now, if it is; and when to ask again.
+pub fn due(
+    view: &View<'_>,
+    id: DeviceId,
+    config: &FlushConfig,
+    signal: Option<Signal>,
+) -> (Option<Trigger>, Option<Time>) {
+    let known = view.device(id);
+    let (Some(limits), Some(oldest)) = (known.device.queue, known.oldest) else { return (None, None) };
+    let asked = match signal {
+        Some(Signal::Shutdown) => Some(Trigger::Shutdown),
+        Some(Signal::Sync) => Some(Trigger::User),
+        Some(Signal::MemoryPressure) => Some(Trigger::Memory),
+        _ => (known.queued.saturating_mul(100) >= limits.bytes.saturating_mul(config.percent)).then_some(Trigger::Size),
+    };
+    if asked.is_some() {
+        return (asked, None);
+    }
+    let wakes_a_disk = known.device.kind == Kind::Disk && !known.device.power.serves(known.heading());
+    if config.is_silent && view.is_someone_there && wakes_a_disk {
+        return (None, None);
+    }
+    let age = view.now.since(oldest);
+    let wanted = if view.supply == Supply::Powered { config.age.0 } else { config.age.1 };
+    if age >= wanted {
+        return (Some(Trigger::Age), None);
+    }
+    let mut again = oldest + wanted;
+    if let Some(quiet) = config.quiet {
+        let is_old = age >= config.quiet_age;
+        if is_old && is_within(view.time_of_day, quiet) {
+            return (Some(Trigger::Quiet), None);
+        }
+        let day = Span::hours(24);
+        let until_quiet = Span::nanos((quiet.0.get() + day.get() - view.time_of_day.get() % day.get()) % day.get());
+        let next = if is_old { view.now + until_quiet } else { oldest + config.quiet_age };
+        again = again.min(next);
+    }
+    (None, Some(again))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_may_pass_midnight() {
+        let night = (Span::hours(23), Span::hours(5));
+        let inside = [22, 23, 0, 4, 5].map(|hour| is_within(Span::hours(hour), night));
+        assert_eq!(inside, [false, true, true, true, false]);
+        assert!(is_within(Span::hours(3), (Span::hours(3), Span::hours(5))));
+    }
+}

@@ -1,0 +1,60 @@
+//! Ghost hints: what a sleeping device would have saved had it been awake (BlueFS 4.3.9), and when that is enough to wake it.
+//!
+//! # Guarantees
+//! 1. *Ski rental*: a device is woken when the cost that was lost equals what waking it costs; in the worst case twice the
+//!    least possible cost is spent.
+//! 2. Losses that lie apart are not added up: after a pause in which sleeping paid, counting starts again.
+//! 3. While a device wakes up, the others go on serving.
+
+use super::choice::{Cost, Predictor, Weights, transition};
+use super::{Ask, View};
+use crate::device::DeviceId;
+use crate::profile::StateId;
+use teal_types::{Span, Time};
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Lost {
+    cost: Cost,
+    last: Time,
+}
+
+/// What was lost, by device.
+#[derive(Debug, Clone, Default)]
+pub struct Ghosts {
+    lost: Vec<Lost>,
+}
+
+impl Ghosts {
+    /// Takes in a read that is about to be served at `cost`. Answers with the device to wake and the state to wake it to,
+    /// once what was lost there is worth it.
+    pub fn hint(
+        &mut self,
+        view: &View<'_>,
+        predictor: &Predictor,
+        ask: &Ask,
+        served: (Cost, DeviceId),
+        weights: Weights,
+    ) -> Option<(DeviceId, StateId)> {
+        self.lost.resize(view.devices.len(), Lost::default());
+        let ideals = ask.copies.iter().map(|id| (predictor.ideal(view, id, ask, weights), id));
+        let ((ideal, state), id) = ideals.min()?;
+        let heading = view.device(id).heading();
+        // The best device is the one in use, in its best state or on its way there: nothing is lost.
+        if heading == state || ideal >= served.0 {
+            return None;
+        }
+        let power = &view.device(id).device.power;
+        let forgets = power.round_trip(state, heading).and_then(|trip| trip.break_even()).unwrap_or(Span::MAX);
+        let lost = &mut self.lost[id.index()];
+        if view.now.since(lost.last) > forgets {
+            lost.cost = Cost(0);
+        }
+        lost.last = view.now;
+        lost.cost.0 += served.0.0 - ideal.0;
+        if lost.cost < transition(power, heading, state, weights) {
+            return None;
+        }
+        lost.cost = Cost(0);
+        Some((id, state))
+    }
+}

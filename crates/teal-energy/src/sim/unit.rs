@@ -1,0 +1,220 @@
+//! One device in a simulation: its power state, its queue, and the work that waits for it.
+//!
+//! # Guarantees
+//! 1. Work is done in the order in which it came.
+//! 2. A stop that uses up a rated cycle takes a token first; without one the device stays awake.
+//! 3. Memory for the queue is one entry per object: later changes of an object take the place of earlier ones.
+
+use super::report::DeviceReport;
+use crate::device::Device;
+use crate::policy::budget::Budget;
+use crate::policy::{DeviceView, Trigger};
+use crate::power::{Machine, Place};
+use crate::profile::StateId;
+use std::collections::{BTreeMap, VecDeque};
+use teal_types::{Span, Time};
+
+/// Something that has to be done.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Work {
+    Read { object: u64, offset: u64, bytes: u64, asked: Time, is_sole: bool },
+    Flush { bytes: u64, objects: u64 },
+}
+
+/// What was finished.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// A read: from asking to answer.
+    pub(super) delay: Option<Span>,
+    pub(super) is_sole: bool,
+    /// The state it was served from, bytes, whether it was continued, and the time of the work.
+    pub(super) served: Option<(StateId, u64, bool, Span)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Unit<'a> {
+    device: &'a Device,
+    pub(super) machine: Machine<'a>,
+    /// Time in which somebody waited for this device.
+    pub(super) waiting: Span,
+    queue: BTreeMap<u64, u64>,
+    queued: u64,
+    oldest: Option<Time>,
+    works: VecDeque<Work>,
+    current: Option<(Work, Time, bool)>,
+    target: Option<StateId>,
+    last_used: Time,
+    /// Object and end of the last access.
+    last: Option<(u64, u64)>,
+    answered: Time,
+    budget: Option<Budget>,
+    flushes: BTreeMap<Trigger, u64>,
+    reads: u64,
+    starts: u64,
+    refused: u64,
+}
+
+impl<'a> Unit<'a> {
+    pub(super) fn new(device: &'a Device, state: StateId) -> Self {
+        Self {
+            device,
+            machine: Machine::new(&device.power, state, Time::ZERO),
+            waiting: Span::ZERO,
+            queue: BTreeMap::new(),
+            queued: 0,
+            oldest: None,
+            works: VecDeque::new(),
+            current: None,
+            target: None,
+            last_used: Time::ZERO,
+            last: None,
+            answered: Time::ZERO,
+            budget: device.budget.map(|limits| Budget::new(limits, Time::ZERO)),
+            flushes: BTreeMap::new(),
+            reads: 0,
+            starts: 0,
+            refused: 0,
+        }
+    }
+
+    pub(super) fn view(&self, now: Time) -> DeviceView<'_> {
+        DeviceView {
+            device: self.device,
+            place: self.machine.place(),
+            queued: self.queued,
+            oldest: self.oldest,
+            is_wanted: !self.works.is_empty(),
+            last_used: self.last_used,
+            may_stop: self.budget.as_ref().is_none_or(|budget| budget.has(now)),
+        }
+    }
+
+    pub(super) fn continues(&self, object: u64, offset: u64) -> bool {
+        self.last == Some((object, offset))
+    }
+
+    pub(super) fn want(&mut self, work: Work) {
+        self.works.push_back(work);
+    }
+
+    /// Queues a change.
+    pub(super) fn put(&mut self, now: Time, object: u64, bytes: u64) {
+        if self.device.queue.is_none() {
+            return;
+        }
+        let before = self.queue.insert(object, bytes).unwrap_or(0);
+        self.queued = self.queued - before + bytes;
+        self.oldest = self.oldest.or(Some(now));
+    }
+
+    pub(super) fn deadline(&self) -> Option<Time> {
+        Some(self.oldest? + self.device.queue?.age)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.device.queue.is_some_and(|limits| self.queued >= limits.bytes.max(1))
+    }
+
+    /// Orders the whole queue to be written.
+    pub(super) fn flush(&mut self, trigger: Trigger) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let objects = self.queue.len() as u64;
+        self.works.push_back(Work::Flush { bytes: self.queued, objects });
+        self.queue.clear();
+        (self.queued, self.oldest) = (0, None);
+        *self.flushes.entry(trigger).or_default() += 1;
+    }
+
+    /// Where to go as soon as nothing waits.
+    pub(super) fn head_for(&mut self, state: StateId) {
+        self.target = Some(state);
+    }
+
+    /// Finishes what is done at `now`.
+    pub(super) fn settle(&mut self, now: Time) -> Option<Done> {
+        self.machine.advance(now);
+        if self.machine.settles().is_some() {
+            return None;
+        }
+        let (work, began, is_continued) = self.current.take()?;
+        self.last_used = now;
+        let Work::Read { object, offset, bytes, asked, is_sole } = work else {
+            self.last = None;
+            return Some(Done::default());
+        };
+        self.last = Some((object, offset.saturating_add(bytes)));
+        self.reads += 1;
+        self.waiting += now.since(asked.max(self.answered));
+        self.answered = now;
+        let served = Some((self.machine.state(), bytes, is_continued, now.since(began)));
+        Some(Done { delay: Some(now.since(asked)), is_sole, served })
+    }
+
+    /// Begins what is next, if the device rests. Says whether that was done at once, so that more can begin.
+    pub(super) fn begin(&mut self, now: Time) -> bool {
+        let Place::Resting { state, .. } = self.machine.place() else { return false };
+        if self.current.is_some() {
+            return false;
+        }
+        let serves = |state| self.device.power.serves(state);
+        if !self.works.is_empty() && !self.target.is_some_and(serves) {
+            self.target = (!serves(state)).then(|| self.device.power.nearest_serving(state));
+        }
+        let has_begun = match self.target {
+            Some(target) if target != state => self.step(now, state, target),
+            _ => {
+                self.target = None;
+                self.work(now, state)
+            }
+        };
+        has_begun && self.machine.settles().is_none()
+    }
+
+    fn step(&mut self, now: Time, state: StateId, target: StateId) -> bool {
+        let Some(next) = self.device.power.step(state, target) else {
+            self.target = None;
+            return false;
+        };
+        let uses_cycle = self.device.power.way(state, next).is_some_and(|way| way.cycles > 0);
+        if uses_cycle && !self.budget.as_mut().is_none_or(|budget| budget.take(now)) {
+            self.refused += 1;
+            self.target = None;
+            return false;
+        }
+        if !self.device.power.serves(state) && self.device.power.serves(next) {
+            self.starts += 1;
+        }
+        self.machine.go(now, next).expect("the device rests, and the step is a direct one");
+        true
+    }
+
+    fn work(&mut self, now: Time, state: StateId) -> bool {
+        let Some(work) = self.works.pop_front() else { return false };
+        let (job, is_continued) = match work {
+            Work::Read { object, offset, bytes, .. } => {
+                let is_continued = self.continues(object, offset);
+                (self.device.read(state, bytes, is_continued), is_continued)
+            }
+            Work::Flush { bytes, objects } => (self.device.flush(state, bytes, objects), false),
+        };
+        let job = job.expect("a device serves in its serving states");
+        self.current = Some((work, now, is_continued));
+        self.machine.work(now, &job).expect("the device rests in a serving state");
+        true
+    }
+
+    pub(super) fn report(self) -> DeviceReport {
+        DeviceReport {
+            name: self.device.name.clone(),
+            ledger: self.machine.ledger().clone(),
+            states: self.device.power.ids().map(|state| self.device.power.name(state).to_owned()).collect(),
+            reads: self.reads,
+            starts: self.starts,
+            cycles: self.machine.cycles(),
+            refused: self.refused,
+            flushes: self.flushes,
+        }
+    }
+}
