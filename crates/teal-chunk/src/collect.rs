@@ -96,7 +96,7 @@ impl ChunkStore {
         state.collecting = true;
         state.index.values_mut().for_each(|known| known.unmark());
         let pinned: Vec<Half> = state.pins.iter().copied().collect();
-        for half in pinned.iter().filter(|_| !bug(Bug::PinNotMarked)) {
+        for half in pinned.iter().filter(|_| !bug(Bug::PinNotMarked) && !bug(Bug::PinsIgnored)) {
             state.index.get_mut(half).into_iter().for_each(|known| known.mark());
         }
         let until = state.packs.next_order();

@@ -17,7 +17,7 @@ pub enum Bug {
     FailedPutForgotten,
     /// Chunks can be had before their pack is durable.
     HadTooEarly,
-    /// Collection does not look at pins.
+    /// Collection does not look at the pins that there are.
     PinsIgnored,
     /// What is pinned and let go of while a collection runs is not marked.
     PinNotMarked,
