@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::hint::black_box;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use teal_chunk::{
     Access, ChunkStore, ChunkStream, DirectoryShelf, Domain, DomainId, MemoryShelf, Options, Shelf, Sizes, cuts,
 };
 use teal_env::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
+use teal_types::ChunkId;
 
 const MIB: usize = 256;
 
@@ -42,7 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let ranges: Vec<_> = measured("cut a slice", || cuts(&content, Sizes::DEFAULT).collect());
         measured("cut a stream", || ChunkStream::new(&content[..], Sizes::DEFAULT).map(black_box).count());
         let domain = Domain::new(DomainId::new([1; 16]), [2; 32]);
-        measured("name", || ranges.iter().map(|range| black_box(domain.name(&content[range.clone()]))).count());
+        let name = |range: &Range<usize>| domain.name(&content[range.clone()]);
+        let names: Vec<ChunkId> = measured("name", || ranges.iter().map(name).collect());
         let shelf: Arc<dyn Shelf> = match &dir {
             Some(dir) => Arc::new(DirectoryShelf::open(Path::new(dir), Access::Write, runtime.handle().clone())?),
             None => Arc::new(MemoryShelf::new()),
@@ -51,6 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let store = ChunkStore::open(shelf, domain, Options::default(), clock, entropy)?.0;
         let put = || store.put(ranges.iter().map(|range| &content[range.clone()]));
         let (ids, _) = measured("store", put)?;
+        assert_eq!(ids, names);
         measured("store again", put)?;
         measured("read", || ids.iter().try_for_each(|id| store.get(id).map(drop)))?;
         println!("{:?}\n{:?}", store.counts(), store.holding());

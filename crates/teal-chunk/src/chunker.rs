@@ -28,7 +28,7 @@ impl Sizes {
     /// growing, and no chunk larger than [`CHUNK_MAX`].
     pub fn new(min: usize, avg: usize, max: usize) -> Option<Self> {
         let even = [min, avg, max].iter().all(|size| size.is_multiple_of(2));
-        let fits = min >= 64 && min <= 1 << 20 && avg >= 256 && max >= 1024 && max <= CHUNK_MAX;
+        let fits = (64..=1 << 20).contains(&min) && avg >= 256 && (1024..=CHUNK_MAX).contains(&max);
         (even && fits && min < avg && avg < max).then_some(Self { min, avg, max })
     }
 

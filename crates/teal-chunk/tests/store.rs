@@ -10,8 +10,8 @@ use parking_lot::{Condvar, Mutex};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use teal_chunk::{
-    Access, CHUNK_MAX, ChunkError, ChunkStore, Domain, DomainId, Item, MemoryShelf, Options, PinError, Shelf,
-    ShelfError,
+    Access, CHUNK_MAX, ChunkError, ChunkStore, Domain, DomainId, Item, MemoryShelf, Options, PROBLEMS_MAX, PinError,
+    Shelf, ShelfError,
 };
 use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::ChunkId;
@@ -255,12 +255,25 @@ fn foreign_things_are_reported_and_left_alone() {
     let (store, opening) = open(Arc::new(shelf.clone()), &clock, 5).unwrap();
     let mut strangers: Vec<&str> = opening.strangers.iter().map(|(name, _)| name.as_str()).collect();
     let mut expected = vec!["packs/holiday.jpg", renamed, others.as_str()];
-    (strangers.sort_unstable(), expected.sort_unstable());
+    strangers.sort_unstable();
+    expected.sort_unstable();
     assert_eq!((strangers, opening.stranger_count, opening.packs), (expected, 3, 1));
     clock.advance(GRACE);
     store.collect(GRACE).unwrap().sweep().run().unwrap();
     assert_eq!(shelf.snapshot().len(), before.len() - 1, "only our dead pack is gone");
     assert!(!store.have(&[id])[0]);
+}
+
+#[test]
+fn reports_have_a_limit_and_count_on() {
+    let shelf = MemoryShelf::new();
+    (0..PROBLEMS_MAX + 5).for_each(|n| shelf.put(&format!("packs/{n}"), Vec::new()).unwrap());
+    let (store, opening) = open(Arc::new(shelf), &SimClock::default(), 1).unwrap();
+    assert_eq!((opening.strangers.len(), opening.stranger_count), (PROBLEMS_MAX, PROBLEMS_MAX + 5));
+    let mut marking = store.collect(GRACE).unwrap();
+    marking.mark((0..PROBLEMS_MAX as u32 + 7).map(|n| domain().name(&n.to_le_bytes())));
+    let report = marking.sweep().run().unwrap();
+    assert_eq!((report.missing.len(), report.missing_count), (PROBLEMS_MAX, PROBLEMS_MAX + 7));
 }
 
 #[test]
