@@ -61,9 +61,11 @@ pub(crate) fn run(plan: &Plan<'_>) -> Result<bool> {
 
     let mut summary = Summary::default();
     let mut is_good = stream(&["--workspace", "--no-fail-fast"], plan, &tools, &skips, &mut summary)?;
-    // The explorer itself is tested with bugs that only this feature compiles in.
-    let seeded = ["-p", "teal-log", "--features", "seeded-bugs", "--test", "seeded"];
-    is_good &= stream(&seeded, plan, &tools, &skips, &mut summary)?;
+    // The tests themselves are tested with bugs that only this feature compiles in.
+    for package in ["teal-log", "teal-chunk"] {
+        let seeded = ["-p", package, "--features", "seeded-bugs", "--test", "seeded"];
+        is_good &= stream(&seeded, plan, &tools, &skips, &mut summary)?;
+    }
     summary.skip(std::fs::read_to_string(&skips).unwrap_or_default().lines());
     summary.settle(is_good);
     println!("\n{}", summary.report());

@@ -162,10 +162,8 @@ fn the_cleaner_moves_what_is_shared_once_for_all_files() {
     let before = places(&shop.store);
     let settings = Settings { clean_below_percent: 100, ..shop.store.settings() };
     shop.store.set_settings(settings);
-    for _ in 0..8 {
-        shop.store.clean(8, 90).unwrap();
-        shop.check();
-    }
+    shop.store.clean(8, 90).unwrap();
+    shop.check();
     let moved = shop.store.counts().bytes_moved;
     assert!((200_000..3_000_000).contains(&moved), "{moved} bytes moved for 2.4 MB that five files share");
     let after = places(&shop.store);

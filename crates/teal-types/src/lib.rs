@@ -6,6 +6,7 @@
 //! 3. A [`Name`] is always 1 to 255 bytes without `/` and NUL, and is neither `.` nor `..`.
 
 mod attr;
+mod chunk;
 mod id;
 mod joules;
 mod name;
@@ -16,6 +17,7 @@ mod time;
 mod units;
 
 pub use attr::{Attr, FileType};
+pub use chunk::ChunkId;
 pub use id::{ObjectId, ObjectNo, VolumeId};
 pub use joules::{Energy, Power};
 pub use name::{NAME_MAX, Name, NameError};

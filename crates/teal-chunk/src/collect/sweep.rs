@@ -1,0 +1,177 @@
+//! The steps of a sweep: each gathers packs until a new one is full, moves what lives, and removes them.
+
+use super::{Collected, Sweep};
+use crate::error::ChunkError;
+use crate::format::chunk::{self, ChunkHeader};
+use crate::format::{Entry, PackId};
+use crate::index::{Half, Known, Place, Slot};
+use crate::pack::{self, PackBuilder, Tail};
+use crate::packs::Pack;
+use crate::read::read_table;
+use crate::seeded::{Bug, bug};
+use crate::shelf::ShelfError;
+use crate::store::ChunkStore;
+
+/// The most packs that one step looks at.
+const PACKS_MAX: usize = 64;
+/// The most bytes that are read at once.
+const READ_MAX: u64 = 8 << 20;
+
+/// The pack that is being filled, and where each of its chunks was.
+struct Moving {
+    builder: PackBuilder,
+    from: Vec<Place>,
+}
+
+impl Sweep {
+    /// One step: at most one new pack, and at most 64 old ones. False when nothing is left to do. Where there is no room to rewrite, what
+    /// is dead is removed nevertheless.
+    ///
+    /// # Errors
+    /// The shelf's. Nothing is lost; the packs of the failed step are left for the next collection.
+    pub fn step(&mut self) -> Result<bool, ChunkError> {
+        let store = self.running.0.clone();
+        let mut moving = Moving { builder: store.new_pack(), from: Vec::new() };
+        let mut leaving = Vec::new();
+        for _ in 0..PACKS_MAX {
+            let Some(&slot) = self.todo.front() else { break };
+            let Some(pack) = store.0.state.read().packs.get(slot).copied() else {
+                self.todo.pop_front();
+                continue;
+            };
+            let live = store.table(&pack)?.map(|entries| store.drop_dead(slot, entries));
+            if live.as_ref().is_some_and(|live| !moving.builder.has_room_for(live, store.0.pack_target)) {
+                break;
+            }
+            self.todo.pop_front();
+            match live {
+                Some(live) if live.is_empty() => {
+                    self.remove(slot, &pack)?;
+                    self.report.dead_packs += 1;
+                }
+                Some(live) if store.copy(slot, pack.id, &live, &mut moving)? => leaving.push((slot, pack)),
+                _ => self.report.damaged.push(pack.id),
+            }
+        }
+        if bug(Bug::RemovedTooEarly) {
+            leaving.iter().try_for_each(|(_, pack)| store.0.shelf.remove(&pack.id.object()))?;
+        }
+        if !moving.builder.is_empty() {
+            let moved = moving.from.len();
+            match store.settle_moved(moving) {
+                Ok(bytes) => self.report.freed -= bytes.cast_signed(),
+                Err(ChunkError::Shelf(ShelfError::NoSpace { .. })) => {
+                    self.report.without_room += leaving.len();
+                    return Ok(!self.todo.is_empty());
+                }
+                Err(error) => return Err(error),
+            }
+            self.report.moved += moved;
+            self.report.new_packs += 1;
+        }
+        for (slot, pack) in leaving {
+            self.remove(slot, &pack)?;
+            self.report.rewritten_packs += 1;
+        }
+        Ok(!self.todo.is_empty())
+    }
+
+    /// Removes a pack to which nothing refers any more. If it cannot be removed, the next collection finds it dead.
+    fn remove(&mut self, slot: Slot, pack: &Pack) -> Result<(), ChunkError> {
+        let store = &self.running.0;
+        store.0.shelf.remove(&pack.id.object())?;
+        store.0.state.write().packs.remove(slot);
+        self.report.freed += pack.bytes.cast_signed();
+        Ok(())
+    }
+
+    /// All steps that are left.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run(mut self) -> Result<Collected, ChunkError> {
+        while self.step()? {}
+        Ok(self.report.clone())
+    }
+
+    /// What has been done so far.
+    pub fn report(&self) -> &Collected {
+        &self.report
+    }
+}
+
+impl ChunkStore {
+    /// The table of a pack; `None` if it is damaged or gone.
+    fn table(&self, pack: &Pack) -> Result<Option<Vec<Entry>>, ChunkError> {
+        match read_table(&*self.0.shelf, pack.id, pack.bytes) {
+            Ok(Tail::Whole(_, entries)) => Ok(Some(entries)),
+            Ok(_) | Err(ShelfError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Forgets what is dead in a pack, so that nobody is told any more that it is here, and gives what lives there.
+    fn drop_dead(&self, slot: Slot, mut entries: Vec<Entry>) -> Vec<Entry> {
+        let mut state = self.0.state.write();
+        entries.retain(|entry| {
+            let half = Half::of(&entry.id);
+            let Some(known) = state.index.get(&half).filter(|known| known.place() == entry.place(slot)) else {
+                return false;
+            };
+            let lives = known.is_marked() || state.pins.contains(&half);
+            if !lives {
+                state.index.remove(&half);
+            }
+            lives
+        });
+        entries
+    }
+
+    /// Appends these chunks of a pack to the new one. False if one of them is damaged; it is then known to be.
+    fn copy(&self, slot: Slot, pack: PackId, live: &[Entry], moving: &mut Moving) -> Result<bool, ChunkError> {
+        let mut is_whole = true;
+        let mut rest = live;
+        while let Some(first) = rest.first() {
+            let start = first.span().start;
+            let adjoin = rest
+                .windows(2)
+                .take_while(|two| two[0].span().end == two[1].span().start && two[1].span().end - start <= READ_MAX);
+            let (run, after) = rest.split_at(1 + adjoin.count());
+            rest = after;
+            let read = match self.0.shelf.read(&pack.object(), start..run[run.len() - 1].span().end) {
+                Err(ShelfError::NotFound { .. }) => Vec::new(),
+                read => read?,
+            };
+            for entry in run {
+                let at = (entry.span().start - start) as usize;
+                let encoded = read.get(at..at + chunk::BYTES + entry.stored as usize).unwrap_or_default();
+                match (ChunkHeader::decode(encoded), pack::verified(&self.0.domain, &entry.id, encoded)) {
+                    (Some(header), Ok(_)) => {
+                        moving.builder.append(&header, encoded);
+                        moving.from.push(entry.place(slot));
+                    }
+                    (_, Err(what)) => {
+                        log::warn!("chunk {} in pack {pack} is damaged: {what}", entry.id);
+                        let mut state = self.0.state.write();
+                        state.index.get_mut(&Half::of(&entry.id)).into_iter().for_each(Known::spoil);
+                        is_whole = false;
+                    }
+                    (None, Ok(_)) => unreachable!("what is verified has a header"),
+                }
+            }
+        }
+        Ok(is_whole)
+    }
+
+    /// Puts the new pack and lets the index point there. Returns its bytes.
+    fn settle_moved(&self, moving: Moving) -> Result<u64, ChunkError> {
+        let (pack, entries) = self.put_pack(moving.builder)?;
+        let mut state = self.0.state.write();
+        let slot = state.packs.insert(pack);
+        for (entry, from) in entries.iter().zip(moving.from) {
+            let known = state.index.get_mut(&Half::of(&entry.id)).filter(|known| known.place() == from);
+            known.into_iter().for_each(|known| known.moved(entry.place(slot)));
+        }
+        Ok(pack.bytes)
+    }
+}

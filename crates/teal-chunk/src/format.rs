@@ -1,0 +1,94 @@
+//! A pack: every byte of it, and its golden bytes.
+//!
+//! A pack is an immutable object of a store, `[header][chunk]*[table][footer]`. All integers are little-endian, checksums are CRC32C, offsets
+//! count from the pack's start. It describes itself: the table says where every chunk lies, and without it (a pack cut short, a damaged
+//! table) the chunks are found one by one by their own headers. `docs/format-chunks.md` is the same in prose.
+//!
+//! | module | structure | magic |
+//! |---|---|---|
+//! | [`header`] | the first bytes of a pack | `TEALPK\0\x01` |
+//! | [`chunk`] | a chunk's header; its payload follows | `TCHK` |
+//! | [`table`] | where every chunk of the pack lies; the footer, the last bytes of a pack | `TEND` |
+
+pub(crate) mod chunk;
+pub(crate) mod header;
+pub(crate) mod table;
+
+use crate::index::{Place, Slot};
+use teal_types::ChunkId;
+
+/// Names a pack: random bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PackId([u8; 16]);
+
+impl PackId {
+    /// Wraps the raw bytes.
+    pub const fn new(raw: [u8; 16]) -> Self {
+        Self(raw)
+    }
+    /// The raw bytes, as stored.
+    pub const fn get(&self) -> &[u8; 16] {
+        &self.0
+    }
+    /// The object's name in a store: `packs/`, two digits, `/`, all 32 digits, `.pack`.
+    pub(crate) fn object(self) -> String {
+        format!("packs/{:02x}/{self}.pack", self.0[0])
+    }
+    /// The pack that an object of this name is.
+    pub(crate) fn of_object(name: &str) -> Option<Self> {
+        let digits = name.strip_prefix("packs/")?.get(3..)?.strip_suffix(".pack")?;
+        let raw: Vec<u8> =
+            (0..16).map_while(|at| u8::from_str_radix(digits.get(at * 2..at * 2 + 2)?, 16).ok()).collect();
+        let pack = Self(raw.try_into().ok()?);
+        (pack.object() == name).then_some(pack)
+    }
+}
+
+impl std::fmt::Display for PackId {
+    /// 32 hexadecimal digits.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl std::fmt::Debug for PackId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PackId({self})")
+    }
+}
+
+/// Who a pack is and whose: in its header and again in its footer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) domain: [u8; 16],
+    pub(crate) key_check: [u8; 8],
+    pub(crate) pack: PackId,
+}
+
+/// Where a chunk lies in a pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) id: ChunkId,
+    /// Of the chunk's header.
+    pub(crate) offset: u32,
+    /// Bytes of its payload, behind the header.
+    pub(crate) stored: u32,
+    /// Bytes of its content.
+    pub(crate) bytes: u32,
+}
+
+impl Entry {
+    /// Where header and payload lie. The codecs keep entries inside `u32`.
+    pub(crate) fn span(&self) -> std::ops::Range<u64> {
+        let start = u64::from(self.offset);
+        start..start + chunk::BYTES as u64 + u64::from(self.stored)
+    }
+
+    /// Its place in the pack of this slot.
+    pub(crate) fn place(&self, slot: Slot) -> Place {
+        Place { slot, offset: self.offset, stored: self.stored }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! The first bytes of a pack.
+//!
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 8 | magic `TEALPK\0\x01` |
+//! | 8 | 2 | version, 1 |
+//! | 10 | 6 | zero |
+//! | 16 | 16 | domain |
+//! | 32 | 8 | key check: the first bytes of BLAKE3, keyed with the domain's key, of `teal-chunk key check 1` |
+//! | 40 | 16 | pack |
+//! | 56 | 8 | time made, seconds, for people only |
+//! | 64 | 12 | zero |
+//! | 76 | 4 | CRC32C of the bytes before |
+
+use super::{Identity, PackId};
+use crate::codec::{Take, is_sealed, seal};
+
+pub(crate) const BYTES: usize = 80;
+const MAGIC: &[u8; 8] = b"TEALPK\0\x01";
+const VERSION: u16 = 1;
+
+pub(crate) fn encode(identity: &Identity, made: i64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(BYTES);
+    out.extend(MAGIC);
+    out.extend(VERSION.to_le_bytes());
+    out.extend([0; 6]);
+    out.extend(identity.domain);
+    out.extend(identity.key_check);
+    out.extend(identity.pack.get());
+    out.extend(made.to_le_bytes());
+    out.extend([0; 12]);
+    seal(&mut out, 0);
+    out
+}
+
+/// The header at the front of `bytes`, if it is whole: whose pack this is, and when it was made.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(Identity, i64)> {
+    let bytes = bytes.get(..BYTES).filter(|bytes| is_sealed(bytes))?;
+    let mut t = Take(bytes);
+    t.expect(MAGIC)?;
+    if t.u16()? != VERSION {
+        return None;
+    }
+    t.zeros::<6>()?;
+    let (domain, key_check, pack) = (t.array()?, t.array()?, PackId::new(t.array()?));
+    let made = t.i64()?;
+    t.zeros::<12>()?;
+    Some((Identity { domain, key_check, pack }, made))
+}

@@ -1,0 +1,151 @@
+//! Where every chunk lies: a compact table in memory.
+//!
+//! # Guarantees
+//! 1. *Bounded*: at most [`INDEX_BYTES_PER_CHUNK`](crate::limits::INDEX_BYTES_PER_CHUNK) for each chunk, and little else.
+//! 2. *Half a name is enough*: 128 bits of a name find its place, nobody can make two contents agree in them; reading compares all 256.
+//!
+//! Names are chosen by clients, so that buckets are drawn with a key of ours; the table is divided, so that growing moves little at once.
+
+use siphasher::sip::SipHasher13;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use teal_types::ChunkId;
+
+const PARTS: usize = 64;
+/// A collection has found the chunk alive.
+const MARKED: u32 = 1 << 31;
+/// Reading the chunk has found damage.
+const BAD: u32 = 1 << 30;
+
+/// The half of a name that is kept in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Half([u8; 16]);
+
+impl Half {
+    pub(crate) fn of(id: &ChunkId) -> Self {
+        Self(*id.get().first_chunk().expect("a name has 32 bytes"))
+    }
+}
+
+/// A pack's place in the store's table of packs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Slot(pub(crate) u32);
+
+/// Where a chunk lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) slot: Slot,
+    /// Of the chunk's header.
+    pub(crate) offset: u32,
+    /// Bytes of its payload.
+    pub(crate) stored: u32,
+}
+
+/// What the index keeps of a chunk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    slot: Slot,
+    offset: u32,
+    /// Bytes of payload (at most 4 MiB) and the two flags.
+    stored: u32,
+}
+
+impl Known {
+    pub(crate) fn new(place: Place) -> Self {
+        debug_assert!(place.stored < BAD, "a payload is at most CHUNK_MAX long");
+        Self { slot: place.slot, offset: place.offset, stored: place.stored }
+    }
+    pub(crate) fn place(self) -> Place {
+        Place { slot: self.slot, offset: self.offset, stored: self.stored & !(MARKED | BAD) }
+    }
+    pub(crate) fn is_marked(self) -> bool {
+        self.stored & MARKED != 0
+    }
+    pub(crate) fn is_bad(self) -> bool {
+        self.stored & BAD != 0
+    }
+    pub(crate) fn mark(&mut self) {
+        self.stored |= MARKED;
+    }
+    pub(crate) fn unmark(&mut self) {
+        self.stored &= !MARKED;
+    }
+    pub(crate) fn spoil(&mut self) {
+        self.stored |= BAD;
+    }
+    /// The chunk lies elsewhere now; its mark stays.
+    pub(crate) fn moved(&mut self, place: Place) {
+        *self = Self { stored: place.stored | self.stored & MARKED, ..Self::new(place) };
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keyed([u64; 2]);
+
+impl Keyed {
+    /// `seed` is random and kept from clients.
+    pub(crate) fn new(seed: [u8; 16]) -> Self {
+        let (keys, _) = seed.as_chunks::<8>();
+        Self([u64::from_le_bytes(keys[0]), u64::from_le_bytes(keys[1])])
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_keys(self.0[0], self.0[1])
+    }
+}
+
+/// Every chunk that can be had, and where.
+#[derive(Debug)]
+pub(crate) struct Index {
+    parts: Vec<HashMap<Half, Known, Keyed>>,
+    keyed: Keyed,
+}
+
+impl Index {
+    pub(crate) fn new(keyed: Keyed) -> Self {
+        Self { parts: (0..PARTS).map(|_| HashMap::with_hasher(keyed)).collect(), keyed }
+    }
+
+    fn part(&self, half: &Half) -> usize {
+        // The upper bits, which the parts do not use for their buckets.
+        (self.keyed.hash_one(half) >> 32) as usize % PARTS
+    }
+
+    pub(crate) fn get(&self, half: &Half) -> Option<&Known> {
+        self.parts[self.part(half)].get(half)
+    }
+
+    pub(crate) fn get_mut(&mut self, half: &Half) -> Option<&mut Known> {
+        let part = self.part(half);
+        self.parts[part].get_mut(half)
+    }
+
+    pub(crate) fn insert(&mut self, half: Half, known: Known) {
+        let part = self.part(&half);
+        self.parts[part].insert(half, known);
+    }
+
+    pub(crate) fn remove(&mut self, half: &Half) {
+        let part = self.part(half);
+        self.parts[part].remove(half);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.parts.iter().map(HashMap::len).sum()
+    }
+
+    /// In no order that means anything.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Half, &Known)> {
+        self.parts.iter().flatten()
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Known> {
+        self.parts.iter_mut().flat_map(HashMap::values_mut)
+    }
+}
+
+#[cfg(test)]
+mod tests;

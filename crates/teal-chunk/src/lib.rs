@@ -1,0 +1,46 @@
+//! Chunks: content cut where it says so, named by its digest, kept in packs in an object store.
+//!
+//! Start with [`ChunkStore`]: its guarantees and its locks. [`cuts`] and [`ChunkStream`] cut content; a [`Batch`] stores chunks durably; a
+//! [`Pin`] keeps them while a commit names them; [`ChunkStore::collect`] removes what nothing names. `format` has every byte of a pack.
+//! Async stays inside `shelf`: everything here waits.
+
+mod batch;
+mod check;
+mod chunker;
+mod codec;
+mod collect;
+mod counters;
+mod domain;
+mod error;
+mod format;
+mod index;
+mod limits;
+mod open;
+mod pack;
+mod packs;
+mod pin;
+mod read;
+#[cfg(feature = "seeded-bugs")]
+pub mod seeded;
+#[cfg(not(feature = "seeded-bugs"))]
+#[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
+mod seeded;
+mod shelf;
+mod store;
+
+pub use batch::Batch;
+pub use check::{Checked, Problem};
+pub use chunker::{ChunkStream, Sizes, cuts};
+pub use collect::{Collected, Marking, Sweep};
+pub use counters::Counts;
+pub use domain::{Domain, DomainId};
+pub use error::ChunkError;
+pub use format::PackId;
+pub use limits::*;
+pub use open::{Opening, Options};
+pub use pin::{Pin, PinError};
+pub use read::ChunkInfo;
+pub use shelf::directory::{Access, DirectoryShelf};
+pub use shelf::memory::MemoryShelf;
+pub use shelf::{Cause, Item, Shelf, ShelfError};
+pub use store::{ChunkStore, Holding};

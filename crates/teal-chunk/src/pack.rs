@@ -1,0 +1,138 @@
+//! Packs as wholes: put together in memory, and taken apart, also where damaged.
+//!
+//! # Guarantees
+//! 1. *Self-describing*: what the table says and what the chunks say of themselves is the same.
+//! 2. *Salvage*: of a pack cut short, or damaged anywhere, every chunk that is still whole is found, and nothing else.
+
+use crate::domain::Domain;
+use crate::format::chunk::{self, ChunkHeader};
+use crate::format::table::{self, Footer};
+use crate::format::{Entry, Identity, PackId, header};
+use crate::limits::{PACK_CHUNKS_MAX, PACK_MAX, SALVAGE_EXTRA};
+use crate::seeded::{Bug, bug};
+use teal_types::ChunkId;
+
+/// A pack that is being filled.
+#[derive(Debug, Clone)]
+pub(crate) struct PackBuilder {
+    identity: Identity,
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+impl PackBuilder {
+    pub(crate) fn new(domain: &Domain, pack: PackId, made: i64) -> Self {
+        let identity = identity(domain, pack);
+        Self { identity, bytes: header::encode(&identity, made), entries: Vec::new() }
+    }
+
+    /// Whether a chunk of this encoded length still fits a pack of about `target` bytes. Into an empty one every chunk fits.
+    pub(crate) fn has_room(&self, encoded: usize, target: usize) -> bool {
+        let end = self.bytes.len() + encoded + (self.entries.len() + 1) * table::ROW + table::FOOTER;
+        self.entries.is_empty() || (end <= target && end as u64 <= PACK_MAX && self.entries.len() < PACK_CHUNKS_MAX)
+    }
+
+    /// Whether all of these still fit, as [`has_room`](Self::has_room).
+    pub(crate) fn has_room_for(&self, chunks: &[Entry], target: usize) -> bool {
+        let bytes: u64 = chunks.iter().map(|entry| entry.span().end - entry.span().start + table::ROW as u64).sum();
+        self.entries.is_empty()
+            || chunks.is_empty()
+            || (self.has_room(bytes as usize, target) && self.entries.len() + chunks.len() <= PACK_CHUNKS_MAX)
+    }
+
+    /// Appends a chunk's header and payload.
+    pub(crate) fn append(&mut self, header: &ChunkHeader, encoded: &[u8]) {
+        assert_eq!(encoded.len(), chunk::BYTES + header.stored as usize, "header and payload belong together");
+        let offset = u32::try_from(self.bytes.len()).expect("PACK_MAX is below 4 GiB");
+        self.entries.push(Entry { id: header.id, offset, stored: header.stored, bytes: header.bytes });
+        self.bytes.extend_from_slice(encoded);
+    }
+
+    pub(crate) fn pack(&self) -> PackId {
+        self.identity.pack
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The whole pack and what it holds.
+    pub(crate) fn finish(mut self) -> (Vec<u8>, Vec<Entry>) {
+        table::append(&mut self.bytes, &self.identity, &self.entries);
+        (self.bytes, self.entries)
+    }
+}
+
+pub(crate) fn identity(domain: &Domain, pack: PackId) -> Identity {
+    Identity { domain: *domain.id().get(), key_check: domain.key_check(), pack }
+}
+
+/// The content of the chunk `id`, whose header and payload are `encoded`; or what is wrong with it.
+pub(crate) fn verified(domain: &Domain, id: &ChunkId, encoded: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let header = ChunkHeader::decode(encoded).ok_or("its header is damaged")?;
+    if header.id != *id {
+        return Err("another chunk is in its place");
+    }
+    let content = chunk::content(&header, &encoded[chunk::BYTES..])?;
+    if domain.name(&content) != *id && !bug(Bug::DigestUnverified) {
+        return Err("its content does not match its name");
+    }
+    Ok(content)
+}
+
+/// What the end of a pack says.
+pub(crate) enum Tail {
+    /// Footer and table are whole.
+    Whole(Footer, Vec<Entry>),
+    /// The footer is whole and this many bytes of tail are needed to see the table as well.
+    More(u64),
+    /// Cut short or damaged.
+    Damaged,
+}
+
+/// Reads the last bytes of a pack of `size` bytes.
+pub(crate) fn read_tail(tail: &[u8], size: u64) -> Tail {
+    let Some(footer) = Footer::decode(tail, size) else { return Tail::Damaged };
+    let needed = footer.table_bytes() + table::FOOTER;
+    let Some(start) = tail.len().checked_sub(needed) else { return Tail::More(needed as u64) };
+    match footer.entries(&tail[start..tail.len() - table::FOOTER]) {
+        Some(entries) => Tail::Whole(footer, entries),
+        None => Tail::Damaged,
+    }
+}
+
+/// Every whole chunk of a pack, without its table. Each is verified up to its name: what looks like a chunk may be content of another.
+pub(crate) fn salvage(domain: &Domain, pack: &[u8]) -> Vec<Entry> {
+    salvage_within(domain, pack, pack.len() * 16 + SALVAGE_EXTRA)
+}
+
+/// Gives up after having verified `budget` bytes in vain.
+fn salvage_within(domain: &Domain, pack: &[u8], mut budget: usize) -> Vec<Entry> {
+    let mut found = Vec::new();
+    let mut at = header::BYTES;
+    while let Some(rest) = pack.get(at..).filter(|rest| rest.len() >= chunk::BYTES) {
+        let header = ChunkHeader::decode(rest);
+        if let Some(entry) = header.and_then(|header| whole_chunk(domain, &header, rest, at)) {
+            at += chunk::BYTES + entry.stored as usize;
+            found.push(entry);
+            continue;
+        }
+        let cost = header.map_or(0, |header| header.stored as usize + header.bytes as usize);
+        let Some(left) = budget.checked_sub(cost) else { break };
+        budget = left;
+        // Damage: the next chunk begins where its magic stands.
+        let step = rest[1..].windows(chunk::MAGIC.len()).position(|bytes| bytes == chunk::MAGIC);
+        at = step.map_or(pack.len(), |step| at + 1 + step);
+    }
+    found
+}
+
+fn whole_chunk(domain: &Domain, header: &ChunkHeader, rest: &[u8], at: usize) -> Option<Entry> {
+    let encoded = rest.get(..chunk::BYTES + header.stored as usize)?;
+    verified(domain, &header.id, encoded).ok()?;
+    let offset = u32::try_from(at).ok()?;
+    Some(Entry { id: header.id, offset, stored: header.stored, bytes: header.bytes })
+}
+
+#[cfg(test)]
+mod tests;

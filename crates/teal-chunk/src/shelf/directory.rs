@@ -1,0 +1,131 @@
+//! A shelf in a local directory: files written whole under another name, synced, renamed, and the directory synced.
+//!
+//! # Guarantees
+//! 1. *Durable*: file and directory are synced before a put returns; what was found at opening has been synced too, since a process killed
+//!    between the rename and the sync of the directory leaves a file that a power cut can still take away.
+//! 2. *One writer*: the directory is locked (`flock` on `DIR/lock`) for as long as it is open for writing.
+//! 3. *Clean*: leftovers of interrupted puts are removed when it is opened for writing.
+
+use super::objects::Objects;
+use super::{Item, Shelf, ShelfError};
+use crate::seeded::{Bug, bug};
+use object_store::local::LocalFileSystem;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::runtime::Handle;
+
+/// The file whose lock says that a process is writing here.
+const LOCK: &str = "lock";
+
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reading only: nothing is written, not even a lock.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// A local directory of objects.
+#[derive(Debug)]
+pub struct DirectoryShelf {
+    objects: Objects,
+    /// Holds the lock until it is dropped.
+    _lock: Option<OwnedFd>,
+    leftovers: usize,
+}
+
+impl DirectoryShelf {
+    /// Opens `dir`, which exists. Its file operations run on the blocking threads of `runtime`.
+    ///
+    /// # Errors
+    /// [`ShelfError`], naming what is in the way: no such directory, not writable, in use.
+    pub fn open(dir: &Path, access: Access, runtime: Handle) -> Result<Self, ShelfError> {
+        let failed = |path: &Path| {
+            let name = path.display().to_string();
+            move |error: io::Error| ShelfError::from_cause(name, Arc::new(error))
+        };
+        let root = open(dir, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed(dir))?;
+        let (mut lock, mut leftovers) = (None, 0);
+        if access == Access::Write {
+            rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).map_err(|error| failed(dir)(error.into()))?;
+            let path = dir.join(LOCK);
+            let file = open(&path, OFlags::RDONLY | OFlags::CREATE).map_err(failed(&path))?;
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+                rustix::io::Errno::AGAIN => ShelfError::InUse { place: dir.display().to_string() },
+                error => failed(&path)(error.into()),
+            })?;
+            lock = Some(file);
+            if !bug(Bug::LeftoversStay) {
+                leftovers = remove_leftovers(&dir.join("packs"))?;
+            }
+            // All of the file system: contents and names, whoever wrote them.
+            rustix::fs::syncfs(&root).map_err(|error| failed(dir)(error.into()))?;
+        }
+        let files = LocalFileSystem::new_with_prefix(dir)
+            .map_err(|error| ShelfError::from_cause(dir.display().to_string(), Arc::new(error)))?
+            .with_fsync(!bug(Bug::NotSynced));
+        let objects = Objects::new(Arc::new(files), runtime, dir.display().to_string());
+        Ok(Self { objects, _lock: lock, leftovers })
+    }
+
+    /// How many leftovers of interrupted puts opening has removed.
+    pub fn leftovers(&self) -> usize {
+        self.leftovers
+    }
+}
+
+fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?)
+}
+
+/// Removes the files that `object_store` was writing when it was interrupted: a name, `#`, a number. Listing hides them.
+fn remove_leftovers(packs: &Path) -> Result<usize, ShelfError> {
+    let mut removed = 0;
+    for dir in entries(packs)?.iter().filter(|path| path.is_dir()) {
+        for path in entries(dir)?.iter().filter(|path| is_leftover(path)) {
+            std::fs::remove_file(path)
+                .map_err(|error| ShelfError::from_cause(path.display().to_string(), Arc::new(error)))?;
+            log::info!("{}: removed, a write of it was interrupted", path.display());
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+fn is_leftover(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let parts = name.and_then(|name| name.rsplit_once(".pack#"));
+    parts.is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, ShelfError> {
+    let read = || std::fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
+    match read() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(ShelfError::from_cause(dir.display().to_string(), Arc::new(error))),
+        done => Ok(done.unwrap_or_default()),
+    }
+}
+
+impl Shelf for DirectoryShelf {
+    fn place(&self) -> String {
+        self.objects.place()
+    }
+    fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), ShelfError> {
+        self.objects.put(name, bytes)
+    }
+    fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ShelfError> {
+        self.objects.read(name, range)
+    }
+    fn list(&self) -> Result<Vec<Item>, ShelfError> {
+        self.objects.list()
+    }
+    fn remove(&self, name: &str) -> Result<(), ShelfError> {
+        self.objects.remove(name)
+    }
+}

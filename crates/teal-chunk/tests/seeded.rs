@@ -1,0 +1,80 @@
+//! The tests are tested: each bug of [`teal_chunk::seeded`], switched on, is caught by the means of the other tests.
+#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
+
+#[path = "life/life.rs"]
+#[allow(dead_code, reason = "the tests of lives use all of it")]
+mod life;
+#[path = "directory/place.rs"]
+#[allow(dead_code, reason = "the tests of directories use all of it")]
+mod place;
+
+use life::{Life, open};
+use place::{Ext4, open_store, runtime};
+use std::sync::Arc;
+use teal_chunk::seeded::{Bug, seed};
+use teal_chunk::{Access, DirectoryShelf, MemoryShelf};
+use teal_testkit::SimClock;
+
+/// Lives looked at before a bug counts as missed.
+const LIVES: u64 = 150;
+
+/// Decay: a damaged chunk is not returned, not said to be here, and repaired by sending it again.
+fn decay() -> Result<(), String> {
+    for (at, with_checksums) in [(80 + 56, true), (80 + 56, false), (80 + 8, false)] {
+        let shelf = MemoryShelf::new();
+        let (store, _) = open(Arc::new(shelf.clone()), &SimClock::default(), 1).map_err(|e| e.to_string())?;
+        let (ids, _) = store.put([&b"7"[..]]).map_err(|e| e.to_string())?;
+        let name = shelf.snapshot().into_keys().next().unwrap();
+        shelf.damage(&name, |pack| {
+            pack[at] ^= 1;
+            if with_checksums {
+                let crc = crc32c::crc32c(&pack[136..137]);
+                pack[128..132].copy_from_slice(&crc.to_le_bytes());
+                let crc = crc32c::crc32c(&pack[80..132]);
+                pack[132..136].copy_from_slice(&crc.to_le_bytes());
+            }
+        });
+        if store.get(&ids[0]).is_ok() {
+            return Err("damaged content is returned".into());
+        }
+        store.put([&b"7"[..]]).map_err(|e| e.to_string())?;
+        store.get(&ids[0]).map_err(|e| format!("not repaired: {e}"))?;
+    }
+    Ok(())
+}
+
+/// A power cut takes what was not synced; an interrupted put leaves a file that the next opening removes.
+fn directories() -> Result<(), String> {
+    let runtime = runtime();
+    let Some(ext4) = Ext4::new("seeded: directories") else { return Err("nothing can be mounted here".into()) };
+    let (store, _) = open_store(&ext4.store(), Access::Write, &runtime).map_err(|e| e.to_string())?;
+    let (ids, _) = store.put([&b"7"[..]]).map_err(|e| e.to_string())?;
+    let after = ext4.power_cut();
+    let (after_cut, _) = open_store(&after.store(), Access::Write, &runtime).map_err(|e| e.to_string())?;
+    after_cut.get(&ids[0]).map_err(|e| format!("after a power cut: {e}"))?;
+    drop(store);
+    let pack = place::files(&ext4.store().join("packs")).pop().unwrap();
+    let leftover = format!("{}#1", pack.display());
+    std::fs::write(&leftover, "half").unwrap();
+    drop(DirectoryShelf::open(&ext4.store(), Access::Write, runtime.handle().clone()).map_err(|e| e.to_string())?);
+    if std::path::Path::new(&leftover).exists() { Err("a leftover stays".into()) } else { Ok(()) }
+}
+
+fn noticed(lives: u64) -> Option<String> {
+    let directories = directories().and_then(|()| decay()).err();
+    directories
+        .or_else(|| (0..lives).find_map(|turn| Life::new(turn).run(80).err().map(|e| format!("life {turn}: {e}"))))
+}
+
+/// One test, since a bug is switched on for the whole process.
+#[test]
+fn each_bug_is_caught_and_the_sound_store_is_not_blamed() {
+    assert_eq!(noticed(20), None);
+    for bug in Bug::ALL {
+        seed(Some(bug));
+        let caught = noticed(LIVES);
+        seed(None);
+        println!("{bug:?}: {caught:?}");
+        assert!(caught.is_some(), "{bug:?} is not caught");
+    }
+}
