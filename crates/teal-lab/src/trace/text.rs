@@ -9,7 +9,7 @@
 //! | `called OBJECT PARENT "NAME"` | a name of an object |
 //! | `process ID LEADER SESSION "NAME"` | who a process is |
 //! | `dropped COUNT` | events are missing here |
-//! | `# …` or nothing | passed over |
+//! | `# …` | a remark, also behind an item |
 //!
 //! Times are seconds with up to nine decimals. In quotes, `\"`, `\\` and `\xNN` stand for a byte each.
 
@@ -138,6 +138,11 @@ impl<R: BufRead> TextReader<R> {
         &self.header
     }
 
+    /// The line read last, from 1.
+    pub fn line_number(&self) -> u64 {
+        self.line
+    }
+
     fn wrong(&self, what: String) -> LineError {
         LineError::Wrong { line: self.line, what }
     }
@@ -179,7 +184,7 @@ impl<R: BufRead> Iterator for TextReader<R> {
     }
 }
 
-/// Splits at blanks, but not inside quotes.
+/// Splits at blanks, but not inside quotes, up to a remark.
 fn words(line: &str) -> Result<Vec<&str>, String> {
     let (mut found, mut start, mut quoted, mut escaped) = (Vec::new(), None, false, false);
     for (at, c) in line.char_indices() {
@@ -188,6 +193,7 @@ fn words(line: &str) -> Result<Vec<&str>, String> {
                 found.extend(start.take().map(|start: usize| &line[start..at]));
                 continue;
             }
+            '#' if start.is_none() => break,
             '"' if !escaped => quoted = !quoted,
             _ => {}
         }
