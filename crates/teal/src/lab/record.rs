@@ -29,6 +29,7 @@ pub(crate) fn record(args: &Record) -> Result<ExitCode> {
     }
     let out = args.out.as_ref().context("--out names the trace")?;
     let file = paths::absolute(out)?;
+    ask(&dir, &Ask::Status)?;
     not_inside(&file, &dir)?;
     let seconds = args.limit.map(|limit| limit.as_secs());
     let mut ending = signals()?;

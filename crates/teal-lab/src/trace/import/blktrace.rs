@@ -48,7 +48,7 @@ const CGROUP: u32 = 1 << 8;
 // Categories.
 const WRITE: u32 = 1 << 1;
 const FLUSH: u32 = 1 << 2;
-const PASSTHROUGH: u32 = 1 << 8;
+const PASSTHROUGH: u32 = 1 << 9;
 const NOTIFY: u32 = 1 << 10;
 const DISCARD: u32 = 1 << 13;
 const FUA: u32 = 1 << 15;
