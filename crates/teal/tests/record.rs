@@ -12,6 +12,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 use support::{Mounted, PATIENCE, Said, World, seeded, wait_until};
 
 /// A `teal lab record` that runs beside the test.
@@ -38,6 +39,11 @@ impl Recording {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let code = output.status.code().unwrap();
         (Said { code, stdout: text(output.stdout), stderr: text(output.stderr) }, self.file.clone())
+    }
+
+    /// Bytes in the trace.
+    fn size(&self) -> u64 {
+        fs::metadata(&self.file).unwrap().len()
     }
 
     /// Presses Ctrl-C.
@@ -152,7 +158,7 @@ fn what_programs_do_is_in_the_trace_in_order_with_offsets_and_lengths() {
         format!("{a} setattr perm=yes owner=no times=no = 0"),
         format!("{d} rename name=\"a b\" to={old} new=\"c\" exchange=no = 0"),
         format!("{d} unlink name=\"soft\" = 0"),
-        format!("1 rmdir name=\"d\" = 0"),
+        "1 rmdir name=\"d\" = 0".into(),
     ];
     assert_eq!(events(&text, &DONE), want, "{text}");
     assert!(events(&text, &["lookup"]).contains(&"1 lookup name=\"none\" ! 2".to_owned()), "{text}");
@@ -161,7 +167,15 @@ fn what_programs_do_is_in_the_trace_in_order_with_offsets_and_lengths() {
     let times: Vec<f64> = text.lines().filter_map(|line| line.split(' ').next()?.parse().ok()).collect();
     assert!(times.is_sorted() && times.len() > want.len());
 
-    let named = show(m.world(), &trace, &["--paths"]).good();
+    look_at(&m, &trace, &text);
+    m.down();
+    m.check();
+}
+
+/// Paths, text and back, and the figures of the trace above.
+#[track_caller]
+fn look_at(m: &Mounted, trace: &Path, text: &str) {
+    let named = show(m.world(), trace, &["--paths"]).good();
     for line in ["write offset=0 length=10000", "fsync data=no"] {
         assert!(named.lines().any(|l| l.contains(line) && l.ends_with(" # /d/a b")), "{line}: {named}");
     }
@@ -172,15 +186,13 @@ fn what_programs_do_is_in_the_trace_in_order_with_offsets_and_lengths() {
     m.world().teal(&["lab", "trace", "import", "--from", "text", str(&typed), "--out", str(&again)]).good();
     assert_eq!(show(m.world(), &again, &[]).good(), text);
 
-    let figures = m.world().teal(&["lab", "trace", "stat", str(&trace), "--json"]).good();
+    let figures = m.world().teal(&["lab", "trace", "stat", str(trace), "--json"]).good();
     let figures: Value = serde_json::from_str(&figures).unwrap();
     assert_eq!((&figures["bytes_written"], &figures["bytes_read"]), (&10_100.into(), &9184.into()), "{figures}");
     assert_eq!((&figures["complete"], &figures["dropped"]), (&true.into(), &0.into()));
     assert_eq!(figures["actions"]["fsync"]["done"], 2);
-    let table = m.world().teal(&["lab", "trace", "stat", str(&trace)]).good();
+    let table = m.world().teal(&["lab", "trace", "stat", str(trace)]).good();
     assert!(table.contains("idle gaps") && table.contains("phase 2"), "{table}");
-    m.down();
-    m.check();
 }
 
 #[test]
@@ -261,10 +273,16 @@ fn a_recording_ends_with_its_time_or_with_the_mount_and_can_hide_names() {
     let Some(mut m) = Mounted::new(test, "64M") else { return };
     fs::create_dir(m.path("secret")).unwrap();
     m.remount();
-    let run = Recording::start(&m, m.world().path("short.trace"), &["--for", "2s", "--anonymous"]);
+    let run = Recording::start(&m, m.world().path("short.trace"), &["--for", "6s", "--anonymous"]);
     fs::write(m.path("secret/diary.odt"), "dear diary").unwrap();
+    let is_written = || show(m.world(), &run.file, &[]).stdout.contains(" write ");
+    assert!(wait_until(PATIENCE, is_written), "what came is in the file");
+    support::let_pass(Duration::from_millis(1200));
+    let size = run.size();
     let (said, trace) = run.ended();
     said.good();
+    // Nothing came meanwhile, nothing was written: only the last block, with its 32 bytes.
+    assert_eq!(fs::metadata(&trace).unwrap().len(), size + 32);
     let said = show(m.world(), &trace, &[]);
     assert_eq!(said.stderr, "", "complete");
     let text = said.good();
