@@ -31,7 +31,7 @@ pub use mount::{
     DeviceNumber, MountError, MountOptions, Unmount, UnmountError, Unmounter, detach_dead, is_dead, mount,
 };
 pub use notify::Notifier;
-pub use reply::{Delivery, DirBuffer, Entry, OpenFlags, Reply, StatFs};
+pub use reply::{Answer, Delivery, DirBuffer, Entry, OpenFlags, Reply, StatFs, Watcher};
 pub use request::{
     DecodeError, Forget, Handle, Header, InitRequest, Ioctl, Lock, LockKind, LockOwner, LockRequest, NodeId, Operation,
     Records, RemoveMapping, Request, SetAttr, TimeSet, Unique,

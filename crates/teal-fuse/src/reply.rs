@@ -16,6 +16,7 @@ use crate::abi::{self, fuse_out_header, opcode};
 use crate::request::{Handle, Header, Lock};
 use crate::transport::Transport;
 use rustix::io::Errno;
+use std::fmt;
 use std::io::IoSlice;
 use std::mem::size_of;
 use std::sync::Arc;
@@ -41,19 +42,45 @@ impl Delivery {
     }
 }
 
+/// What a request was answered, for whoever watches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// The error; `None` when it succeeded.
+    pub errno: Option<Errno>,
+    /// The node of an entry (0: there is no such name), bytes written or copied, the offset found, bytes of data; else 0.
+    pub value: u64,
+}
+
+/// Called with the answer, just before it is sent.
+pub type Watcher = Box<dyn FnOnce(Answer) + Send>;
+
 /// The duty to answer one request. May be kept and used later, on any thread.
-#[derive(Debug)]
 pub struct Reply {
     transport: Arc<dyn Transport>,
     unique: u64,
     opcode: u32,
     due: bool,
+    watcher: Option<Watcher>,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { unique, opcode, due, .. } = self;
+        write!(f, "Reply {{ unique: {unique}, opcode: {opcode}, due: {due} }}")
+    }
 }
 
 impl Reply {
     pub(crate) fn new(transport: Arc<dyn Transport>, header: &Header) -> Self {
         let due = takes_answer(header.opcode) && header.opcode != opcode::FUSE_INTERRUPT;
-        Self { transport, unique: header.unique.get(), opcode: header.opcode, due }
+        Self { transport, unique: header.unique.get(), opcode: header.opcode, due, watcher: None }
+    }
+
+    /// Tells `watcher` what the answer is. Where none is accepted it is never called.
+    #[must_use]
+    pub fn watched(mut self, watcher: Watcher) -> Self {
+        self.watcher = Some(watcher);
+        self
     }
 
     /// The operation failed.
@@ -180,6 +207,10 @@ impl Reply {
         self.due = false;
         if !takes_answer(self.opcode) {
             return Delivery::Lost;
+        }
+        if let Some(watcher) = self.watcher.take() {
+            let errno = (error != 0).then(|| Errno::from_raw_os_error(-error));
+            watcher(Answer { errno, value: wire::value(self.opcode, parts) });
         }
         match send(&*self.transport, self.unique, error, parts) {
             Ok(()) => return Delivery::Delivered,

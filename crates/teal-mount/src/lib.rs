@@ -12,6 +12,9 @@
 
 mod counts;
 mod serve;
+mod watch;
+
+pub use watch::Watcher;
 
 use counts::Requests;
 use std::num::NonZeroUsize;
@@ -20,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teal_client::Client;
 use teal_fuse::{BdiKnob, InitConfig, InitFlags, LoopDevice, MountOptions, Session, SessionError, Unmounter, set_bdi};
+use watch::Watch;
 
 /// How to mount, validated.
 #[derive(Debug, Clone)]
@@ -50,6 +54,7 @@ pub struct Mount {
     unmounter: Unmounter,
     threads: NonZeroUsize,
     requests: Requests,
+    watch: Watch,
 }
 
 /// Kilobytes the kernel reads ahead; its default of 128 costs eight times the requests.
@@ -122,7 +127,14 @@ impl Mount {
                 }
             }
         }
-        Ok(Self { client, session, unmounter, threads: settings.threads, requests: Requests::default() })
+        Ok(Self {
+            client,
+            session,
+            unmounter,
+            threads: settings.threads,
+            requests: Requests::default(),
+            watch: Watch::default(),
+        })
     }
 
     /// A handle that ends [`Mount::run`].
@@ -136,6 +148,11 @@ impl Mount {
     /// [`SessionError`] when the device fails.
     pub fn run(&self) -> Result<(), SessionError> {
         self.session.run(self.threads, self)
+    }
+
+    /// From now on shows every request to `watcher`, until another or none takes its place. Without one this costs a request one branch.
+    pub fn watch(&self, watcher: Option<Arc<dyn Watcher>>) {
+        self.watch.set(watcher);
     }
 
     /// How many requests of each kind have come, by name.

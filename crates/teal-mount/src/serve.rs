@@ -75,6 +75,7 @@ impl Serve for Mount {
     fn serve(&self, request: Request<'_>, reply: Reply) {
         let header = request.header;
         self.requests.count(header.opcode);
+        let reply = self.watch.show(&request, reply);
         let done = match request.operation {
             Operation::Lookup { .. }
             | Operation::Symlink { .. }

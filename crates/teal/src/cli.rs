@@ -1,5 +1,7 @@
 //! The command line.
 
+pub(crate) mod lab;
+
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -46,6 +48,11 @@ pub(crate) enum Command {
         /// For programs
         #[arg(long)]
         json: bool,
+    },
+    /// Record and study workloads
+    Lab {
+        #[command(subcommand)]
+        what: lab::Lab,
     },
     /// Show or change the settings of a mount
     Config {

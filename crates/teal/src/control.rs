@@ -5,6 +5,10 @@
 //! | `{"do":"status"}` | a [`Status`] |
 //! | `{"do":"down"}` | `{"ok":true}` when everything is on the disk and the mount is gone |
 //! | `{"do":"set","key":K,"value":N}` | `{"ok":true}` |
+//! | `{"do":"record","file":F,"anonymous":B,"seconds":N}` | `{"ok":true}` when requests are being recorded into the new file |
+//! | `{"do":"recordmark","text":T}` | `{"ok":true}` |
+//! | `{"do":"recordprogress"}` | a [`RecordingStatus`] |
+//! | `{"do":"recordend"}` | a [`RecordingStatus`], when everything is written |
 //!
 //! A failure answers `{"error":"…"}`.
 
@@ -30,6 +34,10 @@ pub(crate) enum Ask {
     Status,
     Down,
     Set { key: String, value: u64 },
+    Record { file: PathBuf, anonymous: bool, seconds: Option<u64> },
+    RecordMark { text: String },
+    RecordProgress,
+    RecordEnd,
 }
 
 /// The state of a mount.
@@ -53,6 +61,21 @@ pub(crate) struct Status {
     pub(crate) settings: Vec<(String, u64)>,
     pub(crate) counters: Vec<(String, u64)>,
     pub(crate) requests: Vec<(String, u64)>,
+    /// The recording that is on its way, or the last one.
+    pub(crate) recording: Option<RecordingStatus>,
+}
+
+/// The state of a recording.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RecordingStatus {
+    pub(crate) file: PathBuf,
+    pub(crate) events: u64,
+    /// Events that came too fast.
+    pub(crate) dropped: u64,
+    pub(crate) bytes: u64,
+    pub(crate) ended: bool,
+    /// Why it ended early.
+    pub(crate) failure: Option<String>,
 }
 
 /// Any answer.
@@ -62,6 +85,8 @@ pub(crate) enum Answer {
     Error { error: String },
     Done { ok: bool },
     Status(Box<Status>),
+    // Behind the status, which has a field of this name, too.
+    Recording { recording: RecordingStatus },
 }
 
 fn socket_path(dir: &Path) -> Result<PathBuf> {

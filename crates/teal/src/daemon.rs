@@ -9,11 +9,13 @@ use crate::config;
 use crate::control::{self, Answer, Ask, Listener, Status};
 use crate::launch::READY;
 use crate::options::MountOptions;
+use crate::recording::Recordings;
 use crate::say::say;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +33,7 @@ struct Daemon {
     /// Those who asked for the end and wait for the answer.
     waiting: Mutex<Vec<UnixStream>>,
     ending: AtomicBool,
+    recordings: Recordings,
 }
 
 /// Opens the store, mounts it and serves until the mount is gone.
@@ -82,7 +85,18 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
     let mount = Mount::new(Arc::clone(&client), &args.dir, settings)?;
     let unmounter = mount.unmounter();
     let args = Args { path: args.path.clone(), dir: args.dir.clone(), options: Vec::new(), ..*args };
-    Ok((Daemon { args, client, mount, unmounter, waiting: Mutex::default(), ending: AtomicBool::new(false) }, listener))
+    Ok((
+        Daemon {
+            args,
+            client,
+            mount,
+            unmounter,
+            waiting: Mutex::default(),
+            ending: AtomicBool::new(false),
+            recordings: Recordings::default(),
+        },
+        listener,
+    ))
 }
 
 fn told(args: &Args, recovery: &Recovery) {
@@ -110,6 +124,7 @@ fn run(daemon: &Arc<Daemon>, listener: Listener) -> Result<ExitCode> {
         }
     })?;
     let served = daemon.mount.run();
+    daemon.recordings.end();
     let closed = daemon.client.shutdown();
     drop(listener);
     let answer = match &closed {
@@ -122,6 +137,10 @@ fn run(daemon: &Arc<Daemon>, listener: Listener) -> Result<ExitCode> {
     served?;
     closed.context("closing the store")?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn not_recorded() -> Answer {
+    Answer::Error { error: "nothing is being recorded".into() }
 }
 
 impl Daemon {
@@ -137,6 +156,7 @@ impl Daemon {
             if let Err(error) = self.unmounter.unmount(Unmount::Detach) {
                 log::error!("{error}");
             }
+            self.recordings.end();
             // Whoever has files open goes on without them: the store is closed and the process ends.
             let closed = self.client.shutdown();
             if let Err(error) = &closed {
@@ -146,7 +166,7 @@ impl Daemon {
         }
     }
 
-    fn asked(&self, stream: UnixStream) {
+    fn asked(self: &Arc<Self>, stream: UnixStream) {
         match control::receive(&stream) {
             Ok(Ask::Status) => control::answer(&stream, &Answer::Status(Box::new(self.status()))),
             Ok(Ask::Set { key, value }) => {
@@ -174,8 +194,34 @@ impl Daemon {
                     }
                 }
             }
+            Ok(Ask::Record { file, anonymous, seconds }) => {
+                let done = self.record(&file, anonymous, seconds).map(|()| Answer::Done { ok: true });
+                control::answer(&stream, &done.unwrap_or_else(|e| Answer::Error { error: format!("{e:#}") }));
+            }
+            Ok(Ask::RecordMark { text }) => {
+                let done = if self.recordings.mark(&text) { Answer::Done { ok: true } } else { not_recorded() };
+                control::answer(&stream, &done);
+            }
+            Ok(what @ (Ask::RecordProgress | Ask::RecordEnd)) => {
+                let is_end = matches!(what, Ask::RecordEnd);
+                let found = if is_end { self.recordings.end() } else { self.recordings.progress() };
+                let done = found.map_or_else(not_recorded, |recording| Answer::Recording { recording });
+                control::answer(&stream, &done);
+            }
             Err(error) => control::answer(&stream, &Answer::Error { error: format!("{error:#}") }),
         }
+    }
+
+    fn record(self: &Arc<Self>, file: &Path, anonymous: bool, seconds: Option<u64>) -> Result<()> {
+        let mount = Arc::downgrade(self);
+        let ended = move || {
+            if let Some(daemon) = mount.upgrade() {
+                daemon.mount.watch(None);
+            }
+        };
+        let around = (&*self.args.dir, &self.client);
+        self.mount.watch(Some(self.recordings.start(file, (anonymous, seconds), around, ended)?));
+        Ok(())
     }
 
     fn status(&self) -> Status {
@@ -199,6 +245,7 @@ impl Daemon {
             settings: config::list(&store.settings()),
             counters: store.counts().each().map(|(k, v)| (k.to_owned(), v)).collect(),
             requests: self.mount.requests(),
+            recording: self.recordings.progress(),
         }
     }
 }

@@ -5,11 +5,13 @@ mod config;
 mod control;
 mod daemon;
 mod inspect;
+mod lab;
 mod launch;
 mod mkfs;
 mod options;
 mod paths;
 mod probe;
+mod recording;
 mod say;
 mod status;
 mod up;
@@ -43,6 +45,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check { path, quick } => inspect::check(&path, quick),
         Command::Dump { path, what } => inspect::dump(&path, &what),
         Command::Status { dir, json } => status::status(dir, json),
+        Command::Lab { what } => lab::lab(what),
         Command::Config { what } => config::config(what),
     }
 }

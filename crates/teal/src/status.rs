@@ -61,6 +61,13 @@ fn show(s: &Status) {
         _ => "everything is on the disk",
     };
     say!("  state    {state}");
+    if let Some(r) = &s.recording {
+        match (&r.failure, r.ended) {
+            (Some(why), _) => say!("  record   to {} ended early: {why}", r.file.display()),
+            (None, false) => say!("  record   to {}: {} events so far", r.file.display(), r.events),
+            (None, true) => {}
+        }
+    }
     say!("  devices  this store is the only one; nothing waits to be sent anywhere else");
 }
 

@@ -153,3 +153,41 @@ fn golden_listings_never_exceed_the_size_asked_for() {
     assert_eq!(words(&listing[..8]), [0, 0], "no node: nothing to look up");
     assert_eq!(words(&listing[160..168]), [9, 0]);
 }
+
+#[test]
+fn who_watches_is_told_the_answer_once() {
+    let watched = |opcode, answer: &dyn Fn(Reply)| {
+        let (reply, kernel) = pending(opcode);
+        let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let into = Arc::clone(&seen);
+        answer(reply.watched(Box::new(move |answer| into.lock().unwrap().push((answer.errno, answer.value)))));
+        kernel.close();
+        let told = std::mem::take(&mut *seen.lock().unwrap());
+        assert_eq!(kernel.message().is_some(), !told.is_empty(), "told exactly when an answer is sent");
+        told
+    };
+    let entry = Entry {
+        node: NodeId::new(0x0102_0304_0506_0708),
+        generation: 9,
+        attr: ATTR,
+        attr_ttl: Duration::ZERO,
+        entry_ttl: Duration::ZERO,
+    };
+    use opcode::*;
+    for code in [FUSE_LOOKUP, FUSE_MKNOD, FUSE_LINK] {
+        assert_eq!(watched(code, &|r| assert!(r.entry(&entry).is_delivered())), [(None, 0x0102_0304_0506_0708)]);
+    }
+    assert_eq!(watched(FUSE_LOOKUP, &|r| r.negative_entry(Duration::ZERO)), [(None, 0)]);
+    let create = |r: Reply| assert!(r.create(&entry, Handle::new(0), OpenFlags::empty()).is_delivered());
+    assert_eq!(watched(FUSE_TMPFILE, &create), [(None, 0x0102_0304_0506_0708)]);
+    assert_eq!(watched(FUSE_READ, &|r| r.data_vectored(&[b"abc", b"de"])), [(None, 5)]);
+    assert_eq!(watched(FUSE_WRITE, &|r| r.written(0x0001_0203)), [(None, 0x0001_0203)]);
+    for code in [FUSE_COPY_FILE_RANGE, FUSE_COPY_FILE_RANGE_64] {
+        assert_eq!(watched(code, &|r| r.copied(77)), [(None, 77)]);
+    }
+    assert_eq!(watched(FUSE_LSEEK, &|r| r.seek(1 << 40)), [(None, 1 << 40)]);
+    assert_eq!(watched(FUSE_GETATTR, &|r| r.attr(&ATTR, Duration::ZERO)), [(None, 0)]);
+    assert_eq!(watched(FUSE_UNLINK, &|r| r.error(Errno::NOENT)), [(Some(Errno::NOENT), 0)]);
+    assert_eq!(watched(FUSE_UNLINK, &drop), [(Some(Errno::IO), 0)], "dropped without an answer");
+    assert_eq!(watched(FUSE_FORGET, &drop), []);
+}

@@ -156,3 +156,21 @@ pub(super) fn lk_out(lock: &Lock) -> abi::fuse_lk_out {
         lk: abi::fuse_file_lock { start: lock.start, end: lock.end, type_: lock.kind as u32, pid: lock.pid },
     }
 }
+
+/// The number in an answer to this operation; see [`super::Answer::value`].
+pub(super) fn value(opcode: u32, parts: &[&[u8]]) -> u64 {
+    use abi::opcode::*;
+    let first = |bytes: usize| {
+        let field = parts.first().and_then(|part| part.get(..bytes)).unwrap_or_default();
+        field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+    };
+    match opcode {
+        FUSE_LOOKUP | FUSE_SYMLINK | FUSE_MKNOD | FUSE_MKDIR | FUSE_LINK | FUSE_CREATE | FUSE_TMPFILE => first(8),
+        FUSE_LSEEK | FUSE_COPY_FILE_RANGE_64 => first(8),
+        FUSE_WRITE | FUSE_COPY_FILE_RANGE => first(4),
+        FUSE_READ | FUSE_READLINK | FUSE_READDIR | FUSE_READDIRPLUS | FUSE_GETXATTR | FUSE_LISTXATTR => {
+            parts.iter().map(|part| part.len() as u64).sum()
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,70 @@
+//! Hiding names: the same name is the same hash within a trace, and nothing else can be told from it but its extension.
+
+use super::event::{Action, Event, Item, Text};
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+use std::hash::Hasher as _;
+
+/// An extension longer than this, or of other bytes than letters and digits, is no extension.
+const EXTENSION_MAX: usize = 8;
+
+/// The key of one trace's hashes. It is not kept: nobody can try out names.
+pub(super) struct Anonymous([u8; 16]);
+
+impl Anonymous {
+    pub(super) fn new(key: [u8; 16]) -> Self {
+        Self(key)
+    }
+
+    pub(super) fn hide(&self, item: &mut Item) {
+        match item {
+            // A mark is set to be read.
+            Item::Event(Event { action: Action::Mark { .. }, .. }) => {}
+            Item::Event(event) => event.action.rename(&mut |text| *text = self.hash(text)),
+            Item::Called(called) => called.name = self.hash(&called.name),
+            Item::Process(process) => process.name = self.hash(&process.name),
+            Item::Dropped(_) => {}
+        }
+    }
+
+    fn hash(&self, text: &Text) -> Text {
+        let bytes = text.as_bytes();
+        if bytes.is_empty() {
+            return Text::default();
+        }
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(bytes);
+        let mut hidden = format!("{:016x}", hasher.finish128().h1).into_bytes();
+        hidden.extend_from_slice(extension(bytes));
+        Text::cut(&hidden)
+    }
+}
+
+/// The extension with its dot, if there is one and something before it.
+fn extension(name: &[u8]) -> &[u8] {
+    let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0);
+    let found = dot.map_or(&[][..], |at| &name[at..]);
+    let is_one = (2..=EXTENSION_MAX + 1).contains(&found.len()) && found[1..].iter().all(u8::is_ascii_alphanumeric);
+    if is_one { found } else { &[] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_hashes_and_keep_their_extensions() {
+        let anonymous = Anonymous::new([7; 16]);
+        let hash =
+            |name: &str| String::from_utf8(anonymous.hash(&Text::cut(name.as_bytes())).as_bytes().into()).unwrap();
+        assert_eq!(hash("tax return.pdf"), hash("tax return.pdf"));
+        assert!(hash("tax return.pdf").ends_with(".pdf") && hash("a.tar.gz").ends_with(".gz"));
+        assert_ne!(hash("a.pdf"), hash("b.pdf"));
+        for plain in ["Makefile", ".bashrc", "ends.", "mr. smith", "a.ninechars"] {
+            let hidden = hash(plain);
+            assert!(hidden.len() == 16 && hidden.bytes().all(|b| b.is_ascii_hexdigit()), "{plain}: {hidden}");
+        }
+        let other = Anonymous::new([8; 16]);
+        assert_ne!(other.hash(&Text::cut(b"a")), anonymous.hash(&Text::cut(b"a")));
+        assert_eq!(hash(""), "");
+    }
+}

@@ -1,0 +1,128 @@
+//! The kinds of field an action has, each in bytes and in text.
+
+use super::event::Text;
+use super::format::{Put as _, Take};
+use std::fmt;
+
+/// One field of an action.
+pub(crate) trait Field: Sized {
+    fn encode(&self, out: &mut Vec<u8>);
+    fn decode(take: &mut Take<'_>) -> Option<Self>;
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+    fn parse(text: &str) -> Result<Self, String>;
+    /// Changes it, if it is a name.
+    fn rename(&mut self, _change: &mut dyn FnMut(&mut Text)) {}
+}
+
+/// Prints a field.
+pub(crate) struct Show<'a, T>(pub(crate) &'a T);
+
+impl<T: Field> fmt::Display for Show<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.show(f)
+    }
+}
+
+impl Field for u64 {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(*self);
+    }
+    fn decode(take: &mut Take<'_>) -> Option<Self> {
+        take.varint()
+    }
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| format!("'{text}' is no number"))
+    }
+}
+
+impl Field for bool {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+    fn decode(take: &mut Take<'_>) -> Option<Self> {
+        match take.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self { "yes" } else { "no" })
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "yes" => Ok(true),
+            "no" => Ok(false),
+            _ => Err(format!("'{text}' is neither yes nor no")),
+        }
+    }
+}
+
+impl Field for Text {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.as_bytes().len() as u64);
+        out.extend_from_slice(self.as_bytes());
+    }
+    fn decode(take: &mut Take<'_>) -> Option<Self> {
+        let len = usize::try_from(take.varint()?).ok()?;
+        Self::new(take.bytes(len)?).ok()
+    }
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"")?;
+        for &b in self.as_bytes() {
+            match b {
+                b'"' | b'\\' => write!(f, "\\{}", b as char)?,
+                b' '..=b'~' => write!(f, "{}", b as char)?,
+                _ => write!(f, "\\x{b:02x}")?,
+            }
+        }
+        f.write_str("\"")
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        let inner = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
+        let mut rest = inner.ok_or_else(|| format!("{text} is not in quotes"))?.bytes();
+        let mut out = Vec::new();
+        while let Some(b) = rest.next() {
+            out.push(match b {
+                b'\\' => match rest.next() {
+                    Some(b @ (b'"' | b'\\')) => b,
+                    Some(b'x') => hex(&mut rest).ok_or_else(|| format!("{text}: \\x needs two hexadecimal digits"))?,
+                    _ => return Err(format!("{text}: a backslash goes before \", \\ or x")),
+                },
+                b'"' => return Err(format!("{text}: a quote inside needs a backslash")),
+                b => b,
+            });
+        }
+        Self::new(&out).map_err(|e| e.to_string())
+    }
+    fn rename(&mut self, change: &mut dyn FnMut(&mut Self)) {
+        change(self);
+    }
+}
+
+fn hex(bytes: &mut impl Iterator<Item = u8>) -> Option<u8> {
+    let mut digit = || char::from(bytes.next()?).to_digit(16);
+    Some((digit()? * 16 + digit()?) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_any_bytes_go_through_text() {
+        let all: Vec<u8> = (0..=255).collect();
+        for bytes in [&b""[..], b"plain.txt", b"a \"b\" \\ c=d", b"\xff\x00\n", &all] {
+            let text = Text::new(bytes).unwrap();
+            let shown = Show(&text).to_string();
+            assert!(shown.bytes().all(|b| (b' '..=b'~').contains(&b)), "{shown}");
+            assert_eq!(Text::parse(&shown), Ok(text));
+        }
+        for bad in ["", "\"", "x", "\"a", "\"\\\"", "\"\\x1\"", "\"\\xgg\"", "\"\\n\"", "\"a\"b\""] {
+            assert!(Text::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

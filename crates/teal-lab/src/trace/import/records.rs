@@ -1,0 +1,78 @@
+//! Reading records of a fixed size, with their numbers and places for messages.
+
+use super::ImportError;
+use std::io::Read;
+
+/// A file of records.
+#[derive(Debug)]
+pub(super) struct Records<R> {
+    input: R,
+    /// Number of the next record.
+    pub(super) record: u64,
+    /// First byte of the record read last.
+    pub(super) at: u64,
+    next: u64,
+}
+
+/// How files begin that hold the trace in another form.
+const PACKED: [(&[u8], &str); 4] = [
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd; unpack it with `zstd -d`"),
+    (b"\x1f\x8b", "compressed by gzip; unpack it with `gzip -d`"),
+    (b"\xfd7zXZ", "compressed by xz; unpack it with `xz -d`"),
+    (b"BZh", "compressed by bzip2; unpack it with `bzip2 -d`"),
+];
+
+/// What a file is, if it is one of those that are mistaken for a trace.
+pub(super) fn packed(begins: &[u8]) -> Option<String> {
+    let found = PACKED.iter().find(|(magic, _)| begins.starts_with(magic));
+    found.map(|(_, what)| format!("it is {what}"))
+}
+
+impl<R: Read> Records<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self { input, record: 0, at: 0, next: 0 }
+    }
+
+    /// Fills `into` with the next record. `false` at the end of the input.
+    pub(super) fn next(&mut self, into: &mut [u8]) -> Result<bool, ImportError> {
+        let (record, at) = (self.record, self.next);
+        let got = self.fill(into, record, at)?;
+        if got == 0 {
+            return Ok(false);
+        }
+        if got < into.len() {
+            return Err(ImportError::Truncated { record, at });
+        }
+        self.at = at;
+        self.record += 1;
+        Ok(true)
+    }
+
+    /// Fills `into` with what belongs to the record read last.
+    pub(super) fn more(&mut self, into: &mut [u8]) -> Result<(), ImportError> {
+        let (record, at) = (self.record - 1, self.at);
+        if self.fill(into, record, at)? < into.len() {
+            return Err(ImportError::Truncated { record, at });
+        }
+        Ok(())
+    }
+
+    /// The record read last is refused.
+    pub(super) fn wrong(&self, what: String) -> ImportError {
+        ImportError::Record { record: self.record.saturating_sub(1), at: self.at, what }
+    }
+
+    fn fill(&mut self, into: &mut [u8], record: u64, at: u64) -> Result<usize, ImportError> {
+        let mut got = 0;
+        while got < into.len() {
+            match self.input.read(&mut into[got..]) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(ImportError::Io { record, at, source }),
+            }
+        }
+        self.next += got as u64;
+        Ok(got)
+    }
+}

@@ -1,0 +1,83 @@
+//! Putting events into order that are a little out of it: the earliest of a window goes out first.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Events that are looked at together.
+pub(super) const WINDOW: usize = 1 << 16;
+
+struct Entry<T> {
+    key: Reverse<(u64, u64)>,
+    value: T,
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+impl<T> Eq for Entry<T> {}
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<T> Ord for Entry<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+/// The window.
+pub(super) struct Window<T> {
+    heap: BinaryHeap<Entry<T>>,
+    seen: u64,
+    /// The time of what went out last.
+    last: u64,
+}
+
+/// It is earlier than something that went out already.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLate;
+
+impl<T> Window<T> {
+    pub(super) fn new() -> Self {
+        Self { heap: BinaryHeap::new(), seen: 0, last: 0 }
+    }
+
+    /// Takes one in; gives the earliest out once the window is full.
+    pub(super) fn put(&mut self, time: u64, value: T) -> Result<Option<(u64, T)>, TooLate> {
+        if time < self.last {
+            return Err(TooLate);
+        }
+        self.heap.push(Entry { key: Reverse((time, self.seen)), value });
+        self.seen += 1;
+        Ok(if self.heap.len() > WINDOW { self.pop() } else { None })
+    }
+
+    /// The earliest that is left.
+    pub(super) fn pop(&mut self) -> Option<(u64, T)> {
+        let entry = self.heap.pop()?;
+        self.last = entry.key.0.0;
+        Some((self.last, entry.value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_sorts_what_is_near_and_refuses_what_is_far() {
+        let mut window = Window::new();
+        let mut out = Vec::new();
+        let n = 3 * WINDOW as u64;
+        // Every pair is swapped.
+        for i in 0..n {
+            out.extend(window.put(10 + (i ^ 1), i ^ 1).unwrap());
+        }
+        assert_eq!(window.put(10, 0), Err(TooLate));
+        out.extend(std::iter::from_fn(|| window.pop()));
+        assert!(out.iter().map(|(_, i)| *i).eq(0..n));
+    }
+}

@@ -1,0 +1,256 @@
+//! A trace in figures, in one pass and bounded memory.
+
+use super::event::{Action, Event, Item, Outcome, Text};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+/// Upper bounds of the classes of idle gaps; a last class has none.
+pub const GAP_LIMITS: [Duration; 8] = [
+    Duration::from_millis(1),
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+    Duration::from_secs(600),
+    Duration::from_secs(3600),
+];
+/// Objects whose last access is remembered; beyond, all are forgotten and it begins anew.
+const OBJECTS_MAX: usize = 1 << 20;
+/// Marks that are listed.
+const MARKS_MAX: usize = 1000;
+
+/// Events of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Succeeded.
+    pub done: u64,
+    /// Failed.
+    pub failed: u64,
+    /// Outcome not known.
+    pub unknown: u64,
+    /// Bytes: transferred where that is known, else asked for; of those that did not fail.
+    pub bytes: u64,
+    /// Events with a known latency, and its sum.
+    pub timed: u64,
+    /// Sum of the known latencies.
+    pub latency: Duration,
+}
+
+impl Tally {
+    /// All of them.
+    pub fn events(&self) -> u64 {
+        self.done + self.failed + self.unknown
+    }
+}
+
+/// How reads, or writes, follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Run {
+    /// All of them.
+    pub requests: u64,
+    /// The first ones of their object.
+    pub first: u64,
+    /// Those that begin where the last one of the same object ended.
+    pub sequential: u64,
+}
+
+/// Idle gaps of one class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Gap {
+    /// How many.
+    pub count: u64,
+    /// Their lengths together.
+    pub total: Duration,
+}
+
+/// Where the last read and the last write of an object ended.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ends {
+    read: Option<u64>,
+    write: Option<u64>,
+}
+
+/// The figures.
+#[derive(Debug, Default)]
+pub struct Stat {
+    /// By the word of the action.
+    pub actions: BTreeMap<&'static str, Tally>,
+    /// The first event's time.
+    pub first: Option<Duration>,
+    /// When the last one was answered, or asked where that is not known.
+    pub end: Duration,
+    /// Times in which nothing was on its way, by the classes of [`GAP_LIMITS`].
+    pub gaps: [Gap; GAP_LIMITS.len() + 1],
+    /// Reads.
+    pub reads: Run,
+    /// Writes.
+    pub writes: Run,
+    /// Events that are missing.
+    pub dropped: u64,
+    /// Marks, at most a thousand.
+    pub marks: Vec<(Duration, Text)>,
+    /// Whether there were more objects than are remembered: then [`Stat::objects`] counts those since.
+    pub forgot: bool,
+    objects: HashMap<u64, Ends>,
+    processes: HashMap<u32, u64>,
+}
+
+impl Stat {
+    /// Takes an item in.
+    pub fn add(&mut self, item: &Item) {
+        match item {
+            Item::Event(event) => self.event(event),
+            Item::Dropped(count) => self.dropped = self.dropped.saturating_add(*count),
+            Item::Called(_) | Item::Process(_) => {}
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        if let Action::Mark { text } = &event.action {
+            if self.marks.len() < MARKS_MAX {
+                self.marks.push((event.at, text.clone()));
+            }
+            return;
+        }
+        match self.first {
+            None => self.first = Some(event.at),
+            Some(_) => {
+                if let Some(gap) = event.at.checked_sub(self.end).filter(|gap| !gap.is_zero()) {
+                    let class = GAP_LIMITS.iter().take_while(|limit| gap >= **limit).count();
+                    self.gaps[class].count += 1;
+                    self.gaps[class].total = self.gaps[class].total.saturating_add(gap);
+                }
+            }
+        }
+        self.end = self.end.max(event.at.saturating_add(event.latency.unwrap_or_default()));
+        let moved = transfer(event);
+        let tally = self.actions.entry(event.action.word()).or_default();
+        match event.outcome {
+            Outcome::Done(_) => tally.done += 1,
+            Outcome::Failed(_) => tally.failed += 1,
+            Outcome::Unknown => tally.unknown += 1,
+        }
+        tally.bytes = tally.bytes.saturating_add(moved.map_or(0, |(_, _, bytes)| bytes));
+        if let Some(latency) = event.latency {
+            tally.timed += 1;
+            tally.latency = tally.latency.saturating_add(latency);
+        }
+        if self.processes.len() < OBJECTS_MAX || self.processes.contains_key(&event.process) {
+            *self.processes.entry(event.process).or_default() += 1;
+        }
+        if self.objects.len() >= OBJECTS_MAX && !self.objects.contains_key(&event.object) {
+            self.objects.clear();
+            self.forgot = true;
+        }
+        let ends = self.objects.entry(event.object).or_default();
+        if let Some((kind, offset, bytes)) = moved {
+            let (run, end) = match kind {
+                Kind::Read => (&mut self.reads, &mut ends.read),
+                Kind::Write => (&mut self.writes, &mut ends.write),
+                Kind::Other => return,
+            };
+            run.requests += 1;
+            match *end {
+                None => run.first += 1,
+                Some(end) if end == offset => run.sequential += 1,
+                Some(_) => {}
+            }
+            *end = Some(offset.saturating_add(bytes));
+        }
+    }
+
+    /// Bytes read and written.
+    pub fn bytes(&self) -> (u64, u64) {
+        let of = |words: [&str; 2]| {
+            words.iter().filter_map(|w| self.actions.get(w)).fold(0_u64, |sum, tally| sum.saturating_add(tally.bytes))
+        };
+        (of(["read", "bread"]), of(["write", "bwrite"]))
+    }
+
+    /// Objects that events are about.
+    pub fn objects(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Processes and threads that asked.
+    pub fn processes(&self) -> usize {
+        self.processes.len()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+    Other,
+}
+
+/// Kind, byte offset and bytes of an event that did not fail.
+fn transfer(event: &Event) -> Option<(Kind, u64, u64)> {
+    let done = match event.outcome {
+        Outcome::Done(bytes) => Some(bytes),
+        Outcome::Failed(_) => return None,
+        Outcome::Unknown => None,
+    };
+    let byte = |sector: u64| sector.saturating_mul(teal_types::SECTOR);
+    Some(match event.action {
+        Action::Read { offset, length } => (Kind::Read, offset, done.unwrap_or(length)),
+        Action::Write { offset, length } => (Kind::Write, offset, done.unwrap_or(length)),
+        Action::ReadSectors { sector, bytes } => (Kind::Read, byte(sector), bytes),
+        Action::WriteSectors { sector, bytes, .. } => (Kind::Write, byte(sector), bytes),
+        Action::Discard { sector, bytes } => (Kind::Other, byte(sector), bytes),
+        Action::Copy { offset, length, .. } => (Kind::Other, offset, done.unwrap_or(length)),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(at: u64, latency: u64, object: u64, action: Action, outcome: Outcome) -> Item {
+        let [at, latency] = [at, latency].map(Duration::from_millis);
+        Item::Event(Event { at, process: 7, object, action, outcome, latency: Some(latency) })
+    }
+
+    #[test]
+    fn a_trace_is_summed_up() {
+        let mut stat = Stat::default();
+        let read = |offset, length| Action::Read { offset, length };
+        let write = |offset, length| Action::Write { offset, length };
+        for item in [
+            event(100, 10, 1, read(0, 4096), Outcome::Done(4096)),
+            // Overlaps: no gap.
+            event(105, 1, 2, read(0, 4096), Outcome::Done(100)),
+            event(110, 0, 1, read(4096, 4096), Outcome::Done(4096)),
+            // A gap of 4.89 s. Somewhere else in the file.
+            event(5000, 0, 1, read(0, 10), Outcome::Unknown),
+            event(5000, 0, 1, write(10, 20), Outcome::Done(20)),
+            event(5000, 0, 1, write(0, 20), Outcome::Failed(28)),
+            event(5000, 0, 1, Action::Mark { text: Text::cut(b"phase 2") }, Outcome::Unknown),
+            Item::Dropped(3),
+        ] {
+            stat.add(&item);
+        }
+        assert_eq!(stat.reads, Run { requests: 4, first: 2, sequential: 1 });
+        assert_eq!(stat.writes, Run { requests: 1, first: 1, sequential: 0 });
+        assert_eq!(stat.bytes(), (4096 + 100 + 4096 + 10, 20));
+        assert_eq!((stat.objects(), stat.processes(), stat.dropped, stat.marks.len()), (2, 1, 3, 1));
+        let tally = stat.actions["write"];
+        assert_eq!((tally.done, tally.failed, tally.events()), (1, 1, 2));
+        assert_eq!((stat.first, stat.end), (Some(Duration::from_millis(100)), Duration::from_secs(5)));
+        let gaps: Vec<_> = stat.gaps.iter().map(|gap| gap.count).collect();
+        assert_eq!(gaps, [0, 0, 0, 0, 1, 0, 0, 0, 0], "4.89 s is between one and ten seconds");
+        assert_eq!(stat.gaps[4].total, Duration::from_millis(4890));
+    }
+
+    #[test]
+    fn more_objects_than_are_remembered_are_said() {
+        let mut stat = Stat::default();
+        for object in 0..=OBJECTS_MAX as u64 {
+            stat.add(&event(0, 0, object, Action::Stat {}, Outcome::Unknown));
+        }
+        assert_eq!((stat.forgot, stat.objects()), (true, 1));
+    }
+}

@@ -1,0 +1,296 @@
+//! A trace as text: one line an item, for people, `grep` and scripts.
+//!
+//! | line | is |
+//! |---|---|
+//! | `teal-trace 1 file` | the first line: version and level |
+//! | `start 1763769600.000000000` | the trace's start, seconds since 1970-01-01 UTC |
+//! | `machine "…"`, `source "…"`, `anonymous` | the rest of the header, each optional |
+//! | `TIME PROCESS OBJECT WORD KEY=VALUE… = VALUE in TIME` | an event that was done; `! ERRNO` instead if it failed, nothing if that is not known; `in` its latency, if known |
+//! | `called OBJECT PARENT "NAME"` | a name of an object |
+//! | `process ID LEADER SESSION "NAME"` | who a process is |
+//! | `dropped COUNT` | events are missing here |
+//! | `# …` | a remark, also behind an item |
+//!
+//! Times are seconds with up to nine decimals. In quotes, `\"`, `\\` and `\xNN` stand for a byte each.
+
+use super::event::{Action, Called, Event, Header, Item, Level, Outcome, Process, Text};
+use super::field::{Field, Show};
+use super::format::VERSION;
+use std::fmt;
+use std::io::{self, BufRead, Read as _};
+use std::time::Duration;
+use teal_types::Timestamp;
+
+/// Longest line that is read, in bytes: three names of 4096 bytes, each as `\xNN`, and the rest.
+pub const LINE_MAX: usize = 64 << 10;
+
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}", self.0.as_secs(), self.0.subsec_nanos())
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Event(event) => event.fmt(f),
+            Self::Called(c) => write!(f, "called {} {} {}", c.object, c.parent, Show(&c.name)),
+            Self::Process(p) => write!(f, "process {} {} {} {}", p.id, p.leader, p.session, Show(&p.name)),
+            Self::Dropped(count) => write!(f, "dropped {count}"),
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {}", Seconds(self.at), self.process, self.object, self.action.describe())?;
+        match self.outcome {
+            Outcome::Unknown => {}
+            Outcome::Done(value) => write!(f, " = {value}")?,
+            Outcome::Failed(errno) => write!(f, " ! {errno}")?,
+        }
+        self.latency.map_or(Ok(()), |latency| write!(f, " in {}", Seconds(latency)))
+    }
+}
+
+/// The header as lines of text.
+pub fn text_header(header: &Header) -> String {
+    let level = match header.level {
+        Level::File => "file",
+        Level::Block => "block",
+    };
+    let Timestamp { secs, nanos } = header.start;
+    format!(
+        "teal-trace {VERSION} {level}\nstart {secs}.{nanos:09}\nmachine {}\nsource {}\n{}",
+        Show(&header.machine),
+        Show(&header.source),
+        if header.anonymous { "anonymous\n" } else { "" }
+    )
+}
+
+/// What is wrong with a line.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// Reading failed.
+    #[error("reading line {line}")]
+    Io {
+        /// The line, from 1.
+        line: u64,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It means nothing.
+    #[error("line {line}: {what}")]
+    Wrong {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// Reads text: an iterator over its items.
+#[derive(Debug)]
+pub struct TextReader<R> {
+    input: R,
+    line: u64,
+    header: Header,
+    /// The first line behind the header.
+    first: Option<String>,
+}
+
+impl<R: BufRead> TextReader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// [`LineError`].
+    pub fn new(input: R) -> Result<Self, LineError> {
+        let empty = Text::default();
+        let header = Header {
+            level: Level::File,
+            anonymous: false,
+            start: Timestamp::default(),
+            machine: empty.clone(),
+            source: empty,
+        };
+        let mut this = Self { input, line: 0, header, first: None };
+        let first = this.line()?.unwrap_or_default();
+        this.header.level = match words(&first).as_deref() {
+            Ok(["teal-trace", "1", "file"]) => Level::File,
+            Ok(["teal-trace", "1", "block"]) => Level::Block,
+            _ => return Err(this.wrong("a trace begins with 'teal-trace 1 file' or 'teal-trace 1 block'".into())),
+        };
+        while let Some(line) = this.line()? {
+            let said = words(&line).and_then(|words| describe(&mut this.header, &words));
+            if !said.map_err(|what| this.wrong(what))? {
+                this.first = Some(line);
+                break;
+            }
+        }
+        Ok(this)
+    }
+
+    /// What stands at the beginning.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The line read last, from 1.
+    pub fn line_number(&self) -> u64 {
+        self.line
+    }
+
+    fn wrong(&self, what: String) -> LineError {
+        LineError::Wrong { line: self.line, what }
+    }
+
+    /// The next line that says something.
+    fn line(&mut self) -> Result<Option<String>, LineError> {
+        loop {
+            self.line += 1;
+            let mut bytes = Vec::new();
+            let read = (&mut self.input).take(LINE_MAX as u64 + 1).read_until(b'\n', &mut bytes);
+            let read = read.map_err(|source| LineError::Io { line: self.line, source })?;
+            if read == 0 {
+                return Ok(None);
+            }
+            if read > LINE_MAX {
+                return Err(self.wrong(format!("longer than {LINE_MAX} bytes")));
+            }
+            let line = String::from_utf8(bytes).map_err(|_| self.wrong("not UTF-8 text".into()))?;
+            let line = line.trim();
+            if !line.is_empty() && !line.starts_with('#') {
+                return Ok(Some(line.to_owned()));
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for TextReader<R> {
+    type Item = Result<Item, LineError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = match self.first.take() {
+            Some(line) => line,
+            None => match self.line() {
+                Ok(line) => line?,
+                Err(error) => return Some(Err(error)),
+            },
+        };
+        Some(words(&line).and_then(|words| item(&words)).map_err(|what| self.wrong(what)))
+    }
+}
+
+/// Splits at blanks, but not inside quotes, up to a remark.
+fn words(line: &str) -> Result<Vec<&str>, String> {
+    let (mut found, mut start, mut quoted, mut escaped) = (Vec::new(), None, false, false);
+    for (at, c) in line.char_indices() {
+        match c {
+            ' ' | '\t' if !quoted => {
+                found.extend(start.take().map(|start: usize| &line[start..at]));
+                continue;
+            }
+            '#' if start.is_none() => break,
+            '"' if !escaped => quoted = !quoted,
+            _ => {}
+        }
+        escaped = quoted && c == '\\' && !escaped;
+        start.get_or_insert(at);
+    }
+    if quoted {
+        return Err("a quote is not closed".into());
+    }
+    found.extend(start.map(|start| &line[start..]));
+    Ok(found)
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("'{text}' is no number, or too large"))
+}
+
+/// Seconds with up to nine decimals, as whole seconds and nanoseconds.
+fn decimals(text: &str) -> Result<(&str, u32), String> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    if part.len() > 9 || !part.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!("'{text}' is no time in seconds with at most nine decimals"));
+    }
+    Ok((whole, number(&format!("{part:0<9}"))?))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let (whole, nanos) = decimals(text)?;
+    let time = Duration::new(number(whole)?, nanos);
+    // Nanoseconds in 64 bits, as the format has them.
+    if u64::try_from(time.as_nanos()).is_err() { Err(format!("'{text}' is too long a time")) } else { Ok(time) }
+}
+
+/// Takes a line of the header; `false` if it is none.
+fn describe(header: &mut Header, words: &[&str]) -> Result<bool, String> {
+    match words {
+        ["start", at] => {
+            let (secs, nanos) = decimals(at)?;
+            header.start = Timestamp { secs: number(secs)?, nanos };
+        }
+        ["machine", text] => header.machine = Text::parse(text)?,
+        ["source", text] => header.source = Text::parse(text)?,
+        ["anonymous"] => header.anonymous = true,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn item(words: &[&str]) -> Result<Item, String> {
+    Ok(match words {
+        ["called", object, parent, name] => {
+            Item::Called(Called { object: number(object)?, parent: number(parent)?, name: Text::parse(name)? })
+        }
+        ["process", id, leader, session, name] => Item::Process(Process {
+            id: number(id)?,
+            leader: number(leader)?,
+            session: number(session)?,
+            name: Text::parse(name)?,
+        }),
+        ["dropped", count] => Item::Dropped(number(count)?),
+        [at, process, object, word, rest @ ..] => Item::Event(event([at, process, object], word, rest)?),
+        _ => return Err(format!("'{}' is no item", words.join(" "))),
+    })
+}
+
+fn event([at, process, object]: [&str; 3], word: &str, mut rest: &[&str]) -> Result<Event, String> {
+    let is_field = |word: &&&str| word.split_once('=').is_some_and(|(key, _)| !key.is_empty());
+    let (fields, behind) = rest.split_at(rest.iter().take_while(is_field).count());
+    rest = behind;
+    let mut used = 0;
+    let action = Action::parse(word, |key| {
+        used += 1;
+        let mut values = fields.iter().filter_map(|field| field.split_once('=')).filter(|(k, _)| *k == key);
+        match (values.next(), values.next()) {
+            (Some((_, value)), None) => Ok(value),
+            (None, _) => Err(format!("'{word}' needs {key}=")),
+            _ => Err(format!("{key}= is there twice")),
+        }
+    })?;
+    if used != fields.len() {
+        return Err(format!("'{word}' has no such field: {}", fields.join(" ")));
+    }
+    let outcome = match rest {
+        ["=", value, behind @ ..] => {
+            rest = behind;
+            Outcome::Done(number(value)?)
+        }
+        ["!", errno, behind @ ..] => {
+            rest = behind;
+            Outcome::Failed(number(errno).ok().filter(|e| *e > 0).ok_or_else(|| format!("'{errno}' is no errno"))?)
+        }
+        _ => Outcome::Unknown,
+    };
+    let latency = match rest {
+        [] => None,
+        ["in", time] => Some(seconds(time)?),
+        _ => return Err(format!("'{}' means nothing here", rest.join(" "))),
+    };
+    Ok(Event { at: seconds(at)?, process: number(process)?, object: number(object)?, action, outcome, latency })
+}

@@ -1,0 +1,158 @@
+//! A streaming writer: one block in memory.
+
+use super::event::{Header, Item, Level};
+use super::format::{BLOCK_MAX, Before, BlockHead, block_sum, nanos};
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// A block is written when it has this many bytes of items; the largest item fits behind.
+const BLOCK_FULL: usize = 64 << 10;
+
+/// Why an item is not in the trace.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The trace cannot be written; nothing more is taken. What was written before can be read up to its last whole block.
+    #[error("the trace cannot be written")]
+    Io(#[from] io::Error),
+    /// An earlier write failed.
+    #[error("the trace could not be written earlier and takes no more")]
+    Failed,
+    /// The event is earlier than the one before it. Nothing changed.
+    #[error("an event at {at:?} comes after one at {last:?}")]
+    Backwards {
+        /// Its time.
+        at: Duration,
+        /// The time of the one before.
+        last: Duration,
+    },
+    /// The action does not belong into this trace. Nothing changed.
+    #[error("'{word}' does not belong into a trace of this level")]
+    Level {
+        /// The action's word.
+        word: &'static str,
+    },
+}
+
+/// Writes a trace.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    level: Level,
+    items: Vec<u8>,
+    count: u32,
+    base: u64,
+    before: Before,
+    number: u32,
+    written: u64,
+    failed: bool,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a trace with its header.
+    ///
+    /// # Errors
+    /// [`WriteError::Io`].
+    pub fn new(mut out: W, header: &Header) -> Result<Self, WriteError> {
+        let bytes = header.encode();
+        out.write_all(&bytes)?;
+        Ok(Self {
+            out,
+            level: header.level,
+            items: Vec::with_capacity(BLOCK_FULL),
+            count: 0,
+            base: 0,
+            before: Before::default(),
+            number: 0,
+            written: bytes.len() as u64,
+            failed: false,
+        })
+    }
+
+    /// Appends an item; a block goes out when it is full.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub fn put(&mut self, item: &Item) -> Result<(), WriteError> {
+        if self.failed {
+            return Err(WriteError::Failed);
+        }
+        if let Item::Event(event) = item {
+            if nanos(event.at) < self.before.at {
+                return Err(WriteError::Backwards { at: event.at, last: Duration::from_nanos(self.before.at) });
+            }
+            if event.action.level().is_some_and(|level| level != self.level) {
+                return Err(WriteError::Level { word: event.action.word() });
+            }
+        }
+        item.encode(&mut self.items, &mut self.before);
+        self.count += 1;
+        assert!(self.items.len() <= BLOCK_MAX, "the largest item fits behind a block that is not full");
+        if self.items.len() >= BLOCK_FULL { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes the items so far as a block of its own.
+    ///
+    /// # Errors
+    /// [`WriteError::Io`], [`WriteError::Failed`].
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        if self.count == 0 { Ok(()) } else { self.block(false) }
+    }
+
+    /// Ends the trace; gives back what it was written to.
+    ///
+    /// # Errors
+    /// [`WriteError::Io`], [`WriteError::Failed`].
+    pub fn finish(mut self) -> Result<W, WriteError> {
+        self.last()?;
+        Ok(self.out)
+    }
+
+    /// Writes the last block.
+    pub(super) fn last(&mut self) -> Result<(), WriteError> {
+        self.block(true)?;
+        Ok(self.out.flush()?)
+    }
+
+    /// What it was written to, whatever has been.
+    pub(super) fn into_out(self) -> W {
+        self.out
+    }
+
+    /// Bytes written so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Items that are not in a written block yet.
+    pub fn waiting(&self) -> u32 {
+        self.count
+    }
+
+    fn block(&mut self, is_last: bool) -> Result<(), WriteError> {
+        if self.failed {
+            return Err(WriteError::Failed);
+        }
+        let head = BlockHead {
+            number: self.number,
+            bytes: self.items.len() as u32,
+            items: self.count,
+            base: self.base,
+            is_last,
+        };
+        let head = head.encode();
+        let sum = block_sum(&head, &self.items).to_le_bytes();
+        // One write, so that a process that is killed leaves whole blocks.
+        let whole = [&head[..], &self.items, &sum].concat();
+        if let Err(error) = self.out.write_all(&whole) {
+            self.failed = true;
+            return Err(error.into());
+        }
+        self.written += whole.len() as u64;
+        self.number = self.number.wrapping_add(1);
+        self.items.clear();
+        self.count = 0;
+        self.base = self.before.at;
+        self.before = Before { at: self.base, process: 0, object: 0 };
+        Ok(())
+    }
+}

@@ -1,0 +1,17 @@
+//! `teal lab`: recording, traces.
+
+mod figures;
+mod record;
+mod trace;
+
+use crate::cli::lab::Lab;
+use anyhow::Result;
+use std::process::ExitCode;
+
+/// Runs the command.
+pub(crate) fn lab(what: Lab) -> Result<ExitCode> {
+    match what {
+        Lab::Record(args) => record::record(&args),
+        Lab::Trace { what } => trace::trace(&what),
+    }
+}
