@@ -10,7 +10,7 @@ mod entropy;
 mod file;
 mod memory;
 
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, Timer};
 pub use disk::{Disk, DiskShape};
 pub use entropy::{Entropy, SystemEntropy};
 pub use file::{FileDisk, OpenError, OpenMode};
