@@ -52,6 +52,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: Config,
     },
+    /// Measure and model what storage does
+    Lab {
+        #[command(subcommand)]
+        what: crate::lab::Lab,
+    },
 }
 
 #[derive(Debug, Args)]

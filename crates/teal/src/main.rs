@@ -5,6 +5,7 @@ mod config;
 mod control;
 mod daemon;
 mod inspect;
+mod lab;
 mod launch;
 mod mkfs;
 mod options;
@@ -44,5 +45,6 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Dump { path, what } => inspect::dump(&path, &what),
         Command::Status { dir, json } => status::status(dir, json),
         Command::Config { what } => config::config(what),
+        Command::Lab { what } => lab::lab(what),
     }
 }
