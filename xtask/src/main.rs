@@ -13,7 +13,8 @@ cargo xtask tidy                                      check what the compiler ca
 cargo xtask test [FILTER]                             install what the tests need, build, run every test
 cargo xtask crash [--long] [--seed N] [--images N]    explore crash images of the log store
 cargo xtask fuzz [TARGET [FILE]] [--minutes N] [--keep]  fuzz decoders and images, all targets by default; repeat one input
-cargo xtask bench mount [--help]                      time a mount beside ext4, a bare mirror and juicefs (root)";
+cargo xtask bench mount [--help]                      time a mount beside ext4, a bare mirror and juicefs (root)
+cargo xtask bench emulator [--help]                   time a modelled disk beside a plain loop device (root)";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         ["crash", rest @ ..] => crash::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["bench", "mount", rest @ ..] => bench::run(rest),
+        ["bench", "emulator", rest @ ..] => bench::emulator::bench(rest),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
