@@ -17,7 +17,8 @@ cargo xtask crash [--long] [--seed N] [--images N]    explore crash images of th
 cargo xtask fuzz [TARGET [FILE]] [--minutes N] [--keep]  fuzz decoders and images, all targets by default; repeat one input
 cargo xtask bench mount [--help]                      time a mount beside ext4, a bare mirror and juicefs (root)
 cargo xtask bench space [--help]                      what the device writes for what the user writes, by fill and load
-cargo xtask bench recovery [--help]                   time opening after a crash, by the size of the store and the number of files";
+cargo xtask bench recovery [--help]                   time opening after a crash, by the size of the store and the number of files
+cargo xtask bench emulator [--help]                   time a modelled disk beside a plain loop device (root)";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         ["bench", "mount", rest @ ..] => bench::run(rest),
         ["bench", "space", rest @ ..] => space::run(rest),
         ["bench", "recovery", rest @ ..] => recovery::run(rest),
+        ["bench", "emulator", rest @ ..] => bench::emulator::bench(rest),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

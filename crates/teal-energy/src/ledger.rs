@@ -79,8 +79,13 @@ impl Ledger {
         self.book(used, 1, time, femtojoules(power, time));
     }
 
+    /// Books energy that is known as a whole, such as that of a transition.
+    pub fn pay(&mut self, used: Use, time: Span, energy: Energy) {
+        self.book(used, 1, time, of_energy(energy));
+    }
+
     /// More of what was booked last: no new visit.
-    pub(crate) fn draw_on(&mut self, used: Use, power: Power, time: Span) {
+    pub fn draw_on(&mut self, used: Use, power: Power, time: Span) {
         self.book(used, 0, time, femtojoules(power, time));
     }
 

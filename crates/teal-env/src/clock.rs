@@ -11,6 +11,12 @@ pub trait Clock: Send + Sync {
     fn monotonic(&self) -> Duration;
 }
 
+/// A clock that can be waited for.
+pub trait Timer: Clock {
+    /// Returns when [`Clock::monotonic`] has reached `until`; at once if it has.
+    fn wait_until(&self, until: Duration);
+}
+
 /// The machine's clocks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
@@ -23,5 +29,29 @@ impl Clock for SystemClock {
     fn monotonic(&self) -> Duration {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Duration::new(t.tv_sec.unsigned_abs(), u32::try_from(t.tv_nsec).unwrap_or(0))
+    }
+}
+
+impl Timer for SystemClock {
+    fn wait_until(&self, until: Duration) {
+        let secs = i64::try_from(until.as_secs()).unwrap_or(i64::MAX);
+        let until = rustix::time::Timespec { tv_sec: secs, tv_nsec: until.subsec_nanos().into() };
+        // Absolute, so that a signal costs nothing: it is asked again.
+        while rustix::thread::clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &until)
+            == Err(rustix::io::Errno::INTR)
+        {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_when_its_time_has_come() {
+        let until = SystemClock.monotonic() + Duration::from_millis(3);
+        SystemClock.wait_until(until);
+        assert!(SystemClock.monotonic() >= until);
+        SystemClock.wait_until(Duration::ZERO);
     }
 }

@@ -12,7 +12,7 @@ mod file;
 mod memory;
 
 pub use buffer::{Buffer, Buffers};
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, Timer};
 pub use disk::{Disk, DiskShape};
 pub use entropy::{Entropy, SystemEntropy};
 pub use file::{FileDisk, OpenError, OpenMode};

@@ -1,4 +1,4 @@
-//! Loop devices: a file as the block device that a `fuseblk` mount needs.
+//! Loop devices: a file as a block device, for `fuseblk` mounts and for emulated disks.
 //!
 //! # How
 //! 1. The device is made with *autoclear*: it goes with its last user. That is this value until the mount holds it, and the mount then.
@@ -28,14 +28,31 @@ impl LoopDevice {
     /// # Errors
     /// Where the kernel has no loop devices, all are taken, or the caller is not root.
     pub fn over(file: &Path, read_only: bool) -> io::Result<Self> {
+        Self::attach(file, read_only, None)
+    }
+
+    /// Makes a device over `file` that passes every request on as it is, past the page cache of the file, in whole blocks of
+    /// `logical` bytes.
+    ///
+    /// # Errors
+    /// As [`LoopDevice::over`]; where the file's file system has no direct I/O.
+    pub fn direct(file: &Path, logical: u32) -> io::Result<Self> {
+        let this = Self::attach(file, false, Some(logical))?;
+        if read_attribute(&this.path, "loop/dio").as_deref() != Some("1") {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel refuses direct I/O on the file"));
+        }
+        Ok(this)
+    }
+
+    fn attach(file: &Path, read_only: bool, direct: Option<u32>) -> io::Result<Self> {
         let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
         let backing = open(file, access | OFlags::CLOEXEC, Mode::empty())?;
         let control = open(CONTROL, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         for _ in 0..TRIES {
             let path = PathBuf::from(format!("/dev/loop{}", ioctl::free_loop(control.as_fd())?));
             let device = open(&path, access | OFlags::CLOEXEC, Mode::empty())?;
-            match ioctl::configure_loop(device.as_fd(), backing.as_fd(), file.as_os_str().as_encoded_bytes(), read_only)
-            {
+            let name = file.as_os_str().as_encoded_bytes();
+            match ioctl::configure_loop(device.as_fd(), backing.as_fd(), name, read_only, direct) {
                 Ok(()) => return Ok(Self { path, _held: device }),
                 Err(Errno::BUSY) => {}
                 Err(e) => return Err(e.into()),
@@ -48,4 +65,41 @@ impl LoopDevice {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Changes a setting of its queue, a file in `/sys/block/loopN/queue`.
+    ///
+    /// # Errors
+    /// Where the kernel does not know it or refuses the value.
+    pub fn set_queue(&self, setting: &str, value: &str) -> io::Result<()> {
+        std::fs::write(attribute(&self.path, &format!("queue/{setting}")), value)
+    }
+
+    /// The devices that lie over `file`, also when the file can no longer be read.
+    pub fn all_over(file: &Path) -> Vec<PathBuf> {
+        let Ok(blocks) = std::fs::read_dir("/sys/block") else { return Vec::new() };
+        let names = blocks.flatten().map(|block| Path::new("/dev").join(block.file_name()));
+        let backing = |device: &PathBuf| read_attribute(device, "loop/backing_file");
+        names.filter(|device| backing(device).as_deref().map(Path::new) == Some(file)).collect()
+    }
+
+    /// Takes a device off its file, now or when its last user is gone.
+    ///
+    /// # Errors
+    /// Where `device` is no loop device, or the caller is not root.
+    pub fn clear(device: &Path) -> io::Result<()> {
+        let device = open(device, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        match ioctl::clear_loop(device.as_fd()) {
+            // Its last user was quicker.
+            Ok(()) | Err(Errno::NXIO) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+fn attribute(device: &Path, name: &str) -> PathBuf {
+    Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join(name)
+}
+
+fn read_attribute(device: &Path, name: &str) -> Option<String> {
+    std::fs::read_to_string(attribute(device, name)).ok().map(|text| text.trim_end().to_owned())
 }

@@ -49,7 +49,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Record and study workloads
+    /// Record and study workloads, model disks
     Lab {
         #[command(subcommand)]
         what: lab::Lab,

@@ -50,6 +50,25 @@ pub(crate) fn store_for(dir: &Path) -> Result<PathBuf> {
     Ok(xdg("XDG_DATA_HOME", ".local/share")?.join("teal").join(format!("{name}-{}.teal", &key(dir)[..8])))
 }
 
+/// Where the bytes of a modelled disk lie, unless it was told otherwise.
+pub(crate) fn disk_image(name: &str) -> Result<PathBuf> {
+    // No HOME where systemd starts programs.
+    let data = if rustix::process::geteuid().is_root() && std::env::var_os("XDG_DATA_HOME").is_none() {
+        PathBuf::from("/var/tmp/teal-disks")
+    } else {
+        xdg("XDG_DATA_HOME", ".local/share")?.join("teal/disks")
+    };
+    make_private(&data)?;
+    Ok(data.join(format!("{name}.img")))
+}
+
+/// The directory in which modelled disks are mounted, made if missing.
+pub(crate) fn disks_dir() -> Result<PathBuf> {
+    let dir = runtime_dir()?.join("disks");
+    make_private(&dir)?;
+    Ok(dir)
+}
+
 /// The directory of control sockets, made if missing.
 pub(crate) fn runtime_dir() -> Result<PathBuf> {
     let uid = rustix::process::geteuid();

@@ -13,6 +13,11 @@ pub(crate) enum Lab {
         #[command(subcommand)]
         what: Trace,
     },
+    /// Disks that are modelled: block devices on which every file system runs, with a log and joules
+    Disk {
+        #[command(subcommand)]
+        what: crate::lab::Disk,
+    },
 }
 
 #[derive(Debug, Args)]

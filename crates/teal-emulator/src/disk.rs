@@ -1,0 +1,314 @@
+//! A [`Disk`] that takes the time and spends the joules of a modelled drive.
+//!
+//! # Guarantees
+//! 1. The bytes are those of the wrapped disk, and so is durability: a sync is answered after that of the wrapped disk.
+//! 2. Every request within the disk is modelled and logged before its bytes move, in the order in which it came.
+//! 3. A log that cannot be written is said in the [`Snapshot`]; the disk goes on.
+
+use crate::account::{Account, Requests};
+use crate::drive::{Drive, Power, PowerEvent};
+use crate::log::{Header, Kind, Record, Sink};
+use crate::pace::Pace;
+use crate::setup::{Setup, SetupError};
+use parking_lot::Mutex;
+use std::io::{self, IoSlice};
+use teal_energy::mechanics::Request;
+use teal_energy::power::PowerModel;
+use teal_env::{Disk, DiskShape};
+use teal_types::{Energy, SECTOR, Sector, Span, Time};
+
+/// When the answer to a request is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Ticket {
+    /// The drive is done then.
+    pub done: Time,
+}
+
+/// The state of a disk at one time.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The drive's time.
+    pub now: Time,
+    /// Since its start.
+    pub account: Account,
+    /// As it was at the last mark; empty before the first.
+    pub at_mark: Account,
+    /// The last mark and its time.
+    pub mark: Option<(String, Time)>,
+    /// Where it rests.
+    pub power: Power,
+    /// Bytes in the cache that are not on the surface.
+    pub unwritten: u64,
+    /// Rated cycles used up.
+    pub cycles: u64,
+    /// Records given to the log.
+    pub records: u64,
+    /// Why the log is incomplete.
+    pub log_error: Option<String>,
+}
+
+struct Core {
+    drive: Drive,
+    requests: Requests,
+    at_mark: Account,
+    mark: Option<(String, Time)>,
+    sink: Box<dyn Sink>,
+    records: u64,
+    log_error: Option<String>,
+}
+
+/// A disk at the pace of a modelled drive.
+pub struct EmulatedDisk<D> {
+    inner: D,
+    shape: DiskShape,
+    header: Header,
+    model: PowerModel,
+    pace: Pace,
+    /// Guards the model and the log, so that requests are modelled in the order in which they come. The log is written under it:
+    /// the order of records is the order of requests.
+    core: Mutex<Core>,
+}
+
+impl<D> std::fmt::Debug for EmulatedDisk<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmulatedDisk").field("header", &self.header).field("pace", &self.pace).finish_non_exhaustive()
+    }
+}
+
+impl<D: Disk> EmulatedDisk<D> {
+    /// A disk whose bytes are in `inner`.
+    ///
+    /// # Errors
+    /// [`SetupError`], if figures are missing or `inner` is too small.
+    pub fn new(inner: D, setup: &Setup, pace: Pace, sink: Box<dyn Sink>) -> Result<Self, SetupError> {
+        let (have, need) = (inner.shape().sectors, setup.sectors());
+        if have < need {
+            return Err(SetupError::Backing { have, need });
+        }
+        let drive = Drive::new(setup)?;
+        let shape =
+            DiskShape { sectors: need, logical: 512, physical: 512, rotational: true, sparse: inner.shape().sparse };
+        let core = Core {
+            drive,
+            requests: Requests::default(),
+            at_mark: Account::default(),
+            mark: None,
+            sink,
+            records: 0,
+            log_error: None,
+        };
+        let model = core.drive.model().clone();
+        Ok(Self { inner, shape, header: Self::header(setup, &pace), model, pace, core: Mutex::new(core) })
+    }
+
+    /// What the log of such a disk begins with.
+    pub fn header(setup: &Setup, pace: &Pace) -> Header {
+        Header {
+            profile: setup.profile().name.clone(),
+            sectors: setup.sectors(),
+            write_cache: setup.profile().electronics.write_cache.get(),
+            real_time: pace.is_real(),
+        }
+    }
+
+    /// Names of its power states.
+    pub fn model(&self) -> &PowerModel {
+        &self.model
+    }
+
+    /// How its time passes.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// The disk that holds the bytes.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Models and logs a request. Its bytes are the caller's work, and so is to answer no earlier than the ticket says.
+    pub fn ask(&self, request: Request) -> Ticket {
+        let core = &mut *self.core.lock();
+        let asked = self.pace.now();
+        let work = core.drive.serve(asked, request);
+        core.log_power();
+        let (kind, at, count) = match request {
+            Request::Read { at, count } => (Kind::Read, at, count),
+            Request::Write { at, count, fua: false } => (Kind::Write, at, count),
+            Request::Write { at, count, fua: true } => (Kind::WriteThrough, at, count),
+            Request::Flush => (Kind::Flush, Sector::new(0), 0),
+        };
+        match kind {
+            Kind::Read => {
+                core.requests.reads += 1;
+                core.requests.sectors_read += count;
+            }
+            Kind::Flush => core.requests.flushes += 1,
+            _ => {
+                core.requests.writes += 1;
+                core.requests.sectors_written += count;
+            }
+        }
+        let (start, done) = (work.start, work.done);
+        let label = String::new();
+        core.log(&Record { kind, at, count, asked, start, done, energy: work.energy, total: work.total, label });
+        Ticket { done }
+    }
+
+    /// Returns when the answer is due.
+    pub fn wait(&self, ticket: Ticket) {
+        self.pace.wait(ticket.done);
+    }
+
+    /// Puts a label into the log; accounts since then are kept apart.
+    pub fn mark(&self, label: &str) {
+        let core = &mut *self.core.lock();
+        let now = core.advance(&self.pace);
+        core.note(Kind::Mark, Sector::new(0), 0, now, label);
+        core.at_mark = core.account();
+        core.mark = Some((label.to_owned(), now));
+        core.flush_log();
+    }
+
+    /// Sends the drive to sleep.
+    pub fn sleep(&self) -> Ticket {
+        let core = &mut *self.core.lock();
+        let done = core.drive.sleep(self.pace.now());
+        core.log_power();
+        Ticket { done }
+    }
+
+    /// Lets virtual time pass in which nothing is asked; real time passes by itself.
+    pub fn idle(&self, span: Span) {
+        let core = &mut *self.core.lock();
+        if let Pace::Virtual(clock) = &self.pace {
+            clock.reach(core.drive.accounted());
+            clock.pass(span);
+        }
+        core.advance(&self.pace);
+    }
+
+    /// The state now.
+    pub fn snapshot(&self) -> Snapshot {
+        let core = &mut *self.core.lock();
+        let now = core.advance(&self.pace);
+        Snapshot {
+            now,
+            account: core.account(),
+            at_mark: core.at_mark.clone(),
+            mark: core.mark.clone(),
+            power: core.drive.power(),
+            unwritten: core.drive.unwritten(),
+            cycles: core.drive.cycles(),
+            records: core.records,
+            log_error: core.log_error.clone(),
+        }
+    }
+
+    /// Writes out the log.
+    pub fn flush_log(&self) {
+        self.core.lock().flush_log();
+    }
+
+    fn within(&self, at: Sector, bytes: usize) -> io::Result<u64> {
+        let sectors = bytes as u64 / SECTOR;
+        if !(bytes as u64).is_multiple_of(SECTOR) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a whole number of sectors"));
+        }
+        let end = at.get().checked_add(sectors).filter(|end| *end <= self.shape.sectors);
+        end.map(|_| sectors).ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the disk"))
+    }
+}
+
+impl Core {
+    /// Lets time pass until now.
+    fn advance(&mut self, pace: &Pace) -> Time {
+        let now = pace.now();
+        self.drive.advance(now);
+        self.log_power();
+        now
+    }
+
+    fn account(&self) -> Account {
+        Account { requests: self.requests, ledger: self.drive.ledger().clone() }
+    }
+
+    fn log_power(&mut self) {
+        for PowerEvent { at, done, to, energy, total } in self.drive.take_events() {
+            let kind = if to == Power::Ready { Kind::Awake } else { Kind::Asleep };
+            self.requests.wakes += u64::from(kind == Kind::Awake);
+            let (place, label) = (Sector::new(0), String::new());
+            self.log(&Record { kind, at: place, count: 0, asked: at, start: at, done, energy, total, label });
+        }
+    }
+
+    /// Logs what takes no time.
+    fn note(&mut self, kind: Kind, at: Sector, count: u64, now: Time, label: &str) {
+        let (total, label) = (self.drive.ledger().total(), label.to_owned());
+        let energy = Energy::ZERO;
+        self.log(&Record { kind, at, count, asked: now, start: now, done: now, energy, total, label });
+    }
+
+    fn log(&mut self, record: &Record) {
+        if self.log_error.is_none() {
+            self.records += 1;
+            self.log_error = self.sink.put(record).err().map(|e| e.to_string());
+        }
+    }
+
+    fn flush_log(&mut self) {
+        if self.log_error.is_none() {
+            self.log_error = self.sink.flush().err().map(|e| e.to_string());
+        }
+    }
+}
+
+impl<D: Disk> Disk for EmulatedDisk<D> {
+    fn shape(&self) -> DiskShape {
+        self.shape
+    }
+
+    fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
+        let count = self.within(at, buf.len())?;
+        let ticket = self.ask(Request::Read { at, count });
+        let done = self.inner.read_at(at, buf);
+        self.wait(ticket);
+        done
+    }
+
+    fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let count = self.within(at, parts.iter().map(|part| part.len()).sum())?;
+        let ticket = self.ask(Request::Write { at, count, fua: false });
+        let done = self.inner.write_at(at, parts);
+        self.wait(ticket);
+        done
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let ticket = self.ask(Request::Flush);
+        let done = self.inner.sync();
+        self.wait(ticket);
+        done
+    }
+
+    fn allocate(&self, at: Sector, sectors: u64) -> io::Result<()> {
+        self.inner.allocate(at, sectors)
+    }
+
+    fn discard(&self, at: Sector, sectors: u64) -> io::Result<()> {
+        {
+            let core = &mut *self.core.lock();
+            let now = core.advance(&self.pace);
+            core.requests.discards += 1;
+            core.note(Kind::Discard, at, sectors, now, "");
+        }
+        self.inner.discard(at, sectors)
+    }
+}
+
+impl<D> Drop for EmulatedDisk<D> {
+    fn drop(&mut self) {
+        self.core.get_mut().flush_log();
+    }
+}

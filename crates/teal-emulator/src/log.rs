@@ -1,0 +1,40 @@
+//! The log of an emulated disk: every request, mark and change of power, in the order in which they came.
+//!
+//! [`format`] has the bytes. A [`Sink`] takes records: [`Ring`] keeps the newest in memory, [`LogWriter`] streams them to a file,
+//! [`LogReader`] reads that file again.
+
+pub mod format;
+mod reader;
+mod ring;
+mod writer;
+
+pub use format::{Header, Kind, Record};
+pub use reader::{LogError, LogReader};
+pub use ring::Ring;
+pub use writer::LogWriter;
+
+use std::io;
+
+/// Takes records.
+pub trait Sink: Send {
+    /// Takes one.
+    ///
+    /// # Errors
+    /// What the medium says. Nothing more is given to this sink then.
+    fn put(&mut self, record: &Record) -> io::Result<()>;
+
+    /// Hands on what was taken so far.
+    ///
+    /// # Errors
+    /// What the medium says.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// No log.
+impl Sink for () {
+    fn put(&mut self, _: &Record) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Streams records to a file, block by block.
+
+use super::Sink;
+use super::format::{BLOCK_HEAD, BLOCK_MAGIC, BLOCK_MAX, Header, LABEL_MAX, RECORD, Record};
+use std::io::{self, Write};
+
+/// Writes a log.
+#[derive(Debug)]
+pub struct LogWriter<W: Write> {
+    out: W,
+    block: Vec<u8>,
+    in_block: u32,
+    first: u64,
+}
+
+impl<W: Write> LogWriter<W> {
+    /// Begins a log.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn new(mut out: W, header: &Header) -> io::Result<Self> {
+        out.write_all(&header.encode())?;
+        Ok(Self { out, block: Vec::with_capacity(BLOCK_MAX), in_block: 0, first: 0 })
+    }
+
+    fn end_block(&mut self) -> io::Result<()> {
+        if self.in_block == 0 {
+            return Ok(());
+        }
+        let mut block = Vec::with_capacity(BLOCK_HEAD + self.block.len());
+        block.extend(BLOCK_MAGIC);
+        block.extend([0; 4]);
+        block.extend((self.block.len() as u32).to_le_bytes());
+        block.extend(self.in_block.to_le_bytes());
+        block.extend(self.first.to_le_bytes());
+        block.extend(&self.block);
+        let checksum = crc32c::crc32c(&block[8..]);
+        block[4..8].copy_from_slice(&checksum.to_le_bytes());
+        self.first += u64::from(self.in_block);
+        self.in_block = 0;
+        self.block.clear();
+        self.out.write_all(&block)
+    }
+}
+
+impl<W: Write + Send> Sink for LogWriter<W> {
+    fn put(&mut self, record: &Record) -> io::Result<()> {
+        if self.block.len() + RECORD + LABEL_MAX + 8 > BLOCK_MAX {
+            self.end_block()?;
+        }
+        record.encode(&mut self.block);
+        self.in_block += 1;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.end_block()?;
+        self.out.flush()
+    }
+}

@@ -1,0 +1,48 @@
+//! What a killed disk leaves behind, and taking it away.
+//!
+//! # Guarantees
+//! 1. Only devices over this disk's own file are touched, and only what is mounted from them.
+
+use anyhow::{Context, Result};
+use std::path::Path;
+use teal_fuse::LoopDevice;
+
+/// Takes away the file systems on the disk's device, the device, and the mount, in this order. None of them has a disk any more.
+pub(super) fn clear(dir: &Path) -> Result<()> {
+    for device in LoopDevice::all_over(&dir.join("disk.img")) {
+        for point in mounted_from(&device)? {
+            log::warn!("{} was on a disk that is gone; it is unmounted", point.display());
+            let flags = rustix::mount::UnmountFlags::DETACH;
+            rustix::mount::unmount(&point, flags).with_context(|| point.display().to_string())?;
+        }
+        LoopDevice::clear(&device).with_context(|| device.display().to_string())?;
+    }
+    teal_fuse::detach_dead(dir).with_context(|| dir.display().to_string())?;
+    match std::fs::remove_dir(dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e).with_context(|| dir.display().to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// The mount points of a device in this namespace, the newest first.
+fn mounted_from(device: &Path) -> Result<Vec<std::path::PathBuf>> {
+    let mounts = std::fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
+    let mounts = String::from_utf8_lossy(&mounts);
+    let mut points = Vec::new();
+    for line in mounts.lines() {
+        let Some((mount, source)) = line.split_once(" - ") else { continue };
+        if source.split(' ').nth(1).map(Path::new) == Some(device)
+            && let Some(point) = mount.split(' ').nth(4)
+        {
+            points.push(unescape(point).into());
+        }
+    }
+    points.reverse();
+    Ok(points)
+}
+
+/// Undoes the kernel's octal escapes of blanks and backslashes.
+fn unescape(text: &str) -> String {
+    let known = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    known.iter().fold(text.to_owned(), |text, (code, plain)| text.replace(code, plain))
+}

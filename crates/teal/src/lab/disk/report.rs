@@ -1,0 +1,175 @@
+//! What a modelled disk says of itself: JSON in its file `stat`, lines for people.
+
+use crate::say::say;
+use crate::status::human;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use teal_emulator::{Account, Power, Snapshot};
+use teal_energy::ledger::{Phase, Use};
+use teal_energy::power::PowerModel;
+use teal_types::{Energy, SECTOR, Span, Time};
+
+/// A disk.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Report {
+    pub(super) name: String,
+    pub(super) pid: i32,
+    pub(super) device: PathBuf,
+    /// The joules are modelled by this profile, not measured.
+    pub(super) modelled_by: String,
+    /// Figures that no source stands behind.
+    pub(super) assumed: Vec<String>,
+    pub(super) bytes: u64,
+    pub(super) write_cache_bytes: u64,
+    pub(super) real_time: bool,
+    pub(super) state: String,
+    pub(super) unwritten_bytes: u64,
+    pub(super) cycles: u64,
+    pub(super) log: Option<PathBuf>,
+    pub(super) log_records: u64,
+    pub(super) log_error: Option<String>,
+    pub(super) total: Sums,
+    pub(super) mark: Option<String>,
+    /// All of it, if nobody has set a mark.
+    pub(super) since_mark: Sums,
+}
+
+/// Requests and joules of a time.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Sums {
+    pub(super) elapsed_ns: u64,
+    pub(super) reads: u64,
+    pub(super) bytes_read: u64,
+    pub(super) writes: u64,
+    pub(super) bytes_written: u64,
+    pub(super) flushes: u64,
+    pub(super) discards: u64,
+    pub(super) seeks: u64,
+    pub(super) wakes: u64,
+    pub(super) microjoules: u64,
+    /// By what it was used for; they sum up to `microjoules`.
+    pub(super) uses: Vec<Usage>,
+}
+
+/// One use.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Usage {
+    pub(super) name: String,
+    pub(super) count: u64,
+    pub(super) ns: u64,
+    pub(super) microjoules: u64,
+}
+
+fn name(used: Use, model: &PowerModel) -> String {
+    match used {
+        Use::Rest(state) => model.name(state).to_owned(),
+        Use::Move(from, to) => format!("{} to {}", model.name(from), model.name(to)),
+        Use::Work(Phase::Latency) => "commands".to_owned(),
+        Use::Work(Phase::Seek) => "seek".to_owned(),
+        Use::Work(Phase::Rotate) => "rotate".to_owned(),
+        Use::Work(Phase::Read) => "read".to_owned(),
+        Use::Work(Phase::Write) => "write".to_owned(),
+        Use::Work(Phase::ReadAhead) => "read ahead".to_owned(),
+    }
+}
+
+impl Sums {
+    pub(super) fn between(earlier: &Account, later: &Account, model: &PowerModel) -> Self {
+        let (requests, uses) = later.since(earlier);
+        let seeks = uses.iter().find(|(used, ..)| *used == Use::Work(Phase::Seek)).map_or(0, |(_, count, ..)| *count);
+        let usage = |(used, count, time, energy): (Use, u64, Span, Energy)| Usage {
+            name: name(used, model),
+            count,
+            ns: time.get(),
+            microjoules: energy.get(),
+        };
+        let uses: Vec<_> = uses.into_iter().filter(|(_, _, time, _)| *time > Span::ZERO).map(usage).collect();
+        Self {
+            elapsed_ns: uses.iter().map(|u| u.ns).sum(),
+            reads: requests.reads,
+            bytes_read: requests.sectors_read * SECTOR,
+            writes: requests.writes,
+            bytes_written: requests.sectors_written * SECTOR,
+            flushes: requests.flushes,
+            discards: requests.discards,
+            seeks,
+            wakes: requests.wakes,
+            microjoules: uses.iter().map(|u| u.microjoules).sum(),
+            uses,
+        }
+    }
+
+    fn show(&self, profile: &str) {
+        say!(
+            "  requests  {} reads ({}), {} writes ({}), {} flushes, {} discards",
+            self.reads,
+            human(self.bytes_read),
+            self.writes,
+            human(self.bytes_written),
+            self.flushes,
+            self.discards
+        );
+        say!("  seeks     {}; woken {} times", self.seeks, self.wakes);
+        let (energy, time) = (Energy::microjoules(self.microjoules), Span::nanos(self.elapsed_ns));
+        say!("  energy    {energy} in {time}, modelled by {profile}");
+        for used in &self.uses {
+            let (energy, time) = (Energy::microjoules(used.microjoules).to_string(), Span::nanos(used.ns).to_string());
+            say!("    {:<18} {:>8} x {time:>11} {energy:>12}", used.name, used.count);
+        }
+    }
+}
+
+impl Report {
+    /// Fills in what changes.
+    pub(super) fn fill(&mut self, now: &Snapshot, model: &PowerModel) {
+        self.state = match now.power {
+            Power::Ready => "ready",
+            Power::Asleep => "asleep",
+        }
+        .to_owned();
+        self.unwritten_bytes = now.unwritten;
+        self.cycles = now.cycles;
+        self.log_records = now.records;
+        self.log_error.clone_from(&now.log_error);
+        self.total = Sums::between(&Account::default(), &now.account, model);
+        self.mark = now.mark.as_ref().map(|(label, _): &(String, Time)| label.clone());
+        self.since_mark = Sums::between(&now.at_mark, &now.account, model);
+    }
+
+    /// Asks the disk that is mounted there.
+    pub(super) fn read(dir: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(dir.join("stat")).with_context(|| dir.display().to_string())?;
+        serde_json::from_str(&text).context("the disk's answer cannot be understood")
+    }
+
+    /// One line.
+    pub(super) fn line(&self) -> String {
+        let cache = if self.write_cache_bytes > 0 { "on" } else { "off" };
+        let time = if self.real_time { "real" } else { "virtual" };
+        format!(
+            "{}: {} on {}, {}, cache {cache}, {time} time, {}",
+            self.name,
+            self.modelled_by,
+            self.device.display(),
+            human(self.bytes),
+            self.state
+        )
+    }
+
+    /// For people.
+    pub(super) fn show(&self) {
+        say!("{}", self.line());
+        if !self.assumed.is_empty() {
+            say!("  assumed   {}", self.assumed.join(", "));
+        }
+        if let Some(error) = &self.log_error {
+            say!("  LOG       incomplete: {error}");
+        }
+        match &self.mark {
+            Some(mark) => say!("since the mark \"{mark}\":"),
+            None => say!("since the start:"),
+        }
+        self.since_mark.show(&self.modelled_by);
+    }
+}

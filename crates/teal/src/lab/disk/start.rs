@@ -1,0 +1,117 @@
+//! `teal lab disk start`: checks, then a process of its own whose start is waited for.
+
+use super::{Start, Switch, daemon, leftovers, place};
+use crate::say::say;
+use crate::{launch, paths};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use teal_emulator::Setup;
+use teal_energy::Profile;
+use teal_types::Span;
+
+/// Runs the command.
+pub(super) fn start(mut args: Start) -> Result<ExitCode> {
+    let setup = setup(&args)?;
+    let dir = place(&args.name)?;
+    for path in [&mut args.log, &mut args.image].into_iter().flatten() {
+        *path = paths::absolute(path)?;
+    }
+    if args.tell {
+        return daemon::serve(&args, setup, &dir);
+    }
+    if !rustix::process::geteuid().is_root() {
+        bail!("a modelled disk needs root: it is a loop device");
+    }
+    if !launch::fuse_is_there() {
+        bail!("/dev/fuse is missing: this kernel or container has no FUSE; load the module `fuse` or allow the device");
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        bail!("/dev/loop-control is missing: this kernel or container has no loop devices; load the module `loop`");
+    }
+    if teal_fuse::is_dead(&dir) || dir.exists() && !dir.join("stat").exists() {
+        leftovers::clear(&dir)?;
+    }
+    if dir.exists() {
+        bail!("there is a disk {0} already; choose another name, or `teal lab disk stop {0}`", args.name);
+    }
+    std::fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
+    let started = detach(&args, &dir);
+    if started.is_err() {
+        // Empty, and nobody's: the process is gone.
+        let _ = std::fs::remove_dir(&dir);
+    }
+    say!("{}", started?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn setup(args: &Start) -> Result<Setup> {
+    let setup = Setup::new(profile(&args.profile)?, args.size)?;
+    let setup = if matches!(args.cache, Switch::Off) { setup.without_cache() } else { setup };
+    Ok(setup.with_spin_down(args.spin_down.map(Span::secs)))
+}
+
+fn profile(name: &str) -> Result<Profile> {
+    if let Some(profile) = Profile::shipped(name) {
+        return Ok(profile);
+    }
+    if name.contains('/') || name.ends_with(".toml") {
+        let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
+        return Profile::parse(&text).with_context(|| name.to_owned());
+    }
+    let distance = |known: &&str| strsim::damerau_levenshtein(name, known);
+    // A part of a name is as good a hint as one that is misspelt.
+    let part = Profile::shipped_names().find(|known| name.len() > 2 && known.contains(name));
+    let nearest = Profile::shipped_names().min_by_key(distance).filter(|known| distance(known) <= known.len() / 2);
+    match part.or(nearest) {
+        Some(known) => bail!("there is no profile {name}; did you mean {known}?"),
+        None => {
+            bail!("there is no profile {name}; there are {}", Profile::shipped_names().collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// Starts the process that serves, and gives the device it prints.
+fn detach(args: &Start, dir: &Path) -> Result<String> {
+    let log = paths::log_file(dir)?;
+    let errors =
+        std::fs::OpenOptions::new().create(true).append(true).open(&log).with_context(|| log.display().to_string())?;
+    let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
+    command.args(["lab", "disk", "start", "--tell", "--profile"]).arg(absolute_profile(&args.profile)?);
+    command.args(["--size", &args.size.to_string()]);
+    command.args(["--cache", if matches!(args.cache, Switch::Off) { "off" } else { "on" }]);
+    if let Some(seconds) = args.spin_down {
+        command.args(["--spin-down", &seconds.to_string()]);
+    }
+    if args.real_time {
+        command.arg("--real-time");
+    }
+    for (option, path) in [("--log", &args.log), ("--image", &args.image)] {
+        if let Some(path) = path {
+            command.arg(option).arg(path);
+        }
+    }
+    command.arg("--").arg(&args.name);
+    command.env("MALLOC_ARENA_MAX", "2");
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+    let mut child = command.spawn().context("cannot start the disk's process")?;
+    let mut said = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut said).context("the disk's process says nothing")?;
+    }
+    let said = said.trim();
+    if let Some(device) = said.strip_prefix(launch::READY) {
+        return Ok(device.trim().to_owned());
+    }
+    let _ = child.wait();
+    if said.is_empty() {
+        bail!("the disk's process ended without a word; see {}", log.display());
+    }
+    bail!("{}", said.strip_prefix("teal: ").unwrap_or(said))
+}
+
+/// A name as it is; a file's path so that it can be found from elsewhere.
+fn absolute_profile(name: &str) -> Result<std::path::PathBuf> {
+    if Profile::shipped(name).is_some() { Ok(name.into()) } else { paths::absolute(Path::new(name)) }
+}

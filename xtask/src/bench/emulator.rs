@@ -1,0 +1,137 @@
+//! `cargo xtask bench emulator`: a modelled disk in virtual time beside a plain loop device, both over files of the same host.
+//!
+//! # How
+//! 1. fio runs each job on both devices, one after the other, in turns; a ratio is taken within a round, the report has the median.
+//! 2. The plain device is as fast as the host lets it: what the ratio shows is the price of being asked in user space.
+
+use super::lab::run;
+use super::undo::{self, Undo};
+use anyhow::{Context as _, Result, bail, ensure};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HELP: &str = "\
+cargo xtask bench emulator [--rounds N] [--seconds N]
+  --rounds N   rounds of both devices (3)
+  --seconds N  time of one job on one device (5)";
+/// Bytes of both.
+const SIZE: &str = "512M";
+/// How the disk is called while it is there.
+const NAME: &str = "bench-emulator";
+/// Name and arguments of fio.
+const JOBS: [(&str, [&str; 3]); 4] = [
+    ("random reads of 4 KiB", ["--rw=randread", "--bs=4k", "--iodepth=1"]),
+    ("random writes of 4 KiB", ["--rw=randwrite", "--bs=4k", "--iodepth=1"]),
+    ("random writes of 4 KiB, 16 at once", ["--rw=randwrite", "--bs=4k", "--iodepth=16"]),
+    ("sequential writes of 128 KiB", ["--rw=write", "--bs=128k", "--iodepth=1"]),
+];
+
+/// Stops the disk however the run ends.
+struct Modelled {
+    program: PathBuf,
+    device: PathBuf,
+}
+
+impl Modelled {
+    fn start(program: PathBuf) -> Result<Self> {
+        let lab = ["lab", "disk", "start", "--profile", "ibm-microdrive-1gb", "--size", SIZE, NAME];
+        let device = PathBuf::from(run(Command::new(&program).args(lab))?.trim());
+        Ok(Self { program, device })
+    }
+}
+
+impl Drop for Modelled {
+    fn drop(&mut self) {
+        drop(run(Command::new(&self.program).args(["lab", "disk", "stop", NAME])));
+    }
+}
+
+pub(crate) fn bench(args: &[&str]) -> Result<bool> {
+    let (mut rounds, mut seconds) = (3_usize, 5_u32);
+    let mut args = args.iter();
+    while let Some(&arg) = args.next() {
+        let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));
+        match arg {
+            "--rounds" => rounds = value()?.parse().context("--rounds")?,
+            "--seconds" => seconds = value()?.parse().context("--seconds")?,
+            "--help" => {
+                println!("{HELP}");
+                return Ok(true);
+            }
+            _ => bail!("unknown argument {arg}\n{HELP}"),
+        }
+    }
+    ensure!(rounds > 0 && seconds > 0, "nothing would be measured");
+    ensure!(rustix::process::geteuid().is_root(), "bench emulator needs root: it attaches loop devices");
+    let target = crate::test::target_directory()?;
+    let mut build = crate::cargo();
+    build.current_dir(crate::root()).args(["build", "--release", "--quiet", "-p", "teal", "--bin", "teal"]);
+    ensure!(build.status()?.success(), "the release build failed");
+
+    let _undo = undo::guard()?;
+    let dir = target.join("bench").join(format!("emulator-{}", std::process::id()));
+    undo::note(Undo::Tree(dir.clone()));
+    std::fs::create_dir_all(&dir)?;
+    let image = dir.join("plain.img");
+    run(Command::new("truncate").args(["-s", SIZE]).arg(&image))?;
+    let plain = PathBuf::from(run(Command::new("losetup").args(["--show", "-f"]).arg(&image))?.trim());
+    undo::note(Undo::Loop(plain.clone()));
+    let modelled = Modelled::start(target.join("release/teal"))?;
+
+    let mut table = String::from("| job | plain loop, ops/s | modelled disk, ops/s | ratio |\n|---|---:|---:|---:|\n");
+    for (name, job) in JOBS {
+        let mut found = Vec::new();
+        for round in 0..rounds {
+            eprint!("\r{name}, round {}/{rounds}      ", round + 1);
+            let (plain, modelled) = if round.is_multiple_of(2) {
+                (fio(&plain, &job, seconds)?, fio(&modelled.device, &job, seconds)?)
+            } else {
+                let modelled = fio(&modelled.device, &job, seconds)?;
+                (fio(&plain, &job, seconds)?, modelled)
+            };
+            found.push((modelled / plain, plain, modelled));
+        }
+        found.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (ratio, plain, modelled) = found[found.len() / 2];
+        writeln!(table, "| {name} | {plain:.0} | {modelled:.0} | {ratio:.2} |")?;
+    }
+    let load = std::fs::read_to_string("/proc/loadavg")?;
+    eprintln!();
+    println!(
+        "{table}\n{rounds} rounds of {seconds} s, the median; load {}",
+        load.split(' ').next().unwrap_or_default()
+    );
+    Ok(true)
+}
+
+/// Operations per second of a job.
+fn fio(device: &Path, job: &[&str], seconds: u32) -> Result<f64> {
+    let fixed = ["--name=job", "--direct=1", "--ioengine=libaio", "--time_based", "--output-format=json"];
+    let mut command = Command::new("fio");
+    command.args(fixed).args(job).arg(format!("--runtime={seconds}")).arg(format!("--filename={}", device.display()));
+    operations(&run(&mut command)?)
+}
+
+fn operations(json: &str) -> Result<f64> {
+    let json: serde_json::Value = serde_json::from_str(json).context("fio's output")?;
+    let of = |direction: &str| json["jobs"][0][direction]["iops"].as_f64().context("fio without iops");
+    Ok(of("read")? + of("write")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_read_from_fio() {
+        let json = r#"{"jobs":[{"read":{"iops":12.5},"write":{"iops":0.0}}]}"#;
+        assert_eq!(operations(json).unwrap().to_string(), "12.5");
+        assert!(operations("{}").is_err());
+    }
+
+    #[test]
+    fn bad_arguments_are_refused() {
+        assert!(bench(&["--rounds"]).is_err() && bench(&["--rounds", "0"]).is_err() && bench(&["--fast"]).is_err());
+    }
+}
