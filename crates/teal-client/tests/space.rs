@@ -11,6 +11,8 @@ mod near_full;
 
 use load::{Load, Pattern, Run};
 use near_full::Plan;
+use teal_client::WriteFlags;
+use teal_testkit::Rng;
 
 const OVERWRITE: Load = Load {
     mib: 64,
@@ -100,4 +102,30 @@ fn an_idle_store_is_cleaned_ahead_and_then_silent() {
     let after = run.space();
     assert!(after.free_segments >= before && after.free_segments * 100 >= after.segments * 10, "{before}: {after:?}");
     assert_eq!(run.rest(), counts, "an idle store does nothing");
+}
+
+#[test]
+fn several_write_beside_the_background_and_nobody_is_refused() {
+    let mut run = Run::new(Load { mib: 64, ..OVERWRITE });
+    run.fill_files(85);
+    run.client.start().unwrap();
+    let (client, files) = (&run.client, &run.files);
+    std::thread::scope(|scope| {
+        for thread in 0..4_usize {
+            let mine: Vec<_> = files.iter().skip(thread).step_by(4).copied().collect();
+            scope.spawn(move || {
+                let mut rng = Rng::new(thread as u64);
+                for turn in 0..8000_u64 {
+                    let data = [thread as u8 ^ turn as u8; 4096];
+                    let (no, at) = (*rng.pick(&mine), rng.below(256) * 4096);
+                    client.write(no, at, &data, WriteFlags::default()).unwrap();
+                    if turn.is_multiple_of(500) {
+                        client.sync().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert!(run.client.store().counts().segments_cleaned > 0);
+    run.is_whole_after_reopening();
 }

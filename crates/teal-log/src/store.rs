@@ -50,7 +50,7 @@ pub struct Settings {
     pub checkpoint_bytes: u64,
     /// Objects kept in memory that could be read again.
     pub cached_objects: usize,
-    /// The cleaner works in the background while fewer than this share of all segments is free, in percent.
+    /// An idle store is cleaned ahead until this share of all segments is free, in percent.
     pub clean_below_percent: u32,
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct Run {
     pub(crate) clock: SimClock,
     pub(crate) client: Arc<Client>,
     rng: Rng,
-    files: Vec<ObjectNo>,
+    pub(crate) files: Vec<ObjectNo>,
     /// Small files: directory, name, bytes.
     pub(crate) small: Vec<(ObjectNo, u64, u64)>,
     dirs: Vec<ObjectNo>,
