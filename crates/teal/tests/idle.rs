@@ -94,7 +94,9 @@ fn an_unused_mount_neither_reads_nor_writes_nor_wakes() {
 /// A loop device over a file, gone with the last who uses it.
 fn attached(world: &World) -> Option<std::path::PathBuf> {
     let file = world.path("device");
-    std::fs::File::create(&file).unwrap().set_len(128 << 20).unwrap();
+    std::fs::write(&file, "").unwrap();
+    let whole = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    whole.set_len(128 << 20).unwrap();
     let said = run(Command::new("losetup").args(["--find", "--show"]).arg(&file));
     (said.code == 0).then(|| said.stdout.trim().into())
 }

@@ -5,6 +5,7 @@
 #[path = "support/support.rs"]
 mod support;
 
+use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use support::{Mounted, is_long};
@@ -60,14 +61,14 @@ fn memory_does_not_grow_with_the_number_of_files() {
 fn stream(dir: &Path, files: usize, each: u64) {
     let mut block = vec![0x5a; 1 << 20];
     for n in 0..files {
-        let mut file = std::fs::File::create(dir.join(n.to_string())).unwrap();
+        let mut file = OpenOptions::new().write(true).create_new(true).open(dir.join(n.to_string())).unwrap();
         for at in 0..each >> 20 {
             block[..16].copy_from_slice(&[n as u64, at].map(u64::to_le_bytes).concat());
             file.write_all(&block).unwrap();
         }
     }
     for n in 0..files {
-        let mut file = std::fs::File::open(dir.join(n.to_string())).unwrap();
+        let mut file = OpenOptions::new().read(true).open(dir.join(n.to_string())).unwrap();
         for at in 0..each >> 20 {
             file.read_exact(&mut block).unwrap();
             assert_eq!(block[..16], [n as u64, at].map(u64::to_le_bytes).concat());
