@@ -8,6 +8,7 @@ mod check;
 mod clean;
 mod codec;
 mod commit;
+mod cost;
 mod counters;
 mod dir;
 mod dump;
@@ -32,6 +33,7 @@ mod read;
 mod reader;
 mod redo;
 mod round;
+mod seal;
 #[cfg(feature = "seeded-bugs")]
 pub mod seeded;
 #[cfg(not(feature = "seeded-bugs"))]
@@ -48,14 +50,14 @@ mod walk;
 mod weight;
 
 pub use check::{CheckOptions, CheckProgress, PROBLEMS_MAX, Phase, Place, Problem, Report, Severity};
+pub use cost::{Cost, Purpose};
 pub use counters::Counts;
 pub use dump::{DumpWhat, RawWhat, dump_raw};
 pub use error::StoreError;
 pub use format::superblock::Superblock;
 pub use mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};
 pub use op::{
-    Cost, FILE_MAX, LINK_MAX, Locked, NewObject, Op, Purpose, SYMLINK_MAX, SetAttr, XATTR_NAME_MAX, XATTR_TOTAL_MAX,
-    XATTR_VALUE_MAX,
+    FILE_MAX, LINK_MAX, Locked, NewObject, Op, SYMLINK_MAX, SetAttr, XATTR_NAME_MAX, XATTR_TOTAL_MAX, XATTR_VALUE_MAX,
 };
 pub use open::{OpenError, OpenOptions, Recovery, read_superblock};
 pub use parts::Parts;

@@ -1,12 +1,13 @@
 //! Making a store: geometry for the disk, a root directory, the first checkpoint, and last of all the superblocks.
 
 use crate::commit::{Committer, Kind};
+use crate::cost::Cost;
 use crate::error::StoreError;
 use crate::format::delta::Roots;
 use crate::format::superblock::{self, LABEL_MAX, Superblock};
 use crate::geometry::{Geometry, Segment};
 use crate::layout::Chain;
-use crate::op::{Cost, NewObject};
+use crate::op::NewObject;
 use crate::open::OpenOptions;
 use crate::reader::Reader;
 use crate::segments::Head;

@@ -5,6 +5,7 @@
 //! 2. *Promised*: an operation that began has the space it may need; it does not fail later for lack of it.
 //! 3. Objects are locked in the order of their numbers, whatever order they are asked for.
 
+use crate::cost::Cost;
 use crate::counters::add;
 use crate::dir::Dir;
 use crate::error::StoreError;
@@ -32,43 +33,6 @@ const XATTR_EACH: usize = 16;
 pub const SYMLINK_MAX: usize = 4095;
 /// Longest file: block numbers stay far from the end of 64 bits.
 pub const FILE_MAX: u64 = 1 << 60;
-
-/// What an operation may take in the log, at worst.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cost {
-    /// Bytes.
-    pub bytes: u64,
-    /// What it does to the space in use in the end.
-    pub purpose: Purpose,
-}
-
-impl Cost {
-    /// An operation on `objects` objects and their entries.
-    pub const fn names(objects: u64) -> Self {
-        Self { bytes: objects * 12288, purpose: Purpose::Grows }
-    }
-    /// A write of `len` bytes.
-    pub const fn data(len: u64) -> Self {
-        Self { bytes: len + 20480, purpose: Purpose::Grows }
-    }
-    /// The same, for an operation that gives space back.
-    #[must_use]
-    pub const fn freeing(mut self) -> Self {
-        self.purpose = Purpose::Frees;
-        self
-    }
-}
-
-/// What an operation does to the space in use, and so how far into the reserve it may go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// May take more: nothing of the reserve.
-    Grows,
-    /// Takes about what it gives back: a quarter of it.
-    Replaces,
-    /// Gives back: half of it.
-    Frees,
-}
 
 /// One operation in progress; joins the open batch.
 pub struct Op<'s> {

@@ -10,12 +10,13 @@
 //!    parts of it. Its bytes stay where they are.
 //! 2. Blocks not committed yet are in memory anyway: both files get them as changed blocks, and each will write its own.
 
+use crate::cost::{Cost, Purpose};
 use crate::counters::add;
 use crate::error::StoreError;
 use crate::extents::Freed;
 use crate::format::extent::{Extent, Mapped, SHARED_BLOCKS, Slice};
 use crate::object::{Blocks, Content, Dirty, State};
-use crate::op::{Cost, FILE_MAX, Locked, Purpose};
+use crate::op::{FILE_MAX, Locked};
 use crate::reader::Reader;
 use crate::store::Store;
 use teal_types::{BLOCK, ObjectNo, SECTOR};

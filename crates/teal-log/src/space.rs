@@ -16,9 +16,9 @@
 //! # Why there is a way forward from every full state
 //! - *Closing, committing*: 2.
 //! - *Cleaning one victim* of which u S live takes u S, a page for each of its blocks at worst, and the headers; two checkpoints later it
-//!    gives S back. The pages are no loss: for each one written anew an old one died, and old pages lie together in segments of
-//!    checkpoints, which so become the emptiest. By 4 the emptiest victim is never fuller than the mean, capacity less reserve by
-//!    capacity less R.
+//!   gives S back. The pages are no loss: for each one written anew an old one died, and old pages lie together in segments of
+//!   checkpoints, which so become the emptiest. By 4 the emptiest victim is never fuller than the mean, capacity less reserve by
+//!   capacity less R.
 //! - *Deleting* needs 24 KiB of R below what everybody else may use (1), and adds dead bytes.
 //! - Nobody waits for ever: a wait is at most [`ROUNDS`] rounds, each bounded by R.
 //!
@@ -26,9 +26,9 @@
 //! rounds; the worst case is a store of one file of single blocks, each round of which rewrites every page of its map (1 % of the data).
 
 use crate::commit::Kind;
+use crate::cost::{Cost, Purpose};
 use crate::counters::add;
 use crate::error::StoreError;
-use crate::op::{Cost, Purpose};
 use crate::round::Choice;
 use crate::store::{Space, Store};
 use std::sync::atomic::Ordering;

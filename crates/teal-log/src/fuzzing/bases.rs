@@ -2,6 +2,7 @@
 
 use super::metered::{MeteredDisk, Noon, Sevens};
 use super::oracle::{self, Seen};
+use crate::cost::Cost;
 use crate::format::anchor;
 use crate::format::delta::{Delta, decode_body};
 use crate::format::extent::Mapped;
@@ -9,7 +10,7 @@ use crate::format::record::{HEADER, Header};
 use crate::format::superblock;
 use crate::geometry::Geometry;
 use crate::mkfs::{MkfsOptions, SMALLEST_STORE};
-use crate::op::{Cost, NewObject};
+use crate::op::NewObject;
 use crate::open::{OpenOptions, read_superblock};
 use crate::store::Store;
 use std::ops::Range;

@@ -24,11 +24,10 @@ impl Store {
             if let Freed::Shared { id, more, .. } = *piece
                 && more != 0
                 && !(more > 0 && bug(Bug::SplitNotCounted))
+                && let Err(e) = self.reader.shared.change(&self.reader, id, more, &mut died)
             {
-                if let Err(e) = self.reader.shared.change(&self.reader, id, more, &mut died) {
-                    log::error!("a file refers to shared extent {id}: {e}");
-                    return None;
-                }
+                log::error!("a file refers to shared extent {id}: {e}");
+                return None;
             }
         }
         Some(died)
