@@ -24,7 +24,7 @@ pub(crate) fn complain(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// [`line`] with the arguments of `format!`.
+/// [`line()`] with the arguments of `format!`.
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::say::line(format_args!($($text)*))
