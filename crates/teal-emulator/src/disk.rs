@@ -117,6 +117,11 @@ impl<D: Disk> EmulatedDisk<D> {
         &self.model
     }
 
+    /// Whether writes are answered before they are on the surface.
+    pub fn has_cache(&self) -> bool {
+        self.header.write_cache > 0
+    }
+
     /// How its time passes.
     pub fn pace(&self) -> &Pace {
         &self.pace
@@ -211,7 +216,7 @@ impl<D: Disk> EmulatedDisk<D> {
         self.core.lock().flush_log();
     }
 
-    fn within(&self, at: Sector, bytes: usize) -> io::Result<u64> {
+    pub(crate) fn within(&self, at: Sector, bytes: usize) -> io::Result<u64> {
         let sectors = bytes as u64 / SECTOR;
         if !(bytes as u64).is_multiple_of(SECTOR) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a whole number of sectors"));

@@ -16,6 +16,7 @@ mod disk;
 mod drive;
 mod image;
 pub mod log;
+pub mod nbd;
 mod pace;
 mod setup;
 

@@ -325,3 +325,46 @@ fn a_name_is_taken_once() {
     disk.device = device;
     assert!(disk.stat()["device"].as_str().unwrap().starts_with("/dev/loop"));
 }
+
+/// Ends with the test.
+struct Child(std::process::Child);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_client_of_the_network_protocol_is_served_and_logged() {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    let world = World::without_mounts();
+    let log = world.path("log");
+    let fixed = ["lab", "disk", "nbd", "--listen", "127.0.0.1:0", "--log", log.to_str().unwrap()];
+    let mut command = world.command(&[&fixed, &MICRODRIVE[..]].concat());
+    let mut server = Child(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let address = lines.next().unwrap().strip_prefix("serving on ").unwrap().to_owned();
+    let mut client = std::net::TcpStream::connect(&address).unwrap();
+    let request = |kind: u16, offset: u64, length: u32| {
+        let place = [&offset.to_be_bytes()[..], &length.to_be_bytes()].concat();
+        [&0x2560_9513_u32.to_be_bytes()[..], &[0; 2], &kind.to_be_bytes(), &[7; 8], &place].concat()
+    };
+    client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+    client
+        .write_all(
+            &[&request(1, 1 << 20, 4096)[..], &[9; 4096], &request(3, 0, 0), &request(0, 1 << 20, 4096)].concat(),
+        )
+        .unwrap();
+    let mut answers = vec![0; 18 + 10 + 3 * 16 + 4096];
+    client.read_exact(&mut answers).unwrap();
+    assert_eq!(answers[answers.len() - 4096..], [9; 4096]);
+    client.write_all(&request(2, 0, 0)).unwrap();
+    let said = lines.next().unwrap();
+    assert!(said.contains("1 reads (4.0 KiB), 1 writes (4.0 KiB), 1 flushes"), "{said}");
+    let logged = world.teal(&["lab", "disk", "log", log.to_str().unwrap()]).good();
+    let kinds: Vec<_> =
+        logged.lines().skip(2).map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(kinds, ["write 2048 8", "flush 0 0", "read 2048 8"]);
+}

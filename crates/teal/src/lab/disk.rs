@@ -3,14 +3,16 @@
 mod backing;
 mod daemon;
 mod leftovers;
+mod model;
+mod nbd;
 mod report;
 mod start;
 
-use crate::cli::parse_size;
 use crate::paths;
 use crate::say::say;
 use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use model::Model;
 use report::Report;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
@@ -62,6 +64,14 @@ pub(crate) enum Disk {
         /// The file given to `start --log`
         file: PathBuf,
     },
+    /// Serve a modelled disk over the network block device protocol, in virtual time, until it is interrupted
+    Nbd {
+        #[command(flatten)]
+        model: Model,
+        /// Address and port, such as 127.0.0.1:10809
+        #[arg(long)]
+        listen: std::net::SocketAddr,
+    },
     /// Take the disk away, or what a killed one has left
     Stop {
         /// The disk
@@ -69,35 +79,13 @@ pub(crate) enum Disk {
     },
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Switch {
-    On,
-    Off,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct Start {
-    /// What is modelled: a shipped profile's name, or a file
-    #[arg(long)]
-    pub(crate) profile: String,
-    /// Its size, such as 500M; at most what the profile holds
-    #[arg(long, value_parser = parse_size)]
-    pub(crate) size: u64,
-    /// The drive's write cache: with it, writes are answered before they are on the surface
-    #[arg(long, value_enum, default_value = "on")]
-    pub(crate) cache: Switch,
-    /// Spin down after so many seconds without work [default: never]
-    #[arg(long, value_name = "SECONDS")]
-    pub(crate) spin_down: Option<u64>,
+    #[command(flatten)]
+    pub(crate) model: Model,
     /// Answer when the modelled drive would; otherwise at once, and time is virtual
     #[arg(long)]
     pub(crate) real_time: bool,
-    /// Log every request to this file
-    #[arg(long)]
-    pub(crate) log: Option<PathBuf>,
-    /// Keep the bytes in this file; otherwise they go with the disk
-    #[arg(long)]
-    pub(crate) image: Option<PathBuf>,
     /// How to call it
     pub(crate) name: String,
     /// Tell the parent on standard output once it is there
@@ -109,6 +97,7 @@ pub(crate) struct Start {
 pub(crate) fn disk(what: Disk) -> Result<ExitCode> {
     match what {
         Disk::Start(start) => return start::start(start),
+        Disk::Nbd { model, listen } => nbd::nbd(&model, listen)?,
         Disk::Ls => ls()?,
         Disk::Stat { name, json } => {
             let report = Report::read(&place(&name)?).with_context(|| unknown(&name))?;

@@ -20,7 +20,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use teal_emulator::log::{LogWriter, Sink};
 use teal_emulator::{EmulatedDisk, ImageFs, Owner, Pace, Setup, VirtualClock};
 use teal_env::{Clock as _, SystemClock};
 use teal_fuse::{LoopDevice, MountOptions, Session, Unmount, Unmounter};
@@ -60,31 +59,21 @@ fn start(args: &Start, setup: &Setup, dir: &Path) -> Result<(Daemon, Session)> {
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
         log::warn!("under memory pressure, requests may wait for each other: {error}");
     }
-    let backing = Backing::open(args.image.as_deref(), &args.name, args.size)?;
     let pace = if args.real_time { Pace::real(Arc::new(SystemClock)) } else { Pace::Virtual(VirtualClock::default()) };
-    let sink: Box<dyn Sink> = match &args.log {
-        None => Box::new(()),
-        Some(path) => {
-            let file = std::fs::OpenOptions::new().create(true).write(true).truncate(true).open(path);
-            let header = EmulatedDisk::<Backing>::header(setup, &pace);
-            let writer = file.and_then(|file| LogWriter::new(file, &header));
-            Box::new(writer.with_context(|| path.display().to_string())?)
-        }
-    };
-    let disk = EmulatedDisk::new(backing, setup, pace, sink)?;
+    let disk = args.model.emulate(setup, &args.name, pace)?;
     let report = Report {
         name: args.name.clone(),
         pid: i32::try_from(std::process::id()).context("a process number")?,
         device: std::path::PathBuf::new(),
         modelled_by: setup.profile().name.clone(),
         assumed: setup.assumed().to_vec(),
-        bytes: args.size,
+        bytes: args.model.size,
         write_cache_bytes: setup.profile().electronics.write_cache.get(),
         real_time: args.real_time,
         state: String::new(),
         unwritten_bytes: 0,
         cycles: 0,
-        log: args.log.clone(),
+        log: args.model.log.clone(),
         log_records: 0,
         log_error: None,
         total: Sums::default(),

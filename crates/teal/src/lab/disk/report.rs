@@ -100,7 +100,7 @@ impl Sums {
         }
     }
 
-    fn show(&self, profile: &str) {
+    pub(super) fn show(&self, profile: &str) {
         say!(
             "  requests  {} reads ({}), {} writes ({}), {} flushes, {} discards",
             self.reads,

@@ -1,21 +1,20 @@
 //! `teal lab disk start`: checks, then a process of its own whose start is waited for.
 
-use super::{Start, Switch, daemon, leftovers, place};
+use super::model::Switch;
+use super::{Start, daemon, leftovers, place};
 use crate::say::say;
 use crate::{launch, paths};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use teal_emulator::Setup;
 use teal_energy::Profile;
-use teal_types::Span;
 
 /// Runs the command.
 pub(super) fn start(mut args: Start) -> Result<ExitCode> {
-    let setup = setup(&args)?;
+    let setup = args.model.setup()?;
     let dir = place(&args.name)?;
-    for path in [&mut args.log, &mut args.image].into_iter().flatten() {
+    for path in [&mut args.model.log, &mut args.model.image].into_iter().flatten() {
         *path = paths::absolute(path)?;
     }
     if args.tell {
@@ -46,48 +45,22 @@ pub(super) fn start(mut args: Start) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn setup(args: &Start) -> Result<Setup> {
-    let setup = Setup::new(profile(&args.profile)?, args.size)?;
-    let setup = if matches!(args.cache, Switch::Off) { setup.without_cache() } else { setup };
-    Ok(setup.with_spin_down(args.spin_down.map(Span::secs)))
-}
-
-fn profile(name: &str) -> Result<Profile> {
-    if let Some(profile) = Profile::shipped(name) {
-        return Ok(profile);
-    }
-    if name.contains('/') || name.ends_with(".toml") {
-        let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
-        return Profile::parse(&text).with_context(|| name.to_owned());
-    }
-    let distance = |known: &&str| strsim::damerau_levenshtein(name, known);
-    // A part of a name is as good a hint as one that is misspelt.
-    let part = Profile::shipped_names().find(|known| name.len() > 2 && known.contains(name));
-    let nearest = Profile::shipped_names().min_by_key(distance).filter(|known| distance(known) <= known.len() / 2);
-    match part.or(nearest) {
-        Some(known) => bail!("there is no profile {name}; did you mean {known}?"),
-        None => {
-            bail!("there is no profile {name}; there are {}", Profile::shipped_names().collect::<Vec<_>>().join(", "))
-        }
-    }
-}
-
 /// Starts the process that serves, and gives the device it prints.
 fn detach(args: &Start, dir: &Path) -> Result<String> {
     let log = paths::log_file(dir)?;
     let errors =
         std::fs::OpenOptions::new().create(true).append(true).open(&log).with_context(|| log.display().to_string())?;
     let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
-    command.args(["lab", "disk", "start", "--tell", "--profile"]).arg(absolute_profile(&args.profile)?);
-    command.args(["--size", &args.size.to_string()]);
-    command.args(["--cache", if matches!(args.cache, Switch::Off) { "off" } else { "on" }]);
-    if let Some(seconds) = args.spin_down {
+    command.args(["lab", "disk", "start", "--tell", "--profile"]).arg(absolute_profile(&args.model.profile)?);
+    command.args(["--size", &args.model.size.to_string()]);
+    command.args(["--cache", if matches!(args.model.cache, Switch::Off) { "off" } else { "on" }]);
+    if let Some(seconds) = args.model.spin_down {
         command.args(["--spin-down", &seconds.to_string()]);
     }
     if args.real_time {
         command.arg("--real-time");
     }
-    for (option, path) in [("--log", &args.log), ("--image", &args.image)] {
+    for (option, path) in [("--log", &args.model.log), ("--image", &args.model.image)] {
         if let Some(path) = path {
             command.arg(option).arg(path);
         }
