@@ -16,6 +16,8 @@ pub mod ghost;
 pub mod greenfs;
 pub mod sleep;
 pub mod teal;
+#[cfg(test)]
+mod tests;
 pub mod timeout;
 
 use crate::device::{Device, DeviceId, DeviceSet};

@@ -119,6 +119,7 @@ pub fn run(world: &World, trace: &Trace, policy: &mut dyn Policy) -> Report {
 
 impl<'a> Sim<'a> {
     fn new(world: &'a World) -> Self {
+        assert!(world.devices.len() <= world.start.len(), "each device begins in a state");
         let start = |(device, state): (&'a Device, &StateId)| Unit::new(device, *state);
         Self {
             world,

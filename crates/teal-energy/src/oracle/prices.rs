@@ -28,8 +28,8 @@ pub struct Tightened {
 
 /// Rounds without a better bound before steps get shorter.
 const PATIENCE: usize = 4;
-/// Rounds from one repair to the next.
-const REPAIR: usize = 8;
+/// Reads that a repair tries on every device.
+const TRIED: usize = 64;
 
 /// What a device is offered.
 enum Offer<'a> {
@@ -69,8 +69,8 @@ pub fn bound(problem: &Problem<'_>, spent: Energy, rounds: usize) -> Result<Tigh
         best = best.max(value);
         unsettled = takers.values().filter(|who| who.len() != 1).count();
         done += 1;
-        if done % REPAIR == 1 || done == rounds || unsettled == 0 {
-            repaired = repair(problem, &takers).map_or(repaired, |cost| repaired.min(cost));
+        if done == rounds || unsettled == 0 {
+            repaired = repair(problem, &takers).unwrap_or(Cost::MAX);
         }
         let missing = |who: &Vec<usize>| 1 - Cost::try_from(who.len()).unwrap_or(Cost::MAX);
         let norm: Cost = takers.values().map(|who| missing(who).pow(2)).sum();
@@ -91,18 +91,43 @@ fn first_price(problem: &Problem<'_>, point: usize) -> Cost {
     problem.sides.iter().filter_map(|side| price(side, point)).min().unwrap_or(0)
 }
 
-/// Every read to one device: of those that wanted it the first, or where it costs least; then each does its best.
+/// Every read to one device: of those that wanted it the first, or where it costs least; then each does its best, and reads
+/// that none or several wanted are tried elsewhere.
 fn repair(problem: &Problem<'_>, takers: &BTreeMap<usize, Vec<usize>>) -> Option<Cost> {
     let mut shares = vec![BTreeSet::new(); problem.sides.len()];
+    let mut unsettled = Vec::new();
     for (point, who) in takers {
         let cheapest = || {
             let costs = problem.sides.iter().enumerate().filter_map(|(at, side)| Some((price(side, *point)?, at)));
             costs.min().map(|(_, at)| at)
         };
-        shares[who.first().copied().or_else(cheapest)?].insert(*point);
+        let owner = who.first().copied().or_else(cheapest)?;
+        shares[owner].insert(*point);
+        if who.len() != 1 {
+            unsettled.push((*point, owner));
+        }
     }
-    let costs = problem.sides.iter().zip(&shares).map(|(side, mine)| alone(problem, side, &Offer::Assigned(mine)));
-    costs.map(|found| found.map(|(cost, _)| cost)).sum()
+    let cost = |at: usize, share: &BTreeSet<usize>| {
+        alone(problem, &problem.sides[at], &Offer::Assigned(share)).map(|(cost, _)| cost)
+    };
+    let mut costs: Vec<Cost> = (0..shares.len()).map(|at| cost(at, &shares[at])).collect::<Option<_>>()?;
+    for (point, mut owner) in unsettled.into_iter().take(TRIED) {
+        for other in 0..shares.len() {
+            if other == owner || price(&problem.sides[other], point).is_none() {
+                continue;
+            }
+            let (mut less, mut more) = (shares[owner].clone(), shares[other].clone());
+            less.remove(&point);
+            more.insert(point);
+            let (Some(saved), Some(added)) = (cost(owner, &less), cost(other, &more)) else { continue };
+            if saved + added < costs[owner] + costs[other] {
+                (costs[owner], costs[other]) = (saved, added);
+                (shares[owner], shares[other]) = (less, more);
+                owner = other;
+            }
+        }
+    }
+    Some(costs.into_iter().sum())
 }
 
 /// A way of one device, and the reads it took, as a list that shares its beginning with others.
