@@ -1,6 +1,6 @@
 //! The log of an emulated disk: every request, mark and change of power, in the order in which they came.
 //!
-//! [`format`] has the bytes. A [`Sink`] takes records: [`Ring`] keeps the newest in memory, [`LogWriter`] streams them to a file,
+//! [`mod@format`] has the bytes. A [`Sink`] takes records: [`Ring`] keeps the newest in memory, [`LogWriter`] streams them to a file,
 //! [`LogReader`] reads that file again.
 
 pub mod format;

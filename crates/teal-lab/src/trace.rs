@@ -7,7 +7,7 @@
 //! 4. *Two forms, one content*: what is written as text and read again is the same, item by item.
 //!
 //! # How
-//! 1. [`Item`] is what a trace consists of; [`format`](self::format) has every byte of it, `text` the form for people.
+//! 1. [`Item`] is what a trace consists of; `format` has every byte of it, `text` the form for people.
 //! 2. [`Writer`] and [`Reader`] stream; [`import`] reads the traces of others; [`Stat`] sums one up.
 //! 3. A [`Recording`] takes events as they happen, from many threads, and writes them on one of its own.
 
