@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn under_load_it_begins_late_and_gains_what_was_written() {
         let rounds = Rounds { written: 480 * MIB, futile_at: None };
-        assert_eq!(rounds.pace(&look(11 * MIB, 60, 0)), Pace::Rest);
+        assert_eq!(rounds.pace(&look(11 * MIB, 60, 0)), Pace::Later(QUIET), "not before it is idle");
         let clean = |segments| Pace::Clean { segments, fullest_percent: WORTH_PERCENT };
         assert_eq!(rounds.pace(&look(9 * MIB, 60, 0)), clean(30));
         assert_eq!(Rounds::default().pace(&look(9 * MIB, 60, 0)), clean(50), "a round has its bounds");
