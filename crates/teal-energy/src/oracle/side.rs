@@ -183,9 +183,16 @@ impl<'a> Side<'a> {
         })
     }
 
-    /// The ways to write a burst before or after a point's event, not writing one among them.
+    /// The ways to write a burst before or after a point's event, not writing one among them. A device may also wake for nothing: where
+    /// what a transition gives back is more than what it takes, having something to write would be an advantage otherwise, and a way
+    /// that has written more would not be as good.
     pub(super) fn writes(&self, point: usize, spot: Spot, is_before: bool) -> Vec<Way> {
         let mut ways = vec![Way { spot, cost: 0, busy: Span::ZERO }];
+        let serving = (0_u8..).zip(self.device.power.ids()).filter(|(_, state)| self.device.power.serves(*state));
+        let woken = serving
+            .filter(|(state, _)| *state != spot.state)
+            .filter_map(|(state, _)| self.moved(spot, state, &self.to_work));
+        ways.extend(woken.map(|(spot, cost)| Way { spot, cost, busy: Span::ZERO }));
         let known = if is_before { point.saturating_sub(1) } else { point };
         let (there, settled) = (self.arrived[known].0, self.arrived[point].1);
         let first = settled.min(there).max(spot.written + 1);
