@@ -16,9 +16,9 @@
 //! # Why there is a way forward from every full state
 //! - *Closing, committing*: 2.
 //! - *Cleaning one victim* of which u S live takes u S, a page for each of its blocks at worst, and the headers; two checkpoints later it
-//!    gives S back. The pages are no loss: for each one written anew an old one died, and old pages lie together in segments of
-//!    checkpoints, which so become the emptiest. By 4 the emptiest victim is never fuller than the mean, capacity less reserve by
-//!    capacity less R.
+//!   gives S back. The pages are no loss: for each one written anew an old one died, and old pages lie together in segments of
+//!   checkpoints, which so become the emptiest. By 4 the emptiest victim is never fuller than the mean, capacity less reserve by
+//!   capacity less R.
 //! - *Deleting* needs 24 KiB of R below what everybody else may use (1), and adds dead bytes.
 //! - Nobody waits for ever: a wait is at most [`ROUNDS`] rounds, each bounded by R.
 //!
