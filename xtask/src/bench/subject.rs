@@ -110,7 +110,9 @@ impl Subject {
     }
 
     fn start_mirror(&mut self) -> Result<()> {
-        let mut child = Command::new(&self.program)
+        // In a session of its own, as TealFS's daemon is: the kernel shares out processors among sessions.
+        let mut child = Command::new("setsid")
+            .arg(&self.program)
             .arg(self.ext4().join("mirrored"))
             .arg(&self.point)
             .stdin(Stdio::piped())
