@@ -281,8 +281,9 @@ fn a_recording_ends_with_its_time_or_with_the_mount_and_can_hide_names() {
     let size = run.size();
     let (said, trace) = run.ended();
     said.good();
-    // Nothing came meanwhile, nothing was written: only the last block, with its 32 bytes.
-    assert_eq!(fs::metadata(&trace).unwrap().len(), size + 32);
+    // Nothing came meanwhile, nothing was written: only the last block, with its 32 bytes. (Or a sync(2) of somebody else.)
+    let grown = fs::metadata(&trace).unwrap().len() - size;
+    assert!((32..32 + 256).contains(&grown), "{grown} bytes");
     let said = show(m.world(), &trace, &[]);
     assert_eq!(said.stderr, "", "complete");
     let text = said.good();
