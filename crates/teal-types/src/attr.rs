@@ -1,9 +1,10 @@
 //! What `stat` shows of an object.
 
 use crate::{ObjectNo, Timestamp};
+use serde::{Deserialize, Serialize};
 
 /// The kind of an object, fixed when it is created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FileType {
     /// A regular file.
     File,

@@ -1,7 +1,9 @@
 //! The name of a chunk: what a server calls a piece of content.
 
+use serde::{Deserialize, Serialize};
+
 /// Names a chunk by its content: BLAKE3 keyed with the key of its deduplication domain. Equal in one domain means equal content.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ChunkId([u8; 32]);
 
 impl ChunkId {

@@ -1,7 +1,9 @@
 //! Object identity: 96 bits, 32 of the volume and 64 of the object.
 
+use serde::{Deserialize, Serialize};
+
 /// Names a volume: one directory tree with one history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VolumeId(u32);
 
 impl VolumeId {
@@ -16,7 +18,7 @@ impl VolumeId {
 }
 
 /// Names an object inside its volume. Never reused. `st_ino` is this number; numbers from 2^63 up are for synthetic nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectNo(u64);
 
 impl ObjectNo {
@@ -44,7 +46,7 @@ impl std::fmt::Display for ObjectNo {
 }
 
 /// The whole identity of an object, unique over all volumes a server keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectId {
     /// The volume.
     pub volume: VolumeId,

@@ -1,10 +1,13 @@
 //! One component of a path.
 
+use serde::{Deserialize, Serialize};
+
 /// The longest name, in bytes.
 pub const NAME_MAX: usize = 255;
 
 /// A validated directory entry name: bytes, not text.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct Name(Box<[u8]>);
 
 /// Why bytes are no [`Name`].
@@ -35,6 +38,19 @@ impl Name {
     /// The bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+impl TryFrom<Vec<u8>> for Name {
+    type Error = NameError;
+    fn try_from(bytes: Vec<u8>) -> Result<Self, NameError> {
+        Self::new(&bytes)
+    }
+}
+
+impl From<Name> for Vec<u8> {
+    fn from(name: Name) -> Self {
+        name.0.into_vec()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Three kinds of position, never mixed: in one local log, of an update's origin, in a volume's history.
 
+use serde::{Deserialize, Serialize};
+
 /// A position in one local log: counts operations from the store's creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lsn(u64);
@@ -23,7 +25,7 @@ impl Lsn {
 }
 
 /// Names one update by its origin, so that an update made offline has its name at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Stamp {
     /// The replica that made the update.
     pub replica: u32,
@@ -34,7 +36,7 @@ pub struct Stamp {
 }
 
 /// A position in a volume's history, given by the server; history's only order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct CommitSeq(u64);
 
 impl CommitSeq {

@@ -1,7 +1,9 @@
 //! A point in civil time with nanoseconds, as files carry it.
 
+use serde::{Deserialize, Serialize};
+
 /// Seconds and nanoseconds since 1970-01-01 UTC; seconds may be negative.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Timestamp {
     /// Whole seconds, rounded down.
     pub secs: i64,

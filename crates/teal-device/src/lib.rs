@@ -1,0 +1,35 @@
+//! The devices a client reads from and writes to, behind traits. So far one kind: the server ([`Upstream`]).
+//!
+//! # Guarantees
+//! 1. *Absent is not unreachable*: a server that cannot be asked is [`UpstreamError::Unreachable`]; only the server itself can say that
+//!    something is not there.
+//! 2. *Deadlines*: no call outlasts its deadline by more than the time it takes to notice.
+
+use std::time::Duration;
+use teal_proto::{CodecError, Refused, Reply, Request};
+
+/// Why a call has no reply.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum UpstreamError {
+    /// The server cannot be asked now; what was asked may or may not have happened.
+    #[error("the server cannot be reached: {0}")]
+    Unreachable(String),
+    /// The server, or the way to it, does not accept this client: asking again will not help.
+    #[error("{0}")]
+    Denied(String),
+    /// The server's answer: no.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// One side says what the other does not understand.
+    #[error(transparent)]
+    Protocol(#[from] CodecError),
+}
+
+/// The server, as a client sees it. All methods may be called from any thread, several at a time.
+pub trait Upstream: Send + Sync {
+    /// Asks, and waits for the answer; never [`Reply::Refused`].
+    ///
+    /// # Errors
+    /// [`UpstreamError`].
+    fn call(&self, request: &Request, deadline: Duration) -> Result<Reply, UpstreamError>;
+}

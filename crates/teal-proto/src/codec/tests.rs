@@ -1,0 +1,83 @@
+//! Messages survive the way; foreign bytes are refused in words.
+
+use super::*;
+use crate::{Hello, RefusalCode, Refused, Want};
+use serde_bytes::ByteBuf;
+use teal_types::{CommitSeq, Link, Name, ObjectNo, Op, Timestamp};
+
+fn remove() -> Op {
+    Op::Remove {
+        object: ObjectNo::new(300),
+        base: CommitSeq::new(7),
+        link: Link { dir: ObjectNo::ROOT, name: Name::new(b"a").unwrap() },
+        time: Timestamp::new(-1, 5),
+    }
+}
+
+#[test]
+fn the_bytes_of_protocol_1_are_pinned() {
+    let stage = Request::Stage { incarnation: 1, batch: 2, part: 0, ops: vec![remove()] };
+    let bytes = encode_request(&stage).unwrap();
+    // Protocol, Stage, incarnation, batch, part, one op: Remove of 300, base 7, root, one byte of name, seconds in zigzag, nanoseconds.
+    assert_eq!(bytes, [1, 0, 5, 1, 2, 0, 1, 1, 0xac, 2, 7, 1, 1, b'a', 1, 5]);
+    let refused = Reply::Refused(Refused { code: RefusalCode::NoSpace, words: "full".into() });
+    assert_eq!(encode_reply(&refused).unwrap(), [1, 0, 12, 2, 4, b'f', b'u', b'l', b'l']);
+    let read = Request::Read {
+        wants: vec![Want { object: ObjectNo::ROOT, data_seq: CommitSeq::new(3), offset: 0, len: 128 }],
+    };
+    assert_eq!(encode_request(&read).unwrap(), [1, 0, 9, 1, 1, 3, 0, 0x80, 1]);
+}
+
+#[test]
+fn messages_survive_the_way() {
+    let hello = Hello {
+        incarnation: 3,
+        last_batch: u64::MAX,
+        seen: CommitSeq::new(9),
+        seen_digest: [7; 32],
+        device: "küche".into(),
+    };
+    for request in [
+        Request::Hello(hello),
+        Request::Put { chunks: vec![ByteBuf::from(vec![1; 70_000]), ByteBuf::new()] },
+        Request::Pull { since: CommitSeq::new(1), after: Some((ObjectNo::ROOT, CommitSeq::new(4))), wait_ms: 30_000 },
+        Request::Stage { incarnation: 1, batch: 1, part: 9, ops: vec![remove()] },
+    ] {
+        assert_eq!(decode_request(&encode_request(&request).unwrap()).unwrap(), request);
+    }
+}
+
+#[test]
+fn another_protocol_is_named() {
+    let mut bytes = encode_request(&Request::Bye).unwrap();
+    bytes[0] = 9;
+    assert_eq!(decode_request(&bytes), Err(CodecError::Version { theirs: 9 }));
+    assert!(CodecError::Version { theirs: 9 }.to_string().contains("protocol 9"));
+}
+
+#[test]
+fn what_is_no_message_is_refused() {
+    let good = encode_request(&Request::Stage { incarnation: 1, batch: 1, part: 0, ops: vec![remove()] }).unwrap();
+    for len in 0..good.len() {
+        assert!(matches!(decode_request(&good[..len]), Err(CodecError::Malformed(_))), "{len} bytes");
+    }
+    let long = [&good[..], &[0]].concat();
+    assert!(matches!(decode_request(&long), Err(CodecError::Malformed(_))));
+    // A name with a slash in it, and one of no bytes.
+    for bad in [b"/", b"\0"] {
+        let mut bytes = good.clone();
+        let at = bytes.iter().position(|b| *b == b'a').unwrap();
+        bytes[at] = bad[0];
+        assert!(matches!(decode_request(&bytes), Err(CodecError::Malformed(_))));
+    }
+}
+
+#[test]
+fn an_announced_length_is_not_believed() {
+    // A Put of one chunk that claims to have 2^60 bytes.
+    let bytes = [1, 0, 4, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10];
+    assert!(matches!(decode_request(&bytes), Err(CodecError::Malformed(_))));
+    assert_eq!(decode_request(&vec![0; MESSAGE_MAX + 1]), Err(CodecError::TooLarge { bytes: MESSAGE_MAX + 1 }));
+    let chunks = vec![ByteBuf::from(vec![0; MESSAGE_MAX])];
+    assert!(matches!(encode_request(&Request::Put { chunks }), Err(CodecError::TooLarge { .. })));
+}

@@ -1,0 +1,30 @@
+//! Every bound of the protocol in one place.
+
+use std::time::Duration;
+
+/// The most bytes of one encoded message: a chunk of the largest size and its surroundings.
+pub const MESSAGE_MAX: usize = (4 << 20) + (64 << 10);
+
+/// Bytes of operations that a client gathers into one [`Stage`](crate::Request::Stage), unless a single one is larger.
+pub const STAGE_BYTES: usize = 1 << 20;
+
+/// The most parts of one batch: with full parts, 64 GiB of operations.
+pub const PARTS_MAX: u32 = 1 << 16;
+
+/// The most chunks asked for or announced in one message.
+pub const CHUNKS_MAX: usize = 4096;
+
+/// Bytes of versions or content in one reply, unless a single item is larger.
+pub const REPLY_BYTES: usize = 1 << 20;
+
+/// The most ranges or directories in one request.
+pub const WANTS_MAX: usize = 1024;
+
+/// The longest a server holds a [`Pull`](crate::Request::Pull) that has nothing to tell.
+pub const WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// The most ranges that tell where content has changed; beyond, all of it has.
+pub const RANGES_MAX: usize = 64;
+
+/// The longest name of a device.
+pub const DEVICE_NAME_MAX: usize = 63;

@@ -1,0 +1,130 @@
+//! What a client asks.
+
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use teal_types::{ChunkId, CommitSeq, Name, ObjectNo, Op};
+
+/// What a client says of itself when it connects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The life its object numbers and batches belong to; 0: it has none yet.
+    pub incarnation: u32,
+    /// Counter of the last batch that it has made, sent or not; 0: none.
+    pub last_batch: u64,
+    /// How far it has applied the history.
+    pub seen: CommitSeq,
+    /// The digest of the history up to there.
+    pub seen_digest: [u8; 32],
+    /// Its name, for people.
+    pub device: String,
+}
+
+/// A part of a file that is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Want {
+    /// Which file.
+    pub object: ObjectNo,
+    /// The state of its content that is meant; another is [`Got::Stale`](crate::Got::Stale).
+    pub data_seq: CommitSeq,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// One request. Who asks, and of which volume, the transport knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// The first one of a connection: [`Reply::Welcome`](crate::Reply::Welcome).
+    Hello(Hello),
+    /// A new life: a fresh lease of object numbers, batches counted from 1. For a new client, or one whose store is a copy:
+    /// [`Reply::Incarnated`](crate::Reply::Incarnated).
+    Incarnate,
+    /// What has changed behind `since`; if nothing, the answer comes when something has, or after `wait_ms`:
+    /// [`Reply::Pulled`](crate::Reply::Pulled).
+    Pull {
+        /// How far the client has applied the history.
+        since: CommitSeq,
+        /// Goes on behind this object in a long answer, with the `to` it named.
+        after: Option<(ObjectNo, CommitSeq)>,
+        /// Milliseconds, at most [`WAIT_MAX`](crate::WAIT_MAX).
+        wait_ms: u32,
+    },
+    /// Which of these chunks the server does not have: [`Reply::Missing`](crate::Reply::Missing). A hint: a commit verifies again.
+    Have {
+        /// At most [`CHUNKS_MAX`](crate::CHUNKS_MAX).
+        chunks: Vec<ChunkId>,
+    },
+    /// Stores chunks durably: [`Reply::Done`](crate::Reply::Done). They are kept for a while, until a commit names them.
+    Put {
+        /// Their content; the server names them itself.
+        chunks: Vec<ByteBuf>,
+    },
+    /// A part of a batch: [`Reply::Done`](crate::Reply::Done). Parts may be sent again.
+    Stage {
+        /// The incarnation that made it.
+        incarnation: u32,
+        /// The batch's counter in this incarnation, from 1.
+        batch: u64,
+        /// Number of the part, from 0.
+        part: u32,
+        /// Its operations; a batch's operations are those of all its parts.
+        ops: Vec<Op>,
+    },
+    /// Commits a batch: [`Reply::Committed`](crate::Reply::Committed). The same batch again is answered as before.
+    Commit {
+        /// The incarnation that made it.
+        incarnation: u32,
+        /// The batch's counter.
+        batch: u64,
+        /// How many parts it has.
+        parts: u32,
+        /// BLAKE3 over the encoded operations of its parts, in order.
+        digest: [u8; 32],
+    },
+    /// Directories with the versions of all in them: [`Reply::Listings`](crate::Reply::Listings).
+    List {
+        /// Directories, and the name behind which to go on. The answer has at least one of them, and as many as fit.
+        dirs: Vec<(ObjectNo, Option<Name>)>,
+    },
+    /// These objects: [`Reply::Versions`](crate::Reply::Versions).
+    Look {
+        /// At most [`WANTS_MAX`](crate::WANTS_MAX).
+        objects: Vec<ObjectNo>,
+    },
+    /// Content: [`Reply::Data`](crate::Reply::Data). The answer has at least the beginning of the first, and as much as fits.
+    Read {
+        /// At most [`WANTS_MAX`](crate::WANTS_MAX).
+        wants: Vec<Want>,
+    },
+    /// Conflicts that nobody has resolved, behind this id: [`Reply::Conflicts`](crate::Reply::Conflicts).
+    Conflicts {
+        /// 0: from the first.
+        after: u64,
+    },
+    /// A conflict is settled: [`Reply::Done`](crate::Reply::Done).
+    Resolve {
+        /// Which.
+        conflict: u64,
+    },
+    /// The versions of an object, oldest first, behind a commit: [`Reply::History`](crate::Reply::History).
+    History {
+        /// Whose.
+        object: ObjectNo,
+        /// Goes on behind this commit.
+        after: CommitSeq,
+    },
+    /// An object as it was after a commit, with content from `offset`: [`Reply::Past`](crate::Reply::Past).
+    ReadPast {
+        /// Which.
+        object: ObjectNo,
+        /// After which commit.
+        at: CommitSeq,
+        /// First byte of content.
+        offset: u64,
+        /// Bytes, at most [`REPLY_BYTES`](crate::REPLY_BYTES).
+        len: u64,
+    },
+    /// A polite end: its callbacks are forgotten, others need not wait for it: [`Reply::Done`](crate::Reply::Done).
+    Bye,
+}

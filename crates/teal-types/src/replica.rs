@@ -1,0 +1,215 @@
+//! What replicas of a volume tell each other: the state of an object, and the operations that change it.
+//!
+//! # Guarantees
+//! 1. An operation names what its author had seen ([`Op`]: `base`), so that whoever commits it can tell a conflict from a successor.
+//! 2. A [`Version`] is a state, not a change: installing it twice, or an older one after a newer one, is harmless.
+
+use crate::{ChunkId, CommitSeq, FileType, Name, ObjectNo, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// Object numbers of one lease: an incarnation of a replica takes its new numbers from `[n, n + 1) * LEASE`.
+pub const LEASE: u64 = 1 << 30;
+
+/// Object numbers of a volume that has replicas lie below this: 2^22 leases.
+pub const REPLICATED_LIMIT: u64 = 1 << 52;
+
+/// One name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Link {
+    /// The directory it is in.
+    pub dir: ObjectNo,
+    /// The name there.
+    pub name: Name,
+}
+
+/// The attributes that are the same on every replica. The access time is each replica's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Attributes {
+    /// Permission bits with set-user-id, set-group-id and sticky.
+    pub perm: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of devices.
+    pub rdev: u32,
+    /// Last change of content or entries; of directories derived from the operations on their entries.
+    pub mtime: Timestamp,
+    /// Last change of anything.
+    pub ctime: Timestamp,
+    /// When it was made.
+    pub btime: Timestamp,
+}
+
+/// Where a piece of content comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Source {
+    /// Bytes of a chunk from this offset on.
+    Chunk {
+        /// The chunk's name.
+        id: ChunkId,
+        /// First byte in it.
+        offset: u32,
+    },
+    /// Nothing: reads as zeros.
+    Hole,
+}
+
+/// A part of a file's content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Piece {
+    /// Where in the file, in bytes.
+    pub offset: u64,
+    /// Bytes, at least one.
+    pub len: u64,
+    /// What is there.
+    pub source: Source,
+}
+
+/// A change of a file's content: first cut to `cut` bytes if it was longer, then `pieces`, then the size is `size`.
+///
+/// One too large for a message goes in several operations of the same batch; the later ones have `cut` equal to `size`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContentChange {
+    /// The least size it had meanwhile, in bytes.
+    pub cut: u64,
+    /// The size in the end.
+    pub size: u64,
+    /// Modification time.
+    pub mtime: Timestamp,
+    /// New content, ascending, not overlapping, all below `size`.
+    pub pieces: Vec<Piece>,
+}
+
+/// One operation of a batch that a client sends. `base`: what its author had applied when it made its first change to this component.
+///
+/// Within a batch the order is: [`Create`](Self::Create)s; removals ([`Remove`](Self::Remove) and the first half of [`Move`](Self::Move));
+/// placements ([`Place`](Self::Place) and the second half); all others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Op {
+    /// A new object, without a name yet. Of one that is there already, nothing.
+    Create {
+        /// Its number, from the author's lease.
+        object: ObjectNo,
+        /// Its type.
+        kind: FileType,
+        /// Its attributes.
+        attributes: Attributes,
+        /// Where a symbolic link leads; empty for others.
+        target: Vec<u8>,
+    },
+    /// A name goes; with its last one the object.
+    Remove {
+        /// Whose.
+        object: ObjectNo,
+        /// What the author had seen.
+        base: CommitSeq,
+        /// Which.
+        link: Link,
+        /// When, by the author's clock: becomes the directory's modification time.
+        time: Timestamp,
+    },
+    /// A name comes.
+    Place {
+        /// Whose.
+        object: ObjectNo,
+        /// What the author had seen.
+        base: CommitSeq,
+        /// Which.
+        link: Link,
+        /// When, by the author's clock.
+        time: Timestamp,
+    },
+    /// A name becomes another, at once.
+    Move {
+        /// Whose.
+        object: ObjectNo,
+        /// What the author had seen.
+        base: CommitSeq,
+        /// The name that goes.
+        from: Link,
+        /// The name that comes.
+        to: Link,
+        /// When, by the author's clock.
+        time: Timestamp,
+    },
+    /// All attributes but the modification time of directories.
+    SetAttributes {
+        /// Whose.
+        object: ObjectNo,
+        /// What the author had seen.
+        base: CommitSeq,
+        /// The new ones.
+        attributes: Attributes,
+    },
+    /// One extended attribute is set, or goes.
+    SetXattr {
+        /// Whose.
+        object: ObjectNo,
+        /// What the author had seen.
+        base: CommitSeq,
+        /// Its name with the prefix.
+        name: Vec<u8>,
+        /// Its value; `None`: it goes.
+        #[serde(with = "serde_bytes")]
+        value: Option<Vec<u8>>,
+    },
+    /// Content changes.
+    SetContent {
+        /// Whose.
+        object: ObjectNo,
+        /// What the author had seen.
+        base: CommitSeq,
+        /// What.
+        change: ContentChange,
+    },
+}
+
+impl Op {
+    /// The object it changes.
+    pub const fn object(&self) -> ObjectNo {
+        match self {
+            Self::Create { object, .. }
+            | Self::Remove { object, .. }
+            | Self::Place { object, .. }
+            | Self::Move { object, .. }
+            | Self::SetAttributes { object, .. }
+            | Self::SetXattr { object, .. }
+            | Self::SetContent { object, .. } => *object,
+        }
+    }
+}
+
+/// The state of an object at the server, without its content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Which object.
+    pub object: ObjectNo,
+    /// Its type.
+    pub kind: FileType,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// The commit that changed the attributes last.
+    pub attr_seq: CommitSeq,
+    /// Bytes of content.
+    pub size: u64,
+    /// The commit that changed the content last.
+    pub data_seq: CommitSeq,
+    /// Where a symbolic link leads; empty for others.
+    pub target: Vec<u8>,
+    /// All its names.
+    pub links: Vec<Link>,
+    /// The commit that changed the names last.
+    pub link_seq: CommitSeq,
+    /// All extended attributes, by name.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The commit that changed the extended attributes last.
+    pub xattr_seq: CommitSeq,
+}
+
+impl Version {
+    /// The commit that changed it last.
+    pub fn seq(&self) -> CommitSeq {
+        self.attr_seq.max(self.data_seq).max(self.link_seq).max(self.xattr_seq)
+    }
+}
