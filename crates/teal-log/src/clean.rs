@@ -244,7 +244,12 @@ impl Store {
                 freed.extend(table.tree.take_freed().into_iter().map(Freed::page));
                 reader.shared.note(&table);
             }
-            TreeKind::History | TreeKind::Cursors | TreeKind::Xattrs => {}
+            TreeKind::Notes => {
+                let mut tree = self.notes.lock();
+                tree.touch(reader, level, key, at)?;
+                freed.extend(tree.take_freed().into_iter().map(Freed::page));
+            }
+            TreeKind::History | TreeKind::Xattrs => {}
         }
         self.account(&freed);
         Ok(())

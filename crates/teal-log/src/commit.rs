@@ -310,8 +310,13 @@ impl Store {
             segments.interval = committer.checkpoint;
             segments.moving.clear();
         }
-        let first =
-            open.objects.iter().map(|o| o.state.read().core.lsn).chain(open.orphans.values().map(|o| o.1)).min();
+        let first = open
+            .objects
+            .iter()
+            .map(|o| o.state.read().core.lsn)
+            .chain(open.orphans.values().map(|o| o.1))
+            .chain(open.notes.lsns())
+            .min();
         let now = Lsn::new(self.next_lsn.load(Ordering::Relaxed));
         let layout = Layout::new(&mut segments, committer.chain, first.unwrap_or(now), now, self.clock.civil());
         let filled = self.fill(layout, open, kind, committer.checkpoint).map_err(|e| match e {

@@ -25,6 +25,8 @@ pub enum DumpWhat {
     Directory(ObjectNo),
     /// Objects without a name that wait to be given back.
     Orphans,
+    /// What is kept beside objects: numbers, and the beginnings of their notes.
+    Notes,
     /// Everything that the newest state refers to, in the order of its place.
     Places,
     /// The table of shared extents, with the places they lie in.

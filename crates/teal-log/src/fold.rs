@@ -82,6 +82,7 @@ impl Store {
         self.account_sealed(layout.segments, &freed);
         let imap_root = Self::fold_tree(layout, &mut imap.tree)?;
         let orphans = Self::fold_tree(layout, &mut self.orphans.lock())?;
+        let notes = Self::fold_tree(layout, &mut self.notes.lock())?;
         let shared = {
             self.reader.shared.absorb(&self.reader)?;
             let mut table = self.reader.shared.write();
@@ -99,6 +100,7 @@ impl Store {
             usage,
             orphans,
             shared,
+            notes,
             ..Roots::default()
         };
         // Making room may open a record in another segment, which changes that segment's item: room first, then the items.

@@ -14,7 +14,7 @@
 //! | [`imap`] | where an object's inode record is | inside pages |
 //! | [`usage`] | how much of a segment is in use | inside pages |
 //! | [`shared`] | extents that several files refer to | inside pages, deltas |
-//! | [`future`] | history, cursors: fixed now, used later | inside pages |
+//! | [`future`] | history: fixed now, used later | inside pages |
 
 pub(crate) mod anchor;
 pub(crate) mod delta;

@@ -24,6 +24,7 @@ mod host;
 mod imap;
 mod layout;
 mod mkfs;
+mod notes;
 mod object;
 mod op;
 mod open;
@@ -56,6 +57,7 @@ pub use dump::{DumpWhat, RawWhat, dump_raw};
 pub use error::StoreError;
 pub use format::superblock::Superblock;
 pub use mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};
+pub use notes::{NOTE_HEAD, NOTE_MAX, note_cost};
 pub use op::{
     FILE_MAX, LINK_MAX, Locked, NewObject, Op, SYMLINK_MAX, SetAttr, XATTR_NAME_MAX, XATTR_TOTAL_MAX, XATTR_VALUE_MAX,
 };

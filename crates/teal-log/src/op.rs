@@ -121,13 +121,17 @@ impl Store {
     }
 
     /// Counts what the open batch takes more, or less.
-    fn gathers(&self, bytes: i64) {
+    pub(crate) fn gathers(&self, bytes: i64) {
         self.gathered.fetch_add(bytes, Ordering::Relaxed);
         self.budget.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
 impl Op<'_> {
+    pub(crate) fn store(&self) -> &Store {
+        self.store
+    }
+
     /// Locks these objects, each once.
     ///
     /// # Errors
@@ -203,6 +207,14 @@ impl Locked<'_> {
         while store.table.get(no).is_some() {
             no = next();
         }
+        self.create_as(no, new);
+        no
+    }
+
+    /// Makes a new object with a number of the caller's choice, which no object has or ever had.
+    pub fn create_as(&mut self, no: ObjectNo, new: NewObject) {
+        let store = self.store;
+        store.next_object.fetch_max(no.get() + 1, Ordering::Relaxed);
         assert!(no < ObjectNo::LIMIT, "2^63 objects are never reached");
         store.objects.fetch_add(1, Ordering::Relaxed);
         let core = Core {
@@ -228,7 +240,6 @@ impl Locked<'_> {
         let guard = RwLock::write_arc(&object.state);
         self.items.push((object, guard));
         self.mark(no);
-        no
     }
 
     fn dir(&mut self, no: ObjectNo) -> Result<&mut Dir, StoreError> {

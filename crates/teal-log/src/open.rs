@@ -285,6 +285,7 @@ impl Store {
             gate: RwLock::new(()),
             imap: RwLock::new(InodeMap::new(roots.imap)),
             orphans: Mutex::new(Tree::with_root(TreeKind::Orphans, STORE_WIDE, roots.orphans)),
+            notes: Mutex::new(Tree::with_root(TreeKind::Notes, STORE_WIDE, roots.notes)),
             usage: Mutex::new(usage),
             segments: Mutex::new(segments),
             open: Mutex::default(),

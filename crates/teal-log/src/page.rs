@@ -60,7 +60,7 @@ pub(crate) enum TreeKind {
     Usage = 5,
     SharedExtents = 6,
     History = 7,
-    Cursors = 8,
+    Notes = 8,
     Xattrs = 9,
 }
 
@@ -74,7 +74,7 @@ impl TreeKind {
         Self::Usage,
         Self::SharedExtents,
         Self::History,
-        Self::Cursors,
+        Self::Notes,
         Self::Xattrs,
     ];
     /// The stored code, from 1.
@@ -95,7 +95,7 @@ impl TreeKind {
             Self::Usage => "a page of the usage table",
             Self::SharedExtents => "a page of the shared-extent table",
             Self::History => "a page of the history index",
-            Self::Cursors => "a page of the cursor table",
+            Self::Notes => "a page of the notes",
             Self::Xattrs => "an extended-attribute page",
         }
     }

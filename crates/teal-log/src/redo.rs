@@ -88,6 +88,8 @@ impl Store {
             Delta::EntryGone { cookie } => return self.redo_entry(no, *cookie, None),
             Delta::Free => self.redo_free(no)?,
             Delta::Orphan(orphan) => self.change_orphans(no, *orphan)?,
+            Delta::Note { piece, value } => self.redo_note(no, *piece, Some(value))?,
+            Delta::NoteGone { piece } => self.redo_note(no, *piece, None)?,
             Delta::SharedSet { id, shared } => return self.redo_shared(*id, &Logged::Set(shared.clone())),
             Delta::SharedCount { id, count } => return self.redo_shared(*id, &Logged::Count(*count)),
             Delta::SharedGone { id } => return self.redo_shared(*id, &Logged::Gone),

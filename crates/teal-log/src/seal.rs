@@ -3,7 +3,7 @@
 //! # Order
 //! 1. What is new of each object: holes, parts of shared extents, blocks, then its record or what changed of it.
 //! 2. What the cleaner has moved: cold data behind what is new, so that segments fill up with the one or the other.
-//! 3. Orphans and the table of shared extents; in a checkpoint also pages, and the roots last.
+//! 3. Orphans, notes and the table of shared extents; in a checkpoint also pages, and the roots last.
 
 use crate::commit::{Kind, SealError};
 use crate::counters::add;
@@ -50,6 +50,7 @@ impl Store {
         for (no, (orphan, lsn)) in open.orphans.iter().filter(|_| !bug(Bug::OrphanNotRecorded)) {
             layout.delta(*no, *lsn, &Delta::Orphan(*orphan), 1)?;
         }
+        open.notes.seal(&mut layout)?;
         if !matches!(kind, Kind::Empty(_)) {
             self.seal_shared(&mut layout)?;
         }

@@ -37,6 +37,8 @@ pub enum Bug {
     TailNotZeroed,
     /// Joining or leaving the orphan set is not recorded.
     OrphanNotRecorded,
+    /// Notes are not recorded.
+    NoteNotRecorded,
     /// An entry removed is not recorded.
     RemovalNotRecorded,
     /// What is left of a reference to a shared extent in two places counts as one.
@@ -51,7 +53,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::PayloadUnverified,
         Self::TornTailRefused,
         Self::LeftoversLineUp,
@@ -66,6 +68,7 @@ impl Bug {
         Self::OverwrittenCounted,
         Self::TailNotZeroed,
         Self::OrphanNotRecorded,
+        Self::NoteNotRecorded,
         Self::RemovalNotRecorded,
         Self::SplitNotCounted,
         Self::SharedFreedEarly,

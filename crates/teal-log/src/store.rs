@@ -14,7 +14,7 @@
 //! | `gate` | the open batch: shared by operations, exclusive for sealing | operations: their own reads; sealing: no I/O on warm pages |
 //! | `rename` (client) | moves of directories | |
 //! | object locks, by number | one object's state | reads of that object's pages and blocks |
-//! | `imap`, `orphans`, the table of shared extents | their trees | reads of their pages |
+//! | `imap`, `orphans`, `notes`, the table of shared extents | their trees | reads of their pages |
 //! | `segments`, `open`, `unfolded` | what they are called | nothing |
 
 use crate::commit::Committer;
@@ -23,6 +23,7 @@ use crate::error::StoreError;
 use crate::format::superblock::Superblock;
 use crate::geometry::Geometry;
 use crate::imap::InodeMap;
+use crate::notes::Changed;
 use crate::object::{Object, ObjectRef, State};
 use crate::reader::Reader;
 use crate::segments::Segments;
@@ -72,6 +73,7 @@ impl Default for Settings {
 pub(crate) struct OpenBatch {
     pub(crate) objects: Vec<ObjectRef>,
     pub(crate) orphans: BTreeMap<ObjectNo, (bool, Lsn)>,
+    pub(crate) notes: Changed,
     /// Where the inode map will change.
     pub(crate) places: Places,
     /// Monotonic time of its first operation.
@@ -90,6 +92,7 @@ pub struct Store {
     pub(crate) gate: RwLock<()>,
     pub(crate) imap: RwLock<InodeMap>,
     pub(crate) orphans: Mutex<Tree>,
+    pub(crate) notes: Mutex<Tree>,
     pub(crate) usage: Mutex<Tree>,
     pub(crate) segments: Mutex<Segments>,
     pub(crate) open: Mutex<OpenBatch>,
@@ -215,7 +218,10 @@ impl Store {
     /// Whether the open batch holds anything.
     pub(crate) fn has_changes(&self) -> bool {
         let open = self.open.lock();
-        !open.objects.is_empty() || !open.orphans.is_empty() || self.reader.shared.is_changed()
+        !open.objects.is_empty()
+            || !open.orphans.is_empty()
+            || !open.notes.is_empty()
+            || self.reader.shared.is_changed()
     }
 
     /// Forgets everything that could be read again (for tests and memory pressure).

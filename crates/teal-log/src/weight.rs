@@ -197,7 +197,10 @@ impl Store {
         // Leaves are as many as changes, or hold all there is; above them stand at most as many pages as the whole tree has.
         let leaves = (spread * PAGE).min(spread * SMALL_PAGE + objects * MAP_ITEM);
         let above = spread.min(objects / 1000 + 4) * PAGE;
-        let pages = self.mem_pages.load(Ordering::Relaxed).max(0) as u64 + map + self.orphans.lock().mem_pages() as u64;
+        let pages = self.mem_pages.load(Ordering::Relaxed).max(0) as u64
+            + map
+            + self.orphans.lock().mem_pages() as u64
+            + self.notes.lock().mem_pages() as u64;
         records + pages * PAGE + leaves + above + self.usage_bytes() + self.shared_bytes()
     }
 

@@ -90,6 +90,7 @@ pub(crate) fn dump(path: &Path, what: &str) -> Result<ExitCode> {
         "usage" => DumpWhat::Usage,
         "imap" => DumpWhat::InodeMap,
         "orphans" => DumpWhat::Orphans,
+        "notes" => DumpWhat::Notes,
         "places" => DumpWhat::Places,
         "shared" => DumpWhat::Shared,
         "object" => DumpWhat::Inode(ObjectNo::new(number(argument, what)?)),

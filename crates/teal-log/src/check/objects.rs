@@ -28,6 +28,7 @@ impl Checker<'_> {
     pub(super) fn objects(&mut self, progress: &mut dyn FnMut(CheckProgress)) {
         let homes = self.inode_map();
         self.orphan_set();
+        self.note_pages();
         self.usage_pages();
         self.shared_table();
         let total = homes.len() as u64;
@@ -99,6 +100,12 @@ impl Checker<'_> {
         self.tree(&tree, STORE_WIDE, &mut |this, no, _| {
             this.facts.entry(ObjectNo::new(no)).or_default().orphan = true;
         });
+    }
+
+    fn note_pages(&mut self) {
+        let store = self.store;
+        let tree = store.notes.lock();
+        self.tree(&tree, STORE_WIDE, &mut |_, _, _| {});
     }
 
     fn usage_pages(&mut self) {

@@ -30,6 +30,7 @@ impl Store {
                 Ok(orphans) => orphans.into_iter().try_for_each(|no| writeln!(out, "{no}")),
                 Err(e) => writeln!(out, "{e}"),
             },
+            DumpWhat::Notes => self.dump_notes(out),
             DumpWhat::Places => self.places().into_iter().try_for_each(|place| {
                 let (sector, byte) = (place.byte / SECTOR, place.byte % SECTOR);
                 let owner = place.owner.map(|no| format!(" of {no}")).unwrap_or_default();
@@ -38,6 +39,16 @@ impl Store {
             DumpWhat::Shared => self.dump_shared(out),
             DumpWhat::Raw(what) => dump_raw(self.disk(), what, out),
         }
+    }
+
+    fn dump_notes(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut lines = Vec::new();
+        let all = self.each_note(ObjectNo::new(0), &mut |no, head| {
+            lines.push(format!("{no}: {}", head.escape_ascii()));
+            ControlFlow::Continue(())
+        });
+        lines.extend(all.err().map(|e| e.to_string()));
+        lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))
     }
 
     fn dump_usage(&self, out: &mut dyn Write) -> io::Result<()> {

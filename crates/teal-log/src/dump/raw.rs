@@ -205,6 +205,8 @@ fn delta_text(delta: &Delta<'_>) -> String {
         Delta::EntrySet { cookie, child, name, .. } => format!("entry {cookie:#x} {name:?} is {child}"),
         Delta::EntryGone { cookie } => format!("entry {cookie:#x} is gone"),
         Delta::Free => "given back".into(),
+        Delta::Note { piece, value } => format!("piece {piece} of its note: {} bytes", value.len()),
+        Delta::NoteGone { piece } => format!("piece {piece} of its note is gone"),
         Delta::Orphan(true) => "becomes an orphan".into(),
         Delta::Orphan(false) => "is no orphan any more".into(),
         Delta::Page { kind, level, first_key, ptr } => {

@@ -26,7 +26,8 @@
 //! | 16 | shared set | id u64, then a shared extent: from now on it lies here |
 //! | 17 | shared gone | id u64: nobody refers to it any more |
 //! | 18 | history | block u64, died-at `Lsn` u64, then a history item (reserved) |
-//! | 19, 20 | cursor set, cursor gone | device u64, then a cursor (reserved) |
+//! | 19 | note | piece u16, then its bytes: what those above the store keep of the object |
+//! | 20 | note gone | piece u16 |
 //! | 21 | shared count | id u64, count u32: how many extents refer to it |
 
 use super::extent::{Mapped, SHARED_IDS};
@@ -34,6 +35,7 @@ use super::inode::COOKIES;
 use super::shared::SharedExtent;
 use super::usage::{self, SegmentUse};
 use crate::codec::{Put, Take};
+use crate::notes::is_key;
 use crate::page::{PagePtr, TreeKind};
 use teal_types::{FileType, Lsn, Name, ObjectNo, Stamp};
 
@@ -82,6 +84,13 @@ pub(crate) enum Delta<'a> {
         id: u64,
         count: u32,
     },
+    Note {
+        piece: u16,
+        value: &'a [u8],
+    },
+    NoteGone {
+        piece: u16,
+    },
     /// A type this program does not know, marked as ignorable.
     Ignored,
 }
@@ -95,7 +104,7 @@ pub(crate) enum Delta<'a> {
 /// | 16 | 8 | next `Lsn` |
 /// | 24 | 16 | next stamp: replica u32, incarnation u32, counter u64 |
 /// | 40 | 8 | objects |
-/// | 48 | 12 each | page pointers, zero where empty: inode map, usage, orphans, shared extents, history, cursors |
+/// | 48 | 12 each | page pointers, zero where empty: inode map, usage, orphans, shared extents, history, notes |
 /// | 120 | 4 | number of usage overrides |
 /// | 124 | 44 each | segment u32, usage item: what the usage tree could not know of its own pages |
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -110,7 +119,7 @@ pub(crate) struct Roots {
     pub(crate) orphans: Option<PagePtr>,
     pub(crate) shared: Option<PagePtr>,
     pub(crate) history: Option<PagePtr>,
-    pub(crate) cursors: Option<PagePtr>,
+    pub(crate) notes: Option<PagePtr>,
     pub(crate) overrides: Vec<(u32, SegmentUse)>,
 }
 
@@ -121,7 +130,7 @@ impl Roots {
         out.put_u64(self.next_lsn.get());
         out.put_stamp(self.stamp);
         out.put_u64(self.objects);
-        for root in [self.imap, self.usage, self.orphans, self.shared, self.history, self.cursors] {
+        for root in [self.imap, self.usage, self.orphans, self.shared, self.history, self.notes] {
             out.put(&PagePtr::encode_optional(root));
         }
         out.put_u32(u32::try_from(self.overrides.len()).expect("one for each segment at most"));
@@ -147,7 +156,7 @@ impl Roots {
         roots.orphans = root()?;
         roots.shared = root()?;
         roots.history = root()?;
-        roots.cursors = root()?;
+        roots.notes = root()?;
         for _ in 0..t.u32()? {
             roots.overrides.push((t.u32()?, SegmentUse::decode(t.bytes(usage::BYTES)?)?));
         }
@@ -171,6 +180,8 @@ impl Delta<'_> {
             Self::Head(_) => 11,
             Self::SharedSet { .. } => 16,
             Self::SharedGone { .. } => 17,
+            Self::Note { .. } => 19,
+            Self::NoteGone { .. } => 20,
             Self::SharedCount { .. } => 21,
             Self::Ignored => unreachable!("never made, only read"),
         }
@@ -216,6 +227,11 @@ impl Delta<'_> {
                 out.put(&shared.encode());
             }
             Self::SharedGone { id } => out.put_u64(*id),
+            Self::Note { piece, value } => {
+                out.put_u16(*piece);
+                out.put(value);
+            }
+            Self::NoteGone { piece } => out.put_u16(*piece),
             Self::SharedCount { id, count } => {
                 out.put_u64(*id);
                 out.put_u32(*count);
@@ -298,6 +314,11 @@ fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
         11 => Delta::Head(std::mem::take(&mut v.0)),
         16 => Delta::SharedSet { id: shared_id(&mut v)?, shared: SharedExtent::decode(std::mem::take(&mut v.0))? },
         17 => Delta::SharedGone { id: shared_id(&mut v)? },
+        19 => {
+            let piece = v.u16().filter(|piece| is_key(object, *piece))?;
+            Delta::Note { piece, value: std::mem::take(&mut v.0) }
+        }
+        20 => Delta::NoteGone { piece: v.u16().filter(|piece| is_key(object, *piece))? },
         21 => Delta::SharedCount { id: shared_id(&mut v)?, count: v.u32().filter(|count| *count > 0)? },
         _ if flags & 1 != 0 => {
             v.0 = &[];

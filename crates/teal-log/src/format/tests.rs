@@ -3,7 +3,7 @@
 use super::anchor::Anchor;
 use super::delta::{Delta, Roots, decode_body};
 use super::extent::Extent;
-use super::future::{CursorState, Superseded};
+use super::future::Superseded;
 use super::imap::{Home, Known};
 use super::inode::{self, Core, Entry, Item, Link};
 use super::record::{self, Header, Run};
@@ -12,7 +12,7 @@ use super::superblock::{Refused, Superblock};
 use super::usage::SegmentUse;
 use crate::page::PagePtr;
 use proptest::prelude::*;
-use teal_types::{CommitSeq, FileType, Lsn, Name, ObjectNo, Sector, Stamp, Timestamp};
+use teal_types::{FileType, Lsn, Name, ObjectNo, Sector, Stamp, Timestamp};
 
 const UUID: [u8; 16] = *b"0123456789abcdef";
 
@@ -235,19 +235,6 @@ fn golden_items_of_later() {
         "0100000000000000020000000000000005040302010002000d0000000900000000000000010000000d0c0b0a"
     );
     assert_eq!(Superseded::decode(&old.encode()), Some(old));
-
-    let cursor = CursorState {
-        device: UUID,
-        reached: Lsn::new(10),
-        server_incarnation: 11,
-        synced: CommitSeq::new(12),
-        unacknowledged: vec![(Lsn::new(4), Lsn::new(6))],
-    };
-    assert_eq!(
-        pin(&cursor.encode()),
-        "303132333435363738396162636465660a000000000000000b000000000000000c00000000000000010004000000000000000600000000000000"
-    );
-    assert_eq!(CursorState::decode(&cursor.encode()), Some(cursor));
 }
 
 proptest! {
@@ -262,7 +249,6 @@ proptest! {
         let _ = SegmentUse::decode(&bytes);
         let _ = SharedExtent::decode(&bytes);
         let _ = Superseded::decode(&bytes);
-        let _ = CursorState::decode(&bytes);
         let _ = decode_body(&bytes, count).count();
     }
 }

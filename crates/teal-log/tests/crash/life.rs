@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_env::Disk;
-use teal_log::{Cost, Counts, NewObject, Op, OpenError, OpenOptions, Purpose, SetAttr, Settings, Store, StoreError};
+use teal_log::{
+    Cost, Counts, NewObject, Op, OpenError, OpenOptions, Purpose, SetAttr, Settings, Store, StoreError, note_cost,
+};
 use teal_testkit::{RecordingDisk, Rng, SimClock};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
 
@@ -369,11 +371,20 @@ impl Life {
         let all: Vec<_> = self.model.objects.keys().copied().collect();
         let no = *self.rng.pick(&all);
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, Cost::names(1))? else { return Ok(false) };
+        let len = *self.rng.pick(&[0, 20, 999, 1000, 1001, 4000]);
+        let note = self.rng.chance(0.7).then(|| self.data(len));
+        let mut cost = Cost::names(1);
+        cost.bytes += note_cost(4000);
+        let Some(op) = self.room(&store, cost)? else { return Ok(false) };
         let (perm, uid, mtime) = (self.rng.below(0o7777) as u16, self.rng.below(99) as u32, self.stamp());
         let set = SetAttr { perm: Some(perm), uid: Some(uid), mtime: Some(mtime), ..SetAttr::default() };
         op.lock(&[no])?.set_attr(no, set);
+        op.set_note(no, note.as_deref())?;
         drop(op);
+        match note {
+            Some(note) => drop(self.model.notes.insert(no, Arc::new(note))),
+            None => drop(self.model.notes.remove(&no)),
+        }
         let object = self.model.object(no);
         (object.perm, object.owner.0, object.times[1]) = (perm, uid, mtime);
         Ok(true)

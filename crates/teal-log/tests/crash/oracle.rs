@@ -114,6 +114,7 @@ pub(crate) struct Object {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Model {
     pub(crate) objects: BTreeMap<ObjectNo, Arc<Object>>,
+    pub(crate) notes: BTreeMap<ObjectNo, Arc<Vec<u8>>>,
 }
 
 impl Model {
@@ -175,6 +176,20 @@ impl Model {
         let found = store.orphans().map_err(|e| e.to_string())?;
         if found != orphans {
             return Err(format!("orphans {found:?} instead of {orphans:?}"));
+        }
+        let mut noted = Vec::new();
+        let mut visit = |no, _: &[u8]| {
+            noted.push(no);
+            std::ops::ControlFlow::Continue(())
+        };
+        store.each_note(ObjectNo::new(0), &mut visit).map_err(|e| e.to_string())?;
+        if !noted.iter().eq(self.notes.keys()) {
+            return Err(format!("notes of {noted:?} instead of {:?}", self.notes.keys()));
+        }
+        for (no, note) in &self.notes {
+            if store.note(*no).map_err(|e| e.to_string())?.as_ref() != Some(&**note) {
+                return Err(format!("the note of {no}"));
+            }
         }
         if with_content {
             for (no, object) in &self.objects {
