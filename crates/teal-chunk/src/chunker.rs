@@ -77,6 +77,11 @@ impl<R: Read> ChunkStream<R> {
         Self { source, sizes, held: Vec::with_capacity(sizes.max), ended: false }
     }
 
+    /// What it reads from.
+    pub fn source_mut(&mut self) -> &mut R {
+        &mut self.source
+    }
+
     fn fill(&mut self) -> io::Result<()> {
         while !self.ended && self.held.len() < self.sizes.max {
             let room = self.sizes.max - self.held.len();

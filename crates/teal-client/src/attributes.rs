@@ -8,6 +8,7 @@
 //! 3. A change of mode changes the access control list with it.
 
 use crate::acl::{self, Acl};
+use crate::upstream::Pend;
 use crate::{Client, FsError};
 use teal_log::{Cost, FILE_MAX, Locked, Purpose, SetAttr, StoreError};
 use teal_types::{Attr, BLOCK, FileType, ObjectNo, Timestamp};
@@ -66,6 +67,7 @@ impl Client {
             return Err(FsError::FileTooBig);
         }
         self.on(no, || {
+            let _absence = set.size.and_then(|_| self.absence_of(no));
             let mut cost = self.cost_of_content(no, BLOCK)?;
             if set.perm.is_some() && self.store.xattr(no, acl::ACCESS)?.is_some() {
                 cost.bytes += self.store.head_bytes(no)?;
@@ -78,11 +80,14 @@ impl Client {
             let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;
             let attr = locked.attr(no);
+            let has_list = locked.xattr(no, acl::ACCESS).is_some();
+            let capable = locked.xattr(no, CAPABILITY).is_some();
             if set.perm.is_some() && attr.kind == FileType::Symlink {
                 return Err(FsError::NotSupported);
             }
             if let Some(size) = set.size {
                 is_file(&attr)?;
+                self.pend(&mut locked, no, Pend::Cut(size.min(attr.size)))?;
                 locked.truncate(no, size)?;
             }
             let owner = set.uid.is_some() || set.gid.is_some();
@@ -108,7 +113,17 @@ impl Client {
             let (perm, uid, gid) = (set.perm, set.uid, set.gid);
             let ctime = Some(set.ctime.unwrap_or(now));
             locked.set_attr(no, SetAttr { perm, uid, gid, atime: time(set.atime), mtime, ctime });
-            Ok(locked.attr(no))
+            let now = locked.attr(no);
+            if owner || now.perm != attr.perm || set.mtime.is_some() {
+                self.pend(&mut locked, no, Pend::Attributes)?;
+            }
+            if has_list && set.perm.is_some() {
+                self.pend(&mut locked, no, Pend::Xattr(acl::ACCESS))?;
+            }
+            if capable && locked.xattr(no, CAPABILITY).is_none() {
+                self.pend(&mut locked, no, Pend::Xattr(CAPABILITY))?;
+            }
+            Ok(now)
         })
     }
 
@@ -126,9 +141,16 @@ impl Client {
         &self,
         locked: &mut Locked<'_>,
         no: ObjectNo,
+        what: Pend<'_>,
         kill_suidgid: bool,
     ) -> Result<(), StoreError> {
+        let before = (locked.attr(no).perm, locked.xattr(no, CAPABILITY).is_some());
         strip(locked, no, kill_suidgid)?;
+        if before != (locked.attr(no).perm, locked.xattr(no, CAPABILITY).is_some()) {
+            self.pend(locked, no, Pend::Attributes)?;
+            self.pend(locked, no, Pend::Xattr(CAPABILITY))?;
+        }
+        self.pend(locked, no, what)?;
         let now = Some(self.now());
         locked.set_attr(no, SetAttr { mtime: now, ctime: now, ..SetAttr::default() });
         Ok(())

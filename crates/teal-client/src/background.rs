@@ -88,6 +88,7 @@ impl Client {
         let thread = std::thread::Builder::new().name("teal-commit".into()).spawn(move || run(&client, &bell))?;
         background.threads.push(thread);
         background.threads.push(self.start_syncing()?);
+        background.threads.extend(self.start_upstream()?);
         Ok(())
     }
 
@@ -161,6 +162,7 @@ impl Client {
     pub(crate) fn stop_background(&self) {
         self.bell.stop();
         self.syncs.stop();
+        self.replica.iter().for_each(|replica| replica.stop());
         let threads = std::mem::take(&mut self.background.lock().threads);
         for thread in threads {
             if thread.join().is_err() {
@@ -174,6 +176,7 @@ impl Drop for Client {
     fn drop(&mut self) {
         self.bell.stop();
         self.syncs.stop();
+        self.replica.iter().for_each(|replica| replica.stop());
     }
 }
 

@@ -5,6 +5,7 @@
 //! 2. Reading never causes a commit.
 
 use crate::attributes::is_file;
+use crate::upstream::Pend;
 use crate::{Client, FsError};
 use teal_log::{FILE_MAX, Parts, Purpose, SYMLINK_MAX};
 use teal_types::{BLOCK, FileType, ObjectNo};
@@ -82,7 +83,15 @@ impl Client {
     pub fn read_parts(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Parts, FsError> {
         let attr = self.getattr(no)?;
         is_file(&attr)?;
-        let parts = self.store.read_parts(no, offset, len)?;
+        let end = offset.saturating_add(len as u64);
+        let parts = loop {
+            let here = self.replica.as_ref().map(|replica| replica.absence(no).read());
+            if !self.absent(no)?.touches(offset, end) {
+                break self.store.read_parts(no, offset, len)?;
+            }
+            drop(here);
+            self.present(no, offset, end)?;
+        };
         self.accessed(&attr);
         Ok(parts)
     }
@@ -125,6 +134,7 @@ impl Client {
         if !flags.append && offset.saturating_add(data.len() as u64) <= self.store.attr(no)?.size {
             cost.purpose = Purpose::Replaces;
         }
+        let _absence = self.absence_of(no);
         let op = self.begin(cost)?;
         let mut locked = op.lock(&[no])?;
         let attr = locked.attr(no);
@@ -136,7 +146,8 @@ impl Client {
             return if room == 0 { Err(FsError::FileTooBig) } else { Ok(0) };
         }
         locked.write(no, offset, data)?;
-        self.content_changed(&mut locked, no, flags.kill_suidgid)?;
+        let end = offset + data.len() as u64;
+        self.content_changed(&mut locked, no, Pend::Data(offset, end), flags.kill_suidgid)?;
         self.wrote(data.len() as u64);
         Ok(data.len())
     }
@@ -163,11 +174,15 @@ impl Client {
             if !matches!(mode, FallocateMode::Allocate { .. }) {
                 self.thin_out(no, offset, end)?;
             }
+            let _absence = self.absence_of(no);
             let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;
-            if !matches!(mode, FallocateMode::Allocate { .. }) {
+            let changed = if matches!(mode, FallocateMode::Allocate { .. }) {
+                Pend::Cut(locked.attr(no).size)
+            } else {
                 locked.punch(no, offset, end)?;
-            }
+                Pend::Data(offset, end)
+            };
             let keep_size = match mode {
                 FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => keep_size,
                 FallocateMode::PunchHole => true,
@@ -175,7 +190,7 @@ impl Client {
             if !keep_size && end > locked.attr(no).size {
                 locked.truncate(no, end)?;
             }
-            Ok(self.content_changed(&mut locked, no, false)?)
+            Ok(self.content_changed(&mut locked, no, changed, false)?)
         })
     }
 
@@ -200,7 +215,12 @@ impl Client {
     pub fn seek(&self, no: ObjectNo, offset: u64, what: Seek) -> Result<u64, FsError> {
         self.on(no, || {
             is_file(&self.store.attr(no)?)?;
-            self.store.seek(no, offset, what == Seek::Hole)?.ok_or(FsError::BehindEnd)
+            let absent = self.absent(no)?;
+            let found = self.store.seek(no, offset, what == Seek::Hole)?;
+            if absent.is_empty() {
+                return found.ok_or(FsError::BehindEnd);
+            }
+            self.seek_around(no, offset, what, &absent)
         })
     }
 
@@ -214,10 +234,11 @@ impl Client {
         let mut at = from;
         while let Some(data) = self.store.seek(no, at, false)?.filter(|data| data.saturating_add(step) < end) {
             at = data + step;
+            let _absence = self.absence_of(no);
             let op = self.begin(self.cost_of_content(no, 2 * BLOCK)?.freeing())?;
             let mut locked = op.lock(&[no])?;
             locked.punch(no, data, at)?;
-            self.content_changed(&mut locked, no, false)?;
+            self.content_changed(&mut locked, no, Pend::Data(data, at), false)?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@
 //! 3. Where the store can share nothing (small files, offsets that do not meet, a block that has been shared too often), bytes are copied.
 
 use crate::attributes::is_file;
+use crate::upstream::Pend;
 use crate::{Client, FsError, WRITE_STEP, WriteFlags};
 use teal_types::{BLOCK, ObjectNo};
 
@@ -112,11 +113,16 @@ impl Client {
         }
         let mut cost = sharing.cost;
         cost.bytes += self.cost_of_content(to.0, 0)?.bytes;
+        let _absence = self.absence_of(to.0);
         let op = self.begin(cost)?;
         let mut locked = op.lock(&[from.0, to.0])?;
+        if self.absent(from.0)?.touches(from.1, from.1.saturating_add(len)) {
+            // Not all of it is here: reading it fetches it.
+            return Ok(0);
+        }
         let done = locked.share(from, to, len, &sharing)?;
         if done > 0 {
-            self.content_changed(&mut locked, to.0, flags.kill_suidgid)?;
+            self.content_changed(&mut locked, to.0, Pend::Data(to.1, to.1 + done), flags.kill_suidgid)?;
             self.wrote(cost.bytes);
         }
         Ok(done)

@@ -67,6 +67,9 @@ pub enum FsError {
     /// The volume takes no changes.
     #[error("the volume is read-only")]
     ReadOnly,
+    /// Only the server has it, and the server cannot be asked now.
+    #[error("not here, and the server cannot be asked: {0}")]
+    Unreachable(String),
     /// The store cannot read or write what it must.
     #[error(transparent)]
     Io(StoreError),
@@ -95,6 +98,7 @@ impl FsError {
             Self::FileTooBig => Errno::FBIG,
             Self::ValueTooBig => Errno::TOOBIG,
             Self::ReadOnly => Errno::ROFS,
+            Self::Unreachable(_) => Errno::HOSTUNREACH,
             Self::Io(_) => Errno::IO,
         }
         .raw_os_error()

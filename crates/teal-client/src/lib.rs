@@ -34,6 +34,7 @@ mod remove;
 mod rename;
 mod status;
 mod syncing;
+mod upstream;
 mod xattr;
 
 pub use attributes::{SetAttrRequest, TimeChange};
@@ -43,6 +44,7 @@ pub use listing::DirEntry;
 pub use options::{AtimePolicy, Caller, ClientOptions};
 pub use rename::RenameMode;
 pub use status::{Remaining, StatFs, Status};
+pub use upstream::{Invalidation, Link, UpstreamOptions, UpstreamStatus};
 pub use xattr::XattrMode;
 
 use background::{Background, Bell};
@@ -51,9 +53,11 @@ use parking_lot::{Mutex, RwLock};
 use references::References;
 use std::sync::Arc;
 use syncing::SyncQueue;
+use teal_device::Upstream;
 use teal_env::Clock;
 use teal_log::{Store, StoreError};
 use teal_types::{Name, ObjectNo, Timestamp};
+use upstream::{Identity, Replica};
 
 /// A mounted local volume. All methods may be called from any thread.
 pub struct Client {
@@ -67,6 +71,7 @@ pub struct Client {
     bell: Arc<Bell>,
     syncs: Arc<SyncQueue>,
     background: Mutex<Background>,
+    replica: Option<Arc<Replica>>,
 }
 
 impl std::fmt::Debug for Client {
@@ -77,7 +82,41 @@ impl std::fmt::Debug for Client {
 
 impl Client {
     /// A client of an open store.
-    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, options: ClientOptions) -> Arc<Self> {
+    ///
+    /// If the store is a replica's, whose server is not given here, changes are noted for it.
+    ///
+    /// # Errors
+    /// What reading the note of who this replica is met.
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, options: ClientOptions) -> Result<Arc<Self>, FsError> {
+        let identity = Identity::of(&store)?;
+        let replica = identity.map(|identity| Replica::new(None, identity, "", UpstreamOptions::default()));
+        Ok(Self::with(store, clock, options, replica))
+    }
+
+    /// A client of an open store that is, or becomes, a replica of the volume behind `upstream`. `device`: its name for people.
+    /// A store that was not one before becomes one: all that is in it is sent, or with `joins` its root is empty and what the server has
+    /// comes here as it is needed.
+    ///
+    /// # Errors
+    /// What reading or setting the note of who this replica is met; [`FsError::NotEmpty`] when a store that joins has something in it.
+    pub fn replica(
+        store: Arc<Store>,
+        clock: Arc<dyn Clock>,
+        options: ClientOptions,
+        upstream: Arc<dyn Upstream>,
+        device: &str,
+        (joins, of_upstream): (bool, UpstreamOptions),
+    ) -> Result<Arc<Self>, FsError> {
+        let known = Identity::of(&store)?;
+        let replica = Replica::new(Some(upstream), known.unwrap_or_default(), device, of_upstream);
+        let client = Self::with(store, clock, options, Some(replica));
+        if known.is_none() {
+            client.begin_replica(joins)?;
+        }
+        Ok(client)
+    }
+
+    fn with(store: Arc<Store>, clock: Arc<dyn Clock>, options: ClientOptions, replica: Option<Replica>) -> Arc<Self> {
         Arc::new(Self {
             store,
             clock,
@@ -89,6 +128,7 @@ impl Client {
             bell: Arc::default(),
             syncs: Arc::default(),
             background: Mutex::default(),
+            replica: replica.map(Arc::new),
         })
     }
 
@@ -115,6 +155,8 @@ impl Client {
         if !self.store.attr(parent)?.kind.is_dir() {
             return Err(FsError::NotDir);
         }
-        Ok(Name::new(name)?)
+        let name = Name::new(name)?;
+        self.listed(parent)?;
+        Ok(name)
     }
 }

@@ -45,6 +45,7 @@ impl Client {
             if !attr.kind.is_dir() {
                 return Err(FsError::NotDir);
             }
+            self.listed(dir)?;
             self.accessed(&attr);
             let mut at = cookie;
             loop {

@@ -8,6 +8,7 @@
 
 use crate::acl::{self, Acl};
 use crate::attributes::acl_of;
+use crate::upstream::Pend;
 use crate::{Caller, Client, FsError};
 use teal_log::{Cost, LINK_MAX, Locked, NewObject, SYMLINK_MAX, SetAttr, StoreError};
 use teal_types::{Attr, FileType, ObjectNo};
@@ -132,7 +133,7 @@ impl Client {
             }
             let no = self.make_in(&mut locked, caller, parent, new)?;
             if let Err(e) = locked.insert_entry(parent, &name, no) {
-                locked.free(no)?;
+                self.give_back(&mut locked, no)?;
                 return Err(e.into());
             }
             self.touch_dir(&mut locked, parent);
@@ -166,7 +167,8 @@ impl Client {
         let gid = if inherited == 0 { caller.gid } else { dir.gid };
         let perm = if new.kind.is_dir() { perm | inherited } else { perm };
         let now = self.now();
-        let no = locked.create(NewObject { kind: new.kind, perm, uid: caller.uid, gid, rdev: new.rdev, now });
+        let new_object = NewObject { kind: new.kind, perm, uid: caller.uid, gid, rdev: new.rdev, now };
+        let no = self.create_object(locked, new_object)?;
         if new.kind == FileType::Symlink {
             locked.set_target(no, new.target);
         }
@@ -176,7 +178,7 @@ impl Client {
             if let Some(list) = list.as_ref().map(Acl::encode)
                 && let Err(e) = locked.set_xattr(no, name, Some(&list))
             {
-                locked.free(no)?;
+                self.give_back(locked, no)?;
                 return Err(e.into());
             }
         }
@@ -204,7 +206,7 @@ impl Client {
             let new = New { kind: FileType::File, perm: perm & 0o7777, rdev: 0, target: b"" };
             let no = self.make_in(&mut locked, caller, parent, &new)?;
             if let Err(e) = locked.set_orphan(no, true) {
-                locked.free(no)?;
+                self.give_back(&mut locked, no)?;
                 return Err(e.into());
             }
             self.references.hold_nameless(no);
@@ -244,6 +246,7 @@ impl Client {
             if attr.nlink == 0 {
                 locked.set_orphan(no, false)?;
             }
+            self.pend(&mut locked, no, Pend::Links)?;
             if let Err(e) = locked.insert_entry(parent, &name, no) {
                 locked.set_orphan(no, attr.nlink == 0)?;
                 return Err(e.into());
@@ -254,6 +257,21 @@ impl Client {
             self.references.hold(no, 1);
             Ok(locked.attr(no))
         })
+    }
+
+    /// Makes an object with the next number of this replica, if it is one.
+    fn create_object(&self, locked: &mut Locked<'_>, new: NewObject) -> Result<ObjectNo, StoreError> {
+        let Some(replica) = &self.replica else { return Ok(locked.create(new)) };
+        let no = self.next_number(replica, locked)?;
+        locked.create_as(no, new);
+        self.pend(locked, no, Pend::Created)?;
+        Ok(no)
+    }
+
+    /// Gives an object without a name back, and its space.
+    pub(crate) fn give_back(&self, locked: &mut Locked<'_>, no: ObjectNo) -> Result<(), StoreError> {
+        locked.free(no)?;
+        self.pend(locked, no, Pend::Gone)
     }
 
     /// The entries of a directory changed now.

@@ -9,7 +9,7 @@
 use crate::{Client, FsError};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use teal_log::{Cost, Locked, Op, StoreError};
+use teal_log::{Cost, Locked, Op, StoreError, note_cost};
 use teal_types::{ObjectNo, SECTOR};
 
 /// Orphans that nobody refers to and that are still there.
@@ -58,7 +58,7 @@ impl Client {
         }
         if !self.references.keep_orphan(no) {
             if locked.attr(no).sectors * SECTOR <= self.options.reclaim_step {
-                locked.free(no)?;
+                self.give_back(locked, no)?;
                 return Ok(Fate::Settled);
             }
             locked.set_orphan(no, true)?;
@@ -100,7 +100,11 @@ impl Client {
     }
 
     /// Starts an operation, after giving back as much as it needs.
-    pub(crate) fn begin(&self, cost: Cost) -> Result<Op<'_>, StoreError> {
+    pub(crate) fn begin(&self, mut cost: Cost) -> Result<Op<'_>, StoreError> {
+        if self.replica.is_some() {
+            // Notes of what the server must hear.
+            cost.bytes += 2 * note_cost(2048);
+        }
         let mut helped = true;
         loop {
             match self.store.begin(cost) {
@@ -133,7 +137,7 @@ impl Client {
         }
         let attr = locked.attr(no);
         if attr.sectors * SECTOR <= self.options.reclaim_step || grave.from >= attr.size {
-            locked.free(no)?;
+            self.give_back(&mut locked, no)?;
             return Ok(None);
         }
         let end = grave.from.saturating_add(self.options.reclaim_step);

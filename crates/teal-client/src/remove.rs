@@ -1,6 +1,7 @@
 //! Removing names: unlink and rmdir; and how an operation that looked before it locked tries again.
 
 use crate::orphans::Fate;
+use crate::upstream::Pend;
 use crate::{Client, FsError};
 use teal_log::{Cost, Locked, Op, StoreError};
 use teal_types::{Name, ObjectNo};
@@ -41,9 +42,21 @@ impl Client {
     fn remove(&self, parent: ObjectNo, name: &[u8], dir: bool) -> Result<(), FsError> {
         let fate = self.on(parent, || {
             let name = self.name_in(parent, name)?;
+            self.list_below(parent, &name)?;
             self.settle(|| self.try_remove(parent, &name, dir))
         })?;
         self.bury(fate);
+        Ok(())
+    }
+
+    /// Makes sure that the entries of a directory that may be removed are here; without any lock.
+    pub(crate) fn list_below(&self, parent: ObjectNo, name: &Name) -> Result<(), FsError> {
+        if self.replica.is_some()
+            && let Some((child, kind)) = self.store.lookup(parent, name)?
+            && kind.is_dir()
+        {
+            self.listed(child)?;
+        }
         Ok(())
     }
 
@@ -54,6 +67,10 @@ impl Client {
             (false, true) => return Err(FsError::NotDir),
             _ => {}
         }
+        if dir && !self.is_listed(child)? {
+            // Something in it that is not here: nobody has said it is empty.
+            return Err(FsError::NotEmpty);
+        }
         let op = self.begin(self.cost_of_names(2, &[child])?.freeing())?;
         let Some(mut locked) = lock_found(&op, &[parent], &[child])? else { return Ok(None) };
         if locked.entry(parent, name)?.map(|e| e.0) != Some(child) {
@@ -62,6 +79,7 @@ impl Client {
         if dir && locked.entries(child) > 0 {
             return Err(FsError::NotEmpty);
         }
+        self.pend(&mut locked, child, Pend::Links)?;
         locked.remove_entry(parent, name)?;
         self.touch_dir(&mut locked, parent);
         self.changed(&mut locked, child);

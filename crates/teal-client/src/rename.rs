@@ -9,6 +9,7 @@
 
 use crate::orphans::Fate;
 use crate::remove::lock_found;
+use crate::upstream::Pend;
 use crate::{Client, FsError};
 use teal_log::{Locked, SetAttr};
 use teal_types::{FileType, Name, ObjectNo};
@@ -68,6 +69,7 @@ impl Client {
             let from = (parent, self.name_in(parent, name)?);
             // That there is nothing to move is said before anything about where to.
             let to = self.name_in(new_parent, new_name).or_else(|e| self.find(parent, name).and(Err(e)))?;
+            self.list_below(new_parent, &to)?;
             let ends = Ends { from, to: (new_parent, to) };
             self.settle(|| self.try_rename(&ends, mode))
         })?;
@@ -80,6 +82,12 @@ impl Client {
         let (parent, new_parent) = (*parent, *new_parent);
         let found = self.store.lookup(parent, name)?.ok_or(FsError::NotFound)?;
         let there = self.store.lookup(new_parent, new_name)?;
+        if let Some((there, FileType::Dir)) = there
+            && !self.is_listed(there)?
+            && mode != RenameMode::Exchange
+        {
+            return Err(FsError::NotEmpty);
+        }
         match (mode, there) {
             (RenameMode::NoReplace, Some(_)) => return Err(FsError::Exists),
             (RenameMode::Exchange, None) => return Err(FsError::NotFound),
@@ -129,7 +137,9 @@ impl Client {
             _ => {}
         }
         let mut fate = Fate::Settled;
+        self.pend(locked, moved, Pend::Links)?;
         if let Some((there, _)) = there {
+            self.pend(locked, there, Pend::Links)?;
             locked.remove_entry(to.0, &to.1)?;
             self.changed(locked, there);
             fate = self.judge(locked, there)?;
@@ -144,6 +154,8 @@ impl Client {
 
     fn exchange(&self, locked: &mut Locked<'_>, ends: &Ends, moved: ObjectNo, there: ObjectNo) -> Result<(), FsError> {
         let Ends { from, to } = ends;
+        self.pend(locked, moved, Pend::Links)?;
+        self.pend(locked, there, Pend::Links)?;
         locked.remove_entry(from.0, &from.1)?;
         locked.remove_entry(to.0, &to.1)?;
         locked.insert_entry(from.0, &from.1, there)?;

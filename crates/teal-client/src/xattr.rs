@@ -4,6 +4,7 @@
 //! 1. A list and the mode it goes with change in one operation.
 
 use crate::acl::{Acl, Which};
+use crate::upstream::Pend;
 use crate::{Caller, Client, FsError};
 use teal_log::{Cost, Locked, SetAttr, XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use teal_types::{FileType, ObjectNo};
@@ -136,7 +137,12 @@ impl Client {
             cost.bytes += self.store.head_bytes(no)? + (name.len() + len) as u64;
             let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;
+            let perm = locked.attr(no).perm;
             change(&mut locked)?;
+            self.pend(&mut locked, no, Pend::Xattr(name))?;
+            if locked.attr(no).perm != perm {
+                self.pend(&mut locked, no, Pend::Attributes)?;
+            }
             self.changed(&mut locked, no);
             Ok(())
         })

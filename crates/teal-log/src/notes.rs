@@ -13,12 +13,13 @@ use crate::error::StoreError;
 use crate::extents::Freed;
 use crate::format::delta::Delta;
 use crate::layout::{Layout, NoRoom};
-use crate::op::Op;
+use crate::object::Content;
+use crate::op::{Locked, Op};
 use crate::seeded::{Bug, bug};
 use crate::store::Store;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use teal_types::{Lsn, ObjectNo, REPLICATED_LIMIT};
+use teal_types::{Lsn, Name, ObjectNo, REPLICATED_LIMIT};
 
 /// Most bytes of one note.
 pub const NOTE_MAX: usize = PIECE * (1 << PIECE_BITS);
@@ -83,7 +84,41 @@ impl Op<'_> {
     /// # Errors
     /// [`StoreError::TooBig`], or what reading the notes met.
     pub fn set_note(&self, no: ObjectNo, note: Option<&[u8]>) -> Result<(), StoreError> {
-        let store = self.store();
+        self.store().change_note(no, note)
+    }
+}
+
+impl Locked<'_> {
+    /// As [`Op::set_note`]: under the operation these objects are locked for.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_note(&self, no: ObjectNo, note: Option<&[u8]>) -> Result<(), StoreError> {
+        self.store.change_note(no, note)
+    }
+
+    /// Where a locked symbolic link leads.
+    pub fn target(&self, no: ObjectNo) -> Vec<u8> {
+        match &self.peek(no).content {
+            Content::Inline(target) => target.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The names of a locked object's extended attributes.
+    pub fn xattr_names(&self, no: ObjectNo) -> Vec<Vec<u8>> {
+        self.peek(no).xattrs.keys().map(|name| name.to_vec()).collect()
+    }
+
+    /// All names of a locked object.
+    pub fn names(&self, no: ObjectNo) -> Vec<(ObjectNo, Name)> {
+        self.peek(no).links.iter().map(|link| (link.parent, link.name.clone())).collect()
+    }
+}
+
+impl Store {
+    fn change_note(&self, no: ObjectNo, note: Option<&[u8]>) -> Result<(), StoreError> {
+        let store = self;
         if note.is_some_and(|note| note.len() > NOTE_MAX) || no.get() >= REPLICATED_LIMIT {
             return Err(StoreError::TooBig("a note"));
         }
@@ -117,9 +152,7 @@ impl Op<'_> {
         store.log_notes(changes);
         Ok(())
     }
-}
 
-impl Store {
     fn log_notes(&self, changes: Vec<(u64, Option<Box<[u8]>>)>) {
         if changes.is_empty() {
             return;
@@ -177,6 +210,41 @@ impl Store {
             let (no, piece) = parts(key);
             Ok(if piece == 0 { visit(no, &value[..value.len().min(NOTE_HEAD)]) } else { ControlFlow::Continue(()) })
         })
+    }
+
+    /// The number after the highest that any object here has had.
+    pub fn next_number(&self) -> u64 {
+        self.next_object.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// The numbers of at most `count` objects, ascending, from one on. Objects made meanwhile may be missing.
+    ///
+    /// # Errors
+    /// What reading the inode map met, or [`Store::checkpoint`].
+    pub fn objects_from(&self, from: ObjectNo, count: usize) -> Result<Vec<ObjectNo>, StoreError> {
+        let mut open: BTreeSet<ObjectNo> = self.open.lock().objects.iter().map(|object| object.no).collect();
+        open.extend(self.unfolded.lock().numbers());
+        let imap = self.imap.read();
+        let mut found: BTreeSet<ObjectNo> = open.into_iter().filter(|no| *no >= from).collect();
+        found.extend(imap.overlay().filter(|(no, home)| *no >= from && home.is_some()).map(|(no, _)| no));
+        let mut seen = 0;
+        imap.tree.scan(&self.reader, from.get(), &mut |no, _| {
+            found.insert(ObjectNo::new(no));
+            seen += 1;
+            Ok(if seen < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        drop(imap);
+        let mut alive = Vec::new();
+        for no in found {
+            match self.attr(no) {
+                Err(StoreError::NotFound(_)) => {}
+                attr => attr.map(|_| alive.push(no))?,
+            }
+            if alive.len() >= count {
+                break;
+            }
+        }
+        Ok(alive)
     }
 
     /// Redoes what a batch said of a note.

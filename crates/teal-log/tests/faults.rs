@@ -242,5 +242,6 @@ fn read_all_or_older(store: &Store, life: &Life) -> bool {
                 Err(StoreError::Corrupt { .. })
             )
     };
-    life.model.objects.keys().any(fails) || store.orphans().is_err()
+    let notes = store.each_note(teal_types::ObjectNo::new(0), &mut |_, _| std::ops::ControlFlow::Continue(()));
+    life.model.objects.keys().any(fails) || store.orphans().is_err() || notes.is_err()
 }

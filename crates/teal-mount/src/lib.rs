@@ -1,7 +1,8 @@
 //! The mount: FUSE requests on one side, the client on the other. No policy, no locks, no state but counters.
 //!
 //! # What the kernel is told (measured request counts in `docs/semantics.md`)
-//! 1. Entries, attributes and the absence of names never time out: only this mount changes the volume.
+//! 1. Entries, attributes and the absence of names never time out: this mount knows of every change, and tells the kernel what to forget
+//!    when one comes from elsewhere.
 //! 2. Opens are refused with `ENOSYS`, so the kernel stops sending them: a warm open, read and close costs no request. Flushes
 //!    likewise. Object lifetime then follows lookups and forgets alone.
 //! 3. Permissions are checked by the kernel (`default_permissions`), access control lists included (`POSIX_ACL`); the umask, which
@@ -11,12 +12,15 @@
 //! 5. Written data goes through at once (no write-back cache): what a commit takes is never older than the interval.
 
 mod counts;
+mod forget;
 mod serve;
 mod watch;
 
 pub use watch::Watcher;
 
 use counts::Requests;
+use forget::Forgetting;
+use rustix::io::Errno;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
@@ -55,6 +59,7 @@ pub struct Mount {
     threads: NonZeroUsize,
     requests: Requests,
     watch: Watch,
+    forgetting: Arc<Forgetting>,
 }
 
 /// Kilobytes the kernel reads ahead; its default of 128 costs eight times the requests.
@@ -127,6 +132,9 @@ impl Mount {
                 }
             }
         }
+        let forgetting = Arc::new(Forgetting::default());
+        let words = Arc::clone(&forgetting);
+        client.on_invalidation(move |what| words.leave_word(what));
         Ok(Self {
             client,
             session,
@@ -134,6 +142,7 @@ impl Mount {
             threads: settings.threads,
             requests: Requests::default(),
             watch: Watch::default(),
+            forgetting,
         })
     }
 
@@ -147,7 +156,14 @@ impl Mount {
     /// # Errors
     /// [`SessionError`] when the device fails.
     pub fn run(&self) -> Result<(), SessionError> {
-        self.session.run(self.threads, self)
+        if self.client.is_replica() {
+            let started = self.forgetting.start(self.session.notifier());
+            // Not waited for in the end: it may just be telling the kernel something, until the connection is gone.
+            drop(started.map_err(|e| SessionError::Device(Errno::from_io_error(&e).unwrap_or(Errno::AGAIN)))?);
+        }
+        let served = self.session.run(self.threads, self);
+        self.forgetting.end();
+        served
     }
 
     /// From now on shows every request to `watcher`, until another or none takes its place. Without one this costs a request one branch.

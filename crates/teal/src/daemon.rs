@@ -67,7 +67,7 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
     told(args, &recovery);
     let listener = Listener::bind(&args.dir)?;
     let atime = if options.noatime { AtimePolicy::Noatime } else { AtimePolicy::Relatime };
-    let client = Client::new(store, clock, ClientOptions { atime, ..ClientOptions::default() });
+    let client = Client::new(store, clock, ClientOptions { atime, ..ClientOptions::default() })?;
     let settings = MountSettings {
         source: args.path.clone(),
         syncfs: options.syncfs,

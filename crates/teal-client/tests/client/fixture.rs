@@ -23,6 +23,7 @@ fn open(disk: &Arc<MemDisk>, clock: &SimClock) -> Arc<Client> {
     let options = OpenOptions::default();
     let (store, _) = Store::open(Arc::clone(disk) as _, Arc::new(clock.clone()), options).unwrap();
     Client::new(store, Arc::new(clock.clone()), ClientOptions { reclaim_step: 1 << 20, ..ClientOptions::default() })
+        .unwrap()
 }
 
 impl Volume {

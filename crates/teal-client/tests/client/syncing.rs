@@ -60,7 +60,7 @@ fn forty_who_sync_while_the_disk_is_busy_share_one_barrier() {
     let entropy = SeededEntropy::new(3);
     Store::mkfs(Arc::clone(&disk) as _, clock.clone(), &entropy, &MkfsOptions::default()).unwrap();
     let (store, _) = Store::open(Arc::clone(&disk) as _, clock.clone(), OpenOptions::default()).unwrap();
-    let client = Client::new(store, clock, ClientOptions::default());
+    let client = Client::new(store, clock, ClientOptions::default()).unwrap();
     client.start().unwrap();
 
     let (told, answers) = mpsc::channel();

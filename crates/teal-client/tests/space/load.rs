@@ -113,7 +113,7 @@ impl Run {
     fn open(disk: &Arc<MemDisk>, clock: &SimClock) -> Arc<Client> {
         let disk: Arc<dyn Disk> = Arc::clone(disk) as _;
         let (store, _) = Store::open(disk, Arc::new(clock.clone()), OpenOptions::default()).unwrap();
-        Client::new(store, Arc::new(clock.clone()), ClientOptions::default())
+        Client::new(store, Arc::new(clock.clone()), ClientOptions::default()).unwrap()
     }
 
     /// Closes the store, opens it again and looks at all of it.

@@ -70,6 +70,7 @@ fn open(disk: &Arc<MemDisk>, clock: &SimClock, rng: &mut Rng) -> Arc<Client> {
     let options = OpenOptions { settings, ..OpenOptions::default() };
     let (store, _) = Store::open(disk, Arc::new(clock.clone()), options).unwrap();
     Client::new(store, Arc::new(clock.clone()), ClientOptions { reclaim_step: 4 << 20, ..ClientOptions::default() })
+        .unwrap()
 }
 
 /// Lives a plan; panics where a promise is broken.

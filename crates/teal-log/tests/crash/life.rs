@@ -100,7 +100,7 @@ pub(crate) fn fresh(store: &Store) -> Model {
         content: Content::Dir(BTreeMap::new()),
         orphan: false,
     };
-    Model { objects: BTreeMap::from([(ObjectNo::ROOT, Arc::new(root))]) }
+    Model { objects: BTreeMap::from([(ObjectNo::ROOT, Arc::new(root))]), notes: BTreeMap::new() }
 }
 
 type Done = Result<(), StoreError>;

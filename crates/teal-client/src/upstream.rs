@@ -1,0 +1,267 @@
+//! This replica and the server: what it owes, what it knows, what it fetches.
+//!
+//! # Guarantees
+//! 1. *Nothing is forgotten*: whatever changes here is noted as pending in the batch of the change, and stays noted until the server has
+//!    committed it or has said what became of it.
+//! 2. *Nothing is mixed*: a state of the server is installed component by component, and never over one that is pending or flying here.
+//! 3. *Absent is not unreachable*: what only the server has is noted as absent; reading it fetches it or fails with
+//!    [`FsError::Unreachable`], and is never an empty file or a missing name.
+//! 4. *Nobody waits for the server* who does not need something that only it has.
+//!
+//! # How
+//! 1. [`note`] beside each object says what is pending, what flies in a batch, what is absent. `pend` sets it as operations change objects.
+//! 2. A flush (`flush`) takes a cut: under the exclusive `namespace` lock, what is pending begins to fly, and becomes operations (`cut`);
+//!    then content is read and sent in chunks (`content`), then the batch is committed at the server.
+//! 3. What has changed at the server comes as states (`pull`) and is installed (`install`, `names`); own batches are recognised in it (`settle`).
+//! 4. `fetch` lists directories and reads content that is not here; `run` decides when what happens.
+//!
+//! # Locks, before those of [`Client`]
+//! | lock | guards | under it |
+//! |---|---|---|
+//! | `flushing` | one flush at a time | all of it, calls to the server too |
+//! | `applying` | the position in history: one who advances it at a time | calls to the server, installing |
+//! | `absence`, by object | whether content is here: shared by readers, exclusive for whoever changes it | reads and writes of that object |
+//! | `identity`, `next`, `state` | what they are called | nothing |
+
+mod announce;
+mod connect;
+mod content;
+mod cut;
+mod fetch;
+mod flush;
+mod identity;
+mod install;
+mod names;
+mod note;
+mod pend;
+mod pull;
+mod ranges;
+mod renumber;
+mod run;
+mod settle;
+mod status;
+
+pub use run::UpstreamOptions;
+pub use status::{Link, UpstreamStatus};
+
+pub(crate) use identity::Identity;
+pub(crate) use note::Note;
+pub(crate) use pend::Pend;
+
+use crate::{Client, FsError};
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use teal_chunk::{Domain, DomainId};
+use teal_device::{Upstream, UpstreamError};
+use teal_proto::{RefusalCode, Refused, Reply, Request};
+use teal_types::{CommitSeq, Name, ObjectNo};
+
+const ABSENCES: u64 = 64;
+
+/// What the kernel, or whoever caches what this client told, must forget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Invalidation {
+    /// The attributes of an object.
+    Attributes(ObjectNo),
+    /// Its attributes and its content from an offset on, so many bytes; 0: to the end.
+    Data(ObjectNo, u64, u64),
+    /// What a name leads to, or that it leads nowhere.
+    Entry(ObjectNo, Name),
+}
+
+/// What threads tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Monotonic time of the first change that no flush has taken along.
+    pending_since: Option<Duration>,
+    /// Whether another client of the volume is there.
+    is_live: bool,
+    /// Somebody wants a flush now.
+    hurry: bool,
+    stop: bool,
+    /// Why the server cannot be asked, since when (monotonic); `None`: it can, as far as known.
+    trouble: Option<(String, Duration)>,
+    /// It will not do to ask again: this client is not welcome any more.
+    is_denied: bool,
+    /// Whether the server has said welcome since it could not be reached.
+    is_connected: bool,
+    /// Objects may need a second look.
+    again: bool,
+    /// Flushes that have ended, and those among them that ended well.
+    flushes: u64,
+    last_flush: Option<Duration>,
+}
+
+/// This replica of the volume.
+pub(crate) struct Replica {
+    upstream: Arc<dyn Upstream>,
+    options: UpstreamOptions,
+    device: String,
+    pub(crate) identity: Mutex<Identity>,
+    /// The next object number.
+    next: Mutex<u64>,
+    /// The commit up to which history is applied; a copy of what `identity` has.
+    seen: AtomicU64,
+    /// The directory whose entries are just coming in.
+    listing: Mutex<Option<ObjectNo>>,
+    flushing: Mutex<()>,
+    applying: Mutex<()>,
+    absence: Vec<RwLock<()>>,
+    state: Mutex<State>,
+    changed: Condvar,
+    domain: OnceLock<Domain>,
+    invalidate: OnceLock<Box<dyn Fn(Invalidation) + Send + Sync>>,
+    pub(crate) counters: status::Counters,
+}
+
+impl std::fmt::Debug for Replica {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replica").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+/// The server of a volume whose server nobody has told the address of.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Upstream for Nowhere {
+    fn call(&self, _: &Request, _: Duration) -> Result<Reply, UpstreamError> {
+        Err(UpstreamError::Unreachable("this mount was not told where the server is".into()))
+    }
+}
+
+impl Replica {
+    pub(crate) fn new(
+        upstream: Option<Arc<dyn Upstream>>,
+        identity: Identity,
+        device: &str,
+        options: UpstreamOptions,
+    ) -> Self {
+        let first = u64::from(identity.lease) * teal_types::LEASE;
+        Self {
+            upstream: upstream.unwrap_or_else(|| Arc::new(Nowhere)),
+            options,
+            device: device.to_owned(),
+            identity: Mutex::new(identity),
+            next: Mutex::new(identity.reserved.max(first)),
+            seen: AtomicU64::new(identity.seen.get()),
+            listing: Mutex::new(None),
+            flushing: Mutex::new(()),
+            applying: Mutex::new(()),
+            absence: (0..ABSENCES).map(|_| RwLock::new(())).collect(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            domain: OnceLock::new(),
+            invalidate: OnceLock::new(),
+            counters: status::Counters::default(),
+        }
+    }
+
+    /// How far history is applied.
+    pub(crate) fn seen(&self) -> CommitSeq {
+        CommitSeq::new(self.seen.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn absence(&self, no: ObjectNo) -> &RwLock<()> {
+        &self.absence[(no.get() % ABSENCES) as usize]
+    }
+
+    fn tell(&self, what: Invalidation) {
+        if let Some(invalidate) = self.invalidate.get() {
+            invalidate(what);
+        }
+    }
+
+    /// The key that chunks of this volume are named with; known once the server has said welcome.
+    fn domain(&self) -> Result<&Domain, UpstreamError> {
+        self.domain.get().ok_or_else(|| UpstreamError::Unreachable("no connection yet".into()))
+    }
+
+    fn set_domain(&self, key: [u8; 32]) {
+        self.domain.get_or_init(|| Domain::new(DomainId::new([0; 16]), key));
+    }
+
+    /// Asks the server and keeps in mind whether it could be reached.
+    pub(crate) fn call(&self, now: Duration, request: &Request, deadline: Duration) -> Result<Reply, UpstreamError> {
+        self.counters.requests.fetch_add(1, Ordering::Relaxed);
+        let said = self.upstream.call(request, deadline).and_then(|reply| match reply {
+            Reply::Refused(refused) => Err(UpstreamError::Refused(refused)),
+            reply => Ok(reply),
+        });
+        let mut state = self.state.lock();
+        match &said {
+            Ok(_) => state.trouble = None,
+            Err(UpstreamError::Refused(refused)) => {
+                state.trouble = None;
+                state.is_connected &= !matches!(refused.code, RefusalCode::Cloned | RefusalCode::Stopping);
+            }
+            Err(UpstreamError::Denied(words)) => {
+                state.is_denied = true;
+                state.trouble = Some((words.clone(), now));
+            }
+            Err(e) => {
+                state.is_connected = false;
+                state.trouble = Some((e.to_string(), now));
+            }
+        }
+        said
+    }
+}
+
+/// A reply that does not fit the request.
+fn unexpected(what: &str) -> UpstreamError {
+    UpstreamError::Protocol(teal_proto::CodecError::Malformed(format!("an answer that does not fit: {what}")))
+}
+
+/// Why something between this replica and the server did not work.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SyncError {
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    #[error(transparent)]
+    Fs(#[from] FsError),
+}
+
+impl From<teal_log::StoreError> for SyncError {
+    fn from(e: teal_log::StoreError) -> Self {
+        Self::Fs(e.into())
+    }
+}
+
+impl From<Refused> for SyncError {
+    fn from(refused: Refused) -> Self {
+        Self::Upstream(refused.into())
+    }
+}
+
+impl From<SyncError> for FsError {
+    fn from(e: SyncError) -> Self {
+        match e {
+            SyncError::Fs(e) => e,
+            SyncError::Upstream(e) => Self::Unreachable(e.to_string()),
+        }
+    }
+}
+
+impl Client {
+    /// Has every [`Invalidation`] told to `tell`, which must not wait for anything. Only the first call counts.
+    pub fn on_invalidation(&self, tell: impl Fn(Invalidation) + Send + Sync + 'static) {
+        if let Some(replica) = &self.replica {
+            let _ = replica.invalidate.set(Box::new(tell));
+        }
+    }
+
+    /// Whether the volume has a server, or is going to have one.
+    pub fn is_replica(&self) -> bool {
+        self.replica.is_some()
+    }
+
+    /// The note of an object.
+    pub(crate) fn note(&self, no: ObjectNo) -> Result<Note, teal_log::StoreError> {
+        let Some(bytes) = self.store.note(no)? else { return Ok(Note::default()) };
+        let damaged = teal_log::StoreError::Corrupt { what: "the note of an object", at: 0, object: Some(no) };
+        Note::decode(&bytes).ok_or(damaged)
+    }
+}

@@ -1,0 +1,66 @@
+//! A volume that lived alone gets a server: everything in it is to be sent.
+//!
+//! # Guarantees
+//! 1. All objects are noted as new before the first batch is cut, so that no batch names what the server has never heard of.
+//! 2. What a crash interrupts goes on where it was.
+
+use super::{Note, Replica, SyncError};
+use crate::{Client, FsError};
+use teal_log::{Cost, StoreError, note_cost};
+use teal_types::{LEASE, ObjectNo};
+
+/// Objects noted in one operation.
+const STEP: usize = 256;
+
+impl Client {
+    /// Makes a replica of a store that was none.
+    pub(crate) fn begin_replica(&self, joins: bool) -> Result<(), FsError> {
+        let Some(replica) = &self.replica else { return Ok(()) };
+        if joins && self.store.space().objects > 1 {
+            return Err(FsError::NotEmpty);
+        }
+        if self.store.next_number() > LEASE {
+            log::error!("the volume has numbered more than {LEASE} objects: it cannot have a server");
+            return Err(FsError::NoSpace);
+        }
+        if joins {
+            let mut cost = Cost::names(1);
+            cost.bytes += note_cost(64);
+            let op = self.begin(cost)?;
+            let locked = op.lock(&[ObjectNo::ROOT])?;
+            self.set_note(&locked, ObjectNo::ROOT, &Note { unlisted: true, ..Note::default() })?;
+        }
+        self.identify(replica, |identity| identity.announce = if joins { 0 } else { ObjectNo::ROOT.get() })?;
+        // The note itself must be there, even where nothing of it differs from none.
+        let op = self.begin(Cost::names(1))?;
+        replica.identity.lock().keep(&op)?;
+        drop(op);
+        self.sync()
+    }
+
+    /// Notes everything there is as new, if that is still to be done.
+    pub(crate) fn announce_some(&self, replica: &Replica) -> Result<(), SyncError> {
+        let mut from = replica.identity.lock().announce;
+        while from != 0 {
+            let objects = self.store.objects_from(ObjectNo::new(from), STEP)?;
+            let mut cost = Cost::names(1).freeing();
+            cost.bytes += objects.len() as u64 * note_cost(64);
+            {
+                let op = self.begin(cost)?;
+                for no in &objects {
+                    let locked = match op.lock(&[*no]) {
+                        Err(StoreError::NotFound(_)) => continue,
+                        locked => locked?,
+                    };
+                    let mut note = Note::default();
+                    note.pending.created = true;
+                    self.set_note(&locked, *no, &note)?;
+                }
+            }
+            from = objects.last().map_or(0, |last| last.get() + 1);
+            self.identify(replica, |identity| identity.announce = from)?;
+            replica.has_pending(self.clock.monotonic());
+        }
+        Ok(())
+    }
+}

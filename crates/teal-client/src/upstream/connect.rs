@@ -1,0 +1,93 @@
+//! Saying hello: who this replica is to the server, and how its past looks from there.
+//!
+//! # Guarantees
+//! 1. Nothing is sent before the server has said that this replica's life is the one it knows, or has given it a new one.
+//! 2. A server without the history this replica has seen is not written to: see [`Told::Lost`].
+
+use super::{Replica, SyncError, unexpected};
+use crate::Client;
+use teal_device::UpstreamError;
+use teal_proto::{Hello, Reply, Request, Told, Welcome};
+use teal_types::{CommitSeq, LEASE};
+
+impl Client {
+    /// Says hello if that is due.
+    pub(crate) fn connect(&self, replica: &Replica) -> Result<(), SyncError> {
+        let _flushing = replica.flushing.lock();
+        if replica.state.lock().is_connected {
+            return Ok(());
+        }
+        let identity = *replica.identity.lock();
+        let hello = Request::Hello(Hello {
+            incarnation: identity.incarnation,
+            last_batch: identity.batch,
+            seen: identity.seen,
+            seen_digest: identity.digest,
+            device: replica.device.clone(),
+        });
+        let Reply::Welcome(welcome) = self.ask(replica, &hello)? else {
+            return Err(unexpected("to a hello").into());
+        };
+        self.welcomed(replica, &welcome)?;
+        replica.state.lock().is_connected = true;
+        Ok(())
+    }
+
+    fn welcomed(&self, replica: &Replica, welcome: &Welcome) -> Result<(), SyncError> {
+        let identity = *replica.identity.lock();
+        let (volume, known) = (welcome.volume.get(), (identity.volume, identity.replica));
+        if identity.incarnation != 0 && known != (volume, welcome.replica) {
+            let words = format!(
+                "this store belongs to replica {} of volume {:08x}, and the server takes it for replica {} of volume {volume:08x}: \
+                 join with the certificate that was made for it",
+                identity.replica, identity.volume, welcome.replica
+            );
+            return Err(UpstreamError::Denied(words).into());
+        }
+        replica.set_domain(welcome.domain);
+        match welcome.told {
+            Told::Known => {}
+            Told::Incarnate => self.incarnate(replica, welcome)?,
+            Told::Lost { common } => return Err(self.lost(identity.seen, common).into()),
+        }
+        self.identify(replica, |identity| {
+            (identity.volume, identity.replica) = (volume, welcome.replica);
+            identity.server = welcome.server_incarnation;
+        })?;
+        Ok(())
+    }
+
+    fn lost(&self, seen: CommitSeq, common: CommitSeq) -> UpstreamError {
+        UpstreamError::Denied(format!(
+            "the server was restored from an older copy: it has commits up to {}, and this replica has seen {}. Everything that is here can \
+             still be read; copy what is newer to another place and join anew",
+            common.get(),
+            seen.get()
+        ))
+    }
+
+    /// A new life: new numbers, batches counted from the beginning.
+    fn incarnate(&self, replica: &Replica, welcome: &Welcome) -> Result<(), SyncError> {
+        let before = *replica.identity.lock();
+        let Reply::Incarnated { incarnation, lease } = self.ask(replica, &Request::Incarnate)? else {
+            return Err(unexpected("to a request for a new incarnation").into());
+        };
+        if before.incarnation != 0 {
+            log::warn!("this store is a copy of one that went on: it goes on as incarnation {incarnation}");
+        }
+        let first = u64::from(lease) * LEASE;
+        // The numbers of a volume that got its server later are those it had.
+        let next = if before.announce > 0 { first.max(self.store.next_number()) } else { first };
+        *replica.next.lock() = next;
+        self.identify(replica, |identity| {
+            (identity.volume, identity.replica) = (welcome.volume.get(), welcome.replica);
+            (identity.incarnation, identity.lease, identity.reserved) = (incarnation, lease, next);
+            (identity.batch, identity.parts) = (0, 0);
+        })?;
+        self.take_back_all(replica)?;
+        if before.incarnation != 0 {
+            self.renumber(replica, before.lease)?;
+        }
+        Ok(self.sync()?)
+    }
+}

@@ -1,0 +1,183 @@
+//! Sending content: read, cut into chunks, ask which of them the server lacks, send those.
+//!
+//! # Guarantees
+//! 1. *Bounded*: at most [`HELD`] bytes of content and one chunk more are in memory.
+//! 2. *Not twice*: a chunk the server has is not sent; one it has been sent stays in the list of this flush.
+//! 3. Content that only the server has is never sent back as zeros.
+
+use super::note::Dirty;
+use super::{Replica, SyncError, ranges::Ranges, unexpected};
+use crate::{Client, FsError};
+use serde_bytes::ByteBuf;
+use std::collections::HashSet;
+use std::io::{self, Read};
+use teal_chunk::{ChunkStream, Sizes};
+use teal_log::StoreError;
+use teal_proto::{Reply, Request};
+use teal_types::{ChunkId, CommitSeq, ContentChange, ObjectNo, Op, Piece, Source};
+
+/// Chunks gathered before the server is asked about them.
+const HELD: usize = 3 << 20;
+const HELD_CHUNKS: usize = 1024;
+/// Bytes read from the store at a time.
+const STEP: u64 = 1 << 20;
+/// The most pieces of one operation.
+const PIECES_MAX: usize = 8192;
+
+/// Chunks on their way.
+pub(crate) struct Sending<'a> {
+    client: &'a Client,
+    replica: &'a Replica,
+    held: Vec<(ChunkId, Vec<u8>)>,
+    bytes: usize,
+    known: HashSet<ChunkId>,
+}
+
+/// A stretch of a file as a reader.
+struct Stretch<'a> {
+    client: &'a Client,
+    no: ObjectNo,
+    at: u64,
+    end: u64,
+    failed: Option<StoreError>,
+}
+
+impl Read for Stretch<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = (self.end - self.at).min(STEP).min(buf.len() as u64) as usize;
+        match self.client.store.read(self.no, self.at, len) {
+            Ok(bytes) => {
+                buf[..bytes.len()].copy_from_slice(&bytes);
+                self.at += bytes.len() as u64;
+                Ok(bytes.len())
+            }
+            Err(e) => {
+                self.failed = Some(e);
+                Err(io::Error::other("the store"))
+            }
+        }
+    }
+}
+
+impl<'a> Sending<'a> {
+    pub(crate) fn new(client: &'a Client, replica: &'a Replica) -> Self {
+        Self { client, replica, held: Vec::new(), bytes: 0, known: HashSet::new() }
+    }
+
+    /// The operations that bring a file's changed content to the server; its chunks are sent, or held to be.
+    pub(crate) fn file(&mut self, no: ObjectNo, dirty: &Dirty, ops: &mut Vec<Op>) -> Result<(), SyncError> {
+        let attr = match self.client.store.attr(no) {
+            // Removed since the cut: the next batch says so.
+            Err(StoreError::NotFound(_)) => return Ok(()),
+            attr => attr?,
+        };
+        let is_new = dirty.base == CommitSeq::default() && dirty.cut == 0;
+        let absent = self.client.note(no)?.absent;
+        let mut pieces = Vec::new();
+        for (from, to) in dirty.ranges.within(0, attr.size).without(&absent).iter() {
+            self.range(no, from, to, is_new, &mut pieces)?;
+        }
+        let mut change =
+            ContentChange { cut: dirty.cut.min(attr.size), size: attr.size, mtime: attr.mtime, pieces: Vec::new() };
+        let mut rest = &pieces[..];
+        loop {
+            let (now, later) = rest.split_at(rest.len().min(PIECES_MAX));
+            change.pieces = now.to_vec();
+            ops.push(Op::SetContent { object: no, base: dirty.base, change: change.clone() });
+            change.cut = attr.size;
+            rest = later;
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn range(
+        &mut self,
+        no: ObjectNo,
+        from: u64,
+        to: u64,
+        is_new: bool,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), SyncError> {
+        let mut at = from;
+        while at < to {
+            let data = self.client.store.seek(no, at, false)?.unwrap_or(to).clamp(at, to);
+            if data > at && !is_new {
+                pieces.push(Piece { offset: at, len: data - at, source: Source::Hole });
+            }
+            let hole =
+                if data < to { self.client.store.seek(no, data, true)?.unwrap_or(to).clamp(data, to) } else { to };
+            self.data(no, data, hole, pieces)?;
+            at = hole.max(data);
+            if hole == data && data < to {
+                // The file has become shorter.
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn data(&mut self, no: ObjectNo, from: u64, to: u64, pieces: &mut Vec<Piece>) -> Result<(), SyncError> {
+        let mut at = from;
+        let mut chunks =
+            ChunkStream::new(Stretch { client: self.client, no, at: from, end: to, failed: None }, Sizes::DEFAULT);
+        while let Some(chunk) = chunks.next() {
+            let Ok(chunk) = chunk else {
+                let failed = chunks.source_mut().failed.take();
+                return Err(failed.map_or(FsError::Stale, FsError::from).into());
+            };
+            let len = chunk.len() as u64;
+            let id = self.add(chunk)?;
+            pieces.push(Piece { offset: at, len, source: Source::Chunk { id, offset: 0 } });
+            at += len;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, chunk: Vec<u8>) -> Result<ChunkId, SyncError> {
+        let id = self.replica.domain()?.name(&chunk);
+        if self.known.insert(id) {
+            if self.bytes + chunk.len() > HELD || self.held.len() >= HELD_CHUNKS {
+                self.send()?;
+            }
+            self.bytes += chunk.len();
+            self.held.push((id, chunk));
+        }
+        Ok(id)
+    }
+
+    /// Sends what is held and the server lacks.
+    pub(crate) fn send(&mut self) -> Result<(), SyncError> {
+        let held = std::mem::take(&mut self.held);
+        self.bytes = 0;
+        if held.is_empty() {
+            return Ok(());
+        }
+        let chunks = held.iter().map(|(id, _)| *id).collect();
+        let Reply::Missing(missing) = self.client.ask(self.replica, &Request::Have { chunks })? else {
+            return Err(unexpected("to which chunks it has").into());
+        };
+        let missing: HashSet<u32> = missing.into_iter().collect();
+        let chunks: Vec<ByteBuf> = (0..)
+            .zip(held)
+            .filter(|(at, _)| missing.contains(at))
+            .map(|(_, (_, chunk))| ByteBuf::from(chunk))
+            .collect();
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        self.replica.counters.sent(chunks.iter().map(|chunk| chunk.len() as u64).sum());
+        match self.client.ask(self.replica, &Request::Put { chunks })? {
+            Reply::Done => Ok(()),
+            _ => Err(unexpected("to chunks").into()),
+        }
+    }
+}
+
+/// Whether any of a file's changed content can be sent: for a file all of whose changes were taken back there is nothing to say.
+pub(crate) fn whole(size: u64) -> Dirty {
+    let mut ranges = Ranges::default();
+    ranges.add(0, size.max(1));
+    Dirty { base: CommitSeq::default(), cut: u64::MAX, ranges }
+}

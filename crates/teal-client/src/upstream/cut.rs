@@ -1,0 +1,226 @@
+//! The cut: what is pending becomes a batch, all at one moment.
+//!
+//! # Guarantees
+//! 1. Names are cut together: under the exclusive `namespace` lock, so that the server sees a state of the tree that there was here.
+//! 2. A batch is closed: with an object go the new directories it lies in and the objects whose names it took.
+//! 3. What flies is noted before anything is sent; a crash at any point finds it again.
+//!
+//! # How
+//! A new batch is announced in the identity first (without parts), then every object's note is changed. Should the program end in between, the
+//! notes name a batch that was never sent, and everything is taken back.
+
+use super::note::{Dirty, Flying, Note, Part};
+use super::{Replica, SyncError, ranges::Ranges};
+use crate::Client;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use teal_log::{Cost, Locked, StoreError, note_cost};
+use teal_types::{Attr, Attributes, CommitSeq, FileType, Link, ObjectNo, Op, Timestamp};
+
+/// The most objects of one batch; more wait for the next.
+const OBJECTS_MAX: usize = 100_000;
+
+/// A batch before its content has been read.
+#[derive(Debug, Default)]
+pub(crate) struct Cut {
+    pub(crate) batch: u64,
+    /// Everything that flies.
+    pub(crate) objects: Vec<ObjectNo>,
+    pub(crate) creates: Vec<Op>,
+    pub(crate) removals: Vec<Op>,
+    pub(crate) placements: Vec<Op>,
+    pub(crate) others: Vec<Op>,
+    pub(crate) contents: Vec<(ObjectNo, Dirty)>,
+    /// Whether more is pending than fits.
+    pub(crate) is_partial: bool,
+}
+
+pub(crate) fn attributes(attr: &Attr) -> Attributes {
+    Attributes {
+        perm: attr.perm,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: attr.rdev,
+        mtime: attr.mtime,
+        ctime: attr.ctime,
+        btime: attr.btime,
+    }
+}
+
+impl Client {
+    /// Takes a cut; `None` when nothing is pending.
+    pub(crate) fn take_cut(&self, replica: &Replica) -> Result<Option<Cut>, SyncError> {
+        let _names = self.namespace.write();
+        let (chosen, is_partial) = self.choose()?;
+        {
+            let mut state = replica.state.lock();
+            state.hurry = false;
+            state.pending_since = is_partial.then(|| self.clock.monotonic());
+        }
+        if chosen.is_empty() {
+            return Ok(None);
+        }
+        let batch =
+            self.identify(replica, |identity| (identity.batch, identity.parts) = (identity.batch + 1, 0))?.batch;
+        let mut cut = Cut { batch, is_partial, ..Cut::default() };
+        for no in chosen {
+            self.cut_one(&mut cut, no)?;
+        }
+        Ok(Some(cut))
+    }
+
+    /// Numbers of the objects that are pending: all, or a closed part of them.
+    fn choose(&self) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+        let mut pending = Vec::new();
+        self.store.each_note(ObjectNo::ROOT, &mut |no, head| {
+            if Note::glance(head).0 {
+                pending.push(no);
+            }
+            ControlFlow::Continue(())
+        })?;
+        if pending.len() <= OBJECTS_MAX {
+            return Ok((pending, false));
+        }
+        // Who had which names at the server: whoever takes one goes with it.
+        let mut had: HashMap<Link, ObjectNo> = HashMap::new();
+        let mut last = Vec::new();
+        for no in &pending {
+            let note = self.note(*no)?;
+            if note.pending.gone {
+                last.push(*no);
+            }
+            had.extend(note.pending.links.into_iter().flat_map(|(_, links)| links).map(|link| (link, *no)));
+        }
+        let last: BTreeSet<ObjectNo> = last.into_iter().collect();
+        let mut chosen = BTreeSet::new();
+        for no in pending.iter().filter(|no| !last.contains(no)) {
+            if chosen.len() >= OBJECTS_MAX {
+                return Ok((chosen.into_iter().collect(), true));
+            }
+            self.close_over(*no, &had, &mut chosen)?;
+        }
+        // Removed directories must be empty at the server by then: removals go when all else has gone.
+        chosen.extend(last);
+        Ok((chosen.into_iter().collect(), false))
+    }
+
+    fn close_over(
+        &self,
+        no: ObjectNo,
+        had: &HashMap<Link, ObjectNo>,
+        chosen: &mut BTreeSet<ObjectNo>,
+    ) -> Result<(), SyncError> {
+        let mut with = vec![no];
+        while let Some(no) = with.pop() {
+            if !chosen.insert(no) {
+                continue;
+            }
+            let names = match self.store.names(no) {
+                Err(StoreError::NotFound(_)) => continue,
+                names => names?,
+            };
+            for (dir, name) in names {
+                if self.note(dir)?.pending.created {
+                    with.push(dir);
+                }
+                with.extend(had.get(&Link { dir, name }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets what is pending of one object fly.
+    fn cut_one(&self, cut: &mut Cut, no: ObjectNo) -> Result<(), SyncError> {
+        let mut note = self.note(no)?;
+        let mut cost = Cost::names(1).freeing();
+        cost.bytes += note_cost(note.encode().len() + 4096);
+        let op = self.begin(cost)?;
+        let locked = match op.lock(&[no]) {
+            Err(StoreError::NotFound(_)) => None,
+            locked => Some(locked?),
+        };
+        // Under the object's lock it is what it is.
+        note = self.note(no)?;
+        let sent = locked.as_ref().map_or_else(Vec::new, |locked| names(locked, no));
+        if note.flying.is_some() || (note.pending.created && sent.is_empty()) {
+            // A file without a name stays here until it gets one.
+            return Ok(());
+        }
+        let mut part = std::mem::take(&mut note.pending);
+        if sent.is_empty() && no != ObjectNo::ROOT {
+            part = Part { gone: part.gone, links: part.links, ..Part::default() };
+        }
+        cut.objects.push(no);
+        let now = self.now();
+        if let Some(locked) = &locked {
+            self.cut_state(cut, locked, no, &part, &sent)?;
+        }
+        cut_names(cut, no, &part, &sent, now);
+        note.flying = Some(Flying { batch: cut.batch, part, sent });
+        let bytes = note.encode();
+        op.set_note(no, Some(&bytes))?;
+        Ok(())
+    }
+
+    fn cut_state(
+        &self,
+        cut: &mut Cut,
+        locked: &Locked<'_>,
+        no: ObjectNo,
+        part: &Part,
+        sent: &[Link],
+    ) -> Result<(), StoreError> {
+        let attr = locked.attr(no);
+        if part.created {
+            let target = if attr.kind == FileType::Symlink { locked.target(no) } else { Vec::new() };
+            cut.creates.push(Op::Create { object: no, kind: attr.kind, attributes: attributes(&attr), target });
+            for name in locked.xattr_names(no) {
+                let value = locked.xattr(no, &name).map(<[u8]>::to_vec);
+                cut.others.push(Op::SetXattr { object: no, base: CommitSeq::default(), name, value });
+            }
+            if attr.kind == FileType::File && attr.size > 0 {
+                cut.contents.push((no, Dirty { base: CommitSeq::default(), cut: 0, ranges: Ranges::all() }));
+            }
+            return Ok(());
+        }
+        if sent.is_empty() && no != ObjectNo::ROOT {
+            return Ok(());
+        }
+        if let Some(base) = part.attributes {
+            cut.others.push(Op::SetAttributes { object: no, base, attributes: attributes(&attr) });
+        }
+        for (name, base) in &part.xattrs {
+            let value = locked.xattr(no, name).map(<[u8]>::to_vec);
+            cut.others.push(Op::SetXattr { object: no, base: *base, name: name.clone(), value });
+        }
+        if let Some(dirty) = &part.data {
+            cut.contents.push((no, dirty.clone()));
+        }
+        Ok(())
+    }
+}
+
+fn names(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
+    locked.names(no).into_iter().map(|(dir, name)| Link { dir, name }).collect()
+}
+
+/// The difference between the names the server has and those that are here: as many moves as possible.
+fn cut_names(cut: &mut Cut, no: ObjectNo, part: &Part, sent: &[Link], time: Timestamp) {
+    let (base, had) = match &part.links {
+        _ if part.created => (CommitSeq::default(), &[][..]),
+        Some((base, had)) => (*base, &had[..]),
+        None => return,
+    };
+    let mut gone = had.iter().filter(|link| !sent.contains(link));
+    let mut new = sent.iter().filter(|link| !had.contains(link));
+    loop {
+        match (gone.next(), new.next()) {
+            (Some(from), Some(to)) => {
+                cut.removals.push(Op::Move { object: no, base, from: from.clone(), to: to.clone(), time });
+            }
+            (Some(link), None) => cut.removals.push(Op::Remove { object: no, base, link: link.clone(), time }),
+            (None, Some(link)) => cut.placements.push(Op::Place { object: no, base, link: link.clone(), time }),
+            (None, None) => return,
+        }
+    }
+}

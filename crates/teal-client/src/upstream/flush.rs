@@ -1,0 +1,179 @@
+//! A flush: one batch from here to the server.
+//!
+//! # Guarantees
+//! 1. What the server has committed is settled exactly once, whatever answers are lost: the batch's counter and digest are durable here
+//!    before it is asked to commit, and asking again gives the same answer.
+//! 2. What has not been committed is pending again, with its first base.
+
+use super::content::Sending;
+use super::cut::Cut;
+use super::{Replica, SyncError, unexpected};
+use crate::{Client, FsError};
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use teal_device::UpstreamError;
+use teal_log::{Cost, note_cost};
+use teal_proto::{RefusalCode, Reply, Request, STAGE_BYTES, encode_ops};
+use teal_types::{CommitSeq, ObjectNo, Op};
+
+impl Client {
+    /// Asks the server within the usual deadline.
+    pub(crate) fn ask(&self, replica: &Replica, request: &Request) -> Result<Reply, UpstreamError> {
+        replica.call(self.clock.monotonic(), request, replica.options.deadline)
+    }
+
+    /// Sends one batch of what is pending; says whether there is more, or something was sent at all.
+    pub(crate) fn flush_once(&self, replica: &Replica) -> Result<Flushed, SyncError> {
+        let _flushing = replica.flushing.lock();
+        self.announce_some(replica)?;
+        self.land(replica)?;
+        self.catch_up(replica)?;
+        let Some(cut) = self.take_cut(replica)? else { return Ok(Flushed::Nothing) };
+        let (batch, is_partial) = (cut.batch, cut.is_partial);
+        let objects = cut.objects.clone();
+        let staged = self.stage(replica, cut);
+        let (parts, digest) = match staged {
+            Ok(staged) => staged,
+            Err(e) => {
+                self.take_back(replica, batch, &objects)?;
+                return Err(e);
+            }
+        };
+        self.identify(replica, |identity| (identity.parts, identity.batch_digest) = (parts, digest))?;
+        self.sync()?;
+        self.land(replica)?;
+        Ok(if is_partial { Flushed::Part } else { Flushed::All })
+    }
+
+    /// Sends the parts of a batch and all its content; how many parts, and their digest.
+    fn stage(&self, replica: &Replica, cut: Cut) -> Result<(u32, [u8; 32]), SyncError> {
+        let Cut { batch, creates, removals, placements, mut others, contents, .. } = cut;
+        let mut sending = Sending::new(self, replica);
+        for (no, dirty) in &contents {
+            sending.file(*no, dirty, &mut others)?;
+        }
+        sending.send()?;
+        let ops: Vec<Op> = [creates, removals, placements, others].into_iter().flatten().collect();
+        replica.counters.ops.fetch_add(ops.len() as u64, Ordering::Relaxed);
+        let incarnation = replica.identity.lock().incarnation;
+        let (mut parts, mut digest) = (0, blake3::Hasher::new());
+        let mut gathered = Vec::new();
+        let mut bytes = 0;
+        let mut stage = |ops: Vec<Op>, parts: &mut u32| -> Result<(), SyncError> {
+            digest.update(&encode_ops(&ops).map_err(UpstreamError::from)?);
+            let request = Request::Stage { incarnation, batch, part: *parts, ops };
+            *parts += 1;
+            match self.ask(replica, &request)? {
+                Reply::Done => Ok(()),
+                _ => Err(unexpected("to a part of a batch").into()),
+            }
+        };
+        for op in ops {
+            let len = encode_ops(std::slice::from_ref(&op)).map_err(UpstreamError::from)?.len();
+            if bytes + len > STAGE_BYTES && !gathered.is_empty() {
+                stage(std::mem::take(&mut gathered), &mut parts)?;
+                bytes = 0;
+            }
+            bytes += len;
+            gathered.push(op);
+        }
+        stage(gathered, &mut parts)?;
+        Ok((parts, *digest.finalize().as_bytes()))
+    }
+
+    /// Finds out what has become of the batch that flies, if one does, and settles it.
+    pub(crate) fn land(&self, replica: &Replica) -> Result<(), SyncError> {
+        let identity = *replica.identity.lock();
+        if identity.parts == 0 {
+            return Ok(());
+        }
+        let request = Request::Commit {
+            incarnation: identity.incarnation,
+            batch: identity.batch,
+            parts: identity.parts,
+            digest: identity.batch_digest,
+        };
+        let seq = match self.ask(replica, &request) {
+            Ok(Reply::Committed { seq }) => seq,
+            Ok(_) => return Err(unexpected("to a commit").into()),
+            Err(UpstreamError::Refused(refused)) => {
+                let again = matches!(refused.code, RefusalCode::Busy | RefusalCode::Stopping);
+                if !again {
+                    // It was not committed, and never will be in this form.
+                    self.take_back_all(replica)?;
+                }
+                return Err(refused.into());
+            }
+            Err(e) => return Err(e.into()),
+        };
+        replica.counters.batches.fetch_add(1, Ordering::Relaxed);
+        self.settle_batch(replica, identity.batch, seq)
+    }
+
+    /// Brings history up to a batch of this replica, and settles what of it did not appear there.
+    fn settle_batch(&self, replica: &Replica, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
+        {
+            let _applying = replica.applying.lock();
+            self.pull_all(replica, Some((batch, seq)))?;
+            self.settle_rest(replica, batch, seq)?;
+            self.identify(replica, |identity| identity.parts = 0)?;
+        }
+        let now = self.clock.monotonic();
+        let mut state = replica.state.lock();
+        state.flushes += 1;
+        state.last_flush = Some(now);
+        replica.changed.notify_all();
+        Ok(())
+    }
+
+    /// Everything that flies.
+    pub(crate) fn flying(&self) -> Result<Vec<ObjectNo>, FsError> {
+        let mut flying = Vec::new();
+        self.store.each_note(ObjectNo::ROOT, &mut |no, head| {
+            if super::Note::glance(head).1 {
+                flying.push(no);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(flying)
+    }
+
+    /// After a batch that did not arrive, or was never sent.
+    pub(crate) fn take_back_all(&self, replica: &Replica) -> Result<(), SyncError> {
+        let objects = self.flying()?;
+        let batch = replica.identity.lock().batch;
+        self.take_back(replica, batch, &objects)
+    }
+
+    fn take_back(&self, replica: &Replica, batch: u64, objects: &[ObjectNo]) -> Result<(), SyncError> {
+        if !objects.is_empty() {
+            log::info!("batch {batch} did not arrive: {} objects are to be sent again", objects.len());
+        }
+        for no in objects {
+            let mut cost = Cost::names(1).freeing();
+            cost.bytes += note_cost(self.note(*no)?.encode().len());
+            let op = self.begin(cost)?;
+            let _locked = op.lock(&[*no]).ok();
+            let mut note = self.note(*no)?;
+            if let Some(flying) = note.flying.take() {
+                note.pending.take_back(flying.part);
+                let bytes = (!note.is_empty()).then(|| note.encode());
+                op.set_note(*no, bytes.as_deref())?;
+            }
+        }
+        self.identify(replica, |identity| identity.parts = 0)?;
+        replica.has_pending(self.clock.monotonic());
+        Ok(())
+    }
+}
+
+/// What a flush has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// Nothing was pending.
+    Nothing,
+    /// A batch was sent, and more is pending than fitted.
+    Part,
+    /// All that was pending at its beginning is at the server.
+    All,
+}

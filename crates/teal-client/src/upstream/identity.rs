@@ -1,0 +1,181 @@
+//! Who this replica is and how far it has come: the note of object 0.
+//!
+//! # Bytes, little-endian
+//! | bytes | field |
+//! |---:|---|
+//! | 1 | version, 1 |
+//! | 4 | volume |
+//! | 4 | replica |
+//! | 4 | incarnation; 0: none yet |
+//! | 4 | lease: new objects are numbered from `lease * LEASE` on |
+//! | 8 | no number from here on has been given out |
+//! | 4 | incarnation of the server |
+//! | 8 | commit up to which history is applied |
+//! | 32 | digest of history there |
+//! | 8 | counter of the last batch |
+//! | 4 | its parts while it flies; 0: none flies |
+//! | 32 | its digest |
+//! | 8 | the object behind which a volume that got a server is still to be announced; 0: all is |
+
+use super::Replica;
+use crate::Client;
+use std::sync::atomic::Ordering;
+use teal_log::{Cost, Locked, Op, Store, StoreError, note_cost};
+use teal_types::{CommitSeq, LEASE, ObjectNo};
+
+/// The number whose note this is.
+pub(crate) const IDENTITY: ObjectNo = ObjectNo::new(0);
+const VERSION: u8 = 1;
+const BYTES: usize = 125;
+
+/// See the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Identity {
+    pub(crate) volume: u32,
+    pub(crate) replica: u32,
+    pub(crate) incarnation: u32,
+    pub(crate) lease: u32,
+    pub(crate) reserved: u64,
+    pub(crate) server: u32,
+    pub(crate) seen: CommitSeq,
+    pub(crate) digest: [u8; 32],
+    pub(crate) batch: u64,
+    pub(crate) parts: u32,
+    pub(crate) batch_digest: [u8; 32],
+    pub(crate) announce: u64,
+}
+
+impl Identity {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        for word in [self.volume, self.replica, self.incarnation, self.lease] {
+            out.extend(word.to_le_bytes());
+        }
+        out.extend(self.reserved.to_le_bytes());
+        out.extend(self.server.to_le_bytes());
+        out.extend(self.seen.get().to_le_bytes());
+        out.extend(self.digest);
+        out.extend(self.batch.to_le_bytes());
+        out.extend(self.parts.to_le_bytes());
+        out.extend(self.batch_digest);
+        out.extend(self.announce.to_le_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (version, mut rest) = bytes.split_first()?;
+        if *version != VERSION || bytes.len() != BYTES {
+            return None;
+        }
+        let mut take = |len: usize| {
+            let (head, tail) = rest.split_at(len);
+            rest = tail;
+            head
+        };
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0_u32, |n, b| n << 8 | u32::from(*b));
+        let long = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b));
+        Some(Self {
+            volume: word(take(4)),
+            replica: word(take(4)),
+            incarnation: word(take(4)),
+            lease: word(take(4)),
+            reserved: long(take(8)),
+            server: word(take(4)),
+            seen: CommitSeq::new(long(take(8))),
+            digest: take(32).try_into().ok()?,
+            batch: long(take(8)),
+            parts: word(take(4)),
+            batch_digest: take(32).try_into().ok()?,
+            announce: long(take(8)),
+        })
+    }
+
+    /// The identity that a store keeps, if it belongs to a volume with replicas.
+    pub(crate) fn of(store: &Store) -> Result<Option<Self>, StoreError> {
+        let Some(bytes) = store.note(IDENTITY)? else { return Ok(None) };
+        let damaged = StoreError::Corrupt { what: "the note of who this replica is", at: 0, object: None };
+        Self::decode(&bytes).map(Some).ok_or(damaged)
+    }
+
+    /// Where the numbers of its lease end.
+    pub(crate) fn lease_end(&self) -> u64 {
+        (u64::from(self.lease) + 1) * LEASE
+    }
+
+    pub(crate) fn keep(&self, op: &Op<'_>) -> Result<(), StoreError> {
+        op.set_note(IDENTITY, Some(&self.encode()))
+    }
+}
+
+/// Numbers are set aside in strides: after a crash some are never used.
+const STRIDE: u64 = 1024;
+
+impl Client {
+    /// Changes who this replica is, in a batch of its own.
+    pub(crate) fn identify(
+        &self,
+        replica: &Replica,
+        change: impl FnOnce(&mut Identity),
+    ) -> Result<Identity, StoreError> {
+        let mut cost = Cost::names(1).freeing();
+        cost.bytes += note_cost(BYTES);
+        let op = self.begin(cost)?;
+        let mut identity = replica.identity.lock();
+        let mut changed = *identity;
+        change(&mut changed);
+        if changed != *identity {
+            changed.keep(&op)?;
+            *identity = changed;
+            replica.seen.store(changed.seen.get(), Ordering::Release);
+        }
+        Ok(changed)
+    }
+
+    /// The number of a new object, under the operation that makes it.
+    pub(crate) fn next_number(&self, replica: &Replica, under: &Locked<'_>) -> Result<ObjectNo, StoreError> {
+        let mut identity = replica.identity.lock();
+        let mut next = replica.next.lock();
+        if *next >= identity.lease_end() {
+            log::error!("all {LEASE} object numbers of this incarnation are used");
+            return Err(StoreError::NoSpace);
+        }
+        if *next >= identity.reserved {
+            let changed = Identity { reserved: *next + STRIDE, ..*identity };
+            under.set_note(IDENTITY, Some(&changed.encode()))?;
+            *identity = changed;
+        }
+        *next += 1;
+        Ok(ObjectNo::new(*next - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_version_1_are_pinned() {
+        let identity = Identity {
+            volume: 1,
+            replica: 2,
+            incarnation: 3,
+            lease: 4,
+            reserved: 5,
+            server: 6,
+            seen: CommitSeq::new(7),
+            digest: [8; 32],
+            batch: 9,
+            parts: 10,
+            batch_digest: [11; 32],
+            announce: 12,
+        };
+        let word = |n: u32| n.to_le_bytes().to_vec();
+        let long = |n: u64| n.to_le_bytes().to_vec();
+        let head = [vec![1], word(1), word(2), word(3), word(4), long(5), word(6), long(7), vec![8; 32]].concat();
+        let bytes = [head, long(9), word(10), vec![11; 32], long(12)].concat();
+        assert_eq!((identity.encode(), bytes.len()), (bytes.clone(), BYTES));
+        assert_eq!(Identity::decode(&bytes), Some(identity));
+        assert_eq!(Identity::decode(&bytes[1..]), None);
+        assert_eq!(Identity::decode(&bytes[..BYTES - 1]), None);
+    }
+}

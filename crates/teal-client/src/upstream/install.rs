@@ -1,0 +1,290 @@
+//! Installing the server's state of an object: attributes, extended attributes, content; its names are in `names`.
+//!
+//! # Guarantees
+//! 1. A component that is pending or flying here is left alone.
+//! 2. An object nobody here has heard of, in directories that are not listed here, is not made.
+//! 3. Content that has changed is noted as absent before the old content goes, under the object's lock: no reader sees the zeros between.
+//! 4. What the kernel may remember of the object is told to be forgotten after it has changed.
+
+use super::cut::attributes;
+use super::pull::Landed;
+use super::ranges::END;
+use super::settle::{Free, settle};
+use super::{Invalidation, Note, Replica, SyncError};
+use crate::Client;
+use teal_log::{Cost, Locked, NewObject, SetAttr, StoreError, note_cost};
+use teal_types::{FileType, Link, ObjectNo, Version};
+
+impl Client {
+    /// Installs a state. `ranges`: where the content has changed since the position; `None`: anywhere.
+    pub(crate) fn install_version(
+        &self,
+        replica: &Replica,
+        version: &Version,
+        ranges: Option<&[(u64, u64)]>,
+        landed: Landed,
+    ) -> Result<(), SyncError> {
+        let no = version.object;
+        let known = match self.store.attr(no) {
+            Err(StoreError::NotFound(_)) => false,
+            attr => attr.map(|_| true)?,
+        };
+        if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
+            return self.settle_unknown(version, landed);
+        }
+        let _names = self.namespace.read();
+        let _moves = version.kind.is_dir().then(|| self.moves.lock());
+        loop {
+            let with = self.plan(version)?;
+            let _absence = replica.absence(no).write();
+            // Until then somebody else had one of the names.
+            if self.try_install(replica, version, ranges, landed, &with, known)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether one of its directories is here and listed.
+    fn has_place_for(&self, version: &Version) -> Result<bool, SyncError> {
+        for link in &version.links {
+            if self.is_listed(link.dir)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a directory is here with all its entries.
+    pub(crate) fn is_listed(&self, dir: ObjectNo) -> Result<bool, StoreError> {
+        match self.store.attr(dir) {
+            Err(StoreError::NotFound(_)) => return Ok(false),
+            attr => drop(attr?),
+        }
+        let listing = self.replica.as_ref().is_some_and(|replica| *replica.listing.lock() == Some(dir));
+        Ok(listing || !self.note(dir)?.unlisted)
+    }
+
+    /// An object that is gone here, and of which the server says how it is.
+    fn settle_unknown(&self, version: &Version, landed: Landed) -> Result<(), SyncError> {
+        let mut note = self.note(version.object)?;
+        if note.is_empty() || note.flying.is_none() {
+            return Ok(());
+        }
+        let mut cost = Cost::names(1).freeing();
+        cost.bytes += note_cost(note.encode().len());
+        let op = self.begin(cost)?;
+        settle(&mut note, version, landed, 0);
+        // Still there at the server: it is to come back here, unless its removal is pending anew.
+        note.again = note.flying.is_none() && note.pending.is_empty() && !version.links.is_empty();
+        if note.again {
+            note = Note::default();
+        }
+        let bytes = (!note.is_empty()).then(|| note.encode());
+        op.set_note(version.object, bytes.as_deref())?;
+        drop(op);
+        if bytes.is_none() && self.has_place_for(version)? {
+            let replica = self.replica.as_ref().ok_or(crate::FsError::Stale)?;
+            return self.install_version(replica, version, None, None);
+        }
+        Ok(())
+    }
+
+    /// The directories and objects to be locked together with the object: where its names come and go, and who has them now.
+    fn plan(&self, version: &Version) -> Result<Vec<ObjectNo>, SyncError> {
+        let mut with = Vec::new();
+        let here = match self.store.names(version.object) {
+            Err(StoreError::NotFound(_)) => Vec::new(),
+            names => names?,
+        };
+        let dirs = here.iter().map(|(dir, _)| *dir).chain(version.links.iter().map(|link| link.dir));
+        for dir in dirs {
+            if self.store.attr(dir).is_ok() {
+                with.push(dir);
+            }
+        }
+        for link in &version.links {
+            if with.contains(&link.dir)
+                && let Some((there, _)) = self.store.lookup(link.dir, &link.name)?
+            {
+                with.push(there);
+            }
+        }
+        Ok(with)
+    }
+
+    /// `false`: others must be locked with it.
+    fn try_install(
+        &self,
+        replica: &Replica,
+        version: &Version,
+        ranges: Option<&[(u64, u64)]>,
+        landed: Landed,
+        with: &[ObjectNo],
+        known: bool,
+    ) -> Result<bool, SyncError> {
+        let no = version.object;
+        let mut cost = Cost::data(8192).freeing();
+        let xattrs: usize = version.xattrs.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
+        cost.bytes += xattrs as u64 + note_cost(8192) + 12288 * with.len() as u64;
+        if known {
+            cost.bytes += self.store.head_bytes(no)?;
+        }
+        let op = self.begin(cost)?;
+        let wanted: Vec<ObjectNo> = with.iter().copied().chain(known.then_some(no)).collect();
+        let mut locked = match op.lock(&wanted) {
+            Err(StoreError::NotFound(_)) => return Ok(false),
+            locked => locked?,
+        };
+        for link in &version.links {
+            if with.contains(&link.dir)
+                && let Some((there, _)) = locked.entry(link.dir, &link.name)?
+                && there != no
+                && !with.contains(&there)
+            {
+                return Ok(false);
+            }
+        }
+        let mut note = self.note(no)?;
+        if !known {
+            self.make_stub(&mut locked, version, &mut note)?;
+        }
+        let size = locked.attr(no).size;
+        let free = if known { settle(&mut note, version, landed, size) } else { FREE };
+        let mut told = Vec::new();
+        if free.attributes {
+            install_attributes(&mut locked, version, free.data, &mut told);
+        }
+        if free.xattrs {
+            install_xattrs(&mut locked, version, &note, &mut told)?;
+        }
+        if free.data && known && version.kind == FileType::File {
+            install_content(&mut locked, version, ranges, &mut note, &mut told)?;
+        }
+        note.again = false;
+        if free.links {
+            let keeps = note.is_ours();
+            self.install_names(replica, &mut locked, version, with, keeps, &mut note.again, &mut told)?;
+        }
+        self.set_note(&locked, no, &note)?;
+        let fate = self.judge(&mut locked, no)?;
+        if note.again {
+            replica.state.lock().again = true;
+        }
+        drop(locked);
+        drop(op);
+        self.bury(fate);
+        told.into_iter().for_each(|what| replica.tell(what));
+        Ok(true)
+    }
+
+    /// A new object as the server has it, with nothing in it yet.
+    fn make_stub(&self, locked: &mut Locked<'_>, version: &Version, note: &mut Note) -> Result<(), StoreError> {
+        let (no, kind) = (version.object, version.kind);
+        let of = &version.attributes;
+        let new = NewObject { kind, perm: of.perm, uid: of.uid, gid: of.gid, rdev: of.rdev, now: of.btime };
+        locked.create_as(no, new);
+        match kind {
+            FileType::Symlink => locked.set_target(no, &version.target),
+            FileType::Dir => note.unlisted = true,
+            FileType::File if version.size > 0 => {
+                locked.truncate(no, version.size)?;
+                note.absent.add(0, version.size);
+                note.data_seq = version.data_seq;
+            }
+            _ => {}
+        }
+        let times = SetAttr { mtime: Some(of.mtime), ctime: Some(of.ctime), ..SetAttr::default() };
+        locked.set_attr(no, times);
+        Ok(())
+    }
+}
+
+/// Nothing of a new object is anybody's here.
+const FREE: Free = Free { attributes: true, data: true, links: true, xattrs: true };
+
+/// With content pending, its time stays.
+fn install_attributes(locked: &mut Locked<'_>, version: &Version, times: bool, told: &mut Vec<Invalidation>) {
+    let no = version.object;
+    let here = attributes(&locked.attr(no));
+    let mut of = version.attributes;
+    if !times {
+        (of.mtime, of.ctime) = (here.mtime, here.ctime);
+    }
+    if here != of {
+        let (perm, uid, gid) = (Some(of.perm), Some(of.uid), Some(of.gid));
+        locked.set_attr(no, SetAttr { perm, uid, gid, atime: None, mtime: Some(of.mtime), ctime: Some(of.ctime) });
+        told.push(Invalidation::Attributes(no));
+    }
+}
+
+fn install_xattrs(
+    locked: &mut Locked<'_>,
+    version: &Version,
+    note: &Note,
+    told: &mut Vec<Invalidation>,
+) -> Result<(), StoreError> {
+    let no = version.object;
+    let flown = note.flying.iter().flat_map(|flying| &flying.part.xattrs);
+    let ours: Vec<&[u8]> = note.pending.xattrs.iter().chain(flown).map(|(name, _)| &name[..]).collect();
+    let mut changed = false;
+    for name in locked.xattr_names(no) {
+        if !ours.contains(&&name[..]) && !version.xattrs.iter().any(|(known, _)| *known == name) {
+            changed |= locked.set_xattr(no, &name, None)?;
+        }
+    }
+    for (name, value) in &version.xattrs {
+        if !ours.contains(&&name[..]) && locked.xattr(no, name) != Some(&value[..]) {
+            locked.set_xattr(no, name, Some(value))?;
+            changed = true;
+        }
+    }
+    if changed {
+        // Access control lists are among them, and the kernel remembers those with the attributes.
+        told.push(Invalidation::Attributes(no));
+    }
+    Ok(())
+}
+
+fn install_content(
+    locked: &mut Locked<'_>,
+    version: &Version,
+    ranges: Option<&[(u64, u64)]>,
+    note: &mut Note,
+    told: &mut Vec<Invalidation>,
+) -> Result<(), StoreError> {
+    let no = version.object;
+    let size = locked.attr(no).size;
+    let all = [(0, END)];
+    // A file of which a part is absent already, of another commit than this one: the ranges tell from where on.
+    let changed = match ranges {
+        Some(ranges) => ranges,
+        None if !note.absent.is_empty() && note.data_seq == version.data_seq && size == version.size => return Ok(()),
+        None => &all,
+    };
+    if changed.is_empty() && size == version.size {
+        return Ok(());
+    }
+    for &(offset, len) in changed {
+        note.absent.add(offset, offset.saturating_add(len).min(version.size.max(offset)));
+    }
+    // What grew is new, whatever was said of it.
+    note.absent.add(size, version.size);
+    note.absent.remove(version.size, END);
+    note.data_seq = version.data_seq;
+    for (from, to) in note.absent.iter() {
+        // Blocks that lie in it altogether are given back; what is beside them is covered by the note.
+        locked.punch(no, from, to.min(size.max(from)))?;
+    }
+    if size != version.size {
+        locked.truncate(no, version.size)?;
+    }
+    let of = &version.attributes;
+    locked.set_attr(no, SetAttr { mtime: Some(of.mtime), ctime: Some(of.ctime), ..SetAttr::default() });
+    told.push(Invalidation::Data(no, 0, 0));
+    Ok(())
+}
+
+/// The names of a locked object.
+pub(crate) fn links(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
+    locked.names(no).into_iter().map(|(dir, name)| Link { dir, name }).collect()
+}

@@ -1,0 +1,162 @@
+//! Installing the server's names of an object, and the end of objects that are gone there.
+//!
+//! # Guarantees
+//! 1. Names the server has given to others give way; names that are pending here do not: then the object is looked at again later.
+//! 2. An object with something pending is never given back because the server does not have it.
+//! 3. A directory goes only when nothing is in it any more.
+
+use super::install::links;
+use super::pull::Landed;
+use super::{Invalidation, Note, Replica, SyncError};
+use crate::Client;
+use teal_log::{Cost, Locked, StoreError, note_cost};
+use teal_types::{Link, ObjectNo, Version};
+
+impl Client {
+    /// Gives a locked object the names it has at the server. `with`: what is locked beside it. `keeps`: something of it is pending, so it
+    /// must keep a name.
+    #[allow(clippy::too_many_arguments, reason = "one step of installing, under one lock")]
+    pub(crate) fn install_names(
+        &self,
+        replica: &Replica,
+        locked: &mut Locked<'_>,
+        version: &Version,
+        with: &[ObjectNo],
+        keeps: bool,
+        again: &mut bool,
+        told: &mut Vec<Invalidation>,
+    ) -> Result<(), SyncError> {
+        let no = version.object;
+        if no == ObjectNo::ROOT {
+            return Ok(());
+        }
+        let here = links(locked, no);
+        let mut new = Vec::new();
+        for link in version.links.iter().filter(|link| !here.contains(link)) {
+            let is_here = with.contains(&link.dir) && locked.is_linked(link.dir);
+            if is_here && (keeps || self.is_listed(link.dir)?) {
+                new.push(link);
+            }
+        }
+        let old: Vec<&Link> = here.iter().filter(|link| !version.links.contains(link)).collect();
+        if keeps && new.is_empty() && old.len() == here.len() {
+            // Where it went is not here: it stays where it was until it is.
+            *again |= !old.is_empty();
+            return Ok(());
+        }
+        for link in old {
+            locked.remove_entry(link.dir, &link.name)?;
+            told.push(Invalidation::Entry(link.dir, link.name.clone()));
+            told.push(Invalidation::Attributes(link.dir));
+        }
+        if here.is_empty() && !new.is_empty() && !self.references.is_linkable(no) {
+            // It had lost its last name to another.
+            locked.set_orphan(no, false)?;
+        }
+        for link in new {
+            if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
+                let ours = self.note(there)?;
+                if ours.pending.created || ours.pending.links.is_some() || ours.flying.is_some() {
+                    *again = true;
+                    continue;
+                }
+                locked.remove_entry(link.dir, &link.name)?;
+                self.displaced(replica, locked, there)?;
+            }
+            locked.insert_entry(link.dir, &link.name, no)?;
+            self.references.named(no);
+            told.push(Invalidation::Entry(link.dir, link.name.clone()));
+            told.push(Invalidation::Attributes(link.dir));
+        }
+        Ok(())
+    }
+
+    /// An object has lost a name to another: what it has instead comes with its own state, or is asked for.
+    fn displaced(&self, replica: &Replica, locked: &mut Locked<'_>, no: ObjectNo) -> Result<(), StoreError> {
+        let mut note = self.note(no)?;
+        note.again = true;
+        replica.state.lock().again = true;
+        self.set_note(locked, no, &note)?;
+        if !locked.is_linked(no) {
+            locked.set_orphan(no, true)?;
+        }
+        Ok(())
+    }
+
+    /// Ends what is gone at the server, children before their directories.
+    pub(crate) fn bury_gone(
+        &self,
+        replica: &Replica,
+        mut gone: Vec<ObjectNo>,
+        landed: Landed,
+    ) -> Result<(), SyncError> {
+        loop {
+            let before = gone.len();
+            let mut left = Vec::new();
+            for no in gone {
+                if !self.bury_one(replica, no, landed)? {
+                    left.push(no);
+                }
+            }
+            if left.is_empty() || left.len() == before {
+                // Directories in which something is pending: the server is going to hear of it, and to bring them back.
+                return Ok(());
+            }
+            gone = left;
+        }
+    }
+
+    /// `false`: a directory that is not empty.
+    fn bury_one(&self, replica: &Replica, no: ObjectNo, landed: Landed) -> Result<bool, SyncError> {
+        let _names = self.namespace.read();
+        let names = match self.store.names(no) {
+            Err(StoreError::NotFound(_)) => return self.bury_note(no, landed).map(|()| true),
+            names => names?,
+        };
+        let mut cost = self.cost_of_names(2 + names.len() as u64, &[no])?.freeing();
+        cost.bytes += note_cost(4096);
+        let op = self.begin(cost)?;
+        let with: Vec<ObjectNo> = names.iter().map(|(dir, _)| *dir).chain([no]).collect();
+        let mut locked = match op.lock(&with) {
+            Err(StoreError::NotFound(_)) => return Ok(false),
+            locked => locked?,
+        };
+        let mut note = self.note(no)?;
+        if note.flying.as_ref().is_some_and(|flying| landed.is_some_and(|(batch, _)| flying.batch == batch)) {
+            note.flying = None;
+        }
+        if note.is_ours() {
+            // It was changed here: the server hears of it, and lets it live again.
+            self.set_note(&locked, no, &note)?;
+            return Ok(true);
+        }
+        if locked.attr(no).kind.is_dir() && locked.entries(no) > 0 {
+            return Ok(false);
+        }
+        let mut told = Vec::new();
+        for (dir, name) in locked.names(no) {
+            locked.remove_entry(dir, &name)?;
+            told.push(Invalidation::Entry(dir, name));
+            told.push(Invalidation::Attributes(dir));
+        }
+        self.set_note(&locked, no, &Note::default())?;
+        let fate = self.judge(&mut locked, no)?;
+        drop(locked);
+        drop(op);
+        self.bury(fate);
+        told.into_iter().for_each(|what| replica.tell(what));
+        Ok(true)
+    }
+
+    /// Of an object that is gone on both sides.
+    fn bury_note(&self, no: ObjectNo, landed: Landed) -> Result<(), SyncError> {
+        let note = self.note(no)?;
+        let has_landed = |batch| landed.is_some_and(|(landed, _)| landed == batch);
+        if note.is_empty() || note.flying.as_ref().is_some_and(|flying| !has_landed(flying.batch)) {
+            return Ok(());
+        }
+        let op = self.begin(Cost::names(1).freeing())?;
+        op.set_note(no, None)?;
+        Ok(())
+    }
+}

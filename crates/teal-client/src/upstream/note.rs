@@ -1,0 +1,272 @@
+//! What a replica keeps beside an object: what of it the server does not have, and what of the server's is not here.
+//!
+//! # Invariants
+//! 1. An object without a note is here, whole, as the server has it at the replica's position.
+//! 2. A component is pending from its first change until a batch takes it along; then it flies, until it is known what became of the
+//!    batch. What has changed meanwhile is pending again.
+//! 3. A note changes under the object's lock, in the batch of the change it tells of.
+//!
+//! # Bytes, little-endian
+//! | bytes | field |
+//! |---:|---|
+//! | 1 | version, 1 |
+//! | 1 | flags: 1 pending, 2 flying, 4 absent, 8 unlisted, 16 to be looked at again |
+//! | | if pending: a part |
+//! | | if flying: batch u64, a part, and the names that were sent: links |
+//! | | if absent: data commit u64, ranges |
+//!
+//! A *part* is flags (1 created, 2 gone, 4 attributes, 8 data, 16 names); for attributes the base u64; for data the base u64, the least size
+//! u64, and ranges; for names the base u64 and links; then a count u16 of extended attributes, each base u64, length u8, name. *Links* are a
+//! count u16, each directory u64, length u8, name. *Ranges* are a count u32, each start u64, end u64.
+
+use super::ranges::Ranges;
+use teal_types::{CommitSeq, Link, Name, ObjectNo};
+
+const VERSION: u8 = 1;
+const PENDING: u8 = 1;
+const FLYING: u8 = 2;
+const ABSENT: u8 = 4;
+const UNLISTED: u8 = 8;
+const AGAIN: u8 = 16;
+
+/// Content that the server does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Dirty {
+    pub(crate) base: CommitSeq,
+    /// The least size since.
+    pub(crate) cut: u64,
+    pub(crate) ranges: Ranges,
+}
+
+/// Components of an object that the server does not have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Part {
+    /// The object itself: all of it is meant.
+    pub(crate) created: bool,
+    /// It is not here any more.
+    pub(crate) gone: bool,
+    pub(crate) attributes: Option<CommitSeq>,
+    pub(crate) data: Option<Dirty>,
+    /// The base, and the names the server has.
+    pub(crate) links: Option<(CommitSeq, Vec<Link>)>,
+    pub(crate) xattrs: Vec<(Vec<u8>, CommitSeq)>,
+}
+
+impl Part {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Takes up what was on its way and did not arrive.
+    pub(crate) fn take_back(&mut self, flown: Self) {
+        self.created |= flown.created;
+        self.gone |= flown.gone;
+        self.attributes = flown.attributes.or(self.attributes);
+        self.links = flown.links.or(self.links.take());
+        for (name, base) in flown.xattrs {
+            match self.xattrs.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, newer)) => *newer = base,
+                None => self.xattrs.push((name, base)),
+            }
+        }
+        self.data = match (flown.data, self.data.take()) {
+            (Some(mut flown), Some(newer)) => {
+                flown.cut = flown.cut.min(newer.cut);
+                flown.ranges.join(&newer.ranges);
+                Some(flown)
+            }
+            (flown, newer) => flown.or(newer),
+        };
+    }
+}
+
+/// What is on its way in a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Flying {
+    pub(crate) batch: u64,
+    pub(crate) part: Part,
+    /// The names as they were sent.
+    pub(crate) sent: Vec<Link>,
+}
+
+/// A note; see the module.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Note {
+    pub(crate) pending: Part,
+    pub(crate) flying: Option<Flying>,
+    /// Content that only the server has.
+    pub(crate) absent: Ranges,
+    /// The commit whose content `absent` means.
+    pub(crate) data_seq: CommitSeq,
+    /// A directory whose entries only the server knows.
+    pub(crate) unlisted: bool,
+    /// The server's state did not fit in here: it must be looked at again.
+    pub(crate) again: bool,
+}
+
+impl Note {
+    /// Whether there is nothing to note.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty() && self.flying.is_none() && self.absent.is_empty() && !self.unlisted && !self.again
+    }
+
+    /// Whether the server lacks something.
+    pub(crate) fn is_ours(&self) -> bool {
+        !self.pending.is_empty() || self.flying.is_some()
+    }
+
+    /// The flags in the head of an encoded note: pending, flying, to be looked at again.
+    pub(crate) fn glance(head: &[u8]) -> (bool, bool, bool) {
+        let flags = head.get(1).copied().unwrap_or(0);
+        (flags & PENDING != 0, flags & FLYING != 0, flags & AGAIN != 0)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        let flags = flag(!self.pending.is_empty(), PENDING)
+            | flag(self.flying.is_some(), FLYING)
+            | flag(!self.absent.is_empty(), ABSENT)
+            | flag(self.unlisted, UNLISTED)
+            | flag(self.again, AGAIN);
+        let mut out = vec![VERSION, flags];
+        if !self.pending.is_empty() {
+            put_part(&mut out, &self.pending);
+        }
+        if let Some(flying) = &self.flying {
+            out.extend(flying.batch.to_le_bytes());
+            put_part(&mut out, &flying.part);
+            put_links(&mut out, &flying.sent);
+        }
+        if !self.absent.is_empty() {
+            out.extend(self.data_seq.get().to_le_bytes());
+            put_ranges(&mut out, &self.absent);
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut t = Take(bytes);
+        let (version, flags) = (t.u8()?, t.u8()?);
+        if version != VERSION || flags >= 2 * AGAIN {
+            return None;
+        }
+        let mut note = Self { unlisted: flags & UNLISTED != 0, again: flags & AGAIN != 0, ..Self::default() };
+        if flags & PENDING != 0 {
+            note.pending = t.part()?;
+        }
+        if flags & FLYING != 0 {
+            note.flying = Some(Flying { batch: t.u64()?, part: t.part()?, sent: t.links()? });
+        }
+        if flags & ABSENT != 0 {
+            note.data_seq = t.seq()?;
+            note.absent = t.ranges()?;
+        }
+        t.0.is_empty().then_some(note)
+    }
+}
+
+fn put_links(out: &mut Vec<u8>, links: &[Link]) {
+    out.extend((links.len() as u16).to_le_bytes());
+    for link in links {
+        out.extend(link.dir.get().to_le_bytes());
+        put_short(out, link.name.as_bytes());
+    }
+}
+
+/// At most 255 bytes, as names are.
+fn put_short(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(bytes.len() as u8);
+    out.extend(bytes);
+}
+
+fn put_ranges(out: &mut Vec<u8>, ranges: &Ranges) {
+    out.extend((ranges.iter().len() as u32).to_le_bytes());
+    for (from, to) in ranges.iter() {
+        out.extend(from.to_le_bytes());
+        out.extend(to.to_le_bytes());
+    }
+}
+
+fn put_part(out: &mut Vec<u8>, part: &Part) {
+    let flags = [part.created, part.gone, part.attributes.is_some(), part.data.is_some(), part.links.is_some()];
+    out.push(flags.iter().rev().fold(0, |bits, set| bits << 1 | u8::from(*set)));
+    if let Some(base) = part.attributes {
+        out.extend(base.get().to_le_bytes());
+    }
+    if let Some(dirty) = &part.data {
+        out.extend(dirty.base.get().to_le_bytes());
+        out.extend(dirty.cut.to_le_bytes());
+        put_ranges(out, &dirty.ranges);
+    }
+    if let Some((base, links)) = &part.links {
+        out.extend(base.get().to_le_bytes());
+        put_links(out, links);
+    }
+    out.extend((part.xattrs.len() as u16).to_le_bytes());
+    for (name, base) in &part.xattrs {
+        out.extend(base.get().to_le_bytes());
+        put_short(out, name);
+    }
+}
+
+/// Takes fields from the front; nothing is taken past the end.
+struct Take<'a>(&'a [u8]);
+
+impl<'a> Take<'a> {
+    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.0.split_at_checked(len)?;
+        self.0 = tail;
+        Some(head)
+    }
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+    fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+    fn seq(&mut self) -> Option<CommitSeq> {
+        self.u64().map(CommitSeq::new)
+    }
+    fn short(&mut self) -> Option<&'a [u8]> {
+        let len = self.u8()?;
+        self.bytes(usize::from(len))
+    }
+    fn links(&mut self) -> Option<Vec<Link>> {
+        let count = self.u16()?;
+        (0..count)
+            .map(|_| Some(Link { dir: ObjectNo::new(self.u64()?), name: Name::new(self.short()?).ok()? }))
+            .collect()
+    }
+    fn ranges(&mut self) -> Option<Ranges> {
+        let count = u32::from_le_bytes(self.array()?);
+        let ranges: Option<Vec<_>> = (0..count).map(|_| Some((self.u64()?, self.u64()?))).collect();
+        Ranges::of(ranges?)
+    }
+    fn part(&mut self) -> Option<Part> {
+        let flags = self.u8().filter(|flags| *flags < 32)?;
+        let mut part = Part { created: flags & 1 != 0, gone: flags & 2 != 0, ..Part::default() };
+        if flags & 4 != 0 {
+            part.attributes = Some(self.seq()?);
+        }
+        if flags & 8 != 0 {
+            part.data = Some(Dirty { base: self.seq()?, cut: self.u64()?, ranges: self.ranges()? });
+        }
+        if flags & 16 != 0 {
+            part.links = Some((self.seq()?, self.links()?));
+        }
+        for _ in 0..self.u16()? {
+            let base = self.seq()?;
+            part.xattrs.push((self.short()?.to_vec(), base));
+        }
+        Some(part)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Bringing history up to date: what has changed at the server is asked for and installed, piece by piece.
+//!
+//! # Guarantees
+//! 1. The position moves only when everything up to it is installed; whatever a crash interrupts is asked for again, and installing it
+//!    twice is harmless.
+
+use super::{Replica, SyncError, unexpected};
+use crate::Client;
+use std::sync::atomic::Ordering;
+use teal_proto::{Change, Pulled, Reply, Request};
+use teal_types::CommitSeq;
+
+/// A batch of this replica that history is known to hold: its counter and its place.
+pub(crate) type Landed = Option<(u64, CommitSeq)>;
+
+impl Client {
+    /// Brings the position up to the server's newest commit.
+    pub(crate) fn catch_up(&self, replica: &Replica) -> Result<(), SyncError> {
+        let _applying = replica.applying.lock();
+        self.pull_all(replica, None)
+    }
+
+    /// The same, under `applying`.
+    pub(crate) fn pull_all(&self, replica: &Replica, landed: Landed) -> Result<(), SyncError> {
+        loop {
+            let since = replica.seen();
+            let request = Request::Pull { since, after: None, wait_ms: 0 };
+            let Reply::Pulled(first) = self.ask(replica, &request)? else {
+                return Err(unexpected("to a pull").into());
+            };
+            if first.to <= since {
+                replica.state.lock().is_live = first.is_live;
+                return Ok(());
+            }
+            self.take_in(replica, since, first, landed)?;
+        }
+    }
+
+    /// Installs one answer with all its continuations, and moves the position; under `applying`.
+    pub(crate) fn take_in(
+        &self,
+        replica: &Replica,
+        since: CommitSeq,
+        first: Pulled,
+        landed: Landed,
+    ) -> Result<(), SyncError> {
+        let (to, digest, is_live) = (first.to, first.digest, first.is_live);
+        let mut gone = Vec::new();
+        let mut more = first.more;
+        let mut changes = first.changes;
+        loop {
+            self.install(replica, changes, landed, &mut gone)?;
+            let Some(after) = more else { break };
+            let request = Request::Pull { since, after: Some((after, to)), wait_ms: 0 };
+            let Reply::Pulled(next) = self.ask(replica, &request)? else {
+                return Err(unexpected("to a pull").into());
+            };
+            (more, changes) = (next.more, next.changes);
+        }
+        self.bury_gone(replica, gone, landed)?;
+        self.identify(replica, |identity| (identity.seen, identity.digest) = (to, digest))?;
+        replica.state.lock().is_live = is_live;
+        replica.counters.pulls.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Asks the server for what has changed and waits for it, for about `wait`; installs it.
+    pub(crate) fn poll(&self, replica: &Replica) -> Result<(), SyncError> {
+        let since = replica.seen();
+        let wait = replica.options.keep_alive;
+        let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
+        let request = Request::Pull { since, after: None, wait_ms };
+        let now = self.clock.monotonic();
+        let Reply::Pulled(first) = replica.call(now, &request, wait + replica.options.deadline)? else {
+            return Err(unexpected("to a pull").into());
+        };
+        let _applying = replica.applying.lock();
+        replica.state.lock().is_live = first.is_live;
+        // A batch of our own may have landed meanwhile: whoever sent it knows its place, and pulls it itself.
+        let flies = replica.identity.lock().parts > 0;
+        if first.to > since && replica.seen() == since && !flies {
+            self.take_in(replica, since, first, None)?;
+        }
+        Ok(())
+    }
+
+    fn install(
+        &self,
+        replica: &Replica,
+        changes: Vec<Change>,
+        landed: Landed,
+        gone: &mut Vec<teal_types::ObjectNo>,
+    ) -> Result<(), SyncError> {
+        for change in changes {
+            match change {
+                Change::Is { version, ranges } => self.install_version(replica, &version, ranges.as_deref(), landed)?,
+                Change::Gone { object } => gone.push(object),
+            }
+        }
+        Ok(())
+    }
+}

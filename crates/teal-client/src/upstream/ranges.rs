@@ -1,0 +1,97 @@
+//! Ranges of a file, as what is to be sent and what is not here are kept.
+//!
+//! # Invariants
+//! 1. Ranges ascend, none is empty, and there is a gap between any two.
+
+/// Where the rest of the content is meant: beyond every file.
+pub(crate) const END: u64 = 1 << 62;
+
+/// A set of bytes of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Ranges(Vec<(u64, u64)>);
+
+impl Ranges {
+    /// All of a file.
+    pub(crate) fn all() -> Self {
+        Self(vec![(0, END)])
+    }
+
+    /// From start to end, for decoding; `None` unless the invariant holds.
+    pub(crate) fn of(ranges: Vec<(u64, u64)>) -> Option<Self> {
+        let each = ranges.iter().all(|(from, to)| from < to && *to <= END);
+        let apart = ranges.windows(2).all(|pair| pair[0].1 < pair[1].0);
+        (each && apart).then_some(Self(ranges))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Adds the bytes from `from` to `to`, exclusive.
+    pub(crate) fn add(&mut self, from: u64, to: u64) {
+        if from >= to {
+            return;
+        }
+        let first = self.0.partition_point(|(_, end)| *end < from);
+        let last = self.0.partition_point(|(start, _)| *start <= to);
+        let (mut start, mut end) = (from, to);
+        if first < last {
+            start = start.min(self.0[first].0);
+            end = end.max(self.0[last - 1].1);
+        }
+        self.0.splice(first..last, [(start, end)]);
+    }
+
+    /// Takes the bytes from `from` to `to`, exclusive, away.
+    pub(crate) fn remove(&mut self, from: u64, to: u64) {
+        if from >= to || !self.touches(from, to) {
+            return;
+        }
+        let mut left = Vec::with_capacity(self.0.len() + 1);
+        for &(start, end) in &self.0 {
+            left.extend([(start, end.min(from)), (start.max(to), end)].into_iter().filter(|(start, end)| start < end));
+        }
+        self.0 = left;
+    }
+
+    /// Whether any byte from `from` to `to`, exclusive, is among them.
+    pub(crate) fn touches(&self, from: u64, to: u64) -> bool {
+        let at = self.0.partition_point(|(_, end)| *end <= from);
+        self.0.get(at).is_some_and(|(start, _)| *start < to)
+    }
+
+    /// Those of them that lie from `from` to `to`, exclusive.
+    pub(crate) fn within(&self, from: u64, to: u64) -> Self {
+        let cut = |&(start, end): &(u64, u64)| (start.max(from), end.min(to));
+        Self(self.0.iter().map(cut).filter(|(start, end)| start < end).collect())
+    }
+
+    /// Those that are not among `others`.
+    pub(crate) fn without(&self, others: &Self) -> Self {
+        let mut left = self.clone();
+        others.iter().for_each(|(from, to)| left.remove(from, to));
+        left
+    }
+
+    /// Adds all of `others`.
+    pub(crate) fn join(&mut self, others: &Self) {
+        others.iter().for_each(|(from, to)| self.add(from, to));
+    }
+
+    /// At most `count` ranges: the smallest gaps are closed.
+    pub(crate) fn coarsen(&mut self, count: usize) {
+        while self.0.len() > count.max(1) {
+            let gap = |at: &usize| self.0[at + 1].0 - self.0[*at].1;
+            let Some(at) = (0..self.0.len() - 1).min_by_key(gap) else { return };
+            let (_, end) = self.0.remove(at + 1);
+            self.0[at].1 = end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

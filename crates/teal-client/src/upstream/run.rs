@@ -1,0 +1,207 @@
+//! When what happens between this replica and the server.
+//!
+//! # Guarantees
+//! 1. A change is on its way to the server when it is [`UpstreamOptions::flush_age`] old, [`UpstreamOptions::live_age`] while another client is
+//!    connected; whenever the first one goes, all go.
+//! 2. While nothing changes there are no requests but one that waits for news, renewed every [`UpstreamOptions::keep_alive`].
+//! 3. A server out of reach is asked again at growing intervals, up to `BACKOFF_MAX`.
+
+use super::flush::Flushed;
+use super::{Replica, SyncError};
+use crate::{Client, FsError};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The longest pause between two attempts to reach the server.
+pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(30);
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+
+/// How a replica deals with its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UpstreamOptions {
+    /// A change is sent at the latest after this time.
+    pub flush_age: Duration,
+    /// And while another client is connected after this one.
+    pub live_age: Duration,
+    /// A request waits for news for so long; a silent link is noticed by then.
+    pub keep_alive: Duration,
+    /// The longest that any other request may take.
+    pub deadline: Duration,
+}
+
+impl Default for UpstreamOptions {
+    fn default() -> Self {
+        Self {
+            flush_age: Duration::from_secs(30),
+            live_age: Duration::from_secs(1),
+            keep_alive: Duration::from_secs(30),
+            deadline: Duration::from_secs(20),
+        }
+    }
+}
+
+impl Replica {
+    /// Something is pending from now on.
+    pub(crate) fn has_pending(&self, now: Duration) {
+        let mut state = self.state.lock();
+        if state.pending_since.is_none() {
+            state.pending_since = Some(now);
+            self.changed.notify_all();
+        }
+    }
+
+    /// How long until a flush is due; `None`: until something changes.
+    fn due_in(&self, now: Duration) -> Option<Duration> {
+        let state = self.state.lock();
+        let age = if state.is_live { self.options.live_age } else { self.options.flush_age };
+        let since = state.pending_since?;
+        Some(if state.hurry { Duration::ZERO } else { (since + age).saturating_sub(now) })
+    }
+
+    /// Waits for a change of the state, at most so long; `false` when it is time to stop.
+    fn wait(&self, at_most: Option<Duration>) -> bool {
+        let mut state = self.state.lock();
+        if !state.stop {
+            match at_most {
+                Some(time) => drop(self.changed.wait_for(&mut state, time)),
+                None => self.changed.wait(&mut state),
+            }
+        }
+        !state.stop
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Client {
+    /// One round with the server: hello if that is due, news, a flush if one is due. Says how long nothing will be due; `None`: until
+    /// something changes here or there.
+    ///
+    /// # Errors
+    /// [`FsError::Unreachable`], or what the store met.
+    pub fn upstream_step(&self) -> Result<Option<Duration>, FsError> {
+        let Some(replica) = &self.replica else { return Ok(None) };
+        self.connect(replica)?;
+        self.land(replica)?;
+        self.catch_up(replica)?;
+        self.look_again(replica)?;
+        self.flush_due(replica)?;
+        Ok(replica.due_in(self.clock.monotonic()))
+    }
+
+    fn flush_due(&self, replica: &Replica) -> Result<(), SyncError> {
+        while replica.due_in(self.clock.monotonic()).is_some_and(|wait| wait.is_zero()) {
+            self.flush_once(replica)?;
+            self.look_again(replica)?;
+        }
+        Ok(())
+    }
+
+    /// Sends everything that is pending now.
+    ///
+    /// # Errors
+    /// [`FsError::Unreachable`], or what the store met.
+    pub fn flush_upstream(&self) -> Result<(), FsError> {
+        let Some(replica) = &self.replica else { return Ok(()) };
+        self.connect(replica)?;
+        while self.flush_once(replica)? == Flushed::Part {}
+        self.look_again(replica)?;
+        Ok(())
+    }
+
+    /// Starts the threads that talk to the server.
+    pub(crate) fn start_upstream(self: &Arc<Self>) -> std::io::Result<Vec<JoinHandle<()>>> {
+        let Some(replica) = &self.replica else { return Ok(Vec::new()) };
+        let start = |name: &str, run: fn(&Weak<Self>, &Arc<Replica>)| {
+            let (client, replica) = (Arc::downgrade(self), Arc::clone(replica));
+            std::thread::Builder::new().name(name.into()).spawn(move || run(&client, &replica))
+        };
+        // What an earlier life left is pending since then.
+        if self
+            .upstream_status()
+            .is_ok_and(|status| status.is_some_and(|status| status.only_here > 0 || status.announcing))
+        {
+            replica.has_pending(self.clock.monotonic());
+        }
+        Ok(vec![start("teal-flush", run_flush)?, start("teal-pull", run_pull)?])
+    }
+}
+
+/// Pauses after failures, growing.
+#[derive(Default)]
+struct Backoff(Duration);
+
+impl Backoff {
+    fn next(&mut self) -> Duration {
+        self.0 = (self.0 * 2).clamp(BACKOFF_MIN, BACKOFF_MAX);
+        self.0
+    }
+}
+
+fn run_flush(client: &Weak<Client>, replica: &Arc<Replica>) {
+    let mut backoff = Backoff::default();
+    let mut wait = Some(Duration::ZERO);
+    while replica.wait(wait) {
+        let Some(client) = client.upgrade() else { return };
+        wait = replica.due_in(client.clock.monotonic());
+        if wait.is_none_or(|wait| !wait.is_zero()) {
+            continue;
+        }
+        let flushed = client.connect(replica).and_then(|()| client.flush_due(replica));
+        wait = match flushed {
+            Ok(()) => {
+                backoff = Backoff::default();
+                replica.due_in(client.clock.monotonic())
+            }
+            Err(e) => {
+                log::debug!("a flush: {e}");
+                Some(backoff.next())
+            }
+        };
+    }
+}
+
+fn run_pull(client: &Weak<Client>, replica: &Arc<Replica>) {
+    let mut backoff = Backoff::default();
+    let mut said = String::new();
+    loop {
+        let Some(client) = client.upgrade() else { return };
+        let polled = client.connect(replica).and_then(|()| client.land(replica)).and_then(|()| client.poll(replica));
+        let polled = polled.and_then(|()| client.look_again(replica));
+        let wait = match polled {
+            Ok(()) => {
+                if !said.is_empty() {
+                    log::info!("the server is there again");
+                    said.clear();
+                }
+                backoff = Backoff::default();
+                Duration::ZERO
+            }
+            Err(e) => {
+                let words = e.to_string();
+                if words != said {
+                    log::warn!("{words}");
+                    said = words;
+                }
+                backoff.next()
+            }
+        };
+        drop(client);
+        if replica.state.lock().stop || (!wait.is_zero() && !replica.pause(wait)) {
+            return;
+        }
+    }
+}
+
+impl Replica {
+    /// Sleeps so long, whatever changes; `false` when it is time to stop.
+    fn pause(&self, time: Duration) -> bool {
+        let mut state = self.state.lock();
+        self.changed.wait_while_for(&mut state, |state| !state.stop, time);
+        !state.stop
+    }
+}

@@ -1,0 +1,137 @@
+//! What became of a batch of this replica.
+//!
+//! # Guarantees
+//! 1. A component that was committed as it was sent is the server's from then on; changes since then have it as their base.
+//! 2. One that lost a conflict is not taken for the server's: unless it has changed again, the server's state is installed; if it has,
+//!    the conflict is met again, with the whole content.
+
+use super::{Note, Replica, SyncError, content, unexpected};
+use crate::Client;
+use std::ops::ControlFlow;
+use teal_proto::{Reply, Request, WANTS_MAX};
+use teal_types::{CommitSeq, ObjectNo, Version};
+
+/// Which components of the server's state may be installed: those that are the server's here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Free {
+    pub(crate) attributes: bool,
+    pub(crate) data: bool,
+    pub(crate) links: bool,
+    /// Extended attributes but those that are pending.
+    pub(crate) xattrs: bool,
+}
+
+/// Settles what flies of an object whose state after the batch is known, and says what may be installed.
+pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, CommitSeq)>, size: u64) -> Free {
+    let flying = note.flying.as_ref().filter(|flying| landed.is_some_and(|(batch, _)| flying.batch == batch));
+    let Some((flying, seq)) = flying.zip(landed.map(|(_, seq)| seq)) else {
+        let held = |of: &dyn Fn(&super::note::Part) -> bool| {
+            of(&note.pending) || note.flying.as_ref().is_some_and(|flying| of(&flying.part))
+        };
+        return Free {
+            attributes: !held(&|part| part.created || part.attributes.is_some()),
+            data: !held(&|part| part.created || part.data.is_some()),
+            links: !held(&|part| part.created || part.gone || part.links.is_some()),
+            xattrs: !held(&|part| part.created),
+        };
+    };
+    let part = flying.part.clone();
+    let all = part.created;
+    // A component is won if the server's state of it is the one of this batch.
+    let attributes = (all || part.attributes.is_some(), version.attr_seq == seq);
+    let data = (all || part.data.is_some(), version.data_seq == seq || (all && version.size == size));
+    let links = (all || part.links.is_some(), version.link_seq == seq);
+    note.flying = None;
+    let pending = &mut note.pending;
+    if attributes == (true, true) {
+        pending.attributes = pending.attributes.map(|_| seq);
+    }
+    if let Some(newer) = &mut pending.data {
+        match (data, part.data) {
+            ((true, true), _) => newer.base = seq,
+            ((true, false), flown) => {
+                // It goes to a file of its own: all of it must be there.
+                let base = flown.map_or(newer.base, |flown| flown.base);
+                *newer = super::note::Dirty { base, ..content::whole(size) };
+            }
+            _ => {}
+        }
+    }
+    if links == (true, true)
+        && let Some((base, _)) = &mut pending.links
+    {
+        *base = seq;
+    }
+    for (name, base) in &mut pending.xattrs {
+        if part.xattrs.iter().any(|(flown, _)| flown == name) || all {
+            *base = (*base).max(seq);
+        }
+    }
+    Free {
+        attributes: pending.attributes.is_none() && attributes != (true, true),
+        data: pending.data.is_none() && data != (true, true),
+        links: pending.links.is_none() && !pending.gone && links != (true, true),
+        xattrs: true,
+    }
+}
+
+impl Client {
+    /// Settles what flew in a batch and did not appear in history behind it: what lost a conflict, or changed nothing. The server says how
+    /// these objects are.
+    pub(crate) fn settle_rest(&self, replica: &Replica, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
+        let rest = self.flying()?;
+        for objects in rest.chunks(WANTS_MAX) {
+            let mut gone = Vec::new();
+            for (no, version) in objects.iter().zip(self.look_at(replica, objects)?) {
+                match version {
+                    Some(version) => self.install_version(replica, &version, None, Some((batch, seq)))?,
+                    None => gone.push(*no),
+                }
+            }
+            self.bury_gone(replica, gone, Some((batch, seq)))?;
+        }
+        Ok(())
+    }
+
+    /// The server's states of these objects, in their order.
+    pub(crate) fn look_at(&self, replica: &Replica, objects: &[ObjectNo]) -> Result<Vec<Option<Version>>, SyncError> {
+        let mut versions = Vec::with_capacity(objects.len());
+        while versions.len() < objects.len() {
+            let request = Request::Look { objects: objects[versions.len()..].to_vec() };
+            let Reply::Versions { versions: some, .. } = self.ask(replica, &request)? else {
+                return Err(unexpected("to a look").into());
+            };
+            if some.is_empty() || versions.len() + some.len() > objects.len() {
+                return Err(unexpected("another number of objects").into());
+            }
+            versions.extend(some);
+        }
+        Ok(versions)
+    }
+
+    /// Looks again at what did not fit in here before.
+    pub(crate) fn look_again(&self, replica: &Replica) -> Result<(), SyncError> {
+        if !std::mem::take(&mut replica.state.lock().again) {
+            return Ok(());
+        }
+        let _applying = replica.applying.lock();
+        let mut objects = Vec::new();
+        self.store.each_note(ObjectNo::ROOT, &mut |no, head| {
+            if Note::glance(head).2 {
+                objects.push(no);
+            }
+            ControlFlow::Continue(())
+        })?;
+        for objects in objects.chunks(WANTS_MAX) {
+            let mut gone = Vec::new();
+            for (no, version) in objects.iter().zip(self.look_at(replica, objects)?) {
+                match version {
+                    Some(version) => self.install_version(replica, &version, None, None)?,
+                    None => gone.push(*no),
+                }
+            }
+            self.bury_gone(replica, gone, None)?;
+        }
+        Ok(())
+    }
+}

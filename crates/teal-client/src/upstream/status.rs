@@ -1,0 +1,143 @@
+//! What is only here, what the server was asked, and whether it can be.
+
+use crate::{Client, FsError};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use teal_types::{CommitSeq, ObjectNo};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What has passed between this replica and the server since the program began.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters { $($(#[$doc])* pub(crate) $name: AtomicU64,)* }
+
+        impl Counters {
+            pub(crate) fn list(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Requests made of it.
+    requests,
+    /// Times an operation had to wait for it.
+    waits,
+    /// Batches committed.
+    batches,
+    /// Operations in them.
+    ops,
+    /// Bytes of chunks sent.
+    sent_bytes,
+    /// Chunks sent.
+    chunks,
+    /// Bytes of content fetched.
+    fetched,
+    /// Directories listed.
+    listings,
+    /// Answers with news installed.
+    pulls,
+}
+
+impl Counters {
+    pub(crate) fn sent(&self, bytes: u64) {
+        self.chunks.fetch_add(1, Ordering::Relaxed);
+        self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Whether the server can be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Link {
+    /// As far as known.
+    Up,
+    /// Not now.
+    Down {
+        /// Why.
+        why: String,
+        /// For how long.
+        since: Duration,
+    },
+    /// It does not want this client any more.
+    Denied {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Where this replica stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamStatus {
+    /// Who it is: replica, incarnation.
+    pub replica: (u32, u32),
+    /// The commit up to which history is applied.
+    pub seen: CommitSeq,
+    /// Objects of which something is only here; 0: it is safe to lose this machine.
+    pub only_here: u64,
+    /// Bytes of content among that, at most.
+    pub only_here_bytes: u64,
+    /// Whether the server can be asked.
+    pub link: Link,
+    /// Whether another client of the volume is connected.
+    pub is_live: bool,
+    /// How long ago the last flush was.
+    pub last_flush: Option<Duration>,
+    /// Objects of a volume that has got a server which it does not know of yet.
+    pub announcing: bool,
+    /// Figures by name.
+    pub counts: Vec<(&'static str, u64)>,
+}
+
+impl Client {
+    /// Where this replica stands; `None`: the volume has no server.
+    ///
+    /// # Errors
+    /// What reading the notes met.
+    pub fn upstream_status(&self) -> Result<Option<UpstreamStatus>, FsError> {
+        let Some(replica) = &self.replica else { return Ok(None) };
+        let now = self.clock.monotonic();
+        let mut ours = Vec::new();
+        self.store.each_note(ObjectNo::ROOT, &mut |no, head| {
+            let (pending, flying, _) = super::Note::glance(head);
+            if pending || flying {
+                ours.push(no);
+            }
+            ControlFlow::Continue(())
+        })?;
+        let mut only_here_bytes = 0;
+        for no in &ours {
+            only_here_bytes += self.dirty_bytes(*no)?;
+        }
+        let identity = *replica.identity.lock();
+        let state = replica.state.lock();
+        let link = match &state.trouble {
+            Some((why, _)) if state.is_denied => Link::Denied { why: why.clone() },
+            Some((why, since)) => Link::Down { why: why.clone(), since: now.saturating_sub(*since) },
+            None => Link::Up,
+        };
+        Ok(Some(UpstreamStatus {
+            replica: (identity.replica, identity.incarnation),
+            seen: identity.seen,
+            only_here: ours.len() as u64,
+            only_here_bytes,
+            link,
+            is_live: state.is_live,
+            last_flush: state.last_flush.map(|then| now.saturating_sub(then)),
+            announcing: identity.announce != 0,
+            counts: replica.counters.list(),
+        }))
+    }
+
+    fn dirty_bytes(&self, no: ObjectNo) -> Result<u64, FsError> {
+        let Ok(attr) = self.store.attr(no) else { return Ok(0) };
+        let note = self.note(no)?;
+        let parts = [Some(&note.pending), note.flying.as_ref().map(|flying| &flying.part)];
+        if parts.into_iter().flatten().any(|part| part.created) {
+            return Ok(attr.size);
+        }
+        let ranges = parts.into_iter().flatten().filter_map(|part| part.data.as_ref()).flat_map(|d| d.ranges.iter());
+        Ok(ranges.map(|(from, to)| to.min(attr.size).saturating_sub(from)).sum())
+    }
+}
