@@ -26,7 +26,7 @@ use teal_types::{CommitSeq, LEASE, ObjectNo};
 /// The number whose note this is.
 pub(crate) const IDENTITY: ObjectNo = ObjectNo::new(0);
 const VERSION: u8 = 1;
-const BYTES: usize = 125;
+const BYTES: usize = 121;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -61,7 +61,7 @@ impl Ranges {
     /// Whether any byte from `from` to `to`, exclusive, is among them.
     pub(crate) fn touches(&self, from: u64, to: u64) -> bool {
         let at = self.0.partition_point(|(_, end)| *end <= from);
-        self.0.get(at).is_some_and(|(start, _)| *start < to)
+        from < to && self.0.get(at).is_some_and(|(start, _)| *start < to)
     }
 
     /// Those of them that lie from `from` to `to`, exclusive.
