@@ -1,0 +1,136 @@
+//! Who a client is: its key, the certificate a server gave it, and the fingerprint of that server.
+
+use crate::error::{IdentityError, NetError};
+use crate::fingerprint::Fingerprint;
+use crate::keep::{Existing, Kept, unfit};
+use crate::server::Peer;
+use crate::tls;
+use crate::validity::{Standing, Validity, seconds};
+use crate::wire::Certified;
+use rcgen::{KeyPair, PKCS_ED25519};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use std::path::Path;
+use teal_types::Timestamp;
+
+const FILE: &str = "client.pem";
+const TITLE: &str = "TealFS client identity 1. Whoever can read this file can act as this machine.";
+const FIELDS: [&str; 5] = ["server", "volume", "replica", "issued", "expires"];
+
+/// Who a client is, to one server.
+pub struct ClientIdentity {
+    peer: Peer,
+    fingerprint: Fingerprint,
+    validity: Validity,
+    key: PrivatePkcs8KeyDer<'static>,
+    certificate: CertificateDer<'static>,
+}
+
+impl std::fmt::Debug for ClientIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { peer, fingerprint, validity, .. } = self;
+        f.debug_struct("ClientIdentity")
+            .field("peer", peer)
+            .field("server", fingerprint)
+            .field("validity", validity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Clone for ClientIdentity {
+    fn clone(&self) -> Self {
+        let Self { peer, fingerprint, validity, ref key, ref certificate } = *self;
+        Self { peer, fingerprint, validity, key: key.clone_key(), certificate: certificate.clone() }
+    }
+}
+
+impl ClientIdentity {
+    /// Keeps the identity in `dir`, which exists, in place of any that is there.
+    ///
+    /// # Errors
+    /// The file cannot be written; what was there before stays.
+    pub fn save(&self, dir: &Path) -> Result<(), IdentityError> {
+        let values = [
+            self.fingerprint.to_string(),
+            self.peer.volume.to_string(),
+            self.peer.replica.to_string(),
+            self.validity.issued.to_string(),
+            self.validity.expires.to_string(),
+        ];
+        let fields = FIELDS.into_iter().zip(values).collect();
+        let kept = Kept { fields, key: self.key.clone_key(), certificate: self.certificate.clone() };
+        kept.write(&dir.join(FILE), TITLE, Existing::Goes)
+    }
+
+    /// Loads the identity kept in `dir`.
+    ///
+    /// # Errors
+    /// There is none (an [`IdentityError::Io`] of kind `NotFound`), others may read it, or it is damaged.
+    pub fn load(dir: &Path) -> Result<Self, IdentityError> {
+        let path = &dir.join(FILE);
+        let kept = Kept::read(path, &FIELDS)?;
+        let identity = Self {
+            fingerprint: kept.parse(path, "server")?,
+            peer: Peer { volume: kept.parse(path, "volume")?, replica: kept.parse(path, "replica")? },
+            validity: Validity { issued: kept.parse(path, "issued")?, expires: kept.parse(path, "expires")? },
+            key: kept.key,
+            certificate: kept.certificate,
+        };
+        identity.tls().map_err(|e| unfit(path.clone())(e.to_string()))?;
+        Ok(identity)
+    }
+
+    /// The volume and the replica of it that this machine is.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// The server that gave the certificate.
+    pub fn server(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// Until when the certificate holds, by the server's clock.
+    pub fn expires(&self) -> Timestamp {
+        Timestamp::new(i64::try_from(self.validity.expires).unwrap_or(i64::MAX), 0)
+    }
+
+    /// Whether, by a clock that shows `now`, it is time to renew the certificate.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.validity.standing(seconds(now)) != Standing::Good
+    }
+
+    /// The client's side of TLS.
+    pub(crate) fn tls(&self) -> Result<rustls::ClientConfig, rustls::Error> {
+        tls::client(self.fingerprint, Some((self.certificate.clone(), self.key.clone_key().into())))
+    }
+}
+
+/// A new key, which waits for its certificate.
+pub(crate) struct NewKey(KeyPair);
+
+impl NewKey {
+    pub(crate) fn generate() -> Result<Self, NetError> {
+        let key = KeyPair::generate_for(&PKCS_ED25519);
+        key.map(Self).map_err(|e| NetError::Certificate(format!("no key can be made: {e}")))
+    }
+
+    /// The 32 bytes that a server signs.
+    pub(crate) fn public(&self) -> &[u8] {
+        self.0.public_key_raw()
+    }
+
+    /// The identity that results from a server's answer.
+    pub(crate) fn certified(&self, fingerprint: Fingerprint, answer: &Certified) -> Result<ClientIdentity, NetError> {
+        let identity = ClientIdentity {
+            peer: Peer { volume: answer.volume, replica: answer.replica },
+            fingerprint,
+            validity: Validity { issued: answer.issued, expires: answer.expires },
+            key: self.0.serialize_der().into(),
+            certificate: answer.certificate.to_vec().into(),
+        };
+        // The certificate must belong to the key; that it leads to the server's authority shows at its first use.
+        let fits = identity.tls();
+        fits.map_err(|e| NetError::Protocol(format!("the server answers with a certificate of no use: {e}")))?;
+        Ok(identity)
+    }
+}

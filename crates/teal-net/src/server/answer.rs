@@ -1,0 +1,269 @@
+//! The three methods: who may call them, within which limits, and in which words the others are refused.
+//!
+//! # Guarantees
+//! 1. A request takes its place under the limits before its body is read, and keeps it until the service has returned,
+//!    whether or not anybody still waits for the answer.
+//! 2. Who asks is who the certificate of the connection names. It is judged at every request, by the clock of that moment.
+
+use super::seats::Seat;
+use super::{Course, Peer, Shared};
+use crate::limits::WAIT;
+use crate::validity::{Standing, Validity, date};
+use crate::wire::{self, Certified, EnrolRequest, Payload, RenewRequest};
+use hyper::body::Incoming;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{sleep, timeout};
+use tonic::body::Body;
+use tonic::metadata::MetadataValue;
+use tonic::server::{Grpc, UnaryService};
+use tonic::{Request, Response, Status};
+use tonic_prost::ProstCodec;
+
+/// Bytes of an `Enrol` or `Renew` request.
+const SMALL: usize = 4 << 10;
+/// Bytes of a token, and of a device's name.
+const WORD_MAX: usize = 256;
+/// Bytes of an Ed25519 public key.
+const KEY_BYTES: usize = 32;
+/// Characters of a refusal; it travels in a header.
+const REFUSAL_MAX: usize = 1000;
+
+/// One connection after its handshake.
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    visitor: Option<Visitor>,
+    orders: watch::Receiver<Course>,
+    heard: AtomicBool,
+}
+
+struct Visitor {
+    peer: Peer,
+    validity: Validity,
+    /// Or why there is none.
+    seat: Result<Seat, String>,
+}
+
+/// The places that a request in progress holds.
+struct Ticket {
+    _of_all: OwnedSemaphorePermit,
+    _of_the_peer: OwnedSemaphorePermit,
+}
+
+impl Session {
+    pub(super) fn new(shared: Arc<Shared>, visitor: Option<(Peer, Validity)>, orders: watch::Receiver<Course>) -> Self {
+        let visitor = visitor.map(|(peer, validity)| {
+            let seat = shared.seats.take(peer, shared.clock.monotonic());
+            Visitor { peer, validity, seat }
+        });
+        Self { shared, visitor, orders, heard: AtomicBool::new(false) }
+    }
+
+    /// Whether this is an enrolled machine with a place of its own.
+    pub(super) fn is_seated(&self) -> bool {
+        self.visitor.as_ref().is_some_and(|visitor| visitor.seat.is_ok())
+    }
+
+    /// Whether any request has come.
+    pub(super) fn was_heard(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// The peer, if its certificate is good enough, and whether it is time to renew it.
+    fn admit(&self, renewing: bool) -> Result<(&Visitor, Standing), Status> {
+        let visitor = self.visitor.as_ref();
+        let visitor = visitor.ok_or_else(|| Status::unauthenticated("this needs a certificate: enrol first"))?;
+        let now = self.shared.identity.now(&*self.shared.clock);
+        let standing = visitor.validity.standing(now);
+        let (ended, today) = (date(visitor.validity.expires), date(now));
+        match standing {
+            Standing::Expired if !renewing => {
+                let words = format!(
+                    "this machine's certificate ended on {ended} and is to be renewed (the server's clock says {today})"
+                );
+                Err(due(Status::unauthenticated(words)))
+            }
+            // Renewing will be refused too, in these words.
+            Standing::Gone => Err(due(Status::unauthenticated(format!(
+                "this machine's certificate ended on {ended}, too long ago to be renewed by the server's clock, which says \
+                 {today}: if that is wrong, set the server's clock; otherwise enrol this machine again"
+            )))),
+            _ => Ok((visitor, standing)),
+        }
+    }
+
+    /// A place for one request of `visitor`; may wait for it.
+    async fn ticket(&self, visitor: &Visitor) -> Result<Ticket, Status> {
+        let seat = visitor.seat.as_ref().map_err(|why| Status::resource_exhausted(why.as_str()))?;
+        let shared = &self.shared;
+        let pace = seat.pace(shared.clock.monotonic()).ok_or_else(|| {
+            let rate = shared.limits.requests_per_second;
+            Status::resource_exhausted(format!("more than {rate} requests per second of this machine"))
+        })?;
+        if !pace.is_zero() {
+            sleep(pace).await;
+        }
+        let busy = || Status::resource_exhausted("too many requests are in progress");
+        let of_the_peer = seat.requests().acquire_owned().await.map_err(|_| busy())?;
+        let of_all = timeout(WAIT, shared.requests.clone().acquire_owned()).await.map_err(|_| busy())?;
+        Ok(Ticket { _of_all: of_all.map_err(|_| busy())?, _of_the_peer: of_the_peer })
+    }
+
+    async fn call(&self, request: http::Request<Incoming>) -> Result<http::Response<Body>, Status> {
+        let (visitor, standing) = self.admit(false)?;
+        let ticket = self.ticket(visitor).await?;
+        let limit = self.shared.limits.message_bytes + wire::SLACK;
+        let (service, peer) = (self.shared.service.clone(), visitor.peer);
+        let mut grpc = Grpc::new(ProstCodec::<Payload, Payload>::default())
+            .max_decoding_message_size(limit)
+            .max_encoding_message_size(limit);
+        let method = Method::new(move |asked: Payload| async move {
+            let answer = blocking(ticket, move || {
+                service.welcome(peer).map_err(|words| refusal(&words))?;
+                Ok(service.call(peer, &asked.bytes))
+            });
+            let answer = answer.await.map_err(|status| if standing == Standing::Due { due(status) } else { status })?;
+            let mut answer = Response::new(Payload { bytes: answer.into() });
+            if standing == Standing::Due {
+                answer.metadata_mut().insert(wire::RENEW_HEADER, MetadataValue::from_static(wire::RENEW_DUE));
+            }
+            Ok(answer)
+        });
+        Ok(grpc.unary(method, request).await)
+    }
+
+    async fn renew(&self, request: http::Request<Incoming>) -> Result<http::Response<Body>, Status> {
+        let (visitor, _) = self.admit(true)?;
+        let ticket = self.ticket(visitor).await?;
+        let (shared, peer) = (self.shared.clone(), visitor.peer);
+        let mut grpc = Grpc::new(ProstCodec::<Certified, RenewRequest>::default()).max_decoding_message_size(SMALL);
+        let method = Method::new(move |asked: RenewRequest| async move {
+            check_key(&asked.public_key)?;
+            let certified = blocking(ticket, move || {
+                shared.service.welcome(peer).map_err(|words| refusal(&words))?;
+                certify(&shared, peer, &asked.public_key)
+            });
+            certified.await.map(Response::new)
+        });
+        Ok(grpc.unary(method, request).await)
+    }
+
+    async fn enrol(&self, request: http::Request<Incoming>) -> Result<http::Response<Body>, Status> {
+        let shared = self.shared.clone();
+        let pace = shared.enrolments.lock().take(shared.clock.monotonic());
+        let busy = || Status::resource_exhausted("too many machines enrol at the same time");
+        sleep(pace.ok_or_else(busy)?).await;
+        let of_all = timeout(WAIT, shared.requests.clone().acquire_owned()).await.map_err(|_| busy())?;
+        let ticket = of_all.map_err(|_| busy())?;
+        let mut grpc = Grpc::new(ProstCodec::<Certified, EnrolRequest>::default()).max_decoding_message_size(SMALL);
+        let method = Method::new(move |asked: EnrolRequest| async move {
+            check_key(&asked.public_key)?;
+            if asked.token.len() > WORD_MAX || asked.device.len() > WORD_MAX {
+                return Err(refusal(&format!("a token or the name of a device has more than {WORD_MAX} bytes")));
+            }
+            if asked.device.chars().any(char::is_control) {
+                return Err(refusal("the name of a device is one line of text"));
+            }
+            let certified = blocking(ticket, move || {
+                let peer = shared.service.enrol(&asked.token, &asked.device).map_err(|words| refusal(&words))?;
+                certify(&shared, peer, &asked.public_key)
+            });
+            certified.await.map(Response::new)
+        });
+        Ok(grpc.unary(method, request).await)
+    }
+}
+
+/// The answer to a request, on its way.
+pub(super) type Answering = Pin<Box<dyn Future<Output = http::Response<Body>> + Send>>;
+
+/// Answers one request, whatever it is.
+pub(super) fn answer(session: Arc<Session>, request: http::Request<Incoming>) -> Answering {
+    session.heard.store(true, Ordering::Relaxed);
+    Box::pin(async move {
+        let stopping = *session.orders.borrow() != Course::Go;
+        let answered = match request.uri().path() {
+            _ if stopping => Err(Status::unavailable("the server is stopping")),
+            wire::CALL => session.call(request).await,
+            wire::RENEW => session.renew(request).await,
+            wire::ENROL => session.enrol(request).await,
+            _ => Err(Status::unimplemented("this server has no such method: is one of the two programs older?")),
+        };
+        answered.unwrap_or_else(Status::into_http)
+    })
+}
+
+/// Runs `work` where it may block, and gives `ticket` back when it has returned.
+async fn blocking<T, R>(ticket: T, work: impl FnOnce() -> Result<R, Status> + Send + 'static) -> Result<R, Status>
+where
+    T: Send + 'static,
+    R: Send + 'static,
+{
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(ticket);
+        done
+    });
+    done.await.unwrap_or_else(|error| {
+        log::error!("a request failed: {error}");
+        Err(Status::internal("the server broke down at this request; its log says more"))
+    })
+}
+
+fn certify(shared: &Shared, peer: Peer, public_key: &[u8]) -> Result<Certified, Status> {
+    let made = shared.identity.certify(peer, public_key, shared.identity.now(&*shared.clock));
+    let (certificate, validity) = made.map_err(|error| {
+        log::error!("no certificate can be made: {error}");
+        Status::internal("the server cannot make a certificate; its log says more")
+    })?;
+    Ok(Certified {
+        certificate: certificate.to_vec().into(),
+        volume: peer.volume,
+        replica: peer.replica,
+        issued: validity.issued,
+        expires: validity.expires,
+    })
+}
+
+fn check_key(key: &[u8]) -> Result<(), Status> {
+    if key.len() == KEY_BYTES { Ok(()) } else { Err(Status::invalid_argument("this is no Ed25519 public key")) }
+}
+
+fn refusal(words: &str) -> Status {
+    Status::permission_denied(words.chars().take(REFUSAL_MAX).collect::<String>())
+}
+
+/// Adds that the certificate is to be renewed.
+fn due(mut status: Status) -> Status {
+    status.metadata_mut().insert(wire::RENEW_HEADER, MetadataValue::from_static(wire::RENEW_DUE));
+    status
+}
+
+/// What a method makes of its request, on its way.
+type Making<A> = Pin<Box<dyn Future<Output = Result<Response<A>, Status>> + Send>>;
+
+/// A function as tonic wants it; called once.
+struct Method<Q, A>(Option<Box<dyn FnOnce(Q) -> Making<A> + Send>>);
+
+impl<Q, A: Send + 'static> Method<Q, A> {
+    fn new<W>(function: impl FnOnce(Q) -> W + Send + 'static) -> Self
+    where
+        W: Future<Output = Result<Response<A>, Status>> + Send + 'static,
+    {
+        Self(Some(Box::new(|asked| Box::pin(function(asked)))))
+    }
+}
+
+impl<Q, A: Send + 'static> UnaryService<Q> for Method<Q, A> {
+    type Response = A;
+    type Future = Making<A>;
+
+    fn call(&mut self, request: Request<Q>) -> Making<A> {
+        match self.0.take() {
+            Some(function) => function(request.into_inner()),
+            None => Box::pin(std::future::ready(Err(Status::internal("a method is called once")))),
+        }
+    }
+}

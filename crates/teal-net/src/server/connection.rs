@@ -1,0 +1,114 @@
+//! One connection, from the handshake to its end.
+
+use super::answer::{self, Session};
+use super::{Course, Shared};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::server::TlsStream;
+
+/// Bytes that one request may send before anybody has read them.
+const STREAM_WINDOW: u32 = 1 << 20;
+/// Bytes that all requests of a connection may send before anybody has read them.
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Bytes of a request's headers.
+const HEADERS_MAX: u32 = 16 << 10;
+/// For how long the other side is heard out after a failed handshake, so that it gets to read why.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Bytes that are passed over in that time.
+const FAREWELL_BYTES: u64 = 64 << 10;
+
+/// Serves `tcp` until either side ends it.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    tcp: TcpStream,
+    place: OwnedSemaphorePermit,
+    mut orders: watch::Receiver<Course>,
+) {
+    // Small answers shall not wait for more.
+    let _ = tcp.set_nodelay(true);
+    let handshake = timeout(shared.limits.patience, shared.tls.accept(tcp).into_fallible());
+    let shaken = tokio::select! {
+        shaken = handshake => shaken,
+        _ = orders.changed() => return,
+    };
+    match shaken {
+        Err(_) => log::debug!("a connection is closed: no handshake in time"),
+        Ok(Err((error, tcp))) => {
+            log::debug!("a connection is closed: {error}");
+            say_farewell(tcp).await;
+        }
+        Ok(Ok(tls)) => speak(shared, tls, place, orders).await,
+    }
+}
+
+/// Waits for the other side to have read the alert: closing with its bytes unread would take the alert back.
+async fn say_farewell(mut tcp: TcpStream) {
+    let _ = tcp.shutdown().await;
+    let mut rest = tcp.take(FAREWELL_BYTES);
+    let _ = timeout(FAREWELL, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
+}
+
+/// Speaks HTTP/2.
+async fn speak(
+    shared: Arc<Shared>,
+    tls: TlsStream<TcpStream>,
+    place: OwnedSemaphorePermit,
+    mut orders: watch::Receiver<Course>,
+) {
+    let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let visitor = certificate.and_then(|certificate| shared.identity.recognise(certificate));
+    let session = Arc::new(Session::new(shared.clone(), visitor, orders.clone()));
+    // Who has no seat stays among the strangers, with their time.
+    let place = (!session.is_seated()).then_some(place);
+    let limits = &shared.limits;
+    let serve = service_fn({
+        let session = session.clone();
+        move |request| {
+            let answering = answer::answer(session.clone(), request);
+            async move { Ok::<_, Infallible>(answering.await) }
+        }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(HEADERS_MAX)
+        .max_concurrent_streams(u32::try_from(limits.requests_per_peer.max(1)).unwrap_or(u32::MAX))
+        .keep_alive_interval(limits.silence)
+        .keep_alive_timeout(limits.patience);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(tls), serve));
+    let stranger = place.is_some();
+    let mut patience = pin!(sleep(if stranger { limits.patience * 3 } else { limits.patience }));
+    let (mut going, mut watching) = (true, true);
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    log::debug!("a connection ended: {error}");
+                }
+                return;
+            }
+            _ = orders.changed(), if going => {
+                going = false;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = patience.as_mut(), if watching => {
+                watching = false;
+                if stranger || !session.was_heard() {
+                    log::debug!("a connection is closed: nothing sensible came in time");
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! From when to when a client's certificate holds, and what a server makes of that at a time.
+//!
+//! # Guarantees
+//! 1. A certificate is renewed from two thirds of its life on, and up to [`GRACE`] after its end, by whoever holds its key.
+//! 2. A certificate from the future is good: the authority itself signed it, so it is the server's clock that went back.
+
+use std::time::Duration;
+use teal_types::Timestamp;
+
+const DAY: u64 = 86_400;
+/// How long a client's certificate holds: 90 days.
+pub const LIFETIME: Duration = Duration::from_secs(90 * DAY);
+/// For how long after its end a certificate can still be renewed: 90 days.
+pub const GRACE: Duration = Duration::from_secs(90 * DAY);
+/// No clock shows more seconds than this: the year 9892, which every form of date can hold.
+const LAST: u64 = 250_000_000_000;
+
+/// The two dates of a certificate, in seconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Validity {
+    /// The first second.
+    pub(crate) issued: u64,
+    /// The last second.
+    pub(crate) expires: u64,
+}
+
+/// What a certificate is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Everything.
+    Good,
+    /// Everything, and it is time to renew it.
+    Due,
+    /// Nothing but being renewed.
+    Expired,
+    /// Nothing.
+    Gone,
+}
+
+/// Whole seconds since 1970, within what certificates can say.
+pub(crate) fn seconds(time: Timestamp) -> u64 {
+    u64::try_from(time.secs).unwrap_or(0).min(LAST)
+}
+
+impl Validity {
+    /// Of a certificate made at `now`.
+    pub(crate) fn from(now: u64) -> Self {
+        Self { issued: now, expires: now.saturating_add(LIFETIME.as_secs()) }
+    }
+
+    /// What the certificate is good for when the clock shows `now`.
+    pub(crate) fn standing(self, now: u64) -> Standing {
+        let due = self.issued.saturating_add(self.expires.saturating_sub(self.issued) / 3 * 2);
+        match now {
+            _ if now < due => Standing::Good,
+            _ if now <= self.expires => Standing::Due,
+            _ if now <= self.expires.saturating_add(GRACE.as_secs()) => Standing::Expired,
+            _ => Standing::Gone,
+        }
+    }
+}
+
+/// `now` as a day, for people: `2026-11-22`.
+pub(crate) fn date(now: u64) -> String {
+    // Days are counted from 1 March of the year 0, so that the leap day is the last of its year.
+    let days = now / DAY + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    format!("{:04}-{month:02}-{day:02}", year + era * 400)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_renewed_from_two_thirds_on_and_in_grace() {
+        let made = 1_700_000_000;
+        let validity = Validity::from(made);
+        let at = |day: u64| validity.standing(made + day * DAY);
+        assert_eq!([at(0), at(59), at(60), at(90)], [Standing::Good, Standing::Good, Standing::Due, Standing::Due]);
+        assert_eq!([at(91), at(180), at(181)], [Standing::Expired, Standing::Expired, Standing::Gone]);
+    }
+
+    #[test]
+    fn a_clock_that_went_back_makes_no_certificate_bad() {
+        assert_eq!(Validity::from(1_700_000_000).standing(0), Standing::Good);
+    }
+
+    #[test]
+    fn any_clock_can_be_written_into_a_certificate() {
+        assert_eq!(seconds(Timestamp::new(-1, 0)), 0);
+        assert_eq!(date(seconds(Timestamp::new(i64::MAX, 0)) + LIFETIME.as_secs()), "9892-06-06");
+        assert_eq!(Validity::from(u64::MAX).standing(u64::MAX), Standing::Due);
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (secs, day) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (951_868_800, "2000-03-01"),
+            (1_700_000_000, "2023-11-14"),
+            (4_107_542_400, "2100-03-01"),
+        ] {
+            assert_eq!(date(secs), day);
+        }
+    }
+}
