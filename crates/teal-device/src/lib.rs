@@ -1,9 +1,13 @@
-//! The devices a client reads from and writes to, behind traits. So far one kind: the server ([`Upstream`]).
+//! The devices a client reads from and writes to, behind traits. So far one kind: the server ([`Upstream`]), in this process or over the network ([`Remote`]).
 //!
 //! # Guarantees
 //! 1. *Absent is not unreachable*: a server that cannot be asked is [`UpstreamError::Unreachable`]; only the server itself can say that
 //!    something is not there.
 //! 2. *Deadlines*: no call outlasts its deadline by more than the time it takes to notice.
+
+mod remote;
+
+pub use remote::Remote;
 
 use std::time::Duration;
 use teal_proto::{CodecError, Refused, Reply, Request};

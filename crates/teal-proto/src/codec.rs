@@ -2,7 +2,6 @@
 
 use crate::{MESSAGE_MAX, Reply, Request};
 use serde::{Serialize, de::DeserializeOwned};
-use teal_types::Op;
 
 /// The protocol this program speaks.
 pub const PROTOCOL: u16 = 1;
@@ -52,15 +51,6 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
         Ok((_, rest)) => Err(CodecError::Malformed(format!("{} bytes follow it", rest.len()))),
         Err(e) => Err(CodecError::Malformed(e.to_string())),
     }
-}
-
-/// The bytes of operations: what the digest of a batch is taken over, part by part.
-///
-/// # Errors
-/// [`CodecError::TooLarge`].
-pub fn encode_ops(ops: &[Op]) -> Result<Vec<u8>, CodecError> {
-    let bytes = postcard::to_stdvec(ops).map_err(|e| CodecError::Malformed(e.to_string()))?;
-    if bytes.len() > MESSAGE_MAX { Err(CodecError::TooLarge { bytes: bytes.len() }) } else { Ok(bytes) }
 }
 
 /// The bytes of a request.

@@ -17,7 +17,7 @@ mod limits;
 mod reply;
 mod request;
 
-pub use codec::{CodecError, PROTOCOL, decode_reply, decode_request, encode_ops, encode_reply, encode_request};
+pub use codec::{CodecError, PROTOCOL, decode_reply, decode_request, encode_reply, encode_request};
 pub use limits::*;
 pub use reply::{
     Change, ConflictKind, ConflictNote, Data, Got, Listing, Pulled, RefusalCode, Refused, Reply, Told, VersionNote,

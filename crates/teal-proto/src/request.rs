@@ -79,7 +79,7 @@ pub enum Request {
         batch: u64,
         /// How many parts it has.
         parts: u32,
-        /// BLAKE3 over the operations of its parts, in order, each part as [`encode_ops`](crate::encode_ops) has it.
+        /// BLAKE3 over the encoded operations of its parts, in order.
         digest: [u8; 32],
     },
     /// Directories with the versions of all in them: [`Reply::Listings`](crate::Reply::Listings).

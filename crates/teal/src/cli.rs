@@ -49,6 +49,20 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Give a volume a server that other machines can join
+    Serve(Serve),
+    /// Take part in a volume that is served on another machine
+    Join(Join),
+    /// Send everything that is only on this machine to the server, now
+    Flush {
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+    /// Where two machines changed the same thing
+    Conflicts {
+        #[command(subcommand)]
+        what: Conflicts,
+    },
     /// Record and study workloads, model disks
     Lab {
         #[command(subcommand)]
@@ -106,6 +120,93 @@ pub(crate) struct Mount {
     /// Tell the parent on standard output once mounted
     #[arg(long, hide = true)]
     pub(crate) tell: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Where the volume is mounted, or to be [default: ~/Teal]
+    pub(crate) dir: Option<PathBuf>,
+    /// Where to listen [default: 0.0.0.0:4717]
+    #[arg(long)]
+    pub(crate) listen: Option<String>,
+    /// Where the server keeps metadata and chunks [default: beside the store]
+    #[arg(long)]
+    pub(crate) data: Option<PathBuf>,
+    /// The store [default: that of `teal up`]
+    #[arg(long)]
+    pub(crate) store: Option<PathBuf>,
+    /// The size of a new store, such as 20G
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// The name of this machine in conflicts and lists [default: its host name]
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+    /// Shut a machine out, by its number in `teal status`
+    #[arg(long, value_name = "REPLICA")]
+    pub(crate) revoke: Option<u32>,
+    /// Stay in the foreground and log to the terminal
+    #[arg(long)]
+    pub(crate) foreground: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Join {
+    /// The serving machine, with :PORT if it is not 4717
+    pub(crate) host: String,
+    /// Where to mount [default: ~/Teal]
+    pub(crate) dir: Option<PathBuf>,
+    /// What `teal serve` printed
+    #[arg(long)]
+    pub(crate) token: String,
+    /// The store [default: that of `teal up`]
+    #[arg(long)]
+    pub(crate) store: Option<PathBuf>,
+    /// The size of the store, such as 20G
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// The name of this machine in conflicts and lists [default: its host name]
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+    /// Stay in the foreground and log to the terminal
+    #[arg(long)]
+    pub(crate) foreground: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Conflicts {
+    /// List those that nobody has resolved
+    Ls {
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+    /// Show one
+    Show {
+        /// Its number
+        id: u64,
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+    /// Settle one
+    Resolve {
+        /// Its number
+        id: u64,
+        /// What stays
+        #[arg(long, value_enum, default_value_t = Keep::Both)]
+        keep: Keep,
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+}
+
+/// What stays of a conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Keep {
+    /// Both, as they are
+    Both,
+    /// What came first; the conflict copy goes
+    First,
+    /// The conflict copy, in the place of the first
+    Later,
 }
 
 #[derive(Debug, Subcommand)]

@@ -8,6 +8,10 @@
 //! | `{"do":"record","file":F,"anonymous":B,"seconds":N}` | `{"ok":true}` when requests are being recorded into the new file |
 //! | `{"do":"recordmark","text":T}` | `{"ok":true}` |
 //! | `{"do":"recordprogress"}` | a [`RecordingStatus`] |
+//! | `{"do":"token"}` | a token for one machine, where the server listens, its fingerprint |
+//! | `{"do":"flush"}` | `{"ok":true}` when the server has all that was only here |
+//! | `{"do":"conflicts"}` | the open conflicts |
+//! | `{"do":"resolve","id":N}`, `{"do":"revoke","replica":N}` | `{"ok":true}` |
 //! | `{"do":"recordend"}` | a [`RecordingStatus`], when everything is written |
 //!
 //! A failure answers `{"error":"…"}`.
@@ -38,6 +42,11 @@ pub(crate) enum Ask {
     RecordMark { text: String },
     RecordProgress,
     RecordEnd,
+    Token,
+    Flush,
+    Conflicts,
+    Resolve { id: u64 },
+    Revoke { replica: u32 },
 }
 
 /// The state of a mount.
@@ -63,6 +72,8 @@ pub(crate) struct Status {
     pub(crate) requests: Vec<(String, u64)>,
     /// The recording that is on its way, or the last one.
     pub(crate) recording: Option<RecordingStatus>,
+    /// What is between this mount and the server, if the volume has one.
+    pub(crate) upstream: Option<UpstreamShown>,
 }
 
 /// The state of a recording.
@@ -78,12 +89,49 @@ pub(crate) struct RecordingStatus {
     pub(crate) failure: Option<String>,
 }
 
+/// A conflict, as it is shown.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ConflictShown {
+    pub(crate) id: u64,
+    pub(crate) kind: String,
+    pub(crate) device: String,
+    pub(crate) time: String,
+    pub(crate) path: String,
+    pub(crate) copy_path: String,
+    pub(crate) lost: String,
+}
+
+/// Where a replica stands.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct UpstreamShown {
+    /// Whether the server is in this process.
+    pub(crate) served: Option<String>,
+    pub(crate) replica: u32,
+    pub(crate) incarnation: u32,
+    /// The commit up to which history is applied.
+    pub(crate) seen: u64,
+    /// Objects of which something is only here.
+    pub(crate) only_here: u64,
+    pub(crate) only_here_bytes: u64,
+    /// Why the server cannot be asked.
+    pub(crate) trouble: Option<String>,
+    pub(crate) denied: bool,
+    pub(crate) live: bool,
+    pub(crate) announcing: bool,
+    pub(crate) last_flush_secs: Option<u64>,
+    pub(crate) counts: Vec<(String, u64)>,
+    /// Machines of the volume: number, name, whether connected.
+    pub(crate) machines: Vec<(u32, String, bool)>,
+}
+
 /// Any answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Answer {
     Error { error: String },
     Done { ok: bool },
+    Token { token: String, address: String, fingerprint: String, minutes: u64 },
+    Conflicts { conflicts: Vec<ConflictShown> },
     Status(Box<Status>),
     // Behind the status, which has a field of this name, too.
     Recording { recording: RecordingStatus },

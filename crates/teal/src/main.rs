@@ -2,6 +2,7 @@
 
 mod cli;
 mod config;
+mod conflicts;
 mod control;
 mod daemon;
 mod inspect;
@@ -12,7 +13,10 @@ mod options;
 mod paths;
 mod probe;
 mod recording;
+mod replica;
 mod say;
+mod serve;
+mod serving;
 mod status;
 mod up;
 
@@ -45,6 +49,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check { path, quick } => inspect::check(&path, quick),
         Command::Dump { path, what } => inspect::dump(&path, &what),
         Command::Status { dir, json } => status::status(dir, json),
+        Command::Serve(args) => serve::serve(&args),
+        Command::Join(args) => serve::join(&args),
+        Command::Flush { dir } => conflicts::flush(dir),
+        Command::Conflicts { what } => conflicts::conflicts(what),
         Command::Lab { what } => lab::lab(what),
         Command::Config { what } => config::config(what),
     }

@@ -68,7 +68,7 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
     Ok(code)
 }
 
-fn make_store(store: &Path, size: Option<u64>, dir: &Path) -> Result<()> {
+pub(crate) fn make_store(store: &Path, size: Option<u64>, dir: &Path) -> Result<()> {
     let parent = store.parent().unwrap_or(Path::new("/"));
     std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
     let host = rustix::fs::statvfs(parent).with_context(|| parent.display().to_string())?;

@@ -1,0 +1,76 @@
+//! The server on another machine.
+//!
+//! # Guarantees
+//! 1. What the transport says becomes what a caller can decide by: try later, give up, send less.
+//! 2. The certificate is renewed on the way, long before it expires; the new one is kept before it is used again.
+
+use crate::{Upstream, UpstreamError};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use teal_env::Clock;
+use teal_net::{Channel, ClientIdentity, NetError};
+use teal_proto::{CodecError, Reply, Request, decode_reply, encode_request};
+
+/// Whether the certificate is due is looked at so often.
+const LOOK: Duration = Duration::from_secs(3600);
+
+/// Keeps a renewed identity.
+type Keep = Box<dyn Fn(&ClientIdentity) + Send + Sync>;
+
+/// The server over the network.
+pub struct Remote {
+    channel: Channel,
+    clock: Arc<dyn Clock>,
+    /// Monotonic time of the last look at the certificate; guards only itself.
+    looked: Mutex<Option<Duration>>,
+    keep: Keep,
+}
+
+impl std::fmt::Debug for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Remote").field("channel", &self.channel).finish_non_exhaustive()
+    }
+}
+
+impl Remote {
+    /// The server behind a channel; `keep` stores a renewed identity.
+    pub fn new(
+        channel: Channel,
+        clock: Arc<dyn Clock>,
+        keep: impl Fn(&ClientIdentity) + Send + Sync + 'static,
+    ) -> Self {
+        Self { channel, clock, looked: Mutex::new(None), keep: Box::new(keep) }
+    }
+
+    fn renew(&self) {
+        let now = self.clock.monotonic();
+        {
+            let mut looked = self.looked.lock();
+            if looked.is_some_and(|then| now.saturating_sub(then) < LOOK) {
+                return;
+            }
+            *looked = Some(now);
+        }
+        match self.channel.renew_if_due(self.clock.civil()) {
+            Ok(Some(identity)) => (self.keep)(&identity),
+            Ok(None) => {}
+            Err(error) => log::warn!("the certificate is not renewed yet: {error}"),
+        }
+    }
+}
+
+impl Upstream for Remote {
+    fn call(&self, request: &Request, deadline: Duration) -> Result<Reply, UpstreamError> {
+        let bytes = encode_request(request)?;
+        let answer = self.channel.call(&bytes, deadline).map_err(|error| match error {
+            NetError::Unreachable { .. } | NetError::Busy(_) => UpstreamError::Unreachable(error.to_string()),
+            NetError::Refused(_) | NetError::Certificate(_) => UpstreamError::Denied(error.to_string()),
+            NetError::TooLarge(_) | NetError::Protocol(_) => {
+                UpstreamError::Protocol(CodecError::Malformed(error.to_string()))
+            }
+        })?;
+        self.renew();
+        Ok(decode_reply(&answer)?)
+    }
+}

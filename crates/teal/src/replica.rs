@@ -1,0 +1,165 @@
+//! What belongs to a store whose volume has a server: kept in a directory beside it, `STORE.d`.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `replica.toml` | [`Setting`]: whether the volume is served here or was joined, and how |
+//! | `identity/` | of a joined volume: key and certificates |
+//!
+//! # Guarantees
+//! 1. `teal up` and `teal mount` of such a store serve the volume, or connect to its server, without being told again.
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use teal_device::{Remote, Upstream};
+use teal_env::Clock;
+use teal_net::{Channel, ClientIdentity};
+use teal_proto::MESSAGE_MAX;
+use tokio::runtime::Runtime;
+
+use crate::paths;
+use crate::serving::Serving;
+
+/// Where a volume's server is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Setting {
+    /// In the process that mounts it.
+    Served {
+        /// Where it listens.
+        listen: String,
+        /// Its data.
+        data: PathBuf,
+        /// The volume, in hexadecimal digits.
+        volume: String,
+        /// This machine's name.
+        device: String,
+    },
+    /// On another machine.
+    Joined {
+        /// Where it is.
+        address: String,
+        /// This machine's name there.
+        device: String,
+    },
+}
+
+/// The directory beside a store.
+pub(crate) fn beside(store: &Path) -> Result<PathBuf> {
+    let is_device = std::fs::metadata(store).is_ok_and(|meta| meta.file_type().is_block_device());
+    if is_device {
+        return Ok(paths::store_for(store)?.with_extension("d"));
+    }
+    let mut name = store.as_os_str().to_owned();
+    name.push(".d");
+    Ok(name.into())
+}
+
+fn setting_file(store: &Path) -> Result<PathBuf> {
+    Ok(beside(store)?.join("replica.toml"))
+}
+
+/// The setting of a store; `None`: its volume has no server.
+pub(crate) fn setting(store: &Path) -> Result<Option<Setting>> {
+    let file = setting_file(store)?;
+    match std::fs::read_to_string(&file) {
+        Ok(text) => Ok(Some(toml::from_str(&text).with_context(|| file.display().to_string())?)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).with_context(|| file.display().to_string()),
+    }
+}
+
+/// Keeps the setting of a store.
+pub(crate) fn keep(store: &Path, setting: &Setting) -> Result<()> {
+    let dir = beside(store)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).with_context(|| dir.display().to_string())?;
+    let file = setting_file(store)?;
+    let new = file.with_extension("new");
+    std::fs::write(&new, toml::to_string(setting).context("the setting")?).with_context(|| new.display().to_string())?;
+    std::fs::rename(&new, &file).with_context(|| file.display().to_string())
+}
+
+/// Where the identity of a joined store is kept.
+pub(crate) fn identity_dir(store: &Path) -> Result<PathBuf> {
+    Ok(beside(store)?.join("identity"))
+}
+
+/// What runs for a replica while it is mounted.
+pub(crate) struct Running {
+    pub(crate) upstream: Arc<dyn Upstream>,
+    pub(crate) device: String,
+    /// Whether a store that is no replica yet takes the volume over from the server, instead of bringing it there.
+    pub(crate) joins: bool,
+    /// The server, if it is in this process.
+    pub(crate) serving: Option<Serving>,
+    // Behind what uses it.
+    _runtime: Runtime,
+}
+
+/// A runtime for the network and for object stores.
+pub(crate) fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("teal-net")
+        .enable_all()
+        .build()
+        .context("threads for the network")
+}
+
+/// Starts what a store's volume needs; `None`: it has no server.
+pub(crate) fn start(store: &Path, clock: &Arc<dyn Clock>, delay: Duration) -> Result<Option<Running>> {
+    let Some(setting) = setting(store)? else { return Ok(None) };
+    let runtime = runtime()?;
+    Ok(Some(match setting {
+        Setting::Served { listen, data, volume, device } => {
+            let volume = u32::from_str_radix(&volume, 16).with_context(|| format!("'{volume}' is no volume"))?;
+            let serving = Serving::start(runtime.handle(), &data, &listen, volume, &device, clock)?;
+            Running { upstream: serving.upstream(), device, joins: false, serving: Some(serving), _runtime: runtime }
+        }
+        Setting::Joined { address, device } => {
+            let dir = identity_dir(store)?;
+            let identity = ClientIdentity::load(&dir)?;
+            let options = teal_net::Options { message_bytes: MESSAGE_MAX, delay, ..teal_net::Options::default() };
+            let channel = Channel::new(runtime.handle(), address, identity, options);
+            let keep = move |identity: &ClientIdentity| {
+                if let Err(error) = identity.save(&dir) {
+                    log::error!("the renewed certificate cannot be kept: {error}");
+                }
+            };
+            let upstream = Arc::new(Remote::new(channel, Arc::clone(clock), keep));
+            Running { upstream, device, joins: true, serving: None, _runtime: runtime }
+        }
+    }))
+}
+
+/// The name of this machine.
+pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
+    let name = match given {
+        Some(name) => name.to_owned(),
+        None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    };
+    let fits = (1..=teal_proto::DEVICE_NAME_MAX).contains(&name.len());
+    if !fits || name.contains('/') || name.chars().any(char::is_control) {
+        bail!("'{name}' is no name for a device: at most {} bytes without slashes; give one with --device", teal_proto::DEVICE_NAME_MAX);
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_found_again_beside_the_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("a.teal");
+        assert_eq!(setting(&store).unwrap(), None);
+        let joined = Setting::Joined { address: "nas:4717".into(), device: "laptop".into() };
+        keep(&store, &joined).unwrap();
+        assert_eq!(setting(&store).unwrap(), Some(joined));
+        assert_eq!(beside(&store).unwrap(), dir.path().join("a.teal.d"));
+    }
+}

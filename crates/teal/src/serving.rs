@@ -1,0 +1,132 @@
+//! The server in this process: its two stores, its listener, and the way in for this machine's own mount.
+
+use anyhow::{Context, Result};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use teal_chunk::{Access, ChunkStore, DirectoryShelf, Options};
+use teal_device::{Upstream, UpstreamError};
+use teal_env::{Clock, SystemEntropy};
+use teal_meta::{Meta, Sqlite};
+use teal_net::{Fingerprint, Limits, Listening, Service};
+use teal_proto::{MESSAGE_MAX, Reply, Request};
+use teal_server::{Peer, Server};
+use teal_types::VolumeId;
+use tokio::runtime::Handle;
+
+/// Requests in progress may take so long when the server ends.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A server that runs.
+pub(crate) struct Serving {
+    pub(crate) server: Arc<Server>,
+    peer: Peer,
+    listening: Listening,
+    fingerprint: Fingerprint,
+}
+
+/// What the transport hands to the server.
+struct Door(Arc<Server>);
+
+fn peer(peer: teal_net::Peer) -> Peer {
+    Peer { volume: VolumeId::new(peer.volume), replica: peer.replica }
+}
+
+impl Service for Door {
+    fn call(&self, from: teal_net::Peer, request: &[u8]) -> Vec<u8> {
+        self.0.handle_bytes(peer(from), request)
+    }
+
+    fn enrol(&self, token: &str, device: &str) -> Result<teal_net::Peer, String> {
+        let peer = self.0.enrol(token, device).map_err(|e| e.to_string())?;
+        Ok(teal_net::Peer { volume: peer.volume.get(), replica: peer.replica })
+    }
+
+    fn welcome(&self, from: teal_net::Peer) -> Result<(), String> {
+        self.0.welcome(peer(from)).map_err(|e| e.to_string())
+    }
+}
+
+/// The way in for this machine's own mount.
+struct Inside(Arc<Server>, Peer);
+
+impl Upstream for Inside {
+    fn call(&self, request: &Request, _deadline: Duration) -> Result<Reply, UpstreamError> {
+        match self.0.handle(self.1, request.clone()) {
+            Reply::Refused(refused) => Err(refused.into()),
+            reply => Ok(reply),
+        }
+    }
+}
+
+/// Opens the two stores of a server.
+pub(crate) fn open(runtime: &Handle, data: &Path, clock: &Arc<dyn Clock>) -> Result<Arc<Server>> {
+    let entropy = Arc::new(SystemEntropy);
+    let meta: Arc<dyn Meta> = Arc::new(Sqlite::open(&data.join("meta.db"))?);
+    let domain = teal_server::domain(&*meta, &*entropy)?;
+    let shelf = DirectoryShelf::open(&data.join("chunks"), Access::Write, runtime.clone())?;
+    let (chunks, opening) =
+        ChunkStore::open(Arc::new(shelf), domain, Options::default(), Arc::clone(clock), entropy.clone())?;
+    for (pack, whole) in &opening.damaged {
+        log::warn!("pack {pack} of the server's chunks is damaged; {whole} chunks of it are whole");
+    }
+    Ok(Arc::new(Server::open(meta, chunks, Arc::clone(clock), entropy)?))
+}
+
+impl Serving {
+    /// Serves a volume of the server in `data`.
+    pub(crate) fn start(
+        runtime: &Handle,
+        data: &Path,
+        listen: &str,
+        volume: u32,
+        device: &str,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let server = open(runtime, data, clock).with_context(|| format!("the server's data in {}", data.display()))?;
+        let peer = server.local_replica(VolumeId::new(volume), device)?;
+        let identity = teal_net::ServerIdentity::open(&data.join("identity"), &**clock)?;
+        let fingerprint = identity.fingerprint();
+        let listener = TcpListener::bind(listen).with_context(|| {
+            format!("cannot listen on {listen}: choose another address with `teal serve --listen`")
+        })?;
+        let limits = Limits { message_bytes: MESSAGE_MAX, ..Limits::default() };
+        let door = Arc::new(Door(Arc::clone(&server)));
+        let listening = teal_net::serve(runtime, listener, identity, limits, Arc::clone(clock), door)?;
+        Ok(Self { server, peer, listening, fingerprint })
+    }
+
+    pub(crate) fn upstream(&self) -> Arc<dyn Upstream> {
+        Arc::new(Inside(Arc::clone(&self.server), self.peer))
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.listening.address()
+    }
+
+    /// A token that lets one machine join within `lifetime`; it carries the server's fingerprint.
+    pub(crate) fn token(&self, lifetime: Duration) -> Result<String> {
+        let secret = self.server.token(self.peer.volume, lifetime)?;
+        let fingerprint = self.fingerprint.to_string();
+        Ok(format!("{secret}.{}", fingerprint.trim_start_matches("sha256:")))
+    }
+
+    pub(crate) fn fingerprint(&self) -> String {
+        self.fingerprint.to_string()
+    }
+
+    /// The volume that is served.
+    pub(crate) fn volume(&self) -> VolumeId {
+        self.peer.volume
+    }
+
+    /// Lets requests in progress end.
+    pub(crate) fn stop(self) {
+        self.server.stop();
+        if !self.listening.stop(GRACE) {
+            log::warn!("some requests of other machines were cut off");
+        }
+    }
+}
