@@ -12,11 +12,13 @@
 //! varints; integers as varints; byte strings and lists with their length before them; options with one byte before them. The order of variants and
 //! fields is therefore part of the protocol; `docs/protocol.md` lists them and a test pins the bytes.
 
+mod batch;
 mod codec;
 mod limits;
 mod reply;
 mod request;
 
+pub use batch::{batch_digest, decode_ops, encode_ops};
 pub use codec::{CodecError, PROTOCOL, decode_reply, decode_request, encode_reply, encode_request};
 pub use limits::*;
 pub use reply::{

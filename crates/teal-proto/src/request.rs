@@ -79,7 +79,7 @@ pub enum Request {
         batch: u64,
         /// How many parts it has.
         parts: u32,
-        /// BLAKE3 over the encoded operations of its parts, in order.
+        /// BLAKE3 over the encoded operations of its parts, in order: [`batch_digest`](crate::batch_digest).
         digest: [u8; 32],
     },
     /// Directories with the versions of all in them: [`Reply::Listings`](crate::Reply::Listings).

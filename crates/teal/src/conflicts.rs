@@ -41,7 +41,8 @@ pub(crate) fn conflicts(what: Conflicts) -> Result<ExitCode> {
                 say!("no conflicts");
             }
             for conflict in &found {
-                let copy = if conflict.copy_path.is_empty() { String::new() } else { format!(" and {}", conflict.copy_path) };
+                let copy =
+                    if conflict.copy_path.is_empty() { String::new() } else { format!(" and {}", conflict.copy_path) };
                 say!("{:>4}  {}  {}{copy}", conflict.id, conflict.kind, conflict.path);
             }
         }

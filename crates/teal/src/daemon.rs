@@ -6,24 +6,29 @@
 
 use crate::cli::Mount as Args;
 use crate::config;
-use crate::control::{self, Answer, Ask, Listener, Status};
+use crate::control::{self, Answer, Ask, Listener, Status, UpstreamShown};
 use crate::launch::READY;
 use crate::options::MountOptions;
 use crate::recording::Recordings;
+use crate::replica::{self, Running};
 use crate::say::say;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use teal_client::{AtimePolicy, Client, ClientOptions};
-use teal_env::{FileDisk, OpenMode, SystemClock};
+use teal_client::{AtimePolicy, Client, ClientOptions, UpstreamOptions};
+use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
 use teal_fuse::{Unmount, Unmounter};
 use teal_log::{OpenOptions, Recovery, Store};
 use teal_mount::{Mount, MountSettings};
+
+/// Threads of a mount whose requests may wait for the server: others are to be answered meanwhile.
+const WAITING: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 
 struct Daemon {
     args: Args,
@@ -34,6 +39,8 @@ struct Daemon {
     waiting: Mutex<Vec<UnixStream>>,
     ending: AtomicBool,
     recordings: Recordings,
+    /// What talks to the server; taken at the end.
+    running: Mutex<Option<Running>>,
 }
 
 /// Opens the store, mounts it and serves until the mount is gone.
@@ -67,7 +74,19 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
     told(args, &recovery);
     let listener = Listener::bind(&args.dir)?;
     let atime = if options.noatime { AtimePolicy::Noatime } else { AtimePolicy::Relatime };
-    let client = Client::new(store, clock, ClientOptions { atime, ..ClientOptions::default() })?;
+    let how = ClientOptions { atime, ..ClientOptions::default() };
+    let clock: Arc<dyn Clock> = clock;
+    let running = if options.read_only { None } else { replica::start(&args.path, &clock, options.delay)? };
+    let client = match &running {
+        Some(running) => {
+            let upstream = Arc::clone(&running.upstream);
+            let defaults = UpstreamOptions::default();
+            let flush_age = options.flush_age.unwrap_or(defaults.flush_age);
+            let of_upstream = (running.joins, UpstreamOptions { flush_age, ..defaults });
+            Client::replica(store, clock, how, upstream, &running.device, of_upstream)?
+        }
+        None => Client::new(store, clock, how)?,
+    };
     let settings = MountSettings {
         source: args.path.clone(),
         syncfs: options.syncfs,
@@ -76,7 +95,7 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
         nodev: options.nodev,
         noexec: options.noexec,
         noatime: options.noatime,
-        threads: options.threads,
+        threads: if client.is_replica() { options.threads.max(WAITING) } else { options.threads },
     };
     if options.syncfs {
         // The kernel's claim on the device, which comes with the mount, takes the place of ours.
@@ -94,6 +113,7 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
             waiting: Mutex::default(),
             ending: AtomicBool::new(false),
             recordings: Recordings::default(),
+            running: Mutex::new(running),
         },
         listener,
     ))
@@ -126,6 +146,7 @@ fn run(daemon: &Arc<Daemon>, listener: Listener) -> Result<ExitCode> {
     let served = daemon.mount.run();
     daemon.recordings.end();
     let closed = daemon.client.shutdown();
+    daemon.stop_serving();
     drop(listener);
     let answer = match &closed {
         Ok(_) => Answer::Done { ok: true },
@@ -159,6 +180,7 @@ impl Daemon {
             self.recordings.end();
             // Whoever has files open goes on without them: the store is closed and the process ends.
             let closed = self.client.shutdown();
+            self.stop_serving();
             if let Err(error) = &closed {
                 log::error!("closing the store: {error}");
             }
@@ -208,8 +230,45 @@ impl Daemon {
                 let done = found.map_or_else(not_recorded, |recording| Answer::Recording { recording });
                 control::answer(&stream, &done);
             }
+            Ok(what @ (Ask::Token | Ask::Flush | Ask::Conflicts | Ask::Resolve { .. } | Ask::Revoke { .. })) => {
+                // These may wait for the server: others are answered meanwhile.
+                let this = Arc::clone(self);
+                let asked = move || {
+                    let done = this.about_the_server(&what);
+                    let done = done.unwrap_or_else(|e| Answer::Error { error: format!("{e:#}") });
+                    control::answer(&stream, &done);
+                };
+                if let Err(error) = std::thread::Builder::new().name("teal-asked".into()).spawn(asked) {
+                    log::error!("a thread for a request of the control socket: {error}");
+                }
+            }
             Err(error) => control::answer(&stream, &Answer::Error { error: format!("{error:#}") }),
         }
+    }
+
+    fn stop_serving(&self) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(serving) = running.and_then(|mut running| running.serving.take()) {
+            serving.stop();
+        }
+    }
+
+    fn about_the_server(&self, what: &Ask) -> Result<Answer> {
+        match what {
+            Ask::Flush => self.client.flush_upstream()?,
+            Ask::Conflicts => return Ok(Answer::Conflicts { conflicts: replica::conflicts(&self.client)? }),
+            Ask::Resolve { id } => self.client.resolve_conflict(*id)?,
+            _ => {
+                let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+                let serving = running.as_ref().and_then(|running| running.serving.as_ref());
+                let serving = serving.context("this volume is not served here")?;
+                match what {
+                    Ask::Revoke { replica } => serving.server.revoke(serving.volume(), *replica)?,
+                    _ => return serving.invitation(),
+                }
+            }
+        }
+        Ok(Answer::Done { ok: true })
     }
 
     fn record(self: &Arc<Self>, file: &Path, anonymous: bool, seconds: Option<u64>) -> Result<()> {
@@ -222,6 +281,13 @@ impl Daemon {
         let around = (&*self.args.dir, &self.client);
         self.mount.watch(Some(self.recordings.start(file, (anonymous, seconds), around, ended)?));
         Ok(())
+    }
+
+    fn upstream(&self) -> Option<UpstreamShown> {
+        let status = self.client.upstream_status().ok().flatten()?;
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let serving = running.as_ref().and_then(|running| running.serving.as_ref());
+        Some(replica::shown(&status, serving))
     }
 
     fn status(&self) -> Status {
@@ -246,6 +312,7 @@ impl Daemon {
             counters: store.counts().each().map(|(k, v)| (k.to_owned(), v)).collect(),
             requests: self.mount.requests(),
             recording: self.recordings.progress(),
+            upstream: self.upstream(),
         }
     }
 }

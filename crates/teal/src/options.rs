@@ -22,10 +22,15 @@ pub(crate) struct MountOptions {
     pub(crate) remount: bool,
     pub(crate) threads: NonZeroUsize,
     pub(crate) settings: Settings,
+    /// How old a change may be before it is on its way to the server.
+    pub(crate) flush_age: Option<Duration>,
+    /// Added to each way to the server, for measurements.
+    pub(crate) delay: Duration,
 }
 
 const KNOWN: &str = "ro, rw, remount, salvage, noatime, relatime, nosuid, nodev, noexec, nosyncfs, commit=SECONDS, checkpoint=SECONDS, \
-                     checkpoint_bytes=SIZE, threads=N";
+                     checkpoint_bytes=SIZE, threads=N, \
+                     flush=SECONDS, delay_ms=N";
 /// Options of mount(8) and fstab that are none of a file system's business.
 const IGNORED: &[&str] = &[
     "",
@@ -70,6 +75,8 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
             .unwrap_or(NonZeroUsize::MIN)
             .max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
         settings: Settings::default(),
+        flush_age: None,
+        delay: Duration::ZERO,
     };
     for option in options {
         let (key, value) = option.split_once('=').map_or((option.as_str(), None), |(k, v)| (k, Some(v)));
@@ -92,6 +99,13 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
             "nosyncfs" => parsed.syncfs = false,
             "remount" => parsed.remount = true,
             "commit" => parsed.settings.commit_interval = seconds()?,
+            "flush" => parsed.flush_age = Some(seconds()?),
+            "delay_ms" => {
+                let text = value.unwrap_or_default();
+                let number =
+                    text.parse().with_context(|| format!("mount option {option}: not a number of milliseconds"))?;
+                parsed.delay = Duration::from_millis(number);
+            }
             "checkpoint" => parsed.settings.checkpoint_interval = seconds()?,
             "checkpoint_bytes" => {
                 let size =

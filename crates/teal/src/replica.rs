@@ -14,12 +14,14 @@ use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use teal_client::{Client, Link, UpstreamStatus};
 use teal_device::{Remote, Upstream};
 use teal_env::Clock;
 use teal_net::{Channel, ClientIdentity};
-use teal_proto::MESSAGE_MAX;
+use teal_proto::{ConflictKind, MESSAGE_MAX};
 use tokio::runtime::Runtime;
 
+use crate::control::{ConflictShown, UpstreamShown};
 use crate::paths;
 use crate::serving::Serving;
 
@@ -78,7 +80,8 @@ pub(crate) fn keep(store: &Path, setting: &Setting) -> Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).with_context(|| dir.display().to_string())?;
     let file = setting_file(store)?;
     let new = file.with_extension("new");
-    std::fs::write(&new, toml::to_string(setting).context("the setting")?).with_context(|| new.display().to_string())?;
+    std::fs::write(&new, toml::to_string(setting).context("the setting")?)
+        .with_context(|| new.display().to_string())?;
     std::fs::rename(&new, &file).with_context(|| file.display().to_string())
 }
 
@@ -143,9 +146,62 @@ pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
     };
     let fits = (1..=teal_proto::DEVICE_NAME_MAX).contains(&name.len());
     if !fits || name.contains('/') || name.chars().any(char::is_control) {
-        bail!("'{name}' is no name for a device: at most {} bytes without slashes; give one with --device", teal_proto::DEVICE_NAME_MAX);
+        bail!(
+            "'{name}' is no name for a device: at most {} bytes without slashes; give one with --device",
+            teal_proto::DEVICE_NAME_MAX
+        );
     }
     Ok(name)
+}
+
+/// How a replica's standing is shown.
+pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> UpstreamShown {
+    let (trouble, denied) = match &status.link {
+        Link::Up => (None, false),
+        Link::Down { why, .. } => (Some(why.clone()), false),
+        Link::Denied { why } => (Some(why.clone()), true),
+    };
+    let machines = serving.and_then(|serving| serving.server.replicas(serving.volume()).ok()).unwrap_or_default();
+    UpstreamShown {
+        served: serving.map(|serving| serving.address().to_string()),
+        replica: status.replica.0,
+        incarnation: status.replica.1,
+        seen: status.seen.get(),
+        only_here: status.only_here,
+        only_here_bytes: status.only_here_bytes,
+        trouble,
+        denied,
+        live: status.is_live,
+        announcing: status.announcing,
+        last_flush_secs: status.last_flush.map(|time| time.as_secs()),
+        counts: status.counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+        machines: machines.into_iter().map(|m| (m.replica, m.device, m.is_live)).collect(),
+    }
+}
+
+/// The open conflicts of a volume, for people.
+pub(crate) fn conflicts(client: &Client) -> Result<Vec<ConflictShown>> {
+    let kind = |kind| match kind {
+        ConflictKind::Content => "two contents",
+        ConflictKind::Attributes => "two sets of attributes",
+        ConflictKind::Xattr => "two values of an extended attribute",
+        ConflictKind::Name => "two files of one name",
+        ConflictKind::Removal => "removed and changed",
+        ConflictKind::Move => "moved to two places",
+    };
+    let found = client.conflicts()?;
+    Ok(found
+        .into_iter()
+        .map(|note| ConflictShown {
+            id: note.id,
+            kind: kind(note.kind).to_owned(),
+            device: note.device,
+            time: crate::say::date(note.time),
+            path: note.path,
+            copy_path: note.copy_path,
+            lost: note.lost,
+        })
+        .collect())
 }
 
 #[cfg(test)]

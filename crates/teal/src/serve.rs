@@ -66,7 +66,10 @@ fn prepare(args: &Serve, store: &Path, dir: &Path, known: Option<Setting>) -> Re
     let setting = match known {
         Some(Setting::Served { data, volume, device, .. }) => {
             if args.data.as_ref().is_some_and(|new| paths::absolute(new).is_ok_and(|new| new != data)) {
-                bail!("the server's data is in {}; move it with its volume unmounted, and correct replica.toml", data.display());
+                bail!(
+                    "the server's data is in {}; move it with its volume unmounted, and correct replica.toml",
+                    data.display()
+                );
             }
             Setting::Served { listen, data, volume, device }
         }
@@ -126,15 +129,21 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
         bail!("something is mounted on {} already; name another directory", dir.display());
     }
     if store.exists() {
-        bail!("{} exists already: `teal up {}` mounts it; to join with a new one, name it with --store", store.display(), dir.display());
+        bail!(
+            "{} exists already: `teal up {}` mounts it; to join with a new one, name it with --store",
+            store.display(),
+            dir.display()
+        );
     }
     let (secret, fingerprint) = args.token.trim().rsplit_once('.').with_context(|| {
         "the token is not whole: it is the long word that `teal serve` prints, with a dot in it".to_owned()
     })?;
     let fingerprint = fingerprint.parse().context("the end of the token")?;
-    let address = if args.host.rsplit_once(':').is_some_and(|(host, port)| {
-        port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
-    }) {
+    let address = if args
+        .host
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')))
+    {
         args.host.clone()
     } else if args.host.contains(':') && !args.host.starts_with('[') {
         format!("[{}]:{PORT}", args.host)

@@ -1,5 +1,6 @@
 //! The server in this process: its two stores, its listener, and the way in for this machine's own mount.
 
+use crate::control::Answer;
 use anyhow::{Context, Result};
 use std::net::TcpListener;
 use std::path::Path;
@@ -17,6 +18,9 @@ use tokio::runtime::Handle;
 
 /// Requests in progress may take so long when the server ends.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// A token is good for so long.
+const TOKEN_MINUTES: u64 = 60;
 
 /// A server that runs.
 pub(crate) struct Serving {
@@ -44,7 +48,7 @@ impl Service for Door {
     }
 
     fn welcome(&self, from: teal_net::Peer) -> Result<(), String> {
-        self.0.welcome(peer(from)).map_err(|e| e.to_string())
+        self.0.welcome(peer(from)).map(drop).map_err(|e| e.to_string())
     }
 }
 
@@ -88,9 +92,8 @@ impl Serving {
         let peer = server.local_replica(VolumeId::new(volume), device)?;
         let identity = teal_net::ServerIdentity::open(&data.join("identity"), &**clock)?;
         let fingerprint = identity.fingerprint();
-        let listener = TcpListener::bind(listen).with_context(|| {
-            format!("cannot listen on {listen}: choose another address with `teal serve --listen`")
-        })?;
+        let listener = TcpListener::bind(listen)
+            .with_context(|| format!("cannot listen on {listen}: choose another address with `teal serve --listen`"))?;
         let limits = Limits { message_bytes: MESSAGE_MAX, ..Limits::default() };
         let door = Arc::new(Door(Arc::clone(&server)));
         let listening = teal_net::serve(runtime, listener, identity, limits, Arc::clone(clock), door)?;
@@ -107,14 +110,21 @@ impl Serving {
     }
 
     /// A token that lets one machine join within `lifetime`; it carries the server's fingerprint.
-    pub(crate) fn token(&self, lifetime: Duration) -> Result<String> {
+    fn token(&self, lifetime: Duration) -> Result<String> {
         let secret = self.server.token(self.peer.volume, lifetime)?;
         let fingerprint = self.fingerprint.to_string();
         Ok(format!("{secret}.{}", fingerprint.trim_start_matches("sha256:")))
     }
 
-    pub(crate) fn fingerprint(&self) -> String {
-        self.fingerprint.to_string()
+    /// What another machine needs to join.
+    pub(crate) fn invitation(&self) -> Result<Answer> {
+        let minutes = TOKEN_MINUTES;
+        Ok(Answer::Token {
+            token: self.token(Duration::from_secs(60 * minutes))?,
+            address: self.address().to_string(),
+            fingerprint: self.fingerprint.to_string(),
+            minutes,
+        })
     }
 
     /// The volume that is served.

@@ -1,6 +1,6 @@
 //! `teal status` and `teal down`.
 
-use crate::control::{self, Answer, Ask, Status};
+use crate::control::{self, Answer, Ask, Status, UpstreamShown};
 use crate::paths::{self, Point};
 use crate::say::say;
 use anyhow::{Result, bail};
@@ -68,7 +68,35 @@ fn show(s: &Status) {
             (None, true) => {}
         }
     }
-    say!("  devices  this store is the only one; nothing waits to be sent anywhere else");
+    match &s.upstream {
+        None => say!("  devices  this store is the only one; nothing waits to be sent anywhere else"),
+        Some(upstream) => show_upstream(upstream),
+    }
+}
+
+fn show_upstream(u: &UpstreamShown) {
+    match (&u.served, &u.trouble) {
+        (Some(address), None) => say!("  server   in this process, listening on {address}"),
+        (_, None) => say!("  server   connected; history applied up to commit {}", u.seen),
+        (_, Some(why)) if u.denied => say!("  server   REFUSES this machine: {why}"),
+        (_, Some(why)) => say!("  server   out of reach: {why}"),
+    }
+    for (replica, device, is_live) in &u.machines {
+        let live = if *is_live { "connected" } else { "not connected" };
+        say!("  machine  {replica} \"{device}\", {live}");
+    }
+    let place = if u.served.is_some() { "the server's own store" } else { "the server" };
+    if u.announcing {
+        say!("  safe?    NO: the volume is still on its way to {place}");
+    } else if u.only_here > 0 {
+        say!(
+            "  safe?    NO: {} objects ({}) are only here; `teal flush` sends them",
+            u.only_here,
+            human(u.only_here_bytes)
+        );
+    } else {
+        say!("  safe?    yes: {place} has everything; this machine may be unplugged or lost");
+    }
 }
 
 /// Unmounts and waits until everything is on the disk.

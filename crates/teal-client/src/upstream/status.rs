@@ -1,9 +1,11 @@
 //! What is only here, what the server was asked, and whether it can be.
 
+use super::{SyncError, unexpected};
 use crate::{Client, FsError};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use teal_proto::{ConflictNote, Reply, Request};
 use teal_types::{CommitSeq, ObjectNo};
 
 macro_rules! counters {
@@ -128,6 +130,36 @@ impl Client {
             announcing: identity.announce != 0,
             counts: replica.counters.list(),
         }))
+    }
+
+    /// The conflicts of the volume that nobody has resolved.
+    ///
+    /// # Errors
+    /// [`FsError::Unreachable`].
+    pub fn conflicts(&self) -> Result<Vec<ConflictNote>, FsError> {
+        let Some(replica) = &self.replica else { return Ok(Vec::new()) };
+        self.connect(replica)?;
+        let mut found: Vec<ConflictNote> = Vec::new();
+        loop {
+            let after = found.last().map_or(0, |note| note.id);
+            let asked = self.ask(replica, &Request::Conflicts { after }).map_err(SyncError::from)?;
+            match asked {
+                Reply::Conflicts(more) if more.is_empty() => return Ok(found),
+                Reply::Conflicts(more) => found.extend(more),
+                _ => return Err(SyncError::from(unexpected("to conflicts")).into()),
+            }
+        }
+    }
+
+    /// Settles a conflict: it is not shown any more.
+    ///
+    /// # Errors
+    /// [`FsError::Unreachable`], also when there is none of this number.
+    pub fn resolve_conflict(&self, conflict: u64) -> Result<(), FsError> {
+        let Some(replica) = &self.replica else { return Err(FsError::NotFound) };
+        self.flush_upstream()?;
+        self.ask(replica, &Request::Resolve { conflict }).map_err(SyncError::from)?;
+        Ok(())
     }
 
     fn dirty_bytes(&self, no: ObjectNo) -> Result<u64, FsError> {

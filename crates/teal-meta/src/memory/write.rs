@@ -1,0 +1,137 @@
+//! What a transaction changes.
+
+use super::{State, Txn};
+use crate::error::Result;
+use crate::meta::Write;
+use crate::row::{
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges, ReplicaRow, TokenRow,
+    VolumeRow, XattrRow,
+};
+use teal_types::{CommitSeq, Link, ObjectNo};
+
+impl Write for Txn<&mut State> {
+    fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
+        self.state.volumes.set((self.volume, ()), Some(row.clone()));
+        Ok(())
+    }
+
+    fn put_setting(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        self.state.settings.set((self.volume, key.to_owned()), Some(value.to_vec()));
+        Ok(())
+    }
+
+    fn put_object(&mut self, object: ObjectNo, row: Option<&ObjectRow>) -> Result<()> {
+        self.state.objects.set((self.volume, object), row.cloned());
+        Ok(())
+    }
+
+    fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()> {
+        let key = (self.volume, link.clone());
+        if let Some(old) = self.state.entries.get(&key).copied() {
+            self.state.links.set((self.volume, (old.object, link.clone())), None);
+        }
+        if let Some(row) = row {
+            self.state.links.set((self.volume, (row.object, link.clone())), Some(()));
+        }
+        self.state.entries.set(key, row);
+        Ok(())
+    }
+
+    fn put_xattr(&mut self, object: ObjectNo, name: &[u8], row: Option<&XattrRow>) -> Result<()> {
+        self.state.xattrs.set((self.volume, (object, name.to_vec())), row.cloned());
+        Ok(())
+    }
+
+    fn put_extent(&mut self, object: ObjectNo, extent: &ExtentRow) -> Result<()> {
+        self.state.extents.set((self.volume, (object, extent.offset)), Some(*extent));
+        Ok(())
+    }
+
+    fn drop_extent(&mut self, object: ObjectNo, offset: u64) -> Result<()> {
+        self.state.extents.set((self.volume, (object, offset)), None);
+        Ok(())
+    }
+
+    fn drop_content(&mut self, object: ObjectNo) -> Result<()> {
+        let next = ObjectNo::new(object.get() + 1);
+        let extents = self.state.extents.range((self.volume, (object, 0))..(self.volume, (next, 0)));
+        let extents: Vec<_> = extents.map(|(key, _)| *key).collect();
+        extents.into_iter().for_each(|key| self.state.extents.set(key, None));
+        let xattrs = (self.volume, (object, Vec::new()))..(self.volume, (next, Vec::new()));
+        let xattrs: Vec<_> = self.state.xattrs.range(xattrs).map(|(key, _)| key.clone()).collect();
+        xattrs.into_iter().for_each(|key| self.state.xattrs.set(key, None));
+        Ok(())
+    }
+
+    fn remember_object(&mut self, object: ObjectNo, seq: CommitSeq, row: Option<&ObjectRow>) -> Result<()> {
+        self.state.past_objects.set((self.volume, (object, seq)), Some(row.cloned()));
+        Ok(())
+    }
+
+    fn remember_entry(&mut self, link: &Link, seq: CommitSeq, object: Option<ObjectNo>) -> Result<()> {
+        if let Some(object) = object {
+            self.state.past_links.set((self.volume, (object, seq, link.clone())), Some(()));
+        }
+        self.state.past_entries.set((self.volume, (link.clone(), seq)), Some(object));
+        Ok(())
+    }
+
+    fn remember_xattr(&mut self, object: ObjectNo, name: &[u8], seq: CommitSeq, value: Option<&[u8]>) -> Result<()> {
+        let key = (self.volume, (object, name.to_vec(), seq));
+        self.state.past_xattrs.set(key, Some(value.map(<[u8]>::to_vec)));
+        Ok(())
+    }
+
+    fn remember_extent(&mut self, object: ObjectNo, extent: &PastExtent) -> Result<()> {
+        self.state.past_extents.set((self.volume, (object, extent.seq, extent.offset)), Some(*extent));
+        Ok(())
+    }
+
+    fn add_commit(&mut self, seq: CommitSeq, row: &CommitRow) -> Result<()> {
+        self.state.commits.set((self.volume, seq), Some(*row));
+        Ok(())
+    }
+
+    fn add_change(&mut self, seq: CommitSeq, object: ObjectNo, ranges: &Ranges) -> Result<()> {
+        self.state.changes.set((self.volume, (seq, object)), Some(ranges.clone()));
+        Ok(())
+    }
+
+    fn add_batch(&mut self, replica: u32, incarnation: u32, counter: u64, row: &BatchRow) -> Result<()> {
+        self.state.batches.set((self.volume, (replica, incarnation, counter)), Some(*row));
+        Ok(())
+    }
+
+    fn stage(&mut self, replica: u32, incarnation: u32, batch: u64, part: u32, bytes: &[u8]) -> Result<()> {
+        self.state.staged.set((self.volume, (replica, incarnation, batch, part)), Some(bytes.to_vec()));
+        Ok(())
+    }
+
+    fn drop_staged(&mut self, replica: u32, incarnation: u32, batch: u64) -> Result<()> {
+        let range = (self.volume, (replica, 0, 0, 0))..=(self.volume, (replica, u32::MAX, u64::MAX, u32::MAX));
+        let parts = self.state.staged.range(range).map(|(key, _)| *key);
+        let old: Vec<_> = parts.filter(|(_, (_, life, of, _))| *life != incarnation || *of <= batch).collect();
+        old.into_iter().for_each(|key| self.state.staged.set(key, None));
+        Ok(())
+    }
+
+    fn put_replica(&mut self, replica: u32, row: &ReplicaRow) -> Result<()> {
+        self.state.replicas.set((self.volume, replica), Some(row.clone()));
+        Ok(())
+    }
+
+    fn put_token(&mut self, hash: &[u8; 32], row: &TokenRow) -> Result<()> {
+        self.state.tokens.set((self.volume, *hash), Some(*row));
+        Ok(())
+    }
+
+    fn put_lease(&mut self, lease: u32, replica: u32) -> Result<()> {
+        self.state.leases.set((self.volume, lease), Some(replica));
+        Ok(())
+    }
+
+    fn put_conflict(&mut self, id: u64, row: Option<&ConflictRow>) -> Result<()> {
+        self.state.conflicts.set((self.volume, id), row.cloned());
+        Ok(())
+    }
+}

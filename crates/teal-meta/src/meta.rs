@@ -1,0 +1,229 @@
+//! The contract of stored metadata: transactions on one volume at a time.
+//!
+//! # Guarantees
+//! 1. Every method is about the volume of its transaction; volume 0 holds what belongs to the server as a whole (settings).
+//! 2. Numbers are below 2^63; the caller has seen to it. A larger one to look for is found nowhere.
+//! 3. Lists come in ascending order of their keys, names by their bytes.
+
+use crate::MetaError;
+use crate::error::Result;
+use crate::row::{
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastXattr, Ranges, ReplicaRow,
+    StagedPart, TokenRow, VolumeRow, XattrRow,
+};
+use std::ops::Range;
+use teal_types::{CommitSeq, Link, Name, ObjectNo, VolumeId};
+
+/// When a transaction must be durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Before the answer.
+    Now,
+    /// With the next one that is; until then a power cut may undo it, and everything written after it.
+    Soon,
+}
+
+/// Stored metadata of many volumes. Used from many threads: one writes at a time, others read what was before.
+pub trait Meta: Send + Sync {
+    /// Every volume.
+    ///
+    /// # Errors
+    /// [`MetaError`].
+    fn volumes(&self) -> Result<Vec<VolumeId>>;
+
+    /// One transaction that may change things. `work` is called once, unless there is an error before; it says whether the transaction
+    /// happens. Use [`write()`].
+    ///
+    /// # Errors
+    /// [`MetaError`]; nothing has happened.
+    fn write(
+        &self,
+        volume: VolumeId,
+        durability: Durability,
+        work: &mut dyn FnMut(&mut dyn Write) -> bool,
+    ) -> Result<()>;
+
+    /// One transaction that reads. `work` is called once, unless there is an error before. Use [`read()`].
+    ///
+    /// # Errors
+    /// [`MetaError`].
+    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<()>;
+}
+
+/// Looks at one state of a volume.
+///
+/// # Errors
+/// Those of `work`, and [`MetaError`] as the caller's error.
+pub fn read<T, E: From<MetaError>>(
+    meta: &dyn Meta,
+    volume: VolumeId,
+    work: impl FnOnce(&dyn Read) -> std::result::Result<T, E>,
+) -> std::result::Result<T, E> {
+    let (mut work, mut outcome) = (Some(work), None);
+    meta.read(volume, &mut |txn| outcome = work.take().map(|work| work(txn)))?;
+    outcome.expect("a transaction without an error calls its work once")
+}
+
+fn write_with<T, E: From<MetaError>>(
+    meta: &dyn Meta,
+    volume: VolumeId,
+    durability: Durability,
+    work: impl FnOnce(&mut dyn Write) -> std::result::Result<T, E>,
+) -> std::result::Result<T, E> {
+    let (mut work, mut outcome) = (Some(work), None);
+    meta.write(volume, durability, &mut |txn| {
+        outcome = work.take().map(|work| work(txn));
+        outcome.as_ref().is_some_and(std::result::Result::is_ok)
+    })?;
+    outcome.expect("a transaction without an error calls its work once")
+}
+
+/// Changes a volume, durably before it returns; not at all if `work` fails.
+///
+/// # Errors
+/// Those of `work`, and [`MetaError`] as the caller's error.
+pub fn write<T, E: From<MetaError>>(
+    meta: &dyn Meta,
+    volume: VolumeId,
+    work: impl FnOnce(&mut dyn Write) -> std::result::Result<T, E>,
+) -> std::result::Result<T, E> {
+    write_with(meta, volume, Durability::Now, work)
+}
+
+/// As [`write()`], but durable only with the next one that is.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_soon<T, E: From<MetaError>>(
+    meta: &dyn Meta,
+    volume: VolumeId,
+    work: impl FnOnce(&mut dyn Write) -> std::result::Result<T, E>,
+) -> std::result::Result<T, E> {
+    write_with(meta, volume, Durability::Soon, work)
+}
+
+/// What a transaction can look at. Every method may fail with [`MetaError`].
+#[allow(clippy::missing_errors_doc, reason = "said once, above")]
+pub trait Read {
+    /// The volume itself.
+    fn volume(&self) -> Result<Option<VolumeRow>>;
+    /// A setting.
+    fn setting(&self, key: &str) -> Result<Option<Vec<u8>>>;
+
+    /// A live object.
+    fn object(&self, object: ObjectNo) -> Result<Option<ObjectRow>>;
+    /// Live objects behind `after`, at most `limit`.
+    fn objects_after(&self, after: ObjectNo, limit: usize) -> Result<Vec<ObjectNo>>;
+    /// Where a live name leads.
+    fn entry(&self, link: &Link) -> Result<Option<EntryRow>>;
+    /// Live names of a directory behind `after`, at most `limit`.
+    fn entries_after(&self, dir: ObjectNo, after: Option<&Name>, limit: usize) -> Result<Vec<(Name, EntryRow)>>;
+    /// All live names of an object, with the commits that put them there.
+    fn links(&self, object: ObjectNo) -> Result<Vec<(Link, CommitSeq)>>;
+    /// All live extended attributes of an object.
+    fn xattrs(&self, object: ObjectNo) -> Result<Vec<(Vec<u8>, XattrRow)>>;
+    /// The live extents of an object that overlap the range, whole.
+    fn extents(&self, object: ObjectNo, range: Range<u64>) -> Result<Vec<ExtentRow>>;
+
+    /// The newest row of an object's history at or before `at`: which commit made it, and what of it (`None`: gone).
+    fn object_at(&self, object: ObjectNo, at: CommitSeq) -> Result<Option<(CommitSeq, Option<ObjectRow>)>>;
+    /// An object's history behind `after`, at most `limit` rows.
+    fn object_history(
+        &self,
+        object: ObjectNo,
+        after: CommitSeq,
+        limit: usize,
+    ) -> Result<Vec<(CommitSeq, Option<ObjectRow>)>>;
+    /// The newest row of a name's history at or before `at`: the object it led to, or none.
+    fn entry_at(&self, link: &Link, at: CommitSeq) -> Result<Option<(CommitSeq, Option<ObjectNo>)>>;
+    /// Every name the object has ever had up to `at`, each once.
+    fn names_ever(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<Link>>;
+    /// Every name a directory has ever had up to `at`, with the newest row of each at or before `at`.
+    fn entries_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<Vec<(Name, CommitSeq, Option<ObjectNo>)>>;
+    /// The newest row at or before `at` of each extended attribute the object has ever had.
+    fn xattrs_at(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>>;
+    /// Every row of an object's content history at or before `at` that overlaps the range, whole, by commit.
+    fn extents_at(&self, object: ObjectNo, range: Range<u64>, at: CommitSeq) -> Result<Vec<PastExtent>>;
+
+    /// A commit.
+    fn commit(&self, seq: CommitSeq) -> Result<Option<CommitRow>>;
+    /// Shows what the commits in `(after, to]` changed, commit by commit.
+    fn changes(
+        &self,
+        after: CommitSeq,
+        to: CommitSeq,
+        visit: &mut dyn FnMut(CommitSeq, ObjectNo, Ranges),
+    ) -> Result<()>;
+    /// A committed batch.
+    fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>>;
+    /// The highest batch of an incarnation within the history up to `to`; 0 if there is none.
+    fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64>;
+    /// What a replica has staged.
+    fn staged(&self, replica: u32) -> Result<Vec<StagedPart>>;
+    /// The bytes of a staged part.
+    fn staged_part(&self, replica: u32, incarnation: u32, batch: u64, part: u32) -> Result<Option<Vec<u8>>>;
+
+    /// A replica.
+    fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>>;
+    /// All replicas.
+    fn replicas(&self) -> Result<Vec<(u32, ReplicaRow)>>;
+    /// A token, by its hash.
+    fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>>;
+    /// Whose a lease is.
+    fn lease(&self, lease: u32) -> Result<Option<u32>>;
+    /// A conflict that is not resolved.
+    fn conflict(&self, id: u64) -> Result<Option<ConflictRow>>;
+    /// Conflicts that are not resolved, behind `after`, at most `limit`.
+    fn conflicts_after(&self, after: u64, limit: usize) -> Result<Vec<(u64, ConflictRow)>>;
+}
+
+/// What a transaction can change. Every method may fail with [`MetaError`]. History takes rows in, and gives none up.
+#[allow(clippy::missing_errors_doc, reason = "said once, above")]
+pub trait Write: Read {
+    /// Sets the volume's own row.
+    fn put_volume(&mut self, row: &VolumeRow) -> Result<()>;
+    /// Sets a setting.
+    fn put_setting(&mut self, key: &str, value: &[u8]) -> Result<()>;
+
+    /// Sets a live object's row, or removes it.
+    fn put_object(&mut self, object: ObjectNo, row: Option<&ObjectRow>) -> Result<()>;
+    /// Sets where a live name leads, or removes it.
+    fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()>;
+    /// Sets a live extended attribute, or removes it.
+    fn put_xattr(&mut self, object: ObjectNo, name: &[u8], row: Option<&XattrRow>) -> Result<()>;
+    /// Sets a live extent; none overlaps it.
+    fn put_extent(&mut self, object: ObjectNo, extent: &ExtentRow) -> Result<()>;
+    /// Removes the live extent that begins at `offset`.
+    fn drop_extent(&mut self, object: ObjectNo, offset: u64) -> Result<()>;
+    /// Removes all live extents and extended attributes of an object.
+    fn drop_content(&mut self, object: ObjectNo) -> Result<()>;
+
+    /// A row of an object's history.
+    fn remember_object(&mut self, object: ObjectNo, seq: CommitSeq, row: Option<&ObjectRow>) -> Result<()>;
+    /// A row of a name's history.
+    fn remember_entry(&mut self, link: &Link, seq: CommitSeq, object: Option<ObjectNo>) -> Result<()>;
+    /// A row of an extended attribute's history.
+    fn remember_xattr(&mut self, object: ObjectNo, name: &[u8], seq: CommitSeq, value: Option<&[u8]>) -> Result<()>;
+    /// A row of content history; those of one commit do not overlap.
+    fn remember_extent(&mut self, object: ObjectNo, extent: &PastExtent) -> Result<()>;
+
+    /// A commit.
+    fn add_commit(&mut self, seq: CommitSeq, row: &CommitRow) -> Result<()>;
+    /// An object that a commit changed.
+    fn add_change(&mut self, seq: CommitSeq, object: ObjectNo, ranges: &Ranges) -> Result<()>;
+    /// A committed batch.
+    fn add_batch(&mut self, replica: u32, incarnation: u32, counter: u64, row: &BatchRow) -> Result<()>;
+    /// Stages a part, in the place of one of the same number.
+    fn stage(&mut self, replica: u32, incarnation: u32, batch: u64, part: u32, bytes: &[u8]) -> Result<()>;
+    /// Drops what a replica has staged in this incarnation up to this batch, and in every other incarnation.
+    fn drop_staged(&mut self, replica: u32, incarnation: u32, batch: u64) -> Result<()>;
+
+    /// Sets a replica.
+    fn put_replica(&mut self, replica: u32, row: &ReplicaRow) -> Result<()>;
+    /// Sets a token.
+    fn put_token(&mut self, hash: &[u8; 32], row: &TokenRow) -> Result<()>;
+    /// Gives a lease away.
+    fn put_lease(&mut self, lease: u32, replica: u32) -> Result<()>;
+    /// Sets a conflict, or settles it.
+    fn put_conflict(&mut self, id: u64, row: Option<&ConflictRow>) -> Result<()>;
+}

@@ -1,0 +1,180 @@
+//! What is stored, row by row.
+
+use teal_proto::ConflictKind;
+use teal_types::{Attributes, ChunkId, CommitSeq, FileType, ObjectNo, Stamp, Timestamp};
+
+/// Where content has changed, as (offset, length), ascending; `None`: anywhere.
+pub type Ranges = Option<Vec<(u64, u64)>>;
+
+/// A volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeRow {
+    /// Its name, for people.
+    pub label: String,
+    /// The life of its history.
+    pub incarnation: u32,
+    /// The newest commit.
+    pub head: CommitSeq,
+    /// The digest of the history up to there.
+    pub digest: [u8; 32],
+    /// The time of the newest commit.
+    pub time: Timestamp,
+    /// The number for the next replica.
+    pub next_replica: u32,
+    /// The next lease of object numbers.
+    pub next_lease: u32,
+    /// The number of the next conflict.
+    pub next_conflict: u64,
+    /// The server's own object numbers: the next one.
+    pub own_next: u64,
+    /// And where they end.
+    pub own_end: u64,
+}
+
+/// The state of an object but for its names, extended attributes and content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectRow {
+    /// Its type.
+    pub kind: FileType,
+    /// Its attributes; a directory's modification time is derived.
+    pub attributes: Attributes,
+    /// The commit that changed the attributes last.
+    pub attr_seq: CommitSeq,
+    /// Bytes of content.
+    pub size: u64,
+    /// The commit that changed the content last.
+    pub data_seq: CommitSeq,
+    /// Where a symbolic link leads.
+    pub target: Vec<u8>,
+    /// The commit that changed its names last.
+    pub link_seq: CommitSeq,
+    /// The commit that changed its extended attributes last; 0: it never had one.
+    pub xattr_seq: CommitSeq,
+}
+
+/// Where a name leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryRow {
+    /// The object.
+    pub object: ObjectNo,
+    /// The commit that put it there.
+    pub seq: CommitSeq,
+}
+
+/// An extended attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XattrRow {
+    /// Its value.
+    pub value: Vec<u8>,
+    /// The commit that set it.
+    pub seq: CommitSeq,
+}
+
+/// A piece of live content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExtentRow {
+    /// Where in the file.
+    pub offset: u64,
+    /// Bytes, 1 to [`EXTENT_MAX`](crate::EXTENT_MAX).
+    pub len: u64,
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// First byte in it.
+    pub start: u32,
+}
+
+/// A piece of content in history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PastExtent {
+    /// The commit it came with.
+    pub seq: CommitSeq,
+    /// Where in the file.
+    pub offset: u64,
+    /// Bytes; of chunks at most [`EXTENT_MAX`](crate::EXTENT_MAX).
+    pub len: u64,
+    /// The chunk and the first byte in it; `None`: zeros.
+    pub source: Option<(ChunkId, u32)>,
+}
+
+/// An extended attribute in history: its name, the commit, and the value from then on (`None`: gone).
+pub type PastXattr = (Vec<u8>, CommitSeq, Option<Vec<u8>>);
+
+/// A commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitRow {
+    /// Whose batch it was.
+    pub stamp: Stamp,
+    /// The server's time.
+    pub time: Timestamp,
+    /// The digest of the history up to it.
+    pub digest: [u8; 32],
+}
+
+/// A batch that was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchRow {
+    /// The digest of its operations.
+    pub digest: [u8; 32],
+    /// Its place in history.
+    pub seq: CommitSeq,
+}
+
+/// A part of a batch that is not committed yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StagedPart {
+    /// The incarnation that made it.
+    pub incarnation: u32,
+    /// Its batch.
+    pub batch: u64,
+    /// Its number in the batch.
+    pub part: u32,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// A replica.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaRow {
+    /// Its name, for people.
+    pub device: String,
+    /// Its present life; 0: none yet.
+    pub incarnation: u32,
+    /// The last batch of that life.
+    pub last_batch: u64,
+    /// History it has surely seen, by its digest.
+    pub position: CommitSeq,
+    /// Whether it is shut out.
+    pub is_revoked: bool,
+    /// Whether it is the serving machine's own.
+    pub is_local: bool,
+    /// When it was last seen.
+    pub seen: Timestamp,
+}
+
+/// An enrolment token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenRow {
+    /// Until when it is good.
+    pub expires: Timestamp,
+    /// Whether somebody has used it.
+    pub is_used: bool,
+}
+
+/// A conflict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConflictRow {
+    /// What kind.
+    pub kind: ConflictKind,
+    /// The commit that met it.
+    pub seq: CommitSeq,
+    /// The server's time then.
+    pub time: Timestamp,
+    /// The device whose operation came later.
+    pub device: String,
+    /// What it is about.
+    pub object: ObjectNo,
+    /// The object that has the later state.
+    pub copy: Option<ObjectNo>,
+    /// What was not done, in words.
+    pub lost: String,
+}

@@ -1,0 +1,105 @@
+//! Metadata in a SQLite database.
+//!
+//! # Guarantees
+//! 1. *Durable*: write-ahead log with `synchronous=FULL`; a transaction that may wait does without its own sync, and the next full one,
+//!    which syncs the same log, covers it.
+//! 2. *Ours*: a database of another program or of a newer version is refused before anything is written to it.
+//!
+//! | lock | guards | under it |
+//! |---|---|---|
+//! | `writer` | the one connection that writes | a whole transaction with its I/O: SQLite has one writer at a time anyway |
+//! | `readers` | connections that nobody reads with at the moment | nothing |
+
+mod codec;
+mod fault;
+mod open;
+mod read;
+mod write;
+
+use crate::error::Result;
+use crate::meta::{Durability, Meta, Read, Write};
+use fault::Names;
+use parking_lot::Mutex;
+use rusqlite::{Connection, TransactionBehavior};
+use std::path::{Path, PathBuf};
+use teal_types::VolumeId;
+
+/// Connections kept for reading; more are opened when more read at once.
+const READERS_KEPT: usize = 4;
+
+/// A database of metadata. One process at a time should serve it; SQLite keeps others from harm.
+#[derive(Debug)]
+pub struct Sqlite {
+    path: PathBuf,
+    names: Names,
+    writer: Mutex<Connection>,
+    readers: Mutex<Vec<Connection>>,
+}
+
+/// One transaction.
+struct Txn<'a> {
+    connection: &'a Connection,
+    names: &'a Names,
+    volume: i64,
+}
+
+impl Sqlite {
+    /// Opens the database, or makes an empty one.
+    ///
+    /// # Errors
+    /// [`MetaError`], naming the file.
+    pub fn open(path: &Path) -> Result<Self> {
+        let names = Names::new(path);
+        let writer = open::writer(path, &names)?;
+        Ok(Self { path: path.to_owned(), names, writer: Mutex::new(writer), readers: Mutex::default() })
+    }
+
+    fn name<T>(&self, outcome: rusqlite::Result<T>) -> Result<T> {
+        outcome.map_err(|error| self.names.sort(error))
+    }
+}
+
+impl Meta for Sqlite {
+    fn volumes(&self) -> Result<Vec<VolumeId>> {
+        let writer = self.writer.lock();
+        let rows = || {
+            let mut select = writer.prepare_cached("SELECT volume FROM volumes ORDER BY volume")?;
+            select.query_map([], |row| row.get(0).map(VolumeId::new))?.collect()
+        };
+        self.name(rows())
+    }
+
+    fn write(
+        &self,
+        volume: VolumeId,
+        durability: Durability,
+        work: &mut dyn FnMut(&mut dyn Write) -> bool,
+    ) -> Result<()> {
+        let mut writer = self.writer.lock();
+        let level = if durability == Durability::Now { "FULL" } else { "NORMAL" };
+        self.name(writer.pragma_update(None, "synchronous", level))?;
+        // Dropped without a commit, it is rolled back.
+        let transaction = self.name(writer.transaction_with_behavior(TransactionBehavior::Immediate))?;
+        if work(&mut Txn { connection: &transaction, names: &self.names, volume: volume.get().into() }) {
+            self.name(transaction.commit())
+        } else {
+            self.name(transaction.rollback())
+        }
+    }
+
+    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<()> {
+        let kept = self.readers.lock().pop();
+        let mut reader = match kept {
+            Some(reader) => reader,
+            None => open::reader(&self.path, &self.names)?,
+        };
+        let transaction = self.name(reader.transaction_with_behavior(TransactionBehavior::Deferred))?;
+        work(&Txn { connection: &transaction, names: &self.names, volume: volume.get().into() });
+        self.name(transaction.rollback())?;
+        let mut readers = self.readers.lock();
+        if readers.len() < READERS_KEPT {
+            readers.push(reader);
+        }
+        Ok(())
+    }
+}

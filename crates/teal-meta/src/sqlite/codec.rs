@@ -1,0 +1,159 @@
+//! Values that SQLite keeps as bytes: the state of an object, and ranges. Little-endian.
+//!
+//! A state: kind (1), permissions (2), owner (4), group (4), device (4), then modification, change and birth time as seconds (8) and
+//! nanoseconds (4) each, then the commit of the attributes, the size, and the commits of data, names and extended attributes (8 each), then
+//! the target to the end.
+
+use teal_proto::ConflictKind;
+use teal_types::{Attributes, CommitSeq, FileType, Timestamp};
+
+use crate::row::{ObjectRow, Ranges};
+
+pub(super) fn encode_state(row: &ObjectRow) -> Vec<u8> {
+    let mut out = Vec::with_capacity(91 + row.target.len());
+    let Attributes { perm, uid, gid, rdev, mtime, ctime, btime } = row.attributes;
+    out.push(row.kind.code());
+    out.extend(perm.to_le_bytes());
+    [uid, gid, rdev].iter().for_each(|word| out.extend(word.to_le_bytes()));
+    for time in [mtime, ctime, btime] {
+        out.extend(time.secs.to_le_bytes());
+        out.extend(time.nanos.to_le_bytes());
+    }
+    let words = [row.attr_seq.get(), row.size, row.data_seq.get(), row.link_seq.get(), row.xattr_seq.get()];
+    words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+    out.extend(&row.target);
+    out
+}
+
+/// Takes integers off the front.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*head)
+    }
+    fn word(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+    fn long(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+    fn time(&mut self) -> Option<Timestamp> {
+        let secs = i64::from_le_bytes(self.take()?);
+        Some(Timestamp::new(secs, self.word()?))
+    }
+    fn seq(&mut self) -> Option<CommitSeq> {
+        self.long().map(CommitSeq::new)
+    }
+}
+
+pub(super) fn decode_state(bytes: &[u8]) -> Option<ObjectRow> {
+    let mut from = Reader(bytes);
+    Some(ObjectRow {
+        kind: FileType::from_code(from.take::<1>()?[0])?,
+        attributes: Attributes {
+            perm: u16::from_le_bytes(from.take()?),
+            uid: from.word()?,
+            gid: from.word()?,
+            rdev: from.word()?,
+            mtime: from.time()?,
+            ctime: from.time()?,
+            btime: from.time()?,
+        },
+        attr_seq: from.seq()?,
+        size: from.long()?,
+        data_seq: from.seq()?,
+        link_seq: from.seq()?,
+        xattr_seq: from.seq()?,
+        target: from.0.to_vec(),
+    })
+}
+
+pub(super) fn encode_ranges(ranges: &Ranges) -> Option<Vec<u8>> {
+    let both = |(offset, len): &(u64, u64)| [offset.to_le_bytes(), len.to_le_bytes()];
+    ranges.as_ref().map(|ranges| ranges.iter().flat_map(both).flatten().collect())
+}
+
+/// Bytes that are no ranges mean: anywhere.
+pub(super) fn decode_ranges(bytes: Option<&[u8]>) -> Ranges {
+    let bytes = bytes.filter(|bytes| bytes.len() % 16 == 0)?;
+    let mut from = Reader(bytes);
+    std::iter::from_fn(|| Some((from.long()?, from.long()?))).map(Some).collect()
+}
+
+pub(super) const fn kind_code(kind: ConflictKind) -> u8 {
+    match kind {
+        ConflictKind::Content => 1,
+        ConflictKind::Attributes => 2,
+        ConflictKind::Xattr => 3,
+        ConflictKind::Name => 4,
+        ConflictKind::Removal => 5,
+        ConflictKind::Move => 6,
+    }
+}
+
+pub(super) const fn kind_of(code: u8) -> Option<ConflictKind> {
+    Some(match code {
+        1 => ConflictKind::Content,
+        2 => ConflictKind::Attributes,
+        3 => ConflictKind::Xattr,
+        4 => ConflictKind::Name,
+        5 => ConflictKind::Removal,
+        6 => ConflictKind::Move,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_state_are_pinned() {
+        let row = ObjectRow {
+            kind: FileType::Symlink,
+            attributes: Attributes {
+                perm: 0o777,
+                uid: 1,
+                gid: 2,
+                rdev: 3,
+                mtime: Timestamp::new(-1, 4),
+                ctime: Timestamp::new(5, 6),
+                btime: Timestamp::new(7, 8),
+            },
+            attr_seq: CommitSeq::new(9),
+            size: 10,
+            data_seq: CommitSeq::new(11),
+            target: b"to".to_vec(),
+            link_seq: CommitSeq::new(12),
+            xattr_seq: CommitSeq::new(13),
+        };
+        let bytes = encode_state(&row);
+        let mut wanted = vec![10, 0xff, 1, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0];
+        wanted.extend([0xff; 8]);
+        wanted.extend([4, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0]);
+        [9_u64, 10, 11, 12, 13].iter().for_each(|word| wanted.extend(word.to_le_bytes()));
+        wanted.extend(b"to");
+        assert_eq!(bytes, wanted);
+        assert_eq!(decode_state(&bytes), Some(row));
+        assert!((0..91).all(|len| decode_state(&bytes[..len]).is_none()));
+    }
+
+    #[test]
+    fn ranges_survive_the_way() {
+        for ranges in [None, Some(vec![]), Some(vec![(1, 2), (u64::MAX, 4)])] {
+            assert_eq!(decode_ranges(encode_ranges(&ranges).as_deref()), ranges);
+        }
+        assert_eq!(decode_ranges(Some(&[0; 15])), None);
+    }
+
+    #[test]
+    fn kinds_of_conflicts_survive_the_way() {
+        for code in 1..=6 {
+            assert_eq!(kind_of(code).map(kind_code), Some(code));
+        }
+        assert_eq!((kind_of(0), kind_of(7)), (None, None));
+    }
+}

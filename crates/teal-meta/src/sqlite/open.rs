@@ -1,0 +1,72 @@
+//! Opening a database, and making an empty one.
+
+use super::fault::Names;
+use crate::error::{MetaError, Result};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use std::path::Path;
+use std::time::Duration;
+
+/// Marks a database as ours: "teal".
+const APPLICATION: i32 = 0x7465_616c;
+/// The version of the tables.
+const VERSION: i32 = 1;
+/// Every table and index; `docs/format-meta.md` tells what they hold.
+const SCHEMA: &str = include_str!("schema.sql");
+/// How long a transaction waits for another process.
+const BUSY: Duration = Duration::from_secs(5);
+/// Prepared statements kept for each connection: more than there are.
+const STATEMENTS: usize = 128;
+/// Pages the log may have before it is moved into the database.
+const CHECKPOINT_PAGES: i64 = 4000;
+
+pub(super) fn writer(path: &Path, names: &Names) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = connect(path, flags, names)?;
+    let sorted = |outcome: rusqlite::Result<()>| outcome.map_err(|error| names.sort(error));
+    let pragma = |name: &str| {
+        connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(|error| names.sort(error))
+    };
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(|error| names.sort(error))?;
+    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
+    let foreign = |what: String| Err(MetaError::Foreign { file: names.file().to_owned(), what });
+    if tables > 0 && application != APPLICATION {
+        return foreign("is the database of another program; name another file".into());
+    }
+    if version > VERSION {
+        return foreign(format!("has format {version} and this program knows {VERSION}: update the program"));
+    }
+    sorted(connection.pragma_update(None, "journal_mode", "WAL"))?;
+    sorted(connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES))?;
+    if tables == 0 {
+        sorted(create(&mut connection))?;
+    }
+    Ok(connection)
+}
+
+fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(SCHEMA)?;
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
+pub(super) fn reader(path: &Path, names: &Names) -> Result<Connection> {
+    // A reader of a write-ahead log writes to its index, so it opens for writing and is told not to.
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX, names)?;
+    connection.pragma_update(None, "query_only", true).map_err(|error| names.sort(error))?;
+    Ok(connection)
+}
+
+fn connect(path: &Path, flags: OpenFlags, names: &Names) -> Result<Connection> {
+    let connection = Connection::open_with_flags(path, flags).map_err(|error| names.sort(error))?;
+    connection.busy_timeout(BUSY).map_err(|error| names.sort(error))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+#[cfg(test)]
+mod tests;

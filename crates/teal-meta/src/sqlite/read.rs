@@ -1,0 +1,340 @@
+//! What a transaction reads: one prepared statement each.
+
+use super::Txn;
+use super::codec::{decode_ranges, decode_state, kind_of};
+use crate::EXTENT_MAX;
+use crate::error::Result;
+use crate::meta::Read;
+use crate::row::{
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastXattr, Ranges, ReplicaRow,
+    StagedPart, TokenRow, VolumeRow, XattrRow,
+};
+use rusqlite::types::{FromSqlError, Type};
+use rusqlite::{OptionalExtension as _, Params, Row, params};
+use std::ops::Range;
+use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo, Stamp, Timestamp};
+
+/// A number as SQLite keeps it.
+pub(super) fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn limit(rows: usize) -> i64 {
+    i64::try_from(rows).unwrap_or(i64::MAX)
+}
+
+fn nonsense(at: usize, what: &'static str) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(at, Type::Blob, Box::new(FromSqlError::Other(what.into())))
+}
+
+fn seq(row: &Row<'_>, at: usize) -> rusqlite::Result<CommitSeq> {
+    row.get(at).map(CommitSeq::new)
+}
+
+fn object(row: &Row<'_>, at: usize) -> rusqlite::Result<ObjectNo> {
+    row.get(at).map(ObjectNo::new)
+}
+
+fn time(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
+    Ok(Timestamp::new(row.get(at)?, row.get(at + 1)?))
+}
+
+fn name(row: &Row<'_>, at: usize) -> rusqlite::Result<Name> {
+    Name::new(row.get_ref(at)?.as_blob()?).map_err(|_| nonsense(at, "a name that is none"))
+}
+
+fn state(row: &Row<'_>, at: usize) -> rusqlite::Result<ObjectRow> {
+    decode_state(row.get_ref(at)?.as_blob()?).ok_or_else(|| nonsense(at, "the state of an object that is none"))
+}
+
+fn state_if_any(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ObjectRow>> {
+    if row.get_ref(at)?.as_blob_or_null()?.is_none() { Ok(None) } else { state(row, at).map(Some) }
+}
+
+fn chunk(row: &Row<'_>, at: usize) -> rusqlite::Result<ChunkId> {
+    row.get(at).map(ChunkId::new)
+}
+
+impl Txn<'_> {
+    fn rows<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        shape: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let rows = || self.connection.prepare_cached(sql)?.query_map(params, shape)?.collect();
+        let rows: rusqlite::Result<Vec<T>> = rows();
+        rows.map_err(|error| self.names.sort(error))
+    }
+
+    fn row<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        shape: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        let row = || self.connection.prepare_cached(sql)?.query_row(params, shape).optional();
+        row().map_err(|error| self.names.sort(error))
+    }
+}
+
+impl Read for Txn<'_> {
+    fn volume(&self) -> Result<Option<VolumeRow>> {
+        let sql = "SELECT label, incarnation, head, digest, secs, nanos, next_replica, next_lease, next_conflict, own_next, own_end
+            FROM volumes WHERE volume = ?1";
+        self.row(sql, [self.volume], |row| {
+            Ok(VolumeRow {
+                label: row.get(0)?,
+                incarnation: row.get(1)?,
+                head: seq(row, 2)?,
+                digest: row.get(3)?,
+                time: time(row, 4)?,
+                next_replica: row.get(6)?,
+                next_lease: row.get(7)?,
+                next_conflict: row.get(8)?,
+                own_next: row.get(9)?,
+                own_end: row.get(10)?,
+            })
+        })
+    }
+
+    fn setting(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let sql = "SELECT value FROM settings WHERE volume = ?1 AND key = ?2";
+        self.row(sql, params![self.volume, key], |row| row.get(0))
+    }
+
+    fn object(&self, of: ObjectNo) -> Result<Option<ObjectRow>> {
+        let sql = "SELECT state FROM objects WHERE volume = ?1 AND object = ?2";
+        self.row(sql, params![self.volume, int(of.get())], |row| state(row, 0))
+    }
+
+    fn objects_after(&self, after: ObjectNo, rows: usize) -> Result<Vec<ObjectNo>> {
+        let sql = "SELECT object FROM objects WHERE volume = ?1 AND object > ?2 ORDER BY object LIMIT ?3";
+        self.rows(sql, params![self.volume, int(after.get()), limit(rows)], |row| object(row, 0))
+    }
+
+    fn entry(&self, link: &Link) -> Result<Option<EntryRow>> {
+        let sql = "SELECT object, seq FROM entries WHERE volume = ?1 AND dir = ?2 AND name = ?3";
+        let params = params![self.volume, int(link.dir.get()), link.name.as_bytes()];
+        self.row(sql, params, |row| Ok(EntryRow { object: object(row, 0)?, seq: seq(row, 1)? }))
+    }
+
+    fn entries_after(&self, dir: ObjectNo, after: Option<&Name>, rows: usize) -> Result<Vec<(Name, EntryRow)>> {
+        let sql =
+            "SELECT name, object, seq FROM entries WHERE volume = ?1 AND dir = ?2 AND name > ?3 ORDER BY name LIMIT ?4";
+        let after = after.map_or(&[][..], Name::as_bytes);
+        self.rows(sql, params![self.volume, int(dir.get()), after, limit(rows)], |row| {
+            Ok((name(row, 0)?, EntryRow { object: object(row, 1)?, seq: seq(row, 2)? }))
+        })
+    }
+
+    fn links(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
+        let sql =
+            "SELECT dir, name, seq FROM entries INDEXED BY links WHERE volume = ?1 AND object = ?2 ORDER BY dir, name";
+        self.rows(sql, params![self.volume, int(of.get())], |row| {
+            Ok((Link { dir: object(row, 0)?, name: name(row, 1)? }, seq(row, 2)?))
+        })
+    }
+
+    fn xattrs(&self, of: ObjectNo) -> Result<Vec<(Vec<u8>, XattrRow)>> {
+        let sql = "SELECT name, value, seq FROM xattrs WHERE volume = ?1 AND object = ?2 ORDER BY name";
+        self.rows(sql, params![self.volume, int(of.get())], |row| {
+            Ok((row.get(0)?, XattrRow { value: row.get(1)?, seq: seq(row, 2)? }))
+        })
+    }
+
+    fn extents(&self, of: ObjectNo, range: Range<u64>) -> Result<Vec<ExtentRow>> {
+        let sql = "SELECT offset, len, chunk, start FROM extents
+            WHERE volume = ?1 AND object = ?2 AND offset > ?3 AND offset < ?4 AND offset + len > ?5 ORDER BY offset";
+        // Nothing longer than an extent covers the beginning of the range.
+        let first = int(range.start).saturating_sub(int(EXTENT_MAX));
+        let params = params![self.volume, int(of.get()), first, int(range.end), int(range.start)];
+        self.rows(sql, params, |row| {
+            Ok(ExtentRow { offset: row.get(0)?, len: row.get(1)?, chunk: chunk(row, 2)?, start: row.get(3)? })
+        })
+    }
+
+    fn object_at(&self, of: ObjectNo, at: CommitSeq) -> Result<Option<(CommitSeq, Option<ObjectRow>)>> {
+        let sql = "SELECT seq, state FROM past_objects WHERE volume = ?1 AND object = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
+        let params = params![self.volume, int(of.get()), int(at.get())];
+        self.row(sql, params, |row| Ok((seq(row, 0)?, state_if_any(row, 1)?)))
+    }
+
+    fn object_history(
+        &self,
+        of: ObjectNo,
+        after: CommitSeq,
+        rows: usize,
+    ) -> Result<Vec<(CommitSeq, Option<ObjectRow>)>> {
+        let sql =
+            "SELECT seq, state FROM past_objects WHERE volume = ?1 AND object = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4";
+        let params = params![self.volume, int(of.get()), int(after.get()), limit(rows)];
+        self.rows(sql, params, |row| Ok((seq(row, 0)?, state_if_any(row, 1)?)))
+    }
+
+    fn entry_at(&self, link: &Link, at: CommitSeq) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
+        let sql = "SELECT seq, object FROM past_entries
+            WHERE volume = ?1 AND dir = ?2 AND name = ?3 AND seq <= ?4 ORDER BY seq DESC LIMIT 1";
+        let params = params![self.volume, int(link.dir.get()), link.name.as_bytes(), int(at.get())];
+        self.row(sql, params, |row| Ok((seq(row, 0)?, row.get::<_, Option<u64>>(1)?.map(ObjectNo::new))))
+    }
+
+    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<Link>> {
+        let sql = "SELECT DISTINCT dir, name FROM past_entries INDEXED BY past_links
+            WHERE volume = ?1 AND object = ?2 AND object IS NOT NULL AND seq <= ?3 ORDER BY dir, name";
+        let params = params![self.volume, int(of.get()), int(at.get())];
+        self.rows(sql, params, |row| Ok(Link { dir: object(row, 0)?, name: name(row, 1)? }))
+    }
+
+    fn entries_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<Vec<(Name, CommitSeq, Option<ObjectNo>)>> {
+        // Of a bare column beside max(), SQLite takes the value of the row that has the maximum.
+        let sql = "SELECT name, max(seq), object FROM past_entries
+            WHERE volume = ?1 AND dir = ?2 AND seq <= ?3 GROUP BY name ORDER BY name";
+        let params = params![self.volume, int(dir.get()), int(at.get())];
+        self.rows(sql, params, |row| {
+            Ok((name(row, 0)?, seq(row, 1)?, row.get::<_, Option<u64>>(2)?.map(ObjectNo::new)))
+        })
+    }
+
+    fn xattrs_at(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>> {
+        let sql = "SELECT name, max(seq), value FROM past_xattrs
+            WHERE volume = ?1 AND object = ?2 AND seq <= ?3 GROUP BY name ORDER BY name";
+        let params = params![self.volume, int(of.get()), int(at.get())];
+        self.rows(sql, params, |row| Ok((row.get(0)?, seq(row, 1)?, row.get(2)?)))
+    }
+
+    fn extents_at(&self, of: ObjectNo, range: Range<u64>, at: CommitSeq) -> Result<Vec<PastExtent>> {
+        let of = int(of.get());
+        let (start, end, at) = (int(range.start), int(range.end), int(at.get()));
+        let sql = "SELECT seq, offset, len, chunk, start FROM past_extents WHERE volume = ?1 AND object = ?2
+            AND offset > ?3 AND offset < ?4 AND offset + len > ?5 AND seq <= ?6";
+        let first = start.saturating_sub(int(EXTENT_MAX));
+        let mut found = self.rows(sql, params![self.volume, of, first, end, start, at], |row| {
+            let source = Some((chunk(row, 3)?, row.get(4)?));
+            Ok(PastExtent { seq: seq(row, 0)?, offset: row.get(1)?, len: row.get(2)?, source })
+        })?;
+        let sql = "SELECT seq, offset, len FROM past_holes WHERE volume = ?1 AND object = ?2
+            AND seq <= ?3 AND offset < ?4 AND offset + len > ?5";
+        found.extend(self.rows(sql, params![self.volume, of, at, end, start], |row| {
+            Ok(PastExtent { seq: seq(row, 0)?, offset: row.get(1)?, len: row.get(2)?, source: None })
+        })?);
+        found.sort_unstable_by_key(|extent| (extent.seq, extent.offset));
+        Ok(found)
+    }
+
+    fn commit(&self, of: CommitSeq) -> Result<Option<CommitRow>> {
+        let sql =
+            "SELECT replica, incarnation, counter, secs, nanos, digest FROM commits WHERE volume = ?1 AND seq = ?2";
+        self.row(sql, params![self.volume, int(of.get())], |row| {
+            let stamp = Stamp { replica: row.get(0)?, incarnation: row.get(1)?, counter: row.get(2)? };
+            Ok(CommitRow { stamp, time: time(row, 3)?, digest: row.get(5)? })
+        })
+    }
+
+    fn changes(
+        &self,
+        after: CommitSeq,
+        to: CommitSeq,
+        visit: &mut dyn FnMut(CommitSeq, ObjectNo, Ranges),
+    ) -> Result<()> {
+        let sql =
+            "SELECT seq, object, ranges FROM changes WHERE volume = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq, object";
+        let mut visited = || -> rusqlite::Result<()> {
+            let mut select = self.connection.prepare_cached(sql)?;
+            let mut rows = select.query(params![self.volume, int(after.get()), int(to.get())])?;
+            while let Some(row) = rows.next()? {
+                visit(seq(row, 0)?, object(row, 1)?, decode_ranges(row.get_ref(2)?.as_blob_or_null()?));
+            }
+            Ok(())
+        };
+        visited().map_err(|error| self.names.sort(error))
+    }
+
+    fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>> {
+        let sql =
+            "SELECT digest, seq FROM batches WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND counter = ?4";
+        let params = params![self.volume, replica, incarnation, int(counter)];
+        self.row(sql, params, |row| Ok(BatchRow { digest: row.get(0)?, seq: seq(row, 1)? }))
+    }
+
+    fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64> {
+        let sql = "SELECT counter FROM batches WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND seq <= ?4
+            ORDER BY counter DESC LIMIT 1";
+        let params = params![self.volume, replica, incarnation, int(to.get())];
+        Ok(self.row(sql, params, |row| row.get(0))?.unwrap_or(0))
+    }
+
+    fn staged(&self, replica: u32) -> Result<Vec<StagedPart>> {
+        let sql = "SELECT incarnation, batch, part, len FROM staged WHERE volume = ?1 AND replica = ?2
+            ORDER BY incarnation, batch, part";
+        self.rows(sql, params![self.volume, replica], |row| {
+            Ok(StagedPart { incarnation: row.get(0)?, batch: row.get(1)?, part: row.get(2)?, len: row.get(3)? })
+        })
+    }
+
+    fn staged_part(&self, replica: u32, incarnation: u32, batch: u64, part: u32) -> Result<Option<Vec<u8>>> {
+        let sql = "SELECT bytes FROM staged
+            WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND batch = ?4 AND part = ?5";
+        self.row(sql, params![self.volume, replica, incarnation, int(batch), part], |row| row.get(0))
+    }
+
+    fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>> {
+        let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, secs, nanos FROM replicas
+            WHERE volume = ?1 AND replica = ?2";
+        Ok(self.row(sql, params![self.volume, replica], replica_row)?.map(|(_, row)| row))
+    }
+
+    fn replicas(&self) -> Result<Vec<(u32, ReplicaRow)>> {
+        let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, secs, nanos FROM replicas
+            WHERE volume = ?1 ORDER BY replica";
+        self.rows(sql, [self.volume], replica_row)
+    }
+
+    fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
+        let sql = "SELECT secs, nanos, used FROM tokens WHERE volume = ?1 AND hash = ?2";
+        let shape = |row: &Row<'_>| Ok(TokenRow { expires: time(row, 0)?, is_used: row.get(2)? });
+        self.row(sql, params![self.volume, hash], shape)
+    }
+
+    fn lease(&self, lease: u32) -> Result<Option<u32>> {
+        let sql = "SELECT replica FROM leases WHERE volume = ?1 AND lease = ?2";
+        self.row(sql, params![self.volume, lease], |row| row.get(0))
+    }
+
+    fn conflict(&self, id: u64) -> Result<Option<ConflictRow>> {
+        let sql = "SELECT id, kind, seq, secs, nanos, device, object, copy, lost FROM conflicts WHERE volume = ?1 AND id = ?2";
+        Ok(self.row(sql, params![self.volume, int(id)], conflict_row)?.map(|(_, row)| row))
+    }
+
+    fn conflicts_after(&self, after: u64, rows: usize) -> Result<Vec<(u64, ConflictRow)>> {
+        let sql = "SELECT id, kind, seq, secs, nanos, device, object, copy, lost FROM conflicts
+            WHERE volume = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
+        self.rows(sql, params![self.volume, int(after), limit(rows)], conflict_row)
+    }
+}
+
+fn replica_row(row: &Row<'_>) -> rusqlite::Result<(u32, ReplicaRow)> {
+    let replica = ReplicaRow {
+        device: row.get(1)?,
+        incarnation: row.get(2)?,
+        last_batch: row.get(3)?,
+        position: seq(row, 4)?,
+        is_revoked: row.get(5)?,
+        is_local: row.get(6)?,
+        seen: time(row, 7)?,
+    };
+    Ok((row.get(0)?, replica))
+}
+
+fn conflict_row(row: &Row<'_>) -> rusqlite::Result<(u64, ConflictRow)> {
+    let conflict = ConflictRow {
+        kind: kind_of(row.get(1)?).ok_or_else(|| nonsense(1, "a kind of conflict that is none"))?,
+        seq: seq(row, 2)?,
+        time: time(row, 3)?,
+        device: row.get(5)?,
+        object: object(row, 6)?,
+        copy: row.get::<_, Option<u64>>(7)?.map(ObjectNo::new),
+        lost: row.get(8)?,
+    };
+    Ok((row.get(0)?, conflict))
+}

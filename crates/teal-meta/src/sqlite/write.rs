@@ -1,0 +1,239 @@
+//! What a transaction changes: one prepared statement each.
+
+use super::Txn;
+use super::codec::{encode_ranges, encode_state, kind_code};
+use super::read::int;
+use crate::error::Result;
+use crate::meta::Write;
+use crate::row::{
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges, ReplicaRow, TokenRow,
+    VolumeRow, XattrRow,
+};
+use rusqlite::{Params, params};
+use teal_types::{CommitSeq, Link, ObjectNo};
+
+impl Txn<'_> {
+    fn run(&self, sql: &str, params: impl Params) -> Result<()> {
+        let run = || self.connection.prepare_cached(sql)?.execute(params);
+        run().map(drop).map_err(|error| self.names.sort(error))
+    }
+}
+
+impl Write for Txn<'_> {
+    fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO volumes VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+        self.run(
+            sql,
+            params![
+                self.volume,
+                row.label,
+                row.incarnation,
+                int(row.head.get()),
+                row.digest,
+                row.time.secs,
+                row.time.nanos,
+                row.next_replica,
+                row.next_lease,
+                int(row.next_conflict),
+                int(row.own_next),
+                int(row.own_end)
+            ],
+        )
+    }
+
+    fn put_setting(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        self.run("INSERT OR REPLACE INTO settings VALUES(?1, ?2, ?3)", params![self.volume, key, value])
+    }
+
+    fn put_object(&mut self, object: ObjectNo, row: Option<&ObjectRow>) -> Result<()> {
+        let object = int(object.get());
+        match row {
+            Some(row) => self.run(
+                "INSERT OR REPLACE INTO objects VALUES(?1, ?2, ?3)",
+                params![self.volume, object, encode_state(row)],
+            ),
+            None => self.run("DELETE FROM objects WHERE volume = ?1 AND object = ?2", params![self.volume, object]),
+        }
+    }
+
+    fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()> {
+        let (dir, name) = (int(link.dir.get()), link.name.as_bytes());
+        match row {
+            Some(row) => self.run(
+                "INSERT OR REPLACE INTO entries VALUES(?1, ?2, ?3, ?4, ?5)",
+                params![self.volume, dir, name, int(row.object.get()), int(row.seq.get())],
+            ),
+            None => self.run(
+                "DELETE FROM entries WHERE volume = ?1 AND dir = ?2 AND name = ?3",
+                params![self.volume, dir, name],
+            ),
+        }
+    }
+
+    fn put_xattr(&mut self, object: ObjectNo, name: &[u8], row: Option<&XattrRow>) -> Result<()> {
+        let object = int(object.get());
+        match row {
+            Some(row) => self.run(
+                "INSERT OR REPLACE INTO xattrs VALUES(?1, ?2, ?3, ?4, ?5)",
+                params![self.volume, object, name, row.value, int(row.seq.get())],
+            ),
+            None => self.run(
+                "DELETE FROM xattrs WHERE volume = ?1 AND object = ?2 AND name = ?3",
+                params![self.volume, object, name],
+            ),
+        }
+    }
+
+    fn put_extent(&mut self, object: ObjectNo, extent: &ExtentRow) -> Result<()> {
+        let ExtentRow { offset, len, chunk, start } = extent;
+        self.run(
+            "INSERT OR REPLACE INTO extents VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
+            params![self.volume, int(object.get()), int(*offset), int(*len), chunk.get(), start],
+        )
+    }
+
+    fn drop_extent(&mut self, object: ObjectNo, offset: u64) -> Result<()> {
+        self.run(
+            "DELETE FROM extents WHERE volume = ?1 AND object = ?2 AND offset = ?3",
+            params![self.volume, int(object.get()), int(offset)],
+        )
+    }
+
+    fn drop_content(&mut self, object: ObjectNo) -> Result<()> {
+        let params = (self.volume, int(object.get()));
+        self.run("DELETE FROM extents WHERE volume = ?1 AND object = ?2", params)?;
+        self.run("DELETE FROM xattrs WHERE volume = ?1 AND object = ?2", params)
+    }
+
+    fn remember_object(&mut self, object: ObjectNo, seq: CommitSeq, row: Option<&ObjectRow>) -> Result<()> {
+        self.run(
+            "INSERT INTO past_objects VALUES(?1, ?2, ?3, ?4)",
+            params![self.volume, int(object.get()), int(seq.get()), row.map(encode_state)],
+        )
+    }
+
+    fn remember_entry(&mut self, link: &Link, seq: CommitSeq, object: Option<ObjectNo>) -> Result<()> {
+        let (dir, name, object) = (int(link.dir.get()), link.name.as_bytes(), object.map(|object| int(object.get())));
+        self.run(
+            "INSERT INTO past_entries VALUES(?1, ?2, ?3, ?4, ?5)",
+            params![self.volume, dir, name, int(seq.get()), object],
+        )
+    }
+
+    fn remember_xattr(&mut self, object: ObjectNo, name: &[u8], seq: CommitSeq, value: Option<&[u8]>) -> Result<()> {
+        self.run(
+            "INSERT INTO past_xattrs VALUES(?1, ?2, ?3, ?4, ?5)",
+            params![self.volume, int(object.get()), name, int(seq.get()), value],
+        )
+    }
+
+    fn remember_extent(&mut self, object: ObjectNo, extent: &PastExtent) -> Result<()> {
+        let (object, seq) = (int(object.get()), int(extent.seq.get()));
+        let (offset, len) = (int(extent.offset), int(extent.len));
+        match extent.source {
+            Some((chunk, start)) => self.run(
+                "INSERT INTO past_extents VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![self.volume, object, offset, seq, len, chunk.get(), start],
+            ),
+            None => self.run(
+                "INSERT INTO past_holes VALUES(?1, ?2, ?3, ?4, ?5)",
+                params![self.volume, object, seq, offset, len],
+            ),
+        }
+    }
+
+    fn add_commit(&mut self, seq: CommitSeq, row: &CommitRow) -> Result<()> {
+        let CommitRow { stamp, time, digest } = row;
+        self.run(
+            "INSERT INTO commits VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                self.volume,
+                int(seq.get()),
+                stamp.replica,
+                stamp.incarnation,
+                int(stamp.counter),
+                time.secs,
+                time.nanos,
+                digest
+            ],
+        )
+    }
+
+    fn add_change(&mut self, seq: CommitSeq, object: ObjectNo, ranges: &Ranges) -> Result<()> {
+        self.run(
+            "INSERT INTO changes VALUES(?1, ?2, ?3, ?4)",
+            params![self.volume, int(seq.get()), int(object.get()), encode_ranges(ranges)],
+        )
+    }
+
+    fn add_batch(&mut self, replica: u32, incarnation: u32, counter: u64, row: &BatchRow) -> Result<()> {
+        self.run(
+            "INSERT INTO batches VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
+            params![self.volume, replica, incarnation, int(counter), row.digest, int(row.seq.get())],
+        )
+    }
+
+    fn stage(&mut self, replica: u32, incarnation: u32, batch: u64, part: u32, bytes: &[u8]) -> Result<()> {
+        self.run(
+            "INSERT OR REPLACE INTO staged VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![self.volume, replica, incarnation, int(batch), part, int(bytes.len() as u64), bytes],
+        )
+    }
+
+    fn drop_staged(&mut self, replica: u32, incarnation: u32, batch: u64) -> Result<()> {
+        self.run(
+            "DELETE FROM staged WHERE volume = ?1 AND replica = ?2 AND (incarnation <> ?3 OR batch <= ?4)",
+            params![self.volume, replica, incarnation, int(batch)],
+        )
+    }
+
+    fn put_replica(&mut self, replica: u32, row: &ReplicaRow) -> Result<()> {
+        self.run(
+            "INSERT OR REPLACE INTO replicas VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                self.volume,
+                replica,
+                row.device,
+                row.incarnation,
+                int(row.last_batch),
+                int(row.position.get()),
+                row.is_revoked,
+                row.is_local,
+                row.seen.secs,
+                row.seen.nanos
+            ],
+        )
+    }
+
+    fn put_token(&mut self, hash: &[u8; 32], row: &TokenRow) -> Result<()> {
+        self.run(
+            "INSERT OR REPLACE INTO tokens VALUES(?1, ?2, ?3, ?4, ?5)",
+            params![self.volume, hash, row.expires.secs, row.expires.nanos, row.is_used],
+        )
+    }
+
+    fn put_lease(&mut self, lease: u32, replica: u32) -> Result<()> {
+        self.run("INSERT INTO leases VALUES(?1, ?2, ?3)", params![self.volume, lease, replica])
+    }
+
+    fn put_conflict(&mut self, id: u64, row: Option<&ConflictRow>) -> Result<()> {
+        let Some(row) = row else {
+            return self.run("DELETE FROM conflicts WHERE volume = ?1 AND id = ?2", params![self.volume, int(id)]);
+        };
+        self.run(
+            "INSERT OR REPLACE INTO conflicts VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                self.volume,
+                int(id),
+                kind_code(row.kind),
+                int(row.seq.get()),
+                row.time.secs,
+                row.time.nanos,
+                row.device,
+                int(row.object.get()),
+                row.copy.map(|copy| int(copy.get())),
+                row.lost
+            ],
+        )
+    }
+}

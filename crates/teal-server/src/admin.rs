@@ -1,0 +1,301 @@
+//! Volumes, and who belongs to them.
+//!
+//! # Guarantees
+//! 1. A token is good once, for a while, and nobody can read it out of the database: only its hash is kept.
+//! 2. Replica numbers are never given twice.
+
+use crate::commit::{chained, volume_of};
+use crate::limits::GUESS_WINDOW;
+use crate::refusal::{Outcome, Refusal, bad};
+use crate::server::{Peer, Server};
+use std::time::Duration;
+use teal_meta::{CommitRow, MetaError, ObjectRow, ReplicaRow, TokenRow, VolumeRow, Write};
+use teal_proto::{DEVICE_NAME_MAX, Refused};
+use teal_types::{Attributes, CommitSeq, FileType, ObjectNo, Stamp, Timestamp, VolumeId};
+
+/// A volume, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeNote {
+    /// Which.
+    pub volume: VolumeId,
+    /// Its name.
+    pub label: String,
+    /// The newest commit.
+    pub head: CommitSeq,
+    /// When that was.
+    pub time: Timestamp,
+}
+
+/// A replica, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaNote {
+    /// Its number.
+    pub replica: u32,
+    /// Its name.
+    pub device: String,
+    /// When it said hello last.
+    pub seen: Timestamp,
+    /// Whether it is connected, as far as the server can tell.
+    pub is_live: bool,
+    /// Whether it is the serving machine's own.
+    pub is_local: bool,
+    /// Whether it is shut out.
+    pub is_revoked: bool,
+    /// How far it surely has the history.
+    pub position: CommitSeq,
+}
+
+/// Why a device is not enrolled.
+#[derive(Debug, thiserror::Error)]
+pub enum EnrolError {
+    /// Nobody gave it out.
+    #[error("this is no token of this server; copy it whole, or make a new one there")]
+    Wrong,
+    /// It was good once.
+    #[error("this token has been used; make a new one on the server for each device")]
+    Used,
+    /// It was good for a while.
+    #[error("this token has expired; make a new one on the server")]
+    Expired,
+    /// Too many wrong ones.
+    #[error("too many wrong tokens have come; try again in {} seconds", GUESS_WINDOW.as_secs())]
+    TooManyWrong,
+    /// No name for a device.
+    #[error("{name:?} is no name for a device: 1 to {DEVICE_NAME_MAX} bytes without slashes and control characters")]
+    Device {
+        /// What was given.
+        name: String,
+    },
+    /// The server cannot now.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+impl From<Refusal> for EnrolError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal.0)
+    }
+}
+
+impl From<MetaError> for EnrolError {
+    fn from(error: MetaError) -> Self {
+        Refusal::from(error).into()
+    }
+}
+
+/// Whether this can be shown to people and be a part of a file's name.
+pub(crate) fn is_device_name(name: &str) -> bool {
+    (1..=DEVICE_NAME_MAX).contains(&name.len()) && !name.chars().any(|c| c == '/' || c.is_control())
+}
+
+fn hash(secret: &[u8]) -> [u8; 32] {
+    *blake3::hash(secret).as_bytes()
+}
+
+/// Volume and secret of a token: eight and 32 hexadecimal digits.
+fn parse(token: &str) -> Option<(VolumeId, [u8; 16])> {
+    let (volume, secret) = token.trim().split_once('-')?;
+    let is_hex = |text: &str, len| text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_hex(volume, 8) || !is_hex(secret, 32) {
+        return None;
+    }
+    let volume = u32::from_str_radix(volume, 16).ok()?;
+    Some((VolumeId::new(volume), u128::from_str_radix(secret, 16).ok()?.to_be_bytes()))
+}
+
+impl Server {
+    /// Makes a volume with an empty root.
+    ///
+    /// # Errors
+    /// In words, if the metadata cannot be written.
+    pub fn create_volume(&self, label: &str) -> Result<VolumeId, Refused> {
+        let now = self.clock().civil();
+        loop {
+            let mut raw = [0; 4];
+            self.entropy().fill(&mut raw);
+            let volume = VolumeId::new(u32::from_le_bytes(raw));
+            let made = self.write(volume, |txn| {
+                if volume == crate::domain::SERVER || txn.volume()?.is_some() {
+                    return Ok(false);
+                }
+                begin(txn, label, now)?;
+                Ok(true)
+            });
+            if made.map_err(|refusal| refusal.0)? {
+                return Ok(volume);
+            }
+        }
+    }
+
+    /// Every volume.
+    ///
+    /// # Errors
+    /// In words, if the metadata cannot be read.
+    pub fn volumes(&self) -> Result<Vec<VolumeNote>, Refused> {
+        let volumes = self.meta().volumes().map_err(|error| Refusal::from(error).0)?;
+        let note = |volume| {
+            let row = self.read(volume, volume_of).map_err(|refusal| refusal.0)?;
+            Ok(VolumeNote { volume, label: row.label, head: row.head, time: row.time })
+        };
+        volumes.into_iter().map(note).collect()
+    }
+
+    /// A token that enrols one device within `lifetime`.
+    ///
+    /// # Errors
+    /// In words: no such volume, or the metadata cannot be written.
+    pub fn token(&self, volume: VolumeId, lifetime: Duration) -> Result<String, Refused> {
+        let secret = self.entropy().id();
+        let now = self.clock().civil();
+        let secs = now.secs.saturating_add(i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
+        let row = TokenRow { expires: Timestamp::new(secs, now.nanos), is_used: false };
+        let put = self.write(volume, |txn| {
+            volume_of(txn)?;
+            Ok(txn.put_token(&hash(&secret), &row)?)
+        });
+        put.map_err(|refusal| refusal.0)?;
+        Ok(format!("{:08x}-{:032x}", volume.get(), u128::from_be_bytes(secret)))
+    }
+
+    /// Enrols a device: it gets the next replica number.
+    ///
+    /// # Errors
+    /// [`EnrolError`].
+    pub fn enrol(&self, token: &str, device: &str) -> Result<Peer, EnrolError> {
+        if !is_device_name(device) {
+            return Err(EnrolError::Device { name: device.to_owned() });
+        }
+        if !self.guesses.lock().is_open(self.clock().monotonic()) {
+            return Err(EnrolError::TooManyWrong);
+        }
+        let now = self.clock().civil();
+        let enrolled = parse(token).ok_or(EnrolError::Wrong).and_then(|(volume, secret)| {
+            let hash = hash(&secret);
+            teal_meta::write(self.meta(), volume, |txn| {
+                let row = txn.token(&hash)?.ok_or(EnrolError::Wrong)?;
+                if row.is_used {
+                    return Err(EnrolError::Used);
+                }
+                if now > row.expires {
+                    return Err(EnrolError::Expired);
+                }
+                txn.put_token(&hash, &TokenRow { is_used: true, ..row })?;
+                Ok(Peer { volume, replica: add(txn, device, false, now)? })
+            })
+        });
+        if matches!(enrolled, Err(EnrolError::Wrong)) {
+            self.guesses.lock().wrong();
+        }
+        enrolled
+    }
+
+    /// The serving machine's own replica: enrolled without a token the first time. It owns the object numbers of the first lease, which a
+    /// volume has used that lived alone before.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn local_replica(&self, volume: VolumeId, device: &str) -> Result<Peer, Refused> {
+        let now = self.clock().civil();
+        let replica = self.write(volume, |txn| {
+            volume_of(txn)?;
+            if let Some((replica, _)) = txn.replicas()?.into_iter().find(|(_, row)| row.is_local && !row.is_revoked) {
+                return Ok(replica);
+            }
+            if !is_device_name(device) {
+                return bad(EnrolError::Device { name: device.to_owned() }.to_string());
+            }
+            let replica = add(txn, device, true, now)?;
+            if txn.lease(0)?.is_none() {
+                txn.put_lease(0, replica)?;
+            }
+            Ok(replica)
+        });
+        Ok(Peer { volume, replica: replica.map_err(|refusal| refusal.0)? })
+    }
+
+    /// Shuts a replica out, at once and for ever. What it has committed stays.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn revoke(&self, volume: VolumeId, replica: u32) -> Result<(), Refused> {
+        let revoked = self.write(volume, |txn| {
+            let Some(mut row) = txn.replica(replica)? else {
+                return bad(format!("there is no device number {replica} in this volume"));
+            };
+            row.is_revoked = true;
+            Ok(txn.put_replica(replica, &row)?)
+        });
+        revoked.map_err(|refusal| refusal.0)
+    }
+
+    /// Every replica of a volume.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn replicas(&self, volume: VolumeId) -> Result<Vec<ReplicaNote>, Refused> {
+        let rows = self.read(volume, |txn| Ok(txn.replicas()?)).map_err(|refusal| refusal.0)?;
+        let (room, now) = (self.room.lock(), self.clock().monotonic());
+        let note = |(replica, row): (u32, ReplicaRow)| ReplicaNote {
+            replica,
+            is_live: room.is_live(Peer { volume, replica }, now),
+            device: row.device,
+            seen: row.seen,
+            is_local: row.is_local,
+            is_revoked: row.is_revoked,
+            position: row.position,
+        };
+        Ok(rows.into_iter().map(note).collect())
+    }
+}
+
+/// The first commit of a volume: its root, whose attributes are anybody's to set.
+fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
+    let (seq, none) = (CommitSeq::new(1), CommitSeq::new(0));
+    let attributes = Attributes { perm: 0o755, mtime: now, ctime: now, btime: now, ..Attributes::default() };
+    let root = ObjectRow {
+        kind: FileType::Dir,
+        attributes,
+        attr_seq: none,
+        size: 0,
+        data_seq: none,
+        target: Vec::new(),
+        link_seq: none,
+        xattr_seq: none,
+    };
+    txn.put_object(ObjectNo::ROOT, Some(&root))?;
+    txn.remember_object(ObjectNo::ROOT, seq, Some(&root))?;
+    txn.add_change(seq, ObjectNo::ROOT, &Some(Vec::new()))?;
+    let digest = chained(&[0; 32], seq, Stamp::default(), &hash(label.as_bytes()));
+    txn.add_commit(seq, &CommitRow { stamp: Stamp::default(), time: now, digest })?;
+    let volume = VolumeRow {
+        label: label.to_owned(),
+        incarnation: 1,
+        head: seq,
+        digest,
+        time: now,
+        next_replica: 1,
+        next_lease: 1,
+        next_conflict: 1,
+        own_next: 0,
+        own_end: 0,
+    };
+    Ok(txn.put_volume(&volume)?)
+}
+
+fn add(txn: &mut dyn Write, device: &str, is_local: bool, now: Timestamp) -> Outcome<u32> {
+    let mut volume = volume_of(txn)?;
+    let replica = volume.next_replica;
+    volume.next_replica += 1;
+    txn.put_volume(&volume)?;
+    let row = ReplicaRow {
+        device: device.to_owned(),
+        incarnation: 0,
+        last_batch: 0,
+        position: CommitSeq::new(0),
+        is_revoked: false,
+        is_local,
+        seen: now,
+    };
+    txn.put_replica(replica, &row)?;
+    Ok(replica)
+}

@@ -1,0 +1,256 @@
+//! Committing a batch: one transaction, durable before the answer.
+//!
+//! # Guarantees
+//! 1. *Once*: a batch is known by replica, incarnation, counter and digest; again, it is answered as before and nothing happens.
+//! 2. *Nobody's twin*: a counter that belongs to another batch, or an incarnation that is not the present one, is a copied store.
+//! 3. *Whole*: every chunk it names is durable, and pinned until the names are.
+//! 4. *Always*: what cannot be done as it was meant becomes a conflict that is shown; only nonsense is refused.
+//!
+//! The parts: `removals` and `placements` (names), `states` and `content` (the rest), `rebirth` (what others removed), `finish` (history).
+
+mod content;
+mod finish;
+mod placements;
+mod rebirth;
+mod removals;
+mod states;
+mod work;
+
+use crate::limits::STAGED_BYTES_MAX;
+use crate::refusal::{Outcome, Refusal, bad, refuse};
+use crate::rules::valid;
+use crate::server::{Peer, Server};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use teal_meta::{BatchRow, CommitRow, Read, ReplicaRow, VolumeRow, Write};
+use teal_proto::{PARTS_MAX, RefusalCode, Reply, batch_digest, decode_ops, encode_ops};
+use teal_types::{ChunkId, CommitSeq, ObjectNo, Op, Source, Stamp, Timestamp};
+use work::Work;
+
+/// A batch as its author names it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Named {
+    pub(crate) incarnation: u32,
+    pub(crate) batch: u64,
+    pub(crate) parts: u32,
+    pub(crate) digest: [u8; 32],
+}
+
+/// What carrying out a batch has done, for the counters.
+struct Done {
+    seq: CommitSeq,
+    ops: usize,
+    conflicts: usize,
+}
+
+impl Server {
+    pub(crate) fn stage(&self, peer: Peer, incarnation: u32, batch: u64, part: u32, ops: &[Op]) -> Outcome<Reply> {
+        if part >= PARTS_MAX || batch == 0 || i64::try_from(batch).is_err() {
+            return bad(format!("part {part} of batch {batch}: batches count from 1, parts from 0 below {PARTS_MAX}"));
+        }
+        if let Some(fault) = ops.iter().find_map(valid::fault) {
+            return bad(fault);
+        }
+        let bytes = encode_ops(ops).map_err(|error| Refusal::new(RefusalCode::BadRequest, error.to_string()))?;
+        self.write_soon(peer.volume, |txn| {
+            let replica = present(txn, peer, incarnation)?;
+            if batch <= replica.last_batch {
+                // Committed already; the commit will say so, or that it is another one.
+                return Ok(());
+            }
+            let staged = txn.staged(peer.replica)?;
+            let is_other =
+                |of: &&teal_meta::StagedPart| (of.incarnation, of.batch, of.part) != (incarnation, batch, part);
+            let held: u64 = staged.iter().filter(is_other).map(|of| of.len).sum();
+            if held + bytes.len() as u64 > STAGED_BYTES_MAX {
+                let words = format!(
+                    "more than {STAGED_BYTES_MAX} bytes of operations wait for their commit: commit smaller batches"
+                );
+                return refuse(RefusalCode::Busy, words);
+            }
+            Ok(txn.stage(peer.replica, incarnation, batch, part, &bytes)?)
+        })?;
+        Ok(Reply::Done)
+    }
+
+    pub(crate) fn commit(&self, peer: Peer, named: Named) -> Outcome<Reply> {
+        if let Some(seq) = self.read(peer.volume, |txn| committed(txn, peer, &named))? {
+            return Ok(Reply::Committed { seq });
+        }
+        let ops = self.read(peer.volume, |txn| staged_ops(txn, peer, &named))?;
+        let chunks: Vec<ChunkId> = ops.iter().flat_map(chunks_of).collect::<BTreeSet<_>>().into_iter().collect();
+        let pin = self.chunks().pin(&chunks)?;
+        let now = self.clock().civil();
+        let done = self.write(peer.volume, |txn| {
+            // Another connection of the same client may have been faster.
+            if let Some(seq) = committed(txn, peer, &named)? {
+                return Ok(Done { seq, ops: 0, conflicts: 0 });
+            }
+            carry_out(txn, peer, &named, &ops, now)
+        })?;
+        drop(pin);
+        self.counters().committed(done.ops, done.conflicts);
+        self.news(peer.volume);
+        Ok(Reply::Committed { seq: done.seq })
+    }
+}
+
+/// The replica, if this is its present life.
+pub(crate) fn present(txn: &dyn Read, peer: Peer, incarnation: u32) -> Outcome<ReplicaRow> {
+    let Some(replica) = txn.replica(peer.replica)? else {
+        return refuse(RefusalCode::Denied, "this device is not enrolled; enrol it again");
+    };
+    if incarnation != replica.incarnation || incarnation == 0 {
+        let words = format!(
+            "incarnation {incarnation} of this device is over: its store is a copy of one that went on; it gets a new one"
+        );
+        return refuse(RefusalCode::Cloned, words);
+    }
+    Ok(replica)
+}
+
+/// Where a batch has its place in history, if it has one.
+fn committed(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Option<CommitSeq>> {
+    let replica = present(txn, peer, named.incarnation)?;
+    if named.batch > replica.last_batch {
+        return Ok(None);
+    }
+    match txn.batch(peer.replica, named.incarnation, named.batch)? {
+        Some(batch) if batch.digest == named.digest => Ok(Some(batch.seq)),
+        _ => {
+            let words = format!(
+                "batch {} of this device is known as another one: its store is a copy of one that went on; it gets a new incarnation",
+                named.batch
+            );
+            refuse(RefusalCode::Cloned, words)
+        }
+    }
+}
+
+/// The operations of a batch, from its parts.
+fn staged_ops(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Vec<Op>> {
+    if named.parts > PARTS_MAX {
+        return bad(format!("a batch of {} parts; at most {PARTS_MAX} are allowed", named.parts));
+    }
+    let mut parts = Vec::new();
+    for part in 0..named.parts {
+        match txn.staged_part(peer.replica, named.incarnation, named.batch, part)? {
+            Some(bytes) => parts.push(bytes),
+            None => {
+                let words = format!("part {part} of batch {} is not here; stage the batch again", named.batch);
+                return refuse(RefusalCode::NeedsParts, words);
+            }
+        }
+    }
+    if batch_digest(parts.iter().map(|part| &part[..])) != named.digest {
+        let words = format!("the parts of batch {} are not those of its digest; stage the batch again", named.batch);
+        return refuse(RefusalCode::NeedsParts, words);
+    }
+    let mut ops = Vec::new();
+    for part in parts {
+        ops.extend(decode_ops(&part).map_err(|error| Refusal::new(RefusalCode::Damaged, error.to_string()))?);
+    }
+    Ok(ops)
+}
+
+fn chunks_of(op: &Op) -> impl Iterator<Item = ChunkId> {
+    let pieces = match op {
+        Op::SetContent { change, .. } => &change.pieces[..],
+        _ => &[],
+    };
+    pieces.iter().filter_map(|piece| match piece.source {
+        Source::Chunk { id, .. } => Some(id),
+        Source::Hole => None,
+    })
+}
+
+/// The volume of a transaction.
+pub(crate) fn volume_of(txn: &dyn Read) -> Outcome<VolumeRow> {
+    match txn.volume()? {
+        Some(volume) => Ok(volume),
+        None => refuse(RefusalCode::Denied, "there is no such volume here"),
+    }
+}
+
+fn carry_out(txn: &mut dyn Write, peer: Peer, named: &Named, ops: &[Op], clock: Timestamp) -> Outcome<Done> {
+    let mut replica = present(txn, peer, named.incarnation)?;
+    let volume = volume_of(txn)?;
+    let seq = CommitSeq::new(volume.head.get() + 1);
+    let mut work = Work {
+        replica: peer.replica,
+        device: replica.device.clone(),
+        seq,
+        now: clock.max(volume.time),
+        volume,
+        txn,
+        objects: HashMap::new(),
+        entries: BTreeMap::new(),
+        xattrs: BTreeMap::new(),
+        changed: BTreeMap::new(),
+        touched: BTreeSet::new(),
+        anywhere: BTreeSet::new(),
+        copies: HashMap::new(),
+        notes: Vec::new(),
+    };
+    work.run(ops)?;
+    let conflicts = work.notes.len();
+    let stamp = Stamp { replica: peer.replica, incarnation: named.incarnation, counter: named.batch };
+    work.close(stamp, &named.digest)?;
+    txn.add_batch(peer.replica, named.incarnation, named.batch, &BatchRow { digest: named.digest, seq })?;
+    txn.drop_staged(peer.replica, named.incarnation, named.batch)?;
+    replica.last_batch = named.batch;
+    txn.put_replica(peer.replica, &replica)?;
+    Ok(Done { seq, ops: ops.len(), conflicts })
+}
+
+impl Work<'_> {
+    /// Carries out the operations, in the order of their kinds.
+    fn run(&mut self, ops: &[Op]) -> Outcome<()> {
+        for op in ops {
+            if let Op::Create { object, kind, attributes, target } = op {
+                self.create(*object, *kind, attributes, target)?;
+            }
+        }
+        let is_placed = |op: &Op| matches!(op, Op::Place { .. } | Op::Move { .. });
+        let named: HashSet<ObjectNo> = ops.iter().filter(|op| is_placed(op)).map(Op::object).collect();
+        let found = self.removals(ops, &named)?;
+        self.placements(ops, &found)?;
+        for op in ops {
+            match op {
+                Op::SetAttributes { object, base, attributes } => self.set_attributes(*object, *base, *attributes)?,
+                Op::SetXattr { object, base, name, value } => {
+                    self.set_xattr(*object, *base, name, value.as_deref())?;
+                }
+                Op::SetContent { object, base, change } => self.set_content(*object, *base, change, ops)?,
+                Op::Create { .. } | Op::Remove { .. } | Op::Place { .. } | Op::Move { .. } => {}
+            }
+        }
+        self.bury_nameless()
+    }
+
+    /// Writes the history of the batch and the commit itself.
+    pub(crate) fn close(mut self, stamp: Stamp, batch: &[u8; 32]) -> Outcome<()> {
+        self.remember()?;
+        for note in std::mem::take(&mut self.notes) {
+            self.txn.put_conflict(self.volume.next_conflict, Some(&note))?;
+            self.volume.next_conflict += 1;
+        }
+        self.volume.head = self.seq;
+        self.volume.time = self.now;
+        self.volume.digest = chained(&self.volume.digest, self.seq, stamp, batch);
+        let row = CommitRow { stamp, time: self.now, digest: self.volume.digest };
+        self.txn.add_commit(self.seq, &row)?;
+        Ok(self.txn.put_volume(&self.volume)?)
+    }
+}
+
+/// The digest of a history that is one commit longer.
+pub(crate) fn chained(previous: &[u8; 32], seq: CommitSeq, stamp: Stamp, batch: &[u8; 32]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(previous);
+    hasher.update(&seq.get().to_le_bytes());
+    hasher.update(&stamp.replica.to_le_bytes());
+    hasher.update(&stamp.incarnation.to_le_bytes());
+    hasher.update(&stamp.counter.to_le_bytes());
+    hasher.update(batch);
+    *hasher.finalize().as_bytes()
+}

@@ -1,0 +1,93 @@
+//! The end of a batch: objects are stored, and history gets its rows.
+//!
+//! # Guarantees
+//! 1. History gets one row for each thing that differs from before the batch, and none for what came and went inside of it.
+
+use super::work::Work;
+use crate::refusal::Outcome;
+use teal_meta::PastExtent;
+use teal_types::ObjectNo;
+
+impl Work<'_> {
+    /// What has no name does not live.
+    pub(super) fn bury_nameless(&mut self) -> Outcome<()> {
+        let mut objects: Vec<ObjectNo> =
+            self.touched.iter().copied().filter(|object| *object != ObjectNo::ROOT).collect();
+        while let Some(object) = objects.pop() {
+            if self.is_live(object)? && self.txn.links(object)?.is_empty() {
+                for (name, entry) in self.txn.entries_after(object, None, usize::MAX)? {
+                    self.unlink(&teal_types::Link { dir: object, name }, self.now)?;
+                    objects.push(entry.object);
+                }
+                self.kill(object)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores objects and history.
+    pub(super) fn remember(&mut self) -> Outcome<()> {
+        self.remember_names()?;
+        self.remember_content()?;
+        let seq = self.seq;
+        for object in std::mem::take(&mut self.touched) {
+            let loaded = self.load(object)?.clone();
+            if loaded.before.is_none() && loaded.now.is_none() {
+                continue;
+            }
+            if loaded.before != loaded.now {
+                self.txn.put_object(object, loaded.now.as_ref())?;
+                self.txn.remember_object(object, seq, loaded.now.as_ref())?;
+            }
+            let ranges = match self.changed.get(&object) {
+                _ if self.anywhere.contains(&object) => None,
+                Some(changed) => changed.ranges(),
+                None => Some(Vec::new()),
+            };
+            self.txn.add_change(seq, object, &ranges)?;
+        }
+        Ok(())
+    }
+
+    fn remember_names(&mut self) -> Outcome<()> {
+        for (link, before) in std::mem::take(&mut self.entries) {
+            let now = self.entry(&link)?;
+            if now != before {
+                self.txn.remember_entry(&link, self.seq, now)?;
+            }
+        }
+        for ((object, name), before) in std::mem::take(&mut self.xattrs) {
+            let live = self.txn.xattrs(object)?;
+            let now = live.into_iter().find(|(of, _)| *of == name).map(|(_, row)| row.value);
+            if now != before {
+                self.txn.remember_xattr(object, &name, self.seq, now.as_deref())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remember_content(&mut self) -> Outcome<()> {
+        let seq = self.seq;
+        for (object, changed) in &self.changed {
+            for (start, end) in changed.iter() {
+                let mut at = start;
+                for extent in self.txn.extents(*object, start..end)? {
+                    let (from, to) = (extent.offset.max(start), (extent.offset + extent.len).min(end));
+                    if from > at {
+                        let hole = PastExtent { seq, offset: at, len: from - at, source: None };
+                        self.txn.remember_extent(*object, &hole)?;
+                    }
+                    let inside = u32::try_from(from - extent.offset).unwrap_or(0);
+                    let source = Some((extent.chunk, extent.start + inside));
+                    self.txn.remember_extent(*object, &PastExtent { seq, offset: from, len: to - from, source })?;
+                    at = to;
+                }
+                if end > at {
+                    let hole = PastExtent { seq, offset: at, len: end - at, source: None };
+                    self.txn.remember_extent(*object, &hole)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

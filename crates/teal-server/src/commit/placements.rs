@@ -1,0 +1,139 @@
+//! Names that come: placements, and the second halves of moves.
+//!
+//! # Guarantees
+//! 1. What is placed gets a name, whatever others have done: in a directory that lives again if it must, under the conflict name if the
+//!    wanted one is taken.
+//! 2. A directory has one name, and is never below itself.
+
+use super::work::Work;
+use crate::limits::LINKS_MAX;
+use crate::refusal::{Outcome, bad};
+use crate::rules::conflict_name::conflict_name;
+use std::collections::HashSet;
+use teal_proto::ConflictKind;
+use teal_types::{CommitSeq, Link, ObjectNo, Op, Timestamp};
+
+impl Work<'_> {
+    /// Carries out the placements of a batch. `found`: the moves that have taken their old name away.
+    pub(super) fn placements(&mut self, ops: &[Op], found: &HashSet<usize>) -> Outcome<()> {
+        for (at, op) in ops.iter().enumerate() {
+            match op {
+                Op::Place { object, link, time, .. } => self.place(*object, link, *time)?,
+                Op::Move { object, from, to, time, .. } if found.contains(&at) => {
+                    self.finish_move(*object, from, to, *time)?;
+                }
+                Op::Move { object, base, to, time, .. } => self.late_move(*object, *base, to, *time)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, object: ObjectNo, link: &Link, time: Timestamp) -> Outcome<()> {
+        if self.entry(link)? == Some(object) {
+            return Ok(());
+        }
+        if !self.is_live(object)? && !self.raise(object, &link.name)? {
+            return Ok(());
+        }
+        let names = self.txn.links(object)?.len();
+        if (self.is_dir(object)? && names > 0) || names >= LINKS_MAX {
+            let lost = format!("the name {}: the object has other names, and as many as it can have", link.name);
+            self.conflict(ConflictKind::Move, object, None, lost);
+            return Ok(());
+        }
+        let dir = self.home(link.dir)?;
+        if self.is_below(dir, object)? {
+            let lost = format!("the name {}, which would be inside of itself", link.name);
+            self.conflict(ConflictKind::Move, object, None, lost);
+            return Ok(());
+        }
+        self.settle(object, &Link { dir, name: link.name.clone() }, time)
+    }
+
+    /// A move whose old name was there.
+    fn finish_move(&mut self, object: ObjectNo, from: &Link, to: &Link, time: Timestamp) -> Outcome<()> {
+        if self.entry(to)? == Some(object) {
+            return Ok(());
+        }
+        let dir = self.home(to.dir)?;
+        if self.is_dir(object)? && self.is_below(dir, object)? {
+            let lost = format!("the move to {}, which would be inside of itself by now", to.name);
+            self.conflict(ConflictKind::Move, object, None, lost);
+            let dir = self.home(from.dir)?;
+            return self.settle(object, &Link { dir, name: from.name.clone() }, time);
+        }
+        self.settle(object, &Link { dir, name: to.name.clone() }, time)
+    }
+
+    /// A move whose old name had gone before.
+    fn late_move(&mut self, object: ObjectNo, base: CommitSeq, to: &Link, time: Timestamp) -> Outcome<()> {
+        if !self.is_live(object)? || self.entry(to)? == Some(object) {
+            return self.place(object, to, time);
+        }
+        let ours = self.seq;
+        let links = self.txn.links(object)?;
+        let has_moved = links.iter().any(|(_, seq)| *seq > base && *seq != ours);
+        if has_moved || (self.is_dir(object)? && !links.is_empty()) {
+            let lost = format!("the move to {}: it has been moved elsewhere meanwhile", to.name);
+            self.conflict(ConflictKind::Move, object, None, lost);
+            return Ok(());
+        }
+        let lost = format!("nothing: the name that was moved to {} had been removed meanwhile", to.name);
+        self.conflict(ConflictKind::Removal, object, None, lost);
+        self.place(object, to, time)
+    }
+
+    /// The directory, alive; another if it has never been there.
+    pub(super) fn home(&mut self, dir: ObjectNo) -> Outcome<ObjectNo> {
+        if !self.is_live(dir)? {
+            return self.resurrect(dir);
+        }
+        if !self.is_dir(dir)? {
+            return bad(format!("a name in object {dir}, which is no directory"));
+        }
+        Ok(dir)
+    }
+
+    /// Whether `dir` is `object` or lies below it.
+    pub(super) fn is_below(&mut self, mut dir: ObjectNo, object: ObjectNo) -> Outcome<bool> {
+        // The tree has no cycles, so that this ends; the set is for trees that are damaged.
+        let mut seen = HashSet::new();
+        while dir != ObjectNo::ROOT && seen.insert(dir) {
+            if dir == object {
+                return Ok(true);
+            }
+            match self.txn.links(dir)?.into_iter().next() {
+                Some((link, _)) => dir = link.dir,
+                None => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Gives an object a name: this one, or the conflict name if another has it.
+    pub(super) fn settle(&mut self, object: ObjectNo, wanted: &Link, time: Timestamp) -> Outcome<()> {
+        match self.entry(wanted)? {
+            Some(other) if other != object => {
+                let link = self.free_name(wanted)?;
+                self.link(&link, object, time)?;
+                let lost = format!("the name {}, which another object has", wanted.name);
+                self.conflict(ConflictKind::Name, other, Some(object), lost);
+                Ok(())
+            }
+            _ => self.link(wanted, object, time),
+        }
+    }
+
+    /// The first conflict name of `wanted` that nobody has.
+    pub(super) fn free_name(&self, wanted: &Link) -> Outcome<Link> {
+        for number in 1..=u32::MAX {
+            let name = conflict_name(&wanted.name, &self.device, self.now, number);
+            let link = Link { dir: wanted.dir, name };
+            if self.entry(&link)?.is_none() {
+                return Ok(link);
+            }
+        }
+        bad(format!("there is no free name left beside {}", wanted.name))
+    }
+}

@@ -1,0 +1,86 @@
+//! Names that go: removals, and the first halves of moves.
+//!
+//! # Guarantees
+//! 1. A name that is not there any more, or leads elsewhere by now, is nothing.
+//! 2. What another has changed since is not removed with its last name; nor is a directory with something in it.
+
+use super::work::Work;
+use crate::refusal::Outcome;
+use std::collections::{HashMap, HashSet};
+use teal_proto::ConflictKind;
+use teal_types::{CommitSeq, Link, ObjectNo, Op, Timestamp};
+
+/// The removal of a directory, waiting for it to become empty.
+struct Pending<'a> {
+    link: &'a Link,
+    base: CommitSeq,
+    time: Timestamp,
+}
+
+impl Work<'_> {
+    /// Carries out the removals of a batch. Returns which moves have found the name they take away.
+    pub(super) fn removals(&mut self, ops: &[Op], named: &HashSet<ObjectNo>) -> Outcome<HashSet<usize>> {
+        let (mut found, mut dirs) = (HashSet::new(), HashMap::new());
+        for (at, op) in ops.iter().enumerate() {
+            match op {
+                Op::Remove { object, base, link, time } if self.entry(link)? == Some(*object) => {
+                    if self.is_dir(*object)? && !named.contains(object) {
+                        dirs.insert(*object, Pending { link, base: *base, time: *time });
+                    } else {
+                        self.remove(*object, *base, link, *time, named)?;
+                    }
+                }
+                Op::Move { object, from, time, .. } if self.entry(from)? == Some(*object) => {
+                    self.unlink(from, *time)?;
+                    found.insert(at);
+                }
+                _ => {}
+            }
+        }
+        self.remove_dirs(dirs)?;
+        Ok(found)
+    }
+
+    fn remove(
+        &mut self,
+        object: ObjectNo,
+        base: CommitSeq,
+        link: &Link,
+        time: Timestamp,
+        named: &HashSet<ObjectNo>,
+    ) -> Outcome<()> {
+        let is_last = !named.contains(&object) && self.txn.links(object)?.len() == 1;
+        if is_last && self.is_changed_since(object, base)? {
+            let lost = format!("the removal of {}, which had been changed elsewhere meanwhile", link.name);
+            self.conflict(ConflictKind::Removal, object, None, lost);
+            return Ok(());
+        }
+        self.unlink(link, time)?;
+        if is_last {
+            self.kill(object)?;
+        }
+        Ok(())
+    }
+
+    /// Removes directories as they become empty: each is looked at again when one below it has gone.
+    fn remove_dirs(&mut self, mut dirs: HashMap<ObjectNo, Pending<'_>>) -> Outcome<()> {
+        let mut order: Vec<ObjectNo> = dirs.keys().copied().collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        let mut queue = order.clone();
+        while let Some(dir) = queue.pop() {
+            if !dirs.contains_key(&dir) || !self.txn.entries_after(dir, None, 1)?.is_empty() {
+                continue;
+            }
+            let Some(Pending { link, base, time }) = dirs.remove(&dir) else { continue };
+            self.remove(dir, base, link, time, &HashSet::new())?;
+            queue.push(link.dir);
+        }
+        for dir in order.into_iter().rev() {
+            if let Some(Pending { link, .. }) = dirs.remove(&dir) {
+                let lost = format!("the removal of the directory {}, which is not empty here", link.name);
+                self.conflict(ConflictKind::Removal, dir, None, lost);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! New objects, attributes and extended attributes.
+//!
+//! # Guarantees
+//! 1. The first to commit wins; who comes later is noted, unless both wanted the same.
+
+use super::work::Work;
+use crate::limits::XATTR_BYTES_MAX;
+use crate::refusal::{Outcome, bad};
+use teal_meta::{ObjectRow, XattrRow};
+use teal_proto::ConflictKind;
+use teal_types::{Attributes, CommitSeq, FileType, LEASE, ObjectNo};
+
+/// Later than any commit.
+const EVER: CommitSeq = CommitSeq::new(i64::MAX as u64);
+
+impl Work<'_> {
+    pub(super) fn create(
+        &mut self,
+        object: ObjectNo,
+        kind: FileType,
+        attributes: &Attributes,
+        target: &[u8],
+    ) -> Outcome<()> {
+        if self.is_live(object)? || self.txn.object_at(object, EVER)?.is_some() {
+            return Ok(());
+        }
+        let lease = u32::try_from(object.get() / LEASE).unwrap_or(u32::MAX);
+        if self.txn.lease(lease)? != Some(self.replica) {
+            return bad(format!("a new object {object}, whose number belongs to another device"));
+        }
+        let (seq, none) = (self.seq, CommitSeq::new(0));
+        let target = if kind == FileType::Symlink { target.to_vec() } else { Vec::new() };
+        let row = ObjectRow {
+            kind,
+            attributes: *attributes,
+            attr_seq: seq,
+            size: target.len() as u64,
+            data_seq: seq,
+            target,
+            link_seq: seq,
+            xattr_seq: none,
+        };
+        self.set_object(object, Some(row))
+    }
+
+    pub(super) fn set_attributes(&mut self, object: ObjectNo, base: CommitSeq, wanted: Attributes) -> Outcome<()> {
+        let words = in_words(&wanted);
+        if !self.revive(object, &words)? {
+            return Ok(());
+        }
+        let seq = self.seq;
+        let Some(row) = self.object(object)? else { return Ok(()) };
+        let mut wanted = wanted;
+        if row.kind.is_dir() || (row.data_seq > base && row.data_seq != seq) {
+            // Derived, or set by content that came first.
+            wanted.mtime = wanted.mtime.max(row.attributes.mtime);
+        }
+        let have = row.attributes;
+        let is_same = Attributes { ctime: have.ctime, ..wanted } == have;
+        if row.attr_seq > base && row.attr_seq != seq {
+            if !is_same {
+                self.conflict(ConflictKind::Attributes, object, None, words);
+            }
+            return Ok(());
+        }
+        if wanted != have {
+            row.attributes = Attributes { ctime: wanted.ctime.max(have.ctime), ..wanted };
+            row.attr_seq = seq;
+            self.touched.insert(object);
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_xattr(
+        &mut self,
+        object: ObjectNo,
+        base: CommitSeq,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Outcome<()> {
+        let words = format!("extended attribute {}", String::from_utf8_lossy(name));
+        if !self.revive(object, &words)? {
+            return Ok(());
+        }
+        let past = self.txn.xattrs_at(object, EVER)?;
+        let seq_before = past.iter().find(|(of, ..)| of == name).map_or(CommitSeq::new(0), |(_, seq, _)| *seq);
+        let live = self.txn.xattrs(object)?;
+        let have = live.iter().find(|(of, _)| of == name).map(|(_, row)| row);
+        if have.map(|row| &row.value[..]) == value {
+            return Ok(());
+        }
+        let is_ours = self.xattrs.contains_key(&(object, name.to_vec()));
+        let bytes: usize = live.iter().filter(|(of, _)| of != name).map(|(of, row)| of.len() + row.value.len()).sum();
+        let is_too_much = value.is_some_and(|value| bytes + name.len() + value.len() > XATTR_BYTES_MAX);
+        if (seq_before > base && !is_ours) || is_too_much {
+            let lost = match value {
+                Some(value) => format!("{words} = {}", String::from_utf8_lossy(&value[..value.len().min(256)])),
+                None => format!("the removal of {words}"),
+            };
+            self.conflict(ConflictKind::Xattr, object, None, lost);
+            return Ok(());
+        }
+        let (seq, before) = (self.seq, have.map(|row| row.value.clone()));
+        self.xattrs.entry((object, name.to_vec())).or_insert(before);
+        let new = value.map(|value| XattrRow { value: value.to_vec(), seq });
+        self.txn.put_xattr(object, name, new.as_ref())?;
+        if let Some(row) = self.object(object)? {
+            row.xattr_seq = seq;
+        }
+        self.touched.insert(object);
+        Ok(())
+    }
+}
+
+fn in_words(attributes: &Attributes) -> String {
+    let Attributes { perm, uid, gid, mtime, .. } = attributes;
+    format!("permissions {perm:03o}, owner {uid}, group {gid}, modified at {} s", mtime.secs)
+}

@@ -1,0 +1,139 @@
+//! The tree while a batch is carried out on it: what it was before, and what it is now.
+//!
+//! # Guarantees
+//! 1. Names, extents and extended attributes are changed in the transaction at once, objects at the end; reading shows the changes.
+//! 2. Whatever changes is noted with its state before the batch, so that history gets one row for each, of the state after it.
+
+use crate::refusal::Outcome;
+use crate::rules::changed::Changed;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use teal_meta::{ConflictRow, EntryRow, ObjectRow, VolumeRow, Write};
+use teal_proto::ConflictKind;
+use teal_types::{CommitSeq, Link, ObjectNo, Timestamp};
+
+/// An object the batch has to do with.
+#[derive(Debug, Clone)]
+pub(super) struct Loaded {
+    pub(super) before: Option<ObjectRow>,
+    pub(super) now: Option<ObjectRow>,
+}
+
+/// One batch being carried out.
+pub(crate) struct Work<'a> {
+    pub(super) txn: &'a mut dyn Write,
+    pub(super) volume: VolumeRow,
+    pub(super) replica: u32,
+    pub(super) device: String,
+    /// The commit this becomes.
+    pub(super) seq: CommitSeq,
+    /// Its time.
+    pub(super) now: Timestamp,
+    pub(super) objects: HashMap<ObjectNo, Loaded>,
+    /// Names that have been changed, and where they led before.
+    pub(super) entries: BTreeMap<Link, Option<ObjectNo>>,
+    /// Extended attributes that have been changed, with the values before.
+    pub(super) xattrs: BTreeMap<(ObjectNo, Vec<u8>), Option<Vec<u8>>>,
+    /// Where content has changed.
+    pub(super) changed: BTreeMap<ObjectNo, Changed>,
+    /// Objects that count as changed, even if their rows are as before.
+    pub(super) touched: BTreeSet<ObjectNo>,
+    /// Objects whose content may differ anywhere from what some replica has: they live again, or lost a change.
+    pub(super) anywhere: BTreeSet<ObjectNo>,
+    /// Which object takes the content that came too late for another.
+    pub(super) copies: HashMap<ObjectNo, ObjectNo>,
+    pub(super) notes: Vec<ConflictRow>,
+}
+
+impl Work<'_> {
+    pub(super) fn load(&mut self, object: ObjectNo) -> Outcome<&mut Loaded> {
+        if !self.objects.contains_key(&object) {
+            let row = self.txn.object(object)?;
+            self.objects.insert(object, Loaded { before: row.clone(), now: row });
+        }
+        Ok(self.objects.entry(object).or_insert(Loaded { before: None, now: None }))
+    }
+
+    /// The object as it is now, if it lives.
+    pub(super) fn object(&mut self, object: ObjectNo) -> Outcome<Option<&mut ObjectRow>> {
+        Ok(self.load(object)?.now.as_mut())
+    }
+
+    pub(super) fn is_live(&mut self, object: ObjectNo) -> Outcome<bool> {
+        Ok(self.object(object)?.is_some())
+    }
+
+    /// Whether this very batch has removed it.
+    pub(super) fn is_removed_here(&mut self, object: ObjectNo) -> Outcome<bool> {
+        let loaded = self.load(object)?;
+        Ok(loaded.before.is_some() && loaded.now.is_none())
+    }
+
+    pub(super) fn is_dir(&mut self, object: ObjectNo) -> Outcome<bool> {
+        Ok(self.object(object)?.is_some_and(|row| row.kind.is_dir()))
+    }
+
+    pub(super) fn set_object(&mut self, object: ObjectNo, row: Option<ObjectRow>) -> Outcome<()> {
+        self.load(object)?.now = row;
+        self.touched.insert(object);
+        Ok(())
+    }
+
+    /// Whether another has changed it since its author looked, but for its names.
+    pub(super) fn is_changed_since(&mut self, object: ObjectNo, base: CommitSeq) -> Outcome<bool> {
+        let ours = self.seq;
+        let is_foreign = |seq: CommitSeq| seq > base && seq != ours;
+        Ok(self
+            .object(object)?
+            .is_some_and(|row| [row.attr_seq, row.data_seq, row.xattr_seq].into_iter().any(is_foreign)))
+    }
+
+    fn set_entry(&mut self, link: &Link, object: Option<ObjectNo>, time: Timestamp) -> Outcome<()> {
+        let before = self.txn.entry(link)?.map(|entry| entry.object);
+        self.entries.entry(link.clone()).or_insert(before);
+        self.txn.put_entry(link, object.map(|object| EntryRow { object, seq: self.seq }))?;
+        let seq = self.seq;
+        for object in before.into_iter().chain(object) {
+            if let Some(row) = self.object(object)? {
+                row.link_seq = seq;
+                row.attributes.ctime = row.attributes.ctime.max(time);
+            }
+            self.touched.insert(object);
+        }
+        if let Some(dir) = self.object(link.dir)? {
+            dir.attributes.mtime = dir.attributes.mtime.max(time);
+            dir.attributes.ctime = dir.attributes.ctime.max(time);
+        }
+        self.touched.insert(link.dir);
+        Ok(())
+    }
+
+    /// Puts a name there; it leads nowhere yet.
+    pub(super) fn link(&mut self, link: &Link, object: ObjectNo, time: Timestamp) -> Outcome<()> {
+        self.set_entry(link, Some(object), time)
+    }
+
+    /// Takes a name away. The object lives on.
+    pub(super) fn unlink(&mut self, link: &Link, time: Timestamp) -> Outcome<()> {
+        self.set_entry(link, None, time)
+    }
+
+    /// The end of an object without names.
+    pub(super) fn kill(&mut self, object: ObjectNo) -> Outcome<()> {
+        self.txn.drop_content(object)?;
+        self.changed.remove(&object);
+        self.xattrs.retain(|(of, _), _| *of != object);
+        self.set_object(object, None)
+    }
+
+    /// Where a name leads now.
+    pub(super) fn entry(&self, link: &Link) -> Outcome<Option<ObjectNo>> {
+        Ok(self.txn.entry(link)?.map(|entry| entry.object))
+    }
+
+    /// A conflict that people are shown. The object counts as changed, so that the author learns how it is instead.
+    pub(super) fn conflict(&mut self, kind: ConflictKind, object: ObjectNo, copy: Option<ObjectNo>, lost: String) {
+        self.touched.insert(object);
+        let device = self.device.clone();
+        self.notes.push(ConflictRow { kind, seq: self.seq, time: self.now, device, object, copy, lost });
+    }
+}

@@ -1,0 +1,46 @@
+//! Conflicts, for people, until somebody has settled them.
+
+use crate::limits::NOTES_MAX;
+use crate::refusal::Outcome;
+use crate::server::{Peer, Server};
+use crate::version::path;
+use teal_proto::{ConflictNote, REPLY_BYTES, Reply};
+
+impl Server {
+    pub(crate) fn conflicts(&self, peer: Peer, after: u64) -> Outcome<Reply> {
+        self.read(peer.volume, |txn| {
+            let (mut notes, mut bytes) = (Vec::new(), 0);
+            for (id, row) in txn.conflicts_after(after, NOTES_MAX)? {
+                let path_now = path(txn, row.object)?;
+                let copy_path = row.copy.map(|copy| path(txn, copy)).transpose()?.unwrap_or_default();
+                bytes += path_now.len() + copy_path.len() + row.lost.len() + 128;
+                if !notes.is_empty() && bytes > REPLY_BYTES {
+                    break;
+                }
+                notes.push(ConflictNote {
+                    id,
+                    kind: row.kind,
+                    seq: row.seq,
+                    time: row.time,
+                    device: row.device,
+                    object: row.object,
+                    path: path_now,
+                    copy: row.copy,
+                    copy_path,
+                    lost: row.lost,
+                });
+            }
+            Ok(Reply::Conflicts(notes))
+        })
+    }
+
+    /// One that is settled already is no error.
+    pub(crate) fn resolve(&self, peer: Peer, conflict: u64) -> Outcome<Reply> {
+        self.write(peer.volume, |txn| {
+            if txn.conflict(conflict)?.is_some() {
+                txn.put_conflict(conflict, None)?;
+            }
+            Ok(Reply::Done)
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! Content put together from extents and chunks.
+//!
+//! # Guarantees
+//! 1. What is answered is the content of the version that was asked for, or [`Got::Stale`]; damage is [`Got::Damaged`], never wrong bytes.
+//! 2. A reply has at most about `REPLY_BYTES` of content, and always goes on from where it was asked.
+
+use crate::limits::ITEM_BYTES;
+use crate::list::check_count;
+use crate::refusal::Outcome;
+use crate::server::{Peer, Server};
+use std::ops::Range;
+use teal_chunk::ChunkError;
+use teal_meta::{ExtentRow, Read};
+use teal_proto::{Data, Got, REPLY_BYTES, Reply, Want};
+use teal_types::ChunkId;
+
+/// Extents looked at in one go.
+const WINDOW: u64 = 4 << 20;
+/// The longest stretch answered to one want, holes included.
+const SPAN_MAX: u64 = 1 << 30;
+
+/// What to read for one want.
+pub(crate) struct Plan {
+    pub(crate) len: u64,
+    pub(crate) extents: Vec<ExtentRow>,
+}
+
+impl Server {
+    pub(crate) fn read_content(&self, peer: Peer, wants: &[Want]) -> Outcome<Reply> {
+        check_count(wants.len())?;
+        let plans = self.read(peer.volume, |txn| {
+            let (mut plans, mut room) = (Vec::new(), REPLY_BYTES);
+            for want in wants {
+                if room <= ITEM_BYTES && !plans.is_empty() {
+                    break;
+                }
+                plans.push(plan(txn, want, &mut room)?);
+            }
+            Ok(plans)
+        })?;
+        let mut last = None;
+        let got = plans.into_iter().map(|plan| match plan {
+            None => Ok(Got::Stale),
+            Some(plan) => self.fetch(&plan, &mut last),
+        });
+        Ok(Reply::Data(got.collect::<Outcome<_>>()?))
+    }
+
+    /// Reads what a plan says. `last`: the chunk that was read last, which often has the next piece too.
+    pub(crate) fn fetch(&self, plan: &Plan, last: &mut Option<(ChunkId, Vec<u8>)>) -> Outcome<Got> {
+        let mut pieces = Vec::with_capacity(plan.extents.len());
+        for extent in &plan.extents {
+            if last.as_ref().is_none_or(|(chunk, _)| *chunk != extent.chunk) {
+                match self.chunks().get(&extent.chunk) {
+                    Ok(content) => *last = Some((extent.chunk, content)),
+                    Err(error @ (ChunkError::Absent { .. } | ChunkError::Damaged { .. })) => {
+                        log::warn!("{error}");
+                        return Ok(Got::Damaged);
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let content = last.as_ref().map_or(&[][..], |(_, content)| content);
+            let start = extent.start as usize;
+            let Some(bytes) =
+                usize::try_from(extent.len).ok().and_then(|len| content.get(start..start.checked_add(len)?))
+            else {
+                log::warn!("chunk {} is shorter than the extent that names it", extent.chunk);
+                return Ok(Got::Damaged);
+            };
+            pieces.push(Data { offset: extent.offset, bytes: bytes.to_vec().into() });
+        }
+        self.counters().sent(pieces.iter().map(|piece| piece.bytes.len()).sum());
+        Ok(Got::Is { len: plan.len, pieces })
+    }
+}
+
+/// `None`: the content is another one by now.
+fn plan(txn: &dyn Read, want: &Want, room: &mut usize) -> Outcome<Option<Plan>> {
+    let row = txn.object(want.object)?.filter(|row| row.data_seq == want.data_seq);
+    let Some(row) = row else { return Ok(None) };
+    let end = want.offset.saturating_add(want.len.min(SPAN_MAX)).min(row.size);
+    let mut plan = Plan { len: 0, extents: Vec::new() };
+    let mut at = want.offset;
+    while at < end {
+        let to = end.min(at + WINDOW);
+        let extents = txn.extents(want.object, at..to)?;
+        let answered = plan.add(&extents, at..to, room);
+        plan.len += answered - at;
+        if answered < to {
+            break;
+        }
+        at = to;
+    }
+    Ok(Some(plan))
+}
+
+impl Plan {
+    /// Takes up the extents of a range, cut to it and to the room in the reply. Returns up to where the range is answered.
+    pub(crate) fn add(&mut self, extents: &[ExtentRow], range: Range<u64>, room: &mut usize) -> u64 {
+        for extent in extents {
+            let start = extent.offset.max(range.start);
+            let end = (extent.offset + extent.len).min(range.end);
+            let free = room.saturating_sub(ITEM_BYTES) as u64;
+            let len = (end - start).min(free);
+            if len > 0 {
+                *room -= usize::try_from(len).unwrap_or(0) + ITEM_BYTES;
+                let inside = u32::try_from(start - extent.offset).unwrap_or(0);
+                let start_in_chunk = extent.start.saturating_add(inside);
+                self.extents.push(ExtentRow { offset: start, len, chunk: extent.chunk, start: start_in_chunk });
+            }
+            if len < end - start {
+                return start + len;
+            }
+        }
+        range.end
+    }
+}

@@ -1,0 +1,99 @@
+//! The first words with a client: who it is, and whether its past and ours agree.
+//!
+//! # Guarantees
+//! 1. A client that has seen history which is not here is told so, and how much both surely have: not more.
+//! 2. A store that is a copy of one that went on gets a life of its own.
+
+use crate::commit::volume_of;
+use crate::refusal::{Outcome, bad, refuse};
+use crate::server::{Peer, Server};
+use teal_meta::{Read, ReplicaRow, VolumeRow};
+use teal_proto::{Hello, RefusalCode, Reply, Told, Welcome};
+use teal_types::{CommitSeq, LEASE, REPLICATED_LIMIT};
+
+impl Server {
+    pub(crate) fn hello(&self, peer: Peer, hello: &Hello) -> Outcome<Reply> {
+        let now = self.clock().civil();
+        let (volume, told) = self.write_soon(peer.volume, |txn| {
+            let (volume, mut replica) = (volume_of(txn)?, replica_of(txn, peer)?);
+            let told = told(txn, &volume, &replica, hello)?;
+            if !matches!(told, Told::Lost { .. }) {
+                replica.position = hello.seen;
+            }
+            if crate::admin::is_device_name(&hello.device) {
+                replica.device.clone_from(&hello.device);
+            }
+            replica.seen = now;
+            txn.put_replica(peer.replica, &replica)?;
+            Ok((volume, told))
+        })?;
+        self.room.lock().verified(peer, !matches!(told, Told::Lost { .. }));
+        Ok(Reply::Welcome(self.word(peer, volume, told)))
+    }
+
+    fn word(&self, peer: Peer, volume: VolumeRow, told: Told) -> Welcome {
+        Welcome {
+            volume: peer.volume,
+            label: volume.label,
+            server_incarnation: volume.incarnation,
+            replica: peer.replica,
+            domain: self.key(),
+            head: volume.head,
+            told,
+        }
+    }
+
+    /// What a client is told when it has just been enrolled, before it has said anything.
+    ///
+    /// # Errors
+    /// As any request.
+    pub fn welcome(&self, peer: Peer) -> Result<Welcome, teal_proto::Refused> {
+        let volume = self.read(peer.volume, |txn| {
+            replica_of(txn, peer)?;
+            volume_of(txn)
+        });
+        Ok(self.word(peer, volume.map_err(|refusal| refusal.0)?, Told::Incarnate))
+    }
+
+    pub(crate) fn incarnate(&self, peer: Peer) -> Outcome<Reply> {
+        self.write(peer.volume, |txn| {
+            let (mut volume, mut replica) = (volume_of(txn)?, replica_of(txn, peer)?);
+            let lease = volume.next_lease;
+            if u64::from(lease) >= REPLICATED_LIMIT / LEASE || replica.incarnation == u32::MAX {
+                return bad("all object numbers of this volume have been given away; copy it into a new one");
+            }
+            volume.next_lease += 1;
+            replica.incarnation += 1;
+            replica.last_batch = 0;
+            txn.put_lease(lease, peer.replica)?;
+            txn.put_volume(&volume)?;
+            txn.put_replica(peer.replica, &replica)?;
+            txn.drop_staged(peer.replica, replica.incarnation, 0)?;
+            Ok(Reply::Incarnated { incarnation: replica.incarnation, lease })
+        })
+    }
+}
+
+pub(crate) fn replica_of(txn: &dyn Read, peer: Peer) -> Outcome<ReplicaRow> {
+    match txn.replica(peer.replica)? {
+        Some(replica) if !replica.is_revoked => Ok(replica),
+        _ => refuse(RefusalCode::Denied, "this device is not enrolled any more; enrol it with a new token"),
+    }
+}
+
+fn told(txn: &dyn Read, volume: &VolumeRow, replica: &ReplicaRow, hello: &Hello) -> Outcome<Told> {
+    let is_ours = hello.seen == CommitSeq::new(0)
+        || (hello.seen <= volume.head
+            && txn.commit(hello.seen)?.is_some_and(|commit| commit.digest == hello.seen_digest));
+    Ok(if !is_ours {
+        // What this database says that the client has seen, it had seen before the copy was taken. Beyond that the two may differ.
+        Told::Lost { common: replica.position.min(volume.head).min(hello.seen) }
+    } else if hello.incarnation == 0
+        || hello.incarnation != replica.incarnation
+        || hello.last_batch < replica.last_batch
+    {
+        Told::Incarnate
+    } else {
+        Told::Known
+    })
+}

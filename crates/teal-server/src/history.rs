@@ -1,0 +1,58 @@
+//! Versions of the past, and their content.
+
+use crate::content::Plan;
+use crate::limits::NOTES_MAX;
+use crate::refusal::{Outcome, bad};
+use crate::rules::canvas::Canvas;
+use crate::server::{Peer, Server};
+use crate::version;
+use teal_meta::ExtentRow;
+use teal_proto::{Got, REPLY_BYTES, Reply, VersionNote};
+use teal_types::{CommitSeq, ObjectNo};
+
+impl Server {
+    pub(crate) fn history(&self, peer: Peer, object: ObjectNo, after: CommitSeq) -> Outcome<Reply> {
+        self.read(peer.volume, |txn| {
+            let (mut notes, mut bytes) = (Vec::new(), 0);
+            for (seq, row) in txn.object_history(object, after, NOTES_MAX)? {
+                let version = row.map(|row| version::past(txn, object, row, seq)).transpose()?;
+                bytes += version.as_ref().map_or(1, version::weight);
+                if !notes.is_empty() && bytes > REPLY_BYTES {
+                    break;
+                }
+                let Some(commit) = txn.commit(seq)? else { continue };
+                notes.push(VersionNote { seq, time: commit.time, stamp: commit.stamp, version });
+            }
+            Ok(Reply::History(notes))
+        })
+    }
+
+    pub(crate) fn read_past(
+        &self,
+        peer: Peer,
+        object: ObjectNo,
+        at: CommitSeq,
+        offset: u64,
+        len: u64,
+    ) -> Outcome<Reply> {
+        if len > REPLY_BYTES as u64 {
+            return bad(format!("{len} bytes at once; at most {REPLY_BYTES} are allowed in one message"));
+        }
+        let (version, plan) = self.read(peer.volume, |txn| {
+            let mut plan = Plan { len: 0, extents: Vec::new() };
+            let row = txn.object_at(object, at)?.and_then(|(_, row)| row);
+            let Some(row) = row else { return Ok((None, plan)) };
+            let end = offset.saturating_add(len).min(row.size);
+            if offset < end {
+                let canvas = Canvas::of_history(&txn.extents_at(object, offset..end, at)?, row.size);
+                let is_inside = |extent: &ExtentRow| extent.offset < end && extent.offset + extent.len > offset;
+                let extents: Vec<ExtentRow> = canvas.extents().filter(is_inside).collect();
+                let mut room = REPLY_BYTES + (1 << 10);
+                plan.len = plan.add(&extents, offset..end, &mut room) - offset;
+            }
+            Ok((Some(version::past(txn, object, row, at)?), plan))
+        })?;
+        let got = if plan.len == 0 { Got::Is { len: 0, pieces: Vec::new() } } else { self.fetch(&plan, &mut None)? };
+        Ok(Reply::Past { version, got })
+    }
+}

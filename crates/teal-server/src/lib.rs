@@ -1,0 +1,34 @@
+//! The primary replica: it commits batches, keeps history, and tells everybody what has changed.
+//!
+//! A synchronous state machine over two stores, metadata ([`teal_meta::Meta`]) and chunks ([`teal_chunk::ChunkStore`]); transport and
+//! threads are the program's. Start with [`Server`]; `commit` has the rules of conflicts, `rules` those parts of them that need no database.
+//!
+//! # Guarantees
+//! 1. A batch is one transaction, durable before it is answered; the same batch again is answered as before.
+//! 2. No conflicting update is dropped: both states can be read, and the conflict is shown.
+//! 3. Clients add to history and never take from it.
+//! 4. Whatever bytes come, there is an answer in words and no panic.
+
+mod admin;
+mod commit;
+mod conflicts;
+mod content;
+mod counters;
+mod domain;
+mod guesses;
+mod hello;
+mod history;
+mod limits;
+mod list;
+mod pull;
+mod refusal;
+mod room;
+mod rules;
+mod server;
+mod version;
+
+pub use admin::{EnrolError, ReplicaNote, VolumeNote};
+pub use counters::{Counts, REQUEST_KINDS};
+pub use domain::domain;
+pub use limits::*;
+pub use server::{OpenError, Peer, Server};

@@ -1,0 +1,34 @@
+//! Every bound of the server in one place; those of messages are in `teal_proto`.
+
+use std::time::Duration;
+
+/// The most bytes of operations one replica may have staged.
+pub const STAGED_BYTES_MAX: u64 = 256 << 20;
+/// A replica that has asked for something so recently is live.
+pub const LIVE_FOR: Duration = Duration::from_secs(60);
+/// The most bytes of extended attributes of one object: names and values.
+pub const XATTR_BYTES_MAX: usize = 1 << 20;
+/// The longest name of an extended attribute.
+pub const XATTR_NAME_MAX: usize = 255;
+/// The longest value of an extended attribute.
+pub const XATTR_VALUE_MAX: usize = 64 << 10;
+/// The most names of one object, so that a version fits into a message.
+pub const LINKS_MAX: usize = 4096;
+/// The longest target of a symbolic link.
+pub const TARGET_MAX: usize = 4095;
+/// The longest file, so that offsets fit into every database.
+pub const FILE_MAX: u64 = 1 << 62;
+/// The deepest directory that paths are shown for.
+pub const DEPTH_MAX: usize = 4096;
+/// Wrong tokens within [`GUESS_WINDOW`] after which none is looked at any more until it has passed.
+pub const GUESSES_MAX: usize = 20;
+/// See [`GUESSES_MAX`].
+pub const GUESS_WINDOW: Duration = Duration::from_secs(60);
+/// Objects looked at in one go while a long answer is put together.
+pub(crate) const PAGE: usize = 512;
+/// The most changed objects remembered while history is scanned for one answer.
+pub(crate) const SCAN_MAX: usize = 8192;
+/// Conflicts or versions in one reply.
+pub(crate) const NOTES_MAX: usize = 256;
+/// Estimated bytes that a small piece of a reply takes beside its content.
+pub(crate) const ITEM_BYTES: usize = 32;

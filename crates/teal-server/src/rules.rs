@@ -1,0 +1,6 @@
+//! Rules that need no database: pure functions.
+
+pub(crate) mod canvas;
+pub(crate) mod changed;
+pub(crate) mod conflict_name;
+pub(crate) mod valid;

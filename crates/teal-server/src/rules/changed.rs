@@ -1,0 +1,66 @@
+//! Where content has changed: ranges that neither overlap nor touch.
+
+use std::collections::BTreeMap;
+use teal_proto::RANGES_MAX;
+
+/// Ranges as start and end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Changed(BTreeMap<u64, u64>);
+
+impl Changed {
+    /// One more; an empty one is nothing.
+    pub(crate) fn add(&mut self, mut start: u64, mut end: u64) {
+        if start >= end {
+            return;
+        }
+        // Everything that begins at or before the end, and ends at or behind the start, becomes a part of it.
+        while let Some((&from, &to)) = self.0.range(..=end).next_back() {
+            if to < start {
+                break;
+            }
+            self.0.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.0.insert(start, end);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter().map(|(start, end)| (*start, *end))
+    }
+
+    /// As (offset, length); `None` if there are too many.
+    pub(crate) fn ranges(&self) -> Option<Vec<(u64, u64)>> {
+        (self.0.len() <= RANGES_MAX).then(|| self.iter().map(|(start, end)| (start, end - start)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn too_many_ranges_are_everything() {
+        let mut changed = Changed::default();
+        for at in 0..RANGES_MAX as u64 {
+            changed.add(at * 10, at * 10 + 5);
+        }
+        assert_eq!(changed.ranges().map(|ranges| ranges.len()), Some(RANGES_MAX));
+        changed.add(100_000, 100_001);
+        assert_eq!(changed.ranges(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_cover_what_was_added_and_nothing_else(added in prop::collection::vec((0_u64..60, 0_u64..20), 0..12)) {
+            let mut changed = Changed::default();
+            added.iter().for_each(|(start, len)| changed.add(*start, start + len));
+            for at in 0..90 {
+                let wanted = added.iter().any(|(start, len)| (*start..start + len).contains(&at));
+                prop_assert_eq!(changed.iter().any(|(start, end)| (start..end).contains(&at)), wanted);
+            }
+            let all: Vec<_> = changed.iter().collect();
+            prop_assert!(all.windows(2).all(|pair| pair[0].1 < pair[1].0), "{:?}", all);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The server: what it is made of, and who may ask it what.
+//!
+//! # Guarantees
+//! 1. *Any bytes*: [`Server::handle_bytes`] answers whatever comes, in words if it makes no sense.
+//! 2. *Own volume only*: a peer sees its volume, and nothing once it is revoked.
+//! 3. *Durable*: what it has answered to a commit survives whatever the stores survive.
+//!
+//! | lock | guards | under it |
+//! |---|---|---|
+//! | `room` | who is here, and the newest commit of each volume, for those who wait | nothing; waiting lets it go |
+//! | `guesses` | wrong tokens of late | nothing |
+
+use crate::commit::{Named, volume_of};
+use crate::counters::{Counters, Counts};
+use crate::guesses::Guesses;
+use crate::refusal::{Outcome, Refusal, bad, refuse};
+use crate::room::Room;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use teal_chunk::{ChunkError, ChunkStore};
+use teal_env::{Clock, Entropy};
+use teal_meta::{Meta, MetaError, Read, Write};
+use teal_proto::{CHUNKS_MAX, CodecError, RefusalCode, Reply, Request, decode_request, encode_reply};
+use teal_types::VolumeId;
+
+/// Who asks, as the transport has made sure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Peer {
+    /// The volume it may see.
+    pub volume: VolumeId,
+    /// Which replica it is.
+    pub replica: u32,
+}
+
+/// Why a server cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The metadata cannot be read.
+    #[error(transparent)]
+    Meta(#[from] MetaError),
+    /// The chunks cannot be.
+    #[error(transparent)]
+    Chunks(#[from] ChunkError),
+    /// Metadata and chunks are not of the same server.
+    #[error("the chunk store belongs to another server's metadata; name the two that belong together")]
+    OtherDomain,
+}
+
+/// The primary replica of its volumes. Shared by all threads that serve.
+pub struct Server {
+    meta: Arc<dyn Meta>,
+    chunks: ChunkStore,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    key: [u8; 32],
+    counters: Counters,
+    pub(crate) room: Mutex<Room>,
+    /// Told whenever something has been committed, and at the end.
+    pub(crate) news: Condvar,
+    pub(crate) guesses: Mutex<Guesses>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server over its two stores. The chunk store must be that of [`domain`](crate::domain).
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(
+        meta: Arc<dyn Meta>,
+        chunks: ChunkStore,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, OpenError> {
+        let (domain, key) = crate::domain::domain_and_key(&*meta, &*entropy)?;
+        if domain != *chunks.domain() {
+            return Err(OpenError::OtherDomain);
+        }
+        Ok(Self {
+            meta,
+            chunks,
+            clock,
+            entropy,
+            key,
+            counters: Counters::default(),
+            room: Mutex::default(),
+            news: Condvar::new(),
+            guesses: Mutex::default(),
+        })
+    }
+
+    /// Answers the bytes of a request with those of a reply.
+    pub fn handle_bytes(&self, peer: Peer, bytes: &[u8]) -> Vec<u8> {
+        let reply = match decode_request(bytes) {
+            Ok(request) => self.handle(peer, request),
+            Err(error) => self.codec_refusal(&error).into(),
+        };
+        encode_reply(&reply)
+            .or_else(|error| encode_reply(&self.codec_refusal(&error).into()))
+            .unwrap_or_else(|_| Vec::new())
+    }
+
+    fn codec_refusal(&self, error: &CodecError) -> Refusal {
+        self.counters.refused();
+        Refusal::new(RefusalCode::BadRequest, error.to_string())
+    }
+
+    /// Answers a request. Waits only in a pull, and as long as that says.
+    pub fn handle(&self, peer: Peer, request: Request) -> Reply {
+        self.counters.asked(&request);
+        let outcome = self.admit(peer).and_then(|()| self.dispatch(peer, request));
+        outcome.unwrap_or_else(|refusal| {
+            self.counters.refused();
+            refusal.into()
+        })
+    }
+
+    fn dispatch(&self, peer: Peer, request: Request) -> Outcome<Reply> {
+        match request {
+            Request::Hello(hello) => self.hello(peer, &hello),
+            Request::Incarnate => self.incarnate(peer),
+            Request::Pull { since, after, wait_ms } => self.pull(peer, since, after, wait_ms),
+            Request::Have { chunks } if chunks.len() > CHUNKS_MAX => too_many(chunks.len(), CHUNKS_MAX),
+            Request::Have { chunks } => {
+                let have = self.chunks.have(&chunks);
+                Ok(Reply::Missing((0_u32..).zip(have).filter(|(_, here)| !here).map(|(at, _)| at).collect()))
+            }
+            Request::Put { chunks } if chunks.len() > CHUNKS_MAX => too_many(chunks.len(), CHUNKS_MAX),
+            Request::Put { chunks } => {
+                self.chunks.put(chunks.iter().map(|chunk| &chunk[..]))?;
+                self.counters.received(chunks.iter().map(|chunk| chunk.len()).sum());
+                Ok(Reply::Done)
+            }
+            Request::Stage { incarnation, batch, part, ops } => self.stage(peer, incarnation, batch, part, &ops),
+            Request::Commit { incarnation, batch, parts, digest } => {
+                self.commit(peer, Named { incarnation, batch, parts, digest })
+            }
+            Request::List { dirs } => self.list(peer, &dirs),
+            Request::Look { objects } => self.look(peer, &objects),
+            Request::Read { wants } => self.read_content(peer, &wants),
+            Request::Conflicts { after } => self.conflicts(peer, after),
+            Request::Resolve { conflict } => self.resolve(peer, conflict),
+            Request::History { object, after } => self.history(peer, object, after),
+            Request::ReadPast { object, at, offset, len } => self.read_past(peer, object, at, offset, len),
+            Request::Bye => {
+                self.room.lock().bye(peer);
+                Ok(Reply::Done)
+            }
+        }
+    }
+
+    /// Whether this peer may ask anything.
+    fn admit(&self, peer: Peer) -> Outcome<()> {
+        if self.room.lock().is_stopping() {
+            return refuse(RefusalCode::Stopping, "the server is ending; connect again in a while");
+        }
+        let is_welcome = self.read(peer.volume, |txn| {
+            volume_of(txn)?;
+            Ok(txn.replica(peer.replica)?.is_some_and(|replica| !replica.is_revoked))
+        })?;
+        if !is_welcome {
+            return refuse(RefusalCode::Denied, "this device is not enrolled any more; enrol it with a new token");
+        }
+        self.room.lock().seen(peer, self.clock.monotonic());
+        Ok(())
+    }
+
+    /// Ends whatever waits, and answers nothing more.
+    pub fn stop(&self) {
+        self.room.lock().stop();
+        self.news.notify_all();
+    }
+
+    /// What has been done since the server was opened.
+    pub fn counts(&self) -> Counts {
+        self.counters.counts()
+    }
+
+    pub(crate) fn read<T>(&self, volume: VolumeId, work: impl FnOnce(&dyn Read) -> Outcome<T>) -> Outcome<T> {
+        teal_meta::read(&*self.meta, volume, work)
+    }
+
+    pub(crate) fn write<T>(&self, volume: VolumeId, work: impl FnOnce(&mut dyn Write) -> Outcome<T>) -> Outcome<T> {
+        teal_meta::write(&*self.meta, volume, work)
+    }
+
+    pub(crate) fn write_soon<T>(
+        &self,
+        volume: VolumeId,
+        work: impl FnOnce(&mut dyn Write) -> Outcome<T>,
+    ) -> Outcome<T> {
+        teal_meta::write_soon(&*self.meta, volume, work)
+    }
+
+    /// Wakes whoever waits for this volume.
+    pub(crate) fn news(&self, volume: VolumeId) {
+        self.room.lock().committed(volume);
+        self.news.notify_all();
+    }
+
+    pub(crate) fn meta(&self) -> &dyn Meta {
+        &*self.meta
+    }
+    pub(crate) fn chunks(&self) -> &ChunkStore {
+        &self.chunks
+    }
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+    pub(crate) fn entropy(&self) -> &dyn Entropy {
+        &*self.entropy
+    }
+    pub(crate) fn key(&self) -> [u8; 32] {
+        self.key
+    }
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+fn too_many<T>(asked: usize, most: usize) -> Outcome<T> {
+    bad(format!("{asked} at once; at most {most} are allowed in one message"))
+}
