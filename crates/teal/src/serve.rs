@@ -81,7 +81,7 @@ fn prepare(args: &Serve, store: &Path, dir: &Path, known: Option<Setting>) -> Re
             std::fs::DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
-                .create(&data)
+                .create(data.join("chunks"))
                 .with_context(|| data.display().to_string())?;
             let clock: Arc<dyn Clock> = Arc::new(SystemClock);
             let runtime = replica::runtime()?;
@@ -155,7 +155,9 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
     let identity = teal_net::enrol(runtime.handle(), &address, &fingerprint, secret, &device, ENROLMENT)?;
     drop(runtime);
     replica::keep(&store, &Setting::Joined { address: address.clone(), device })?;
-    identity.save(&replica::identity_dir(&store)?)?;
+    let kept = replica::identity_dir(&store)?;
+    std::fs::DirBuilder::new().mode(0o700).create(&kept).with_context(|| kept.display().to_string())?;
+    identity.save(&kept)?;
     up::make_store(&store, args.size, &dir)?;
     let up = Up { dir: Some(dir.clone()), store: Some(store), size: None, foreground: args.foreground };
     let code = up::up(&up)?;

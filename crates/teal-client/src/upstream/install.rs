@@ -60,6 +60,11 @@ impl Client {
             Err(StoreError::NotFound(_)) => return Ok(false),
             attr => drop(attr?),
         }
+        self.has_entries(dir)
+    }
+
+    /// The same of a directory that is here; it may be locked.
+    pub(crate) fn has_entries(&self, dir: ObjectNo) -> Result<bool, StoreError> {
         let listing = self.replica.as_ref().is_some_and(|replica| *replica.listing.lock() == Some(dir));
         Ok(listing || !self.note(dir)?.unlisted)
     }

@@ -34,7 +34,7 @@ impl Client {
         let mut new = Vec::new();
         for link in version.links.iter().filter(|link| !here.contains(link)) {
             let is_here = with.contains(&link.dir) && locked.is_linked(link.dir);
-            if is_here && (keeps || self.is_listed(link.dir)?) {
+            if is_here && (keeps || self.has_entries(link.dir)?) {
                 new.push(link);
             }
         }
