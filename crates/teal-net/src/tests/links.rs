@@ -126,6 +126,31 @@ fn a_link_that_lives_is_not_given_up_for_a_slow_answer() {
 }
 
 #[test]
+fn the_place_of_a_machine_that_went_silent_is_given_back() {
+    let short = Duration::from_millis(200);
+    let limits = Limits {
+        connections_per_peer: 1,
+        silence: short,
+        patience: short,
+        enrolments_per_second: 1000,
+        ..Limits::default()
+    };
+    let world = World::new(limits);
+    let (identity, way) = (world.enrolled(1), Way::to(&world));
+    let before = world.channel_to(way.address, &identity, Options::default());
+    before.call(b"hi", LONG).unwrap();
+    let after = world.channel(&identity);
+    words!(after.call(b"moved", LONG), Busy);
+    way.set_silent(true);
+    let (start, mut moved) = (SystemClock.monotonic(), false);
+    while !moved && SystemClock.monotonic() - start < LONG {
+        // Who found no place is closed as a stranger after a while, and asks again on a new connection.
+        moved = world.channel(&identity).call(b"moved", LONG).is_ok();
+    }
+    assert!(moved);
+}
+
+#[test]
 fn many_threads_share_one_connection() {
     let world = World::default();
     let (identity, way) = (world.enrolled(1), Way::to(&world));
