@@ -26,8 +26,8 @@ pub struct Limits {
     pub patience: Duration,
     /// How long a request may take to arrive, from its first byte to its last; it occupies a place meanwhile. 2 minutes.
     pub arrival: Duration,
-    /// How long a connection is silent before it is asked whether it still lives; it then has `patience` to answer. 60
-    /// seconds.
+    /// How long a connection is silent before it is asked whether it still lives; it then has `patience` to answer. 5
+    /// minutes: each time wakes a machine that may be idle.
     pub silence: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Default for Limits {
             enrolments_per_second: 5,
             patience: Duration::from_secs(10),
             arrival: Duration::from_secs(120),
-            silence: Duration::from_secs(60),
+            silence: Duration::from_secs(300),
         }
     }
 }

@@ -26,18 +26,16 @@ fn a_message_over_the_limit_is_refused_on_either_side_and_in_either_direction() 
     let words = words!(channel.call(&[1; 10_001], LONG), TooLarge);
     assert!(words.contains("10001 bytes, and 10000"), "{words}");
 
-    let careless = world.channel_to(world.address(), &identity, Options { message_bytes: 1 << 30, ..small_wait() });
-    let words = words!(careless.call(&vec![1; 50 << 20], LONG), TooLarge);
+    let careless =
+        world.channel_to(world.address(), &identity, Options { message_bytes: 1 << 30, ..Options::default() });
+    let words = words!(careless.call(&[WAIT, &vec![1; 50 << 20]].concat(), LONG), TooLarge);
     assert!(words.contains("the limit is"), "{words}");
+    assert!(world.waiting.try_recv().is_err(), "the service does not get to see it");
     words!(careless.call(b"much10001000", LONG), TooLarge);
     let modest = world.channel_to(world.address(), &identity, Options { message_bytes: 100, ..Options::default() });
     words!(modest.call(b"much5000", LONG), TooLarge);
     assert_eq!(modest.call(b"hi", LONG), Ok(echoed(identity.peer(), b"hi")), "the channel still works");
     assert_eq!(channel.call(&most, LONG), Ok(echoed(identity.peer(), &most)));
-}
-
-fn small_wait() -> Options {
-    Options { connect_timeout: LONG, ..Options::default() }
 }
 
 #[test]
