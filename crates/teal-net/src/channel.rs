@@ -5,7 +5,7 @@
 //! 2. A request is sent once: it is repeated only if it certainly never left this machine.
 //! 3. A connection on which nothing comes any more is given up: within twice [`Options::keep_alive`] while a request waits
 //!    on it, and at once when a deadline passes in silence. The next call makes a new one.
-//! 4. Nothing is sent while nobody calls: an idle channel costs no energy.
+//! 4. Nothing is sent while nobody calls, but for the answer to a server that asks for a sign of life every few minutes.
 
 pub(crate) mod link;
 

@@ -24,8 +24,10 @@ pub struct Limits {
     /// How long someone who connects may take to show who it is, and then to say something; enrolling may take thrice
     /// as long. 10 seconds.
     pub patience: Duration,
-    /// How long a connection is silent before it is asked whether it still lives; it then has `patience` to answer. 60
-    /// seconds.
+    /// How long a request may take to arrive, from its first byte to its last; it occupies a place meanwhile. 2 minutes.
+    pub arrival: Duration,
+    /// How long a connection is silent before it is asked whether it still lives; it then has `patience` to answer. 5
+    /// minutes: each time wakes a machine that may be idle.
     pub silence: Duration,
 }
 
@@ -41,7 +43,8 @@ impl Default for Limits {
             requests_per_second: 5000,
             enrolments_per_second: 5,
             patience: Duration::from_secs(10),
-            silence: Duration::from_secs(60),
+            arrival: Duration::from_secs(120),
+            silence: Duration::from_secs(300),
         }
     }
 }

@@ -13,6 +13,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
+use teal_env::{Clock as _, SystemClock};
 use teal_testkit::SimClock;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -114,7 +115,14 @@ impl World {
 
     fn start(&mut self, address: SocketAddr) {
         let identity = ServerIdentity::open(self.dir.path(), &self.clock).unwrap();
-        let listener = TcpListener::bind(address).unwrap();
+        // A port that was free may be somebody's for a moment.
+        let start = SystemClock.monotonic();
+        let listener = loop {
+            match TcpListener::bind(address) {
+                Err(_) if SystemClock.monotonic() - start < LONG => std::thread::yield_now(),
+                bound => break bound.unwrap(),
+            }
+        };
         let (limits, clock) = (self.limits.clone(), Arc::new(self.clock.clone()));
         let served = crate::serve(self.runtime(), listener, identity, limits, clock, self.service.clone());
         self.listening = Some(served.unwrap());

@@ -11,7 +11,7 @@ use crate::limits::WAIT;
 use crate::validity::{Standing, Validity, date};
 use crate::wire::{self, Certified, EnrolRequest, Payload, RenewRequest};
 use hyper::body::Incoming;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -111,15 +111,43 @@ impl Session {
         Ok(Ticket { _of_all: of_all.map_err(|_| busy())?, _of_the_peer: of_the_peer })
     }
 
+    /// Has `function` answer a request of `limit` bytes at most, once all of it has arrived, which takes a limited time.
+    async fn unary<Q, A, W>(
+        &self,
+        limit: usize,
+        request: http::Request<Incoming>,
+        function: impl FnOnce(Q) -> W + Send + 'static,
+    ) -> Result<http::Response<Body>, Status>
+    where
+        Q: prost::Message + Default + 'static,
+        A: prost::Message + 'static,
+        W: Future<Output = Result<Response<A>, Status>> + Send + 'static,
+    {
+        let arrived = Arc::new(AtomicBool::new(false));
+        let method = Method::new({
+            let arrived = arrived.clone();
+            move |asked| {
+                arrived.store(true, Ordering::Relaxed);
+                function(asked)
+            }
+        });
+        let codec = ProstCodec::<A, Q>::default();
+        let mut grpc = Grpc::new(codec).max_decoding_message_size(limit).max_encoding_message_size(limit);
+        let mut answering = pin!(grpc.unary(method, request));
+        let within = self.shared.limits.arrival;
+        match timeout(within, answering.as_mut()).await {
+            Ok(answer) => Ok(answer),
+            Err(_) if arrived.load(Ordering::Relaxed) => Ok(answering.await),
+            Err(_) => Err(Status::deadline_exceeded(format!("the request did not arrive within {within:?}"))),
+        }
+    }
+
     async fn call(&self, request: http::Request<Incoming>) -> Result<http::Response<Body>, Status> {
         let (visitor, standing) = self.admit(false)?;
         let ticket = self.ticket(visitor).await?;
         let limit = self.shared.limits.message_bytes + wire::SLACK;
         let (service, peer) = (self.shared.service.clone(), visitor.peer);
-        let mut grpc = Grpc::new(ProstCodec::<Payload, Payload>::default())
-            .max_decoding_message_size(limit)
-            .max_encoding_message_size(limit);
-        let method = Method::new(move |asked: Payload| async move {
+        let method = move |asked: Payload| async move {
             let answer = blocking(ticket, move || {
                 service.welcome(peer).map_err(|words| refusal(&words))?;
                 Ok(service.call(peer, &asked.bytes))
@@ -130,24 +158,23 @@ impl Session {
                 answer.metadata_mut().insert(wire::RENEW_HEADER, MetadataValue::from_static(wire::RENEW_DUE));
             }
             Ok(answer)
-        });
-        Ok(grpc.unary(method, request).await)
+        };
+        self.unary(limit, request, method).await
     }
 
     async fn renew(&self, request: http::Request<Incoming>) -> Result<http::Response<Body>, Status> {
         let (visitor, _) = self.admit(true)?;
         let ticket = self.ticket(visitor).await?;
         let (shared, peer) = (self.shared.clone(), visitor.peer);
-        let mut grpc = Grpc::new(ProstCodec::<Certified, RenewRequest>::default()).max_decoding_message_size(SMALL);
-        let method = Method::new(move |asked: RenewRequest| async move {
+        let method = move |asked: RenewRequest| async move {
             check_key(&asked.public_key)?;
             let certified = blocking(ticket, move || {
                 shared.service.welcome(peer).map_err(|words| refusal(&words))?;
                 certify(&shared, peer, &asked.public_key)
             });
             certified.await.map(Response::new)
-        });
-        Ok(grpc.unary(method, request).await)
+        };
+        self.unary(SMALL, request, method).await
     }
 
     async fn enrol(&self, request: http::Request<Incoming>) -> Result<http::Response<Body>, Status> {
@@ -157,8 +184,7 @@ impl Session {
         sleep(pace.ok_or_else(busy)?).await;
         let of_all = timeout(WAIT, shared.requests.clone().acquire_owned()).await.map_err(|_| busy())?;
         let ticket = of_all.map_err(|_| busy())?;
-        let mut grpc = Grpc::new(ProstCodec::<Certified, EnrolRequest>::default()).max_decoding_message_size(SMALL);
-        let method = Method::new(move |asked: EnrolRequest| async move {
+        let method = move |asked: EnrolRequest| async move {
             check_key(&asked.public_key)?;
             if asked.token.len() > WORD_MAX || asked.device.len() > WORD_MAX {
                 return Err(refusal(&format!("a token or the name of a device has more than {WORD_MAX} bytes")));
@@ -171,8 +197,8 @@ impl Session {
                 certify(&shared, peer, &asked.public_key)
             });
             certified.await.map(Response::new)
-        });
-        Ok(grpc.unary(method, request).await)
+        };
+        self.unary(SMALL, request, method).await
     }
 }
 

@@ -26,18 +26,16 @@ fn a_message_over_the_limit_is_refused_on_either_side_and_in_either_direction() 
     let words = words!(channel.call(&[1; 10_001], LONG), TooLarge);
     assert!(words.contains("10001 bytes, and 10000"), "{words}");
 
-    let careless = world.channel_to(world.address(), &identity, Options { message_bytes: 1 << 30, ..small_wait() });
-    let words = words!(careless.call(&vec![1; 50 << 20], LONG), TooLarge);
+    let careless =
+        world.channel_to(world.address(), &identity, Options { message_bytes: 1 << 30, ..Options::default() });
+    let words = words!(careless.call(&[WAIT, &vec![1; 50 << 20]].concat(), LONG), TooLarge);
     assert!(words.contains("the limit is"), "{words}");
+    assert!(world.waiting.try_recv().is_err(), "the service does not get to see it");
     words!(careless.call(b"much10001000", LONG), TooLarge);
     let modest = world.channel_to(world.address(), &identity, Options { message_bytes: 100, ..Options::default() });
     words!(modest.call(b"much5000", LONG), TooLarge);
     assert_eq!(modest.call(b"hi", LONG), Ok(echoed(identity.peer(), b"hi")), "the channel still works");
     assert_eq!(channel.call(&most, LONG), Ok(echoed(identity.peer(), &most)));
-}
-
-fn small_wait() -> Options {
-    Options { connect_timeout: LONG, ..Options::default() }
 }
 
 #[test]
@@ -193,8 +191,9 @@ fn requests_in_progress_are_limited_for_all() {
 }
 
 #[test]
-fn a_slow_call_holds_up_nobody() {
-    let world = World::default();
+fn a_slow_call_holds_up_nobody_and_takes_its_time() {
+    let arrival = Duration::from_millis(100);
+    let world = World::new(Limits { arrival, enrolments_per_second: 1000, ..Limits::default() });
     let (one, two) = (world.enrolled(1), world.enrolled(2));
     let (slow, other) = (world.channel(&one), world.channel(&two));
     std::thread::scope(|scope| {
@@ -202,10 +201,36 @@ fn a_slow_call_holds_up_nobody() {
         assert_eq!(world.waiting.recv_timeout(LONG), Ok(one.peer()));
         other.call(b"another machine", LONG).unwrap();
         slow.call(b"the same machine", LONG).unwrap();
+        words!(other.call(WAIT, arrival * 3), Unreachable);
         assert!(!waits.is_finished());
         world.service.open();
         assert_eq!(waits.join().unwrap(), Ok(echoed(one.peer(), WAIT)));
     });
+}
+
+#[test]
+fn nonsense_inside_of_tls_is_closed_and_in_messages_refused() {
+    let world = World::default();
+    let identity = world.enrolled(1);
+    let print = identity.server();
+    world.runtime().block_on(async {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        for config in [identity.tls().unwrap(), crate::tls::client(print, None).unwrap()] {
+            let tcp = tokio::net::TcpStream::connect(world.address()).await.unwrap();
+            let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+            let mut tls = connector.connect("teal".try_into().unwrap(), tcp).await.unwrap();
+            tls.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            let mut all = Vec::new();
+            assert!(tokio::time::timeout(LONG, tls.read_to_end(&mut all)).await.is_ok(), "still open");
+        }
+        let (address, options) = (world.address().to_string(), Options::default());
+        let config = crate::tls::client(print, None).unwrap();
+        let link = crate::channel::link::Link::connect(&address, config, Default::default(), &options).await.unwrap();
+        let no_text = wire::Certified { certificate: b"\xff\xff".as_slice().into(), ..Default::default() };
+        let answer = link.unary::<_, wire::Certified>(wire::ENROL, no_text, 1000).await.ok().unwrap();
+        words!(answer.result, Protocol);
+    });
+    world.assert_well();
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use teal_env::{Clock as _, SystemClock};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
@@ -11,6 +10,8 @@ struct Way {
     address: SocketAddr,
     is_silent: Arc<AtomicBool>,
     connections: Arc<AtomicUsize>,
+    /// That were sent, in both directions together.
+    bytes: Arc<AtomicUsize>,
 }
 
 impl Way {
@@ -19,16 +20,18 @@ impl Way {
         let address = listener.local_addr().unwrap();
         let (is_silent, connections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (silent, count, server) = (is_silent.clone(), connections.clone(), world.address());
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let sum = bytes.clone();
         world.runtime().spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
                 let far = tokio::net::TcpStream::connect(server).await.unwrap();
                 let ((near_read, near_write), (far_read, far_write)) = (near.into_split(), far.into_split());
-                tokio::spawn(carry(near_read, far_write, silent.clone()));
-                tokio::spawn(carry(far_read, near_write, silent.clone()));
+                tokio::spawn(carry(near_read, far_write, silent.clone(), sum.clone()));
+                tokio::spawn(carry(far_read, near_write, silent.clone(), sum.clone()));
             }
         });
-        Self { address, is_silent, connections }
+        Self { address, is_silent, connections, bytes }
     }
 
     fn set_silent(&self, is_silent: bool) {
@@ -36,9 +39,10 @@ impl Way {
     }
 }
 
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, is_silent: Arc<AtomicBool>) {
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, is_silent: Arc<AtomicBool>, sum: Arc<AtomicUsize>) {
     let mut buffer = vec![0; 65_536];
     while let Ok(bytes @ 1..) = from.read(&mut buffer).await {
+        sum.fetch_add(bytes, Ordering::SeqCst);
         if !is_silent.load(Ordering::SeqCst) && to.write_all(&buffer[..bytes]).await.is_err() {
             return;
         }
@@ -62,7 +66,6 @@ fn a_channel_outlives_its_server() {
         }
         let words = words!(channel.call(b"hi", LONG), Unreachable);
         assert!(words.contains(&address.to_string()), "{words}");
-        // Another process may hold the port for a moment.
         world.start(address);
         channel.call(b"back", LONG).unwrap();
     }
@@ -117,12 +120,53 @@ fn a_link_that_falls_silent_is_noticed_long_before_the_deadline() {
 fn a_link_that_lives_is_not_given_up_for_a_slow_answer() {
     let world = World::default();
     let (identity, way) = (world.enrolled(1), Way::to(&world));
-    let options = Options { keep_alive: Duration::from_millis(50), ..Options::default() };
-    let channel = world.channel_to(way.address, &identity, options);
+    let keep_alive = Duration::from_millis(250);
+    let channel = world.channel_to(way.address, &identity, Options { keep_alive, ..Options::default() });
     channel.call(b"hi", LONG).unwrap();
-    words!(channel.call(WAIT, Duration::from_millis(500)), Unreachable);
+    words!(channel.call(WAIT, keep_alive * 3), Unreachable);
     channel.call(b"the same link", LONG).unwrap();
     assert_eq!(way.connections.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn the_place_of_a_machine_that_went_silent_is_given_back() {
+    let short = Duration::from_millis(200);
+    let limits = Limits {
+        connections_per_peer: 1,
+        silence: short,
+        patience: short,
+        enrolments_per_second: 1000,
+        ..Limits::default()
+    };
+    let world = World::new(limits);
+    let (identity, way) = (world.enrolled(1), Way::to(&world));
+    let before = world.channel_to(way.address, &identity, Options::default());
+    before.call(b"hi", LONG).unwrap();
+    let after = world.channel(&identity);
+    words!(after.call(b"moved", LONG), Busy);
+    way.set_silent(true);
+    let (start, mut moved) = (SystemClock.monotonic(), false);
+    while !moved && SystemClock.monotonic() - start < LONG {
+        // Who found no place is closed as a stranger after a while, and asks again on a new connection.
+        moved = world.channel(&identity).call(b"moved", LONG).is_ok();
+    }
+    assert!(moved);
+}
+
+#[test]
+fn an_idle_channel_sends_nothing() {
+    let world = World::default();
+    let (identity, way) = (world.enrolled(1), Way::to(&world));
+    let keep_alive = Duration::from_millis(250);
+    let channel = world.channel_to(way.address, &identity, Options { keep_alive, ..Options::default() });
+    let other = world.channel(&world.enrolled(2));
+    channel.call(b"hi", LONG).unwrap();
+    // What belongs to that call is sent in the first of these times; nothing is in the second.
+    words!(other.call(WAIT, keep_alive * 3), Unreachable);
+    let sent = way.bytes.load(Ordering::SeqCst);
+    words!(other.call(WAIT, keep_alive * 3), Unreachable);
+    assert_eq!(way.bytes.load(Ordering::SeqCst), sent);
+    channel.call(b"still there", LONG).unwrap();
 }
 
 #[test]
