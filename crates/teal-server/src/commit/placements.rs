@@ -79,7 +79,7 @@ impl Work<'_> {
             self.conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
-        let lost = format!("nothing: the name that was moved to {} had been removed meanwhile", to.name);
+        let lost = format!("the removal of a name, which was moved to {} meanwhile", to.name);
         self.conflict(ConflictKind::Removal, object, None, lost);
         self.place(object, to, time)
     }
