@@ -16,7 +16,7 @@ mod removals;
 mod states;
 mod work;
 
-use crate::limits::STAGED_BYTES_MAX;
+use crate::limits::{STAGED_BYTES_MAX, STAGED_PARTS_MAX};
 use crate::refusal::{Outcome, Refusal, bad, refuse};
 use crate::rules::valid;
 use crate::server::{Peer, Server};
@@ -61,7 +61,8 @@ impl Server {
             let is_other =
                 |of: &&teal_meta::StagedPart| (of.incarnation, of.batch, of.part) != (incarnation, batch, part);
             let held: u64 = staged.iter().filter(is_other).map(|of| of.len).sum();
-            if held + bytes.len() as u64 > STAGED_BYTES_MAX {
+            let is_new = !staged.iter().any(|of| !is_other(&of));
+            if held + bytes.len() as u64 > STAGED_BYTES_MAX || (is_new && staged.len() >= STAGED_PARTS_MAX) {
                 let words = format!(
                     "more than {STAGED_BYTES_MAX} bytes of operations wait for their commit: commit smaller batches"
                 );

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// The most bytes of operations one replica may have staged.
 pub const STAGED_BYTES_MAX: u64 = 256 << 20;
+/// The most parts one replica may have staged.
+pub const STAGED_PARTS_MAX: usize = 4096;
 /// A replica that has asked for something so recently is live.
 pub const LIVE_FOR: Duration = Duration::from_secs(60);
 /// The most bytes of extended attributes of one object: names and values.

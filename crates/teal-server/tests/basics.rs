@@ -60,3 +60,57 @@ fn a_pull_beyond_the_history_is_refused() {
         panic!()
     };
 }
+
+#[test]
+fn a_settled_conflict_is_shown_to_nobody() {
+    let mut world = World::new();
+    world.laptop.file(ROOT, "a", b"1");
+    world.desk.file(ROOT, "a", b"2");
+    world.desk.file(ROOT, "a", b"3");
+    let notes = world.laptop.conflicts();
+    let [first, second] = &notes[..] else { panic!() };
+    assert_eq!(world.desk.ask(Request::Resolve { conflict: first.id }), Reply::Done);
+    assert_eq!(world.desk.ask(Request::Resolve { conflict: first.id }), Reply::Done);
+    assert_eq!(world.laptop.conflicts(), std::slice::from_ref(second));
+    let Reply::Conflicts(rest) = world.laptop.ask(Request::Conflicts { after: second.id }) else { panic!() };
+    assert_eq!(rest, []);
+    // Both states stay.
+    assert_eq!(world.laptop.names(ROOT).len(), 3);
+}
+
+#[test]
+fn what_was_done_is_counted() {
+    let mut world = World::new();
+    world.laptop.file(ROOT, "a", b"12345");
+    world.desk.file(ROOT, "a", b"2");
+    world.laptop.read_named(ROOT, "a");
+    world.laptop.refusal(Request::Look { objects: vec![ROOT; 9999] });
+    let counts = world.server.counts();
+    assert_eq!((counts.commits, counts.ops, counts.conflicts, counts.refused), (2, 6, 1, 1));
+    assert_eq!((counts.received_bytes, counts.sent_bytes), (6, 5));
+    let commits = teal_server::REQUEST_KINDS.iter().position(|kind| *kind == "commit").unwrap();
+    assert_eq!(counts.requests[commits], 2);
+}
+
+#[test]
+fn many_devices_commit_and_read_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let stores = kit::Stores::sqlite(dir.path());
+    let world = World::on(stores.clone());
+    let enrol = |n: u64| kit::Device::enrol(&world.server, &stores, world.volume, &format!("device {n}"));
+    let threads = (0..4_u64).map(|n| {
+        let mut device = enrol(n);
+        let work = move || {
+            for file in 0..25 {
+                let object = device.file(ROOT, &format!("{n} {file}"), &[7; 100]);
+                assert_eq!(device.read(object), [7; 100]);
+                device.pull();
+            }
+            assert_eq!(device.pull().acknowledged, 25);
+        };
+        std::thread::Builder::new().spawn(work).unwrap()
+    });
+    threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!((world.laptop.names(ROOT).len(), world.laptop.conflicts()), (100, vec![]));
+    assert_eq!(world.laptop.ask_pull(seq(0), None).to, seq(101));
+}

@@ -35,3 +35,34 @@ impl Names {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::{Error, ffi};
+
+    #[test]
+    fn what_can_be_done_about_it_decides() {
+        let names = Names::new(Path::new("/srv/meta.db"));
+        let sorted = |code| names.sort(Error::SqliteFailure(ffi::Error::new(code), None));
+        assert!(matches!(sorted(ffi::SQLITE_FULL), MetaError::NoSpace { .. }));
+        assert!(matches!(sorted(ffi::SQLITE_READONLY), MetaError::ReadOnly { .. }));
+        assert!(matches!(sorted(ffi::SQLITE_CORRUPT), MetaError::Damaged { .. }));
+        assert!(matches!(sorted(ffi::SQLITE_BUSY), MetaError::Busy { .. }));
+        assert!(matches!(sorted(ffi::SQLITE_IOERR), MetaError::Io { .. }));
+        for code in [ffi::SQLITE_FULL, ffi::SQLITE_READONLY, ffi::SQLITE_CORRUPT, ffi::SQLITE_BUSY, ffi::SQLITE_IOERR] {
+            assert!(sorted(code).to_string().contains("/srv/meta.db"));
+        }
+    }
+
+    #[test]
+    fn a_full_database_is_no_space_and_goes_on_when_there_is_some() {
+        let connection = rusqlite::Connection::open_in_memory().expect("memory");
+        let run = |sql: &str| connection.execute_batch(sql).map_err(|error| Names::new(Path::new("db")).sort(error));
+        run("CREATE TABLE t(x); PRAGMA max_page_count = 3").expect("small");
+        let fill = "INSERT INTO t VALUES(zeroblob(100000))";
+        assert!(matches!(run(fill), Err(MetaError::NoSpace { .. })));
+        run("PRAGMA max_page_count = 1000").expect("larger");
+        run(fill).expect("room");
+    }
+}

@@ -5,21 +5,31 @@
 
 use super::work::Work;
 use crate::refusal::Outcome;
+use crate::refusal::Refusal;
 use teal_meta::PastExtent;
-use teal_types::ObjectNo;
+use teal_proto::{ConflictKind, RefusalCode};
+use teal_types::{Link, Name, ObjectNo};
+
+/// A name for what has none.
+pub(super) fn number_name(object: ObjectNo) -> Outcome<Name> {
+    let name = Name::new(format!("object-{}", object.get()).as_bytes());
+    name.map_err(|error| Refusal::new(RefusalCode::Damaged, error.to_string()))
+}
 
 impl Work<'_> {
-    /// What has no name does not live.
+    /// What has no name does not live, unless there is something in it.
     pub(super) fn bury_nameless(&mut self) -> Outcome<()> {
-        let mut objects: Vec<ObjectNo> =
-            self.touched.iter().copied().filter(|object| *object != ObjectNo::ROOT).collect();
-        while let Some(object) = objects.pop() {
-            if self.is_live(object)? && self.txn.links(object)?.is_empty() {
-                for (name, entry) in self.txn.entries_after(object, None, usize::MAX)? {
-                    self.unlink(&teal_types::Link { dir: object, name }, self.now)?;
-                    objects.push(entry.object);
-                }
+        for object in self.touched.clone() {
+            if object == ObjectNo::ROOT || !self.is_live(object)? || !self.txn.links(object)?.is_empty() {
+                continue;
+            }
+            if self.txn.entries_after(object, None, 1)?.is_empty() {
                 self.kill(object)?;
+            } else {
+                let name = number_name(object)?;
+                self.settle(object, &Link { dir: ObjectNo::ROOT, name }, self.now)?;
+                let lost = "its place: a directory without a name, with something in it".to_owned();
+                self.conflict(ConflictKind::Name, object, None, lost);
             }
         }
         Ok(())

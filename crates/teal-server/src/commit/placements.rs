@@ -46,7 +46,8 @@ impl Work<'_> {
         if self.is_below(dir, object)? {
             let lost = format!("the name {}, which would be inside of itself", link.name);
             self.conflict(ConflictKind::Move, object, None, lost);
-            return Ok(());
+            // It lives again, with what is in it: somewhere.
+            return self.settle(object, &Link { dir: ObjectNo::ROOT, name: link.name.clone() }, time);
         }
         self.settle(object, &Link { dir, name: link.name.clone() }, time)
     }
@@ -54,6 +55,11 @@ impl Work<'_> {
     /// A move whose old name was there.
     fn finish_move(&mut self, object: ObjectNo, from: &Link, to: &Link, time: Timestamp) -> Outcome<()> {
         if self.entry(to)? == Some(object) {
+            return Ok(());
+        }
+        if self.is_dir(object)? && !self.txn.links(object)?.is_empty() {
+            let lost = format!("the move to {}: the directory has another name by now", to.name);
+            self.conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
         let dir = self.home(to.dir)?;
@@ -79,7 +85,7 @@ impl Work<'_> {
             self.conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
-        let lost = format!("nothing: the name that was moved to {} had been removed meanwhile", to.name);
+        let lost = format!("the removal of a name, which was moved to {} meanwhile", to.name);
         self.conflict(ConflictKind::Removal, object, None, lost);
         self.place(object, to, time)
     }
@@ -111,8 +117,12 @@ impl Work<'_> {
         Ok(false)
     }
 
-    /// Gives an object a name: this one, or the conflict name if another has it.
+    /// Gives an object a name: this one, or the conflict name if another has it. A directory that would be inside of itself comes into the
+    /// root: it is there again, or there still, and what it was in has been moved into it meanwhile.
     pub(super) fn settle(&mut self, object: ObjectNo, wanted: &Link, time: Timestamp) -> Outcome<()> {
+        let is_inside = self.is_dir(object)? && self.is_below(wanted.dir, object)?;
+        let dir = if is_inside { ObjectNo::ROOT } else { wanted.dir };
+        let wanted = &Link { dir, name: wanted.name.clone() };
         match self.entry(wanted)? {
             Some(other) if other != object => {
                 let link = self.free_name(wanted)?;

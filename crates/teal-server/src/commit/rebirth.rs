@@ -4,6 +4,7 @@
 //! 1. What lives again has the attributes, extended attributes and content of its last moment, and a name before the batch ends.
 //! 2. Directories above it live again too; if history has none of them, it is in the root.
 
+use super::finish::number_name;
 use super::work::Work;
 use crate::refusal::Outcome;
 use crate::rules::canvas::Canvas;
@@ -16,6 +17,12 @@ struct Last {
     row: ObjectRow,
     at: CommitSeq,
     link: Option<Link>,
+}
+
+impl Last {
+    fn name(&self, object: ObjectNo) -> Outcome<Name> {
+        self.link.as_ref().map_or_else(|| number_name(object), |link| Ok(link.name.clone()))
+    }
 }
 
 /// Later than any commit.
@@ -98,22 +105,13 @@ impl Work<'_> {
         let mut parent = at;
         for (object, last) in chain.into_iter().rev() {
             self.restore(object, &last)?;
-            let name = self.last_name(object, &last)?;
+            let name = last.name(object)?;
             self.settle(object, &Link { dir: parent, name: name.clone() }, self.now)?;
             let lost = format!("the removal of the directory {name}, into which something was put meanwhile");
             self.conflict(ConflictKind::Removal, object, None, lost);
             parent = object;
         }
         Ok(parent)
-    }
-
-    fn last_name(&self, object: ObjectNo, last: &Last) -> Outcome<Name> {
-        let unnamed = || Name::new(format!("object-{}", object.get()).as_bytes());
-        match &last.link {
-            Some(link) => Ok(link.name.clone()),
-            None => unnamed()
-                .map_err(|error| crate::refusal::Refusal::new(teal_proto::RefusalCode::Damaged, error.to_string())),
-        }
     }
 
     /// An object whose state is about to change lives, again if it must. False if it does not: the change is nothing then.
@@ -129,7 +127,7 @@ impl Work<'_> {
             return Ok(false);
         };
         self.restore(object, &last)?;
-        let name = self.last_name(object, &last)?;
+        let name = last.name(object)?;
         let dir = match &last.link {
             Some(link) => self.home(link.dir)?,
             None => ObjectNo::ROOT,

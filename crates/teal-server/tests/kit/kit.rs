@@ -16,6 +16,18 @@ use teal_types::{
     Version, VolumeId,
 };
 
+/// Runs each test on both kinds of metadata.
+#[macro_export]
+macro_rules! on_both {
+    ($($name:ident)*) => {
+        mod memory { $(#[test] fn $name() { super::$name($crate::kit::World::new()); })* }
+        mod sqlite { $(#[test] fn $name() {
+            let dir = tempfile::tempdir().unwrap();
+            super::$name($crate::kit::World::on($crate::kit::Stores::sqlite(dir.path())));
+        })* }
+    };
+}
+
 pub(crate) const ROOT: ObjectNo = ObjectNo::ROOT;
 
 pub(crate) fn seq(raw: u64) -> CommitSeq {
@@ -44,6 +56,10 @@ impl Stores {
 
     pub(crate) fn memory() -> Self {
         Self::new(Arc::new(Memory::new()))
+    }
+
+    pub(crate) fn sqlite(dir: &std::path::Path) -> Self {
+        Self::new(Arc::new(teal_meta::Sqlite::open(&dir.join("meta.db")).unwrap()))
     }
 
     pub(crate) fn domain(&self) -> Domain {

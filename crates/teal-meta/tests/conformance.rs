@@ -1,0 +1,409 @@
+//! One suite for every kind of metadata.
+#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
+
+use teal_meta::{
+    BatchRow, CommitRow, ConflictRow, EXTENT_MAX, EntryRow, ExtentRow, Memory, Meta, MetaError, ObjectRow, PastExtent,
+    Read, ReplicaRow, Sqlite, TokenRow, VolumeRow, Write, XattrRow, read, write, write_soon,
+};
+use teal_proto::ConflictKind;
+use teal_types::{Attributes, ChunkId, CommitSeq, FileType, Link, Name, ObjectNo, Stamp, Timestamp, VolumeId};
+
+macro_rules! conforms {
+    ($($name:ident)*) => {
+        mod memory { $(#[test] fn $name() { super::$name(&teal_meta::Memory::new()); })* }
+        mod sqlite { $(#[test] fn $name() {
+            let dir = tempfile::tempdir().unwrap();
+            super::$name(&teal_meta::Sqlite::open(&dir.path().join("meta.db")).unwrap());
+        })* }
+    };
+}
+
+conforms! {
+    what_fails_has_not_happened
+    what_may_wait_is_seen_at_once
+    volumes_are_apart
+    rows_are_kept_as_they_were_given
+    names_are_listed_by_their_bytes_and_behind_a_name
+    an_object_has_all_its_names
+    live_extents_are_found_by_range
+    history_has_the_newest_row_at_or_before
+    content_history_comes_in_the_order_of_commits
+    changes_come_commit_by_commit
+    batches_are_found_by_their_place_in_history
+    staged_parts_are_replaced_and_dropped
+    numbers_beyond_the_limit_are_found_nowhere
+}
+
+const V: VolumeId = VolumeId::new(7);
+const A: ObjectNo = ObjectNo::new(100);
+const B: ObjectNo = ObjectNo::new(101);
+
+fn seq(raw: u64) -> CommitSeq {
+    CommitSeq::new(raw)
+}
+
+fn link(dir: u64, name: &[u8]) -> Link {
+    Link { dir: ObjectNo::new(dir), name: Name::new(name).unwrap() }
+}
+
+fn chunk(n: u8) -> ChunkId {
+    ChunkId::new([n; 32])
+}
+
+fn object(size: u64) -> ObjectRow {
+    ObjectRow {
+        kind: FileType::File,
+        attributes: Attributes { perm: 0o640, mtime: Timestamp::new(-5, 6), ..Attributes::default() },
+        attr_seq: seq(1),
+        size,
+        data_seq: seq(2),
+        target: vec![0, 255],
+        link_seq: seq(3),
+        xattr_seq: seq(4),
+    }
+}
+
+fn put(meta: &dyn Meta, work: impl FnOnce(&mut dyn Write) -> Result<(), MetaError>) {
+    write(meta, V, work).unwrap();
+}
+
+fn see<T>(meta: &dyn Meta, work: impl FnOnce(&dyn Read) -> Result<T, MetaError>) -> T {
+    read(meta, V, work).unwrap()
+}
+
+fn what_fails_has_not_happened(meta: &dyn Meta) {
+    put(meta, |txn| txn.put_object(A, Some(&object(1))));
+    #[derive(Debug)]
+    struct No;
+    impl From<MetaError> for No {
+        fn from(_: MetaError) -> Self {
+            Self
+        }
+    }
+    let outcome: Result<(), No> = write(meta, V, |txn| {
+        txn.put_object(A, Some(&object(2)))?;
+        txn.put_object(B, Some(&object(3)))?;
+        txn.put_entry(&link(1, b"a"), Some(EntryRow { object: A, seq: seq(1) }))?;
+        assert_eq!(txn.object(A)?, Some(object(2)), "it sees itself");
+        Err(No)
+    });
+    assert!(outcome.is_err());
+    see(meta, |txn| {
+        assert_eq!((txn.object(A)?, txn.object(B)?), (Some(object(1)), None));
+        assert_eq!((txn.entry(&link(1, b"a"))?, txn.links(A)?), (None, vec![]));
+        Ok(())
+    });
+}
+
+fn what_may_wait_is_seen_at_once(meta: &dyn Meta) {
+    put(meta, |txn| txn.put_object(A, Some(&object(1))));
+    write_soon::<_, MetaError>(meta, V, |txn| txn.put_object(A, Some(&object(2)))).unwrap();
+    assert_eq!(see(meta, |txn| txn.object(A)), Some(object(2)), "seen at once, durable later");
+}
+
+fn volumes_are_apart(meta: &dyn Meta) {
+    let row = VolumeRow {
+        label: "home".into(),
+        incarnation: 1,
+        head: seq(5),
+        digest: [9; 32],
+        time: Timestamp::new(3, 4),
+        next_replica: 2,
+        next_lease: 3,
+        next_conflict: 4,
+        own_next: 5,
+        own_end: 6,
+    };
+    let other = VolumeId::new(u32::MAX);
+    put(meta, |txn| txn.put_volume(&row).and_then(|()| txn.put_object(A, Some(&object(1)))));
+    write::<_, MetaError>(meta, other, |txn| txn.put_volume(&VolumeRow { label: "b".into(), ..row.clone() })).unwrap();
+    assert_eq!(meta.volumes().unwrap(), [V, other]);
+    assert_eq!(see(meta, |txn| txn.volume()), Some(row));
+    read::<_, MetaError>(meta, other, |txn| {
+        assert_eq!((txn.object(A)?, txn.objects_after(ObjectNo::new(0), 9)?), (None, vec![]));
+        assert_eq!(txn.object_at(A, seq(9))?, None);
+        Ok(())
+    })
+    .unwrap();
+    let none = read::<_, MetaError>(meta, VolumeId::new(1), |txn| txn.volume()).unwrap();
+    assert_eq!(none, None);
+}
+
+fn rows_are_kept_as_they_were_given(meta: &dyn Meta) {
+    let replica = ReplicaRow {
+        device: "küche".into(),
+        incarnation: 2,
+        last_batch: 3,
+        position: seq(4),
+        is_revoked: true,
+        is_local: false,
+        seen: Timestamp::new(-1, 999_999_999),
+    };
+    let conflict = ConflictRow {
+        kind: ConflictKind::Move,
+        seq: seq(8),
+        time: Timestamp::new(1, 2),
+        device: "d".into(),
+        object: A,
+        copy: Some(B),
+        lost: "it".into(),
+    };
+    let token = TokenRow { expires: Timestamp::new(77, 0), is_used: true };
+    let commit = CommitRow {
+        stamp: Stamp { replica: 1, incarnation: 2, counter: 3 },
+        time: Timestamp::new(5, 6),
+        digest: [7; 32],
+    };
+    let xattr = XattrRow { value: vec![], seq: seq(3) };
+    put(meta, |txn| {
+        txn.put_setting("key", b"\0value")?;
+        txn.put_replica(3, &replica)?;
+        txn.put_token(&[1; 32], &token)?;
+        txn.put_lease(9, 3)?;
+        txn.put_conflict(1, Some(&ConflictRow { copy: None, ..conflict.clone() }))?;
+        txn.put_conflict(5, Some(&conflict))?;
+        txn.add_commit(seq(8), &commit)?;
+        txn.put_xattr(A, b"user.a", Some(&xattr))?;
+        txn.put_xattr(A, b"user.b", Some(&xattr))?;
+        txn.put_xattr(A, b"user.b", None)
+    });
+    see(meta, |txn| {
+        assert_eq!(txn.setting("key")?, Some(b"\0value".to_vec()));
+        assert_eq!((txn.replica(3)?, txn.replica(4)?), (Some(replica.clone()), None));
+        assert_eq!(txn.replicas()?, [(3, replica)]);
+        assert_eq!((txn.token(&[1; 32])?, txn.token(&[2; 32])?), (Some(token), None));
+        assert_eq!((txn.lease(9)?, txn.lease(8)?), (Some(3), None));
+        assert_eq!((txn.conflict(5)?, txn.conflict(2)?), (Some(conflict.clone()), None));
+        assert_eq!(txn.conflicts_after(1, 9)?, [(5, conflict)]);
+        assert_eq!(txn.conflicts_after(0, 1)?.len(), 1);
+        assert_eq!((txn.commit(seq(8))?, txn.commit(seq(7))?), (Some(commit), None));
+        assert_eq!(txn.xattrs(A)?, [(b"user.a".to_vec(), xattr)]);
+        Ok(())
+    });
+    put(meta, |txn| txn.put_conflict(5, None).and_then(|()| txn.drop_content(A)));
+    see(meta, |txn| {
+        assert_eq!((txn.conflict(5)?, txn.xattrs(A)?), (None, vec![]));
+        Ok(())
+    });
+}
+
+fn names_are_listed_by_their_bytes_and_behind_a_name(meta: &dyn Meta) {
+    let names: [&[u8]; 5] = [b"\x01", b"A", b"a", b"aa", b"\xff"];
+    put(meta, |txn| {
+        for name in names.iter().rev() {
+            txn.put_entry(&link(1, name), Some(EntryRow { object: A, seq: seq(1) }))?;
+        }
+        txn.put_entry(&link(2, b"b"), Some(EntryRow { object: A, seq: seq(1) }))
+    });
+    see(meta, |txn| {
+        let list = |after: Option<&[u8]>, limit| {
+            let after = after.map(|name| Name::new(name).unwrap());
+            let found = txn.entries_after(ObjectNo::ROOT, after.as_ref(), limit)?;
+            Ok::<_, MetaError>(found.into_iter().map(|(name, _)| name.as_bytes().to_vec()).collect::<Vec<_>>())
+        };
+        assert_eq!(list(None, 9)?, names);
+        assert_eq!(list(Some(b"A"), 2)?, names[2..4]);
+        assert_eq!(list(Some(b"\xff"), 9)?, [b""; 0]);
+        Ok(())
+    });
+}
+
+fn an_object_has_all_its_names(meta: &dyn Meta) {
+    put(meta, |txn| {
+        txn.put_entry(&link(2, b"b"), Some(EntryRow { object: A, seq: seq(2) }))?;
+        txn.put_entry(&link(1, b"z"), Some(EntryRow { object: A, seq: seq(1) }))?;
+        txn.put_entry(&link(1, b"y"), Some(EntryRow { object: A, seq: seq(1) }))?;
+        txn.put_entry(&link(1, b"y"), Some(EntryRow { object: B, seq: seq(3) }))?;
+        txn.put_entry(&link(1, b"x"), Some(EntryRow { object: A, seq: seq(1) }))?;
+        txn.put_entry(&link(1, b"x"), None)
+    });
+    see(meta, |txn| {
+        assert_eq!(txn.links(A)?, [(link(1, b"z"), seq(1)), (link(2, b"b"), seq(2))]);
+        assert_eq!(txn.links(B)?, [(link(1, b"y"), seq(3))]);
+        Ok(())
+    });
+}
+
+fn live_extents_are_found_by_range(meta: &dyn Meta) {
+    let extent = |offset, len| ExtentRow { offset, len, chunk: chunk(1), start: 5 };
+    let rows = [extent(0, 10), extent(10, EXTENT_MAX), extent(EXTENT_MAX + 100, 1)];
+    put(meta, |txn| {
+        rows.iter().rev().try_for_each(|row| txn.put_extent(A, row))?;
+        txn.put_extent(B, &extent(3, 3))
+    });
+    see(meta, |txn| {
+        assert_eq!(txn.extents(A, 0..u64::MAX)?, rows);
+        assert_eq!(txn.extents(A, 9..11)?, rows[..2]);
+        assert_eq!(txn.extents(A, EXTENT_MAX + 9..EXTENT_MAX + 10)?, rows[1..2]);
+        assert_eq!(txn.extents(A, EXTENT_MAX + 10..EXTENT_MAX + 100)?, []);
+        assert_eq!(txn.extents(A, 0..0)?, []);
+        Ok(())
+    });
+    put(meta, |txn| txn.drop_extent(A, 10));
+    assert_eq!(see(meta, |txn| txn.extents(A, 0..u64::MAX)), [rows[0], rows[2]]);
+    put(meta, |txn| txn.drop_content(A));
+    assert_eq!(see(meta, |txn| Ok((txn.extents(A, 0..u64::MAX)?, txn.extents(B, 0..9)?.len()))), (vec![], 1));
+}
+
+fn history_has_the_newest_row_at_or_before(meta: &dyn Meta) {
+    put(meta, |txn| {
+        txn.remember_object(A, seq(2), Some(&object(1)))?;
+        txn.remember_object(A, seq(5), None)?;
+        txn.remember_object(A, seq(9), Some(&object(2)))?;
+        txn.remember_object(B, seq(1), Some(&object(9)))?;
+        txn.remember_entry(&link(1, b"a"), seq(2), Some(A))?;
+        txn.remember_entry(&link(1, b"a"), seq(5), None)?;
+        txn.remember_entry(&link(1, b"b"), seq(5), Some(A))?;
+        txn.remember_entry(&link(1, b"a"), seq(9), Some(B))?;
+        txn.remember_xattr(A, b"x", seq(2), Some(b"1"))?;
+        txn.remember_xattr(A, b"x", seq(5), None)?;
+        txn.remember_xattr(A, b"y", seq(4), Some(b""))
+    });
+    see(meta, |txn| {
+        let sizes = [1, 2, 4, 5, 8, 9, u64::MAX]
+            .map(|at| txn.object_at(A, seq(at)).unwrap().map(|(seq, row)| (seq.get(), row.map(|row| row.size))));
+        assert_eq!(
+            sizes,
+            [
+                None,
+                Some((2, Some(1))),
+                Some((2, Some(1))),
+                Some((5, None)),
+                Some((5, None)),
+                Some((9, Some(2))),
+                Some((9, Some(2)))
+            ]
+        );
+        assert_eq!(txn.object_history(A, seq(2), 9)?, [(seq(5), None), (seq(9), Some(object(2)))]);
+        assert_eq!(txn.object_history(A, seq(0), 1)?.len(), 1);
+        let led = [1, 2, 5, 9].map(|at| txn.entry_at(&link(1, b"a"), seq(at)).unwrap());
+        assert_eq!(led, [None, Some((seq(2), Some(A))), Some((seq(5), None)), Some((seq(9), Some(B)))]);
+        assert_eq!(txn.names_ever(A, seq(4))?, [link(1, b"a")]);
+        assert_eq!(txn.names_ever(A, seq(9))?, [link(1, b"a"), link(1, b"b")]);
+        let name = |name| Name::new(name).unwrap();
+        assert_eq!(
+            txn.entries_at(ObjectNo::ROOT, seq(5))?,
+            [(name(b"a"), seq(5), None), (name(b"b"), seq(5), Some(A))]
+        );
+        assert_eq!(
+            txn.xattrs_at(A, seq(4))?,
+            [(b"x".to_vec(), seq(2), Some(b"1".to_vec())), (b"y".to_vec(), seq(4), Some(vec![]))]
+        );
+        assert_eq!(txn.xattrs_at(A, seq(5))?[0], (b"x".to_vec(), seq(5), None));
+        Ok(())
+    });
+}
+
+fn content_history_comes_in_the_order_of_commits(meta: &dyn Meta) {
+    let row = |at, offset, len, source| PastExtent { seq: seq(at), offset, len, source };
+    let rows = [
+        row(1, 0, 10, Some((chunk(1), 0))),
+        row(2, 0, 1 << 40, None),
+        row(3, 5, 5, Some((chunk(2), 7))),
+        row(3, 10, 2, None),
+        row(4, 0, 10, Some((chunk(1), 0))),
+    ];
+    put(meta, |txn| rows.iter().rev().try_for_each(|row| txn.remember_extent(A, row)));
+    see(meta, |txn| {
+        assert_eq!(txn.extents_at(A, 0..u64::MAX, seq(u64::MAX))?, rows);
+        assert_eq!(txn.extents_at(A, 0..5, seq(3))?, rows[..2]);
+        assert_eq!(txn.extents_at(A, 1 << 39..1 << 41, seq(9))?, rows[1..2]);
+        assert_eq!(txn.extents_at(B, 0..5, seq(3))?, []);
+        Ok(())
+    });
+}
+
+fn changes_come_commit_by_commit(meta: &dyn Meta) {
+    let rows = [(seq(2), A, None), (seq(2), B, Some(vec![])), (seq(3), A, Some(vec![(1, 2), (9, 1 << 40)]))];
+    put(meta, |txn| rows.iter().rev().try_for_each(|(at, object, ranges)| txn.add_change(*at, *object, ranges)));
+    let shown = |after, to| {
+        see(meta, |txn| {
+            let mut shown = Vec::new();
+            txn.changes(seq(after), seq(to), &mut |at, object, ranges| shown.push((at, object, ranges)))?;
+            Ok(shown)
+        })
+    };
+    assert_eq!(shown(0, 9), rows);
+    assert_eq!(shown(2, 3), rows[2..]);
+    assert_eq!(shown(1, 2), rows[..2]);
+    assert_eq!((shown(3, 3), shown(9, 1)), (vec![], vec![]));
+}
+
+fn batches_are_found_by_their_place_in_history(meta: &dyn Meta) {
+    let row = |at| BatchRow { digest: [1; 32], seq: seq(at) };
+    put(meta, |txn| {
+        txn.add_batch(1, 1, 1, &row(3))?;
+        txn.add_batch(1, 1, 4, &row(7))?;
+        txn.add_batch(1, 2, 1, &row(9))?;
+        txn.add_batch(2, 1, 9, &row(1))
+    });
+    see(meta, |txn| {
+        assert_eq!((txn.batch(1, 1, 4)?, txn.batch(1, 1, 2)?), (Some(row(7)), None));
+        assert_eq!([2, 3, 6, 7, 99].map(|to| txn.last_batch(1, 1, seq(to)).unwrap()), [0, 1, 1, 4, 4]);
+        assert_eq!(txn.last_batch(1, 2, seq(99))?, 1);
+        Ok(())
+    });
+}
+
+fn staged_parts_are_replaced_and_dropped(meta: &dyn Meta) {
+    put(meta, |txn| {
+        txn.stage(1, 2, 3, 0, b"old")?;
+        txn.stage(1, 2, 3, 0, b"new one")?;
+        txn.stage(1, 2, 4, 1, b"x")?;
+        txn.stage(1, 1, 9, 0, b"past life")?;
+        txn.stage(2, 1, 1, 0, b"another")
+    });
+    see(meta, |txn| {
+        assert_eq!(txn.staged_part(1, 2, 3, 0)?, Some(b"new one".to_vec()));
+        let staged: Vec<_> = txn.staged(1)?.iter().map(|p| (p.incarnation, p.batch, p.part, p.len)).collect();
+        assert_eq!(staged, [(1, 9, 0, 9), (2, 3, 0, 7), (2, 4, 1, 1)]);
+        Ok(())
+    });
+    put(meta, |txn| txn.drop_staged(1, 2, 3));
+    see(meta, |txn| {
+        assert_eq!((txn.staged(1)?.len(), txn.staged(1)?[0].batch, txn.staged(2)?.len()), (1, 4, 1));
+        Ok(())
+    });
+}
+
+fn numbers_beyond_the_limit_are_found_nowhere(meta: &dyn Meta) {
+    let all = ObjectNo::new(u64::MAX);
+    put(meta, |txn| txn.put_object(A, Some(&object(1))));
+    see(meta, |txn| {
+        assert_eq!((txn.object(all)?, txn.links(all)?, txn.xattrs(all)?), (None, vec![], vec![]));
+        assert_eq!((txn.objects_after(all, 9)?, txn.extents(all, 0..u64::MAX)?), (vec![], vec![]));
+        assert_eq!((txn.object_history(all, seq(u64::MAX), 9)?, txn.commit(seq(u64::MAX))?), (vec![], None));
+        assert_eq!((txn.batch(1, 1, u64::MAX)?, txn.conflicts_after(u64::MAX, 9)?), (None, vec![]));
+        assert_eq!((txn.xattrs_at(all, seq(1))?, txn.names_ever(all, seq(u64::MAX))?), (vec![], vec![]));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_power_cut_leaves_what_was_durable() {
+    let meta = Memory::new();
+    put(&meta, |txn| txn.put_object(A, Some(&object(1))));
+    write_soon::<_, MetaError>(&meta, V, |txn| txn.put_object(A, Some(&object(2)))).unwrap();
+    assert_eq!(see(&meta.crash(), |txn| txn.object(A)), Some(object(1)));
+    put(&meta, |txn| txn.put_object(B, Some(&object(3))));
+    let after = meta.crash();
+    put(&meta, |txn| txn.put_object(B, None));
+    assert_eq!(see(&after, |txn| Ok((txn.object(A)?, txn.object(B)?))), (Some(object(2)), Some(object(3))));
+}
+
+#[test]
+fn a_database_is_there_after_opening_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("meta.db");
+    put(&Sqlite::open(&path).unwrap(), |txn| txn.put_object(A, Some(&object(1))));
+    let meta = Sqlite::open(&path).unwrap();
+    assert_eq!(see(&meta, |txn| txn.object(A)), Some(object(1)));
+    // A reader that began before a write does not see it.
+    see(&meta, |txn| {
+        assert_eq!(txn.object(A)?, Some(object(1)));
+        put(&meta, |txn| txn.put_object(A, Some(&object(2))));
+        assert_eq!(txn.object(A)?, Some(object(1)));
+        Ok(())
+    });
+    assert_eq!(see(&meta, |txn| txn.object(A)), Some(object(2)));
+}

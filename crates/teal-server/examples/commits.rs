@@ -1,0 +1,64 @@
+//! How many operations a server commits: `cargo run --release -p teal-server --example commits [DIR]`.
+//!
+//! One client in the process, batches of 100 new files (a creation and a placement each), metadata in SQLite in DIR or a directory of its
+//! own, every batch durable before the next.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use teal_chunk::{ChunkStore, MemoryShelf, Options};
+use teal_env::{Clock as _, SystemClock, SystemEntropy};
+use teal_meta::Sqlite;
+use teal_proto::{Reply, Request, batch_digest, encode_ops};
+use teal_server::{Server, domain};
+use teal_types::{Attributes, CommitSeq, FileType, LEASE, Link, Name, ObjectNo, Op};
+
+const BATCHES: u64 = 300;
+const FILES: u64 = 100;
+
+fn batch(first: u64) -> Result<Vec<Op>, Box<dyn Error>> {
+    let mut ops = Vec::new();
+    for number in first..first + FILES {
+        let object = ObjectNo::new(number);
+        let attributes = Attributes { perm: 0o644, ..Attributes::default() };
+        ops.push(Op::Create { object, kind: FileType::File, attributes, target: Vec::new() });
+        let link = Link { dir: ObjectNo::ROOT, name: Name::new(format!("file-{number}").as_bytes())? };
+        ops.push(Op::Place { object, base: CommitSeq::new(1), link, time: attributes.mtime });
+    }
+    Ok(ops)
+}
+
+fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
+    let meta = Arc::new(Sqlite::open(&dir.join("meta.db"))?);
+    let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
+    let domain = domain(&*meta, &*entropy)?;
+    let shelf = Arc::new(MemoryShelf::new());
+    let chunks = ChunkStore::open(shelf, domain, Options::default(), clock.clone(), entropy.clone())?.0;
+    let server = Server::open(meta, chunks, clock, entropy)?;
+    let peer = server.local_replica(server.create_volume("bench")?, "bench")?;
+    let Reply::Incarnated { incarnation, lease } = server.handle(peer, Request::Incarnate) else {
+        return Err("no incarnation".into());
+    };
+    let first = u64::from(lease) * LEASE;
+    let batches = (0..BATCHES).map(|n| batch(first + n * FILES)).collect::<Result<Vec<_>, _>>()?;
+    let start = SystemClock.monotonic();
+    for (batch, ops) in (1..).zip(batches) {
+        let digest = batch_digest([&encode_ops(&ops)?[..]]);
+        server.handle(peer, Request::Stage { incarnation, batch, part: 0, ops });
+        let reply = server.handle(peer, Request::Commit { incarnation, batch, parts: 1, digest });
+        if !matches!(reply, Reply::Committed { .. }) {
+            return Err(format!("{reply:?}").into());
+        }
+    }
+    let took = (SystemClock.monotonic().saturating_sub(start)).as_secs_f64();
+    let (files, batches) = ((BATCHES * FILES) as f64 / took, BATCHES as f64 / took);
+    println!("{batches:.0} batches/s, {files:.0} files/s, {:.0} operations/s", files * 2.0);
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    match std::env::args().nth(1) {
+        Some(dir) => measure(Path::new(&dir)),
+        None => measure(tempfile::tempdir()?.path()),
+    }
+}
