@@ -45,7 +45,8 @@ impl World {
 
     /// A new world that every user can reach.
     pub(crate) fn open_to_all() -> Self {
-        Self::within(Path::new("/var/tmp"))
+        let place = std::env::var_os("TMPDIR").unwrap_or_else(|| "/var/tmp".into());
+        Self::within(Path::new(&place))
     }
 
     fn within(place: &Path) -> Self {

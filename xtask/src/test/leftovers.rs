@@ -1,0 +1,170 @@
+//! What outlives processes: mounts, FUSE connections, loop devices and network namespaces.
+//!
+//! # Guarantees
+//! 1. Only what appeared since the first look is taken away, and only if it is of the tests: mounts under their directories, loop
+//!    devices over files in there, connections of such mounts, network namespaces `teal-*` in which nobody lives.
+//! 2. No call that may wait for a dead file system is waited for without end.
+
+use super::bounded::{is_done, within};
+use rustix::mount::{UnmountFlags, unmount};
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+const NAMESPACES: &str = "/run/netns";
+/// How long one thing may take to go.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A line of `mountinfo`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Mount {
+    id: u64,
+    /// Of the device: for FUSE without a block device, the number of the connection.
+    minor: String,
+    point: PathBuf,
+    kind: String,
+}
+
+/// What there was at one moment.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    mounts: BTreeSet<Mount>,
+    connections: BTreeSet<String>,
+    loops: BTreeSet<(String, PathBuf)>,
+    namespaces: BTreeSet<String>,
+}
+
+impl Look {
+    pub(super) fn now() -> Self {
+        Self {
+            mounts: mounts("self").into_iter().collect(),
+            connections: names(CONNECTIONS).collect(),
+            loops: loops().collect(),
+            namespaces: names(NAMESPACES).filter(|name| name.starts_with("teal-")).collect(),
+        }
+    }
+
+    /// Ends the FUSE connections that appeared and belong to mounts under `places`: whoever waits for one gets an error. Those that
+    /// no mount leads to any more only with `also_hidden`.
+    pub(super) fn abort(&self, places: &[PathBuf], also_hidden: bool) {
+        let here = mounts("self");
+        let elsewhere = if also_hidden { mounts_of_all() } else { Vec::new() };
+        for number in names(CONNECTIONS).filter(|number| !self.connections.contains(number)) {
+            let is_on = |mount: &Mount| mount.kind.starts_with("fuse") && mount.minor == number;
+            let is_ours = here.iter().any(|mount| is_on(mount) && is_under(&mount.point, places));
+            let is_hidden = also_hidden && !here.iter().chain(&elsewhere).any(is_on);
+            if is_ours || is_hidden {
+                let file = format!("{CONNECTIONS}/{number}/abort");
+                within(PATIENCE, move || std::fs::write(file, "1"));
+            }
+        }
+    }
+
+    /// Takes away what appeared since; what that was.
+    pub(super) fn clean(&self, places: &[PathBuf]) -> Vec<String> {
+        let now = Self::now();
+        let mut found = Vec::new();
+        let mounts: Vec<&Mount> =
+            now.mounts.difference(&self.mounts).filter(|mount| is_under(&mount.point, places)).collect();
+        let loops = now.loops.difference(&self.loops).filter(|(_, file)| is_under(file, places));
+        if !mounts.is_empty() {
+            self.abort(places, false);
+        }
+        // The youngest has the highest number, mostly; a mount under another goes with it.
+        for mount in mounts.into_iter().rev() {
+            found.push(format!("mount of {} at {}", mount.kind, mount.point.display()));
+            let point = mount.point.clone();
+            let how = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+            within(PATIENCE, move || unmount(point, how));
+        }
+        for (device, file) in loops {
+            found.push(format!("loop device {device} of {}", file.display()));
+            is_done(PATIENCE, "losetup", &["--detach", &format!("/dev/{device}")]);
+        }
+        for name in now.namespaces.difference(&self.namespaces).filter(|name| !is_lived_in(name)) {
+            found.push(format!("network namespace {name}"));
+            is_done(PATIENCE, "ip", &["netns", "delete", name]);
+        }
+        found
+    }
+}
+
+/// Whether something is mounted there or below.
+pub(super) fn is_mounted_below(place: &Path) -> bool {
+    mounts("self").iter().any(|mount| mount.point.starts_with(place))
+}
+
+fn is_under(path: &Path, places: &[PathBuf]) -> bool {
+    places.iter().any(|place| path.starts_with(place) && path != place)
+}
+
+/// The names in a directory; none if it cannot be read.
+fn names(dir: &str) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+fn mounts(process: &str) -> Vec<Mount> {
+    let table = std::fs::read_to_string(format!("/proc/{process}/mountinfo")).unwrap_or_default();
+    table.lines().filter_map(parse).collect()
+}
+
+/// The mounts that any process sees.
+fn mounts_of_all() -> Vec<Mount> {
+    let numbers = names("/proc").filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    numbers.flat_map(|pid| mounts(&pid)).collect()
+}
+
+/// `36 35 0:52 / /mnt rw,noatime shared:1 - fuse.teal source options`
+fn parse(line: &str) -> Option<Mount> {
+    let (left, right) = line.split_once(" - ")?;
+    let fields: Vec<&str> = left.split(' ').collect();
+    Some(Mount {
+        id: fields.first()?.parse().ok()?,
+        minor: fields.get(2)?.split_once(':')?.1.to_owned(),
+        point: unescape(fields.get(4)?),
+        kind: right.split(' ').next()?.to_owned(),
+    })
+}
+
+/// Blanks are written `\040` in there.
+fn unescape(text: &str) -> PathBuf {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let [first, tail @ ..] = rest {
+        let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
+        match tail.get(..3).and_then(octal).filter(|_| *first == b'\\') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+/// The loop devices in use, with their files.
+fn loops() -> impl Iterator<Item = (String, PathBuf)> {
+    let devices = names("/sys/block").filter(|name| name.starts_with("loop"));
+    devices.filter_map(|name| {
+        let file = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
+        Some((name, file.trim_end().into()))
+    })
+}
+
+/// Whether a process is in the network namespace of this name.
+fn is_lived_in(name: &str) -> bool {
+    let Ok(namespace) = std::fs::metadata(Path::new(NAMESPACES).join(name)) else { return false };
+    let numbers = names("/proc").filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    let mut homes = numbers.filter_map(|pid| std::fs::metadata(format!("/proc/{pid}/ns/net")).ok());
+    homes.any(|home| home.ino() == namespace.ino())
+}
+
+#[cfg(test)]
+mod tests;
