@@ -83,6 +83,7 @@ pub(crate) fn run(plan: &Plan<'_>) -> Result<bool> {
     let tools = target.join("tools");
     needs::install_packages()?;
     needs::install_tools(&tools)?;
+    needs::mount_fuse_control();
     let mut programs = programs::build(plan)?;
     programs.push(Program::docs(plan));
 

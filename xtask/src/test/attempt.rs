@@ -224,11 +224,11 @@ fn end(mark: &Mark, leader: i32, look: &Look, places: &[PathBuf]) -> Vec<Process
     if processes::kill(mark, leader, DYING).is_empty() {
         return Vec::new();
     }
-    look.abort(places, false);
+    look.abort(places);
     if processes::kill(mark, leader, DYING).is_empty() {
         return Vec::new();
     }
-    look.abort(places, true);
+    look.abort_hidden();
     processes::kill(mark, leader, DYING)
 }
 
@@ -246,3 +246,6 @@ fn sweep(temporary: &Path) -> Vec<String> {
     }
     left
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,6 +28,12 @@ struct Mount {
     kind: String,
 }
 
+impl Mount {
+    fn is_fuse(&self) -> bool {
+        self.kind.starts_with("fuse")
+    }
+}
+
 /// What there was at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Look {
@@ -47,20 +53,25 @@ impl Look {
         }
     }
 
-    /// Ends the FUSE connections that appeared and belong to mounts under `places`: whoever waits for one gets an error. Those that
-    /// no mount leads to any more only with `also_hidden`.
-    pub(super) fn abort(&self, places: &[PathBuf], also_hidden: bool) {
-        let here = mounts("self");
-        let elsewhere = if also_hidden { mounts_of_all() } else { Vec::new() };
-        for number in names(CONNECTIONS).filter(|number| !self.connections.contains(number)) {
-            let is_on = |mount: &Mount| mount.kind.starts_with("fuse") && mount.minor == number;
-            let is_ours = here.iter().any(|mount| is_on(mount) && is_under(&mount.point, places));
-            let is_hidden = also_hidden && !here.iter().chain(&elsewhere).any(is_on);
-            if is_ours || is_hidden {
-                let file = format!("{CONNECTIONS}/{number}/abort");
-                within(PATIENCE, move || std::fs::write(file, "1"));
+    /// Ends the FUSE connections of mounts that appeared under `places`: whoever waits for one gets an error.
+    pub(super) fn abort(&self, places: &[PathBuf]) {
+        for mount in mounts("self").into_iter().filter(|mount| mount.is_fuse() && !self.mounts.contains(mount)) {
+            if is_under(&mount.point, places) {
+                abort(&mount.minor);
+                // Forced, this aborts a connection even where it cannot unmount, and needs no control file system.
+                within(PATIENCE, move || unmount(mount.point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW));
             }
         }
+    }
+
+    /// Ends the FUSE connections that appeared and that no mount of any process leads to: they were unmounted lazily.
+    pub(super) fn abort_hidden(&self) {
+        let all = mounts_of_all();
+        let is_hidden = |number: &String| !all.iter().any(|mount| mount.is_fuse() && mount.minor == *number);
+        names(CONNECTIONS)
+            .filter(|number| !self.connections.contains(number))
+            .filter(is_hidden)
+            .for_each(|n| abort(&n));
     }
 
     /// Takes away what appeared since; what that was.
@@ -71,7 +82,7 @@ impl Look {
             now.mounts.difference(&self.mounts).filter(|mount| is_under(&mount.point, places)).collect();
         let loops = now.loops.difference(&self.loops).filter(|(_, file)| is_under(file, places));
         if !mounts.is_empty() {
-            self.abort(places, false);
+            self.abort(places);
         }
         // The youngest has the highest number, mostly; a mount under another goes with it.
         for mount in mounts.into_iter().rev() {
@@ -90,6 +101,11 @@ impl Look {
         }
         found
     }
+}
+
+fn abort(connection: &str) {
+    let file = format!("{CONNECTIONS}/{connection}/abort");
+    within(PATIENCE, move || std::fs::write(file, "1"));
 }
 
 /// Whether something is mounted there or below.

@@ -29,10 +29,17 @@ impl Mark {
         &self.0
     }
 
-    fn is_on(&self, pid: i32) -> bool {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let mut variables = environment.split(|byte| *byte == 0);
-        variables.any(|one| one.strip_prefix(self.0.as_bytes()).is_some_and(|rest| rest.starts_with(b"=")))
+    /// Asks every thread: the first may be dead, and then knows no environment.
+    fn is_on(&self, process: &Process) -> bool {
+        let has = |environment: Vec<u8>| {
+            let mut variables = environment.split(|byte| *byte == 0);
+            variables.any(|one| one.strip_prefix(self.0.as_bytes()).is_some_and(|rest| rest.starts_with(b"=")))
+        };
+        if process.state != 'Z' {
+            return has(std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default());
+        }
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", process.pid)).into_iter().flatten().flatten();
+        tasks.filter_map(|task| std::fs::read(task.path().join("environ")).ok()).any(has)
     }
 }
 
@@ -45,6 +52,7 @@ pub(super) struct Process {
     /// A letter of `/proc/PID/stat`; `Z` and `X` are dead.
     pub(super) state: char,
     pub(super) name: String,
+    threads: u32,
     /// In ticks since boot: with the number it names one process for ever.
     start: u64,
 }
@@ -64,12 +72,14 @@ impl Process {
             group: fields.get(2)?.parse().ok()?,
             state: fields.first()?.chars().next()?,
             name: head.split_once('(')?.1.to_owned(),
+            threads: fields.get(17)?.parse().ok()?,
             start: fields.get(19)?.parse().ok()?,
         })
     }
 
+    /// A process whose first thread is dead lives as long as another does: a killed one that waits in the kernel looks like this.
     fn is_alive(&self) -> bool {
-        !matches!(self.state, 'Z' | 'X')
+        !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
 
     fn kill(&self) {
@@ -89,12 +99,13 @@ pub(super) fn of_run(mark: &Mark, leader: i32) -> Vec<Process> {
     let me = i32::try_from(std::process::id()).unwrap_or(0);
     let mut ours: BTreeSet<i32> = all.iter().filter(|p| p.pid == leader || p.group == leader).map(|p| p.pid).collect();
     extend(&mut ours, &all);
-    let others: Vec<i32> = all.iter().map(|p| p.pid).filter(|pid| !ours.contains(pid) && *pid != me).collect();
+    let others: Vec<Process> =
+        all.iter().filter(|p| !ours.contains(&p.pid) && p.pid != me && p.is_alive()).cloned().collect();
     let mark = mark.clone();
     // Reading an environment waits for a lock that a hung process may hold.
     ours.extend(gather(READING, move |sender| {
-        for pid in others.into_iter().filter(|pid| mark.is_on(*pid)) {
-            let _ = sender.send(pid);
+        for process in others.into_iter().filter(|process| mark.is_on(process)) {
+            let _ = sender.send(process.pid);
         }
     }));
     extend(&mut ours, &all);
@@ -143,9 +154,11 @@ mod tests {
 
     #[test]
     fn a_name_with_blanks_and_brackets_is_read() {
-        let stat = "7 (a) b (c) S 1 5 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 0 0";
+        let stat = "7 (a) b (c) S 1 5 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 2 0 4711 0 0";
         let process = Process::parse(7, stat).unwrap();
-        assert_eq!((process.parent, process.group, process.state, process.start), (1, 5, 'S', 4711));
+        assert_eq!((process.parent, process.group, process.threads, process.start), (1, 5, 2, 4711));
+        assert!(process.is_alive() && Process { state: 'Z', ..process.clone() }.is_alive());
+        assert!(!Process { state: 'Z', threads: 1, ..process.clone() }.is_alive());
         assert_eq!(process.name, "a) b (c");
         assert_eq!(Process::parse(7, "7 (a"), None);
     }

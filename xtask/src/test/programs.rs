@@ -69,6 +69,8 @@ pub(super) fn build(plan: &Plan<'_>) -> Result<Vec<Program>> {
         ensure!(out.status.success(), "the workspace does not build");
         programs.extend(String::from_utf8_lossy(&out.stdout).lines().filter_map(program));
     }
+    // Cargo tells of them as they get ready; the same order every time is easier to compare.
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(programs)
 }
 
