@@ -10,7 +10,7 @@
 //!
 //! Tests find the outside suites in `$TEAL_TOOLS/bin`. A test that cannot run here appends one line with the reason to the file
 //! `$TEAL_SKIPS` and returns; it is counted as skipped, not as passed. With `--long` (`$TEAL_LONG` is set), tests that have a long form
-//! run it: hours instead of minutes. `$TMPDIR` is a program's own directory, which goes with it.
+//! run it: hours instead of minutes. `$TMPDIR` and `$CARGO_TARGET_TMPDIR` are a program's own directories, which go with it.
 
 mod attempt;
 mod bounded;
@@ -25,6 +25,7 @@ mod runner;
 mod summary;
 
 use anyhow::{Context as _, Result};
+use attempt::Rooms;
 use programs::Program;
 use runner::{Limits, Runner};
 use std::ffi::OsString;
@@ -113,15 +114,16 @@ fn runner(plan: &Plan<'_>, target: &Path, tools: &Path) -> Result<Runner> {
         args.push("--test-threads=1".to_owned());
     }
     // On a disk also where /tmp is memory.
-    let temporary = Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir()).unwrap_or_else(std::env::temp_dir);
+    let open = Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir()).unwrap_or_else(std::env::temp_dir);
+    let large = target.join("tmp");
+    std::fs::create_dir_all(&large).with_context(|| large.display().to_string())?;
     Ok(Runner {
         limits: LIMITS[usize::from(plan.is_long)],
         start: bounded::now(),
         env,
         filter: plan.filter.map(str::to_owned).into_iter().collect(),
         args,
-        places: vec![target.join("tmp")],
-        temporary,
+        rooms: Rooms { open, large },
         kept,
         is_shown: true,
         stop,

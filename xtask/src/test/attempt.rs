@@ -30,16 +30,22 @@ const PIECES: usize = 64;
 /// How long a killed process may take to die, before more is tried.
 const DYING: Duration = Duration::from_secs(3);
 
+/// Where each run gets directories of its own: what is mounted or left in there is its.
+#[derive(Debug, Clone)]
+pub(super) struct Rooms {
+    /// For `$TMPDIR`: whoever a test becomes comes in.
+    pub(super) open: PathBuf,
+    /// For `$CARGO_TARGET_TMPDIR`, with room for whole stores.
+    pub(super) large: PathBuf,
+}
+
 /// How a run is made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Course<'a> {
     pub(super) limit: Duration,
     /// How long what a program started may take to end by itself after it.
     pub(super) grace: Duration,
-    /// Directories whose mounts are the tests'; that for temporary files is added.
-    pub(super) places: &'a [PathBuf],
-    /// Where the directory for temporary files is made.
-    pub(super) temporary: &'a Path,
+    pub(super) rooms: &'a Rooms,
     pub(super) is_shown: bool,
     /// Raised when everything is to end now.
     pub(super) stop: &'a AtomicBool,
@@ -155,13 +161,15 @@ pub(super) fn run(
 ) -> Result<Attempt> {
     let start = now();
     let mark = Mark::new();
-    let temporary = course.temporary.join(mark.name().to_lowercase().replace('_', "-"));
-    std::fs::create_dir(&temporary).with_context(|| temporary.display().to_string())?;
+    // Short: the paths of sockets have a limit.
+    let places = [&course.rooms.open, &course.rooms.large].map(|room| room.join(format!("teal-{}", mark.number())));
+    for place in &places {
+        std::fs::create_dir(place).with_context(|| place.display().to_string())?;
+    }
     // As /tmp: some tests are run as somebody else.
-    std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o1777))?;
-    let places: Vec<PathBuf> = course.places.iter().chain([&temporary]).cloned().collect();
+    std::fs::set_permissions(&places[0], std::fs::Permissions::from_mode(0o1777))?;
     let look = Look::now();
-    command.env(mark.name(), "1").env("TMPDIR", &temporary).process_group(0);
+    command.env(mark.name(), "1").env("TMPDIR", &places[0]).env("CARGO_TARGET_TMPDIR", &places[1]).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("start {name}: {command:?}"))?;
     let leader = i32::try_from(child.id()).context("a process has a number")?;
@@ -188,7 +196,7 @@ pub(super) fn run(
     let status = child.try_wait()?;
     let drained = now() + DYING;
     while hearing.hear(drained.saturating_sub(now())) && now() < drained {}
-    left.extend(sweep(&temporary));
+    left.extend(places.iter().flat_map(|place| sweep(place)));
     let ending = ended_early.unwrap_or(Ending::Exit(status.and_then(|status| status.code())));
     let Hearing { outcome, output, .. } = hearing;
     Ok(Attempt { ending, outcome, output, took: now() - start, running, left })
@@ -236,13 +244,13 @@ fn said(process: &Process) -> String {
     format!("process {} ({})", process.pid, process.name)
 }
 
-/// Removes the directory for temporary files; what was in there.
-fn sweep(temporary: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(temporary).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let left = names.map(|name| format!("file {}", temporary.join(name).display())).collect();
+/// Removes a directory of the run; what was in there.
+fn sweep(place: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let left = names.map(|name| format!("file {}", place.join(name).display())).collect();
     // Never through a mount that would not go.
-    if !leftovers::is_mounted_below(temporary) {
-        let _ = std::fs::remove_dir_all(temporary);
+    if !leftovers::is_mounted_below(place) {
+        let _ = std::fs::remove_dir_all(place);
     }
     left
 }

@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Mount {
     id: u64,
-    /// Of the device: for FUSE without a block device, the number of the connection.
-    minor: String,
+    /// Of its device; it is also the name of the connection of a FUSE mount.
+    number: u64,
     point: PathBuf,
     kind: String,
 }
@@ -57,7 +57,7 @@ impl Look {
     pub(super) fn abort(&self, places: &[PathBuf]) {
         for mount in mounts("self").into_iter().filter(|mount| mount.is_fuse() && !self.mounts.contains(mount)) {
             if is_under(&mount.point, places) {
-                abort(&mount.minor);
+                abort(&mount.number.to_string());
                 // Forced, this aborts a connection even where it cannot unmount, and needs no control file system.
                 within(PATIENCE, move || unmount(mount.point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW));
             }
@@ -67,7 +67,8 @@ impl Look {
     /// Ends the FUSE connections that appeared and that no mount of any process leads to: they were unmounted lazily.
     pub(super) fn abort_hidden(&self) {
         let all = mounts_of_all();
-        let is_hidden = |number: &String| !all.iter().any(|mount| mount.is_fuse() && mount.minor == *number);
+        let is_hidden =
+            |number: &String| !all.iter().any(|mount| mount.is_fuse() && mount.number.to_string() == *number);
         names(CONNECTIONS)
             .filter(|number| !self.connections.contains(number))
             .filter(is_hidden)
@@ -140,7 +141,11 @@ fn parse(line: &str) -> Option<Mount> {
     let fields: Vec<&str> = left.split(' ').collect();
     Some(Mount {
         id: fields.first()?.parse().ok()?,
-        minor: fields.get(2)?.split_once(':')?.1.to_owned(),
+        // As the kernel packs a major and a minor number.
+        number: fields
+            .get(2)?
+            .split_once(':')
+            .and_then(|(a, b)| Some(a.parse::<u64>().ok()? << 20 | b.parse::<u64>().ok()?))?,
         point: unescape(fields.get(4)?),
         kind: right.split(' ').next()?.to_owned(),
     })

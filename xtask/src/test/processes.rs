@@ -16,24 +16,33 @@ const READING: Duration = Duration::from_secs(5);
 
 /// A variable that only the environment of one run has. Its name is the run's, so that runs inside of runs carry both marks.
 #[derive(Debug, Clone)]
-pub(super) struct Mark(String);
+pub(super) struct Mark {
+    name: String,
+    number: String,
+}
 
 impl Mark {
     pub(super) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        Self(format!("TEAL_TEST_RUN_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
+        let number = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Self { name: format!("TEAL_TEST_RUN_{}", number.replace('-', "_")), number }
     }
 
     /// The variable.
     pub(super) fn name(&self) -> &str {
-        &self.0
+        &self.name
+    }
+
+    /// Two numbers that no other run has while this program lives.
+    pub(super) fn number(&self) -> &str {
+        &self.number
     }
 
     /// Asks every thread: the first may be dead, and then knows no environment.
     fn is_on(&self, process: &Process) -> bool {
         let has = |environment: Vec<u8>| {
             let mut variables = environment.split(|byte| *byte == 0);
-            variables.any(|one| one.strip_prefix(self.0.as_bytes()).is_some_and(|rest| rest.starts_with(b"=")))
+            variables.any(|one| one.strip_prefix(self.name.as_bytes()).is_some_and(|rest| rest.starts_with(b"=")))
         };
         if process.state != 'Z' {
             return has(std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default());

@@ -4,7 +4,7 @@
 //! 1. A program has a deadline, all programs together have one, and nothing runs beyond them; what does not come to run has failed.
 //! 2. The output of programs that did not pass at once is kept, of both runs.
 
-use super::attempt::{self, Attempt, Course, Ending};
+use super::attempt::{self, Attempt, Course, Ending, Rooms};
 use super::bounded::now;
 use super::flaky::{self, Again, Verdict};
 use super::libtest;
@@ -42,9 +42,7 @@ pub(super) struct Runner {
     pub(super) env: Vec<(&'static str, OsString)>,
     pub(super) filter: Vec<String>,
     pub(super) args: Vec<String>,
-    /// Where the programs' own mounts are.
-    pub(super) places: Vec<PathBuf>,
-    pub(super) temporary: PathBuf,
+    pub(super) rooms: Rooms,
     /// Where output and skips are kept.
     pub(super) kept: PathBuf,
     pub(super) is_shown: bool,
@@ -142,8 +140,7 @@ impl Runner {
         Course {
             limit: limit.min(self.left()),
             grace: self.limits.grace,
-            places: &self.places,
-            temporary: &self.temporary,
+            rooms: &self.rooms,
             is_shown: self.is_shown,
             stop: &self.stop,
         }

@@ -45,19 +45,15 @@ fn wedged(name: &str, is_hidden: bool) -> Option<Vec<String>> {
         teal_testkit::skip(name, "needs root, /dev/fuse and, if hidden, the control file system of FUSE");
         return None;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [open, large] = dirs.each_ref().map(|dir| dir.path().to_owned());
+    let rooms = Rooms { open, large };
     let mut command = Command::new(std::env::current_exe().unwrap());
     let test = format!("{}::{name}", module_path!().split_once("::").unwrap().1);
     command.args(["--exact", &test, "--nocapture"]).env(ROLE, "1");
     let stop = AtomicBool::new(false);
-    let course = Course {
-        limit: Duration::from_secs(2),
-        grace: Duration::ZERO,
-        places: &[],
-        temporary: dir.path(),
-        is_shown: false,
-        stop: &stop,
-    };
+    let course =
+        Course { limit: Duration::from_secs(2), grace: Duration::ZERO, rooms: &rooms, is_shown: false, stop: &stop };
     let start = now();
     let attempt = run("wedged", command, &BTreeSet::from([test]), course).unwrap();
     let said = String::from_utf8_lossy(&attempt.output).into_owned();
@@ -65,7 +61,7 @@ fn wedged(name: &str, is_hidden: bool) -> Option<Vec<String>> {
     assert!(said.contains("about to wait") && said.contains("wedged does not end"), "{said}");
     assert!(!attempt.left.iter().any(|left| left.contains("cannot be killed")), "{:?} {said}", attempt.left);
     assert!(now() - start < Duration::from_secs(60));
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+    assert!(dirs.iter().all(|dir| std::fs::read_dir(dir.path()).unwrap().count() == 0), "nothing is left");
     Some(attempt.left)
 }
 

@@ -22,8 +22,10 @@ fn run(program: &str, args: &[&str]) -> String {
 fn a_line_of_the_mount_table_is_read() {
     let line = r"36 35 0:52 / /var/tmp/a\040b rw,noatime shared:1 - fuse.teal a\040source rw,user_id=0";
     let mount = parse(line).unwrap();
-    assert_eq!((mount.id, mount.minor.as_str(), mount.kind.as_str()), (36, "52", "fuse.teal"));
+    assert_eq!((mount.id, mount.number, mount.kind.as_str()), (36, 52, "fuse.teal"));
     assert_eq!(mount.point, Path::new("/var/tmp/a b"));
+    let block = parse("36 35 7:3 / /mnt rw - fuseblk.teal /dev/loop3 rw").unwrap();
+    assert!(block.number == 7_340_035 && block.is_fuse(), "as in /sys/fs/fuse/connections");
     assert_eq!(parse("36 35 0:52"), None);
     assert!(!mounts("self").is_empty());
 }

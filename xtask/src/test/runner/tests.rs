@@ -7,17 +7,15 @@ use tempfile::TempDir;
 
 /// A runner with a place of its own, and time enough for what must happen.
 fn runner(dir: &TempDir, program: Duration) -> Runner {
-    let (kept, temporary) = (dir.path().join("kept"), dir.path().join("temporary"));
-    std::fs::create_dir(&kept).unwrap();
-    std::fs::create_dir(&temporary).unwrap();
+    let [kept, open, large] = ["kept", "open", "large"].map(|name| dir.path().join(name));
+    [&kept, &open, &large].iter().for_each(|dir| std::fs::create_dir(dir).unwrap());
     Runner {
         limits: Limits { program, total: Duration::from_secs(600), grace: Duration::from_millis(100) },
         start: now(),
         env: Vec::new(),
         filter: Vec::new(),
         args: Vec::new(),
-        places: Vec::new(),
-        temporary,
+        rooms: Rooms { open, large },
         kept,
         is_shown: false,
         stop: Arc::default(),
@@ -131,17 +129,19 @@ fn a_program_that_fails_without_a_failed_test_is_a_failure() {
 
 #[test]
 fn what_a_program_leaves_behind_is_taken_away_and_said_and_no_failure() {
-    let body = r#"setsid sleep 1000 & echo $! > "$HERE/sleeper"; touch "$TMPDIR/a-file"
+    let body = r#"setsid sleep 1000 & echo $! > "$HERE/sleeper"; touch "$TMPDIR/a-file" "$CARGO_TARGET_TMPDIR/a-store"
         if [ "$(id -u)" = 0 ]; then mkdir "$TMPDIR/point"; mount -t tmpfs none "$TMPDIR/point"; fi
         good 2"#;
     let (dir, report, runs) = report(LONG, body);
     assert!(report.ends_with("2 passed, 0 failed, 0 skipped") && runs.len() == 1, "{report}");
     let sleeper = std::fs::read_to_string(dir.path().join("sleeper")).unwrap();
     assert!(report.contains(&format!("left behind by: small: process {} (sleep)\n", sleeper.trim())), "{report}");
-    assert!(report.contains("/a-file\n"), "{report}");
+    assert!(report.contains("/a-file\n") && report.contains("/a-store\n"), "{report}");
     assert_eq!(report.contains("mount of tmpfs at "), rustix::process::geteuid().is_root(), "{report}");
     assert!(is_dead(&dir, "sleeper"));
-    assert_eq!(std::fs::read_dir(dir.path().join("temporary")).unwrap().count(), 0, "the directory went with it");
+    for room in ["open", "large"] {
+        assert_eq!(std::fs::read_dir(dir.path().join(room)).unwrap().count(), 0, "the directory went with it");
+    }
 }
 
 #[test]
