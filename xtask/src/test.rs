@@ -91,7 +91,9 @@ pub(crate) fn run(plan: &Plan<'_>) -> Result<bool> {
     let runner = runner(plan, &target, &tools)?;
     let mut summary = Summary::default();
     for program in &programs {
-        runner.run(program, &mut summary)?;
+        if !runner.run(program, &mut summary) {
+            break;
+        }
     }
     println!("\n{}", summary.report());
     std::io::stdout().flush()?;

@@ -188,10 +188,9 @@ pub(super) fn run(
     if ended_early.is_none() {
         left.extend(processes::wait(&mark, leader, course.grace).iter().map(said));
     }
-    left.extend(
-        end(&mark, leader, &look, &places).iter().map(|process| format!("{}, which cannot be killed", said(process))),
-    );
-    left.extend(look.clean(&places));
+    left.extend(end(&mark, leader, &look, &places));
+    let more = look.clean(&places).into_iter().filter(|one| !left.contains(one)).collect::<Vec<_>>();
+    left.extend(more);
     // Only now may the number of the leader be used again. One that cannot be killed is not waited for.
     let status = child.try_wait()?;
     let drained = now() + DYING;
@@ -226,18 +225,20 @@ fn has_ended(leader: i32) -> bool {
     Pid::from_raw(leader).is_none_or(|pid| waitid(WaitId::Pid(pid), how).map_or(true, |status| status.is_some()))
 }
 
-/// Kills what is left; those that will not die. A thread that waits for a FUSE file system which its own process served cannot die
-/// before the connection is aborted.
-fn end(mark: &Mark, leader: i32, look: &Look, places: &[PathBuf]) -> Vec<Process> {
+/// Kills what is left; what was in the way, and who will not die. A thread that waits for a FUSE file system which its own process
+/// served cannot die before the connection is aborted.
+fn end(mark: &Mark, leader: i32, look: &Look, places: &[PathBuf]) -> Vec<String> {
     if processes::kill(mark, leader, DYING).is_empty() {
         return Vec::new();
     }
-    look.abort(places);
+    let mut left = look.abort(places);
     if processes::kill(mark, leader, DYING).is_empty() {
-        return Vec::new();
+        return left;
     }
     look.abort_hidden();
-    processes::kill(mark, leader, DYING)
+    let alive = processes::kill(mark, leader, DYING);
+    left.extend(alive.iter().map(|process| format!("{}, which cannot be killed", said(process))));
+    left
 }
 
 fn said(process: &Process) -> String {

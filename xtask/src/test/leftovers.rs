@@ -8,6 +8,7 @@
 use super::bounded::{is_done, within};
 use rustix::mount::{UnmountFlags, unmount};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,12 @@ impl Mount {
     }
 }
 
+impl fmt::Display for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mount of {} at {}", self.kind, self.point.display())
+    }
+}
+
 /// What there was at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Look {
@@ -53,15 +60,17 @@ impl Look {
         }
     }
 
-    /// Ends the FUSE connections of mounts that appeared under `places`: whoever waits for one gets an error.
-    pub(super) fn abort(&self, places: &[PathBuf]) {
-        for mount in mounts("self").into_iter().filter(|mount| mount.is_fuse() && !self.mounts.contains(mount)) {
-            if is_under(&mount.point, places) {
-                abort(&mount.number.to_string());
-                // Forced, this aborts a connection even where it cannot unmount, and needs no control file system.
-                within(PATIENCE, move || unmount(mount.point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW));
-            }
-        }
+    /// Ends the FUSE connections of mounts that appeared under `places`: whoever waits for one gets an error. Which mounts these are.
+    pub(super) fn abort(&self, places: &[PathBuf]) -> Vec<String> {
+        let all = mounts("self").into_iter().filter(|mount| mount.is_fuse() && !self.mounts.contains(mount));
+        let ours = all.filter(|mount| is_under(&mount.point, places)).map(|mount| {
+            let said = mount.to_string();
+            abort(&mount.number.to_string());
+            // Forced, this aborts a connection even where it cannot unmount, and needs no control file system.
+            within(PATIENCE, move || unmount(mount.point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW));
+            said
+        });
+        ours.collect()
     }
 
     /// Ends the FUSE connections that appeared and that no mount of any process leads to: they were unmounted lazily.
@@ -87,13 +96,17 @@ impl Look {
         }
         // The youngest has the highest number, mostly; a mount under another goes with it.
         for mount in mounts.into_iter().rev() {
-            found.push(format!("mount of {} at {}", mount.kind, mount.point.display()));
+            found.push(mount.to_string());
             let point = mount.point.clone();
             let how = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
             within(PATIENCE, move || unmount(point, how));
         }
         for (device, file) in loops {
             found.push(format!("loop device {device} of {}", file.display()));
+            // It may have gone with its mount, and be somebody else's by now.
+            if backing_file(device).as_ref() != Some(file) {
+                continue;
+            }
             is_done(PATIENCE, "losetup", &["--detach", &format!("/dev/{device}")]);
         }
         for name in now.namespaces.difference(&self.namespaces).filter(|name| !is_lived_in(name)) {
@@ -173,10 +186,12 @@ fn unescape(text: &str) -> PathBuf {
 /// The loop devices in use, with their files.
 fn loops() -> impl Iterator<Item = (String, PathBuf)> {
     let devices = names("/sys/block").filter(|name| name.starts_with("loop"));
-    devices.filter_map(|name| {
-        let file = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
-        Some((name, file.trim_end().into()))
-    })
+    devices.filter_map(|name| backing_file(&name).map(|file| (name, file)))
+}
+
+fn backing_file(device: &str) -> Option<PathBuf> {
+    let file = std::fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).ok()?;
+    Some(file.trim_end().into())
 }
 
 /// Whether a process is in the network namespace of this name.

@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. A program has a deadline, all programs together have one, and nothing runs beyond them; what does not come to run has failed.
-//! 2. The output of programs that did not pass at once is kept, of both runs.
+//! 2. Whatever happens to one program, the others run, and the results so far are told; also when somebody stops the run.
+//! 3. The output of programs that did not pass at once is kept, of both runs.
 
 use super::attempt::{self, Attempt, Course, Ending, Rooms};
 use super::bounded::now;
@@ -15,7 +16,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a program may take to list its tests.
@@ -50,14 +51,20 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// Runs a program, and once more what did not pass.
-    pub(super) fn run(&self, program: &Program, summary: &mut Summary) -> Result<()> {
-        self.say(&format!("\n==> {}", program.name));
-        if self.left().is_zero() {
-            let why = format!("{} was not run: {:?} are over", program.name, self.limits.total);
+    /// Runs a program, and once more what did not pass. Whether others may be run after it: not if somebody wants an end.
+    pub(super) fn run(&self, program: &Program, summary: &mut Summary) -> bool {
+        if let Err(e) = self.judge(program, summary) {
+            let why = format!("{}: {e:#}", program.name);
             self.say(&why);
             summary.add(Verdict::failure(why));
-            return Ok(());
+        }
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn judge(&self, program: &Program, summary: &mut Summary) -> Result<()> {
+        self.say(&format!("\n==> {}", program.name));
+        if self.left().is_zero() {
+            bail!("not run, the {:?} for all programs are over", self.limits.total);
         }
         let expected = self.list(program);
         let filter: Vec<&str> = self.filter.iter().map(String::as_str).collect();
@@ -113,7 +120,7 @@ impl Runner {
         command.envs(self.env.iter().map(|(name, value)| (name, value))).env("TEAL_SKIPS", &skips);
         let attempt = attempt::run(&program.name, command, expected, self.course(self.limits.program))?;
         if attempt.ending == Ending::Stopped {
-            bail!("stopped in run {number} of {}; what it left is taken away", program.name);
+            bail!("stopped in run {number}, what it left is taken away; what comes after it was not run");
         }
         for left in &attempt.left {
             self.say(&format!("left behind by {}: {left}", program.name));

@@ -47,7 +47,7 @@ fn program(dir: &TempDir, body: &str) -> Program {
 fn report(limit: Duration, body: &str) -> (TempDir, String, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let mut summary = Summary::default();
-    runner(&dir, limit).run(&program(&dir, body), &mut summary).unwrap();
+    runner(&dir, limit).run(&program(&dir, body), &mut summary);
     let runs = std::fs::read_to_string(dir.path().join("runs")).unwrap_or_default();
     let report = summary.report().lines().filter(|line| !line.starts_with("slowest: ")).collect::<Vec<_>>().join("\n");
     (dir, report, runs.lines().map(str::to_owned).collect())
@@ -150,8 +150,8 @@ fn when_the_time_of_all_is_over_the_rest_has_failed() {
     let mut runner = runner(&dir, LONG);
     runner.limits.total = Duration::ZERO;
     let mut summary = Summary::default();
-    runner.run(&program(&dir, "good 2"), &mut summary).unwrap();
-    assert!(summary.report().starts_with("failed: small was not run: "), "{}", summary.report());
+    assert!(runner.run(&program(&dir, "good 2"), &mut summary));
+    assert!(summary.report().starts_with("failed: small: not run, "), "{}", summary.report());
     assert!(summary.report().ends_with("\n0 passed, 1 failed, 0 skipped"));
     assert!(!dir.path().join("runs").exists());
 }
@@ -169,8 +169,26 @@ fn a_wish_to_stop_ends_the_program() {
     let runner = runner(&dir, LONG);
     runner.stop.store(true, std::sync::atomic::Ordering::Relaxed);
     let program = program(&dir, r#"echo $$ > "$HERE/program"; sleep 1000"#);
-    let said = runner.run(&program, &mut Summary::default()).unwrap_err().to_string();
-    assert!(said.starts_with("stopped in run 1 of small"), "{said}");
+    let mut summary = Summary::default();
+    assert!(!runner.run(&program, &mut summary), "nothing runs after it");
+    let report = summary.report();
+    assert!(
+        report.starts_with("failed: small: stopped in run 1,") && report.ends_with("0 passed, 1 failed, 0 skipped")
+    );
     assert!(!dir.path().join("program").exists() || is_dead(&dir, "program"));
     assert_ne!(Mark::new().name(), Mark::new().name());
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_a_failure_and_others_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut summary = Summary::default();
+    let missing = Program { path: dir.path().join("missing"), ..program(&dir, "good 2") };
+    let runner = runner(&dir, LONG);
+    assert!(runner.run(&missing, &mut summary) && runner.run(&program(&dir, "good 2"), &mut summary));
+    let report = summary.report();
+    assert!(
+        report.contains("failed: small: start small: ") && report.ends_with("2 passed, 1 failed, 0 skipped"),
+        "{report}"
+    );
 }
