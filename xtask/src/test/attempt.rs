@@ -161,11 +161,9 @@ pub(super) fn run(
 ) -> Result<Attempt> {
     let start = now();
     let mark = Mark::new();
-    // Short: the paths of sockets have a limit.
-    let places = [&course.rooms.open, &course.rooms.large].map(|room| room.join(format!("teal-{}", mark.number())));
-    for place in &places {
-        std::fs::create_dir(place).with_context(|| place.display().to_string())?;
-    }
+    let open = course.rooms.open.join(format!("teal-{}", mark.number()));
+    std::fs::create_dir(&open).with_context(|| open.display().to_string())?;
+    let places = [open, numbered(&course.rooms.large)?];
     // As /tmp: some tests are run as somebody else.
     std::fs::set_permissions(&places[0], std::fs::Permissions::from_mode(0o1777))?;
     let look = Look::now();
@@ -199,6 +197,18 @@ pub(super) fn run(
     let ending = ended_early.unwrap_or(Ending::Exit(status.and_then(|status| status.code())));
     let Hearing { outcome, output, .. } = hearing;
     Ok(Attempt { ending, outcome, output, took: now() - start, running, left })
+}
+
+/// A new directory with the shortest name there is: the paths of sockets have a limit, and tests make some in there.
+fn numbered(room: &Path) -> Result<PathBuf> {
+    for number in 0.. {
+        let place = room.join(format!("{number}"));
+        match std::fs::create_dir(&place) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| place.clone()).with_context(|| place.display().to_string()),
+        }
+    }
+    unreachable!("some number is free")
 }
 
 /// Hears the program until it ends; `Some` if it was not by itself.
