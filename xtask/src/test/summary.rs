@@ -72,8 +72,8 @@ impl Summary {
         for (time, program) in times.into_iter().take(SLOWEST) {
             let _ = writeln!(out, "slowest: {:7.1} s {program}", time.as_secs_f64());
         }
+        self.left.iter().for_each(|one| _ = writeln!(out, "left behind by {one}"));
         let mut say = |what: &str, of: &[String]| of.iter().for_each(|one| _ = writeln!(out, "{what}: {one}"));
-        say("left behind by", &self.left);
         say("skipped", &self.reasons);
         say("failed", &self.total.failures);
         if self.total.passed + self.total.failed == 0 {
@@ -135,7 +135,7 @@ mod tests {
         let report = summary.report();
         let lines: Vec<&str> = report.lines().collect();
         assert_eq!((lines[0], lines[9]), ("slowest:    12.0 s p12", "slowest:     3.0 s p3"));
-        assert_eq!(lines[10], "left behind by: x: mount of tmpfs at /m");
+        assert_eq!(lines[10], "left behind by x: mount of tmpfs at /m");
         assert_eq!(lines[11], "the first run of x, all of it in one.txt; the second in two.txt");
         assert_eq!(lines[12], "  | panicked");
         assert_eq!(lines[14..], ["flaky: x: a failed, then passed", "1 passed, 0 failed, 0 skipped"]);

@@ -135,7 +135,7 @@ fn what_a_program_leaves_behind_is_taken_away_and_said_and_no_failure() {
     let (dir, report, runs) = report(LONG, body);
     assert!(report.ends_with("2 passed, 0 failed, 0 skipped") && runs.len() == 1, "{report}");
     let sleeper = std::fs::read_to_string(dir.path().join("sleeper")).unwrap();
-    assert!(report.contains(&format!("left behind by: small: process {} (sleep)\n", sleeper.trim())), "{report}");
+    assert!(report.contains(&format!("left behind by small: process {} (sleep)\n", sleeper.trim())), "{report}");
     assert!(report.contains("/a-file\n") && report.contains("/a-store\n"), "{report}");
     assert_eq!(report.contains("mount of tmpfs at "), rustix::process::geteuid().is_root(), "{report}");
     assert!(is_dead(&dir, "sleeper"));
