@@ -1,22 +1,55 @@
 //! `cargo xtask test`: the one command that runs every test, here and in CI.
 //!
 //! # Guarantees
-//! 1. The last line of its output is `N passed, N failed, N skipped`, over all test binaries and the examples in the docs.
-//! 2. It fails if any test failed, if a test binary died without saying, or if no test ran.
+//! 1. The last line of its output is `N passed, N failed, N skipped`, over all test programs and the examples in the docs.
+//! 2. It fails if any test failed twice, if a test program died without saying, or if no test ran.
 //! 3. What it installs it names first; what it cannot install it names too, and goes on: the tests that need it fail.
+//! 4. It ends: what hangs is described, ended and counted as failed, and the rest goes on (`attempt`, `runner`).
+//! 5. What failed or hung runs once more. If it passes then, it is listed as flaky right above the last line (`flaky`).
+//! 6. A program leaves nothing behind; if it does, that is taken away and said (`leftovers`).
 //!
 //! Tests find the outside suites in `$TEAL_TOOLS/bin`. A test that cannot run here appends one line with the reason to the file
 //! `$TEAL_SKIPS` and returns; it is counted as skipped, not as passed. With `--long` (`$TEAL_LONG` is set), tests that have a long form
-//! run it: hours instead of minutes.
+//! run it: hours instead of minutes. `$TMPDIR` and `$CARGO_TARGET_TMPDIR` are a program's own directories, which go with it.
 
+mod attempt;
+mod bounded;
+mod flaky;
+mod hung;
+mod leftovers;
+mod libtest;
 mod needs;
+mod processes;
+mod programs;
+mod runner;
 mod summary;
 
 use anyhow::{Context as _, Result};
-use std::io::{BufRead as _, BufReader, Write as _};
+use attempt::Rooms;
+use programs::Program;
+use runner::{Limits, Runner};
+use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 use summary::Summary;
+
+/// How long things may take: in the short form, and in the long one.
+const LIMITS: [Limits; 2] = [
+    Limits {
+        program: Duration::from_secs(10 * 60),
+        total: Duration::from_secs(60 * 60),
+        grace: Duration::from_secs(2),
+    },
+    Limits {
+        program: Duration::from_secs(12 * 3600),
+        total: Duration::from_secs(96 * 3600),
+        grace: Duration::from_secs(2),
+    },
+];
 
 /// What is run, and how.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -49,51 +82,54 @@ impl<'a> Plan<'a> {
 pub(crate) fn run(plan: &Plan<'_>) -> Result<bool> {
     let target = target_directory()?;
     let tools = target.join("tools");
-    let skips = target.join("skipped-tests");
     needs::install_packages()?;
     needs::install_tools(&tools)?;
-    if skips.exists() {
-        std::fs::remove_file(&skips).context("forget the skips of the last run")?;
-    }
-    let mut build = crate::cargo();
-    build.current_dir(crate::root()).args(["build", "--workspace", "--all-targets"]).args(plan.profile());
-    anyhow::ensure!(build.status().context("cargo build")?.success(), "the workspace does not build");
+    needs::mount_fuse_control();
+    let mut programs = programs::build(plan)?;
+    programs.push(Program::docs(plan));
 
+    let runner = runner(plan, &target, &tools)?;
     let mut summary = Summary::default();
-    let mut is_good = stream(&["--workspace", "--no-fail-fast"], plan, &tools, &skips, &mut summary)?;
-    // The tests themselves are tested with bugs that only this feature compiles in.
-    for package in ["teal-log", "teal-chunk"] {
-        let seeded = ["-p", package, "--features", "seeded-bugs", "--test", "seeded"];
-        is_good &= stream(&seeded, plan, &tools, &skips, &mut summary)?;
+    for program in &programs {
+        if !runner.run(program, &mut summary) {
+            break;
+        }
     }
-    summary.skip(std::fs::read_to_string(&skips).unwrap_or_default().lines());
-    summary.settle(is_good);
     println!("\n{}", summary.report());
     std::io::stdout().flush()?;
     Ok(summary.is_good())
 }
 
-fn stream(what: &[&str], plan: &Plan<'_>, tools: &Path, skips: &Path, summary: &mut Summary) -> Result<bool> {
-    let mut command = crate::cargo();
-    command.current_dir(crate::root()).arg("test").args(what).args(plan.profile()).args(plan.filter);
+/// Everything that is the same for all programs.
+fn runner(plan: &Plan<'_>, target: &Path, tools: &Path) -> Result<Runner> {
+    let kept = target.join("test-output");
+    let _ = std::fs::remove_dir_all(&kept);
+    std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let mut env: Vec<(&'static str, OsString)> = vec![("TEAL_TOOLS", tools.into())];
+    let mut args = Vec::new();
     if plan.is_long {
-        command.env("TEAL_LONG", "1").args(["--", "--test-threads=1"]);
+        env.push(("TEAL_LONG", "1".into()));
+        args.push("--test-threads=1".to_owned());
     }
-    let mut child = command
-        .env("TEAL_TOOLS", tools)
-        .env("TEAL_SKIPS", skips)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cargo test")?;
-    let mut lines = BufReader::new(child.stdout.take().context("cargo test without output")?);
-    let mut line = Vec::new();
-    while lines.read_until(b'\n', &mut line)? > 0 {
-        std::io::stdout().write_all(&line)?;
-        summary.see(&String::from_utf8_lossy(&line));
-        line.clear();
-    }
-    Ok(child.wait()?.success())
+    // On a disk also where /tmp is memory.
+    let open = Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir()).unwrap_or_else(std::env::temp_dir);
+    let large = target.join("tmp");
+    std::fs::create_dir_all(&large).with_context(|| large.display().to_string())?;
+    Ok(Runner {
+        limits: LIMITS[usize::from(plan.is_long)],
+        start: bounded::now(),
+        env,
+        filter: plan.filter.map(str::to_owned).into_iter().collect(),
+        args,
+        rooms: Rooms { open, large },
+        kept,
+        is_shown: true,
+        stop,
+    })
 }
 
 pub(crate) fn target_directory() -> Result<PathBuf> {

@@ -167,18 +167,30 @@ impl Mounted {
 
     /// Waits until the session has ended by itself.
     fn ended(&mut self) {
-        self.server.take().unwrap().join().unwrap().unwrap();
+        join(self.server.take().unwrap()).unwrap();
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
         let gone = self.unmounter.unmount(Unmount::Detach);
-        if let (Some(server), Ok(())) = (self.server.take(), gone) {
-            let ended = server.join();
-            assert!(std::thread::panicking() || matches!(ended, Ok(Ok(()))), "{ended:?}");
+        if let (Some(server), Ok(())) = (self.server.take(), gone)
+            && !std::thread::panicking()
+        {
+            join(server).unwrap();
         }
     }
+}
+
+/// What the session ended with; that it does not end is a failure and no hang.
+fn join(server: JoinHandle<Result<(), SessionError>>) -> Result<(), SessionError> {
+    for _ in 0..3000 {
+        if server.is_finished() {
+            return server.join().unwrap();
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    panic!("the session does not end within a minute");
 }
 
 fn options() -> MountOptions {

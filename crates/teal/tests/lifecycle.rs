@@ -138,7 +138,7 @@ fn a_setting_takes_effect_at_once_and_is_shown() {
     assert_eq!(m.status()["uncommitted"], true, "the default of 5 s does not hold any more");
     m.set("commit-seconds", "1");
     assert!(shown(&m).lines().any(|line| line == "commit-seconds 1"), "{}", shown(&m));
-    assert!(wait_until(Duration::from_secs(5), || m.status()["uncommitted"] == false), "{}", m.status());
+    assert!(wait_until(PATIENCE, || m.status()["uncommitted"] == false), "{}", m.status());
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn what_is_older_than_the_commit_interval_survives_a_killed_daemon() {
     m.set("commit-seconds", "2");
     std::fs::create_dir(m.path("d")).unwrap();
     std::fs::write(m.path("d/f"), support::seeded(3, 200_000)).unwrap();
-    // The promise is about time, not about what the daemon says.
-    let_pass(Duration::from_millis(3500));
+    // The promise is about time, not about what the daemon says. A loaded machine takes some of it for the commit itself.
+    let_pass(Duration::from_secs(8));
     m.kill();
     m.up();
     assert!(std::fs::read(m.path("d/f")).unwrap() == support::seeded(3, 200_000));

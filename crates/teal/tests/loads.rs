@@ -23,8 +23,10 @@ fn dbench_runs_with_and_without_syncing() {
         command.args(["-c", SCRIPT, "-t", time, "-D"]).arg(m.point()).args(how).arg("4");
         let said = run(m.world().furnish(&mut command)).good();
         assert!(said.contains("Throughput"), "{how:?}: {said}");
-        // It goes on after some errors, but tells them.
-        assert!(!said.contains("failed"), "{how:?}: {said}");
+        // It goes on after some errors, but tells them. Without the semaphore its clients only do not start together, and it has nothing
+        // to do with the mount: its key is a process number, which somebody else's semaphore may have.
+        let of_mount = |line: &&str| line.contains("failed") && !line.contains("failed to create barrier semaphore");
+        assert_eq!(said.lines().find(of_mount), None, "{how:?}: {said}");
     }
     assert_eq!(m.status()["orphans"], 0, "everything it removed is given back");
     m.down();

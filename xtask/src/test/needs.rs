@@ -44,6 +44,21 @@ pub(super) fn install_packages() -> Result<()> {
     Ok(())
 }
 
+/// Mounts the file system through which FUSE connections are aborted, where it belongs, if nobody has. Without it, a process that
+/// waits for a file system of its own that was unmounted lazily cannot be ended.
+pub(super) fn mount_fuse_control() {
+    let point = Path::new("/sys/fs/fuse/connections");
+    let table = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    if !point.exists() || !rustix::process::geteuid().is_root() || table.contains(" fusectl ") {
+        return;
+    }
+    println!("mounting the control file system of FUSE at {}", point.display());
+    let mounted = rustix::mount::mount("fusectl", point, "fusectl", rustix::mount::MountFlags::empty(), None);
+    if let Err(e) = mounted {
+        println!("could not mount it: {e}");
+    }
+}
+
 fn is_installed(package: &str) -> bool {
     let status = Command::new("dpkg-query")
         .args(["-W", "-f=${db:Status-Status}", package])

@@ -1,0 +1,270 @@
+//! One run of one test program, with an end.
+//!
+//! # Guarantees
+//! 1. It ends: at the deadline the program and everything it started are killed, and what they wait for is taken away from them.
+//! 2. When it is over, nothing is left of it: processes, mounts, loop devices, network namespaces and temporary files are gone, or
+//!    what would not go is named.
+//! 3. A program that hangs is described before it is ended.
+
+use super::bounded::{now, pause};
+use super::hung;
+use super::leftovers::{self, Look};
+use super::libtest::Outcome;
+use super::processes::{self, Mark, Process};
+use anyhow::{Context as _, Result};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use std::collections::BTreeSet;
+use std::io::{Read, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// Output kept of one run; the rest is shown, not kept.
+const OUTPUT_MAX: usize = 8 << 20;
+/// Pieces of output on their way.
+const PIECES: usize = 64;
+/// How long a killed process may take to die, before more is tried.
+const DYING: Duration = Duration::from_secs(3);
+
+/// Where each run gets directories of its own: what is mounted or left in there is its.
+#[derive(Debug, Clone)]
+pub(super) struct Rooms {
+    /// For `$TMPDIR`: whoever a test becomes comes in.
+    pub(super) open: PathBuf,
+    /// For `$CARGO_TARGET_TMPDIR`, with room for whole stores.
+    pub(super) large: PathBuf,
+}
+
+/// How a run is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Course<'a> {
+    pub(super) limit: Duration,
+    /// How long what a program started may take to end by itself after it.
+    pub(super) grace: Duration,
+    pub(super) rooms: &'a Rooms,
+    pub(super) is_shown: bool,
+    /// Raised when everything is to end now.
+    pub(super) stop: &'a AtomicBool,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// With this exit status; `None` after a signal.
+    Exit(Option<i32>),
+    /// Not at all before the deadline.
+    Hung,
+    /// With everything else, as somebody wished.
+    Stopped,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) ending: Ending,
+    pub(super) outcome: Outcome,
+    /// What it said on both channels.
+    pub(super) output: Vec<u8>,
+    pub(super) took: Duration,
+    /// What was running at the deadline, of the tests that were expected.
+    pub(super) running: BTreeSet<String>,
+    /// What it did not take away itself.
+    pub(super) left: Vec<String>,
+}
+
+/// A piece of output.
+enum Piece {
+    Out(Vec<u8>),
+    Err(Vec<u8>),
+}
+
+/// Output as it comes in.
+struct Hearing {
+    pieces: Receiver<Piece>,
+    outcome: Outcome,
+    output: Vec<u8>,
+    line: Vec<u8>,
+    is_shown: bool,
+}
+
+impl Hearing {
+    fn new(child: &mut Child, is_shown: bool) -> Result<Self> {
+        let (sender, pieces) = sync_channel(PIECES);
+        read(child.stdout.take().context("no output")?, sender.clone(), Piece::Out)?;
+        read(child.stderr.take().context("no output")?, sender, Piece::Err)?;
+        Ok(Self { pieces, outcome: Outcome::default(), output: Vec::new(), line: Vec::new(), is_shown })
+    }
+
+    /// Hears what is said within `limit`; whether there may be more.
+    fn hear(&mut self, limit: Duration) -> bool {
+        match self.pieces.recv_timeout(limit) {
+            Ok(piece) => self.take(&piece),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
+        true
+    }
+
+    fn take(&mut self, piece: &Piece) {
+        let (Piece::Out(bytes) | Piece::Err(bytes)) = piece;
+        let room = OUTPUT_MAX.saturating_sub(self.output.len());
+        self.output.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if let Piece::Err(_) = piece {
+            if self.is_shown {
+                let _ = std::io::stderr().write_all(bytes);
+            }
+            return;
+        }
+        if self.is_shown {
+            let _ = std::io::stdout().write_all(bytes);
+        }
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                self.outcome.see(&String::from_utf8_lossy(&std::mem::take(&mut self.line)));
+            }
+        }
+    }
+
+    /// A word of ours among the program's.
+    fn note(&mut self, text: &str) {
+        self.output.extend_from_slice(format!("{text}\n").as_bytes());
+        if self.is_shown {
+            println!("{text}");
+        }
+    }
+}
+
+fn read(mut from: impl Read + Send + 'static, to: SyncSender<Piece>, piece: fn(Vec<u8>) -> Piece) -> Result<()> {
+    let pump = move || {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            if to.send(piece(buffer[..count].to_vec())).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("output".to_owned()).spawn(pump)?;
+    Ok(())
+}
+
+/// Runs `command`, of which `expected` tests are known, to its end or to its deadline.
+pub(super) fn run(
+    name: &str,
+    mut command: Command,
+    expected: &BTreeSet<String>,
+    course: Course<'_>,
+) -> Result<Attempt> {
+    let start = now();
+    let mark = Mark::new();
+    let open = course.rooms.open.join(format!("teal-{}", mark.number()));
+    std::fs::create_dir(&open).with_context(|| open.display().to_string())?;
+    let places = [open, numbered(&course.rooms.large)?];
+    // As /tmp: some tests are run as somebody else.
+    std::fs::set_permissions(&places[0], std::fs::Permissions::from_mode(0o1777))?;
+    let look = Look::now();
+    command.env(mark.name(), "1").env("TMPDIR", &places[0]).env("CARGO_TARGET_TMPDIR", &places[1]).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("start {name}: {command:?}"))?;
+    let leader = i32::try_from(child.id()).context("a process has a number")?;
+    let mut hearing = Hearing::new(&mut child, course.is_shown)?;
+
+    let ended_early = watch(leader, start, &mut hearing, course);
+    let mut running = BTreeSet::new();
+    if ended_early == Some(Ending::Hung) {
+        let unfinished = hearing.outcome.unfinished(expected);
+        running = hung::running(leader, &unfinished, &String::from_utf8_lossy(&hearing.line));
+        hearing.note(&format!("\n{name} does not end: killed after {:.1} s", (now() - start).as_secs_f64()));
+        running.iter().for_each(|test| hearing.note(&format!("running: {test}")));
+        hung::describe(&processes::of_run(&mark, leader)).iter().for_each(|line| hearing.note(line));
+    }
+    let mut left = Vec::new();
+    if ended_early.is_none() {
+        left.extend(processes::wait(&mark, leader, course.grace).iter().map(said));
+    }
+    left.extend(end(&mark, leader, &look, &places));
+    let more = look.clean(&places).into_iter().filter(|one| !left.contains(one)).collect::<Vec<_>>();
+    left.extend(more);
+    // Only now may the number of the leader be used again. One that cannot be killed is not waited for.
+    let status = child.try_wait()?;
+    let drained = now() + DYING;
+    while hearing.hear(drained.saturating_sub(now())) && now() < drained {}
+    left.extend(places.iter().flat_map(|place| sweep(place)));
+    let ending = ended_early.unwrap_or(Ending::Exit(status.and_then(|status| status.code())));
+    let Hearing { outcome, output, .. } = hearing;
+    Ok(Attempt { ending, outcome, output, took: now() - start, running, left })
+}
+
+/// A new directory with the shortest name there is: the paths of sockets have a limit, and tests make some in there.
+fn numbered(room: &Path) -> Result<PathBuf> {
+    for number in 0.. {
+        let place = room.join(format!("{number}"));
+        match std::fs::create_dir(&place) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| place.clone()).with_context(|| place.display().to_string()),
+        }
+    }
+    unreachable!("some number is free")
+}
+
+/// Hears the program until it ends; `Some` if it was not by itself.
+fn watch(leader: i32, start: Duration, hearing: &mut Hearing, course: Course<'_>) -> Option<Ending> {
+    loop {
+        if !hearing.hear(Duration::from_millis(10)) {
+            pause();
+        }
+        if has_ended(leader) {
+            return None;
+        }
+        if course.stop.load(Ordering::Relaxed) {
+            return Some(Ending::Stopped);
+        }
+        if now() - start >= course.limit {
+            return Some(Ending::Hung);
+        }
+    }
+}
+
+/// Whether our child has ended; its number stays taken.
+fn has_ended(leader: i32) -> bool {
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Pid::from_raw(leader).is_none_or(|pid| waitid(WaitId::Pid(pid), how).map_or(true, |status| status.is_some()))
+}
+
+/// Kills what is left; what was in the way, and who will not die. A thread that waits for a FUSE file system which its own process
+/// served cannot die before the connection is aborted.
+fn end(mark: &Mark, leader: i32, look: &Look, places: &[PathBuf]) -> Vec<String> {
+    if processes::kill(mark, leader, DYING).is_empty() {
+        return Vec::new();
+    }
+    let mut left = look.abort(places);
+    if processes::kill(mark, leader, DYING).is_empty() {
+        return left;
+    }
+    look.abort_hidden();
+    let alive = processes::kill(mark, leader, DYING);
+    left.extend(alive.iter().map(|process| format!("{}, which cannot be killed", said(process))));
+    left
+}
+
+fn said(process: &Process) -> String {
+    format!("process {} ({})", process.pid, process.name)
+}
+
+/// Removes a directory of the run; what was in there.
+fn sweep(place: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let left = names.map(|name| format!("file {}", place.join(name).display())).collect();
+    // Never through a mount that would not go.
+    if !leftovers::is_mounted_below(place) {
+        let _ = std::fs::remove_dir_all(place);
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests;

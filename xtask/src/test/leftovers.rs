@@ -1,0 +1,206 @@
+//! What outlives processes: mounts, FUSE connections, loop devices and network namespaces.
+//!
+//! # Guarantees
+//! 1. Only what appeared since the first look is taken away, and only if it is of the tests: mounts under their directories, loop
+//!    devices over files in there, connections of such mounts, network namespaces `teal-*` in which nobody lives.
+//! 2. No call that may wait for a dead file system is waited for without end.
+
+use super::bounded::{is_done, within};
+use rustix::mount::{UnmountFlags, unmount};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+const NAMESPACES: &str = "/run/netns";
+/// How long one thing may take to go.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A line of `mountinfo`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Mount {
+    id: u64,
+    /// Of its device; it is also the name of the connection of a FUSE mount.
+    number: u64,
+    point: PathBuf,
+    kind: String,
+}
+
+impl Mount {
+    fn is_fuse(&self) -> bool {
+        self.kind.starts_with("fuse")
+    }
+}
+
+impl fmt::Display for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mount of {} at {}", self.kind, self.point.display())
+    }
+}
+
+/// What there was at one moment.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    mounts: BTreeSet<Mount>,
+    connections: BTreeSet<String>,
+    loops: BTreeSet<(String, PathBuf)>,
+    namespaces: BTreeSet<String>,
+}
+
+impl Look {
+    pub(super) fn now() -> Self {
+        Self {
+            mounts: mounts("self").into_iter().collect(),
+            connections: names(CONNECTIONS).collect(),
+            loops: loops().collect(),
+            namespaces: names(NAMESPACES).filter(|name| name.starts_with("teal-")).collect(),
+        }
+    }
+
+    /// Ends the FUSE connections of mounts that appeared under `places`: whoever waits for one gets an error. Which mounts these are.
+    pub(super) fn abort(&self, places: &[PathBuf]) -> Vec<String> {
+        let all = mounts("self").into_iter().filter(|mount| mount.is_fuse() && !self.mounts.contains(mount));
+        let ours = all.filter(|mount| is_under(&mount.point, places)).map(|mount| {
+            let said = mount.to_string();
+            abort(&mount.number.to_string());
+            // Forced, this aborts a connection even where it cannot unmount, and needs no control file system.
+            within(PATIENCE, move || unmount(mount.point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW));
+            said
+        });
+        ours.collect()
+    }
+
+    /// Ends the FUSE connections that appeared and that no mount of any process leads to: they were unmounted lazily.
+    pub(super) fn abort_hidden(&self) {
+        let all = mounts_of_all();
+        let is_hidden =
+            |number: &String| !all.iter().any(|mount| mount.is_fuse() && mount.number.to_string() == *number);
+        names(CONNECTIONS)
+            .filter(|number| !self.connections.contains(number))
+            .filter(is_hidden)
+            .for_each(|n| abort(&n));
+    }
+
+    /// Takes away what appeared since; what that was.
+    pub(super) fn clean(&self, places: &[PathBuf]) -> Vec<String> {
+        let now = Self::now();
+        let mut found = Vec::new();
+        let mounts: Vec<&Mount> =
+            now.mounts.difference(&self.mounts).filter(|mount| is_under(&mount.point, places)).collect();
+        let loops = now.loops.difference(&self.loops).filter(|(_, file)| is_under(file, places));
+        if !mounts.is_empty() {
+            self.abort(places);
+        }
+        // The youngest has the highest number, mostly; a mount under another goes with it.
+        for mount in mounts.into_iter().rev() {
+            found.push(mount.to_string());
+            let point = mount.point.clone();
+            let how = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+            within(PATIENCE, move || unmount(point, how));
+        }
+        for (device, file) in loops {
+            found.push(format!("loop device {device} of {}", file.display()));
+            // It may have gone with its mount, and be somebody else's by now.
+            if backing_file(device).as_ref() != Some(file) {
+                continue;
+            }
+            is_done(PATIENCE, "losetup", &["--detach", &format!("/dev/{device}")]);
+        }
+        for name in now.namespaces.difference(&self.namespaces).filter(|name| !is_lived_in(name)) {
+            found.push(format!("network namespace {name}"));
+            is_done(PATIENCE, "ip", &["netns", "delete", name]);
+        }
+        found
+    }
+}
+
+fn abort(connection: &str) {
+    let file = format!("{CONNECTIONS}/{connection}/abort");
+    within(PATIENCE, move || std::fs::write(file, "1"));
+}
+
+/// Whether something is mounted there or below.
+pub(super) fn is_mounted_below(place: &Path) -> bool {
+    mounts("self").iter().any(|mount| mount.point.starts_with(place))
+}
+
+fn is_under(path: &Path, places: &[PathBuf]) -> bool {
+    places.iter().any(|place| path.starts_with(place) && path != place)
+}
+
+/// The names in a directory; none if it cannot be read.
+fn names(dir: &str) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+fn mounts(process: &str) -> Vec<Mount> {
+    let table = std::fs::read_to_string(format!("/proc/{process}/mountinfo")).unwrap_or_default();
+    table.lines().filter_map(parse).collect()
+}
+
+/// The mounts that any process sees.
+fn mounts_of_all() -> Vec<Mount> {
+    let numbers = names("/proc").filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    numbers.flat_map(|pid| mounts(&pid)).collect()
+}
+
+/// `36 35 0:52 / /mnt rw,noatime shared:1 - fuse.teal source options`
+fn parse(line: &str) -> Option<Mount> {
+    let (left, right) = line.split_once(" - ")?;
+    let fields: Vec<&str> = left.split(' ').collect();
+    Some(Mount {
+        id: fields.first()?.parse().ok()?,
+        // As the kernel packs a major and a minor number.
+        number: fields
+            .get(2)?
+            .split_once(':')
+            .and_then(|(a, b)| Some(a.parse::<u64>().ok()? << 20 | b.parse::<u64>().ok()?))?,
+        point: unescape(fields.get(4)?),
+        kind: right.split(' ').next()?.to_owned(),
+    })
+}
+
+/// Blanks are written `\040` in there.
+fn unescape(text: &str) -> PathBuf {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let [first, tail @ ..] = rest {
+        let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
+        match tail.get(..3).and_then(octal).filter(|_| *first == b'\\') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+/// The loop devices in use, with their files.
+fn loops() -> impl Iterator<Item = (String, PathBuf)> {
+    let devices = names("/sys/block").filter(|name| name.starts_with("loop"));
+    devices.filter_map(|name| backing_file(&name).map(|file| (name, file)))
+}
+
+fn backing_file(device: &str) -> Option<PathBuf> {
+    let file = std::fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).ok()?;
+    Some(file.trim_end().into())
+}
+
+/// Whether a process is in the network namespace of this name.
+fn is_lived_in(name: &str) -> bool {
+    let Ok(namespace) = std::fs::metadata(Path::new(NAMESPACES).join(name)) else { return false };
+    let numbers = names("/proc").filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    let mut homes = numbers.filter_map(|pid| std::fs::metadata(format!("/proc/{pid}/ns/net")).ok());
+    homes.any(|home| home.ino() == namespace.ino())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! Real mounts and loop devices that are left behind, and those of others that are not touched.
+
+use super::*;
+use std::process::Command;
+
+/// Whether this runs as root, with loop devices; on record as skipped if not.
+fn can(test: &str) -> bool {
+    let can = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
+    if !can {
+        teal_testkit::skip(test, "needs root and loop devices");
+    }
+    can
+}
+
+fn run(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output().unwrap();
+    assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_line_of_the_mount_table_is_read() {
+    let line = r"36 35 0:52 / /var/tmp/a\040b rw,noatime shared:1 - fuse.teal a\040source rw,user_id=0";
+    let mount = parse(line).unwrap();
+    assert_eq!((mount.id, mount.number, mount.kind.as_str()), (36, 52, "fuse.teal"));
+    assert_eq!(mount.point, Path::new("/var/tmp/a b"));
+    let block = parse("36 35 7:3 / /mnt rw - fuseblk.teal /dev/loop3 rw").unwrap();
+    assert!(block.number == 7_340_035 && block.is_fuse(), "as in /sys/fs/fuse/connections");
+    assert_eq!(parse("36 35 0:52"), None);
+    assert!(!mounts("self").is_empty());
+}
+
+#[test]
+fn mounts_and_loop_devices_that_appeared_in_our_places_are_taken_away() {
+    if !can("mounts_and_loop_devices_that_appeared_in_our_places_are_taken_away") {
+        return;
+    }
+    let (ours, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let point = |dir: &tempfile::TempDir, name: &str| {
+        let point = dir.path().join(name);
+        std::fs::create_dir(&point).unwrap();
+        run("mount", &["-t", "tmpfs", "none", point.to_str().unwrap()]);
+        point
+    };
+    let old = point(&ours, "old");
+    let look = Look::now();
+    let (new, foreign) = (point(&ours, "a new one"), point(&others, "foreign"));
+    let image = ours.path().join("image");
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let device = run("losetup", &["--find", "--show", image.to_str().unwrap()]);
+
+    let places = [ours.path().to_owned()];
+    let found = look.clean(&places);
+    let again = look.clean(&places);
+    let (is_old_there, is_foreign_there) = (is_mounted_below(&old), is_mounted_below(&foreign));
+    for point in [&old, &foreign] {
+        run("umount", &[point.to_str().unwrap()]);
+    }
+    let device = device.strip_prefix("/dev/").unwrap();
+    let expected =
+        [format!("mount of tmpfs at {}", new.display()), format!("loop device {device} of {}", image.display())];
+    assert_eq!(found, expected);
+    assert_eq!(again, [""; 0], "they are gone");
+    assert!(is_old_there && is_foreign_there, "what is not ours stays");
+    assert!(!is_mounted_below(ours.path()));
+}

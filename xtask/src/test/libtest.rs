@@ -1,0 +1,104 @@
+//! What a test program says of its tests, in the words of the standard harness.
+
+use std::collections::BTreeSet;
+
+/// What was heard of a run so far.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Over all `test result:` lines; `None` before the first.
+    pub(super) counts: Option<Counts>,
+    pub(super) passed: BTreeSet<String>,
+    pub(super) failed: BTreeSet<String>,
+    pub(super) ignored: BTreeSet<String>,
+}
+
+/// How many tests ended how.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
+    pub(super) ignored: u64,
+}
+
+impl Outcome {
+    /// Takes in one line of output.
+    pub(super) fn see(&mut self, line: &str) {
+        if let Some(new) = counts(line) {
+            let sum = self.counts.get_or_insert_default();
+            sum.passed += new.passed;
+            sum.failed += new.failed;
+            sum.ignored += new.ignored;
+        } else if let Some((name, how)) = result(line) {
+            let set = match how.trim_end() {
+                "ok" => &mut self.passed,
+                "FAILED" => &mut self.failed,
+                how if how == "ignored" || how.starts_with("ignored,") => &mut self.ignored,
+                _ => return,
+            };
+            set.insert(name.to_owned());
+        }
+    }
+
+    /// Those of `listed` of which no result was seen.
+    pub(super) fn unfinished(&self, listed: &BTreeSet<String>) -> BTreeSet<String> {
+        let is_seen =
+            |name: &&String| self.passed.contains(*name) || self.failed.contains(*name) || self.ignored.contains(*name);
+        listed.iter().filter(|name| !is_seen(name)).cloned().collect()
+    }
+}
+
+/// `name` and `how` of a line `test name ... how`; something that has nothing to do with it may stand before.
+pub(super) fn result(line: &str) -> Option<(&str, &str)> {
+    let (left, how) = line.rsplit_once(" ... ")?;
+    let name = &left[left.rfind("test ")? + "test ".len()..];
+    Some((name.strip_suffix(" - should panic").unwrap_or(name), how))
+}
+
+/// The counts of a line `test result: ok. 3 passed; 0 failed; 0 ignored; …`.
+fn counts(line: &str) -> Option<Counts> {
+    let (_, counts) = line.split_once("test result: ")?.1.split_once(". ")?;
+    let mut counts = counts.split("; ");
+    let mut count = |what: &str| counts.next()?.strip_suffix(what)?.trim().parse().ok();
+    Some(Counts { passed: count("passed")?, failed: count("failed")?, ignored: count("ignored")? })
+}
+
+/// The tests in the output of `--list --format terse`; `None` if it is something else.
+pub(super) fn listed(output: &str) -> Option<BTreeSet<String>> {
+    let lines = output.lines().filter(|line| !line.is_empty());
+    lines.map(|line| line.strip_suffix(": test").map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn every_result_line_counts_and_names_are_kept() {
+        let mut outcome = Outcome::default();
+        let text = "running 5 tests
+test a::good ... ok
+test bad ... FAILED
+test later ... ignored, for a reason
+noise of a child without an end of linetest odd - should panic ... ok
+test a::good has been running for over 60 seconds
+test result: FAILED. 3 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+test crates/x/src/lib.rs - part (line 3) ... ok
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        text.lines().for_each(|line| outcome.see(line));
+        assert_eq!(outcome.counts, Some(Counts { passed: 4, failed: 1, ignored: 1 }));
+        assert_eq!(outcome.passed, set(&["a::good", "odd", "crates/x/src/lib.rs - part (line 3)"]));
+        assert_eq!((outcome.failed.clone(), outcome.ignored.clone()), (set(&["bad"]), set(&["later"])));
+        assert_eq!(outcome.unfinished(&set(&["a::good", "bad", "later", "hung"])), set(&["hung"]));
+    }
+
+    #[test]
+    fn a_list_is_a_list_of_tests_or_none() {
+        assert_eq!(listed("a: test\nb::c: test\n"), Some(set(&["a", "b::c"])));
+        assert_eq!(listed(""), Some(set(&[])));
+        assert_eq!(listed("a: test\nsomething else\n"), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! The processes of a test program: itself, what it started, and what has left its session and its parents.
+//!
+//! # Guarantees
+//! 1. A process is ours if it carries the mark of the run in its environment, is in the program's process group, or descends from
+//!    one that is. No other is touched, and never ourselves.
+//! 2. A signal reaches the process that was looked at, never one that got its number later.
+
+use super::bounded::{gather, now, pause};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How long the environments of all processes may take to read.
+const READING: Duration = Duration::from_secs(5);
+
+/// A variable that only the environment of one run has. Its name is the run's, so that runs inside of runs carry both marks.
+#[derive(Debug, Clone)]
+pub(super) struct Mark {
+    name: String,
+    number: String,
+}
+
+impl Mark {
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Self { name: format!("TEAL_TEST_RUN_{}", number.replace('-', "_")), number }
+    }
+
+    /// The variable.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Two numbers that no other run has while this program lives.
+    pub(super) fn number(&self) -> &str {
+        &self.number
+    }
+
+    /// Asks every thread: the first may be dead, and then knows no environment.
+    fn is_on(&self, process: &Process) -> bool {
+        let has = |environment: Vec<u8>| {
+            let mut variables = environment.split(|byte| *byte == 0);
+            variables.any(|one| one.strip_prefix(self.name.as_bytes()).is_some_and(|rest| rest.starts_with(b"=")))
+        };
+        if process.state != 'Z' {
+            return has(std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default());
+        }
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", process.pid)).into_iter().flatten().flatten();
+        tasks.filter_map(|task| std::fs::read(task.path().join("environ")).ok()).any(has)
+    }
+}
+
+/// A process as it was when it was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: i32,
+    pub(super) parent: i32,
+    group: i32,
+    /// A letter of `/proc/PID/stat`; `Z` and `X` are dead.
+    pub(super) state: char,
+    pub(super) name: String,
+    threads: u32,
+    /// In ticks since boot: with the number it names one process for ever.
+    start: u64,
+}
+
+impl Process {
+    fn of(pid: i32) -> Option<Self> {
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Self::parse(pid, &String::from_utf8_lossy(&stat))
+    }
+
+    fn parse(pid: i32, stat: &str) -> Option<Self> {
+        let (head, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        Some(Self {
+            pid,
+            parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
+            state: fields.first()?.chars().next()?,
+            name: head.split_once('(')?.1.to_owned(),
+            threads: fields.get(17)?.parse().ok()?,
+            start: fields.get(19)?.parse().ok()?,
+        })
+    }
+
+    /// A process whose first thread is dead lives as long as another does: a killed one that waits in the kernel looks like this.
+    fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X') || self.threads > 1
+    }
+
+    fn kill(&self) {
+        let Some(pid) = Pid::from_raw(self.pid) else { return };
+        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+        if Self::of(self.pid).is_some_and(|same| same.start == self.start) {
+            let _ = pidfd_send_signal(handle, Signal::KILL);
+        }
+    }
+}
+
+/// All live processes of the run whose program is, or was and is not waited for, `leader`.
+pub(super) fn of_run(mark: &Mark, leader: i32) -> Vec<Process> {
+    let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let all: Vec<Process> =
+        numbers.filter_map(|entry| Process::of(entry.file_name().to_str()?.parse().ok()?)).collect();
+    let me = i32::try_from(std::process::id()).unwrap_or(0);
+    let mut ours: BTreeSet<i32> = all.iter().filter(|p| p.pid == leader || p.group == leader).map(|p| p.pid).collect();
+    extend(&mut ours, &all);
+    let others: Vec<Process> =
+        all.iter().filter(|p| !ours.contains(&p.pid) && p.pid != me && p.is_alive()).cloned().collect();
+    let mark = mark.clone();
+    // Reading an environment waits for a lock that a hung process may hold.
+    ours.extend(gather(READING, move |sender| {
+        for process in others.into_iter().filter(|process| mark.is_on(process)) {
+            let _ = sender.send(process.pid);
+        }
+    }));
+    extend(&mut ours, &all);
+    ours.remove(&me);
+    all.into_iter().filter(|p| ours.contains(&p.pid) && p.is_alive() && p.pid > 1).collect()
+}
+
+/// Adds the descendants.
+fn extend(ours: &mut BTreeSet<i32>, all: &[Process]) {
+    loop {
+        let before = ours.len();
+        ours.extend(all.iter().filter(|p| ours.contains(&p.parent)).map(|p| p.pid).collect::<Vec<_>>());
+        if ours.len() == before {
+            return;
+        }
+    }
+}
+
+/// Waits until no process of the run is left; those that are after `limit`.
+pub(super) fn wait(mark: &Mark, leader: i32, limit: Duration) -> Vec<Process> {
+    until_gone(mark, leader, limit, |_| {})
+}
+
+/// Kills them, and what they start meanwhile, until none is left; those that are after `limit`.
+pub(super) fn kill(mark: &Mark, leader: i32, limit: Duration) -> Vec<Process> {
+    until_gone(mark, leader, limit, Process::kill)
+}
+
+fn until_gone(mark: &Mark, leader: i32, limit: Duration, each: impl Fn(&Process)) -> Vec<Process> {
+    let end = now() + limit;
+    loop {
+        let alive = of_run(mark, leader);
+        if alive.is_empty() || now() >= end {
+            return alive;
+        }
+        alive.iter().for_each(&each);
+        pause();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_name_with_blanks_and_brackets_is_read() {
+        let stat = "7 (a) b (c) S 1 5 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 2 0 4711 0 0";
+        let process = Process::parse(7, stat).unwrap();
+        assert_eq!((process.parent, process.group, process.threads, process.start), (1, 5, 2, 4711));
+        assert!(process.is_alive() && Process { state: 'Z', ..process.clone() }.is_alive());
+        assert!(!Process { state: 'Z', threads: 1, ..process.clone() }.is_alive());
+        assert_eq!(process.name, "a) b (c");
+        assert_eq!(Process::parse(7, "7 (a"), None);
+    }
+
+    #[test]
+    fn who_left_the_session_is_found_by_its_mark_and_killed_and_nobody_else() {
+        let (mark, other) = (Mark::new(), Mark::new());
+        // Orphaned in a session of its own: neither group nor parents lead to it.
+        let run = |mark: &Mark| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "setsid sleep 1000 & wait"]).env(mark.name(), "1").process_group(0);
+            command.stdout(Stdio::null()).spawn().unwrap()
+        };
+        let (mut ours, mut others) = (run(&mark), run(&other));
+        let number = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
+        let sleeper = |mark: &Mark, leader| of_run(mark, leader).into_iter().find(|p| p.name == "sleep");
+        let start = now();
+        while sleeper(&mark, number(&ours)).is_none() || sleeper(&other, number(&others)).is_none() {
+            assert!(now() - start < Duration::from_secs(60));
+            pause();
+        }
+        ours.kill().unwrap();
+        ours.wait().unwrap();
+        assert!(sleeper(&mark, -1).is_some(), "found without its leader");
+        assert_eq!(kill(&mark, -1, Duration::from_secs(60)), []);
+        assert!(sleeper(&other, -1).is_some());
+        assert_eq!(kill(&other, number(&others), Duration::from_secs(60)), []);
+        others.wait().unwrap();
+    }
+}

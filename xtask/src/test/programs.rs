@@ -1,0 +1,119 @@
+//! The test programs of the workspace: built all at once, before the first one runs.
+
+use super::Plan;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What is built: arguments of `cargo test`.
+const BUILDS: &[&[&str]] = &[
+    &["--workspace"],
+    // The tests themselves are tested with bugs that only this feature compiles in.
+    &["-p", "teal-log", "--features", "seeded-bugs", "--test", "seeded"],
+    &["-p", "teal-chunk", "--features", "seeded-bugs", "--test", "seeded"],
+];
+
+/// A program that runs tests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Program {
+    /// `crate` for its unit tests, `crate::file` for a file in `tests`.
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    pub(super) args: Vec<OsString>,
+    /// Where it runs: in the root of its package, as under cargo.
+    pub(super) dir: PathBuf,
+    /// Whether it is the standard harness itself, which lists its tests and runs those it is told.
+    pub(super) is_harness: bool,
+}
+
+impl Program {
+    /// The examples in the docs, which cargo runs.
+    pub(super) fn docs(plan: &Plan<'_>) -> Self {
+        let args =
+            ["test", "--workspace", "--doc", "--no-fail-fast"].into_iter().chain(plan.profile()).chain(plan.filter);
+        Self {
+            name: "examples in the docs".to_owned(),
+            path: crate::cargo().get_program().into(),
+            args: args.map(Into::into).collect(),
+            dir: crate::root().to_owned(),
+            is_harness: false,
+        }
+    }
+
+    /// The program with everything in its environment that cargo would put there, and `more` arguments.
+    pub(super) fn command(&self, more: &[&str]) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(&self.args).args(more).current_dir(&self.dir);
+        if self.is_harness {
+            command.env("CARGO_MANIFEST_DIR", &self.dir).env("CARGO", crate::cargo().get_program());
+        }
+        command
+    }
+}
+
+/// Builds everything that [`run`](super::run) runs, examples too.
+pub(super) fn build(plan: &Plan<'_>) -> Result<Vec<Program>> {
+    let mut programs = Vec::new();
+    for what in BUILDS {
+        let out = crate::cargo()
+            .current_dir(crate::root())
+            .args(["test", "--no-run", "--message-format=json-render-diagnostics"])
+            .args(*what)
+            .args(plan.profile())
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .context("cargo test --no-run")?;
+        ensure!(out.status.success(), "the workspace does not build");
+        programs.extend(String::from_utf8_lossy(&out.stdout).lines().filter_map(program));
+    }
+    // Cargo tells of them as they get ready; the same order every time is easier to compare.
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(programs)
+}
+
+/// The test program in a message of cargo.
+fn program(message: &str) -> Option<Program> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
+    let path = message["executable"].as_str().filter(|_| is_test)?;
+    let dir = Path::new(message["manifest_path"].as_str()?).parent()?;
+    let package = dir.file_name()?.to_str()?;
+    let target = message["target"]["name"].as_str()?;
+    let name = match message["target"]["kind"][0].as_str()? {
+        "example" | "bench" => return None,
+        "test" => format!("{package}::{target}"),
+        "bin" if target != package => format!("{package} ({target})"),
+        _ => package.to_owned(),
+    };
+    Some(Program { name, path: path.into(), args: Vec::new(), dir: dir.to_owned(), is_harness: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: &str, name: &str, is_test: bool) -> String {
+        serde_json::json!({
+            "reason": "compiler-artifact", "manifest_path": "/w/crates/teal-x/Cargo.toml", "executable": "/w/target/a",
+            "target": { "kind": [kind], "name": name }, "profile": { "test": is_test },
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn test_programs_are_found_in_what_cargo_says() {
+        let name = |kind, name| program(&message(kind, name, true)).map(|program| program.name);
+        assert_eq!(name("test", "stress").as_deref(), Some("teal-x::stress"));
+        assert_eq!(name("lib", "teal_x").as_deref(), Some("teal-x"));
+        assert_eq!(name("bin", "teal-x").as_deref(), Some("teal-x"));
+        assert_eq!(name("bin", "other").as_deref(), Some("teal-x (other)"));
+        assert_eq!(name("example", "show"), None, "it only has to build");
+        assert_eq!(program(&message("bin", "teal-x", false)), None, "no test");
+        assert_eq!(program("   Compiling teal-x"), None);
+        let found = program(&message("test", "stress", true)).unwrap();
+        assert_eq!((found.path, found.dir), ("/w/target/a".into(), "/w/crates/teal-x".into()));
+    }
+}
