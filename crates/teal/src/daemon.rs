@@ -248,8 +248,8 @@ impl Daemon {
 
     fn stop_serving(&self) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(serving) = running.and_then(|mut running| running.serving.take()) {
-            serving.stop();
+        if let Some(running) = running {
+            running.stop();
         }
     }
 

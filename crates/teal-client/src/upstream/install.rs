@@ -32,6 +32,9 @@ impl Client {
         if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
             return self.settle_unknown(version, landed);
         }
+        if known {
+            self.know_places(replica, version, 0)?;
+        }
         let _names = self.namespace.read();
         let _moves = version.kind.is_dir().then(|| self.moves.lock());
         loop {
@@ -42,6 +45,29 @@ impl Client {
                 return Ok(());
             }
         }
+    }
+
+    /// Makes sure that the directories a known object lies in are here, at least by name: it must not lose its place.
+    fn know_places(&self, replica: &Replica, version: &Version, depth: u32) -> Result<(), SyncError> {
+        let mut unknown = Vec::new();
+        for link in &version.links {
+            if matches!(self.store.attr(link.dir), Err(StoreError::NotFound(_))) && !self.note(link.dir)?.is_ours() {
+                unknown.push(link.dir);
+            }
+        }
+        if unknown.is_empty() || depth > DEPTH_MAX {
+            return Ok(());
+        }
+        for dir in self.look_at(replica, &unknown)?.into_iter().flatten() {
+            self.know_places(replica, &dir, depth + 1)?;
+            let _names = self.namespace.read();
+            let _moves = self.moves.lock();
+            let with = self.plan(&dir)?;
+            if matches!(self.store.attr(dir.object), Err(StoreError::NotFound(_))) {
+                self.try_install(replica, &dir, None, None, &with, false)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether one of its directories is here and listed.
@@ -203,6 +229,9 @@ impl Client {
         Ok(())
     }
 }
+
+/// Directories above one another that may be unknown here.
+const DEPTH_MAX: u32 = 4096;
 
 /// Nothing of a new object is anybody's here.
 const FREE: Free = Free { attributes: true, data: true, links: true, xattrs: true };

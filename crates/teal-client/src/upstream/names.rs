@@ -34,7 +34,8 @@ impl Client {
         let mut new = Vec::new();
         for link in version.links.iter().filter(|link| !here.contains(link)) {
             let is_here = with.contains(&link.dir) && locked.is_linked(link.dir);
-            if is_here && (keeps || self.has_entries(link.dir)?) {
+            // A listing of a directory that is not listed yet takes up what is in it already.
+            if is_here {
                 new.push(link);
             }
         }

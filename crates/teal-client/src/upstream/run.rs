@@ -10,7 +10,6 @@ use super::flush::Flushed;
 use super::{Replica, SyncError};
 use crate::{Client, FsError};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The longest pause between two attempts to reach the server.
@@ -114,8 +113,8 @@ impl Client {
     }
 
     /// Starts the threads that talk to the server.
-    pub(crate) fn start_upstream(self: &Arc<Self>) -> std::io::Result<Vec<JoinHandle<()>>> {
-        let Some(replica) = &self.replica else { return Ok(Vec::new()) };
+    pub(crate) fn start_upstream(self: &Arc<Self>) -> std::io::Result<()> {
+        let Some(replica) = &self.replica else { return Ok(()) };
         let start = |name: &str, run: fn(&Weak<Self>, &Arc<Replica>)| {
             let (client, replica) = (Arc::downgrade(self), Arc::clone(replica));
             std::thread::Builder::new().name(name.into()).spawn(move || run(&client, &replica))
@@ -127,7 +126,9 @@ impl Client {
         {
             replica.has_pending(self.clock.monotonic());
         }
-        Ok(vec![start("teal-flush", run_flush)?, start("teal-pull", run_pull)?])
+        start("teal-flush", run_flush)?;
+        start("teal-pull", run_pull)?;
+        Ok(())
     }
 }
 
