@@ -217,6 +217,11 @@ impl Store {
         self.next_object.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    /// Whether an object was given back in the open batch: until the next commit its number cannot be [used](Locked::create_as) again.
+    pub fn is_leaving(&self, no: ObjectNo) -> bool {
+        self.table.get(no).is_some_and(|object| object.state.read().gone)
+    }
+
     /// The numbers of at most `count` objects, ascending, from one on. Objects made meanwhile may be missing.
     ///
     /// # Errors

@@ -32,6 +32,10 @@ impl Client {
         if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
             return self.settle_unknown(version, landed);
         }
+        if !known && self.store.is_leaving(no) {
+            // It was given back a moment ago, and comes again.
+            self.store.commit()?;
+        }
         if known {
             self.know_places(replica, version, 0)?;
         }
@@ -64,6 +68,9 @@ impl Client {
             let _moves = self.moves.lock();
             let with = self.plan(&dir)?;
             if matches!(self.store.attr(dir.object), Err(StoreError::NotFound(_))) {
+                if self.store.is_leaving(dir.object) {
+                    self.store.commit()?;
+                }
                 self.try_install(replica, &dir, None, None, &with, false)?;
             }
         }
