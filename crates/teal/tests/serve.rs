@@ -1,0 +1,282 @@
+//! One volume on two machines: served here, joined there, with real mounts, a real server and a real network on loopback.
+
+#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
+
+#[path = "support/support.rs"]
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use support::{Mounted, PATIENCE, Said, World, compare_trees, fill, run, seeded, wait_until};
+
+/// Reads whole files at a time, and gives up in time: what hangs in a mount cannot be ended by the test itself.
+fn read(path: &Path) -> Result<Vec<u8>, std::io::Error> {
+    fs::read(path)
+}
+
+/// What `teal serve` prints for others: where it listens, and the token.
+fn invitation(said: &str) -> (String, String) {
+    let word = |before: &str, text: &str| {
+        text.split(before).nth(1).map(|rest| rest.split_whitespace().next().unwrap().to_owned())
+    };
+    let address = word("is served on ", said).unwrap().trim_end_matches(',').to_owned();
+    (address, word("--token ", said).unwrap())
+}
+
+/// A served volume; it listens on a port of its own.
+struct Nas(Mounted);
+
+impl Nas {
+    /// A volume that lives alone, filled by `begin`, then served.
+    fn of(test: &str, begin: impl FnOnce(&Path)) -> Option<Self> {
+        let mounted = Mounted::new(test, "256M")?;
+        begin(mounted.point());
+        let mut this = Self(mounted);
+        this.serve();
+        Some(this)
+    }
+
+    /// Serves it, or asks for another token.
+    #[track_caller]
+    fn serve(&mut self) -> (String, String) {
+        let (point, store) = (self.0.point().to_str().unwrap().to_owned(), self.0.store().to_str().unwrap().to_owned());
+        let args = ["serve", &point, "--store", &store, "--listen", "127.0.0.1:0", "--device", "nas"];
+        let said = self.0.world().teal(&args).good();
+        self.0.adopt();
+        invitation(&said)
+    }
+
+    #[track_caller]
+    fn flush(&self) {
+        flush(&self.0);
+    }
+}
+
+#[track_caller]
+fn flush(m: &Mounted) {
+    m.world().teal(&["flush", m.point().to_str().unwrap()]).good();
+}
+
+/// Joins a volume in a world of its own.
+fn try_join(world: &World, (address, token): &(String, String)) -> Said {
+    let (point, store) = (world.path("Teal"), world.path("store.teal"));
+    let store = store.to_str().unwrap();
+    let args = ["join", address, point.to_str().unwrap(), "--token", token, "--store", store, "--size", "256M"];
+    world.teal(&[&args[..], &["--device", "laptop"]].concat())
+}
+
+#[track_caller]
+fn join(test: &str, with: &(String, String)) -> Mounted {
+    let world = World::new(test).unwrap();
+    try_join(&world, with).good();
+    let store = world.path("store.teal");
+    Mounted::found(world, store)
+}
+
+/// Waits until both mounts show the same, byte for byte.
+#[track_caller]
+fn converge(a: &Mounted, b: &Mounted) {
+    for m in [a, b, a] {
+        flush(m);
+    }
+    let upstream = |m: &Mounted| m.status()["upstream"].clone();
+    let caught_up =
+        || upstream(a)["seen"] == upstream(b)["seen"] && upstream(a)["only_here"] == 0 && upstream(b)["only_here"] == 0;
+    assert!(wait_until(PATIENCE, caught_up), "{} and {}", upstream(a), upstream(b));
+    compare_trees(a.point(), b.point());
+}
+
+fn end(mut mounts: Vec<Mounted>) {
+    for m in &mut mounts {
+        m.down();
+        m.check();
+    }
+}
+
+#[test]
+fn a_volume_that_lived_alone_is_there_on_another_machine_and_changes_go_both_ways() {
+    let test = "a_volume_that_lived_alone_is_there_on_another_machine_and_changes_go_both_ways";
+    let Some(mut nas) = Nas::of(test, |root| fill(root, 7, 150)) else { return };
+    let laptop = join(test, &nas.serve());
+    converge(&nas.0, &laptop);
+    // What the kernel of one machine remembers is forgotten when another changes it: names that were not there, sizes, content.
+    assert!(fs::metadata(laptop.path("new")).is_err());
+    fs::write(nas.0.path("new"), "from the nas").unwrap();
+    fs::write(nas.0.path("d0/f0"), "longer than before, or shorter").unwrap();
+    fs::rename(nas.0.path("d1"), nas.0.path("d2/moved")).unwrap();
+    fs::remove_dir_all(nas.0.path("d3")).unwrap();
+    converge(&nas.0, &laptop);
+    assert_eq!(read(&laptop.path("new")).unwrap(), b"from the nas");
+    let large = seeded(9, 5_000_000);
+    fs::create_dir(laptop.path("made there")).unwrap();
+    fs::write(laptop.path("made there/large"), &large).unwrap();
+    fs::hard_link(laptop.path("new"), laptop.path("made there/link")).unwrap();
+    std::os::unix::fs::symlink("../new", laptop.path("made there/symlink")).unwrap();
+    fs::set_permissions(laptop.path("new"), std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    converge(&nas.0, &laptop);
+    assert_eq!(read(&nas.0.path("made there/large")).unwrap(), large);
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn a_change_elsewhere_is_seen_within_seconds_without_being_asked_for() {
+    let test = "a_change_elsewhere_is_seen_within_seconds_without_being_asked_for";
+    let Some(mut nas) = Nas::of(test, |root| fs::write(root.join("a"), "one").unwrap()) else { return };
+    let laptop = join(test, &nas.serve());
+    nas.flush();
+    assert_eq!(read(&laptop.path("a")).unwrap(), b"one");
+    fs::write(nas.0.path("a"), "two, and more").unwrap();
+    assert!(wait_until(PATIENCE, || read(&laptop.path("a")).unwrap() == b"two, and more"));
+    fs::write(laptop.path("b"), "three").unwrap();
+    assert!(wait_until(PATIENCE, || read(&nas.0.path("b")).is_ok_and(|bytes| bytes == b"three")));
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn both_sides_of_a_conflict_are_kept_shown_and_settled() {
+    let test = "both_sides_of_a_conflict_are_kept_shown_and_settled";
+    let Some(mut nas) = Nas::of(test, |root| fs::write(root.join("report.txt"), "first").unwrap()) else { return };
+    let mut laptop = join(test, &nas.serve());
+    converge(&nas.0, &laptop);
+    let dir = |m: &Mounted| m.point().to_str().unwrap().to_owned();
+    // Apart: the server is away while both write.
+    laptop.down();
+    fs::write(nas.0.path("report.txt"), "of the nas").unwrap();
+    nas.flush();
+    // The laptop comes up without its server, so that it writes before it hears of the other change.
+    let away = laptop.store().with_extension("teal.d");
+    let hidden = away.with_extension("away");
+    fs::rename(&away, &hidden).unwrap();
+    laptop.up();
+    fs::write(laptop.path("report.txt"), "of the laptop").unwrap();
+    laptop.down();
+    fs::rename(&hidden, &away).unwrap();
+    laptop.up();
+    converge(&nas.0, &laptop);
+    assert_eq!(read(&nas.0.path("report.txt")).unwrap(), b"of the nas");
+    let copies: Vec<_> = fs::read_dir(nas.0.point())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("(conflict laptop "))
+        .collect();
+    assert_eq!(copies.len(), 1, "{copies:?}");
+    assert!(copies[0].starts_with("report (conflict laptop ") && copies[0].ends_with(").txt"), "{copies:?}");
+    assert_eq!(read(&laptop.path(&copies[0])).unwrap(), b"of the laptop");
+    for m in [&nas.0, &laptop] {
+        let said = m.world().teal(&["conflicts", "ls", &dir(m)]).good();
+        assert!(said.contains("two contents") && said.contains(&copies[0]), "{said}");
+        let shown = m.world().teal(&["conflicts", "show", "1", &dir(m)]).good();
+        assert!(shown.contains("laptop") && shown.contains("report.txt"), "{shown}");
+    }
+    laptop.world().teal(&["conflicts", "resolve", "1", "--keep", "later", &dir(&laptop)]).good();
+    converge(&nas.0, &laptop);
+    assert_eq!(read(&nas.0.path("report.txt")).unwrap(), b"of the laptop");
+    assert!(nas.0.world().teal(&["conflicts", "ls", &dir(&nas.0)]).good().contains("no conflicts"));
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn without_the_server_what_is_here_works_and_what_is_not_fails_at_once() {
+    let test = "without_the_server_what_is_here_works_and_what_is_not_fails_at_once";
+    let Some(mut nas) = Nas::of(test, |root| {
+        fs::write(root.join("read"), "read before").unwrap();
+        fs::write(root.join("unread"), seeded(3, 400_000)).unwrap();
+        fs::create_dir(root.join("unlisted")).unwrap();
+        fs::create_dir(root.join("unlisted/below")).unwrap();
+        fs::write(root.join("unlisted/below/file"), "far").unwrap();
+    }) else {
+        return;
+    };
+    let with = nas.serve();
+    let port = with.0.rsplit_once(':').unwrap().1.to_owned();
+    let laptop = join(test, &with);
+    nas.flush();
+    assert_eq!(read(&laptop.path("read")).unwrap(), b"read before");
+    nas.0.kill();
+    let host = |e: std::io::Error| e.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    assert_eq!(read(&laptop.path("read")).unwrap(), b"read before");
+    assert_eq!(host(read(&laptop.path("unread")).unwrap_err()), Some(rustix::io::Errno::HOSTUNREACH));
+    // Its size and its name are known, its content is not: it is never an empty file.
+    assert_eq!(fs::metadata(laptop.path("unread")).unwrap().len(), 400_000);
+    fs::write(laptop.path("offline"), "written without the server").unwrap();
+    fs::rename(laptop.path("read"), laptop.path("renamed")).unwrap();
+    let status = laptop.status();
+    assert!(status["upstream"]["trouble"].is_string(), "{status}");
+    let shown = laptop.world().teal(&["status", laptop.point().to_str().unwrap()]).good();
+    assert!(shown.contains("out of reach") && shown.contains("safe?    NO"), "{shown}");
+    // The server comes back on its old port.
+    let (point, store) = (nas.0.point().to_str().unwrap().to_owned(), nas.0.store().to_str().unwrap().to_owned());
+    let listen = format!("127.0.0.1:{port}");
+    nas.0.world().teal(&["serve", &point, "--store", &store, "--listen", &listen]).good();
+    nas.0.adopt();
+    assert!(wait_until(PATIENCE, || laptop.status()["upstream"]["only_here"] == 0), "{}", laptop.status());
+    assert!(wait_until(PATIENCE, || read(&laptop.path("unread")).is_ok()));
+    converge(&nas.0, &laptop);
+    assert_eq!(read(&nas.0.path("offline")).unwrap(), b"written without the server");
+    assert_eq!(read(&nas.0.path("renamed")).unwrap(), b"read before");
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn what_was_synced_on_a_machine_that_is_killed_reaches_the_server_when_it_is_back() {
+    let test = "what_was_synced_on_a_machine_that_is_killed_reaches_the_server_when_it_is_back";
+    let Some(mut nas) = Nas::of(test, |root| fill(root, 4, 30)) else { return };
+    let mut laptop = join(test, &nas.serve());
+    converge(&nas.0, &laptop);
+    for round in 0..3_u8 {
+        fs::create_dir(laptop.path(format!("round{round}"))).unwrap();
+        for n in 0..20 {
+            fs::write(laptop.path(format!("round{round}/f{n}")), seeded(n, 9_000)).unwrap();
+        }
+        fs::rename(laptop.path(format!("d0/f{round}")), laptop.path(format!("round{round}/taken"))).unwrap();
+        run(Command::new("sync").arg("-f").arg(laptop.point())).good();
+        laptop.kill();
+        laptop.up();
+        assert_eq!(fs::read_dir(laptop.path(format!("round{round}"))).unwrap().count(), 21);
+    }
+    converge(&nas.0, &laptop);
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn a_bad_token_a_used_one_and_a_machine_shut_out_are_told_in_words() {
+    let test = "a_bad_token_a_used_one_and_a_machine_shut_out_are_told_in_words";
+    let Some(mut nas) = Nas::of(test, |root| fs::write(root.join("a"), "one").unwrap()) else { return };
+    let (address, token) = nas.serve();
+    let stranger = World::new(test).unwrap();
+    let no = |token: &str, why: &str| {
+        let said = try_join(&stranger, &(address.clone(), token.to_owned()));
+        assert!(said.code != 0 && said.stderr.contains(why), "{why}: {said}");
+        assert!(!stranger.path("store.teal").exists(), "nothing is left of it");
+    };
+    let (secret, print) = token.rsplit_once('.').unwrap();
+    no("word", "token is not whole");
+    no(&format!("{secret}.12"), "fingerprint");
+    let (volume, digits) = secret.split_at(9);
+    no(&format!("{volume}{}{}.{print}", &digits[1..], &digits[..1]), "no token of this server");
+    let other = print.replace(&print[..4], if &print[..4] == "0000" { "1111" } else { "0000" });
+    no(&format!("{secret}.{other}"), "");
+    let laptop = join(test, &(address.clone(), token.clone()));
+    nas.flush();
+    assert_eq!(read(&laptop.path("a")).unwrap(), b"one");
+    no(&token, "has been used");
+    let replica = laptop.status()["upstream"]["replica"].to_string();
+    nas.0
+        .world()
+        .teal(&[
+            "serve",
+            nas.0.point().to_str().unwrap(),
+            "--store",
+            nas.0.store().to_str().unwrap(),
+            "--revoke",
+            &replica,
+        ])
+        .good();
+    fs::write(laptop.path("b"), "too late").unwrap();
+    assert!(wait_until(PATIENCE, || laptop.status()["upstream"]["denied"] == true), "{}", laptop.status());
+    assert_eq!(read(&laptop.path("b")).unwrap(), b"too late", "what is here can be read");
+    fs::write(nas.0.path("c"), "undisturbed").unwrap();
+    nas.flush();
+    end(vec![laptop, nas.0]);
+}
