@@ -8,90 +8,11 @@ mod support;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use support::{Mounted, PATIENCE, Said, World, compare_trees, fill, run, seeded, wait_until};
+use support::{Mounted, Nas, PATIENCE, World, converge, end, fill, join, run, seeded, try_join, wait_until};
 
 /// Reads whole files at a time, and gives up in time: what hangs in a mount cannot be ended by the test itself.
 fn read(path: &Path) -> Result<Vec<u8>, std::io::Error> {
     fs::read(path)
-}
-
-/// What `teal serve` prints for others: where it listens, and the token.
-fn invitation(said: &str) -> (String, String) {
-    let word = |before: &str, text: &str| {
-        text.split(before).nth(1).map(|rest| rest.split_whitespace().next().unwrap().to_owned())
-    };
-    let address = word("is served on ", said).unwrap().trim_end_matches(',').to_owned();
-    (address, word("--token ", said).unwrap())
-}
-
-/// A served volume; it listens on a port of its own.
-struct Nas(Mounted);
-
-impl Nas {
-    /// A volume that lives alone, filled by `begin`, then served.
-    fn of(test: &str, begin: impl FnOnce(&Path)) -> Option<Self> {
-        let mounted = Mounted::new(test, "256M")?;
-        begin(mounted.point());
-        let mut this = Self(mounted);
-        this.serve();
-        Some(this)
-    }
-
-    /// Serves it, or asks for another token.
-    #[track_caller]
-    fn serve(&mut self) -> (String, String) {
-        let (point, store) = (self.0.point().to_str().unwrap().to_owned(), self.0.store().to_str().unwrap().to_owned());
-        let args = ["serve", &point, "--store", &store, "--listen", "127.0.0.1:0", "--device", "nas"];
-        let said = self.0.world().teal(&args).good();
-        self.0.adopt();
-        invitation(&said)
-    }
-
-    #[track_caller]
-    fn flush(&self) {
-        flush(&self.0);
-    }
-}
-
-#[track_caller]
-fn flush(m: &Mounted) {
-    m.world().teal(&["flush", m.point().to_str().unwrap()]).good();
-}
-
-/// Joins a volume in a world of its own.
-fn try_join(world: &World, (address, token): &(String, String)) -> Said {
-    let (point, store) = (world.path("Teal"), world.path("store.teal"));
-    let store = store.to_str().unwrap();
-    let args = ["join", address, point.to_str().unwrap(), "--token", token, "--store", store, "--size", "256M"];
-    world.teal(&[&args[..], &["--device", "laptop"]].concat())
-}
-
-#[track_caller]
-fn join(test: &str, with: &(String, String)) -> Mounted {
-    let world = World::new(test).unwrap();
-    try_join(&world, with).good();
-    let store = world.path("store.teal");
-    Mounted::found(world, store)
-}
-
-/// Waits until both mounts show the same, byte for byte.
-#[track_caller]
-fn converge(a: &Mounted, b: &Mounted) {
-    for m in [a, b, a] {
-        flush(m);
-    }
-    let upstream = |m: &Mounted| m.status()["upstream"].clone();
-    let caught_up =
-        || upstream(a)["seen"] == upstream(b)["seen"] && upstream(a)["only_here"] == 0 && upstream(b)["only_here"] == 0;
-    assert!(wait_until(PATIENCE, caught_up), "{} and {}", upstream(a), upstream(b));
-    compare_trees(a.point(), b.point());
-}
-
-fn end(mut mounts: Vec<Mounted>) {
-    for m in &mut mounts {
-        m.down();
-        m.check();
-    }
 }
 
 #[test]
