@@ -1,7 +1,8 @@
 //! A volume that lived alone gets a server: everything in it is to be sent.
 //!
 //! # Guarantees
-//! 1. All objects are noted as new before the first batch is cut, so that no batch names what the server has never heard of.
+//! 1. All objects are noted as new before anything is fetched or sent: nothing of the server's is taken for this volume's, no name that is
+//!    here gives way to one from there, and no batch names what the server has never heard of.
 //! 2. What a crash interrupts goes on where it was.
 
 use super::{Note, Replica, SyncError};
@@ -58,7 +59,8 @@ impl Client {
             cost.bytes += objects.len() as u64 * note_cost(64);
             {
                 let op = self.begin(cost)?;
-                for no in objects.iter().filter(|no| **no != ObjectNo::ROOT) {
+                // Those of other leases have come from the server, or are noted already.
+                for no in objects.iter().filter(|no| **no != ObjectNo::ROOT && no.get() < LEASE) {
                     let locked = match op.lock(&[*no]) {
                         Err(StoreError::NotFound(_)) => continue,
                         locked => locked?,
