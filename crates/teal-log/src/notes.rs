@@ -212,6 +212,11 @@ impl Store {
         })
     }
 
+    /// Whether the open batch gives this object back: until it is committed, no other can have its number.
+    pub fn is_leaving(&self, no: ObjectNo) -> bool {
+        self.table.get(no).is_some_and(|object| object.state.read().gone)
+    }
+
     /// The number after the highest that any object here has had.
     pub fn next_number(&self) -> u64 {
         self.next_object.load(std::sync::atomic::Ordering::Relaxed)

@@ -32,6 +32,10 @@ impl Client {
         if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
             return self.settle_unknown(version, landed);
         }
+        if !known && self.store.is_leaving(no) {
+            // It was given back a moment ago, because where it lay was not here.
+            self.store.commit()?;
+        }
         let _names = self.namespace.read();
         let _moves = version.kind.is_dir().then(|| self.moves.lock());
         loop {
@@ -157,7 +161,7 @@ impl Client {
         let free = if known { settle(&mut note, version, landed, size) } else { FREE };
         let mut told = Vec::new();
         if free.attributes {
-            install_attributes(&mut locked, version, free.data, &mut told);
+            install_attributes(&mut locked, version, free.times, &mut told);
         }
         if free.xattrs {
             install_xattrs(&mut locked, version, &note, &mut told)?;
@@ -205,7 +209,7 @@ impl Client {
 }
 
 /// Nothing of a new object is anybody's here.
-const FREE: Free = Free { attributes: true, data: true, links: true, xattrs: true };
+const FREE: Free = Free { attributes: true, times: true, data: true, links: true, xattrs: true };
 
 /// With content pending, its time stays.
 fn install_attributes(locked: &mut Locked<'_>, version: &Version, times: bool, told: &mut Vec<Invalidation>) {
