@@ -32,6 +32,41 @@ impl Client {
         if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
             return self.settle_unknown(version, landed);
         }
+        if known && (version.kind.is_dir() || self.note(no)?.is_ours()) {
+            self.make_place(replica, version)?;
+        }
+        self.install_here(replica, version, ranges, landed, known)
+    }
+
+    /// Sees to it that the directories are here in which an object lies that cannot leave: it has something in it, or something pending.
+    fn make_place(&self, replica: &Replica, version: &Version) -> Result<(), SyncError> {
+        for link in &version.links {
+            let (mut dir, mut above) = (link.dir, Vec::<Version>::new());
+            while matches!(self.store.attr(dir), Err(StoreError::NotFound(_))) {
+                if self.note(dir)?.is_ours() || above.iter().any(|known| known.object == dir) {
+                    break;
+                }
+                let Some(parent) = self.look_at(replica, &[dir])?.pop().flatten() else { break };
+                let Some(next) = parent.links.first() else { break };
+                dir = next.dir;
+                above.push(parent);
+            }
+            while let Some(parent) = above.pop() {
+                self.install_here(replica, &parent, None, None, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn install_here(
+        &self,
+        replica: &Replica,
+        version: &Version,
+        ranges: Option<&[(u64, u64)]>,
+        landed: Landed,
+        known: bool,
+    ) -> Result<(), SyncError> {
+        let no = version.object;
         if !known && self.store.is_leaving(no) {
             // It was given back a moment ago, because where it lay was not here.
             self.store.commit()?;
@@ -171,7 +206,7 @@ impl Client {
         }
         note.again = false;
         if free.links {
-            let keeps = note.is_ours();
+            let keeps = note.is_ours() || version.kind.is_dir();
             self.install_names(replica, &mut locked, version, with, keeps, &mut note.again, &mut told)?;
         }
         self.set_note(&locked, no, &note)?;
