@@ -215,14 +215,14 @@ impl Store {
         })
     }
 
+    /// Whether the open batch gives this object back: until it is committed, no other can have its number.
+    pub fn is_leaving(&self, no: ObjectNo) -> bool {
+        self.table.get(no).is_some_and(|object| object.state.read().gone)
+    }
+
     /// The number after the highest that any object here has had.
     pub fn next_number(&self) -> u64 {
         self.next_object.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    /// Whether an object was given back in the open batch: until the next commit its number cannot be [used](Locked::create_as) again.
-    pub fn is_leaving(&self, no: ObjectNo) -> bool {
-        self.table.get(no).is_some_and(|object| object.state.read().gone)
     }
 
     /// The numbers of at most `count` objects, ascending, from one on. Objects made meanwhile may be missing.

@@ -66,7 +66,8 @@ impl Client {
         for no in chosen {
             self.cut_one(&mut cut, no)?;
         }
-        Ok(Some(cut))
+        // Nothing but files without names: there is nothing to say.
+        Ok((!cut.objects.is_empty()).then_some(cut))
     }
 
     /// Numbers of the objects that are pending: all, or a closed part of them.

@@ -25,7 +25,6 @@ impl Client {
     /// Sends one batch of what is pending; says whether there is more, or something was sent at all.
     pub(crate) fn flush_once(&self, replica: &Replica) -> Result<Flushed, SyncError> {
         let _flushing = replica.flushing.lock();
-        self.announce_some(replica)?;
         self.land(replica)?;
         self.catch_up(replica)?;
         let Some(cut) = self.take_cut(replica)? else { return Ok(Flushed::Nothing) };

@@ -13,8 +13,8 @@ use teal_log::{Cost, Locked, StoreError, note_cost};
 use teal_types::{Link, ObjectNo, Version};
 
 impl Client {
-    /// Gives a locked object the names it has at the server. `with`: what is locked beside it. `keeps`: something of it is pending, so it
-    /// must keep a name.
+    /// Gives a locked object the names it has at the server. `with`: what is locked beside it. `keeps`: something of it is pending, or
+    /// lies in it, so it must keep a name.
     #[allow(clippy::too_many_arguments, reason = "one step of installing, under one lock")]
     pub(crate) fn install_names(
         &self,

@@ -15,6 +15,8 @@ use teal_types::{CommitSeq, ObjectNo, Version};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Free {
     pub(crate) attributes: bool,
+    /// The times among them: not while content is pending, which has a time of its own.
+    pub(crate) times: bool,
     pub(crate) data: bool,
     pub(crate) links: bool,
     /// Extended attributes but those that are pending.
@@ -30,6 +32,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, Co
         };
         return Free {
             attributes: !held(&|part| part.created || part.attributes.is_some()),
+            times: !held(&|part| part.created || part.data.is_some()),
             data: !held(&|part| part.created || part.data.is_some()),
             links: !held(&|part| part.created || part.gone || part.links.is_some()),
             xattrs: !held(&|part| part.created),
@@ -68,7 +71,9 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, Co
         }
     }
     Free {
-        attributes: pending.attributes.is_none() && attributes != (true, true),
+        // Even of what was committed as it was sent the server may have moved the times.
+        attributes: pending.attributes.is_none(),
+        times: pending.data.is_none(),
         data: pending.data.is_none() && data != (true, true),
         links: pending.links.is_none() && !pending.gone && links != (true, true),
         xattrs: true,
