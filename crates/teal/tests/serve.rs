@@ -201,3 +201,30 @@ fn a_bad_token_a_used_one_and_a_machine_shut_out_are_told_in_words() {
     nas.flush();
     end(vec![laptop, nas.0]);
 }
+
+#[test]
+fn with_sync_remote_fsync_waits_for_the_server_and_fails_without_it() {
+    let test = "with_sync_remote_fsync_waits_for_the_server_and_fails_without_it";
+    let Some(mut nas) = Nas::of(test, |_| {}) else { return };
+    let mut laptop = join(test, &nas.serve());
+    laptop.down();
+    laptop.mount("sync=remote,flush=3600");
+    let file = fs::OpenOptions::new().create(true).append(true).open(laptop.path("a")).unwrap();
+    let put = |bytes: &[u8]| std::io::Write::write_all(&mut &file, bytes);
+    put(b"one").unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(laptop.status()["upstream"]["only_here"], 0, "the server has it when fsync returns");
+    assert!(wait_until(PATIENCE, || read(&nas.0.path("a")).is_ok_and(|bytes| bytes == b"one")));
+    nas.0.kill();
+    put(b", two").unwrap();
+    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+    assert_eq!(read(&laptop.path("a")).unwrap(), b"one, two", "it is durable here, and can be read");
+    put(b", three").unwrap();
+    drop(file);
+    laptop.kill();
+    laptop.mount("sync=local");
+    assert!(read(&laptop.path("a")).unwrap().starts_with(b"one, two"));
+    end(vec![laptop]);
+    nas.0.up();
+    end(vec![nas.0]);
+}

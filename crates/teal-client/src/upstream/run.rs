@@ -27,6 +27,8 @@ pub struct UpstreamOptions {
     pub keep_alive: Duration,
     /// The longest that any other request may take.
     pub deadline: Duration,
+    /// Whether `fsync` waits until the server has everything.
+    pub sync_remote: bool,
 }
 
 impl Default for UpstreamOptions {
@@ -36,6 +38,7 @@ impl Default for UpstreamOptions {
             live_age: Duration::from_secs(1),
             keep_alive: Duration::from_secs(30),
             deadline: Duration::from_secs(20),
+            sync_remote: false,
         }
     }
 }
@@ -110,6 +113,20 @@ impl Client {
         while self.flush_once(replica)? == Flushed::Part {}
         self.look_again(replica)?;
         Ok(())
+    }
+
+    /// Where that is wanted, waits until the server has everything that is durable here.
+    ///
+    /// # Errors
+    /// [`FsError::OnlyHere`] when it cannot be asked, or does not take it in time; asking again tries again.
+    pub(crate) fn sync_remote(&self) -> Result<(), FsError> {
+        if self.replica.as_ref().is_none_or(|replica| !replica.options.sync_remote) {
+            return Ok(());
+        }
+        self.flush_upstream().map_err(|e| match e {
+            FsError::Unreachable(words) => FsError::OnlyHere(words),
+            e => e,
+        })
     }
 
     /// Starts the threads that talk to the server.
