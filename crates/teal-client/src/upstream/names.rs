@@ -34,7 +34,12 @@ impl Client {
         let mut new = Vec::new();
         for link in version.links.iter().filter(|link| !here.contains(link)) {
             let is_here = with.contains(&link.dir) && locked.is_linked(link.dir);
-            if is_here && (keeps || self.has_entries(link.dir)?) {
+            if !is_here || !(keeps || self.has_entries(link.dir)?) {
+                continue;
+            }
+            if self.is_taken(locked, link)? {
+                *again = true;
+            } else {
                 new.push(link);
             }
         }
@@ -55,11 +60,6 @@ impl Client {
         }
         for link in new {
             if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
-                let ours = self.note(there)?;
-                if ours.pending.created || ours.pending.links.is_some() || ours.flying.is_some() {
-                    *again = true;
-                    continue;
-                }
                 locked.remove_entry(link.dir, &link.name)?;
                 self.displaced(replica, locked, there)?;
             }
@@ -69,6 +69,13 @@ impl Client {
             told.push(Invalidation::Attributes(link.dir));
         }
         Ok(())
+    }
+
+    /// Whether a name leads here to what has it since something that the server has not heard of.
+    fn is_taken(&self, locked: &Locked<'_>, link: &Link) -> Result<bool, StoreError> {
+        let Some((there, _)) = locked.entry(link.dir, &link.name)? else { return Ok(false) };
+        let ours = self.note(there)?;
+        Ok(ours.pending.created || ours.pending.links.is_some() || ours.flying.is_some())
     }
 
     /// An object has lost a name to another: what it has instead comes with its own state, or is asked for.
