@@ -10,7 +10,7 @@ use super::pull::Landed;
 use super::{Invalidation, Note, Replica, SyncError};
 use crate::Client;
 use teal_log::{Cost, Locked, StoreError, note_cost};
-use teal_types::{Link, ObjectNo, Version};
+use teal_types::{Link, Name, ObjectNo, Version};
 
 impl Client {
     /// Gives a locked object the names it has at the server. `with`: what is locked beside it. `keeps`: something of it is pending, or
@@ -123,7 +123,7 @@ impl Client {
         let mut cost = self.cost_of_names(2 + names.len() as u64, &[no])?.freeing();
         cost.bytes += note_cost(4096);
         let op = self.begin(cost)?;
-        let with: Vec<ObjectNo> = names.iter().map(|(dir, _)| *dir).chain([no]).collect();
+        let with: Vec<ObjectNo> = names.iter().map(|(dir, _)| *dir).chain([no, ObjectNo::ROOT]).collect();
         let mut locked = match op.lock(&with) {
             Err(StoreError::NotFound(_)) => return Ok(false),
             locked => locked?,
@@ -134,6 +134,7 @@ impl Client {
         }
         if note.is_ours() {
             // It was changed here: the server hears of it, and lets it live again.
+            self.name_anew(replica, &mut locked, no, &mut note)?;
             self.set_note(&locked, no, &note)?;
             return Ok(true);
         }
@@ -153,6 +154,28 @@ impl Client {
         self.bury(fate);
         told.into_iter().for_each(|what| replica.tell(what));
         Ok(true)
+    }
+
+    /// What lost its name here to another, and is gone there, gets one that nobody else has.
+    fn name_anew(
+        &self,
+        replica: &Replica,
+        locked: &mut Locked<'_>,
+        no: ObjectNo,
+        note: &mut Note,
+    ) -> Result<(), StoreError> {
+        let Ok(name) = Name::new(format!("object-{}", no.get()).as_bytes()) else { return Ok(()) };
+        let root = ObjectNo::ROOT;
+        if !note.again || note.pending.gone || locked.is_linked(no) || locked.entry(root, &name)?.is_some() {
+            return Ok(());
+        }
+        locked.set_orphan(no, false)?;
+        locked.insert_entry(root, &name, no)?;
+        self.references.named(no);
+        note.again = false;
+        note.pending.links.get_or_insert((replica.seen(), Vec::new()));
+        replica.tell(Invalidation::Entry(root, name));
+        Ok(())
     }
 
     /// Of an object that is gone on both sides.
