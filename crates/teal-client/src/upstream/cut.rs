@@ -143,14 +143,9 @@ impl Client {
         // Under the object's lock it is what it is.
         note = self.note(no)?;
         let sent = locked.as_ref().map_or_else(Vec::new, |locked| names(locked, no));
-        if no == ObjectNo::ROOT && std::mem::take(&mut note.pending.created) {
-            // The server made it with the volume.
-            note.pending.attributes = Some(CommitSeq::default());
-            let names = locked.iter().flat_map(|locked| locked.xattr_names(no));
-            note.pending.xattrs = names.map(|name| (name, CommitSeq::default())).collect();
-        }
-        if note.flying.is_some() || (note.pending.created && sent.is_empty()) {
-            // A file without a name stays here until it gets one.
+        let is_lost = note.again && !note.pending.gone;
+        if note.flying.is_some() || ((note.pending.created || is_lost) && sent.is_empty() && no != ObjectNo::ROOT) {
+            // A file without a name stays here until it gets one; so does one that lost it to another of the server's.
             return Ok(());
         }
         let mut part = std::mem::take(&mut note.pending);

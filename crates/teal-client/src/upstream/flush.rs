@@ -27,6 +27,8 @@ impl Client {
         let _flushing = replica.flushing.lock();
         self.land(replica)?;
         self.catch_up(replica)?;
+        // What has lost its name by that has another one at the server.
+        self.look_again(replica)?;
         let Some(cut) = self.take_cut(replica)? else { return Ok(Flushed::Nothing) };
         let (batch, is_partial) = (cut.batch, cut.is_partial);
         let objects = cut.objects.clone();

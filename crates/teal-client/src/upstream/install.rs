@@ -212,6 +212,9 @@ impl Client {
         self.set_note(&locked, no, &note)?;
         let fate = self.judge(&mut locked, no)?;
         if note.again {
+            // Even of one that has no place here for now, and has gone.
+            let kept = self.note(no)?;
+            self.set_note(&locked, no, &Note { again: true, ..kept })?;
             replica.state.lock().again = true;
         }
         drop(locked);

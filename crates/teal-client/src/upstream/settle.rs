@@ -43,7 +43,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, Co
     // A component is won if the server's state of it is the one of this batch.
     let attributes = (all || part.attributes.is_some(), version.attr_seq == seq);
     let data = (all || part.data.is_some(), version.data_seq == seq || (all && version.size == size));
-    let links = (all || part.links.is_some(), version.link_seq == seq);
+    let named = all || part.links.is_some();
     note.flying = None;
     let pending = &mut note.pending;
     if attributes == (true, true) {
@@ -60,10 +60,9 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, Co
             _ => {}
         }
     }
-    if links == (true, true)
-        && let Some((base, _)) = &mut pending.links
-    {
-        *base = seq;
+    if named && let Some(since) = &mut pending.links {
+        // Whatever became of the names that were sent: these are the ones it has, and what is pending begins there.
+        *since = (seq, version.links.clone());
     }
     for (name, base) in &mut pending.xattrs {
         if part.xattrs.iter().any(|(flown, _)| flown == name) || all {
@@ -75,7 +74,8 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, Co
         attributes: pending.attributes.is_none(),
         times: pending.data.is_none(),
         data: pending.data.is_none() && data != (true, true),
-        links: pending.links.is_none() && !pending.gone && links != (true, true),
+        // A name that another had is another one at the server.
+        links: pending.links.is_none() && !pending.gone,
         xattrs: true,
     }
 }
