@@ -49,6 +49,10 @@ impl Client {
             *again |= !old.is_empty();
             return Ok(());
         }
+        if !old.is_empty() || !new.is_empty() {
+            // How many names it has.
+            told.push(Invalidation::Attributes(no));
+        }
         for link in old {
             locked.remove_entry(link.dir, &link.name)?;
             told.push(Invalidation::Entry(link.dir, link.name.clone()));
@@ -62,6 +66,7 @@ impl Client {
             if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
                 locked.remove_entry(link.dir, &link.name)?;
                 self.displaced(replica, locked, there)?;
+                told.push(Invalidation::Attributes(there));
             }
             locked.insert_entry(link.dir, &link.name, no)?;
             self.references.named(no);
