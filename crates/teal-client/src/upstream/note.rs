@@ -59,8 +59,9 @@ impl Part {
 
     /// Takes up what was on its way and did not arrive.
     pub(crate) fn take_back(&mut self, flown: Self) {
-        self.created |= flown.created;
         self.gone |= flown.gone;
+        // Of what has gone since there is nothing to make; its names are removed in case they arrived in another life.
+        self.created = (self.created || flown.created) && !self.gone;
         self.attributes = flown.attributes.or(self.attributes);
         self.links = flown.links.or(self.links.take());
         for (name, base) in flown.xattrs {

@@ -42,7 +42,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, Co
     let all = part.created;
     // A component is won if the server's state of it is the one of this batch.
     let attributes = (all || part.attributes.is_some(), version.attr_seq == seq);
-    let data = (all || part.data.is_some(), version.data_seq == seq || (all && version.size == size));
+    let data = (all || part.data.is_some(), version.data_seq == seq);
     let named = all || part.links.is_some();
     note.flying = None;
     let pending = &mut note.pending;

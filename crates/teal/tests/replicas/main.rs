@@ -143,13 +143,14 @@ impl Run {
     /// The network heals; everybody sends and fetches until nothing is left to do.
     fn settle(&mut self) {
         self.say(format_args!("all is well again"));
-        self.stage = Stage::AtOnce;
         for machine in &self.world.machines {
             machine.wire.set_faults(0.0);
             machine.wire.cut(false);
         }
         let mut seen = None;
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
+            // What a batch met that will never be is said once, and sent anew in the next round.
+            self.stage = if round < 2 { Stage::Faults } else { Stage::AtOnce };
             for who in 0..self.world.machines.len() {
                 self.world.clock.advance(Duration::from_secs(31));
                 self.round(who, true);

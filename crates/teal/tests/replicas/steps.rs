@@ -119,7 +119,11 @@ impl Steps<'_> {
 
     /// Notes that a part of an object is about to be changed by someone who may have seen it.
     fn changes(&mut self, no: ObjectNo, from: u64, to: u64) {
-        let seen = self.seen();
+        let (seen, store) = (self.seen(), Arc::clone(self.client().store()));
+        // What is here of it, without asking for more: its number may be a new one.
+        if let Ok(content) = store.attr(no).and_then(|attr| store.read(no, 0, attr.size as usize)) {
+            self.tags.is_in(no, &content);
+        }
         self.tags.change(self.who, seen, no, from, to);
     }
 

@@ -64,6 +64,13 @@ impl Tags {
         bytes_of(id).into_iter().cycle().take(len).collect()
     }
 
+    /// This content is an object's.
+    pub(crate) fn is_in(&mut self, object: ObjectNo, content: &[u8]) {
+        for id in found_in(content) {
+            self.tags.get_mut(&id).map(|tag| tag.objects.insert(object)).unwrap();
+        }
+    }
+
     /// Somebody who has seen history up to `seen` changes or removes a part of an object.
     pub(crate) fn change(&mut self, who: usize, seen: CommitSeq, object: ObjectNo, from: u64, to: u64) {
         for tag in self.tags.values_mut() {
