@@ -88,7 +88,8 @@ impl Client {
         let thread = std::thread::Builder::new().name("teal-commit".into()).spawn(move || run(&client, &bell))?;
         background.threads.push(thread);
         background.threads.push(self.start_syncing()?);
-        background.threads.extend(self.start_upstream()?);
+        // Not waited for in the end: they may be waiting for the server, and a store that is closed takes nothing from them.
+        self.start_upstream()?;
         Ok(())
     }
 

@@ -70,6 +70,9 @@ pub enum FsError {
     /// Only the server has it, and the server cannot be asked now.
     #[error("not here, and the server cannot be asked: {0}")]
     Unreachable(String),
+    /// Durable here, and not at the server in time.
+    #[error("durable here, but the server does not have it: {0}")]
+    OnlyHere(String),
     /// The store cannot read or write what it must.
     #[error(transparent)]
     Io(StoreError),
@@ -99,7 +102,7 @@ impl FsError {
             Self::ValueTooBig => Errno::TOOBIG,
             Self::ReadOnly => Errno::ROFS,
             Self::Unreachable(_) => Errno::HOSTUNREACH,
-            Self::Io(_) => Errno::IO,
+            Self::OnlyHere(_) | Self::Io(_) => Errno::IO,
         }
         .raw_os_error()
     }

@@ -90,7 +90,9 @@ impl Client {
     pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, options: ClientOptions) -> Result<Arc<Self>, FsError> {
         let identity = Identity::of(&store)?;
         let replica = identity.map(|identity| Replica::new(None, identity, "", UpstreamOptions::default()));
-        Ok(Self::with(store, clock, options, replica))
+        let client = Self::with(store, clock, options, replica);
+        client.number_alone();
+        Ok(client)
     }
 
     /// A client of an open store that is, or becomes, a replica of the volume behind `upstream`. `device`: its name for people.
@@ -113,6 +115,7 @@ impl Client {
         if known.is_none() {
             client.begin_replica(joins)?;
         }
+        client.number_alone();
         Ok(client)
     }
 

@@ -56,6 +56,11 @@ impl Client {
         if locked.is_linked(no) {
             return Ok(Fate::Settled);
         }
+        if locked.attr(no).kind.is_dir() && locked.entries(no) > 0 {
+            // Only the server's word can take the name of a directory with something in it; what is in there goes first.
+            locked.set_orphan(no, true)?;
+            return Ok(Fate::Settled);
+        }
         if !self.references.keep_orphan(no) {
             if locked.attr(no).sectors * SECTOR <= self.options.reclaim_step {
                 self.give_back(locked, no)?;

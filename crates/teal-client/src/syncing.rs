@@ -91,7 +91,7 @@ fn run(client: &Weak<Client>, queue: &SyncQueue) {
     while let Some(waiters) = queue.next() {
         let Some(client) = client.upgrade() else { return };
         let began = client.clock.monotonic();
-        let result = client.sync();
+        let result = client.sync().and_then(|()| client.sync_remote());
         queue.committed(waiters.len(), client.clock.monotonic().saturating_sub(began));
         for waiter in waiters {
             waiter(result.clone());

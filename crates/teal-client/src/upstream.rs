@@ -151,7 +151,8 @@ impl Replica {
             flushing: Mutex::new(()),
             applying: Mutex::new(()),
             absence: (0..ABSENCES).map(|_| RwLock::new(())).collect(),
-            state: Mutex::default(),
+            // What an earlier life could not place is noted with the objects.
+            state: Mutex::new(State { again: true, ..State::default() }),
             changed: Condvar::new(),
             domain: OnceLock::new(),
             invalidate: OnceLock::new(),

@@ -32,7 +32,10 @@ const TAKES: usize = 64 + 2 * 16;
 
 /// What the open batch changed: by key the piece, or that there is none any more.
 #[derive(Debug, Default)]
-pub(crate) struct Changed(BTreeMap<u64, (Option<Box<[u8]>>, Lsn)>);
+pub(crate) struct Changed(BTreeMap<u64, (Piece, Lsn)>);
+
+/// A piece, or that there is none.
+type Piece = Option<Box<[u8]>>;
 
 impl Changed {
     pub(crate) fn is_empty(&self) -> bool {
@@ -134,7 +137,7 @@ impl Store {
             Ok(ControlFlow::Continue(()))
         })?;
         let old: Vec<(u64, Box<[u8]>)> = old;
-        let mut changes: Vec<(u64, Option<Box<[u8]>>)> = Vec::new();
+        let mut changes: Vec<(u64, Piece)> = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
             let key = key(no, at as u16);
             if old.get(at).is_none_or(|(at, was)| *at != key || **was != **piece) {
@@ -153,12 +156,12 @@ impl Store {
         Ok(())
     }
 
-    fn log_notes(&self, changes: Vec<(u64, Option<Box<[u8]>>)>) {
+    fn log_notes(&self, changes: Vec<(u64, Piece)>) {
         if changes.is_empty() {
             return;
         }
         let lsn = self.next_lsn();
-        let takes = |value: &Option<Box<[u8]>>| (TAKES + value.as_ref().map_or(0, |value| value.len())) as i64;
+        let takes = |value: &Piece| (TAKES + value.as_ref().map_or(0, |value| value.len())) as i64;
         let mut gathered = 0;
         let mut open = self.open.lock();
         for (key, value) in changes {
@@ -210,6 +213,11 @@ impl Store {
             let (no, piece) = parts(key);
             Ok(if piece == 0 { visit(no, &value[..value.len().min(NOTE_HEAD)]) } else { ControlFlow::Continue(()) })
         })
+    }
+
+    /// Whether the open batch gives this object back: until it is committed, no other can have its number.
+    pub fn is_leaving(&self, no: ObjectNo) -> bool {
+        self.table.get(no).is_some_and(|object| object.state.read().gone)
     }
 
     /// The number after the highest that any object here has had.

@@ -211,7 +211,7 @@ impl Locked<'_> {
         no
     }
 
-    /// Makes a new object with a number of the caller's choice, which no object has or ever had.
+    /// Makes a new object with a number of the caller's choice, which no object has, nor [leaves](Store::is_leaving).
     pub fn create_as(&mut self, no: ObjectNo, new: NewObject) {
         let store = self.store;
         store.next_object.fetch_max(no.get() + 1, Ordering::Relaxed);

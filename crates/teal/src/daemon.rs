@@ -82,7 +82,8 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
             let upstream = Arc::clone(&running.upstream);
             let defaults = UpstreamOptions::default();
             let flush_age = options.flush_age.unwrap_or(defaults.flush_age);
-            let of_upstream = (running.joins, UpstreamOptions { flush_age, ..defaults });
+            let of_upstream =
+                (running.joins, UpstreamOptions { flush_age, sync_remote: options.sync_remote, ..defaults });
             Client::replica(store, clock, how, upstream, &running.device, of_upstream)?
         }
         None => Client::new(store, clock, how)?,
@@ -248,8 +249,8 @@ impl Daemon {
 
     fn stop_serving(&self) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(serving) = running.and_then(|mut running| running.serving.take()) {
-            serving.stop();
+        if let Some(running) = running {
+            running.stop();
         }
     }
 

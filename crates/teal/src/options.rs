@@ -24,13 +24,15 @@ pub(crate) struct MountOptions {
     pub(crate) settings: Settings,
     /// How old a change may be before it is on its way to the server.
     pub(crate) flush_age: Option<Duration>,
+    /// `fsync` waits for the server.
+    pub(crate) sync_remote: bool,
     /// Added to each way to the server, for measurements.
     pub(crate) delay: Duration,
 }
 
 const KNOWN: &str = "ro, rw, remount, salvage, noatime, relatime, nosuid, nodev, noexec, nosyncfs, commit=SECONDS, checkpoint=SECONDS, \
                      checkpoint_bytes=SIZE, threads=N, \
-                     flush=SECONDS, delay_ms=N";
+                     flush=SECONDS, sync=local|remote, delay_ms=N";
 /// Options of mount(8) and fstab that are none of a file system's business.
 const IGNORED: &[&str] = &[
     "",
@@ -76,6 +78,7 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
             .max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
         settings: Settings::default(),
         flush_age: None,
+        sync_remote: false,
         delay: Duration::ZERO,
     };
     for option in options {
@@ -99,6 +102,8 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
             "nosyncfs" => parsed.syncfs = false,
             "remount" => parsed.remount = true,
             "commit" => parsed.settings.commit_interval = seconds()?,
+            "sync" if value == Some("remote") => parsed.sync_remote = true,
+            "sync" if value == Some("local") => parsed.sync_remote = false,
             "flush" => parsed.flush_age = Some(seconds()?),
             "delay_ms" => {
                 let text = value.unwrap_or_default();

@@ -98,8 +98,17 @@ pub(crate) struct Running {
     pub(crate) joins: bool,
     /// The server, if it is in this process.
     pub(crate) serving: Option<Serving>,
-    // Behind what uses it.
-    _runtime: Runtime,
+    runtime: Runtime,
+}
+
+impl Running {
+    /// Ends the server, if it is here, and the network; what still waits for either is not waited for.
+    pub(crate) fn stop(self) {
+        if let Some(serving) = self.serving {
+            serving.stop();
+        }
+        self.runtime.shutdown_background();
+    }
 }
 
 /// A runtime for the network and for object stores.
@@ -120,7 +129,7 @@ pub(crate) fn start(store: &Path, clock: &Arc<dyn Clock>, delay: Duration) -> Re
         Setting::Served { listen, data, volume, device } => {
             let volume = u32::from_str_radix(&volume, 16).with_context(|| format!("'{volume}' is no volume"))?;
             let serving = Serving::start(runtime.handle(), &data, &listen, volume, &device, clock)?;
-            Running { upstream: serving.upstream(), device, joins: false, serving: Some(serving), _runtime: runtime }
+            Running { upstream: serving.upstream(), device, joins: false, serving: Some(serving), runtime }
         }
         Setting::Joined { address, device } => {
             let dir = identity_dir(store)?;
@@ -133,7 +142,7 @@ pub(crate) fn start(store: &Path, clock: &Arc<dyn Clock>, delay: Duration) -> Re
                 }
             };
             let upstream = Arc::new(Remote::new(channel, Arc::clone(clock), keep));
-            Running { upstream, device, joins: true, serving: None, _runtime: runtime }
+            Running { upstream, device, joins: true, serving: None, runtime }
         }
     }))
 }

@@ -1,16 +1,19 @@
 //! A volume that lived alone gets a server: everything in it is to be sent.
 //!
 //! # Guarantees
-//! 1. All objects are noted as new before the first batch is cut, so that no batch names what the server has never heard of.
+//! 1. All objects are noted as new before anything is fetched or sent: nothing of the server's is taken for this volume's, no name that is
+//!    here gives way to one from there, and no batch names what the server has never heard of.
 //! 2. What a crash interrupts goes on where it was.
 
 use super::{Note, Replica, SyncError};
 use crate::{Client, FsError};
 use teal_log::{Cost, StoreError, note_cost};
-use teal_types::{LEASE, ObjectNo};
+use teal_types::{CommitSeq, LEASE, ObjectNo};
 
 /// Objects noted in one operation.
 const STEP: usize = 256;
+/// The commit with which the server makes a volume: an empty root.
+const FOUNDED: CommitSeq = CommitSeq::new(1);
 
 impl Client {
     /// Makes a replica of a store that was none.
@@ -23,19 +26,28 @@ impl Client {
             log::error!("the volume has numbered more than {LEASE} objects: it cannot have a server");
             return Err(FsError::NoSpace);
         }
-        if joins {
-            let mut cost = Cost::names(1);
-            cost.bytes += note_cost(64);
-            let op = self.begin(cost)?;
-            let locked = op.lock(&[ObjectNo::ROOT])?;
-            self.set_note(&locked, ObjectNo::ROOT, &Note { unlisted: true, ..Note::default() })?;
-        }
+        self.announce_root(joins)?;
         self.identify(replica, |identity| identity.announce = if joins { 0 } else { ObjectNo::ROOT.get() })?;
         // The note itself must be there, even where nothing of it differs from none.
         let op = self.begin(Cost::names(1))?;
         replica.identity.lock().keep(&op)?;
         drop(op);
         self.sync()
+    }
+
+    /// The root is there on both sides: of one that joins the server's holds, otherwise this one's attributes do.
+    fn announce_root(&self, joins: bool) -> Result<(), FsError> {
+        let root = ObjectNo::ROOT;
+        let mut cost = Cost::names(1);
+        cost.bytes += note_cost(4096) + self.store.head_bytes(root)?;
+        let op = self.begin(cost)?;
+        let locked = op.lock(&[root])?;
+        let mut note = Note { unlisted: joins, ..Note::default() };
+        if !joins {
+            note.pending.attributes = Some(FOUNDED);
+            note.pending.xattrs = locked.xattr_names(root).into_iter().map(|name| (name, FOUNDED)).collect();
+        }
+        Ok(self.set_note(&locked, root, &note)?)
     }
 
     /// Notes everything there is as new, if that is still to be done.
@@ -47,7 +59,8 @@ impl Client {
             cost.bytes += objects.len() as u64 * note_cost(64);
             {
                 let op = self.begin(cost)?;
-                for no in &objects {
+                // Those of other leases have come from the server, or are noted already.
+                for no in objects.iter().filter(|no| **no != ObjectNo::ROOT && no.get() < LEASE) {
                     let locked = match op.lock(&[*no]) {
                         Err(StoreError::NotFound(_)) => continue,
                         locked => locked?,

@@ -29,6 +29,7 @@ impl Client {
             return Err(unexpected("to a hello").into());
         };
         self.welcomed(replica, &welcome)?;
+        self.announce_some(replica)?;
         replica.state.lock().is_connected = true;
         Ok(())
     }

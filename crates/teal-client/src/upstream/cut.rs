@@ -66,7 +66,8 @@ impl Client {
         for no in chosen {
             self.cut_one(&mut cut, no)?;
         }
-        Ok(Some(cut))
+        // Nothing but files without names: there is nothing to say.
+        Ok((!cut.objects.is_empty()).then_some(cut))
     }
 
     /// Numbers of the objects that are pending: all, or a closed part of them.
@@ -142,8 +143,9 @@ impl Client {
         // Under the object's lock it is what it is.
         note = self.note(no)?;
         let sent = locked.as_ref().map_or_else(Vec::new, |locked| names(locked, no));
-        if note.flying.is_some() || (note.pending.created && sent.is_empty()) {
-            // A file without a name stays here until it gets one.
+        let is_lost = note.again && !note.pending.gone;
+        if note.flying.is_some() || ((note.pending.created || is_lost) && sent.is_empty() && no != ObjectNo::ROOT) {
+            // A file without a name stays here until it gets one; so does one that lost it to another of the server's.
             return Ok(());
         }
         let mut part = std::mem::take(&mut note.pending);

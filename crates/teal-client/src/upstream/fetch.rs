@@ -56,6 +56,10 @@ impl Client {
         }
         self.try_reach(replica)?;
         replica.counters.waits.fetch_add(1, Ordering::Relaxed);
+        if replica.identity.lock().incarnation == 0 {
+            // Whoever has never been welcomed has no numbers for what may be made in it.
+            self.connect(replica)?;
+        }
         Ok(self.list(replica, dir)?)
     }
 

@@ -25,9 +25,10 @@ impl Client {
     /// Sends one batch of what is pending; says whether there is more, or something was sent at all.
     pub(crate) fn flush_once(&self, replica: &Replica) -> Result<Flushed, SyncError> {
         let _flushing = replica.flushing.lock();
-        self.announce_some(replica)?;
         self.land(replica)?;
         self.catch_up(replica)?;
+        // What has lost its name by that has another one at the server.
+        self.look_again(replica)?;
         let Some(cut) = self.take_cut(replica)? else { return Ok(Flushed::Nothing) };
         let (batch, is_partial) = (cut.batch, cut.is_partial);
         let objects = cut.objects.clone();

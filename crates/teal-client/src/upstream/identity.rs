@@ -131,6 +131,14 @@ impl Client {
         Ok(changed)
     }
 
+    /// Before the server has given it numbers, a volume that lived alone goes on with its own: they are the first lease.
+    pub(crate) fn number_alone(&self) {
+        if let Some(replica) = self.replica.as_ref().filter(|replica| replica.identity.lock().incarnation == 0) {
+            let mut next = replica.next.lock();
+            *next = self.store.next_number().max(*next);
+        }
+    }
+
     /// The number of a new object, under the operation that makes it.
     pub(crate) fn next_number(&self, replica: &Replica, under: &Locked<'_>) -> Result<ObjectNo, StoreError> {
         let mut identity = replica.identity.lock();

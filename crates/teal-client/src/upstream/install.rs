@@ -32,6 +32,45 @@ impl Client {
         if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
             return self.settle_unknown(version, landed);
         }
+        if known && (version.kind.is_dir() || self.note(no)?.is_ours()) {
+            self.make_place(replica, version)?;
+        }
+        self.install_here(replica, version, ranges, landed, known)
+    }
+
+    /// Sees to it that the directories are here in which an object lies that cannot leave: it has something in it, or something pending.
+    fn make_place(&self, replica: &Replica, version: &Version) -> Result<(), SyncError> {
+        for link in &version.links {
+            let (mut dir, mut above) = (link.dir, Vec::<Version>::new());
+            while matches!(self.store.attr(dir), Err(StoreError::NotFound(_))) {
+                if self.note(dir)?.is_ours() || above.iter().any(|known| known.object == dir) {
+                    break;
+                }
+                let Some(parent) = self.look_at(replica, &[dir])?.pop().flatten() else { break };
+                let Some(next) = parent.links.first() else { break };
+                dir = next.dir;
+                above.push(parent);
+            }
+            while let Some(parent) = above.pop() {
+                self.install_here(replica, &parent, None, None, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn install_here(
+        &self,
+        replica: &Replica,
+        version: &Version,
+        ranges: Option<&[(u64, u64)]>,
+        landed: Landed,
+        known: bool,
+    ) -> Result<(), SyncError> {
+        let no = version.object;
+        if !known && self.store.is_leaving(no) {
+            // It was given back a moment ago, because where it lay was not here.
+            self.store.commit()?;
+        }
         let _names = self.namespace.read();
         let _moves = version.kind.is_dir().then(|| self.moves.lock());
         loop {
@@ -157,7 +196,7 @@ impl Client {
         let free = if known { settle(&mut note, version, landed, size) } else { FREE };
         let mut told = Vec::new();
         if free.attributes {
-            install_attributes(&mut locked, version, free.data, &mut told);
+            install_attributes(&mut locked, version, free.times, &mut told);
         }
         if free.xattrs {
             install_xattrs(&mut locked, version, &note, &mut told)?;
@@ -167,12 +206,15 @@ impl Client {
         }
         note.again = false;
         if free.links {
-            let keeps = note.is_ours();
+            let keeps = note.is_ours() || version.kind.is_dir();
             self.install_names(replica, &mut locked, version, with, keeps, &mut note.again, &mut told)?;
         }
         self.set_note(&locked, no, &note)?;
         let fate = self.judge(&mut locked, no)?;
         if note.again {
+            // Even of one that has no place here for now, and has gone.
+            let kept = self.note(no)?;
+            self.set_note(&locked, no, &Note { again: true, ..kept })?;
             replica.state.lock().again = true;
         }
         drop(locked);
@@ -205,7 +247,7 @@ impl Client {
 }
 
 /// Nothing of a new object is anybody's here.
-const FREE: Free = Free { attributes: true, data: true, links: true, xattrs: true };
+const FREE: Free = Free { attributes: true, times: true, data: true, links: true, xattrs: true };
 
 /// With content pending, its time stays.
 fn install_attributes(locked: &mut Locked<'_>, version: &Version, times: bool, told: &mut Vec<Invalidation>) {

@@ -10,11 +10,11 @@ use super::pull::Landed;
 use super::{Invalidation, Note, Replica, SyncError};
 use crate::Client;
 use teal_log::{Cost, Locked, StoreError, note_cost};
-use teal_types::{Link, ObjectNo, Version};
+use teal_types::{Link, Name, ObjectNo, Version};
 
 impl Client {
-    /// Gives a locked object the names it has at the server. `with`: what is locked beside it. `keeps`: something of it is pending, so it
-    /// must keep a name.
+    /// Gives a locked object the names it has at the server. `with`: what is locked beside it. `keeps`: something of it is pending, or
+    /// lies in it, so it must keep a name.
     #[allow(clippy::too_many_arguments, reason = "one step of installing, under one lock")]
     pub(crate) fn install_names(
         &self,
@@ -34,7 +34,12 @@ impl Client {
         let mut new = Vec::new();
         for link in version.links.iter().filter(|link| !here.contains(link)) {
             let is_here = with.contains(&link.dir) && locked.is_linked(link.dir);
-            if is_here && (keeps || self.has_entries(link.dir)?) {
+            if !is_here || !(keeps || self.has_entries(link.dir)?) {
+                continue;
+            }
+            if self.is_taken(locked, link)? {
+                *again = true;
+            } else {
                 new.push(link);
             }
         }
@@ -55,11 +60,6 @@ impl Client {
         }
         for link in new {
             if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
-                let ours = self.note(there)?;
-                if ours.pending.created || ours.pending.links.is_some() || ours.flying.is_some() {
-                    *again = true;
-                    continue;
-                }
                 locked.remove_entry(link.dir, &link.name)?;
                 self.displaced(replica, locked, there)?;
             }
@@ -69,6 +69,13 @@ impl Client {
             told.push(Invalidation::Attributes(link.dir));
         }
         Ok(())
+    }
+
+    /// Whether a name leads here to what has it since something that the server has not heard of.
+    fn is_taken(&self, locked: &Locked<'_>, link: &Link) -> Result<bool, StoreError> {
+        let Some((there, _)) = locked.entry(link.dir, &link.name)? else { return Ok(false) };
+        let ours = self.note(there)?;
+        Ok(ours.pending.created || ours.pending.links.is_some() || ours.flying.is_some())
     }
 
     /// An object has lost a name to another: what it has instead comes with its own state, or is asked for.
@@ -116,7 +123,7 @@ impl Client {
         let mut cost = self.cost_of_names(2 + names.len() as u64, &[no])?.freeing();
         cost.bytes += note_cost(4096);
         let op = self.begin(cost)?;
-        let with: Vec<ObjectNo> = names.iter().map(|(dir, _)| *dir).chain([no]).collect();
+        let with: Vec<ObjectNo> = names.iter().map(|(dir, _)| *dir).chain([no, ObjectNo::ROOT]).collect();
         let mut locked = match op.lock(&with) {
             Err(StoreError::NotFound(_)) => return Ok(false),
             locked => locked?,
@@ -127,6 +134,7 @@ impl Client {
         }
         if note.is_ours() {
             // It was changed here: the server hears of it, and lets it live again.
+            self.name_anew(replica, &mut locked, no, &mut note)?;
             self.set_note(&locked, no, &note)?;
             return Ok(true);
         }
@@ -146,6 +154,28 @@ impl Client {
         self.bury(fate);
         told.into_iter().for_each(|what| replica.tell(what));
         Ok(true)
+    }
+
+    /// What lost its name here to another, and is gone there, gets one that nobody else has.
+    fn name_anew(
+        &self,
+        replica: &Replica,
+        locked: &mut Locked<'_>,
+        no: ObjectNo,
+        note: &mut Note,
+    ) -> Result<(), StoreError> {
+        let Ok(name) = Name::new(format!("object-{}", no.get()).as_bytes()) else { return Ok(()) };
+        let root = ObjectNo::ROOT;
+        if !note.again || note.pending.gone || locked.is_linked(no) || locked.entry(root, &name)?.is_some() {
+            return Ok(());
+        }
+        locked.set_orphan(no, false)?;
+        locked.insert_entry(root, &name, no)?;
+        self.references.named(no);
+        note.again = false;
+        note.pending.links.get_or_insert((replica.seen(), Vec::new()));
+        replica.tell(Invalidation::Entry(root, name));
+        Ok(())
     }
 
     /// Of an object that is gone on both sides.

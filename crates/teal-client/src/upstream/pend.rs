@@ -104,10 +104,9 @@ fn absorb(note: &mut Note, what: Pend<'_>) {
 fn bury(note: &mut Note) {
     note.absent = Ranges::default();
     note.unlisted = false;
-    note.again = false;
     if note.pending.created && note.flying.is_none() {
         // The server never heard of it.
-        *note = Note::default();
+        *note = Note { again: note.again, ..Note::default() };
         return;
     }
     let links = note.pending.links.take();

@@ -10,7 +10,6 @@ use super::flush::Flushed;
 use super::{Replica, SyncError};
 use crate::{Client, FsError};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The longest pause between two attempts to reach the server.
@@ -28,6 +27,8 @@ pub struct UpstreamOptions {
     pub keep_alive: Duration,
     /// The longest that any other request may take.
     pub deadline: Duration,
+    /// Whether `fsync` waits until the server has everything.
+    pub sync_remote: bool,
 }
 
 impl Default for UpstreamOptions {
@@ -37,6 +38,7 @@ impl Default for UpstreamOptions {
             live_age: Duration::from_secs(1),
             keep_alive: Duration::from_secs(30),
             deadline: Duration::from_secs(20),
+            sync_remote: false,
         }
     }
 }
@@ -113,9 +115,23 @@ impl Client {
         Ok(())
     }
 
+    /// Where that is wanted, waits until the server has everything that is durable here.
+    ///
+    /// # Errors
+    /// [`FsError::OnlyHere`] when it cannot be asked, or does not take it in time; asking again tries again.
+    pub(crate) fn sync_remote(&self) -> Result<(), FsError> {
+        if self.replica.as_ref().is_none_or(|replica| !replica.options.sync_remote) {
+            return Ok(());
+        }
+        self.flush_upstream().map_err(|e| match e {
+            FsError::Unreachable(words) => FsError::OnlyHere(words),
+            e => e,
+        })
+    }
+
     /// Starts the threads that talk to the server.
-    pub(crate) fn start_upstream(self: &Arc<Self>) -> std::io::Result<Vec<JoinHandle<()>>> {
-        let Some(replica) = &self.replica else { return Ok(Vec::new()) };
+    pub(crate) fn start_upstream(self: &Arc<Self>) -> std::io::Result<()> {
+        let Some(replica) = &self.replica else { return Ok(()) };
         let start = |name: &str, run: fn(&Weak<Self>, &Arc<Replica>)| {
             let (client, replica) = (Arc::downgrade(self), Arc::clone(replica));
             std::thread::Builder::new().name(name.into()).spawn(move || run(&client, &replica))
@@ -127,7 +143,9 @@ impl Client {
         {
             replica.has_pending(self.clock.monotonic());
         }
-        Ok(vec![start("teal-flush", run_flush)?, start("teal-pull", run_pull)?])
+        start("teal-flush", run_flush)?;
+        start("teal-pull", run_pull)?;
+        Ok(())
     }
 }
 

@@ -15,6 +15,8 @@ use teal_types::{CommitSeq, ObjectNo, Version};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Free {
     pub(crate) attributes: bool,
+    /// The times among them: not while content is pending, which has a time of its own.
+    pub(crate) times: bool,
     pub(crate) data: bool,
     pub(crate) links: bool,
     /// Extended attributes but those that are pending.
@@ -30,6 +32,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, Co
         };
         return Free {
             attributes: !held(&|part| part.created || part.attributes.is_some()),
+            times: !held(&|part| part.created || part.data.is_some()),
             data: !held(&|part| part.created || part.data.is_some()),
             links: !held(&|part| part.created || part.gone || part.links.is_some()),
             xattrs: !held(&|part| part.created),
@@ -40,7 +43,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, Co
     // A component is won if the server's state of it is the one of this batch.
     let attributes = (all || part.attributes.is_some(), version.attr_seq == seq);
     let data = (all || part.data.is_some(), version.data_seq == seq || (all && version.size == size));
-    let links = (all || part.links.is_some(), version.link_seq == seq);
+    let named = all || part.links.is_some();
     note.flying = None;
     let pending = &mut note.pending;
     if attributes == (true, true) {
@@ -57,10 +60,9 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, Co
             _ => {}
         }
     }
-    if links == (true, true)
-        && let Some((base, _)) = &mut pending.links
-    {
-        *base = seq;
+    if named && let Some(since) = &mut pending.links {
+        // Whatever became of the names that were sent: these are the ones it has, and what is pending begins there.
+        *since = (seq, version.links.clone());
     }
     for (name, base) in &mut pending.xattrs {
         if part.xattrs.iter().any(|(flown, _)| flown == name) || all {
@@ -68,9 +70,12 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, Co
         }
     }
     Free {
-        attributes: pending.attributes.is_none() && attributes != (true, true),
+        // Even of what was committed as it was sent the server may have moved the times.
+        attributes: pending.attributes.is_none(),
+        times: pending.data.is_none(),
         data: pending.data.is_none() && data != (true, true),
-        links: pending.links.is_none() && !pending.gone && links != (true, true),
+        // A name that another had is another one at the server.
+        links: pending.links.is_none() && !pending.gone,
         xattrs: true,
     }
 }

@@ -10,12 +10,14 @@
 
 mod alike;
 mod outside;
+mod pair;
 mod said;
 mod tree;
 mod world;
 
 pub(crate) use alike::{Script, behaves_as_below};
 pub(crate) use outside::{PrivateMounts, is_long, is_root, is_user_able, program, shell, tool};
+pub(crate) use pair::{Nas, converge, end, flush, join, try_join};
 pub(crate) use said::{Said, run};
 pub(crate) use tree::{compare_trees, digest, fill, seeded};
 pub(crate) use world::{Mounted, World};

@@ -159,6 +159,14 @@ impl Mounted {
         this
     }
 
+    /// A store that the program has mounted already, on the usual point.
+    pub(crate) fn found(world: World, store: PathBuf) -> Self {
+        let point = world.path("Teal");
+        let mut this = Self { world, point, store, pid: None, watchdog: Watchdog::new() };
+        this.look();
+        this
+    }
+
     /// Where it is mounted.
     pub(crate) fn point(&self) -> &Path {
         &self.point

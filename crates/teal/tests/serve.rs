@@ -1,0 +1,230 @@
+//! One volume on two machines: served here, joined there, with real mounts, a real server and a real network on loopback.
+
+#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
+
+#[path = "support/support.rs"]
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use support::{Mounted, Nas, PATIENCE, World, converge, end, fill, join, run, seeded, try_join, wait_until};
+
+/// Reads whole files at a time, and gives up in time: what hangs in a mount cannot be ended by the test itself.
+fn read(path: &Path) -> Result<Vec<u8>, std::io::Error> {
+    fs::read(path)
+}
+
+#[test]
+fn a_volume_that_lived_alone_is_there_on_another_machine_and_changes_go_both_ways() {
+    let test = "a_volume_that_lived_alone_is_there_on_another_machine_and_changes_go_both_ways";
+    let Some(mut nas) = Nas::of(test, |root| fill(root, 7, 150)) else { return };
+    let laptop = join(test, &nas.serve());
+    converge(&nas.0, &laptop);
+    // What the kernel of one machine remembers is forgotten when another changes it: names that were not there, sizes, content.
+    assert!(fs::metadata(laptop.path("new")).is_err());
+    fs::write(nas.0.path("new"), "from the nas").unwrap();
+    fs::write(nas.0.path("d0/f0"), "longer than before, or shorter").unwrap();
+    fs::rename(nas.0.path("d1"), nas.0.path("d2/moved")).unwrap();
+    fs::remove_dir_all(nas.0.path("d3")).unwrap();
+    converge(&nas.0, &laptop);
+    assert_eq!(read(&laptop.path("new")).unwrap(), b"from the nas");
+    let large = seeded(9, 5_000_000);
+    fs::create_dir(laptop.path("made there")).unwrap();
+    fs::write(laptop.path("made there/large"), &large).unwrap();
+    fs::hard_link(laptop.path("new"), laptop.path("made there/link")).unwrap();
+    std::os::unix::fs::symlink("../new", laptop.path("made there/symlink")).unwrap();
+    fs::set_permissions(laptop.path("new"), std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    converge(&nas.0, &laptop);
+    assert_eq!(read(&nas.0.path("made there/large")).unwrap(), large);
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn a_change_elsewhere_is_seen_within_seconds_without_being_asked_for() {
+    let test = "a_change_elsewhere_is_seen_within_seconds_without_being_asked_for";
+    let Some(mut nas) = Nas::of(test, |root| fs::write(root.join("a"), "one").unwrap()) else { return };
+    let laptop = join(test, &nas.serve());
+    nas.flush();
+    assert_eq!(read(&laptop.path("a")).unwrap(), b"one");
+    fs::write(nas.0.path("a"), "two, and more").unwrap();
+    assert!(wait_until(PATIENCE, || read(&laptop.path("a")).unwrap() == b"two, and more"));
+    fs::write(laptop.path("b"), "three").unwrap();
+    assert!(wait_until(PATIENCE, || read(&nas.0.path("b")).is_ok_and(|bytes| bytes == b"three")));
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn both_sides_of_a_conflict_are_kept_shown_and_settled() {
+    let test = "both_sides_of_a_conflict_are_kept_shown_and_settled";
+    let Some(mut nas) = Nas::of(test, |root| fs::write(root.join("report.txt"), "first").unwrap()) else { return };
+    let mut laptop = join(test, &nas.serve());
+    converge(&nas.0, &laptop);
+    let dir = |m: &Mounted| m.point().to_str().unwrap().to_owned();
+    // Apart: the server is away while both write.
+    laptop.down();
+    fs::write(nas.0.path("report.txt"), "of the nas").unwrap();
+    nas.flush();
+    // The laptop comes up without its server, so that it writes before it hears of the other change.
+    let away = laptop.store().with_extension("teal.d");
+    let hidden = away.with_extension("away");
+    fs::rename(&away, &hidden).unwrap();
+    laptop.up();
+    fs::write(laptop.path("report.txt"), "of the laptop").unwrap();
+    laptop.down();
+    fs::rename(&hidden, &away).unwrap();
+    laptop.up();
+    converge(&nas.0, &laptop);
+    assert_eq!(read(&nas.0.path("report.txt")).unwrap(), b"of the nas");
+    let copies: Vec<_> = fs::read_dir(nas.0.point())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("(conflict laptop "))
+        .collect();
+    assert_eq!(copies.len(), 1, "{copies:?}");
+    assert!(copies[0].starts_with("report (conflict laptop ") && copies[0].ends_with(").txt"), "{copies:?}");
+    assert_eq!(read(&laptop.path(&copies[0])).unwrap(), b"of the laptop");
+    for m in [&nas.0, &laptop] {
+        let said = m.world().teal(&["conflicts", "ls", &dir(m)]).good();
+        assert!(said.contains("two contents") && said.contains(&copies[0]), "{said}");
+        let shown = m.world().teal(&["conflicts", "show", "1", &dir(m)]).good();
+        assert!(shown.contains("laptop") && shown.contains("report.txt"), "{shown}");
+    }
+    laptop.world().teal(&["conflicts", "resolve", "1", "--keep", "later", &dir(&laptop)]).good();
+    converge(&nas.0, &laptop);
+    assert_eq!(read(&nas.0.path("report.txt")).unwrap(), b"of the laptop");
+    assert!(nas.0.world().teal(&["conflicts", "ls", &dir(&nas.0)]).good().contains("no conflicts"));
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn without_the_server_what_is_here_works_and_what_is_not_fails_at_once() {
+    let test = "without_the_server_what_is_here_works_and_what_is_not_fails_at_once";
+    let Some(mut nas) = Nas::of(test, |root| {
+        fs::write(root.join("read"), "read before").unwrap();
+        fs::write(root.join("unread"), seeded(3, 400_000)).unwrap();
+        fs::create_dir(root.join("unlisted")).unwrap();
+        fs::create_dir(root.join("unlisted/below")).unwrap();
+        fs::write(root.join("unlisted/below/file"), "far").unwrap();
+    }) else {
+        return;
+    };
+    let with = nas.serve();
+    let port = with.0.rsplit_once(':').unwrap().1.to_owned();
+    let laptop = join(test, &with);
+    nas.flush();
+    assert_eq!(read(&laptop.path("read")).unwrap(), b"read before");
+    nas.0.kill();
+    let host = |e: std::io::Error| e.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    assert_eq!(read(&laptop.path("read")).unwrap(), b"read before");
+    assert_eq!(host(read(&laptop.path("unread")).unwrap_err()), Some(rustix::io::Errno::HOSTUNREACH));
+    // Its size and its name are known, its content is not: it is never an empty file.
+    assert_eq!(fs::metadata(laptop.path("unread")).unwrap().len(), 400_000);
+    fs::write(laptop.path("offline"), "written without the server").unwrap();
+    fs::rename(laptop.path("read"), laptop.path("renamed")).unwrap();
+    let status = laptop.status();
+    assert!(status["upstream"]["trouble"].is_string(), "{status}");
+    let shown = laptop.world().teal(&["status", laptop.point().to_str().unwrap()]).good();
+    assert!(shown.contains("out of reach") && shown.contains("safe?    NO"), "{shown}");
+    // The server comes back on its old port.
+    let (point, store) = (nas.0.point().to_str().unwrap().to_owned(), nas.0.store().to_str().unwrap().to_owned());
+    let listen = format!("127.0.0.1:{port}");
+    nas.0.world().teal(&["serve", &point, "--store", &store, "--listen", &listen]).good();
+    nas.0.adopt();
+    assert!(wait_until(PATIENCE, || laptop.status()["upstream"]["only_here"] == 0), "{}", laptop.status());
+    assert!(wait_until(PATIENCE, || read(&laptop.path("unread")).is_ok()));
+    converge(&nas.0, &laptop);
+    assert_eq!(read(&nas.0.path("offline")).unwrap(), b"written without the server");
+    assert_eq!(read(&nas.0.path("renamed")).unwrap(), b"read before");
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn what_was_synced_on_a_machine_that_is_killed_reaches_the_server_when_it_is_back() {
+    let test = "what_was_synced_on_a_machine_that_is_killed_reaches_the_server_when_it_is_back";
+    let Some(mut nas) = Nas::of(test, |root| fill(root, 4, 30)) else { return };
+    let mut laptop = join(test, &nas.serve());
+    converge(&nas.0, &laptop);
+    for round in 0..3_u8 {
+        fs::create_dir(laptop.path(format!("round{round}"))).unwrap();
+        for n in 0..20 {
+            fs::write(laptop.path(format!("round{round}/f{n}")), seeded(n, 9_000)).unwrap();
+        }
+        fs::rename(laptop.path(format!("d0/f{round}")), laptop.path(format!("round{round}/taken"))).unwrap();
+        run(Command::new("sync").arg("-f").arg(laptop.point())).good();
+        laptop.kill();
+        laptop.up();
+        assert_eq!(fs::read_dir(laptop.path(format!("round{round}"))).unwrap().count(), 21);
+    }
+    converge(&nas.0, &laptop);
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn a_bad_token_a_used_one_and_a_machine_shut_out_are_told_in_words() {
+    let test = "a_bad_token_a_used_one_and_a_machine_shut_out_are_told_in_words";
+    let Some(mut nas) = Nas::of(test, |root| fs::write(root.join("a"), "one").unwrap()) else { return };
+    let (address, token) = nas.serve();
+    let stranger = World::new(test).unwrap();
+    let no = |token: &str, why: &str| {
+        let said = try_join(&stranger, &(address.clone(), token.to_owned()));
+        assert!(said.code != 0 && said.stderr.contains(why), "{why}: {said}");
+        assert!(!stranger.path("store.teal").exists(), "nothing is left of it");
+    };
+    let (secret, print) = token.rsplit_once('.').unwrap();
+    no("word", "token is not whole");
+    no(&format!("{secret}.12"), "fingerprint");
+    let (volume, digits) = secret.split_at(9);
+    no(&format!("{volume}{}{}.{print}", &digits[1..], &digits[..1]), "no token of this server");
+    let other = print.replace(&print[..4], if &print[..4] == "0000" { "1111" } else { "0000" });
+    no(&format!("{secret}.{other}"), "");
+    let laptop = join(test, &(address.clone(), token.clone()));
+    nas.flush();
+    assert_eq!(read(&laptop.path("a")).unwrap(), b"one");
+    no(&token, "has been used");
+    let replica = laptop.status()["upstream"]["replica"].to_string();
+    nas.0
+        .world()
+        .teal(&[
+            "serve",
+            nas.0.point().to_str().unwrap(),
+            "--store",
+            nas.0.store().to_str().unwrap(),
+            "--revoke",
+            &replica,
+        ])
+        .good();
+    fs::write(laptop.path("b"), "too late").unwrap();
+    assert!(wait_until(PATIENCE, || laptop.status()["upstream"]["denied"] == true), "{}", laptop.status());
+    assert_eq!(read(&laptop.path("b")).unwrap(), b"too late", "what is here can be read");
+    fs::write(nas.0.path("c"), "undisturbed").unwrap();
+    nas.flush();
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn with_sync_remote_fsync_waits_for_the_server_and_fails_without_it() {
+    let test = "with_sync_remote_fsync_waits_for_the_server_and_fails_without_it";
+    let Some(mut nas) = Nas::of(test, |_| {}) else { return };
+    let mut laptop = join(test, &nas.serve());
+    laptop.down();
+    laptop.mount("sync=remote,flush=3600");
+    let file = fs::OpenOptions::new().create(true).append(true).open(laptop.path("a")).unwrap();
+    let put = |bytes: &[u8]| std::io::Write::write_all(&mut &file, bytes);
+    put(b"one").unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(laptop.status()["upstream"]["only_here"], 0, "the server has it when fsync returns");
+    assert!(wait_until(PATIENCE, || read(&nas.0.path("a")).is_ok_and(|bytes| bytes == b"one")));
+    nas.0.kill();
+    put(b", two").unwrap();
+    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+    assert_eq!(read(&laptop.path("a")).unwrap(), b"one, two", "it is durable here, and can be read");
+    put(b", three").unwrap();
+    drop(file);
+    laptop.kill();
+    laptop.mount("sync=local");
+    assert!(read(&laptop.path("a")).unwrap().starts_with(b"one, two"));
+    end(vec![laptop]);
+    nas.0.up();
+    end(vec![nas.0]);
+}
