@@ -56,6 +56,10 @@ impl Client {
         if locked.is_linked(no) {
             return Ok(Fate::Settled);
         }
+        if self.is_displaced(no)? {
+            locked.set_orphan(no, true)?;
+            return Ok(Fate::Settled);
+        }
         if !self.references.keep_orphan(no) {
             if locked.attr(no).sectors * SECTOR <= self.options.reclaim_step {
                 self.give_back(locked, no)?;
@@ -132,7 +136,7 @@ impl Client {
             Err(StoreError::NotFound(_)) => return Ok(None),
             locked => locked?,
         };
-        if locked.is_linked(no) || self.references.keep_orphan(no) {
+        if locked.is_linked(no) || self.references.keep_orphan(no) || self.is_displaced(no)? {
             return Ok(None);
         }
         let attr = locked.attr(no);

@@ -156,6 +156,16 @@ impl Client {
         Ok(true)
     }
 
+    /// Whether an object has lost its name here to another and waits for the one it has at the server: something of it is pending, and it
+    /// was not removed here.
+    pub(crate) fn is_displaced(&self, no: ObjectNo) -> Result<bool, StoreError> {
+        if self.replica.is_none() {
+            return Ok(false);
+        }
+        let note = self.note(no)?;
+        Ok(note.again && note.is_ours() && !note.pending.gone && note.pending.links.is_none())
+    }
+
     /// What lost its name here to another, and is gone there, gets one that nobody else has.
     fn name_anew(
         &self,
