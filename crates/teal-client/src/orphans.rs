@@ -56,7 +56,7 @@ impl Client {
         if locked.is_linked(no) {
             return Ok(Fate::Settled);
         }
-        if self.is_displaced(no)? {
+        if self.is_displaced(locked, no)? {
             locked.set_orphan(no, true)?;
             return Ok(Fate::Settled);
         }
@@ -136,7 +136,7 @@ impl Client {
             Err(StoreError::NotFound(_)) => return Ok(None),
             locked => locked?,
         };
-        if locked.is_linked(no) || self.references.keep_orphan(no) || self.is_displaced(no)? {
+        if locked.is_linked(no) || self.references.keep_orphan(no) || self.is_displaced(&locked, no)? {
             return Ok(None);
         }
         let attr = locked.attr(no);
