@@ -56,8 +56,7 @@ impl Client {
         if locked.is_linked(no) {
             return Ok(Fate::Settled);
         }
-        if locked.attr(no).kind.is_dir() && locked.entries(no) > 0 {
-            // Only the server's word can take the name of a directory with something in it; what is in there goes first.
+        if self.is_displaced(locked, no)? {
             locked.set_orphan(no, true)?;
             return Ok(Fate::Settled);
         }
@@ -137,7 +136,7 @@ impl Client {
             Err(StoreError::NotFound(_)) => return Ok(None),
             locked => locked?,
         };
-        if locked.is_linked(no) || self.references.keep_orphan(no) {
+        if locked.is_linked(no) || self.references.keep_orphan(no) || self.is_displaced(&locked, no)? {
             return Ok(None);
         }
         let attr = locked.attr(no);

@@ -55,6 +55,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use teal_chunk::{Domain, DomainId};
 use teal_device::{Upstream, UpstreamError};
+use teal_env::Clock;
 use teal_proto::{RefusalCode, Refused, Reply, Request};
 use teal_types::{CommitSeq, Name, ObjectNo};
 
@@ -185,18 +186,25 @@ impl Replica {
     }
 
     /// Asks the server and keeps in mind whether it could be reached.
-    pub(crate) fn call(&self, now: Duration, request: &Request, deadline: Duration) -> Result<Reply, UpstreamError> {
+    pub(crate) fn call(
+        &self,
+        clock: &dyn Clock,
+        request: &Request,
+        deadline: Duration,
+    ) -> Result<Reply, UpstreamError> {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         let said = self.upstream.call(request, deadline).and_then(|reply| match reply {
             Reply::Refused(refused) => Err(UpstreamError::Refused(refused)),
             reply => Ok(reply),
         });
+        let now = clock.monotonic();
         let mut state = self.state.lock();
         match &said {
             Ok(_) => state.trouble = None,
             Err(UpstreamError::Refused(refused)) => {
                 state.trouble = None;
-                state.is_connected &= !matches!(refused.code, RefusalCode::Cloned | RefusalCode::Stopping);
+                state.is_connected &=
+                    !matches!(refused.code, RefusalCode::Cloned | RefusalCode::Stopping | RefusalCode::BadRequest);
             }
             Err(UpstreamError::Denied(words)) => {
                 state.is_denied = true;

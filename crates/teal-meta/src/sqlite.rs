@@ -47,7 +47,7 @@ impl Sqlite {
     /// Opens the database, or makes an empty one.
     ///
     /// # Errors
-    /// [`MetaError`], naming the file.
+    /// [`MetaError`](crate::MetaError), naming the file.
     pub fn open(path: &Path) -> Result<Self> {
         let names = Names::new(path);
         let writer = open::writer(path, &names)?;

@@ -62,16 +62,15 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
 /// Makes the server's data and the volume in it, and writes down that it is served.
 fn prepare(args: &Serve, store: &Path, dir: &Path, known: Option<Setting>) -> Result<()> {
     let device = replica::device_name(args.device.as_deref())?;
-    let listen = args.listen.clone().unwrap_or_else(|| format!("0.0.0.0:{PORT}"));
     let setting = match known {
-        Some(Setting::Served { data, volume, device, .. }) => {
+        Some(Setting::Served { data, volume, device, listen }) => {
             if args.data.as_ref().is_some_and(|new| paths::absolute(new).is_ok_and(|new| new != data)) {
                 bail!(
                     "the server's data is in {}; move it with its volume unmounted, and correct replica.toml",
                     data.display()
                 );
             }
-            Setting::Served { listen, data, volume, device }
+            Setting::Served { listen: args.listen.clone().unwrap_or(listen), data, volume, device }
         }
         _ => {
             let data = match &args.data {
@@ -88,6 +87,7 @@ fn prepare(args: &Serve, store: &Path, dir: &Path, known: Option<Setting>) -> Re
             let server = serving::open(runtime.handle(), &data, &clock)?;
             let label = dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             let volume = format!("{:08x}", server.create_volume(&label)?.get());
+            let listen = args.listen.clone().unwrap_or_else(|| format!("0.0.0.0:{PORT}"));
             Setting::Served { listen, data, volume, device }
         }
     };

@@ -85,7 +85,10 @@ fn show_upstream(u: &UpstreamShown) {
         let live = if *is_live { "connected" } else { "not connected" };
         say!("  machine  {replica} \"{device}\", {live}");
     }
-    let place = if u.served.is_some() { "the server's own store" } else { "the server" };
+    let (place, means) = match u.served {
+        Some(_) => ("the server's own store", "its data is on this machine: back it up"),
+        None => ("the server", "this machine may be unplugged or lost"),
+    };
     if u.announcing {
         say!("  safe?    NO: the volume is still on its way to {place}");
     } else if u.only_here > 0 {
@@ -95,7 +98,7 @@ fn show_upstream(u: &UpstreamShown) {
             human(u.only_here_bytes)
         );
     } else {
-        say!("  safe?    yes: {place} has everything; this machine may be unplugged or lost");
+        say!("  safe?    yes: {place} has everything; {means}");
     }
 }
 

@@ -28,7 +28,12 @@ impl Client {
         let Reply::Welcome(welcome) = self.ask(replica, &hello)? else {
             return Err(unexpected("to a hello").into());
         };
-        self.welcomed(replica, &welcome)?;
+        self.welcomed(replica, &welcome).inspect_err(|e| {
+            if let SyncError::Upstream(UpstreamError::Denied(words)) = e {
+                let mut state = replica.state.lock();
+                (state.is_denied, state.trouble) = (true, Some((words.clone(), self.clock.monotonic())));
+            }
+        })?;
         self.announce_some(replica)?;
         replica.state.lock().is_connected = true;
         Ok(())

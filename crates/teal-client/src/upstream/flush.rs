@@ -19,7 +19,7 @@ use teal_types::{CommitSeq, ObjectNo, Op};
 impl Client {
     /// Asks the server within the usual deadline.
     pub(crate) fn ask(&self, replica: &Replica, request: &Request) -> Result<Reply, UpstreamError> {
-        replica.call(self.clock.monotonic(), request, replica.options.deadline)
+        replica.call(&*self.clock, request, replica.options.deadline)
     }
 
     /// Sends one batch of what is pending; says whether there is more, or something was sent at all.

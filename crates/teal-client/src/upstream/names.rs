@@ -161,6 +161,19 @@ impl Client {
         Ok(true)
     }
 
+    /// Whether an object has lost its name here to another and waits for the one it has at the server: something is in it, or something of
+    /// it is pending, and it was not removed here.
+    pub(crate) fn is_displaced(&self, locked: &Locked<'_>, no: ObjectNo) -> Result<bool, StoreError> {
+        if self.replica.is_none() {
+            return Ok(false);
+        }
+        if locked.attr(no).kind.is_dir() && locked.entries(no) > 0 {
+            return Ok(true);
+        }
+        let note = self.note(no)?;
+        Ok(note.again && note.is_ours() && !note.pending.gone && note.pending.links.is_none())
+    }
+
     /// What lost its name here to another, and is gone there, gets one that nobody else has.
     fn name_anew(
         &self,

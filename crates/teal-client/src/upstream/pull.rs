@@ -70,8 +70,7 @@ impl Client {
         let wait = replica.options.keep_alive;
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
         let request = Request::Pull { since, after: None, wait_ms };
-        let now = self.clock.monotonic();
-        let Reply::Pulled(first) = replica.call(now, &request, wait + replica.options.deadline)? else {
+        let Reply::Pulled(first) = replica.call(&*self.clock, &request, wait + replica.options.deadline)? else {
             return Err(unexpected("to a pull").into());
         };
         let _applying = replica.applying.lock();

@@ -171,6 +171,8 @@ impl Run {
         let conflicts: Vec<_> = self.world.machines.iter().map(|machine| machine.client.conflicts().unwrap()).collect();
         assert!(conflicts.windows(2).all(|pair| pair[0] == pair[1]), "all are told the same conflicts");
         assert!(self.stage_is_free_of_conflicts(&conflicts), "conflicts with nobody: {conflicts:#?}");
+        let problems = self.world.problems();
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
         let mut rng = self.rng.fork();
         self.world.join("fresh", &mut rng);
         let fresh = self.world.machines.pop().unwrap();
@@ -192,8 +194,6 @@ impl Run {
         let lost = self.tags.lost(&there);
         assert!(lost.is_empty(), "lost: {}", lost.join("\n"));
         self.world.machines.push(fresh);
-        let problems = self.world.problems();
-        assert!(problems.is_empty(), "{}", problems.join("\n"));
         self.world.trace.digest()
     }
 
