@@ -123,6 +123,11 @@ impl Client {
         if !std::mem::take(&mut replica.state.lock().again) {
             return Ok(());
         }
+        // What an answer that is lost leaves undone is done the next time.
+        self.look_at_all_again(replica).inspect_err(|_| replica.state.lock().again = true)
+    }
+
+    fn look_at_all_again(&self, replica: &Replica) -> Result<(), SyncError> {
         let _applying = replica.applying.lock();
         let mut objects = Vec::new();
         self.store.each_note(ObjectNo::ROOT, &mut |no, head| {
