@@ -1,9 +1,10 @@
-//! Chores of the workspace: `cargo xtask tidy | test | crash | fuzz | bench`.
+//! Chores of the workspace: `cargo xtask tidy | test | crash | sim | fuzz | bench`.
 
 mod bench;
 mod crash;
 mod fuzz;
 mod recovery;
+mod sim;
 mod space;
 mod test;
 mod tidy;
@@ -14,6 +15,7 @@ const USAGE: &str = "\
 cargo xtask tidy                                      check what the compiler cannot: layers, sizes, names
 cargo xtask test [--long] [FILTER]                    install what the tests need, build, run every test; --long takes hours
 cargo xtask crash [--long] [--seed N] [--images N]    explore crash images of the log store
+cargo xtask sim [--seed N] [--seeds N]                whole clients and a server in one process, under seeds
 cargo xtask fuzz [TARGET [FILE]] [--minutes N] [--keep]  fuzz decoders and images, all targets by default; repeat one input
 cargo xtask bench mount [--help]                      time a mount beside ext4, a bare mirror and juicefs (root)
 cargo xtask bench space [--help]                      what the device writes for what the user writes, by fill and load
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["test", rest @ ..] if let Some(plan) = test::Plan::of(rest) => test::run(&plan),
         ["crash", rest @ ..] => crash::run(rest),
+        ["sim", rest @ ..] => sim::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["bench", "mount", rest @ ..] => bench::run(rest),
         ["bench", "space", rest @ ..] => space::run(rest),

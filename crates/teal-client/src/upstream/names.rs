@@ -33,11 +33,11 @@ impl Client {
         let here = links(locked, no);
         let mut new = Vec::new();
         for link in version.links.iter().filter(|link| !here.contains(link)) {
-            let is_here = with.contains(&link.dir) && locked.is_linked(link.dir);
-            if !is_here || !(keeps || self.has_entries(link.dir)?) {
+            if !with.contains(&link.dir) || !(keeps || self.has_entries(link.dir)?) {
                 continue;
             }
-            if self.is_taken(locked, link)? {
+            // A directory without a name has lost it to another and gets one later, or was removed here, of which the server is to hear.
+            if !locked.is_linked(link.dir) || self.is_taken(locked, link)? {
                 *again = true;
             } else {
                 new.push(link);

@@ -62,7 +62,11 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, Co
     }
     if named && let Some(since) = &mut pending.links {
         // Whatever became of the names that were sent: these are the ones it has, and what is pending begins there.
-        *since = (seq, version.links.clone());
+        let seqs = [version.attr_seq, version.data_seq, version.xattr_seq];
+        let has_unseen = seqs.into_iter().any(|at| at > since.0 && at != seq);
+        // Unless it is removed here without the other's change having been seen: then the server must notice.
+        let base = if pending.gone && has_unseen { since.0 } else { seq };
+        *since = (base, version.links.clone());
     }
     for (name, base) in &mut pending.xattrs {
         if part.xattrs.iter().any(|(flown, _)| flown == name) || all {
@@ -119,6 +123,11 @@ impl Client {
         if !std::mem::take(&mut replica.state.lock().again) {
             return Ok(());
         }
+        // What an answer that is lost leaves undone is done the next time.
+        self.look_at_all_again(replica).inspect_err(|_| replica.state.lock().again = true)
+    }
+
+    fn look_at_all_again(&self, replica: &Replica) -> Result<(), SyncError> {
         let _applying = replica.applying.lock();
         let mut objects = Vec::new();
         self.store.each_note(ObjectNo::ROOT, &mut |no, head| {

@@ -210,6 +210,8 @@ impl Steps<'_> {
         let attr = self.client().getattr(no)?;
         if attr.kind == FileType::File && attr.nlink == 1 {
             self.changes(no, 0, u64::MAX);
+        } else {
+            self.tags.loses_name(no);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! # Guarantees
 //! 1. Content is written as a tag of 16 bytes, again and again, at offsets that are multiples of 16; each write has a tag of its own.
 //! 2. A tag is excused from being found in the end only if somebody who wrote it, or may have seen it, has since changed that part of an
-//!    object it was in, or removed the object; or if its author's power failed before it was durable or at the server.
+//!    object it was in, or removed the object (or several have removed all its names, one each); or if its author's power failed before it was durable or at the server.
 
 use crate::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +24,8 @@ struct Tag {
     /// The first commit with it.
     committed: Option<CommitSeq>,
     is_durable: bool,
+    /// Somebody took one of several names away; others may have taken the rest.
+    lost_name: bool,
     is_excused: bool,
 }
 
@@ -59,9 +61,15 @@ impl Tags {
         let id = self.tags.len() as u64;
         let objects = BTreeSet::from([object]);
         let to = from + len as u64;
-        let tag = Tag { author, from, to, objects, committed: None, is_durable: false, is_excused: false };
+        let tag =
+            Tag { author, from, to, objects, committed: None, is_durable: false, lost_name: false, is_excused: false };
         self.tags.insert(id, tag);
         bytes_of(id).into_iter().cycle().take(len).collect()
+    }
+
+    /// An object loses one of several names.
+    pub(crate) fn loses_name(&mut self, object: ObjectNo) {
+        self.tags.values_mut().filter(|tag| tag.objects.contains(&object)).for_each(|tag| tag.lost_name = true);
     }
 
     /// This content is an object's.
@@ -123,7 +131,9 @@ impl Tags {
     /// What should be in the tree and is not.
     pub(crate) fn lost(&self, tree: &Tree) -> Vec<String> {
         let found: BTreeSet<u64> = tree.values().flat_map(|node| found_in(&node.content)).collect();
-        let lost = self.tags.iter().filter(|(id, tag)| !tag.is_excused && !found.contains(id));
+        let left: BTreeSet<ObjectNo> = tree.values().map(|node| node.no).collect();
+        let is_gone = |tag: &Tag| tag.lost_name && tag.objects.is_disjoint(&left);
+        let lost = self.tags.iter().filter(|(id, tag)| !tag.is_excused && !is_gone(tag) && !found.contains(id));
         lost.map(|(id, Tag { author, from, to, objects, committed, .. })| {
             format!("tag {id} of machine {author}, {from} to {to} of {objects:?}, committed {committed:?}")
         })
