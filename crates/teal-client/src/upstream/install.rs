@@ -32,13 +32,13 @@ impl Client {
         if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
             return self.settle_unknown(version, landed);
         }
-        if known && (version.kind.is_dir() || self.note(no)?.is_ours()) {
+        if known {
             self.make_place(replica, version)?;
         }
         self.install_here(replica, version, ranges, landed, known)
     }
 
-    /// Sees to it that the directories are here in which an object lies that cannot leave: it has something in it, or something pending.
+    /// Sees to it that the directories are here in which an object lies that is here itself.
     fn make_place(&self, replica: &Replica, version: &Version) -> Result<(), SyncError> {
         for link in &version.links {
             let (mut dir, mut above) = (link.dir, Vec::<Version>::new());

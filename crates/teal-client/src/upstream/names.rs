@@ -33,7 +33,8 @@ impl Client {
         let here = links(locked, no);
         let mut new = Vec::new();
         for link in version.links.iter().filter(|link| !here.contains(link)) {
-            if !with.contains(&link.dir) || !(keeps || self.has_entries(link.dir)?) {
+            // An object that is here gets all its names, so that their number is right: a listing takes up what is in a directory already.
+            if !with.contains(&link.dir) || !(keeps || !here.is_empty() || self.has_entries(link.dir)?) {
                 continue;
             }
             // A directory without a name has lost it to another and gets one later, or was removed here, of which the server is to hear.
