@@ -167,7 +167,7 @@ impl<'a> Sending<'a> {
         if chunks.is_empty() {
             return Ok(());
         }
-        self.replica.counters.sent(chunks.iter().map(|chunk| chunk.len() as u64).sum());
+        self.replica.counters.sent(chunks.len(), chunks.iter().map(|chunk| chunk.len() as u64).sum());
         match self.client.ask(self.replica, &Request::Put { chunks })? {
             Reply::Done => Ok(()),
             _ => Err(unexpected("to chunks").into()),

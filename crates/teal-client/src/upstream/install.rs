@@ -10,10 +10,10 @@ use super::cut::attributes;
 use super::pull::Landed;
 use super::ranges::END;
 use super::settle::{Free, settle};
-use super::{Invalidation, Note, Replica, SyncError};
+use super::{Invalidation, Note, Replica, SyncError, unexpected};
 use crate::Client;
-use teal_log::{Cost, Locked, NewObject, SetAttr, StoreError, note_cost};
-use teal_types::{FileType, Link, ObjectNo, Version};
+use teal_log::{Cost, FILE_MAX, Locked, NewObject, SetAttr, StoreError, note_cost};
+use teal_types::{FileType, Link, ObjectNo, REPLICATED_LIMIT, Version};
 
 impl Client {
     /// Installs a state. `ranges`: where the content has changed since the position; `None`: anywhere.
@@ -25,6 +25,9 @@ impl Client {
         landed: Landed,
     ) -> Result<(), SyncError> {
         let no = version.object;
+        if !is_number(no) || version.size > FILE_MAX {
+            return Err(unexpected("an object that no volume can hold").into());
+        }
         let known = match self.store.attr(no) {
             Err(StoreError::NotFound(_)) => false,
             attr => attr.map(|_| true)?,
@@ -244,6 +247,11 @@ impl Client {
         locked.set_attr(no, times);
         Ok(())
     }
+}
+
+/// Whether a volume may number an object so; what else comes from a server is no object, and must not reach the notes of this replica.
+pub(crate) fn is_number(no: ObjectNo) -> bool {
+    (ObjectNo::ROOT.get()..REPLICATED_LIMIT).contains(&no.get())
 }
 
 /// Nothing of a new object is anybody's here.

@@ -4,11 +4,12 @@
 //! 1. The position moves only when everything up to it is installed; whatever a crash interrupts is asked for again, and installing it
 //!    twice is harmless.
 
+use super::install::is_number;
 use super::{Replica, SyncError, unexpected};
 use crate::Client;
 use std::sync::atomic::Ordering;
 use teal_proto::{Change, Pulled, Reply, Request};
-use teal_types::CommitSeq;
+use teal_types::{CommitSeq, ObjectNo};
 
 /// A batch of this replica that history is known to hold: its counter and its place.
 pub(crate) type Landed = Option<(u64, CommitSeq)>;
@@ -88,11 +89,14 @@ impl Client {
         replica: &Replica,
         changes: Vec<Change>,
         landed: Landed,
-        gone: &mut Vec<teal_types::ObjectNo>,
+        gone: &mut Vec<ObjectNo>,
     ) -> Result<(), SyncError> {
         for change in changes {
             match change {
                 Change::Is { version, ranges } => self.install_version(replica, &version, ranges.as_deref(), landed)?,
+                Change::Gone { object } if !is_number(object) || object == ObjectNo::ROOT => {
+                    return Err(unexpected("an end of what cannot end").into());
+                }
                 Change::Gone { object } => gone.push(object),
             }
         }

@@ -44,8 +44,8 @@ counters! {
 }
 
 impl Counters {
-    pub(crate) fn sent(&self, bytes: u64) {
-        self.chunks.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn sent(&self, chunks: usize, bytes: u64) {
+        self.chunks.fetch_add(chunks as u64, Ordering::Relaxed);
         self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
