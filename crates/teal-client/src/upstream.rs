@@ -79,8 +79,6 @@ pub(crate) struct State {
     pending_since: Option<Duration>,
     /// Whether another client of the volume is there.
     is_live: bool,
-    /// Somebody wants a flush now.
-    hurry: bool,
     stop: bool,
     /// Why the server cannot be asked, since when (monotonic); `None`: it can, as far as known.
     trouble: Option<(String, Duration)>,

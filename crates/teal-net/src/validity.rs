@@ -62,15 +62,7 @@ impl Validity {
 
 /// `now` as a day, for people: `2026-11-22`.
 pub(crate) fn date(now: u64) -> String {
-    // Days are counted from 1 March of the year 0, so that the leap day is the last of its year.
-    let days = now / DAY + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
-    format!("{:04}-{month:02}-{day:02}", year + era * 400)
+    Timestamp::new(i64::try_from(now).unwrap_or(i64::MAX), 0).date()
 }
 
 #[cfg(test)]

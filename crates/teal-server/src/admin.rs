@@ -10,7 +10,7 @@ use crate::refusal::{Outcome, Refusal, bad};
 use crate::server::{Peer, Server};
 use std::time::Duration;
 use teal_meta::{CommitRow, MetaError, ObjectRow, ReplicaRow, TokenRow, VolumeRow, Write};
-use teal_proto::{DEVICE_NAME_MAX, Refused};
+use teal_proto::{DEVICE_NAME_MAX, Refused, is_device_name};
 use teal_types::{Attributes, CommitSeq, FileType, ObjectNo, Stamp, Timestamp, VolumeId};
 
 /// A volume, for people.
@@ -81,11 +81,6 @@ impl From<MetaError> for EnrolError {
     fn from(error: MetaError) -> Self {
         Refusal::from(error).into()
     }
-}
-
-/// Whether this can be shown to people and be a part of a file's name.
-pub(crate) fn is_device_name(name: &str) -> bool {
-    (1..=DEVICE_NAME_MAX).contains(&name.len()) && !name.chars().any(|c| c == '/' || c.is_control())
 }
 
 fn hash(secret: &[u8]) -> [u8; 32] {

@@ -20,7 +20,7 @@ impl Server {
             if !matches!(told, Told::Lost { .. }) {
                 replica.position = hello.seen;
             }
-            if crate::admin::is_device_name(&hello.device) {
+            if teal_proto::is_device_name(&hello.device) {
                 replica.device.clone_from(&hello.device);
             }
             replica.seen = now;

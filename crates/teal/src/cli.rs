@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Dump {
         /// The store: a file or block device
         path: PathBuf,
-        /// superblock, anchors, log, usage, imap, orphans, shared, segment:N, object:N, dir:N
+        /// superblock, anchors, log, usage, imap, orphans, shared, notes, segment:N, object:N, dir:N
         what: String,
     },
     /// What is mounted, how full it is, whether everything is safe
@@ -111,7 +111,7 @@ pub(crate) struct Mount {
     pub(crate) path: PathBuf,
     /// The mount point, an empty directory
     pub(crate) dir: PathBuf,
-    /// ro, salvage, noatime, commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N
+    /// ro, salvage, noatime, commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, flush=SECONDS, sync=local|remote
     #[arg(short, long, value_delimiter = ',')]
     pub(crate) options: Vec<String>,
     /// Stay in the foreground and log to the terminal

@@ -50,6 +50,13 @@ pub(crate) fn store_for(dir: &Path) -> Result<PathBuf> {
     Ok(xdg("XDG_DATA_HOME", ".local/share")?.join("teal").join(format!("{name}-{}.teal", &key(dir)[..8])))
 }
 
+/// The mount point and the store that a command means.
+pub(crate) fn place(dir: Option<&Path>, store: Option<&Path>) -> Result<(PathBuf, PathBuf)> {
+    let dir = dir.map_or_else(default_mount_point, absolute)?;
+    let store = store.map_or_else(|| store_for(&dir), absolute)?;
+    Ok((dir, store))
+}
+
 /// Where the bytes of a modelled disk lie, unless it was told otherwise.
 pub(crate) fn disk_image(name: &str) -> Result<PathBuf> {
     // No HOME where systemd starts programs.

@@ -153,8 +153,7 @@ pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
         Some(name) => name.to_owned(),
         None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
     };
-    let fits = (1..=teal_proto::DEVICE_NAME_MAX).contains(&name.len());
-    if !fits || name.contains('/') || name.chars().any(char::is_control) {
+    if !teal_proto::is_device_name(&name) {
         bail!(
             "'{name}' is no name for a device: at most {} bytes without slashes; give one with --device",
             teal_proto::DEVICE_NAME_MAX

@@ -26,16 +26,8 @@ pub(crate) fn complain(error: &anyhow::Error) -> ExitCode {
 
 /// A time for people: `2026-11-22 14:05`, universal time.
 pub(crate) fn date(at: teal_types::Timestamp) -> String {
-    let (days, secs) = (at.secs.div_euclid(86_400), at.secs.rem_euclid(86_400));
-    // Years are counted from March of year 0, so that the day that comes and goes is the last: 400 of them have 146,097 days.
-    let from_march = days + 719_468;
-    let (era, day) = (from_march.div_euclid(146_097), from_march.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let in_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * in_year + 2) / 153;
-    let (in_month, month) = (in_year - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1);
-    let year = year + era * 400 + i64::from(month <= 2);
-    format!("{year}-{month:02}-{in_month:02} {:02}:{:02}", secs / 3600, secs / 60 % 60)
+    let secs = at.secs.rem_euclid(86_400);
+    format!("{} {:02}:{:02}", at.date(), secs / 3600, secs / 60 % 60)
 }
 
 /// [`line()`] with the arguments of `format!`.

@@ -21,14 +21,7 @@ const ENROLMENT: Duration = Duration::from_secs(20);
 
 /// Runs `teal serve`.
 pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
-    let dir = match &args.dir {
-        Some(dir) => paths::absolute(dir)?,
-        None => paths::default_mount_point()?,
-    };
-    let store = match &args.store {
-        Some(store) => paths::absolute(store)?,
-        None => paths::store_for(&dir)?,
-    };
+    let (dir, store) = paths::place(args.dir.as_deref(), args.store.as_deref())?;
     if let Some(replica) = args.revoke {
         return revoke(&dir, replica);
     }
@@ -117,14 +110,7 @@ fn revoke(dir: &Path, replica: u32) -> Result<ExitCode> {
 
 /// Runs `teal join`.
 pub(crate) fn join(args: &Join) -> Result<ExitCode> {
-    let dir = match &args.dir {
-        Some(dir) => paths::absolute(dir)?,
-        None => paths::default_mount_point()?,
-    };
-    let store = match &args.store {
-        Some(store) => paths::absolute(store)?,
-        None => paths::store_for(&dir)?,
-    };
+    let (dir, store) = paths::place(args.dir.as_deref(), args.store.as_deref())?;
     if paths::look_at(&dir)? == Point::Mounted {
         bail!("something is mounted on {} already; name another directory", dir.display());
     }

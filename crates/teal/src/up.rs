@@ -15,14 +15,7 @@ const LARGEST_DEFAULT: u64 = 1 << 40;
 
 /// Runs the command.
 pub(crate) fn up(args: &Up) -> Result<ExitCode> {
-    let dir = match &args.dir {
-        Some(dir) => paths::absolute(dir)?,
-        None => paths::default_mount_point()?,
-    };
-    let store = match &args.store {
-        Some(store) => paths::absolute(store)?,
-        None => paths::store_for(&dir)?,
-    };
+    let (dir, store) = paths::place(args.dir.as_deref(), args.store.as_deref())?;
     match paths::look_at(&dir)? {
         Point::Mounted => bail!("something is mounted on {} already; see `teal status`", dir.display()),
         Point::NotDirectory => bail!("{} is no directory; a mount point must be one", dir.display()),

@@ -175,7 +175,7 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// Whether any of a file's changed content can be sent: for a file all of whose changes were taken back there is nothing to say.
+/// All of a file's content, for one that is to be sent as a whole.
 pub(crate) fn whole(size: u64) -> Dirty {
     let mut ranges = Ranges::default();
     ranges.add(0, size.max(1));

@@ -54,7 +54,6 @@ impl Client {
         let (chosen, is_partial) = self.choose()?;
         {
             let mut state = replica.state.lock();
-            state.hurry = false;
             state.pending_since = is_partial.then(|| self.clock.monotonic());
         }
         if chosen.is_empty() {

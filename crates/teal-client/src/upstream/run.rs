@@ -58,7 +58,7 @@ impl Replica {
         let state = self.state.lock();
         let age = if state.is_live { self.options.live_age } else { self.options.flush_age };
         let since = state.pending_since?;
-        Some(if state.hurry { Duration::ZERO } else { (since + age).saturating_sub(now) })
+        Some((since + age).saturating_sub(now))
     }
 
     /// Waits for a change of the state, at most so long; `false` when it is time to stop.

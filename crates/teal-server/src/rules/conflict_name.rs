@@ -13,7 +13,7 @@ const EXTENSION_MAX: usize = 32;
 pub(crate) fn conflict_name(name: &Name, device: &str, time: Timestamp, number: u32) -> Name {
     let (stem, extension) = split(name.as_bytes());
     let count = if number > 1 { format!(" {number}") } else { String::new() };
-    let middle = format!(" (conflict {device} {}){count}", date(time));
+    let middle = format!(" (conflict {device} {}){count}", time.date());
     let room = NAME_MAX.saturating_sub(middle.len() + extension.len());
     let bytes = [cut(stem, room), middle.as_bytes(), extension].concat();
     // A device's name is short and has no slash, so that this is a name.
@@ -37,19 +37,6 @@ fn cut(stem: &[u8], room: usize) -> &[u8] {
     // A character has at most four bytes; what is longer is no text.
     let end = (room.saturating_sub(3)..=room).rev().find(|at| !is_inside(at)).unwrap_or(room);
     &stem[..end]
-}
-
-/// Year, month and day in UTC.
-pub(crate) fn date(time: Timestamp) -> String {
-    // Days since 0000-03-01 in eras of 400 years; the year begins in March, so that the leap day is its last.
-    let days = time.secs.div_euclid(86_400).saturating_add(719_468);
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{day:02}", year + era * 400 + next)
 }
 
 #[cfg(test)]
@@ -85,9 +72,9 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        let shown = [0, -1, 951_782_400, 4_107_542_400, -62_167_219_200].map(|secs| date(Timestamp::new(secs, 0)));
+        let shown = [0, -1, 951_782_400, 4_107_542_400, -62_167_219_200].map(|secs| Timestamp::new(secs, 0).date());
         assert_eq!(shown, ["1970-01-01", "1969-12-31", "2000-02-29", "2100-03-01", "0000-01-01"]);
-        date(Timestamp::new(i64::MAX, 0));
-        date(Timestamp::new(i64::MIN, 0));
+        Timestamp::new(i64::MAX, 0).date();
+        Timestamp::new(i64::MIN, 0).date();
     }
 }
