@@ -118,7 +118,10 @@ impl Client {
         let mut done = 0;
         loop {
             let step = &data[done..data.len().min(done + WRITE_STEP)];
-            match self.on(no, || self.write_step(no, offset.saturating_add(done as u64), step, flags)) {
+            match self.on(no, || {
+                self.wait_for_queue(step.len() as u64)?;
+                self.write_step(no, offset.saturating_add(done as u64), step, flags)
+            }) {
                 Ok(n) => done += n,
                 Err(e) if done == 0 => return Err(e),
                 Err(_) => return Ok(done),

@@ -57,7 +57,10 @@ impl Client {
         }
         let mut progress = Progress::default();
         while progress.done < len.min(SHARE_MAX) && progress.copied < COPY_MAX {
-            match self.copy_step(behind(from, progress.done), behind(to, progress.done), len, flags, &mut progress) {
+            let step = self.wait_for_queue(len - progress.done).and_then(|()| {
+                self.copy_step(behind(from, progress.done), behind(to, progress.done), len, flags, &mut progress)
+            });
+            match step {
                 Ok(0) => break,
                 Ok(n) => progress.done += n,
                 Err(e) if progress.done == 0 => return Err(e),

@@ -111,6 +111,7 @@ impl Client {
     /// [`FsError::Io`] when the store cannot be closed properly; what was not synced may be lost then.
     pub fn shutdown(&self) -> Result<Remaining, FsError> {
         self.stop_background();
+        self.say_goodbye();
         if !self.store.is_read_only() {
             while self.bury_next() {}
             self.store.close()?;

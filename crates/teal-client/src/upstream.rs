@@ -33,8 +33,10 @@ mod identity;
 mod install;
 mod names;
 mod note;
+mod offer;
 mod pend;
 mod pull;
+mod queue;
 mod ranges;
 mod renumber;
 mod run;
@@ -49,7 +51,7 @@ pub(crate) use note::Note;
 pub(crate) use pend::Pend;
 
 use crate::{Client, FsError};
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -60,6 +62,8 @@ use teal_proto::{RefusalCode, Refused, Reply, Request};
 use teal_types::{CommitSeq, Name, ObjectNo};
 
 const ABSENCES: u64 = 64;
+/// A server that does not answer makes others wait if it took longer than this to tell.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// What the kernel, or whoever caches what this client told, must forget.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +86,12 @@ pub(crate) struct State {
     stop: bool,
     /// Why the server cannot be asked, since when (monotonic); `None`: it can, as far as known.
     trouble: Option<(String, Duration)>,
+    /// Finding that out took long: whoever needs the server is not made to wait for it again.
+    is_slow: bool,
+    /// Whoever asks in the background is to ask now.
+    probe: bool,
+    /// Whether somebody does.
+    has_puller: bool,
     /// It will not do to ask again: this client is not welcome any more.
     is_denied: bool,
     /// Whether the server has said welcome since it could not be reached.
@@ -110,6 +120,7 @@ pub(crate) struct Replica {
     absence: Vec<RwLock<()>>,
     state: Mutex<State>,
     changed: Condvar,
+    queue: queue::Queue,
     domain: OnceLock<Domain>,
     invalidate: OnceLock<Box<dyn Fn(Invalidation) + Send + Sync>>,
     pub(crate) counters: status::Counters,
@@ -153,6 +164,7 @@ impl Replica {
             // What an earlier life could not place is noted with the objects.
             state: Mutex::new(State { again: true, ..State::default() }),
             changed: Condvar::new(),
+            queue: queue::Queue::default(),
             domain: OnceLock::new(),
             invalidate: OnceLock::new(),
             counters: status::Counters::default(),
@@ -174,6 +186,17 @@ impl Replica {
         }
     }
 
+    /// For whoever installs what the server has.
+    fn apply(&self) -> Result<MutexGuard<'_, ()>, UpstreamError> {
+        let applying = self.applying.lock();
+        if self.identity.lock().offer == 0 {
+            return Ok(applying);
+        }
+        Err(UpstreamError::Unreachable(
+            "the server was restored from an older copy, and is being compared with what is here".into(),
+        ))
+    }
+
     /// The key that chunks of this volume are named with; known once the server has said welcome.
     fn domain(&self) -> Result<&Domain, UpstreamError> {
         self.domain.get().ok_or_else(|| UpstreamError::Unreachable("no connection yet".into()))
@@ -191,6 +214,7 @@ impl Replica {
         deadline: Duration,
     ) -> Result<Reply, UpstreamError> {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
+        let begun = clock.monotonic();
         let said = self.upstream.call(request, deadline).and_then(|reply| match reply {
             Reply::Refused(refused) => Err(UpstreamError::Refused(refused)),
             reply => Ok(reply),
@@ -210,6 +234,7 @@ impl Replica {
             }
             Err(e) => {
                 state.is_connected = false;
+                state.is_slow = now.saturating_sub(begun) > SLOW;
                 state.trouble = Some((e.to_string(), now));
             }
         }

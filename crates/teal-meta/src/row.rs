@@ -21,8 +21,6 @@ pub struct VolumeRow {
     pub time: Timestamp,
     /// The number for the next replica.
     pub next_replica: u32,
-    /// The next lease of object numbers.
-    pub next_lease: u32,
     /// The number of the next conflict.
     pub next_conflict: u64,
     /// The server's own object numbers: the next one.

@@ -109,7 +109,6 @@ fn volumes_are_apart(meta: &dyn Meta) {
         digest: [9; 32],
         time: Timestamp::new(3, 4),
         next_replica: 2,
-        next_lease: 3,
         next_conflict: 4,
         own_next: 5,
         own_end: 6,

@@ -32,8 +32,10 @@ pub enum Told {
     Incarnate,
     /// The server does not have the history the client has seen: it was restored from a copy that ends at this commit, or earlier.
     Lost {
-        /// The last commit both have.
+        /// The last commit both surely have.
         common: CommitSeq,
+        /// The digest of history there.
+        digest: [u8; 32],
     },
 }
 

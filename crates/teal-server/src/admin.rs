@@ -264,12 +264,11 @@ fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
     txn.add_commit(seq, &CommitRow { stamp: Stamp::default(), time: now, digest })?;
     let volume = VolumeRow {
         label: label.to_owned(),
-        incarnation: 1,
+        incarnation: crate::hello::FIRST_LIFE,
         head: seq,
         digest,
         time: now,
         next_replica: 1,
-        next_lease: 1,
         next_conflict: 1,
         own_next: 0,
         own_end: 0,

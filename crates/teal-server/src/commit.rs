@@ -80,13 +80,13 @@ impl Server {
         let ops = self.read(peer.volume, |txn| staged_ops(txn, peer, &named))?;
         let chunks: Vec<ChunkId> = ops.iter().flat_map(chunks_of).collect::<BTreeSet<_>>().into_iter().collect();
         let pin = self.chunks().pin(&chunks)?;
-        let now = self.clock().civil();
+        let (now, draw) = (self.clock().civil(), self.draw());
         let done = self.write(peer.volume, |txn| {
             // Another connection of the same client may have been faster.
             if let Some(seq) = committed(txn, peer, &named)? {
                 return Ok(Done { seq, ops: 0, conflicts: 0 });
             }
-            carry_out(txn, peer, &named, &ops, now)
+            carry_out(txn, peer, &named, &ops, now, draw)
         })?;
         drop(pin);
         self.counters().committed(done.ops, done.conflicts);
@@ -172,7 +172,7 @@ pub(crate) fn volume_of(txn: &dyn Read) -> Outcome<VolumeRow> {
     }
 }
 
-fn carry_out(txn: &mut dyn Write, peer: Peer, named: &Named, ops: &[Op], clock: Timestamp) -> Outcome<Done> {
+fn carry_out(txn: &mut dyn Write, peer: Peer, named: &Named, ops: &[Op], clock: Timestamp, draw: u32) -> Outcome<Done> {
     let mut replica = present(txn, peer, named.incarnation)?;
     let volume = volume_of(txn)?;
     let seq = CommitSeq::new(volume.head.get() + 1);
@@ -181,6 +181,7 @@ fn carry_out(txn: &mut dyn Write, peer: Peer, named: &Named, ops: &[Op], clock: 
         device: replica.device.clone(),
         seq,
         now: clock.max(volume.time),
+        draw,
         volume,
         txn,
         objects: HashMap::new(),
@@ -190,6 +191,7 @@ fn carry_out(txn: &mut dyn Write, peer: Peer, named: &Named, ops: &[Op], clock: 
         touched: BTreeSet::new(),
         anywhere: BTreeSet::new(),
         copies: HashMap::new(),
+        same: BTreeSet::new(),
         notes: Vec::new(),
     };
     work.run(ops)?;

@@ -5,19 +5,26 @@
 //! 2. A store that is a copy of one that went on gets a life of its own.
 
 use crate::commit::volume_of;
+use crate::lease;
 use crate::refusal::{Outcome, bad, refuse};
 use crate::server::{Peer, Server};
 use teal_meta::{Read, ReplicaRow, VolumeRow};
 use teal_proto::{Hello, RefusalCode, Reply, Told, Welcome};
-use teal_types::{CommitSeq, LEASE, REPLICATED_LIMIT};
+use teal_types::CommitSeq;
+
+/// The life of a history that was never lost in part; a life more for everyone who tells of more than there is.
+pub(crate) const FIRST_LIFE: u32 = 1;
 
 impl Server {
     pub(crate) fn hello(&self, peer: Peer, hello: &Hello) -> Outcome<Reply> {
         let now = self.clock().civil();
         let (volume, told) = self.write_soon(peer.volume, |txn| {
-            let (volume, mut replica) = (volume_of(txn)?, replica_of(txn, peer)?);
+            let (mut volume, mut replica) = (volume_of(txn)?, replica_of(txn, peer)?);
             let told = told(txn, &volume, &replica, hello)?;
-            if !matches!(told, Told::Lost { .. }) {
+            if matches!(told, Told::Lost { .. }) {
+                volume.incarnation = volume.incarnation.saturating_add(1);
+                txn.put_volume(&volume)?;
+            } else {
                 replica.position = hello.seen;
             }
             if teal_proto::is_device_name(&hello.device) {
@@ -56,17 +63,15 @@ impl Server {
     }
 
     pub(crate) fn incarnate(&self, peer: Peer) -> Outcome<Reply> {
+        let draw = self.draw();
         self.write(peer.volume, |txn| {
-            let (mut volume, mut replica) = (volume_of(txn)?, replica_of(txn, peer)?);
-            let lease = volume.next_lease;
-            if u64::from(lease) >= REPLICATED_LIMIT / LEASE || replica.incarnation == u32::MAX {
-                return bad("all object numbers of this volume have been given away; copy it into a new one");
+            let mut replica = replica_of(txn, peer)?;
+            if replica.incarnation == u32::MAX {
+                return bad("this device has had too many lives; enrol it with a new token");
             }
-            volume.next_lease += 1;
+            let lease = lease::give(txn, draw, peer.replica)?;
             replica.incarnation += 1;
             replica.last_batch = 0;
-            txn.put_lease(lease, peer.replica)?;
-            txn.put_volume(&volume)?;
             txn.put_replica(peer.replica, &replica)?;
             txn.drop_staged(peer.replica, replica.incarnation, 0)?;
             Ok(Reply::Incarnated { incarnation: replica.incarnation, lease })
@@ -87,7 +92,9 @@ fn told(txn: &dyn Read, volume: &VolumeRow, replica: &ReplicaRow, hello: &Hello)
             && txn.commit(hello.seen)?.is_some_and(|commit| commit.digest == hello.seen_digest));
     Ok(if !is_ours {
         // What this database says that the client has seen, it had seen before the copy was taken. Beyond that the two may differ.
-        Told::Lost { common: replica.position.min(volume.head).min(hello.seen) }
+        let common = replica.position.min(volume.head).min(hello.seen);
+        let digest = txn.commit(common)?.map(|commit| commit.digest).unwrap_or_default();
+        Told::Lost { common, digest }
     } else if hello.incarnation == 0
         || hello.incarnation != replica.incarnation
         || hello.last_batch < replica.last_batch

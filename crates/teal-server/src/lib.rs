@@ -18,6 +18,7 @@ mod domain;
 mod guesses;
 mod hello;
 mod history;
+mod lease;
 mod limits;
 mod list;
 mod pull;

@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //! 1. A reply is about one state, and has about `REPLY_BYTES`; a longer answer goes on behind an object.
-//! 2. Waiting costs nothing but a thread; a commit ends it.
+//! 2. Waiting costs nothing but a thread; a commit ends it, and so does the coming of another client where there was none.
 //!
 //! Every client sees the one ordered stream; a filter for each client (what it keeps) has its place in `changed_objects`.
 
@@ -42,7 +42,13 @@ impl Server {
                 return Ok(pulled);
             }
             let mut room = self.room.lock();
+            let (byes, mut had_company) = (room.byes(peer), true);
             while room.news(peer.volume) == before {
+                let has_company = room.has_company(peer, self.clock().monotonic());
+                if (has_company && !had_company) || room.byes(peer) != byes {
+                    return Ok(pulled);
+                }
+                had_company = has_company;
                 if room.is_stopping() {
                     return Err(Refusal::new(RefusalCode::Stopping, "the server is ending; connect again in a while"));
                 }

@@ -13,6 +13,8 @@ struct Presence {
     asked: Option<Duration>,
     /// How many pulls it holds.
     pulls: u32,
+    /// How often it has said goodbye.
+    byes: u64,
     /// Its past and ours agree, by its last hello.
     is_verified: bool,
 }
@@ -26,8 +28,11 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    pub(crate) fn seen(&mut self, peer: Peer, now: Duration) {
+    /// It asks for something; says whether it was not here before.
+    pub(crate) fn seen(&mut self, peer: Peer, now: Duration) -> bool {
+        let is_new = !self.is_live(peer, now);
         self.peers.entry(peer).or_default().asked = Some(now);
+        is_new
     }
     pub(crate) fn verified(&mut self, peer: Peer, is_verified: bool) {
         self.peers.entry(peer).or_default().is_verified = is_verified;
@@ -36,7 +41,13 @@ impl Room {
         self.peers.get(&peer).is_some_and(|presence| presence.is_verified)
     }
     pub(crate) fn bye(&mut self, peer: Peer) {
-        self.peers.entry(peer).or_default().asked = None;
+        let presence = self.peers.entry(peer).or_default();
+        presence.asked = None;
+        presence.byes += 1;
+    }
+    /// Another number than before: it has said goodbye since.
+    pub(crate) fn byes(&self, peer: Peer) -> u64 {
+        self.peers.get(&peer).map_or(0, |presence| presence.byes)
     }
     pub(crate) fn holds(&mut self, peer: Peer) {
         self.peers.entry(peer).or_default().pulls += 1;
@@ -44,7 +55,7 @@ impl Room {
     pub(crate) fn releases(&mut self, peer: Peer, now: Duration) {
         let presence = self.peers.entry(peer).or_default();
         presence.pulls = presence.pulls.saturating_sub(1);
-        presence.asked = Some(now);
+        presence.asked = presence.asked.map(|_| now);
     }
 
     pub(crate) fn is_live(&self, peer: Peer, now: Duration) -> bool {

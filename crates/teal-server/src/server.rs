@@ -81,6 +81,7 @@ impl Server {
         if domain != *chunks.domain() {
             return Err(OpenError::OtherDomain);
         }
+        crate::lease::leave_own(&*meta)?;
         Ok(Self {
             meta,
             chunks,
@@ -149,6 +150,7 @@ impl Server {
             Request::ReadPast { object, at, offset, len } => self.read_past(peer, object, at, offset, len),
             Request::Bye => {
                 self.room.lock().bye(peer);
+                self.news.notify_all();
                 Ok(Reply::Done)
             }
         }
@@ -166,7 +168,9 @@ impl Server {
         if !is_welcome {
             return refuse(RefusalCode::Denied, "this device is not enrolled any more; enrol it with a new token");
         }
-        self.room.lock().seen(peer, self.clock.monotonic());
+        if self.room.lock().seen(peer, self.clock.monotonic()) {
+            self.news.notify_all();
+        }
         Ok(())
     }
 

@@ -210,7 +210,7 @@ fn a_restored_server_tells_what_is_lost() {
     world.laptop.file(ROOT, "a", b"1");
     world.sync();
     world.sync();
-    let common = world.laptop.base;
+    let (common, digest) = (world.laptop.base, world.laptop.digest);
     for file in std::fs::read_dir(dir.path()).unwrap() {
         let file = file.unwrap();
         std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
@@ -223,7 +223,7 @@ fn a_restored_server_tells_what_is_lost() {
     let server = stores.open();
     for device in [&mut world.laptop, &mut world.desk] {
         device.server = server.clone();
-        assert_eq!(device.hello().told, Told::Lost { common });
+        assert_eq!(device.hello().told, Told::Lost { common, digest });
     }
     // Also when the new history has become as long as the old one.
     let mut fresh = Device::enrol(&server, &stores, world.volume, "fresh");
@@ -232,10 +232,10 @@ fn a_restored_server_tells_what_is_lost() {
     }
     for device in [&mut world.laptop, &mut world.desk] {
         device.ask_pull(seen, None);
-        assert_eq!(device.hello().told, Told::Lost { common });
+        assert_eq!(device.hello().told, Told::Lost { common, digest });
         device.base = common;
         device.digest = [0; 32];
-        assert_eq!(device.hello().told, Told::Lost { common });
+        assert_eq!(device.hello().told, Told::Lost { common, digest });
         device.base = CommitSeq::new(0);
         assert_eq!(device.hello().told, Told::Known);
     }

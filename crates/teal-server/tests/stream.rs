@@ -178,6 +178,36 @@ fn a_long_poll_ends_with_a_commit_or_with_the_server() {
 }
 
 #[test]
+fn a_long_poll_ends_when_another_machine_comes_and_when_its_own_goes() {
+    let world = World::new();
+    let (server, peer, since) = (Arc::clone(&world.server), world.desk.peer, world.desk.base);
+    world.laptop.ask(Request::Bye);
+    let pull = || {
+        let server = Arc::clone(&server);
+        let pull = move || server.handle(peer, Request::Pull { since, after: None, wait_ms: 250_000 });
+        std::thread::Builder::new().spawn(pull).unwrap()
+    };
+    let is_live = |of: usize| world.server.replicas(world.volume).unwrap()[of].is_live;
+    assert!(is_live(1) && !is_live(0));
+    let waiting = pull();
+    while !waiting.is_finished() {
+        world.laptop.ask(Request::Bye);
+        std::thread::yield_now();
+        world.laptop.ask(Request::Look { objects: vec![ROOT] });
+    }
+    let Reply::Pulled(pulled) = waiting.join().unwrap() else { panic!() };
+    assert!(pulled.to == since && pulled.is_live);
+    // From now on there is company, and it waits for more than that.
+    let waiting = pull();
+    while !waiting.is_finished() {
+        world.desk.ask(Request::Bye);
+    }
+    assert!(matches!(waiting.join().unwrap(), Reply::Pulled(_)));
+    world.desk.ask(Request::Bye);
+    assert!(!is_live(1), "what it held does not make it come back");
+}
+
+#[test]
 fn who_holds_a_pull_is_live() {
     let world = World::new();
     let (server, peer, since) = (Arc::clone(&world.server), world.desk.peer, world.desk.base);

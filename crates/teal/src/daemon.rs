@@ -82,8 +82,8 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
             let upstream = Arc::clone(&running.upstream);
             let defaults = UpstreamOptions::default();
             let flush_age = options.flush_age.unwrap_or(defaults.flush_age);
-            let of_upstream =
-                (running.joins, UpstreamOptions { flush_age, sync_remote: options.sync_remote, ..defaults });
+            let (sync_remote, queue) = (options.sync_remote, options.queue);
+            let of_upstream = (running.joins, UpstreamOptions { flush_age, sync_remote, queue, ..defaults });
             Client::replica(store, clock, how, upstream, &running.device, of_upstream)?
         }
         None => Client::new(store, clock, how)?,

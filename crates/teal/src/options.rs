@@ -24,6 +24,8 @@ pub(crate) struct MountOptions {
     pub(crate) settings: Settings,
     /// How old a change may be before it is on its way to the server.
     pub(crate) flush_age: Option<Duration>,
+    /// How much content may be here and not at the server, in bytes.
+    pub(crate) queue: Option<u64>,
     /// `fsync` waits for the server.
     pub(crate) sync_remote: bool,
     /// Added to each way to the server, for measurements.
@@ -32,7 +34,7 @@ pub(crate) struct MountOptions {
 
 const KNOWN: &str = "ro, rw, remount, salvage, noatime, relatime, nosuid, nodev, noexec, nosyncfs, commit=SECONDS, checkpoint=SECONDS, \
                      checkpoint_bytes=SIZE, threads=N, \
-                     flush=SECONDS, sync=local|remote, delay_ms=N";
+                     flush=SECONDS, queue=SIZE, sync=local|remote, delay_ms=N";
 /// Options of mount(8) and fstab that are none of a file system's business.
 const IGNORED: &[&str] = &[
     "",
@@ -78,6 +80,7 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
             .max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
         settings: Settings::default(),
         flush_age: None,
+        queue: None,
         sync_remote: false,
         delay: Duration::ZERO,
     };
@@ -89,6 +92,7 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
                 text.parse().with_context(|| format!("mount option {option}: not a number of seconds"))?;
             Ok(Duration::from_secs(number))
         };
+        let size = || parse_size(value.unwrap_or_default()).map_err(|e| anyhow::anyhow!("mount option {option}: {e}"));
         match key {
             "ro" => parsed.read_only = true,
             "rw" => parsed.read_only = false,
@@ -112,11 +116,8 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
                 parsed.delay = Duration::from_millis(number);
             }
             "checkpoint" => parsed.settings.checkpoint_interval = seconds()?,
-            "checkpoint_bytes" => {
-                let size =
-                    parse_size(value.unwrap_or_default()).map_err(|e| anyhow::anyhow!("mount option {option}: {e}"))?;
-                parsed.settings.checkpoint_bytes = size;
-            }
+            "checkpoint_bytes" => parsed.settings.checkpoint_bytes = size()?,
+            "queue" => parsed.queue = Some(size()?),
             "threads" => {
                 parsed.threads = value.unwrap_or_default().parse().with_context(|| format!("mount option {option}"))?;
             }

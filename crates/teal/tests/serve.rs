@@ -228,3 +228,28 @@ fn with_sync_remote_fsync_waits_for_the_server_and_fails_without_it() {
     nas.0.up();
     end(vec![nas.0]);
 }
+
+#[test]
+fn a_queue_at_its_cap_makes_writers_wait_for_the_server_and_is_full_without_it() {
+    let test = "a_queue_at_its_cap_makes_writers_wait_for_the_server_and_is_full_without_it";
+    let Some(mut nas) = Nas::of(test, |_| {}) else { return };
+    let mut laptop = join(test, &nas.serve_for_good());
+    laptop.down();
+    laptop.mount("queue=4M,flush=3600");
+    // Through the needle's eye: far more than the cap, and nothing is due for an hour but for its sake.
+    let large = seeded(3, 20_000_000);
+    fs::write(laptop.path("large"), &large).unwrap();
+    let only_here = |m: &Mounted| m.status()["upstream"]["only_here_bytes"].as_u64().unwrap();
+    assert!(only_here(&laptop) <= 5 << 20, "{}", laptop.status()["upstream"]);
+    nas.0.kill();
+    let full = fs::write(laptop.path("more"), &large).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    assert!(only_here(&laptop) <= 5 << 20, "{}", laptop.status()["upstream"]);
+    assert_eq!(read(&laptop.path("large")).unwrap(), large);
+    fs::remove_file(laptop.path("more")).unwrap();
+    fs::write(laptop.path("little"), "removing makes room").unwrap();
+    nas.0.up();
+    assert!(wait_until(PATIENCE, || fs::write(laptop.path("more"), &large).is_ok()));
+    converge(&nas.0, &laptop);
+    end(vec![laptop, nas.0]);
+}

@@ -2,13 +2,13 @@
 //!
 //! # Guarantees
 //! 1. Nothing is sent before the server has said that this replica's life is the one it knows, or has given it a new one.
-//! 2. A server without the history this replica has seen is not written to: see [`Told::Lost`].
+//! 2. A server without the history this replica has seen is offered what it lost (`offer`) before anything else.
 
-use super::{Replica, SyncError, unexpected};
+use super::{Identity, Replica, SyncError, unexpected};
 use crate::Client;
 use teal_device::UpstreamError;
 use teal_proto::{Hello, Reply, Request, Told, Welcome};
-use teal_types::{CommitSeq, LEASE};
+use teal_types::LEASE;
 
 impl Client {
     /// Says hello if that is due.
@@ -35,6 +35,7 @@ impl Client {
             }
         })?;
         self.announce_some(replica)?;
+        self.offer_some(replica)?;
         replica.state.lock().is_connected = true;
         Ok(())
     }
@@ -54,7 +55,7 @@ impl Client {
         match welcome.told {
             Told::Known => {}
             Told::Incarnate => self.incarnate(replica, welcome)?,
-            Told::Lost { common } => return Err(self.lost(identity.seen, common).into()),
+            Told::Lost { common, digest } => self.begin_offer(replica, welcome, common, digest)?,
         }
         self.identify(replica, |identity| {
             (identity.volume, identity.replica) = (volume, welcome.replica);
@@ -63,24 +64,22 @@ impl Client {
         Ok(())
     }
 
-    fn lost(&self, seen: CommitSeq, common: CommitSeq) -> UpstreamError {
-        UpstreamError::Denied(format!(
-            "the server was restored from an older copy: it has commits up to {}, and this replica has seen {}. Everything that is here can \
-             still be read; copy what is newer to another place and join anew",
-            common.get(),
-            seen.get()
-        ))
+    /// The first life, or that of a copied store.
+    fn incarnate(&self, replica: &Replica, welcome: &Welcome) -> Result<(), SyncError> {
+        let before = self.new_life(replica, welcome)?;
+        if before.incarnation != 0 {
+            log::warn!("this store is a copy of one that went on: it goes on in a life of its own");
+            self.renumber(replica, before.lease)?;
+        }
+        Ok(self.sync()?)
     }
 
-    /// A new life: new numbers, batches counted from the beginning.
-    fn incarnate(&self, replica: &Replica, welcome: &Welcome) -> Result<(), SyncError> {
+    /// A new life: new numbers, batches counted from the beginning. What it was before.
+    pub(crate) fn new_life(&self, replica: &Replica, welcome: &Welcome) -> Result<Identity, SyncError> {
         let before = *replica.identity.lock();
         let Reply::Incarnated { incarnation, lease } = self.ask(replica, &Request::Incarnate)? else {
             return Err(unexpected("to a request for a new incarnation").into());
         };
-        if before.incarnation != 0 {
-            log::warn!("this store is a copy of one that went on: it goes on as incarnation {incarnation}");
-        }
         let first = u64::from(lease) * LEASE;
         // The numbers of a volume that got its server later are those it had.
         let next = if before.announce > 0 { first.max(self.store.next_number()) } else { first };
@@ -91,9 +90,6 @@ impl Client {
             (identity.batch, identity.parts) = (0, 0);
         })?;
         self.take_back_all(replica)?;
-        if before.incarnation != 0 {
-            self.renumber(replica, before.lease)?;
-        }
-        Ok(self.sync()?)
+        Ok(before)
     }
 }

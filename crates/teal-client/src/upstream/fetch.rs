@@ -33,16 +33,22 @@ const SMALL: u64 = 64 << 10;
 const NEIGHBOURS: usize = 512;
 
 impl Client {
-    /// Nothing is asked of a server that did not answer a moment ago.
+    /// Nothing is asked of a server that did not answer a moment ago. Where that took long, nobody waits for it but the thread that asks
+    /// for news, which is told to try.
     fn try_reach(&self, replica: &Replica) -> Result<(), FsError> {
         let now = self.clock.monotonic();
-        let state = replica.state.lock();
-        match &state.trouble {
-            Some((words, since)) if state.is_denied || now.saturating_sub(*since) < GRACE => {
-                Err(FsError::Unreachable(words.clone()))
-            }
-            _ => Ok(()),
+        let mut state = replica.state.lock();
+        let Some((words, since)) = &state.trouble else { return Ok(()) };
+        let unreachable = FsError::Unreachable(words.clone());
+        if state.is_denied || now.saturating_sub(*since) < GRACE {
+            return Err(unreachable);
         }
+        if state.is_slow && state.has_puller {
+            state.probe = true;
+            replica.changed.notify_all();
+            return Err(unreachable);
+        }
+        Ok(())
     }
 
     /// Makes sure that a directory's entries are here.
@@ -63,8 +69,8 @@ impl Client {
         Ok(self.list(replica, dir)?)
     }
 
-    fn list(&self, replica: &Replica, dir: ObjectNo) -> Result<(), SyncError> {
-        let _applying = replica.applying.lock();
+    pub(crate) fn list(&self, replica: &Replica, dir: ObjectNo) -> Result<(), SyncError> {
+        let _applying = replica.apply()?;
         for _ in 0..RETRIES {
             if !self.note(dir)?.unlisted {
                 return Ok(());
@@ -235,7 +241,7 @@ impl Client {
             self.catch_up(replica)?;
             if self.note(no)?.data_seq == note.data_seq {
                 // The position has it already, and here it did not arrive.
-                let _applying = replica.applying.lock();
+                let _applying = replica.apply()?;
                 if let Some(version) = self.look_at(replica, &[no])?.pop().flatten() {
                     self.install_version(replica, &version, None, None)?;
                 }

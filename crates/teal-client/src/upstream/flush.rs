@@ -114,10 +114,13 @@ impl Client {
     /// Brings history up to a batch of this replica, and settles what of it did not appear there.
     fn settle_batch(&self, replica: &Replica, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
         {
-            let _applying = replica.applying.lock();
+            let _applying = replica.apply()?;
             self.pull_all(replica, Some((batch, seq)))?;
             self.settle_rest(replica, batch, seq)?;
             self.identify(replica, |identity| identity.parts = 0)?;
+        }
+        if replica.options.queue.is_some() {
+            self.count_queue(replica)?;
         }
         let now = self.clock.monotonic();
         let mut state = replica.state.lock();

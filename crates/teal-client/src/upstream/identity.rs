@@ -15,7 +15,8 @@
 //! | 8 | counter of the last batch |
 //! | 4 | its parts while it flies; 0: none flies |
 //! | 32 | its digest |
-//! | 8 | the object behind which a volume that got a server is still to be announced; 0: all is |
+//! | 8 | the object from which on a volume that got a server is still to be announced; 0: all is |
+//! | 8 | the object from which on all is still to be compared with a server that was restored; 0: all is |
 
 use super::Replica;
 use crate::Client;
@@ -26,7 +27,7 @@ use teal_types::{CommitSeq, LEASE, ObjectNo};
 /// The number whose note this is.
 pub(crate) const IDENTITY: ObjectNo = ObjectNo::new(0);
 const VERSION: u8 = 1;
-const BYTES: usize = 121;
+const BYTES: usize = 129;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,6 +44,7 @@ pub(crate) struct Identity {
     pub(crate) parts: u32,
     pub(crate) batch_digest: [u8; 32],
     pub(crate) announce: u64,
+    pub(crate) offer: u64,
 }
 
 impl Identity {
@@ -59,6 +61,7 @@ impl Identity {
         out.extend(self.parts.to_le_bytes());
         out.extend(self.batch_digest);
         out.extend(self.announce.to_le_bytes());
+        out.extend(self.offer.to_le_bytes());
         out
     }
 
@@ -87,6 +90,7 @@ impl Identity {
             parts: word(take(4)),
             batch_digest: take(32).try_into().ok()?,
             announce: long(take(8)),
+            offer: long(take(8)),
         })
     }
 
@@ -176,11 +180,12 @@ mod tests {
             parts: 10,
             batch_digest: [11; 32],
             announce: 12,
+            offer: 13,
         };
         let word = |n: u32| n.to_le_bytes().to_vec();
         let long = |n: u64| n.to_le_bytes().to_vec();
         let head = [vec![1], word(1), word(2), word(3), word(4), long(5), word(6), long(7), vec![8; 32]].concat();
-        let bytes = [head, long(9), word(10), vec![11; 32], long(12)].concat();
+        let bytes = [head, long(9), word(10), vec![11; 32], long(12), long(13)].concat();
         assert_eq!((identity.encode(), bytes.len()), (bytes.clone(), BYTES));
         assert_eq!(Identity::decode(&bytes), Some(identity));
         assert_eq!(Identity::decode(&bytes[1..]), None);

@@ -46,6 +46,11 @@ impl Client {
         let mut note = before.clone();
         let base = replica.seen();
         match what {
+            Pend::Data(from, to) => replica.queued(to - from),
+            Pend::Cut(_) | Pend::Gone => replica.unqueued(),
+            _ => {}
+        }
+        match what {
             Pend::Created => note.pending.created = true,
             Pend::Gone => bury(&mut note),
             _ if note.pending.created => absorb(&mut note, what),

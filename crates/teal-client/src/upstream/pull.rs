@@ -17,7 +17,7 @@ pub(crate) type Landed = Option<(u64, CommitSeq)>;
 impl Client {
     /// Brings the position up to the server's newest commit.
     pub(crate) fn catch_up(&self, replica: &Replica) -> Result<(), SyncError> {
-        let _applying = replica.applying.lock();
+        let _applying = replica.apply()?;
         self.pull_all(replica, None)
     }
 
@@ -74,7 +74,7 @@ impl Client {
         let Reply::Pulled(first) = replica.call(&*self.clock, &request, wait + replica.options.deadline)? else {
             return Err(unexpected("to a pull").into());
         };
-        let _applying = replica.applying.lock();
+        let _applying = replica.apply()?;
         replica.state.lock().is_live = first.is_live;
         // A batch of our own may have landed meanwhile: whoever sent it knows its place, and pulls it itself.
         let flies = replica.identity.lock().parts > 0;

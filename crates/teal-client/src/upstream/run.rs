@@ -11,9 +11,12 @@ use super::{Replica, SyncError};
 use crate::{Client, FsError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use teal_proto::Request;
 
 /// The longest pause between two attempts to reach the server.
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// Unmounting waits no longer for the server.
+const GOODBYE: Duration = Duration::from_millis(500);
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
 
 /// How a replica deals with its server.
@@ -29,6 +32,8 @@ pub struct UpstreamOptions {
     pub deadline: Duration,
     /// Whether `fsync` waits until the server has everything.
     pub sync_remote: bool,
+    /// At most so many bytes of content are here and not at the server; `None`: as many as fit.
+    pub queue: Option<u64>,
 }
 
 impl Default for UpstreamOptions {
@@ -39,6 +44,7 @@ impl Default for UpstreamOptions {
             keep_alive: Duration::from_secs(30),
             deadline: Duration::from_secs(20),
             sync_remote: false,
+            queue: None,
         }
     }
 }
@@ -58,6 +64,9 @@ impl Replica {
         let state = self.state.lock();
         let age = if state.is_live { self.options.live_age } else { self.options.flush_age };
         let since = state.pending_since?;
+        if self.is_filling() {
+            return Some(Duration::ZERO);
+        }
         Some((since + age).saturating_sub(now))
     }
 
@@ -129,6 +138,18 @@ impl Client {
         })
     }
 
+    /// Tells the server, if it can be asked, that others need not count on this replica any more.
+    pub(crate) fn say_goodbye(&self) {
+        let Some(replica) = &self.replica else { return };
+        let is_there = {
+            let state = replica.state.lock();
+            state.is_connected && state.trouble.is_none()
+        };
+        if is_there && let Err(e) = replica.call(&*self.clock, &Request::Bye, GOODBYE) {
+            log::debug!("no goodbye: {e}");
+        }
+    }
+
     /// Starts the threads that talk to the server.
     pub(crate) fn start_upstream(self: &Arc<Self>) -> std::io::Result<()> {
         let Some(replica) = &self.replica else { return Ok(()) };
@@ -186,6 +207,7 @@ fn run_flush(client: &Weak<Client>, replica: &Arc<Replica>) {
 fn run_pull(client: &Weak<Client>, replica: &Arc<Replica>) {
     let mut backoff = Backoff::default();
     let mut said = String::new();
+    replica.state.lock().has_puller = true;
     loop {
         let Some(client) = client.upgrade() else { return };
         let polled = client.connect(replica).and_then(|()| client.land(replica)).and_then(|()| client.poll(replica));
@@ -216,10 +238,11 @@ fn run_pull(client: &Weak<Client>, replica: &Arc<Replica>) {
 }
 
 impl Replica {
-    /// Sleeps so long, whatever changes; `false` when it is time to stop.
+    /// Sleeps so long, whatever changes, unless somebody needs the server; `false` when it is time to stop.
     fn pause(&self, time: Duration) -> bool {
         let mut state = self.state.lock();
-        self.changed.wait_while_for(&mut state, |state| !state.stop, time);
+        self.changed.wait_while_for(&mut state, |state| !state.stop && !state.probe, time);
+        state.probe = false;
         !state.stop
     }
 }

@@ -128,7 +128,7 @@ impl Client {
     }
 
     fn look_at_all_again(&self, replica: &Replica) -> Result<(), SyncError> {
-        let _applying = replica.applying.lock();
+        let _applying = replica.apply()?;
         let mut objects = Vec::new();
         self.store.each_note(ObjectNo::ROOT, &mut |no, head| {
             if Note::glance(head).2 {

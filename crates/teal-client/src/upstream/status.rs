@@ -41,6 +41,8 @@ counters! {
     listings,
     /// Answers with news installed.
     pulls,
+    /// Objects offered again to a restored server.
+    offered,
 }
 
 impl Counters {
@@ -86,7 +88,7 @@ pub struct UpstreamStatus {
     pub is_live: bool,
     /// How long ago the last flush was.
     pub last_flush: Option<Duration>,
-    /// Objects of a volume that has got a server which it does not know of yet.
+    /// Not all that is here has been told to a new server, or compared with one that was restored.
     pub announcing: bool,
     /// Figures by name.
     pub counts: Vec<(&'static str, u64)>,
@@ -100,18 +102,7 @@ impl Client {
     pub fn upstream_status(&self) -> Result<Option<UpstreamStatus>, FsError> {
         let Some(replica) = &self.replica else { return Ok(None) };
         let now = self.clock.monotonic();
-        let mut ours = Vec::new();
-        self.store.each_note(ObjectNo::ROOT, &mut |no, head| {
-            let (pending, flying, _) = super::Note::glance(head);
-            if pending || flying {
-                ours.push(no);
-            }
-            ControlFlow::Continue(())
-        })?;
-        let mut only_here_bytes = 0;
-        for no in &ours {
-            only_here_bytes += self.dirty_bytes(*no)?;
-        }
+        let (only_here, only_here_bytes) = self.only_here()?;
         let identity = *replica.identity.lock();
         let state = replica.state.lock();
         let link = match &state.trouble {
@@ -122,12 +113,12 @@ impl Client {
         Ok(Some(UpstreamStatus {
             replica: (identity.replica, identity.incarnation),
             seen: identity.seen,
-            only_here: ours.len() as u64,
+            only_here,
             only_here_bytes,
             link,
             is_live: state.is_live,
             last_flush: state.last_flush.map(|then| now.saturating_sub(then)),
-            announcing: identity.announce != 0,
+            announcing: identity.announce != 0 || identity.offer != 0,
             counts: replica.counters.list(),
         }))
     }
@@ -162,9 +153,27 @@ impl Client {
         Ok(())
     }
 
+    /// How many objects the server lacks something of, and how many bytes of content.
+    pub(crate) fn only_here(&self) -> Result<(u64, u64), FsError> {
+        let mut ours = Vec::new();
+        self.store.each_note(ObjectNo::ROOT, &mut |no, head| {
+            let (pending, flying, _) = super::Note::glance(head);
+            if pending || flying {
+                ours.push(no);
+            }
+            ControlFlow::Continue(())
+        })?;
+        let bytes = ours.iter().map(|no| self.dirty_bytes(*no)).sum::<Result<u64, FsError>>()?;
+        Ok((ours.len() as u64, bytes))
+    }
+
     fn dirty_bytes(&self, no: ObjectNo) -> Result<u64, FsError> {
         let Ok(attr) = self.store.attr(no) else { return Ok(0) };
         let note = self.note(no)?;
+        if self.store.names(no)?.is_empty() && no != ObjectNo::ROOT {
+            // What has no name is not for the server.
+            return Ok(0);
+        }
         let parts = [Some(&note.pending), note.flying.as_ref().map(|flying| &flying.part)];
         if parts.into_iter().flatten().any(|part| part.created) {
             return Ok(attr.size);

@@ -80,7 +80,7 @@ impl Txn<'_> {
 
 impl Read for Txn<'_> {
     fn volume(&self) -> Result<Option<VolumeRow>> {
-        let sql = "SELECT label, incarnation, head, digest, secs, nanos, next_replica, next_lease, next_conflict, own_next, own_end
+        let sql = "SELECT label, incarnation, head, digest, secs, nanos, next_replica, next_conflict, own_next, own_end
             FROM volumes WHERE volume = ?1";
         self.row(sql, [self.volume], |row| {
             Ok(VolumeRow {
@@ -90,10 +90,9 @@ impl Read for Txn<'_> {
                 digest: row.get(3)?,
                 time: time(row, 4)?,
                 next_replica: row.get(6)?,
-                next_lease: row.get(7)?,
-                next_conflict: row.get(8)?,
-                own_next: row.get(9)?,
-                own_end: row.get(10)?,
+                next_conflict: row.get(7)?,
+                own_next: row.get(8)?,
+                own_end: row.get(9)?,
             })
         })
     }

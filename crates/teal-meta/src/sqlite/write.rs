@@ -21,7 +21,7 @@ impl Txn<'_> {
 
 impl Write for Txn<'_> {
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
-        let sql = "INSERT OR REPLACE INTO volumes VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+        let sql = "INSERT OR REPLACE INTO volumes VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
         self.run(
             sql,
             params![
@@ -33,7 +33,6 @@ impl Write for Txn<'_> {
                 row.time.secs,
                 row.time.nanos,
                 row.next_replica,
-                row.next_lease,
                 int(row.next_conflict),
                 int(row.own_next),
                 int(row.own_end)

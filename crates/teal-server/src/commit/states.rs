@@ -4,6 +4,8 @@
 //! 1. The first to commit wins; who comes later is noted, unless both wanted the same.
 
 use super::work::Work;
+use crate::hello::FIRST_LIFE;
+use crate::lease;
 use crate::limits::XATTR_BYTES_MAX;
 use crate::refusal::{Outcome, bad};
 use teal_meta::{ObjectRow, XattrRow};
@@ -25,7 +27,12 @@ impl Work<'_> {
             return Ok(());
         }
         let lease = u32::try_from(object.get() / LEASE).unwrap_or(u32::MAX);
-        if self.txn.lease(lease)? != Some(self.replica) {
+        let owner = self.txn.lease(lease)?;
+        // What a restored server has lost is offered by whoever has it; it may have lost the lease, too.
+        let may_be_offered = self.volume.incarnation > FIRST_LIFE && lease < lease::LEASES;
+        if may_be_offered && owner.is_none() {
+            self.txn.put_lease(lease, self.replica)?;
+        } else if owner != Some(self.replica) && !may_be_offered {
             return bad(format!("a new object {object}, whose number belongs to another device"));
         }
         let (seq, none) = (self.seq, CommitSeq::new(0));

@@ -28,6 +28,8 @@ pub(crate) struct Work<'a> {
     pub(super) seq: CommitSeq,
     /// Its time.
     pub(super) now: Timestamp,
+    /// At random: where a free lease is looked for.
+    pub(super) draw: u32,
     pub(super) objects: HashMap<ObjectNo, Loaded>,
     /// Names that have been changed, and where they led before.
     pub(super) entries: BTreeMap<Link, Option<ObjectNo>>,
@@ -41,6 +43,8 @@ pub(crate) struct Work<'a> {
     pub(super) anywhere: BTreeSet<ObjectNo>,
     /// Which object takes the content that came too late for another.
     pub(super) copies: HashMap<ObjectNo, ObjectNo>,
+    /// Objects whose late content is what is there already.
+    pub(super) same: BTreeSet<ObjectNo>,
     pub(super) notes: Vec<ConflictRow>,
 }
 

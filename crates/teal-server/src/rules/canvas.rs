@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use teal_meta::{ExtentRow, PastExtent};
-use teal_types::ChunkId;
+use teal_types::{ChunkId, ContentChange, Piece, Source};
 
 /// Where bytes come from.
 pub(crate) type From = Option<(ChunkId, u32)>;
@@ -45,6 +45,19 @@ impl Canvas {
         if source.is_some() {
             self.0.insert(start, (end, source));
         }
+    }
+
+    /// What an author did to it.
+    pub(crate) fn change(&mut self, change: &ContentChange) {
+        self.paint(change.cut, u64::MAX, None);
+        for Piece { offset, len, source } in &change.pieces {
+            let source = match source {
+                Source::Chunk { id, offset } => Some((*id, *offset)),
+                Source::Hole => None,
+            };
+            self.paint(*offset, offset.saturating_add(*len), source);
+        }
+        self.paint(change.size, u64::MAX, None);
     }
 
     /// What is not zeros, ascending.

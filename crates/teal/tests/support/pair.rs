@@ -41,6 +41,13 @@ impl Nas {
         invitation(&said)
     }
 
+    /// Serves it on a port that it has again after a restart.
+    #[track_caller]
+    pub(crate) fn serve_for_good(&mut self) -> (String, String) {
+        let (address, _) = self.serve();
+        self.serve_at(&format!("127.0.0.1:{}", address.rsplit_once(':').unwrap().1))
+    }
+
     #[track_caller]
     pub(crate) fn flush(&self) {
         flush(&self.0);

@@ -1,0 +1,295 @@
+//! A server that was put back from an older copy: what it has lost is offered to it again.
+//!
+//! # Guarantees
+//! 1. What is here whole, and neither at the server nor known from before, becomes pending, based on the last commit that both surely have:
+//!    if somebody went on from there, the rules of conflicts hold.
+//! 2. What is here only in part becomes what the server has, with a word in the log; what was changed here since stays pending.
+//! 3. Removals are not offered: what the server has, and this replica has seen removed, is there again.
+//! 4. Until all objects have been compared, nothing of the server's is installed and nothing is sent. What a crash interrupts goes on where
+//!    it was.
+
+use super::install::links;
+use super::note::{Dirty, Part};
+use super::ranges::{END, Ranges};
+use super::{Invalidation, Note, Replica, SyncError, unexpected};
+use crate::Client;
+use crate::upstream::cut::attributes;
+use std::sync::atomic::Ordering;
+use teal_log::{Cost, Locked, StoreError, note_cost};
+use teal_proto::{Reply, Request, Welcome};
+use teal_types::{Attributes, CommitSeq, FileType, Link, ObjectNo, Version};
+
+/// Objects compared in one go.
+const STEP: usize = 256;
+
+/// What the server has of an object.
+enum There {
+    /// It never heard of it.
+    Unknown,
+    /// It was removed: the next pull says so.
+    Removed,
+    /// It lives; as it was at the last common commit, if it has changed since and was there.
+    Lives(Box<Version>, Option<Box<Version>>),
+}
+
+/// What is left to do about an object.
+enum Compared {
+    Done,
+    /// It is here only in part, and nowhere else known: it goes.
+    Stripped,
+    /// A directory that may have entries at the server which this replica has seen removed.
+    Unlisted,
+}
+
+impl Client {
+    /// Goes back to the last common commit, in a new life; from there on all is to be compared.
+    pub(crate) fn begin_offer(
+        &self,
+        replica: &Replica,
+        welcome: &Welcome,
+        common: CommitSeq,
+        digest: [u8; 32],
+    ) -> Result<(), SyncError> {
+        log::warn!(
+            "the server was restored from an older copy: it has commits up to {}, this replica has seen {}; what it lost is offered again",
+            welcome.head.get(),
+            replica.seen().get()
+        );
+        let _applying = replica.applying.lock();
+        self.new_life(replica, welcome)?;
+        self.identify(replica, |identity| {
+            (identity.seen, identity.digest, identity.offer) = (common, digest, ObjectNo::ROOT.get());
+        })?;
+        Ok(self.sync()?)
+    }
+
+    /// Compares what is here with the server, if that is still to be done.
+    pub(crate) fn offer_some(&self, replica: &Replica) -> Result<(), SyncError> {
+        if replica.identity.lock().offer == 0 {
+            return Ok(());
+        }
+        let dirs = self.compare_all(replica)?;
+        log::info!("all that is here has been compared with the restored server");
+        for dir in dirs {
+            // Whatever is not listed now is when it is needed.
+            self.list(replica, dir)?;
+        }
+        Ok(())
+    }
+
+    /// Compares all objects; the directories that were listed here and are to be listed again.
+    fn compare_all(&self, replica: &Replica) -> Result<Vec<ObjectNo>, SyncError> {
+        let _applying = replica.applying.lock();
+        let (mut dirs, mut stripped) = (Vec::new(), Vec::new());
+        let mut from = replica.identity.lock().offer;
+        while from != 0 {
+            let objects = self.store.objects_from(ObjectNo::new(from), STEP)?;
+            let versions = self.look_at(replica, &objects)?;
+            for (no, version) in objects.iter().zip(versions) {
+                let there = self.there(replica, *no, version)?;
+                match self.compare(replica, *no, there)? {
+                    Compared::Done => {}
+                    Compared::Stripped => stripped.push(*no),
+                    Compared::Unlisted => dirs.push(*no),
+                }
+            }
+            from = objects.last().map_or(0, |last| last.get() + 1);
+            self.identify(replica, |identity| identity.offer = from)?;
+        }
+        self.bury_gone(replica, stripped, None)?;
+        replica.has_pending(self.clock.monotonic());
+        Ok(dirs)
+    }
+
+    fn there(&self, replica: &Replica, no: ObjectNo, version: Option<Version>) -> Result<There, SyncError> {
+        let common = replica.seen();
+        let Some(version) = version else {
+            let request = Request::History { object: no, after: CommitSeq::default() };
+            return match self.ask(replica, &request)? {
+                Reply::History(notes) if notes.is_empty() => Ok(There::Unknown),
+                Reply::History(_) => Ok(There::Removed),
+                _ => Err(unexpected("to a question about history").into()),
+            };
+        };
+        let newest = [version.attr_seq, version.data_seq, version.link_seq, version.xattr_seq].into_iter().max();
+        let mut before = None;
+        if newest > Some(common) {
+            let request = Request::ReadPast { object: no, at: common, offset: 0, len: 0 };
+            let Reply::Past { version, .. } = self.ask(replica, &request)? else {
+                return Err(unexpected("to a read of the past").into());
+            };
+            before = version.map(Box::new);
+        }
+        Ok(There::Lives(Box::new(version), before))
+    }
+
+    /// Notes what of an object the server has lost.
+    fn compare(&self, replica: &Replica, no: ObjectNo, there: There) -> Result<Compared, SyncError> {
+        let _absence = replica.absence(no).write();
+        let mut cost = Cost::data(8192).freeing();
+        cost.bytes += note_cost(8192) + self.store.head_bytes(no).unwrap_or(0);
+        let op = self.begin(cost)?;
+        let mut locked = match op.lock(&[no]) {
+            Err(StoreError::NotFound(_)) => return Ok(Compared::Done),
+            locked => locked?,
+        };
+        let mut note = self.note(no)?;
+        let common = replica.seen();
+        rebase(&mut note.pending, common);
+        let is_named = no == ObjectNo::ROOT || !links(&locked, no).is_empty();
+        let mut compared = Compared::Done;
+        match there {
+            There::Removed => {}
+            There::Unknown if note.pending.created || !is_named => {}
+            There::Unknown if note.absent.is_empty() || note.is_ours() => {
+                if !note.absent.is_empty() {
+                    log::error!(
+                        "{}: a part of it was at the server only, and is lost: it is zeros now",
+                        self.store.path_of(no)
+                    );
+                    note.absent = Ranges::default();
+                }
+                note.pending = Part { created: true, ..Part::default() };
+                note.unlisted = false;
+                replica.counters.offered.fetch_add(1, Ordering::Relaxed);
+            }
+            There::Unknown => {
+                log::warn!("{}: the restored server lost it, and not all of it is here", self.store.path_of(no));
+                compared = Compared::Stripped;
+            }
+            There::Lives(now, before) => {
+                if offer(&locked, &mut note, no, &now, before.as_deref(), common) {
+                    replica.counters.offered.fetch_add(1, Ordering::Relaxed);
+                }
+                if now.kind.is_dir() && !note.unlisted {
+                    note.unlisted = true;
+                    compared = Compared::Unlisted;
+                }
+                if note.data_seq > common && !note.absent.is_empty() {
+                    log::warn!(
+                        "{}: the restored server lost a part of it; its older content holds",
+                        self.store.path_of(no)
+                    );
+                    take_older(&mut locked, &mut note, &now)?;
+                    replica.tell(Invalidation::Data(no, 0, 0));
+                }
+            }
+        }
+        self.set_note(&locked, no, &note)?;
+        Ok(compared)
+    }
+}
+
+/// What is based on lost history is based on the last common commit instead.
+fn rebase(part: &mut Part, common: CommitSeq) {
+    let clamp = |base: &mut CommitSeq| *base = (*base).min(common);
+    part.attributes.iter_mut().for_each(clamp);
+    part.data.iter_mut().for_each(|dirty| clamp(&mut dirty.base));
+    part.links.iter_mut().for_each(|(base, _)| clamp(base));
+    part.xattrs.iter_mut().for_each(|(_, base)| clamp(base));
+}
+
+/// Whether this replica's state of a component is neither the server's nor what it was at the last common commit.
+fn is_lost<T: PartialEq>(here: &T, now: (&T, CommitSeq), before: Option<&T>, common: CommitSeq) -> bool {
+    *here != *now.0 && (now.1 <= common || before != Some(here))
+}
+
+/// Makes pending what the server has lost of an object that lives there; says whether it is anything.
+fn offer(
+    locked: &Locked<'_>,
+    note: &mut Note,
+    no: ObjectNo,
+    now: &Version,
+    before: Option<&Version>,
+    common: CommitSeq,
+) -> bool {
+    let mut is_any = false;
+    let attr = locked.attr(no);
+    let comparable = |of: &Attributes| {
+        // A directory's times are those of its entries.
+        let mut of = *of;
+        if attr.kind.is_dir() {
+            (of.mtime, of.ctime) = Default::default();
+        }
+        of
+    };
+    let here = comparable(&attributes(&attr));
+    let (then, past) = (comparable(&now.attributes), before.map(|before| comparable(&before.attributes)));
+    if is_lost(&here, (&then, now.attr_seq), past.as_ref(), common) {
+        note.pending.attributes.get_or_insert(common);
+        is_any = true;
+    }
+    let sorted = |mut links: Vec<Link>| {
+        links.sort();
+        links
+    };
+    let (here, then) = (sorted(links(locked, no)), sorted(now.links.clone()));
+    let past = before.map(|before| sorted(before.links.clone()));
+    if note.pending.links.is_some() || is_lost(&here, (&then, now.link_seq), past.as_ref(), common) {
+        is_any |= note.pending.links.is_none();
+        note.pending.links = Some((common, now.links.clone()));
+    }
+    is_any |= offer_xattrs(locked, note, no, now, before, common);
+    if attr.kind == FileType::File && note.absent.is_empty() {
+        // Whoever changes content changes one of these, and nobody can set the last.
+        let mark = |size: u64, of: &Attributes| (size, of.mtime, of.ctime);
+        let here = mark(attr.size, &attributes(&attr));
+        let then = mark(now.size, &now.attributes);
+        let past = before.map(|before| mark(before.size, &before.attributes));
+        if is_lost(&here, (&then, now.data_seq), past.as_ref(), common) {
+            let cut = note.pending.data.as_ref().map_or(u64::MAX, |dirty| dirty.cut);
+            let mut ranges = Ranges::default();
+            ranges.add(0, attr.size.max(1));
+            note.pending.data = Some(Dirty { base: common, cut, ranges });
+            is_any = true;
+        }
+    }
+    is_any
+}
+
+fn offer_xattrs(
+    locked: &Locked<'_>,
+    note: &mut Note,
+    no: ObjectNo,
+    now: &Version,
+    before: Option<&Version>,
+    common: CommitSeq,
+) -> bool {
+    let of = |version: &Version, name: &[u8]| {
+        version.xattrs.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    };
+    let mut names = locked.xattr_names(no);
+    names.extend(now.xattrs.iter().map(|(name, _)| name.clone()));
+    names.sort();
+    names.dedup();
+    let mut is_any = false;
+    for name in names {
+        let here = locked.xattr(no, &name).map(<[u8]>::to_vec);
+        let (then, past) = (of(now, &name), before.map(|before| of(before, &name)));
+        let is_pending = note.pending.xattrs.iter().any(|(known, _)| *known == name);
+        if !is_pending && is_lost(&here, (&then, now.xattr_seq), past.as_ref(), common) {
+            note.pending.xattrs.push((name, common));
+            is_any = true;
+        }
+    }
+    is_any
+}
+
+/// Of content that is here only in part, and of a lost version, the server's holds; what was written here since stays.
+fn take_older(locked: &mut Locked<'_>, note: &mut Note, now: &Version) -> Result<(), StoreError> {
+    let no = now.object;
+    let size = locked.attr(no).size;
+    let ours = note.pending.data.as_ref().map(|dirty| dirty.ranges.clone());
+    let mut absent = Ranges::default();
+    absent.add(0, now.size);
+    note.absent = absent.without(&ours.clone().unwrap_or_default());
+    note.data_seq = now.data_seq;
+    for (from, to) in note.absent.iter() {
+        locked.punch(no, from, to.min(size.max(from)))?;
+    }
+    if ours.is_none() && size != now.size {
+        locked.truncate(no, now.size)?;
+    }
+    note.absent.remove(locked.attr(no).size, END);
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Leases: which object numbers are whose.
+//!
+//! # Guarantees
+//! 1. No lease is given twice; one that was given by a server whose database has been put back from an older copy since, so that nobody
+//!    there knows of it, with a probability of one in four million: leases are drawn, not counted.
+//! 2. The numbers that the server gives itself are of a lease drawn since it was opened.
+
+use crate::refusal::{Outcome, bad};
+use crate::server::Server;
+use teal_meta::{Meta, MetaError, VolumeRow, Write};
+use teal_types::{LEASE, REPLICATED_LIMIT};
+
+/// The owner of the server's own numbers.
+pub(crate) const SERVER: u32 = 0;
+/// Leases of a volume. The first has the numbers of a volume that lived alone.
+pub(crate) const LEASES: u32 = (REPLICATED_LIMIT / LEASE) as u32;
+
+impl Server {
+    /// A number at random.
+    pub(crate) fn draw(&self) -> u32 {
+        let mut raw = [0; 4];
+        self.entropy().fill(&mut raw);
+        u32::from_le_bytes(raw)
+    }
+}
+
+/// What is left of the server's own lease of each volume is left alone: a server that has been put back from an older copy may have given
+/// these numbers away.
+pub(crate) fn leave_own(meta: &dyn Meta) -> Result<(), MetaError> {
+    for volume in meta.volumes()? {
+        teal_meta::write_soon(meta, volume, |txn| {
+            if let Some(row) = txn.volume()?.filter(|row| row.own_next < row.own_end) {
+                txn.put_volume(&VolumeRow { own_next: row.own_end, ..row })?;
+            }
+            Ok::<_, MetaError>(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Gives a free lease to `owner`: the first one from where `draw` says.
+pub(crate) fn give(txn: &mut dyn Write, draw: u32, owner: u32) -> Outcome<u32> {
+    for step in 0..LEASES {
+        let lease = draw.wrapping_add(step) % LEASES;
+        if lease != 0 && txn.lease(lease)?.is_none() {
+            txn.put_lease(lease, owner)?;
+            return Ok(lease);
+        }
+    }
+    bad("all object numbers of this volume have been given away; copy it into a new one")
+}
