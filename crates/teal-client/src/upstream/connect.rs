@@ -18,6 +18,10 @@ impl Client {
             return Ok(());
         }
         let identity = *replica.identity.lock();
+        if identity.parts == 0 {
+            // The program ended after a cut, before its batch had been sent.
+            self.take_back_all(replica)?;
+        }
         let hello = Request::Hello(Hello {
             incarnation: identity.incarnation,
             last_batch: identity.batch,

@@ -144,9 +144,12 @@ impl Client {
 
     /// After a batch that did not arrive, or was never sent.
     pub(crate) fn take_back_all(&self, replica: &Replica) -> Result<(), SyncError> {
+        let identity = *replica.identity.lock();
         let objects = self.flying()?;
-        let batch = replica.identity.lock().batch;
-        self.take_back(replica, batch, &objects)
+        if objects.is_empty() && identity.parts == 0 {
+            return Ok(());
+        }
+        self.take_back(replica, identity.batch, &objects)
     }
 
     fn take_back(&self, replica: &Replica, batch: u64, objects: &[ObjectNo]) -> Result<(), SyncError> {
