@@ -103,6 +103,7 @@ impl Client {
         mut gone: Vec<ObjectNo>,
         landed: Landed,
     ) -> Result<(), SyncError> {
+        self.settle_gone(replica, &gone, landed)?;
         loop {
             let before = gone.len();
             let mut left = Vec::new();

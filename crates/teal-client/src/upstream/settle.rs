@@ -5,9 +5,11 @@
 //! 2. One that lost a conflict is not taken for the server's: unless it has changed again, the server's state is installed; if it has,
 //!    the conflict is met again, with the whole content.
 
+use super::pull::Landed;
 use super::{Note, Replica, SyncError, content, unexpected};
 use crate::Client;
 use std::ops::ControlFlow;
+use teal_log::{Cost, note_cost};
 use teal_proto::{Reply, Request, WANTS_MAX};
 use teal_types::{CommitSeq, ObjectNo, Version};
 
@@ -24,7 +26,7 @@ pub(crate) struct Free {
 }
 
 /// Settles what flies of an object whose state after the batch is known, and says what may be installed.
-pub(crate) fn settle(note: &mut Note, version: &Version, landed: Option<(u64, CommitSeq)>, size: u64) -> Free {
+pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u64) -> Free {
     let flying = note.flying.as_ref().filter(|flying| landed.is_some_and(|(batch, _)| flying.batch == batch));
     let Some((flying, seq)) = flying.zip(landed.map(|(_, seq)| seq)) else {
         let held = |of: &dyn Fn(&super::note::Part) -> bool| {
@@ -98,6 +100,30 @@ impl Client {
                 }
             }
             self.bury_gone(replica, gone, Some((batch, seq)))?;
+        }
+        Ok(())
+    }
+
+    /// What this batch changed and others have removed since, if it has changed here again: the server says how it was when the batch had landed.
+    pub(crate) fn settle_gone(&self, replica: &Replica, gone: &[ObjectNo], landed: Landed) -> Result<(), SyncError> {
+        let Some((batch, seq)) = landed else { return Ok(()) };
+        for no in gone {
+            let note = self.note(*no)?;
+            if note.pending.is_empty() || note.flying.is_none_or(|flying| flying.batch != batch) {
+                continue;
+            }
+            let request = Request::ReadPast { object: *no, at: seq, offset: 0, len: 0 };
+            let Reply::Past { version, .. } = self.ask(replica, &request)? else {
+                return Err(unexpected("to a read of the past").into());
+            };
+            let Some(version) = version else { continue };
+            let mut cost = Cost::names(1).freeing();
+            cost.bytes += note_cost(self.note(*no)?.encode().len() + 4096);
+            let op = self.begin(cost)?;
+            let locked = op.lock(&[*no]).ok();
+            let mut note = self.note(*no)?;
+            settle(&mut note, &version, landed, locked.as_ref().map_or(0, |locked| locked.attr(*no).size));
+            op.set_note(*no, Some(&note.encode()).filter(|_| !note.is_empty()).map(|bytes| &bytes[..]))?;
         }
         Ok(())
     }
