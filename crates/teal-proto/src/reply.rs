@@ -67,7 +67,7 @@ pub struct Pulled {
     pub changes: Vec<Change>,
     /// There is more: go on behind this object.
     pub more: Option<ObjectNo>,
-    /// The highest batch of the client's present incarnation within the history up to `to`.
+    /// The highest batch of the incarnation that asked within the history up to `to`.
     pub acknowledged: u64,
     /// Whether another client is connected.
     pub is_live: bool,

@@ -43,8 +43,12 @@ pub enum Request {
     /// What has changed behind `since`; if nothing, the answer comes when something has, or after `wait_ms`:
     /// [`Reply::Pulled`](crate::Reply::Pulled).
     Pull {
+        /// The incarnation that asks; 0: none yet.
+        incarnation: u32,
         /// How far the client has applied the history.
         since: CommitSeq,
+        /// The digest of the history there.
+        digest: [u8; 32],
         /// Goes on behind this object in a long answer, with the `to` it named.
         after: Option<(ObjectNo, CommitSeq)>,
         /// Milliseconds, at most [`WAIT_MAX`](crate::WAIT_MAX).

@@ -19,26 +19,32 @@ use teal_meta::{Ranges, Read};
 use teal_proto::{Change, Pulled, REPLY_BYTES, RefusalCode, Reply, WAIT_MAX};
 use teal_types::{CommitSeq, ObjectNo};
 
-/// Where an answer goes on.
-type After = Option<(ObjectNo, CommitSeq)>;
+/// Who asks, and what it has already.
+pub(crate) struct From {
+    pub(crate) incarnation: u32,
+    pub(crate) since: CommitSeq,
+    pub(crate) digest: [u8; 32],
+    /// Where an answer goes on.
+    pub(crate) after: Option<(ObjectNo, CommitSeq)>,
+}
 
 impl Server {
-    pub(crate) fn pull(&self, peer: Peer, since: CommitSeq, after: After, wait_ms: u32) -> Outcome<Reply> {
+    pub(crate) fn pull(&self, peer: Peer, from: &From, wait_ms: u32) -> Outcome<Reply> {
         let until = self.clock().monotonic() + Duration::from_millis(wait_ms.into()).min(WAIT_MAX);
         self.room.lock().holds(peer);
-        let outcome = self.pull_until(peer, since, after, until);
+        let outcome = self.pull_until(peer, from, until);
         self.room.lock().releases(peer, self.clock().monotonic());
         let mut pulled = outcome?;
         pulled.is_live = self.room.lock().has_company(peer, self.clock().monotonic());
         Ok(Reply::Pulled(pulled))
     }
 
-    fn pull_until(&self, peer: Peer, since: CommitSeq, after: After, until: Duration) -> Outcome<Pulled> {
+    fn pull_until(&self, peer: Peer, from: &From, until: Duration) -> Outcome<Pulled> {
         loop {
             let before = self.room.lock().news(peer.volume);
-            let pulled = self.read(peer.volume, |txn| pulled(txn, peer, since, after))?;
-            self.note_position(peer, since)?;
-            if pulled.to > since || after.is_some() {
+            let pulled = self.read(peer.volume, |txn| pulled(txn, peer, from))?;
+            self.note_position(peer, from.since)?;
+            if pulled.to > from.since || from.after.is_some() {
                 return Ok(pulled);
             }
             let mut room = self.room.lock();
@@ -74,11 +80,15 @@ impl Server {
     }
 }
 
-fn pulled(txn: &dyn Read, peer: Peer, since: CommitSeq, after: After) -> Outcome<Pulled> {
+fn pulled(txn: &dyn Read, peer: Peer, from: &From) -> Outcome<Pulled> {
+    let From { incarnation, since, after, .. } = *from;
     let volume = volume_of(txn)?;
     let (behind, to) = after.unwrap_or((ObjectNo::new(0), volume.head));
     if since > to || to > volume.head {
         return bad("this history ends before the commit that was named; say hello again");
+    }
+    if since > CommitSeq::new(0) && txn.commit(since)?.is_none_or(|commit| commit.digest != from.digest) {
+        return bad("this is another history than that of the commit that was named; say hello again");
     }
     let digest = if to == volume.head { Some(volume.digest) } else { txn.commit(to)?.map(|commit| commit.digest) };
     let (changes, more) = if since == CommitSeq::new(0) && to > since {
@@ -86,8 +96,7 @@ fn pulled(txn: &dyn Read, peer: Peer, since: CommitSeq, after: After) -> Outcome
     } else {
         changed_objects(txn, since, to, behind)?
     };
-    let replica = replica_of(txn, peer)?;
-    let acknowledged = txn.last_batch(peer.replica, replica.incarnation, to)?;
+    let acknowledged = txn.last_batch(peer.replica, incarnation, to)?;
     Ok(Pulled { to, digest: digest.unwrap_or_default(), changes, more, acknowledged, is_live: false })
 }
 

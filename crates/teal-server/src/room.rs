@@ -15,8 +15,8 @@ struct Presence {
     pulls: u32,
     /// How often it has said goodbye.
     byes: u64,
-    /// Its past and ours agree, by its last hello.
-    is_verified: bool,
+    /// Its past and ours agree, or do not, by its last hello; `None`: it has said none.
+    is_verified: Option<bool>,
 }
 
 /// Everybody, and how often each volume has had news.
@@ -35,10 +35,13 @@ impl Room {
         is_new
     }
     pub(crate) fn verified(&mut self, peer: Peer, is_verified: bool) {
-        self.peers.entry(peer).or_default().is_verified = is_verified;
+        self.peers.entry(peer).or_default().is_verified = Some(is_verified);
     }
     pub(crate) fn is_verified(&self, peer: Peer) -> bool {
-        self.peers.get(&peer).is_some_and(|presence| presence.is_verified)
+        self.peers.get(&peer).is_some_and(|presence| presence.is_verified == Some(true))
+    }
+    pub(crate) fn has_greeted(&self, peer: Peer) -> bool {
+        self.peers.get(&peer).is_some_and(|presence| presence.is_verified.is_some())
     }
     pub(crate) fn bye(&mut self, peer: Peer) {
         let presence = self.peers.entry(peer).or_default();

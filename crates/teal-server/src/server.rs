@@ -3,7 +3,8 @@
 //! # Guarantees
 //! 1. *Any bytes*: [`Server::handle_bytes`] answers whatever comes, in words if it makes no sense.
 //! 2. *Own volume only*: a peer sees its volume, and nothing once it is revoked.
-//! 3. *Durable*: what it has answered to a commit survives whatever the stores survive.
+//! 3. *Hello first*: history is given and taken only after a hello, which tells whether it is the one that the peer knows.
+//! 4. *Durable*: what it has answered to a commit survives whatever the stores survive.
 //!
 //! | lock | guards | under it |
 //! |---|---|---|
@@ -13,6 +14,7 @@
 use crate::commit::{Named, volume_of};
 use crate::counters::{Counters, Counts};
 use crate::guesses::Guesses;
+use crate::pull::From;
 use crate::refusal::{Outcome, Refusal, bad, refuse};
 use crate::room::Room;
 use parking_lot::{Condvar, Mutex};
@@ -122,10 +124,18 @@ impl Server {
     }
 
     fn dispatch(&self, peer: Peer, request: Request) -> Outcome<Reply> {
+        let is_about_history = matches!(request, Request::Pull { .. } | Request::Stage { .. } | Request::Commit { .. });
+        if is_about_history && !self.room.lock().has_greeted(peer) {
+            // This may be another history than the one it has seen.
+            return refuse(RefusalCode::Stopping, "the server has begun anew; say hello first");
+        }
         match request {
             Request::Hello(hello) => self.hello(peer, &hello),
             Request::Incarnate => self.incarnate(peer),
-            Request::Pull { since, after, wait_ms } => self.pull(peer, since, after, wait_ms),
+            Request::Pull { incarnation, since, digest, after, wait_ms } => {
+                let from = From { incarnation, since, digest, after };
+                self.pull(peer, &from, wait_ms)
+            }
             Request::Have { chunks } if chunks.len() > CHUNKS_MAX => too_many(chunks.len(), CHUNKS_MAX),
             Request::Have { chunks } => {
                 let have = self.chunks.have(&chunks);

@@ -52,11 +52,9 @@ fn a_revoked_device_is_denied() {
 #[test]
 fn a_pull_beyond_the_history_is_refused() {
     let world = World::new();
-    let pull = Request::Pull { since: seq(99), after: None, wait_ms: 0 };
+    let pull = world.laptop.pull_from(seq(99), None);
     assert_eq!(world.laptop.refusal(pull), RefusalCode::BadRequest);
-    let Reply::Refused(_) =
-        world.laptop.ask(Request::Pull { since: seq(1), after: Some((ROOT, seq(u64::MAX))), wait_ms: 0 })
-    else {
+    let Reply::Refused(_) = world.laptop.ask(world.laptop.pull_from(seq(1), Some((ROOT, seq(u64::MAX))))) else {
         panic!()
     };
 }

@@ -14,7 +14,7 @@ use teal_types::{FileType, Op, VolumeId};
 /// Metadata whose power goes after so many transactions: the last one happens, or does not, and is not answered.
 struct Failing {
     memory: Memory,
-    left: AtomicUsize,
+    left: Arc<AtomicUsize>,
     is_last_kept: bool,
 }
 
@@ -66,9 +66,12 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
         let mut world = World::on(Stores::new(Arc::new(memory.clone())));
         let all = batches(&mut world.laptop);
         // From here on the power may go.
-        let failing = Failing { memory: memory.clone(), left: AtomicUsize::new(steps), is_last_kept };
+        let left = Arc::new(AtomicUsize::new(usize::MAX));
+        let failing = Failing { memory: memory.clone(), left: Arc::clone(&left), is_last_kept };
         let stores = Stores { meta: Arc::new(failing), ..world.stores.clone() };
         world.laptop.server = stores.open();
+        world.laptop.hello();
+        left.store(steps, SeqCst);
         let mut answered = 0;
         for (n, ops) in (1..).zip(&all) {
             match world.laptop.send(n, ops) {

@@ -117,7 +117,8 @@ fn every_life_has_a_lease_of_its_own(mut world: World) {
 fn the_servers_own_replica_has_the_first_lease(mut world: World) {
     let peer = world.server.local_replica(world.volume, "server").unwrap();
     assert_eq!(world.server.local_replica(world.volume, "server").unwrap(), peer);
-    world.laptop.peer = peer;
+    (world.laptop.peer, world.laptop.incarnation) = (peer, 0);
+    assert_eq!(world.laptop.hello().told, Told::Incarnate);
     world.laptop.incarnate();
     world.laptop.next = 16;
     world.laptop.file(ROOT, "a", b"1");
@@ -202,6 +203,35 @@ fn what_waits_for_its_commit_is_bounded() {
     assert_eq!(next.stage(1, 0, &ops), Reply::Done, "a new life starts without what the old one had staged");
 }
 
+#[test]
+fn history_is_given_and_taken_only_after_a_hello() {
+    let mut world = World::new();
+    world.laptop.file(ROOT, "a", b"1");
+    world.laptop.server = world.stores.open();
+    let incarnation = world.laptop.incarnation;
+    let stage = Request::Stage { incarnation, batch: 9, part: 0, ops: Vec::new() };
+    let commit = Request::Commit { incarnation, batch: 9, parts: 1, digest: [0; 32] };
+    for request in [world.laptop.pull_from(world.laptop.base, None), stage, commit] {
+        assert_eq!(world.laptop.refusal(request), RefusalCode::Stopping);
+    }
+    assert_eq!(world.laptop.hello().told, Told::Known);
+    world.laptop.pull();
+}
+
+#[test]
+fn a_pull_tells_each_life_which_batches_are_its_own() {
+    let mut world = World::new();
+    let (old, before) = (world.laptop.incarnation, world.laptop.ask_pull(seq(1), None).acknowledged);
+    world.laptop.file(ROOT, "a", b"1");
+    world.laptop.incarnate();
+    world.laptop.file(ROOT, "b", b"2");
+    world.laptop.file(ROOT, "c", b"3");
+    assert_eq!(world.laptop.ask_pull(seq(1), None).acknowledged, 2);
+    // A copy of the store as it was at first sees that there is one batch more than it has made.
+    world.laptop.incarnation = old;
+    assert_eq!(world.laptop.ask_pull(seq(1), None).acknowledged, before + 1);
+}
+
 /// A server put back from a copy does not have what came after; it says so, and never that both have more than they do.
 #[test]
 fn a_restored_server_tells_what_is_lost() {
@@ -231,7 +261,7 @@ fn a_restored_server_tells_what_is_lost() {
         fresh.file(ROOT, "c", b"3");
     }
     for device in [&mut world.laptop, &mut world.desk] {
-        device.ask_pull(seen, None);
+        assert_eq!(device.refusal(device.pull_from(seen, None)), RefusalCode::BadRequest);
         assert_eq!(device.hello().told, Told::Lost { common, digest });
         device.base = common;
         device.digest = [0; 32];

@@ -160,16 +160,17 @@ fn a_damaged_chunk_is_said_to_be() {
 fn a_long_poll_ends_with_a_commit_or_with_the_server() {
     let mut world = World::new();
     let (server, peer, since) = (Arc::clone(&world.server), world.desk.peer, world.desk.base);
-    let pull = move || server.handle(peer, Request::Pull { since, after: None, wait_ms: 250_000 });
+    let (incarnation, digest) = (world.desk.incarnation, world.desk.digest);
+    let pull = move || server.handle(peer, Request::Pull { incarnation, since, digest, after: None, wait_ms: 250_000 });
     let waiting = std::thread::Builder::new().spawn(pull.clone()).unwrap();
     world.laptop.file(ROOT, "a", b"1");
     let Reply::Pulled(pulled) = waiting.join().unwrap() else { panic!() };
     assert!(pulled.to > since && pulled.is_live);
     world.sync();
-    let since = world.desk.base;
+    let (since, digest) = (world.desk.base, world.desk.digest);
     let server = Arc::clone(&world.server);
     let waiting = std::thread::Builder::new()
-        .spawn(move || server.handle(peer, Request::Pull { since, after: None, wait_ms: 250_000 }))
+        .spawn(move || server.handle(peer, Request::Pull { incarnation, since, digest, after: None, wait_ms: 250_000 }))
         .unwrap();
     world.server.stop();
     let Reply::Refused(refused) = waiting.join().unwrap() else { panic!() };
@@ -211,7 +212,8 @@ fn a_long_poll_ends_when_another_machine_comes_and_when_its_own_goes() {
 fn who_holds_a_pull_is_live() {
     let world = World::new();
     let (server, peer, since) = (Arc::clone(&world.server), world.desk.peer, world.desk.base);
-    let pull = move || server.handle(peer, Request::Pull { since, after: None, wait_ms: 250_000 });
+    let (incarnation, digest) = (world.desk.incarnation, world.desk.digest);
+    let pull = move || server.handle(peer, Request::Pull { incarnation, since, digest, after: None, wait_ms: 250_000 });
     let waiting = std::thread::Builder::new().spawn(pull).unwrap();
     // Once it waits, time alone does not end its presence.
     let is_live = || {
@@ -262,6 +264,8 @@ fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         Just(Request::Incarnate),
         (any_seq(), prop::option::of((object(), any_seq()))).prop_map(|(since, after)| Request::Pull {
+            incarnation: 1,
+            digest: [0; 32],
             since,
             after,
             wait_ms: 0

@@ -65,8 +65,12 @@ impl Client {
         for no in chosen {
             self.cut_one(&mut cut, no)?;
         }
-        // Nothing but files without names: there is nothing to say.
-        Ok((!cut.objects.is_empty()).then_some(cut))
+        if cut.objects.is_empty() {
+            // Nothing but files without names: there is nothing to say.
+            self.identify(replica, |identity| identity.batch -= 1)?;
+            return Ok(None);
+        }
+        Ok(Some(cut))
     }
 
     /// Numbers of the objects that are pending: all, or a closed part of them.

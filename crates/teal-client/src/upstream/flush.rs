@@ -168,7 +168,11 @@ impl Client {
                 op.set_note(*no, bytes.as_deref())?;
             }
         }
-        self.identify(replica, |identity| identity.parts = 0)?;
+        // Never committed, its counter is free: all up to the last one are known to be this store's.
+        self.identify(replica, |identity| {
+            identity.parts = 0;
+            identity.batch -= u64::from(identity.batch == batch && batch > 0);
+        })?;
         replica.has_pending(self.clock.monotonic());
         Ok(())
     }

@@ -3,16 +3,35 @@
 //! # Guarantees
 //! 1. The position moves only when everything up to it is installed; whatever a crash interrupts is asked for again, and installing it
 //!    twice is harmless.
+//! 2. What a copy of this store has made is not installed before this one has a life of its own.
 
 use super::install::is_number;
-use super::{Replica, SyncError, unexpected};
+use super::{Identity, Replica, SyncError, unexpected};
 use crate::Client;
 use std::sync::atomic::Ordering;
-use teal_proto::{Change, Pulled, Reply, Request};
+use teal_proto::{Change, Pulled, RefusalCode, Refused, Reply, Request};
 use teal_types::{CommitSeq, ObjectNo};
 
 /// A batch of this replica that history is known to hold: its counter and its place.
 pub(crate) type Landed = Option<(u64, CommitSeq)>;
+
+impl Replica {
+    fn pull(&self, since: CommitSeq, after: Option<(ObjectNo, CommitSeq)>, wait_ms: u32) -> Request {
+        let Identity { incarnation, digest, .. } = *self.identity.lock();
+        Request::Pull { incarnation, since, digest, after, wait_ms }
+    }
+
+    /// Whether all batches of this life in history are of this store. If not, what a copy of it has made may have numbers of the same lease
+    /// as what is new here: nothing is installed before the server has given this one another life.
+    fn check_author(&self, pulled: &Pulled) -> Result<(), Refused> {
+        if pulled.acknowledged <= self.identity.lock().batch {
+            return Ok(());
+        }
+        self.state.lock().is_connected = false;
+        let words = format!("batch {} of this device was made by a copy of this store", pulled.acknowledged);
+        Err(Refused { code: RefusalCode::Cloned, words })
+    }
+}
 
 impl Client {
     /// Brings the position up to the server's newest commit.
@@ -25,7 +44,7 @@ impl Client {
     pub(crate) fn pull_all(&self, replica: &Replica, landed: Landed) -> Result<(), SyncError> {
         loop {
             let since = replica.seen();
-            let request = Request::Pull { since, after: None, wait_ms: 0 };
+            let request = replica.pull(since, None, 0);
             let Reply::Pulled(first) = self.ask(replica, &request)? else {
                 return Err(unexpected("to a pull").into());
             };
@@ -45,6 +64,7 @@ impl Client {
         first: Pulled,
         landed: Landed,
     ) -> Result<(), SyncError> {
+        replica.check_author(&first)?;
         let (to, digest, is_live) = (first.to, first.digest, first.is_live);
         let mut gone = Vec::new();
         let mut more = first.more;
@@ -52,7 +72,7 @@ impl Client {
         loop {
             self.install(replica, changes, landed, &mut gone)?;
             let Some(after) = more else { break };
-            let request = Request::Pull { since, after: Some((after, to)), wait_ms: 0 };
+            let request = replica.pull(since, Some((after, to)), 0);
             let Reply::Pulled(next) = self.ask(replica, &request)? else {
                 return Err(unexpected("to a pull").into());
             };
@@ -70,7 +90,7 @@ impl Client {
         let since = replica.seen();
         let wait = replica.options.keep_alive;
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
-        let request = Request::Pull { since, after: None, wait_ms };
+        let request = replica.pull(since, None, wait_ms);
         let Reply::Pulled(first) = replica.call(&*self.clock, &request, wait + replica.options.deadline)? else {
             return Err(unexpected("to a pull").into());
         };

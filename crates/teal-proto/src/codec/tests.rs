@@ -40,7 +40,13 @@ fn messages_survive_the_way() {
     for request in [
         Request::Hello(hello),
         Request::Put { chunks: vec![ByteBuf::from(vec![1; 70_000]), ByteBuf::new()] },
-        Request::Pull { since: CommitSeq::new(1), after: Some((ObjectNo::ROOT, CommitSeq::new(4))), wait_ms: 30_000 },
+        Request::Pull {
+            incarnation: 3,
+            since: CommitSeq::new(1),
+            digest: [0; 32],
+            after: Some((ObjectNo::ROOT, CommitSeq::new(4))),
+            wait_ms: 30_000,
+        },
         Request::Stage { incarnation: 1, batch: 1, part: 9, ops: vec![remove()] },
     ] {
         assert_eq!(decode_request(&encode_request(&request).unwrap()).unwrap(), request);

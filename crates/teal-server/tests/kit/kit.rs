@@ -107,6 +107,7 @@ impl World {
 pub(crate) struct Device {
     pub(crate) server: Arc<Server>,
     pub(crate) domain: Domain,
+    pub(crate) meta: Arc<dyn Meta>,
     pub(crate) peer: Peer,
     pub(crate) incarnation: u32,
     pub(crate) next: u64,
@@ -123,6 +124,7 @@ impl Device {
         let mut device = Self {
             server: Arc::clone(server),
             domain: stores.domain(),
+            meta: Arc::clone(&stores.meta),
             peer,
             incarnation: 0,
             next: 0,
@@ -270,10 +272,17 @@ impl Device {
     // Looking.
 
     pub(crate) fn ask_pull(&self, since: CommitSeq, after: Option<(ObjectNo, CommitSeq)>) -> Pulled {
-        match self.ask(Request::Pull { since, after, wait_ms: 0 }) {
+        match self.ask(self.pull_from(since, after)) {
             Reply::Pulled(pulled) => pulled,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The request, with the digest that the history it knows has there.
+    pub(crate) fn pull_from(&self, since: CommitSeq, after: Option<(ObjectNo, CommitSeq)>) -> Request {
+        let commit = teal_meta::read::<_, teal_meta::MetaError>(&*self.meta, self.peer.volume, |txn| txn.commit(since));
+        let digest = commit.unwrap().map_or([0; 32], |commit| commit.digest);
+        Request::Pull { incarnation: self.incarnation, since, digest, after, wait_ms: 0 }
     }
 
     /// Sees everything.

@@ -8,7 +8,7 @@
 use crate::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use teal_proto::{Change, Got, Reply, Request, Want};
+use teal_proto::{Change, Got, Hello, Reply, Request, Want};
 use teal_server::{Peer, Server};
 use teal_types::{CommitSeq, FileType, ObjectNo};
 
@@ -34,6 +34,7 @@ pub(crate) struct Tags {
     tags: BTreeMap<u64, Tag>,
     peer: Peer,
     seen: CommitSeq,
+    digest: [u8; 32],
 }
 
 fn bytes_of(id: u64) -> [u8; TAG] {
@@ -53,7 +54,7 @@ fn found_in(content: &[u8]) -> BTreeSet<u64> {
 
 impl Tags {
     pub(crate) fn new(peer: Peer) -> Self {
-        Self { tags: BTreeMap::new(), peer, seen: CommitSeq::new(0) }
+        Self { tags: BTreeMap::new(), peer, seen: CommitSeq::new(0), digest: [0; 32] }
     }
 
     /// Content of `len` bytes with a new tag.
@@ -99,11 +100,12 @@ impl Tags {
 
     /// Looks at what has come to the server.
     pub(crate) fn look(&mut self, server: &Arc<Server>) {
-        let (since, mut after) = (self.seen, None);
+        let (since, digest, mut after) = (self.seen, self.digest, None);
+        let hello = Hello { incarnation: 0, last_batch: 0, seen: since, seen_digest: digest, device: "spy".into() };
+        server.handle(self.peer, Request::Hello(hello));
         loop {
-            let Reply::Pulled(pulled) = server.handle(self.peer, Request::Pull { since, after, wait_ms: 0 }) else {
-                panic!()
-            };
+            let pull = Request::Pull { incarnation: 0, since, digest, after, wait_ms: 0 };
+            let Reply::Pulled(pulled) = server.handle(self.peer, pull) else { panic!() };
             for change in pulled.changes {
                 let Change::Is { version, .. } = change else { continue };
                 if version.kind != FileType::File || version.size == 0 {
@@ -122,7 +124,7 @@ impl Tags {
                     tag.committed.get_or_insert(pulled.to);
                 }
             }
-            self.seen = pulled.to;
+            (self.seen, self.digest) = (pulled.to, pulled.digest);
             let Some(more) = pulled.more else { return };
             after = Some((more, pulled.to));
         }
