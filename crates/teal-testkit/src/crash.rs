@@ -174,6 +174,16 @@ impl<'a> Walk<'a> {
         Images { walk: self, rng, plans }
     }
 
+    /// One image of a crash now, by chance. `may_lose`: a sector that was being written may be unreadable in it.
+    pub fn any(&self, rng: &mut Rng, may_lose: bool) -> Image {
+        let plan = match (self.order.len(), rng.below(8)) {
+            (0, _) | (_, 0) => Plan::Prefix(0),
+            (len, 1..4) => Plan::Prefix(1 + rng.index(len)),
+            _ => Plan::Random { may_lose },
+        };
+        Images { walk: self, rng, plans: vec![plan] }.next().expect("one plan, one image")
+    }
+
     fn image(&self, kept: Vec<(Unit, usize)>, unreadable: Option<Unit>) -> Image {
         let mut content = self.durable.clone();
         let per_unit = u64::from(self.trace.shape.physical) / SECTOR;
@@ -268,6 +278,13 @@ fn lost(walk: &Walk<'_>, mut kept: Vec<(Unit, usize)>, unit: Unit) -> Image {
 }
 
 impl Trace {
+    /// The disk that a crash at the end leaves, by chance; see [`Walk::any`].
+    pub fn crash(&self, rng: &mut Rng, may_lose: bool) -> Image {
+        let mut walk = Walk::new(self);
+        while walk.step().is_some() {}
+        walk.any(rng, may_lose)
+    }
+
     /// Shows `visit` the images of a crash at each of the [points](Trace::points); returns how many there were.
     pub fn explore(&self, rng: &mut Rng, policy: &Policy, mut visit: impl FnMut(Image)) -> u64 {
         let mut walk = Walk::new(self);

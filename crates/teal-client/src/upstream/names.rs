@@ -146,6 +146,8 @@ impl Client {
             return Ok(true);
         }
         if locked.attr(no).kind.is_dir() && locked.entries(no) > 0 {
+            // It may stay for good; what flew has landed all the same.
+            self.set_note(&locked, no, &note)?;
             return Ok(false);
         }
         let mut told = Vec::new();

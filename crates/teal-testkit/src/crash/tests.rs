@@ -145,3 +145,21 @@ fn an_image_says_what_it_is() {
     assert!(said.contains(&"point 2, 1 of 2 pending sectors kept: 9v1".to_owned()), "{said:#?}");
     assert!(said.iter().any(|s| s.ends_with(", 7 unreadable")), "{said:#?}");
 }
+
+#[test]
+fn an_image_by_chance_is_one_of_those_and_each_of_them_comes() {
+    let disk = disk(512);
+    write(&disk, 0, 1);
+    disk.sync().unwrap();
+    write(&disk, 0, 2);
+    write(&disk, 1, 3);
+    let mut rng = Rng::new(1);
+    let seen: BTreeSet<[u8; 2]> = (0..100)
+        .map(|_| {
+            let (image, mut sectors) = (disk.trace().crash(&mut rng, false), [0; 1024]);
+            image.disk.read_at(Sector::new(0), &mut sectors).unwrap();
+            [sectors[0], sectors[512]]
+        })
+        .collect();
+    assert_eq!(seen, outcomes(&disk, &READABLE));
+}

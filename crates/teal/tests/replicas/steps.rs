@@ -1,8 +1,11 @@
 //! Random operations of one machine on its tree.
 
+use crate::ledger::Eyes;
+use crate::power::Power;
 use crate::tags::{TAG, Tags};
 use crate::tree::entries;
-use crate::world::{CALLER, Machine, ROOT};
+use crate::wire::Seat;
+use crate::world::{CALLER, ROOT};
 use std::sync::Arc;
 use teal_client::{Client, FsError, RenameMode, SetAttrRequest, TimeChange, WriteFlags, XattrMode};
 use teal_testkit::Rng;
@@ -12,12 +15,26 @@ const NAMES: [&str; 6] = ["a", "b", "c", "d.txt", "e", "f"];
 /// Files stay below this size.
 const SIZE_MAX: u64 = 400 << 10;
 
+/// Flags in the second byte of a note; see `teal_client`.
+const PENDING: u8 = 1;
+const FLYING: u8 = 2;
+const AGAIN: u8 = 16;
+
 /// What an operation is made with.
 pub(crate) struct Steps<'a> {
-    pub(crate) machine: &'a Machine,
-    pub(crate) who: usize,
+    pub(crate) client: Arc<Client>,
+    pub(crate) hand: &'a Hand,
     pub(crate) rng: &'a mut Rng,
-    pub(crate) tags: &'a mut Tags,
+}
+
+/// Who operates, and what he is held against.
+#[derive(Clone)]
+pub(crate) struct Hand {
+    pub(crate) who: usize,
+    pub(crate) name: String,
+    pub(crate) power: Power,
+    pub(crate) tags: Tags,
+    pub(crate) seat: Seat,
     pub(crate) is_printed: bool,
 }
 
@@ -26,12 +43,12 @@ type Place = (ObjectNo, Vec<u8>, Option<(ObjectNo, FileType)>);
 
 impl Steps<'_> {
     fn client(&self) -> Arc<Client> {
-        Arc::clone(&self.machine.client)
+        Arc::clone(&self.client)
     }
 
     fn say(&self, what: std::fmt::Arguments<'_>) {
-        if self.is_printed {
-            println!("  {}: {what}", self.machine.name);
+        if self.hand.is_printed {
+            println!("  {}: {what}", self.hand.name);
         }
     }
 
@@ -109,12 +126,13 @@ impl Steps<'_> {
                 | FsError::Stale
                 | FsError::NotSupported),
             ) => self.say(format_args!("  {e}")),
-            Err(e) => panic!("{}: {e}", self.machine.name),
+            Err(e) if self.hand.power.is_off() => self.say(format_args!("  {e}: the power has gone")),
+            Err(e) => panic!("{}: {e}", self.hand.name),
         }
     }
 
     fn seen(&self) -> teal_types::CommitSeq {
-        self.machine.client.upstream_status().unwrap().map_or(teal_types::CommitSeq::new(0), |status| status.seen)
+        self.client.upstream_status().unwrap().map_or(teal_types::CommitSeq::new(0), |status| status.seen)
     }
 
     /// Notes that a part of an object is about to be changed by someone who may have seen it.
@@ -122,14 +140,14 @@ impl Steps<'_> {
         let (seen, store) = (self.seen(), Arc::clone(self.client().store()));
         // What is here of it, without asking for more: its number may be a new one.
         if let Ok(content) = store.attr(no).and_then(|attr| store.read(no, 0, attr.size as usize)) {
-            self.tags.is_in(no, &content);
+            self.hand.tags.is_in(no, &content);
         }
-        self.tags.change(self.who, seen, no, from, to);
+        self.hand.tags.change(self.hand.who, seen, no, from, to);
     }
 
     fn put(&mut self, no: ObjectNo, from: u64, len: usize) -> Result<(), FsError> {
         self.changes(no, from, from + len as u64);
-        let content = self.tags.write(self.who, no, from, len);
+        let content = self.hand.tags.write(self.hand.who, no, from, len);
         self.say(format_args!("write {no} {from}+{len}: {}", String::from_utf8_lossy(&content[..TAG])));
         let n = self.client().write(no, from, &content, WriteFlags::default())?;
         assert_eq!(n, len);
@@ -211,7 +229,7 @@ impl Steps<'_> {
         if attr.kind == FileType::File && attr.nlink == 1 {
             self.changes(no, 0, u64::MAX);
         } else {
-            self.tags.loses_name(no);
+            self.hand.tags.loses_name(no);
         }
         Ok(())
     }
@@ -265,6 +283,25 @@ impl Steps<'_> {
         let attr = self.client().getattr(no)?;
         self.say(format_args!("read {no} of {}", attr.size));
         let from = self.rng.below(attr.size + 1);
-        self.client().read(no, from, 70_000).map(drop)
+        let read = self.client().read(no, from, 70_000)?;
+        self.is_as_at_the_position(no, from, &read);
+        Ok(())
+    }
+
+    /// What is nobody's but the server's is as it was at the commit up to which history is applied here.
+    fn is_as_at_the_position(&self, no: ObjectNo, from: u64, read: &[u8]) {
+        let Hand { seat, tags, name, .. } = self.hand;
+        let (seen, note) = (self.seen(), self.client.store().note(no).unwrap());
+        let is_theirs = note.is_none_or(|note| note[1] & (PENDING | FLYING | AGAIN) == 0);
+        if !is_theirs || seen.get() == 0 || seat.power.is_off() || seat.is_restored() {
+            return;
+        }
+        let server = Arc::clone(&*seat.server.read());
+        let eyes = Eyes { server: &server, peer: tags.peer() };
+        let Some(there) = seat.power.spare(|| eyes.content(no, seen)) else {
+            panic!("{name}: {no} is not there at {seen:?}")
+        };
+        let there = there.get(from as usize..).unwrap_or_default();
+        assert!(*read == there[..there.len().min(70_000)], "{name} reads {no} from {from} as it is not at {seen:?}");
     }
 }

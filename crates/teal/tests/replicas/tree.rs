@@ -66,6 +66,26 @@ pub(crate) fn walk(client: &Client) -> Result<Tree, FsError> {
     Ok(tree)
 }
 
+/// The files in the directories that are listed here, with what of their content is here.
+pub(crate) fn here(client: &Client) -> BTreeMap<String, Vec<u8>> {
+    let (mut files, store) = (BTreeMap::new(), client.store());
+    let mut dirs = vec![(String::new(), ROOT)];
+    while let Some((path, dir)) = dirs.pop() {
+        for (name, no, kind) in entries(client, dir).unwrap_or_default() {
+            let path = format!("{path}/{}", String::from_utf8_lossy(&name));
+            match kind {
+                FileType::Dir => dirs.push((path, no)),
+                FileType::File => {
+                    let size = store.attr(no).unwrap().size;
+                    files.insert(path, store.read(no, 0, size as usize).unwrap());
+                }
+                _ => {}
+            }
+        }
+    }
+    files
+}
+
 fn node(client: &Client, no: ObjectNo) -> Result<Node, FsError> {
     let attr = client.getattr(no)?;
     let is = |kind| attr.kind == kind;

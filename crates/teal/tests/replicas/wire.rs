@@ -3,10 +3,14 @@
 //! # Guarantees
 //! 1. *Repeatable*: the same seed and the same requests give the same faults; every message is in the trace's digest.
 //! 2. *As a network*: what the client is told has not arrived may have; what arrived may arrive once more, later too.
+//! 3. *Meanwhile*: while an answer is on its way, other threads of the same machine go on.
 
+use crate::ledger::Ledger;
+use crate::power::Power;
 use parking_lot::{Mutex, RwLock};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use teal_device::{Upstream, UpstreamError};
 use teal_proto::{Reply, Request, encode_reply, encode_request};
@@ -14,21 +18,50 @@ use teal_server::{Peer, Server};
 use teal_testkit::Rng;
 
 /// The server of now: a power cut puts another one here.
-pub(crate) type Seat = Arc<RwLock<Arc<Server>>>;
+#[derive(Clone)]
+pub(crate) struct Seat {
+    pub(crate) server: Arc<RwLock<Arc<Server>>>,
+    pub(crate) power: Power,
+    /// Whether it has an older history than some have seen.
+    pub(crate) is_restored: Arc<AtomicBool>,
+}
 
-/// Everything that has been said, in one number; and whether to print it.
+impl Seat {
+    pub(crate) fn new(server: Arc<Server>, power: Power) -> Self {
+        Self { server: Arc::new(RwLock::new(server)), power, is_restored: Arc::default() }
+    }
+
+    pub(crate) fn is_restored(&self) -> bool {
+        self.is_restored.load(SeqCst)
+    }
+}
+
+/// Everything that has been said: in one number, and what of it must be kept.
 #[derive(Clone, Default)]
-pub(crate) struct Trace(Arc<Mutex<DefaultHasher>>);
+pub(crate) struct Trace {
+    digest: Arc<Mutex<(DefaultHasher, u64)>>,
+    pub(crate) ledger: Arc<Mutex<Ledger>>,
+}
 
 impl Trace {
-    pub(crate) fn note(&self, what: &[u8]) {
-        what.hash(&mut *self.0.lock());
+    fn note(&self, what: &[u8]) {
+        let (hasher, count) = &mut *self.digest.lock();
+        what.hash(hasher);
+        *count += 1;
     }
 
     pub(crate) fn digest(&self) -> u64 {
-        self.0.lock().finish()
+        self.digest.lock().0.finish()
+    }
+
+    /// How many there were.
+    pub(crate) fn messages(&self) -> u64 {
+        self.digest.lock().1
     }
 }
+
+/// What other threads do while an answer is on its way.
+pub(crate) type Meanwhile = Box<dyn FnMut(&Request) + Send>;
 
 struct State {
     rng: Rng,
@@ -37,6 +70,7 @@ struct State {
     is_cut: bool,
     /// A request that is still somewhere, and arrives once more.
     straying: Option<Request>,
+    meanwhile: Option<Meanwhile>,
 }
 
 /// One client's way to the server.
@@ -44,6 +78,7 @@ pub(crate) struct Wire {
     seat: Seat,
     peer: Peer,
     trace: Trace,
+    power: Power,
     is_printed: bool,
     state: Mutex<State>,
 }
@@ -53,13 +88,21 @@ fn lost() -> UpstreamError {
 }
 
 impl Wire {
-    pub(crate) fn new(seat: &Seat, peer: Peer, trace: &Trace, rng: Rng, is_printed: bool) -> Arc<Self> {
-        let state = Mutex::new(State { rng, faults: 0.0, is_cut: false, straying: None });
-        Arc::new(Self { seat: Arc::clone(seat), peer, trace: trace.clone(), is_printed, state })
+    pub(crate) fn new(seat: &Seat, peer: Peer, trace: &Trace, power: &Power, rng: Rng, is_printed: bool) -> Arc<Self> {
+        let state = Mutex::new(State { rng, faults: 0.0, is_cut: false, straying: None, meanwhile: None });
+        Arc::new(Self { seat: seat.clone(), peer, trace: trace.clone(), power: power.clone(), is_printed, state })
+    }
+
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
     }
 
     pub(crate) fn set_faults(&self, faults: f64) {
         self.state.lock().faults = faults;
+    }
+
+    pub(crate) fn set_meanwhile(&self, meanwhile: Option<Meanwhile>) {
+        self.state.lock().meanwhile = meanwhile;
     }
 
     pub(crate) fn cut(&self, is_cut: bool) {
@@ -70,21 +113,42 @@ impl Wire {
         self.state.lock().is_cut
     }
 
-    fn deliver(&self, request: &Request) -> Reply {
-        let server = Arc::clone(&*self.seat.read());
+    fn deliver(&self, request: &Request) -> Result<Reply, UpstreamError> {
+        let (begins, _) = self.power.act();
+        if !begins || self.seat.power.is_off() {
+            return Err(lost());
+        }
+        let server = Arc::clone(&*self.seat.server.read());
         let reply = server.handle(self.peer, request.clone());
         self.trace.note(&encode_request(request).unwrap());
         self.trace.note(&encode_reply(&reply).unwrap());
         if self.is_printed {
-            println!(
-                "      {} -> {}\n      {} <- {}",
-                self.peer.replica,
-                short(request),
-                self.peer.replica,
-                short(&reply)
-            );
+            let replica = self.peer.replica;
+            println!("      {replica} -> {}\n      {replica} <- {}", short(request), short(&reply));
         }
-        reply
+        if self.seat.power.is_off() {
+            return Err(lost());
+        }
+        self.trace.ledger.lock().note(self.peer, request, &reply);
+        if self.power.act().0 { Ok(reply) } else { Err(lost()) }
+    }
+
+    /// Lets others go on; what they ask has no such company.
+    fn wait(&self, request: &Request) {
+        let meanwhile = self.state.lock().meanwhile.take();
+        if let Some(mut meanwhile) = meanwhile {
+            meanwhile(request);
+            self.state.lock().meanwhile = Some(meanwhile);
+        }
+    }
+
+    fn fated(&self, request: &Request, fate: u64) -> Result<Reply, UpstreamError> {
+        match fate {
+            0 => Err(lost()),
+            1 => self.deliver(request).and(Err(lost())),
+            2 => self.deliver(request).and_then(|_| self.deliver(request)),
+            _ => self.deliver(request),
+        }
     }
 }
 
@@ -112,21 +176,11 @@ impl Upstream for Wire {
             (fate, straying)
         };
         if let Some(straying) = straying {
-            self.deliver(&straying);
+            let _ = self.deliver(&straying);
         }
-        let reply = match fate {
-            0 => return Err(lost()),
-            1 => {
-                self.deliver(request);
-                return Err(lost());
-            }
-            2 => {
-                self.deliver(request);
-                self.deliver(request)
-            }
-            _ => self.deliver(request),
-        };
-        match reply {
+        let reply = self.fated(request, fate);
+        self.wait(request);
+        match reply? {
             Reply::Refused(refused) => Err(UpstreamError::Refused(refused)),
             reply => Ok(reply),
         }

@@ -1,33 +1,42 @@
 //! A server in memory, whole clients on disks in memory, and what can happen to them.
 
+use crate::power::{Power, PoweredDisk, PoweredMeta, PoweredShelf};
 use crate::wire::{Seat, Trace, Wire};
-use parking_lot::RwLock;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use teal_chunk::{ChunkStore, MemoryShelf, Options};
 use teal_client::{Caller, Client, ClientOptions, UpstreamOptions};
-use teal_env::MemDisk;
+use teal_env::{Clock as _, DiskShape};
 use teal_log::{CheckOptions, MkfsOptions, OpenOptions, Store};
 use teal_meta::Memory;
 use teal_server::{Peer, Server};
-use teal_testkit::{Rng, SeededEntropy, SimClock};
-use teal_types::{ObjectNo, VolumeId};
+use teal_testkit::{RecordingDisk, Rng, SeededEntropy, SimClock};
+use teal_types::{ObjectNo, Timestamp, VolumeId};
 
 pub(crate) const ROOT: ObjectNo = ObjectNo::ROOT;
 pub(crate) const CALLER: Caller = Caller { uid: 0, gid: 0, pid: 1, umask: 0o022 };
-const DISK: u64 = 24 << 20;
+const SHAPE: DiskShape =
+    DiskShape { sectors: (24 << 20) / 512, logical: 512, physical: 4096, rotational: false, sparse: false };
 
 /// A client, what its machine keeps in a power cut, and its way to the server.
 pub(crate) struct Machine {
     pub(crate) name: String,
     pub(crate) client: Arc<Client>,
     pub(crate) wire: Arc<Wire>,
-    disk: Arc<MemDisk>,
+    pub(crate) power: Power,
+    clock: SimClock,
+    disk: RecordingDisk,
     joins: bool,
 }
 
 impl Machine {
+    /// Whether the server has given it a life: a copy can be told from it then.
+    pub(crate) fn is_known(&self) -> bool {
+        self.client.upstream_status().unwrap().is_some_and(|status| status.replica.1 != 0)
+    }
+
     /// What is noted beside objects, as bytes.
     pub(crate) fn notes(&self) -> Vec<(ObjectNo, Vec<u8>)> {
         let store = self.client.store();
@@ -41,40 +50,84 @@ impl Machine {
     }
 }
 
+/// What the server keeps.
+#[derive(Clone)]
+struct Kept {
+    meta: Memory,
+    shelf: MemoryShelf,
+}
+
+impl Kept {
+    /// As a power cut now, or a copy, has it.
+    fn copy(&self) -> Self {
+        Self { meta: self.meta.crash(), shelf: MemoryShelf::from_objects(self.shelf.snapshot()) }
+    }
+}
+
 /// All of them.
 pub(crate) struct World {
-    pub(crate) clock: SimClock,
+    /// The true time: of the server, and of machines whose clock nobody has set.
+    clock: SimClock,
     pub(crate) machines: Vec<Machine>,
     pub(crate) trace: Trace,
     pub(crate) seat: Seat,
     pub(crate) volume: VolumeId,
-    meta: Memory,
-    shelf: MemoryShelf,
+    server_clock: SimClock,
+    kept: Kept,
+    backup: Option<Kept>,
     entropy: Arc<SeededEntropy>,
     is_printed: bool,
 }
 
-fn serve(meta: &Memory, shelf: &MemoryShelf, clock: &SimClock, entropy: &Arc<SeededEntropy>) -> Arc<Server> {
-    let domain = teal_server::domain(meta, &**entropy).unwrap();
+fn serve(
+    kept: &Kept,
+    clock: &SimClock,
+    entropy: &Arc<SeededEntropy>,
+    power: &Power,
+    is_last_kept: bool,
+) -> Arc<Server> {
+    let domain = teal_server::domain(&kept.meta, &**entropy).unwrap();
     let clock = Arc::new(clock.clone());
-    let shelf = Arc::new(shelf.clone());
+    let shelf = Arc::new(PoweredShelf { shelf: kept.shelf.clone(), power: power.clone(), is_last_kept });
     let chunks = ChunkStore::open(shelf, domain, Options::default(), clock.clone(), Arc::clone(entropy) as _);
-    let meta = Arc::new(meta.clone());
+    let meta = Arc::new(PoweredMeta { memory: kept.meta.clone(), power: power.clone(), is_last_kept });
     Arc::new(Server::open(meta, chunks.unwrap().0, clock, Arc::clone(entropy) as _).unwrap())
 }
 
 impl World {
     pub(crate) fn new(seed: u64, is_printed: bool) -> Self {
-        let (clock, entropy) = (SimClock::default(), Arc::new(SeededEntropy::new(seed)));
-        let (meta, shelf) = (Memory::new(), MemoryShelf::new());
-        let server = serve(&meta, &shelf, &clock, &entropy);
+        let (clock, server_clock, entropy) =
+            (SimClock::default(), SimClock::default(), Arc::new(SeededEntropy::new(seed)));
+        let kept = Kept { meta: Memory::new(), shelf: MemoryShelf::new() };
+        let power = Power::new();
+        let server = serve(&kept, &server_clock, &entropy, &power, true);
         let volume = server.create_volume("home").unwrap();
-        let seat = Arc::new(RwLock::new(server));
-        Self { clock, machines: Vec::new(), trace: Trace::default(), seat, volume, meta, shelf, entropy, is_printed }
+        let seat = Seat::new(server, power);
+        let (machines, trace) = (Vec::new(), Trace::default());
+        Self { clock, machines, trace, seat, volume, server_clock, kept, backup: None, entropy, is_printed }
     }
 
     pub(crate) fn server(&self) -> Arc<Server> {
-        Arc::clone(&*self.seat.read())
+        Arc::clone(&*self.seat.server.read())
+    }
+
+    /// Time passes everywhere.
+    pub(crate) fn advance(&self, by: Duration) {
+        let clocks = self.machines.iter().map(|machine| &machine.clock);
+        clocks.chain([&self.clock, &self.server_clock]).for_each(|clock| clock.advance(by));
+    }
+
+    /// Somebody sets the clock of a machine, or of the server (`None`): hours back, a year ahead, or right.
+    pub(crate) fn set_clock(&self, whose: Option<usize>, rng: &mut Rng) -> String {
+        let clock = whose.map_or(&self.server_clock, |at| &self.machines[at].clock);
+        let now = clock.civil();
+        let secs = match rng.below(3) {
+            0 => now.secs - 3600 * (1 + rng.below(48) as i64),
+            1 => now.secs + 365 * 86_400,
+            _ => self.clock.civil().secs,
+        };
+        clock.set_civil(Timestamp::new(secs, now.nanos));
+        format!("{} s", secs - now.secs)
     }
 
     /// A device of the volume.
@@ -84,22 +137,25 @@ impl World {
         server.enrol(&token, name).unwrap()
     }
 
-    fn mkfs(&self) -> Arc<MemDisk> {
-        let disk = Arc::new(MemDisk::new(DISK / 512));
+    fn mkfs(&self) -> RecordingDisk {
+        let disk = RecordingDisk::new(SHAPE);
         let clock = Arc::new(self.clock.clone());
-        Store::mkfs(Arc::clone(&disk) as _, clock, &*self.entropy, &MkfsOptions::default()).unwrap();
+        Store::mkfs(Arc::new(disk.clone()), clock, &*self.entropy, &MkfsOptions::default()).unwrap();
+        disk.restart();
         disk
     }
 
-    fn store(&self, disk: &Arc<MemDisk>) -> Arc<Store> {
-        Store::open(Arc::clone(disk) as _, Arc::new(self.clock.clone()), OpenOptions::default()).unwrap().0
+    fn store(disk: &RecordingDisk, power: &Power, clock: &SimClock) -> Arc<Store> {
+        let disk = PoweredDisk { disk: disk.clone(), power: power.clone() };
+        Store::open(Arc::new(disk), Arc::new(clock.clone()), OpenOptions::default()).unwrap().0
     }
 
     /// The volume as it was before it had a server: filled by `fill`, then served by the machine it is on.
     pub(crate) fn found(&mut self, rng: &mut Rng, fill: impl FnOnce(&Client)) {
         let disk = self.mkfs();
         let clock = Arc::new(self.clock.clone());
-        let alone = Client::new(self.store(&disk), clock, ClientOptions::default()).unwrap();
+        let store = Self::store(&disk, &Power::new(), &self.clock);
+        let alone = Client::new(store, clock, ClientOptions::default()).unwrap();
         fill(&alone);
         alone.sync().unwrap();
         drop(alone);
@@ -113,31 +169,74 @@ impl World {
         self.add(name, disk, peer, true, rng);
     }
 
-    fn add(&mut self, name: &str, disk: Arc<MemDisk>, peer: Peer, joins: bool, rng: &mut Rng) {
-        let wire = Wire::new(&self.seat, peer, &self.trace, rng.fork(), self.is_printed);
-        let client = self.open(name, &disk, &wire, joins);
-        self.machines.push(Machine { name: name.into(), client, wire, disk, joins });
+    /// The disk of a machine is copied as it is, and another machine goes on with the copy.
+    pub(crate) fn clone_disk(&mut self, of: usize, rng: &mut Rng) {
+        let Machine { name, disk, wire, joins, .. } = &self.machines[of];
+        let copy = disk.trace().crash(rng, false).disk;
+        let (name, peer, joins) = (format!("{name} again"), wire.peer(), *joins);
+        self.add(&name, copy, peer, joins, rng);
     }
 
-    fn open(&self, name: &str, disk: &Arc<MemDisk>, wire: &Arc<Wire>, joins: bool) -> Arc<Client> {
-        let (clock, options) = (Arc::new(self.clock.clone()), ClientOptions::default());
+    fn add(&mut self, name: &str, disk: RecordingDisk, peer: Peer, joins: bool, rng: &mut Rng) {
+        let (power, clock) = (Power::new(), SimClock::new(self.clock.civil()));
+        let wire = Wire::new(&self.seat, peer, &self.trace, &power, rng.fork(), self.is_printed);
+        let client = Self::open(name, &disk, &wire, joins, &power, &clock);
+        self.machines.push(Machine { name: name.into(), client, wire, power, clock, disk, joins });
+    }
+
+    fn open(
+        name: &str,
+        disk: &RecordingDisk,
+        wire: &Arc<Wire>,
+        joins: bool,
+        power: &Power,
+        clock: &SimClock,
+    ) -> Arc<Client> {
+        let store = Self::store(disk, power, clock);
+        let (clock, options) = (Arc::new(clock.clone()), ClientOptions::default());
         let of_upstream = (joins, UpstreamOptions::default());
-        Client::replica(self.store(disk), clock, options, Arc::clone(wire) as _, name, of_upstream).unwrap()
+        Client::replica(store, clock, options, Arc::clone(wire) as _, name, of_upstream).unwrap()
     }
 
-    /// The machine's power fails and comes back: what was not committed is gone.
-    pub(crate) fn cut_power(&mut self, at: usize) {
-        let Machine { name, wire, disk, joins, .. } = &self.machines[at];
-        let bytes = disk.snapshot();
-        let disk = Arc::new(MemDisk::from_bytes(bytes));
-        let client = self.open(name, &disk, &Arc::clone(wire), *joins);
-        (self.machines[at].client, self.machines[at].disk) = (client, disk);
+    /// The machine's power fails, if it has not, and comes back: of what was not flushed, any sectors are there, or torn, or unreadable.
+    pub(crate) fn cut_power(&mut self, at: usize, rng: &mut Rng) {
+        let Machine { name, wire, power, clock, disk, joins, .. } = &self.machines[at];
+        power.fails_after(0);
+        let image = disk.trace().crash(rng, true);
+        if self.is_printed {
+            println!("  {name} is back: {image}");
+        }
+        power.stays();
+        let client = Self::open(name, &image.disk, wire, *joins, power, clock);
+        (self.machines[at].client, self.machines[at].disk) = (client, image.disk);
     }
 
-    /// The server's power fails and comes back.
-    pub(crate) fn cut_server(&mut self) {
-        self.meta = self.meta.crash();
-        *self.seat.write() = serve(&self.meta, &self.shelf, &self.clock, &self.entropy);
+    /// The server's power fails, if it has not, and comes back: what was to be durable soon is, or is not. `power`: that of its next life.
+    pub(crate) fn cut_server(&mut self, rng: &mut Rng) {
+        if rng.chance(0.5) {
+            self.kept.meta = self.kept.meta.crash();
+        }
+        self.start_server(rng.chance(0.5));
+    }
+
+    fn start_server(&self, is_last_kept: bool) {
+        let power = &self.seat.power;
+        power.stays();
+        *self.seat.server.write() = serve(&self.kept, &self.server_clock, &self.entropy, power, is_last_kept);
+    }
+
+    /// What the server has is copied to a safe place.
+    pub(crate) fn back_up(&mut self) {
+        self.backup = Some(self.kept.copy());
+    }
+
+    /// The server's disks are gone; it is restored from the copy, if there is one.
+    pub(crate) fn restore(&mut self) -> bool {
+        let Some(kept) = self.backup.take() else { return false };
+        self.kept = kept;
+        self.seat.is_restored.store(true, SeqCst);
+        self.start_server(true);
+        true
     }
 
     /// What is wrong with the stores.

@@ -1,0 +1,80 @@
+//! What must hold at the end of a life.
+//!
+//! # Guarantees
+//! 1. All replicas have the same tree, a new one too; their stores are whole.
+//! 2. All are told the same conflicts, and each is at the places it names, on every replica. Nobody conflicts with himself.
+//! 3. No write is lost (`tags`), and nothing that was acknowledged is missing in history (`ledger`).
+
+use crate::ledger::Eyes;
+use crate::restore::tags_here;
+use crate::run::{Run, Stage};
+use crate::tree::{Tree, differences, walk};
+use std::collections::BTreeSet;
+use teal_client::Client;
+use teal_proto::ConflictNote;
+
+/// The first walk lists what the number of names is known from.
+fn whole(client: &Client) -> Tree {
+    walk(client).unwrap();
+    walk(client).unwrap()
+}
+
+impl Run {
+    pub(crate) fn judge(&mut self) {
+        let refused: BTreeSet<u64> =
+            self.refused.iter().flat_map(|who| tags_here(&self.world.machines[*who])).collect();
+        let problems = self.world.problems();
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
+        let mut rng = self.rng.fork();
+        self.world.join("fresh", &mut rng);
+        let fresh = self.world.machines.len() - 1;
+        self.world.machines[fresh].client.upstream_step().unwrap();
+        let there = whole(&self.world.machines[fresh].client);
+        let conflicts = self.world.machines[fresh].client.conflicts().unwrap();
+        self.counts.conflicts = conflicts.len() as u64;
+        assert!(self.stage > Stage::Turns || conflicts.is_empty(), "conflicts with nobody: {conflicts:#?}");
+        for (who, machine) in self.world.machines.iter().enumerate() {
+            if self.refused.contains(&who) {
+                continue;
+            }
+            let name = &machine.name;
+            assert_eq!(
+                machine.client.conflicts().unwrap(),
+                conflicts,
+                "{name} is told other conflicts than a fresh one"
+            );
+            let here = whole(&machine.client);
+            let wrong = differences(&here, &there, self.stage == Stage::Turns);
+            assert!(wrong.is_empty(), "{name} (first) and a fresh one (second) differ:\n{}", wrong.join("\n"));
+            let unseen: Vec<_> = conflicts.iter().filter(|note| !is_there(note, &here)).collect();
+            assert!(unseen.is_empty(), "conflicts that {name} does not have where they say: {unseen:#?}");
+        }
+        let lost = self.tags.lost(&there, &refused);
+        assert!(lost.is_empty(), "lost: {}", lost.join("\n"));
+        self.is_in_history();
+        self.counts.messages = self.world.trace.messages();
+    }
+
+    fn is_in_history(&mut self) {
+        let server = self.world.server();
+        let eyes = Eyes { server: &server, peer: self.tags.peer() };
+        let ledger = self.world.trace.ledger.lock();
+        let missing = ledger.missing(&eyes);
+        assert!(missing.is_empty(), "acknowledged, and not in history:\n{}", missing.join("\n"));
+        self.counts.batches = ledger.batches();
+        if self.stage < Stage::Copies {
+            let own = eyes.with_oneself();
+            assert!(own.is_empty(), "conflicts with oneself: {own:#?}");
+        }
+    }
+}
+
+/// Whether a conflict's paths lead to what it is about.
+fn is_there(note: &ConflictNote, tree: &Tree) -> bool {
+    let leads = |path: &str, no| {
+        let path = format!("/{}", path.trim_start_matches('/'));
+        let node = tree.get(&path).or_else(|| tree.get(&format!("{}/", path.trim_end_matches('/'))));
+        path == "/" || node.is_some_and(|node| node.no == no)
+    };
+    leads(&note.path, note.object) && note.copy.is_none_or(|copy| leads(&note.copy_path, copy))
+}

@@ -1,0 +1,212 @@
+//! What the server has acknowledged: all of it must be in its history.
+//!
+//! # Guarantees
+//! 1. *Once*: a batch has one place in history, however often it is asked for.
+//! 2. *Whole*: each operation of an acknowledged batch is found in the state of its commit, content byte for byte, or in a conflict of that
+//!    commit, whose copy then has the content.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use teal_chunk::{Domain, DomainId};
+use teal_proto::{ConflictKind, ConflictNote, Got, Reply, Request, VersionNote, batch_digest, encode_ops};
+use teal_server::{Peer, Server};
+use teal_types::{ChunkId, CommitSeq, ContentChange, ObjectNo, Op, Source, Version};
+
+/// Replica, incarnation, counter.
+type Stamp = (u32, u32, u64);
+
+struct Batch {
+    seq: CommitSeq,
+    ops: Vec<Op>,
+}
+
+#[derive(Default)]
+pub(crate) struct Ledger {
+    domain: Option<Domain>,
+    chunks: HashMap<ChunkId, Vec<u8>>,
+    /// What came under each name of a batch: copied stores use the same. Batches here have one part.
+    staged: BTreeMap<Stamp, Vec<Vec<Op>>>,
+    committed: BTreeMap<(Stamp, [u8; 32]), Batch>,
+}
+
+impl Ledger {
+    pub(crate) fn note(&mut self, peer: Peer, request: &Request, reply: &Reply) {
+        match (request, reply) {
+            (_, Reply::Welcome(welcome)) => self.domain = Some(Domain::new(DomainId::new([0; 16]), welcome.domain)),
+            (Request::Put { chunks }, Reply::Done) => {
+                let domain = self.domain.as_ref().expect("said hello first");
+                self.chunks.extend(chunks.iter().map(|chunk| (domain.name(chunk), chunk.to_vec())));
+            }
+            (Request::Stage { incarnation, batch, part: 0, ops }, Reply::Done) => {
+                self.staged.entry((peer.replica, *incarnation, *batch)).or_default().push(ops.clone());
+            }
+            (Request::Commit { incarnation, batch, parts: 1, digest }, Reply::Committed { seq }) => {
+                let stamp = (peer.replica, *incarnation, *batch);
+                let staged = self.staged.get(&stamp).into_iter().flatten();
+                let is_it = |ops: &&Vec<Op>| batch_digest([&encode_ops(*ops).unwrap()[..]]) == *digest;
+                let ops = staged.into_iter().find(is_it).expect("nothing is committed that was not staged").clone();
+                let known = self.committed.entry((stamp, *digest)).or_insert(Batch { seq: *seq, ops });
+                assert_eq!(known.seq, *seq, "batch {stamp:?} has one place in history");
+            }
+            _ => {}
+        }
+    }
+
+    /// The server has lost what is behind this commit.
+    pub(crate) fn forget_after(&mut self, head: CommitSeq) {
+        self.committed.retain(|_, batch| batch.seq <= head);
+    }
+
+    /// Batches acknowledged.
+    pub(crate) fn batches(&self) -> u64 {
+        self.committed.len() as u64
+    }
+
+    /// What was acknowledged and is not in history.
+    pub(crate) fn missing(&self, eyes: &Eyes<'_>) -> Vec<String> {
+        let conflicts = eyes.conflicts();
+        let mut places = BTreeMap::new();
+        let mut missing = Vec::new();
+        for ((stamp, _), batch) in &self.committed {
+            if let Some(other) = places.insert(batch.seq, stamp) {
+                missing.push(format!("batches {other:?} and {stamp:?} have the same place {:?}", batch.seq));
+            }
+            let at: Vec<&ConflictNote> = conflicts.iter().filter(|note| note.seq == batch.seq).collect();
+            let check = Check { ledger: self, eyes, batch, conflicts: &at };
+            let lost = batch.ops.iter().filter(|op| !check.is_kept(op));
+            missing.extend(lost.map(|op| format!("{stamp:?}, commit {:?}: {op:?}", batch.seq)));
+        }
+        missing
+    }
+
+    /// Content with what is known of it, after the changes of a batch to an object.
+    fn content(&self, ops: &[Op], object: ObjectNo) -> Vec<Option<u8>> {
+        let mut content: Vec<Option<u8>> = Vec::new();
+        for op in ops {
+            let Op::SetContent { object: of, change: ContentChange { cut, size, pieces, .. }, .. } = op else {
+                continue;
+            };
+            if *of != object {
+                continue;
+            }
+            content.truncate(usize::try_from(*cut).unwrap_or(usize::MAX));
+            content.resize(*size as usize, None);
+            for piece in pieces {
+                let bytes = match piece.source {
+                    Source::Chunk { id, offset } => {
+                        self.chunks[&id][offset as usize..][..piece.len as usize].iter().map(|b| Some(*b)).collect()
+                    }
+                    Source::Hole => vec![Some(0); piece.len as usize],
+                };
+                content.splice(piece.offset as usize..(piece.offset + piece.len) as usize, bytes);
+            }
+        }
+        content
+    }
+}
+
+/// One batch against the history.
+struct Check<'a> {
+    ledger: &'a Ledger,
+    eyes: &'a Eyes<'a>,
+    batch: &'a Batch,
+    conflicts: &'a [&'a ConflictNote],
+}
+
+impl Check<'_> {
+    fn is_kept(&self, op: &Op) -> bool {
+        let (object, at) = (op.object(), self.batch.seq);
+        let is_shown = self.conflicts.iter().any(|note| note.object == object || note.copy == Some(object));
+        let version = self.eyes.past(object, at);
+        let of = version.as_ref();
+        match op {
+            Op::SetContent { .. } => self.has_content(object),
+            _ if is_shown => true,
+            Op::Create { .. } => of.is_some(),
+            Op::Remove { link, .. } => of.is_none_or(|version| !version.links.contains(link)),
+            Op::Place { link, .. } | Op::Move { to: link, .. } => of.is_some_and(|it| it.links.contains(link)),
+            Op::SetAttributes { attributes, .. } => of.is_none_or(|it| it.attributes.perm == attributes.perm),
+            Op::SetXattr { name, value, .. } => of.is_none_or(|version| {
+                let there = version.xattrs.iter().find(|(of, _)| of == name);
+                there.map(|(_, value)| &value[..]) == value.as_deref()
+            }),
+        }
+    }
+
+    fn has_content(&self, object: ObjectNo) -> bool {
+        let wanted = self.ledger.content(&self.batch.ops, object);
+        let copies = self.conflicts.iter().filter(|note| note.object == object).filter_map(|note| note.copy);
+        [object].into_iter().chain(copies).any(|object| {
+            let there = self.eyes.content(object, self.batch.seq);
+            there.is_some_and(|there| {
+                there.len() == wanted.len() && there.iter().zip(&wanted).all(|(is, w)| w.is_none_or(|w| w == *is))
+            })
+        })
+    }
+}
+
+/// A look at the server's history.
+pub(crate) struct Eyes<'a> {
+    pub(crate) server: &'a Arc<Server>,
+    pub(crate) peer: Peer,
+}
+
+impl Eyes<'_> {
+    pub(crate) fn ask(&self, request: Request) -> Reply {
+        self.server.handle(self.peer, request)
+    }
+
+    pub(crate) fn conflicts(&self) -> Vec<ConflictNote> {
+        let mut found: Vec<ConflictNote> = Vec::new();
+        loop {
+            match self.ask(Request::Conflicts { after: found.last().map_or(0, |note| note.id) }) {
+                Reply::Conflicts(more) if more.is_empty() => return found,
+                Reply::Conflicts(more) => found.extend(more),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn read(&self, object: ObjectNo, at: CommitSeq, len: u64) -> (Option<Version>, Got) {
+        match self.ask(Request::ReadPast { object, at, offset: 0, len }) {
+            Reply::Past { version, got } => (version, got),
+            other => panic!("{object} at {at:?}: {other:?}"),
+        }
+    }
+
+    pub(crate) fn past(&self, object: ObjectNo, at: CommitSeq) -> Option<Version> {
+        self.read(object, at, 0).0
+    }
+
+    /// Content at a commit; `None`: there was no such object.
+    pub(crate) fn content(&self, object: ObjectNo, at: CommitSeq) -> Option<Vec<u8>> {
+        let size = self.past(object, at)?.size;
+        let (_, Got::Is { pieces, .. }) = self.read(object, at, size) else { panic!("{object} at {at:?} is damaged") };
+        let mut content = vec![0; size as usize];
+        for piece in pieces {
+            content[piece.offset as usize..][..piece.bytes.len()].copy_from_slice(&piece.bytes);
+        }
+        Some(content)
+    }
+
+    fn author(&self, object: ObjectNo, at: CommitSeq) -> Option<u32> {
+        let before = CommitSeq::new(at.get().saturating_sub(1));
+        match self.ask(Request::History { object, after: before }) {
+            Reply::History(notes) => {
+                notes.first().filter(|VersionNote { seq, .. }| *seq == at).map(|note| note.stamp.replica)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Conflicts of somebody's content with his own.
+    pub(crate) fn with_oneself(&self) -> Vec<ConflictNote> {
+        let mut found = self.conflicts();
+        found.retain(|note| {
+            let (ConflictKind::Content, Some(copy)) = (note.kind, note.copy) else { return false };
+            let first = self.past(note.object, note.seq).and_then(|first| self.author(note.object, first.data_seq));
+            first.is_some() && first == self.author(copy, note.seq)
+        });
+        found
+    }
+}

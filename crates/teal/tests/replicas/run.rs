@@ -1,0 +1,293 @@
+//! One life of a volume: what happens to its machines and its server, by seed.
+//!
+//! # Stages
+//! Each has what the one before has: two machines that take turns; then both at once, each with other threads that go on while it waits for the
+//! server; then a network with faults and clocks that somebody sets; then power cuts in the middle of anything; then stores that are copied,
+//! and go on; then a server that is restored from a copy.
+
+use crate::power::Power;
+use crate::steps::{Hand, Steps};
+use crate::tags::Tags;
+use crate::world::{CALLER, Machine, ROOT, World};
+use std::sync::Arc;
+use std::time::Duration;
+use teal_client::{Client, FsError, WriteFlags};
+use teal_proto::Request;
+use teal_testkit::Rng;
+
+/// Rounds of everybody after which nothing may be pending any more.
+const ROUNDS: usize = 16;
+/// In the first of them a batch may meet what will never be: that is said once, and it is sent anew in the next round. Each copy of a store
+/// takes the life of the others away, as long as it has something to send.
+const ROUGH: usize = 8;
+/// Copies of stores in one life.
+const COPIES: u64 = 2;
+
+/// What a run may meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    Turns,
+    AtOnce,
+    Faults,
+    Power,
+    Copies,
+    Restored,
+}
+
+/// How much of what there was.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) operations: u64,
+    pub(crate) messages: u64,
+    pub(crate) batches: u64,
+    pub(crate) cuts: u64,
+    pub(crate) server_cuts: u64,
+    pub(crate) clocks: u64,
+    pub(crate) copies: u64,
+    pub(crate) restored: u64,
+    pub(crate) refused: u64,
+    pub(crate) conflicts: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.operations += more.operations;
+        self.messages += more.messages;
+        self.batches += more.batches;
+        self.cuts += more.cuts;
+        self.server_cuts += more.server_cuts;
+        self.clocks += more.clocks;
+        self.copies += more.copies;
+        self.restored += more.restored;
+        self.refused += more.refused;
+        self.conflicts += more.conflicts;
+    }
+}
+
+pub(crate) struct Run {
+    pub(crate) stage: Stage,
+    pub(crate) rng: Rng,
+    pub(crate) world: World,
+    pub(crate) tags: Tags,
+    /// Machines that the server is no good for any more: it was restored from a copy that is older than what they have seen.
+    pub(crate) refused: Vec<usize>,
+    pub(crate) counts: Counts,
+    /// Whether a round may fail.
+    may_fail: bool,
+    is_printed: bool,
+}
+
+impl Run {
+    pub(crate) fn new(stage: Stage, seed: u64, is_printed: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut world = World::new(seed, is_printed);
+        let fill = rng.below(12);
+        let mut more = rng.fork();
+        world.found(&mut rng, |client| import(client, fill, &mut more));
+        let tags = Tags::new(world.enrol("spy"));
+        world.join("laptop", &mut rng);
+        if rng.chance(0.4) {
+            world.join("desk", &mut rng);
+        }
+        let (counts, may_fail) = (Counts::default(), stage >= Stage::Faults);
+        let mut run = Self { stage, rng, world, tags, refused: Vec::new(), counts, may_fail, is_printed };
+        (0..run.world.machines.len()).for_each(|who| run.keep_busy(who));
+        run
+    }
+
+    fn say(&self, what: std::fmt::Arguments<'_>) {
+        if self.is_printed {
+            println!("{what}");
+        }
+    }
+
+    fn hand(&self, who: usize) -> Hand {
+        let Machine { name, power, .. } = &self.world.machines[who];
+        let (tags, seat, is_printed) = (self.tags.clone(), self.world.seat.clone(), self.is_printed);
+        Hand { who, name: name.clone(), power: power.clone(), tags, seat, is_printed }
+    }
+
+    pub(crate) fn operate(&mut self, who: usize) {
+        self.counts.operations += 1;
+        let (client, hand) = (Arc::clone(&self.world.machines[who].client), self.hand(who));
+        Steps { client, hand: &hand, rng: &mut self.rng }.step();
+    }
+
+    /// While a machine waits for the server, its other threads go on.
+    fn keep_busy(&mut self, who: usize) {
+        if self.stage < Stage::AtOnce {
+            return;
+        }
+        let (machine, hand, mut rng) = (&self.world.machines[who], self.hand(who), self.rng.fork());
+        let client = Arc::downgrade(&machine.client);
+        machine.wire.set_meanwhile(Some(Box::new(move |request| {
+            let Some(client) = client.upgrade().filter(|_| !hand.power.is_off() && rng.chance(0.2)) else { return };
+            match request {
+                Request::Read { .. } => drop(client.upstream_step()),
+                // Under these nothing is locked that an operation needs.
+                Request::Have { .. } | Request::Put { .. } | Request::Stage { .. } | Request::Commit { .. } => {
+                    for _ in 0..1 + rng.below(3) {
+                        match rng.below(3) {
+                            0 => drop(client.sync()),
+                            _ => Steps { client: Arc::clone(&client), hand: &hand, rng: &mut rng }.step(),
+                        }
+                    }
+                }
+                _ => {}
+            }
+        })));
+    }
+
+    /// A round with the server; what it says if it did not go well.
+    pub(crate) fn round(&mut self, who: usize, flushes: bool) -> Result<(), FsError> {
+        let Machine { client, name, .. } = &self.world.machines[who];
+        self.say(format_args!("  {name} {}", if flushes { "flushes" } else { "steps" }));
+        let mut done = client.upstream_step().map(drop);
+        if flushes && done.is_ok() {
+            done = client.flush_upstream();
+        }
+        done.inspect_err(|e| self.say(format_args!("    {e}")))
+    }
+
+    fn must_round(&mut self, who: usize, flushes: bool) {
+        match self.round(who, flushes) {
+            Ok(()) => {}
+            Err(FsError::Unreachable(_)) if self.may_fail => {}
+            Err(_) if self.world.machines[who].power.is_off() => {}
+            Err(e) => panic!("{} cannot deal with the server: {e}", self.world.machines[who].name),
+        }
+    }
+
+    fn happen(&mut self) {
+        let who = self.rng.index(self.world.machines.len());
+        let machine = &self.world.machines[who];
+        match self.rng.below(100) {
+            0..12 => self.must_round(who, true),
+            12..30 => self.must_round(who, false),
+            30..33 => drop(machine.client.step()),
+            33..36 => match machine.client.sync() {
+                Ok(()) => self.tags.synced(who),
+                Err(e) => assert!(machine.power.is_off(), "{}: {e}", machine.name),
+            },
+            36..39 if self.stage >= Stage::Faults => {
+                machine.wire.cut(!machine.wire.is_cut());
+                self.say(format_args!("{who} is cut: {}", machine.wire.is_cut()));
+            }
+            39..41 if self.stage >= Stage::Faults => {
+                let whose = Some(who).filter(|_| self.rng.chance(0.6));
+                let by = self.world.set_clock(whose, &mut self.rng);
+                self.counts.clocks += 1;
+                self.say(format_args!("the clock of {whose:?} is set by {by}"));
+            }
+            41..44 if self.stage >= Stage::Power => fails(&machine.power, &mut self.rng, 40),
+            44..46 if self.stage >= Stage::Power => fails(&self.world.seat.power, &mut self.rng, 30),
+            46..48 if self.stage >= Stage::Copies && self.counts.copies < COPIES && machine.is_known() => {
+                self.say(format_args!("the disk of {who} is copied"));
+                self.world.clone_disk(who, &mut self.rng);
+                self.counts.copies += 1;
+                self.keep_busy(self.world.machines.len() - 1);
+            }
+            48..50 if self.stage >= Stage::Restored => {
+                self.say(format_args!("the server is copied"));
+                self.world.back_up();
+            }
+            _ => self.operate(who),
+        }
+        self.mend();
+        let ms = if self.rng.chance(0.1) { self.rng.below(40_000) } else { self.rng.below(400) };
+        self.world.advance(Duration::from_millis(1 + ms));
+    }
+
+    /// What has lost its power gets it back. Looks at what has come to the server.
+    pub(crate) fn mend(&mut self) {
+        if self.world.seat.power.is_off() {
+            self.say(format_args!("the server loses power"));
+            self.counts.server_cuts += 1;
+            self.world.cut_server(&mut self.rng);
+        }
+        for who in 0..self.world.machines.len() {
+            if self.world.machines[who].power.is_off() {
+                self.say(format_args!("{who} loses power"));
+                self.counts.cuts += 1;
+                self.tags.power_cut(who);
+                self.world.cut_power(who, &mut self.rng);
+                self.keep_busy(who);
+            }
+        }
+        let server = self.world.server();
+        self.world.seat.power.spare(|| self.tags.look(&server));
+    }
+
+    pub(crate) fn live(&mut self) {
+        if self.stage >= Stage::Faults {
+            let share = self.rng.below(40) as f64 / 100.0;
+            self.world.machines.iter().for_each(|machine| machine.wire.set_faults(share));
+        }
+        for _ in 0..20 + self.rng.below(80) {
+            if self.stage == Stage::Turns {
+                let who = self.rng.index(self.world.machines.len());
+                self.must_round(who, false);
+                self.operate(who);
+                self.must_round(who, true);
+                self.mend();
+                self.world.advance(Duration::from_millis(300));
+            } else {
+                self.happen();
+            }
+        }
+    }
+
+    /// The network heals, and the power stays.
+    pub(crate) fn heal(&mut self) {
+        self.say(format_args!("all is well again"));
+        self.world.seat.power.stays();
+        for machine in &self.world.machines {
+            machine.power.stays();
+            machine.wire.set_faults(0.0);
+            machine.wire.cut(false);
+            machine.wire.set_meanwhile(None);
+        }
+    }
+
+    /// Everybody sends and fetches until nothing is left to do.
+    pub(crate) fn settle(&mut self) {
+        let all: Vec<usize> = (0..self.world.machines.len()).filter(|who| !self.refused.contains(who)).collect();
+        let mut seen = None;
+        for round in 0..ROUNDS {
+            self.may_fail = round < ROUGH;
+            for who in &all {
+                self.world.advance(Duration::from_secs(31));
+                self.must_round(*who, true);
+                self.mend();
+            }
+            let clients = all.iter().map(|who| &self.world.machines[*who].client);
+            let all: Vec<_> = clients.map(|client| client.upstream_status().unwrap().unwrap()).collect();
+            let now: Vec<_> = all.iter().map(|status| status.seen).collect();
+            if all.iter().all(|status| status.only_here == 0) && seen.as_ref() == Some(&now) {
+                return;
+            }
+            seen = Some(now);
+        }
+        let notes: Vec<_> = self.world.machines.iter().map(Machine::notes).collect();
+        panic!("after {ROUNDS} rounds something is still pending: {notes:?}");
+    }
+}
+
+/// Now, or in the middle of something later.
+fn fails(power: &Power, rng: &mut Rng, within: u64) {
+    power.fails_after(if rng.chance(0.3) { 0 } else { 1 + rng.below(within) });
+}
+
+fn import(client: &Client, count: u64, rng: &mut Rng) {
+    let mut dirs = vec![ROOT];
+    for n in 0..count {
+        let (dir, name) = (*rng.pick(&dirs), format!("old-{n}"));
+        if rng.chance(0.3) {
+            dirs.push(client.mkdir(&CALLER, dir, name.as_bytes(), 0o755).unwrap().object);
+        } else {
+            let no = client.create(&CALLER, dir, name.as_bytes(), 0o600, true).unwrap().object;
+            let content = vec![n as u8 + 1; rng.below(9_000) as usize];
+            client.write(no, 0, &content, WriteFlags::default()).unwrap();
+        }
+    }
+}
