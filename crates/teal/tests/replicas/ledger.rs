@@ -79,9 +79,10 @@ impl Ledger {
         missing
     }
 
-    /// Content with what is known of it, after the changes of a batch to an object.
-    fn content(&self, ops: &[Op], object: ObjectNo) -> Vec<Option<u8>> {
-        let mut content: Vec<Option<u8>> = Vec::new();
+    /// What is known of an object's content after the changes of a batch to what was there before.
+    fn content(&self, ops: &[Op], object: ObjectNo, before: Option<Vec<u8>>) -> Vec<Option<u8>> {
+        let unknown = before.as_ref().map(|_| 0);
+        let mut content: Vec<Option<u8>> = before.into_iter().flatten().map(Some).collect();
         for op in ops {
             let Op::SetContent { object: of, change: ContentChange { cut, size, pieces, .. }, .. } = op else {
                 continue;
@@ -90,7 +91,7 @@ impl Ledger {
                 continue;
             }
             content.truncate(usize::try_from(*cut).unwrap_or(usize::MAX));
-            content.resize(*size as usize, None);
+            content.resize(*size as usize, unknown);
             for piece in pieces {
                 let bytes = match piece.source {
                     Source::Chunk { id, offset } => {
@@ -120,7 +121,7 @@ impl Check<'_> {
         let version = self.eyes.past(object, at);
         let of = version.as_ref();
         match op {
-            Op::SetContent { .. } => self.has_content(object),
+            Op::SetContent { base, .. } => self.has_content(object, *base),
             _ if is_shown => true,
             Op::Create { .. } => of.is_some(),
             Op::Remove { link, .. } => of.is_none_or(|version| !version.links.contains(link)),
@@ -133,11 +134,14 @@ impl Check<'_> {
         }
     }
 
-    fn has_content(&self, object: ObjectNo) -> bool {
-        let wanted = self.ledger.content(&self.batch.ops, object);
+    /// The change is applied to what was there; or, in a copy, to what its author had seen.
+    fn has_content(&self, object: ObjectNo, base: CommitSeq) -> bool {
+        let at = self.batch.seq;
         let copies = self.conflicts.iter().filter(|note| note.object == object).filter_map(|note| note.copy);
-        [object].into_iter().chain(copies).any(|object| {
-            let there = self.eyes.content(object, self.batch.seq);
+        let before = CommitSeq::new(at.get() - 1);
+        [(object, before)].into_iter().chain(copies.map(|copy| (copy, base))).any(|(place, before)| {
+            let wanted = self.ledger.content(&self.batch.ops, object, self.eyes.content(object, before));
+            let there = self.eyes.content(place, at);
             there.is_some_and(|there| {
                 there.len() == wanted.len() && there.iter().zip(&wanted).all(|(is, w)| w.is_none_or(|w| w == *is))
             })

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 mod attempt;
+mod hand;
 mod judge;
 mod ledger;
 mod power;

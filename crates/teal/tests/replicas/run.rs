@@ -5,8 +5,9 @@
 //! server; then a network with faults and clocks that somebody sets; then power cuts in the middle of anything; then stores that are copied,
 //! and go on; then a server that is restored from a copy.
 
+use crate::hand::Hand;
 use crate::power::Power;
-use crate::steps::{Hand, Steps};
+use crate::steps::Steps;
 use crate::tags::Tags;
 use crate::world::{CALLER, Machine, ROOT, World};
 use std::sync::Arc;

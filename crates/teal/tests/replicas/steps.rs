@@ -1,10 +1,8 @@
 //! Random operations of one machine on its tree.
 
-use crate::ledger::Eyes;
-use crate::power::Power;
-use crate::tags::{TAG, Tags};
+use crate::hand::{Hand, seen};
+use crate::tags::TAG;
 use crate::tree::entries;
-use crate::wire::Seat;
 use crate::world::{CALLER, ROOT};
 use std::sync::Arc;
 use teal_client::{Client, FsError, RenameMode, SetAttrRequest, TimeChange, WriteFlags, XattrMode};
@@ -15,27 +13,11 @@ const NAMES: [&str; 6] = ["a", "b", "c", "d.txt", "e", "f"];
 /// Files stay below this size.
 const SIZE_MAX: u64 = 400 << 10;
 
-/// Flags in the second byte of a note; see `teal_client`.
-const PENDING: u8 = 1;
-const FLYING: u8 = 2;
-const AGAIN: u8 = 16;
-
 /// What an operation is made with.
 pub(crate) struct Steps<'a> {
     pub(crate) client: Arc<Client>,
     pub(crate) hand: &'a Hand,
     pub(crate) rng: &'a mut Rng,
-}
-
-/// Who operates, and what he is held against.
-#[derive(Clone)]
-pub(crate) struct Hand {
-    pub(crate) who: usize,
-    pub(crate) name: String,
-    pub(crate) power: Power,
-    pub(crate) tags: Tags,
-    pub(crate) seat: Seat,
-    pub(crate) is_printed: bool,
 }
 
 /// A place in the tree: directory, name, and what is there.
@@ -131,13 +113,9 @@ impl Steps<'_> {
         }
     }
 
-    fn seen(&self) -> teal_types::CommitSeq {
-        self.client.upstream_status().unwrap().map_or(teal_types::CommitSeq::new(0), |status| status.seen)
-    }
-
     /// Notes that a part of an object is about to be changed by someone who may have seen it.
     fn changes(&mut self, no: ObjectNo, from: u64, to: u64) {
-        let (seen, store) = (self.seen(), Arc::clone(self.client().store()));
+        let (seen, store) = (seen(&self.client), Arc::clone(self.client().store()));
         // What is here of it, without asking for more: its number may be a new one.
         if let Ok(content) = store.attr(no).and_then(|attr| store.read(no, 0, attr.size as usize)) {
             self.hand.tags.is_in(no, &content);
@@ -284,24 +262,7 @@ impl Steps<'_> {
         self.say(format_args!("read {no} of {}", attr.size));
         let from = self.rng.below(attr.size + 1);
         let read = self.client().read(no, from, 70_000)?;
-        self.is_as_at_the_position(no, from, &read);
+        self.hand.is_as_at_the_position(&self.client, no, from, &read);
         Ok(())
-    }
-
-    /// What is nobody's but the server's is as it was at the commit up to which history is applied here.
-    fn is_as_at_the_position(&self, no: ObjectNo, from: u64, read: &[u8]) {
-        let Hand { seat, tags, name, .. } = self.hand;
-        let (seen, note) = (self.seen(), self.client.store().note(no).unwrap());
-        let is_theirs = note.is_none_or(|note| note[1] & (PENDING | FLYING | AGAIN) == 0);
-        if !is_theirs || seen.get() == 0 || seat.power.is_off() || seat.is_restored() {
-            return;
-        }
-        let server = Arc::clone(&*seat.server.read());
-        let eyes = Eyes { server: &server, peer: tags.peer() };
-        let Some(there) = seat.power.spare(|| eyes.content(no, seen)) else {
-            panic!("{name}: {no} is not there at {seen:?}")
-        };
-        let there = there.get(from as usize..).unwrap_or_default();
-        assert!(*read == there[..there.len().min(70_000)], "{name} reads {no} from {from} as it is not at {seen:?}");
     }
 }

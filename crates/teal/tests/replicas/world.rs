@@ -1,5 +1,6 @@
 //! A server in memory, whole clients on disks in memory, and what can happen to them.
 
+use crate::hand::{FLYING, PENDING};
 use crate::power::{Power, PoweredDisk, PoweredMeta, PoweredShelf};
 use crate::wire::{Seat, Trace, Wire};
 use std::ops::ControlFlow;
@@ -13,7 +14,7 @@ use teal_log::{CheckOptions, MkfsOptions, OpenOptions, Store};
 use teal_meta::Memory;
 use teal_server::{Peer, Server};
 use teal_testkit::{RecordingDisk, Rng, SeededEntropy, SimClock};
-use teal_types::{ObjectNo, Timestamp, VolumeId};
+use teal_types::{LEASE, ObjectNo, Timestamp, VolumeId};
 
 pub(crate) const ROOT: ObjectNo = ObjectNo::ROOT;
 pub(crate) const CALLER: Caller = Caller { uid: 0, gid: 0, pid: 1, umask: 0o022 };
@@ -32,9 +33,11 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Whether the server has given it a life: a copy can be told from it then.
+    /// Whether the server knows it, and has all it had when it lived alone: a copy can be told from it then.
     pub(crate) fn is_known(&self) -> bool {
-        self.client.upstream_status().unwrap().is_some_and(|status| status.replica.1 != 0)
+        let status = self.client.upstream_status().unwrap().unwrap();
+        let is_sent = |(no, note): &(ObjectNo, Vec<u8>)| no.get() >= LEASE || note[1] & (PENDING | FLYING) == 0;
+        status.replica.1 != 0 && !status.announcing && self.notes().iter().all(is_sent)
     }
 
     /// What is noted beside objects, as bytes.

@@ -1,0 +1,52 @@
+//! Who operates on a machine, and what he must see.
+//!
+//! # Guarantees
+//! 1. What is read here, and has not been changed here, is what the server's history has at the commit up to which it is applied here.
+
+use crate::ledger::Eyes;
+use crate::power::Power;
+use crate::tags::Tags;
+use crate::wire::Seat;
+use std::sync::Arc;
+use teal_client::Client;
+use teal_types::{CommitSeq, ObjectNo};
+
+/// Flags in the second byte of a note; see `teal_client`.
+pub(crate) const PENDING: u8 = 1;
+pub(crate) const FLYING: u8 = 2;
+const AGAIN: u8 = 16;
+
+/// Who operates, and what he is held against.
+#[derive(Clone)]
+pub(crate) struct Hand {
+    pub(crate) who: usize,
+    pub(crate) name: String,
+    pub(crate) power: Power,
+    pub(crate) tags: Tags,
+    pub(crate) seat: Seat,
+    pub(crate) is_printed: bool,
+}
+
+/// How far history is applied.
+pub(crate) fn seen(client: &Client) -> CommitSeq {
+    client.upstream_status().unwrap().map_or(CommitSeq::new(0), |status| status.seen)
+}
+
+impl Hand {
+    /// What is nobody's but the server's is as it was at the commit up to which history is applied here.
+    pub(crate) fn is_as_at_the_position(&self, client: &Client, no: ObjectNo, from: u64, read: &[u8]) {
+        let Hand { seat, tags, name, .. } = self;
+        let (seen, note) = (seen(client), client.store().note(no).unwrap());
+        let is_theirs = note.is_none_or(|note| note[1] & (PENDING | FLYING | AGAIN) == 0);
+        if !is_theirs || seen.get() == 0 || seat.power.is_off() || seat.is_restored() {
+            return;
+        }
+        let server = Arc::clone(&*seat.server.read());
+        let eyes = Eyes { server: &server, peer: tags.peer() };
+        let Some(there) = seat.power.spare(|| eyes.content(no, seen)) else {
+            panic!("{name}: {no} is not there at {seen:?}")
+        };
+        let there = there.get(from as usize..).unwrap_or_default();
+        assert!(*read == there[..there.len().min(70_000)], "{name} reads {no} from {from} as it is not at {seen:?}");
+    }
+}
