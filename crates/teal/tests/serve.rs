@@ -6,6 +6,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 use support::{Mounted, Nas, PATIENCE, World, converge, end, fill, join, run, seeded, try_join, wait_until};
@@ -51,6 +52,30 @@ fn a_change_elsewhere_is_seen_within_seconds_without_being_asked_for() {
     assert!(wait_until(PATIENCE, || read(&laptop.path("a")).unwrap() == b"two, and more"));
     fs::write(laptop.path("b"), "three").unwrap();
     assert!(wait_until(PATIENCE, || read(&nas.0.path("b")).is_ok_and(|bytes| bytes == b"three")));
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn names_are_counted_right_where_only_one_of_them_has_been_looked_at() {
+    let test = "names_are_counted_right_where_only_one_of_them_has_been_looked_at";
+    let Some(mut nas) = Nas::of(test, |root| {
+        for dir in ["a/x", "b/y/z", "c/u/v"] {
+            fs::create_dir_all(root.join(dir)).unwrap();
+        }
+        fs::write(root.join("a/x/f"), "one").unwrap();
+        fs::hard_link(root.join("a/x/f"), root.join("b/y/z/f")).unwrap();
+        fs::hard_link(root.join("a/x/f"), root.join("c/u/v/g")).unwrap();
+    }) else {
+        return;
+    };
+    let with = nas.serve();
+    nas.flush();
+    let laptop = join(test, &with);
+    assert_eq!(fs::metadata(laptop.path("a/x/f")).unwrap().nlink(), 3);
+    fs::remove_file(laptop.path("a/x/f")).unwrap();
+    assert_eq!(fs::metadata(laptop.path("b/y/z/f")).unwrap().nlink(), 2);
+    assert_eq!(fs::read_dir(laptop.path("b/y/z")).unwrap().count(), 1);
+    converge(&nas.0, &laptop);
     end(vec![laptop, nas.0]);
 }
 

@@ -35,13 +35,13 @@ impl Client {
         if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
             return self.settle_unknown(version, landed);
         }
-        if known {
+        if known || version.links.len() > 1 {
             self.make_place(replica, version)?;
         }
         self.install_here(replica, version, ranges, landed, known)
     }
 
-    /// Sees to it that the directories are here in which an object lies that is here itself.
+    /// Sees to it that the directories are here in which an object lies that is here itself, or comes.
     fn make_place(&self, replica: &Replica, version: &Version) -> Result<(), SyncError> {
         for link in &version.links {
             let (mut dir, mut above) = (link.dir, Vec::<Version>::new());

@@ -31,10 +31,14 @@ impl Client {
             return Ok(());
         }
         let here = links(locked, no);
+        // An object that is here gets all its names, so that their number is right: a listing takes up what is in a directory already.
+        let mut has_place = keeps || !here.is_empty();
+        for link in version.links.iter().filter(|link| with.contains(&link.dir)) {
+            has_place = has_place || self.has_entries(link.dir)?;
+        }
         let mut new = Vec::new();
         for link in version.links.iter().filter(|link| !here.contains(link)) {
-            // An object that is here gets all its names, so that their number is right: a listing takes up what is in a directory already.
-            if !with.contains(&link.dir) || !(keeps || !here.is_empty() || self.has_entries(link.dir)?) {
+            if !with.contains(&link.dir) || !has_place {
                 continue;
             }
             // A directory without a name has lost it to another and gets one later, or was removed here, of which the server is to hear.
