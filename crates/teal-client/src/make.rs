@@ -11,7 +11,7 @@ use crate::attributes::acl_of;
 use crate::upstream::Pend;
 use crate::{Caller, Client, FsError};
 use teal_log::{Cost, LINK_MAX, Locked, NewObject, SYMLINK_MAX, SetAttr, StoreError};
-use teal_types::{Attr, FileType, ObjectNo};
+use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 
 /// Set-group-id, inherited from directories.
 const S_ISGID: u16 = 0o2000;
@@ -136,7 +136,8 @@ impl Client {
                 self.give_back(&mut locked, no)?;
                 return Err(e.into());
             }
-            self.touch_dir(&mut locked, parent);
+            let now = locked.attr(no).btime;
+            self.touch_dir(&mut locked, parent, now);
             self.references.hold(no, 1);
             Ok(locked.attr(no))
         })
@@ -252,8 +253,9 @@ impl Client {
                 return Err(e.into());
             }
             self.references.named(no);
-            self.touch_dir(&mut locked, parent);
-            self.changed(&mut locked, no);
+            let now = self.now();
+            self.touch_dir(&mut locked, parent, now);
+            self.changed(&mut locked, no, now);
             self.references.hold(no, 1);
             Ok(locked.attr(no))
         })
@@ -274,9 +276,9 @@ impl Client {
         self.pend(locked, no, Pend::Gone)
     }
 
-    /// The entries of a directory changed now.
-    pub(crate) fn touch_dir(&self, locked: &mut Locked<'_>, dir: ObjectNo) {
-        let now = Some(self.now());
+    /// The entries of a directory changed.
+    pub(crate) fn touch_dir(&self, locked: &mut Locked<'_>, dir: ObjectNo, now: Timestamp) {
+        let now = Some(now);
         locked.set_attr(dir, SetAttr { mtime: now, ctime: now, ..SetAttr::default() });
     }
 }

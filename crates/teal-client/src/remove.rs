@@ -81,8 +81,9 @@ impl Client {
         }
         self.pend(&mut locked, child, Pend::Links)?;
         locked.remove_entry(parent, name)?;
-        self.touch_dir(&mut locked, parent);
-        self.changed(&mut locked, child);
+        let now = self.now();
+        self.touch_dir(&mut locked, parent, now);
+        self.changed(&mut locked, child, now);
         Ok(Some(self.judge(&mut locked, child)?))
     }
 

@@ -12,7 +12,7 @@ use crate::remove::lock_found;
 use crate::upstream::Pend;
 use crate::{Client, FsError};
 use teal_log::{Locked, SetAttr};
-use teal_types::{FileType, Name, ObjectNo};
+use teal_types::{FileType, Name, ObjectNo, Timestamp};
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
@@ -129,6 +129,7 @@ impl Client {
         there: Option<(ObjectNo, FileType)>,
     ) -> Result<Fate, FsError> {
         let Ends { from, to } = ends;
+        let now = self.now();
         match there.map(|(no, there)| (no, kind.is_dir(), there.is_dir())) {
             None if !locked.is_linked(to.0) => return Err(FsError::NotFound),
             Some((_, true, false)) => return Err(FsError::NotDir),
@@ -141,35 +142,36 @@ impl Client {
         if let Some((there, _)) = there {
             self.pend(locked, there, Pend::Links)?;
             locked.remove_entry(to.0, &to.1)?;
-            self.changed(locked, there);
+            self.changed(locked, there, now);
             fate = self.judge(locked, there)?;
         }
         locked.remove_entry(from.0, &from.1)?;
         locked.insert_entry(to.0, &to.1, moved)?;
-        self.touch_dir(locked, from.0);
-        self.touch_dir(locked, to.0);
-        self.changed(locked, moved);
+        self.touch_dir(locked, from.0, now);
+        self.touch_dir(locked, to.0, now);
+        self.changed(locked, moved, now);
         Ok(fate)
     }
 
     fn exchange(&self, locked: &mut Locked<'_>, ends: &Ends, moved: ObjectNo, there: ObjectNo) -> Result<(), FsError> {
         let Ends { from, to } = ends;
+        let now = self.now();
         self.pend(locked, moved, Pend::Links)?;
         self.pend(locked, there, Pend::Links)?;
         locked.remove_entry(from.0, &from.1)?;
         locked.remove_entry(to.0, &to.1)?;
         locked.insert_entry(from.0, &from.1, there)?;
         locked.insert_entry(to.0, &to.1, moved)?;
-        self.touch_dir(locked, from.0);
-        self.touch_dir(locked, to.0);
-        self.changed(locked, moved);
-        self.changed(locked, there);
+        self.touch_dir(locked, from.0, now);
+        self.touch_dir(locked, to.0, now);
+        self.changed(locked, moved, now);
+        self.changed(locked, there, now);
         Ok(())
     }
 
-    /// Something about the object itself changed now.
-    pub(crate) fn changed(&self, locked: &mut Locked<'_>, no: ObjectNo) {
-        locked.set_attr(no, SetAttr { ctime: Some(self.now()), ..SetAttr::default() });
+    /// Something about the object itself changed. All that one operation changes has one time, so that a replica can tell it to others.
+    pub(crate) fn changed(&self, locked: &mut Locked<'_>, no: ObjectNo, now: Timestamp) {
+        locked.set_attr(no, SetAttr { ctime: Some(now), ..SetAttr::default() });
     }
 
     /// Whether `no` is `dir` or lies above it.

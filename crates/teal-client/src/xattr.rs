@@ -143,7 +143,7 @@ impl Client {
             if locked.attr(no).perm != perm {
                 self.pend(&mut locked, no, Pend::Attributes)?;
             }
-            self.changed(&mut locked, no);
+            self.changed(&mut locked, no, self.now());
             Ok(())
         })
     }

@@ -80,6 +80,45 @@ fn names_are_counted_right_where_only_one_of_them_has_been_looked_at() {
 }
 
 #[test]
+fn no_time_changes_when_changes_are_sent() {
+    let test = "no_time_changes_when_changes_are_sent";
+    let Some(mut nas) = Nas::of(test, |root| fs::create_dir_all(root.join("known/to")).unwrap()) else { return };
+    let laptop = join(test, &nas.serve());
+    converge(&nas.0, &laptop);
+    let past = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    for (m, place) in [(&nas.0, "of the nas"), (&laptop, "of the laptop")] {
+        let made = |name: &str| m.path(place).join(name);
+        fs::create_dir_all(made("dir")).unwrap();
+        fs::write(made("dir").join("file"), "content").unwrap();
+        fs::write(made("moved"), "content").unwrap();
+        fs::create_dir(made("untarred")).unwrap();
+        fs::write(made("untarred").join("file"), "content").unwrap();
+        let dir = fs::OpenOptions::new().read(true).open(made("untarred")).unwrap();
+        dir.set_modified(past).unwrap();
+        let times = |path: &Path| {
+            let meta = fs::symlink_metadata(path).unwrap();
+            ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()))
+        };
+        let all = || {
+            let names = ["dir", "dir/file", "untarred", "untarred/file", "untarred/link"].map(|name| made(name));
+            let all = [m.path("known"), m.path("known/to")].into_iter().chain(names).filter(|path| path.exists());
+            all.map(|path| times(&path)).collect::<Vec<_>>()
+        };
+        let before = all();
+        // Flushes come by themselves meanwhile: nothing is to be seen of them.
+        converge(&nas.0, &laptop);
+        assert_eq!(all(), before, "{place}");
+        fs::rename(made("moved"), m.path("known/to").join(place)).unwrap();
+        fs::hard_link(made("dir/file"), made("untarred/link")).unwrap();
+        fs::remove_file(made("untarred/file")).unwrap();
+        let before = all();
+        converge(&nas.0, &laptop);
+        assert_eq!(all(), before, "{place}");
+    }
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
 fn both_sides_of_a_conflict_are_kept_shown_and_settled() {
     let test = "both_sides_of_a_conflict_are_kept_shown_and_settled";
     let Some(mut nas) = Nas::of(test, |root| fs::write(root.join("report.txt"), "first").unwrap()) else { return };

@@ -156,11 +156,12 @@ impl Client {
             part = Part { gone: part.gone, links: part.links, ..Part::default() };
         }
         cut.objects.push(no);
-        let now = self.now();
+        let mut latest = self.now();
         if let Some(locked) = &locked {
             self.cut_state(cut, locked, no, &part, &sent)?;
+            latest = latest.min(locked.attr(no).ctime);
         }
-        cut_names(cut, no, &part, &sent, now);
+        cut_names(cut, no, &part, &sent, |link| self.store.attr(link.dir).map_or(latest, |dir| dir.mtime.min(latest)));
         note.flying = Some(Flying { batch: cut.batch, part, sent });
         let bytes = note.encode();
         op.set_note(no, Some(&bytes))?;
@@ -209,8 +210,9 @@ fn names(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
     locked.names(no).into_iter().map(|(dir, name)| Link { dir, name }).collect()
 }
 
-/// The difference between the names the server has and those that are here: as many moves as possible.
-fn cut_names(cut: &mut Cut, no: ObjectNo, part: &Part, sent: &[Link], time: Timestamp) {
+/// The difference between the names the server has and those that are here: as many moves as possible. They were made at `time`, or before:
+/// what nobody changes must not get younger by being sent.
+fn cut_names(cut: &mut Cut, no: ObjectNo, part: &Part, sent: &[Link], time: impl Fn(&Link) -> Timestamp) {
     let (base, had) = match &part.links {
         _ if part.created => (CommitSeq::default(), &[][..]),
         Some((base, had)) => (*base, &had[..]),
@@ -221,10 +223,15 @@ fn cut_names(cut: &mut Cut, no: ObjectNo, part: &Part, sent: &[Link], time: Time
     loop {
         match (gone.next(), new.next()) {
             (Some(from), Some(to)) => {
+                let time = time(from).min(time(to));
                 cut.removals.push(Op::Move { object: no, base, from: from.clone(), to: to.clone(), time });
             }
-            (Some(link), None) => cut.removals.push(Op::Remove { object: no, base, link: link.clone(), time }),
-            (None, Some(link)) => cut.placements.push(Op::Place { object: no, base, link: link.clone(), time }),
+            (Some(link), None) => {
+                cut.removals.push(Op::Remove { object: no, base, link: link.clone(), time: time(link) });
+            }
+            (None, Some(link)) => {
+                cut.placements.push(Op::Place { object: no, base, link: link.clone(), time: time(link) });
+            }
             (None, None) => return,
         }
     }
