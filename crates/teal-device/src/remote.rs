@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. What the transport says becomes what a caller can decide by: try later, give up, send less.
-//! 2. The certificate is renewed on the way, long before it expires; the new one is kept before it is used again.
+//! 2. The certificate is renewed on the way, long before it expires, or when the server says that it has; the new one is kept before it
+//!    is used again.
 
 use crate::{Upstream, UpstreamError};
 use parking_lot::Mutex;
@@ -52,18 +53,32 @@ impl Remote {
             }
             *looked = Some(now);
         }
+        self.is_fresh();
+    }
+
+    /// Renews the certificate if it is due; whether it is not any more.
+    fn is_fresh(&self) -> bool {
         match self.channel.renew_if_due(self.clock.civil()) {
             Ok(Some(identity)) => (self.keep)(&identity),
             Ok(None) => {}
-            Err(error) => log::warn!("the certificate is not renewed yet: {error}"),
+            Err(error) => {
+                log::warn!("the certificate is not renewed yet: {error}");
+                return false;
+            }
         }
+        true
     }
 }
 
 impl Upstream for Remote {
     fn call(&self, request: &Request, deadline: Duration) -> Result<Reply, UpstreamError> {
         let bytes = encode_request(request)?;
-        let answer = self.channel.call(&bytes, deadline).map_err(|error| match error {
+        let answer = match self.channel.call(&bytes, deadline) {
+            // It was not at work for so long that its certificate ended. The request has had no effect.
+            Err(NetError::Certificate(_)) if self.is_fresh() => self.channel.call(&bytes, deadline),
+            answer => answer,
+        };
+        let answer = answer.map_err(|error| match error {
             NetError::Unreachable { .. } | NetError::Busy(_) => UpstreamError::Unreachable(error.to_string()),
             NetError::Refused(_) | NetError::Certificate(_) => UpstreamError::Denied(error.to_string()),
             NetError::TooLarge(_) | NetError::Protocol(_) => {

@@ -100,7 +100,7 @@ fn no_time_changes_when_changes_are_sent() {
             ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()))
         };
         let all = || {
-            let names = ["dir", "dir/file", "untarred", "untarred/file", "untarred/link"].map(|name| made(name));
+            let names = ["dir", "dir/file", "untarred", "untarred/file", "untarred/link"].map(made);
             let all = [m.path("known"), m.path("known/to")].into_iter().chain(names).filter(|path| path.exists());
             all.map(|path| times(&path)).collect::<Vec<_>>()
         };
