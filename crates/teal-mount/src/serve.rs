@@ -39,8 +39,18 @@ fn maker(header: &Header, umask: u32) -> Caller {
     Caller { umask: (umask & 0o777) as u16, ..caller(header) }
 }
 
+/// Where a store is a copy, a number can come to mean another object, of another birth: then the kernel keeps nothing of the one before.
+fn generation(attr: &Attr) -> u64 {
+    if attr.object == ObjectNo::ROOT {
+        return 0;
+    }
+    let birth = attr.btime.secs.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(attr.btime.nanos.into());
+    birth & u64::from(u32::MAX >> 1)
+}
+
 fn entry(attr: &Attr) -> Entry {
-    Entry { node: NodeId::new(attr.object.get()), generation: 0, attr: *attr, attr_ttl: EVER, entry_ttl: EVER }
+    let (node, generation) = (NodeId::new(attr.object.get()), generation(attr));
+    Entry { node, generation, attr: *attr, attr_ttl: EVER, entry_ttl: EVER }
 }
 
 fn time(set: TimeSet) -> TimeChange {

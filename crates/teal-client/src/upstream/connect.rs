@@ -87,8 +87,9 @@ impl Client {
         let first = u64::from(lease) * LEASE;
         // The numbers of a volume that got its server later are those it had.
         let next = if before.announce > 0 { first.max(self.store.next_number()) } else { first };
-        *replica.next.lock() = next;
         self.identify(replica, |identity| {
+            // Both at once: what is made meanwhile has a number of either life, and not one beyond the lease.
+            *replica.next.lock() = next;
             (identity.volume, identity.replica) = (welcome.volume.get(), welcome.replica);
             (identity.incarnation, identity.lease, identity.reserved) = (incarnation, lease, next);
             (identity.batch, identity.parts) = (0, 0);

@@ -2,9 +2,9 @@
 //!
 //! # Guarantees
 //! 1. Objects the server has never heard of get numbers of the new incarnation, with their content, names and attributes; nothing of them is
-//!    lost, and nothing is taken for what the other life made.
+//!    lost, and nothing is taken for what the other life made. The kernel forgets what it knows under the old numbers.
 
-use super::{Note, Replica, SyncError, ranges::Ranges};
+use super::{Invalidation, Note, Replica, SyncError, ranges::Ranges};
 use crate::Client;
 use std::ops::ControlFlow;
 use teal_log::{Cost, NewObject, SetAttr, StoreError, note_cost};
@@ -38,6 +38,8 @@ impl Client {
 
     fn renumber_one(&self, replica: &Replica, old: ObjectNo) -> Result<(), SyncError> {
         let _names = self.namespace.write();
+        // Nothing is written to the old one that the new one would not have.
+        let _absence = replica.absence(old).write();
         let attr = match self.store.attr(old) {
             Err(StoreError::NotFound(_)) => return Ok(()),
             attr => attr?,
@@ -67,13 +69,18 @@ impl Client {
         let op = self.begin(cost)?;
         let mut locked = op.lock(&[&dirs[..], &[old, new]].concat())?;
         locked.set_orphan(new, names.is_empty())?;
+        let mut told = vec![Invalidation::Data(old, 0, 0)];
         for (dir, name) in names {
             locked.remove_entry(dir, &name)?;
             locked.insert_entry(dir, &name, new)?;
+            told.push(Invalidation::Entry(dir, name));
         }
         // The other life's object of this number is another one.
         self.set_note(&locked, old, &Note::default())?;
         locked.free(old)?;
+        drop(locked);
+        drop(op);
+        told.into_iter().for_each(|what| replica.tell(what));
         Ok(())
     }
 

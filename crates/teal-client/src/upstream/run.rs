@@ -11,10 +11,13 @@ use super::{Replica, SyncError};
 use crate::{Client, FsError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use teal_proto::Request;
+use teal_device::UpstreamError;
+use teal_proto::{RefusalCode, Request};
 
 /// The longest pause between two attempts to reach the server.
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// How often a flush begins again with a new life: copies of a store that are all at work take each other's away.
+const LIVES_MAX: u32 = 5;
 /// Unmounting waits no longer for the server.
 const GOODBYE: Duration = Duration::from_millis(500);
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
@@ -118,8 +121,21 @@ impl Client {
     /// [`FsError::Unreachable`], or what the store met.
     pub fn flush_upstream(&self) -> Result<(), FsError> {
         let Some(replica) = &self.replica else { return Ok(()) };
-        self.connect(replica)?;
-        while self.flush_once(replica)? == Flushed::Part {}
+        let mut lives = 0;
+        loop {
+            self.connect(replica)?;
+            match self.flush_once(replica) {
+                Ok(Flushed::Part) => {}
+                Ok(_) => break,
+                // A copy of this store has gone on meanwhile: it gets a new life, and sends again.
+                Err(SyncError::Upstream(UpstreamError::Refused(refused)))
+                    if refused.code == RefusalCode::Cloned && lives < LIVES_MAX =>
+                {
+                    lives += 1;
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
         self.look_again(replica)?;
         Ok(())
     }
