@@ -68,7 +68,7 @@ pub enum ShelfError {
         name: String,
     },
     /// No room for the object.
-    #[error("no space left for {name}; make room or collect, then try again")]
+    #[error("no space left for {name}; make room there, then try again")]
     NoSpace {
         /// The object, with the place.
         name: String,

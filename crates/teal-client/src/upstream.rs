@@ -94,6 +94,8 @@ pub(crate) struct State {
     has_puller: bool,
     /// It will not do to ask again: this client is not welcome any more.
     is_denied: bool,
+    /// Why the server does not take what it is sent, though it answers.
+    stuck: Option<String>,
     /// Whether the server has said welcome since it could not be reached.
     is_connected: bool,
     /// Objects may need a second look.
@@ -222,7 +224,7 @@ impl Replica {
         let now = clock.monotonic();
         let mut state = self.state.lock();
         match &said {
-            Ok(_) => state.trouble = None,
+            Ok(_) => (state.is_denied, state.trouble) = (false, None),
             Err(UpstreamError::Refused(refused)) => {
                 state.trouble = None;
                 state.is_connected &=
@@ -233,7 +235,7 @@ impl Replica {
                 state.trouble = Some((words.clone(), now));
             }
             Err(e) => {
-                state.is_connected = false;
+                (state.is_connected, state.is_denied) = (false, false);
                 state.is_slow = now.saturating_sub(begun) > SLOW;
                 state.trouble = Some((e.to_string(), now));
             }

@@ -116,6 +116,8 @@ pub(crate) struct UpstreamShown {
     /// Why the server cannot be asked.
     pub(crate) trouble: Option<String>,
     pub(crate) denied: bool,
+    /// Why the server, though it answers, does not take changes.
+    pub(crate) stuck: Option<String>,
     pub(crate) live: bool,
     pub(crate) announcing: bool,
     pub(crate) last_flush_secs: Option<u64>,

@@ -12,7 +12,7 @@ use crate::options::MountOptions;
 use crate::recording::Recordings;
 use crate::replica::{self, Running};
 use crate::say::say;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use teal_client::{AtimePolicy, Client, ClientOptions, UpstreamOptions};
+use teal_client::{AtimePolicy, Client, ClientOptions, FsError, UpstreamOptions};
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
 use teal_fuse::{Unmount, Unmounter};
 use teal_log::{OpenOptions, Recovery, Store};
@@ -256,7 +256,10 @@ impl Daemon {
 
     fn about_the_server(&self, what: &Ask) -> Result<Answer> {
         match what {
-            Ask::Flush => self.client.flush_upstream()?,
+            Ask::Flush => self.client.flush_upstream().map_err(|e| match e {
+                FsError::Unreachable(why) => anyhow!("not everything is at the server: {why}"),
+                e => e.into(),
+            })?,
             Ask::Conflicts => return Ok(Answer::Conflicts { conflicts: replica::conflicts(&self.client)? }),
             Ask::Resolve { id } => self.client.resolve_conflict(*id)?,
             _ => {

@@ -179,6 +179,7 @@ pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> Upstr
         only_here_bytes: status.only_here_bytes,
         trouble,
         denied,
+        stuck: status.stuck.clone(),
         live: status.is_live,
         announcing: status.announcing,
         last_flush_secs: status.last_flush.map(|time| time.as_secs()),

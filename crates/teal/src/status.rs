@@ -81,6 +81,9 @@ fn show_upstream(u: &UpstreamShown) {
         (_, Some(why)) if u.denied => say!("  server   REFUSES this machine: {why}"),
         (_, Some(why)) => say!("  server   out of reach: {why}"),
     }
+    if let Some(why) = &u.stuck {
+        say!("           and does not take changes: {why}");
+    }
     for (replica, device, is_live) in &u.machines {
         let live = if *is_live { "connected" } else { "not connected" };
         say!("  machine  {replica} \"{device}\", {live}");

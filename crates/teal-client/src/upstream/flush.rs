@@ -22,8 +22,26 @@ impl Client {
         replica.call(&*self.clock, request, replica.options.deadline)
     }
 
-    /// Sends one batch of what is pending; says whether there is more, or something was sent at all.
+    /// Sends one batch of what is pending; says whether there is more, or something was sent at all. Keeps in mind what stands in the way for
+    /// as long as nobody does something about it.
     pub(crate) fn flush_once(&self, replica: &Replica) -> Result<Flushed, SyncError> {
+        let flushed = self.send_batch(replica);
+        let stuck = match &flushed {
+            Err(SyncError::Upstream(UpstreamError::Refused(refused))) if lasts(refused.code) => Some(&refused.words),
+            _ => None,
+        };
+        let mut state = replica.state.lock();
+        if state.stuck.as_ref() != stuck {
+            if let Some(words) = stuck {
+                log::warn!("the server does not take changes: {words}");
+            }
+            state.stuck = stuck.cloned();
+        }
+        drop(state);
+        flushed
+    }
+
+    fn send_batch(&self, replica: &Replica) -> Result<Flushed, SyncError> {
         let _flushing = replica.flushing.lock();
         self.land(replica)?;
         self.catch_up(replica)?;
@@ -176,6 +194,11 @@ impl Client {
         replica.has_pending(self.clock.monotonic());
         Ok(())
     }
+}
+
+/// Whether a refusal comes again until somebody has done something about it.
+fn lasts(code: RefusalCode) -> bool {
+    matches!(code, RefusalCode::NoSpace | RefusalCode::ReadOnly | RefusalCode::Damaged | RefusalCode::BadRequest)
 }
 
 /// What a flush has done.

@@ -84,6 +84,8 @@ pub struct UpstreamStatus {
     pub only_here_bytes: u64,
     /// Whether the server can be asked.
     pub link: Link,
+    /// Why the server, though it answers, does not take what it is sent.
+    pub stuck: Option<String>,
     /// Whether another client of the volume is connected.
     pub is_live: bool,
     /// How long ago the last flush was.
@@ -116,6 +118,7 @@ impl Client {
             only_here,
             only_here_bytes,
             link,
+            stuck: state.stuck.clone(),
             is_live: state.is_live,
             last_flush: state.last_flush.map(|then| now.saturating_sub(then)),
             announcing: identity.announce != 0 || identity.offer != 0,
