@@ -1,8 +1,9 @@
-//! What outlives processes: mounts, FUSE connections, loop devices and network namespaces.
+//! What outlives processes: mounts, FUSE connections and loop devices. Network namespaces of tests have no names: they end with the last
+//! process in them.
 //!
 //! # Guarantees
 //! 1. Only what appeared since the first look is taken away, and only if it is of the tests: mounts under their directories, loop
-//!    devices over files in there, connections of such mounts, network namespaces `teal-*` in which nobody lives.
+//!    devices over files in there, connections of such mounts.
 //! 2. No call that may wait for a dead file system is waited for without end.
 
 use super::bounded::{is_done, within};
@@ -10,12 +11,10 @@ use rustix::mount::{UnmountFlags, unmount};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
-const NAMESPACES: &str = "/run/netns";
 /// How long one thing may take to go.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -47,7 +46,6 @@ pub(super) struct Look {
     mounts: BTreeSet<Mount>,
     connections: BTreeSet<String>,
     loops: BTreeSet<(String, PathBuf)>,
-    namespaces: BTreeSet<String>,
 }
 
 impl Look {
@@ -56,7 +54,6 @@ impl Look {
             mounts: mounts("self").into_iter().collect(),
             connections: names(CONNECTIONS).collect(),
             loops: loops().collect(),
-            namespaces: names(NAMESPACES).filter(|name| name.starts_with("teal-")).collect(),
         }
     }
 
@@ -108,10 +105,6 @@ impl Look {
                 continue;
             }
             is_done(PATIENCE, "losetup", &["--detach", &format!("/dev/{device}")]);
-        }
-        for name in now.namespaces.difference(&self.namespaces).filter(|name| !is_lived_in(name)) {
-            found.push(format!("network namespace {name}"));
-            is_done(PATIENCE, "ip", &["netns", "delete", name]);
         }
         found
     }
@@ -192,14 +185,6 @@ fn loops() -> impl Iterator<Item = (String, PathBuf)> {
 fn backing_file(device: &str) -> Option<PathBuf> {
     let file = std::fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).ok()?;
     Some(file.trim_end().into())
-}
-
-/// Whether a process is in the network namespace of this name.
-fn is_lived_in(name: &str) -> bool {
-    let Ok(namespace) = std::fs::metadata(Path::new(NAMESPACES).join(name)) else { return false };
-    let numbers = names("/proc").filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
-    let mut homes = numbers.filter_map(|pid| std::fs::metadata(format!("/proc/{pid}/ns/net")).ok());
-    homes.any(|home| home.ino() == namespace.ino())
 }
 
 #[cfg(test)]

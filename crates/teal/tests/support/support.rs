@@ -9,17 +9,26 @@
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
 mod alike;
+mod cable;
+mod history;
 mod outside;
 mod pair;
 mod said;
+pub(crate) mod stranger;
+mod suites;
 mod tree;
+mod work;
 mod world;
 
 pub(crate) use alike::{Script, behaves_as_below};
+pub(crate) use cable::Cable;
+pub(crate) use history::History;
 pub(crate) use outside::{PrivateMounts, is_long, is_root, is_user_able, program, shell, tool};
-pub(crate) use pair::{Nas, converge, end, flush, join, try_join};
+pub(crate) use pair::{Nas, apart, apart_in, converge, end, flush, join, try_join};
 pub(crate) use said::{Said, run};
-pub(crate) use tree::{compare_trees, digest, fill, seeded};
+pub(crate) use suites::{DIRECT_AND_MAPPED, MIXED, fio, fsx, git, pjdfstest, postgresql, sources, sqlite};
+pub(crate) use tree::{are_alike, compare_replicas, compare_trees, digest, fill, seeded};
+pub(crate) use work::{Library, Work};
 pub(crate) use world::{Mounted, World};
 
 use std::path::Path;

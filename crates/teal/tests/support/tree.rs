@@ -44,8 +44,28 @@ pub(crate) fn fill(root: &Path, seed: u64, files: usize) {
     }
 }
 
+/// Extended attributes, by name.
+fn xattrs(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut names = vec![0; 64 << 10];
+    let len = rustix::fs::llistxattr(path, &mut names[..]).unwrap();
+    let names = names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let value = |name: &[u8]| {
+        let mut value = vec![0; 64 << 10];
+        let len = rustix::fs::lgetxattr(path, name, &mut value[..]).unwrap();
+        value[..len].to_vec()
+    };
+    names.map(|name| (String::from_utf8_lossy(name).into_owned(), value(name))).collect()
+}
+
+/// How closely trees are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Times {
+    Seconds,
+    Nanoseconds,
+}
+
 /// What the comparison looks at.
-fn describe(root: &Path) -> BTreeMap<PathBuf, String> {
+fn describe(root: &Path, times: Times) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![root.to_owned()];
     while let Some(dir) = dirs.pop() {
@@ -64,17 +84,35 @@ fn describe(root: &Path) -> BTreeMap<PathBuf, String> {
                 format!("{:?} links {}", digest(&path), meta.nlink())
             };
             let time = if kind.is_symlink() { 0 } else { meta.mtime() };
-            let line = format!("{:o} {}:{} {time} {content}", meta.mode(), meta.uid(), meta.gid());
+            let nanos = if times == Times::Nanoseconds && kind.is_file() { meta.mtime_nsec() } else { 0 };
+            let xattrs = xattrs(&path);
+            let line = format!("{:o} {}:{} {time}.{nanos} {content} {xattrs:x?}", meta.mode(), meta.uid(), meta.gid());
             found.insert(path.strip_prefix(root).unwrap().to_owned(), line);
         }
     }
     found
 }
 
-/// Two trees are the same: names, types, modes, owners, times in seconds, bytes. How many entries there are.
+/// Two trees are the same: names, types, modes, owners, times in seconds, extended attributes, bytes. How many entries there are.
 #[track_caller]
 pub(crate) fn compare_trees(one: &Path, other: &Path) -> usize {
-    let (ours, theirs) = (describe(one), describe(other));
+    compare(one, other, Times::Seconds)
+}
+
+/// The same, and files have the same times to the nanosecond.
+#[track_caller]
+pub(crate) fn compare_replicas(one: &Path, other: &Path) -> usize {
+    compare(one, other, Times::Nanoseconds)
+}
+
+/// Whether [`compare_replicas`] would find no difference.
+pub(crate) fn are_alike(one: &Path, other: &Path) -> bool {
+    describe(one, Times::Nanoseconds) == describe(other, Times::Nanoseconds)
+}
+
+#[track_caller]
+fn compare(one: &Path, other: &Path, times: Times) -> usize {
+    let (ours, theirs) = (describe(one, times), describe(other, times));
     for (path, line) in &ours {
         assert_eq!(Some(line), theirs.get(path), "{}", path.display());
     }

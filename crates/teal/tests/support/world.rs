@@ -1,5 +1,6 @@
 //! A test's own world, and mounts in it.
 
+use super::cable::Machine;
 use super::{PATIENCE, Said, run, wait_until};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal};
@@ -23,6 +24,8 @@ const LONGEST: [Duration; 2] = [Duration::from_secs(480), Duration::from_secs(4 
 #[derive(Debug)]
 pub(crate) struct World {
     dir: TempDir,
+    /// Where the program runs; `None`: where the test does.
+    machine: Option<Arc<Machine>>,
 }
 
 impl World {
@@ -59,7 +62,13 @@ impl World {
             std::fs::create_dir(dir.path().join(sub)).unwrap();
         }
         rustix::fs::chmod(dir.path(), rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
-        Self { dir }
+        Self { dir, machine: None }
+    }
+
+    /// The same, on another machine.
+    pub(crate) fn on(mut self, machine: Arc<Machine>) -> Self {
+        self.machine = Some(machine);
+        self
     }
 
     /// A path in the temporary directory.
@@ -80,7 +89,7 @@ impl World {
 
     /// The program with the test's environment, not started yet.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
-        let mut command = Command::new(TEAL);
+        let mut command = self.machine.as_ref().map_or_else(|| Command::new(TEAL), |machine| machine.command(TEAL));
         self.furnish(&mut command).args(args);
         command
     }

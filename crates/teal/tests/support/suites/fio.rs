@@ -1,0 +1,71 @@
+//! fio: blocks that carry their own checksum, written by several jobs at once, and verified.
+
+use super::super::{Mounted, Said, program, run};
+use std::path::Path;
+use std::process::Command;
+
+/// What all runs share.
+const JOBS: &str = "
+[global]
+verify=crc32c
+verify_fatal=1
+randseed=7
+allrandrepeat=1
+";
+
+/// Runs jobs of `size` each in a directory on a mount; `None`, on record as skipped, where it is not installed.
+#[track_caller]
+pub(crate) fn fio(test: &str, m: &Mounted, dir: &Path, (jobs, size): (&str, &str), extra: &[&str]) -> Option<Said> {
+    if program("fio", &[]).is_none() {
+        teal_testkit::skip(test, "fio is not installed; `cargo xtask test` installs it");
+        return None;
+    }
+    let file = m.world().path("jobs.fio");
+    std::fs::write(&file, format!("{JOBS}size={size}\ndirectory={}\n{jobs}", dir.display())).unwrap();
+    let mut command = Command::new("fio");
+    Some(run(m.world().furnish(&mut command).args(extra).arg(&file)))
+}
+
+/// Four jobs: blocks of mixed sizes.
+pub(crate) const MIXED: &str = "
+[random]
+rw=randwrite
+bsrange=1k-64k
+bs_unaligned=1
+fsync=64
+[random blocks]
+rw=randwrite
+bs=4k
+fdatasync=32
+[sequential]
+rw=write
+bsrange=4k-256k
+fsync=16
+[small sequential]
+rw=write
+bs=4k
+end_fsync=1
+";
+
+/// Four jobs: past the cache, and in mapped memory.
+pub(crate) const DIRECT_AND_MAPPED: &str = "
+[direct random]
+rw=randwrite
+bsrange=4k-128k
+direct=1
+fsync=64
+[direct sequential]
+rw=write
+bs=64k
+direct=1
+[mapped random]
+rw=randwrite
+bs=4k
+ioengine=mmap
+fsync=128
+[mapped sequential]
+rw=write
+bs=16k
+ioengine=mmap
+end_fsync=1
+";
