@@ -1,0 +1,131 @@
+//! Servers that are full, cannot write, or are newer.
+
+use super::identity::old_volume;
+use super::support::stranger::{Office, Stranger, call_with, days_ago, identity_dir};
+use super::support::{Nas, PATIENCE, World, converge, end, join, run, seeded, wait_until};
+use super::{Volume, flush_fails, trouble};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use teal_net::ClientIdentity;
+use teal_proto::{PROTOCOL, Reply, Request, encode_request};
+
+#[test]
+fn another_protocol_is_named_on_both_sides() {
+    let test = "another_protocol_is_named_on_both_sides";
+    let Some((mut volume, mut other, peer)) = old_volume(test) else { return };
+    let stranger = Stranger::new(&mut volume.nas);
+    let mut newer = encode_request(&Request::Incarnate).unwrap();
+    newer[0] += 1;
+    match call_with(&stranger.channel(), &newer).unwrap() {
+        Reply::Refused(refused) => {
+            let ours = format!("the other side speaks protocol {} and this program protocol {PROTOCOL}", PROTOCOL + 1);
+            assert!(refused.words.contains(&ours) && refused.words.contains("update the older"), "{refused}");
+        }
+        reply => panic!("{reply:?}"),
+    }
+    // The program meets a server that is newer.
+    let answer = [(PROTOCOL + 1).to_le_bytes().as_slice(), &[0; 9]].concat();
+    let office = Office::new(&other.world().path("newer"), days_ago(0), peer, answer);
+    let own = ClientIdentity::load(&identity_dir(&other)).unwrap();
+    let setting = other.store().with_extension("teal.d").join("replica.toml");
+    let before = fs::read_to_string(&setting).unwrap();
+    let address = before.lines().find_map(|line| line.strip_prefix("address = ")).unwrap();
+    fs::write(&setting, before.replace(address, &format!("{:?}", office.address))).unwrap();
+    office.identity.save(&identity_dir(&other)).unwrap();
+    other.up();
+    trouble(&other, &["protocol 2", "protocol 1", "update the older of the two"]);
+    assert_eq!(fs::read(other.path("only here")).unwrap(), b"not lost");
+    other.down();
+    fs::write(&setting, before).unwrap();
+    own.save(&identity_dir(&other)).unwrap();
+    other.up();
+    converge(&volume.nas.0, &other);
+    volume.is_undisturbed();
+    end(vec![other]);
+    volume.end();
+}
+
+/// A mount of the test's own.
+struct Fitting(PathBuf);
+
+impl Fitting {
+    fn new(args: &[&str], point: PathBuf) -> Self {
+        run(Command::new("mount").args(args).arg(&point)).good();
+        Self(point)
+    }
+}
+
+impl Drop for Fitting {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_server_without_space_says_so_and_takes_everything_when_it_has_some() {
+    let test = "a_server_without_space_says_so_and_takes_everything_when_it_has_some";
+    let Some(world) = World::new(test) else { return };
+    let data = world.path("server's data");
+    fs::create_dir(&data).unwrap();
+    let disk = Fitting::new(&["-t", "tmpfs", "-o", "size=24m,mode=700", "none"], data.clone());
+    let mut nas = Nas::alone(world, |root| fs::write(root.join("known"), seeded(1, 200_000)).unwrap());
+    let with = nas.serve_with(&["--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
+    let (laptop, other) = (join(test, &with), join(test, &nas.serve()));
+    converge(&nas.0, &laptop);
+    for n in 0..12 {
+        fs::write(laptop.path(format!("large{n}")), seeded(n, 4_000_000)).unwrap();
+    }
+    let words = ["not everything is at the server", "no space left for", "make room", data.to_str().unwrap()];
+    flush_fails(&laptop, &words);
+    let stuck = || laptop.status()["upstream"]["stuck"].as_str().is_some_and(|why| why.contains("no space left"));
+    assert!(wait_until(PATIENCE, stuck), "{}", laptop.status());
+    let shown = laptop.world().teal(&["status", laptop.point().to_str().unwrap()]).good();
+    assert!(shown.contains("does not take changes") && shown.contains("safe?    NO"), "{shown}");
+    // Everything goes on, on all machines: what is known is served, what is new waits.
+    assert_eq!(fs::read(other.path("known")).unwrap(), seeded(1, 200_000));
+    for (m, name) in [(&other, "of another"), (&nas.0, "of the nas")] {
+        fs::write(m.path(name), seeded(50, 4_000_000)).unwrap();
+        run(Command::new("sync").arg("-f").arg(m.point())).good();
+        assert_eq!(fs::read(m.path(name)).unwrap(), seeded(50, 4_000_000));
+    }
+    assert_eq!(fs::read(laptop.path("large11")).unwrap(), seeded(11, 4_000_000));
+    run(Command::new("mount").args(["-o", "remount,size=400m"]).arg(&data)).good();
+    // Without being told.
+    let all = [&laptop, &other, &nas.0];
+    let drained = || all.iter().all(|m| m.status()["upstream"]["only_here"] == 0);
+    assert!(wait_until(PATIENCE, drained), "{}", laptop.status());
+    converge(&nas.0, &laptop);
+    converge(&nas.0, &other);
+    assert!(laptop.status()["upstream"]["stuck"].is_null());
+    end(vec![laptop, other, nas.0]);
+    drop(disk);
+}
+
+#[test]
+fn chunks_that_cannot_be_written_are_said_and_sent_later() {
+    let test = "chunks_that_cannot_be_written_are_said_and_sent_later";
+    let Some(mut volume) = Volume::new(test) else { return };
+    let with = volume.nas.serve();
+    let (nas, laptop) = (&volume.nas, &volume.laptop);
+    let chunks = nas.0.store().with_extension("teal.d").join("server/chunks");
+    let bound = Fitting::new(&["--bind", chunks.to_str().unwrap()], chunks.clone());
+    run(Command::new("mount").args(["-o", "remount,bind,ro"]).arg(&chunks)).good();
+    fs::write(laptop.path("new"), seeded(7, 3_000_000)).unwrap();
+    flush_fails(
+        laptop,
+        &["the server refuses", "cannot be written: make the place writable", chunks.to_str().unwrap()],
+    );
+    let stuck = || laptop.status()["upstream"]["stuck"].as_str().is_some_and(|why| why.contains("cannot be written"));
+    assert!(wait_until(PATIENCE, stuck), "{}", laptop.status());
+    // What is there is served.
+    assert_eq!(fs::read(laptop.path("known")).unwrap(), seeded(1, 200_000));
+    let third = join(test, &with);
+    assert_eq!(fs::read(third.path("known")).unwrap(), seeded(1, 200_000));
+    drop(bound);
+    assert!(wait_until(PATIENCE, || laptop.status()["upstream"]["only_here"] == 0), "{}", laptop.status());
+    converge(&nas.0, &third);
+    assert_eq!(fs::read(third.path("new")).unwrap(), seeded(7, 3_000_000));
+    end(vec![third]);
+    volume.end();
+}
