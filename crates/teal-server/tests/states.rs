@@ -14,6 +14,7 @@ on_both! {
     the_same_attributes_are_no_conflict
     attributes_and_content_do_not_conflict
     a_directory_has_the_time_of_its_newest_entry_and_no_conflict_from_it
+    a_directory_has_the_time_it_was_given_by_who_had_seen_its_entries
     extended_attributes_conflict_by_name
     a_removed_extended_attribute_conflicts_too
     the_later_content_is_a_file_beside
@@ -81,6 +82,28 @@ fn a_directory_has_the_time_of_its_newest_entry_and_no_conflict_from_it(mut worl
     let attributes = world.desk.look(dir).unwrap().attributes;
     assert_eq!((attributes.mtime, attributes.perm), (mtime, 0o700));
     assert_eq!(world.desk.conflicts(), []);
+}
+
+fn a_directory_has_the_time_it_was_given_by_who_had_seen_its_entries(mut world: World) {
+    world.laptop.time = 9_000;
+    let dir = world.laptop.dir(ROOT, "unpacked");
+    world.sync();
+    world.laptop.file(dir, "file", b"1");
+    let unpacked = |device: &mut kit::Device| {
+        let mtime = teal_types::Timestamp::new(77, 7);
+        let attributes = teal_types::Attributes { mtime, ..device.attributes(0o755) };
+        Op::SetAttributes { object: dir, base: device.base, attributes }
+    };
+    // Its own entries of batches it has not seen land yet are nobody else's.
+    let op = unpacked(&mut world.laptop);
+    world.laptop.commit(&[op]);
+    world.sync();
+    assert_eq!(world.desk.look(dir).unwrap().attributes.mtime.secs, 77);
+    world.desk.time = 10_000;
+    world.desk.file(dir, "other", b"1");
+    let op = unpacked(&mut world.laptop);
+    world.laptop.commit(&[op]);
+    assert!(world.desk.look(dir).unwrap().attributes.mtime.secs > 9_000, "the other's entry is newer");
 }
 
 fn extended_attributes_conflict_by_name(mut world: World) {

@@ -33,7 +33,7 @@ pub struct Attributes {
     pub gid: u32,
     /// Device number of devices.
     pub rdev: u32,
-    /// Last change of content or entries; of directories derived from the operations on their entries.
+    /// Last change of content or entries. Operations on its entries move that of a directory.
     pub mtime: Timestamp,
     /// Last change of anything.
     pub ctime: Timestamp,
@@ -133,7 +133,7 @@ pub enum Op {
         /// When, by the author's clock.
         time: Timestamp,
     },
-    /// All attributes but the modification time of directories.
+    /// All attributes; the modification time of a directory only if nobody else has changed its entries since.
     SetAttributes {
         /// Whose.
         object: ObjectNo,

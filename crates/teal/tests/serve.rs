@@ -100,10 +100,15 @@ fn no_time_changes_when_changes_are_sent() {
             ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()))
         };
         let all = || {
-            let names = ["dir", "dir/file", "untarred", "untarred/file", "untarred/link"].map(made);
+            let names = ["dir", "dir/file", "untarred", "untarred/file", "untarred/link", "long untarred"].map(made);
             let all = [m.path("known"), m.path("known/to")].into_iter().chain(names).filter(|path| path.exists());
             all.map(|path| times(&path)).collect::<Vec<_>>()
         };
+        // Of a directory that the server knows already, too: as when unpacking takes longer than until the next flush.
+        fs::create_dir(made("long untarred")).unwrap();
+        converge(&nas.0, &laptop);
+        fs::write(made("long untarred").join("file"), "content").unwrap();
+        fs::OpenOptions::new().read(true).open(made("long untarred")).unwrap().set_modified(past).unwrap();
         let before = all();
         // Flushes come by themselves meanwhile: nothing is to be seen of them.
         converge(&nas.0, &laptop);

@@ -6,7 +6,7 @@
 use super::work::Work;
 use crate::hello::FIRST_LIFE;
 use crate::lease;
-use crate::limits::XATTR_BYTES_MAX;
+use crate::limits::{NOTES_MAX, XATTR_BYTES_MAX};
 use crate::refusal::{Outcome, bad};
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
@@ -56,10 +56,11 @@ impl Work<'_> {
             return Ok(());
         }
         let seq = self.seq;
+        let is_derived = self.is_dir(object)? && self.is_entered_since(object, base)?;
         let Some(row) = self.object(object)? else { return Ok(()) };
         let mut wanted = wanted;
-        if row.kind.is_dir() || (row.data_seq > base && row.data_seq != seq) {
-            // Derived, or set by content that came first.
+        if is_derived || (row.data_seq > base && row.data_seq != seq) {
+            // By entries, or by content, that came first.
             wanted.mtime = wanted.mtime.max(row.attributes.mtime);
         }
         let have = row.attributes;
@@ -76,6 +77,17 @@ impl Work<'_> {
             self.touched.insert(object);
         }
         Ok(())
+    }
+
+    /// Whether others have changed a directory since this replica looked: its entries, for one.
+    fn is_entered_since(&mut self, dir: ObjectNo, base: CommitSeq) -> Outcome<bool> {
+        let rows = self.txn.object_history(dir, base, NOTES_MAX)?;
+        for (seq, _) in &rows {
+            if self.txn.commit(*seq)?.is_none_or(|commit| commit.stamp.replica != self.replica) {
+                return Ok(true);
+            }
+        }
+        Ok(rows.len() == NOTES_MAX)
     }
 
     pub(super) fn set_xattr(
