@@ -53,7 +53,7 @@ fn pjdfstest_passes_on_the_serving_machine() {
 #[test]
 fn fsx_sees_its_own_writes_on_both_machines_and_each_sees_the_others_last() {
     let test = "fsx_sees_its_own_writes_on_both_machines_and_each_sees_the_others_last";
-    let (ops, seeds) = if is_long() { (100_000, 1..9) } else { (12_000, 1..3) };
+    let (ops, seeds) = if is_long() { (100_000, 1..9) } else { (6_000, 1..3) };
     for seed in seeds {
         let Some((_cable, nas, laptop)) = apart(test, |_| {}) else { return };
         // Each on a file of its own: both flush every second.
