@@ -14,6 +14,7 @@ on_both! {
     a_removal_of_a_name_that_leads_elsewhere_is_nothing
     a_file_changed_elsewhere_is_not_removed
     a_file_with_another_name_loses_one
+    a_file_changed_under_another_name_keeps_its_last_one
     a_directory_that_another_put_something_into_stays
     a_tree_is_removed_in_any_order
     a_tree_with_a_changed_file_stays_as_far_as_it_must
@@ -100,6 +101,20 @@ fn a_file_with_another_name_loses_one(mut world: World) {
     world.desk.commit(&ops);
     assert_eq!(world.desk.names(ROOT), ["b"]);
     assert_eq!(world.desk.conflicts(), []);
+}
+
+fn a_file_changed_under_another_name_keeps_its_last_one(mut world: World) {
+    let file = world.laptop.file(ROOT, "a", b"1");
+    let ops = [world.laptop.place(file, link(ROOT, "b"))];
+    world.laptop.commit(&ops);
+    world.sync();
+    let ops = [world.laptop.remove(file, link(ROOT, "b"))];
+    world.laptop.commit(&ops);
+    // The desk has removed one name, and written to the file under the other.
+    let ops = [world.desk.remove(file, link(ROOT, "a")), world.desk.write(file, b"2")];
+    world.desk.commit(&ops);
+    assert_eq!(world.desk.read_named(ROOT, "a"), b"2");
+    assert_eq!(world.desk.conflict_kinds(), [Removal]);
 }
 
 fn a_directory_that_another_put_something_into_stays(mut world: World) {

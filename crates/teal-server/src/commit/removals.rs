@@ -17,6 +17,14 @@ struct Pending<'a> {
     time: Timestamp,
 }
 
+/// Whether a batch changes more of an object than its names: then it lives on, where the batch was made.
+fn is_changed(ops: &[Op], object: ObjectNo) -> bool {
+    ops.iter().any(|op| {
+        let is_state = matches!(op, Op::SetContent { .. } | Op::SetAttributes { .. } | Op::SetXattr { .. });
+        is_state && op.object() == object
+    })
+}
+
 impl Work<'_> {
     /// Carries out the removals of a batch. Returns which moves have found the name they take away.
     pub(super) fn removals(&mut self, ops: &[Op], named: &HashSet<ObjectNo>) -> Outcome<HashSet<usize>> {
@@ -27,7 +35,8 @@ impl Work<'_> {
                     if self.is_dir(*object)? && !named.contains(object) {
                         dirs.insert(*object, Pending { link, base: *base, time: *time });
                     } else {
-                        self.remove(*object, *base, link, *time, named)?;
+                        let is_kept = is_changed(ops, *object);
+                        self.remove(*object, *base, link, *time, (named, is_kept))?;
                     }
                 }
                 Op::Move { object, from, time, .. } if self.entry(from)? == Some(*object) => {
@@ -47,11 +56,17 @@ impl Work<'_> {
         base: CommitSeq,
         link: &Link,
         time: Timestamp,
-        named: &HashSet<ObjectNo>,
+        (named, is_kept): (&HashSet<ObjectNo>, bool),
     ) -> Outcome<()> {
         let is_last = !named.contains(&object) && self.txn.links(object)?.len() == 1;
         if is_last && self.is_changed_since(object, base)? {
             let lost = format!("the removal of {}, which had been changed elsewhere meanwhile", link.name);
+            self.conflict(ConflictKind::Removal, object, None, lost);
+            return Ok(());
+        }
+        if is_last && is_kept {
+            // Its author has changed it under another name, which somebody else has removed meanwhile.
+            let lost = format!("the removal of {}, the last name by now of what its author has changed", link.name);
             self.conflict(ConflictKind::Removal, object, None, lost);
             return Ok(());
         }
@@ -72,7 +87,7 @@ impl Work<'_> {
                 continue;
             }
             let Some(Pending { link, base, time }) = dirs.remove(&dir) else { continue };
-            self.remove(dir, base, link, time, &HashSet::new())?;
+            self.remove(dir, base, link, time, (&HashSet::new(), false))?;
             queue.push(link.dir);
         }
         for dir in order.into_iter().rev() {

@@ -33,6 +33,14 @@ pub(crate) fn seen(client: &Client) -> CommitSeq {
 }
 
 impl Hand {
+    /// Looks at what has come to the server, if it is there.
+    pub(crate) fn look(&self) {
+        if !self.seat.power.is_off() {
+            let server = Arc::clone(&*self.seat.server.read());
+            self.seat.power.spare(|| self.tags.look(&server));
+        }
+    }
+
     /// What is nobody's but the server's is as it was at the commit up to which history is applied here.
     pub(crate) fn is_as_at_the_position(&self, client: &Client, no: ObjectNo, from: u64, read: &[u8]) {
         let Hand { seat, tags, name, .. } = self;

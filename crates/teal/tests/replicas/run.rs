@@ -92,8 +92,12 @@ impl Run {
         }
         let (counts, may_fail) = (Counts::default(), stage >= Stage::Faults);
         let mut run = Self { stage, rng, world, tags, refused: Vec::new(), counts, may_fail, is_printed };
-        (0..run.world.machines.len()).for_each(|who| run.keep_busy(who));
+        run.keep_all_busy();
         run
+    }
+
+    fn keep_all_busy(&mut self) {
+        (0..self.world.machines.len()).for_each(|who| self.keep_busy(who));
     }
 
     fn say(&self, what: std::fmt::Arguments<'_>) {
@@ -114,17 +118,25 @@ impl Run {
         Steps { client, hand: &hand, rng: &mut self.rng }.step();
     }
 
-    /// While a machine waits for the server, its other threads go on.
+    /// While a machine waits for the server, its other threads go on, and other machines.
     fn keep_busy(&mut self, who: usize) {
         if self.stage < Stage::AtOnce {
             return;
         }
         let (machine, hand, mut rng) = (&self.world.machines[who], self.hand(who), self.rng.fork());
         let client = Arc::downgrade(&machine.client);
+        let others = self.world.machines.iter().enumerate().filter(|(at, _)| *at != who);
+        let others: Vec<_> = others.map(|(_, other)| Arc::downgrade(&other.client)).collect();
         machine.wire.set_meanwhile(Some(Box::new(move |request| {
             let Some(client) = client.upgrade().filter(|_| !hand.power.is_off() && rng.chance(0.2)) else { return };
             match request {
-                Request::Read { .. } => drop(client.upstream_step()),
+                Request::Read { .. } => {
+                    if let Some(other) = rng.pick(&others).upgrade() {
+                        let _ = other.upstream_step().and_then(|_| other.flush_upstream());
+                        hand.look();
+                    }
+                    let _ = client.upstream_step();
+                }
                 // Under these nothing is locked that an operation needs.
                 Request::Have { .. } | Request::Put { .. } | Request::Stage { .. } | Request::Commit { .. } => {
                     for _ in 0..1 + rng.below(3) {
@@ -186,7 +198,7 @@ impl Run {
                 self.say(format_args!("the disk of {who} is copied"));
                 self.world.clone_disk(who, &mut self.rng);
                 self.counts.copies += 1;
-                self.keep_busy(self.world.machines.len() - 1);
+                self.keep_all_busy();
             }
             48..50 if self.stage >= Stage::Restored => {
                 self.say(format_args!("the server is copied"));
@@ -212,11 +224,10 @@ impl Run {
                 self.counts.cuts += 1;
                 self.tags.power_cut(who);
                 self.world.cut_power(who, &mut self.rng);
-                self.keep_busy(who);
+                self.keep_all_busy();
             }
         }
-        let server = self.world.server();
-        self.world.seat.power.spare(|| self.tags.look(&server));
+        self.hand(0).look();
     }
 
     pub(crate) fn live(&mut self) {

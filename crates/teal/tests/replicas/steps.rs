@@ -1,7 +1,7 @@
 //! Random operations of one machine on its tree.
 
 use crate::hand::{Hand, seen};
-use crate::tags::TAG;
+use crate::tags::{NOBODY, TAG};
 use crate::tree::entries;
 use crate::world::{CALLER, ROOT};
 use std::sync::Arc;
@@ -127,7 +127,10 @@ impl Steps<'_> {
         self.changes(no, from, from + len as u64);
         let content = self.hand.tags.write(self.hand.who, no, from, len);
         self.say(format_args!("write {no} {from}+{len}: {}", String::from_utf8_lossy(&content[..TAG])));
-        let n = self.client().write(no, from, &content, WriteFlags::default())?;
+        let n = self.client().write(no, from, &content, WriteFlags::default());
+        // What came while this waited for old content was there when the new was written.
+        self.hand.tags.change(NOBODY, seen(&self.client), no, from, from + len as u64);
+        let n = n?;
         assert_eq!(n, len);
         Ok(())
     }
@@ -165,7 +168,9 @@ impl Steps<'_> {
         let size = if self.rng.chance(0.3) { 0 } else { self.rng.below(size + 5000).min(SIZE_MAX) };
         self.say(format_args!("truncate {no} to {size}"));
         self.changes(no, size, u64::MAX);
-        self.client().setattr(no, &SetAttrRequest { size: Some(size), ..SetAttrRequest::default() }).map(drop)
+        let done = self.client().setattr(no, &SetAttrRequest { size: Some(size), ..SetAttrRequest::default() });
+        self.hand.tags.change(NOBODY, seen(&self.client), no, size, u64::MAX);
+        done.map(drop)
     }
 
     fn attributes(&mut self) -> Result<(), FsError> {
