@@ -32,6 +32,11 @@ mod pace;
 mod references;
 mod remove;
 mod rename;
+#[cfg(feature = "seeded-bugs")]
+pub mod seeded;
+#[cfg(not(feature = "seeded-bugs"))]
+#[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
+mod seeded;
 mod status;
 mod syncing;
 mod upstream;

@@ -50,6 +50,7 @@ pub(crate) use identity::Identity;
 pub(crate) use note::Note;
 pub(crate) use pend::Pend;
 
+use crate::seeded::{Bug, bug};
 use crate::{Client, FsError};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -157,7 +158,7 @@ impl Replica {
             options,
             device: device.to_owned(),
             identity: Mutex::new(identity),
-            next: Mutex::new(identity.reserved.max(first)),
+            next: Mutex::new(if bug(Bug::NumbersReused) { first } else { identity.reserved.max(first) }),
             seen: AtomicU64::new(identity.seen.get()),
             listing: Mutex::new(None),
             flushing: Mutex::new(()),

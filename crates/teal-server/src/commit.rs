@@ -19,6 +19,7 @@ mod work;
 use crate::limits::{STAGED_BYTES_MAX, STAGED_PARTS_MAX};
 use crate::refusal::{Outcome, Refusal, bad, refuse};
 use crate::rules::valid;
+use crate::seeded::{Bug, bug};
 use crate::server::{Peer, Server};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use teal_meta::{BatchRow, CommitRow, Read, ReplicaRow, VolumeRow, Write};
@@ -81,13 +82,18 @@ impl Server {
         let chunks: Vec<ChunkId> = ops.iter().flat_map(chunks_of).collect::<BTreeSet<_>>().into_iter().collect();
         let pin = self.chunks().pin(&chunks)?;
         let (now, draw) = (self.clock().civil(), self.draw());
-        let done = self.write(peer.volume, |txn| {
+        let work = |txn: &mut dyn Write| {
             // Another connection of the same client may have been faster.
             if let Some(seq) = committed(txn, peer, &named)? {
                 return Ok(Done { seq, ops: 0, conflicts: 0 });
             }
             carry_out(txn, peer, &named, &ops, now, draw)
-        })?;
+        };
+        let done = if bug(Bug::AnsweredTooEarly) {
+            self.write_soon(peer.volume, work)?
+        } else {
+            self.write(peer.volume, work)?
+        };
         drop(pin);
         self.counters().committed(done.ops, done.conflicts);
         self.news(peer.volume);
@@ -112,10 +118,11 @@ pub(crate) fn present(txn: &dyn Read, peer: Peer, incarnation: u32) -> Outcome<R
 /// Where a batch has its place in history, if it has one.
 fn committed(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Option<CommitSeq>> {
     let replica = present(txn, peer, named.incarnation)?;
-    if named.batch > replica.last_batch {
+    if named.batch > replica.last_batch || bug(Bug::BatchTwice) {
         return Ok(None);
     }
     match txn.batch(peer.replica, named.incarnation, named.batch)? {
+        Some(batch) if bug(Bug::CopyTakenForKnown) => Ok(Some(batch.seq)),
         Some(batch) if batch.digest == named.digest => Ok(Some(batch.seq)),
         _ => {
             let words = format!(
@@ -194,7 +201,7 @@ fn carry_out(txn: &mut dyn Write, peer: Peer, named: &Named, ops: &[Op], clock: 
         same: BTreeSet::new(),
         notes: Vec::new(),
     };
-    work.run(ops)?;
+    work.run(if bug(Bug::HalfABatch) && ops.len() > 6 { &ops[..ops.len() / 2] } else { ops })?;
     let conflicts = work.notes.len();
     let stamp = Stamp { replica: peer.replica, incarnation: named.incarnation, counter: named.batch };
     work.close(stamp, &named.digest)?;

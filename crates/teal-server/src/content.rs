@@ -7,6 +7,7 @@
 use crate::limits::ITEM_BYTES;
 use crate::list::check_count;
 use crate::refusal::Outcome;
+use crate::seeded::{Bug, bug};
 use crate::server::{Peer, Server};
 use std::ops::Range;
 use teal_chunk::ChunkError;
@@ -77,7 +78,7 @@ impl Server {
 
 /// `None`: the content is another one by now.
 fn plan(txn: &dyn Read, want: &Want, room: &mut usize) -> Outcome<Option<Plan>> {
-    let row = txn.object(want.object)?.filter(|row| row.data_seq == want.data_seq);
+    let row = txn.object(want.object)?.filter(|row| row.data_seq == want.data_seq || bug(Bug::OtherContent));
     let Some(row) = row else { return Ok(None) };
     let end = want.offset.saturating_add(want.len.min(SPAN_MAX)).min(row.size);
     let mut plan = Plan { len: 0, extents: Vec::new() };

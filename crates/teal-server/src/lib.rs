@@ -25,6 +25,11 @@ mod pull;
 mod refusal;
 mod room;
 mod rules;
+#[cfg(feature = "seeded-bugs")]
+pub mod seeded;
+#[cfg(not(feature = "seeded-bugs"))]
+#[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
+mod seeded;
 mod server;
 mod version;
 

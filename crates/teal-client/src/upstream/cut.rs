@@ -12,6 +12,7 @@
 use super::note::{Dirty, Flying, Note, Part};
 use super::{Replica, SyncError, ranges::Ranges};
 use crate::Client;
+use crate::seeded::{Bug, bug};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use teal_log::{Cost, Locked, StoreError, note_cost};
@@ -162,7 +163,7 @@ impl Client {
             latest = latest.min(locked.attr(no).ctime);
         }
         cut_names(cut, no, &part, &sent, |link| self.store.attr(link.dir).map_or(latest, |dir| dir.mtime.min(latest)));
-        note.flying = Some(Flying { batch: cut.batch, part, sent });
+        note.flying = (!bug(Bug::ClearedTooEarly)).then_some(Flying { batch: cut.batch, part, sent });
         let bytes = note.encode();
         op.set_note(no, Some(&bytes))?;
         Ok(())

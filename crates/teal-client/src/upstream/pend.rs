@@ -7,6 +7,7 @@
 use super::note::Dirty;
 use super::{Note, ranges::Ranges};
 use crate::Client;
+use crate::seeded::{Bug, bug};
 use teal_log::{Locked, StoreError};
 use teal_types::{CommitSeq, Link, ObjectNo};
 
@@ -52,6 +53,7 @@ impl Client {
         }
         match what {
             Pend::Created => note.pending.created = true,
+            Pend::Gone if bug(Bug::RemovalNotNoted) => note = Note::default(),
             Pend::Gone => bury(&mut note),
             _ if note.pending.created => absorb(&mut note, what),
             Pend::Attributes => drop(note.pending.attributes.get_or_insert(base)),

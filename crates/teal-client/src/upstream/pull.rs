@@ -8,6 +8,7 @@
 use super::install::is_number;
 use super::{Identity, Replica, SyncError, unexpected};
 use crate::Client;
+use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
 use teal_proto::{Change, Pulled, RefusalCode, Refused, Reply, Request};
 use teal_types::{CommitSeq, ObjectNo};
@@ -24,7 +25,7 @@ impl Replica {
     /// Whether all batches of this life in history are of this store. If not, what a copy of it has made may have numbers of the same lease
     /// as what is new here: nothing is installed before the server has given this one another life.
     fn check_author(&self, pulled: &Pulled) -> Result<(), Refused> {
-        if pulled.acknowledged <= self.identity.lock().batch {
+        if pulled.acknowledged <= self.identity.lock().batch || bug(Bug::CopyUnnoticed) {
             return Ok(());
         }
         self.state.lock().is_connected = false;
@@ -69,6 +70,14 @@ impl Client {
         let mut gone = Vec::new();
         let mut more = first.more;
         let mut changes = first.changes;
+        if bug(Bug::PositionTooEarly) {
+            self.identify(replica, |identity| (identity.seen, identity.digest) = (to, digest))?;
+            self.sync()?;
+        }
+        if bug(Bug::NewsSkipped) && since > CommitSeq::default() && replica.counters.pulls.load(Ordering::Relaxed) == 0
+        {
+            changes.clear();
+        }
         loop {
             self.install(replica, changes, landed, &mut gone)?;
             let Some(after) = more else { break };

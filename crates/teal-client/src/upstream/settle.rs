@@ -8,6 +8,7 @@
 use super::pull::Landed;
 use super::{Note, Replica, SyncError, content, unexpected};
 use crate::Client;
+use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
 use teal_log::{Cost, note_cost};
 use teal_proto::{Reply, Request, WANTS_MAX};
@@ -53,6 +54,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
     }
     if let Some(newer) = &mut pending.data {
         match (data, part.data) {
+            ((true, true), _) if bug(Bug::BaseKept) => {}
             ((true, true), _) => newer.base = seq,
             ((true, false), flown) => {
                 // It goes to a file of its own: all of it must be there.
@@ -79,7 +81,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
         // Even of what was committed as it was sent the server may have moved the times.
         attributes: pending.attributes.is_none(),
         times: pending.data.is_none(),
-        data: pending.data.is_none() && data != (true, true),
+        data: (pending.data.is_none() || bug(Bug::NewerOverwritten)) && data != (true, true),
         // A name that another had is another one at the server.
         links: pending.links.is_none() && !pending.gone,
         xattrs: true,

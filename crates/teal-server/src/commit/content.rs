@@ -8,6 +8,7 @@ use super::work::Work;
 use crate::lease;
 use crate::refusal::{Outcome, bad};
 use crate::rules::canvas::Canvas;
+use crate::seeded::{Bug, bug};
 use std::ops::Range;
 use teal_meta::{ExtentRow, ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
@@ -35,7 +36,7 @@ impl Work<'_> {
         if row.kind != FileType::File {
             return bad(format!("content for object {object}, which is no file"));
         }
-        if row.data_seq > base && row.data_seq != seq {
+        if row.data_seq > base && row.data_seq != seq && !bug(Bug::LastWriterWins) {
             if self.is_there(object, base, ops)? {
                 return self.confirm(object);
             }
@@ -148,6 +149,7 @@ impl Work<'_> {
             }
         }
         self.set_object(copy, Some(row))?;
+        let size = if bug(Bug::CopyWithoutBase) { 0 } else { size };
         let rows = self.txn.extents_at(object, 0..size, base)?;
         for extent in Canvas::of_history(&rows, size).extents() {
             self.txn.put_extent(copy, &extent)?;

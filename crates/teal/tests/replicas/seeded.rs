@@ -1,0 +1,75 @@
+//! The simulation is tested itself: each bug of [`teal_client::seeded`] and [`teal_server::seeded`], switched on, is caught.
+
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
+
+mod attempt;
+mod hand;
+mod judge;
+mod ledger;
+mod power;
+mod restore;
+mod run;
+mod steps;
+mod tags;
+mod tree;
+mod wire;
+mod world;
+
+use attempt::attempt;
+use run::Stage;
+use teal_client::seeded as client;
+use teal_server::seeded as server;
+
+/// Lives looked at before a bug counts as missed.
+const LIVES: u64 = 400;
+
+/// Every bug of the clients, and where it shows soonest.
+fn of_clients(bug: client::Bug) -> Stage {
+    match bug {
+        client::Bug::NewerOverwritten | client::Bug::BaseKept | client::Bug::StaleFetched => Stage::AtOnce,
+        client::Bug::NotRenumbered | client::Bug::CopyUnnoticed => Stage::Copies,
+        _ => Stage::Power,
+    }
+}
+
+/// The same of the server.
+fn of_server(bug: server::Bug) -> Stage {
+    match bug {
+        server::Bug::BatchTwice | server::Bug::OtherContent => Stage::Faults,
+        server::Bug::CopyTakenForKnown => Stage::Copies,
+        server::Bug::OtherHistory => Stage::Restored,
+        server::Bug::AnsweredTooEarly => Stage::Power,
+        _ => Stage::AtOnce,
+    }
+}
+
+/// How many lives until something is noticed, and what.
+fn caught(stage: Stage) -> Option<(u64, String)> {
+    (0..LIVES).find_map(|seed| Some((seed + 1, attempt(stage, seed, false).err()?)))
+}
+
+#[test]
+fn every_seeded_bug_is_caught() {
+    let only = std::env::var("TEAL_SEEDED_BUG").ok();
+    let mut missed = Vec::new();
+    let mut look = |name: String, stage| {
+        if only.as_ref().is_some_and(|only| *only != name) {
+            return;
+        }
+        match caught(stage) {
+            Some((lives, words)) => println!("{name}: life {lives}: {}", words.chars().take(160).collect::<String>()),
+            None => missed.push(name),
+        }
+    };
+    for bug in client::Bug::ALL {
+        client::seed(Some(bug));
+        look(format!("{bug:?}"), of_clients(bug));
+    }
+    client::seed(None);
+    for bug in server::Bug::ALL {
+        server::seed(Some(bug));
+        look(format!("{bug:?}"), of_server(bug));
+    }
+    server::seed(None);
+    assert!(missed.is_empty(), "not caught in {LIVES} lives: {missed:?}");
+}
