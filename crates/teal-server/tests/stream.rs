@@ -182,10 +182,12 @@ fn a_long_poll_ends_with_a_commit_or_with_the_server() {
 fn a_long_poll_ends_when_another_machine_comes_and_when_its_own_goes() {
     let world = World::new();
     let (server, peer, since) = (Arc::clone(&world.server), world.desk.peer, world.desk.base);
+    let (incarnation, digest) = (world.desk.incarnation, world.desk.digest);
     world.laptop.ask(Request::Bye);
     let pull = || {
         let server = Arc::clone(&server);
-        let pull = move || server.handle(peer, Request::Pull { since, after: None, wait_ms: 250_000 });
+        let request = Request::Pull { incarnation, since, digest, after: None, wait_ms: 250_000 };
+        let pull = move || server.handle(peer, request);
         std::thread::Builder::new().spawn(pull).unwrap()
     };
     let is_live = |of: usize| world.server.replicas(world.volume).unwrap()[of].is_live;

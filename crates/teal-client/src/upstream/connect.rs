@@ -18,11 +18,23 @@ impl Client {
         if replica.state.lock().is_connected {
             return Ok(());
         }
-        let identity = *replica.identity.lock();
-        if identity.parts == 0 && !bug(Bug::FlyingForgotten) {
+        if replica.identity.lock().parts == 0 && !bug(Bug::FlyingForgotten) {
             // The program ended after a cut, before its batch had been sent.
             self.take_back_all(replica)?;
         }
+        if let Told::Lost { .. } = self.greet(replica)? {
+            // The server is to know from where this goes on.
+            self.greet(replica)?;
+        }
+        self.announce_some(replica)?;
+        self.offer_some(replica)?;
+        replica.state.lock().is_connected = true;
+        Ok(())
+    }
+
+    /// Says hello, and does what it is told.
+    fn greet(&self, replica: &Replica) -> Result<Told, SyncError> {
+        let identity = *replica.identity.lock();
         let hello = Request::Hello(Hello {
             incarnation: identity.incarnation,
             last_batch: identity.batch,
@@ -39,10 +51,7 @@ impl Client {
                 (state.is_denied, state.trouble) = (true, Some((words.clone(), self.clock.monotonic())));
             }
         })?;
-        self.announce_some(replica)?;
-        self.offer_some(replica)?;
-        replica.state.lock().is_connected = true;
-        Ok(())
+        Ok(welcome.told)
     }
 
     fn welcomed(&self, replica: &Replica, welcome: &Welcome) -> Result<(), SyncError> {

@@ -4,8 +4,9 @@
 //! 1. What is here whole, and neither at the server nor known from before, becomes pending, based on the last commit that both surely have:
 //!    if somebody went on from there, the rules of conflicts hold.
 //! 2. What is here only in part becomes what the server has, with a word in the log; what was changed here since stays pending.
-//! 3. Removals are not offered: what the server has, and this replica has seen removed, is there again.
-//! 4. Until all objects have been compared, nothing of the server's is installed and nothing is sent. What a crash interrupts goes on where
+//! 3. What the server never heard of gets numbers of the new life: another store with the same past may have used the old ones.
+//! 4. Removals are not offered: what the server has, and this replica has seen removed, is there again.
+//! 5. Until all objects have been compared, nothing of the server's is installed and nothing is sent. What a crash interrupts goes on where
 //!    it was.
 
 use super::install::links;
@@ -56,10 +57,12 @@ impl Client {
             replica.seen().get()
         );
         let _applying = replica.applying.lock();
-        self.new_life(replica, welcome)?;
+        let before = self.new_life(replica, welcome)?;
         self.identify(replica, |identity| {
             (identity.seen, identity.digest, identity.offer) = (common, digest, ObjectNo::ROOT.get());
         })?;
+        // The server cannot tell any more whether this store is a copy of one that went on.
+        self.renumber(replica, before.lease)?;
         Ok(self.sync()?)
     }
 

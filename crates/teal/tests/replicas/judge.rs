@@ -6,10 +6,8 @@
 //! 3. No write is lost (`tags`), and nothing that was acknowledged is missing in history (`ledger`).
 
 use crate::ledger::Eyes;
-use crate::restore::tags_here;
 use crate::run::{Run, Stage};
 use crate::tree::{Tree, differences, walk};
-use std::collections::BTreeSet;
 use teal_client::Client;
 use teal_proto::ConflictNote;
 
@@ -21,8 +19,6 @@ fn whole(client: &Client) -> Tree {
 
 impl Run {
     pub(crate) fn judge(&mut self) {
-        let refused: BTreeSet<u64> =
-            self.refused.iter().flat_map(|who| tags_here(&self.world.machines[*who])).collect();
         let problems = self.world.problems();
         assert!(problems.is_empty(), "{}", problems.join("\n"));
         let mut rng = self.rng.fork();
@@ -33,10 +29,7 @@ impl Run {
         let conflicts = self.world.machines[fresh].client.conflicts().unwrap();
         self.counts.conflicts = conflicts.len() as u64;
         assert!(self.stage > Stage::Turns || conflicts.is_empty(), "conflicts with nobody: {conflicts:#?}");
-        for (who, machine) in self.world.machines.iter().enumerate() {
-            if self.refused.contains(&who) {
-                continue;
-            }
+        for machine in &self.world.machines {
             let name = &machine.name;
             assert_eq!(
                 machine.client.conflicts().unwrap(),
@@ -49,7 +42,7 @@ impl Run {
             let unseen: Vec<_> = conflicts.iter().filter(|note| !is_there(note, &here)).collect();
             assert!(unseen.is_empty(), "conflicts that {name} does not have where they say: {unseen:#?}");
         }
-        let lost = self.tags.lost(&there, &refused);
+        let lost = self.tags.lost(&there);
         assert!(lost.is_empty(), "lost: {}", lost.join("\n"));
         self.is_in_history();
         self.counts.messages = self.world.trace.messages();

@@ -72,7 +72,7 @@ fn copies_of_a_store_go_on_as_others_and_lose_nothing() {
 }
 
 #[test]
-fn a_restored_server_is_refused_by_those_who_have_seen_more() {
+fn what_a_restored_server_lost_comes_back_to_it() {
     explore(Stage::Restored);
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Counts {
     pub(crate) clocks: u64,
     pub(crate) copies: u64,
     pub(crate) restored: u64,
-    pub(crate) refused: u64,
+    pub(crate) offered: u64,
     pub(crate) conflicts: u64,
 }
 
@@ -60,7 +60,7 @@ impl std::ops::AddAssign for Counts {
         self.clocks += more.clocks;
         self.copies += more.copies;
         self.restored += more.restored;
-        self.refused += more.refused;
+        self.offered += more.offered;
         self.conflicts += more.conflicts;
     }
 }
@@ -70,8 +70,6 @@ pub(crate) struct Run {
     pub(crate) rng: Rng,
     pub(crate) world: World,
     pub(crate) tags: Tags,
-    /// Machines that the server is no good for any more: it was restored from a copy that is older than what they have seen.
-    pub(crate) refused: Vec<usize>,
     pub(crate) counts: Counts,
     /// Whether a round may fail.
     may_fail: bool,
@@ -91,7 +89,7 @@ impl Run {
             world.join("desk", &mut rng);
         }
         let (counts, may_fail) = (Counts::default(), stage >= Stage::Faults);
-        let mut run = Self { stage, rng, world, tags, refused: Vec::new(), counts, may_fail, is_printed };
+        let mut run = Self { stage, rng, world, tags, counts, may_fail, is_printed };
         run.keep_all_busy();
         run
     }
@@ -263,16 +261,16 @@ impl Run {
 
     /// Everybody sends and fetches until nothing is left to do.
     pub(crate) fn settle(&mut self) {
-        let all: Vec<usize> = (0..self.world.machines.len()).filter(|who| !self.refused.contains(who)).collect();
+        let all = 0..self.world.machines.len();
         let mut seen = None;
         for round in 0..ROUNDS {
             self.may_fail = round < ROUGH;
-            for who in &all {
+            for who in all.clone() {
                 self.world.advance(Duration::from_secs(31));
-                self.must_round(*who, true);
+                self.must_round(who, true);
                 self.mend();
             }
-            let clients = all.iter().map(|who| &self.world.machines[*who].client);
+            let clients = self.world.machines.iter().map(|machine| &machine.client);
             let all: Vec<_> = clients.map(|client| client.upstream_status().unwrap().unwrap()).collect();
             let now: Vec<_> = all.iter().map(|status| status.seen).collect();
             if all.iter().all(|status| status.only_here == 0) && seen.as_ref() == Some(&now) {

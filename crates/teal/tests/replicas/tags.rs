@@ -28,6 +28,8 @@ struct Tag {
     /// The first commit with it.
     committed: Option<CommitSeq>,
     is_durable: bool,
+    /// Machines that had it when the server was restored.
+    holders: BTreeSet<usize>,
     /// Somebody took one of several names away; others may have taken the rest.
     lost_name: bool,
     is_excused: bool,
@@ -83,8 +85,8 @@ impl Tags {
         let id = tags.len() as u64;
         let objects = BTreeSet::from([object]);
         let to = from + len as u64;
-        let tag =
-            Tag { author, from, to, objects, committed: None, is_durable: false, lost_name: false, is_excused: false };
+        let (committed, holders, is_durable, lost_name, is_excused) = (None, BTreeSet::new(), false, false, false);
+        let tag = Tag { author, from, to, objects, committed, is_durable, holders, lost_name, is_excused };
         tags.insert(id, tag);
         bytes_of(id).into_iter().cycle().take(len).collect()
     }
@@ -103,7 +105,8 @@ impl Tags {
     /// Somebody who has seen history up to `seen` changes or removes a part of an object.
     pub(crate) fn change(&self, who: usize, seen: CommitSeq, object: ObjectNo, from: u64, to: u64) {
         self.each(|_, tag| {
-            let knows = tag.author == who || tag.committed.is_some_and(|at| at <= seen);
+            let has_seen = tag.committed.is_some_and(|at| at <= seen);
+            let knows = tag.author == who || tag.holders.contains(&who) || has_seen;
             tag.is_excused |= knows && tag.from < to && from < tag.to && tag.objects.contains(&object);
         });
     }
@@ -117,14 +120,21 @@ impl Tags {
         self.each(|_, tag| tag.is_excused |= tag.author == who && !tag.is_durable && tag.committed.is_none());
     }
 
-    /// The server has another history: the next look is at all of it.
-    pub(crate) fn begin_again(&self) {
-        self.account.lock().seen = CommitSeq::new(0);
+    /// Which of the tags found on a machine, in a file of which not all is there, were never at the server.
+    pub(crate) fn only_there(&self, found: &mut BTreeSet<u64>) {
+        let account = self.account.lock();
+        found.retain(|id| account.tags[id].committed.is_none());
     }
 
-    /// Everything else was lost with the server's disks.
-    pub(crate) fn only(&self, left: &BTreeSet<u64>) {
-        self.each(|id, tag| tag.is_excused |= !left.contains(id));
+    /// The server has history up to `head` only, and what the machines have is what there is besides: the rest was lost with its disks.
+    pub(crate) fn begin_again(&self, server: &Arc<Server>, head: CommitSeq, held: &[BTreeSet<u64>]) {
+        self.account.lock().seen = CommitSeq::new(0);
+        self.each(|_, tag| tag.committed = tag.committed.filter(|at| *at <= head));
+        let there = self.look(server);
+        self.each(|id, tag| {
+            tag.holders = (0..held.len()).filter(|who| held[*who].contains(id)).collect();
+            tag.is_excused |= tag.holders.is_empty() && !there.contains(id);
+        });
     }
 
     /// Looks at what has come to the server since the last look; which tags are in that.
@@ -164,17 +174,16 @@ impl Tags {
         }
     }
 
-    /// What should be in the tree, or among `others`, and is not.
-    pub(crate) fn lost(&self, tree: &Tree, others: &BTreeSet<u64>) -> Vec<String> {
+    /// What should be in the tree, and is not.
+    pub(crate) fn lost(&self, tree: &Tree) -> Vec<String> {
         let found: BTreeSet<u64> = tree.values().flat_map(|node| found_in(&node.content)).collect();
         let left: BTreeSet<ObjectNo> = tree.values().map(|node| node.no).collect();
         let is_gone = |tag: &Tag| tag.lost_name && tag.objects.is_disjoint(&left);
         let account = self.account.lock();
         let lost = account.tags.iter().filter(|(id, tag)| !tag.is_excused && !is_gone(tag) && !found.contains(id));
-        lost.filter(|(id, _)| !others.contains(id))
-            .map(|(id, Tag { author, from, to, objects, committed, .. })| {
-                format!("tag {id} of machine {author}, {from} to {to} of {objects:?}, committed {committed:?}")
-            })
-            .collect()
+        lost.map(|(id, Tag { author, from, to, objects, committed, .. })| {
+            format!("tag {id} of machine {author}, {from} to {to} of {objects:?}, committed {committed:?}")
+        })
+        .collect()
     }
 }

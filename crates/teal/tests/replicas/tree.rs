@@ -66,8 +66,8 @@ pub(crate) fn walk(client: &Client) -> Result<Tree, FsError> {
     Ok(tree)
 }
 
-/// The files in the directories that are listed here, with what of their content is here.
-pub(crate) fn here(client: &Client) -> BTreeMap<String, Vec<u8>> {
+/// The files in the directories that are listed here, with what of their content is here, and whether that is all. The server is out of reach.
+pub(crate) fn here(client: &Client) -> BTreeMap<String, (bool, Vec<u8>)> {
     let (mut files, store) = (BTreeMap::new(), client.store());
     let mut dirs = vec![(String::new(), ROOT)];
     while let Some((path, dir)) = dirs.pop() {
@@ -77,7 +77,8 @@ pub(crate) fn here(client: &Client) -> BTreeMap<String, Vec<u8>> {
                 FileType::Dir => dirs.push((path, no)),
                 FileType::File => {
                     let size = store.attr(no).unwrap().size;
-                    files.insert(path, store.read(no, 0, size as usize).unwrap());
+                    let is_whole = client.read(no, 0, size as usize).is_ok();
+                    files.insert(path, (is_whole, store.read(no, 0, size as usize).unwrap()));
                 }
                 _ => {}
             }
