@@ -3,7 +3,8 @@
 //! # Guarantees
 //! 1. What is here whole, and neither at the server nor known from before, becomes pending, based on the last commit that both surely have:
 //!    if somebody went on from there, the rules of conflicts hold.
-//! 2. What is here only in part becomes what the server has, with a word in the log; what was changed here since stays pending.
+//! 2. Of what is here only in part, and the rest was lost with the server, the server's older state holds, with a word in the log; what was
+//!    changed here since stays pending. If the rest is at the server, the part here becomes pending.
 //! 3. What the server never heard of gets numbers of the new life: another store with the same past may have used the old ones.
 //! 4. Removals are not offered: what the server has, and this replica has seen removed, is there again.
 //! 5. Until all objects have been compared, nothing of the server's is installed and nothing is sent. What a crash interrupts goes on where
@@ -18,7 +19,7 @@ use crate::upstream::cut::attributes;
 use std::sync::atomic::Ordering;
 use teal_log::{Cost, Locked, StoreError, note_cost};
 use teal_proto::{Reply, Request, Welcome};
-use teal_types::{Attributes, CommitSeq, FileType, Link, ObjectNo, Version};
+use teal_types::{Attributes, CommitSeq, FileType, Link, ObjectNo, Timestamp, Version};
 
 /// Objects compared in one go.
 const STEP: usize = 256;
@@ -27,8 +28,10 @@ const STEP: usize = 256;
 enum There {
     /// It never heard of it.
     Unknown,
-    /// It was removed: the next pull says so.
-    Removed,
+    /// It was removed since the last common commit, when it was so: the next pull says it.
+    Removed(Box<Version>),
+    /// It was removed before that, and lived on in what was lost.
+    LongGone,
     /// It lives; as it was at the last common commit, if it has changed since and was there.
     Lives(Box<Version>, Option<Box<Version>>),
 }
@@ -38,6 +41,11 @@ enum Compared {
     Done,
     /// It is here only in part, and nowhere else known: it goes.
     Stripped,
+    /// The server lost a part of its content: the older one it has holds.
+    Older,
+    /// What the server knows by this number is another object, or one long gone: it gets a new number. Whether a part of it was at the
+    /// server only, and is zeros now.
+    Another(bool),
     /// A directory that may have entries at the server which this replica has seen removed.
     Unlisted,
 }
@@ -83,23 +91,36 @@ impl Client {
     /// Compares all objects; the directories that were listed here and are to be listed again.
     fn compare_all(&self, replica: &Replica) -> Result<Vec<ObjectNo>, SyncError> {
         let _applying = replica.applying.lock();
-        let (mut dirs, mut stripped) = (Vec::new(), Vec::new());
+        let mut dirs = Vec::new();
         let mut from = replica.identity.lock().offer;
         while from != 0 {
             let objects = self.store.objects_from(ObjectNo::new(from), STEP)?;
             let versions = self.look_at(replica, &objects)?;
+            let mut stripped = Vec::new();
             for (no, version) in objects.iter().zip(versions) {
                 let there = self.there(replica, *no, version)?;
+                let path = || self.store.path_of(*no);
                 match self.compare(replica, *no, there)? {
                     Compared::Done => {}
-                    Compared::Stripped => stripped.push(*no),
+                    Compared::Stripped => {
+                        log::warn!("{}: the restored server lost it, and not all of it is here", path());
+                        stripped.push(*no);
+                    }
+                    Compared::Older => log::warn!("{}: the restored server lost a part; older content holds", path()),
+                    Compared::Another(has_zeros) => {
+                        if has_zeros {
+                            log::error!("{}: what was at the server only is lost: it is zeros now", path());
+                        }
+                        self.renumber_one(replica, *no)?;
+                        replica.counters.offered.fetch_add(1, Ordering::Relaxed);
+                    }
                     Compared::Unlisted => dirs.push(*no),
                 }
             }
+            self.bury_gone(replica, stripped, None)?;
             from = objects.last().map_or(0, |last| last.get() + 1);
             self.identify(replica, |identity| identity.offer = from)?;
         }
-        self.bury_gone(replica, stripped, None)?;
         replica.has_pending(self.clock.monotonic());
         Ok(dirs)
     }
@@ -108,22 +129,28 @@ impl Client {
         let common = replica.seen();
         let Some(version) = version else {
             let request = Request::History { object: no, after: CommitSeq::default() };
-            return match self.ask(replica, &request)? {
-                Reply::History(notes) if notes.is_empty() => Ok(There::Unknown),
-                Reply::History(_) => Ok(There::Removed),
-                _ => Err(unexpected("to a question about history").into()),
+            let is_known = match self.ask(replica, &request)? {
+                Reply::History(notes) => !notes.is_empty(),
+                _ => return Err(unexpected("to a question about history").into()),
             };
+            let before = if is_known { self.past(replica, no, common)? } else { None };
+            return Ok(match before {
+                Some(before) => There::Removed(before),
+                None if is_known => There::LongGone,
+                None => There::Unknown,
+            });
         };
         let newest = [version.attr_seq, version.data_seq, version.link_seq, version.xattr_seq].into_iter().max();
-        let mut before = None;
-        if newest > Some(common) {
-            let request = Request::ReadPast { object: no, at: common, offset: 0, len: 0 };
-            let Reply::Past { version, .. } = self.ask(replica, &request)? else {
-                return Err(unexpected("to a read of the past").into());
-            };
-            before = version.map(Box::new);
-        }
+        let before = if newest > Some(common) { self.past(replica, no, common)? } else { None };
         Ok(There::Lives(Box::new(version), before))
+    }
+
+    /// What the server had of an object at a commit.
+    fn past(&self, replica: &Replica, object: ObjectNo, at: CommitSeq) -> Result<Option<Box<Version>>, SyncError> {
+        match self.ask(replica, &Request::ReadPast { object, at, offset: 0, len: 0 })? {
+            Reply::Past { version, .. } => Ok(version.map(Box::new)),
+            _ => Err(unexpected("to a read of the past").into()),
+        }
     }
 
     /// Notes what of an object the server has lost.
@@ -142,25 +169,7 @@ impl Client {
         let is_named = no == ObjectNo::ROOT || !links(&locked, no).is_empty();
         let mut compared = Compared::Done;
         match there {
-            There::Removed => {}
-            There::Unknown if note.pending.created || !is_named => {}
-            There::Unknown if note.absent.is_empty() || note.is_ours() => {
-                if !note.absent.is_empty() {
-                    log::error!(
-                        "{}: a part of it was at the server only, and is lost: it is zeros now",
-                        self.store.path_of(no)
-                    );
-                    note.absent = Ranges::default();
-                }
-                note.pending = Part { created: true, ..Part::default() };
-                note.unlisted = false;
-                replica.counters.offered.fetch_add(1, Ordering::Relaxed);
-            }
-            There::Unknown => {
-                log::warn!("{}: the restored server lost it, and not all of it is here", self.store.path_of(no));
-                compared = Compared::Stripped;
-            }
-            There::Lives(now, before) => {
+            There::Lives(now, before) if is_it(&locked, no, &now) => {
                 if offer(&locked, &mut note, no, &now, before.as_deref(), common) {
                     replica.counters.offered.fetch_add(1, Ordering::Relaxed);
                 }
@@ -168,19 +177,34 @@ impl Client {
                     note.unlisted = true;
                     compared = Compared::Unlisted;
                 }
-                if note.data_seq > common && !note.absent.is_empty() {
-                    log::warn!(
-                        "{}: the restored server lost a part of it; its older content holds",
-                        self.store.path_of(no)
-                    );
+                if note.data_seq > common {
+                    // What is absent was a part of what is lost.
                     take_older(&mut locked, &mut note, &now)?;
+                    compared = Compared::Older;
                     replica.tell(Invalidation::Data(no, 0, 0));
                 }
             }
+            _ if !is_named => {}
+            There::Unknown if note.pending.created => {}
+            There::Removed(before) if mark(&locked, no) == mark_of(&before) => {}
+            There::Removed(_) if !note.absent.is_empty() => {}
+            There::Unknown if note.absent.is_empty() => {
+                note.pending = Part { created: true, ..Part::default() };
+                note.unlisted = false;
+                replica.counters.offered.fetch_add(1, Ordering::Relaxed);
+            }
+            _ if note.absent.is_empty() || note.is_ours() => return Ok(Compared::Another(!note.absent.is_empty())),
+            _ => compared = Compared::Stripped,
         }
         self.set_note(&locked, no, &note)?;
         Ok(compared)
     }
+}
+
+/// Whether the object of this number at the server is the one here. Nobody can set when it was made.
+fn is_it(locked: &Locked<'_>, no: ObjectNo, there: &Version) -> bool {
+    let here = locked.attr(no);
+    no == ObjectNo::ROOT || (here.kind, here.btime) == (there.kind, there.attributes.btime)
 }
 
 /// What is based on lost history is based on the last common commit instead.
@@ -195,6 +219,18 @@ fn rebase(part: &mut Part, common: CommitSeq) {
 /// Whether this replica's state of a component is neither the server's nor what it was at the last common commit.
 fn is_lost<T: PartialEq>(here: &T, now: (&T, CommitSeq), before: Option<&T>, common: CommitSeq) -> bool {
     *here != *now.0 && (now.1 <= common || before != Some(here))
+}
+
+/// Whoever changes content changes one of these: size, modified, changed. Nobody can set the last.
+type Mark = (u64, Timestamp, Timestamp);
+
+fn mark(locked: &Locked<'_>, no: ObjectNo) -> Mark {
+    let attr = locked.attr(no);
+    (attr.size, attr.mtime, attr.ctime)
+}
+
+fn mark_of(version: &Version) -> Mark {
+    (version.size, version.attributes.mtime, version.attributes.ctime)
 }
 
 /// Makes pending what the server has lost of an object that lives there; says whether it is anything.
@@ -233,19 +269,15 @@ fn offer(
         note.pending.links = Some((common, now.links.clone()));
     }
     is_any |= offer_xattrs(locked, note, no, now, before, common);
-    if attr.kind == FileType::File && note.absent.is_empty() {
-        // Whoever changes content changes one of these, and nobody can set the last.
-        let mark = |size: u64, of: &Attributes| (size, of.mtime, of.ctime);
-        let here = mark(attr.size, &attributes(&attr));
-        let then = mark(now.size, &now.attributes);
-        let past = before.map(|before| mark(before.size, &before.attributes));
-        if is_lost(&here, (&then, now.data_seq), past.as_ref(), common) {
-            let cut = note.pending.data.as_ref().map_or(u64::MAX, |dirty| dirty.cut);
-            let mut ranges = Ranges::default();
-            ranges.add(0, attr.size.max(1));
-            note.pending.data = Some(Dirty { base: common, cut, ranges });
-            is_any = true;
-        }
+    let past = before.map(mark_of);
+    let has_other = is_lost(&mark(locked, no), (&mark_of(now), now.data_seq), past.as_ref(), common);
+    if attr.kind == FileType::File && note.data_seq <= common && has_other {
+        let cut = note.pending.data.as_ref().map_or(u64::MAX, |dirty| dirty.cut);
+        let mut ranges = Ranges::default();
+        ranges.add(0, attr.size.max(1));
+        // What is absent is as it was at the last common commit.
+        note.pending.data = Some(Dirty { base: common, cut, ranges: ranges.without(&note.absent) });
+        is_any = true;
     }
     is_any
 }

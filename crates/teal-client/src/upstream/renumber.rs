@@ -36,7 +36,8 @@ impl Client {
         Ok(())
     }
 
-    fn renumber_one(&self, replica: &Replica, old: ObjectNo) -> Result<(), SyncError> {
+    /// Makes an object a new one, which the server has never heard of.
+    pub(crate) fn renumber_one(&self, replica: &Replica, old: ObjectNo) -> Result<(), SyncError> {
         let _names = self.namespace.write();
         // Nothing is written to the old one that the new one would not have.
         let _absence = replica.absence(old).write();

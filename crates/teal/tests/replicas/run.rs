@@ -192,7 +192,7 @@ impl Run {
             }
             41..44 if self.stage >= Stage::Power => fails(&machine.power, &mut self.rng, 40),
             44..46 if self.stage >= Stage::Power => fails(&self.world.seat.power, &mut self.rng, 30),
-            46..48 if self.stage >= Stage::Copies && self.counts.copies < COPIES && machine.is_known() => {
+            46..48 if self.stage == Stage::Copies && self.counts.copies < COPIES && machine.is_known() => {
                 self.say(format_args!("the disk of {who} is copied"));
                 self.world.clone_disk(who, &mut self.rng);
                 self.counts.copies += 1;
