@@ -1,9 +1,9 @@
 //! One life of a volume: what happens to its machines and its server, by seed.
 //!
 //! # Stages
-//! Each has what the one before has: two machines that take turns; then both at once, each with other threads that go on while it waits for the
+//! Each but the last has what the one before has: two machines that take turns; then both at once, each with other threads that go on while it waits for the
 //! server; then a network with faults and clocks that somebody sets; then power cuts in the middle of anything; then stores that are copied,
-//! and go on; then a server that is restored from a copy.
+//! and go on. The last has no copied stores, but a server that is restored from a copy.
 
 use crate::hand::Hand;
 use crate::power::Power;
