@@ -349,7 +349,7 @@ impl Serve for Mirror {
 }
 
 /// What `teal-mount` asks of the kernel.
-fn config() -> InitConfig {
+fn config(rings: bool) -> InitConfig {
     let defaults = InitConfig::default();
     let wanted = defaults.wanted
         | InitFlags::DO_READDIRPLUS
@@ -361,10 +361,11 @@ fn config() -> InitConfig {
         | InitFlags::HANDLE_KILLPRIV_V2
         | InitFlags::DIRECT_IO_ALLOW_MMAP
         | InitFlags::ASYNC_DIO;
+    let wanted = if rings { wanted | InitFlags::OVER_IO_URING } else { wanted };
     InitConfig { wanted, ..defaults }
 }
 
-fn run(from: &Path, point: &Path, threads: NonZeroUsize) -> Result<(), Box<dyn std::error::Error>> {
+fn run(from: &Path, point: &Path, threads: NonZeroUsize, rings: bool) -> Result<(), Box<dyn std::error::Error>> {
     // One descriptor for each node the kernel remembers: as many as we may have.
     let most = rustix::process::getrlimit(Resource::Nofile).maximum;
     rustix::process::setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;
@@ -380,7 +381,7 @@ fn run(from: &Path, point: &Path, threads: NonZeroUsize) -> Result<(), Box<dyn s
         default_permissions: true,
         ..MountOptions::default()
     };
-    let session = Session::mount(point, &options, &config())?;
+    let session = Session::mount(point, &options, &config(rings))?;
     let (unmounter, device) = (session.unmounter().ok_or("no mount")?, session.device().ok_or("no device")?);
     for (knob, value) in [(BdiKnob::ReadAheadKb, 1024), (BdiKnob::StrictLimit, 0), (BdiKnob::MaxRatio, 100)] {
         set_bdi(device, knob, value)?;
@@ -407,6 +408,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         threads = args.get(1).and_then(|n| n.to_str()).ok_or("--threads needs a number")?.parse()?;
         args.drain(..2);
     }
-    let [from, point] = args.as_slice() else { return Err("usage: mirror [--threads N] DIRECTORY MOUNTPOINT".into()) };
-    run(Path::new(from), Path::new(point), threads)
+    let rings = args.first().is_some_and(|arg| arg == "--uring");
+    args.drain(..usize::from(rings));
+    let [from, point] = args.as_slice() else {
+        return Err("usage: mirror [--threads N] [--uring] DIRECTORY MOUNTPOINT".into());
+    };
+    run(Path::new(from), Path::new(point), threads, rings)
 }

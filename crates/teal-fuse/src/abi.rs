@@ -65,5 +65,42 @@ pub struct fuse_notify_prune_out {
     pub spare: u64,
 }
 
+/// 7.42: gives the kernel the memory of an entry and asks for the first request (`enum fuse_uring_cmd`).
+pub const FUSE_IO_URING_CMD_REGISTER: u32 = 1;
+/// 7.42: answers a request and asks for the next one.
+pub const FUSE_IO_URING_CMD_COMMIT_AND_FETCH: u32 = 2;
+
+/// 7.42: what both sides say of the payload.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct fuse_uring_ent_in_out {
+    pub flags: u64,
+    pub commit_id: u64,
+    pub payload_sz: u32,
+    pub padding: u32,
+    pub reserved: u64,
+}
+
+/// 7.42: everything of a request or an answer but its payload.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct fuse_uring_req_header {
+    /// A [`fuse_in_header`], then the answer's [`fuse_out_header`].
+    pub in_out: [u8; 128],
+    /// The operation's own struct.
+    pub op_in: [u8; 128],
+    pub ring_ent_in_out: fuse_uring_ent_in_out,
+}
+
+/// 7.42: the argument of a command, in its submission entry.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct fuse_uring_cmd_req {
+    pub flags: u64,
+    pub commit_id: u64,
+    pub qid: u16,
+    pub padding: [u8; 6],
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,18 @@
-//! The `ioctl`s that are used here, and with them all `unsafe` of this crate.
+//! What is asked of devices by other ways than `read` and `write`: a few `ioctl`s, and commands through a ring. All `unsafe` of this
+//! crate is here.
 
-#![allow(unsafe_code, reason = "an ioctl has no safe form")]
+#![allow(unsafe_code, reason = "an ioctl has no safe form, nor has memory that is lent to a ring")]
 
-use crate::abi::FUSE_DEV_IOC_MAGIC;
+use crate::abi::{FUSE_DEV_IOC_MAGIC, FUSE_IO_URING_CMD_REGISTER, fuse_uring_cmd_req};
+use crate::ring::Area;
+use io_uring::{EnterFlags, IoUring, cqueue, opcode::UringCmd80, squeue, types};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl, opcode};
+use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use zerocopy::IntoBytes;
 
 /// Makes the fresh device `clone` one more channel of the connection of `of` (`FUSE_DEV_IOC_CLONE`).
 pub(crate) fn attach(clone: BorrowedFd<'_>, of: BorrowedFd<'_>) -> Result<(), Errno> {
@@ -98,4 +105,102 @@ unsafe impl Ioctl for Clear {
 pub(crate) fn clear_loop(device: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: without an argument there is nothing the kernel could write to; on what is no loop device it fails.
     unsafe { ioctl(device, Clear) }
+}
+
+/// A ring that carries one command at a time to a FUSE device, and the memory the command lends to the kernel.
+///
+/// Invariant: between two calls of [`Lane::exchange`] no command is in flight, and the kernel does not touch the memory.
+pub(crate) struct Lane {
+    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    enter: u32,
+    queue: u16,
+    area: Arc<Mutex<Area>>,
+    /// Where the memory lay when the kernel was told of it.
+    registered: [(usize, usize); 2],
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+impl Lane {
+    /// Bytes of `struct io_uring_sqe` in front of `len`.
+    const LEN_AT: usize = 24;
+
+    /// A lane for requests of processor `queue`, for the one thread that will [`enable`](Self::enable) it.
+    pub(crate) fn new(device: BorrowedFd<'_>, queue: u16, area: Arc<Mutex<Area>>) -> Result<Self, Errno> {
+        let of = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        let mut how = IoUring::<squeue::Entry128, cqueue::Entry>::builder();
+        let ring =
+            how.dontfork().setup_r_disabled().setup_single_issuer().setup_defer_taskrun().build(1).map_err(of)?;
+        ring.submitter().register_files(&[device.as_raw_fd()]).map_err(of)?;
+        // A lane that waits is idle: without this, processors would be kept from deep sleep as if a disk were at work.
+        let no_iowait = if ring.params().is_feature_no_iowait() { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() };
+        let enter = (EnterFlags::GETEVENTS | no_iowait).bits();
+        Ok(Self { ring, enter, queue, area, registered: [(0, 0); 2] })
+    }
+
+    /// Makes the lane the calling thread's.
+    pub(crate) fn enable(&self) -> Result<(), Errno> {
+        let done = self.ring.submitter().register_enable_rings();
+        done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// Tells the kernel that no more rings will come: until each queue has an entry, requests then come over the device, as before.
+    pub(crate) fn call_off(mut self) {
+        self.queue = u16::MAX;
+        let refused = self.enable().and_then(|()| self.exchange(FUSE_IO_URING_CMD_REGISTER, 0));
+        log::debug!("rings are called off: {refused:?}");
+    }
+
+    /// Gives the memory to the kernel, with an answer in it or, to register it, without one; waits until it holds a request.
+    ///
+    /// # Errors
+    /// `ENOTCONN` or `ECONNABORTED` when the connection has ended, and what else the device says.
+    pub(crate) fn exchange(&mut self, command: u32, commit_id: u64) -> Result<(), Errno> {
+        let area = Arc::clone(&self.area);
+        let mut area = area.lock();
+        let places = area.lend();
+        let at = [0, 1].map(|n: usize| (places[n].as_ptr() as usize, places[n].len()));
+        if command == FUSE_IO_URING_CMD_REGISTER {
+            self.registered = at;
+        }
+        assert_eq!(self.registered, at, "the kernel knows the memory by its address");
+        let mut argument = [0; 80];
+        let what = fuse_uring_cmd_req { commit_id, qid: self.queue, ..Default::default() };
+        argument[..size_of_val(&what)].copy_from_slice(what.as_bytes());
+        let command = UringCmd80::new(types::Fixed(0), command).cmd(argument).addr(Some(places.as_ptr() as u64));
+        let mut entry = command.build();
+        // SAFETY: an `Entry128` is 128 plain bytes, the first of them a `struct io_uring_sqe`; its `len` is a number that may have any value.
+        unsafe { (&raw mut entry).byte_add(Self::LEN_AT).cast::<u32>().write(places.len() as u32) };
+        // SAFETY: `places`, two `iovec`s, and the memory they name, which `area` owns and the lock keeps from everybody else, stay where
+        // they are until the command is complete, which is waited for below. Where that cannot be seen, they are never freed.
+        unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
+        match self.complete() {
+            Ok(result) if result < 0 => Err(Errno::from_raw_os_error(-result)),
+            Ok(_) => Ok(()),
+            Err(errno) => {
+                std::mem::forget(Arc::clone(&self.area));
+                MutexGuard::leak(area);
+                Err(errno)
+            }
+        }
+    }
+
+    fn complete(&mut self) -> Result<i32, Errno> {
+        loop {
+            if let Some(done) = self.ring.completion().next() {
+                return Ok(done.result());
+            }
+            let new = self.ring.submission().len() as u32;
+            // SAFETY: no argument is passed.
+            let entered = unsafe { self.ring.submitter().enter::<()>(new, 1, self.enter, None) };
+            match entered.map_err(|error| Errno::from_io_error(&error)) {
+                Ok(_) | Err(Some(Errno::INTR)) => {}
+                Err(errno) => return Err(errno.unwrap_or(Errno::IO)),
+            }
+        }
+    }
 }

@@ -22,6 +22,7 @@ mod mount;
 mod notify;
 mod reply;
 mod request;
+mod ring;
 mod session;
 mod transport;
 
@@ -37,4 +38,4 @@ pub use request::{
     Records, RemoveMapping, Request, SetAttr, TimeSet, Unique,
 };
 pub use session::{InitConfig, InitFlags, Negotiated, Serve, Session, SessionError};
-pub use transport::{DevFuse, MemoryKernel, MemoryTransport, Message, Transport, memory_pair};
+pub use transport::{DevFuse, MemoryKernel, MemoryTransport, Message, Outlet, Transport, memory_pair};

@@ -14,7 +14,7 @@ pub use wire::{Entry, OpenFlags, StatFs};
 
 use crate::abi::{self, fuse_out_header, opcode};
 use crate::request::{Handle, Header, Lock};
-use crate::transport::Transport;
+use crate::transport::Outlet;
 use rustix::io::Errno;
 use std::fmt;
 use std::io::IoSlice;
@@ -56,7 +56,7 @@ pub type Watcher = Box<dyn FnOnce(Answer) + Send>;
 
 /// The duty to answer one request. May be kept and used later, on any thread.
 pub struct Reply {
-    transport: Arc<dyn Transport>,
+    outlet: Arc<dyn Outlet>,
     unique: u64,
     opcode: u32,
     due: bool,
@@ -71,9 +71,9 @@ impl fmt::Debug for Reply {
 }
 
 impl Reply {
-    pub(crate) fn new(transport: Arc<dyn Transport>, header: &Header) -> Self {
+    pub(crate) fn new(outlet: Arc<dyn Outlet>, header: &Header) -> Self {
         let due = takes_answer(header.opcode) && header.opcode != opcode::FUSE_INTERRUPT;
-        Self { transport, unique: header.unique.get(), opcode: header.opcode, due, watcher: None }
+        Self { outlet, unique: header.unique.get(), opcode: header.opcode, due, watcher: None }
     }
 
     /// Tells `watcher` what the answer is. Where none is accepted it is never called.
@@ -212,7 +212,7 @@ impl Reply {
             let errno = (error != 0).then(|| Errno::from_raw_os_error(-error));
             watcher(Answer { errno, value: wire::value(self.opcode, parts) });
         }
-        match send(&*self.transport, self.unique, error, parts) {
+        match send(&*self.outlet, self.unique, error, parts) {
             Ok(()) => return Delivery::Delivered,
             Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => {}
             Err(errno) => log::error!("the answer to operation {} was refused: {errno}", self.opcode),
@@ -231,17 +231,17 @@ impl Drop for Reply {
 }
 
 /// Whether the kernel accepts an answer; it may go without one for an interrupt.
-fn takes_answer(opcode: u32) -> bool {
+pub(crate) fn takes_answer(opcode: u32) -> bool {
     !matches!(opcode, opcode::FUSE_FORGET | opcode::FUSE_BATCH_FORGET | opcode::FUSE_NOTIFY_REPLY)
 }
 
 /// Puts the header before `parts` and sends the message.
-pub(crate) fn send(transport: &dyn Transport, unique: u64, error: i32, parts: &[&[u8]]) -> Result<(), Errno> {
+pub(crate) fn send(outlet: &dyn Outlet, unique: u64, error: i32, parts: &[&[u8]]) -> Result<(), Errno> {
     let length = size_of::<fuse_out_header>() + parts.iter().map(|part| part.len()).sum::<usize>();
     let len = u32::try_from(length).map_err(|_| Errno::TOOBIG)?;
     let header = fuse_out_header { len, error, unique };
     let slices = std::iter::once(header.as_bytes()).chain(parts.iter().copied()).map(IoSlice::new).collect::<Vec<_>>();
-    transport.send(&slices)
+    outlet.send(&slices)
 }
 
 #[cfg(test)]

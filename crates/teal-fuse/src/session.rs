@@ -15,9 +15,10 @@ pub use init::{InitConfig, InitFlags, Negotiated};
 use crate::abi;
 use crate::mount::{self, DeviceNumber, MountError, MountOptions, Unmount, Unmounter};
 use crate::notify::Notifier;
-use crate::reply::Reply;
-use crate::request::{DecodeError, Header, Operation, Request};
-use crate::transport::Transport;
+use crate::reply::{Reply, takes_answer};
+use crate::request::{DecodeError, Header, InitRequest, Operation, Request};
+use crate::ring::Rings;
+use crate::transport::{Outlet, Transport};
 use init::OLDEST_MINOR;
 use rustix::io::Errno;
 use std::num::NonZeroUsize;
@@ -67,6 +68,7 @@ pub enum SessionError {
 pub struct Session {
     // Before the mount, so that it is dropped first: an unmount waits for answers while the device is open.
     transport: Arc<dyn Transport>,
+    rings: Option<Rings>,
     negotiated: Negotiated,
     mount: MountGuard,
 }
@@ -92,7 +94,7 @@ impl Session {
         loop {
             let length = transport.receive(&mut buffer)?.ok_or(SessionError::Closed)?;
             let Request { header, operation } = Request::decode(&buffer[..length], InitFlags::empty())?;
-            let reply = Reply::new(Arc::clone(&transport), &header);
+            let reply = Reply::new(Arc::clone(&transport) as Arc<dyn Outlet>, &header);
             let Operation::Init(offer) = operation else {
                 return Err(SessionError::NotInit { opcode: header.opcode });
             };
@@ -105,11 +107,12 @@ impl Session {
                 reply.error(Errno::PROTO);
                 return Err(SessionError::Version { major: offer.major, minor: offer.minor });
             }
+            let (config, rings) = with_rings(&*transport, config, &offer);
             let negotiated = config.negotiate(&offer);
             if !reply.init(&config.answer(&negotiated)).is_delivered() {
                 return Err(SessionError::Closed);
             }
-            return Ok(Self { transport, negotiated, mount: MountGuard(None) });
+            return Ok(Self { transport, rings, negotiated, mount: MountGuard(None) });
         }
     }
 
@@ -133,12 +136,30 @@ impl Session {
         self.mount.0.as_ref().map(Unmounter::device)
     }
 
-    /// Serves until the mount is gone, on `threads` threads, this one included. Each has a channel of its own where the system
-    /// allows it. Where a thread cannot be had, fewer serve.
+    /// Serves until the mount is gone, on this thread and others: over rings if that was negotiated, else on `threads` threads, each
+    /// with a channel of its own where the system allows it. Where a thread cannot be had, fewer serve.
     ///
     /// # Errors
     /// The first failure of the device, when all workers have ended.
     pub fn run(&self, threads: NonZeroUsize, serve: &(impl Serve + ?Sized)) -> Result<(), SessionError> {
+        match &self.rings {
+            Some(rings) => self.run_rings(rings, serve),
+            None => self.run_channels(threads, serve),
+        }
+        .map_err(SessionError::Device)
+    }
+
+    fn run_rings(&self, rings: &Rings, serve: &(impl Serve + ?Sized)) -> Result<(), Errno> {
+        std::thread::scope(|scope| {
+            rings.start(scope, move |message, outlet| self.dispatch(message, outlet, serve));
+            // What does not come over rings.
+            let mine = self.work(&self.transport, serve);
+            rings.end();
+            mine
+        })
+    }
+
+    fn run_channels(&self, threads: NonZeroUsize, serve: &(impl Serve + ?Sized)) -> Result<(), Errno> {
         std::thread::scope(|scope| {
             let more = (1..threads.get())
                 .filter_map(|number| {
@@ -157,7 +178,6 @@ impl Session {
             let theirs = more.into_iter().map(|worker| worker.join().unwrap_or(Err(Errno::IO)));
             std::iter::once(mine).chain(theirs).fold(Ok(()), Result::and)
         })
-        .map_err(SessionError::Device)
     }
 
     fn work(&self, transport: &Arc<dyn Transport>, serve: &(impl Serve + ?Sized)) -> Result<(), Errno> {
@@ -165,17 +185,21 @@ impl Session {
         while let Some(length) =
             transport.receive(&mut buffer).inspect_err(|errno| log::error!("a FUSE worker ends: {errno}"))?
         {
-            self.dispatch(&buffer[..length], transport, serve);
+            self.dispatch(&buffer[..length], Arc::clone(transport) as Arc<dyn Outlet>, serve);
         }
         Ok(())
     }
 
-    fn dispatch(&self, message: &[u8], transport: &Arc<dyn Transport>, serve: &(impl Serve + ?Sized)) {
+    /// Serves one message; whether it gets an answer, now or later.
+    fn dispatch(&self, message: &[u8], outlet: Arc<dyn Outlet>, serve: &(impl Serve + ?Sized)) -> bool {
         let header = match Header::split(message) {
             Ok((header, _)) => header,
-            Err(error) => return log::error!("dropped what is no request: {error}"),
+            Err(error) => {
+                log::error!("dropped what is no request: {error}");
+                return false;
+            }
         };
-        let reply = Reply::new(Arc::clone(transport), &header);
+        let reply = Reply::new(outlet, &header);
         match Request::decode(message, self.negotiated.flags) {
             Ok(Request { operation: Operation::Init(_), .. }) => reply.error(Errno::PROTO),
             Ok(request) => {
@@ -189,7 +213,22 @@ impl Session {
                 reply.error(Errno::INVAL);
             }
         }
+        takes_answer(header.opcode)
     }
+}
+
+/// Rings, if they are wanted, offered, and can be had: once they are negotiated, nothing works without them. The configuration without
+/// them otherwise.
+fn with_rings(transport: &dyn Transport, config: &InitConfig, offer: &InitRequest) -> (InitConfig, Option<Rings>) {
+    let negotiated = config.negotiate(offer);
+    if negotiated.flags.contains(InitFlags::OVER_IO_URING) {
+        let device = transport.device().ok_or(Errno::NOTSUP);
+        match device.and_then(|device| Rings::new(device, negotiated.payload_size())) {
+            Ok(rings) => return (*config, Some(rings)),
+            Err(errno) => log::warn!("requests come over {}, not over rings: {errno}", crate::transport::DEV_FUSE),
+        }
+    }
+    (InitConfig { wanted: config.wanted - InitFlags::OVER_IO_URING, ..*config }, None)
 }
 
 /// Takes its mount away when it is dropped.

@@ -29,6 +29,18 @@ use teal_client::Client;
 use teal_fuse::{BdiKnob, InitConfig, InitFlags, LoopDevice, MountOptions, Session, SessionError, Unmounter, set_bdi};
 use watch::Watch;
 
+/// Whether requests come over `io_uring` instead of `/dev/fuse`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Uring {
+    /// Where the kernel offers it and it is known to be better.
+    #[default]
+    Auto,
+    /// Or no mount.
+    On,
+    /// Never.
+    Off,
+}
+
 /// How to mount, validated.
 #[derive(Debug, Clone)]
 pub struct MountSettings {
@@ -46,8 +58,10 @@ pub struct MountSettings {
     pub noexec: bool,
     /// Reading changes no access times.
     pub noatime: bool,
-    /// Threads that answer requests.
+    /// Threads that answer requests which come over `/dev/fuse`.
     pub threads: NonZeroUsize,
+    /// Which way requests come.
+    pub uring: Uring,
 }
 
 /// A mounted volume.
@@ -117,7 +131,8 @@ impl Mount {
                 | InitFlags::POSIX_ACL
                 | InitFlags::DONT_MASK
                 | InitFlags::DIRECT_IO_ALLOW_MMAP
-                | InitFlags::ASYNC_DIO,
+                | InitFlags::ASYNC_DIO
+                | if settings.uring == Uring::Off { InitFlags::empty() } else { InitFlags::OVER_IO_URING },
             ..defaults
         };
         let with_device = if root && settings.syncfs { on_device(point, &settings, &options, &config) } else { None };

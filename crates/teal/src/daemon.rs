@@ -97,6 +97,7 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
         noexec: options.noexec,
         noatime: options.noatime,
         threads: if client.is_replica() { options.threads.max(WAITING) } else { options.threads },
+        uring: options.uring,
     };
     if options.syncfs {
         // The kernel's claim on the device, which comes with the mount, takes the place of ours.

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 use teal_log::Settings;
+use teal_mount::Uring;
 
 /// What `-o` asks for, validated.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub(crate) struct MountOptions {
     /// Change the flags of what is mounted there already.
     pub(crate) remount: bool,
     pub(crate) threads: NonZeroUsize,
+    /// Whether requests come over io_uring.
+    pub(crate) uring: Uring,
     pub(crate) settings: Settings,
     /// How old a change may be before it is on its way to the server.
     pub(crate) flush_age: Option<Duration>,
@@ -33,7 +36,7 @@ pub(crate) struct MountOptions {
 }
 
 const KNOWN: &str = "ro, rw, remount, salvage, noatime, relatime, nosuid, nodev, noexec, nosyncfs, commit=SECONDS, checkpoint=SECONDS, \
-                     checkpoint_bytes=SIZE, threads=N, \
+                     checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, \
                      flush=SECONDS, queue=SIZE, sync=local|remote, delay_ms=N";
 /// Options of mount(8) and fstab that are none of a file system's business.
 const IGNORED: &[&str] = &[
@@ -78,6 +81,7 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
         threads: std::thread::available_parallelism()
             .unwrap_or(NonZeroUsize::MIN)
             .max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
+        uring: Uring::default(),
         settings: Settings::default(),
         flush_age: None,
         queue: None,
@@ -109,6 +113,9 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
             "sync" if value == Some("remote") => parsed.sync_remote = true,
             "sync" if value == Some("local") => parsed.sync_remote = false,
             "flush" => parsed.flush_age = Some(seconds()?),
+            "uring" if value == Some("auto") => parsed.uring = Uring::Auto,
+            "uring" if value == Some("on") => parsed.uring = Uring::On,
+            "uring" if value == Some("off") => parsed.uring = Uring::Off,
             "delay_ms" => {
                 let text = value.unwrap_or_default();
                 let number =
@@ -164,7 +171,7 @@ mod tests {
         assert!(parsed.read_only && parsed.noatime);
         assert_eq!(parsed.settings.commit_interval, Duration::from_secs(7));
         assert_eq!(parsed.settings.checkpoint_bytes, 4 << 20);
-        for bad in ["frobnicate", "commit", "commit=soon", "threads=0", "salvage"] {
+        for bad in ["frobnicate", "commit", "commit=soon", "threads=0", "uring=maybe", "salvage"] {
             let said = parse(&strings(&[bad])).unwrap_err().to_string();
             assert!(said.contains(bad), "{said}");
         }

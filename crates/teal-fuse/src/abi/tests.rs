@@ -82,6 +82,9 @@ const SIZES: &[(&str, usize, usize)] = sizes! {
     fuse_copy_file_range_out = 8,
     fuse_notify_prune_out = 16,
     fuse_backing_map = 16,
+    fuse_uring_ent_in_out = 32,
+    fuse_uring_req_header = 288,
+    fuse_uring_cmd_req = 24,
 };
 
 #[test]

@@ -1,7 +1,7 @@
 //! `INIT`: what the kernel offers, what the server wants, and what both then hold to.
 //!
 //! # Guarantees
-//! 1. *Intersection*: a flag is in force only if it was wanted, offered, and can be served over `/dev/fuse`.
+//! 1. *Intersection*: a flag is in force only if it was wanted, offered, and can be served.
 //! 2. *Room*: the receive buffer holds every request the kernel may send under what was negotiated.
 
 use crate::abi;
@@ -100,6 +100,7 @@ bitflags::bitflags! {
         /// Idmapped mounts.
         const ALLOW_IDMAP = abi::FUSE_ALLOW_IDMAP;
         /// Requests over `io_uring`.
+        /// Only in force where rings can be had.
         const OVER_IO_URING = abi::FUSE_OVER_IO_URING;
         /// The kernel aborts the connection when a request takes longer than [`InitConfig::request_timeout`].
         const REQUEST_TIMEOUT = abi::FUSE_REQUEST_TIMEOUT;
@@ -109,8 +110,8 @@ bitflags::bitflags! {
 impl InitFlags {
     /// What this crate needs in order to speak the newest layouts; always wanted.
     const WIRE: Self = Self::INIT_EXT.union(Self::MAX_PAGES).union(Self::BIG_WRITES).union(Self::SETXATTR_EXT);
-    /// What cannot be served: no ring is registered and no backing file is opened here.
-    const UNSERVED: Self = Self::OVER_IO_URING.union(Self::PASSTHROUGH);
+    /// What cannot be served: no backing file is opened here.
+    const UNSERVED: Self = Self::PASSTHROUGH;
 
     /// From `flags` and `flags2`. Bits without a name are dropped.
     pub(crate) fn from_words(low: u32, high: u32) -> Self {
@@ -206,6 +207,11 @@ pub struct Negotiated {
 }
 
 impl Negotiated {
+    /// Bytes of the largest payload of a request or an answer, as the kernel counts it for an entry of a ring.
+    pub(crate) fn payload_size(&self) -> usize {
+        (self.max_write.max(XATTR_VALUE_MAX)).next_multiple_of(PAGE) as usize
+    }
+
     /// Bytes of a buffer that holds any request: the largest payload, and a page for the structs and names before it.
     pub(crate) fn buffer_size(&self) -> usize {
         (self.max_write.max(XATTR_VALUE_MAX) + PAGE) as usize

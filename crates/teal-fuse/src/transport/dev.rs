@@ -1,6 +1,6 @@
 //! The device `/dev/fuse`.
 
-use super::Transport;
+use super::{Outlet, Transport};
 use crate::ioctl;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -33,6 +33,13 @@ impl AsFd for DevFuse {
     }
 }
 
+impl Outlet for DevFuse {
+    fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
+        // The kernel takes a message whole or not at all.
+        rustix::io::retry_on_intr(|| rustix::io::writev(&self.0, parts)).map(drop)
+    }
+}
+
 impl Transport for DevFuse {
     fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
         loop {
@@ -47,14 +54,13 @@ impl Transport for DevFuse {
         }
     }
 
-    fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
-        // The kernel takes a message whole or not at all.
-        rustix::io::retry_on_intr(|| rustix::io::writev(&self.0, parts)).map(drop)
-    }
-
     fn channel(&self) -> Result<Arc<dyn Transport>, Errno> {
         let clone = Self::open()?;
         ioctl::attach(clone.as_fd(), self.as_fd())?;
         Ok(Arc::new(clone))
+    }
+
+    fn device(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
     }
 }

@@ -1,6 +1,6 @@
 //! A connection in memory: tests play the kernel without one.
 
-use super::Transport;
+use super::{Outlet, Transport};
 use crate::abi::opcode::FUSE_INIT;
 use crate::abi::{FUSE_KERNEL_MINOR_VERSION, FUSE_KERNEL_VERSION, fuse_in_header, fuse_init_in, fuse_out_header};
 use crate::request::NodeId;
@@ -130,22 +130,7 @@ impl MemoryKernel {
     }
 }
 
-impl Transport for MemoryTransport {
-    fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
-        let mut wire = self.0.wire.lock();
-        loop {
-            if let Some(request) = wire.requests.pop_front() {
-                let room = buffer.get_mut(..request.len()).ok_or(Errno::IO)?;
-                room.copy_from_slice(&request);
-                return Ok(Some(request.len()));
-            }
-            if wire.closed {
-                return Ok(None);
-            }
-            self.0.changed.wait(&mut wire);
-        }
-    }
-
+impl Outlet for MemoryTransport {
     /// Fails with `EINVAL` when the length in the header is not that of the message, as the kernel does.
     fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
         let message = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<_>>();
@@ -160,6 +145,23 @@ impl Transport for MemoryTransport {
         wire.messages.push_back(message);
         self.0.changed.notify_all();
         Ok(())
+    }
+}
+
+impl Transport for MemoryTransport {
+    fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
+        let mut wire = self.0.wire.lock();
+        loop {
+            if let Some(request) = wire.requests.pop_front() {
+                let room = buffer.get_mut(..request.len()).ok_or(Errno::IO)?;
+                room.copy_from_slice(&request);
+                return Ok(Some(request.len()));
+            }
+            if wire.closed {
+                return Ok(None);
+            }
+            self.0.changed.wait(&mut wire);
+        }
     }
 
     fn channel(&self) -> Result<Arc<dyn Transport>, Errno> {

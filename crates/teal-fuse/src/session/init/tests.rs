@@ -11,11 +11,7 @@ fn offer(minor: u32, flags: InitFlags) -> InitRequest {
 fn intersection_of_what_is_wanted_and_offered() {
     let config = InitConfig { wanted: InitFlags::all(), ..Default::default() };
     let all = config.negotiate(&offer(45, InitFlags::all()));
-    assert_eq!(
-        all.flags,
-        InitFlags::all() - InitFlags::OVER_IO_URING - InitFlags::PASSTHROUGH,
-        "served or not in force"
-    );
+    assert_eq!(all.flags, InitFlags::all() - InitFlags::PASSTHROUGH, "served or not in force");
     assert_eq!((all.minor, all.max_write, all.max_readahead), (45, 1 << 20, 128 << 10));
     let some = config.negotiate(&offer(99, InitFlags::FLOCK_LOCKS));
     assert_eq!((some.minor, some.flags), (45, InitFlags::FLOCK_LOCKS));
