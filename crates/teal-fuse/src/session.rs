@@ -18,7 +18,7 @@ use crate::notify::Notifier;
 use crate::reply::{Reply, takes_answer};
 use crate::request::{DecodeError, Header, InitRequest, Operation, Request};
 use crate::ring::Rings;
-use crate::transport::{Outlet, Transport};
+use crate::transport::{DEV_FUSE, Outlet, Transport};
 use init::OLDEST_MINOR;
 use rustix::io::Errno;
 use std::num::NonZeroUsize;
@@ -58,6 +58,12 @@ pub enum SessionError {
     /// The connection ended before the handshake was done.
     #[error("unmounted during the handshake")]
     Closed,
+    /// Rings were asked for and cannot be had.
+    #[error(
+        "the kernel does not offer FUSE over io_uring: it needs Linux 6.14 and `echo Y > /sys/module/fuse/parameters/enable_uring`; \
+         without uring=on requests come over {DEV_FUSE}"
+    )]
+    NoRings,
     /// The transport failed.
     #[error("the FUSE device failed")]
     Device(#[from] Errno),
@@ -121,6 +127,11 @@ impl Session {
         &self.negotiated
     }
 
+    /// Whether requests come over rings.
+    pub fn is_over_rings(&self) -> bool {
+        self.rings.is_some()
+    }
+
     /// A handle for telling the kernel what changed.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(Arc::downgrade(&self.transport), self.negotiated)
@@ -136,22 +147,23 @@ impl Session {
         self.mount.0.as_ref().map(Unmounter::device)
     }
 
-    /// Serves until the mount is gone, on this thread and others: over rings if that was negotiated, else on `threads` threads, each
-    /// with a channel of its own where the system allows it. Where a thread cannot be had, fewer serve.
+    /// Serves until the mount is gone, on this thread and others: over rings if that was negotiated, with `threads` threads for each
+    /// processor, else on `threads` threads, each with a channel of its own where the system allows it. Where a thread cannot be had,
+    /// fewer serve.
     ///
     /// # Errors
     /// The first failure of the device, when all workers have ended.
     pub fn run(&self, threads: NonZeroUsize, serve: &(impl Serve + ?Sized)) -> Result<(), SessionError> {
         match &self.rings {
-            Some(rings) => self.run_rings(rings, serve),
+            Some(rings) => self.run_rings(rings, threads, serve),
             None => self.run_channels(threads, serve),
         }
         .map_err(SessionError::Device)
     }
 
-    fn run_rings(&self, rings: &Rings, serve: &(impl Serve + ?Sized)) -> Result<(), Errno> {
+    fn run_rings(&self, rings: &Rings, each: NonZeroUsize, serve: &(impl Serve + ?Sized)) -> Result<(), Errno> {
         std::thread::scope(|scope| {
-            rings.start(scope, move |message, outlet| self.dispatch(message, outlet, serve));
+            rings.start(scope, each, move |message, outlet| self.dispatch(message, outlet, serve));
             // What does not come over rings.
             let mine = self.work(&self.transport, serve);
             rings.end();
@@ -225,7 +237,7 @@ fn with_rings(transport: &dyn Transport, config: &InitConfig, offer: &InitReques
         let device = transport.device().ok_or(Errno::NOTSUP);
         match device.and_then(|device| Rings::new(device, negotiated.payload_size())) {
             Ok(rings) => return (*config, Some(rings)),
-            Err(errno) => log::warn!("requests come over {}, not over rings: {errno}", crate::transport::DEV_FUSE),
+            Err(errno) => log::warn!("requests come over {DEV_FUSE}, not over rings: {errno}"),
         }
     }
     (InitConfig { wanted: config.wanted - InitFlags::OVER_IO_URING, ..*config }, None)

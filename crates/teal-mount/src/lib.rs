@@ -32,12 +32,12 @@ use watch::Watch;
 /// Whether requests come over `io_uring` instead of `/dev/fuse`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Uring {
-    /// Where the kernel offers it and it is known to be better.
+    /// Whichever has measured better, which so far is `/dev/fuse` (`docs/bench.md`).
     #[default]
     Auto,
-    /// Or no mount.
+    /// They do, or there is no mount.
     On,
-    /// Never.
+    /// They do not.
     Off,
 }
 
@@ -58,7 +58,7 @@ pub struct MountSettings {
     pub noexec: bool,
     /// Reading changes no access times.
     pub noatime: bool,
-    /// Threads that answer requests which come over `/dev/fuse`.
+    /// Threads that answer requests; over `io_uring`, of each processor.
     pub threads: NonZeroUsize,
     /// Which way requests come.
     pub uring: Uring,
@@ -76,8 +76,9 @@ pub struct Mount {
     forgetting: Arc<Forgetting>,
 }
 
-/// Kilobytes the kernel reads ahead; its default of 128 costs eight times the requests.
-const READ_AHEAD_KB: u32 = 1024;
+/// Kilobytes the kernel reads ahead: two of the largest requests, so that one is read from the disk while the other is copied. Its
+/// default of 128 costs eight times the requests.
+const READ_AHEAD_KB: u32 = 2048;
 
 /// Mounts on the store's own block device, or on a loop device over its file: only such a mount is told of `sync(2)`.
 fn on_device(point: &Path, settings: &MountSettings, options: &MountOptions, config: &InitConfig) -> Option<Session> {
@@ -132,11 +133,14 @@ impl Mount {
                 | InitFlags::DONT_MASK
                 | InitFlags::DIRECT_IO_ALLOW_MMAP
                 | InitFlags::ASYNC_DIO
-                | if settings.uring == Uring::Off { InitFlags::empty() } else { InitFlags::OVER_IO_URING },
+                | if settings.uring == Uring::On { InitFlags::OVER_IO_URING } else { InitFlags::empty() },
             ..defaults
         };
         let with_device = if root && settings.syncfs { on_device(point, &settings, &options, &config) } else { None };
         let session = with_device.map_or_else(|| Session::mount(point, &options, &config), Ok)?;
+        if settings.uring == Uring::On && !session.is_over_rings() {
+            return Err(SessionError::NoRings);
+        }
         let unmounter = session.unmounter().ok_or(SessionError::Closed)?;
         if let Some(device) = session.device().filter(|_| root) {
             for (knob, value) in
@@ -184,6 +188,11 @@ impl Mount {
     /// From now on shows every request to `watcher`, until another or none takes its place. Without one this costs a request one branch.
     pub fn watch(&self, watcher: Option<Arc<dyn Watcher>>) {
         self.watch.set(watcher);
+    }
+
+    /// Whether requests come over `io_uring`.
+    pub fn is_over_rings(&self) -> bool {
+        self.session.is_over_rings()
     }
 
     /// How many requests of each kind have come, by name.

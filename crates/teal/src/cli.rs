@@ -111,8 +111,8 @@ pub(crate) struct Mount {
     pub(crate) path: PathBuf,
     /// The mount point, an empty directory
     pub(crate) dir: PathBuf,
-    /// ro, salvage, noatime, commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, flush=SECONDS, queue=SIZE,
-    /// sync=local|remote
+    /// ro, salvage, noatime, commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, flush=SECONDS,
+    /// queue=SIZE, sync=local|remote
     #[arg(short, long, value_delimiter = ',')]
     pub(crate) options: Vec<String>,
     /// Stay in the foreground and log to the terminal

@@ -70,6 +70,9 @@ pub(crate) struct Status {
     pub(crate) settings: Vec<(String, u64)>,
     pub(crate) counters: Vec<(String, u64)>,
     pub(crate) requests: Vec<(String, u64)>,
+    /// Whether they come over io_uring, not over /dev/fuse.
+    #[serde(default)]
+    pub(crate) uring: bool,
     /// The recording that is on its way, or the last one.
     pub(crate) recording: Option<RecordingStatus>,
     /// What is between this mount and the server, if the volume has one.

@@ -316,6 +316,7 @@ impl Daemon {
             settings: config::list(&store.settings()),
             counters: store.counts().each().map(|(k, v)| (k.to_owned(), v)).collect(),
             requests: self.mount.requests(),
+            uring: self.mount.is_over_rings(),
             recording: self.recordings.progress(),
             upstream: self.upstream(),
         }

@@ -61,6 +61,9 @@ fn show(s: &Status) {
         _ => "everything is on the disk",
     };
     say!("  state    {state}");
+    if s.uring {
+        say!("  kernel   requests come over io_uring");
+    }
     if let Some(r) = &s.recording {
         match (&r.failure, r.ended) {
             (Some(why), _) => say!("  record   to {} ended early: {why}", r.file.display()),

@@ -58,8 +58,9 @@ impl Slot {
     }
 
     /// Shows the request that has come to `serve`, and waits until it is answered; the number to commit, or `None` when the connection
-    /// has ended. Where `serve` says that nobody will answer, `EIO` goes out.
-    pub(super) fn serve(&self, serve: impl FnOnce(&[u8]) -> bool) -> Option<u64> {
+    /// has ended. Where `serve` says that nobody will answer, `EIO` goes out. If the answer is not there when `serve` returns, `waits` is
+    /// told before the wait and after it.
+    pub(super) fn serve(&self, serve: impl FnOnce(&[u8]) -> bool, waits: impl Fn(bool)) -> Option<u64> {
         let mut area = self.area.lock();
         let id = area.commit_id();
         {
@@ -82,6 +83,12 @@ impl Slot {
         if !is_taken {
             let refusal = fuse_out_header { len: 16, error: -Errno::IO.raw_os_error(), unique: id };
             let _ = self.send(&[IoSlice::new(refusal.as_bytes())]);
+        }
+        if self.answer.lock().stage == Stage::Asked(id) {
+            waits(true);
+            let is_answered = self.answered();
+            waits(false);
+            return is_answered.then_some(id);
         }
         self.answered().then_some(id)
     }

@@ -39,13 +39,16 @@ fn a_request_is_one_message_and_its_answer_lies_where_the_kernel_looks() {
     let slot = Slot::new(PAYLOAD);
     for (op, payload) in [(&b"operation"[..], &b"payload"[..]), (b"", b"name\0"), (b"only headers", b""), (b"", b"")] {
         ask(&slot, 6, op, payload);
-        let served = slot.serve(|message| {
-            assert_eq!(&message[40..], [op, payload].concat());
-            // An answer that overwrites the request's own memory leaves the request as it is.
-            reply(&slot, 6, &[b"first, ", b"second"]).unwrap();
-            assert_eq!(&message[40..], [op, payload].concat());
-            true
-        });
+        let served = slot.serve(
+            |message| {
+                assert_eq!(&message[40..], [op, payload].concat());
+                // An answer that overwrites the request's own memory leaves the request as it is.
+                reply(&slot, 6, &[b"first, ", b"second"]).unwrap();
+                assert_eq!(&message[40..], [op, payload].concat());
+                true
+            },
+            |_| (),
+        );
         assert_eq!(served, Some(6));
         assert_eq!(answer(&slot), (6, 0, b"first, second".to_vec()));
     }
@@ -56,10 +59,13 @@ fn an_answer_may_come_later_from_another_thread() {
     let slot = Slot::new(PAYLOAD);
     ask(&slot, 8, b"", b"x");
     std::thread::scope(|scope| {
-        let served = slot.serve(|_| {
-            std::thread::Builder::new().spawn_scoped(scope, || reply(&slot, 8, &[&[7; PAYLOAD]]).unwrap()).unwrap();
-            true
-        });
+        let served = slot.serve(
+            |_| {
+                std::thread::Builder::new().spawn_scoped(scope, || reply(&slot, 8, &[&[7; PAYLOAD]]).unwrap()).unwrap();
+                true
+            },
+            |_| (),
+        );
         assert_eq!(served, Some(8));
     });
     assert_eq!(answer(&slot), (8, 0, vec![7; PAYLOAD]));
@@ -69,16 +75,19 @@ fn an_answer_may_come_later_from_another_thread() {
 fn a_request_is_answered_once_and_by_its_own_answer() {
     let slot = Slot::new(PAYLOAD);
     ask(&slot, 2, b"", b"");
-    slot.serve(|_| {
-        assert_eq!(reply(&slot, 4, &[]), Err(Errno::NOENT));
-        assert_eq!(reply(&slot, 2, &[&[0; PAYLOAD + 1]]), Err(Errno::INVAL), "more than there is room for");
-        assert_eq!(reply(&slot, 2, &[]), Ok(()));
-        assert_eq!(reply(&slot, 2, &[]), Err(Errno::NOENT));
-        true
-    });
+    slot.serve(
+        |_| {
+            assert_eq!(reply(&slot, 4, &[]), Err(Errno::NOENT));
+            assert_eq!(reply(&slot, 2, &[&[0; PAYLOAD + 1]]), Err(Errno::INVAL), "more than there is room for");
+            assert_eq!(reply(&slot, 2, &[]), Ok(()));
+            assert_eq!(reply(&slot, 2, &[]), Err(Errno::NOENT));
+            true
+        },
+        |_| (),
+    );
     assert_eq!(reply(&slot, 2, &[]), Err(Errno::NOENT));
     ask(&slot, 10, b"", b"");
-    assert_eq!(slot.serve(|_| false), Some(10), "what nobody answers");
+    assert_eq!(slot.serve(|_| false, |_| ()), Some(10), "what nobody answers");
     assert_eq!(answer(&slot), (10, -Errno::IO.raw_os_error(), Vec::new()));
 }
 
@@ -87,10 +96,13 @@ fn headers_that_contradict_themselves_are_no_message() {
     let slot = Slot::new(PAYLOAD);
     ask(&slot, 2, b"", b"");
     slot.area.lock().lend()[0][..4].copy_from_slice(&4000_u32.to_ne_bytes());
-    slot.serve(|message| {
-        assert!(message.is_empty());
-        false
-    });
+    slot.serve(
+        |message| {
+            assert!(message.is_empty());
+            false
+        },
+        |_| (),
+    );
 }
 
 #[test]
@@ -98,12 +110,15 @@ fn the_end_calls_off_who_waits_and_loses_what_comes_late() {
     let slot = Slot::new(PAYLOAD);
     ask(&slot, 2, b"", b"");
     std::thread::scope(|scope| {
-        let served = slot.serve(|_| {
-            std::thread::Builder::new().spawn_scoped(scope, || slot.end()).unwrap();
-            true
-        });
+        let served = slot.serve(
+            |_| {
+                std::thread::Builder::new().spawn_scoped(scope, || slot.end()).unwrap();
+                true
+            },
+            |_| (),
+        );
         assert_eq!(served, None);
     });
     assert_eq!(reply(&slot, 2, &[]), Err(Errno::NODEV));
-    assert_eq!(slot.serve(|_| unreachable!("nothing is served any more")), None);
+    assert_eq!(slot.serve(|_| unreachable!("nothing is served any more"), |_| ()), None);
 }
