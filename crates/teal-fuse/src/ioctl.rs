@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl, opcode};
 use std::fmt;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -113,6 +113,8 @@ pub(crate) fn clear_loop(device: BorrowedFd<'_>) -> Result<(), Errno> {
 pub(crate) struct Lane {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     enter: u32,
+    /// Not registered with the ring, which the kernel takes apart some time after a process has died: the device is to close with it.
+    device: Arc<OwnedFd>,
     queue: u16,
     area: Arc<Mutex<Area>>,
     /// Where the memory lay when the kernel was told of it.
@@ -130,16 +132,15 @@ impl Lane {
     const LEN_AT: usize = 24;
 
     /// A lane for requests of processor `queue`, for the one thread that will [`enable`](Self::enable) it.
-    pub(crate) fn new(device: BorrowedFd<'_>, queue: u16, area: Arc<Mutex<Area>>) -> Result<Self, Errno> {
+    pub(crate) fn new(device: Arc<OwnedFd>, queue: u16, area: Arc<Mutex<Area>>) -> Result<Self, Errno> {
         let of = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
         let mut how = IoUring::<squeue::Entry128, cqueue::Entry>::builder();
         let ring =
             how.dontfork().setup_r_disabled().setup_single_issuer().setup_defer_taskrun().build(1).map_err(of)?;
-        ring.submitter().register_files(&[device.as_raw_fd()]).map_err(of)?;
         // A lane that waits is idle: without this, processors would be kept from deep sleep as if a disk were at work.
         let no_iowait = if ring.params().is_feature_no_iowait() { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() };
         let enter = (EnterFlags::GETEVENTS | no_iowait).bits();
-        Ok(Self { ring, enter, queue, area, registered: [(0, 0); 2] })
+        Ok(Self { ring, enter, device, queue, area, registered: [(0, 0); 2] })
     }
 
     /// Makes the lane the calling thread's.
@@ -171,7 +172,8 @@ impl Lane {
         let mut argument = [0; 80];
         let what = fuse_uring_cmd_req { commit_id, qid: self.queue, ..Default::default() };
         argument[..size_of_val(&what)].copy_from_slice(what.as_bytes());
-        let command = UringCmd80::new(types::Fixed(0), command).cmd(argument).addr(Some(places.as_ptr() as u64));
+        let device = types::Fd(self.device.as_raw_fd());
+        let command = UringCmd80::new(device, command).cmd(argument).addr(Some(places.as_ptr() as u64));
         let mut entry = command.build();
         // SAFETY: an `Entry128` is 128 plain bytes, the first of them a `struct io_uring_sqe`; its `len` is a number that may have any value.
         unsafe { (&raw mut entry).byte_add(Self::LEN_AT).cast::<u32>().write(places.len() as u32) };

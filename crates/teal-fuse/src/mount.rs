@@ -221,8 +221,8 @@ pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
 
 /// Whether a mount at `point` has lost its server. The kernel answers `stat` from its cache even then; `statfs` asks the server.
 pub fn is_dead(point: &Path) -> bool {
-    // The second is told to those whose request was under way when the server died.
-    matches!(rustix::fs::statfs(point).err(), Some(Errno::NOTCONN | Errno::CONNABORTED))
+    // The others are told to those whose request was under way when the server died, the last over rings.
+    matches!(rustix::fs::statfs(point).err(), Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED))
 }
 
 /// Mounts at the directory `point`: by `mount(2)` as root, else by `fusermount3`. Nobody answers yet; see

@@ -19,8 +19,8 @@
 //! 4. *A clean end*: an unmount, an abort (`/sys/fs/fuse`) or another end of the connection completes the commands of idle workers with
 //!    `ENOTCONN` or `ECONNABORTED`, refuses the commits of busy ones, and ends the reading of the device; whoever reads there then
 //!    calls off those whose answer is still to come. A late answer finds its slot `Ended` and is lost. A killed process is the
-//!    kernel's: it cancels what is in flight and closes the device, and callers see `ENOTCONN` or `ECONNABORTED`, or `ECANCELED` or `EINTR`, where a
-//!    request was just on its way to a worker.
+//!    kernel's: it cancels what is in flight and then closes the device, and callers see `ENOTCONN` or `ECONNABORTED`, or `ECANCELED` or
+//!    `EINTR` where a request was just on its way to a worker. That can be a moment later than the process is gone.
 //! 5. *Idle is idle*: workers sleep in the kernel without a time-out.
 //! 6. *Bounded*: at most [`WORKERS_MAX`] workers and as many entries, whose payload is touched when it is first used.
 //!
@@ -96,11 +96,12 @@ impl Rings {
     /// # Errors
     /// Whatever keeps rings from being had.
     pub(crate) fn new(device: BorrowedFd<'_>, payload: usize) -> Result<Self, Errno> {
+        let device = Arc::new(rustix::io::fcntl_dupfd_cloexec(device, 0)?);
         let queues = queues().filter(|queues| *queues <= QUEUES_MAX).ok_or(Errno::NOTSUP)?;
         let each = (WORKERS_MAX / queues).min(QUEUE_WORKERS_MAX);
         let queue = |number| {
             let slots: Vec<_> = (0..each).map(|_| Arc::new(Slot::new(payload))).collect();
-            let lanes = slots.iter().rev().map(|slot| Lane::new(device, number, slot.area()));
+            let lanes = slots.iter().rev().map(|slot| Lane::new(Arc::clone(&device), number, slot.area()));
             Ok(Queue { lanes: Mutex::new(lanes.collect::<Result<_, _>>()?), slots, ready: AtomicUsize::new(0) })
         };
         Ok(Self((0..queues as u16).map(queue).collect::<Result<_, _>>()?))

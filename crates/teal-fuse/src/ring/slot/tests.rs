@@ -55,20 +55,31 @@ fn a_request_is_one_message_and_its_answer_lies_where_the_kernel_looks() {
 }
 
 #[test]
-fn an_answer_may_come_later_from_another_thread() {
+fn an_answer_may_come_later_from_another_thread_and_the_worker_says_that_it_waits() {
     let slot = Slot::new(PAYLOAD);
     ask(&slot, 8, b"", b"x");
+    let (says, hears) = std::sync::mpsc::channel();
+    let told = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        let served = slot.serve(
-            |_| {
-                std::thread::Builder::new().spawn_scoped(scope, || reply(&slot, 8, &[&[7; PAYLOAD]]).unwrap()).unwrap();
-                true
-            },
-            |_| (),
-        );
-        assert_eq!(served, Some(8));
+        let waiting = &slot;
+        let later = move || {
+            hears.recv().unwrap();
+            reply(waiting, 8, &[&[7; PAYLOAD]]).unwrap();
+        };
+        std::thread::Builder::new().spawn_scoped(scope, later).unwrap();
+        let waits = |waits| {
+            told.lock().push(waits);
+            if waits {
+                says.send(()).unwrap();
+            }
+        };
+        assert_eq!(slot.serve(|_| true, waits), Some(8));
     });
+    assert_eq!(*told.lock(), [true, false]);
     assert_eq!(answer(&slot), (8, 0, vec![7; PAYLOAD]));
+    ask(&slot, 10, b"", b"x");
+    let at_once = |_: &[u8]| reply(&slot, 10, &[]).is_ok();
+    assert_eq!(slot.serve(at_once, |_| panic!("nobody waits")), Some(10));
 }
 
 #[test]
