@@ -6,8 +6,10 @@
 //!    is answered `EINVAL` here.
 //! 3. *A panic costs one request*: it is logged, the request gets `EIO`, the worker goes on.
 //! 4. *Clean end*: after an unmount every worker returns and so does [`Session::run`], without an error.
-//! 5. *No leftovers*: a session that is dropped takes its mount with it.
+//! 5. *Never all held up*: requests that wait do not keep others from being served (`crew`).
+//! 6. *No leftovers*: a session that is dropped takes its mount with it.
 
+mod crew;
 mod init;
 
 pub use init::{InitConfig, InitFlags, Negotiated};
@@ -19,6 +21,7 @@ use crate::reply::{Reply, takes_answer};
 use crate::request::{DecodeError, Header, InitRequest, Operation, Request};
 use crate::ring::Rings;
 use crate::transport::{DEV_FUSE, Outlet, Transport};
+use crew::Crew;
 use init::OLDEST_MINOR;
 use rustix::io::Errno;
 use std::num::NonZeroUsize;
@@ -148,8 +151,8 @@ impl Session {
     }
 
     /// Serves until the mount is gone, on this thread and others: over rings if that was negotiated, with `threads` threads for each
-    /// processor, else on `threads` threads, each with a channel of its own where the system allows it. Where a thread cannot be had,
-    /// fewer serve.
+    /// processor, else on `threads` threads, each with a channel of its own where the system allows it, and more while these are all held
+    /// up. Where a thread cannot be had, fewer serve.
     ///
     /// # Errors
     /// The first failure of the device, when all workers have ended.
@@ -165,39 +168,64 @@ impl Session {
         std::thread::scope(|scope| {
             rings.start(scope, each, move |message, outlet| self.dispatch(message, outlet, serve));
             // What does not come over rings.
-            let mine = self.work(&self.transport, serve);
+            let alone = Crew::new(1);
+            let mine = self.work(&self.transport, serve, &alone, false);
             rings.end();
             mine
         })
     }
 
     fn run_channels(&self, threads: NonZeroUsize, serve: &(impl Serve + ?Sized)) -> Result<(), Errno> {
+        let crew = &Crew::new(threads.get());
         std::thread::scope(|scope| {
-            let more = (1..threads.get())
-                .filter_map(|number| {
-                    let transport = self.transport.channel().unwrap_or_else(|errno| {
-                        log::debug!("worker {number} shares a channel: {errno}");
-                        Arc::clone(&self.transport)
-                    });
-                    std::thread::Builder::new()
-                        .name(format!("fuse-{number}"))
-                        .spawn_scoped(scope, move || self.work(&transport, serve))
-                        .inspect_err(|error| log::warn!("worker {number} cannot start: {error}"))
-                        .ok()
-                })
-                .collect::<Vec<_>>();
-            let mine = self.work(&self.transport, serve);
+            let mut number = 0;
+            let mut start = move |is_extra: bool| {
+                number += 1;
+                let transport = self.transport.channel().unwrap_or_else(|errno| {
+                    log::debug!("worker {number} shares a channel: {errno}");
+                    Arc::clone(&self.transport)
+                });
+                let work = move || {
+                    let worked = self.work(&transport, serve, crew, is_extra);
+                    crew.leave();
+                    worked
+                };
+                std::thread::Builder::new()
+                    .name(format!("fuse-{number}"))
+                    .spawn_scoped(scope, work)
+                    .inspect_err(|error| log::warn!("worker {number} cannot start: {error}"))
+                    .ok()
+            };
+            crew.join();
+            let more: Vec<_> = (1..threads.get()).filter_map(|_| start(false).inspect(|_| crew.join())).collect();
+            let watch = move || crew.watch(|| start(true).is_some());
+            if let Err(error) = std::thread::Builder::new().name("fuse-watch".into()).spawn_scoped(scope, watch) {
+                log::warn!("{threads} workers serve, and no more will: {error}");
+            }
+            let mine = self.work(&self.transport, serve, crew, false);
+            crew.is_over();
             let theirs = more.into_iter().map(|worker| worker.join().unwrap_or(Err(Errno::IO)));
             std::iter::once(mine).chain(theirs).fold(Ok(()), Result::and)
         })
     }
 
-    fn work(&self, transport: &Arc<dyn Transport>, serve: &(impl Serve + ?Sized)) -> Result<(), Errno> {
+    /// Serves until the mount is gone; one that is `is_extra`, until there are too many.
+    fn work(
+        &self,
+        transport: &Arc<dyn Transport>,
+        serve: &(impl Serve + ?Sized),
+        crew: &Crew,
+        is_extra: bool,
+    ) -> Result<(), Errno> {
         let mut buffer = vec![0; self.negotiated.buffer_size()];
         while let Some(length) =
             transport.receive(&mut buffer).inspect_err(|errno| log::error!("a FUSE worker ends: {errno}"))?
         {
+            crew.begin();
             self.dispatch(&buffer[..length], Arc::clone(transport) as Arc<dyn Outlet>, serve);
+            if crew.end() && is_extra {
+                break;
+            }
         }
         Ok(())
     }

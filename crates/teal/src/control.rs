@@ -125,8 +125,23 @@ pub(crate) struct UpstreamShown {
     pub(crate) announcing: bool,
     pub(crate) last_flush_secs: Option<u64>,
     pub(crate) counts: Vec<(String, u64)>,
-    /// Machines of the volume: number, name, whether connected.
-    pub(crate) machines: Vec<(u32, String, bool)>,
+    /// Machines of the volume, if it is served here.
+    pub(crate) machines: Vec<MachineShown>,
+    /// What the server has done since it was started, if it is here.
+    pub(crate) server_counts: Vec<(String, u64)>,
+}
+
+/// Another machine, as its server sees it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct MachineShown {
+    pub(crate) replica: u32,
+    pub(crate) device: String,
+    pub(crate) connected: bool,
+    pub(crate) revoked: bool,
+    /// The commit it has come to.
+    pub(crate) position: u64,
+    /// When it was last heard of.
+    pub(crate) last_heard: String,
 }
 
 /// Any answer.

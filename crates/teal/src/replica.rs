@@ -19,9 +19,10 @@ use teal_device::{Remote, Upstream};
 use teal_env::Clock;
 use teal_net::{Channel, ClientIdentity};
 use teal_proto::{ConflictKind, MESSAGE_MAX};
+use teal_server::{Counts, REQUEST_KINDS, ReplicaNote};
 use tokio::runtime::Runtime;
 
-use crate::control::{ConflictShown, UpstreamShown};
+use crate::control::{ConflictShown, MachineShown, UpstreamShown};
 use crate::paths;
 use crate::serving::Serving;
 
@@ -184,8 +185,33 @@ pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> Upstr
         announcing: status.announcing,
         last_flush_secs: status.last_flush.map(|time| time.as_secs()),
         counts: status.counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
-        machines: machines.into_iter().map(|m| (m.replica, m.device, m.is_live)).collect(),
+        machines: machines.into_iter().map(machine).collect(),
+        server_counts: serving.map(|serving| counts(&serving.server.counts())).unwrap_or_default(),
     }
+}
+
+fn machine(note: ReplicaNote) -> MachineShown {
+    MachineShown {
+        replica: note.replica,
+        device: note.device,
+        connected: note.is_live,
+        revoked: note.is_revoked,
+        position: note.position.get(),
+        last_heard: crate::say::date(note.seen),
+    }
+}
+
+fn counts(of: &Counts) -> Vec<(String, u64)> {
+    let done = [
+        ("refused", of.refused),
+        ("commits", of.commits),
+        ("ops", of.ops),
+        ("conflicts", of.conflicts),
+        ("received_bytes", of.received_bytes),
+        ("sent_bytes", of.sent_bytes),
+    ];
+    let kinds = REQUEST_KINDS.iter().zip(of.requests).map(|(kind, count)| (format!("request_{kind}"), count));
+    done.into_iter().map(|(name, count)| (name.to_owned(), count)).chain(kinds).collect()
 }
 
 /// The open conflicts of a volume, for people.

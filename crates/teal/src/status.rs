@@ -87,9 +87,23 @@ fn show_upstream(u: &UpstreamShown) {
     if let Some(why) = &u.stuck {
         say!("           and does not take changes: {why}");
     }
-    for (replica, device, is_live) in &u.machines {
-        let live = if *is_live { "connected" } else { "not connected" };
-        say!("  machine  {replica} \"{device}\", {live}");
+    for m in &u.machines {
+        let live = match (m.revoked, m.connected) {
+            (true, _) => "shut out".to_owned(),
+            (false, true) => "connected".to_owned(),
+            (false, false) => format!("last heard of at {}", m.last_heard),
+        };
+        say!("  machine  {} \"{}\", {live}; history known up to commit {}", m.replica, m.device, m.position);
+    }
+    if u.served.is_some() {
+        let count = |name| u.server_counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
+        let (came, went) = (human(count("received_bytes")), human(count("sent_bytes")));
+        say!(
+            "  served   {} commits of {} operations with {} conflicts; {came} of content came, {went} went",
+            count("commits"),
+            count("ops"),
+            count("conflicts")
+        );
     }
     let (place, means) = match u.served {
         Some(_) => ("the server's own store", "its data is on this machine: back it up"),

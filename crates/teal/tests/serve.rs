@@ -208,6 +208,68 @@ fn without_the_server_what_is_here_works_and_what_is_not_fails_at_once() {
     end(vec![laptop, nas.0]);
 }
 
+/// A process that is stopped, as long as this lives.
+struct Silence(rustix::process::Pid);
+
+impl Silence {
+    fn of(pid: i32) -> Self {
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process(self.0, rustix::process::Signal::CONT);
+    }
+}
+
+#[test]
+fn while_many_wait_for_a_server_that_says_nothing_everybody_else_goes_on() {
+    const FILES: usize = 3;
+    let test = "while_many_wait_for_a_server_that_says_nothing_everybody_else_goes_on";
+    let Some(mut nas) = Nas::of(test, |root| {
+        for n in 0..FILES {
+            fs::write(root.join(format!("f{n}")), seeded(n as u64, 50_000)).unwrap();
+        }
+    }) else {
+        return;
+    };
+    let mut laptop = join(test, &nas.serve());
+    nas.flush();
+    laptop.down();
+    laptop.mount("threads=2");
+    assert_eq!(fs::read_dir(laptop.point()).unwrap().count(), FILES);
+    let device = fs::metadata(laptop.point()).unwrap().dev();
+    let number = (rustix::fs::major(device) << 20) | rustix::fs::minor(device);
+    let waiting = || {
+        let count = fs::read_to_string(format!("/sys/fs/fuse/connections/{number}/waiting")).unwrap();
+        count.trim().parse::<usize>().unwrap()
+    };
+    let silence = Silence::of(nas.0.pid());
+    std::thread::scope(|scope| {
+        let read_one = |n| {
+            let path = laptop.path(format!("f{n}"));
+            std::thread::Builder::new().spawn_scoped(scope, move || read(&path)).unwrap()
+        };
+        let readers: Vec<_> = (0..FILES).map(read_one).collect();
+        assert!(wait_until(PATIENCE, || waiting() >= FILES), "they wait for what only the server has");
+        fs::write(laptop.path("mine"), "written meanwhile").unwrap();
+        fs::File::open(laptop.path("mine")).unwrap().sync_all().unwrap();
+        fs::rename(laptop.path("mine"), laptop.path("renamed")).unwrap();
+        assert_eq!(read(&laptop.path("renamed")).unwrap(), b"written meanwhile");
+        let still = readers.iter().filter(|reader| !reader.is_finished()).count();
+        drop(silence);
+        assert_eq!(still, FILES, "none of them had an answer");
+        for (n, reader) in readers.into_iter().enumerate() {
+            assert_eq!(reader.join().unwrap().unwrap(), seeded(n as u64, 50_000));
+        }
+    });
+    converge(&nas.0, &laptop);
+    end(vec![laptop, nas.0]);
+}
+
 #[test]
 fn what_was_synced_on_a_machine_that_is_killed_reaches_the_server_when_it_is_back() {
     let test = "what_was_synced_on_a_machine_that_is_killed_reaches_the_server_when_it_is_back";
@@ -268,6 +330,17 @@ fn a_bad_token_a_used_one_and_a_machine_shut_out_are_told_in_words() {
     assert_eq!(read(&laptop.path("b")).unwrap(), b"too late", "what is here can be read");
     fs::write(nas.0.path("c"), "undisturbed").unwrap();
     nas.flush();
+    let shown = &nas.0.status()["upstream"];
+    let is_out = |machine: &&serde_json::Value| machine["revoked"] == true;
+    let machines: Vec<_> = shown["machines"].as_array().unwrap().iter().filter(is_out).collect();
+    assert!(machines.len() == 1 && machines[0]["replica"].to_string() == replica, "{shown}");
+    let count = |name: &str| {
+        let counts = shown["server_counts"].as_array().unwrap();
+        counts.iter().find(|pair| pair[0] == name).unwrap()[1].as_u64().unwrap()
+    };
+    assert!(count("commits") >= 2 && count("refused") > 0 && count("request_pull") > 0, "{shown}");
+    let said = nas.0.world().teal(&["status", nas.0.point().to_str().unwrap()]).good();
+    assert!(said.contains("shut out") && said.contains("  served   "), "{said}");
     end(vec![laptop, nas.0]);
 }
 
