@@ -3,4 +3,5 @@
 //! # Guarantees
 //! 1. Nothing here knows FUSE or a mount; what is recorded there comes in through [`trace::Recorder`].
 
+pub mod replay;
 pub mod trace;

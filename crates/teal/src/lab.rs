@@ -1,8 +1,10 @@
-//! `teal lab`: recording, traces, modelled disks.
+//! `teal lab`: recording, traces, replays, modelled disks.
 
 mod disk;
 mod figures;
+mod profile;
 mod record;
+mod replay;
 mod trace;
 
 use crate::cli::lab::Lab;
@@ -16,6 +18,7 @@ pub(crate) fn lab(what: Lab) -> Result<ExitCode> {
     match what {
         Lab::Record(args) => record::record(&args),
         Lab::Trace { what } => trace::trace(&what),
+        Lab::Replay(args) => replay::replay(&args),
         Lab::Disk { what } => disk::disk(what),
     }
 }

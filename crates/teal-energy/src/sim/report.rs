@@ -3,8 +3,9 @@
 //! # Guarantees
 //! 1. [`Report::total`] is the sum of the devices' ledgers and of [`Report::waited`].
 
-use crate::ledger::Ledger;
+use crate::ledger::{Entry, Ledger};
 use crate::policy::Trigger;
+use crate::profile::StateId;
 use std::collections::BTreeMap;
 use teal_types::{Energy, Span, Time};
 
@@ -54,6 +55,14 @@ pub struct Report {
     pub cold: Vec<Span>,
     /// The devices.
     pub devices: Vec<DeviceReport>,
+}
+
+impl DeviceReport {
+    /// Its account, with words for what it was used for.
+    pub fn uses(&self) -> impl Iterator<Item = (String, Entry)> {
+        let name = |state: StateId| self.states.get(state.index()).map_or("?", String::as_str);
+        self.ledger.entries().map(move |(used, entry)| (used.name(name), entry))
+    }
 }
 
 impl Report {
