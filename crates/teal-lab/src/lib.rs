@@ -3,5 +3,7 @@
 //! # Guarantees
 //! 1. Nothing here knows FUSE or a mount; what is recorded there comes in through [`trace::Recorder`].
 
+mod numbers;
 pub mod replay;
+pub mod stream;
 pub mod trace;

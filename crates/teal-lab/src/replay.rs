@@ -17,7 +17,7 @@ mod policies;
 #[cfg(test)]
 mod tests;
 
-use crate::trace::{Ending, Level, ReadError, Reader};
+use crate::trace::{Ending, Item, Level, ReadError, Reader};
 use events::Converter;
 pub use events::REQUEST_MAX;
 pub use machine::{Machine, MachineError, NAMED, Part, Share};
@@ -171,24 +171,37 @@ impl Scene {
         }
         let start = trace.header().start.secs;
         let recorded = (start != 0).then(|| Span::secs(start.rem_euclid(86_400).unsigned_abs()));
+        let assumptions = &Assumptions { begins: assumptions.begins.or(recorded), ..assumptions.clone() };
+        let scene = Self::of(trace.by_ref(), machine, assumptions)?;
+        Ok((scene, trace.ending().cloned().unwrap_or(Ending::Complete)))
+    }
+
+    /// Sets items on a machine.
+    ///
+    /// # Errors
+    /// [`ReplayError`].
+    pub fn of(
+        items: impl IntoIterator<Item = Result<Item, ReadError>>,
+        machine: Machine,
+        assumptions: &Assumptions,
+    ) -> Result<Self, ReplayError> {
         let mut converter = Converter::new(&machine, assumptions);
-        for item in trace.by_ref() {
+        for item in items {
             converter.take(&item?)?;
         }
         let (events, taken) = converter.finish();
         if taken.events == 0 {
             return Err(ReplayError::Empty);
         }
-        let ending = trace.ending().cloned().unwrap_or(Ending::Complete);
         let devices: Vec<Device> = machine.parts.iter().map(|part| part.device.clone()).collect();
         let base = machine.base.as_ref().map_or(Power::ZERO, |(_, base)| *base);
         let mut world = World::new(devices, base, assumptions.pace);
         world.supply = assumptions.supply;
-        world.begins = assumptions.begins.or(recorded).unwrap_or(world.begins);
+        world.begins = assumptions.begins.unwrap_or(world.begins);
         if assumptions.starts_asleep {
             world.start = world.devices.iter().map(|device| device.power.lowest()).collect();
         }
-        Ok((Self { machine, world, trace: events, taken }, ending))
+        Ok(Self { machine, world, trace: events, taken })
     }
 
     /// Runs a policy.

@@ -2,6 +2,7 @@
 
 mod disk;
 mod figures;
+mod generate;
 mod profile;
 mod record;
 mod replay;
@@ -19,6 +20,7 @@ pub(crate) fn lab(what: Lab) -> Result<ExitCode> {
         Lab::Record(args) => record::record(&args),
         Lab::Trace { what } => trace::trace(&what),
         Lab::Replay(args) => replay::replay(&args),
+        Lab::Generate(args) => generate::generate(&args),
         Lab::Disk { what } => disk::disk(what),
     }
 }

@@ -145,6 +145,38 @@ fn the_bound_is_told_for_short_traces_and_no_policy_is_below_it() {
 }
 
 #[test]
+fn a_stream_with_published_totals_is_made_the_same_every_time_and_replayed() {
+    let world = World::without_mounts();
+    let make = |name: &str, gaps: &str, seed: &str| {
+        let file = world.path(format!("{name}-{gaps}-{seed}"));
+        let args = ["lab", "generate", name, "--gaps", gaps, "--seed", seed, "-o", str(&file)];
+        let said = world.teal(&args).good();
+        assert!(said.contains(" events"), "{said}");
+        file
+    };
+    let file = make("berlioz", "sessions", "3");
+    let stat = world.teal(&["lab", "trace", "stat", str(&file), "--json"]).good();
+    let stat: Value = serde_json::from_str(&stat).unwrap();
+    let done = stat["actions"].as_object().unwrap().values().map(|tally| tally["done"].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((done, stat["actions"]["write"]["done"].as_u64()), (17_917, Some(1_433)));
+    let bytes = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    assert_eq!(fs::read(make("berlioz", "sessions", "3")).unwrap(), bytes);
+    let all =
+        json(&world, &[str(&file), "--profiles", "handheld", "--policy", "coda,bluefs", "--memory", "16M", "--closed"]);
+    assert_eq!(all["trace"]["events"], 17_917);
+    assert!(all["trace"]["from_memory"].as_u64().unwrap() > 1000, "{all}");
+    let says = |args: &[&str], words: &[&str]| {
+        let said = world.teal(&[&["lab", "generate"], args].concat()).refused();
+        words.iter().for_each(|word| assert!(said.contains(word), "{word} is not in: {said}"));
+    };
+    says(&["berlioz", "--gaps", "even", "-o", str(&file)], &["berlioz-sessions-3", "exists"]);
+    says(&["bellioz", "--gaps", "even", "-o", "x"], &["bellioz", "did you mean berlioz?"]);
+    says(&["jeff", "--gaps", "odd", "-o", "x"], &["odd", "sessions"]);
+    assert!(!world.path("x").exists(), "nothing is left of what was refused");
+}
+
+#[test]
 fn what_cannot_be_replayed_is_refused_in_one_line() {
     let world = World::without_mounts();
     let file = trace(&world, "hour", &hour());

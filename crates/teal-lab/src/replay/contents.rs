@@ -7,6 +7,7 @@
 //! 3. What has no room any more is what was not used for longest.
 
 use super::machine::Machine;
+use crate::numbers::mix;
 use std::collections::{BTreeMap, HashMap};
 use teal_energy::device::{DeviceId, DeviceSet};
 use teal_energy::profile::Kind;
@@ -96,14 +97,6 @@ pub(super) struct Contents<'a> {
     /// By device; `None`: it has room for everything.
     rooms: Vec<Option<Lru>>,
     outages: &'a [(Time, Time)],
-}
-
-/// Mixes numbers evenly (splitmix64).
-pub(super) fn mix(mut n: u64) -> u64 {
-    n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
 }
 
 impl<'a> Contents<'a> {

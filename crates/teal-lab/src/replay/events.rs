@@ -5,9 +5,10 @@
 //! 2. What failed in the trace moves nothing here.
 //! 3. Changes of a file that is removed before they must be anywhere cost no device anything more than the removal.
 
-use super::contents::{ATTRIBUTES, BLOCK, Contents, Where, mix};
+use super::contents::{ATTRIBUTES, BLOCK, Contents, Where};
 use super::machine::Machine;
 use super::{Assumptions, ReplayError, Taken};
+use crate::numbers::mix;
 use crate::trace::{Action, Event, Item, Outcome, Paths};
 use std::collections::{BTreeMap, HashSet};
 use teal_energy::device::DeviceSet;

@@ -15,6 +15,8 @@ pub(crate) enum Lab {
     },
     /// Run a trace in virtual time on a machine made of profiles: joules, delays and wake-ups under each policy
     Replay(Replay),
+    /// Make up a trace with the totals that a paper published of one: jeff, purcell, messiaen, robin, berlioz
+    Generate(Generate),
     /// Disks that are modelled: block devices on which every file system runs, with a log and joules
     Disk {
         #[command(subcommand)]
@@ -85,6 +87,21 @@ pub(crate) struct Import {
     /// A word on where it comes from, for the header [default: format and names of the input]
     #[arg(long)]
     pub(crate) source: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Generate {
+    /// The paper's name for it: jeff (GreenFS), purcell, messiaen, robin or berlioz (BlueFS)
+    pub(crate) name: String,
+    /// The pauses, which no totals fix: even, random (Poisson) or sessions (few long ones)
+    #[arg(long)]
+    pub(crate) gaps: String,
+    /// What is drawn; the same seed gives the same trace
+    #[arg(long, default_value = "1")]
+    pub(crate) seed: u64,
+    /// The trace, a new file
+    #[arg(long, short)]
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, Args)]
