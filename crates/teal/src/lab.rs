@@ -5,6 +5,7 @@ mod figures;
 mod generate;
 mod profile;
 mod record;
+mod reenact;
 mod replay;
 mod trace;
 
@@ -21,6 +22,7 @@ pub(crate) fn lab(what: Lab) -> Result<ExitCode> {
         Lab::Trace { what } => trace::trace(&what),
         Lab::Replay(args) => replay::replay(&args),
         Lab::Generate(args) => generate::generate(&args),
+        Lab::Reenact { name, json } => reenact::reenact(&name, json),
         Lab::Disk { what } => disk::disk(what),
     }
 }

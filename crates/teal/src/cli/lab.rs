@@ -17,6 +17,14 @@ pub(crate) enum Lab {
     Replay(Replay),
     /// Make up a trace with the totals that a paper published of one: jeff, purcell, messiaen, robin, berlioz
     Generate(Generate),
+    /// Re-enact a figure of a paper on the models, theirs beside ours: bluefs-4, 7, 8, 9, greenfs-3, 4, 5, greenfs-jeff, or all
+    Reenact {
+        /// Which
+        name: String,
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
     /// Disks that are modelled: block devices on which every file system runs, with a log and joules
     Disk {
         #[command(subcommand)]
