@@ -8,7 +8,8 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use support::World;
+use std::process::Stdio;
+use support::{Mounted, PATIENCE, World, seeded, wait_until};
 
 fn str(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -81,6 +82,37 @@ fn figures_add_up_on_every_machine_and_under_every_policy() {
             assert!(all["modelled_by"].as_array().unwrap().len() >= 3);
         }
     }
+}
+
+#[test]
+fn what_was_recorded_at_a_mount_is_replayed() {
+    let test = "what_was_recorded_at_a_mount_is_replayed";
+    let Some(mut m) = Mounted::new(test, "64M") else { return };
+    for n in 0..20 {
+        fs::write(m.path(format!("f{n}")), seeded(n, 100_000)).unwrap();
+    }
+    m.remount();
+    let file = m.world().path("day.trace");
+    let mut record = m.world().command(&["lab", "record", m.point().to_str().unwrap(), "--out", str(&file)]);
+    let mut record = record.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    assert!(wait_until(PATIENCE, || m.status()["recording"]["ended"] == false), "{}", m.status());
+    for n in 0..20 {
+        assert_eq!(fs::read(m.path(format!("f{n}"))).unwrap(), seeded(n, 100_000));
+    }
+    fs::write(m.path("new"), seeded(99, 50_000)).unwrap();
+    fs::remove_file(m.path("f3")).unwrap();
+    m.world().teal(&["lab", "record", m.point().to_str().unwrap(), "--stop"]).good();
+    assert!(record.wait().unwrap().success());
+    m.down();
+    let all = json(m.world(), &[str(&file), "--profiles", "laptop"]);
+    let trace = &all["trace"];
+    assert_eq!(trace["complete"], true);
+    // Every byte was read once, from the disk or the server, and copied to flash.
+    assert!(trace["read_bytes"].as_u64().unwrap() >= 20 * 100_000, "{trace}");
+    assert_eq!(trace["written_bytes"], 50_000);
+    let served: u64 = all["runs"][0]["devices"].as_array().unwrap().iter().map(|d| d["reads"].as_u64().unwrap()).sum();
+    assert_eq!(all["runs"][0]["delay"]["reads"], served);
+    m.check();
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl<'a> Watched<'a> {
             Named::BlueFs => Weights::EQUAL,
             Named::Teal if view.supply == Supply::Powered => TealConfig::default().powered,
             Named::Teal => TealConfig::default().battery,
-            Named::Coda | Named::GreenFs => return None,
+            Named::Coda(_) | Named::GreenFs => return None,
         })
     }
 
@@ -108,7 +108,7 @@ impl<'a> Watched<'a> {
             (Some(weights), _) => {
                 format!("it costs least, a second counting {} and a joule {}", weights.second, weights.joule)
             }
-            (None, Named::Coda) => {
+            (None, Named::Coda(_)) => {
                 "the first in a fixed order: local devices before the server, whatever their states".into()
             }
             (None, _) => {

@@ -26,8 +26,8 @@ pub enum Named {
     TimeOut(Span),
     /// The fixed time-out that costs least on the trace, of ten: nobody knows it beforehand.
     BestTimeOut,
-    /// Coda's static hierarchy, as BlueFS measured it.
-    Coda,
+    /// Coda's static hierarchy, as BlueFS measured it; its disk sleeps after this time, its radio saves power always.
+    Coda(Span),
     /// BlueFS.
     BlueFs,
     /// GreenFS.
@@ -38,7 +38,9 @@ pub enum Named {
 
 /// No policy is called so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no policy {0}; there are always-on, time-out, time-out=30s, coda, bluefs, greenfs, teal, all")]
+#[error(
+    "there is no policy {0}; there are always-on, time-out, time-out=30s, coda, coda=5s, bluefs, greenfs, teal, all"
+)]
 pub struct Unknown(pub String);
 
 /// Fixed time-outs that are tried: 0.25 s to 128 s.
@@ -54,12 +56,29 @@ pub(super) const TIMES: [Span; 10] = [
     Span::secs(64),
     Span::secs(128),
 ];
-/// When Coda's disk sleeps: the drive's own management is adaptive and unpublished.
+/// When Coda's disk sleeps, if nothing is said: the drive's own management is adaptive and unpublished.
 const CODA: Span = Span::secs(2);
+
+fn show(f: &mut fmt::Formatter<'_>, name: &str, time: Span) -> fmt::Result {
+    match time.get() {
+        nanos if nanos % 1_000_000_000 == 0 => write!(f, "{name}={}s", nanos / 1_000_000_000),
+        nanos => write!(f, "{name}={}ms", nanos / 1_000_000),
+    }
+}
+
+fn time(text: &str) -> Option<Span> {
+    let (digits, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(digits), _) => (digits, 1_000_000),
+        (None, Some(digits)) => (digits, 1_000_000_000),
+        (None, None) => (text, 1_000_000_000),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit).map(Span::nanos)
+}
 
 impl Named {
     /// All of them, ours last.
-    pub const ALL: [Self; 6] = [Self::AlwaysOn, Self::BestTimeOut, Self::Coda, Self::BlueFs, Self::GreenFs, Self::Teal];
+    pub const ALL: [Self; 6] =
+        [Self::AlwaysOn, Self::BestTimeOut, Self::Coda(CODA), Self::BlueFs, Self::GreenFs, Self::Teal];
 
     pub(super) fn make(&self, scene: &Scene) -> Box<dyn Policy> {
         let devices = &scene.world.devices;
@@ -67,9 +86,8 @@ impl Named {
             Self::AlwaysOn => Box::new(AlwaysOn::default()),
             Self::TimeOut(time) => Box::new(FixedTimeout::new(vec![Some(*time); devices.len()])),
             Self::BestTimeOut => Box::new(FixedTimeout::new(vec![Some(TIMES[0]); devices.len()])),
-            Self::Coda => {
-                // Links stay in their power-saving mode.
-                let time = |kind| if kind == Kind::Link { Span::ZERO } else { CODA };
+            Self::Coda(disk) => {
+                let time = |kind| if kind == Kind::Link { Span::ZERO } else { *disk };
                 Box::new(Coda::new(devices.iter().map(|device| Some(time(device.kind))).collect()))
             }
             Self::BlueFs => Box::new(BlueFs::new(Weights::EQUAL)),
@@ -83,12 +101,10 @@ impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AlwaysOn => "always-on",
-            Self::TimeOut(time) if time.get() % 1_000_000_000 == 0 => {
-                return write!(f, "time-out={}s", time.get() / 1_000_000_000);
-            }
-            Self::TimeOut(time) => return write!(f, "time-out={}ms", time.get() / 1_000_000),
+            Self::TimeOut(time) => return show(f, "time-out", *time),
             Self::BestTimeOut => "time-out",
-            Self::Coda => "coda",
+            Self::Coda(CODA) => "coda",
+            Self::Coda(time) => return show(f, "coda", *time),
             Self::BlueFs => "bluefs",
             Self::GreenFs => "greenfs",
             Self::Teal => "teal",
@@ -101,14 +117,10 @@ impl FromStr for Named {
 
     fn from_str(text: &str) -> Result<Self, Unknown> {
         let unknown = || Unknown(text.to_owned());
-        if let Some(time) = text.strip_prefix("time-out=") {
-            let (digits, unit) = match (time.strip_suffix("ms"), time.strip_suffix('s')) {
-                (Some(digits), _) => (digits, 1_000_000),
-                (None, Some(digits)) => (digits, 1_000_000_000),
-                (None, None) => (time, 1_000_000_000),
-            };
-            let nanos = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(unknown)?;
-            return Ok(Self::TimeOut(Span::nanos(nanos)));
+        for (prefix, of) in [("time-out=", Self::TimeOut as fn(Span) -> Self), ("coda=", Self::Coda)] {
+            if let Some(text) = text.strip_prefix(prefix) {
+                return time(text).map(of).ok_or_else(unknown);
+            }
         }
         Self::ALL.into_iter().find(|named| named.to_string() == text).ok_or_else(unknown)
     }
@@ -122,6 +134,7 @@ mod tests {
     fn names_can_be_given_back() {
         let mut all = Named::ALL.to_vec();
         all.extend(TIMES.map(Named::TimeOut));
+        all.extend(TIMES.map(Named::Coda));
         for named in all {
             assert_eq!(named.to_string().parse(), Ok(named));
         }

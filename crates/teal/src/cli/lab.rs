@@ -119,7 +119,7 @@ pub(crate) struct Replay {
     /// A machine (handheld, laptop, desktop, home-server), or profiles with commas between: shipped ones or files
     #[arg(long, value_delimiter = ',', required = true)]
     pub(crate) profiles: Vec<String>,
-    /// Policies: always-on, time-out[=30s], coda, bluefs, greenfs, teal; a time-out without a time is the best of ten
+    /// Policies: always-on, time-out[=30s], coda[=2s], bluefs, greenfs, teal; a time-out without a time is the best of ten
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub(crate) policy: Vec<String>,
     /// Each file is on one of the disks, not on all
