@@ -3,4 +3,8 @@
 //! # Guarantees
 //! 1. Nothing here knows FUSE or a mount; what is recorded there comes in through [`trace::Recorder`].
 
+mod numbers;
+pub mod reenact;
+pub mod replay;
+pub mod stream;
 pub mod trace;
