@@ -1,3 +1,5 @@
+//! When workers are called, and when they leave.
+
 use super::*;
 use std::thread::Builder;
 
