@@ -31,6 +31,7 @@ mod fetch;
 mod flush;
 mod identity;
 mod install;
+mod large;
 mod names;
 mod note;
 mod offer;
@@ -82,6 +83,8 @@ pub enum Invalidation {
 pub(crate) struct State {
     /// Monotonic time of the first change that no flush has taken along.
     pending_since: Option<Duration>,
+    /// A batch has gone before large content, which is in the next one.
+    is_large_next: bool,
     /// Whether another client of the volume is there.
     is_live: bool,
     stop: bool,
@@ -257,6 +260,9 @@ pub(crate) enum SyncError {
     Upstream(#[from] UpstreamError),
     #[error(transparent)]
     Fs(#[from] FsError),
+    /// Other changes go before the content of this batch.
+    #[error("other changes go first")]
+    Later,
 }
 
 impl From<teal_log::StoreError> for SyncError {
@@ -275,7 +281,7 @@ impl From<SyncError> for FsError {
     fn from(e: SyncError) -> Self {
         match e {
             SyncError::Fs(e) => e,
-            SyncError::Upstream(e) => Self::Unreachable(e.to_string()),
+            e => Self::Unreachable(e.to_string()),
         }
     }
 }

@@ -208,6 +208,37 @@ fn without_the_server_what_is_here_works_and_what_is_not_fails_at_once() {
     end(vec![laptop, nas.0]);
 }
 
+#[test]
+fn a_large_file_on_its_way_does_not_hold_up_the_rest() {
+    let test = "a_large_file_on_its_way_does_not_hold_up_the_rest";
+    let Some(mut nas) = Nas::of(test, |root| fs::write(root.join("a"), "one").unwrap()) else { return };
+    let mut laptop = join(test, &nas.serve());
+    nas.flush();
+    laptop.down();
+    laptop.mount("flush=1,delay_ms=150");
+    let count = |name: &str| {
+        let status = laptop.status();
+        let counts = status["upstream"]["counts"].as_array().unwrap();
+        counts.iter().find(|pair| pair[0] == name).unwrap()[1].as_u64().unwrap()
+    };
+    let large = seeded(5, 68 << 20);
+    fs::write(laptop.path("large"), &large).unwrap();
+    assert!(wait_until(PATIENCE, || count("sent_bytes") > 6 << 20), "it is on its way");
+    for n in 0..2 {
+        fs::write(laptop.path(format!("small{n}")), "and this").unwrap();
+        fs::write(nas.0.path("a"), format!("two{n}")).unwrap();
+        assert!(wait_until(PATIENCE, || nas.0.path(format!("small{n}")).exists()));
+        assert!(wait_until(PATIENCE, || read(&laptop.path("a")).unwrap() == format!("two{n}").as_bytes()));
+    }
+    assert!(!nas.0.path("large").exists(), "it is still on its way");
+    assert!(wait_until(PATIENCE, || nas.0.path("large").exists()));
+    let sent = count("sent_bytes");
+    assert!(sent < 80 << 20, "{sent} bytes were sent: what the server had was not sent again");
+    converge(&nas.0, &laptop);
+    assert_eq!(read(&nas.0.path("large")).unwrap(), large);
+    end(vec![laptop, nas.0]);
+}
+
 /// A process that is stopped, as long as this lives.
 struct Silence(rustix::process::Pid);
 

@@ -14,6 +14,10 @@ use teal_types::LEASE;
 impl Client {
     /// Says hello if that is due.
     pub(crate) fn connect(&self, replica: &Replica) -> Result<(), SyncError> {
+        if replica.state.lock().is_connected {
+            // Whoever only wants news does not wait for a flush.
+            return Ok(());
+        }
         let _flushing = replica.flushing.lock();
         if replica.state.lock().is_connected {
             return Ok(());

@@ -3,8 +3,10 @@
 //! # Guarantees
 //! 1. *Bounded*: at most [`HELD`] bytes of content and one chunk more are in memory.
 //! 2. *Not twice*: a chunk the server has is not sent; one it has been sent stays in the list of this flush.
-//! 3. Content that only the server has is never sent back as zeros.
+//! 3. Content that is long on its way is interrupted by what is due: [`SyncError::Later`]. What was sent stays at the server.
+//! 4. Content that only the server has is never sent back as zeros.
 
+use super::large::Turn;
 use super::note::Dirty;
 use super::{Replica, SyncError, ranges::Ranges, unexpected};
 use crate::{Client, FsError};
@@ -31,6 +33,7 @@ pub(crate) struct Sending<'a> {
     held: Vec<(ChunkId, Vec<u8>)>,
     bytes: usize,
     known: HashSet<ChunkId>,
+    turn: Turn,
 }
 
 /// A stretch of a file as a reader.
@@ -61,7 +64,7 @@ impl Read for Stretch<'_> {
 
 impl<'a> Sending<'a> {
     pub(crate) fn new(client: &'a Client, replica: &'a Replica) -> Self {
-        Self { client, replica, held: Vec::new(), bytes: 0, known: HashSet::new() }
+        Self { client, replica, held: Vec::new(), bytes: 0, known: HashSet::new(), turn: Turn::new(client) }
     }
 
     /// The operations that bring a file's changed content to the server; its chunks are sent, or held to be.
@@ -169,6 +172,7 @@ impl<'a> Sending<'a> {
         }
         self.replica.counters.sent(chunks.len(), chunks.iter().map(|chunk| chunk.len() as u64).sum());
         match self.client.ask(self.replica, &Request::Put { chunks })? {
+            Reply::Done if self.turn.is_over(self.client, self.replica)? => Err(SyncError::Later),
             Reply::Done => Ok(()),
             _ => Err(unexpected("to chunks").into()),
         }

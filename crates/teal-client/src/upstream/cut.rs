@@ -9,6 +9,7 @@
 //! A new batch is announced in the identity first (without parts), then every object's note is changed. Should the program end in between, the
 //! notes name a batch that was never sent, and everything is taken back.
 
+use super::large::{Before, Divided};
 use super::note::{Dirty, Flying, Note, Part};
 use super::{Replica, SyncError, ranges::Ranges};
 use crate::Client;
@@ -52,10 +53,11 @@ impl Client {
     /// Takes a cut; `None` when nothing is pending.
     pub(crate) fn take_cut(&self, replica: &Replica) -> Result<Option<Cut>, SyncError> {
         let _names = self.namespace.write();
-        let (chosen, is_partial) = self.choose()?;
+        let (chosen, is_partial) = self.choose(replica)?;
         {
             let mut state = replica.state.lock();
-            state.pending_since = is_partial.then(|| self.clock.monotonic());
+            // The rest goes at once.
+            state.pending_since = is_partial.then(|| state.pending_since.unwrap_or_else(|| self.clock.monotonic()));
         }
         if chosen.is_empty() {
             return Ok(None);
@@ -75,7 +77,7 @@ impl Client {
     }
 
     /// Numbers of the objects that are pending: all, or a closed part of them.
-    fn choose(&self) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+    fn choose(&self, replica: &Replica) -> Result<(Vec<ObjectNo>, bool), SyncError> {
         let mut pending = Vec::new();
         self.store.each_note(ObjectNo::ROOT, &mut |no, head| {
             if Note::glance(head).0 {
@@ -84,19 +86,18 @@ impl Client {
             ControlFlow::Continue(())
         })?;
         if pending.len() <= OBJECTS_MAX {
-            return Ok((pending, false));
+            let divided = self.divide(replica, &pending)?;
+            let mut state = replica.state.lock();
+            state.is_large_next = divided.is_some() && !state.is_large_next;
+            return Ok(match divided {
+                Some(Divided { first, .. }) if state.is_large_next => (first.into_iter().collect(), true),
+                Some(Divided { large, .. }) => (large.into_iter().collect(), true),
+                None => (pending, false),
+            });
         }
-        // Who had which names at the server: whoever takes one goes with it.
-        let mut had: HashMap<Link, ObjectNo> = HashMap::new();
-        let mut last = Vec::new();
-        for no in &pending {
-            let note = self.note(*no)?;
-            if note.pending.gone {
-                last.push(*no);
-            }
-            had.extend(note.pending.links.into_iter().flat_map(|(_, links)| links).map(|link| (link, *no)));
-        }
-        let last: BTreeSet<ObjectNo> = last.into_iter().collect();
+        // Who takes the name that another had goes with it.
+        let Before { had, gone } = self.before(&pending)?;
+        let last: BTreeSet<ObjectNo> = gone.into_iter().collect();
         let mut chosen = BTreeSet::new();
         for no in pending.iter().filter(|no| !last.contains(no)) {
             if chosen.len() >= OBJECTS_MAX {
@@ -109,7 +110,7 @@ impl Client {
         Ok((chosen.into_iter().collect(), false))
     }
 
-    fn close_over(
+    pub(crate) fn close_over(
         &self,
         no: ObjectNo,
         had: &HashMap<Link, ObjectNo>,
@@ -120,18 +121,22 @@ impl Client {
             if !chosen.insert(no) {
                 continue;
             }
-            let names = match self.store.names(no) {
-                Err(StoreError::NotFound(_)) => continue,
-                names => names?,
-            };
-            for (dir, name) in names {
-                if self.note(dir)?.pending.created {
-                    with.push(dir);
+            for link in self.links_here(no)? {
+                if self.note(link.dir)?.pending.created {
+                    with.push(link.dir);
                 }
-                with.extend(had.get(&Link { dir, name }));
+                with.extend(had.get(&link));
             }
         }
         Ok(())
+    }
+
+    /// The names of an object, if it is there.
+    pub(crate) fn links_here(&self, no: ObjectNo) -> Result<Vec<Link>, SyncError> {
+        match self.store.names(no) {
+            Err(StoreError::NotFound(_)) => Ok(Vec::new()),
+            names => Ok(names?.into_iter().map(|(dir, name)| Link { dir, name }).collect()),
+        }
     }
 
     /// Lets what is pending of one object fly.

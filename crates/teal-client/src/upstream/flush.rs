@@ -56,7 +56,7 @@ impl Client {
             Ok(staged) => staged,
             Err(e) => {
                 self.take_back(replica, batch, &objects)?;
-                return Err(e);
+                return if matches!(e, SyncError::Later) { Ok(Flushed::Part) } else { Err(e) };
             }
         };
         self.identify(replica, |identity| (identity.parts, identity.batch_digest) = (parts, digest))?;

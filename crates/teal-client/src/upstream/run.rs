@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //! 1. A change is on its way to the server when it is [`UpstreamOptions::flush_age`] old, [`UpstreamOptions::live_age`] while another client is
-//!    connected; whenever the first one goes, all go.
+//!    connected; whenever the first one goes, all go, but large content, which follows (`large`).
 //! 2. While nothing changes there are no requests but one that waits for news, renewed every [`UpstreamOptions::keep_alive`].
 //! 3. A server out of reach is asked again at growing intervals, up to `BACKOFF_MAX`.
 
@@ -35,6 +35,8 @@ pub struct UpstreamOptions {
     pub deadline: Duration,
     /// Whether `fsync` waits until the server has everything.
     pub sync_remote: bool,
+    /// More content than this that a file has and the server lacks, in bytes, goes after all else.
+    pub large: u64,
     /// At most so many bytes of content are here and not at the server; `None`: as many as fit.
     pub queue: Option<u64>,
 }
@@ -47,6 +49,7 @@ impl Default for UpstreamOptions {
             keep_alive: Duration::from_secs(30),
             deadline: Duration::from_secs(20),
             sync_remote: false,
+            large: 64 << 20,
             queue: None,
         }
     }
@@ -71,6 +74,11 @@ impl Replica {
             return Some(Duration::ZERO);
         }
         Some((since + age).saturating_sub(now))
+    }
+
+    /// Whether a flush is due.
+    pub(crate) fn is_due(&self, now: Duration) -> bool {
+        self.due_in(now).is_some_and(|wait| wait.is_zero())
     }
 
     /// Waits for a change of the state, at most so long; `false` when it is time to stop.
@@ -108,7 +116,7 @@ impl Client {
     }
 
     fn flush_due(&self, replica: &Replica) -> Result<(), SyncError> {
-        while replica.due_in(self.clock.monotonic()).is_some_and(|wait| wait.is_zero()) {
+        while replica.is_due(self.clock.monotonic()) {
             self.flush_once(replica)?;
             self.look_again(replica)?;
         }

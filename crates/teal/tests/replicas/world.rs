@@ -30,6 +30,7 @@ pub(crate) struct Machine {
     clock: SimClock,
     disk: RecordingDisk,
     joins: bool,
+    options: UpstreamOptions,
 }
 
 impl Machine {
@@ -95,6 +96,18 @@ fn serve(
     let chunks = ChunkStore::open(shelf, domain, Options::default(), clock.clone(), Arc::clone(entropy) as _);
     let meta = Arc::new(PoweredMeta { memory: kept.meta.clone(), power: power.clone(), is_last_kept });
     Arc::new(Server::open(meta, chunks.unwrap().0, clock, Arc::clone(entropy) as _).unwrap())
+}
+
+/// Some send at once, and interrupt each file for anything else; for some every file of a few KiB is large.
+fn options(rng: &mut Rng) -> UpstreamOptions {
+    let mut options = UpstreamOptions::default();
+    if rng.chance(0.5) {
+        options.large = 6_000;
+    }
+    if rng.chance(0.3) {
+        (options.flush_age, options.live_age) = (Duration::ZERO, Duration::ZERO);
+    }
+    options
 }
 
 impl World {
@@ -183,34 +196,34 @@ impl World {
     fn add(&mut self, name: &str, disk: RecordingDisk, peer: Peer, joins: bool, rng: &mut Rng) {
         let (power, clock) = (Power::new(), SimClock::new(self.clock.civil()));
         let wire = Wire::new(&self.seat, peer, &self.trace, &power, rng.fork(), self.is_printed);
-        let client = Self::open(name, &disk, &wire, joins, &power, &clock);
-        self.machines.push(Machine { name: name.into(), client, wire, power, clock, disk, joins });
+        let options = options(rng);
+        let client = Self::open(name, &disk, &wire, (joins, options), &power, &clock);
+        self.machines.push(Machine { name: name.into(), client, wire, power, clock, disk, joins, options });
     }
 
     fn open(
         name: &str,
         disk: &RecordingDisk,
         wire: &Arc<Wire>,
-        joins: bool,
+        of_upstream: (bool, UpstreamOptions),
         power: &Power,
         clock: &SimClock,
     ) -> Arc<Client> {
         let store = Self::store(disk, power, clock);
         let (clock, options) = (Arc::new(clock.clone()), ClientOptions::default());
-        let of_upstream = (joins, UpstreamOptions::default());
         Client::replica(store, clock, options, Arc::clone(wire) as _, name, of_upstream).unwrap()
     }
 
     /// The machine's power fails, if it has not, and comes back: of what was not flushed, any sectors are there, or torn, or unreadable.
     pub(crate) fn cut_power(&mut self, at: usize, rng: &mut Rng) {
-        let Machine { name, wire, power, clock, disk, joins, .. } = &self.machines[at];
+        let Machine { name, wire, power, clock, disk, joins, options, .. } = &self.machines[at];
         power.fails_after(0);
         let image = disk.trace().crash(rng, true);
         if self.is_printed {
             println!("  {name} is back: {image}");
         }
         power.stays();
-        let client = Self::open(name, &image.disk, wire, *joins, power, clock);
+        let client = Self::open(name, &image.disk, wire, (*joins, *options), power, clock);
         (self.machines[at].client, self.machines[at].disk) = (client, image.disk);
     }
 
