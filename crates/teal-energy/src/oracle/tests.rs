@@ -206,8 +206,8 @@ proptest! {
         }
         let priced = bound(&problem, exact + Energy::joules(1), 8).unwrap();
         // Where times are cut to nanoseconds the one may lose what the other does not.
-        prop_assert!(priced.energy <= exact + Energy::microjoules(1), "{priced:?}, {} exact", exact.get());
+        prop_assert!(priced.energy <= exact + Energy::microjoules(10), "{priced:?}, {} exact", exact.get());
         // A budget may leave no schedule for the share that the repair chose: then it says nothing.
-        prop_assert!(priced.repaired + Energy::microjoules(1) >= exact, "{priced:?}, {} exact", exact.get());
+        prop_assert!(priced.repaired + Energy::microjoules(10) >= exact, "{priced:?}, {} exact", exact.get());
     }
 }
