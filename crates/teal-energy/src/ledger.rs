@@ -41,6 +41,26 @@ pub enum Use {
     Work(Phase),
 }
 
+impl Use {
+    /// In words; `state` names a state.
+    pub fn name<'s>(self, state: impl Fn(StateId) -> &'s str) -> String {
+        let phase = match self {
+            Self::Rest(at) => return state(at).to_owned(),
+            Self::Move(from, to) => return format!("{} to {}", state(from), state(to)),
+            Self::Work(phase) => phase,
+        };
+        match phase {
+            Phase::Latency => "commands",
+            Phase::Seek => "seek",
+            Phase::Rotate => "rotate",
+            Phase::Read => "read",
+            Phase::Write => "write",
+            Phase::ReadAhead => "read ahead",
+        }
+        .to_owned()
+    }
+}
+
 /// One entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Entry {

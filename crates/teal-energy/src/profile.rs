@@ -214,7 +214,7 @@ impl Profile {
     }
 
     /// The names of the shipped profiles.
-    pub fn shipped_names() -> impl Iterator<Item = &'static str> {
+    pub fn shipped_names() -> impl Iterator<Item = &'static str> + Clone {
         shipped::PROFILES.iter().map(|(name, _)| *name)
     }
 

@@ -27,7 +27,7 @@ use crate::profile::StateId;
 pub use report::{DeviceReport, Report};
 use teal_types::{Power, Span, Time};
 pub use trace::{Contents, Event, Trace, What};
-use unit::{Unit, Work};
+use unit::{Unit, Wait, Work};
 
 /// Whether later events wait for earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +82,8 @@ struct Sim<'a> {
     is_someone_there: bool,
     delays: Vec<Span>,
     sole: Span,
+    added: Span,
+    cold: Vec<Span>,
     has_ended: bool,
 }
 
@@ -131,6 +133,8 @@ impl<'a> Sim<'a> {
             is_someone_there: world.is_someone_there,
             delays: Vec::new(),
             sole: Span::ZERO,
+            added: Span::ZERO,
+            cold: Vec::new(),
             has_ended: false,
         }
     }
@@ -147,12 +151,9 @@ impl<'a> Sim<'a> {
     fn settle(&mut self, policy: &mut dyn Policy) {
         for at in 0..self.units.len() {
             let Some(done) = self.units[at].settle(self.now) else { continue };
-            if let Some(delay) = done.delay {
+            if let Some((delay, wait)) = done.delay {
                 self.outstanding -= 1;
-                self.delays.push(delay);
-                if done.is_sole {
-                    self.sole += delay;
-                }
+                self.count(delay, wait);
                 if self.world.pace == Pace::Closed {
                     self.moved += delay;
                 }
@@ -161,6 +162,18 @@ impl<'a> Sim<'a> {
                 let measured = Measured { device, state, bytes, is_continued, time };
                 self.with_view(|view| policy.measured(view, &measured));
             }
+        }
+    }
+
+    fn count(&mut self, delay: Span, wait: Wait) {
+        self.delays.push(delay);
+        if wait.is_sole {
+            self.sole += delay;
+        }
+        if wait.is_cold {
+            self.cold.push(delay);
+        } else {
+            self.added += delay.less(wait.least);
         }
     }
 
@@ -177,8 +190,11 @@ impl<'a> Sim<'a> {
                 let chosen = self.with_view(|view| policy.choose(view, &ask));
                 assert!(copies.has(chosen), "{} read {object} where it is not", policy.name());
                 let is_sole = copies.iter().count() == 1;
+                let least = copies.iter().filter_map(|id| self.units[id.index()].quickest(object, offset, bytes)).min();
+                let is_cold = is_sole && !self.units[chosen.index()].is_awake();
+                let wait = Wait { is_sole, is_cold, least: least.unwrap_or(Span::ZERO) };
                 self.outstanding += 1;
-                self.units[chosen.index()].want(Work::Read { object, offset, bytes, asked: self.now, is_sole });
+                self.units[chosen.index()].want(Work::Read { object, offset, bytes, asked: self.now, wait });
                 None
             }
             What::Write { object, bytes, sinks } => {
@@ -257,6 +273,8 @@ impl<'a> Sim<'a> {
             floor: floor * end.since(Time::ZERO),
             delays: self.delays,
             sole: self.sole,
+            added: self.added,
+            cold: self.cold,
             devices: self.units.into_iter().map(Unit::report).collect(),
         }
     }

@@ -3,4 +3,9 @@
 //! # Guarantees
 //! 1. Nothing here knows FUSE or a mount; what is recorded there comes in through [`trace::Recorder`].
 
+pub mod days;
+mod numbers;
+pub mod replay;
+pub mod score;
+pub mod stream;
 pub mod trace;

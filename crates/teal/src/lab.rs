@@ -1,8 +1,11 @@
-//! `teal lab`: recording, traces, modelled disks.
+//! `teal lab`: recording, traces, replays, modelled disks.
 
 mod disk;
 mod figures;
+mod generate;
+mod profile;
 mod record;
+mod replay;
 mod trace;
 
 use crate::cli::lab::Lab;
@@ -16,6 +19,8 @@ pub(crate) fn lab(what: Lab) -> Result<ExitCode> {
     match what {
         Lab::Record(args) => record::record(&args),
         Lab::Trace { what } => trace::trace(&what),
+        Lab::Replay(args) => replay::replay(&args),
+        Lab::Generate(args) => generate::generate(&args),
         Lab::Disk { what } => disk::disk(what),
     }
 }

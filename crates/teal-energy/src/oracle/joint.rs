@@ -49,7 +49,9 @@ fn step(problem: &Problem<'_>, point: usize, front: &Front) -> Front {
     let sides = || problem.sides.iter().enumerate();
     let mut front = front.clone();
     for (at, side) in sides() {
-        front = expand(&front, at, |spot| [side.arrive(point.saturating_sub(1), point, spot)]);
+        front = expand(&front, at, |spot| {
+            [side.arrive(side.moment(point.saturating_sub(1)), side.moment(point), spot, Terms::default())]
+        });
     }
     if problem.points[point].kind == Kind::Read {
         let mut served = Front::new();
@@ -61,12 +63,13 @@ fn step(problem: &Problem<'_>, point: usize, front: &Front) -> Front {
         front = served;
     }
     for (at, side) in sides() {
-        let write = |spot| side.writes(point, spot, Terms::default()).chain([Way { spot, cost: 0 }]);
+        let write = |spot| side.writes(side.moment(point), spot, Terms::default()).chain([Way { spot, cost: 0 }]);
         front = prune(problem, point, expand(&front, at, write));
-        front = expand(&front, at, |spot| side.rests(point, spot, Terms::default()));
+        front = expand(&front, at, |spot| side.rests(side.moment(point), spot, Terms::default()));
         front = prune(problem, point, front);
     }
-    let is_late = |spots: &Spots| problem.sides.iter().zip(spots).any(|(side, spot)| side.is_late(point, *spot));
+    let is_late =
+        |spots: &Spots| problem.sides.iter().zip(spots).any(|(side, spot)| side.is_late(side.moment(point), *spot));
     front.retain(|spots, _| !is_late(spots));
     front
 }
@@ -102,7 +105,8 @@ fn prune(problem: &Problem<'_>, point: usize, front: Front) -> Front {
         for (spots, cost) in ways {
             let beats = |(other, its): &(Spots, Cost)| {
                 let sides = problem.sides.iter().zip(other.iter().zip(&spots));
-                let more: Option<Cost> = sides.map(|(side, (one, two))| side.handicap(point, one, two)).sum();
+                let more: Option<Cost> =
+                    sides.map(|(side, (one, two))| side.handicap(side.moment(point), one, two)).sum();
                 more.is_some_and(|more| its + more <= cost)
             };
             if !best.iter().any(beats) {

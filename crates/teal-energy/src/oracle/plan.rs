@@ -37,13 +37,13 @@ impl Plan {
         for (at, best) in bests.into_iter().enumerate() {
             let (Some(id), side) = (DeviceId::new(at), &problem.sides[at]) else { continue };
             let (mut state, mut last) = (side.start().state, Time::ZERO);
-            for (point, deed, to) in best.deeds {
-                let now = problem.points[point].at;
+            for (step, deed, to) in best.deeds {
+                let moment = side.steps[step].moment;
                 if state != to && !matches!(deed, Deed::Rest(_)) {
-                    let begin = Time::after_start(now.since(Time::ZERO).less(side.time(state, to))).max(last);
+                    let begin = Time::after_start(moment.at.since(Time::ZERO).less(side.time(state, to))).max(last);
                     steps.push((begin, id, Step::Go(StateId(to))));
                 }
-                last = now + BEHIND;
+                last = moment.until + BEHIND;
                 match deed {
                     Deed::Read => {}
                     Deed::Write => steps.push((last, id, Step::Write)),

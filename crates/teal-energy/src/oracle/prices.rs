@@ -4,11 +4,11 @@
 //! 1. *Valid for any prices*: the optimum serves each read once. Paid for by the prices, that is the sum of the prices and of
 //!    what the devices spend less what they earn; and no device can do better than it does alone.
 //! 2. The best bound over all rounds is kept; more rounds never make it worse.
-//! 3. The repaired schedule serves every read once: the optimum lies between the bound and what it costs.
+//! 3. The plan serves every read once: the optimum lies between the bound and what its run costs.
 //!
 //! A read that only one device holds needs no price: that device has to serve it.
 
-use super::alone::{Best, Claim, Deed, alone};
+use super::alone::{Best, Claim, alone};
 use super::joint::energy;
 use super::plan::Plan;
 use super::problem::{Kind, Problem, Unsolvable};
@@ -21,10 +21,9 @@ use teal_types::Energy;
 pub struct Tightened {
     /// No policy spends less.
     pub energy: Energy,
-    /// What a schedule costs in which each read is served by one of the devices that wanted it: the optimum of the problem
-    /// is not above this.
+    /// What a schedule costs in which each read is served by one of the devices that wanted it, by the bound's own account.
     pub repaired: Energy,
-    /// That schedule.
+    /// That schedule: what it costs when the simulator runs it, the optimum is not above.
     pub plan: Plan,
     /// Reads that no device, or more than one, wanted at the last prices: zero if the bound is the optimum.
     pub unsettled: usize,
@@ -64,8 +63,7 @@ fn round(problem: &Problem<'_>, servers: &[Vec<u8>], prices: &[Cost]) -> Option<
         };
         let claims: Vec<Claim> = (0..problem.points.len()).map(claim).collect();
         let best = alone(side, &claims)?;
-        let reads = best.deeds.iter().filter(|(_, deed, _)| *deed == Deed::Read);
-        reads.for_each(|(point, _, _)| takers[*point].push(at));
+        best.taken.iter().for_each(|point| takers[*point].push(at));
         bests.push(best);
     }
     Some(Round { bests, takers })

@@ -15,6 +15,11 @@ use crate::sim::{Trace, What, World};
 use std::collections::{BTreeMap, BTreeSet};
 use teal_types::{Power, Span, Time};
 
+/// Work shorter than this takes no time from other work where times are rounded, in nanoseconds.
+const AWAKE: u64 = 1_000_000_000;
+/// Points that lie no further apart are taken as one.
+const CLOSE: Span = Span::millis(200);
+
 /// Femtojoules that may be less than nothing.
 pub(super) type Cost = i128;
 
@@ -45,6 +50,9 @@ pub(super) struct Way {
 pub(super) struct Terms {
     /// For a stop that counts; `None`: stops are counted and limited.
     pub(super) stop: Option<Cost>,
+    /// Ways that differ little are taken as one, at no greater cost: bytes are paid for when they must be written at some time,
+    /// whenever that is; and times at which a device is done are rounded down.
+    pub(super) is_blurred: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +62,8 @@ struct Change {
     last: Time,
     /// The change of the same object before it: its place and bytes.
     before: Option<(u32, u64)>,
+    /// What its bytes cost at least; nothing if another change may take its place in time.
+    least: Cost,
 }
 
 /// The way from one state to another.
@@ -64,14 +74,34 @@ struct Route {
     cycles: u32,
 }
 
+/// A point, or some that lie close together and are taken as one, to a device.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Moment {
+    /// The first.
+    pub(super) at: Time,
+    /// The last.
+    pub(super) until: Time,
+    /// Its changes so far, those of these points included.
+    arrived: u32,
+    is_end: bool,
+}
+
+/// How to serve a read: state, cost with the machine's while it works, time.
+pub(super) type Serving = (u8, Cost, Span);
+
 /// What a point is to a device.
 #[derive(Debug, Clone, Default)]
 struct Here {
-    at: Time,
-    /// Its changes so far, this point's included.
-    arrived: u32,
-    /// How to serve its read: state, cost with the machine's while it works, time.
-    reads: Vec<(u8, Cost, Span)>,
+    moment: Moment,
+    reads: Vec<Serving>,
+}
+
+/// Points of a device that lie close together.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Step {
+    pub(super) moment: Moment,
+    /// Their reads that it could serve.
+    pub(super) reads: Vec<(usize, Vec<Serving>)>,
 }
 
 #[derive(Debug, Clone)]
@@ -93,6 +123,8 @@ pub(super) struct Side<'a> {
     points: Vec<Here>,
     /// The points at which this device has something to do or to be told.
     pub(super) mine: Vec<usize>,
+    /// The same, taken together.
+    pub(super) steps: Vec<Step>,
 }
 
 fn cost_of(job: &Job) -> Cost {
@@ -140,6 +172,7 @@ impl<'a> Side<'a> {
             changes: Vec::new(),
             points: Vec::new(),
             mine: Vec::new(),
+            steps: Vec::new(),
         };
         side.fill(trace, points, id, late);
         side
@@ -149,7 +182,7 @@ impl<'a> Side<'a> {
         let mut ends = BTreeSet::new();
         let mut newest: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
         for point in points {
-            let mut here = Here { at: point.at, ..Here::default() };
+            let mut here = Here::default();
             match (point.kind, trace.events().get(point.event).map(|event| event.what)) {
                 (Kind::Read, Some(What::Read { object, offset, bytes, copies })) => {
                     let follows = ends.contains(&(object, offset));
@@ -161,25 +194,75 @@ impl<'a> Side<'a> {
                 (Kind::Write, Some(What::Write { object, bytes, sinks })) => {
                     if let Some(limits) = self.device.queue.filter(|_| sinks.has(id)) {
                         let before = newest.insert(object, (self.changes.len() as u32, bytes));
-                        self.changes.push(Change { bytes, last: point.at + limits.age + late, before });
+                        if let Some(change) = before.and_then(|(at, _)| self.changes.get_mut(at as usize))
+                            && change.last >= point.at
+                        {
+                            change.least = 0;
+                        }
+                        let (last, least) = (point.at + limits.age + late, self.transfer(bytes));
+                        self.changes.push(Change { bytes, last, before, least });
                     }
                 }
                 _ => {}
             }
-            here.arrived = self.changes.len() as u32;
+            here.moment = Moment {
+                at: point.at,
+                until: point.at,
+                arrived: self.changes.len() as u32,
+                is_end: self.points.len() + 1 == points.len(),
+            };
             self.points.push(here);
         }
         let deadlines: BTreeSet<Time> = self.changes.iter().map(|change| change.last).collect();
         let is_mine = |at: usize| {
             let here = &self.points[at];
-            let is_told = at.checked_sub(1).is_none_or(|before| self.points[before].arrived < here.arrived);
-            let is_due = points[at].kind == Kind::Nothing && deadlines.contains(&here.at);
+            let is_told =
+                at.checked_sub(1).is_none_or(|before| self.points[before].moment.arrived < here.moment.arrived);
+            let is_due = points[at].kind == Kind::Nothing && deadlines.contains(&here.moment.at);
             is_told || is_due || !here.reads.is_empty() || at + 1 == points.len()
         };
         self.mine = (0..points.len()).filter(|at| is_mine(*at)).collect();
+        for &at in &self.mine {
+            let here = &self.points[at];
+            let is_close = |step: &&mut Step| here.moment.at.since(step.moment.at) <= CLOSE && !here.moment.is_end;
+            let reads = (!here.reads.is_empty()).then(|| (at, here.reads.clone()));
+            match self.steps.last_mut().filter(is_close) {
+                Some(step) => {
+                    step.moment = Moment { at: step.moment.at, ..here.moment };
+                    step.reads.extend(reads);
+                }
+                None => self.steps.push(Step { moment: here.moment, reads: reads.into_iter().collect() }),
+            }
+        }
     }
 
-    fn serve(&self, bytes: u64, follows: bool) -> Vec<(u8, Cost, Span)> {
+    /// What a point is by itself.
+    pub(super) fn moment(&self, point: usize) -> &Moment {
+        &self.points[point].moment
+    }
+
+    /// What more bytes of a burst cost at least, the rest that they take the place of taken off.
+    fn transfer(&self, bytes: u64) -> Cost {
+        let most = self.powers.iter().copied().max().unwrap_or_default();
+        let of = |state: &u8| {
+            let (all, none) =
+                (self.device.flush(StateId(*state), bytes, 1)?, self.device.flush(StateId(*state), 0, 1)?);
+            Some(cost_of(&all) - cost_of(&none) - over(most, all.time().less(none.time())))
+        };
+        self.serving.iter().filter_map(of).min().unwrap_or(0)
+    }
+
+    /// The same a little earlier and no dearer, so that many become one.
+    pub(super) fn blurred(&self, here: &Moment, way: Way) -> Way {
+        let (now, spot) = (here.at, way.spot);
+        let is_awake = self.serving.contains(&spot.state);
+        let grain = if is_awake { AWAKE } else { (self.into[usize::from(spot.state)] + self.out).get() / 8 };
+        let ready = Time::after_start(Span::nanos(spot.ready.get() / grain.max(1) * grain.max(1)));
+        let earlier = spot.ready.max(now).since(ready.max(now));
+        Way { spot: Spot { ready, ..spot }, cost: way.cost - over(self.powers[usize::from(spot.state)], earlier) }
+    }
+
+    fn serve(&self, bytes: u64, follows: bool) -> Vec<Serving> {
         let ways = self.serving.iter().filter_map(|state| {
             let job = self.device.read(StateId(*state), bytes, follows)?;
             Some((*state, cost_of(&job) + over(self.base, job.time()), job.time()))
@@ -189,6 +272,16 @@ impl<'a> Side<'a> {
 
     pub(super) fn start(&self) -> Spot {
         Spot { state: self.start, ..Spot::default() }
+    }
+
+    /// What resting in a state costs.
+    pub(super) fn rest(&self, state: u8, span: Span) -> Cost {
+        over(self.powers[usize::from(state)], span)
+    }
+
+    /// The states that serve.
+    pub(super) fn serving(&self) -> impl Iterator<Item = u8> {
+        self.serving.iter().copied()
     }
 
     pub(super) fn most_stops(&self) -> Option<u32> {
@@ -213,21 +306,25 @@ impl<'a> Side<'a> {
     }
 
     /// From a point of its own to the next: it rests, or finishes, and what changes there comes to its queue.
-    pub(super) fn arrive(&self, before: usize, point: usize, spot: Spot) -> Way {
-        let (from, here) = (self.points[before].at, &self.points[point]);
-        let rested = here.at.since(from.max(spot.ready));
+    pub(super) fn arrive(&self, before: &Moment, here: &Moment, spot: Spot, terms: Terms) -> Way {
+        let rested = here.at.since(before.at.max(spot.ready));
         let mut spot = spot;
         if spot.ready + self.out <= here.at {
             spot.ready = Time::ZERO;
         }
-        for at in self.points[before].arrived..here.arrived {
+        let cost = over(self.powers[usize::from(spot.state)], rested);
+        if terms.is_blurred {
+            let new = before.arrived as usize..here.arrived as usize;
+            return Way { spot, cost: cost + self.changes[new].iter().map(|change| change.least).sum::<Cost>() };
+        }
+        for at in before.arrived..here.arrived {
             let change = self.changes[at as usize];
             match change.before.filter(|(before, _)| *before >= spot.written) {
                 Some((_, bytes)) => spot.bytes = spot.bytes - bytes + change.bytes,
                 None => (spot.bytes, spot.objects) = (spot.bytes + change.bytes, spot.objects + 1),
             }
         }
-        Way { spot, cost: over(self.powers[usize::from(spot.state)], rested) }
+        Way { spot, cost }
     }
 
     /// To a state that serves, just in time or, where that may be cheaper, only when it is wanted.
@@ -256,23 +353,32 @@ impl<'a> Side<'a> {
     /// The ways to serve a point's read. None if it has none, or is not here.
     pub(super) fn reads(&self, point: usize, spot: Spot, terms: Terms) -> impl Iterator<Item = Way> {
         let here = &self.points[point];
+        here.reads.iter().flat_map(move |serving| self.served(&here.moment, *serving, spot, terms))
+    }
+
+    /// The ways to do such work for somebody who waits.
+    pub(super) fn served(
+        &self,
+        here: &Moment,
+        (state, cost, busy): Serving,
+        spot: Spot,
+        terms: Terms,
+    ) -> impl Iterator<Item = Way> {
         let now = here.at;
         // Whoever waited for the work before has been counted.
         let free = Time::after_start(Span::nanos(spot.ready.get()).less(self.into[usize::from(spot.state)]));
-        here.reads.iter().flat_map(move |&(state, cost, busy)| {
-            let late = [false, true].into_iter().take(1 + usize::from(self.is_lazy));
-            late.filter_map(move |is_late| {
-                let woken = self.wake(now, spot, state, is_late, terms)?;
-                let waited = if spot.state == state { Span::ZERO } else { woken.spot.ready.since(now.max(free)) };
-                let spot = Spot { ready: woken.spot.ready + busy, ..woken.spot };
-                Some(Way { spot, cost: cost + woken.cost + over(self.base, waited) })
-            })
+        let late = [false, true].into_iter().take(1 + usize::from(self.is_lazy));
+        late.filter_map(move |is_late| {
+            let woken = self.wake(now, spot, state, is_late, terms)?;
+            let waited = if spot.state == state { Span::ZERO } else { woken.spot.ready.since(now.max(free)) };
+            let spot = Spot { ready: woken.spot.ready + busy, ..woken.spot };
+            Some(Way { spot, cost: cost + woken.cost + over(self.base, waited) })
         })
     }
 
     /// The ways to write everything at a point.
-    pub(super) fn writes(&self, point: usize, spot: Spot, terms: Terms) -> impl Iterator<Item = Way> {
-        let here = &self.points[point];
+    pub(super) fn writes(&self, here: &Moment, spot: Spot, terms: Terms) -> impl Iterator<Item = Way> {
+        let here = *here;
         let states = self.serving.iter().filter(move |_| spot.written < here.arrived);
         states.filter_map(move |&state| {
             let job = self.device.flush(StateId(state), spot.bytes, spot.objects)?;
@@ -284,10 +390,10 @@ impl<'a> Side<'a> {
     }
 
     /// The ways to rest after a point.
-    pub(super) fn rests(&self, point: usize, spot: Spot, terms: Terms) -> impl Iterator<Item = Way> {
-        let now = self.points[point].at;
-        let here = self.powers[usize::from(spot.state)];
-        let lower = (0_u8..).zip(&self.powers).filter(move |(_, power)| **power < here);
+    pub(super) fn rests(&self, here: &Moment, spot: Spot, terms: Terms) -> impl Iterator<Item = Way> {
+        let now = here.at;
+        let power = self.powers[usize::from(spot.state)];
+        let lower = (0_u8..).zip(&self.powers).filter(move |(_, lower)| **lower < power);
         let gone = lower.filter_map(move |(state, _)| {
             let (route, (stops, price)) = self.moved(spot, state, terms)?;
             let ready = now.max(spot.ready) + route.time;
@@ -297,16 +403,15 @@ impl<'a> Side<'a> {
     }
 
     /// Whether some change should have been written by now.
-    pub(super) fn is_late(&self, point: usize, spot: Spot) -> bool {
-        let (here, is_end) = (&self.points[point], point + 1 == self.points.len());
+    pub(super) fn is_late(&self, here: &Moment, spot: Spot) -> bool {
         let first = self.changes.get(spot.written as usize).filter(|_| spot.written < here.arrived);
-        first.is_some_and(|change| is_end || change.last <= here.at)
+        first.is_some_and(|change| here.is_end || change.last <= here.until)
     }
 
     /// What the one needs to be as good as the other whatever follows, if it can be: both are in the same state. A device that is
     /// done earlier can rest until the other is.
-    pub(super) fn handicap(&self, point: usize, one: &Spot, other: &Spot) -> Option<Cost> {
-        let now = self.points[point].at;
+    pub(super) fn handicap(&self, here: &Moment, one: &Spot, other: &Spot) -> Option<Cost> {
+        let now = here.at;
         let is_no_worse = one.written >= other.written && one.stops <= other.stops && one.ready <= other.ready;
         let rest = other.ready.max(now).since(one.ready.max(now));
         is_no_worse.then(|| over(self.powers[usize::from(one.state)], rest))

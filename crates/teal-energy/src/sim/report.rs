@@ -3,10 +3,11 @@
 //! # Guarantees
 //! 1. [`Report::total`] is the sum of the devices' ledgers and of [`Report::waited`].
 
-use crate::ledger::Ledger;
+use crate::ledger::{Entry, Ledger};
 use crate::policy::Trigger;
+use crate::profile::StateId;
 use std::collections::BTreeMap;
-use teal_types::{Energy, Span};
+use teal_types::{Energy, Span, Time};
 
 /// One device's part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct DeviceReport {
     pub reads: u64,
     /// How often it was taken from a state that does not serve to one that does.
     pub starts: u64,
+    /// When each of them began.
+    pub started: Vec<Time>,
     /// Rated cycles used up.
     pub cycles: u64,
     /// Stops that the budget refused.
@@ -48,8 +51,20 @@ pub struct Report {
     pub delays: Vec<Span>,
     /// Of these, reads of data that only one device held.
     pub sole: Span,
+    /// What reads took longer than with every device awake and free; of all but the cold ones.
+    pub added: Span,
+    /// Reads of data that only one device held, which did not serve when it was asked.
+    pub cold: Vec<Span>,
     /// The devices.
     pub devices: Vec<DeviceReport>,
+}
+
+impl DeviceReport {
+    /// Its account, with words for what it was used for.
+    pub fn uses(&self) -> impl Iterator<Item = (String, Entry)> {
+        let name = |state: StateId| self.states.get(state.index()).map_or("?", String::as_str);
+        self.ledger.entries().map(move |(used, entry)| (used.name(name), entry))
+    }
 }
 
 impl Report {

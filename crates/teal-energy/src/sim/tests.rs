@@ -115,6 +115,9 @@ fn a_small_day_costs_what_arithmetic_says() {
     assert_eq!(report.delays, [Span::nanos(up + served)]);
     assert_eq!(report.waited, world.base * report.delays[0]);
     assert_eq!((report.devices[0].starts, report.devices[0].cycles), (1, 2));
+    // A cold read of a sole copy is apart from what the policy adds elsewhere.
+    assert_eq!((&report.cold, report.added), (&report.delays, Span::ZERO));
+    assert_eq!(report.devices[0].started, [at(10_000)]);
     assert_eq!(report.floor, teal_types::Power::milliwatts(61) * Span::secs(20));
 }
 
@@ -232,6 +235,7 @@ proptest! {
             let report = run(&world, &trace, one.as_mut());
             prop_assert_eq!(&report, &run(&world, &trace, two.as_mut()), "same input, same decisions");
             prop_assert_eq!(report.delays.len(), reads);
+            prop_assert!(report.added + report.cold.iter().copied().sum() <= report.delay());
             let mut sum = report.waited;
             for device in &report.devices {
                 sum += device.ledger.entries().map(|(_, entry)| entry.energy()).sum::<Energy>();

@@ -14,6 +14,17 @@ use crate::profile::StateId;
 use std::collections::{BTreeMap, VecDeque};
 use teal_types::{Span, Time};
 
+/// How a read counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wait {
+    /// Only one device holds it.
+    pub(super) is_sole: bool,
+    /// And that one did not serve when it was asked.
+    pub(super) is_cold: bool,
+    /// How long it takes where it is quickest, awake and free.
+    pub(super) least: Span,
+}
+
 /// Something that has to be done.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Work {
@@ -22,7 +33,7 @@ pub(super) enum Work {
         offset: u64,
         bytes: u64,
         asked: Time,
-        is_sole: bool,
+        wait: Wait,
     },
     /// All that is queued when it begins.
     Flush,
@@ -31,9 +42,8 @@ pub(super) enum Work {
 /// What was finished.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    /// A read: from asking to answer.
-    pub(super) delay: Option<Span>,
-    pub(super) is_sole: bool,
+    /// A read: from asking to answer, and how that counts.
+    pub(super) delay: Option<(Span, Wait)>,
     /// The state it was served from, bytes, whether it was continued, and the time of the work.
     pub(super) served: Option<(StateId, u64, bool, Span)>,
 }
@@ -61,7 +71,7 @@ pub(super) struct Unit<'a> {
     budget: Option<Budget>,
     flushes: BTreeMap<Trigger, u64>,
     reads: u64,
-    starts: u64,
+    started: Vec<Time>,
     refused: u64,
 }
 
@@ -85,7 +95,7 @@ impl<'a> Unit<'a> {
             budget: device.budget.map(|limits| Budget::new(limits, Time::ZERO)),
             flushes: BTreeMap::new(),
             reads: 0,
-            starts: 0,
+            started: Vec::new(),
             refused: 0,
         }
     }
@@ -104,6 +114,21 @@ impl<'a> Unit<'a> {
 
     pub(super) fn continues(&self, object: u64, offset: u64) -> bool {
         self.last == Some((object, offset))
+    }
+
+    /// How long a read takes where the device serves best, if nothing else is to be done.
+    pub(super) fn quickest(&self, object: u64, offset: u64, bytes: u64) -> Option<Span> {
+        let is_continued = self.continues(object, offset);
+        let of = |state| Some(self.device.read(state, bytes, is_continued)?.time());
+        self.device.power.ids().filter_map(of).min()
+    }
+
+    /// Whether it would serve without a transition, now or after what it does.
+    pub(super) fn is_awake(&self) -> bool {
+        match self.machine.place() {
+            Place::Resting { state, .. } | Place::Working { state, .. } => self.device.power.serves(state),
+            Place::Moving { from, to, .. } => self.device.power.serves(from) && self.device.power.serves(to),
+        }
     }
 
     pub(super) fn want(&mut self, work: Work) {
@@ -161,7 +186,7 @@ impl<'a> Unit<'a> {
         }
         let (work, began, is_continued) = self.current.take()?;
         self.last_used = now;
-        let Work::Read { object, offset, bytes, asked, is_sole } = work else {
+        let Work::Read { object, offset, bytes, asked, wait } = work else {
             self.last = None;
             return Some(Done::default());
         };
@@ -170,7 +195,7 @@ impl<'a> Unit<'a> {
         self.waiting += now.since(asked.max(self.answered));
         self.answered = now;
         let served = Some((self.machine.state(), bytes, is_continued, now.since(began)));
-        Some(Done { delay: Some(now.since(asked)), is_sole, served })
+        Some(Done { delay: Some((now.since(asked), wait)), served })
     }
 
     /// Begins what is next, if the device rests. Says whether that was done at once, so that more can begin.
@@ -205,7 +230,7 @@ impl<'a> Unit<'a> {
             return false;
         }
         if !self.device.power.serves(state) && self.device.power.serves(next) {
-            self.starts += 1;
+            self.started.push(now);
         }
         self.machine.go(now, next).expect("the device rests, and the step is a direct one");
         true
@@ -235,7 +260,8 @@ impl<'a> Unit<'a> {
             ledger: self.machine.ledger().clone(),
             states: self.device.power.ids().map(|state| self.device.power.name(state).to_owned()).collect(),
             reads: self.reads,
-            starts: self.starts,
+            starts: self.started.len() as u64,
+            started: self.started,
             cycles: self.machine.cycles(),
             refused: self.refused,
             flushes: self.flushes,

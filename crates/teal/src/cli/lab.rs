@@ -13,6 +13,10 @@ pub(crate) enum Lab {
         #[command(subcommand)]
         what: Trace,
     },
+    /// Run a trace in virtual time on a machine made of profiles: joules, delays and wake-ups under each policy
+    Replay(Replay),
+    /// Make up a trace with the totals that a paper published of one: jeff, purcell, messiaen, robin, berlioz
+    Generate(Generate),
     /// Disks that are modelled: block devices on which every file system runs, with a log and joules
     Disk {
         #[command(subcommand)]
@@ -83,6 +87,63 @@ pub(crate) struct Import {
     /// A word on where it comes from, for the header [default: format and names of the input]
     #[arg(long)]
     pub(crate) source: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Generate {
+    /// The paper's name for it: jeff (GreenFS), purcell, messiaen, robin or berlioz (BlueFS)
+    pub(crate) name: String,
+    /// The pauses, which no totals fix: even, random (Poisson) or sessions (few long ones)
+    #[arg(long)]
+    pub(crate) gaps: String,
+    /// What is drawn; the same seed gives the same trace
+    #[arg(long, default_value = "1")]
+    pub(crate) seed: u64,
+    /// The trace, a new file
+    #[arg(long, short)]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// The trace, of file level
+    pub(crate) trace: PathBuf,
+    /// A machine (handheld, laptop, desktop, home-server), or profiles with commas between: shipped ones or files
+    #[arg(long, value_delimiter = ',', required = true)]
+    pub(crate) profiles: Vec<String>,
+    /// Policies: always-on, time-out[=30s], coda, bluefs, greenfs, teal; a time-out without a time is the best of ten
+    #[arg(long, value_delimiter = ',', default_value = "all")]
+    pub(crate) policy: Vec<String>,
+    /// Each file is on one of the disks, not on all
+    #[arg(long)]
+    pub(crate) spread: bool,
+    /// Keep the pauses of the trace: what takes longer moves everything after it
+    #[arg(long)]
+    pub(crate) closed: bool,
+    /// Powered, not on battery
+    #[arg(long)]
+    pub(crate) powered: bool,
+    /// Page cache in front of the devices [default: none, as recordings are made below one]
+    #[arg(long, value_name = "SIZE", value_parser = super::parse_size, default_value = "0")]
+    pub(crate) memory: u64,
+    /// Room on devices that keep what is read elsewhere [default: enough]
+    #[arg(long, value_name = "SIZE", value_parser = super::parse_size)]
+    pub(crate) cache: Option<u64>,
+    /// Part of the files that disks hold at the beginning; a link has all
+    #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) warm: u8,
+    /// The clairvoyant bound for traces of at most so many events at the devices: minutes for a thousand
+    #[arg(long, value_name = "EVENTS", default_value = "200")]
+    pub(crate) bound: usize,
+    /// For programs; microjoules and nanoseconds
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw energy, delays and wake-ups into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Tell about one decision of one policy: its number, or the first from a time on, such as 90s or 0:01:30.5
+    #[arg(long, value_name = "NUMBER|TIME")]
+    pub(crate) explain: Option<String>,
 }
 
 /// Formats that can be read.

@@ -33,12 +33,12 @@ fn open(path: &Path) -> Result<Box<dyn Read>> {
     Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
 }
 
-fn reader(path: &Path) -> Result<Reader<Box<dyn Read>>> {
+pub(super) fn reader(path: &Path) -> Result<Reader<Box<dyn Read>>> {
     Reader::new(open(path)?).with_context(|| path.display().to_string())
 }
 
 /// Says so on standard error when the trace does not end as it should.
-fn say_ending(path: &Path, ending: Option<&Ending>) {
+pub(super) fn say_ending(path: &Path, ending: Option<&Ending>) {
     if let Some(ending @ Ending::CutOff { .. }) = ending {
         let _ = writeln!(io::stderr(), "teal: {}: {ending}", path.display());
     }

@@ -2,12 +2,12 @@
 
 use super::backing::Backing;
 use crate::cli::parse_size;
-use anyhow::{Context, Result, bail};
+use crate::lab::profile::profile;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use teal_emulator::log::{LogWriter, Sink};
 use teal_emulator::{EmulatedDisk, Pace, Setup};
-use teal_energy::Profile;
 use teal_types::Span;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -59,25 +59,5 @@ impl Model {
             }
         };
         Ok(EmulatedDisk::new(backing, setup, pace, sink)?)
-    }
-}
-
-fn profile(name: &str) -> Result<Profile> {
-    if let Some(profile) = Profile::shipped(name) {
-        return Ok(profile);
-    }
-    if name.contains('/') || name.ends_with(".toml") {
-        let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
-        return Profile::parse(&text).with_context(|| name.to_owned());
-    }
-    let distance = |known: &&str| strsim::damerau_levenshtein(name, known);
-    // A part of a name is as good a hint as one that is misspelt.
-    let part = Profile::shipped_names().find(|known| name.len() > 2 && known.contains(name));
-    let nearest = Profile::shipped_names().min_by_key(distance).filter(|known| distance(known) <= known.len() / 2);
-    match part.or(nearest) {
-        Some(known) => bail!("there is no profile {name}; did you mean {known}?"),
-        None => {
-            bail!("there is no profile {name}; there are {}", Profile::shipped_names().collect::<Vec<_>>().join(", "))
-        }
     }
 }

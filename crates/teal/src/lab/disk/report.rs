@@ -61,25 +61,12 @@ pub(super) struct Usage {
     pub(super) microjoules: u64,
 }
 
-fn name(used: Use, model: &PowerModel) -> String {
-    match used {
-        Use::Rest(state) => model.name(state).to_owned(),
-        Use::Move(from, to) => format!("{} to {}", model.name(from), model.name(to)),
-        Use::Work(Phase::Latency) => "commands".to_owned(),
-        Use::Work(Phase::Seek) => "seek".to_owned(),
-        Use::Work(Phase::Rotate) => "rotate".to_owned(),
-        Use::Work(Phase::Read) => "read".to_owned(),
-        Use::Work(Phase::Write) => "write".to_owned(),
-        Use::Work(Phase::ReadAhead) => "read ahead".to_owned(),
-    }
-}
-
 impl Sums {
     pub(super) fn between(earlier: &Account, later: &Account, model: &PowerModel) -> Self {
         let (requests, uses) = later.since(earlier);
         let seeks = uses.iter().find(|(used, ..)| *used == Use::Work(Phase::Seek)).map_or(0, |(_, count, ..)| *count);
         let usage = |(used, count, time, energy): (Use, u64, Span, Energy)| Usage {
-            name: name(used, model),
+            name: used.name(|state| model.name(state)),
             count,
             ns: time.get(),
             microjoules: energy.get(),

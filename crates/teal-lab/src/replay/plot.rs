@@ -1,0 +1,186 @@
+//! A picture of a replay: energy by device and state, delays, wake-ups over time, as SVG.
+//!
+//! # Guarantees
+//! 1. The same runs give the same bytes.
+//! 2. Nothing outside is referred to: no fonts, scripts or style sheets.
+
+use super::{Bound, Machine, Run};
+use std::fmt::Write as _;
+use teal_types::{Energy, Span};
+
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 150.0;
+const RIGHT: f64 = 250.0;
+const BAR: f64 = 26.0;
+const PANEL: f64 = 230.0;
+/// Told apart also by those who see no difference between red and green.
+const COLOURS: [&str; 12] = [
+    "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#222255", "#ee8866", "#44bb99",
+    "#eedd88", "#77aadd",
+];
+
+/// The picture. `title` says what was replayed.
+pub fn svg(title: &str, machine: &Machine, runs: &[Run], bound: &Bound) -> String {
+    let bars = BAR * runs.len() as f64 + 90.0;
+    let height = 50.0 + bars + 2.0 * PANEL + 40.0;
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="11">"#
+    );
+    let _ = writeln!(out, r#"<rect width="{WIDTH}" height="{height}" fill="white"/>"#);
+    text(&mut out, 12.0, 20.0, "start", &format!("{title} on {}", machine.name));
+    text(&mut out, 12.0, 36.0, "start", &format!("modelled by {}", machine.profiles().join(", ")));
+    energy(&mut out, 50.0, machine, runs, bound);
+    delays(&mut out, 50.0 + bars, runs);
+    starts(&mut out, 50.0 + bars + PANEL, runs);
+    out.push_str("</svg>\n");
+    out
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+fn text(out: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
+    let _ = writeln!(out, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#, escaped(words));
+}
+
+fn line(out: &mut String, points: &[(f64, f64)], colour: &str) {
+    let points: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let _ =
+        writeln!(out, r#"<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{}"/>"#, points.join(" "));
+}
+
+/// What the energy of a run went to, in a fixed order.
+fn parts(machine: &Machine, run: &Run) -> Vec<(String, Energy)> {
+    let of = |(part, device): (&super::Part, &teal_energy::sim::DeviceReport)| {
+        let uses: Vec<_> =
+            device.uses().map(|(name, entry)| (format!("{}: {name}", part.label), entry.energy())).collect();
+        uses
+    };
+    let devices = machine.parts.iter().zip(&run.report.devices).flat_map(of);
+    devices.chain([("machine, while somebody waits".to_owned(), run.report.waited)]).collect()
+}
+
+fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &Bound) {
+    let most = runs.iter().map(|run| run.report.total().get()).max().unwrap_or(1).max(1) as f64;
+    let scale = (WIDTH - LEFT - RIGHT) / most;
+    let all: Vec<_> = runs.iter().map(|run| parts(machine, run)).collect();
+    // What is a hundredth of some run at least has a colour of its own.
+    let mut names: Vec<(&str, u64)> = Vec::new();
+    for (name, energy) in all.iter().flatten() {
+        match names.iter_mut().find(|(known, _)| known == name) {
+            Some((_, most)) => *most = energy.get().max(*most),
+            None => names.push((name, energy.get())),
+        }
+    }
+    names.sort_by_key(|(name, most)| (std::cmp::Reverse(*most), *name));
+    names.truncate(COLOURS.len() - 1);
+    let colour = |name: &str| {
+        let at = names.iter().position(|(known, _)| *known == name).unwrap_or(COLOURS.len() - 1);
+        COLOURS[at]
+    };
+    text(out, LEFT, top + 16.0, "start", "Energy by device and state");
+    for (n, (run, parts)) in runs.iter().zip(&all).enumerate() {
+        let y = top + 26.0 + BAR * n as f64;
+        text(out, LEFT - 6.0, y + 14.0, "end", &run.policy);
+        let mut x = LEFT;
+        for (name, energy) in parts {
+            let width = energy.get() as f64 * scale;
+            if width >= 0.05 {
+                let colour = colour(name);
+                let _ = writeln!(
+                    out,
+                    r#"<rect x="{x:.2}" y="{y:.1}" width="{width:.2}" height="{:.1}" fill="{colour}"><title>{}: {energy}</title></rect>"#,
+                    BAR - 6.0,
+                    escaped(name)
+                );
+            }
+            x += width;
+        }
+        text(out, x + 4.0, y + 14.0, "start", &run.report.total().to_string());
+    }
+    let bottom = top + 26.0 + BAR * runs.len() as f64;
+    let mark = |out: &mut String, energy: Energy, colour: &str, words: &str, y: f64| {
+        let x = LEFT + energy.get() as f64 * scale;
+        line(out, &[(x, top + 22.0), (x, bottom + 2.0)], colour);
+        text(out, x, y, "middle", words);
+    };
+    if let Some(run) = runs.first() {
+        mark(out, run.report.floor, "black", &format!("floor {}", run.report.floor), bottom + 14.0);
+    }
+    if let Bound::Exact(least) | Bound::Proven { least, .. } = bound {
+        mark(out, *least, "red", &format!("bound {least}"), bottom + 28.0);
+    }
+    for (n, (name, _)) in names.iter().enumerate() {
+        let y = top + 22.0 + 13.0 * n as f64;
+        let x = WIDTH - RIGHT + 62.0;
+        let _ = writeln!(out, r#"<rect x="{x:.1}" y="{:.1}" width="9" height="9" fill="{}"/>"#, y - 8.0, colour(name));
+        text(out, x + 13.0, y, "start", name);
+    }
+}
+
+fn frame(out: &mut String, top: f64, title: &str) -> (f64, f64) {
+    let (base, high) = (top + PANEL - 45.0, PANEL - 80.0);
+    text(out, LEFT, top + 16.0, "start", title);
+    line(out, &[(LEFT, base - high), (LEFT, base), (WIDTH - RIGHT, base)], "black");
+    (base, high)
+}
+
+fn key(out: &mut String, top: f64, runs: &[Run]) {
+    for (n, run) in runs.iter().enumerate() {
+        let y = top + 40.0 + 14.0 * n as f64;
+        line(out, &[(WIDTH - RIGHT + 20.0, y - 4.0), (WIDTH - RIGHT + 40.0, y - 4.0)], COLOURS[n % COLOURS.len()]);
+        text(out, WIDTH - RIGHT + 46.0, y, "start", &run.policy);
+    }
+}
+
+/// How many reads took at most how long, on a scale of powers of ten from 10 us to 1000 s.
+fn delays(out: &mut String, top: f64, runs: &[Run]) {
+    const DECADES: f64 = 8.0;
+    let (base, high) = frame(out, top, "Reads that took at most so long");
+    let width = WIDTH - LEFT - RIGHT;
+    let x = |delay: Span| LEFT + width * ((delay.get().max(1) as f64).log10() - 4.0).clamp(0.0, DECADES) / DECADES;
+    for (n, words) in
+        ["10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s", "1000 s"].iter().enumerate()
+    {
+        text(out, LEFT + width * n as f64 / DECADES, base + 14.0, "middle", words);
+    }
+    for percent in [0, 50, 100] {
+        text(out, LEFT - 6.0, base - high * f64::from(percent) / 100.0 + 4.0, "end", &format!("{percent} %"));
+    }
+    for (n, run) in runs.iter().enumerate() {
+        let mut sorted = run.report.delays.clone();
+        sorted.sort_unstable();
+        let at = |thousandth: usize| sorted.get((sorted.len() * thousandth / 1000).min(sorted.len().saturating_sub(1)));
+        let points: Vec<_> =
+            (0..=200).filter_map(|step| Some((x(*at(step * 5)?), base - high * step as f64 / 200.0))).collect();
+        line(out, &points, COLOURS[n % COLOURS.len()]);
+    }
+    key(out, top, runs);
+}
+
+fn starts(out: &mut String, top: f64, runs: &[Run]) {
+    let (base, high) = frame(out, top, "Wake-ups so far");
+    let elapsed = runs.iter().map(|run| run.report.elapsed).max().unwrap_or_default();
+    let most = runs.iter().map(|run| run.report.starts()).max().unwrap_or(0).max(1);
+    let width = WIDTH - LEFT - RIGHT;
+    text(out, LEFT, base + 14.0, "middle", "0");
+    text(out, LEFT + width, base + 14.0, "middle", &elapsed.to_string());
+    text(out, LEFT - 6.0, base + 4.0, "end", "0");
+    text(out, LEFT - 6.0, base - high + 4.0, "end", &most.to_string());
+    for (n, run) in runs.iter().enumerate() {
+        let mut times: Vec<_> = run.report.devices.iter().flat_map(|device| device.started.iter().copied()).collect();
+        times.sort_unstable();
+        let x = |nanos: u64| LEFT + width * nanos as f64 / elapsed.get().max(1) as f64;
+        let y = |count: usize| base - high * count as f64 / most as f64;
+        let mut points = vec![(LEFT, base)];
+        for (count, time) in times.iter().enumerate() {
+            points.extend([(x(time.get()), y(count)), (x(time.get()), y(count + 1))]);
+        }
+        points.push((x(run.report.elapsed.get()), y(times.len())));
+        line(out, &points, COLOURS[n % COLOURS.len()]);
+    }
+    key(out, top, runs);
+}

@@ -1,0 +1,133 @@
+//! Policies by their names.
+//!
+//! # Guarantees
+//! 1. Every name that is printed can be given back.
+
+use super::Scene;
+use std::fmt;
+use std::str::FromStr;
+use teal_energy::policy::Policy;
+use teal_energy::policy::always_on::AlwaysOn;
+use teal_energy::policy::bluefs::BlueFs;
+use teal_energy::policy::choice::Weights;
+use teal_energy::policy::coda::Coda;
+use teal_energy::policy::greenfs::GreenFs;
+use teal_energy::policy::teal::{Teal, TealConfig};
+use teal_energy::policy::timeout::FixedTimeout;
+use teal_energy::profile::Kind;
+use teal_types::Span;
+
+/// A policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Named {
+    /// Nothing ever sleeps.
+    AlwaysOn,
+    /// Every device sleeps after this time.
+    TimeOut(Span),
+    /// The fixed time-out that costs least on the trace, of ten: nobody knows it beforehand.
+    BestTimeOut,
+    /// Coda's static hierarchy, as BlueFS measured it.
+    Coda,
+    /// BlueFS.
+    BlueFs,
+    /// GreenFS.
+    GreenFs,
+    /// Ours.
+    Teal,
+}
+
+/// No policy is called so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no policy {0}; there are always-on, time-out, time-out=30s, coda, bluefs, greenfs, teal, all")]
+pub struct Unknown(pub String);
+
+/// Fixed time-outs that are tried: 0.25 s to 128 s.
+pub(super) const TIMES: [Span; 10] = [
+    Span::millis(250),
+    Span::millis(500),
+    Span::secs(1),
+    Span::secs(2),
+    Span::secs(4),
+    Span::secs(8),
+    Span::secs(16),
+    Span::secs(32),
+    Span::secs(64),
+    Span::secs(128),
+];
+/// When Coda's disk sleeps: the drive's own management is adaptive and unpublished.
+const CODA: Span = Span::secs(2);
+
+impl Named {
+    /// All of them, ours last.
+    pub const ALL: [Self; 6] = [Self::AlwaysOn, Self::BestTimeOut, Self::Coda, Self::BlueFs, Self::GreenFs, Self::Teal];
+
+    pub(super) fn make(&self, scene: &Scene) -> Box<dyn Policy> {
+        let devices = &scene.world.devices;
+        match self {
+            Self::AlwaysOn => Box::new(AlwaysOn::default()),
+            Self::TimeOut(time) => Box::new(FixedTimeout::new(vec![Some(*time); devices.len()])),
+            Self::BestTimeOut => Box::new(FixedTimeout::new(vec![Some(TIMES[0]); devices.len()])),
+            Self::Coda => {
+                // Links stay in their power-saving mode.
+                let time = |kind| if kind == Kind::Link { Span::ZERO } else { CODA };
+                Box::new(Coda::new(devices.iter().map(|device| Some(time(device.kind))).collect()))
+            }
+            Self::BlueFs => Box::new(BlueFs::new(Weights::EQUAL)),
+            Self::GreenFs => Box::new(GreenFs::default()),
+            Self::Teal => Box::new(Teal::new(TealConfig::default())),
+        }
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AlwaysOn => "always-on",
+            Self::TimeOut(time) if time.get() % 1_000_000_000 == 0 => {
+                return write!(f, "time-out={}s", time.get() / 1_000_000_000);
+            }
+            Self::TimeOut(time) => return write!(f, "time-out={}ms", time.get() / 1_000_000),
+            Self::BestTimeOut => "time-out",
+            Self::Coda => "coda",
+            Self::BlueFs => "bluefs",
+            Self::GreenFs => "greenfs",
+            Self::Teal => "teal",
+        })
+    }
+}
+
+impl FromStr for Named {
+    type Err = Unknown;
+
+    fn from_str(text: &str) -> Result<Self, Unknown> {
+        let unknown = || Unknown(text.to_owned());
+        if let Some(time) = text.strip_prefix("time-out=") {
+            let (digits, unit) = match (time.strip_suffix("ms"), time.strip_suffix('s')) {
+                (Some(digits), _) => (digits, 1_000_000),
+                (None, Some(digits)) => (digits, 1_000_000_000),
+                (None, None) => (time, 1_000_000_000),
+            };
+            let nanos = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(unknown)?;
+            return Ok(Self::TimeOut(Span::nanos(nanos)));
+        }
+        Self::ALL.into_iter().find(|named| named.to_string() == text).ok_or_else(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_can_be_given_back() {
+        let mut all = Named::ALL.to_vec();
+        all.extend(TIMES.map(Named::TimeOut));
+        for named in all {
+            assert_eq!(named.to_string().parse(), Ok(named));
+        }
+        for bad in ["", "tealy", "time-out=", "time-out=-1s", "time-out=99999999999999999999s"] {
+            assert_eq!(bad.parse::<Named>(), Err(Unknown(bad.into())));
+        }
+        assert_eq!("time-out=30".parse(), Ok(Named::TimeOut(Span::secs(30))));
+    }
+}

@@ -1,0 +1,231 @@
+//! The figures of a replay, for people and for programs.
+
+use serde_json::{Value, json};
+use teal_energy::device::Device;
+use teal_energy::sim::{DeviceReport, Report};
+use teal_lab::replay::{Bound, Run, Scene};
+use teal_types::{Energy, Span};
+
+/// Stops that the budget allowed in a time.
+fn allowed(device: &Device, elapsed: Span) -> Option<u64> {
+    let limits = device.budget?;
+    Some(u64::from(limits.burst) + elapsed.get() / limits.each.get().max(1))
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".into() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
+}
+
+/// What lies above the floor, against what does with the bound.
+fn above(energy: Energy, floor: Energy) -> u64 {
+    energy.get().saturating_sub(floor.get())
+}
+
+fn least(bound: &Bound) -> Option<Energy> {
+    match bound {
+        Bound::Exact(least) | Bound::Proven { least, .. } => Some(*least),
+        Bound::No(_) => None,
+    }
+}
+
+/// What to print for people.
+pub(super) fn lines(scene: &Scene, runs: &[Run], bound: &Bound) -> Vec<String> {
+    let taken = &scene.taken;
+    let mut out = vec![
+        format!("machine    {}, modelled by {}", scene.machine.name, scene.machine.profiles().join(", ")),
+        format!(
+            "trace      {} events, {} failed; {} reads, {} of them from memory; {} changes; {}",
+            taken.events,
+            taken.failed,
+            taken.reads,
+            taken.from_memory,
+            taken.changes,
+            Span::nanos(scene.trace.end().get())
+        ),
+    ];
+    if scene.machine.base.is_none() {
+        out.push("base       no machine is among the profiles: waiting costs nothing but the devices' own".into());
+    }
+    for part in &scene.machine.parts {
+        out.extend(part.assumed.iter().map(|what| format!("assumed    {}: {what}", part.label)));
+    }
+    if taken.dropped > 0 {
+        out.push(format!("missing    {} events came too fast to be recorded", taken.dropped));
+    }
+    if taken.unreachable > 0 {
+        out.push(format!("lost       {} blocks could not be read, as no link worked", taken.unreachable));
+    }
+    out.push(String::new());
+    out.extend(table(runs, bound));
+    out.push(String::new());
+    out.push(match bound {
+        Bound::Exact(least) => format!("bound      {least}: the least that any policy could have spent, exactly"),
+        Bound::Proven { least, feasible } => format!(
+            "bound      {least}: no policy spends less; a schedule with foresight spends {feasible}, {} more",
+            percent(feasible.get().saturating_sub(least.get()), least.get())
+        ),
+        Bound::No(why) => format!("bound      none: {why}"),
+    });
+    for run in runs {
+        out.push(String::new());
+        out.extend(devices(scene, run));
+    }
+    out
+}
+
+fn table(runs: &[Run], bound: &Bound) -> Vec<String> {
+    let mut out = vec![format!(
+        "{:<18} {:>10} {:>11} {:>8} {:>9} {:>9} {:>9} {:>9} {:>16} {:>17} {:>7} {:>7}",
+        "policy",
+        "energy",
+        "above floor",
+        "/ bound",
+        "p50",
+        "p90",
+        "p99",
+        "max",
+        "added delay",
+        "cold sole reads",
+        "starts",
+        "refused"
+    )];
+    for Run { policy, report } in runs {
+        let above_floor = Energy::microjoules(above(report.total(), report.floor));
+        let ratio = least(bound)
+            .map_or("-".into(), |least| format!("{:.3}", report.total().get() as f64 / least.get().max(1) as f64));
+        let [p50, p90, p99, max] = [500, 900, 990, 1000].map(|part| report.delay_at(part).to_string());
+        let added = format!("{} {}", report.added, percent(report.added.get(), report.elapsed.get()));
+        let cold: Span = report.cold.iter().copied().sum();
+        let cold = format!("{} in {cold}", report.cold.len());
+        let refused: u64 = report.devices.iter().map(|device| device.refused).sum();
+        out.push(format!(
+            "{policy:<18} {:>10} {:>11} {ratio:>8} {p50:>9} {p90:>9} {p99:>9} {max:>9} {added:>16} {cold:>17} {:>7} {refused:>7}",
+            report.total().to_string(),
+            above_floor.to_string(),
+            report.starts()
+        ));
+    }
+    if let Some(report) = runs.first().map(|run| &run.report) {
+        out.push(format!("{:<18} {:>10}", "floor", report.floor.to_string()));
+    }
+    out
+}
+
+fn devices(scene: &Scene, run: &Run) -> Vec<String> {
+    let report = &run.report;
+    let mut out = vec![format!("{}: {} in {}", run.policy, report.total(), report.elapsed)];
+    for (part, device) in scene.machine.parts.iter().zip(&report.devices) {
+        let budget = match allowed(&part.device, report.elapsed) {
+            Some(allowed) => format!("{} of {allowed} stops used, {} refused", device.cycles, device.refused),
+            None => "no budget of starts".into(),
+        };
+        out.push(format!(
+            "  {}: {}; {} reads, {} starts, {budget}{}",
+            part.label,
+            device.ledger.total(),
+            device.reads,
+            device.starts,
+            bursts(device)
+        ));
+        for (name, entry) in device.uses().filter(|(_, entry)| entry.time > Span::ZERO) {
+            let (time, energy) = (entry.time.to_string(), entry.energy().to_string());
+            out.push(format!("    {name:<20} {:>9} x {time:>11} {energy:>12}", entry.count));
+        }
+    }
+    let (waiting, waited) = (report.waiting.to_string(), report.waited.to_string());
+    out.push(format!("  the machine, while somebody waits {waiting:>11} {waited:>12}"));
+    out
+}
+
+fn bursts(device: &DeviceReport) -> String {
+    if device.flushes.is_empty() {
+        return String::new();
+    }
+    let each: Vec<_> = device.flushes.iter().map(|(why, count)| format!("{count} {why:?}")).collect();
+    format!("; bursts: {}", each.join(", "))
+}
+
+/// The same for programs; microjoules and nanoseconds.
+pub(super) fn json(scene: &Scene, runs: &[Run], bound: &Bound, is_complete: bool) -> Value {
+    let taken = &scene.taken;
+    json!({
+        "machine": scene.machine.name,
+        "modelled_by": scene.machine.profiles(),
+        "assumed": scene.machine.parts.iter().flat_map(|part| part.assumed.clone()).collect::<Vec<_>>(),
+        "trace": {
+            "complete": is_complete,
+            "events": taken.events,
+            "failed": taken.failed,
+            "dropped": taken.dropped,
+            "reads": taken.reads,
+            "from_memory": taken.from_memory,
+            "read_bytes": taken.read_bytes,
+            "copied_bytes": taken.copied_bytes,
+            "changes": taken.changes,
+            "written_bytes": taken.written_bytes,
+            "cancelled": taken.cancelled,
+            "unreachable": taken.unreachable,
+            "ns": scene.trace.end().get(),
+        },
+        "bound": match bound {
+            Bound::Exact(least) => json!({ "least_uj": least.get(), "exact": true }),
+            Bound::Proven { least, feasible } =>
+                json!({ "least_uj": least.get(), "exact": false, "feasible_uj": feasible.get() }),
+            Bound::No(why) => json!({ "none": why }),
+        },
+        "runs": runs.iter().map(|run| one(scene, run)).collect::<Vec<_>>(),
+    })
+}
+
+fn one(scene: &Scene, Run { policy, report }: &Run) -> Value {
+    let devices: Vec<_> = scene
+        .machine
+        .parts
+        .iter()
+        .zip(&report.devices)
+        .map(|(part, device)| {
+            let uses: Vec<_> = device.uses().map(|(name, entry)| {
+            json!({ "name": name, "count": entry.count, "ns": entry.time.get(), "uj": entry.energy().get() })
+        }).collect();
+            let flushes: serde_json::Map<_, _> =
+                device.flushes.iter().map(|(why, count)| (format!("{why:?}").to_lowercase(), json!(count))).collect();
+            json!({
+                "name": part.label,
+                "modelled_by": part.device.name,
+                "uj": device.ledger.total().get(),
+                "uses": uses,
+                "reads": device.reads,
+                "starts": device.starts,
+                "started_ns": device.started.iter().map(|at| at.get()).collect::<Vec<_>>(),
+                "stops": device.cycles,
+                "stops_allowed": allowed(&part.device, report.elapsed),
+                "stops_refused": device.refused,
+                "bursts": flushes,
+            })
+        })
+        .collect();
+    json!({
+        "policy": policy,
+        "uj": report.total().get(),
+        "floor_uj": report.floor.get(),
+        "waited_uj": report.waited.get(),
+        "elapsed_ns": report.elapsed.get(),
+        "delay": delay(report),
+        "added_ns": report.added.get(),
+        "cold_sole": { "reads": report.cold.len(), "ns": report.cold.iter().copied().sum::<Span>().get() },
+        "starts": report.starts(),
+        "devices": devices,
+    })
+}
+
+fn delay(report: &Report) -> Value {
+    let at = |part| report.delay_at(part).get();
+    json!({
+        "reads": report.delays.len(),
+        "sum_ns": report.delay().get(),
+        "p50_ns": at(500),
+        "p90_ns": at(900),
+        "p99_ns": at(990),
+        "max_ns": at(1000),
+    })
+}
