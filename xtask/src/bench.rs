@@ -14,7 +14,7 @@ mod rows;
 mod stage;
 mod statistics;
 mod subject;
-mod undo;
+pub(crate) mod undo;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use lab::Lab;

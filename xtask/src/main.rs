@@ -2,8 +2,10 @@
 
 mod bench;
 mod crash;
+mod days;
 mod fuzz;
 mod recovery;
+mod score;
 mod sim;
 mod space;
 mod test;
@@ -20,6 +22,8 @@ cargo xtask fuzz [TARGET [FILE]] [--minutes N] [--keep]  fuzz decoders and image
 cargo xtask bench mount [--help]                      time a mount beside ext4, a bare mirror and juicefs (root)
 cargo xtask bench space [--help]                      what the device writes for what the user writes, by fill and load
 cargo xtask bench recovery [--help]                   time opening after a crash, by the size of the store and the number of files
+cargo xtask days [--only KIND]                        record the working days' sessions anew, at a real mount (root)
+cargo xtask score [--short] [--tuning] [MACHINE…]     what policies spend on working days, beside the bound
 cargo xtask bench emulator [--help]                   time a modelled disk beside a plain loop device (root)";
 
 fn main() -> ExitCode {
@@ -34,6 +38,8 @@ fn main() -> ExitCode {
         ["bench", "mount", rest @ ..] => bench::run(rest),
         ["bench", "space", rest @ ..] => space::run(rest),
         ["bench", "recovery", rest @ ..] => recovery::run(rest),
+        ["score", rest @ ..] => score::run(rest),
+        ["days", rest @ ..] => days::record(rest),
         ["bench", "emulator", rest @ ..] => bench::emulator::bench(rest),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");

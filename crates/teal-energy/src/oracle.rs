@@ -8,27 +8,29 @@
 //!
 //! # The problem
 //! The same reads with the same copies, the same changes with the same greatest age, the same final writing of everything, the
-//! same budget. Between two points of time at which something happens a device rests in one state, which it was told at
-//! the first; it is awake just in time for what it does. What the simulator does not allow is allowed here, each time in favour
-//! of the bound:
-//! - work and transitions take no time from each other: nothing has to wait but for its own service;
-//! - a device that is woken late costs the machine's power while somebody waits, or the state's power that is saved meanwhile,
-//!   whichever is less;
-//! - a change may be written later than its age by the longest that a wake-up and the work before it can take, and a burst
-//!   may leave out what came during that time;
+//! same budget. A device works, moves and rests in turn, each taking its time; the machine draws its power while somebody waits.
+//! What is read is on the devices that the trace says: nothing is fetched before somebody asked for it. What the simulator does
+//! not allow is allowed here, each time in favour of the bound:
+//! - a change may be written later than its age by as much as the runs that are compared wrote one ([`lateness`]): a limit
+//!   orders a burst, and the device may be asleep or busy then. What is longer late is no run that the bound speaks of;
 //! - reads of an object that follow each other in the trace cost no seek, whoever served those before;
-//! - the budget of starts counts over the whole trace, not in each window of it.
+//! - the budget of starts counts over the whole trace, not in each window of it;
+//! - a queue may grow beyond its size, and resting after the trace's end is free.
 //!
 //! Since devices then touch each other only through which of them serves a read, the price of each read takes the problem
-//! apart: see [`bound`].
+//! apart: see [`bound`]. What a bound leaves open is closed by running its [`Plan`]: the optimum lies between.
 
+mod alone;
 mod joint;
+mod plan;
 mod prices;
 mod problem;
+mod repair;
 mod side;
 #[cfg(test)]
 mod tests;
 
 pub use joint::least;
+pub use plan::{Clairvoyant, Plan};
 pub use prices::{Tightened, bound};
-pub use problem::{Problem, Unsolvable};
+pub use problem::{Problem, Unsolvable, lateness};

@@ -10,8 +10,8 @@
 //!    is woken at once.
 //!
 //! How: the clock jumps from one event to the next. At each, devices finish what they do, then the trace's event happens, then
-//! limits are kept, then the policy is asked, then devices begin what is next. A burst holds what was queued when it was
-//! ordered.
+//! limits are kept, then the policy is asked, then devices begin what is next. A burst holds what is queued when it
+//! begins.
 
 #[cfg(test)]
 mod days;

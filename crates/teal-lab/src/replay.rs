@@ -231,9 +231,9 @@ impl Scene {
         (Run { policy: policy.to_string(), report }, explained)
     }
 
-    /// The least energy any policy could have spent; `spent` is what one did spend. Traces of more than `most` events are not tried:
-    /// the bound takes minutes for a thousand.
-    pub fn bound(&self, spent: Energy, most: usize, rounds: usize) -> Bound {
+    /// The least energy any policy could have spent; `spent` is what one did spend. `late` by how much runs began bursts
+    /// after their age ([`oracle::lateness`]). Traces of more than `most` events are not tried.
+    pub fn bound(&self, spent: Energy, late: &[Span], most: usize, rounds: usize) -> Bound {
         if self.world.pace == Pace::Closed {
             return Bound::No("it is for the open pace only".into());
         }
@@ -241,7 +241,7 @@ impl Scene {
         if events > most {
             return Bound::No(format!("{events} events at the devices are more than {most}; see --bound"));
         }
-        let problem = Problem::new(&self.world, &self.trace);
+        let problem = Problem::new(&self.world, &self.trace, late);
         if devices <= EXACT.0
             && events <= EXACT.1
             && let Ok(least) = oracle::least(&problem)

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// A thing that outlives the process unless somebody takes it away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Undo {
+pub(crate) enum Undo {
     /// A mount point; its server ends with the mount.
     Mount(PathBuf),
     /// A loop device.
@@ -23,7 +23,7 @@ pub(super) enum Undo {
 /// Guards the list of what is there now.
 static NOTED: Mutex<Vec<Undo>> = Mutex::new(Vec::new());
 
-pub(super) struct Guard;
+pub(crate) struct Guard;
 
 impl Drop for Guard {
     fn drop(&mut self) {
@@ -32,7 +32,7 @@ impl Drop for Guard {
 }
 
 /// Undoes everything when it is dropped, or on a signal.
-pub(super) fn guard() -> Result<Guard> {
+pub(crate) fn guard() -> Result<Guard> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     std::thread::Builder::new().name("undo".to_owned()).spawn(move || {
         if signals.forever().next().is_some() {
@@ -45,7 +45,7 @@ pub(super) fn guard() -> Result<Guard> {
 }
 
 /// Notes a thing that is about to exist.
-pub(super) fn note(what: Undo) {
+pub(crate) fn note(what: Undo) {
     let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
     if !noted.contains(&what) {
         noted.push(what);

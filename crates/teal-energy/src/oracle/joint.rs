@@ -1,13 +1,13 @@
 //! The exact optimum of the [problem](super), by dynamic programming over all devices at once.
 //!
 //! # Guarantees
-//! 1. A way is dropped only if another one, with the same states, has written no less, stopped no more often and cost no
-//!    more: whatever can follow the one can follow the other at no greater cost.
+//! 1. A way is dropped only if another one, with the same states, has written no less, stopped no more often, is done no
+//!    later and costs no more: whatever can follow the one can follow the other at no greater cost.
 
 use super::problem::{Kind, Problem, Unsolvable};
-use super::side::{Cost, Spot, Way};
+use super::side::{Cost, Spot, Terms, Way};
 use std::collections::BTreeMap;
-use teal_types::{Energy, Span};
+use teal_types::Energy;
 
 /// Most devices.
 pub(super) const DEVICES: usize = 3;
@@ -15,8 +15,8 @@ pub(super) const DEVICES: usize = 3;
 const WAYS: usize = 400_000;
 
 type Spots = [Spot; DEVICES];
-/// Cheapest cost by where the devices are, and the work that stands in place of resting.
-type Front = BTreeMap<(Spots, [Span; DEVICES]), Cost>;
+/// Cheapest cost by where the devices are.
+type Front = BTreeMap<Spots, Cost>;
 
 /// The least energy of a problem: exact, for up to three devices and some hundred events.
 ///
@@ -29,7 +29,7 @@ pub fn least(problem: &Problem<'_>) -> Result<Energy, Unsolvable> {
     }
     let mut start = Spots::default();
     problem.sides.iter().zip(&mut start).for_each(|(side, spot)| *spot = side.start());
-    let mut front = Front::from([((start, [Span::ZERO; DEVICES]), 0)]);
+    let mut front = Front::from([(start, 0)]);
     for point in 0..problem.points.len() {
         front = step(problem, point, &front);
         if front.len() > WAYS {
@@ -46,76 +46,72 @@ pub(super) fn energy(cost: Cost) -> Energy {
 }
 
 fn step(problem: &Problem<'_>, point: usize, front: &Front) -> Front {
-    let gap = problem.gap(point);
-    let mut front: Front = front
-        .iter()
-        .map(|((spots, busy), cost)| {
-            let resting: Cost = problem.sides.iter().zip(spots).map(|(side, spot)| side.resting(*spot, gap)).sum();
-            ((*spots, *busy), cost + resting)
-        })
-        .collect();
-    for (at, side) in problem.sides.iter().enumerate() {
-        front = expand(&front, at, |spot, busy| on(busy, side.writes(point, spot, true)));
+    let sides = || problem.sides.iter().enumerate();
+    let mut front = front.clone();
+    for (at, side) in sides() {
+        front = expand(&front, at, |spot| {
+            [side.arrive(side.moment(point.saturating_sub(1)), side.moment(point), spot, Terms::default())]
+        });
     }
     if problem.points[point].kind == Kind::Read {
         let mut served = Front::new();
-        for (at, side) in problem.sides.iter().enumerate() {
-            for (key, cost) in expand(&front, at, |spot, busy| on(busy, side.reads(point, spot))) {
-                keep(&mut served, key, cost);
+        for (at, side) in sides() {
+            for (spots, cost) in expand(&front, at, |spot| side.reads(point, spot, Terms::default())) {
+                keep(&mut served, spots, cost);
             }
         }
         front = served;
     }
-    for (at, side) in problem.sides.iter().enumerate() {
-        front = expand(&front, at, |spot, busy| on(busy, side.writes(point, spot, false)));
+    for (at, side) in sides() {
+        let write = |spot| side.writes(side.moment(point), spot, Terms::default()).chain([Way { spot, cost: 0 }]);
+        front = prune(problem, point, expand(&front, at, write));
+        front = expand(&front, at, |spot| side.rests(side.moment(point), spot, Terms::default()));
+        front = prune(problem, point, front);
     }
-    for (at, side) in problem.sides.iter().enumerate() {
-        front = expand(&front, at, |spot, busy| side.rests(spot, busy).collect());
-    }
-    let is_late = |spots: &Spots| problem.sides.iter().zip(spots).any(|(side, spot)| side.is_late(point, *spot));
-    front.retain(|(spots, _), _| !is_late(spots));
-    prune(front)
-}
-
-/// More work for a device that has some.
-fn on(busy: Span, ways: impl IntoIterator<Item = Way>) -> Vec<Way> {
-    ways.into_iter().map(|way| Way { busy: busy + way.busy, ..way }).collect()
+    let is_late =
+        |spots: &Spots| problem.sides.iter().zip(spots).any(|(side, spot)| side.is_late(side.moment(point), *spot));
+    front.retain(|spots, _| !is_late(spots));
+    front
 }
 
 /// One device's next step.
-fn expand(front: &Front, at: usize, ways: impl Fn(Spot, Span) -> Vec<Way>) -> Front {
+fn expand<W: IntoIterator<Item = Way>>(front: &Front, at: usize, ways: impl Fn(Spot) -> W) -> Front {
     let mut next = Front::new();
-    for ((spots, busy), cost) in front {
-        for way in ways(spots[at], busy[at]) {
-            let (mut spots, mut busy) = (*spots, *busy);
-            (spots[at], busy[at]) = (way.spot, way.busy);
-            keep(&mut next, (spots, busy), cost + way.cost);
+    for (spots, cost) in front {
+        for way in ways(spots[at]) {
+            let mut spots = *spots;
+            spots[at] = way.spot;
+            keep(&mut next, spots, cost + way.cost);
         }
     }
     next
 }
 
-fn keep(front: &mut Front, key: (Spots, [Span; DEVICES]), cost: Cost) {
-    let known = front.entry(key).or_insert(cost);
+fn keep(front: &mut Front, spots: Spots, cost: Cost) {
+    let known = front.entry(spots).or_insert(cost);
     *known = cost.min(*known);
 }
 
 /// Drops what is no better than another way.
-fn prune(front: Front) -> Front {
+fn prune(problem: &Problem<'_>, point: usize, front: Front) -> Front {
     let mut by_states: BTreeMap<[u8; DEVICES], Vec<(Spots, Cost)>> = BTreeMap::new();
-    for ((spots, _), cost) in front {
+    for (spots, cost) in front {
         by_states.entry(spots.map(|spot| spot.state)).or_default().push((spots, cost));
     }
     let mut kept = Front::new();
     for mut ways in by_states.into_values() {
         ways.sort_by_key(|(spots, cost)| (*cost, std::cmp::Reverse(spots.map(|spot| spot.written)), *spots));
-        let mut best: Vec<Spots> = Vec::new();
+        let mut best: Vec<(Spots, Cost)> = Vec::new();
         for (spots, cost) in ways {
-            let beats =
-                |other: &Spots| other.iter().zip(&spots).all(|(a, b)| a.written >= b.written && a.stops <= b.stops);
+            let beats = |(other, its): &(Spots, Cost)| {
+                let sides = problem.sides.iter().zip(other.iter().zip(&spots));
+                let more: Option<Cost> =
+                    sides.map(|(side, (one, two))| side.handicap(side.moment(point), one, two)).sum();
+                more.is_some_and(|more| its + more <= cost)
+            };
             if !best.iter().any(beats) {
-                best.push(spots);
-                kept.insert((spots, [Span::ZERO; DEVICES]), cost);
+                best.push((spots, cost));
+                kept.insert(spots, cost);
             }
         }
     }

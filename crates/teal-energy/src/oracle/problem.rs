@@ -4,9 +4,9 @@
 //! 1. Points are in order; they hold the beginning, every event, the last moment of every change, and the end.
 
 use super::side::Side;
-use crate::device::DeviceId;
-use crate::sim::{Trace, What, World};
-use teal_types::{Power, Span, Time};
+use crate::device::{DeviceId, QueueLimits};
+use crate::sim::{Report, Trace, What, World};
+use teal_types::{Span, Time};
 
 /// Why there is no bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -45,9 +45,20 @@ pub struct Problem<'a> {
     pub(super) sides: Vec<Side<'a>>,
 }
 
+/// By device the longest by which any of these runs began a burst after its age, because the device was asleep or busy.
+pub fn lateness<'r>(reports: impl IntoIterator<Item = &'r Report>) -> Vec<Span> {
+    let mut late: Vec<Span> = Vec::new();
+    for report in reports {
+        late.resize(late.len().max(report.devices.len()), Span::ZERO);
+        late.iter_mut().zip(&report.devices).for_each(|(late, device)| *late = device.late.max(*late));
+    }
+    late
+}
+
 impl<'a> Problem<'a> {
-    /// The problem of a world and a trace. The world's pace is taken as open.
-    pub fn new(world: &'a World, trace: &Trace) -> Self {
+    /// The problem of a world and a trace. The world's pace is taken as open. Changes may wait for each device by its entry
+    /// of `late` (none: nothing) longer than their age: see [`lateness`].
+    pub fn new(world: &'a World, trace: &Trace, late: &[Span]) -> Self {
         let mut points = vec![Point { at: Time::ZERO, kind: Kind::Nothing, event: 0 }];
         for (event, known) in trace.events().iter().enumerate() {
             let kind = match known.what {
@@ -57,67 +68,22 @@ impl<'a> Problem<'a> {
             };
             points.push(Point { at: known.at, kind, event });
         }
+        let late = |id: DeviceId| late.get(id.index()).copied().unwrap_or(Span::ZERO);
         for (at, device) in world.devices.iter().enumerate() {
-            let (Some(limits), Some(id)) = (device.queue, DeviceId::new(at)) else { continue };
-            let slack = slack(world, trace, id);
+            let (Some(QueueLimits { age, .. }), Some(id)) = (device.queue, DeviceId::new(at)) else { continue };
             let mine = trace.events().iter().filter(|event| takes(&event.what, id));
-            let last = mine.map(|event| event.at + limits.age + slack).filter(|last| *last < trace.end());
+            let last = mine.map(|event| event.at + age + late(id)).filter(|last| *last < trace.end());
             points.extend(last.map(|at| Point { at, kind: Kind::Nothing, event: 0 }));
         }
         points.sort_by_key(|point| point.at);
         points.dedup_by(|b, a| a.kind == Kind::Nothing && b.kind == Kind::Nothing && a.at == b.at);
         points.push(Point { at: trace.end(), kind: Kind::Nothing, event: 0 });
         let ids = (0..world.devices.len()).filter_map(DeviceId::new);
-        let sides = ids.map(|id| Side::new(world, trace, &points, id, slack(world, trace, id))).collect();
+        let sides = ids.map(|id| Side::new(world, trace, &points, id, late(id))).collect();
         Self { points, sides }
-    }
-
-    /// From the point before to this one.
-    pub(super) fn gap(&self, point: usize) -> Span {
-        self.points[point].at.since(self.points[point.saturating_sub(1)].at)
     }
 }
 
 fn takes(what: &What, id: DeviceId) -> bool {
     matches!(what, What::Write { sinks, .. } if sinks.has(id))
-}
-
-/// The longest that a burst can take from being ordered to being begun: a stop under way, a start, and all work that can
-/// have gathered before.
-fn slack(world: &World, trace: &Trace, id: DeviceId) -> Span {
-    let device = &world.devices[id.index()];
-    let power = &device.power;
-    let pairs = power.ids().flat_map(|from| power.ids().map(move |to| (from, to)));
-    let longest = pairs.filter_map(|(from, to)| power.route(from, to)).map(|route| route.time).max();
-    let slowest = |bytes: u64, is_read: bool| {
-        let of = |state| if is_read { device.read(state, bytes, false) } else { device.flush(state, bytes, 1) };
-        power.ids().filter_map(of).map(|job| job.time()).max().unwrap_or(Span::ZERO)
-    };
-    let (mut backlog, mut most, mut before) = (Span::ZERO, Span::ZERO, Time::ZERO);
-    for event in trace.events() {
-        let work = match event.what {
-            What::Read { bytes, copies, .. } if copies.has(id) => slowest(bytes, true),
-            What::Write { bytes, sinks, .. } if sinks.has(id) => slowest(bytes, false),
-            _ => continue,
-        };
-        backlog = backlog.less(event.at.since(before)) + work;
-        (most, before) = (most.max(backlog), event.at);
-    }
-    // A burst can hold changes from longer ago than the backlog counts.
-    let all: u64 = trace
-        .events()
-        .iter()
-        .map(|event| match event.what {
-            What::Write { bytes, sinks, .. } if sinks.has(id) => bytes,
-            _ => 0,
-        })
-        .sum();
-    let bursts =
-        if device.queue.is_some() { slowest(all.min(device.queue.map_or(0, |q| q.bytes)), false) } else { Span::ZERO };
-    longest.unwrap_or(Span::ZERO) * 3 + most * 2 + bursts
-}
-
-/// What the machine saves in microwatts when a device rests instead of being awake and somebody waits for it.
-pub(super) fn relief(most: Power, base: Power) -> Power {
-    most.less(base)
 }

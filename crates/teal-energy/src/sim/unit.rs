@@ -28,8 +28,15 @@ pub(super) struct Wait {
 /// Something that has to be done.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Work {
-    Read { object: u64, offset: u64, bytes: u64, asked: Time, wait: Wait },
-    Flush { bytes: u64, objects: u64 },
+    Read {
+        object: u64,
+        offset: u64,
+        bytes: u64,
+        asked: Time,
+        wait: Wait,
+    },
+    /// All that is queued when it begins.
+    Flush,
 }
 
 /// What was finished.
@@ -50,6 +57,10 @@ pub(super) struct Unit<'a> {
     queue: BTreeMap<u64, u64>,
     queued: u64,
     oldest: Option<Time>,
+    /// A burst is ordered and has not begun: it takes what comes until then.
+    is_ordered: bool,
+    /// The longest by which a burst began after its age.
+    late: Span,
     works: VecDeque<Work>,
     current: Option<(Work, Time, bool)>,
     target: Option<StateId>,
@@ -73,6 +84,8 @@ impl<'a> Unit<'a> {
             queue: BTreeMap::new(),
             queued: 0,
             oldest: None,
+            is_ordered: false,
+            late: Span::ZERO,
             works: VecDeque::new(),
             current: None,
             target: None,
@@ -91,8 +104,8 @@ impl<'a> Unit<'a> {
         DeviceView {
             device: self.device,
             place: self.machine.place(),
-            queued: self.queued,
-            oldest: self.oldest,
+            queued: if self.is_ordered { 0 } else { self.queued },
+            oldest: self.oldest.filter(|_| !self.is_ordered),
             is_wanted: !self.works.is_empty(),
             last_used: self.last_used,
             may_stop: self.budget.as_ref().is_none_or(|budget| budget.has(now)),
@@ -133,23 +146,31 @@ impl<'a> Unit<'a> {
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
-        Some(self.oldest? + self.device.queue?.age)
+        Some(self.oldest.filter(|_| !self.is_ordered)? + self.device.queue?.age)
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.device.queue.is_some_and(|limits| self.queued >= limits.bytes.max(1))
+        !self.is_ordered && self.device.queue.is_some_and(|limits| self.queued >= limits.bytes.max(1))
     }
 
     /// Orders the whole queue to be written.
     pub(super) fn flush(&mut self, trigger: Trigger) {
-        if self.queue.is_empty() {
+        if self.queue.is_empty() || self.is_ordered {
             return;
         }
-        let objects = self.queue.len() as u64;
-        self.works.push_back(Work::Flush { bytes: self.queued, objects });
-        self.queue.clear();
-        (self.queued, self.oldest) = (0, None);
+        self.works.push_back(Work::Flush);
+        self.is_ordered = true;
         *self.flushes.entry(trigger).or_default() += 1;
+    }
+
+    /// Takes the queue for a burst that begins: its bytes and objects.
+    fn empty(&mut self, now: Time) -> (u64, u64) {
+        let age = self.device.queue.map_or(Span::MAX, |limits| limits.age);
+        let waited = self.oldest.take().map_or(Span::ZERO, |oldest| now.since(oldest));
+        self.late = self.late.max(waited.less(age));
+        let objects = std::mem::take(&mut self.queue).len() as u64;
+        self.is_ordered = false;
+        (std::mem::take(&mut self.queued), objects)
     }
 
     /// Where to go as soon as nothing waits.
@@ -222,7 +243,10 @@ impl<'a> Unit<'a> {
                 let is_continued = self.continues(object, offset);
                 (self.device.read(state, bytes, is_continued), is_continued)
             }
-            Work::Flush { bytes, objects } => (self.device.flush(state, bytes, objects), false),
+            Work::Flush => {
+                let (bytes, objects) = self.empty(now);
+                (self.device.flush(state, bytes, objects), false)
+            }
         };
         let job = job.expect("a device serves in its serving states");
         self.current = Some((work, now, is_continued));
@@ -241,6 +265,7 @@ impl<'a> Unit<'a> {
             cycles: self.machine.cycles(),
             refused: self.refused,
             flushes: self.flushes,
+            late: self.late,
         }
     }
 }

@@ -148,13 +148,15 @@ fn the_bound_is_below_every_policy_and_exact_for_short_traces() {
     let text: String =
         (1..40).map(|n| format!("{} 7 {} read offset=0 length=4096 = 4096\n", n * n, n % 7 + 20)).collect();
     let scene = scene(&format!("{HEAD}{text}"), "handheld", &Assumptions::default());
-    let spent: Vec<_> = Named::ALL.iter().map(|named| scene.run(named).report.total()).collect();
+    let runs: Vec<_> = Named::ALL.iter().map(|named| scene.run(named).report).collect();
+    let late = teal_energy::oracle::lateness(&runs);
+    let spent: Vec<_> = runs.iter().map(teal_energy::sim::Report::total).collect();
     let least = *spent.iter().min().unwrap();
-    let Bound::Exact(exact) = scene.bound(least, 200, 10) else {
+    let Bound::Exact(exact) = scene.bound(least, &late, 200, 10) else {
         panic!("two devices, {:?}", scene.trace.events().len())
     };
     assert!(exact <= least && exact.get() * 2 > least.get(), "{exact} {spent:?}");
-    assert!(matches!(scene.bound(least, 10, 10), Bound::No(_)));
+    assert!(matches!(scene.bound(least, &late, 10, 10), Bound::No(_)));
     let svg = plot::svg("a <day>", &scene.machine, &[scene.run(&Named::Teal)], &Bound::Exact(exact));
     assert!(svg.contains("a &lt;day&gt; on handheld") && svg.contains("modelled by ibm-microdrive-1gb"), "{svg}");
 }

@@ -43,7 +43,8 @@ pub(crate) fn replay(args: &Replay) -> Result<ExitCode> {
     }
     let runs: Vec<Run> = policies.iter().map(|policy| scene.run(policy)).collect();
     let least = runs.iter().map(|run| run.report.total()).min().context("a policy is named")?;
-    let bound = scene.bound(least, args.bound, ROUNDS);
+    let late = teal_energy::oracle::lateness(runs.iter().map(|run| &run.report));
+    let bound = scene.bound(least, &late, args.bound, ROUNDS);
     if let Some(path) = &args.plot {
         let title = args.trace.file_name().unwrap_or(args.trace.as_os_str()).to_string_lossy();
         let svg = plot::svg(&title, &scene.machine, &runs, &bound);

@@ -1,0 +1,88 @@
+//! A schedule from what the devices did at some prices: every read to one device, then moves that help.
+//!
+//! # Guarantees
+//! 1. Every read is served by exactly one device that holds it; each device does its best with its share.
+
+use super::alone::{Best, Claim, alone};
+use super::plan::Plan;
+use super::prices::Round;
+use super::problem::Problem;
+use super::side::Cost;
+use teal_types::Span;
+
+/// Moves that are tried.
+const TRIED: usize = 160;
+/// Reads that lie closer together move together, and alone.
+const APART: Span = Span::secs(2);
+
+struct Shares<'p, 'a> {
+    problem: &'p Problem<'a>,
+    /// By point the device that serves its read.
+    owners: Vec<Option<u8>>,
+    bests: Vec<Best>,
+}
+
+impl Shares<'_, '_> {
+    fn solve(&self, at: u8) -> Option<Best> {
+        let claims: Vec<Claim> =
+            self.owners.iter().map(|o| if *o == Some(at) { Claim::Must } else { Claim::No }).collect();
+        alone(&self.problem.sides[usize::from(at)], &claims)
+    }
+
+    fn cost(&self) -> Cost {
+        self.bests.iter().map(|best| best.cost).sum()
+    }
+
+    /// Gives these reads to one device if that is better.
+    fn give(&mut self, points: &[usize], to: u8) {
+        let before: Vec<_> = points.iter().map(|point| self.owners[*point]).collect();
+        let mut changed: Vec<u8> = before.iter().flatten().copied().filter(|owner| *owner != to).collect();
+        if changed.is_empty() {
+            return;
+        }
+        changed.push(to);
+        changed.sort_unstable();
+        changed.dedup();
+        points.iter().for_each(|point| self.owners[*point] = Some(to));
+        let solved: Option<Vec<Best>> = changed.iter().map(|at| self.solve(*at)).collect();
+        let old: Cost = changed.iter().map(|at| self.bests[usize::from(*at)].cost).sum();
+        match solved.filter(|bests| bests.iter().map(|best| best.cost).sum::<Cost>() < old) {
+            Some(bests) => changed.iter().zip(bests).for_each(|(at, best)| self.bests[usize::from(*at)] = best),
+            None => points.iter().zip(before).for_each(|(point, owner)| self.owners[*point] = owner),
+        }
+    }
+}
+
+/// A schedule near to what the devices wanted, and its cost.
+pub(super) fn repair(problem: &Problem<'_>, servers: &[Vec<u8>], round: &Round) -> Option<(Cost, Plan)> {
+    let cheapest = |point: usize| {
+        let who = if round.takers[point].is_empty() { &servers[point] } else { &round.takers[point] };
+        who.iter().copied().min_by_key(|at| problem.sides[usize::from(*at)].serves(point))
+    };
+    let owners = (0..problem.points.len()).map(cheapest).collect();
+    let mut shares = Shares { problem, owners, bests: Vec::new() };
+    shares.bests = (0..problem.sides.len()).map(|at| shares.solve(at as u8)).collect::<Option<_>>()?;
+    let unsettled: Vec<usize> =
+        (0..servers.len()).filter(|point| servers[*point].len() > 1 && round.takers[*point].len() != 1).collect();
+    // Bursts around unsettled reads move whole.
+    let mut bursts: Vec<Vec<usize>> = Vec::new();
+    let several: Vec<usize> = (0..servers.len()).filter(|point| servers[*point].len() > 1).collect();
+    for point in several {
+        let at = problem.points[point].at;
+        match bursts.last_mut() {
+            Some(burst) if at.since(problem.points[*burst.last().unwrap_or(&0)].at) < APART => burst.push(point),
+            _ => bursts.push(vec![point]),
+        }
+    }
+    bursts.retain(|burst| burst.iter().any(|point| unsettled.binary_search(point).is_ok()));
+    let each = bursts.into_iter().chain(unsettled.into_iter().map(|point| vec![point])).take(TRIED);
+    for points in each {
+        for to in 0..problem.sides.len() as u8 {
+            if points.iter().all(|point| servers[*point].contains(&to)) {
+                shares.give(&points, to);
+            }
+        }
+    }
+    let cost = shares.cost();
+    Some((cost, Plan::new(problem, &shares.owners, shares.bests)))
+}

@@ -1,0 +1,86 @@
+//! Scores: what policies spend on a day, beside the floor and what foresight could have reached.
+//!
+//! # Guarantees
+//! 1. The bound is that of [`oracle`]: no policy spends less; a schedule with foresight, run by the simulator, spends `feasible`.
+
+use crate::replay::{Named, Run, Scene};
+use teal_energy::oracle::{self, Problem, Unsolvable};
+use teal_energy::sim::{self, Report};
+use teal_types::Energy;
+
+/// A day on a machine, scored.
+#[derive(Debug)]
+pub struct Score {
+    /// Each policy's run; always-on is first, ours last.
+    pub runs: Vec<Run>,
+    /// Everything in its lowest state.
+    pub floor: Energy,
+    /// No policy spends less.
+    pub least: Energy,
+    /// What the schedule of the bound costs by its own account.
+    pub planned: Energy,
+    /// The same, run by the simulator.
+    pub feasible: Report,
+}
+
+/// Parts of a whole, in thousandths.
+pub type Thousandths = u64;
+
+/// `part / whole` in thousandths; nothing of nothing is the whole.
+pub fn ratio(part: Energy, whole: Energy) -> Thousandths {
+    if whole == Energy::ZERO { 1000 } else { part.get().saturating_mul(1000) / whole.get() }
+}
+
+impl Score {
+    /// Runs every policy and the bound.
+    ///
+    /// # Errors
+    /// [`Unsolvable`].
+    pub fn of(scene: &Scene, rounds: usize) -> Result<Self, Unsolvable> {
+        let runs: Vec<Run> = Named::ALL.iter().map(|named| scene.run(named)).collect();
+        let late = oracle::lateness(runs.iter().map(|run| &run.report));
+        let spent = runs.iter().map(|run| run.report.total()).min().unwrap_or_default();
+        let problem = Problem::new(&scene.world, &scene.trace, &late);
+        let found = oracle::bound(&problem, spent, rounds)?;
+        let feasible = sim::run(&scene.world, &scene.trace, &mut found.plan.follow());
+        let floor = runs.first().map_or(Energy::ZERO, |run| run.report.floor);
+        Ok(Self { runs, floor, least: found.energy, planned: found.repaired, feasible })
+    }
+
+    /// Ours.
+    pub fn ours(&self) -> &Report {
+        &self.runs[self.runs.len() - 1].report
+    }
+
+    /// Always-on.
+    pub fn always_on(&self) -> &Report {
+        &self.runs[0].report
+    }
+
+    /// What is above the floor, of what is above it at the bound (goal: 1350).
+    pub fn above_floor(&self, report: &Report) -> Thousandths {
+        ratio(report.total().less(self.floor), self.least.less(self.floor))
+    }
+
+    /// Of what the bound spends (goal: 1150).
+    pub fn of_least(&self, report: &Report) -> Thousandths {
+        ratio(report.total(), self.least)
+    }
+
+    /// What is saved of what always-on spends (goal: 600), and of what foresight saves (goal: 900).
+    pub fn saved(&self, report: &Report) -> (Thousandths, Thousandths) {
+        let (all, least) = (self.always_on().total(), self.least);
+        (ratio(all.less(report.total()), all), ratio(all.less(report.total()), all.less(least)))
+    }
+
+    /// Time in which somebody waited, beyond what they wait with everything awake, of the day (goal: 50).
+    pub fn added(&self, report: &Report) -> Thousandths {
+        let added = report.waiting.less(self.always_on().waiting);
+        added.get().saturating_mul(1000) / report.elapsed.get().max(1)
+    }
+
+    /// How far the bound may be too low: from it to what a schedule with foresight spends (goal: 30).
+    pub fn gap(&self) -> Thousandths {
+        ratio(self.feasible.total().less(self.least), self.least)
+    }
+}

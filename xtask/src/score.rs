@@ -1,0 +1,137 @@
+//! `cargo xtask score`: what every policy spends on working days made of recorded sessions, beside the floor and the bound.
+//!
+//! Every figure is modelled, by the profiles it names. Use `cargo run --release -p xtask -- score`.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::path::Path;
+use std::time::Duration;
+use teal_energy::profile::Kind;
+use teal_energy::sim::Report;
+use teal_lab::days::{Session, day};
+use teal_lab::replay::{Assumptions, Machine, NAMED, Scene, Share};
+use teal_lab::score::Score;
+use teal_lab::trace::Reader;
+
+/// Days on which policies were tuned, and days on which they are scored.
+const TUNING: &[u64] = &[1, 2, 3];
+const SCORED: &[u64] = &[11, 12, 13, 14];
+/// Rounds of prices, and in a short run.
+const ROUNDS: (usize, usize) = (200, 40);
+/// Percent of the files that flash holds in the morning.
+const WARM: u8 = 70;
+
+/// Runs the command: `false` if something is below what it was.
+pub(crate) fn run(args: &[&str]) -> Result<bool> {
+    let (options, names): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with("--"));
+    if let Some(other) = options.iter().find(|option| !["--short", "--tuning"].contains(option)) {
+        bail!("{other}? cargo xtask score [--short] [--tuning] [MACHINE…]");
+    }
+    let is_short = options.contains(&"--short");
+    let mut seeds = if options.contains(&"--tuning") { TUNING } else { SCORED };
+    if is_short {
+        seeds = &seeds[..1];
+    }
+    let known: Vec<&str> = NAMED.iter().map(|(name, ..)| *name).collect();
+    if let Some(other) = names.iter().find(|name| !known.contains(name)) {
+        bail!("there is no machine {other}; there are {}", known.join(", "));
+    }
+    let sessions = sessions(&crate::root().join("crates/teal-lab/days"))?;
+    for name in known.iter().filter(|known| names.is_empty() || names.contains(known)) {
+        let mut modelled = None;
+        for seed in seeds {
+            let scene = scene(name, &sessions, *seed)?;
+            let score = Score::of(&scene, if is_short { ROUNDS.1 } else { ROUNDS.0 })?;
+            modelled.get_or_insert_with(|| {
+                println!("\n{name}, modelled by {}", scene.machine.profiles().join(", "));
+            });
+            print(*seed, &scene, &score);
+        }
+    }
+    Ok(true)
+}
+
+fn sessions(dir: &Path) -> Result<Vec<Session>> {
+    let mut found: Vec<_> = std::fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "zst"));
+    found.sort();
+    ensure!(!found.is_empty(), "no sessions in {}; cargo xtask days records them", dir.display());
+    let read = |path: &std::path::PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let kind = name.split('-').next().unwrap_or_default().to_owned();
+        let bytes = zstd::decode_all(&*std::fs::read(path)?)?;
+        let items = Reader::new(&*bytes)?.collect::<Result<_, _>>().with_context(|| name.clone())?;
+        Ok(Session { kind, items })
+    };
+    found.iter().map(read).collect()
+}
+
+/// Hours and page cache of a machine's day.
+fn habits(name: &str) -> (u64, u64) {
+    match name {
+        "handheld" => (4, 32 << 20),
+        "home-server" => (12, 256 << 20),
+        _ => (8, 512 << 20),
+    }
+}
+
+fn scene(name: &str, sessions: &[Session], seed: u64) -> Result<Scene> {
+    let (hours, memory) = habits(name);
+    let items = day(sessions, Duration::from_secs(hours * 3600), seed);
+    let mut machine = Machine::named(name).context("it is known")?;
+    for part in machine.parts.iter_mut().filter(|part| part.device.kind == Kind::Flash) {
+        part.holds = Share { files: WARM, attributes: true };
+    }
+    let assumptions = Assumptions { memory, ..Assumptions::default() };
+    Ok(Scene::of(items.into_iter().map(Ok), machine, &assumptions)?)
+}
+
+fn times(thousandths: u64) -> String {
+    format!("{}.{:02}", thousandths / 1000, thousandths % 1000 / 10)
+}
+
+fn percent(thousandths: u64) -> String {
+    format!("{}.{} %", thousandths / 10, thousandths % 10)
+}
+
+fn print(seed: u64, scene: &Scene, score: &Score) {
+    println!(
+        "day {seed}: {} events at the devices; floor {}, bound {}, planned {}, with foresight {} (gap {})",
+        scene.trace.events().len(),
+        score.floor,
+        score.least,
+        score.planned,
+        score.feasible.total(),
+        percent(score.gap()),
+    );
+    println!(
+        "  {:<16} {:>11} {:>7} {:>7} {:>8} {:>9} {:>7} {:>12} {:>7} {:>7}",
+        "policy", "energy", "E-f/o-f", "E/o", "saved", "of o's", "added", "cold", "starts", "refused"
+    );
+    for run in &score.runs {
+        row(&run.policy, &run.report, score);
+    }
+    row("(foresight)", &score.feasible, score);
+    if std::env::var_os("PARTS").is_some() {
+        for report in score.runs.iter().map(|run| &run.report).chain([&score.feasible]) {
+            print!("  {:<16} waited {}", report.policy, report.waited);
+            for d in &report.devices { print!(" | {} {} starts {} cyc {} late {} reads {} fl {:?}", d.name, d.ledger.total(), d.starts, d.cycles, d.late, d.reads, d.flushes); }
+            println!();
+        }
+    }
+}
+
+fn row(name: &str, report: &Report, score: &Score) {
+    let (saved, of) = score.saved(report);
+    let cold = format!("{} {}", report.cold.len(), report.cold.iter().copied().sum::<teal_types::Span>());
+    let starts: u64 = report.devices.iter().filter(|device| device.cycles > 0).map(|device| device.starts).sum();
+    let refused: u64 = report.devices.iter().map(|device| device.refused).sum();
+    println!(
+        "  {name:<16} {:>11} {:>7} {:>7} {:>8} {:>9} {:>7} {cold:>12} {starts:>7} {refused:>7}",
+        report.total().to_string(),
+        times(score.above_floor(report)),
+        times(score.of_least(report)),
+        percent(saved),
+        percent(of),
+        percent(score.added(report)),
+    );
+}
