@@ -141,7 +141,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) warm: u8,
     /// The clairvoyant bound for traces of at most so many events at the devices: minutes for a thousand
-    #[arg(long, value_name = "EVENTS", default_value = "200")]
+    #[arg(long, value_name = "EVENTS", default_value = "400")]
     pub(crate) bound: usize,
     /// For programs; microjoules and nanoseconds
     #[arg(long)]
