@@ -17,7 +17,7 @@ use teal_lab::trace::Ending;
 use teal_types::{Span, Time};
 
 /// Events at the devices times devices for which the bound takes seconds.
-const QUICK: usize = 500;
+const QUICK: usize = 200;
 /// Rounds of prices for the bound.
 const ROUNDS: usize = 40;
 
