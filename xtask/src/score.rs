@@ -114,7 +114,18 @@ fn print(seed: u64, scene: &Scene, score: &Score) {
     if std::env::var_os("PARTS").is_some() {
         for report in score.runs.iter().map(|run| &run.report).chain([&score.feasible]) {
             print!("  {:<16} waited {}", report.policy, report.waited);
-            for d in &report.devices { print!(" | {} {} starts {} cyc {} late {} reads {} fl {:?}", d.name, d.ledger.total(), d.starts, d.cycles, d.late, d.reads, d.flushes); }
+            for d in &report.devices {
+                print!(
+                    " | {} {} starts {} cyc {} late {} reads {} fl {:?}",
+                    d.name,
+                    d.ledger.total(),
+                    d.starts,
+                    d.cycles,
+                    d.late,
+                    d.reads,
+                    d.flushes
+                );
+            }
             println!();
         }
     }

@@ -140,8 +140,8 @@ mod tests {
     }
 
     fn events(items: &[Item]) -> Vec<&Event> {
-        let event = |item| if let &Item::Event(ref event) = item { Some(event) } else { None };
-        items.iter().filter_map(event).collect()
+        let events = items.iter().filter_map(|item| if let Item::Event(event) = item { Some(event) } else { None });
+        events.collect()
     }
 
     #[test]

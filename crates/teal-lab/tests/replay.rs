@@ -8,7 +8,7 @@ mod any;
 use any::items;
 use proptest::prelude::*;
 use teal_energy::sim::Pace;
-use teal_lab::replay::{Assumptions, Machine, NAMED, Named, ReplayError, Scene};
+use teal_lab::replay::{Assumptions, Bound, Machine, NAMED, Named, ReplayError, Scene};
 use teal_lab::trace::{Action, Item, Level, Outcome};
 use teal_types::{Energy, Span};
 
@@ -60,6 +60,23 @@ proptest! {
             prop_assert_eq!(sum, report.total());
             prop_assert!(report.added + report.cold.iter().copied().sum::<Span>() <= report.delay());
             prop_assert_eq!(&scene.run(named).report, report, "the same input, the same output");
+        }
+    }
+
+    #[test]
+    fn no_policy_spends_less_than_the_bound(items in plausible(), asleep in any::<bool>()) {
+        let assumptions = Assumptions { starts_asleep: asleep, ..Assumptions::default() };
+        let Ok(scene) = Scene::of(items.into_iter().map(Ok), Machine::named("handheld").unwrap(), &assumptions) else {
+            return Ok(());
+        };
+        let runs: Vec<_> = Named::ALL.iter().map(|named| scene.run(named)).collect();
+        let least = runs.iter().map(|run| run.report.total()).min().unwrap();
+        let late = teal_energy::oracle::lateness(runs.iter().map(|run| &run.report));
+        let bound = scene.bound(least, &late, 40, 20);
+        let (Bound::Exact(bound) | Bound::Proven { least: bound, .. }) = bound else { return Ok(()) };
+        for run in runs {
+            // Half a microjoule for each line of an account.
+            prop_assert!(bound <= run.report.total() + Energy::microjoules(10), "{}: {} below {bound}", run.policy, run.report.total());
         }
     }
 

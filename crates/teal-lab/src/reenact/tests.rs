@@ -36,11 +36,11 @@ fn bluefs_saves_time_and_energy_against_coda_whatever_the_gaps() {
 }
 
 #[test]
-fn flash_takes_delay_away_and_costs_energy_with_the_assumed_profile() {
+fn flash_takes_delay_away_and_changes_little_of_the_energy() {
     let table = table("bluefs-9");
-    let near = table.rows.iter().filter(|row| row.what.contains(", 0 ms"));
-    for row in near {
-        assert_eq!(reduced(row) > 0, row.what.starts_with("delay"), "{row:?}");
+    for row in &table.rows {
+        let range = if row.what.starts_with("delay") { 1..50 } else { -12..10 };
+        assert!(range.contains(&reduced(row)), "{row:?}");
     }
     assert!(table.modelled_by[0].ends_with("assumed"));
 }

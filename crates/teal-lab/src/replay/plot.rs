@@ -8,11 +8,13 @@ use super::{Bound, Machine, Run};
 use std::fmt::Write as _;
 use teal_types::{Energy, Span};
 
-const WIDTH: f64 = 960.0;
+const WIDTH: f64 = 1080.0;
 const LEFT: f64 = 150.0;
-const RIGHT: f64 = 250.0;
+const RIGHT: f64 = 370.0;
 const BAR: f64 = 26.0;
 const PANEL: f64 = 230.0;
+/// Steps that are drawn of a line.
+const STEPS: usize = 1000;
 /// Told apart also by those who see no difference between red and green.
 const COLOURS: [&str; 12] = [
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#222255", "#ee8866", "#44bb99",
@@ -115,7 +117,7 @@ fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &B
     }
     for (n, (name, _)) in names.iter().enumerate() {
         let y = top + 22.0 + 13.0 * n as f64;
-        let x = WIDTH - RIGHT + 62.0;
+        let x = WIDTH - RIGHT + 80.0;
         let _ = writeln!(out, r#"<rect x="{x:.1}" y="{:.1}" width="9" height="9" fill="{}"/>"#, y - 8.0, colour(name));
         text(out, x + 13.0, y, "start", name);
     }
@@ -176,8 +178,10 @@ fn starts(out: &mut String, top: f64, runs: &[Run]) {
         let x = |nanos: u64| LEFT + width * nanos as f64 / elapsed.get().max(1) as f64;
         let y = |count: usize| base - high * count as f64 / most as f64;
         let mut points = vec![(LEFT, base)];
-        for (count, time) in times.iter().enumerate() {
-            points.extend([(x(time.get()), y(count)), (x(time.get()), y(count + 1))]);
+        // Of many, every so many: nobody sees more.
+        let every = times.len().div_ceil(STEPS).max(1);
+        for (count, time) in times.iter().enumerate().step_by(every) {
+            points.extend([(x(time.get()), y(count)), (x(time.get()), y((count + every).min(times.len())))]);
         }
         points.push((x(run.report.elapsed.get()), y(times.len())));
         line(out, &points, COLOURS[n % COLOURS.len()]);

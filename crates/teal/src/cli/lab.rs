@@ -140,9 +140,9 @@ pub(crate) struct Replay {
     /// Part of the files that disks hold at the beginning; a link has all
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) warm: u8,
-    /// The clairvoyant bound for traces of at most so many events at the devices: minutes for a thousand
-    #[arg(long, value_name = "EVENTS", default_value = "200")]
-    pub(crate) bound: usize,
+    /// The clairvoyant bound for traces of at most so many events at the devices: it may take minutes [default: 200 shared by the devices]
+    #[arg(long, value_name = "EVENTS")]
+    pub(crate) bound: Option<usize>,
     /// For programs; microjoules and nanoseconds
     #[arg(long)]
     pub(crate) json: bool,

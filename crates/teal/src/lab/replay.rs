@@ -16,6 +16,8 @@ use teal_lab::replay::{Assumptions, Machine, NAMED, Named, Run, Scene, plot};
 use teal_lab::trace::Ending;
 use teal_types::{Span, Time};
 
+/// Events at the devices times devices for which the bound takes seconds.
+const QUICK: usize = 200;
 /// Rounds of prices for the bound.
 const ROUNDS: usize = 40;
 
@@ -44,7 +46,8 @@ pub(crate) fn replay(args: &Replay) -> Result<ExitCode> {
     let runs: Vec<Run> = policies.iter().map(|policy| scene.run(policy)).collect();
     let least = runs.iter().map(|run| run.report.total()).min().context("a policy is named")?;
     let late = teal_energy::oracle::lateness(runs.iter().map(|run| &run.report));
-    let bound = scene.bound(least, &late, args.bound, ROUNDS);
+    let most = args.bound.unwrap_or(QUICK / scene.machine.parts.len());
+    let bound = scene.bound(least, &late, most, ROUNDS);
     if let Some(path) = &args.plot {
         let title = args.trace.file_name().unwrap_or(args.trace.as_os_str()).to_string_lossy();
         let svg = plot::svg(&title, &scene.machine, &runs, &bound);

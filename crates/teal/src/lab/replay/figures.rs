@@ -75,7 +75,7 @@ pub(super) fn lines(scene: &Scene, runs: &[Run], bound: &Bound) -> Vec<String> {
 
 fn table(runs: &[Run], bound: &Bound) -> Vec<String> {
     let mut out = vec![format!(
-        "{:<18} {:>10} {:>11} {:>8} {:>9} {:>9} {:>9} {:>9} {:>16} {:>17} {:>7} {:>7}",
+        "{:<18} {:>10} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>16} {:>17} {:>7} {:>7}",
         "policy",
         "energy",
         "above floor",
@@ -91,15 +91,20 @@ fn table(runs: &[Run], bound: &Bound) -> Vec<String> {
     )];
     for Run { policy, report } in runs {
         let above_floor = Energy::microjoules(above(report.total(), report.floor));
-        let ratio = least(bound)
-            .map_or("-".into(), |least| format!("{:.3}", report.total().get() as f64 / least.get().max(1) as f64));
+        // In all, and of what lies above the floor.
+        let ratio = least(bound).map_or("-".into(), |least| {
+            let over = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+            let (all, rest) =
+                (over(report.total().get(), least.get()), over(above_floor.get(), above(least, report.floor)));
+            format!("{all:.2}, {rest:.2}")
+        });
         let [p50, p90, p99, max] = [500, 900, 990, 1000].map(|part| report.delay_at(part).to_string());
         let added = format!("{} {}", report.added, percent(report.added.get(), report.elapsed.get()));
         let cold: Span = report.cold.iter().copied().sum();
         let cold = format!("{} in {cold}", report.cold.len());
         let refused: u64 = report.devices.iter().map(|device| device.refused).sum();
         out.push(format!(
-            "{policy:<18} {:>10} {:>11} {ratio:>8} {p50:>9} {p90:>9} {p99:>9} {max:>9} {added:>16} {cold:>17} {:>7} {refused:>7}",
+            "{policy:<18} {:>10} {:>11} {ratio:>12} {p50:>9} {p90:>9} {p99:>9} {max:>9} {added:>16} {cold:>17} {:>7} {refused:>7}",
             report.total().to_string(),
             above_floor.to_string(),
             report.starts()
