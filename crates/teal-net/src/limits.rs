@@ -13,7 +13,8 @@ pub struct Limits {
     pub connections_per_peer: usize,
     /// Connections at a time of those who have not shown a certificate: in the handshake, or enrolling. 64.
     pub strangers: usize,
-    /// Requests in progress at a time, each of which occupies a blocking thread of the runtime. 400.
+    /// Requests in progress at a time, each of which occupies a blocking thread of the runtime; everybody who waits
+    /// for news has one. 2048.
     pub requests: usize,
     /// Requests in progress at a time of one machine; more wait. 32.
     pub requests_per_peer: usize,
@@ -38,7 +39,7 @@ impl Default for Limits {
             connections: 1024,
             connections_per_peer: 8,
             strangers: 64,
-            requests: 400,
+            requests: 2048,
             requests_per_peer: 32,
             requests_per_second: 5000,
             enrolments_per_second: 5,
@@ -86,6 +87,12 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn everybody_who_is_connected_may_wait_for_news_and_ask_for_something_else() {
+        let limits = Limits::default();
+        assert!(limits.requests >= 2 * limits.connections);
+    }
 
     #[test]
     fn a_bucket_lets_through_a_burst_then_makes_wait_then_refuses_and_fills_again() {

@@ -8,6 +8,12 @@ pub const STAGED_BYTES_MAX: u64 = 256 << 20;
 pub const STAGED_PARTS_MAX: usize = 4096;
 /// A replica that has asked for something so recently is live.
 pub const LIVE_FOR: Duration = Duration::from_secs(60);
+/// So many who wait for news of one volume are told at once. Where more do, one commit after the other would have all of them ask again.
+pub(crate) const FEW: u32 = 16;
+/// For each of those who wait, news is gathered for so long, ...
+pub(crate) const GATHER_FOR_EACH: Duration = Duration::from_millis(2);
+/// ... at most for this time.
+pub(crate) const GATHER_MAX: Duration = Duration::from_secs(3);
 /// The most bytes of extended attributes of one object: names and values.
 pub const XATTR_BYTES_MAX: usize = 1 << 20;
 /// The longest name of an extended attribute.

@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. A reply is about one state, and has about `REPLY_BYTES`; a longer answer goes on behind an object.
-//! 2. Waiting costs nothing but a thread; a commit ends it, and so does the coming of another client where there was none.
+//! 2. Waiting costs nothing but a thread; a commit ends it, and so does the coming of another client where there was none. Where many wait,
+//!    they are told a little later, of all that has come meanwhile: a server is not kept busy by telling everybody everything at once.
 //!
 //! Every client sees the one ordered stream; a filter for each client (what it keeps) has its place in `changed_objects`.
 
@@ -49,7 +50,7 @@ impl Server {
                 return Ok(pulled);
             }
             let mut room = self.room.lock();
-            let (byes, mut had_company) = (room.byes(peer), true);
+            let (byes, mut had_company, bell) = (room.byes(peer), true, room.bell(peer.volume));
             while room.news(peer.volume) == before {
                 let has_company = room.has_company(peer, self.clock().monotonic());
                 if (has_company && !had_company) || room.byes(peer) != byes {
@@ -60,9 +61,13 @@ impl Server {
                     return Err(Refusal::new(RefusalCode::Stopping, "the server is ending; connect again in a while"));
                 }
                 let left = until.saturating_sub(self.clock().monotonic());
-                if left.is_zero() || self.news.wait_for(&mut room, left).timed_out() {
+                if left.is_zero() || bell.wait_for(&mut room, left).timed_out() {
                     return Ok(pulled);
                 }
+            }
+            let told = self.clock().monotonic() + room.gathering(peer.volume);
+            while !room.is_stopping() && self.clock().monotonic() < told {
+                self.ending.wait_for(&mut room, told.saturating_sub(self.clock().monotonic()));
             }
         }
     }

@@ -58,8 +58,8 @@ pub struct Server {
     key: [u8; 32],
     counters: Counters,
     pub(crate) room: Mutex<Room>,
-    /// Told whenever something has been committed, and at the end.
-    pub(crate) news: Condvar,
+    /// Who gathers news sleeps on it, with the room's lock; rung at the end only.
+    pub(crate) ending: Condvar,
     pub(crate) guesses: Mutex<Guesses>,
 }
 
@@ -93,7 +93,7 @@ impl Server {
             key,
             counters: Counters::default(),
             room: Mutex::default(),
-            news: Condvar::new(),
+            ending: Condvar::new(),
             guesses: Mutex::default(),
         })
     }
@@ -161,7 +161,6 @@ impl Server {
             Request::ReadPast { object, at, offset, len } => self.read_past(peer, object, at, offset, len),
             Request::Bye => {
                 self.room.lock().bye(peer);
-                self.news.notify_all();
                 Ok(Reply::Done)
             }
         }
@@ -179,16 +178,14 @@ impl Server {
         if !is_welcome {
             return refuse(RefusalCode::Denied, "this device is not enrolled any more; enrol it with a new token");
         }
-        if self.room.lock().seen(peer, self.clock.monotonic()) {
-            self.news.notify_all();
-        }
+        self.room.lock().seen(peer, self.clock.monotonic());
         Ok(())
     }
 
     /// Ends whatever waits, and answers nothing more.
     pub fn stop(&self) {
         self.room.lock().stop();
-        self.news.notify_all();
+        self.ending.notify_all();
     }
 
     /// What has been done since the server was opened.
@@ -215,7 +212,6 @@ impl Server {
     /// Wakes whoever waits for this volume.
     pub(crate) fn news(&self, volume: VolumeId) {
         self.room.lock().committed(volume);
-        self.news.notify_all();
     }
 
     pub(crate) fn meta(&self) -> &dyn Meta {

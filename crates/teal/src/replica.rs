@@ -17,7 +17,7 @@ use std::time::Duration;
 use teal_client::{Client, Link, UpstreamStatus};
 use teal_device::{Remote, Upstream};
 use teal_env::Clock;
-use teal_net::{Channel, ClientIdentity};
+use teal_net::{Channel, ClientIdentity, Limits};
 use teal_proto::{ConflictKind, MESSAGE_MAX};
 use teal_server::{Counts, REQUEST_KINDS, ReplicaNote};
 use tokio::runtime::Runtime;
@@ -112,10 +112,15 @@ impl Running {
     }
 }
 
-/// A runtime for the network and for object stores.
+/// A thread that answers a request, or waits for news.
+const STACK: usize = 1 << 20;
+
+/// A runtime for the network and for object stores; everybody who asks something of a server has a thread.
 pub(crate) fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .max_blocking_threads(Limits::default().requests + 64)
+        .thread_stack_size(STACK)
         .thread_name("teal-net")
         .enable_all()
         .build()
