@@ -8,7 +8,7 @@
 //! | lock | guards | under it |
 //! |---|---|---|
 //! | `writer` | the one connection that writes | a whole transaction with its I/O: SQLite has one writer at a time anyway |
-//! | `readers` | connections that nobody reads with at the moment | nothing |
+//! | `readers` | connections that nobody reads with at the moment, and how many do | nothing; waiting lets it go |
 
 mod codec;
 mod fault;
@@ -19,13 +19,14 @@ mod write;
 use crate::error::Result;
 use crate::meta::{Durability, Meta, Read, Write};
 use fault::Names;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::{Path, PathBuf};
 use teal_types::VolumeId;
 
-/// Connections kept for reading; more are opened when more read at once.
-const READERS_KEPT: usize = 4;
+/// Connections that read at the same time; who comes then waits. A connection more would cost more than that: it has to learn the schema,
+/// and has statements and pages of its own.
+const READERS: usize = 8;
 
 /// A database of metadata. One process at a time should serve it; SQLite keeps others from harm.
 #[derive(Debug)]
@@ -33,7 +34,30 @@ pub struct Sqlite {
     path: PathBuf,
     names: Names,
     writer: Mutex<Connection>,
-    readers: Mutex<Vec<Connection>>,
+    readers: Mutex<Readers>,
+    /// Told when a connection is free.
+    free: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Readers {
+    idle: Vec<Connection>,
+    busy: usize,
+}
+
+/// A connection for one reader; given back when dropped.
+struct Reader<'a> {
+    sqlite: &'a Sqlite,
+    connection: Option<Connection>,
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        let mut readers = self.sqlite.readers.lock();
+        readers.idle.extend(self.connection.take());
+        readers.busy -= 1;
+        self.sqlite.free.notify_one();
+    }
 }
 
 /// One transaction.
@@ -51,7 +75,22 @@ impl Sqlite {
     pub fn open(path: &Path) -> Result<Self> {
         let names = Names::new(path);
         let writer = open::writer(path, &names)?;
-        Ok(Self { path: path.to_owned(), names, writer: Mutex::new(writer), readers: Mutex::default() })
+        Ok(Self {
+            path: path.to_owned(),
+            names,
+            writer: Mutex::new(writer),
+            readers: Mutex::default(),
+            free: Condvar::new(),
+        })
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        let mut readers = self.readers.lock();
+        while readers.busy == READERS {
+            self.free.wait(&mut readers);
+        }
+        readers.busy += 1;
+        Reader { sqlite: self, connection: readers.idle.pop() }
     }
 
     fn name<T>(&self, outcome: rusqlite::Result<T>) -> Result<T> {
@@ -88,18 +127,14 @@ impl Meta for Sqlite {
     }
 
     fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<()> {
-        let kept = self.readers.lock().pop();
-        let mut reader = match kept {
-            Some(reader) => reader,
+        let mut reader = self.reader();
+        let connection = match reader.connection.take() {
+            Some(connection) => connection,
             None => open::reader(&self.path, &self.names)?,
         };
-        let transaction = self.name(reader.transaction_with_behavior(TransactionBehavior::Deferred))?;
+        let transaction =
+            self.name(reader.connection.insert(connection).transaction_with_behavior(TransactionBehavior::Deferred))?;
         work(&Txn { connection: &transaction, names: &self.names, volume: volume.get().into() });
-        self.name(transaction.rollback())?;
-        let mut readers = self.readers.lock();
-        if readers.len() < READERS_KEPT {
-            readers.push(reader);
-        }
-        Ok(())
+        self.name(transaction.rollback())
     }
 }

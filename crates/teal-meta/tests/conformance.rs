@@ -21,6 +21,7 @@ macro_rules! conforms {
 conforms! {
     what_fails_has_not_happened
     what_may_wait_is_seen_at_once
+    any_number_may_read_at_once_and_after_a_reader_broke_down
     volumes_are_apart
     rows_are_kept_as_they_were_given
     names_are_listed_by_their_bytes_and_behind_a_name
@@ -99,6 +100,19 @@ fn what_may_wait_is_seen_at_once(meta: &dyn Meta) {
     put(meta, |txn| txn.put_object(A, Some(&object(1))));
     write_soon::<_, MetaError>(meta, V, |txn| txn.put_object(A, Some(&object(2)))).unwrap();
     assert_eq!(see(meta, |txn| txn.object(A)), Some(object(2)), "seen at once, durable later");
+}
+
+fn any_number_may_read_at_once_and_after_a_reader_broke_down(meta: &dyn Meta) {
+    put(meta, |txn| txn.put_object(A, Some(&object(1))));
+    for _ in 0..40 {
+        let broken = std::panic::AssertUnwindSafe(|| see::<()>(meta, |_| panic!("on purpose")));
+        std::panic::catch_unwind(broken).unwrap_err();
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| (0..10).for_each(|_| assert_eq!(see(meta, |txn| txn.object(A)), Some(object(1)))));
+        }
+    });
 }
 
 fn volumes_are_apart(meta: &dyn Meta) {
