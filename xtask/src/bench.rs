@@ -6,6 +6,7 @@
 //! 2. Gates are counts; times are printed beside the mirror's, which is what user space can do here at all.
 //! 3. Whatever is mounted, attached or started is undone at the end, after a failure, and after Ctrl-C.
 
+pub(crate) mod andrew;
 pub(crate) mod emulator;
 mod lab;
 mod meter;

@@ -1,6 +1,7 @@
 //! Chores of the workspace: `cargo xtask tidy | test | crash | sim | fuzz | bench`.
 
 mod bench;
+mod clients;
 mod crash;
 mod days;
 mod fuzz;
@@ -24,6 +25,8 @@ cargo xtask bench space [--help]                      what the device writes for
 cargo xtask bench recovery [--help]                   time opening after a crash, by the size of the store and the number of files
 cargo xtask days [--only KIND]                        record the working days' sessions anew, at a real mount (root)
 cargo xtask score [--short] [--tuning] [MACHINE…]     what policies spend on working days, beside the bound
+cargo xtask bench andrew [--help]                     build OpenSSH on ext4 and on a replica whose server is near and far (root)
+cargo xtask bench clients [--help]                    a thousand clients on one server, and how much it commits
 cargo xtask bench emulator [--help]                   time a modelled disk beside a plain loop device (root)";
 
 fn main() -> ExitCode {
@@ -40,6 +43,8 @@ fn main() -> ExitCode {
         ["bench", "recovery", rest @ ..] => recovery::run(rest),
         ["score", rest @ ..] => score::run(rest),
         ["days", rest @ ..] => days::record(rest),
+        ["bench", "andrew", rest @ ..] => bench::andrew::bench(rest),
+        ["bench", "clients", rest @ ..] => clients::run(rest),
         ["bench", "emulator", rest @ ..] => bench::emulator::bench(rest),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");

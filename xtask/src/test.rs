@@ -18,7 +18,7 @@ mod flaky;
 mod hung;
 mod leftovers;
 mod libtest;
-mod needs;
+pub(crate) mod needs;
 mod processes;
 mod programs;
 mod runner;

@@ -46,7 +46,7 @@ pub(super) struct Facts {
 impl Lab {
     pub(super) fn set_up(target: &Path, dir: Option<&Path>, with_peers: bool) -> Result<Self> {
         let began = now();
-        build()?;
+        build(&[&["-p", "teal", "--bin", "teal"], &["-p", "teal-fuse", "--example", "mirror"]])?;
         let dir = dir.map_or_else(|| target.join("bench"), Path::to_owned).join(format!("run-{}", std::process::id()));
         undo::note(Undo::Tree(dir.clone()));
         std::fs::create_dir_all(&dir)?;
@@ -153,33 +153,7 @@ impl Lab {
     }
 
     pub(super) fn facts(&self, rounds: usize) -> Result<Facts> {
-        let uname = rustix::system::uname();
-        let memory = std::fs::read_to_string("/proc/meminfo")?;
-        let kib: u64 = memory.split_whitespace().nth(1).context("meminfo")?.parse()?;
-        let device = std::fs::metadata(&self.dir)?.dev();
-        let block = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-        let rotational = ["queue/rotational", "../queue/rotational"]
-            .iter()
-            .find_map(|file| std::fs::read_to_string(format!("{block}/{file}")).ok());
-        let is_virtual = std::fs::canonicalize(&block).is_ok_and(|path| path.to_string_lossy().contains("virtio"));
-        let turns = match rotational.as_deref().map(str::trim) {
-            Some("1") => "rotating",
-            Some(_) => "not rotating",
-            None => "of an unknown kind",
-        };
-        Ok(Facts {
-            date: run(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
-            kernel: uname.release().to_string_lossy().into_owned(),
-            cores: std::thread::available_parallelism()?.get(),
-            memory_gib: kib >> 20,
-            disk: format!("{turns}{}", if is_virtual { ", virtual" } else { "" }),
-            load: std::fs::read_to_string("/proc/loadavg")?.split(' ').next().unwrap_or_default().to_owned(),
-            commit: run(Command::new("git").current_dir(crate::root()).args(["rev-parse", "--short", "HEAD"]))?
-                .trim()
-                .to_owned(),
-            rounds,
-            seconds: now() - self.began,
-        })
+        facts(&self.dir, rounds, now() - self.began)
     }
 }
 
@@ -193,15 +167,47 @@ impl Drop for Lab {
     }
 }
 
+/// What a run on the disk of `dir` was made with.
+pub(super) fn facts(dir: &Path, rounds: usize, seconds: f64) -> Result<Facts> {
+    let uname = rustix::system::uname();
+    let memory = std::fs::read_to_string("/proc/meminfo")?;
+    let kib: u64 = memory.split_whitespace().nth(1).context("meminfo")?.parse()?;
+    let device = std::fs::metadata(dir)?.dev();
+    let block = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let rotational = ["queue/rotational", "../queue/rotational"]
+        .iter()
+        .find_map(|file| std::fs::read_to_string(format!("{block}/{file}")).ok());
+    let is_virtual = std::fs::canonicalize(&block).is_ok_and(|path| path.to_string_lossy().contains("virtio"));
+    let turns = match rotational.as_deref().map(str::trim) {
+        Some("1") => "rotating",
+        Some(_) => "not rotating",
+        None => "of an unknown kind",
+    };
+    Ok(Facts {
+        date: run(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
+        kernel: uname.release().to_string_lossy().into_owned(),
+        cores: std::thread::available_parallelism()?.get(),
+        memory_gib: kib >> 20,
+        disk: format!("{turns}{}", if is_virtual { ", virtual" } else { "" }),
+        load: std::fs::read_to_string("/proc/loadavg")?.split(' ').next().unwrap_or_default().to_owned(),
+        commit: run(Command::new("git").current_dir(crate::root()).args(["rev-parse", "--short", "HEAD"]))?
+            .trim()
+            .to_owned(),
+        rounds,
+        seconds,
+    })
+}
+
 /// Drops the kernel's names and inodes, whose descriptors the mirror holds: it may not have many (`RLIMIT_NOFILE`).
 pub(super) fn forget_names() -> Result<()> {
     std::fs::write("/proc/sys/vm/drop_caches", "2").context("drop_caches")
 }
 
-fn build() -> Result<()> {
-    for what in [["-p", "teal", "--bin", "teal"], ["-p", "teal-fuse", "--example", "mirror"]] {
+/// Builds programs in the release profile.
+pub(super) fn build(what: &[&[&str]]) -> Result<()> {
+    for what in what {
         let status =
-            crate::cargo().current_dir(crate::root()).args(["build", "--release", "--quiet"]).args(what).status()?;
+            crate::cargo().current_dir(crate::root()).args(["build", "--release", "--quiet"]).args(*what).status()?;
         ensure!(status.success(), "the release build failed");
     }
     Ok(())

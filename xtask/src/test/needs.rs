@@ -32,18 +32,26 @@ const TOOLS: &[(&str, &str)] = &[("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
 
 /// Installs the missing [`PACKAGES`].
 pub(super) fn install_packages() -> Result<()> {
-    let missing: Vec<&str> = PACKAGES.iter().copied().filter(|package| !is_installed(package)).collect();
+    if let Err(list) = install(PACKAGES) {
+        println!("could not install them: tests that need them will fail. As root: apt-get install {list}");
+    }
+    Ok(())
+}
+
+/// Installs what of `packages` is missing.
+///
+/// # Errors
+/// Their names.
+pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
+    let missing: Vec<&str> = packages.iter().copied().filter(|package| !is_installed(package)).collect();
     if missing.is_empty() {
         return Ok(());
     }
     let list = missing.join(" ");
-    println!("the tests need these Debian packages, installing them: {list}");
+    println!("these Debian packages are needed, installing them: {list}");
     let update = apt(&["update", "-q"]);
     let done = update && apt(&[&["install", "-y", "-q", "--no-install-recommends"], missing.as_slice()].concat());
-    if !done {
-        println!("could not install them: tests that need them will fail. As root: apt-get install {list}");
-    }
-    Ok(())
+    if done { Ok(()) } else { Err(list) }
 }
 
 /// Mounts the file system through which FUSE connections are aborted, where it belongs, if nobody has. Without it, a process that

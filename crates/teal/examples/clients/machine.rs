@@ -1,0 +1,155 @@
+//! One client: it speaks the protocol as the program does, and keeps nothing.
+
+use anyhow::{Result, bail};
+use std::sync::Arc;
+use std::time::Duration;
+use teal_chunk::{Domain, DomainId};
+use teal_net::{Channel, ClientIdentity, NetError, Options};
+use teal_proto::{
+    Got, Hello, MESSAGE_MAX, Reply, Request, Want, batch_digest, decode_reply, encode_ops, encode_request,
+};
+use teal_testkit::Rng;
+use teal_types::{
+    Attributes, CommitSeq, ContentChange, FileType, LEASE, Link, Name, ObjectNo, Op, Piece, Source, Timestamp,
+};
+use tokio::runtime::Handle;
+
+/// Bytes of every file.
+pub(crate) const FILE: u64 = 16 << 10;
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A file whose content can be read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    pub(crate) object: ObjectNo,
+    pub(crate) seq: CommitSeq,
+}
+
+/// One machine with its connection.
+pub(crate) struct Machine {
+    channel: Arc<Channel>,
+    domain: Domain,
+    incarnation: u32,
+    batch: u64,
+    next: u64,
+}
+
+/// Asks; what the transport itself refuses is an error of the caller's to count.
+pub(crate) fn ask(channel: &Channel, request: &Request) -> Result<Reply, NetError> {
+    let bytes = encode_request(request).map_err(|e| NetError::Protocol(e.to_string()))?;
+    let answer = channel.call(&bytes, DEADLINE)?;
+    decode_reply(&answer).map_err(|e| NetError::Protocol(e.to_string()))
+}
+
+/// A channel as the program makes it.
+pub(crate) fn channel(runtime: &Handle, address: &str, identity: &ClientIdentity) -> Arc<Channel> {
+    let options = Options { message_bytes: MESSAGE_MAX, ..Options::default() };
+    Arc::new(Channel::new(runtime, address.to_owned(), identity.clone(), options))
+}
+
+impl Machine {
+    /// Says hello and gets a life.
+    pub(crate) fn begin(channel: Arc<Channel>, device: &str) -> Result<Self> {
+        let (seen, seen_digest) = (CommitSeq::new(0), [0; 32]);
+        let hello = Hello { incarnation: 0, last_batch: 0, seen, seen_digest, device: device.to_owned() };
+        let key = match ask(&channel, &Request::Hello(hello))? {
+            Reply::Welcome(welcome) => welcome.domain,
+            reply => bail!("to a hello: {reply:?}"),
+        };
+        let domain = Domain::new(DomainId::new([0; 16]), key);
+        match ask(&channel, &Request::Incarnate)? {
+            Reply::Incarnated { incarnation, lease } => {
+                Ok(Self { channel, domain, incarnation, batch: 0, next: u64::from(lease) * LEASE })
+            }
+            reply => bail!("to an incarnation: {reply:?}"),
+        }
+    }
+
+    /// Its connection, for waiting beside.
+    pub(crate) fn channel(&self) -> Arc<Channel> {
+        Arc::clone(&self.channel)
+    }
+
+    pub(crate) fn ask(&self, request: &Request) -> Result<Reply, NetError> {
+        ask(&self.channel, request)
+    }
+
+    /// The operations that make one file in the root, and its content.
+    fn file(&mut self, rng: &mut Rng, with_content: bool) -> Result<(Vec<Op>, Vec<u8>)> {
+        let object = ObjectNo::new(self.next);
+        self.next += 1;
+        let base = CommitSeq::new(1);
+        let attributes = Attributes { perm: 0o644, ..Attributes::default() };
+        let time = Timestamp::default();
+        let link = Link { dir: ObjectNo::ROOT, name: Name::new(format!("file-{object:?}").as_bytes())? };
+        let mut ops = vec![
+            Op::Create { object, kind: FileType::File, attributes, target: Vec::new() },
+            Op::Place { object, base, link, time },
+        ];
+        let mut content = Vec::new();
+        if with_content {
+            content.resize(FILE as usize, 0);
+            rng.fill(&mut content);
+            let source = Source::Chunk { id: self.domain.name(&content), offset: 0 };
+            let pieces = vec![Piece { offset: 0, len: FILE, source }];
+            ops.push(Op::SetContent {
+                object,
+                base,
+                change: ContentChange { cut: 0, size: FILE, mtime: time, pieces },
+            });
+        }
+        Ok((ops, content))
+    }
+
+    /// The requests of a flush of `files` new files, and where the first of them will be.
+    pub(crate) fn flush(
+        &mut self,
+        rng: &mut Rng,
+        files: usize,
+        with_content: bool,
+    ) -> Result<(Vec<Request>, ObjectNo)> {
+        let first = ObjectNo::new(self.next);
+        let (mut ops, mut contents) = (Vec::new(), Vec::new());
+        for _ in 0..files {
+            let (of_file, content) = self.file(rng, with_content)?;
+            ops.extend(of_file);
+            contents.push(content);
+        }
+        let mut requests = Vec::new();
+        if with_content {
+            // As the program does: at most 3 MiB at once.
+            for part in contents.chunks(192) {
+                requests.push(Request::Have { chunks: part.iter().map(|content| self.domain.name(content)).collect() });
+                requests.push(Request::Put { chunks: part.iter().map(|content| content.clone().into()).collect() });
+            }
+        }
+        self.batch += 1;
+        let (incarnation, batch) = (self.incarnation, self.batch);
+        let digest = batch_digest([&encode_ops(&ops)?[..]]);
+        requests.push(Request::Stage { incarnation, batch, part: 0, ops });
+        requests.push(Request::Commit { incarnation, batch, parts: 1, digest });
+        Ok((requests, first))
+    }
+
+    /// Flushes, and says which files can be read now.
+    pub(crate) fn make(&mut self, rng: &mut Rng, files: usize) -> Result<Vec<Known>> {
+        let (requests, first) = self.flush(rng, files, true)?;
+        let mut committed = None;
+        for request in &requests {
+            match self.ask(request)? {
+                Reply::Committed { seq } => committed = Some(seq),
+                Reply::Refused(refused) => bail!(refused),
+                _ => {}
+            }
+        }
+        let Some(seq) = committed else { bail!("nothing was committed") };
+        Ok((0..files as u64).map(|n| Known { object: ObjectNo::new(first.get() + n), seq }).collect())
+    }
+
+    /// Reads one file; whether its content came.
+    pub(crate) fn read(&self, known: Known) -> Result<bool, NetError> {
+        let want = Want { object: known.object, data_seq: known.seq, offset: 0, len: FILE };
+        let reply = self.ask(&Request::Read { wants: vec![want] })?;
+        Ok(matches!(reply, Reply::Data(got) if matches!(got[..], [Got::Is { len: FILE, .. }])))
+    }
+}

@@ -1,0 +1,264 @@
+//! `cargo xtask bench andrew`: unpack, configure, build and clean OpenSSH on ext4 and on a replica whose server is near and far.
+//!
+//! # How
+//! 1. Places are ext4 (a loop device with direct I/O on the disk that is measured) and, for each round trip, a replica with a store on the
+//!    same disk; its server is another mount on this machine, made anew for each.
+//! 2. Places take turns: each round goes through all of them, beginning one further each time. A ratio is taken within a round.
+//! 3. A round trip of N ms is `-o delay_ms=N/2`: the transport adds that to each request and again to each answer.
+//! 4. Counts decide: `waits` is how often an operation had to wait for the server. Times are printed beside processor time, which
+//!    others on the machine stretch less.
+//! 5. At last a machine that has never seen the tree joins at the middle delay, and reads all of it.
+
+mod build;
+mod pair;
+mod report;
+
+use super::lab::{self, run};
+use super::meter::{client_cpu, now, server_cpu};
+use super::undo::{self, Undo};
+use anyhow::{Context as _, Result, bail, ensure};
+use pair::{Counts, Pair, Replica};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HELP: &str = "\
+cargo xtask bench andrew [--rounds N] [--delays MS,MS,...] [--jobs N] [--bandwidth MBIT] [--json FILE] [--dir DIR]
+  --rounds N        rounds through ext4 and all delays (1)
+  --delays LIST     round trips to the server in milliseconds, even numbers (0,30,60)
+  --jobs N          jobs of make (2)
+  --bandwidth MBIT  what the cold read's bytes are set against, in Mbit/s (100)
+  --json FILE       raw samples (target/bench/andrew.json; the table goes beside it as .md)
+  --dir DIR         where images and mounts lie: the disk that is measured (target/bench)";
+
+#[derive(Debug)]
+struct Plan {
+    rounds: usize,
+    delays: Vec<u64>,
+    jobs: usize,
+    bandwidth: f64,
+    json: Option<PathBuf>,
+    dir: Option<PathBuf>,
+}
+
+fn parse(args: &[&str]) -> Result<Option<Plan>> {
+    let mut plan = Plan { rounds: 1, delays: vec![0, 30, 60], jobs: 2, bandwidth: 100.0, json: None, dir: None };
+    let mut args = args.iter();
+    while let Some(&arg) = args.next() {
+        let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));
+        match arg {
+            "--rounds" => plan.rounds = value()?.parse().context("--rounds")?,
+            "--delays" => {
+                plan.delays = value()?.split(',').map(str::parse).collect::<Result<_, _>>().context("--delays")?;
+            }
+            "--jobs" => plan.jobs = value()?.parse().context("--jobs")?,
+            "--bandwidth" => plan.bandwidth = value()?.parse().context("--bandwidth")?,
+            "--json" => plan.json = Some(value()?.into()),
+            "--dir" => plan.dir = Some(value()?.into()),
+            "--help" => return Ok(None),
+            _ => bail!("unknown argument {arg}\n{HELP}"),
+        }
+    }
+    ensure!(plan.rounds > 0 && plan.jobs > 0 && !plan.delays.is_empty(), "nothing would be measured");
+    ensure!(plan.bandwidth > 0.0, "--bandwidth 0 moves nothing");
+    let odd = plan.delays.iter().find(|delay| !delay.is_multiple_of(2));
+    ensure!(odd.is_none(), "--delays: a round trip of {odd:?} ms has no half of whole milliseconds");
+    Ok(Some(plan))
+}
+
+/// Where the tree is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Ext4,
+    /// A replica, with this round trip to its server in milliseconds.
+    Teal(u64),
+}
+
+impl Place {
+    fn name(self) -> String {
+        match self {
+            Self::Ext4 => "ext4".to_owned(),
+            Self::Teal(delay) => format!("teal, {delay} ms"),
+        }
+    }
+}
+
+/// One build in one place.
+#[derive(Debug)]
+struct Sample {
+    place: Place,
+    round: usize,
+    /// Wall seconds of each phase, in the order of [`build::PHASES`].
+    phases: [f64; build::PHASES.len()],
+    /// Processor seconds of the build.
+    client_cpu: f64,
+    /// Processor seconds of the replica's daemon, and of the one that serves.
+    daemons: (f64, f64),
+    /// What passed between replica and server from the first phase to the end of the last.
+    counts: Counts,
+    /// The same, until a flush behind it had ended, and the seconds it took.
+    drained: (Counts, f64),
+    /// Of the machine, when it had ended.
+    load: f64,
+}
+
+/// The first look of a machine that has never seen the tree.
+#[derive(Debug)]
+struct Cold {
+    delay: u64,
+    /// Until the names were here.
+    joined: f64,
+    files: u64,
+    bytes: u64,
+    seconds: f64,
+    counts: Counts,
+}
+
+pub(crate) fn bench(args: &[&str]) -> Result<bool> {
+    let Some(plan) = parse(args)? else {
+        println!("{HELP}");
+        return Ok(true);
+    };
+    ensure!(rustix::process::geteuid().is_root(), "bench andrew needs root: it attaches loop devices and mounts");
+    let target = crate::test::target_directory()?;
+    let json = plan.json.clone().unwrap_or_else(|| target.join("bench/andrew.json"));
+    std::fs::create_dir_all(json.parent().context("--json")?)?;
+    lab::build(&[&["-p", "teal", "--bin", "teal"]])?;
+    let archive = build::source(&target.join("bench/openssh"))?;
+
+    let _undo = undo::guard()?;
+    let began = now();
+    let dir = plan.dir.clone().unwrap_or_else(|| target.join("bench")).join(format!("andrew-{}", std::process::id()));
+    undo::note(Undo::Tree(dir.clone()));
+    std::fs::create_dir_all(&dir)?;
+    let ext4 = attach_ext4(&dir)?;
+    let work = Work { program: target.join("release/teal"), archive, dir, ext4, jobs: plan.jobs };
+    let places: Vec<Place> = [Place::Ext4].into_iter().chain(plan.delays.iter().copied().map(Place::Teal)).collect();
+    let middle = plan.delays[plan.delays.len() / 2];
+    let (mut samples, mut cold, mut table) = (Vec::new(), None, String::new());
+    for round in 0..plan.rounds {
+        let mut turn = places.clone();
+        turn.rotate_left(round % places.len());
+        for place in turn {
+            eprintln!("round {}/{}: {}", round + 1, plan.rounds, place.name());
+            let is_last = round + 1 == plan.rounds && place == Place::Teal(middle);
+            let (sample, looked) = work.measure(place, round, is_last).with_context(|| place.name())?;
+            samples.push(sample);
+            cold = cold.or(looked);
+            // A run takes long: what is known so far is kept.
+            let facts = lab::facts(&work.dir, round + 1, now() - began)?;
+            let raw = report::json(&samples, cold.as_ref(), &plan, &facts);
+            std::fs::write(&json, serde_json::to_string_pretty(&raw)?)?;
+            table = report::markdown(&samples, cold.as_ref(), &plan, &facts);
+            std::fs::write(json.with_extension("md"), &table)?;
+        }
+    }
+    println!("{table}\nraw samples: {}", json.display());
+    Ok(true)
+}
+
+/// An ext4 of its own, mounted.
+fn attach_ext4(dir: &Path) -> Result<PathBuf> {
+    let (image, point) = (dir.join("ext4.img"), dir.join("ext4"));
+    std::fs::create_dir(&point)?;
+    run(Command::new("fallocate").args(["-l", "2G"]).arg(&image))?;
+    run(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&image))?;
+    let attached = run(Command::new("losetup").args(["--direct-io=on", "--show", "-f"]).arg(&image))?;
+    let device = PathBuf::from(attached.trim());
+    undo::note(Undo::Loop(device.clone()));
+    undo::note(Undo::Mount(point.clone()));
+    run(Command::new("mount").args(["-t", "ext4"]).arg(&device).arg(&point))?;
+    Ok(point)
+}
+
+/// How many tasks of the machine want a processor, over a minute.
+fn load() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg")?;
+    Ok(text.split(' ').next().unwrap_or_default().parse()?)
+}
+
+/// What every build needs.
+struct Work {
+    program: PathBuf,
+    archive: PathBuf,
+    dir: PathBuf,
+    ext4: PathBuf,
+    jobs: usize,
+}
+
+impl Work {
+    /// Builds in `place`; with `look`, another machine then reads what is there.
+    fn measure(&self, place: Place, round: usize, look: bool) -> Result<(Sample, Option<Cold>)> {
+        match place {
+            Place::Ext4 => {
+                let (phases, client_cpu) = self.build(&self.ext4)?;
+                std::fs::remove_dir_all(self.ext4.join("work"))?;
+                let drained = (Counts::default(), 0.0);
+                let counts = Counts::default();
+                Ok((
+                    Sample { place, round, phases, client_cpu, daemons: (0.0, 0.0), counts, drained, load: load()? },
+                    None,
+                ))
+            }
+            Place::Teal(delay) => {
+                let pair = Pair::begin(&self.program, &self.dir.join(format!("{delay}-{round}")), delay)?;
+                let sample = self.on_replica(&pair, place, round)?;
+                let cold = if look { Some(self.look(&pair, delay)?) } else { None };
+                pair.end()?;
+                Ok((sample, cold))
+            }
+        }
+    }
+
+    fn on_replica(&self, pair: &Pair, place: Place, round: usize) -> Result<Sample> {
+        let (replica, nas) = (&pair.replica, &pair.nas);
+        let processor = || -> Result<(f64, f64)> { Ok((server_cpu(&[replica.pid()?]), server_cpu(&[nas.pid()?]))) };
+        let (before, cpu) = (replica.counts()?, processor()?);
+        let (phases, client_cpu) = self.build(replica.point())?;
+        let (counts, after) = (replica.counts()?.since(&before), processor()?);
+        let flushing = now();
+        replica.flush()?;
+        let drained = (replica.counts()?.since(&before), now() - flushing);
+        let daemons = (after.0 - cpu.0, after.1 - cpu.1);
+        Ok(Sample { place, round, phases, client_cpu, daemons, counts, drained, load: load()? })
+    }
+
+    fn build(&self, point: &Path) -> Result<([f64; build::PHASES.len()], f64)> {
+        let dir = point.join("work");
+        std::fs::create_dir(&dir)?;
+        let cpu = client_cpu()?;
+        let mut phases = [0.0; build::PHASES.len()];
+        for (phase, took) in build::PHASES.iter().zip(&mut phases) {
+            let begun = now();
+            phase.run(&self.archive, &dir, &self.dir.join("said"), self.jobs)?;
+            *took = now() - begun;
+            eprintln!("  {:<10} {took:7.1} s", phase.name());
+        }
+        Ok((phases, client_cpu()? - cpu))
+    }
+
+    fn look(&self, pair: &Pair, delay: u64) -> Result<Cold> {
+        let begun = now();
+        let other = Replica::join(&self.program, &pair.dir.join("other"), "other", &pair.nas.invite()?, delay)?;
+        let joined = now() - begun;
+        // Counted from the making of this daemon on: all it has ever asked for the names is in it.
+        let begun = now();
+        let (files, bytes) = build::read_all(other.point())?;
+        let seconds = now() - begun;
+        let cold = Cold { delay, joined, files, bytes, seconds, counts: other.counts()? };
+        other.down()?;
+        Ok(cold)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_say_what_is_measured() {
+        let plan = parse(&["--rounds", "3", "--delays", "0,8", "--jobs", "4"]).unwrap().unwrap();
+        assert_eq!((plan.rounds, plan.delays, plan.jobs), (3, vec![0, 8], 4));
+        assert!(parse(&["--delays", "7"]).is_err() && parse(&["--delays", ""]).is_err());
+        assert!(parse(&["--rounds", "0"]).is_err() && parse(&["--rounds"]).is_err() && parse(&["--fast"]).is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! The tree that is built: where it comes from, its phases, and reading all of it.
+
+use super::super::lab::run;
+use anyhow::{Context as _, Result, anyhow, ensure};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What OpenSSH is built with.
+const PACKAGES: &[&str] = &["gcc", "libc6-dev", "libssl-dev", "make", "zlib1g-dev"];
+
+/// A part of the build that is timed for itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Phase {
+    Untar,
+    Configure,
+    Make,
+    Clean,
+}
+
+pub(super) const PHASES: [Phase; 4] = [Phase::Untar, Phase::Configure, Phase::Make, Phase::Clean];
+
+impl Phase {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Untar => "untar",
+            Self::Configure => "configure",
+            Self::Make => "make",
+            Self::Clean => "clean",
+        }
+    }
+
+    /// Runs it in `dir`; what it says goes to `said`.
+    pub(super) fn run(self, archive: &Path, dir: &Path, said: &Path, jobs: usize) -> Result<()> {
+        let mut command = match self {
+            Self::Untar => {
+                let mut tar = Command::new("tar");
+                tar.args(["--strip-components=1", "-xf"]).arg(archive);
+                tar
+            }
+            Self::Configure => Command::new("./configure"),
+            Self::Make | Self::Clean => Command::new("make"),
+        };
+        match self {
+            Self::Make => drop(command.arg(format!("-j{jobs}"))),
+            Self::Clean => drop(command.arg("clean")),
+            Self::Untar | Self::Configure => {}
+        }
+        let out = std::fs::OpenOptions::new().create(true).write(true).truncate(true).open(said)?;
+        command.current_dir(dir).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let status = command.status().with_context(|| self.name())?;
+        let last = || std::fs::read_to_string(said).unwrap_or_default().lines().last().unwrap_or_default().to_owned();
+        ensure!(status.success(), "{} failed: {}", self.name(), last());
+        Ok(())
+    }
+}
+
+/// Reads every file below `dir`: how many there are, and their bytes.
+pub(super) fn read_all(dir: &Path) -> Result<(u64, u64)> {
+    let (mut files, mut bytes) = (0, 0);
+    let mut buffer = vec![0; 128 << 10];
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            let (below, of_them) = read_all(&entry.path())?;
+            (files, bytes) = (files + below, bytes + of_them);
+        } else if kind.is_file() {
+            let mut file = std::fs::OpenOptions::new().read(true).open(entry.path())?;
+            files += 1;
+            loop {
+                match file.read(&mut buffer)? {
+                    0 => break,
+                    read => bytes += read as u64,
+                }
+            }
+        }
+    }
+    Ok((files, bytes))
+}
+
+/// OpenSSH as its authors packed it, from Debian's source package: downloaded into `home` once and kept.
+pub(super) fn source(home: &Path) -> Result<PathBuf> {
+    crate::test::needs::install(PACKAGES).map_err(|list| anyhow!("as root: apt-get install {list}"))?;
+    if let Some(archive) = archive_in(home) {
+        return Ok(archive);
+    }
+    eprintln!("downloading the source package of openssh");
+    for dir in ["lists/partial", "parts"] {
+        std::fs::create_dir_all(home.join(dir))?;
+    }
+    let listed = std::fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten().map(|entry| entry.path());
+    for list in listed.chain([PathBuf::from("/etc/apt/sources.list")]) {
+        let is_list = list.extension().is_some_and(|extension| extension == "sources" || extension == "list");
+        if is_list && let (Ok(text), Some(name)) = (std::fs::read_to_string(&list), list.file_name()) {
+            std::fs::write(home.join("parts").join(name), of_sources(&text))?;
+        }
+    }
+    // Lists of their own: what the machine may install stays as it is.
+    let apt = |args: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.current_dir(home).args(["-q", "-o", "Dir::Etc::SourceList=/dev/null"]);
+        for (option, at) in [("Dir::Etc::SourceParts", "parts"), ("Dir::State::Lists", "lists")] {
+            command.args(["-o", &format!("{option}={}", home.join(at).display())]);
+        }
+        command.args(["-o", "Dir::Cache::srcpkgcache=", "-o", "Dir::Cache::pkgcache="]).args(args);
+        run(&mut command)
+    };
+    // A list without sources fails; whether one had them shows next.
+    let updated = apt(&["update"]);
+    apt(&["source", "--download-only", "openssh"]).with_context(|| {
+        format!("no source package of openssh ({updated:?}); put openssh_*.orig.tar.gz into {}", home.display())
+    })?;
+    archive_in(home).context("the source package has no openssh_*.orig.tar.gz")
+}
+
+fn archive_in(home: &Path) -> Option<PathBuf> {
+    let names = std::fs::read_dir(home).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut archives: Vec<PathBuf> = names.filter(|path| path.to_string_lossy().ends_with(".orig.tar.gz")).collect();
+    archives.sort();
+    archives.pop()
+}
+
+/// A list of package sources, of sources only.
+fn of_sources(list: &str) -> String {
+    let line = |line: &str| match line.strip_prefix("deb ") {
+        Some(rest) => format!("deb-src {rest}\n"),
+        None if line.starts_with("Types:") => "Types: deb-src\n".to_owned(),
+        None => format!("{line}\n"),
+    };
+    list.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_lists_become_lists_of_sources() {
+        assert_eq!(of_sources("deb http://m/ a main\n# deb x"), "deb-src http://m/ a main\n# deb x\n");
+        assert_eq!(of_sources("Types: deb deb-src\nSuites: a\n"), "Types: deb-src\nSuites: a\n");
+    }
+
+    #[test]
+    fn all_files_below_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("below")).unwrap();
+        std::fs::write(dir.path().join("a"), [1; 5]).unwrap();
+        std::fs::write(dir.path().join("below/b"), [1; 300_000]).unwrap();
+        assert_eq!(read_all(dir.path()).unwrap(), (2, 300_005));
+    }
+}

@@ -1,0 +1,181 @@
+//! A volume served by one daemon, and replicas of it that joined over loopback.
+
+use super::super::lab::run;
+use super::super::undo::{self, Undo};
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Bytes of a store; taken as they are used.
+const SIZE: &str = "2G";
+
+/// What passed between a replica and its server: the counters of `teal status`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Counts(pub(super) BTreeMap<String, u64>);
+
+impl Counts {
+    pub(super) fn get(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+
+    pub(super) fn since(&self, before: &Self) -> Self {
+        Self(self.0.iter().map(|(name, count)| (name.clone(), count - before.get(name))).collect())
+    }
+}
+
+/// One daemon and its mount.
+#[derive(Debug)]
+pub(super) struct Replica {
+    program: PathBuf,
+    dir: PathBuf,
+    point: PathBuf,
+    store: PathBuf,
+}
+
+/// How another machine joins: where, and with which token.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Invitation {
+    address: String,
+    token: String,
+}
+
+/// What `teal serve` prints for others.
+fn invitation(said: &str) -> Result<Invitation> {
+    let word = |before: &str| said.split(before).nth(1).and_then(|rest| rest.split_whitespace().next());
+    let address = word("is served on ").with_context(|| format!("no address in {said:?}"))?;
+    let token = word("--token ").with_context(|| format!("no token in {said:?}"))?;
+    Ok(Invitation { address: address.trim_end_matches(',').to_owned(), token: token.to_owned() })
+}
+
+impl Replica {
+    fn new(program: &Path, dir: &Path) -> Result<Self> {
+        std::fs::create_dir_all(dir)?;
+        let (point, store) = (dir.join("Teal"), dir.join("store.teal"));
+        undo::note(Undo::Mount(point.clone()));
+        Ok(Self { program: program.to_owned(), dir: dir.to_owned(), point, store })
+    }
+
+    /// A served volume.
+    fn serve(program: &Path, dir: &Path) -> Result<(Self, Invitation)> {
+        let this = Self::new(program, dir)?;
+        let said = this.teal(&["serve", "--size", SIZE, "--listen", "127.0.0.1:0", "--device", "nas"])?;
+        Ok((this, invitation(&said)?))
+    }
+
+    /// A replica as far from its server as `delay` says: a round trip in milliseconds.
+    pub(super) fn join(program: &Path, dir: &Path, device: &str, to: &Invitation, delay: u64) -> Result<Self> {
+        let this = Self::new(program, dir)?;
+        this.teal(&["join", &to.address, "--token", &to.token, "--size", SIZE, "--device", device])?;
+        if delay > 0 {
+            this.down()?;
+            let (store, point) = (this.store.display().to_string(), this.point.display().to_string());
+            let options = format!("delay_ms={}", delay / 2);
+            run(this.command().args(["mount", &store, &point, "-o", &options]))?;
+        }
+        Ok(this)
+    }
+
+    /// The program in a home of its own.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        for variable in ["HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
+            command.env(variable, &self.dir);
+        }
+        command
+    }
+
+    /// A command that takes a mount point and a store.
+    fn teal(&self, args: &[&str]) -> Result<String> {
+        let (first, rest) = args.split_first().context("no command")?;
+        let mut command = self.command();
+        command.arg(first);
+        // `join` has the host before the mount point.
+        let (places, options) = if *first == "join" { rest.split_at(1) } else { rest.split_at(0) };
+        command.args(places).arg(&self.point).arg("--store").arg(&self.store).args(options);
+        run(&mut command)
+    }
+
+    /// A token for one more machine.
+    pub(super) fn invite(&self) -> Result<Invitation> {
+        invitation(&self.teal(&["serve"])?)
+    }
+
+    pub(super) fn point(&self) -> &Path {
+        &self.point
+    }
+
+    pub(super) fn flush(&self) -> Result<()> {
+        run(self.command().arg("flush").arg(&self.point)).map(drop)
+    }
+
+    pub(super) fn down(&self) -> Result<()> {
+        run(self.command().arg("down").arg(&self.point)).map(drop)
+    }
+
+    fn status(&self) -> Result<Value> {
+        let said = run(self.command().args(["status", "--json"]).arg(&self.point))?;
+        Ok(serde_json::from_str::<Value>(&said)?[0].take())
+    }
+
+    pub(super) fn pid(&self) -> Result<u32> {
+        Ok(u32::try_from(self.status()?["pid"].as_u64().context("status without pid")?)?)
+    }
+
+    pub(super) fn counts(&self) -> Result<Counts> {
+        counts(&self.status()?)
+    }
+}
+
+fn counts(status: &Value) -> Result<Counts> {
+    let pairs: Vec<(String, u64)> = serde_json::from_value(status["upstream"]["counts"].clone())?;
+    Ok(Counts(pairs.into_iter().collect()))
+}
+
+/// A served volume and one replica of it.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) dir: PathBuf,
+    pub(super) nas: Replica,
+    pub(super) replica: Replica,
+}
+
+impl Pair {
+    pub(super) fn begin(program: &Path, dir: &Path, delay: u64) -> Result<Self> {
+        let (nas, invitation) = Replica::serve(program, &dir.join("nas"))?;
+        let replica = Replica::join(program, &dir.join("laptop"), "laptop", &invitation, delay)?;
+        // What joining itself waits for is not the build's.
+        let first = std::fs::read_dir(replica.point())?.next();
+        anyhow::ensure!(first.is_none(), "a new volume is not empty");
+        Ok(Self { dir: dir.to_owned(), nas, replica })
+    }
+
+    /// Unmounts both, and takes their stores away.
+    pub(super) fn end(self) -> Result<()> {
+        self.replica.down()?;
+        self.nas.down()?;
+        Ok(std::fs::remove_dir_all(&self.dir)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_and_token_are_found_in_what_serve_says() {
+        let said = "/a is served on 127.0.0.1:4, fingerprint sha256:1\non another machine:\n  teal join HOST:4 --token 5-6.7\n";
+        let found = Invitation { address: "127.0.0.1:4".into(), token: "5-6.7".into() };
+        assert_eq!(invitation(said).unwrap(), found);
+        assert!(invitation("/a is mounted").is_err());
+    }
+
+    #[test]
+    fn counts_are_differences() {
+        let status = |waits| serde_json::json!({"upstream": {"counts": [["waits", waits], ["requests", 9]]}});
+        let (before, after) = (counts(&status(2)).unwrap(), counts(&status(5)).unwrap());
+        assert_eq!((after.since(&before).get("waits"), after.since(&before).get("requests")), (3, 0));
+        assert!(counts(&serde_json::json!({"upstream": null})).is_err());
+    }
+}

@@ -1,0 +1,153 @@
+//! `cargo xtask bench clients`: what one server bears; runs the example `clients` of `teal` in the release profile against the program itself,
+//! once for each arrangement, and prints a table.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HELP: &str = "\
+cargo xtask bench clients [--clients N] [--seconds N] [--json FILE]
+  --clients N    simulated clients (1000), in one volume and then four to a volume
+  --seconds N    how long they live, for each arrangement (120)
+  --json FILE    raw figures (target/bench/clients.json; the table goes beside it as .md)";
+
+/// Seconds of each way to commit.
+const COMMITTING: u64 = 10;
+
+struct Plan {
+    clients: usize,
+    seconds: u64,
+    json: Option<PathBuf>,
+}
+
+fn parse(args: &[&str]) -> Result<Option<Plan>> {
+    let mut plan = Plan { clients: 1000, seconds: 120, json: None };
+    let mut args = args.iter();
+    while let Some(&arg) = args.next() {
+        let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));
+        match arg {
+            "--clients" => plan.clients = value()?.parse().context("--clients")?,
+            "--seconds" => plan.seconds = value()?.parse().context("--seconds")?,
+            "--json" => plan.json = Some(value()?.into()),
+            "--help" => return Ok(None),
+            _ => bail!("unknown argument {arg}\n{HELP}"),
+        }
+    }
+    ensure!(plan.clients >= 4 && plan.seconds > 0, "at least four clients, and a second");
+    Ok(Some(plan))
+}
+
+pub(crate) fn run(args: &[&str]) -> Result<bool> {
+    let Some(plan) = parse(args)? else {
+        println!("{HELP}");
+        return Ok(true);
+    };
+    let target = crate::test::target_directory()?;
+    let json = plan.json.unwrap_or_else(|| target.join("bench/clients.json"));
+    std::fs::create_dir_all(json.parent().context("--json")?)?;
+    for what in [["--bin", "teal"], ["--example", "clients"]] {
+        let mut build = crate::cargo();
+        let built = build
+            .current_dir(crate::root())
+            .args(["build", "--release", "--quiet", "-p", "teal"])
+            .args(what)
+            .status()?;
+        ensure!(built.success(), "the release build failed");
+    }
+    let clients = plan.clients.to_string();
+    let mut rows = one(&target, &["--commits", "--seconds", &COMMITTING.to_string()])?;
+    for volumes in [plan.clients / 4, 1] {
+        let (volumes, seconds) = (volumes.to_string(), plan.seconds.to_string());
+        rows.extend(one(&target, &["--clients", &clients, "--volumes", &volumes, "--seconds", &seconds])?);
+    }
+    let table = markdown(&rows);
+    std::fs::write(&json, serde_json::to_string_pretty(&json!({ "rows": rows }))?)?;
+    std::fs::write(json.with_extension("md"), &table)?;
+    println!("{table}\nraw figures: {}", json.display());
+    Ok(true)
+}
+
+/// The rows of one run of the example.
+fn one(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
+    eprintln!("clients {}", args.join(" "));
+    let dir = target.join(format!("bench/clients-{}", std::process::id()));
+    let mut command = Command::new(target.join("release/examples/clients"));
+    command.arg("--program").arg(target.join("release/teal")).arg("--dir").arg(&dir).args(args);
+    let out = command.stderr(std::process::Stdio::inherit()).output().context("the example clients")?;
+    ensure!(out.status.success(), "clients {args:?}: {}", out.status);
+    let said = String::from_utf8_lossy(&out.stdout);
+    said.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+}
+
+fn number(row: &Value, name: &str) -> f64 {
+    row[name].as_f64().unwrap_or(f64::NAN)
+}
+
+fn markdown(rows: &[Value]) -> String {
+    let mut out = String::from(
+        "| committing | operations/s | batches/s | processors of the server | load |\n|---|---:|---:|---:|---|\n",
+    );
+    let of = |kind: &'static str| rows.iter().filter(move |row| row["kind"] == kind);
+    let load = |row: &Value| row["load"].as_str().unwrap_or_default().split(' ').next().unwrap_or_default().to_owned();
+    for row in of("commits") {
+        let what = if row["with_content"] == true { "files of 16 KiB" } else { "empty files" };
+        let (ops, batches) = (number(row, "ops_per_second"), number(row, "batches_per_second"));
+        let _ = writeln!(
+            out,
+            "| clients: {}; a batch: {} {what} | {ops:.0} | {batches:.0} | {:.2} | {} |",
+            row["clients"],
+            row["files"],
+            number(row, "server_processors"),
+            load(row)
+        );
+    }
+    out.push_str(
+        "\n| clients | requests/s | p50 ms | p99 ms | flush p50 / p99 ms | begun late | refused | told of news/s ",
+    );
+    out.push_str("| processors of the server | its memory MiB | load |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n");
+    for row in of("clients") {
+        let _ = writeln!(
+            out,
+            "| {} in {} volumes | {:.0} | {:.2} | {:.1} | {:.1} / {:.1} | {} | {} | {:.0} | {:.2} | {:.0} | {} |",
+            row["clients"],
+            row["volumes"],
+            number(row, "requests_per_second"),
+            number(row, "p50_ms"),
+            number(row, "p99_ms"),
+            number(row, "flush_p50_ms"),
+            number(row, "flush_p99_ms"),
+            row["late"],
+            row["refused"],
+            number(row, "pulls_per_second"),
+            number(row, "server_processors"),
+            number(row, "server_resident") / 1048576.0,
+            load(row)
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_say_what_is_measured() {
+        let plan = parse(&["--clients", "8", "--seconds", "5"]).unwrap().unwrap();
+        assert_eq!((plan.clients, plan.seconds), (8, 5));
+        assert!(parse(&["--clients", "3"]).is_err() && parse(&["--seconds"]).is_err() && parse(&["--fast"]).is_err());
+    }
+
+    #[test]
+    fn each_kind_of_row_has_its_table() {
+        let commits = json!({"kind": "commits", "clients": 8, "files": 100, "with_content": false, "ops_per_second": 5000.4,
+            "batches_per_second": 25.0, "server_processors": 0.5, "load": "1.5 1 1"});
+        let clients =
+            json!({"kind": "clients", "clients": 1000, "volumes": 250, "p50_ms": 0.8, "late": 3, "load": "2.5 1"});
+        let table = markdown(&[commits, clients]);
+        assert!(table.contains("| clients: 8; a batch: 100 empty files | 5000 | 25 | 0.50 | 1.5 |"), "{table}");
+        assert!(table.contains("| 1000 in 250 volumes | NaN | 0.80 |") && table.contains("| 3 |"), "{table}");
+    }
+}
