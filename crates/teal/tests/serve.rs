@@ -42,6 +42,31 @@ fn a_volume_that_lived_alone_is_there_on_another_machine_and_changes_go_both_way
 }
 
 #[test]
+fn a_tree_of_small_files_comes_with_few_requests() {
+    let test = "a_tree_of_small_files_comes_with_few_requests";
+    let made = |root: &Path| {
+        for dir in 0..20 {
+            fs::create_dir(root.join(format!("d{dir}"))).unwrap();
+            (0..10).for_each(|file| fs::write(root.join(format!("d{dir}/f{file}")), seeded(file, 4096)).unwrap());
+        }
+    };
+    let Some(mut nas) = Nas::of(test, made) else { return };
+    let with = nas.serve();
+    nas.flush();
+    let laptop = join(test, &with);
+    for dir in fs::read_dir(laptop.point()).unwrap() {
+        for file in fs::read_dir(dir.unwrap().path()).unwrap() {
+            assert_eq!(read(&file.unwrap().path()).unwrap().len(), 4096);
+        }
+    }
+    let counts = laptop.status()["upstream"]["counts"].clone();
+    let waits = counts.as_array().unwrap().iter().find(|count| count[0] == "waits").unwrap()[1].as_u64().unwrap();
+    // 800 KiB of content in halves of a MiB, and the listings; not one for each directory.
+    assert!(waits <= 8, "{counts}");
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
 fn a_change_elsewhere_is_seen_within_seconds_without_being_asked_for() {
     let test = "a_change_elsewhere_is_seen_within_seconds_without_being_asked_for";
     let Some(mut nas) = Nas::of(test, |root| fs::write(root.join("a"), "one").unwrap()) else { return };

@@ -4,15 +4,15 @@
 //! 1. *Not stale*: a listing is installed only at the position it was read at; content only while the note still means the commit it was
 //!    read of.
 //! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was out of reach a moment ago.
-//! 3. *Ahead*: with a directory come the listings of directories in it, as far as one answer holds them; with a small file come its small
-//!    neighbours; with a part of a large one comes what follows.
+//! 3. *Ahead*: with a directory come the listings of directories in it, as far as one answer holds them; with a file come others beside
+//!    it, below and above, as far as half an answer holds them; with a part of a large one comes what follows.
 
 use super::ranges::Ranges;
 use super::{Note, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use crate::{Client, FsError, Seek};
 use parking_lot::RwLockWriteGuard;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,10 +28,12 @@ const WITH: usize = 32;
 const RETRIES: u32 = 16;
 /// Content fetched at once, beginning with what is needed.
 const AHEAD: u64 = 2 << 20;
-/// Files up to this size come with their neighbours.
-const SMALL: u64 = 64 << 10;
+/// Bytes that are fetched with others of their neighbourhood: more would make who reads one small file wait on a slow line.
+const TOGETHER: u64 = REPLY_BYTES as u64 / 2;
+/// Files with so many bytes come with others.
+const SMALL: u64 = TOGETHER / 2;
 /// Neighbours looked at.
-const NEIGHBOURS: usize = 512;
+const NEIGHBOURS: usize = 2048;
 
 impl Client {
     /// Nothing is asked of a server that did not answer a moment ago. Where that took long, nobody waits for it but the thread that asks
@@ -208,9 +210,8 @@ impl Client {
             .iter()
             .map(|(from, to)| Want { object: no, data_seq: note.data_seq, offset: from, len: to - from })
             .collect();
-        if note.absent.iter().all(|(_, to)| to <= SMALL) {
-            wants.extend(self.neighbours(no)?);
-        }
+        let own = wants.iter().map(|want| want.len).sum();
+        wants.extend(self.neighbours(no, TOGETHER.saturating_sub(own))?);
         wants.truncate(WANTS_MAX);
         let Reply::Data(got) = self.ask(replica, &Request::Read { wants: wants.clone() })? else {
             return Err(unexpected("to a read").into());
@@ -258,31 +259,38 @@ impl Client {
         self.fill(replica, &want, len, pieces)
     }
 
-    /// Small files beside this one whose content is not here.
-    fn neighbours(&self, no: ObjectNo) -> Result<Vec<Want>, SyncError> {
-        let Some((dir, _)) = self.store.names(no)?.into_iter().next() else { return Ok(Vec::new()) };
-        let mut beside = Vec::new();
-        self.store.each_entry(dir, 0, &mut |_, child, kind, _| {
-            if kind == FileType::File && child != no {
-                beside.push(child);
+    /// Content of other files that is not here, `room` bytes of it: of those beside this one, then below, then above.
+    fn neighbours(&self, no: ObjectNo, mut room: u64) -> Result<Vec<Want>, SyncError> {
+        let Some((beside, _)) = self.store.names(no)?.into_iter().next() else { return Ok(Vec::new()) };
+        let mut above = self.store.names(beside)?.into_iter().next().map(|(above, _)| above);
+        let (mut wants, mut looked): (Vec<Want>, usize) = (Vec::new(), 0);
+        let (mut dirs, mut known) = (VecDeque::from([beside]), HashSet::from([beside]));
+        while room > 0
+            && let Some(dir) = dirs.pop_front().or_else(|| above.take())
+        {
+            let mut files = Vec::new();
+            self.store.each_entry(dir, 0, &mut |_, child, kind, _| {
+                looked += 1;
+                match kind {
+                    FileType::File if child != no => files.push(child),
+                    FileType::Dir if known.insert(child) => dirs.push_back(child),
+                    _ => {}
+                }
+                if looked < NEIGHBOURS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            for object in files {
+                let note = self.note(object)?;
+                let size: u64 = note.absent.iter().map(|(from, to)| to - from).sum();
+                if size == 0 || size > SMALL.min(room) {
+                    continue;
+                }
+                room -= size;
+                let want = |(offset, to)| Want { object, data_seq: note.data_seq, offset, len: to - offset };
+                wants.extend(note.absent.iter().map(want));
             }
-            if beside.len() < NEIGHBOURS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        let mut wants = Vec::new();
-        let mut bytes = 0;
-        for child in beside {
-            let note = self.note(child)?;
-            let size: u64 = note.absent.iter().map(|(from, to)| to - from).sum();
-            if size == 0 || size > SMALL || bytes + size > REPLY_BYTES as u64 / 2 {
-                continue;
+            if looked >= NEIGHBOURS || wants.len() >= WANTS_MAX {
+                break;
             }
-            bytes += size;
-            wants.extend(note.absent.iter().map(|(from, to)| Want {
-                object: child,
-                data_seq: note.data_seq,
-                offset: from,
-                len: to - from,
-            }));
         }
         Ok(wants)
     }
