@@ -140,7 +140,12 @@ mod tests {
     }
 
     fn events(items: &[Item]) -> Vec<&Event> {
-        let event = |item| if let &Item::Event(ref event) = item { Some(event) } else { None };
+        fn event(item: &Item) -> Option<&Event> {
+            match item {
+                Item::Event(event) => Some(event),
+                _ => None,
+            }
+        }
         items.iter().filter_map(event).collect()
     }
 
