@@ -16,7 +16,7 @@ use teal_lab::trace::Reader;
 const TUNING: &[u64] = &[1, 2, 3];
 const SCORED: &[u64] = &[11, 12, 13, 14];
 /// Rounds of prices, and in a short run.
-const ROUNDS: (usize, usize) = (200, 40);
+const ROUNDS: (usize, usize) = (60, 20);
 /// Percent of the files that flash holds in the morning.
 const WARM: u8 = 70;
 
@@ -111,24 +111,6 @@ fn print(seed: u64, scene: &Scene, score: &Score) {
         row(&run.policy, &run.report, score);
     }
     row("(foresight)", &score.feasible, score);
-    if std::env::var_os("PARTS").is_some() {
-        for report in score.runs.iter().map(|run| &run.report).chain([&score.feasible]) {
-            print!("  {:<16} waited {}", report.policy, report.waited);
-            for d in &report.devices {
-                print!(
-                    " | {} {} starts {} cyc {} late {} reads {} fl {:?}",
-                    d.name,
-                    d.ledger.total(),
-                    d.starts,
-                    d.cycles,
-                    d.late,
-                    d.reads,
-                    d.flushes
-                );
-            }
-            println!();
-        }
-    }
 }
 
 fn row(name: &str, report: &Report, score: &Score) {

@@ -69,15 +69,31 @@ impl Deeds {
     }
 }
 
-/// The best that one device can do with claims on each point's read; `None` if it cannot keep the limits.
+/// Prices that are tried where stops are too many.
+const TRIED: usize = 8;
+/// The first of them, in femtojoules: a joule.
+const FIRST: Cost = 1_000_000_000_000_000;
+
+/// The best that one device can do with claims on each point's read; `None` if it cannot keep the limits. Where the budget binds,
+/// stops have a price, and the cost is the best bound that the prices gave.
 pub(super) fn alone(side: &Side<'_>, claims: &[Claim]) -> Option<Best> {
-    // Stops are counted only where they turn out to be too many.
-    let free = within(side, claims, Terms { stop: Some(0), is_blurred: true })?;
-    let stops: u32 = side.most_stops().map_or(0, |_| side.stops(&free.deeds));
-    if side.most_stops().is_none_or(|most| stops <= most) {
-        return Some(free);
+    let priced = |price| within(side, claims, Terms { stop: Some(price), is_blurred: true });
+    let mut best = priced(0)?;
+    let Some(most) = side.most_stops().filter(|most| side.stops(&best.deeds) > *most) else { return Some(best) };
+    // The least price known to be enough, and the greatest known not to be.
+    let (mut enough, mut short, mut price): (Option<Cost>, Cost, Cost) = (None, 0, FIRST);
+    let mut least = best.cost;
+    for _ in 0..TRIED {
+        let found = priced(price)?;
+        least = least.max(found.cost - price * Cost::from(most));
+        if side.stops(&found.deeds) <= most {
+            (enough, best) = (Some(price), found);
+        } else {
+            short = price;
+        }
+        price = enough.map_or(price * 4, |enough| enough.midpoint(short));
     }
-    within(side, claims, Terms { stop: None, is_blurred: true })
+    Some(Best { cost: least, ..best })
 }
 
 fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {

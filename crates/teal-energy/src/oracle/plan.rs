@@ -22,7 +22,10 @@ pub struct Plan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    Go(StateId),
+    /// As soon as it can.
+    Wake(StateId),
+    /// As soon as nothing waits for it.
+    Rest(StateId),
     Write,
 }
 
@@ -41,13 +44,13 @@ impl Plan {
                 let moment = side.steps[step].moment;
                 if state != to && !matches!(deed, Deed::Rest(_)) {
                     let begin = Time::after_start(moment.at.since(Time::ZERO).less(side.time(state, to))).max(last);
-                    steps.push((begin, id, Step::Go(StateId(to))));
+                    steps.push((begin, id, Step::Wake(StateId(to))));
                 }
                 last = moment.until + BEHIND;
                 match deed {
                     Deed::Read => {}
                     Deed::Write => steps.push((last, id, Step::Write)),
-                    Deed::Rest(to) => steps.push((last, id, Step::Go(StateId(to)))),
+                    Deed::Rest(to) => steps.push((last, id, Step::Rest(StateId(to)))),
                 }
                 state = to;
             }
@@ -68,8 +71,8 @@ pub struct Clairvoyant {
     plan: Plan,
     read: usize,
     step: usize,
-    /// By device, where it is to rest.
-    wanted: Vec<Option<StateId>>,
+    /// By device, where it is to be, and whether only when nothing waits for it.
+    wanted: Vec<Option<(StateId, bool)>>,
 }
 
 impl Policy for Clairvoyant {
@@ -86,15 +89,16 @@ impl Policy for Clairvoyant {
         while let Some((at, id, step)) = self.plan.steps.get(self.step).filter(|(at, ..)| *at <= view.now) {
             debug_assert!(*at <= view.now);
             match step {
-                Step::Go(state) => self.wanted[id.index()] = Some(*state),
+                Step::Wake(state) => self.wanted[id.index()] = Some((*state, false)),
+                Step::Rest(state) => self.wanted[id.index()] = Some((*state, true)),
                 Step::Write => actions.push(Action::Flush(*id, Trigger::Awake)),
             }
             self.step += 1;
         }
         for (id, known) in view.each() {
-            let is_there = |state: &StateId| known.heading() == *state;
-            // Work that came later would make it forget a place to rest: told again until it is there.
-            if let Some(state) = self.wanted[id.index()].filter(|state| !is_there(state) || known.is_wanted) {
+            // Told again until it is there: work that came meanwhile made it forget.
+            let wanted = self.wanted[id.index()].filter(|(state, _)| known.heading() != *state);
+            if let Some((state, _)) = wanted.filter(|(_, is_rest)| !is_rest || known.idle(view.now).is_some()) {
                 actions.push(Action::Go(id, state));
             }
         }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use teal_types::{Power, Span, Time};
 
 /// Work shorter than this takes no time from other work where times are rounded, in nanoseconds.
-const AWAKE: u64 = 1_000_000_000;
+const AWAKE: u64 = 50_000_000;
 /// Points that lie no further apart are taken as one.
 const CLOSE: Span = Span::millis(200);
 
@@ -64,6 +64,8 @@ struct Change {
     before: Option<(u32, u64)>,
     /// What its bytes cost at least; nothing if another change may take its place in time.
     least: Cost,
+    /// The bytes that must be written, of all changes before this one.
+    before_bytes: u64,
 }
 
 /// The way from one state to another.
@@ -120,6 +122,7 @@ pub(super) struct Side<'a> {
     start: u8,
     most_stops: Option<u32>,
     changes: Vec<Change>,
+    all_bytes: u64,
     points: Vec<Here>,
     /// The points at which this device has something to do or to be told.
     pub(super) mine: Vec<usize>,
@@ -170,6 +173,7 @@ impl<'a> Side<'a> {
                 limits.burst.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
             }),
             changes: Vec::new(),
+            all_bytes: 0,
             points: Vec::new(),
             mine: Vec::new(),
             steps: Vec::new(),
@@ -200,7 +204,7 @@ impl<'a> Side<'a> {
                             change.least = 0;
                         }
                         let (last, least) = (point.at + limits.age + late, self.transfer(bytes));
-                        self.changes.push(Change { bytes, last, before, least });
+                        self.changes.push(Change { bytes, last, before, least, before_bytes: 0 });
                     }
                 }
                 _ => {}
@@ -212,6 +216,10 @@ impl<'a> Side<'a> {
                 is_end: self.points.len() + 1 == points.len(),
             };
             self.points.push(here);
+        }
+        for change in &mut self.changes {
+            change.before_bytes = self.all_bytes;
+            self.all_bytes += if change.least > 0 { change.bytes } else { 0 };
         }
         let deadlines: BTreeSet<Time> = self.changes.iter().map(|change| change.last).collect();
         let is_mine = |at: usize| {
@@ -241,15 +249,17 @@ impl<'a> Side<'a> {
         &self.points[point].moment
     }
 
-    /// What more bytes of a burst cost at least, the rest that they take the place of taken off.
+    /// What more bytes of a burst cost at least.
     fn transfer(&self, bytes: u64) -> Cost {
-        let most = self.powers.iter().copied().max().unwrap_or_default();
-        let of = |state: &u8| {
-            let (all, none) =
-                (self.device.flush(StateId(*state), bytes, 1)?, self.device.flush(StateId(*state), 0, 1)?);
-            Some(cost_of(&all) - cost_of(&none) - over(most, all.time().less(none.time())))
-        };
+        let job = |state, bytes| self.device.flush(StateId(state), bytes, 1).map(|job| cost_of(&job));
+        let of = |state: &u8| Some(job(*state, bytes)? - job(*state, 0)?);
         self.serving.iter().filter_map(of).min().unwrap_or(0)
+    }
+
+    /// The bytes that must be written, of the changes from the one to before the other.
+    fn needed(&self, first: u32, until: u32) -> u64 {
+        let before = |at: u32| self.changes.get(at as usize).map_or(self.all_bytes, |change| change.before_bytes);
+        before(until) - before(first)
     }
 
     /// The same a little earlier and no dearer, so that many become one.
@@ -364,15 +374,23 @@ impl<'a> Side<'a> {
         spot: Spot,
         terms: Terms,
     ) -> impl Iterator<Item = Way> {
-        let now = here.at;
+        let (now, here) = (here.at, *here);
         // Whoever waited for the work before has been counted.
         let free = Time::after_start(Span::nanos(spot.ready.get()).less(self.into[usize::from(spot.state)]));
         let late = [false, true].into_iter().take(1 + usize::from(self.is_lazy));
         late.filter_map(move |is_late| {
             let woken = self.wake(now, spot, state, is_late, terms)?;
-            let waited = if spot.state == state { Span::ZERO } else { woken.spot.ready.since(now.max(free)) };
-            let spot = Spot { ready: woken.spot.ready + busy, ..woken.spot };
-            Some(Way { spot, cost: cost + woken.cost + over(self.base, waited) })
+            let is_moved = spot.state != state;
+            let waited = if is_moved { woken.spot.ready.since(here.until.max(free)) } else { Span::ZERO };
+            let ready = woken.spot.ready + busy;
+            let cost = cost + woken.cost + over(self.base, waited);
+            if !terms.is_blurred {
+                return Some(Way { spot: Spot { ready, ..woken.spot }, cost });
+            }
+            // Reads take no time from what comes later; so who finds the device busy finds it writing, and waits for that.
+            let behind = if is_moved { Span::ZERO } else { woken.spot.ready.since(here.until) };
+            let cost = cost + over(self.base, behind) - self.rest(state, ready.since(now));
+            Some(Way { spot: Spot { ready: now, ..woken.spot }, cost })
         })
     }
 
@@ -381,9 +399,14 @@ impl<'a> Side<'a> {
         let here = *here;
         let states = self.serving.iter().filter(move |_| spot.written < here.arrived);
         states.filter_map(move |&state| {
-            let job = self.device.flush(StateId(state), spot.bytes, spot.objects)?;
+            let mut job = self.device.flush(StateId(state), spot.bytes, spot.objects)?;
             let woken = self.wake(here.at, spot, state, false, terms)?;
-            let ready = woken.spot.ready + job.time();
+            let mut ready = woken.spot.ready + job.time();
+            if terms.is_blurred {
+                let bytes = self.needed(spot.written, here.arrived);
+                ready = woken.spot.ready + self.device.flush(StateId(state), bytes, 1)?.time();
+                job = self.device.flush(StateId(state), 0, 1)?;
+            }
             let spot = Spot { written: here.arrived, bytes: 0, objects: 0, ready, ..woken.spot };
             Some(Way { spot, cost: woken.cost + cost_of(&job) })
         })

