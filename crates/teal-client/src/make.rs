@@ -265,7 +265,7 @@ impl Client {
     fn create_object(&self, locked: &mut Locked<'_>, new: NewObject) -> Result<ObjectNo, StoreError> {
         let Some(replica) = &self.replica else { return Ok(locked.create(new)) };
         let no = self.next_number(replica, locked)?;
-        locked.create_as(no, new);
+        locked.create_as(no, new)?;
         self.pend(locked, no, Pend::Created)?;
         Ok(no)
     }

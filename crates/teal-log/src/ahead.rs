@@ -2,15 +2,13 @@
 //!
 //! # How
 //! 1. The chain is read through a window that moves forward: headers and bodies of small records lie beside each other.
-//! 2. The objects that the records change are read before they are changed, in the order in which they lie, many with one read where they
-//!    lie close together. What cannot be read so is left to whoever needs it.
+//! 2. The objects that the records change are read later, in the order in which they lie, many with one read where they lie close
+//!    together. What cannot be read so is left to whoever needs it.
 
 use crate::error::StoreError;
 use crate::format::crc_matches;
-use crate::format::delta::{Delta, decode_body};
 use crate::format::imap::Home;
-use crate::object::{Object, State};
-use crate::open::Link;
+use crate::object::State;
 use crate::reader::Reader;
 use crate::store::Store;
 use std::collections::BTreeSet;
@@ -18,8 +16,6 @@ use teal_types::{ObjectNo, SECTOR, Sector};
 
 /// Bytes of the chain read at once.
 const WINDOW: u64 = 128 << 10;
-/// Objects read before some records are redone: about half of what the table keeps.
-const OBJECTS: usize = 8192;
 /// What a head passes over in less time than it takes to move.
 const WORTH_PASSING: u64 = 64 << 10;
 /// Bytes of one read for many objects.
@@ -39,7 +35,10 @@ impl Window {
     pub(crate) fn read(&mut self, reader: &Reader, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
         let len = buf.len() as u64;
         if len > WINDOW {
-            return reader.raw(at, buf);
+            // What is here of it and the rest behind it; the window goes on where it ends.
+            self.read_on(reader, at, buf)?;
+            *self = Self { start: at.byte() + len, bytes: Vec::new() };
+            return Ok(());
         }
         if !self.holds(at.byte(), len) && self.advance(reader, at.byte()).is_err() {
             // A bad sector somewhere in it hides only itself.
@@ -93,74 +92,43 @@ impl Window {
     }
 }
 
-/// The objects a record changes.
-fn objects(link: &Link) -> impl Iterator<Item = ObjectNo> + '_ {
-    let placed = decode_body(&link.body, link.header.deltas).map_while(Result::ok);
-    let changed = placed.filter(|p| !matches!(p.delta, Delta::Page { .. } | Delta::Roots(_) | Delta::Ignored));
-    changed.map(|p| p.object)
-}
-
-impl Store {
-    /// Redoes records, in stretches whose objects are read first. `redo` is called for each, with its index.
-    pub(crate) fn redo_ahead(
-        &self,
-        chain: &[Link],
-        redo: &mut dyn FnMut(usize) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let mut done = 0;
-        while done < chain.len() {
-            let (mut until, mut wanted) = (done, BTreeSet::new());
-            while until < chain.len() && wanted.len() < OBJECTS {
-                wanted.extend(objects(&chain[until]));
-                until += 1;
-            }
-            self.fetch(&wanted);
-            for at in done..until {
-                redo(at)?;
-            }
-            done = until;
-        }
-        Ok(())
-    }
-
-    /// Brings objects into memory, as far as they are there and can be read.
-    fn fetch(&self, wanted: &BTreeSet<ObjectNo>) {
-        let imap = self.imap.read();
-        let missing = wanted.iter().filter(|no| self.table.get(**no).is_none()).take(OBJECTS);
-        let home = |no: &ObjectNo| imap.get(&self.reader, *no).ok().flatten().map(|home| (home, *no));
-        let mut homes: Vec<(Home, ObjectNo)> = missing.filter_map(home).collect();
-        drop(imap);
-        homes.sort_unstable_by_key(|(home, _)| home.byte);
-        let mut rest = homes.as_slice();
-        while let Some((first, _)) = rest.first() {
-            let start = first.byte / SECTOR * SECTOR;
-            let mut end = start;
-            let together = rest.iter().take_while(|(home, _)| {
-                let stop = home.byte.saturating_add(u64::from(home.len));
-                let is_near = home.byte <= end + WORTH_PASSING && stop - start <= SWEEP;
-                if is_near {
-                    end = stop;
-                }
-                is_near
-            });
-            let count = together.count().max(1);
-            self.fetch_together(start, end, &rest[..count]);
-            rest = &rest[count..];
+/// Hands out objects as their records on the disk say, each once: first those without one, then in the order in which they lie. `None` for
+/// what is not there or cannot be read so.
+pub(crate) fn objects(store: &Store, wanted: BTreeSet<ObjectNo>, each: &mut dyn FnMut(ObjectNo, Option<State>)) {
+    let mut homes: Vec<(Home, ObjectNo)> = Vec::with_capacity(wanted.len());
+    for no in wanted {
+        let home = store.imap.read().get(&store.reader, no).ok().flatten();
+        match home {
+            Some(home) => homes.push((home, no)),
+            None => each(no, None),
         }
     }
-
-    /// Reads the records between two addresses.
-    fn fetch_together(&self, start: u64, end: u64, homes: &[(Home, ObjectNo)]) {
-        let mut bytes = vec![0; (end.saturating_sub(start).next_multiple_of(SECTOR)) as usize];
-        if bytes.is_empty() || self.reader.raw(Sector::new(start / SECTOR), &mut bytes).is_err() {
-            return;
-        }
-        for (home, no) in homes {
+    homes.sort_unstable_by_key(|(home, _)| home.byte);
+    let mut rest = homes.as_slice();
+    while let Some((first, _)) = rest.first() {
+        let start = first.byte / SECTOR * SECTOR;
+        let mut end = start;
+        let together = rest.iter().take_while(|(home, _)| {
+            let stop = home.byte.saturating_add(u64::from(home.len));
+            let is_near = home.byte <= end + WORTH_PASSING && stop - start <= SWEEP;
+            if is_near {
+                end = stop;
+            }
+            is_near
+        });
+        let (now, later) = rest.split_at(together.count().max(1));
+        let bytes = stretch(&store.reader, start, end).unwrap_or_default();
+        for (home, no) in now {
             let from = (home.byte - start) as usize;
             let record = bytes.get(from..from + home.len as usize).filter(|record| crc_matches(record, home.crc));
-            if let Some(state) = record.and_then(|record| State::decode(*no, Some(*home), record)) {
-                self.table.add(Object::new(*no, state, home.len as usize));
-            }
+            each(*no, record.and_then(|record| State::decode(*no, Some(*home), record)));
         }
+        rest = later;
     }
+}
+
+/// What lies between two addresses, unchecked.
+fn stretch(reader: &Reader, start: u64, end: u64) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; (end.saturating_sub(start).next_multiple_of(SECTOR)) as usize];
+    reader.raw(Sector::new(start / SECTOR), &mut bytes).ok().map(|()| bytes)
 }

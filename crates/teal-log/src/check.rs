@@ -179,6 +179,9 @@ impl Store {
         let _committer = self.commit.lock();
         self.reader.forget_caches();
         let mut checker = Checker::new(self, options);
+        for (no, error) in self.settle_each() {
+            checker.failed(Some(no), &error);
+        }
         progress(CheckProgress { phase: Phase::Fixed, done: 0, total: 1 });
         checker.fixed();
         checker.objects(progress);

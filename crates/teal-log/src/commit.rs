@@ -206,6 +206,9 @@ impl Store {
     }
 
     pub(crate) fn commit_as(&self, committer: &mut Committer, kind: Kind) -> Result<(), StoreError> {
+        if kind == Kind::Checkpoint {
+            self.settle_for_checkpoint()?;
+        }
         if bug(Bug::LeftoversLineUp) {
             committer.epoch_written = true;
         }

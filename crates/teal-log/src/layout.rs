@@ -8,7 +8,7 @@
 use crate::format::delta::{self, Delta};
 use crate::format::extent::{BLOCK_SECTORS, EXTENT_BLOCKS, Extent};
 use crate::format::imap::Home;
-use crate::format::record::{self, HEADER, Header};
+use crate::format::record::{self, HEADER, Header, Sums};
 use crate::format::{crc, crc_joined};
 use crate::object::{Dirty, ObjectRef};
 use crate::page::PagePtr;
@@ -32,6 +32,8 @@ pub(crate) struct Chain {
     pub(crate) digest: u64,
     /// Highest sequence number known durable.
     pub(crate) watermark: u64,
+    /// Those of the last batch.
+    pub(crate) sums: Sums,
 }
 
 struct Open {
@@ -127,7 +129,7 @@ impl<'a> Layout<'a> {
             self.open = Some(Open {
                 start: run.addr,
                 is_first,
-                room: u64::from(run.sectors) / align * align,
+                room: u64::from(run.sectors).min(record::SECTORS_MAX) / align * align,
                 payload: Parts::default(),
                 payload_crc: 0,
                 body: Vec::new(),
@@ -265,6 +267,7 @@ impl<'a> Layout<'a> {
             time: self.time,
             payload_crc: open.payload_crc,
             body_crc: crc(&open.body),
+            sums: self.chain.sums,
             ..Header::default()
         };
         let end = open.start.plus(header.sectors());
@@ -290,9 +293,19 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Closes the batch; an empty one still makes a record.
-    pub(crate) fn finish(mut self, flags: u16) -> Result<Laid, NoRoom> {
+    /// Bytes the segment table will count as live when the last record is closed and the objects have their new homes.
+    fn live(&self) -> u64 {
+        let open = self.open.iter().flat_map(|open| open.inodes.iter().map(|(object, _, home)| (object, home)));
+        let comes: u64 = open.clone().map(|(_, home)| u64::from(home.len)).sum();
+        let homed = self.homes.iter().map(|(object, _)| object).chain(open.map(|(object, _)| object));
+        let goes: u64 = homed.filter_map(|object| object.state.read().home).map(|old| u64::from(old.len)).sum();
+        (self.segments.live() + comes).saturating_sub(goes)
+    }
+
+    /// Closes the batch; an empty one still makes a record, and changes no sums.
+    pub(crate) fn finish(mut self, flags: u16, sums: Option<impl FnOnce(u64) -> Sums>) -> Result<Laid, NoRoom> {
         self.fit(0, 0)?;
+        self.chain.sums = sums.map_or(self.chain.sums, |sums| sums(self.live()));
         self.close(flags | record::COMMIT)?;
         self.chain.batch += 1;
         Ok((self.done, self.chain, self.homes))

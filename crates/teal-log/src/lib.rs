@@ -1,7 +1,7 @@
 //! The log store: objects, directories and extents in a log of batches, indexed by copy-on-write trees.
 //!
 //! Start with [`Store`]: its guarantees and its locks. `format` has every byte on the disk; `commit` argues why a crash is harmless;
-//! `open` and `redo` are recovery; `space` and `clean` keep room.
+//! `open`, `deferred` and `redo` are recovery; `space` and `clean` keep room.
 
 mod ahead;
 mod check;
@@ -10,6 +10,7 @@ mod codec;
 mod commit;
 mod cost;
 mod counters;
+mod deferred;
 mod dir;
 mod dump;
 mod error;

@@ -4,6 +4,7 @@ use crate::commit::{Committer, Kind};
 use crate::cost::Cost;
 use crate::error::StoreError;
 use crate::format::delta::Roots;
+use crate::format::record::Sums;
 use crate::format::superblock::{self, LABEL_MAX, Superblock};
 use crate::geometry::{Geometry, Segment};
 use crate::layout::Chain;
@@ -118,7 +119,7 @@ impl Store {
 
     /// A store with nothing in it, not even a root.
     fn first(sb: Superblock, reader: Reader, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        let chain = Chain { uuid: sb.uuid, epoch: 1, seq: 1, batch: 1, digest: 0, watermark: 0 };
+        let chain = Chain { uuid: sb.uuid, epoch: 1, seq: 1, batch: 1, digest: 0, watermark: 0, sums: Sums::default() };
         let committer = Committer {
             chain,
             epoch_written: true,

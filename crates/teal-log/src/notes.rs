@@ -232,6 +232,7 @@ impl Store {
     pub fn objects_from(&self, from: ObjectNo, count: usize) -> Result<Vec<ObjectNo>, StoreError> {
         let mut open: BTreeSet<ObjectNo> = self.open.lock().objects.iter().map(|object| object.no).collect();
         open.extend(self.unfolded.lock().numbers());
+        open.extend(self.deferred.numbers(from));
         let imap = self.imap.read();
         let mut found: BTreeSet<ObjectNo> = open.into_iter().filter(|no| *no >= from).collect();
         found.extend(imap.overlay().filter(|(no, home)| *no >= from && home.is_some()).map(|(no, _)| no));

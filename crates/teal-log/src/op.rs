@@ -13,6 +13,7 @@ use crate::extents::Freed;
 use crate::format::inode::{Core, Entry, Link};
 use crate::object::{Content, Object, ObjectRef, State};
 use crate::read::attr_of;
+use crate::seeded::{Bug, bug};
 use crate::store::Store;
 use crate::weight::{PAGE, Weight};
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard};
@@ -207,12 +208,23 @@ impl Locked<'_> {
         while store.table.get(no).is_some() {
             no = next();
         }
-        self.create_as(no, new);
+        self.enter_new(no, new);
         no
     }
 
     /// Makes a new object with a number of the caller's choice, which no object has, nor [leaves](Store::is_leaving).
-    pub fn create_as(&mut self, no: ObjectNo, new: NewObject) {
+    ///
+    /// # Errors
+    /// What reading what is left of an object that had the number met; nothing has changed then.
+    pub fn create_as(&mut self, no: ObjectNo, new: NewObject) -> Result<(), StoreError> {
+        if !bug(Bug::DeferredOutlived) {
+            self.store.settle(no)?;
+        }
+        self.enter_new(no, new);
+        Ok(())
+    }
+
+    fn enter_new(&mut self, no: ObjectNo, new: NewObject) {
         let store = self.store;
         store.next_object.fetch_max(no.get() + 1, Ordering::Relaxed);
         assert!(no < ObjectNo::LIMIT, "2^63 objects are never reached");

@@ -6,12 +6,15 @@
 //!    and the next one names the digest of the one before.
 //! 3. The chain ends at the first record that is not whole. If any record or anchor says that this one was durable, the store is
 //!    damaged and does not open; otherwise it is a torn tail, which is normal. Above the watermark payloads are verified too.
-//! 4. An unfinished batch at the end is dropped. The last checkpoint in the chain is loaded, the batches after it are redone.
+//! 4. An unfinished batch at the end is dropped. The last checkpoint in the chain is loaded. Of the batches after it, what they say of the
+//!    store is redone, and what they say of objects [waits](crate::deferred) for whoever asks for them: so opening takes as long as
+//!    reading the log, however many objects there are and however they are spread.
 //! 5. Nothing is written. The first commit writes a record of a fresh epoch where the dropped tail began.
 
 use crate::ahead::Window;
 use crate::codec::COUNTER_LIMIT;
 use crate::commit::Committer;
+use crate::deferred::{Deferred, Dues};
 use crate::error::StoreError;
 use crate::format::anchor::{self, Anchor};
 use crate::format::crc_matches;
@@ -49,6 +52,11 @@ pub enum OpenError {
     /// Made by a newer program.
     #[error("this store has format version {0}, newer than this program knows; use a newer teal")]
     Newer(u16),
+    /// Made by an older program, before there was a release.
+    #[error(
+        "this store has format version {0}, which this program does not know any more; copy its files out with the teal that made it"
+    )]
+    Older(u16),
     /// Uses features this program does not know.
     #[error("this store uses features this program does not know (bits {0:#x}); use a newer teal")]
     Features(u64),
@@ -114,7 +122,7 @@ pub(crate) struct Link {
     pub(crate) at: Sector,
     pub(crate) header: Header,
     pub(crate) digest: u64,
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: Arc<[u8]>,
 }
 
 /// The disk while it is being opened.
@@ -144,6 +152,7 @@ pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, OpenError> {
         }
     }
     Err(match first {
+        Some(Refused::Version(v)) if v < superblock::VERSION => OpenError::Older(v),
         Some(Refused::Version(v)) => OpenError::Newer(v),
         Some(Refused::Features(bits)) => OpenError::Features(bits),
         Some(Refused::Geometry(what)) => OpenError::Geometry(what),
@@ -197,6 +206,7 @@ impl Store {
                 batch: last.header.batch + 1,
                 digest: last.digest,
                 watermark: last.header.seq,
+                sums: last.header.sums,
             },
             epoch_written: false,
             checkpoint: roots.checkpoint,
@@ -213,14 +223,16 @@ impl Store {
         }
         let mut recovery = Recovery { clean: last.header.is(record::CLEAN), ..Recovery::default() };
         let store = Self::assemble(sb, reader, clock, options, committer, &roots)?;
-        let tail = &chain[from + 1..];
-        store.redo_ahead(tail, &mut |at| {
-            let (before, link) = (&chain[from + at], &tail[at]);
+        let mut dues = Dues::new();
+        for pair in chain[from..].windows(2) {
+            let (before, link) = (&pair[0], &pair[1]);
             let is_entry = geometry.segment_of(before.at) != geometry.segment_of(link.at);
             recovery.batches += u64::from(link.header.is(record::COMMIT) && link.header.deltas > 0);
             recovery.bytes += link.header.sectors() * SECTOR;
-            store.redo(link, is_entry)
-        })?;
+            store.redo(link, is_entry, &mut dues)?;
+        }
+        store.objects.store(last.header.sums.objects as i64, Ordering::Relaxed);
+        store.defer(dues, last.header.sums);
         {
             let mut segments = store.segments.lock();
             segments.set_head(head);
@@ -235,8 +247,6 @@ impl Store {
             segments.doubtful =
                 runs.filter(|_| is_sparse).filter_map(|at| geometry.segment_of(at)).map(|s| s.0).collect();
         }
-        let pages: usize = store.unfolded.lock().objects().map(|o| o.state.read().mem_pages()).sum();
-        store.mem_pages.store(pages as i64, Ordering::Relaxed);
         store.commit.lock().log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
         if !options.read_only {
             store.count_on()?;
@@ -290,6 +300,7 @@ impl Store {
             segments: Mutex::new(segments),
             open: Mutex::default(),
             unfolded: Mutex::default(),
+            deferred: Deferred::default(),
             settings: RwLock::new(options.settings),
             next_object: AtomicU64::new(roots.next_object),
             next_lsn: AtomicU64::new(roots.next_lsn.get()),
@@ -367,7 +378,7 @@ impl Opening<'_> {
             at,
             header,
             digest: record::digest(&bytes, &self.sb.uuid),
-            body,
+            body: body.into(),
         })
     }
 
@@ -390,28 +401,32 @@ impl Opening<'_> {
         None
     }
 
-    /// The highest watermark that anything behind the end of the chain testifies to. A batch may take many runs: whatever is found there
-    /// names the next ones.
+    /// The highest watermark that anything behind the end of the chain testifies to. As far behind each run's start is searched as the
+    /// record after a lost one may be; a batch may take many runs, and whatever is found names the next ones.
     fn testimony(&self, last: &Link) -> u64 {
-        let mut highest = 0;
-        // From where to its end each segment was read: no sector is read twice.
-        let mut read = BTreeMap::new();
+        let (mut highest, gap) = (0, last.header.gap);
+        // From where to where each segment was read: no sector is read twice.
+        let mut read: BTreeMap<_, (Sector, Sector)> = BTreeMap::new();
         let mut runs = vec![last.header.next_a, last.header.next_b];
         while let Some(run) = runs.pop() {
             let Some(segment) = self.geometry.segment_of(run.addr).filter(|_| self.geometry.holds(run)) else {
                 continue;
             };
             let usable = self.geometry.usable(segment);
-            let end = read.get(&segment).copied().unwrap_or(usable.addr.plus(u64::from(usable.sectors)));
-            if run.sectors == 0 || run.addr >= end {
+            let stop = usable.addr.plus(u64::from(usable.sectors));
+            let far = run.addr.plus(record::SECTORS_MAX + u64::from(gap) + self.geometry.align);
+            let (from, to) = read.get(&segment).copied().unwrap_or((stop, usable.addr));
+            let begin = if (from..=to).contains(&run.addr) { to } else { run.addr };
+            let end = if begin < from { far.min(from) } else { far }.min(stop);
+            if run.sectors == 0 || begin >= end {
                 continue;
             }
-            read.insert(segment, run.addr);
-            let mut bytes = vec![0; (end.byte() - run.addr.byte()) as usize];
-            if self.window.borrow_mut().read_on(self.reader, run.addr, &mut bytes).is_err() {
+            read.insert(segment, (from.min(begin), to.max(end)));
+            let mut bytes = vec![0; (end.byte() - begin.byte()) as usize];
+            if self.window.borrow_mut().read_on(self.reader, begin, &mut bytes).is_err() {
                 // Sector by sector then: one bad sector hides only itself.
                 for (i, sector) in bytes.chunks_mut(SECTOR as usize).enumerate() {
-                    if self.reader.raw(run.addr.plus(i as u64), sector).is_err() {
+                    if self.reader.raw(begin.plus(i as u64), sector).is_err() {
                         sector.fill(0);
                     }
                 }

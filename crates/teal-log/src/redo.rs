@@ -1,29 +1,38 @@
-//! Roll-forward: applies the deltas of a committed record to the state as the checkpoint left it.
+//! Roll-forward: applies the deltas of committed records to the state as the checkpoint left it.
 //!
 //! # Invariants
 //! 1. Redone, a batch leaves the state that sealing it left: the same maps, the same usage, byte for byte.
 //! 2. Counts of shared extents are what the batch says; what the files' own deltas take away does not change them.
-//! 3. Every object a delta touches stays in memory until the next checkpoint folds it.
+//! 3. Every object that is newer than its record stays in memory until the next checkpoint folds it.
+//!
+//! # How
+//! 1. [`Store::redo`] goes through a record when the store is opened: what it says of the store is done, and what it brings to the disk
+//!    lives from now on. What it says of objects [waits](crate::deferred).
+//! 2. [`Redone`] does that later, to one object.
 
 use crate::codec::COUNTER_LIMIT;
+use crate::deferred::{Due, Dues};
+use crate::dir::{Dir, Entries};
 use crate::error::StoreError;
 use crate::extents::{Extents, Freed};
 use crate::format::crc;
-use crate::format::delta::{Delta, Placed, decode_body};
-use crate::format::extent::Mapped;
+use crate::format::delta::{Delta, PREFIX, Placed, decode_body};
+use crate::format::extent::{Extent, Mapped};
 use crate::format::imap::Home;
 use crate::format::inode::{Core, Entry};
-use crate::object::{Blocks, Content, Object, ObjectRef, State};
+use crate::object::{Blocks, Content, State};
 use crate::open::Link;
+use crate::reader::Reader;
 use crate::seeded::{Bug, bug};
 use crate::shared::Logged;
 use crate::store::Store;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use teal_types::{FileType, Lsn, ObjectNo, SECTOR};
 
 impl Store {
-    /// Redoes a record; `is_entry`: the record before lies in another segment.
-    pub(crate) fn redo(&self, link: &Link, is_entry: bool) -> Result<(), StoreError> {
+    /// Redoes a record; `is_entry`: the record before lies in another segment. What it says of objects goes into `dues`.
+    pub(crate) fn redo(&self, link: &Link, is_entry: bool, dues: &mut Dues) -> Result<(), StoreError> {
         {
             let mut segments = self.segments.lock();
             if is_entry {
@@ -32,215 +41,200 @@ impl Store {
             segments.enter(link.at, link.header.seq);
         }
         let damaged = || StoreError::Corrupt { what: "a record", at: link.at.get(), object: None };
-        let body_byte = link.at.byte() + SECTOR * (1 + u64::from(link.header.payload));
+        let byte = link.at.byte() + SECTOR * (1 + u64::from(link.header.payload));
         for placed in decode_body(&link.body, link.header.deltas) {
             let placed = placed.map_err(|_| damaged())?;
+            let no = placed.object;
             let lsn = Lsn::new(link.header.lsn.get() + u64::from(placed.lsn_offset));
             self.next_lsn.fetch_max(lsn.get() + 1, Relaxed);
-            if placed.object.get() >= COUNTER_LIMIT {
+            if no.get() >= COUNTER_LIMIT {
                 return Err(damaged());
             }
-            self.next_object.fetch_max(placed.object.get() + 1, Relaxed);
-            self.redo_one(&placed, lsn, body_byte + placed.at as u64)?.ok_or_else(damaged)?;
+            self.next_object.fetch_max(no.get() + 1, Relaxed);
+            if self.redo_at_once(&placed, lsn, byte + placed.at as u64)?.ok_or_else(damaged)? {
+                let at = u32::try_from(placed.at).map_err(|_| damaged())?;
+                dues.entry(no).or_default().push(Due { body: Arc::clone(&link.body), byte, at, lsn });
+            }
         }
         Ok(())
+    }
+
+    /// Says whether the delta changes an object; `Ok(None)` when it contradicts the state.
+    fn redo_at_once(&self, placed: &Placed<'_>, lsn: Lsn, byte: u64) -> Result<Option<bool>, StoreError> {
+        let no = placed.object;
+        let done = |redone: Option<()>| redone.map(|()| false);
+        match &placed.delta {
+            Delta::Inode(bytes) => self.segments.lock().add_live(byte, bytes.len() as u64, lsn),
+            Delta::Extent { extent: Mapped::Own(own), .. } => {
+                self.segments.lock().add_live(own.addr.byte(), own.bytes(), own.born);
+            }
+            Delta::Free => self.change_orphans(no, false)?,
+            Delta::Head(_)
+            | Delta::Attributes(_)
+            | Delta::Extent { .. }
+            | Delta::Hole { .. }
+            | Delta::EntrySet { .. }
+            | Delta::EntryGone { .. } => {}
+            Delta::Orphan(orphan) => return self.change_orphans(no, *orphan).map(|()| Some(false)),
+            Delta::Note { piece, value } => return self.redo_note(no, *piece, Some(value)).map(|()| Some(false)),
+            Delta::NoteGone { piece } => return self.redo_note(no, *piece, None).map(|()| Some(false)),
+            Delta::SharedSet { id, shared } => return self.redo_shared(*id, &Logged::Set(shared.clone())).map(done),
+            Delta::SharedCount { id, count } => return self.redo_shared(*id, &Logged::Count(*count)).map(done),
+            Delta::SharedGone { id } => return self.redo_shared(*id, &Logged::Gone).map(done),
+            Delta::Page { .. } | Delta::Roots(_) | Delta::Ignored => return Ok(Some(false)),
+        }
+        Ok(Some(true))
+    }
+}
+
+/// One object while its changes are made, and what that does to the store's tables.
+pub(crate) struct Redone<'s> {
+    src: &'s Reader,
+    no: ObjectNo,
+    /// `None`: it is not there.
+    pub(crate) state: Option<State>,
+    /// What has come to live beside what the log's own deltas say.
+    pub(crate) born: Vec<Extent>,
+    pub(crate) freed: Vec<Freed>,
+    /// What the inode map has to say from now on, if that is new.
+    pub(crate) map: Option<Option<Home>>,
+}
+
+impl<'s> Redone<'s> {
+    pub(crate) fn new(src: &'s Reader, no: ObjectNo, state: Option<State>) -> Self {
+        Self { src, no, state, born: Vec::new(), freed: Vec::new(), map: None }
+    }
+
+    /// Makes one change.
+    pub(crate) fn redo(&mut self, due: &Due) -> Result<(), StoreError> {
+        let byte = due.byte + u64::from(due.at);
+        let damaged = StoreError::Corrupt { what: "a record", at: byte / SECTOR, object: Some(self.no) };
+        let delta = (due.at as usize).checked_sub(PREFIX).and_then(|at| due.body.get(at..));
+        let placed = delta.and_then(|delta| decode_body(delta, 1).next()).and_then(Result::ok);
+        let Some(placed) = placed else { return Err(damaged) };
+        self.apply(&placed.delta, due.lsn, byte)?.ok_or(damaged)
     }
 
     /// `Ok(None)` when the delta contradicts the state.
-    fn redo_one(&self, placed: &Placed<'_>, lsn: Lsn, byte: u64) -> Result<Option<()>, StoreError> {
-        let no = placed.object;
-        match &placed.delta {
+    fn apply(&mut self, delta: &Delta<'_>, lsn: Lsn, byte: u64) -> Result<Option<()>, StoreError> {
+        match delta {
             Delta::Inode(bytes) => {
                 let home = Home { byte, len: bytes.len() as u32, crc: crc(bytes), lsn };
-                let Some(state) = State::decode(no, Some(home), bytes) else { return Ok(None) };
-                self.redo_inode(no, state, home)?;
+                match State::decode(self.no, Some(home), bytes) {
+                    Some(state) => self.inode(state, home)?,
+                    None => return Ok(None),
+                }
             }
-            Delta::Head(bytes) => {
-                let Some(state) = State::decode(no, None, bytes) else { return Ok(None) };
-                return self.redo_head(no, state);
-            }
+            Delta::Head(bytes) => return Ok(State::decode(self.no, None, bytes).and_then(|state| self.head(state))),
             Delta::Attributes(bytes) => {
-                let (Some(object), Some(core)) = (self.known(no)?, Core::decode(bytes)) else { return Ok(None) };
-                if object.state.write().take_core(core).is_none() {
-                    return Ok(None);
-                }
-                self.keep(&object);
+                let (Some(state), Some(core)) = (&mut self.state, Core::decode(bytes)) else { return Ok(None) };
+                state.unfolded = true;
+                return Ok(state.take_core(core));
             }
-            Delta::Extent { block, extent } => self.redo_extent(no, *block, extent)?,
-            Delta::Hole { block, count } => {
-                // A new object whose whole record follows in the same batch brings its holes with it.
-                let Some(object) = self.known(no)? else { return Ok(Some(())) };
-                if bug(Bug::HolesNotRedone) {
-                    return Ok(Some(()));
-                }
-                let mut freed = Vec::new();
-                self.blocks_of(
-                    &object,
-                    |blocks, freed| blocks.extents.remove(&self.reader, no, *block, *count, freed),
-                    &mut freed,
-                )?;
-                self.account_redone(&freed);
-            }
+            Delta::Extent { block, extent } => self.extent(*block, extent)?,
+            Delta::Hole { block, count } => self.hole(*block, *count)?,
             Delta::EntrySet { cookie, child, kind, name } => {
                 let entry = Entry { child: *child, kind: *kind, name: name.clone() };
-                return self.redo_entry(no, *cookie, Some(entry));
+                return self.entry(*cookie, Some(entry));
             }
-            Delta::EntryGone { cookie } => return self.redo_entry(no, *cookie, None),
-            Delta::Free => self.redo_free(no)?,
-            Delta::Orphan(orphan) => self.change_orphans(no, *orphan)?,
-            Delta::Note { piece, value } => self.redo_note(no, *piece, Some(value))?,
-            Delta::NoteGone { piece } => self.redo_note(no, *piece, None)?,
-            Delta::SharedSet { id, shared } => return self.redo_shared(*id, &Logged::Set(shared.clone())),
-            Delta::SharedCount { id, count } => return self.redo_shared(*id, &Logged::Count(*count)),
-            Delta::SharedGone { id } => return self.redo_shared(*id, &Logged::Gone),
-            Delta::Page { .. } | Delta::Roots(_) | Delta::Ignored => {}
+            Delta::EntryGone { cookie } => return self.entry(*cookie, None),
+            Delta::Free => {
+                self.drop_all()?;
+                self.map = Some(None);
+            }
+            _ => {}
         }
         Ok(Some(()))
     }
 
-    fn known(&self, no: ObjectNo) -> Result<Option<ObjectRef>, StoreError> {
-        match self.object(no) {
-            Ok(object) => Ok(Some(object)),
-            Err(StoreError::NotFound(_)) => Ok(None),
-            Err(e) => Err(e),
+    /// Gives back all of what is there.
+    fn drop_all(&mut self) -> Result<(), StoreError> {
+        if let Some(mut old) = self.state.take() {
+            old.drop_content(self.src, self.no, &mut self.freed)?;
+            self.freed.extend(old.home.map(Freed::home));
         }
-    }
-
-    fn keep(&self, object: &ObjectRef) {
-        let mut state = object.state.write();
-        state.unfolded = true;
-        self.unfolded.lock().insert(object, &state);
-    }
-
-    fn redo_inode(&self, no: ObjectNo, mut state: State, home: Home) -> Result<(), StoreError> {
-        let mut freed = Vec::new();
-        let existing = self.known(no)?;
-        if let Some(object) = &existing {
-            let mut old = object.state.write();
-            if let Some(home) = old.home {
-                freed.push(Freed::home(home));
-            }
-            if same_tree(&old.content, &state.content) {
-                state.content = std::mem::replace(&mut old.content, Content::None);
-            } else {
-                old.drop_content(&self.reader, no, &mut freed)?;
-                self.add_extents(&state);
-            }
-            *old = state;
-        } else {
-            self.add_extents(&state);
-            self.table.add(Object::new(no, state, 0));
-            self.objects.fetch_add(1, Relaxed);
-        }
-        self.segments.lock().add_live(home.byte, u64::from(home.len), home.lsn);
-        self.account_redone(&freed);
-        self.imap.write().set(no, Some(home));
-        self.unfolded.lock().remove(no);
         Ok(())
     }
 
-    fn add_extents(&self, state: &State) {
-        let mut segments = self.segments.lock();
-        for extent in state.few_extents() {
-            segments.add_live(extent.addr.byte(), extent.bytes(), extent.born);
+    fn inode(&mut self, mut state: State, home: Home) -> Result<(), StoreError> {
+        match &mut self.state {
+            Some(old) if same_tree(&old.content, &state.content) => {
+                state.content = std::mem::replace(&mut old.content, Content::None);
+                self.freed.extend(old.home.map(Freed::home));
+            }
+            _ => {
+                self.drop_all()?;
+                self.born.extend(state.few_extents().cloned());
+            }
         }
+        self.state = Some(state);
+        self.map = Some(Some(home));
+        Ok(())
     }
 
-    fn redo_head(&self, no: ObjectNo, state: State) -> Result<Option<()>, StoreError> {
-        let object = match self.known(no)? {
-            Some(object) => {
-                let mut old = object.state.write();
-                if old.take_core(state.core).is_none() {
-                    return Ok(None);
-                }
+    fn head(&mut self, mut state: State) -> Option<()> {
+        match &mut self.state {
+            Some(old) => {
+                old.take_core(state.core)?;
                 old.links = state.links;
                 old.xattrs = state.xattrs;
-                drop(old);
-                object
+                old.unfolded = true;
             }
             None => {
-                self.objects.fetch_add(1, Relaxed);
-                self.table.add(Object::new(no, state, 0))
+                state.logged = true;
+                self.state = Some(state);
             }
-        };
-        object.state.write().logged = true;
-        object.state.write().head_changed = false;
-        self.keep(&object);
-        Ok(Some(()))
+        }
+        Some(())
     }
 
-    fn blocks_of(
-        &self,
-        object: &ObjectRef,
+    fn extent(&mut self, block: u64, extent: &Mapped) -> Result<(), StoreError> {
+        if self.state.is_none() {
+            // A new object whose whole record follows in the same batch brings its extents with it.
+            self.freed.extend(extent.own().map(|_| Freed::extent(extent)));
+            return Ok(());
+        }
+        let (src, no) = (self.src, self.no);
+        self.blocks(|blocks, freed| {
+            blocks.extents.replace(src, no, block, extent.clone(), freed)?;
+            blocks.extents.outgrow(src, no)
+        })
+    }
+
+    fn hole(&mut self, block: u64, count: u64) -> Result<(), StoreError> {
+        // A new object whose whole record follows in the same batch brings its holes with it.
+        if self.state.is_none() || bug(Bug::HolesNotRedone) {
+            return Ok(());
+        }
+        let (src, no) = (self.src, self.no);
+        self.blocks(|blocks, freed| blocks.extents.remove(src, no, block, count, freed))
+    }
+
+    fn blocks(
+        &mut self,
         change: impl FnOnce(&mut Blocks, &mut Vec<Freed>) -> Result<(), StoreError>,
-        freed: &mut Vec<Freed>,
     ) -> Result<(), StoreError> {
-        let mut state = object.state.write();
-        if state.core.kind != FileType::File {
-            return Err(StoreError::Corrupt { what: "a delta in a record", at: 0, object: Some(object.no) });
-        }
+        let Some(state) = self.state.as_mut().filter(|state| state.core.kind == FileType::File) else {
+            return Err(StoreError::Corrupt { what: "a delta in a record", at: 0, object: Some(self.no) });
+        };
         state.is_in_blocks();
-        let done = change(state.blocks(), freed);
-        state.pages_freed(freed);
-        drop(state);
-        self.keep(object);
-        done
-    }
-
-    fn redo_extent(&self, no: ObjectNo, block: u64, extent: &Mapped) -> Result<(), StoreError> {
-        // A new object whose whole record follows in the same batch brings its extents with it.
-        let Some(object) = self.known(no)? else { return Ok(()) };
-        let mut freed = Vec::new();
-        if let Mapped::Own(own) = extent {
-            self.segments.lock().add_live(own.addr.byte(), own.bytes(), own.born);
-        }
-        self.blocks_of(
-            &object,
-            |blocks, freed| {
-                blocks.extents.replace(&self.reader, no, block, extent.clone(), freed)?;
-                blocks.extents.outgrow(&self.reader, no)
-            },
-            &mut freed,
-        )?;
-        self.account_redone(&freed);
+        change(state.blocks(), &mut self.freed)?;
+        state.pages_freed(&mut self.freed);
+        state.unfolded = true;
         Ok(())
     }
 
-    fn redo_entry(&self, no: ObjectNo, cookie: u64, entry: Option<Entry>) -> Result<Option<()>, StoreError> {
-        let Some(object) = self.known(no)? else { return Ok(None) };
-        let mut freed = Vec::new();
-        {
-            let mut state = object.state.write();
-            let Content::Dir(dir) = &mut state.content else { return Ok(None) };
-            match entry {
-                Some(entry) => dir.set(&self.reader, no, cookie, entry)?,
-                None => dir.remove(&self.reader, no, cookie)?,
-            };
-            dir.changed.clear();
-            state.pages_freed(&mut freed);
-        }
-        self.account_redone(&freed);
-        self.keep(&object);
+    fn entry(&mut self, cookie: u64, entry: Option<Entry>) -> Result<Option<()>, StoreError> {
+        let Some(state) = &mut self.state else { return Ok(None) };
+        let Content::Dir(dir) = &mut state.content else { return Ok(None) };
+        match entry {
+            Some(entry) => dir.set(self.src, self.no, cookie, entry)?,
+            None => dir.remove(self.src, self.no, cookie)?,
+        };
+        dir.changed.clear();
+        state.pages_freed(&mut self.freed);
+        state.unfolded = true;
         Ok(Some(()))
-    }
-
-    fn redo_free(&self, no: ObjectNo) -> Result<(), StoreError> {
-        if let Some(object) = self.known(no)? {
-            let mut freed = Vec::new();
-            let mut state = object.state.write();
-            state.drop_content(&self.reader, no, &mut freed)?;
-            if let Some(home) = state.home.take() {
-                freed.push(Freed::home(home));
-            }
-            state.gone = true;
-            drop(state);
-            self.account_redone(&freed);
-            self.objects.fetch_sub(1, Relaxed);
-        }
-        self.imap.write().set(no, None);
-        self.unfolded.lock().remove(no);
-        self.table.remove(no);
-        self.change_orphans(no, false)
     }
 }
 
@@ -250,10 +244,9 @@ fn same_tree(old: &Content, new: &Content) -> bool {
             Content::Blocks(Blocks { extents: Extents::Tree(a), .. }),
             Content::Blocks(Blocks { extents: Extents::Tree(b), .. }),
         )
-        | (
-            Content::Dir(crate::dir::Dir { entries: crate::dir::Entries::Tree(a), .. }),
-            Content::Dir(crate::dir::Dir { entries: crate::dir::Entries::Tree(b), .. }),
-        ) => a.root().is_some() && a.root() == b.root(),
+        | (Content::Dir(Dir { entries: Entries::Tree(a), .. }), Content::Dir(Dir { entries: Entries::Tree(b), .. })) => {
+            a.root().is_some() && a.root() == b.root()
+        }
         _ => false,
     }
 }

@@ -9,6 +9,7 @@
 
 use crate::commit::{Committer, Kind};
 use crate::error::StoreError;
+use crate::seeded::{Bug, bug};
 use crate::segments::Victim;
 use crate::space::MEM_PAGES;
 use crate::store::Store;
@@ -49,6 +50,9 @@ impl Store {
         want: u64,
         choice: Choice,
     ) -> Result<bool, StoreError> {
+        if !bug(Bug::DeferredUncleaned) {
+            self.settle_all()?;
+        }
         let segment = self.geometry.segment_bytes();
         let ripening = self.segments.lock().ripening() as u64 * segment;
         let mut worked = false;

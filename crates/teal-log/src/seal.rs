@@ -51,7 +51,8 @@ impl Store {
             layout.delta(*no, *lsn, &Delta::Orphan(*orphan), 1)?;
         }
         open.notes.seal(&mut layout)?;
-        if !matches!(kind, Kind::Empty(_)) {
+        let is_empty = matches!(kind, Kind::Empty(_));
+        if !is_empty {
             self.seal_shared(&mut layout)?;
         }
         let flags = match kind {
@@ -67,7 +68,7 @@ impl Store {
         add(&counters.bytes_data, data);
         add(&counters.bytes_pages, pages);
         add(&counters.bytes_inodes, inodes);
-        let laid = layout.finish(flags)?;
+        let laid = layout.finish(flags, (!is_empty).then_some(|live| self.sums(live)))?;
         let bytes: usize = laid.0.iter().map(|r| r.parts.len()).sum();
         add(&counters.bytes_records, bytes as u64 - data - pages - inodes);
         Ok(laid)

@@ -49,11 +49,19 @@ pub enum Bug {
     SharedNotRecorded,
     /// What is written counts as durable before its barrier.
     WrittenPromised,
+    /// A checkpoint forgets the changes that still wait since the store was opened.
+    DeferredForgotten,
+    /// Who makes an object does not look whether changes wait for one that had its number.
+    DeferredOutlived,
+    /// The cleaner looks at objects for which changes wait.
+    DeferredUncleaned,
+    /// What changes that wait will give back counts as in use.
+    DeferredCounted,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 24] = [
         Self::PayloadUnverified,
         Self::TornTailRefused,
         Self::LeftoversLineUp,
@@ -74,6 +82,10 @@ impl Bug {
         Self::SharedFreedEarly,
         Self::SharedNotRecorded,
         Self::WrittenPromised,
+        Self::DeferredForgotten,
+        Self::DeferredOutlived,
+        Self::DeferredUncleaned,
+        Self::DeferredCounted,
     ];
 }
 

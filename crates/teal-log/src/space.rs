@@ -70,9 +70,10 @@ impl Store {
         share.clamp(*CLEANER_SEGMENTS.start(), *CLEANER_SEGMENTS.end()) * self.geometry.segment_bytes()
     }
 
-    /// Pages that only memory holds; the daemon checkpoints when they are many.
+    /// Pages that only memory holds; the daemon checkpoints when they are many. What waits since the store was opened is not among them:
+    /// it is no more than the log.
     pub fn unfolded_bytes(&self) -> u64 {
-        self.fold_bytes()
+        self.fold_with(0, 0)
     }
 
     /// What may be promised to operations that grow the store: of its capacity, and of what can be written now.
@@ -82,7 +83,8 @@ impl Store {
         let fold = self.fold_bytes() as i64;
         let moved = self.moved.load(Ordering::Relaxed) + self.reader.shared.moving_takes() as i64;
         let segments = self.segments.lock();
-        let logical = self.geometry.capacity() as i64 - self.reserve() as i64 - segments.live() as i64;
+        let logical =
+            self.geometry.capacity() as i64 - self.reserve() as i64 - self.really_live(segments.live()) as i64;
         // What the cleaner has in hand comes out of what is set aside for it, and comes back.
         let cleaner = self.cleaner_bytes() as i64;
         let lent = self.lent.load(Ordering::Relaxed);
@@ -157,6 +159,8 @@ impl Store {
         self.writable()?;
         add(&self.reader.counters.waits, 1);
         self.host_again()?;
+        // What was set aside for objects that were not up to date is known to the byte now.
+        self.settle_all()?;
         let enough = |store: &Self| {
             store.refresh_budget();
             let (logical, physical) = store.headroom(purpose);
@@ -209,10 +213,12 @@ impl Store {
     /// Before a batch is sealed: its room must be there.
     pub(crate) fn prepare_room(&self) -> Result<(), StoreError> {
         self.host_again()?;
-        let need = self.batch_takes();
+        let mut need = self.batch_takes();
         let spare = 2 * self.geometry.segment_bytes();
         let mut ready = self.segments.lock().ready_bytes();
         if ready < need + spare {
+            self.settle_all()?;
+            need = self.batch_takes();
             self.host_more(need + spare);
             ready = self.segments.lock().ready_bytes();
         }
@@ -231,7 +237,7 @@ impl Store {
         Space {
             total: self.geometry.capacity() - self.reserve(),
             free: logical.max(0) as u64,
-            live: segments.live(),
+            live: self.really_live(segments.live()),
             objects: self.objects.load(Ordering::Relaxed).max(0) as u64,
             free_segments: segments.free_segments() as u64,
             ripening: segments.ripening() as u64,

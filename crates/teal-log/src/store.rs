@@ -14,12 +14,15 @@
 //! | `gate` | the open batch: shared by operations, exclusive for sealing | operations: their own reads; sealing: no I/O on warm pages |
 //! | `rename` (client) | moves of directories | |
 //! | object locks, by number | one object's state | reads of that object's pages and blocks |
+//! | the list of [`deferred`](crate::deferred) | changes of objects that wait | reads of one of these objects |
 //! | `imap`, `orphans`, `notes`, the table of shared extents | their trees | reads of their pages |
 //! | `segments`, `open`, `unfolded` | what they are called | nothing |
 
 use crate::commit::Committer;
 use crate::counters::{Counts, add};
+use crate::deferred::Deferred;
 use crate::error::StoreError;
+use crate::format::imap::Home;
 use crate::format::superblock::Superblock;
 use crate::geometry::Geometry;
 use crate::imap::InodeMap;
@@ -97,6 +100,7 @@ pub struct Store {
     pub(crate) segments: Mutex<Segments>,
     pub(crate) open: Mutex<OpenBatch>,
     pub(crate) unfolded: Mutex<Unfolded>,
+    pub(crate) deferred: Deferred,
     pub(crate) settings: RwLock<Settings>,
     pub(crate) next_object: AtomicU64,
     pub(crate) next_lsn: AtomicU64,
@@ -231,21 +235,24 @@ impl Store {
     }
 
     pub(crate) fn object(&self, no: ObjectNo) -> Result<ObjectRef, StoreError> {
+        self.settle(no)?;
         if let Some(object) = self.table.get(no) {
             return Ok(object);
         }
         let home = self.imap.read().get(&self.reader, no)?.ok_or(StoreError::NotFound(no))?;
-        let bytes = match self.reader.checked(home.byte, home.len as usize, home.crc, "an inode record", Some(no)) {
-            Ok(bytes) => bytes,
+        match self.read_home(no, home) {
+            Ok(state) => Ok(self.table.add(Object::new(no, state, home.len as usize))),
             // Whoever changed the object between the two looks has put it into the table.
-            Err(e) => return self.table.get(no).ok_or(e),
-        };
-        let state = State::decode(no, Some(home), &bytes).ok_or(StoreError::Corrupt {
-            what: "an inode record",
-            at: home.byte / teal_types::SECTOR,
-            object: Some(no),
-        })?;
-        Ok(self.table.add(Object::new(no, state, bytes.len())))
+            Err(e) => self.table.get(no).ok_or(e),
+        }
+    }
+
+    /// An object as its record says.
+    pub(crate) fn read_home(&self, no: ObjectNo, home: Home) -> Result<State, StoreError> {
+        let what = "an inode record";
+        let bytes = self.reader.checked(home.byte, home.len as usize, home.crc, what, Some(no))?;
+        let damaged = StoreError::Corrupt { what, at: home.byte / teal_types::SECTOR, object: Some(no) };
+        State::decode(no, Some(home), &bytes).ok_or(damaged)
     }
 
     pub(crate) fn next_lsn(&self) -> Lsn {

@@ -10,11 +10,12 @@
 //! Sealing turns pages in memory, which are counted exactly, into a little more of them: every block may split an extent. That and the
 //! headers of deltas are part of the weights. Ends of segments that are too short for what follows are covered by [`with_waste`].
 
+use crate::format::record::SECTORS_MAX;
 use crate::object::{Blocks, Content, ObjectRef, State};
 use crate::store::Store;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
-use teal_types::{BLOCK, ObjectNo};
+use teal_types::{BLOCK, ObjectNo, SECTOR};
 
 /// A page at its largest, and the delta that tells of it.
 pub(crate) const PAGE: u64 = 4096 + 64;
@@ -107,12 +108,13 @@ impl Unfolded {
         std::mem::take(self).objects.into_values().map(|(object, _)| object).collect()
     }
 
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = ObjectNo> + '_ {
-        self.objects.keys().copied()
+    /// What their records take, at most.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
-        self.objects.values().map(|(object, _)| object)
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = ObjectNo> + '_ {
+        self.objects.keys().copied()
     }
 }
 
@@ -179,19 +181,25 @@ impl State {
 pub(crate) fn with_waste(bytes: u64, segment: u64) -> u64 {
     // The end of a segment that is shorter than a block with its delta, or than the shortest run.
     let each = 16 << 10;
-    bytes + (bytes / segment + 2) * each + bytes / 64
+    let record = segment.min(SECTORS_MAX * SECTOR);
+    bytes + (bytes / record + 2) * each + bytes / 64
 }
 
 impl Store {
     /// What a checkpoint writes at most for what is changed now and not in the open batch.
     pub(crate) fn fold_bytes(&self) -> u64 {
+        self.fold_with(self.deferred.reserve(), self.deferred.leaves())
+    }
+
+    /// The same, with so many bytes and leaves of the inode map for what is not up to date.
+    pub(crate) fn fold_with(&self, reserve: u64, leaves: u64) -> u64 {
         let (records, spread) = {
             let unfolded = self.unfolded.lock();
             (unfolded.bytes, unfolded.places.leaves())
         };
         let objects = self.objects.load(Ordering::Relaxed).max(0) as u64;
         let imap = self.imap.read();
-        let spread = spread + imap.changed_leaves();
+        let spread = spread + imap.changed_leaves() + leaves;
         let map = imap.tree.mem_pages() as u64;
         drop(imap);
         // Leaves are as many as changes, or hold all there is; above them stand at most as many pages as the whole tree has.
@@ -201,7 +209,7 @@ impl Store {
             + map
             + self.orphans.lock().mem_pages() as u64
             + self.notes.lock().mem_pages() as u64;
-        records + pages * PAGE + leaves + above + self.usage_bytes() + self.shared_bytes()
+        records + reserve + pages * PAGE + leaves + above + self.usage_bytes() + self.shared_bytes()
     }
 
     /// What is to be written of the table of shared extents, and of what is moving, at most.

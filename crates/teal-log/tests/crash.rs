@@ -74,6 +74,7 @@ fn after_a_crash_at_any_point_the_store_is_what_some_batch_left() {
             let clean = part == 0 && turn.is_multiple_of(2);
             life.reopen(clean).unwrap_or_else(|what| panic!("{name}: reopened: {what}"));
             explore::assert_checked(&life.store, true).unwrap_or_else(|what| panic!("{name}: {what}"));
+            life.open_anew().unwrap_or_else(|what| panic!("{name}: opened anew: {what}"));
         }
         explorer.explore(&life, &name);
         if turn.is_multiple_of(4) {
@@ -101,5 +102,6 @@ fn after_a_crash_at_any_point_the_store_is_what_some_batch_left() {
             "{seen:?}"
         );
         assert!(seen.cleaned > 0 && seen.closed > 0 && seen.reopened > 1 && seen.shared > 0, "{seen:?}");
+        assert!(seen.reused > 0 && tally.settled_at_once > per * 50, "{tally:?}");
     }
 }

@@ -245,3 +245,48 @@ fn read_all_or_older(store: &Store, life: &Life) -> bool {
     let notes = store.each_note(teal_types::ObjectNo::new(0), &mut |_, _| std::ops::ControlFlow::Continue(()));
     life.model.objects.keys().any(fails) || store.orphans().is_err() || notes.is_err()
 }
+
+/// Leaves a store behind with a log that changes much, and opens it: all of it waits.
+fn crashed(seed: u64) -> (FaultDisk<teal_testkit::RecordingDisk>, Life) {
+    let (faults, mut life) = on_faults(seed, 512, false);
+    life.plan.batch = 1000;
+    life.run(150).unwrap();
+    life.store.checkpoint().unwrap();
+    life.run(60).unwrap();
+    life.open_anew().unwrap();
+    (faults, life)
+}
+
+#[test]
+fn an_object_that_cannot_be_brought_up_to_date_is_refused_until_it_can() {
+    let (mut refused, mut kept) = (0, 0);
+    for seed in 20..32 {
+        let (mut faults, mut life) = crashed(seed);
+        let opened = faults.calls(Call::Read);
+        life.model.differs(&life.store, true).unwrap();
+        let reads = faults.calls(Call::Read) - opened;
+        for nth in 0..reads {
+            let name = format!("seed {seed}, read {nth}");
+            life.open_anew().unwrap();
+            faults.fail(Call::Read, faults.calls(Call::Read) + nth, Lasts::Forever, ErrorKind::Other);
+            // One by one, or all at once.
+            let looked = if nth % 2 == 0 {
+                life.model.differs(&life.store, true)
+            } else {
+                life.store.checkpoint().map_err(|e| e.to_string())
+            };
+            faults.heal();
+            refused += u64::from(looked.is_err());
+            life.model.differs(&life.store, true).unwrap_or_else(|what| panic!("{name}: {what}"));
+            assert_checked(&life.store, true).unwrap_or_else(|what| panic!("{name}: {what}"));
+            // What was not brought up to date is in no checkpoint.
+            if nth % 2 == 1 && !life.store.is_poisoned() {
+                kept += 1;
+                life.store.close().unwrap_or_else(|e| panic!("{name}: {e}"));
+                (faults, life) = crashed(seed);
+            }
+        }
+    }
+    println!("{refused} refused, {kept} kept");
+    assert!(refused > 20 && kept > 10, "{refused} refused, {kept} kept");
+}

@@ -232,7 +232,7 @@ impl Client {
         let (no, kind) = (version.object, version.kind);
         let of = &version.attributes;
         let new = NewObject { kind, perm: of.perm, uid: of.uid, gid: of.gid, rdev: of.rdev, now: of.btime };
-        locked.create_as(no, new);
+        locked.create_as(no, new)?;
         match kind {
             FileType::Symlink => locked.set_target(no, &version.target),
             FileType::Dir => note.unlisted = true,

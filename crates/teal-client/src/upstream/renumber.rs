@@ -94,7 +94,7 @@ impl Client {
         let attr = locked.attr(old);
         let no = self.next_number(replica, &locked)?;
         let (kind, perm, uid, gid, rdev) = (attr.kind, attr.perm, attr.uid, attr.gid, attr.rdev);
-        locked.create_as(no, NewObject { kind, perm, uid, gid, rdev, now: attr.btime });
+        locked.create_as(no, NewObject { kind, perm, uid, gid, rdev, now: attr.btime })?;
         if kind == FileType::Symlink {
             let target = locked.target(old);
             locked.set_target(no, &target);

@@ -88,7 +88,9 @@ impl Checker<'_> {
         // Objects that so far only deltas or the open batch know.
         let open: Vec<_> = store.open.lock().objects.iter().map(|o| o.no).collect();
         let unfolded: Vec<_> = store.unfolded.lock().numbers().collect();
-        for no in open.into_iter().chain(unfolded) {
+        // And those that could not be brought up to date, which was said already.
+        let deferred = store.deferred.numbers(ObjectNo::new(0));
+        for no in open.into_iter().chain(unfolded).chain(deferred) {
             homes.entry(no).or_insert(None);
         }
         homes

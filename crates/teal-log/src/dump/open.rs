@@ -21,6 +21,9 @@ impl Store {
     /// # Errors
     /// Those of `out`.
     pub fn dump(&self, what: DumpWhat, out: &mut dyn Write) -> io::Result<()> {
+        for (no, error) in self.settle_each() {
+            writeln!(out, "object {no}: {error}")?;
+        }
         match what {
             DumpWhat::Usage => self.dump_usage(out),
             DumpWhat::InodeMap => self.dump_inode_map(out),

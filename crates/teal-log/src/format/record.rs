@@ -6,7 +6,7 @@
 //! | at | bytes | field |
 //! |---:|---:|---|
 //! | 0 | 4 | magic `TREC` |
-//! | 4 | 2 | version, 1 |
+//! | 4 | 2 | version, 2 |
 //! | 6 | 2 | flags: 1 commit, 2 fresh epoch, 4 clean unmount, 8 checkpoint |
 //! | 8 | 16 | store UUID |
 //! | 24 | 8 | epoch: which opening for writing |
@@ -29,7 +29,10 @@
 //! | 128 | 12 | time made: seconds i64, nanoseconds u32 |
 //! | 140 | 4 | CRC32C of the payload |
 //! | 144 | 4 | CRC32C of the body |
-//! | 148 | 360 | zero |
+//! | 148 | 8 | objects there are after this batch |
+//! | 156 | 8 | bytes that live after it |
+//! | 164 | 8 | bytes that a checkpoint would write, at most, for objects that are newer than their records |
+//! | 172 | 336 | zero |
 //! | 508 | 4 | CRC32C of the bytes before |
 
 use super::{crc, is_sealed};
@@ -40,7 +43,10 @@ use teal_types::{Lsn, SECTOR, Sector, Stamp, Timestamp};
 
 pub(crate) const MAGIC: [u8; 4] = *b"TREC";
 pub(crate) const HEADER: usize = 512;
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+
+/// Most sectors of a record, 1 MiB: however large a segment is, the successor of a record that cannot be read is not farther away.
+pub(crate) const SECTORS_MAX: u64 = 2048;
 
 pub(crate) const COMMIT: u16 = 1;
 pub(crate) const FRESH_EPOCH: u16 = 2;
@@ -52,6 +58,14 @@ pub(crate) const CHECKPOINT: u16 = 8;
 pub(crate) struct Run {
     pub(crate) addr: Sector,
     pub(crate) sectors: u32,
+}
+
+/// What only a look at every object could tell otherwise, in the last record of a batch (in others as far as it is known).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Sums {
+    pub(crate) objects: u64,
+    pub(crate) live: u64,
+    pub(crate) unfolded: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,6 +87,7 @@ pub(crate) struct Header {
     pub(crate) time: Timestamp,
     pub(crate) payload_crc: u32,
     pub(crate) body_crc: u32,
+    pub(crate) sums: Sums,
 }
 
 impl Header {
@@ -111,6 +126,9 @@ impl Header {
         out.put_time(self.time);
         out.put_u32(self.payload_crc);
         out.put_u32(self.body_crc);
+        out.put_u64(self.sums.objects);
+        out.put_u64(self.sums.live);
+        out.put_u64(self.sums.unfolded);
         out.resize(HEADER - 4, 0);
         let sum = crc(&out);
         out.put_u32(sum);
@@ -141,6 +159,7 @@ impl Header {
         let counter = t.u64()?;
         let stamp = Stamp { replica: t.u32()?, incarnation: t.u32()?, counter };
         let (time, payload_crc, body_crc) = (t.time()?, t.u32()?, t.u32()?);
+        let sums = Sums { objects: t.counter()?, live: t.counter()?, unfolded: t.counter()? };
         Some(Self {
             flags,
             epoch,
@@ -159,6 +178,7 @@ impl Header {
             time,
             payload_crc,
             body_crc,
+            sums,
         })
     }
 }

@@ -5,7 +5,7 @@
 //! | at | bytes | field |
 //! |---:|---:|---|
 //! | 0 | 8 | magic `TEALFS\0\x01` |
-//! | 8 | 2 | version, 1 |
+//! | 8 | 2 | version, 2 |
 //! | 10 | 6 | zero |
 //! | 16 | 16 | store UUID |
 //! | 32 | 8 | compatible feature bits: unknown ones are ignored |
@@ -31,7 +31,7 @@ use crate::geometry::Geometry;
 use teal_types::Timestamp;
 
 pub(crate) const MAGIC: [u8; 8] = *b"TEALFS\0\x01";
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 pub(crate) const BYTES: usize = 4096;
 pub(crate) const LABEL_MAX: usize = 64;
 const FLAG_ROTATIONAL: u32 = 1;

@@ -47,10 +47,8 @@ impl Store {
     }
 
     /// The same, for redoing: what becomes of the counts, the batch says.
-    pub(crate) fn account_redone(&self, freed: &[Freed]) {
-        if !freed.is_empty() {
-            bury(&mut self.segments.lock(), freed, Some(Vec::new()));
-        }
+    pub(crate) fn account_redone(segments: &mut Segments, freed: &[Freed]) {
+        bury(segments, freed, Some(Vec::new()));
     }
 
     /// Writes what is moving, and logs what the open batch changed in the table. The objects have been sealed.
@@ -88,7 +86,7 @@ impl Store {
         if let Some(extent) = lives {
             self.segments.lock().add_live(extent.addr.byte(), extent.bytes(), extent.born);
         }
-        self.account_redone(&freed);
+        Self::account_redone(&mut self.segments.lock(), &freed);
         Ok(Some(()))
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use teal_env::{Disk, DiskShape};
-use teal_log::{CheckOptions, MkfsOptions, Severity, Store};
+use teal_log::{CheckOptions, MkfsOptions, Severity, Space, Store};
 use teal_testkit::{Event, Image, Policy, RecordingDisk, Rng, SeededEntropy, SimClock, Trace, Walk};
 use teal_types::SECTOR;
 
@@ -22,6 +22,8 @@ pub(crate) struct Tally {
     pub(crate) second_crashes: u64,
     pub(crate) anchors_lost: u64,
     pub(crate) kills: u64,
+    /// Images whose objects were brought up to date all at once, and not one by one.
+    pub(crate) settled_at_once: u64,
     pub(crate) seen: Seen,
 }
 
@@ -38,6 +40,7 @@ impl Tally {
         s.reopened += seen.reopened;
         s.closed += seen.closed;
         s.shared += seen.shared;
+        s.reused += seen.reused;
     }
 }
 
@@ -81,6 +84,18 @@ pub(crate) fn assert_checked(store: &Store, verify_data: bool) -> Result<(), Str
     let said: Vec<_> =
         report.problems.iter().filter(|p| p.severity > Severity::Note).take(8).map(ToString::to_string).collect();
     Err(format!("check: {} problems: {said:#?}", report.total))
+}
+
+/// What a store said of its space when it had looked at no object, against what it says now that it has looked at all: it promised no
+/// more than there is, and not much less.
+fn sums_held(first: &Space, now: &Space) -> Result<(), String> {
+    // Pages that the first life had taken into memory without need, and what is set aside until all is known.
+    let (pages, aside) = (64 << 10, 256 << 10);
+    let near = first.objects == now.objects
+        && first.live.abs_diff(now.live) <= pages
+        && first.free <= now.free + pages
+        && now.free <= first.free + aside;
+    if near { Ok(()) } else { Err(format!("it said {first:?} before it had looked at anything, and now {now:?}")) }
 }
 
 /// What a crash at a point of a trace may show.
@@ -183,9 +198,17 @@ impl Explorer {
         let (store, recovery) = opened.map_err(|e| format!("open: {e}"))?;
         self.tally.recoveries += 1;
         self.tally.rolled_forward += u64::from(recovery.batches > 0);
+        let space = store.space();
+        // All objects at once, or one after another.
+        let at_once = self.rng.below(4) == 0;
+        if at_once {
+            assert_checked(&store, false)?;
+            self.tally.settled_at_once += 1;
+        }
         let (ops, model) = allowed.shown(&store)?;
         let verify = self.rng.below(self.effort.verify) == 0;
         assert_checked(&store, verify)?;
+        sums_held(&space, &store.space())?;
         if self.rng.below(self.effort.second_life) == 0 {
             let lost = allowed.submitted - ops;
             self.live_on(image, store, clock, model, lost, is_first && !has_lost)?;
@@ -235,6 +258,7 @@ impl Explorer {
         let disk: Arc<dyn Disk> = Arc::new(image.disk.clone());
         let rng = self.rng.fork();
         let mut life = Life::new(image.disk.clone(), disk, store, clock, rng, model.clone(), plan);
+        life.open_anew()?;
         life.run(lost.clamp(3, 20)).map_err(|e| format!("second life: {e}"))?;
         let clean = self.rng.chance(0.3);
         life.reopen(clean).map_err(|what| format!("second life, reopened: {what}"))?;
@@ -295,6 +319,7 @@ impl Explorer {
         let plan = Plan { heavy: 0.0, spare: 1 << 20, batch: 3 };
         let rng = self.rng.fork();
         let mut second = Life::new(image.disk.clone(), disk, store, clock, rng, model.clone(), plan);
+        second.open_anew()?;
         second.note.mark(crate::life::promised(0));
         second.run(3).map_err(|e| format!("second life: {e}"))?;
         // Only what happened after the second opening: before it, the first life's promises count.

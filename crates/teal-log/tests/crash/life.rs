@@ -40,6 +40,8 @@ pub(crate) struct Seen {
     pub(crate) reopened: u64,
     pub(crate) closed: u64,
     pub(crate) shared: u64,
+    /// Objects made with the number of one that is gone.
+    pub(crate) reused: u64,
 }
 
 /// How a life is to be.
@@ -231,7 +233,18 @@ impl Life {
         // Some objects never get a name: temporary files.
         let is_orphan = kind == FileType::File && self.rng.chance(0.1);
         let mut locked = op.lock(&[dir])?;
-        let no = locked.create(NewObject { kind, perm, uid, gid, rdev, now });
+        let new = NewObject { kind, perm, uid, gid, rdev, now };
+        // Now and then with a number that another object has had.
+        let first = ObjectNo::FIRST_FREE.get();
+        let again = ObjectNo::new(first + self.rng.below((store.next_number() - first).max(1)));
+        let is_free = !self.model.objects.contains_key(&again) && !store.is_leaving(again);
+        let no = if is_free && self.rng.chance(0.5) {
+            locked.create_as(again, new)?;
+            self.seen.reused += 1;
+            again
+        } else {
+            locked.create(new)
+        };
         if kind == FileType::Symlink {
             locked.set_target(no, &target);
         }
@@ -602,5 +615,11 @@ impl Life {
         self.store = open(&self.disk, &self.clock).map_err(|e| e.to_string())?;
         self.seen.reopened += 1;
         self.model.differs(&self.store, true)
+    }
+
+    /// Opens again what is as it was opened: nothing has been asked for yet, and all that the log says of objects waits.
+    pub(crate) fn open_anew(&mut self) -> Result<(), String> {
+        self.store = open(&self.disk, &self.clock).map_err(|e| e.to_string())?;
+        Ok(())
     }
 }
