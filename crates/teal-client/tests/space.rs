@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
+#[path = "space/emptied.rs"]
+mod emptied;
 #[path = "space/ends.rs"]
 mod ends;
 #[path = "space/load.rs"]
@@ -9,6 +11,7 @@ mod load;
 #[path = "space/near_full.rs"]
 mod near_full;
 
+use emptied::{Crowd, Order};
 use load::{Load, Pattern, Run};
 use near_full::Plan;
 use teal_client::WriteFlags;
@@ -49,6 +52,50 @@ fn a_life_near_full_never_wedges() {
             );
         }
     }
+}
+
+fn is_emptied(mib: u64, plans: &[(Crowd, Order, u64, bool)]) {
+    let (first, count) = (number("TEAL_FULL_SEED", 1), number("TEAL_FULL_SEEDS", 1));
+    for seed in first..first + count {
+        for (crowd, order, cycles, background) in plans.iter().copied() {
+            let rarely = if background { 1000 } else { 100 };
+            let plan = emptied::Plan { mib, crowd, order, background, rarely, cycles, seed };
+            println!("{plan:?}: {}", emptied::filled_and_emptied(plan));
+        }
+    }
+}
+
+#[test]
+fn the_smallest_store_can_be_emptied_whatever_fills_it() {
+    let crowds = [Crowd::Tiny, Crowd::Dirs, Crowd::Large, Crowd::Mixed];
+    let all = crowds.iter().flat_map(|crowd| {
+        [(*crowd, Order::AsMade, 0, true), (*crowd, Order::Random, 1, false), (*crowd, Order::Random, 3, true)]
+    });
+    is_emptied(16, &all.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_store_of_32_mib_can_be_emptied_whatever_fills_it() {
+    let crowds = [Crowd::Tiny, Crowd::Dirs, Crowd::Large, Crowd::Mixed];
+    let all = crowds.iter().flat_map(|crowd| [(*crowd, Order::AsMade, 0, true), (*crowd, Order::Random, 1, false)]);
+    is_emptied(32, &all.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_store_of_64_mib_can_be_emptied_whatever_fills_it() {
+    let crowds = [Crowd::Tiny, Crowd::Dirs, Crowd::Large, Crowd::Mixed];
+    let all = crowds.iter().flat_map(|crowd| [(*crowd, Order::Random, 0, false), (*crowd, Order::AsMade, 1, true)]);
+    is_emptied(64, &all.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_store_of_256_mib_can_be_emptied_whatever_fills_it() {
+    let mut crowds = vec![Crowd::Large, Crowd::Mixed];
+    if number("TEAL_FULL_SEEDS", 0) > 0 {
+        // Half a million objects take minutes.
+        crowds.extend([Crowd::Tiny, Crowd::Dirs]);
+    }
+    is_emptied(256, &crowds.iter().map(|crowd| (*crowd, Order::AsMade, 0, true)).collect::<Vec<_>>());
 }
 
 #[test]

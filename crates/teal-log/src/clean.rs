@@ -18,18 +18,20 @@ use crate::geometry::Segment;
 use crate::object::{Blocks, Content, Moving, Object, State};
 use crate::op::{Locked, Op};
 use crate::page::TreeKind;
+use crate::round::Left;
 use crate::store::Store;
 use crate::walk;
-use crate::weight::PAGE;
+use crate::weight::{PAGE, Places};
 use std::sync::atomic::Ordering;
 use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
 
 /// The room is looked at after so many deltas, or when the batch has grown by a part of a segment.
-const LOOK: u32 = 64;
-const LOOK_PART: i64 = 8;
+const LOOK: u32 = 16;
+const LOOK_PART: i64 = 32;
 
 /// A segment as it was read.
-struct Held {
+pub(crate) struct Held {
+    segment: Segment,
     from: Sector,
     bytes: Vec<u8>,
 }
@@ -45,29 +47,60 @@ impl Held {
 }
 
 impl Store {
+    /// The whole content of a segment; one that cannot be read is set aside.
+    pub(crate) fn read_victim(&self, victim: Segment) -> Option<Held> {
+        let whole = self.geometry.whole(victim);
+        let mut held =
+            Held { segment: victim, from: whole.addr, bytes: vec![0; (u64::from(whole.sectors) * SECTOR) as usize] };
+        let read = self.reader.raw(whole.addr, &mut held.bytes);
+        read.inspect_err(|e| self.set_aside(victim, e)).ok().map(|()| held)
+    }
+
+    fn set_aside(&self, victim: Segment, why: &StoreError) {
+        log::error!("segment {} cannot be cleaned: {why}", victim.0);
+        self.segments.lock().bad.insert(victim.0);
+    }
+
+    /// Adds the objects whose records live in a segment.
+    ///
+    /// # Errors
+    /// What reading the inode map met.
+    pub(crate) fn leaves_of(&self, held: &Held, places: &mut Places) -> Result<(), StoreError> {
+        let usage = *self.segments.lock().get(held.segment);
+        for found in walk::records(&self.geometry, &self.sb.uuid, held.segment, &usage, &held.bytes) {
+            for placed in decode_body(found.body, found.header.deltas) {
+                let Ok(placed) = placed else { break };
+                if let Delta::Inode(_) = placed.delta
+                    && let Some(home) = self.imap.read().get(&self.reader, placed.object)?
+                    && home.byte == found.body_byte + placed.at as u64
+                {
+                    places.add(placed.object);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Moves what lives in a segment into the open batch; a damaged one is set aside.
-    pub(crate) fn clean_segment(&self, victim: Segment) -> Result<(), StoreError> {
-        let live = u64::from(self.segments.lock().get(victim).live);
-        match self.move_all(victim) {
+    pub(crate) fn clean_segment(&self, held: &Held, left: Left) -> Result<(), StoreError> {
+        let live = u64::from(self.segments.lock().get(held.segment).live);
+        match self.move_all(held, left) {
             Ok(()) => {
                 add(&self.reader.counters.segments_cleaned, 1);
                 add(&self.reader.counters.bytes_cleaned, live);
                 Ok(())
             }
             Err(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
-                log::error!("segment {} cannot be cleaned: {e}", victim.0);
-                self.segments.lock().bad.insert(victim.0);
+                self.set_aside(held.segment, &e);
                 Ok(())
             }
             Err(e) => Err(e),
         }
     }
 
-    fn move_all(&self, victim: Segment) -> Result<(), StoreError> {
-        let whole = self.geometry.whole(victim);
+    fn move_all(&self, held: &Held, left: Left) -> Result<(), StoreError> {
+        let victim = held.segment;
         let usage = *self.segments.lock().get(victim);
-        let mut held = Held { from: whole.addr, bytes: vec![0; (u64::from(whole.sectors) * SECTOR) as usize] };
-        self.reader.raw(whole.addr, &mut held.bytes)?;
         let mut unreadable = self.move_shared(victim).err();
         let (mut deltas, mut grown) = (0, self.grown());
         // Inode records first: whoever is read here need not be read again for his blocks.
@@ -78,7 +111,7 @@ impl Store {
                     deltas += 1;
                     if deltas == LOOK || self.grown() - grown > self.geometry.segment_bytes() as i64 / LOOK_PART {
                         (deltas, grown) = (0, self.grown());
-                        if !self.has_room(0) {
+                        if !self.has_room(0, left) {
                             // What is moved is moved; the rest stays for another round.
                             return unreadable.map_or(Ok(()), Err);
                         }
@@ -89,7 +122,7 @@ impl Store {
                             self.move_inode(no, found.body_byte + placed.at as u64, bytes)
                         }
                         Delta::Extent { block, extent: Mapped::Own(extent) } if !for_inodes => {
-                            self.move_extent(no, block, &extent, &held)
+                            self.move_extent(no, block, &extent, held)
                         }
                         Delta::Page { kind, level, first_key, ptr } if !for_inodes => {
                             self.move_page(no, kind, level, first_key, ptr.addr())

@@ -207,7 +207,7 @@ impl Store {
 
     pub(crate) fn commit_as(&self, committer: &mut Committer, kind: Kind) -> Result<(), StoreError> {
         if kind == Kind::Checkpoint {
-            self.settle_for_checkpoint()?;
+            self.settle_for_checkpoint();
         }
         if bug(Bug::LeftoversLineUp) {
             committer.epoch_written = true;
@@ -224,7 +224,7 @@ impl Store {
             }
             self.warm_for_checkpoint()?;
         }
-        self.prepare_room()?;
+        self.prepare_room(kind)?;
         let sealed = self.seal(committer, kind).inspect_err(|e| self.poison(e))?;
         self.write_out(committer, sealed, kind).inspect_err(|e| self.failed(e))
     }

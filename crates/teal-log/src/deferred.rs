@@ -17,7 +17,10 @@
 //!    and before anybody is refused for want of it, everything is brought up to date.
 //! 4. *Bounded*: they are the bodies of the log behind the checkpoint, and the next checkpoint starts by making them all. Nothing else does:
 //!    a store nobody touches reads nothing.
-//! 5. *Repeatable*: nothing on the disk tells whether they were made. A crash meanwhile leaves the same checkpoint and a longer log.
+//! 5. *Kept*: what cannot be made because the old state cannot be read is repeated in every checkpoint, word for word, until it can. So
+//!    one bad sector stops neither checkpoints nor anything else but the use of that object; `check` names it, and nothing is lost that
+//!    the disk has not lost.
+//! 6. *Repeatable*: nothing on the disk tells whether they were made. A crash meanwhile leaves the same checkpoint and a longer log.
 //!
 //! # Who brings objects up to date
 //! - One object: whoever looks for it ([`Store::object`]) or makes another with its number.
@@ -27,7 +30,9 @@
 
 use crate::ahead;
 use crate::error::StoreError;
+use crate::format::delta::{Delta, KEPT, PREFIX};
 use crate::format::record::Sums;
+use crate::layout::{Layout, NoRoom};
 use crate::object::{Object, State};
 use crate::redo::Redone;
 use crate::seeded::{Bug, bug};
@@ -46,11 +51,25 @@ const OBJECTS: usize = 8192;
 #[derive(Debug, Clone)]
 pub(crate) struct Due {
     pub(crate) body: Arc<[u8]>,
-    /// Byte address of the body on the device.
+    /// Byte address of the value of the delta on the device, in the record that said it first.
     pub(crate) byte: u64,
-    /// Where in the body the value of the delta begins.
+    /// Where in the body that value begins.
     pub(crate) at: u32,
     pub(crate) lsn: Lsn,
+}
+
+impl Due {
+    /// The delta, its prefix included.
+    pub(crate) fn delta(&self) -> Option<&[u8]> {
+        let from = (self.at as usize).checked_sub(PREFIX)?;
+        let len = u32::from_le_bytes(self.body.get(from + 4..from + 8)?.try_into().ok()?);
+        self.body.get(from..self.at as usize + len as usize)
+    }
+
+    /// What a checkpoint that keeps it and the work that is left take, at most.
+    fn weight(&self) -> u64 {
+        self.delta().map_or(0, |delta| (PREFIX + KEPT + delta.len()) as u64) + 2 * PAGE
+    }
 }
 
 /// Changes by object, each list in the order of the log.
@@ -61,6 +80,8 @@ pub(crate) type Dues = BTreeMap<ObjectNo, Vec<Due>>;
 pub(crate) struct Deferred {
     list: Mutex<Dues>,
     left: AtomicUsize,
+    /// How many of them could not be brought up to date when that was tried for all.
+    stuck: AtomicUsize,
     /// Bytes counted as live that the changes will give back.
     surplus: AtomicI64,
     /// What a checkpoint takes for these objects, at most: until the last one is up to date it is set aside for all.
@@ -89,6 +110,18 @@ impl Deferred {
     /// The objects that are not up to date, from a number on.
     pub(crate) fn numbers(&self, from: ObjectNo) -> Vec<ObjectNo> {
         if self.is_empty() { Vec::new() } else { self.list.lock().range(from..).map(|(no, _)| *no).collect() }
+    }
+
+    /// What is left cannot be brought up to date now: from here on what it takes is counted.
+    fn keep(&self, failed: &[(ObjectNo, StoreError)]) {
+        let list = self.list.lock();
+        let mut places = Places::default();
+        for no in list.keys() {
+            places.add(*no);
+        }
+        self.reserve.store(list.values().flatten().map(Due::weight).sum(), Ordering::Relaxed);
+        self.leaves.store(2 * places.leaves(), Ordering::Relaxed);
+        self.stuck.store(failed.len(), Ordering::Release);
     }
 
     fn done(&self, list: &Dues) {
@@ -148,12 +181,14 @@ impl Store {
         self.settle_in(&mut self.deferred.list.lock(), no, None)
     }
 
-    /// Brings all objects up to date.
-    ///
-    /// # Errors
-    /// The first of [`settle_each`](Self::settle_each).
-    pub(crate) fn settle_all(&self) -> Result<(), StoreError> {
-        self.settle_each().into_iter().next().map_or(Ok(()), |(_, e)| Err(e))
+    /// Brings all objects up to date, as far as that is possible. The others wait on, whatever happens, and are not tried again here.
+    pub(crate) fn settle_all(&self) {
+        if self.deferred.left.load(Ordering::Acquire) <= self.deferred.stuck.load(Ordering::Acquire) {
+            return;
+        }
+        for (no, e) in self.settle_each() {
+            log::error!("{} is not as it was before the crash, and its changes wait: {e}", self.path_of(no));
+        }
     }
 
     /// Brings all objects up to date, as far as that is possible; the others are named.
@@ -173,20 +208,35 @@ impl Store {
             });
         }
         self.reader.set_sweeping(false);
+        if !failed.is_empty() {
+            self.deferred.keep(&failed);
+        }
         failed
     }
 
     /// Lets a checkpoint begin.
-    ///
-    /// # Errors
-    /// As [`Store::settle_all`].
-    pub(crate) fn settle_for_checkpoint(&self) -> Result<(), StoreError> {
+    pub(crate) fn settle_for_checkpoint(&self) {
         if bug(Bug::DeferredForgotten) {
             let mut list = self.deferred.list.lock();
             list.clear();
             self.deferred.done(&list);
         }
-        self.settle_all()
+        self.settle_all();
+    }
+
+    /// Repeats in a checkpoint what waits still.
+    pub(crate) fn keep_deferred(&self, layout: &mut Layout<'_>) -> Result<(), NoRoom> {
+        if self.deferred.is_empty() {
+            return Ok(());
+        }
+        for (no, dues) in self.deferred.list.lock().iter() {
+            for due in dues {
+                let delta = due.delta().unwrap_or_default();
+                let kept = Delta::Kept { lsn: due.lsn, byte: due.byte, delta };
+                layout.delta(*no, Lsn::ZERO, &kept, KEPT + delta.len())?;
+            }
+        }
+        Ok(())
     }
 
     /// `old`: its old state, if that was read already.

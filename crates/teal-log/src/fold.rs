@@ -103,6 +103,7 @@ impl Store {
             notes,
             ..Roots::default()
         };
+        self.keep_deferred(layout)?;
         // Making room may open a record in another segment, which changes that segment's item: room first, then the items.
         let size = 124 + (layout.segments.changed().len() + 8) * (4 + usage::BYTES);
         layout.reserve(size)?;

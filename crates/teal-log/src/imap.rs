@@ -64,6 +64,11 @@ impl InodeMap {
         self.changed.iter().map(|(no, home)| (*no, *home))
     }
 
+    /// Where absorbing the changes makes leaves new.
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
     /// Leaves that absorbing the changes makes new, at most.
     pub(crate) fn changed_leaves(&self) -> u64 {
         self.places.leaves()

@@ -184,8 +184,10 @@ impl Locked<'_> {
             state.in_batch = true;
             let mut open = self.store.open.lock();
             open.objects.push(Arc::clone(object));
-            // Its page of the inode map and one above it, or an item in a page counted already.
-            self.store.gathers(if open.places.add(object.no) { PAGE + PAGE / 8 } else { 128 } as i64);
+            // Its page of the inode map and one above it, as a checkpoint counts them, or an item in a page counted already.
+            let is_new = open.places.add(object.no);
+            let has_above = is_new && open.places.leaves() <= self.store.pages_above();
+            self.store.gathers((if is_new { PAGE } else { 128 } + if has_above { PAGE } else { 0 }) as i64);
             if open.since.is_none() {
                 open.since = Some(self.store.clock.monotonic());
                 drop(open);

@@ -224,6 +224,8 @@ impl Store {
         let mut recovery = Recovery { clean: last.header.is(record::CLEAN), ..Recovery::default() };
         let store = Self::assemble(sb, reader, clock, options, committer, &roots)?;
         let mut dues = Dues::new();
+        let is_of = |link: &&Link| link.header.batch == chain[from].header.batch;
+        chain[..=from].iter().filter(is_of).try_for_each(|link| store.redo_kept(link, &mut dues))?;
         for pair in chain[from..].windows(2) {
             let (before, link) = (&pair[0], &pair[1]);
             let is_entry = geometry.segment_of(before.at) != geometry.segment_of(link.at);

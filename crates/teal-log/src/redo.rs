@@ -16,7 +16,7 @@ use crate::dir::{Dir, Entries};
 use crate::error::StoreError;
 use crate::extents::{Extents, Freed};
 use crate::format::crc;
-use crate::format::delta::{Delta, PREFIX, Placed, decode_body};
+use crate::format::delta::{Delta, KEPT, PREFIX, Placed, decode_body};
 use crate::format::extent::{Extent, Mapped};
 use crate::format::imap::Home;
 use crate::format::inode::{Core, Entry};
@@ -53,7 +53,21 @@ impl Store {
             self.next_object.fetch_max(no.get() + 1, Relaxed);
             if self.redo_at_once(&placed, lsn, byte + placed.at as u64)?.ok_or_else(damaged)? {
                 let at = u32::try_from(placed.at).map_err(|_| damaged())?;
+                let byte = byte + placed.at as u64;
                 dues.entry(no).or_default().push(Due { body: Arc::clone(&link.body), byte, at, lsn });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what a record of the last checkpoint keeps.
+    pub(crate) fn redo_kept(&self, link: &Link, dues: &mut Dues) -> Result<(), StoreError> {
+        let damaged = || StoreError::Corrupt { what: "a record", at: link.at.get(), object: None };
+        for placed in decode_body(&link.body, link.header.deltas) {
+            let placed = placed.map_err(|_| damaged())?;
+            if let Delta::Kept { lsn, byte, .. } = placed.delta {
+                let at = u32::try_from(placed.at + KEPT + PREFIX).map_err(|_| damaged())?;
+                dues.entry(placed.object).or_default().push(Due { body: Arc::clone(&link.body), byte, at, lsn });
             }
         }
         Ok(())
@@ -81,7 +95,8 @@ impl Store {
             Delta::SharedSet { id, shared } => return self.redo_shared(*id, &Logged::Set(shared.clone())).map(done),
             Delta::SharedCount { id, count } => return self.redo_shared(*id, &Logged::Count(*count)).map(done),
             Delta::SharedGone { id } => return self.redo_shared(*id, &Logged::Gone).map(done),
-            Delta::Page { .. } | Delta::Roots(_) | Delta::Ignored => return Ok(Some(false)),
+            // What a checkpoint keeps is taken from the last one only.
+            Delta::Page { .. } | Delta::Roots(_) | Delta::Kept { .. } | Delta::Ignored => return Ok(Some(false)),
         }
         Ok(Some(true))
     }
@@ -107,12 +122,10 @@ impl<'s> Redone<'s> {
 
     /// Makes one change.
     pub(crate) fn redo(&mut self, due: &Due) -> Result<(), StoreError> {
-        let byte = due.byte + u64::from(due.at);
-        let damaged = StoreError::Corrupt { what: "a record", at: byte / SECTOR, object: Some(self.no) };
-        let delta = (due.at as usize).checked_sub(PREFIX).and_then(|at| due.body.get(at..));
-        let placed = delta.and_then(|delta| decode_body(delta, 1).next()).and_then(Result::ok);
+        let damaged = StoreError::Corrupt { what: "a record", at: due.byte / SECTOR, object: Some(self.no) };
+        let placed = due.delta().and_then(|delta| decode_body(delta, 1).next()).and_then(Result::ok);
         let Some(placed) = placed else { return Err(damaged) };
-        self.apply(&placed.delta, due.lsn, byte)?.ok_or(damaged)
+        self.apply(&placed.delta, due.lsn, due.byte)?.ok_or(damaged)
     }
 
     /// `Ok(None)` when the delta contradicts the state.

@@ -4,8 +4,11 @@
 //! 1. What is new is committed first: what is moved fills records and segments of its own.
 //! 2. Victims are the segments with the best cost-benefit (Rosenblum and Ousterhout), or the emptiest when room is short. They are moved
 //!    oldest first, so that neighbours on the disk are of one age.
-//! 3. A victim is moved only if all it may take fits into what is ready, pages and the next two checkpoints included.
-//! 4. Two checkpoints free all victims at once. The second one writes next to nothing.
+//! 3. A victim is moved only if all it may take fits into what is ready, pages and the next two checkpoints included, and [`Left`] stays.
+//! 4. When room is short, victims that take less than they give come first: a segment of inode records may change a leaf of the inode
+//!    map for each of them. What is in a segment is looked at before it is moved. What is not folded yet is folded by the round's
+//!    checkpoints even if nothing could be moved: it may have been what left no room.
+//! 5. Two checkpoints free all victims at once. The second one writes next to nothing.
 
 use crate::commit::{Committer, Kind};
 use crate::error::StoreError;
@@ -13,7 +16,7 @@ use crate::seeded::{Bug, bug};
 use crate::segments::Victim;
 use crate::space::MEM_PAGES;
 use crate::store::Store;
-use crate::weight::with_waste;
+use crate::weight::{PAGE, with_waste};
 use std::sync::atomic::Ordering;
 use teal_types::Lsn;
 
@@ -28,8 +31,32 @@ pub(crate) enum Choice {
 
 /// A fuller segment gives nothing back: what describes its content, and the ends of records, take the rest.
 pub(crate) const FULLEST: f64 = 0.97;
-/// Segments left for the checkpoints after a round.
-const LEFT: u64 = 2;
+/// Checkpoints after a round: the first is counted with what it folds. The last may be that of closing.
+const CHECKPOINTS: u64 = 3;
+/// A victim gives something if that is more than this part of a segment.
+const GAIN_PART: u64 = 16;
+/// Segments that a round reads at most and does not move.
+const LOOKS: usize = 64;
+const LOOKS_AHEAD: usize = 4;
+
+/// What a round leaves of the room there is, beside what is promised and what a checkpoint takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Half of what is set aside for cleaning: the rest is the way out of a full store.
+    Half,
+    /// What the checkpoints after the round take, and half a segment for what the cleaner takes between two looks at the room: somebody
+    /// is on that way.
+    Least,
+}
+
+/// Which of the victims a round takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// Those that give more than they take, for certain.
+    Gain,
+    /// All that have room.
+    Any,
+}
 
 impl Store {
     fn commit_round(&self, held: Option<&mut Committer>, kind: Kind) -> Result<(), StoreError> {
@@ -49,12 +76,12 @@ impl Store {
         mut held: Option<&mut Committer>,
         want: u64,
         choice: Choice,
+        left: Left,
     ) -> Result<bool, StoreError> {
         if !bug(Bug::DeferredUncleaned) {
-            self.settle_all()?;
+            self.settle_all();
         }
-        let segment = self.geometry.segment_bytes();
-        let ripening = self.segments.lock().ripening() as u64 * segment;
+        let ripening = self.segments.lock().ripening() as u64 * self.geometry.segment_bytes();
         let mut worked = false;
         self.lent.store(0, Ordering::Relaxed);
         if ripening < want {
@@ -62,25 +89,20 @@ impl Store {
             if self.has_changes() {
                 self.commit_round(held.as_deref_mut(), Kind::Batch)?;
             }
-            for victim in self.victims(want - ripening, choice) {
-                if !self.fits(&victim) {
-                    break;
-                }
-                self.segments.lock().moving.insert(victim.segment.0);
-                self.lent.fetch_add(victim.live as i64, Ordering::Relaxed);
-                self.clean_segment(victim.segment)?;
-                worked = true;
-                let moving = self.moved.load(Ordering::Relaxed) + self.reader.shared.moving_takes() as i64;
-                if moving >= self.settings().batch_bytes as i64 {
-                    self.commit_round(held.as_deref_mut(), Kind::Batch)?;
-                }
+            // Nobody waits for what is done ahead: only what surely gives more than it takes.
+            if choice == Choice::Emptiest || held.is_none() {
+                worked = self.move_victims(held.as_deref_mut(), want - ripening, (choice, Taken::Gain), left)?;
+            }
+            if !worked && held.is_some() {
+                worked = self.move_victims(held.as_deref_mut(), want - ripening, (choice, Taken::Any), left)?;
             }
             if worked && self.has_changes() {
                 self.commit_round(held.as_deref_mut(), Kind::Batch)?;
             }
         }
-        for _ in 0..3 {
-            if self.segments.lock().ripening() == 0 {
+        for turn in 0..3 {
+            let owes = turn == 0 && choice == Choice::Emptiest && self.fold_bytes() > self.usage_bytes();
+            if self.segments.lock().ripening() == 0 && !owes {
                 break;
             }
             self.commit_round(held.as_deref_mut(), Kind::Checkpoint)?;
@@ -91,26 +113,76 @@ impl Store {
         Ok(worked)
     }
 
-    /// Whether a victim may be moved now: its blocks, a page for each of them, and the checkpoints after it have room.
-    fn fits(&self, victim: &Victim) -> bool {
+    /// Moves what lives in victims into batches until so much is gained; says whether any was moved.
+    fn move_victims(
+        &self,
+        mut held: Option<&mut Committer>,
+        want: u64,
+        (choice, taken): (Choice, Taken),
+        left: Left,
+    ) -> Result<bool, StoreError> {
+        let segment = self.geometry.segment_bytes();
+        let (mut looks, mut gained, mut worked) = (0, 0, false);
+        let mut places = self.imap.read().places().clone();
+        for victim in self.victims(want, choice, left) {
+            if gained >= want || looks > if held.is_some() { LOOKS } else { LOOKS_AHEAD } {
+                break;
+            }
+            if choice != Choice::Emptiest && !self.fits(&victim, victim.live, left) {
+                break;
+            }
+            let Some(read) = self.read_victim(victim.segment) else { continue };
+            let mut more = places.clone();
+            self.leaves_of(&read, &mut more)?;
+            let takes = victim.live + (more.leaves() - places.leaves()) * PAGE;
+            let is_fit = self.fits(&victim, takes, left);
+            if !is_fit && choice != Choice::Emptiest {
+                break;
+            }
+            if !is_fit || (taken == Taken::Gain && takes + segment / GAIN_PART > segment) {
+                looks += 1;
+                continue;
+            }
+            places = more;
+            gained += segment.saturating_sub(takes).max(segment / GAIN_PART);
+            self.segments.lock().moving.insert(victim.segment.0);
+            self.lent.fetch_add(victim.live as i64, Ordering::Relaxed);
+            self.clean_segment(&read, left)?;
+            worked = true;
+            let moving = self.moved.load(Ordering::Relaxed) + self.reader.shared.moving_takes() as i64;
+            if moving >= self.settings().batch_bytes as i64 {
+                self.commit_round(held.as_deref_mut(), Kind::Batch)?;
+            }
+        }
+        Ok(worked)
+    }
+
+    /// Whether a victim may be moved now: its blocks, a page for each of them, what the inode map takes, and the checkpoints after it
+    /// have room.
+    fn fits(&self, victim: &Victim, takes: u64, left: Left) -> bool {
         let is_memory = self.mem_pages.load(Ordering::Relaxed) < 2 * MEM_PAGES;
-        is_memory && self.has_room(with_waste(2 * victim.live, self.geometry.segment_bytes()))
+        is_memory && self.has_room(with_waste(takes.max(2 * victim.live), self.geometry.segment_bytes()), left)
     }
 
     /// Whether so much more may be moved: it, the open batch, what is promised and the checkpoints after it have room.
-    pub(crate) fn has_room(&self, more: u64) -> bool {
+    pub(crate) fn has_room(&self, more: u64, left: Left) -> bool {
         let taken = self.batch_takes() + self.promised.load(Ordering::Relaxed).max(0) as u64;
-        let left = self.usage_bytes() + LEFT * self.geometry.segment_bytes();
-        taken + more + left <= self.segments.lock().ready_bytes()
+        taken + more + self.left(left) <= self.segments.lock().ready_bytes()
     }
 
-    /// Enough victims for this gain, oldest first.
-    fn victims(&self, want: u64, choice: Choice) -> Vec<Victim> {
+    pub(crate) fn left(&self, left: Left) -> u64 {
+        let segment = self.geometry.segment_bytes();
+        let least = CHECKPOINTS * with_waste(self.usage_bytes(), segment) + segment / 2;
+        if left == Left::Half { least.max(self.cleaner_bytes() / 2) } else { least }
+    }
+
+    /// Victims, the best first; of those that are enough for this gain, the oldest.
+    fn victims(&self, want: u64, choice: Choice, left: Left) -> Vec<Victim> {
         let segment = self.geometry.segment_bytes();
         let now = Lsn::new(self.next_lsn.load(Ordering::Relaxed));
         let mut victims = self.segments.lock().victims(now, choice);
         let ready = self.segments.lock().ready_bytes();
-        let mut room = ready.saturating_sub(self.batch_takes() + self.usage_bytes() + LEFT * segment);
+        let mut room = ready.saturating_sub(self.batch_takes() + self.left(left));
         let mut gain = 0;
         let enough = victims.iter().position(|victim| {
             let takes = victim.live + victim.live / 4;
@@ -122,8 +194,11 @@ impl Store {
             false
         });
         // The first one always: whether it fits is looked at again.
-        victims.truncate(enough.unwrap_or(victims.len()).max(1));
-        victims.sort_by_key(|victim| victim.born);
+        let enough = enough.unwrap_or(victims.len()).max(1).min(victims.len());
+        if !matches!(choice, Choice::Emptiest) {
+            victims.truncate(enough);
+        }
+        victims[..enough].sort_by_key(|victim| victim.born);
         victims
     }
 }

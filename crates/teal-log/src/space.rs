@@ -2,34 +2,38 @@
 //!
 //! # Invariants
 //! R: what can be written now; T: what sealing all that is changed in memory as a checkpoint takes at most
-//! ([`batch_takes`](Store::batch_takes)); P: what is promised to operations under way; C: what is set aside for the cleaner; S: a segment.
+//! ([`batch_takes`](Store::batch_takes)); P: what is promised to operations under way; S: a segment; C: what is set aside for the cleaner and
+//! for giving back: at least six segments, and [`OBJECT_SPARE`] for each object; E: what three checkpoints of nothing take, and S / 2.
 //! 1. *Promise*: an operation that grows or replaces begins only if T + P + its cost + C fit into R, one that gives back if T + P + its
-//!    cost + 3/4 C do. While a round of cleaning runs, what it has taken counts as if it were there, up to C / 2, so R >= T + P + C / 4
-//!    holds whenever somebody begins.
-//! 2. *Commit*: so a commit has room, as a batch and as a checkpoint. Afterwards T is the usage table and the roots, less than a segment
-//!    on stores of some gigabytes; C is at least six segments, so the two checkpoints after it have room too. Closing is one of them.
-//! 3. *Cleaning* adds to T only while T + P + 2 S + a usage table fit into R, looked at again at least every 64 deltas: it never takes
-//!    the room of a commit.
-//! 4. *Capacity*: what lives, grown by what is promised, leaves the reserve (a tenth of the capacity or more, C among it) free: the
-//!    segments in use hold at least the reserve less R of dead bytes.
+//!    cost + C / 4 do, or, when cleaning has gained nothing, T + P + its cost + E. While a round of cleaning runs, what it has taken counts
+//!    as if it were there, up to C / 2.
+//! 2. *Commit*: so a commit has room, as a batch and as a checkpoint, and so have the two checkpoints after it. Closing is one of them.
+//! 3. *Cleaning* adds to T only while T + P + what must be left fit into R, looked at again at least every 16 deltas: C / 2 must be left
+//!    ([`Left::Half`]), or E by a round that somebody waits for who gives back ([`Left::Least`]). Never does it take the room of a commit.
+//! 4. *Capacity*: what lives, grown by what is promised and by the objects' part of C, leaves the reserve (a tenth of the capacity or more,
+//!    the rest of C among it) free: R and the dead bytes in use are at least the reserve and that part.
+//! 5. *Net growth*: pages that a checkpoint will write are charged to 4 as if they were new, although most replace old ones. Whoever does
+//!    not grow the store is therefore refused by 4 only after a checkpoint, when nothing is charged but what lives.
 //!
 //! # Why there is a way forward from every full state
 //! - *Closing, committing*: 2.
-//! - *Cleaning one victim* of which u S live takes u S, a page for each of its blocks at worst, and the headers; two checkpoints later it
-//!   gives S back. The pages are no loss: for each one written anew an old one died, and old pages lie together in segments of
-//!   checkpoints, which so become the emptiest. By 4 the emptiest victim is never fuller than the mean, capacity less reserve by
-//!   capacity less R.
-//! - *Deleting* needs 24 KiB of R below what everybody else may use (1), and adds dead bytes.
+//! - *Deleting* does not add to what lives, and half of the reserve is its alone: with 5, capacity never refuses it. Nothing but deleting
+//!   may use C below C / 2: by 1 and 3 it finds that much. What it takes are pages written anew, for each of which an old one dies; they lie
+//!   together in segments of checkpoints, which two checkpoints later are free without cleaning, or the emptiest there are.
+//! - *Cleaning one victim* of which u S live takes u S and the pages that lead to it: for a segment of inode records as many leaves of the
+//!   inode map. Rounds for those who wait take first what surely gives more than it takes, and what a checkpoint can fold is folded even if
+//!   nothing could be moved. By 4 the emptiest victim is never fuller than the mean.
+//! - *Filling* stops when rounds gain nothing ([`FUTILE`]), and leaves C / 2: it cannot use up what deleting needs.
 //! - Nobody waits for ever: a wait is at most [`ROUNDS`] rounds, each bounded by R.
 //!
-//! Not proved, but lived through by `teal-client/tests/space/near_full.rs`: that C is enough float for the pages of any sequence of
-//! rounds; the worst case is a store of one file of single blocks, each round of which rewrites every page of its map (1 % of the data).
+//! Not proved, but lived through by `teal-client/tests/space/near_full.rs` and `emptied.rs`: that C is enough float for the pages of any
+//! sequence of rounds.
 
-use crate::commit::Kind;
+use crate::commit::{Committer, Kind};
 use crate::cost::{Cost, Purpose};
 use crate::counters::add;
 use crate::error::StoreError;
-use crate::round::Choice;
+use crate::round::{Choice, Left};
 use crate::store::{Space, Store};
 use std::sync::atomic::Ordering;
 
@@ -44,6 +48,11 @@ const RESERVE_PART: u64 = 10;
 /// A checkpoint must always find room for all the pages that memory may hold, twice; a small store has fewer.
 const FOLD_RESERVE: u64 = 16 << 20;
 const SMALL_PART: u64 = 4;
+/// Set aside for each object: removing it, or moving its record, writes a page of the inode map and of a directory anew, and many of them
+/// share those. About twice what an object takes in them.
+const OBJECT_SPARE: u64 = 128;
+/// So much is enough for as many pages as are changed between two checkpoints, several times.
+const SPARE_MAX: u64 = 64 << 20;
 /// Fewest segments set aside, beyond the cleaner's.
 const RESERVE_SEGMENTS: u64 = 6;
 /// The host is asked for this much more than is needed, so that it is asked rarely.
@@ -52,6 +61,8 @@ const HOST_STEP: u64 = 64 << 20;
 pub(crate) const MEM_PAGES: i64 = 2048;
 /// Rounds of cleaning that one operation waits for at most.
 const ROUNDS: usize = 64;
+/// It waits no longer after so many that gained nothing.
+const FUTILE: usize = 3;
 /// In the first round of them victims are at most this full.
 const FULLEST_FIRST: f64 = 0.9;
 
@@ -59,15 +70,24 @@ impl Store {
     fn reserve(&self) -> u64 {
         let capacity = self.geometry.capacity();
         (capacity / RESERVE_PART)
-            .max(RESERVE_SEGMENTS * self.geometry.segment_bytes() + self.cleaner_bytes())
+            .max(RESERVE_SEGMENTS * self.geometry.segment_bytes() + self.cleaner_base())
             .max((capacity / SMALL_PART).min(FOLD_RESERVE))
     }
 
     /// What only the cleaner and checkpoints may start to fill.
     pub(crate) fn cleaner_bytes(&self) -> u64 {
+        self.cleaner_base() + self.spare()
+    }
+
+    fn cleaner_base(&self) -> u64 {
         let segments = u64::from(self.geometry.segments);
         let share = (segments / CLEANER_PART).max((segments / SMALL_CLEANER_PART).min(SMALL_CLEANER));
         share.clamp(*CLEANER_SEGMENTS.start(), *CLEANER_SEGMENTS.end()) * self.geometry.segment_bytes()
+    }
+
+    /// What is set aside for the pages that lead to the objects there are.
+    fn spare(&self) -> u64 {
+        (self.objects.load(Ordering::Relaxed).max(0) as u64 * OBJECT_SPARE).min(SPARE_MAX)
     }
 
     /// Pages that only memory holds; the daemon checkpoints when they are many. What waits since the store was opened is not among them:
@@ -83,8 +103,10 @@ impl Store {
         let fold = self.fold_bytes() as i64;
         let moved = self.moved.load(Ordering::Relaxed) + self.reader.shared.moving_takes() as i64;
         let segments = self.segments.lock();
-        let logical =
-            self.geometry.capacity() as i64 - self.reserve() as i64 - self.really_live(segments.live()) as i64;
+        let logical = self.geometry.capacity() as i64
+            - self.reserve() as i64
+            - self.really_live(segments.live()) as i64
+            - self.spare() as i64;
         // What the cleaner has in hand comes out of what is set aside for it, and comes back.
         let cleaner = self.cleaner_bytes() as i64;
         let lent = self.lent.load(Ordering::Relaxed);
@@ -118,7 +140,7 @@ impl Store {
     }
 
     fn slack(&self, purpose: Purpose) -> i64 {
-        if purpose == Purpose::Frees { self.cleaner_bytes() as i64 / 4 } else { 0 }
+        if purpose == Purpose::Frees { self.cleaner_bytes() as i64 * 3 / 4 } else { 0 }
     }
 
     /// Promises the space an operation may need.
@@ -160,14 +182,14 @@ impl Store {
         add(&self.reader.counters.waits, 1);
         self.host_again()?;
         // What was set aside for objects that were not up to date is known to the byte now.
-        self.settle_all()?;
+        self.settle_all();
         let enough = |store: &Self| {
             store.refresh_budget();
             let (logical, physical) = store.headroom(purpose);
             logical.min(physical) >= need
         };
         let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
-        self.host_more(need as u64 + promised + self.batch_takes() + HOST_STEP + 16 * self.geometry.segment_bytes());
+        self.host_more(need as u64 + promised + self.batch_takes() + HOST_STEP + self.cleaner_bytes());
         if enough(self) {
             return Ok(());
         }
@@ -180,23 +202,49 @@ impl Store {
                 return Ok(());
             }
         }
+        if purpose != Purpose::Grows && self.fold_bytes() > self.usage_bytes() {
+            // So is what a checkpoint takes; and what it would write anew dies.
+            self.commit_as(&mut committer, Kind::Checkpoint)?;
+            if enough(self) {
+                return Ok(());
+            }
+        }
         // Cleaning makes room to write, not room to keep.
         if self.headroom(purpose).0 < need {
             return Err(StoreError::NoSpace);
         }
+        self.clean_for(&mut committer, need, purpose)
+    }
+
+    /// Rounds of cleaning until there is enough.
+    fn clean_for(&self, committer: &mut Committer, need: i64, purpose: Purpose) -> Result<(), StoreError> {
         // More than is needed is gained at once: the checkpoints after a round cost the same for many victims as for one.
         let want = need as u64 + self.cleaner_bytes();
+        let left = if purpose == Purpose::Frees { Left::Least } else { Left::Half };
+        // Whoever makes the store fuller does not go on for crumbs: one round for each operation would be without end.
+        let segment = self.geometry.segment_bytes() as i64;
+        let (comfort, little) = if purpose == Purpose::Frees { (0, 0) } else { (segment, segment / 4) };
+        let (mut best, mut futile) = (self.headroom(purpose).1, 0);
         for round in 0..ROUNDS {
-            let choice = if round == 0 { Choice::CostBenefit(FULLEST_FIRST) } else { Choice::Emptiest };
-            let worked = self.clean_round(Some(&mut *committer), want, choice)?;
-            if enough(self) {
+            let is_first = round == 0 && purpose != Purpose::Frees;
+            let choice = if is_first { Choice::CostBenefit(FULLEST_FIRST) } else { Choice::Emptiest };
+            let worked = self.clean_round(Some(&mut *committer), want, choice, left)?;
+            let physical = self.headroom(purpose).1;
+            if physical >= need + comfort {
                 return Ok(());
             }
-            if !worked && round > 0 {
+            futile = if physical > best + little { 0 } else { futile + 1 };
+            best = best.max(physical);
+            if (!worked && !is_first) || futile >= FUTILE {
                 break;
             }
         }
-        Err(StoreError::NoSpace)
+        if self.headroom(purpose).1 >= need {
+            return Ok(());
+        }
+        // What is set aside for cleaning has not helped: it may help who gives back.
+        let last = self.available().1 + self.cleaner_bytes() as i64 - self.left(Left::Least) as i64;
+        if purpose == Purpose::Frees && last >= need { Ok(()) } else { Err(StoreError::NoSpace) }
     }
 
     /// Cleans in the background: one round that is to set this many segments free, moving what is in those at most this full. Says whether
@@ -207,18 +255,20 @@ impl Store {
     pub fn clean(&self, segments: u64, fullest_percent: u32) -> Result<bool, StoreError> {
         self.writable()?;
         let want = segments * self.geometry.segment_bytes();
-        self.clean_round(None, want, Choice::CostBenefit(f64::from(fullest_percent) / 100.0))
+        self.clean_round(None, want, Choice::CostBenefit(f64::from(fullest_percent) / 100.0), Left::Half)
     }
 
     /// Before a batch is sealed: its room must be there.
-    pub(crate) fn prepare_room(&self) -> Result<(), StoreError> {
+    pub(crate) fn prepare_room(&self, kind: Kind) -> Result<(), StoreError> {
         self.host_again()?;
-        let mut need = self.batch_takes();
+        let takes =
+            || if kind == Kind::Checkpoint { self.batch_takes().min(self.warm_takes()) } else { self.batch_takes() };
+        let mut need = takes();
         let spare = 2 * self.geometry.segment_bytes();
         let mut ready = self.segments.lock().ready_bytes();
         if ready < need + spare {
-            self.settle_all()?;
-            need = self.batch_takes();
+            self.settle_all();
+            need = takes();
             self.host_more(need + spare);
             ready = self.segments.lock().ready_bytes();
         }

@@ -40,13 +40,17 @@ const LARGE: u64 = 4096;
 const NEIGHBOURS: u64 = 256;
 /// Most leaves that many numbers in a row can be spread over: a leaf spans at least fifty.
 const LEAVES: u32 = NEIGHBOURS.div_ceil(50) as u32 + 1;
+/// Levels of the inode map, at most, below 2^31 objects.
+const LEVELS: u64 = 4;
+/// Numbers that a page above the leaves spans, at least.
+const SPANNED: u64 = 3000;
 /// An item of the inode map, in a leaf at least half full.
 const MAP_ITEM: u64 = 90;
 /// A leaf of few items.
 const SMALL_PAGE: u64 = 512 + 64 + 24;
 
 /// Where the inode map changes, and so in how many leaves at most.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Places {
     counts: BTreeMap<u64, u32>,
     leaves: u64,
@@ -193,23 +197,27 @@ impl Store {
 
     /// The same, with so many bytes and leaves of the inode map for what is not up to date.
     pub(crate) fn fold_with(&self, reserve: u64, leaves: u64) -> u64 {
-        let (records, spread) = {
-            let unfolded = self.unfolded.lock();
-            (unfolded.bytes, unfolded.places.leaves())
-        };
         let objects = self.objects.load(Ordering::Relaxed).max(0) as u64;
-        let imap = self.imap.read();
-        let spread = spread + imap.changed_leaves() + leaves;
-        let map = imap.tree.mem_pages() as u64;
-        drop(imap);
+        let spread = self.unfolded.lock().places.leaves() + self.imap.read().changed_leaves() + leaves;
         // Leaves are as many as changes, or hold all there is; above them stand at most as many pages as the whole tree has.
         let leaves = (spread * PAGE).min(spread * SMALL_PAGE + objects * MAP_ITEM);
-        let above = spread.min(objects / 1000 + 4) * PAGE;
+        let above = spread.min(self.pages_above()) * PAGE;
+        self.fold_in_memory() + reserve + leaves + above
+    }
+
+    /// The same, but for pages of the inode map that are not in memory yet.
+    fn fold_in_memory(&self) -> u64 {
         let pages = self.mem_pages.load(Ordering::Relaxed).max(0) as u64
-            + map
+            + self.imap.read().tree.mem_pages() as u64
             + self.orphans.lock().mem_pages() as u64
             + self.notes.lock().mem_pages() as u64;
-        records + reserve + pages * PAGE + leaves + above + self.usage_bytes() + self.shared_bytes()
+        self.unfolded.lock().bytes + pages * PAGE + self.usage_bytes() + self.shared_bytes()
+    }
+
+    /// Pages of the inode map above its leaves, at most.
+    pub(crate) fn pages_above(&self) -> u64 {
+        let objects = self.objects.load(Ordering::Relaxed).max(0) as u64;
+        objects.div_ceil(1000).min(self.next_object.load(Ordering::Relaxed) / SPANNED) + LEVELS
     }
 
     /// What is to be written of the table of shared extents, and of what is moving, at most.
@@ -231,6 +239,15 @@ impl Store {
     pub(crate) fn batch_takes(&self) -> u64 {
         let gathered = self.gathered.load(Ordering::Relaxed).max(0) as u64;
         with_waste(gathered + self.fold_bytes(), self.geometry.segment_bytes())
+    }
+
+    /// The same for a checkpoint whose pages are in memory: how many there are is known, and each object may split a leaf.
+    pub(crate) fn warm_takes(&self) -> u64 {
+        let gathered = self.gathered.load(Ordering::Relaxed).max(0) as u64;
+        let items = (self.unfolded.lock().objects.len() + self.open.lock().objects.len()) as u64;
+        let map = items * (SMALL_PAGE + MAP_ITEM) + LEVELS * PAGE;
+        let fold = self.fold_in_memory() + self.deferred.reserve() + map;
+        with_waste(gathered + fold, self.geometry.segment_bytes())
     }
 
     /// Counts pages of objects that have come or gone in memory.

@@ -226,6 +226,7 @@ fn delta_text(delta: &Delta<'_>) -> String {
         }
         Delta::SharedGone { id } => format!("shared extent {id} is gone"),
         Delta::SharedCount { id, count } => format!("shared extent {id} has {count} references"),
+        Delta::Kept { delta, .. } => format!("waits still: a change of {} bytes", delta.len()),
         Delta::Ignored => "of a kind this program may ignore".into(),
     }
 }

@@ -29,6 +29,7 @@
 //! | 19 | note | piece u16, then its bytes: what those above the store keep of the object |
 //! | 20 | note gone | piece u16 |
 //! | 21 | shared count | id u64, count u32: how many extents refer to it |
+//! | 22 | kept | `Lsn` u64, byte address of its value u64, then a delta of an earlier record, whole: it waits still |
 
 use super::extent::{Mapped, SHARED_IDS};
 use super::inode::COOKIES;
@@ -40,6 +41,8 @@ use crate::page::{PagePtr, TreeKind};
 use teal_types::{FileType, Lsn, Name, ObjectNo, Stamp};
 
 pub(crate) const PREFIX: usize = 20;
+/// Bytes of a [`Delta::Kept`] before the delta it repeats.
+pub(crate) const KEPT: usize = 16;
 
 /// One change, with borrowed values where they are large.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +93,13 @@ pub(crate) enum Delta<'a> {
     },
     NoteGone {
         piece: u16,
+    },
+    /// What a record said of an object that is not up to date.
+    Kept {
+        lsn: Lsn,
+        /// Byte address of the value on the device, where the record has it.
+        byte: u64,
+        delta: &'a [u8],
     },
     /// A type this program does not know, marked as ignorable.
     Ignored,
@@ -183,6 +193,7 @@ impl Delta<'_> {
             Self::Note { .. } => 19,
             Self::NoteGone { .. } => 20,
             Self::SharedCount { .. } => 21,
+            Self::Kept { .. } => 22,
             Self::Ignored => unreachable!("never made, only read"),
         }
     }
@@ -235,6 +246,11 @@ impl Delta<'_> {
             Self::SharedCount { id, count } => {
                 out.put_u64(*id);
                 out.put_u32(*count);
+            }
+            Self::Kept { lsn, byte, delta } => {
+                out.put_u64(lsn.get());
+                out.put_u64(*byte);
+                out.put(delta);
             }
         }
         let len = u32::try_from(out.len() - value).expect("values are far below 4 GiB");
@@ -319,6 +335,7 @@ fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
             Delta::Note { piece, value: std::mem::take(&mut v.0) }
         }
         20 => Delta::NoteGone { piece: v.u16().filter(|piece| is_key(object, *piece))? },
+        22 => Delta::Kept { lsn: Lsn::new(v.counter()?), byte: v.counter()?, delta: std::mem::take(&mut v.0) },
         21 => Delta::SharedCount { id: shared_id(&mut v)?, count: v.u32().filter(|count| *count > 0)? },
         _ if flags & 1 != 0 => {
             v.0 = &[];

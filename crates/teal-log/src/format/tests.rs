@@ -170,11 +170,12 @@ fn golden_deltas() {
         Delta::SharedSet { id: 5, shared: SharedExtent { count: 3, extent: extent() } },
         Delta::SharedGone { id: 6 },
         Delta::SharedCount { id: 7, count: 8 },
+        Delta::Kept { lsn: Lsn::new(9), byte: 10, delta: b"as it was" },
     ];
     for (i, delta) in all.iter().enumerate() {
         delta.encode(object, i as u32, &mut body);
     }
-    assert_eq!(pin(&body), "582 bytes, crc ea35273a");
+    assert_eq!(pin(&body), "627 bytes, crc 85012c01");
     let back: Vec<_> = decode_body(&body, all.len() as u32).map(Result::unwrap).collect();
     assert_eq!(back.len(), all.len());
     for (i, (placed, delta)) in back.iter().zip(&all).enumerate() {
