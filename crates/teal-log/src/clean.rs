@@ -56,7 +56,8 @@ impl Store {
         read.inspect_err(|e| self.set_aside(victim, e)).ok().map(|()| held)
     }
 
-    fn set_aside(&self, victim: Segment, why: &StoreError) {
+    /// Leaves a segment alone from now on.
+    pub(crate) fn set_aside(&self, victim: Segment, why: &StoreError) {
         log::error!("segment {} cannot be cleaned: {why}", victim.0);
         self.segments.lock().bad.insert(victim.0);
     }

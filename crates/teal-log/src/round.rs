@@ -133,7 +133,10 @@ impl Store {
             }
             let Some(read) = self.read_victim(victim.segment) else { continue };
             let mut more = places.clone();
-            self.leaves_of(&read, &mut more)?;
+            if let Err(e) = self.leaves_of(&read, &mut more) {
+                self.set_aside(victim.segment, &e);
+                continue;
+            }
             let takes = victim.live + (more.leaves() - places.leaves()) * PAGE;
             let is_fit = self.fits(&victim, takes, left);
             if !is_fit && choice != Choice::Emptiest {
