@@ -81,6 +81,23 @@ fn opening_reads_no_object_and_then_nothing_until_somebody_asks() {
 }
 
 #[test]
+fn the_first_operation_on_a_large_sparse_store_waits_for_the_host_and_cleans_nothing() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let disk = Arc::new(FileDisk::open(&dir.path().join("store"), OpenMode::Create(1 << 40)).unwrap());
+    let store = made(&disk);
+    let first = file(&store, "first", &[1; 100]);
+    store.commit().unwrap();
+    drop(store);
+    let store = open(&disk).unwrap();
+    let before = store.counts();
+    let second = file(&store, "second", &[2; 100]);
+    let spent = store.counts().since(&before);
+    assert_eq!((spent.waits, spent.batches, spent.checkpoints, spent.segments_cleaned), (1, 0, 0, 0), "{spent:?}");
+    store.commit().unwrap();
+    assert_eq!((store.read(first, 0, 1).unwrap(), store.read(second, 0, 1).unwrap()), (vec![1], vec![2]));
+}
+
+#[test]
 fn a_lost_record_is_noticed_without_reading_large_segments_to_their_ends() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("store");
