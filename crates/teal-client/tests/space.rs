@@ -83,9 +83,12 @@ fn a_store_of_32_mib_can_be_emptied_whatever_fills_it() {
 
 #[test]
 fn a_store_of_64_mib_can_be_emptied_whatever_fills_it() {
-    let crowds = [Crowd::Tiny, Crowd::Dirs, Crowd::Large, Crowd::Mixed];
-    let all = crowds.iter().flat_map(|crowd| [(*crowd, Order::Random, 0, false), (*crowd, Order::AsMade, 1, true)]);
-    is_emptied(64, &all.collect::<Vec<_>>());
+    let mut all = vec![(Crowd::Tiny, Order::AsMade, 1, true), (Crowd::Large, Order::Random, 0, false)];
+    if number("TEAL_FULL_SEEDS", 0) > 0 {
+        let crowds = [Crowd::Tiny, Crowd::Dirs, Crowd::Large, Crowd::Mixed];
+        all = crowds.map(|crowd| [(crowd, Order::Random, 0, false), (crowd, Order::AsMade, 1, true)]).concat();
+    }
+    is_emptied(64, &all);
 }
 
 #[test]

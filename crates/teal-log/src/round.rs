@@ -5,8 +5,8 @@
 //! 2. Victims are the segments with the best cost-benefit (Rosenblum and Ousterhout), or the emptiest when room is short. They are moved
 //!    oldest first, so that neighbours on the disk are of one age.
 //! 3. A victim is moved only if all it may take fits into what is ready, pages and the next two checkpoints included, and [`Left`] stays.
-//! 4. When room is short, victims that take less than they give come first: a segment of inode records may change a leaf of the inode
-//!    map for each of them. What is in a segment is looked at before it is moved. What is not folded yet is folded by the round's
+//! 4. Victims that take less than they give come first: a segment of inode records may change a leaf of the inode map for each of them.
+//!    What is in a segment is looked at before it is moved. When room is short, what is not folded yet is folded by the round's
 //!    checkpoints even if nothing could be moved: it may have been what left no room.
 //! 5. Two checkpoints free all victims at once. The second one writes next to nothing.
 
@@ -89,10 +89,10 @@ impl Store {
             if self.has_changes() {
                 self.commit_round(held.as_deref_mut(), Kind::Batch)?;
             }
-            // Nobody waits for what is done ahead: only what surely gives more than it takes.
-            if choice == Choice::Emptiest || held.is_none() {
-                worked = self.move_victims(held.as_deref_mut(), want - ripening, (choice, Taken::Gain), left)?;
-            }
+            // What surely gives more than it takes may use the room there is: the larger a round by cost and benefit, the less its
+            // checkpoints cost for each segment. Nobody waits for what is done ahead: it takes nothing else.
+            let lends = if choice == Choice::Emptiest { left } else { Left::Least };
+            worked = self.move_victims(held.as_deref_mut(), want - ripening, (choice, Taken::Gain), lends)?;
             if !worked && held.is_some() {
                 worked = self.move_victims(held.as_deref_mut(), want - ripening, (choice, Taken::Any), left)?;
             }

@@ -9,7 +9,8 @@
 //!    as if it were there, up to C / 2.
 //! 2. *Commit*: so a commit has room, as a batch and as a checkpoint, and so have the two checkpoints after it. Closing is one of them.
 //! 3. *Cleaning* adds to T only while T + P + what must be left fit into R, looked at again at least every 16 deltas: C / 2 must be left
-//!    ([`Left::Half`]), or E by a round that somebody waits for who gives back ([`Left::Least`]). Never does it take the room of a commit.
+//!    ([`Left::Half`]), or E ([`Left::Least`]) by a round that somebody waits for who gives back, and by rounds by cost and benefit for
+//!    victims that surely give more than they take. Never does it take the room of a commit.
 //! 4. *Capacity*: what lives, grown by what is promised and by the objects' part of C, leaves the reserve (a tenth of the capacity or more,
 //!    the rest of C among it) free: R and the dead bytes in use are at least the reserve and that part.
 //! 5. *Net growth*: pages that a checkpoint will write are charged to 4 as if they were new, although most replace old ones. Whoever does
@@ -202,8 +203,14 @@ impl Store {
                 return Ok(());
             }
         }
-        if purpose != Purpose::Grows && self.fold_bytes() > self.usage_bytes() {
-            // So is what a checkpoint takes; and what it would write anew dies.
+        // So is what a checkpoint takes, and what it writes anew dies. Whoever gives back may need that to clean at all; for others a round
+        // is cheaper, unless it is the capacity that refuses them.
+        let is_due = match purpose {
+            Purpose::Grows => false,
+            Purpose::Replaces => self.headroom(purpose).0 < need,
+            Purpose::Frees => true,
+        };
+        if is_due && self.fold_bytes() > self.usage_bytes() {
             self.commit_as(&mut committer, Kind::Checkpoint)?;
             if enough(self) {
                 return Ok(());
