@@ -57,7 +57,7 @@ const SPARE_MAX: u64 = 64 << 20;
 /// Fewest segments set aside, beyond the cleaner's.
 const RESERVE_SEGMENTS: u64 = 6;
 /// The host is asked for this much more than is needed, so that it is asked rarely.
-const HOST_STEP: u64 = 64 << 20;
+const HOST_STEP: u64 = 32 << 20;
 /// Changed pages that memory may hold before a checkpoint must fold them: 8 MiB on the disk, about twice that in memory.
 pub(crate) const MEM_PAGES: i64 = 2048;
 /// Rounds of cleaning that one operation waits for at most.
