@@ -87,6 +87,7 @@ impl Client {
         let parts = loop {
             let here = self.replica.as_ref().map(|replica| replica.absence(no).read());
             if !self.absent(no)?.touches(offset, end) {
+                self.replica.as_ref().inspect(|replica| replica.uses(no));
                 break self.store.read_parts(no, offset, len)?;
             }
             drop(here);
@@ -120,6 +121,7 @@ impl Client {
             let step = &data[done..data.len().min(done + WRITE_STEP)];
             match self.on(no, || {
                 self.wait_for_queue(step.len() as u64)?;
+                self.room_for(step.len() as u64);
                 self.write_step(no, offset.saturating_add(done as u64), step, flags)
             }) {
                 Ok(n) => done += n,

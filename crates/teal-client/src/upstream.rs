@@ -27,6 +27,7 @@ mod announce;
 mod connect;
 mod content;
 mod cut;
+mod evict;
 mod fetch;
 mod flush;
 mod identity;
@@ -127,6 +128,7 @@ pub(crate) struct Replica {
     state: Mutex<State>,
     changed: Condvar,
     queue: queue::Queue,
+    evict: evict::Evict,
     domain: OnceLock<Domain>,
     invalidate: OnceLock<Box<dyn Fn(Invalidation) + Send + Sync>>,
     pub(crate) counters: status::Counters,
@@ -171,6 +173,7 @@ impl Replica {
             state: Mutex::new(State { again: true, ..State::default() }),
             changed: Condvar::new(),
             queue: queue::Queue::default(),
+            evict: evict::Evict::default(),
             domain: OnceLock::new(),
             invalidate: OnceLock::new(),
             counters: status::Counters::default(),

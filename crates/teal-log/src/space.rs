@@ -287,6 +287,11 @@ impl Store {
         Ok(())
     }
 
+    /// What files can take together, and what of that can still be written, in bytes.
+    pub fn room(&self) -> (u64, u64) {
+        (self.geometry.capacity() - self.reserve(), self.available().0.max(0) as u64)
+    }
+
     /// How full the store is. What can be cleaned counts as free.
     pub fn space(&self) -> Space {
         let (logical, physical) = self.available();

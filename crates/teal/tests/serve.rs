@@ -264,6 +264,40 @@ fn a_large_file_on_its_way_does_not_hold_up_the_rest() {
     end(vec![laptop, nas.0]);
 }
 
+#[test]
+fn a_machine_reads_a_volume_that_is_larger_than_its_store() {
+    const FILES: u64 = 30;
+    const SIZE: usize = 6 << 20;
+    let test = "a_machine_reads_a_volume_that_is_larger_than_its_store";
+    let Some(mut nas) = Nas::of(test, |root| {
+        for n in 0..FILES {
+            fs::write(root.join(format!("f{n}")), seeded(n, SIZE)).unwrap();
+        }
+        fs::write(root.join("large"), seeded(99, 90 << 20)).unwrap();
+    }) else {
+        return;
+    };
+    let with = nas.serve();
+    let Some(world) = World::new(test) else { return };
+    let (point, store) = (world.path("Teal"), world.path("store.teal"));
+    let places = [point.to_str().unwrap(), "--store", store.to_str().unwrap()];
+    world.teal(&[&["join", &with.0, "--token", &with.1, "--size", "64M"][..], &places[..]].concat()).good();
+    let laptop = Mounted::found(world, store);
+    nas.flush();
+    for n in 0..FILES {
+        assert!(read(&laptop.path(format!("f{n}"))).unwrap() == seeded(n, SIZE), "file {n}");
+    }
+    assert!(read(&laptop.path("large")).unwrap() == seeded(99, 90 << 20), "one that is larger than the store");
+    // What is new here stays, and makes what is not make way.
+    fs::write(laptop.path("mine"), seeded(7, 30 << 20)).unwrap();
+    for n in (0..FILES).rev() {
+        assert!(read(&laptop.path(format!("f{n}"))).unwrap() == seeded(n, SIZE), "file {n} again");
+    }
+    assert!(read(&laptop.path("mine")).unwrap() == seeded(7, 30 << 20));
+    converge(&nas.0, &laptop);
+    end(vec![laptop, nas.0]);
+}
+
 /// A process that is stopped, as long as this lives.
 struct Silence(rustix::process::Pid);
 

@@ -200,6 +200,7 @@ impl Client {
     }
 
     fn fetch(&self, replica: &Replica, no: ObjectNo, from: u64, to: u64) -> Result<(), SyncError> {
+        self.room_for((to - from).max(AHEAD) + TOGETHER);
         let note = self.note(no)?;
         let needed = note.absent.within(from, to);
         let Some((first, _)) = needed.iter().next() else { return Ok(()) };

@@ -117,7 +117,7 @@ impl Client {
                 }
             }
             if left.is_empty() || left.len() == before {
-                // Directories in which something is pending: the server is going to hear of it, and to bring them back.
+                // Directories in which something is pending: they are looked at again.
                 return Ok(());
             }
             gone = left;
@@ -150,7 +150,9 @@ impl Client {
             return Ok(true);
         }
         if locked.attr(no).kind.is_dir() && locked.entries(no) > 0 {
-            // It may stay for good; what flew has landed all the same.
+            // What is in it is pending: the server hears of that, and brings this back, or takes that away, too. What flew has landed all the same.
+            note.again = true;
+            replica.state.lock().again = true;
             self.set_note(&locked, no, &note)?;
             return Ok(false);
         }

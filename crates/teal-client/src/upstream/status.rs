@@ -41,6 +41,8 @@ counters! {
     listings,
     /// Answers with news installed.
     pulls,
+    /// Bytes of content that made way for other.
+    evicted,
     /// Objects offered again to a restored server.
     offered,
 }

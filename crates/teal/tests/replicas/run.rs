@@ -175,7 +175,8 @@ impl Run {
         match self.rng.below(100) {
             0..12 => self.must_round(who, true),
             12..30 => self.must_round(who, false),
-            30..33 => drop(machine.client.step()),
+            30..32 => drop(machine.client.step()),
+            32..33 if self.stage >= Stage::AtOnce => drop(machine.client.make_room(self.rng.below(100_000))),
             33..36 => match machine.client.sync() {
                 Ok(()) => self.tags.synced(who),
                 Err(e) => assert!(machine.power.is_off(), "{}: {e}", machine.name),

@@ -1,0 +1,148 @@
+//! Room for what comes: content that the server has too makes way for it.
+//!
+//! # Guarantees
+//! 1. Only content that the server has, as it is here, goes: nothing that is pending or flying, and nothing while the server cannot be asked.
+//!    Then it is absent, as if it had never been read here.
+//! 2. What was read or written since it was last looked at goes later (second chance).
+//! 3. A search ends: it looks at each object twice at most.
+//! 4. Whoever reads holds the lock of what is absent while he looks and reads; nothing goes away under him.
+
+use super::{Note, Replica, SyncError};
+use crate::{Client, FsError};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use teal_log::{Cost, StoreError, note_cost};
+use teal_proto::WANTS_MAX;
+use teal_types::{FileType, ObjectNo, Version};
+
+/// Files smaller than this are left: what they take is little more than what is known of them.
+const LEAST: u64 = 8192;
+/// What is kept free: this share of the store, ...
+const SHARE: u64 = 64;
+/// ... but not more than so many bytes.
+const RESERVE_MAX: u64 = 64 << 20;
+/// The most objects whose use is remembered.
+const USED_MAX: usize = 100_000;
+
+/// Where the search goes on, and what was used since.
+#[derive(Debug, Default)]
+pub(crate) struct Evict {
+    hand: Mutex<u64>,
+    used: Mutex<HashSet<ObjectNo>>,
+}
+
+impl Replica {
+    /// Content is read or written.
+    pub(crate) fn uses(&self, no: ObjectNo) {
+        let mut used = self.evict.used.lock();
+        if used.len() < USED_MAX {
+            used.insert(no);
+        }
+    }
+}
+
+/// Whether the server has all that is here, as far as the note tells.
+fn is_servers(note: &Note) -> bool {
+    !note.is_ours() && !note.again
+}
+
+impl Client {
+    /// Has room made for so many bytes, if that is needed and possible.
+    pub(crate) fn room_for(&self, len: u64) {
+        let Some(replica) = &self.replica else { return };
+        let (total, free) = self.store.room();
+        let reserve = (total / SHARE).min(RESERVE_MAX);
+        if free >= len.saturating_add(reserve) || replica.state.lock().trouble.is_some() {
+            return;
+        }
+        if let Err(e) = self.make_room(len.saturating_add(2 * reserve).saturating_sub(free)) {
+            log::debug!("no room was made: {e}");
+        }
+    }
+
+    /// Gives up content that the server has, too, until it took so many bytes; says how many it took. It comes again when it is needed.
+    ///
+    /// # Errors
+    /// [`FsError::Unreachable`], or what the store met.
+    pub fn make_room(&self, bytes: u64) -> Result<u64, FsError> {
+        let Some(replica) = &self.replica else { return Ok(0) };
+        let Some(mut hand) = replica.evict.hand.try_lock() else { return Ok(0) };
+        let (mut freed, mut rounds) = (0, 0);
+        while freed < bytes {
+            let objects = self.store.objects_from(ObjectNo::new((*hand).max(ObjectNo::ROOT.get())), WANTS_MAX)?;
+            let Some(last) = objects.last() else {
+                rounds += 1;
+                if rounds > 2 || *hand == 0 {
+                    break;
+                }
+                *hand = 0;
+                continue;
+            };
+            let last = last.get();
+            freed += self.evict_some(replica, &objects, bytes - freed)?;
+            *hand = last + 1;
+        }
+        replica.counters.evicted.fetch_add(freed, Ordering::Relaxed);
+        Ok(freed)
+    }
+
+    fn evict_some(&self, replica: &Replica, objects: &[ObjectNo], bytes: u64) -> Result<u64, SyncError> {
+        let mut chosen = Vec::new();
+        for no in objects {
+            if !replica.evict.used.lock().remove(no) && self.is_evictable(*no)? {
+                chosen.push(*no);
+            }
+        }
+        if chosen.is_empty() {
+            return Ok(0);
+        }
+        // Whoever installs news would change what is compared here.
+        let Some(_applying) = replica.applying.try_lock() else { return Ok(0) };
+        let mut freed = 0;
+        for (no, version) in chosen.iter().zip(self.look_at(replica, &chosen)?) {
+            if freed >= bytes {
+                break;
+            }
+            if let Some(version) = version {
+                freed += self.evict_one(replica, *no, &version)?;
+            }
+        }
+        Ok(freed)
+    }
+
+    fn is_evictable(&self, no: ObjectNo) -> Result<bool, SyncError> {
+        if !is_servers(&self.note(no)?) {
+            return Ok(false);
+        }
+        match self.store.attr(no) {
+            Err(StoreError::NotFound(_)) => Ok(false),
+            attr => {
+                let attr = attr?;
+                Ok(attr.kind == FileType::File && attr.size >= LEAST && attr.sectors > 0)
+            }
+        }
+    }
+
+    /// Under `applying`: the position stays.
+    fn evict_one(&self, replica: &Replica, no: ObjectNo, version: &Version) -> Result<u64, SyncError> {
+        let Some(_absence) = replica.absence(no).try_write() else { return Ok(0) };
+        let mut cost = Cost::data(8192).freeing();
+        cost.bytes += note_cost(64) + self.store.head_bytes(no)?;
+        let op = self.begin(cost)?;
+        let mut locked = match op.lock(&[no]) {
+            Err(StoreError::NotFound(_)) => return Ok(0),
+            locked => locked?,
+        };
+        let (attr, mut note) = (locked.attr(no), self.note(no)?);
+        let is_as_there = (attr.size, attr.mtime) == (version.size, version.attributes.mtime);
+        if !is_servers(&note) || !is_as_there || version.data_seq > replica.seen() {
+            return Ok(0);
+        }
+        locked.punch(no, 0, attr.size)?;
+        note.absent.add(0, attr.size);
+        note.data_seq = version.data_seq;
+        self.set_note(&locked, no, &note)?;
+        Ok(attr.sectors * 512)
+    }
+}
