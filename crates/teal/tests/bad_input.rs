@@ -165,13 +165,18 @@ fn images_that_are_no_good_are_named_and_left_alone() {
     };
     let newer = damage("newer");
     patch(&newer, &superblocks(&newer), |block| {
-        block[8] = 2;
+        block[8] = 3;
+        crc(block);
+    });
+    let older = damage("older");
+    patch(&older, &superblocks(&older), |block| {
+        block[8] = 1;
         crc(block);
     });
     let newer_too = damage("newer too");
     patch(&newer_too, &superblocks(&newer_too), |block| {
         block[7] = 2;
-        block[8] = 2;
+        block[8] = 3;
         crc(block);
     });
     let feature = damage("feature");
@@ -189,8 +194,9 @@ fn images_that_are_no_good_are_named_and_left_alone() {
     let nothing = m.world().path("nothing");
     std::fs::write(&nothing, "").unwrap();
     for (image, words) in [
-        (&newer, &["version 2"][..]),
-        (&newer_too, &["version 2"]),
+        (&newer, &["version 3"][..]),
+        (&newer_too, &["version 3"]),
+        (&older, &["version 1"]),
         (&feature, &["feature"]),
         (&damaged, &["damaged"]),
         (&foreign, &["TealFS"]),

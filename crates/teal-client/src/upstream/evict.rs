@@ -99,6 +99,11 @@ impl Client {
         }
         // Whoever installs news would change what is compared here.
         let Some(_applying) = replica.applying.try_lock() else { return Ok(0) };
+        let identity = *replica.identity.lock();
+        if identity.offer != 0 || identity.announce != 0 {
+            // What is here may be more than the server has, and no note tells yet.
+            return Ok(0);
+        }
         let mut freed = 0;
         for (no, version) in chosen.iter().zip(self.look_at(replica, &chosen)?) {
             if freed >= bytes {

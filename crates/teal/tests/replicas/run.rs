@@ -196,6 +196,7 @@ impl Run {
             46..48 if self.stage == Stage::Copies && self.counts.copies < COPIES && machine.is_known() => {
                 self.say(format_args!("the disk of {who} is copied"));
                 self.world.clone_disk(who, &mut self.rng);
+                self.tags.copied(who, self.world.machines.len() - 1);
                 self.counts.copies += 1;
                 self.keep_all_busy();
             }

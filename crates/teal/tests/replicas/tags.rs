@@ -28,7 +28,7 @@ struct Tag {
     /// The first commit with it.
     committed: Option<CommitSeq>,
     is_durable: bool,
-    /// Machines that had it when the server was restored.
+    /// Machines that had it without having written it, or seen it in history: copies of others, and all when the server is restored.
     holders: BTreeSet<usize>,
     /// Somebody took one of several names away; others may have taken the rest.
     lost_name: bool,
@@ -108,6 +108,15 @@ impl Tags {
             let has_seen = tag.committed.is_some_and(|at| at <= seen);
             let knows = tag.author == who || tag.holders.contains(&who) || has_seen;
             tag.is_excused |= knows && tag.from < to && from < tag.to && tag.objects.contains(&object);
+        });
+    }
+
+    /// A machine's disk was copied: the copy has what is on it.
+    pub(crate) fn copied(&self, of: usize, copy: usize) {
+        self.each(|_, tag| {
+            if tag.author == of || tag.holders.contains(&of) {
+                tag.holders.insert(copy);
+            }
         });
     }
 
