@@ -272,7 +272,9 @@ impl Store {
         let (is_unfolded, pages) = (state.unfolded, state.mem_pages());
         let object = self.table.add(Object::new(no, state, weight));
         if is_unfolded {
-            self.unfolded.lock().insert(&object, &object.state.read());
+            let state = object.state.read();
+            self.unfolded.lock().insert(&object, &state);
+            drop(state);
             self.pages_changed(0, pages);
         }
     }

@@ -81,6 +81,8 @@ impl Store {
         let freed: Vec<_> = imap.freed().collect();
         self.account_sealed(layout.segments, &freed);
         let imap_root = Self::fold_tree(layout, &mut imap.tree)?;
+        // Whoever brings an object up to date asks for its home while he holds the list that is read below.
+        drop(imap);
         let orphans = Self::fold_tree(layout, &mut self.orphans.lock())?;
         let notes = Self::fold_tree(layout, &mut self.notes.lock())?;
         let shared = {

@@ -198,7 +198,10 @@ impl Store {
     /// The same, with so many bytes and leaves of the inode map for what is not up to date.
     pub(crate) fn fold_with(&self, reserve: u64, leaves: u64) -> u64 {
         let objects = self.objects.load(Ordering::Relaxed).max(0) as u64;
-        let spread = self.unfolded.lock().places.leaves() + self.imap.read().changed_leaves() + leaves;
+        // One lock at a time: a checkpoint takes them in the other order.
+        let unfolded = self.unfolded.lock().places.leaves();
+        let changed = self.imap.read().changed_leaves();
+        let spread = unfolded + changed + leaves;
         // Leaves are as many as changes, or hold all there is; above them stand at most as many pages as the whole tree has.
         let leaves = (spread * PAGE).min(spread * SMALL_PAGE + objects * MAP_ITEM);
         let above = spread.min(self.pages_above()) * PAGE;
@@ -207,11 +210,12 @@ impl Store {
 
     /// The same, but for pages of the inode map that are not in memory yet.
     fn fold_in_memory(&self) -> u64 {
-        let pages = self.mem_pages.load(Ordering::Relaxed).max(0) as u64
-            + self.imap.read().tree.mem_pages() as u64
-            + self.orphans.lock().mem_pages() as u64
-            + self.notes.lock().mem_pages() as u64;
-        self.unfolded.lock().bytes + pages * PAGE + self.usage_bytes() + self.shared_bytes()
+        let map = self.imap.read().tree.mem_pages();
+        let orphans = self.orphans.lock().mem_pages();
+        let notes = self.notes.lock().mem_pages();
+        let records = self.unfolded.lock().bytes;
+        let pages = self.mem_pages.load(Ordering::Relaxed).max(0) as u64 + (map + orphans + notes) as u64;
+        records + pages * PAGE + self.usage_bytes() + self.shared_bytes()
     }
 
     /// Pages of the inode map above its leaves, at most.
@@ -244,7 +248,9 @@ impl Store {
     /// The same for a checkpoint whose pages are in memory: how many there are is known, and each object may split a leaf.
     pub(crate) fn warm_takes(&self) -> u64 {
         let gathered = self.gathered.load(Ordering::Relaxed).max(0) as u64;
-        let items = (self.unfolded.lock().objects.len() + self.open.lock().objects.len()) as u64;
+        let unfolded = self.unfolded.lock().objects.len();
+        let open = self.open.lock().objects.len();
+        let items = (unfolded + open) as u64;
         let map = items * (SMALL_PAGE + MAP_ITEM) + LEVELS * PAGE;
         let fold = self.fold_in_memory() + self.deferred.reserve() + map;
         with_waste(gathered + fold, self.geometry.segment_bytes())

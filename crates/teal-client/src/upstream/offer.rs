@@ -17,7 +17,7 @@ use super::{Invalidation, Note, Replica, SyncError, unexpected};
 use crate::Client;
 use crate::upstream::cut::attributes;
 use std::sync::atomic::Ordering;
-use teal_log::{Cost, Locked, StoreError, note_cost};
+use teal_log::{Cost, Locked, SetAttr, StoreError, note_cost};
 use teal_proto::{Reply, Request, Welcome};
 use teal_types::{Attributes, CommitSeq, FileType, Link, ObjectNo, Timestamp, Version};
 
@@ -170,18 +170,18 @@ impl Client {
         let mut compared = Compared::Done;
         match there {
             There::Lives(now, before) if is_it(&locked, no, &now) => {
+                if note.data_seq > common {
+                    // What is absent was a part of what is lost.
+                    take_older(&mut locked, &mut note, &now)?;
+                    compared = Compared::Older;
+                    replica.tell(Invalidation::Data(no, 0, 0));
+                }
                 if offer(&locked, &mut note, no, &now, before.as_deref(), common) {
                     replica.counters.offered.fetch_add(1, Ordering::Relaxed);
                 }
                 if now.kind.is_dir() && !note.unlisted {
                     note.unlisted = true;
                     compared = Compared::Unlisted;
-                }
-                if note.data_seq > common {
-                    // What is absent was a part of what is lost.
-                    take_older(&mut locked, &mut note, &now)?;
-                    compared = Compared::Older;
-                    replica.tell(Invalidation::Data(no, 0, 0));
                 }
             }
             _ if !is_named => {}
@@ -322,8 +322,13 @@ fn take_older(locked: &mut Locked<'_>, note: &mut Note, now: &Version) -> Result
     for (from, to) in note.absent.iter() {
         locked.punch(no, from, to.min(size.max(from)))?;
     }
-    if ours.is_none() && size != now.size {
-        locked.truncate(no, now.size)?;
+    if ours.is_none() {
+        if size != now.size {
+            locked.truncate(no, now.size)?;
+        }
+        // The times of content that is not here would tell others that it is there.
+        let of = &now.attributes;
+        locked.set_attr(no, SetAttr { mtime: Some(of.mtime), ctime: Some(of.ctime), ..SetAttr::default() });
     }
     note.absent.remove(locked.attr(no).size, END);
     Ok(())
