@@ -122,7 +122,6 @@ fn committed(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Option<Commit
         return Ok(None);
     }
     match txn.batch(peer.replica, named.incarnation, named.batch)? {
-        Some(batch) if bug(Bug::CopyTakenForKnown) => Ok(Some(batch.seq)),
         Some(batch) if batch.digest == named.digest => Ok(Some(batch.seq)),
         _ => {
             let words = format!(

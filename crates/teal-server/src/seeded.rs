@@ -13,8 +13,6 @@ pub enum Bug {
     AnsweredTooEarly = 1,
     /// A batch that comes again is carried out again.
     BatchTwice,
-    /// Another batch of the same number counts as known: it is dropped.
-    CopyTakenForKnown,
     /// Half of a large batch is carried out.
     HalfABatch,
     /// The later content replaces the first.
@@ -31,10 +29,9 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::AnsweredTooEarly,
         Self::BatchTwice,
-        Self::CopyTakenForKnown,
         Self::HalfABatch,
         Self::LastWriterWins,
         Self::CopyWithoutBase,

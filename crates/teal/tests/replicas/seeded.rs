@@ -36,7 +36,6 @@ fn of_clients(bug: client::Bug) -> Stage {
 fn of_server(bug: server::Bug) -> Stage {
     match bug {
         server::Bug::BatchTwice | server::Bug::OtherContent => Stage::Faults,
-        server::Bug::CopyTakenForKnown => Stage::Copies,
         server::Bug::OtherHistory => Stage::Restored,
         server::Bug::AnsweredTooEarly => Stage::Power,
         _ => Stage::AtOnce,
