@@ -10,6 +10,7 @@ mod disk;
 mod entropy;
 mod file;
 mod memory;
+mod seeded;
 
 pub use buffer::{Buffer, Buffers};
 pub use clock::{Clock, SystemClock, Timer};
