@@ -6,7 +6,12 @@ use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
 fn home() -> Result<PathBuf> {
-    std::env::var_os("HOME").map(PathBuf::from).context("HOME is not set; name the directory")
+    let home = std::env::var_os("HOME").map(PathBuf::from).context("HOME is not set; name the directory")?;
+    if !home.is_absolute() {
+        // The daemon works in another directory than its caller.
+        bail!("HOME is '{}', and must begin with '/'; set it, or name directory and store", home.display());
+    }
+    Ok(home)
 }
 
 fn xdg(variable: &str, default: &str) -> Result<PathBuf> {

@@ -7,7 +7,7 @@ mod support;
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use support::{Mounted, PrivateMounts, Said, World, digest, is_user_able, program, shell};
+use support::{Mounted, PrivateMounts, Said, World, digest, is_user_able, program, run, shell};
 
 /// The refusal names what it is about and the reason or the way out.
 #[track_caller]
@@ -245,6 +245,7 @@ fn paths_that_cannot_be_are_named() {
     for (args, words) in cases {
         refused_unchanged(&world, args, &store, words);
     }
+    says(run(world.command(&["up"]).env("HOME", "here")), &["HOME", "here", "'/'"]);
     // Mounted twice: the lock.
     let twice = m.world().teal(&["mount", m.store().to_str().unwrap(), str(&world.path("home"))]);
     says(twice, &[m.store().to_str().unwrap(), "in use"]);
