@@ -206,9 +206,7 @@ impl Store {
     }
 
     pub(crate) fn commit_as(&self, committer: &mut Committer, kind: Kind) -> Result<(), StoreError> {
-        if kind == Kind::Checkpoint {
-            self.settle_for_checkpoint();
-        }
+        let _standstill = (kind == Kind::Checkpoint).then(|| self.settle_for_checkpoint());
         if bug(Bug::LeftoversLineUp) {
             committer.epoch_written = true;
         }

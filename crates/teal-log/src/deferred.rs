@@ -21,12 +21,15 @@
 //!    one bad sector stops neither checkpoints nor anything else but the use of that object; `check` names it, and nothing is lost that
 //!    the disk has not lost.
 //! 6. *Repeatable*: nothing on the disk tells whether they were made. A crash meanwhile leaves the same checkpoint and a longer log.
+//! 7. *Either in the checkpoint or kept by it*: what waits when a checkpoint begins waits until it has ended ([`Standstill`]), even if the disk
+//!    has become readable meanwhile: half of what it changes may be folded already.
 //!
 //! # Who brings objects up to date
 //! - One object: whoever looks for it ([`Store::object`]) or makes another with its number.
 //! - All, in the order in which they lie: checkpoints, rounds of cleaning, `check`, `dump`, and who finds no room.
 //!
-//! The lock of the list is taken under the locks of objects and held while an object is read; under it no other object is locked.
+//! The lock of the list is taken under the locks of objects and held while an object is read; under it no other object is locked. The
+//! segment table is locked under it, but while a standstill lasts: then a checkpoint may lock the list under the segment table.
 
 use crate::ahead;
 use crate::error::StoreError;
@@ -41,8 +44,8 @@ use crate::weight::{PAGE, Places};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use teal_types::{Lsn, ObjectNo};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use teal_types::{Lsn, ObjectNo, SECTOR};
 
 /// Objects read together before they are brought up to date.
 const OBJECTS: usize = 8192;
@@ -88,6 +91,18 @@ pub(crate) struct Deferred {
     reserve: AtomicU64,
     /// Leaves of the inode map in which they are, at most.
     leaves: AtomicU64,
+    /// A checkpoint is being made. It changes with the list locked.
+    stands_still: AtomicBool,
+}
+
+/// While it lives, what waits is not brought up to date.
+#[derive(Debug)]
+pub(crate) struct Standstill<'d>(&'d Deferred);
+
+impl Drop for Standstill<'_> {
+    fn drop(&mut self) {
+        self.0.stand_still(false);
+    }
 }
 
 impl Deferred {
@@ -122,6 +137,12 @@ impl Deferred {
         self.reserve.store(list.values().flatten().map(Due::weight).sum(), Ordering::Relaxed);
         self.leaves.store(2 * places.leaves(), Ordering::Relaxed);
         self.stuck.store(failed.len(), Ordering::Release);
+    }
+
+    fn stand_still(&self, stands_still: bool) {
+        let list = self.list.lock();
+        self.stands_still.store(stands_still, Ordering::Release);
+        drop(list);
     }
 
     fn done(&self, list: &Dues) {
@@ -214,14 +235,16 @@ impl Store {
         failed
     }
 
-    /// Lets a checkpoint begin.
-    pub(crate) fn settle_for_checkpoint(&self) {
+    /// Lets a checkpoint begin. What cannot be brought up to date now waits until the end of what is returned.
+    pub(crate) fn settle_for_checkpoint(&self) -> Standstill<'_> {
         if bug(Bug::DeferredForgotten) {
             let mut list = self.deferred.list.lock();
             list.clear();
             self.deferred.done(&list);
         }
         self.settle_all();
+        self.deferred.stand_still(true);
+        Standstill(&self.deferred)
     }
 
     /// Repeats in a checkpoint what waits still.
@@ -242,6 +265,10 @@ impl Store {
     /// `old`: its old state, if that was read already.
     fn settle_in(&self, list: &mut Dues, no: ObjectNo, old: Option<State>) -> Result<(), StoreError> {
         let Some(dues) = list.get(&no) else { return Ok(()) };
+        if self.deferred.stands_still.load(Ordering::Acquire) {
+            let at = dues.first().map_or(0, |due| due.byte / SECTOR);
+            return Err(StoreError::Corrupt { what: "an object's state before the crash", at, object: Some(no) });
+        }
         let old = match old {
             Some(old) => Some(old),
             None => self.imap.read().get(&self.reader, no)?.map(|home| self.read_home(no, home)).transpose()?,

@@ -109,10 +109,7 @@ fn what_cannot_be_brought_up_to_date_waits_through_checkpoints_and_stops_nothing
     }
     drop(store);
 
-    for at in bad {
-        let sector = &whole[at.byte() as usize..][..SECTOR as usize];
-        disk.write_at(at, &[IoSlice::new(sector)]).unwrap();
-    }
+    heal(&disk, &bad, &whole);
     let store = open(&disk);
     for no in [small, large, other] {
         assert_eq!(store.attr(no).unwrap().perm, 0o600, "{no}");
@@ -123,4 +120,54 @@ fn what_cannot_be_brought_up_to_date_waits_through_checkpoints_and_stops_nothing
     assert_eq!(problems(&store), [], "nothing is counted twice");
     store.checkpoint().unwrap();
     assert!(store.space().live.abs_diff(live) < 1 << 20, "{} and {live} before", store.space().live);
+}
+
+/// Makes `sectors` readable again.
+fn heal(disk: &RecordingDisk, sectors: &[Sector], whole: &[u8]) {
+    for at in sectors {
+        disk.write_at(*at, &[IoSlice::new(&whole[at.byte() as usize..][..SECTOR as usize])]).unwrap();
+    }
+}
+
+#[test]
+fn what_becomes_readable_while_a_checkpoint_is_made_is_neither_lost_nor_made_twice() {
+    for life in 0..40 {
+        let disk = RecordingDisk::new(SHAPE);
+        Store::mkfs(Arc::new(disk.clone()), Arc::new(SystemClock), &SystemEntropy, &MkfsOptions::default()).unwrap();
+        let store = open(&disk);
+        let small = file(&store, "small", 0xa1, b"small");
+        let other = file(&store, "other", 0xa3, &[2; 100]);
+        store.checkpoint().unwrap();
+        // The log that is read at opening begins behind their records.
+        write(&store, other, 0, 3);
+        store.close().unwrap();
+        drop(store);
+        let bad = sectors_of(&disk, 0xa1);
+        let whole = disk.snapshot();
+        let store = open(&disk);
+        change(&store, small);
+        change(&store, other);
+        store.commit().unwrap();
+        drop(store);
+        bad.iter().for_each(|at| disk.make_unreadable(*at));
+
+        let store = open(&disk);
+        std::thread::scope(|scope| {
+            // Asked for all the time, so that it is found readable in the middle of whatever the checkpoints do.
+            let asking = scope.spawn(|| while store.attr(small).is_err() {});
+            for n in 0..10 + life % 5 {
+                write(&store, other, n * 4096, n as u8);
+                store.checkpoint().unwrap();
+                if n == 5 {
+                    scope.spawn(|| heal(&disk, &bad, &whole));
+                }
+            }
+            asking.join().unwrap();
+        });
+        // The power goes: nothing that was brought up to date since is on the disk.
+        drop(store);
+        let store = open(&disk);
+        assert_eq!(store.attr(small).unwrap().perm, 0o600, "life {life}");
+        assert_eq!(problems(&store), [], "life {life}");
+    }
 }
