@@ -112,7 +112,7 @@ fn rename_keeps_or_exchanges_when_asked() {
 #[test]
 fn a_nameless_file_can_be_given_a_name() {
     let Some(mut m) = Mounted::new("a_nameless_file_can_be_given_a_name", "64M") else { return };
-    let flags = OFlags::TMPFILE | OFlags::RDWR;
+    let flags = OFlags::CLOEXEC | OFlags::TMPFILE | OFlags::RDWR;
     let fd = fs::open(m.point(), flags, Mode::from_raw_mode(0o640)).unwrap();
     rustix::io::write(&fd, b"nameless").unwrap();
     assert_eq!(std::fs::read_dir(m.point()).unwrap().count(), 0);
@@ -262,7 +262,7 @@ fn direct_reads_and_writes_see_what_others_see() {
     let start = memory.as_ptr().align_offset(4096);
     let buffer = &mut memory[start..start + (256 << 10)];
     buffer.copy_from_slice(&seeded(8, 256 << 10));
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT;
+    let flags = OFlags::CLOEXEC | OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT;
     let direct = fs::open(&path, flags, Mode::RUSR | Mode::WUSR).unwrap();
     assert_eq!(rustix::io::pwrite(&direct, &*buffer, 8192), Ok(buffer.len()));
     assert!(std::fs::read(&path).unwrap()[8192..] == *buffer, "buffered reads see direct writes");
@@ -309,7 +309,7 @@ fn appends_of_several_processes_do_not_overwrite_each_other() {
 
 /// Reads a directory in small steps, and between them does something to it.
 fn read_slowly(dir: &Path, mut between: impl FnMut(usize)) -> Vec<String> {
-    let fd = fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let fd = fs::open(dir, OFlags::CLOEXEC | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
     let mut seen = Vec::new();
     for step in 0.. {
         let mut buffer = vec![std::mem::MaybeUninit::uninit(); 2048];
@@ -448,12 +448,13 @@ fn names_paths_and_targets_have_their_limits() {
     let too_long = Some(Errno::NAMETOOLONG.raw_os_error());
     assert_eq!(error(std::fs::write(m.path("n".repeat(256)), "")), too_long);
     // Deeper than any path: step by step, as `mkdir` and `cd` would.
-    let mut dir = fs::open(m.point(), OFlags::DIRECTORY | OFlags::PATH, Mode::empty()).unwrap();
+    let mut dir = fs::open(m.point(), OFlags::CLOEXEC | OFlags::DIRECTORY | OFlags::PATH, Mode::empty()).unwrap();
     for _ in 0..40 {
         fs::mkdirat(&dir, "d".repeat(200), Mode::RWXU).unwrap();
-        dir = fs::openat(&dir, "d".repeat(200), OFlags::DIRECTORY | OFlags::PATH, Mode::empty()).unwrap();
+        dir = fs::openat(&dir, "d".repeat(200), OFlags::CLOEXEC | OFlags::DIRECTORY | OFlags::PATH, Mode::empty())
+            .unwrap();
     }
-    let bottom = fs::openat(&dir, "f", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
+    let bottom = fs::openat(&dir, "f", OFlags::CLOEXEC | OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
     rustix::io::write(&bottom, b"deep").unwrap();
     drop((bottom, dir));
     assert_eq!(error(std::fs::metadata(m.path(format!("{}/", "d".repeat(200)).repeat(25))).map(drop)), too_long);
@@ -467,11 +468,12 @@ fn names_paths_and_targets_have_their_limits() {
     assert_eq!(std::fs::read_link(m.path("link")).unwrap().as_os_str().len(), 4095);
     assert_eq!(std::fs::read(m.path(&longest)).unwrap(), b"x");
     assert_eq!(std::fs::read(m.path(Path::new(std::ffi::OsStr::from_bytes(b"new\nline")))).unwrap(), b"new\nline");
-    let mut dir = fs::open(m.point(), OFlags::DIRECTORY | OFlags::PATH, Mode::empty()).unwrap();
+    let mut dir = fs::open(m.point(), OFlags::CLOEXEC | OFlags::DIRECTORY | OFlags::PATH, Mode::empty()).unwrap();
     for _ in 0..40 {
-        dir = fs::openat(&dir, "d".repeat(200), OFlags::DIRECTORY | OFlags::PATH, Mode::empty()).unwrap();
+        dir = fs::openat(&dir, "d".repeat(200), OFlags::CLOEXEC | OFlags::DIRECTORY | OFlags::PATH, Mode::empty())
+            .unwrap();
     }
-    let bottom = fs::openat(&dir, "f", OFlags::RDONLY, Mode::empty()).unwrap();
+    let bottom = fs::openat(&dir, "f", OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty()).unwrap();
     let mut bytes = vec![];
     std::fs::File::from(bottom).read_to_end(&mut bytes).unwrap();
     assert_eq!(bytes, b"deep");

@@ -28,7 +28,7 @@ fn is_full(error: &io::Error) -> bool {
 /// Syncing one directory commits everything.
 fn sync(m: &Mounted) {
     use rustix::fs::{Mode, OFlags};
-    let dir = rustix::fs::open(m.point(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let dir = rustix::fs::open(m.point(), OFlags::CLOEXEC | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
     rustix::fs::fsync(dir).unwrap();
 }
 

@@ -30,11 +30,11 @@ fn names_links_and_paths_reach_their_limits() {
     assert_eq!(errno(std::fs::hard_link(&at, m.path("name 1000"))), Errno::MLINK);
 
     // A path has 4095 bytes; trees are as deep as one likes.
-    let mut dir = openat(CWD, m.point(), OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let mut dir = openat(CWD, m.point(), OFlags::CLOEXEC | OFlags::DIRECTORY, Mode::empty()).unwrap();
     let (mut path, name) = (m.point().to_str().unwrap().to_owned(), "d".repeat(200));
     for _ in 0..25 {
         mkdirat(&dir, name.as_str(), Mode::RWXU).unwrap();
-        dir = openat(&dir, name.as_str(), OFlags::DIRECTORY, Mode::empty()).unwrap();
+        dir = openat(&dir, name.as_str(), OFlags::CLOEXEC | OFlags::DIRECTORY, Mode::empty()).unwrap();
         path = format!("{path}/{name}");
     }
     assert!(path.len() > 5000);
@@ -54,7 +54,7 @@ fn names_links_and_paths_reach_their_limits() {
 fn a_file_reaches_its_limit() {
     let Some(mut m) = Mounted::new("a_file_reaches_its_limit", "64M") else { return };
     let limit = 1u64 << 60;
-    let flags = OFlags::CREATE | OFlags::RDWR;
+    let flags = OFlags::CLOEXEC | OFlags::CREATE | OFlags::RDWR;
     let file = openat(CWD, m.path("f"), flags, Mode::RUSR | Mode::WUSR).unwrap();
     assert_eq!(rustix::io::pwrite(&file, b"end", limit - 3), Ok(3));
     assert_eq!(rustix::io::pwrite(&file, b"x", limit), Err(Errno::FBIG));
@@ -62,7 +62,7 @@ fn a_file_reaches_its_limit() {
     ftruncate(&file, limit).unwrap();
     drop(file);
     m.remount();
-    let file = openat(CWD, m.path("f"), OFlags::RDONLY, Mode::empty()).unwrap();
+    let file = openat(CWD, m.path("f"), OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty()).unwrap();
     let mut end = [0; 8];
     assert_eq!(rustix::io::pread(&file, &mut end, limit - 5), Ok(5));
     assert_eq!(&end, b"\0\0end\0\0\0");

@@ -27,7 +27,7 @@ struct File {
 
 impl File {
     fn new(path: PathBuf) -> Self {
-        let flags = OFlags::RDWR | OFlags::CREATE;
+        let flags = OFlags::CLOEXEC | OFlags::RDWR | OFlags::CREATE;
         let open = |more| rustix::fs::openat(CWD, &path, flags | more, Mode::RUSR | Mode::WUSR).unwrap();
         Self { ways: [open(OFlags::empty()), open(OFlags::DIRECT)], bytes: Vec::new(), path }
     }

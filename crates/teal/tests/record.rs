@@ -121,7 +121,8 @@ fn what_programs_do_is_in_the_trace_in_order_with_offsets_and_lengths() {
     file.sync_data().unwrap();
     file.set_len(20_000).unwrap();
     m.world().teal(&["lab", "record", str(m.point()), "--mark", "phase 2"]).good();
-    let direct = rustix::fs::open(m.path("old/data"), OFlags::RDONLY | OFlags::DIRECT, Mode::empty()).unwrap();
+    let direct =
+        rustix::fs::open(m.path("old/data"), OFlags::CLOEXEC | OFlags::RDONLY | OFlags::DIRECT, Mode::empty()).unwrap();
     // Direct reads want an aligned buffer.
     let mut room = vec![0_u8; 3 * 4096];
     let start = room.as_ptr().align_offset(4096);
