@@ -1,12 +1,15 @@
 //! The entries of one directory, ordered by cookie: few of them in the inode, many in a tree of their own.
 //!
 //! # Invariants
-//! 1. A cookie is 56 bits of a keyed hash of the name, then 7 bits that tell names of one hash apart; it never changes while the entry
+//! 1. A cookie is 56 bits of keyed hashes of the name, then 7 bits that tell names of one hash apart; it never changes while the entry
 //!    lives, so that reading a directory in pieces is stable under change.
 //! 2. Cookies are below 2^63 and at least 128; smaller ones are left for `.`, `..` and "from the start".
+//! 3. Names that differ in little but their last three characters lie together ([`NameHash`]): what is made one after the other, as cameras,
+//!    logs and counters do, changes the same few pages, however many names there are, and is listed about in the order it was made in.
 
 use crate::error::StoreError;
 use crate::format::inode::Entry;
+use crate::format::superblock::{GROUPED_NAMES, Superblock};
 use crate::page::{PagePtr, TreeKind};
 use crate::tree::{PageSource, Tree};
 use siphasher::sip::SipHasher24;
@@ -30,11 +33,49 @@ pub(crate) struct Dir {
     pub(crate) changed: BTreeMap<u64, Option<Entry>>,
 }
 
-/// The smallest cookie a name can have.
-pub(crate) fn first_cookie(seed: &[u8; 16], name: &Name) -> u64 {
-    let mut hasher = SipHasher24::new_with_key(seed);
-    hasher.write(name.as_bytes());
-    (hasher.finish() >> 8).max(1) << COLLISION_BITS
+/// Characters at the end of a name, its extension apart, that do not tell groups apart.
+const GROUPED: usize = 3;
+/// An extension has at most so many characters, its dot not counted.
+const EXTENSION: usize = 5;
+/// Bits of a cookie's hash that tell names of one group apart.
+const IN_GROUP_BITS: u32 = 24;
+
+/// Where a store's directories put names. Without the key nobody can choose names that meet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NameHash {
+    seed: [u8; 16],
+    is_grouped: bool,
+}
+
+impl NameHash {
+    pub(crate) fn of(sb: &Superblock) -> Self {
+        Self { seed: sb.hash_seed, is_grouped: sb.incompatible & GROUPED_NAMES != 0 }
+    }
+
+    fn hash(&self, bytes: &[u8]) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.seed);
+        hasher.write(bytes);
+        hasher.finish()
+    }
+
+    /// The smallest cookie a name can have.
+    pub(crate) fn first_cookie(&self, name: &Name) -> u64 {
+        let name = name.as_bytes();
+        let hash = if self.is_grouped {
+            let bits = u64::BITS - IN_GROUP_BITS;
+            (self.hash(group(name)) >> 32) << IN_GROUP_BITS | self.hash(name) >> bits
+        } else {
+            self.hash(name) >> 8
+        };
+        hash.max(1) << COLLISION_BITS
+    }
+}
+
+/// What names made one after the other mostly share: all but the last characters and the extension.
+fn group(name: &[u8]) -> &[u8] {
+    let dot = name.iter().rposition(|byte| *byte == b'.').filter(|dot| name.len() - dot - 1 <= EXTENSION);
+    let stem = &name[..dot.unwrap_or(name.len())];
+    &stem[..stem.len().saturating_sub(GROUPED)]
 }
 
 impl Dir {
@@ -60,10 +101,10 @@ impl Dir {
         &self,
         src: &dyn PageSource,
         no: ObjectNo,
-        seed: &[u8; 16],
+        names: NameHash,
         name: &Name,
     ) -> Result<Option<(u64, Entry)>, StoreError> {
-        let from = first_cookie(seed, name);
+        let from = names.first_cookie(name);
         let mut found = None;
         self.each_from(src, no, from, &mut |cookie, entry| {
             if cookie >> COLLISION_BITS != from >> COLLISION_BITS {
@@ -83,10 +124,10 @@ impl Dir {
         &mut self,
         src: &dyn PageSource,
         no: ObjectNo,
-        seed: &[u8; 16],
+        names: NameHash,
         entry: Entry,
     ) -> Result<u64, StoreError> {
-        let from = first_cookie(seed, &entry.name);
+        let from = names.first_cookie(&entry.name);
         let mut cookie = from;
         self.each_from(src, no, from, &mut |taken, _| {
             let free = taken != cookie;
@@ -174,3 +215,6 @@ impl Dir {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

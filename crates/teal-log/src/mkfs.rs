@@ -5,7 +5,7 @@ use crate::cost::Cost;
 use crate::error::StoreError;
 use crate::format::delta::Roots;
 use crate::format::record::Sums;
-use crate::format::superblock::{self, LABEL_MAX, Superblock};
+use crate::format::superblock::{self, GROUPED_NAMES, LABEL_MAX, Superblock};
 use crate::geometry::{Geometry, Segment};
 use crate::layout::Chain;
 use crate::op::NewObject;
@@ -32,6 +32,8 @@ pub struct MkfsOptions {
     pub label: String,
     /// Owner and group of the root directory.
     pub owner: (u32, u32),
+    /// Names lie anywhere in their directories, as in stores made before `GROUPED_NAMES` was there.
+    pub scattered_names: bool,
 }
 
 /// Why no store can be made.
@@ -63,7 +65,7 @@ fn design(disk: &dyn Disk, options: &MkfsOptions, clock: &dyn Clock, entropy: &d
         uuid: entropy.id(),
         compatible: 0,
         read_only_compatible: 0,
-        incompatible: 0,
+        incompatible: if options.scattered_names { 0 } else { GROUPED_NAMES },
         sectors: shape.sectors,
         segment_sectors: (segment / SECTOR) as u32,
         segments: ((bytes - tail) / segment) as u32,

@@ -269,9 +269,9 @@ impl Locked<'_> {
     /// What reading the directory met.
     pub fn entry(&self, dir: ObjectNo, name: &Name) -> Result<Option<(ObjectNo, FileType)>, StoreError> {
         match &self.peek(dir).content {
-            Content::Dir(d) => Ok(d
-                .find(&self.store.reader, dir, &self.store.sb.hash_seed, name)?
-                .map(|(_, entry)| (entry.child, entry.kind))),
+            Content::Dir(d) => {
+                Ok(d.find(&self.store.reader, dir, self.store.names, name)?.map(|(_, entry)| (entry.child, entry.kind)))
+            }
             _ => Ok(None),
         }
     }
@@ -295,8 +295,8 @@ impl Locked<'_> {
         if self.peek(child).links.len() >= LINK_MAX as usize {
             return Err(StoreError::TooBig("an object's number of names"));
         }
-        let (reader, seed) = (&self.store.reader, self.store.sb.hash_seed);
-        self.dir(dir)?.insert(reader, dir, &seed, Entry { child, kind, name: name.clone() })?;
+        let (reader, names) = (&self.store.reader, self.store.names);
+        self.dir(dir)?.insert(reader, dir, names, Entry { child, kind, name: name.clone() })?;
         let state = self.mark(dir);
         state.core.size = state.core.size.saturating_add(1);
         state.core.subdirs = state.core.subdirs.saturating_add(u32::from(kind.is_dir()));
@@ -312,8 +312,8 @@ impl Locked<'_> {
     /// # Errors
     /// What reading the directory met; nothing has changed then.
     pub fn remove_entry(&mut self, dir: ObjectNo, name: &Name) -> Result<ObjectNo, StoreError> {
-        let (reader, seed) = (&self.store.reader, self.store.sb.hash_seed);
-        let found = self.dir(dir)?.find(reader, dir, &seed, name)?;
+        let (reader, names) = (&self.store.reader, self.store.names);
+        let found = self.dir(dir)?.find(reader, dir, names, name)?;
         let (cookie, entry) = found.ok_or(StoreError::NotFound(dir))?;
         self.dir(dir)?.remove(reader, dir, cookie)?;
         let state = self.mark(dir);

@@ -15,6 +15,7 @@ use crate::ahead::Window;
 use crate::codec::COUNTER_LIMIT;
 use crate::commit::Committer;
 use crate::deferred::{Deferred, Dues};
+use crate::dir::NameHash;
 use crate::error::StoreError;
 use crate::format::anchor::{self, Anchor};
 use crate::format::crc_matches;
@@ -317,6 +318,7 @@ impl Store {
             budget: AtomicI64::new(0),
             poisoned: AtomicBool::new(false),
             when_changed: OnceLock::new(),
+            names: NameHash::of(&sb),
             sb,
             reader,
             clock,

@@ -74,7 +74,7 @@ impl Store {
     pub fn lookup(&self, dir: ObjectNo, name: &Name) -> Result<Option<(ObjectNo, FileType)>, StoreError> {
         self.with(dir, |state| match &state.content {
             Content::Dir(d) => {
-                Ok(d.find(&self.reader, dir, &self.sb.hash_seed, name)?.map(|(_, entry)| (entry.child, entry.kind)))
+                Ok(d.find(&self.reader, dir, self.names, name)?.map(|(_, entry)| (entry.child, entry.kind)))
             }
             _ => Ok(None),
         })

@@ -7,7 +7,7 @@
 
 use crate::commit::{Kind, SealError};
 use crate::counters::add;
-use crate::dir::{Dir, first_cookie};
+use crate::dir::Dir;
 use crate::extents::{Extents, Freed};
 use crate::format::delta::Delta;
 use crate::format::imap::Home;
@@ -77,7 +77,7 @@ impl Store {
     /// Where a listing of its directory comes to an object.
     fn listed_at(&self, object: &ObjectRef) -> (Option<(ObjectNo, u64)>, ObjectNo) {
         let state = object.state.read();
-        let place = state.links.first().map(|l| (l.parent, first_cookie(&self.sb.hash_seed, &l.name)));
+        let place = state.links.first().map(|l| (l.parent, self.names.first_cookie(&l.name)));
         (place, object.no)
     }
 

@@ -21,6 +21,7 @@
 use crate::commit::Committer;
 use crate::counters::{Counts, add};
 use crate::deferred::Deferred;
+use crate::dir::NameHash;
 use crate::error::StoreError;
 use crate::format::imap::Home;
 use crate::format::superblock::Superblock;
@@ -86,6 +87,7 @@ pub(crate) struct OpenBatch {
 /// An open log store. All methods may be called from any thread.
 pub struct Store {
     pub(crate) sb: Superblock,
+    pub(crate) names: NameHash,
     pub(crate) geometry: Geometry,
     pub(crate) reader: Reader,
     pub(crate) clock: Arc<dyn Clock>,

@@ -28,7 +28,7 @@ fn content(no: ObjectNo, len: usize) -> Vec<u8> {
 /// A store with many instances of every structure, and how long each of its files is.
 fn filled() -> (Arc<MemDisk>, BTreeMap<ObjectNo, usize>) {
     let disk = Arc::new(MemDisk::new(64 << 11));
-    let options = MkfsOptions { label: "flips".into(), owner: (0, 0) };
+    let options = MkfsOptions { label: "flips".into(), owner: (0, 0), ..MkfsOptions::default() };
     Store::mkfs(disk.clone(), Arc::new(SystemClock), &SystemEntropy, &options).unwrap();
     let store = open(&disk).unwrap();
     let mut files = BTreeMap::new();

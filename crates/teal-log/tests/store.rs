@@ -11,7 +11,7 @@ use teal_types::{FileType, Name, ObjectNo};
 
 fn made(mib: u64) -> Arc<MemDisk> {
     let disk = Arc::new(MemDisk::new(mib << 11));
-    let options = MkfsOptions { label: "test".into(), owner: (0, 0) };
+    let options = MkfsOptions { label: "test".into(), owner: (0, 0), ..MkfsOptions::default() };
     Store::mkfs(disk.clone(), Arc::new(SystemClock), &SystemEntropy, &options).unwrap();
     disk
 }

@@ -58,7 +58,7 @@ pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> 
     };
     let bytes = disk.shape().sectors * 512;
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let options = MkfsOptions { label: label.to_owned(), owner };
+    let options = MkfsOptions { label: label.to_owned(), owner, ..MkfsOptions::default() };
     let done = Store::mkfs(Arc::new(disk), Arc::new(SystemClock), &SystemEntropy, &options);
     if done.is_err() && created {
         let _ = std::fs::remove_file(path);

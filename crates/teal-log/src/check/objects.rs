@@ -1,7 +1,7 @@
 //! Every object: its record, its attributes, its content, its pages.
 
 use super::{CheckProgress, Checker, Facts, Phase, Severity, Use};
-use crate::dir::{Dir, Entries, first_cookie};
+use crate::dir::{Dir, Entries, NameHash};
 use crate::extents::Extents;
 use crate::file::{Piece, Stretch};
 use crate::format::extent::{Extent, Mapped};
@@ -19,8 +19,8 @@ use teal_types::{BLOCK, Name, ObjectNo, SECTOR};
 const STEP: u64 = 256;
 
 /// The fingerprint of a name in a directory.
-fn fingerprint(seed: &[u8; 16], dir: ObjectNo, name: &Name) -> u64 {
-    let mixed = (first_cookie(seed, name) ^ dir.get().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+fn fingerprint(names: NameHash, dir: ObjectNo, name: &Name) -> u64 {
+    let mixed = (names.first_cookie(name) ^ dir.get().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1
 }
 
@@ -152,12 +152,12 @@ impl Checker<'_> {
     fn state(&mut self, no: ObjectNo, state: &State) {
         let core = &state.core;
         self.highest_lsn = self.highest_lsn.max(core.lsn.get());
-        let seed = self.store.sb.hash_seed;
+        let names = self.store.names;
         let facts: &mut Facts = self.facts.entry(no).or_default();
         facts.kind = Some(core.kind);
         facts.links = state.links.len() as u32;
         for link in &state.links {
-            facts.fingerprint = facts.fingerprint.wrapping_add(fingerprint(&seed, link.parent, &link.name));
+            facts.fingerprint = facts.fingerprint.wrapping_add(fingerprint(names, link.parent, &link.name));
         }
         if core.kind.is_dir() && state.links.len() > 1 {
             self.wrong(no, "a directory has more than one name");
@@ -204,12 +204,12 @@ impl Checker<'_> {
 
     fn entry(&mut self, dir: ObjectNo, cookie: u64, entry: &Entry) {
         self.report.entries += 1;
-        let seed = self.store.sb.hash_seed;
-        if cookie >> 7 != first_cookie(&seed, &entry.name) >> 7 {
+        let names = self.store.names;
+        if cookie >> 7 != names.first_cookie(&entry.name) >> 7 {
             self.wrong(dir, format!("the entry {:?} is not where its name leads", entry.name));
         }
         let facts = self.facts.entry(entry.child).or_default();
-        facts.fingerprint = facts.fingerprint.wrapping_sub(fingerprint(&seed, dir, &entry.name));
+        facts.fingerprint = facts.fingerprint.wrapping_sub(fingerprint(names, dir, &entry.name));
         facts.named += 1;
         facts.in_dir = dir.get();
     }

@@ -10,7 +10,7 @@
 //! | 16 | 16 | store UUID |
 //! | 32 | 8 | compatible feature bits: unknown ones are ignored |
 //! | 40 | 8 | read-only-compatible feature bits: unknown ones allow reading only |
-//! | 48 | 8 | incompatible feature bits: unknown ones refuse |
+//! | 48 | 8 | incompatible feature bits: unknown ones refuse. Bit 0: grouped names |
 //! | 56 | 8 | sectors of the store |
 //! | 64 | 4 | sectors of a segment |
 //! | 68 | 4 | segments |
@@ -35,6 +35,10 @@ pub(crate) const VERSION: u16 = 2;
 pub(crate) const BYTES: usize = 4096;
 pub(crate) const LABEL_MAX: usize = 64;
 const FLAG_ROTATIONAL: u32 = 1;
+/// Incompatible feature bit: directories keep names made one after the other together (`dir.rs`).
+pub(crate) const GROUPED_NAMES: u64 = 1;
+/// Incompatible feature bits that this program knows.
+const KNOWN: u64 = GROUPED_NAMES;
 
 /// The identity and geometry of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,8 +127,8 @@ impl Superblock {
             return Err(Refused::Version(version));
         }
         let sb = Self::fields(t).ok_or(Refused::Damaged)?;
-        if sb.incompatible != 0 {
-            return Err(Refused::Features(sb.incompatible));
+        if sb.incompatible & !KNOWN != 0 {
+            return Err(Refused::Features(sb.incompatible & !KNOWN));
         }
         sb.geometry()
     }

@@ -233,7 +233,7 @@ fn copies(m: &mut Maker) {
 fn make(fill: fn(&mut Maker)) -> Base {
     let disk = Arc::new(MeteredDisk::new(Arc::new(vec![0; SMALLEST_STORE as usize]), u64::MAX));
     let (dynamic, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (disk.clone(), Arc::new(Noon));
-    let options = MkfsOptions { label: "fuzz".into(), owner: (0, 0) };
+    let options = MkfsOptions { label: "fuzz".into(), owner: (0, 0), ..MkfsOptions::default() };
     Store::mkfs(Arc::clone(&dynamic), Arc::clone(&clock), &Sevens, &options).expect("a store fits");
     let (store, _) = Store::open(dynamic, clock, OpenOptions::default()).expect("a new store opens");
     let mut maker = Maker { states: vec![oracle::observe(&store)], store };

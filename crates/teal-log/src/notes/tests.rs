@@ -7,7 +7,7 @@ use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
 
 fn made() -> Arc<dyn Disk> {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(64 << 11));
-    let options = MkfsOptions { label: "notes".into(), owner: (0, 0) };
+    let options = MkfsOptions { label: "notes".into(), owner: (0, 0), ..MkfsOptions::default() };
     Store::mkfs(Arc::clone(&disk), Arc::new(SystemClock), &SystemEntropy, &options).unwrap();
     disk
 }

@@ -62,7 +62,7 @@ pub(crate) fn shape(mib: u64, physical: u32, rotational: bool, sparse: bool) -> 
 
 pub(crate) fn made(shape: DiskShape, seed: u64) -> (RecordingDisk, SimClock) {
     let (disk, clock) = (RecordingDisk::new(shape), SimClock::default());
-    let name = MkfsOptions { label: "crash".into(), owner: (0, 0) };
+    let name = MkfsOptions { label: "crash".into(), owner: (0, 0), ..MkfsOptions::default() };
     Store::mkfs(Arc::new(disk.clone()), Arc::new(clock.clone()), &SeededEntropy::new(seed), &name).unwrap();
     disk.restart();
     (disk, clock)
