@@ -96,9 +96,11 @@ impl Window {
 /// what is not there or cannot be read so.
 pub(crate) fn objects(store: &Store, wanted: BTreeSet<ObjectNo>, each: &mut dyn FnMut(ObjectNo, Option<State>)) {
     let mut homes: Vec<(Home, ObjectNo)> = Vec::with_capacity(wanted.len());
+    let limit = store.reader.disk().shape().sectors * SECTOR;
+    let is_there = |home: &Home| home.byte.checked_add(u64::from(home.len)).is_some_and(|end| end <= limit);
     for no in wanted {
         let home = store.imap.read().get(&store.reader, no).ok().flatten();
-        match home {
+        match home.filter(is_there) {
             Some(home) => homes.push((home, no)),
             None => each(no, None),
         }
@@ -109,7 +111,7 @@ pub(crate) fn objects(store: &Store, wanted: BTreeSet<ObjectNo>, each: &mut dyn 
         let start = first.byte / SECTOR * SECTOR;
         let mut end = start;
         let together = rest.iter().take_while(|(home, _)| {
-            let stop = home.byte.saturating_add(u64::from(home.len));
+            let stop = home.byte + u64::from(home.len);
             let is_near = home.byte <= end + WORTH_PASSING && stop - start <= SWEEP;
             if is_near {
                 end = stop;
