@@ -9,7 +9,8 @@ use std::process::Command;
 
 const HELP: &str = "\
 cargo xtask bench clients [--clients N] [--seconds N] [--json FILE]
-  --clients N    simulated clients (1000), in one volume and then four to a volume
+  --clients N    simulated clients (1000): four to a volume; in one volume, each in a directory of its own;
+                 the same, and nobody says what it keeps; and all in one directory
   --seconds N    how long they live, for each arrangement (120)
   --json FILE    raw figures (target/bench/clients.json; the table goes beside it as .md)";
 
@@ -58,9 +59,12 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     }
     let clients = plan.clients.to_string();
     let mut rows = one(&target, &["--commits", "--seconds", &COMMITTING.to_string()])?;
-    for volumes in [plan.clients / 4, 1] {
+    for (volumes, how) in
+        [(plan.clients / 4, &[][..]), (1, &[]), (1, &["--everything"]), (1, &["--in-root", "--everything"])]
+    {
         let (volumes, seconds) = (volumes.to_string(), plan.seconds.to_string());
-        rows.extend(one(&target, &["--clients", &clients, "--volumes", &volumes, "--seconds", &seconds])?);
+        let of_all = ["--clients", &clients, "--volumes", &volumes, "--seconds", &seconds];
+        rows.extend(one(&target, &[&of_all[..], how].concat())?);
     }
     let table = markdown(&rows);
     std::fs::write(&json, serde_json::to_string_pretty(&json!({ "rows": rows }))?)?;
@@ -104,15 +108,17 @@ fn markdown(rows: &[Value]) -> String {
         );
     }
     out.push_str(
-        "\n| clients | requests/s | p50 ms | p99 ms | flush p50 / p99 ms | begun late | refused | told of news/s ",
+        "\n| clients | requests/s | p50 ms | p99 ms | flush p50 / p99 ms | begun late | refused | told of news/s | states/s ",
     );
-    out.push_str("| processors of the server | its memory MiB | load |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n");
+    out.push_str("| processors of the server | its memory MiB | load |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n");
     for row in of("clients") {
         let _ = writeln!(
             out,
-            "| {} in {} volumes | {:.0} | {:.2} | {:.1} | {:.1} / {:.1} | {} | {} | {:.0} | {:.2} | {:.0} | {} |",
+            "| {} in {} volumes{}{} | {:.0} | {:.2} | {:.1} | {:.1} / {:.1} | {} | {} | {:.0} | {:.0} | {:.2} | {:.0} | {} |",
             row["clients"],
             row["volumes"],
+            if row["in_root"] == true { ", all in one directory" } else { "" },
+            if row["everything"] == true { ", told everything" } else { "" },
             number(row, "requests_per_second"),
             number(row, "p50_ms"),
             number(row, "p99_ms"),
@@ -121,6 +127,7 @@ fn markdown(rows: &[Value]) -> String {
             row["late"],
             row["refused"],
             number(row, "pulls_per_second"),
+            number(row, "states_per_second"),
             number(row, "server_processors"),
             number(row, "server_resident") / 1048576.0,
             load(row)
@@ -144,10 +151,12 @@ mod tests {
     fn each_kind_of_row_has_its_table() {
         let commits = json!({"kind": "commits", "clients": 8, "files": 100, "with_content": false, "ops_per_second": 5000.4,
             "batches_per_second": 25.0, "server_processors": 0.5, "load": "1.5 1 1"});
-        let clients =
-            json!({"kind": "clients", "clients": 1000, "volumes": 250, "p50_ms": 0.8, "late": 3, "load": "2.5 1"});
+        let clients = json!({"kind": "clients", "clients": 1000, "volumes": 250, "everything": true, "p50_ms": 0.8, "late": 3, "load": "2.5 1"});
         let table = markdown(&[commits, clients]);
         assert!(table.contains("| clients: 8; a batch: 100 empty files | 5000 | 25 | 0.50 | 1.5 |"), "{table}");
-        assert!(table.contains("| 1000 in 250 volumes | NaN | 0.80 |") && table.contains("| 3 |"), "{table}");
+        assert!(
+            table.contains("| 1000 in 250 volumes, told everything | NaN | 0.80 |") && table.contains("| 3 |"),
+            "{table}"
+        );
     }
 }

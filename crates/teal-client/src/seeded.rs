@@ -27,5 +27,7 @@ teal_env::seeded_bugs! {
         StaleFetched,
         /// What has changed meanwhile keeps the base it had before its batch landed.
         BaseKept,
+        /// The server is not told of all directories that are kept here.
+        KeptHalfSaid,
     }
 }

@@ -21,7 +21,7 @@
 //! | `flushing` | one flush at a time | all of it, calls to the server too |
 //! | `applying` | the position in history: one who advances it at a time | calls to the server, installing |
 //! | `absence`, by object | whether content is here: shared by readers, exclusive for whoever changes it | reads and writes of that object |
-//! | `identity`, `next`, `state` | what they are called | nothing |
+//! | `identity`, `next`, `state`, `told`, `quiet` | what they are called | nothing |
 
 mod announce;
 mod connect;
@@ -32,6 +32,7 @@ mod fetch;
 mod flush;
 mod identity;
 mod install;
+mod keep;
 mod large;
 mod names;
 mod note;
@@ -120,6 +121,10 @@ pub(crate) struct Replica {
     next: Mutex<u64>,
     /// The commit up to which history is applied; a copy of what `identity` has.
     seen: AtomicU64,
+    /// What the server has been told of what is kept here; changes under `applying`.
+    told: Mutex<keep::Told>,
+    /// How far there is nothing that concerns this replica: from a position, to a commit with its digest.
+    quiet: Mutex<Option<(CommitSeq, CommitSeq, [u8; 32])>>,
     /// The directory whose entries are just coming in.
     listing: Mutex<Option<ObjectNo>>,
     flushing: Mutex<()>,
@@ -165,6 +170,8 @@ impl Replica {
             identity: Mutex::new(identity),
             next: Mutex::new(if bug(Bug::NumbersReused) { first } else { identity.reserved.max(first) }),
             seen: AtomicU64::new(identity.seen.get()),
+            told: Mutex::default(),
+            quiet: Mutex::default(),
             listing: Mutex::new(None),
             flushing: Mutex::new(()),
             applying: Mutex::new(()),

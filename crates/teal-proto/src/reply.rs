@@ -71,6 +71,8 @@ pub struct Pulled {
     pub acknowledged: u64,
     /// Whether another client is connected.
     pub is_live: bool,
+    /// The filter that was asked for, if the server knows it; 0: everything was told.
+    pub filter: u64,
 }
 
 /// One directory.
@@ -251,4 +253,9 @@ pub enum Reply {
     },
     /// To anything.
     Refused(Refused),
+    /// To [`Request::Keep`](crate::Request::Keep).
+    Kept {
+        /// The filter; 0: the server does not know it any more, a new one is to begin.
+        filter: u64,
+    },
 }

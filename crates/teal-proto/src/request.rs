@@ -49,6 +49,8 @@ pub enum Request {
         since: CommitSeq,
         /// The digest of the history there.
         digest: [u8; 32],
+        /// Only what may concern whoever [keeps](Request::Keep) this is told; 0, or one that the server does not know: everything is.
+        filter: u64,
         /// Goes on behind this object in a long answer, with the `to` it named.
         after: Option<(ObjectNo, CommitSeq)>,
         /// Milliseconds, at most [`WAIT_MAX`](crate::WAIT_MAX).
@@ -129,6 +131,16 @@ pub enum Request {
         /// Bytes, at most [`REPLY_BYTES`](crate::REPLY_BYTES).
         len: u64,
     },
-    /// A polite end: its callbacks are forgotten, others need not wait for it: [`Reply::Done`](crate::Reply::Done).
+    /// A polite end: its filters are forgotten, others need not wait for it: [`Reply::Done`](crate::Reply::Done).
     Bye,
+    /// What this client keeps: changes of these objects, and in these directories, are to be told, and of whatever it is told, lists or makes
+    /// from the first of these requests on; others need not be: [`Reply::Kept`](crate::Reply::Kept).
+    Keep {
+        /// The filter that goes on; 0: a new one begins.
+        filter: u64,
+        /// At most [`KEPT_MAX`](crate::KEPT_MAX) directories and objects more.
+        objects: Vec<ObjectNo>,
+        /// All has been said: it can be used.
+        is_last: bool,
+    },
 }

@@ -17,14 +17,16 @@ mod states;
 mod work;
 
 use crate::limits::{STAGED_BYTES_MAX, STAGED_PARTS_MAX};
+use crate::recent::Concern;
 use crate::refusal::{Outcome, Refusal, bad, refuse};
 use crate::rules::valid;
 use crate::seeded::{Bug, bug};
 use crate::server::{Peer, Server};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use teal_meta::{BatchRow, CommitRow, Read, ReplicaRow, VolumeRow, Write};
 use teal_proto::{PARTS_MAX, RefusalCode, Reply, batch_digest, decode_ops, encode_ops};
-use teal_types::{ChunkId, CommitSeq, ObjectNo, Op, Source, Stamp, Timestamp};
+use teal_types::{ChunkId, CommitSeq, FileType, ObjectNo, Op, Source, Stamp, Timestamp};
 use work::Work;
 
 /// A batch as its author names it.
@@ -41,6 +43,8 @@ struct Done {
     seq: CommitSeq,
     ops: usize,
     conflicts: usize,
+    /// What it changed, unless it had been carried out before.
+    concern: Option<Arc<Concern>>,
 }
 
 impl Server {
@@ -81,13 +85,22 @@ impl Server {
         let ops = self.read(peer.volume, |txn| staged_ops(txn, peer, &named))?;
         let chunks: Vec<ChunkId> = ops.iter().flat_map(chunks_of).collect::<BTreeSet<_>>().into_iter().collect();
         let pin = self.chunks().pin(&chunks)?;
+        // Their author has them with all that is in them.
+        for filter in self.room.lock().filters(peer) {
+            filter.add(ops.iter().filter_map(new_dir));
+        }
         let (now, draw) = (self.clock().civil(), self.draw());
         let work = |txn: &mut dyn Write| {
             // Another connection of the same client may have been faster.
             if let Some(seq) = committed(txn, peer, &named)? {
-                return Ok(Done { seq, ops: 0, conflicts: 0 });
+                return Ok(Done { seq, ops: 0, conflicts: 0, concern: None });
             }
-            carry_out(txn, peer, &named, &ops, now, draw)
+            let done = carry_out(txn, peer, &named, &ops, now, draw)?;
+            // In the order of the commits, before anybody can see this one.
+            if let Some(concern) = &done.concern {
+                self.room.lock().remember(peer.volume, concern);
+            }
+            Ok(done)
         };
         let done = if bug(Bug::AnsweredTooEarly) {
             self.write_soon(peer.volume, work)?
@@ -96,7 +109,9 @@ impl Server {
         };
         drop(pin);
         self.counters().committed(done.ops, done.conflicts);
-        self.news(peer.volume);
+        if let Some(concern) = &done.concern {
+            self.room.lock().committed(peer.volume, concern);
+        }
         Ok(Reply::Committed { seq: done.seq })
     }
 }
@@ -159,6 +174,14 @@ fn staged_ops(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Vec<Op>> {
     Ok(ops)
 }
 
+/// The directory that an operation makes.
+fn new_dir(op: &Op) -> Option<ObjectNo> {
+    match op {
+        Op::Create { object, kind: FileType::Dir, .. } => Some(*object),
+        _ => None,
+    }
+}
+
 fn chunks_of(op: &Op) -> impl Iterator<Item = ChunkId> {
     let pieces = match op {
         Op::SetContent { change, .. } => &change.pieces[..],
@@ -198,17 +221,18 @@ fn carry_out(txn: &mut dyn Write, peer: Peer, named: &Named, ops: &[Op], clock: 
         anywhere: BTreeSet::new(),
         copies: HashMap::new(),
         same: BTreeSet::new(),
+        lies: BTreeSet::new(),
         notes: Vec::new(),
     };
     work.run(if bug(Bug::HalfABatch) && ops.len() > 6 { &ops[..ops.len() / 2] } else { ops })?;
     let conflicts = work.notes.len();
     let stamp = Stamp { replica: peer.replica, incarnation: named.incarnation, counter: named.batch };
-    work.close(stamp, &named.digest)?;
+    let concern = Some(Arc::new(work.close(stamp, &named.digest)?));
     txn.add_batch(peer.replica, named.incarnation, named.batch, &BatchRow { digest: named.digest, seq })?;
     txn.drop_staged(peer.replica, named.incarnation, named.batch)?;
     replica.last_batch = named.batch;
     txn.put_replica(peer.replica, &replica)?;
-    Ok(Done { seq, ops: ops.len(), conflicts })
+    Ok(Done { seq, ops: ops.len(), conflicts, concern })
 }
 
 impl Work<'_> {
@@ -236,9 +260,9 @@ impl Work<'_> {
         self.bury_nameless()
     }
 
-    /// Writes the history of the batch and the commit itself.
-    pub(crate) fn close(mut self, stamp: Stamp, batch: &[u8; 32]) -> Outcome<()> {
-        self.remember()?;
+    /// Writes the history of the batch and the commit itself; what it changed.
+    pub(crate) fn close(mut self, stamp: Stamp, batch: &[u8; 32]) -> Outcome<Concern> {
+        let concern = self.remember()?;
         for note in std::mem::take(&mut self.notes) {
             self.txn.put_conflict(self.volume.next_conflict, Some(&note))?;
             self.volume.next_conflict += 1;
@@ -248,7 +272,8 @@ impl Work<'_> {
         self.volume.digest = chained(&self.volume.digest, self.seq, stamp, batch);
         let row = CommitRow { stamp, time: self.now, digest: self.volume.digest };
         self.txn.add_commit(self.seq, &row)?;
-        Ok(self.txn.put_volume(&self.volume)?)
+        self.txn.put_volume(&self.volume)?;
+        Ok(concern)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use teal_proto::Request;
 
 /// Kinds of requests, in the order of the protocol.
-pub const REQUEST_KINDS: [&str; 15] = [
+pub const REQUEST_KINDS: [&str; 16] = [
     "hello",
     "incarnate",
     "pull",
@@ -20,13 +20,14 @@ pub const REQUEST_KINDS: [&str; 15] = [
     "history",
     "read_past",
     "bye",
+    "keep",
 ];
 
 /// What a server has done since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests, by [`REQUEST_KINDS`].
-    pub requests: [u64; 15],
+    pub requests: [u64; 16],
     /// Requests that were refused.
     pub refused: u64,
     /// Batches committed.
@@ -43,7 +44,7 @@ pub struct Counts {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    requests: [AtomicU64; 15],
+    requests: [AtomicU64; 16],
     refused: AtomicU64,
     commits: AtomicU64,
     ops: AtomicU64,
@@ -69,6 +70,7 @@ const fn kind(request: &Request) -> usize {
         Request::History { .. } => 12,
         Request::ReadPast { .. } => 13,
         Request::Bye => 14,
+        Request::Keep { .. } => 15,
     }
 }
 

@@ -8,9 +8,19 @@ pub const STAGED_BYTES_MAX: u64 = 256 << 20;
 pub const STAGED_PARTS_MAX: usize = 4096;
 /// A replica that has asked for something so recently is live.
 pub const LIVE_FOR: Duration = Duration::from_secs(60);
-/// So many who wait for news of one volume are told at once. Where more do, one commit after the other would have all of them ask again.
+/// The most objects in one filter; beyond, its client is told everything.
+pub const FILTER_MAX: usize = 1 << 16;
+/// The most objects in all filters together.
+pub(crate) const FILTERS_TOTAL: usize = 4 << 20;
+/// The most filters of one replica; the oldest goes.
+pub(crate) const FILTERS_EACH: usize = 4;
+/// A filter that nobody has used for so long is forgotten when another begins.
+pub(crate) const FILTER_FOR: Duration = Duration::from_secs(3600);
+/// The most rows remembered of what the last commits of a volume changed.
+pub(crate) const ROWS_MAX: usize = 1 << 17;
+/// So many of those who wait for news of one volume are told at once. Where more are to be told, one commit after the other would have all of them ask again.
 pub(crate) const FEW: u32 = 16;
-/// For each of those who wait, news is gathered for so long, ...
+/// For each of those who are to be told, news is gathered for so long, ...
 pub(crate) const GATHER_FOR_EACH: Duration = Duration::from_millis(2);
 /// ... at most for this time.
 pub(crate) const GATHER_MAX: Duration = Duration::from_secs(3);

@@ -12,9 +12,9 @@ use teal_types::{Name, ObjectNo};
 impl Server {
     pub(crate) fn list(&self, peer: Peer, dirs: &[(ObjectNo, Option<Name>)]) -> Outcome<Reply> {
         check_count(dirs.len())?;
-        self.read(peer.volume, |txn| {
+        self.telling(peer, dirs.iter().map(|(dir, _)| *dir), |txn| {
             let head = volume_of(txn)?.head;
-            let (mut listings, mut bytes) = (Vec::new(), 0);
+            let (mut listings, mut bytes): (Vec<Listing>, _) = (Vec::new(), 0);
             for (dir, after) in dirs {
                 let listing = listing(txn, *dir, after.clone(), &mut bytes)?;
                 let is_full = listing.more;
@@ -26,13 +26,15 @@ impl Server {
                     break;
                 }
             }
-            Ok(Reply::Listings { head, dirs: listings })
+            let entries = listings.iter().flat_map(|listing| &listing.entries).flatten();
+            let lie_in = version::dirs(entries.map(|(_, version)| version));
+            Ok((Reply::Listings { head, dirs: listings }, lie_in))
         })
     }
 
     pub(crate) fn look(&self, peer: Peer, objects: &[ObjectNo]) -> Outcome<Reply> {
         check_count(objects.len())?;
-        self.read(peer.volume, |txn| {
+        self.telling(peer, [], |txn| {
             let head = volume_of(txn)?.head;
             let (mut versions, mut bytes) = (Vec::new(), 0);
             for object in objects {
@@ -43,7 +45,8 @@ impl Server {
                 }
                 versions.push(found);
             }
-            Ok(Reply::Versions { head, versions })
+            let lie_in = version::dirs(versions.iter().flatten());
+            Ok((Reply::Versions { head, versions }, lie_in))
         })
     }
 }

@@ -19,5 +19,9 @@ teal_env::seeded_bugs! {
         OtherContent,
         /// History is given to whoever has not said hello, and goes on from another one.
         OtherHistory,
+        /// A filter forgets the directories that its client has listed.
+        FilterForgetsListed,
+        /// A filter forgets where something lay before it was moved or removed.
+        FilterForgetsOrigin,
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! | lock | guards | under it |
 //! |---|---|---|
-//! | `room` | who is here, and the newest commit of each volume, for those who wait | nothing; waiting lets it go |
+//! | `room` | who is here, who waits for what, and the last commits of each volume | the locks of filters; waiting lets it go |
 //! | `guesses` | wrong tokens of late | nothing |
 
 use crate::commit::{Named, volume_of};
@@ -125,7 +125,10 @@ impl Server {
     }
 
     fn dispatch(&self, peer: Peer, request: Request) -> Outcome<Reply> {
-        let is_about_history = matches!(request, Request::Pull { .. } | Request::Stage { .. } | Request::Commit { .. });
+        let is_about_history = matches!(
+            request,
+            Request::Pull { .. } | Request::Stage { .. } | Request::Commit { .. } | Request::Keep { .. }
+        );
         if is_about_history && !bug(Bug::OtherHistory) && !self.room.lock().has_greeted(peer) {
             // This may be another history than the one it has seen.
             return refuse(RefusalCode::Stopping, "the server has begun anew; say hello first");
@@ -133,8 +136,8 @@ impl Server {
         match request {
             Request::Hello(hello) => self.hello(peer, &hello),
             Request::Incarnate => self.incarnate(peer),
-            Request::Pull { incarnation, since, digest, after, wait_ms } => {
-                let from = From { incarnation, since, digest, after };
+            Request::Pull { incarnation, since, digest, filter, after, wait_ms } => {
+                let from = From { incarnation, since, digest, filter, after };
                 self.pull(peer, &from, wait_ms)
             }
             Request::Have { chunks } if chunks.len() > CHUNKS_MAX => too_many(chunks.len(), CHUNKS_MAX),
@@ -163,6 +166,7 @@ impl Server {
                 self.room.lock().bye(peer);
                 Ok(Reply::Done)
             }
+            Request::Keep { filter, objects, is_last } => self.keep(peer, filter, objects, is_last),
         }
     }
 
@@ -207,11 +211,6 @@ impl Server {
         work: impl FnOnce(&mut dyn Write) -> Outcome<T>,
     ) -> Outcome<T> {
         teal_meta::write_soon(&*self.meta, volume, work)
-    }
-
-    /// Wakes whoever waits for this volume.
-    pub(crate) fn news(&self, volume: VolumeId) {
-        self.room.lock().committed(volume);
     }
 
     pub(crate) fn meta(&self) -> &dyn Meta {

@@ -31,6 +31,15 @@ pub(crate) fn past(txn: &dyn Read, object: ObjectNo, row: ObjectRow, at: CommitS
     Ok(assemble(object, row, links, xattrs.collect()))
 }
 
+/// The directories in which these lie.
+pub(crate) fn dirs<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Vec<ObjectNo> {
+    let mut dirs: Vec<ObjectNo> =
+        versions.into_iter().flat_map(|version| version.links.iter().map(|link| link.dir)).collect();
+    dirs.sort_unstable();
+    dirs.dedup();
+    dirs
+}
+
 /// About how many bytes it takes in a message.
 pub(crate) fn weight(version: &Version) -> usize {
     let links: usize = version.links.iter().map(|link| link.name.as_bytes().len() + 10).sum();

@@ -161,7 +161,9 @@ fn a_long_poll_ends_with_a_commit_or_with_the_server() {
     let mut world = World::new();
     let (server, peer, since) = (Arc::clone(&world.server), world.desk.peer, world.desk.base);
     let (incarnation, digest) = (world.desk.incarnation, world.desk.digest);
-    let pull = move || server.handle(peer, Request::Pull { incarnation, since, digest, after: None, wait_ms: 250_000 });
+    let pull = move || {
+        server.handle(peer, Request::Pull { incarnation, since, digest, filter: 0, after: None, wait_ms: 250_000 })
+    };
     let waiting = std::thread::Builder::new().spawn(pull.clone()).unwrap();
     world.laptop.file(ROOT, "a", b"1");
     let Reply::Pulled(pulled) = waiting.join().unwrap() else { panic!() };
@@ -170,7 +172,9 @@ fn a_long_poll_ends_with_a_commit_or_with_the_server() {
     let (since, digest) = (world.desk.base, world.desk.digest);
     let server = Arc::clone(&world.server);
     let waiting = std::thread::Builder::new()
-        .spawn(move || server.handle(peer, Request::Pull { incarnation, since, digest, after: None, wait_ms: 250_000 }))
+        .spawn(move || {
+            server.handle(peer, Request::Pull { incarnation, since, digest, filter: 0, after: None, wait_ms: 250_000 })
+        })
         .unwrap();
     world.server.stop();
     let Reply::Refused(refused) = waiting.join().unwrap() else { panic!() };
@@ -186,7 +190,7 @@ fn a_long_poll_ends_when_another_machine_comes_and_when_its_own_goes() {
     world.laptop.ask(Request::Bye);
     let pull = || {
         let server = Arc::clone(&server);
-        let request = Request::Pull { incarnation, since, digest, after: None, wait_ms: 250_000 };
+        let request = Request::Pull { incarnation, since, digest, filter: 0, after: None, wait_ms: 250_000 };
         let pull = move || server.handle(peer, request);
         std::thread::Builder::new().spawn(pull).unwrap()
     };
@@ -215,7 +219,9 @@ fn who_holds_a_pull_is_live() {
     let world = World::new();
     let (server, peer, since) = (Arc::clone(&world.server), world.desk.peer, world.desk.base);
     let (incarnation, digest) = (world.desk.incarnation, world.desk.digest);
-    let pull = move || server.handle(peer, Request::Pull { incarnation, since, digest, after: None, wait_ms: 250_000 });
+    let pull = move || {
+        server.handle(peer, Request::Pull { incarnation, since, digest, filter: 0, after: None, wait_ms: 250_000 })
+    };
     let waiting = std::thread::Builder::new().spawn(pull).unwrap();
     // Once it waits, time alone does not end its presence.
     let is_live = || {
@@ -241,6 +247,7 @@ fn what_is_too_much_at_once_is_refused() {
         Request::Read { wants: vec![want; WANTS_MAX + 1] },
         Request::ReadPast { object: ROOT, at: seq(1), offset: 0, len: u64::MAX },
         Request::Have { chunks: vec![world.laptop.domain.name(b""); teal_proto::CHUNKS_MAX + 1] },
+        Request::Keep { filter: 0, objects: vec![ROOT; teal_proto::KEPT_MAX + 1], is_last: true },
     ] {
         assert_eq!(world.laptop.refusal(request), RefusalCode::BadRequest);
     }
@@ -269,6 +276,7 @@ fn request() -> impl Strategy<Value = Request> {
             incarnation: 1,
             digest: [0; 32],
             since,
+            filter: since.get(),
             after,
             wait_ms: 0
         }),
@@ -297,6 +305,8 @@ fn request() -> impl Strategy<Value = Request> {
         any::<u64>().prop_map(|after| Request::Conflicts { after }),
         any::<u64>().prop_map(|conflict| Request::Resolve { conflict }),
         prop::collection::vec(object(), 0..4).prop_map(|objects| Request::Look { objects }),
+        (prop::collection::vec(object(), 0..4), 0_u64..2, any::<bool>())
+            .prop_map(|(objects, filter, is_last)| { Request::Keep { filter, objects, is_last } }),
     ]
 }
 

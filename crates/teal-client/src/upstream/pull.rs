@@ -3,9 +3,11 @@
 //! # Guarantees
 //! 1. The position moves only when everything up to it is installed; whatever a crash interrupts is asked for again, and installing it
 //!    twice is harmless.
-//! 2. What a copy of this store has made is not installed before this one has a life of its own.
+//! 2. What does not concern this replica is not told (`keep`), and costs no I/O: a poll that brings nothing moves the position in memory only.
+//! 3. What a copy of this store has made is not installed before this one has a life of its own.
 
 use super::install::is_number;
+use super::keep::Told;
 use super::{Identity, Replica, SyncError, unexpected};
 use crate::Client;
 use crate::seeded::{Bug, bug};
@@ -16,10 +18,28 @@ use teal_types::{CommitSeq, ObjectNo};
 /// A batch of this replica that history is known to hold: its counter and its place.
 pub(crate) type Landed = Option<(u64, CommitSeq)>;
 
+/// From where on the server is asked for news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Since {
+    at: CommitSeq,
+    digest: [u8; 32],
+    /// What the server has been told of what is kept here.
+    filter: u64,
+}
+
 impl Replica {
-    fn pull(&self, since: CommitSeq, after: Option<(ObjectNo, CommitSeq)>, wait_ms: u32) -> Request {
-        let Identity { incarnation, digest, .. } = *self.identity.lock();
-        Request::Pull { incarnation, since, digest, after, wait_ms }
+    /// How far there is nothing new here: beyond the position, if nothing behind it concerns this replica.
+    fn since(&self) -> Since {
+        let Identity { seen, digest, .. } = *self.identity.lock();
+        let quiet = self.quiet.lock().filter(|(from, ..)| *from == seen);
+        let (at, digest) = quiet.map_or((seen, digest), |(_, to, digest)| (to, digest));
+        Since { at, digest, filter: self.told.lock().filter() }
+    }
+
+    fn pull(&self, since: &Since, after: Option<(ObjectNo, CommitSeq)>, wait_ms: u32) -> Request {
+        let Since { at, digest, filter } = *since;
+        let incarnation = self.identity.lock().incarnation;
+        Request::Pull { incarnation, since: at, digest, filter, after, wait_ms }
     }
 
     /// Whether all batches of this life in history are of this store. If not, what a copy of it has made may have numbers of the same lease
@@ -34,6 +54,15 @@ impl Replica {
     }
 }
 
+impl Replica {
+    /// What was asked with one filter was answered with another: the server does not know what is kept here.
+    fn heard_with(&self, since: &Since, filter: u64) {
+        if since.filter != filter {
+            *self.told.lock() = Told::Nothing;
+        }
+    }
+}
+
 impl Client {
     /// Brings the position up to the server's newest commit.
     pub(crate) fn catch_up(&self, replica: &Replica) -> Result<(), SyncError> {
@@ -44,16 +73,19 @@ impl Client {
     /// The same, under `applying`.
     pub(crate) fn pull_all(&self, replica: &Replica, landed: Landed) -> Result<(), SyncError> {
         loop {
-            let since = replica.seen();
-            let request = replica.pull(since, None, 0);
+            let since = replica.since();
+            let request = replica.pull(&since, None, 0);
             let Reply::Pulled(first) = self.ask(replica, &request)? else {
                 return Err(unexpected("to a pull").into());
             };
-            if first.to <= since {
+            if first.to <= since.at {
                 replica.state.lock().is_live = first.is_live;
+                if since.at > replica.seen() {
+                    self.identify(replica, |identity| (identity.seen, identity.digest) = (since.at, since.digest))?;
+                }
                 return Ok(());
             }
-            self.take_in(replica, since, first, landed)?;
+            self.take_in(replica, &since, first, landed)?;
         }
     }
 
@@ -61,7 +93,7 @@ impl Client {
     pub(crate) fn take_in(
         &self,
         replica: &Replica,
-        since: CommitSeq,
+        since: &Since,
         first: Pulled,
         landed: Landed,
     ) -> Result<(), SyncError> {
@@ -70,11 +102,14 @@ impl Client {
         let mut gone = Vec::new();
         let mut more = first.more;
         let mut changes = first.changes;
+        replica.heard_with(since, first.filter);
         if bug(Bug::PositionTooEarly) {
             self.identify(replica, |identity| (identity.seen, identity.digest) = (to, digest))?;
             self.sync()?;
         }
-        if bug(Bug::NewsSkipped) && since > CommitSeq::default() && replica.counters.pulls.load(Ordering::Relaxed) == 0
+        if bug(Bug::NewsSkipped)
+            && since.at > CommitSeq::default()
+            && replica.counters.pulls.load(Ordering::Relaxed) == 0
         {
             changes.clear();
         }
@@ -96,10 +131,10 @@ impl Client {
 
     /// Asks the server for what has changed and waits for it, for about `wait`; installs it.
     pub(crate) fn poll(&self, replica: &Replica) -> Result<(), SyncError> {
-        let since = replica.seen();
+        let since = replica.since();
         let wait = replica.options.keep_alive;
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
-        let request = replica.pull(since, None, wait_ms);
+        let request = replica.pull(&since, None, wait_ms);
         let Reply::Pulled(first) = replica.call(&*self.clock, &request, wait + replica.options.deadline)? else {
             return Err(unexpected("to a pull").into());
         };
@@ -107,10 +142,17 @@ impl Client {
         replica.state.lock().is_live = first.is_live;
         // A batch of our own may have landed meanwhile: whoever sent it knows its place, and pulls it itself.
         let flies = replica.identity.lock().parts > 0;
-        if first.to > since && replica.seen() == since && !flies {
-            self.take_in(replica, since, first, None)?;
+        if first.to <= since.at || replica.since() != since || flies {
+            return Ok(());
         }
-        Ok(())
+        if first.changes.is_empty() {
+            // Nothing is written for what others do elsewhere.
+            replica.check_author(&first)?;
+            replica.heard_with(&since, first.filter);
+            *replica.quiet.lock() = Some((replica.seen(), first.to, first.digest));
+            return Ok(());
+        }
+        self.take_in(replica, &since, first, None)
     }
 
     fn install(

@@ -109,6 +109,7 @@ impl Client {
         let Some(replica) = &self.replica else { return Ok(None) };
         self.connect(replica)?;
         self.land(replica)?;
+        self.tell_kept(replica)?;
         self.catch_up(replica)?;
         self.look_again(replica)?;
         self.flush_due(replica)?;
@@ -234,7 +235,8 @@ fn run_pull(client: &Weak<Client>, replica: &Arc<Replica>) {
     replica.state.lock().has_puller = true;
     loop {
         let Some(client) = client.upgrade() else { return };
-        let polled = client.connect(replica).and_then(|()| client.land(replica)).and_then(|()| client.poll(replica));
+        let polled = client.connect(replica).and_then(|()| client.land(replica));
+        let polled = polled.and_then(|()| client.tell_kept(replica)).and_then(|()| client.poll(replica));
         let polled = polled.and_then(|()| client.look_again(replica));
         let wait = match polled {
             Ok(()) => {

@@ -15,17 +15,24 @@ fn remove() -> Op {
 }
 
 #[test]
-fn the_bytes_of_protocol_1_are_pinned() {
+fn the_bytes_of_protocol_2_are_pinned() {
     let stage = Request::Stage { incarnation: 1, batch: 2, part: 0, ops: vec![remove()] };
     let bytes = encode_request(&stage).unwrap();
     // Protocol, Stage, incarnation, batch, part, one op: Remove of 300, base 7, root, one byte of name, seconds in zigzag, nanoseconds.
-    assert_eq!(bytes, [1, 0, 5, 1, 2, 0, 1, 1, 0xac, 2, 7, 1, 1, b'a', 1, 5]);
+    assert_eq!(bytes, [2, 0, 5, 1, 2, 0, 1, 1, 0xac, 2, 7, 1, 1, b'a', 1, 5]);
     let refused = Reply::Refused(Refused { code: RefusalCode::NoSpace, words: "full".into() });
-    assert_eq!(encode_reply(&refused).unwrap(), [1, 0, 12, 2, 4, b'f', b'u', b'l', b'l']);
+    assert_eq!(encode_reply(&refused).unwrap(), [2, 0, 12, 2, 4, b'f', b'u', b'l', b'l']);
     let read = Request::Read {
         wants: vec![Want { object: ObjectNo::ROOT, data_seq: CommitSeq::new(3), offset: 0, len: 128 }],
     };
-    assert_eq!(encode_request(&read).unwrap(), [1, 0, 9, 1, 1, 3, 0, 0x80, 1]);
+    assert_eq!(encode_request(&read).unwrap(), [2, 0, 9, 1, 1, 3, 0, 0x80, 1]);
+    let keep = Request::Keep { filter: 5, objects: vec![ObjectNo::ROOT, ObjectNo::new(300)], is_last: true };
+    assert_eq!(encode_request(&keep).unwrap(), [2, 0, 15, 5, 2, 1, 0xac, 2, 1]);
+    let pull =
+        Request::Pull { incarnation: 3, since: CommitSeq::new(4), digest: [7; 32], filter: 5, after: None, wait_ms: 6 };
+    let bytes = [&[2, 0, 2, 3, 4][..], &[7; 32], &[5, 0, 6]].concat();
+    assert_eq!(encode_request(&pull).unwrap(), bytes);
+    assert_eq!(encode_reply(&Reply::Kept { filter: 5 }).unwrap(), [2, 0, 13, 5]);
 }
 
 #[test]
@@ -44,6 +51,7 @@ fn messages_survive_the_way() {
             incarnation: 3,
             since: CommitSeq::new(1),
             digest: [0; 32],
+            filter: u64::MAX,
             after: Some((ObjectNo::ROOT, CommitSeq::new(4))),
             wait_ms: 30_000,
         },
@@ -81,7 +89,7 @@ fn what_is_no_message_is_refused() {
 #[test]
 fn an_announced_length_is_not_believed() {
     // A Put of one chunk that claims to have 2^60 bytes.
-    let bytes = [1, 0, 4, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10];
+    let bytes = [2, 0, 4, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10];
     assert!(matches!(decode_request(&bytes), Err(CodecError::Malformed(_))));
     assert_eq!(decode_request(&vec![0; MESSAGE_MAX + 1]), Err(CodecError::TooLarge { bytes: MESSAGE_MAX + 1 }));
     let chunks = vec![ByteBuf::from(vec![0; MESSAGE_MAX])];

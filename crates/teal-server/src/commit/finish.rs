@@ -3,12 +3,15 @@
 //! # Guarantees
 //! 1. History gets one row for each thing that differs from before the batch, and none for what came and went inside of it.
 
-use super::work::Work;
+use super::work::{Loaded, Work};
+use crate::recent::{Concern, Row};
 use crate::refusal::Outcome;
 use crate::refusal::Refusal;
-use teal_meta::PastExtent;
+use crate::seeded::{Bug, bug};
+use std::collections::HashSet;
+use teal_meta::{ObjectRow, PastExtent};
 use teal_proto::{ConflictKind, RefusalCode};
-use teal_types::{Link, Name, ObjectNo};
+use teal_types::{Attributes, Link, Name, ObjectNo};
 
 /// A name for what has none.
 pub(super) fn number_name(object: ObjectNo) -> Outcome<Name> {
@@ -16,11 +19,24 @@ pub(super) fn number_name(object: ObjectNo) -> Outcome<Name> {
     name.map_err(|error| Refusal::new(RefusalCode::Damaged, error.to_string()))
 }
 
+/// Whether at most the times of a directory have changed, because something came or went in it.
+fn is_only_entered(of: &Loaded) -> bool {
+    let (Some(before), Some(now)) = (&of.before, &of.now) else { return false };
+    let Attributes { mtime, ctime, .. } = now.attributes;
+    let attributes = Attributes { mtime, ctime, ..before.attributes };
+    now.kind.is_dir() && ObjectRow { attributes, ..before.clone() } == *now
+}
+
 impl Work<'_> {
     /// What has no name does not live, unless there is something in it.
     pub(super) fn bury_nameless(&mut self) -> Outcome<()> {
         for object in self.touched.clone() {
-            if object == ObjectNo::ROOT || !self.is_live(object)? || !self.txn.links(object)?.is_empty() {
+            if object == ObjectNo::ROOT || !self.is_live(object)? {
+                continue;
+            }
+            let links = self.txn.links(object)?;
+            self.lies.extend(links.iter().map(|(link, _)| Row { object, dir: link.dir }));
+            if !links.is_empty() {
                 continue;
             }
             if self.txn.entries_after(object, None, 1)?.is_empty() {
@@ -28,6 +44,7 @@ impl Work<'_> {
             } else {
                 let name = number_name(object)?;
                 self.settle(object, &Link { dir: ObjectNo::ROOT, name }, self.now)?;
+                self.lies.insert(Row { object, dir: ObjectNo::ROOT });
                 let lost = "its place: a directory without a name, with something in it".to_owned();
                 self.conflict(ConflictKind::Name, object, None, lost);
             }
@@ -35,11 +52,17 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Stores objects and history.
-    pub(super) fn remember(&mut self) -> Outcome<()> {
+    /// Stores objects and history; what changed, and where that lies.
+    pub(super) fn remember(&mut self) -> Outcome<Concern> {
+        if !bug(Bug::FilterForgetsOrigin) {
+            let lay = |(link, before): (&Link, &Option<ObjectNo>)| before.map(|object| Row { object, dir: link.dir });
+            self.lies.extend(self.entries.iter().filter_map(lay));
+        }
         self.remember_names()?;
         self.remember_content()?;
         let seq = self.seq;
+        let noted: HashSet<ObjectNo> = self.notes.iter().map(|note| note.object).collect();
+        let mut concern = Concern { seq, rows: Vec::new(), loud: HashSet::new() };
         for object in std::mem::take(&mut self.touched) {
             let loaded = self.load(object)?.clone();
             if loaded.before.is_none() && loaded.now.is_none() {
@@ -55,8 +78,18 @@ impl Work<'_> {
                 None => Some(Vec::new()),
             };
             self.txn.add_change(seq, object, &ranges)?;
+            let (first, last) = (ObjectNo::new(0), ObjectNo::new(u64::MAX));
+            let lies = self.lies.range(Row { object, dir: first }..=Row { object, dir: last });
+            let from = concern.rows.len();
+            concern.rows.extend(lies);
+            if concern.rows.len() == from {
+                concern.rows.push(Row { object, dir: object });
+            }
+            if !is_only_entered(&loaded) || noted.contains(&object) {
+                concern.loud.extend(concern.rows[from..].iter().flat_map(|row| [row.object, row.dir]));
+            }
         }
-        Ok(())
+        Ok(concern)
     }
 
     fn remember_names(&mut self) -> Outcome<()> {

@@ -4,6 +4,7 @@
 //! 1. Names, extents and extended attributes are changed in the transaction at once, objects at the end; reading shows the changes.
 //! 2. Whatever changes is noted with its state before the batch, so that history gets one row for each, of the state after it.
 
+use crate::recent::Row;
 use crate::refusal::Outcome;
 use crate::rules::changed::Changed;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -45,6 +46,8 @@ pub(crate) struct Work<'a> {
     pub(super) copies: HashMap<ObjectNo, ObjectNo>,
     /// Objects whose late content is what is there already.
     pub(super) same: BTreeSet<ObjectNo>,
+    /// Where what has changed lay, and lies at the end.
+    pub(super) lies: BTreeSet<Row>,
     pub(super) notes: Vec<ConflictRow>,
 }
 

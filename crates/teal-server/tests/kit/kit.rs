@@ -114,6 +114,7 @@ pub(crate) struct Device {
     pub(crate) batch: u64,
     pub(crate) base: CommitSeq,
     pub(crate) digest: [u8; 32],
+    pub(crate) filter: u64,
     pub(crate) time: i64,
 }
 
@@ -131,6 +132,7 @@ impl Device {
             batch: 0,
             base: seq(0),
             digest: [0; 32],
+            filter: 0,
             time: 1_000,
         };
         assert_eq!(device.hello().told, Told::Incarnate);
@@ -282,7 +284,7 @@ impl Device {
     pub(crate) fn pull_from(&self, since: CommitSeq, after: Option<(ObjectNo, CommitSeq)>) -> Request {
         let commit = teal_meta::read::<_, teal_meta::MetaError>(&*self.meta, self.peer.volume, |txn| txn.commit(since));
         let digest = commit.unwrap().map_or([0; 32], |commit| commit.digest);
-        Request::Pull { incarnation: self.incarnation, since, digest, after, wait_ms: 0 }
+        Request::Pull { incarnation: self.incarnation, since, digest, filter: self.filter, after, wait_ms: 0 }
     }
 
     /// Sees everything.

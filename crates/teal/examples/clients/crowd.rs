@@ -1,5 +1,6 @@
 //! All clients at once: each asks when the paper's clients do, and waits for news beside that, as the program does.
 
+use crate::Plan;
 use crate::load::{self, Ask};
 use crate::machine::{Known, Machine, ask, channel};
 use crate::town::Town;
@@ -65,6 +66,8 @@ impl Met {
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) pulls: AtomicU64,
+    /// States that were told.
+    pub(crate) states: AtomicU64,
     pub(crate) refused: AtomicU64,
 }
 
@@ -152,13 +155,14 @@ impl Client {
 }
 
 /// Waits for news until `stop`, from the position it is told.
-fn listen(channel: &Channel, stop: &AtomicBool, news: &News) {
+fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
     let (mut since, mut digest, mut after) = (CommitSeq::new(0), [0; 32], None);
     while !stop.load(Relaxed) {
-        let request = Request::Pull { incarnation: 0, since, digest, after, wait_ms: PULL_MS };
+        let request = Request::Pull { incarnation: 0, since, digest, filter, after, wait_ms: PULL_MS };
         match ask(channel, &request) {
-            Ok(Reply::Pulled(Pulled { to, digest: at, more, .. })) => {
+            Ok(Reply::Pulled(Pulled { to, digest: at, more, changes, .. })) => {
                 news.pulls.fetch_add(1, Relaxed);
+                news.states.fetch_add(changes.len() as u64, Relaxed);
                 after = more.map(|object| (object, to));
                 if more.is_none() {
                     (since, digest) = (to, at);
@@ -179,7 +183,8 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    pub(crate) fn gather(town: &Town, runtime: &Handle, identities: &[ClientIdentity], each: usize) -> Result<Self> {
+    pub(crate) fn gather(plan: &Plan, town: &Town, runtime: &Handle, identities: &[ClientIdentity]) -> Result<Self> {
+        let each = plan.clients / plan.volumes;
         let begun = SystemClock.monotonic();
         let (mut clients, mut files) = (Vec::new(), Vec::new());
         for (n, identity) in identities.iter().enumerate() {
@@ -188,6 +193,12 @@ impl Crowd {
                 .with_context(|| format!("client {n}"))?;
             if n % each == 0 {
                 files = machine.make(&mut rng, FILES)?;
+            }
+            if !plan.in_root {
+                machine.settle(&format!("machine-{n}"))?;
+            }
+            if !plan.everything {
+                machine.keep()?;
             }
             clients.push(Client { machine, files: files.clone(), rng, met: Met::default() });
         }
@@ -200,12 +211,13 @@ impl Crowd {
         let stop = AtomicBool::new(false);
         let from = SystemClock.monotonic() + Duration::from_secs(5);
         let span = Span { from, to: from + Duration::from_secs(seconds) };
-        let channels: Vec<_> = self.clients.iter().map(|client| client.machine.channel()).collect();
+        let machines = self.clients.iter().map(|client| &client.machine);
+        let channels: Vec<_> = machines.map(|machine| (machine.channel(), machine.filter())).collect();
         std::thread::scope(|scope| {
             let thread = || std::thread::Builder::new().stack_size(STACK);
-            for channel in &channels {
-                let (stop, channel) = (&stop, channel.clone());
-                thread().spawn_scoped(scope, move || listen(&channel, stop, news))?;
+            for (channel, filter) in &channels {
+                let stop = &stop;
+                thread().spawn_scoped(scope, move || listen((channel, *filter), stop, news))?;
             }
             let living = self.clients.into_iter().map(|client| thread().spawn_scoped(scope, move || client.live(span)));
             let living = living.collect::<Result<Vec<_>, _>>()?;
@@ -219,7 +231,7 @@ impl Crowd {
             }
             stop.store(true, Relaxed);
             // Whoever waits for news is answered when the machine says goodbye.
-            for channel in &channels {
+            for (channel, _) in &channels {
                 drop(ask(channel, &Request::Bye));
             }
             Ok(met)

@@ -32,6 +32,10 @@ pub(crate) struct Machine {
     incarnation: u32,
     batch: u64,
     next: u64,
+    /// Where its files are.
+    dir: ObjectNo,
+    /// What the server knows of what it keeps; 0: nothing.
+    filter: u64,
 }
 
 /// Asks; what the transport itself refuses is an error of the caller's to count.
@@ -59,7 +63,8 @@ impl Machine {
         let domain = Domain::new(DomainId::new([0; 16]), key);
         match ask(&channel, &Request::Incarnate)? {
             Reply::Incarnated { incarnation, lease } => {
-                Ok(Self { channel, domain, incarnation, batch: 0, next: u64::from(lease) * LEASE })
+                let (dir, filter) = (ObjectNo::ROOT, 0);
+                Ok(Self { channel, domain, incarnation, batch: 0, next: u64::from(lease) * LEASE, dir, filter })
             }
             reply => bail!("to an incarnation: {reply:?}"),
         }
@@ -74,14 +79,49 @@ impl Machine {
         ask(&self.channel, request)
     }
 
-    /// The operations that make one file in the root, and its content.
+    /// Makes a directory, in which its files are from then on.
+    pub(crate) fn settle(&mut self, name: &str) -> Result<()> {
+        let (object, base) = (ObjectNo::new(self.next), CommitSeq::new(1));
+        self.next += 1;
+        let attributes = Attributes { perm: 0o755, ..Attributes::default() };
+        let link = Link { dir: ObjectNo::ROOT, name: Name::new(name.as_bytes())? };
+        let ops = vec![
+            Op::Create { object, kind: FileType::Dir, attributes, target: Vec::new() },
+            Op::Place { object, base, link, time: Timestamp::default() },
+        ];
+        for request in self.batch(ops)? {
+            if let Reply::Refused(refused) = self.ask(&request)? {
+                bail!(refused);
+            }
+        }
+        self.dir = object;
+        Ok(())
+    }
+
+    /// Tells the server that it has listed the root and its directory.
+    pub(crate) fn keep(&mut self) -> Result<()> {
+        for objects in [Vec::new(), vec![ObjectNo::ROOT, self.dir]] {
+            let is_last = !objects.is_empty();
+            match self.ask(&Request::Keep { filter: self.filter, objects, is_last })? {
+                Reply::Kept { filter } => self.filter = filter,
+                reply => bail!("to what is kept: {reply:?}"),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn filter(&self) -> u64 {
+        self.filter
+    }
+
+    /// The operations that make one file, and its content.
     fn file(&mut self, rng: &mut Rng, with_content: bool) -> Result<(Vec<Op>, Vec<u8>)> {
         let object = ObjectNo::new(self.next);
         self.next += 1;
         let base = CommitSeq::new(1);
         let attributes = Attributes { perm: 0o644, ..Attributes::default() };
         let time = Timestamp::default();
-        let link = Link { dir: ObjectNo::ROOT, name: Name::new(format!("file-{object:?}").as_bytes())? };
+        let link = Link { dir: self.dir, name: Name::new(format!("file-{object:?}").as_bytes())? };
         let mut ops = vec![
             Op::Create { object, kind: FileType::File, attributes, target: Vec::new() },
             Op::Place { object, base, link, time },
@@ -123,12 +163,16 @@ impl Machine {
                 requests.push(Request::Put { chunks: part.iter().map(|content| content.clone().into()).collect() });
             }
         }
+        requests.extend(self.batch(ops)?);
+        Ok((requests, first))
+    }
+
+    fn batch(&mut self, ops: Vec<Op>) -> Result<[Request; 2]> {
         self.batch += 1;
         let (incarnation, batch) = (self.incarnation, self.batch);
         let digest = batch_digest([&encode_ops(&ops)?[..]]);
-        requests.push(Request::Stage { incarnation, batch, part: 0, ops });
-        requests.push(Request::Commit { incarnation, batch, parts: 1, digest });
-        Ok((requests, first))
+        let stage = Request::Stage { incarnation, batch, part: 0, ops };
+        Ok([stage, Request::Commit { incarnation, batch, parts: 1, digest }])
     }
 
     /// Flushes, and says which files can be read now.

@@ -1,4 +1,4 @@
-//! What one server bears: `clients --program TEAL --dir DIR [--clients N] [--volumes N] [--seconds N] [--commits]`.
+//! What one server bears: `clients --program TEAL --dir DIR [--clients N] [--volumes N] [--seconds N] [--commits] [--in-root] [--everything]`.
 //!
 //! A real `teal` serves over TLS on this machine; every client has a connection and a certificate of its own and speaks the protocol. With
 //! `--commits` a few of them commit as fast as they are answered; without it all of them ask as GreenFS's clients do (`load`), and wait
@@ -26,11 +26,16 @@ struct Plan {
     volumes: usize,
     seconds: u64,
     commits: bool,
+    /// All files of a volume are in one directory; otherwise each client has a directory of its own.
+    in_root: bool,
+    /// Nobody says what it keeps: everybody is told everything.
+    everything: bool,
 }
 
 fn plan() -> Result<Plan> {
-    let mut plan =
-        Plan { program: PathBuf::new(), dir: PathBuf::new(), clients: 1000, volumes: 1, seconds: 120, commits: false };
+    let (program, dir) = (PathBuf::new(), PathBuf::new());
+    let (commits, in_root, everything) = (false, false, false);
+    let mut plan = Plan { program, dir, clients: 1000, volumes: 1, seconds: 120, commits, in_root, everything };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
@@ -41,6 +46,8 @@ fn plan() -> Result<Plan> {
             "--volumes" => plan.volumes = value()?.parse().context("--volumes")?,
             "--seconds" => plan.seconds = value()?.parse().context("--seconds")?,
             "--commits" => plan.commits = true,
+            "--in-root" => plan.in_root = true,
+            "--everything" => plan.everything = true,
             _ => bail!("unknown argument {arg}"),
         }
     }
@@ -81,13 +88,14 @@ fn crowd(plan: &Plan, runtime: &tokio::runtime::Runtime) -> Result<Value> {
     let (town, identities) = Town::found(&plan.program, &plan.dir, runtime.handle(), plan.volumes, each)?;
     let pid = town.pid()?;
     let before = usage(pid)?;
-    let crowd = Crowd::gather(&town, runtime.handle(), &identities, each)?;
+    let crowd = Crowd::gather(plan, &town, runtime.handle(), &identities)?;
     let (connecting, news) = (crowd.connecting.as_secs_f64(), News::default());
     let mut marks = Vec::new();
     let mut met = crowd.live(plan.seconds, &news, || {
-        marks.push((usage(pid), news.pulls.load(Relaxed), news.refused.load(Relaxed)));
+        let told = [&news.pulls, &news.states, &news.refused].map(|count| count.load(Relaxed));
+        marks.push((usage(pid), told));
     })?;
-    let [(from, pulls_before, waits_before), (to, pulls, waits)] =
+    let [(from, [pulls_before, states_before, waits_before]), (to, [pulls, states, waits])] =
         <[_; 2]>::try_from(marks).map_err(|_| anyhow::anyhow!("two marks"))?;
     let (from, to) = (from?, to?);
     let seconds = to.at - from.at;
@@ -100,6 +108,8 @@ fn crowd(plan: &Plan, runtime: &tokio::runtime::Runtime) -> Result<Value> {
         "p50_ms": ms(&mut met.times, 500), "p99_ms": ms(&mut met.times, 990), "p999_ms": ms(&mut met.times, 999),
         "flushes": met.flushes.len(), "flush_p50_ms": ms(&mut met.flushes, 500), "flush_p99_ms": ms(&mut met.flushes, 990),
         "late": met.late, "refused": met.refused, "words": met.words,
+        "in_root": plan.in_root, "everything": plan.everything,
+        "states_per_second": (states - states_before) as f64 / seconds,
         "pulls_per_second": (pulls - pulls_before) as f64 / seconds, "pulls_refused": waits - waits_before,
         "server_processors": (to.processor - from.processor) / seconds, "server_resident": to.resident,
         "server_resident_before": before.resident, "server_threads": to.threads, "load": load.trim(),

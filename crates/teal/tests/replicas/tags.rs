@@ -159,7 +159,8 @@ impl Tags {
         assert!(matches!(eyes.ask(Request::Hello(hello)), Reply::Welcome(_)));
         let (since, digest, mut after, mut all) = (account.seen, account.digest, None, BTreeSet::new());
         loop {
-            let Reply::Pulled(pulled) = eyes.ask(Request::Pull { incarnation: 0, since, digest, after, wait_ms: 0 })
+            let Reply::Pulled(pulled) =
+                eyes.ask(Request::Pull { incarnation: 0, since, digest, filter: 0, after, wait_ms: 0 })
             else {
                 panic!()
             };

@@ -174,7 +174,7 @@ fn machines_that_never_listen_do_not_keep_others_from_being_heard() {
     let channels: Vec<_> = (0..6).map(|_| stranger.channel_to(&way, MESSAGE_MAX)).collect();
     // Many at a time that hear nothing, and say it again and again; and pulls whose answers nobody waits for.
     let (incarnation, since, digest) = (1, CommitSeq::new(1 << 40), [0; 32]);
-    let pull = Request::Pull { incarnation, since, digest, after: None, wait_ms: 300_000 };
+    let pull = Request::Pull { incarnation, since, digest, filter: 0, after: None, wait_ms: 300_000 };
     let pull = encode_request(&pull).unwrap();
     std::thread::scope(|scope| {
         for n in 0..48 {
