@@ -50,8 +50,8 @@ impl Client {
         }
         let old: Vec<&Link> = here.iter().filter(|link| !version.links.contains(link)).collect();
         if keeps && new.is_empty() && old.len() == here.len() {
-            // Where it went is not here: it stays where it was until it is.
-            *again |= !old.is_empty();
+            // Where it went is not here: it stays where it was until it is. If another has taken its name there, it has none until then.
+            *again |= !old.is_empty() || here.is_empty();
             return Ok(());
         }
         if !old.is_empty() || !new.is_empty() {
