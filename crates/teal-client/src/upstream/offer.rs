@@ -5,9 +5,10 @@
 //!    if somebody went on from there, the rules of conflicts hold.
 //! 2. Of what is here only in part, and the rest was lost with the server, the server's older state holds, with a word in the log; what was
 //!    changed here since stays pending. If the rest is at the server, the part here becomes pending.
-//! 3. What the server never heard of gets numbers of the new life: another store with the same past may have used the old ones.
-//! 4. Removals are not offered: what the server has, and this replica has seen removed, is there again.
-//! 5. Until all objects have been compared, nothing of the server's is installed and nothing is sent. What a crash interrupts goes on where
+//! 3. A removal that is pending is based on that commit, too: what somebody changed since stays.
+//! 4. What the server never heard of gets numbers of the new life: another store with the same past may have used the old ones.
+//! 5. Removals are not offered: what the server has, and this replica has seen removed, is there again.
+//! 6. Until all objects have been compared, nothing of the server's is installed and nothing is sent. What a crash interrupts goes on where
 //!    it was.
 
 use super::install::links;
@@ -16,6 +17,7 @@ use super::ranges::{END, Ranges};
 use super::{Invalidation, Note, Replica, SyncError, unexpected};
 use crate::Client;
 use crate::upstream::cut::attributes;
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use teal_log::{Cost, Locked, SetAttr, StoreError, note_cost};
 use teal_proto::{Reply, Request, Welcome};
@@ -66,12 +68,32 @@ impl Client {
         );
         let _applying = replica.applying.lock();
         let before = self.new_life(replica, welcome)?;
+        self.rebase_all(common)?;
         self.identify(replica, |identity| {
             (identity.seen, identity.digest, identity.offer) = (common, digest, ObjectNo::ROOT.get());
         })?;
         // The server cannot tell any more whether this store is a copy of one that went on.
         self.renumber(replica, before.lease)?;
         Ok(self.sync()?)
+    }
+
+    /// What is pending and based on lost history is based on the last common commit instead; removals too, whose objects are not here any more.
+    fn rebase_all(&self, common: CommitSeq) -> Result<(), SyncError> {
+        let mut pending = Vec::new();
+        self.store.each_note(ObjectNo::ROOT, &mut |no, head| {
+            pending.extend(Note::glance(head).0.then_some(no));
+            ControlFlow::Continue(())
+        })?;
+        for no in pending {
+            let mut cost = Cost::names(1).freeing();
+            cost.bytes += note_cost(self.note(no)?.encode().len());
+            let op = self.begin(cost)?;
+            let _locked = op.lock(&[no]).ok();
+            let mut note = self.note(no)?;
+            rebase(&mut note.pending, common);
+            op.set_note(no, (!note.is_empty()).then(|| note.encode()).as_deref())?;
+        }
+        Ok(())
     }
 
     /// Compares what is here with the server, if that is still to be done.
@@ -165,7 +187,6 @@ impl Client {
         };
         let mut note = self.note(no)?;
         let common = replica.seen();
-        rebase(&mut note.pending, common);
         let is_named = no == ObjectNo::ROOT || !links(&locked, no).is_empty();
         let mut compared = Compared::Done;
         match there {
@@ -207,7 +228,7 @@ fn is_it(locked: &Locked<'_>, no: ObjectNo, there: &Version) -> bool {
     no == ObjectNo::ROOT || (here.kind, here.btime) == (there.kind, there.attributes.btime)
 }
 
-/// What is based on lost history is based on the last common commit instead.
+/// Nothing is based on what is behind the last common commit.
 fn rebase(part: &mut Part, common: CommitSeq) {
     let clamp = |base: &mut CommitSeq| *base = (*base).min(common);
     part.attributes.iter_mut().for_each(clamp);
