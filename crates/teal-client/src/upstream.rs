@@ -45,6 +45,7 @@ mod renumber;
 mod run;
 mod settle;
 mod status;
+mod trail;
 
 pub use run::UpstreamOptions;
 pub use status::{Link, UpstreamStatus};

@@ -139,7 +139,7 @@ pub struct ReplicaRow {
     pub incarnation: u32,
     /// The last batch of that life.
     pub last_batch: u64,
-    /// History it has surely seen, by its digest.
+    /// How far it had come at its last hello.
     pub position: CommitSeq,
     /// Whether it is shut out.
     pub is_revoked: bool,

@@ -20,6 +20,9 @@ pub const REPLY_BYTES: usize = 1 << 20;
 /// The most ranges or directories in one request.
 pub const WANTS_MAX: usize = 1024;
 
+/// The most earlier positions in one [`Hello`](crate::Hello).
+pub const EARLIER_MAX: usize = 32;
+
 /// The most objects in one [`Keep`](crate::Request::Keep).
 pub const KEPT_MAX: usize = 8192;
 

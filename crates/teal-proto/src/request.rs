@@ -15,6 +15,11 @@ pub struct Hello {
     pub seen: CommitSeq,
     /// The digest of the history up to there.
     pub seen_digest: [u8; 32],
+    /// Some of the commits up to which it had applied the history before, ascending, each with the digest of the history there; at most
+    /// [`EARLIER_MAX`](crate::EARLIER_MAX).
+    pub earlier: Vec<(CommitSeq, [u8; 32])>,
+    /// The life of the server's history that it knows; 0: none.
+    pub server_incarnation: u32,
     /// Its name, for people.
     pub device: String,
 }

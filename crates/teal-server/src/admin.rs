@@ -237,7 +237,7 @@ impl Server {
             seen: row.seen,
             is_local: row.is_local,
             is_revoked: row.is_revoked,
-            position: row.position,
+            position: row.position.max(room.position(Peer { volume, replica })),
         };
         Ok(rows.into_iter().map(note).collect())
     }

@@ -2,30 +2,34 @@
 //!
 //! # Guarantees
 //! 1. A client that has seen history which is not here is told so, and how much both surely have: not more.
-//! 2. A store that is a copy of one that went on gets a life of its own.
+//! 2. A store that is a copy of one that went on gets a life of its own. When a part of history was lost, it may not be known any more
+//!    which stores are: everybody gets one.
 
 use crate::commit::volume_of;
 use crate::lease;
 use crate::refusal::{Outcome, bad, refuse};
 use crate::server::{Peer, Server};
 use teal_meta::{Read, ReplicaRow, VolumeRow};
-use teal_proto::{Hello, RefusalCode, Reply, Told, Welcome};
+use teal_proto::{EARLIER_MAX, Hello, RefusalCode, Reply, Told, Welcome};
 use teal_types::CommitSeq;
 
-/// The life of a history that was never lost in part; a life more for everyone who tells of more than there is.
+/// The life of a history that was never lost in part; a life more when the first client after an opening tells of more than there is.
 pub(crate) const FIRST_LIFE: u32 = 1;
 
 impl Server {
     pub(crate) fn hello(&self, peer: Peer, hello: &Hello) -> Outcome<Reply> {
         let now = self.clock().civil();
+        if hello.earlier.len() > EARLIER_MAX {
+            return bad(format!("{} earlier positions; at most {EARLIER_MAX} are allowed", hello.earlier.len()));
+        }
         let (volume, told) = self.write_soon(peer.volume, |txn| {
             let (mut volume, mut replica) = (volume_of(txn)?, replica_of(txn, peer)?);
             let told = told(txn, &volume, &replica, hello)?;
-            if matches!(told, Told::Lost { .. }) {
+            if !matches!(told, Told::Lost { .. }) {
+                replica.position = hello.seen;
+            } else if self.room.lock().finds_restored(peer.volume) {
                 volume.incarnation = volume.incarnation.saturating_add(1);
                 txn.put_volume(&volume)?;
-            } else {
-                replica.position = hello.seen;
             }
             if teal_proto::is_device_name(&hello.device) {
                 replica.device.clone_from(&hello.device);
@@ -34,7 +38,7 @@ impl Server {
             txn.put_replica(peer.replica, &replica)?;
             Ok((volume, told))
         })?;
-        self.room.lock().verified(peer, !matches!(told, Told::Lost { .. }));
+        self.room.lock().greets(peer);
         Ok(Reply::Welcome(self.word(peer, volume, told)))
     }
 
@@ -86,16 +90,26 @@ pub(crate) fn replica_of(txn: &dyn Read, peer: Peer) -> Outcome<ReplicaRow> {
     }
 }
 
+/// The newest of the commits that the client has seen, with all before it, and that is here; none: the beginning. What this database notes of the
+/// device would not do: it may have been noted of a copy of the client's store.
+fn common(txn: &dyn Read, hello: &Hello) -> Outcome<(CommitSeq, [u8; 32])> {
+    for (seq, digest) in hello.earlier.iter().rev() {
+        if txn.commit(*seq)?.is_some_and(|commit| commit.digest == *digest) {
+            return Ok((*seq, *digest));
+        }
+    }
+    Ok((CommitSeq::new(0), [0; 32]))
+}
+
 fn told(txn: &dyn Read, volume: &VolumeRow, replica: &ReplicaRow, hello: &Hello) -> Outcome<Told> {
     let is_ours = hello.seen == CommitSeq::new(0)
         || (hello.seen <= volume.head
             && txn.commit(hello.seen)?.is_some_and(|commit| commit.digest == hello.seen_digest));
     Ok(if !is_ours {
-        // What this database says that the client has seen, it had seen before the copy was taken. Beyond that the two may differ.
-        let common = replica.position.min(volume.head).min(hello.seen);
-        let digest = txn.commit(common)?.map(|commit| commit.digest).unwrap_or_default();
+        let (common, digest) = common(txn, hello)?;
         Told::Lost { common, digest }
     } else if hello.incarnation == 0
+        || (volume.incarnation > FIRST_LIFE && hello.server_incarnation != volume.incarnation)
         || hello.incarnation != replica.incarnation
         || hello.last_batch < replica.last_batch
     {

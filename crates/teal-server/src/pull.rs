@@ -9,7 +9,6 @@
 
 use crate::commit::volume_of;
 use crate::filter::{Filter, News, news};
-use crate::hello::replica_of;
 use crate::limits::{ITEM_BYTES, PAGE, SCAN_MAX};
 use crate::refusal::{Outcome, Refusal, bad};
 use crate::room::{Ticket, gathering};
@@ -79,7 +78,7 @@ impl Server {
         loop {
             self.room.lock().rung(waiter.ticket);
             let (pulled, is_news) = self.read(waiter.peer.volume, |txn| self.pulled(txn, waiter, from))?;
-            self.note_position(waiter.peer, from.since)?;
+            self.room.lock().has_come_to(waiter.peer, from.since);
             let is_over = has_ended || waiter.until <= self.clock().monotonic();
             if is_news || is_over || from.after.is_some() {
                 return Ok(pulled);
@@ -150,19 +149,6 @@ impl Server {
         let acknowledged = txn.last_batch(waiter.peer.replica, incarnation, to)?;
         let digest = digest.unwrap_or_default();
         Ok((Pulled { to, digest, changes, more, acknowledged, is_live: false, filter: 0 }, is_news))
-    }
-
-    /// Keeps how far a client surely is, for the day this database is put back from a copy.
-    fn note_position(&self, peer: Peer, since: CommitSeq) -> Outcome<()> {
-        let is_verified = self.room.lock().is_verified(peer);
-        if !is_verified || self.read(peer.volume, |txn| Ok(replica_of(txn, peer)?.position >= since))? {
-            return Ok(());
-        }
-        self.write_soon(peer.volume, |txn| {
-            let mut replica = replica_of(txn, peer)?;
-            replica.position = replica.position.max(since);
-            Ok(txn.put_replica(peer.replica, &replica)?)
-        })
     }
 }
 

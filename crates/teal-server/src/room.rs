@@ -51,8 +51,10 @@ struct Presence {
     pulls: u32,
     /// How often it has said goodbye.
     byes: u64,
-    /// Its past and ours agree, or do not, by its last hello; `None`: it has said none.
-    is_verified: Option<bool>,
+    /// It has said hello.
+    has_greeted: bool,
+    /// How far it has come, for people.
+    position: CommitSeq,
     /// What its programs keep, the oldest first.
     filters: Vec<Named>,
 }
@@ -63,6 +65,8 @@ struct Hall {
     /// By replica.
     peers: HashMap<u32, Presence>,
     waiting: HashMap<u64, Waiting>,
+    /// Whether somebody has seen more history than there is.
+    is_restored: bool,
     /// From when somebody has a filter.
     recent: Option<Recent>,
 }
@@ -104,14 +108,30 @@ impl Room {
             hall.ring_all();
         }
     }
-    pub(crate) fn verified(&mut self, peer: Peer, is_verified: bool) {
-        self.presence(peer).is_verified = Some(is_verified);
-    }
-    pub(crate) fn is_verified(&self, peer: Peer) -> bool {
-        self.known(peer).is_some_and(|presence| presence.is_verified == Some(true))
+    /// It says hello.
+    pub(crate) fn greets(&mut self, peer: Peer) {
+        self.presence(peer).has_greeted = true;
     }
     pub(crate) fn has_greeted(&self, peer: Peer) -> bool {
-        self.known(peer).is_some_and(|presence| presence.is_verified.is_some())
+        self.known(peer).is_some_and(|presence| presence.has_greeted)
+    }
+    /// It has history up to here.
+    pub(crate) fn has_come_to(&mut self, peer: Peer, position: CommitSeq) {
+        self.presence(peer).position = position;
+    }
+    /// Somebody has seen more history of the volume than there is: whether that is new since the server was opened. Then nobody goes on before
+    /// he has said hello again.
+    pub(crate) fn finds_restored(&mut self, volume: VolumeId) -> bool {
+        let hall = self.hall(volume);
+        let is_new = !std::mem::replace(&mut hall.is_restored, true);
+        if is_new {
+            hall.peers.values_mut().for_each(|presence| presence.has_greeted = false);
+        }
+        is_new
+    }
+    /// How far it has come, if it has said so.
+    pub(crate) fn position(&self, peer: Peer) -> CommitSeq {
+        self.known(peer).map_or(CommitSeq::new(0), |presence| presence.position)
     }
     pub(crate) fn bye(&mut self, peer: Peer) {
         let presence = self.presence(peer);

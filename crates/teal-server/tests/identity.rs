@@ -267,6 +267,9 @@ fn a_restored_server_tells_what_is_lost() {
         device.digest = [0; 32];
         assert_eq!(device.hello().told, Told::Lost { common, digest });
         device.base = CommitSeq::new(0);
+        let welcome = device.hello();
+        assert_eq!(welcome.told, Told::Incarnate, "its store may be a copy that nobody knows of any more");
+        device.server_incarnation = welcome.server_incarnation;
         assert_eq!(device.hello().told, Told::Known);
     }
 }

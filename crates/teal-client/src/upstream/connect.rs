@@ -44,6 +44,8 @@ impl Client {
             last_batch: identity.batch,
             seen: identity.seen,
             seen_digest: identity.digest,
+            earlier: identity.trail.steps().to_vec(),
+            server_incarnation: identity.server,
             device: replica.device.clone(),
         });
         let Reply::Welcome(welcome) = self.ask(replica, &hello)? else {
@@ -86,7 +88,7 @@ impl Client {
     fn incarnate(&self, replica: &Replica, welcome: &Welcome) -> Result<(), SyncError> {
         let before = self.new_life(replica, welcome)?;
         if before.incarnation != 0 && !bug(Bug::NotRenumbered) {
-            log::warn!("this store is a copy of one that went on: it goes on in a life of its own");
+            log::warn!("this store is a copy of one that went on, or may be one: it goes on in a life of its own");
             self.renumber(replica, before.lease)?;
         }
         Ok(self.sync()?)

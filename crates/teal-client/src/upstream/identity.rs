@@ -3,7 +3,7 @@
 //! # Bytes, little-endian
 //! | bytes | field |
 //! |---:|---|
-//! | 1 | version, 1 |
+//! | 1 | version, 2 |
 //! | 4 | volume |
 //! | 4 | replica |
 //! | 4 | incarnation; 0: none yet |
@@ -17,17 +17,23 @@
 //! | 32 | its digest |
 //! | 8 | the object from which on a volume that got a server is still to be announced; 0: all is |
 //! | 8 | the object from which on all is still to be compared with a server that was restored; 0: all is |
+//! | 1 | number of earlier positions (version 1 ends before this) |
+//! | 40 each | a commit up to which history was applied earlier, and the digest of history there |
 
 use super::Replica;
+use super::trail::Trail;
 use crate::Client;
 use std::sync::atomic::Ordering;
 use teal_log::{Cost, Locked, Op, Store, StoreError, note_cost};
+use teal_proto::EARLIER_MAX;
 use teal_types::{CommitSeq, LEASE, ObjectNo};
 
 /// The number whose note this is.
 pub(crate) const IDENTITY: ObjectNo = ObjectNo::new(0);
-const VERSION: u8 = 1;
-const BYTES: usize = 129;
+const VERSION: u8 = 2;
+/// Up to the earlier positions.
+const HEAD: usize = 129;
+const BYTES_MAX: usize = HEAD + 1 + 40 * EARLIER_MAX;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,9 +51,16 @@ pub(crate) struct Identity {
     pub(crate) batch_digest: [u8; 32],
     pub(crate) announce: u64,
     pub(crate) offer: u64,
+    pub(crate) trail: Trail,
 }
 
 impl Identity {
+    /// History is applied up to here.
+    pub(crate) fn come_to(&mut self, seq: CommitSeq, digest: [u8; 32]) {
+        (self.seen, self.digest) = (seq, digest);
+        self.trail.come_to(seq, digest);
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         for word in [self.volume, self.replica, self.incarnation, self.lease] {
@@ -62,14 +75,22 @@ impl Identity {
         out.extend(self.batch_digest);
         out.extend(self.announce.to_le_bytes());
         out.extend(self.offer.to_le_bytes());
+        out.push(self.trail.steps().len() as u8);
+        for (seq, digest) in self.trail.steps() {
+            out.extend(seq.get().to_le_bytes());
+            out.extend(digest);
+        }
         out
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let (version, mut rest) = bytes.split_first()?;
-        if *version != VERSION || bytes.len() != BYTES {
-            return None;
-        }
+        let (head, trail) = bytes.split_at_checked(HEAD)?;
+        let (version, mut rest) = head.split_first()?;
+        let trail = match (version, trail) {
+            (1, []) => Trail::default(),
+            (2, [count, steps @ ..]) => trail_of(usize::from(*count), steps)?,
+            _ => return None,
+        };
         let mut take = |len: usize| {
             let (head, tail) = rest.split_at(len);
             rest = tail;
@@ -91,6 +112,7 @@ impl Identity {
             batch_digest: take(32).try_into().ok()?,
             announce: long(take(8)),
             offer: long(take(8)),
+            trail,
         })
     }
 
@@ -111,6 +133,16 @@ impl Identity {
     }
 }
 
+fn trail_of(count: usize, steps: &[u8]) -> Option<Trail> {
+    let mut trail = Trail::default();
+    let (steps, []) = steps.as_chunks::<40>() else { return None };
+    for step in steps {
+        let (seq, digest) = step.split_first_chunk::<8>()?;
+        trail.come_to(CommitSeq::new(u64::from_le_bytes(*seq)), digest.try_into().ok()?);
+    }
+    (trail.steps().len() == count && steps.len() == count).then_some(trail)
+}
+
 /// Numbers are set aside in strides: after a crash some are never used.
 const STRIDE: u64 = 1024;
 
@@ -122,7 +154,7 @@ impl Client {
         change: impl FnOnce(&mut Identity),
     ) -> Result<Identity, StoreError> {
         let mut cost = Cost::names(1).freeing();
-        cost.bytes += note_cost(BYTES);
+        cost.bytes += note_cost(BYTES_MAX);
         let op = self.begin(cost)?;
         let mut identity = replica.identity.lock();
         let mut changed = *identity;
@@ -166,7 +198,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_of_version_1_are_pinned() {
+    fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
+        let mut trail = Trail::default();
+        trail.come_to(CommitSeq::new(6), [14; 32]);
+        trail.come_to(CommitSeq::new(7), [8; 32]);
         let identity = Identity {
             volume: 1,
             replica: 2,
@@ -181,14 +216,19 @@ mod tests {
             batch_digest: [11; 32],
             announce: 12,
             offer: 13,
+            trail,
         };
         let word = |n: u32| n.to_le_bytes().to_vec();
         let long = |n: u64| n.to_le_bytes().to_vec();
-        let head = [vec![1], word(1), word(2), word(3), word(4), long(5), word(6), long(7), vec![8; 32]].concat();
-        let bytes = [head, long(9), word(10), vec![11; 32], long(12), long(13)].concat();
-        assert_eq!((identity.encode(), bytes.len()), (bytes.clone(), BYTES));
+        let head = [vec![2], word(1), word(2), word(3), word(4), long(5), word(6), long(7), vec![8; 32]].concat();
+        let head = [head, long(9), word(10), vec![11; 32], long(12), long(13)].concat();
+        let bytes = [head.clone(), vec![2], long(6), vec![14; 32], long(7), vec![8; 32]].concat();
+        assert_eq!((identity.encode(), head.len()), (bytes.clone(), HEAD));
         assert_eq!(Identity::decode(&bytes), Some(identity));
         assert_eq!(Identity::decode(&bytes[1..]), None);
-        assert_eq!(Identity::decode(&bytes[..BYTES - 1]), None);
+        assert_eq!(Identity::decode(&bytes[..bytes.len() - 1]), None);
+        let first = [&[1], &head[1..]].concat();
+        assert_eq!(Identity::decode(&first), Some(Identity { trail: Trail::default(), ..identity }));
+        assert_eq!(Identity::decode(&first[..HEAD - 1]), None);
     }
 }

@@ -70,7 +70,8 @@ impl Client {
         let before = self.new_life(replica, welcome)?;
         self.rebase_all(common)?;
         self.identify(replica, |identity| {
-            (identity.seen, identity.digest, identity.offer) = (common, digest, ObjectNo::ROOT.get());
+            identity.come_to(common, digest);
+            identity.offer = ObjectNo::ROOT.get();
         })?;
         // The server cannot tell any more whether this store is a copy of one that went on.
         self.renumber(replica, before.lease)?;

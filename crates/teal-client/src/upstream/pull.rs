@@ -81,7 +81,7 @@ impl Client {
             if first.to <= since.at {
                 replica.state.lock().is_live = first.is_live;
                 if since.at > replica.seen() {
-                    self.identify(replica, |identity| (identity.seen, identity.digest) = (since.at, since.digest))?;
+                    self.identify(replica, |identity| identity.come_to(since.at, since.digest))?;
                 }
                 return Ok(());
             }
@@ -104,7 +104,7 @@ impl Client {
         let mut changes = first.changes;
         replica.heard_with(since, first.filter);
         if bug(Bug::PositionTooEarly) {
-            self.identify(replica, |identity| (identity.seen, identity.digest) = (to, digest))?;
+            self.identify(replica, |identity| identity.come_to(to, digest))?;
             self.sync()?;
         }
         if bug(Bug::NewsSkipped)
@@ -123,7 +123,7 @@ impl Client {
             (more, changes) = (next.more, next.changes);
         }
         self.bury_gone(replica, gone, landed)?;
-        self.identify(replica, |identity| (identity.seen, identity.digest) = (to, digest))?;
+        self.identify(replica, |identity| identity.come_to(to, digest))?;
         replica.state.lock().is_live = is_live;
         replica.counters.pulls.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -42,6 +42,8 @@ fn messages_survive_the_way() {
         last_batch: u64::MAX,
         seen: CommitSeq::new(9),
         seen_digest: [7; 32],
+        earlier: vec![(CommitSeq::new(8), [6; 32])],
+        server_incarnation: 1,
         device: "küche".into(),
     };
     for request in [

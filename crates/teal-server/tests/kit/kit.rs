@@ -6,8 +6,8 @@ use std::sync::Arc;
 use teal_chunk::{ChunkStore, Domain, MemoryShelf, Options};
 use teal_meta::{Memory, Meta};
 use teal_proto::{
-    ConflictKind, ConflictNote, Got, Hello, Pulled, RefusalCode, Reply, Request, Told, VersionNote, Want, Welcome,
-    batch_digest, encode_ops,
+    ConflictKind, ConflictNote, EARLIER_MAX, Got, Hello, Pulled, RefusalCode, Reply, Request, Told, VersionNote, Want,
+    Welcome, batch_digest, encode_ops,
 };
 use teal_server::{Peer, Server};
 use teal_testkit::{SeededEntropy, SimClock};
@@ -114,6 +114,8 @@ pub(crate) struct Device {
     pub(crate) batch: u64,
     pub(crate) base: CommitSeq,
     pub(crate) digest: [u8; 32],
+    pub(crate) earlier: Vec<(CommitSeq, [u8; 32])>,
+    pub(crate) server_incarnation: u32,
     pub(crate) filter: u64,
     pub(crate) time: i64,
 }
@@ -132,6 +134,8 @@ impl Device {
             batch: 0,
             base: seq(0),
             digest: [0; 32],
+            earlier: vec![],
+            server_incarnation: 0,
             filter: 0,
             time: 1_000,
         };
@@ -158,6 +162,8 @@ impl Device {
             last_batch: self.batch,
             seen: self.base,
             seen_digest: self.digest,
+            server_incarnation: self.server_incarnation,
+            earlier: self.earlier[self.earlier.len().saturating_sub(EARLIER_MAX)..].to_vec(),
             device: String::new(),
         };
         match self.ask(Request::Hello(hello)) {
@@ -292,6 +298,7 @@ impl Device {
         let pulled = self.ask_pull(self.base, None);
         assert_eq!(pulled.more, None, "use ask_pull for long answers");
         (self.base, self.digest) = (pulled.to, pulled.digest);
+        self.earlier.push((self.base, self.digest));
         pulled
     }
 

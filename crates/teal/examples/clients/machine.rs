@@ -55,7 +55,15 @@ impl Machine {
     /// Says hello and gets a life.
     pub(crate) fn begin(channel: Arc<Channel>, device: &str) -> Result<Self> {
         let (seen, seen_digest) = (CommitSeq::new(0), [0; 32]);
-        let hello = Hello { incarnation: 0, last_batch: 0, seen, seen_digest, device: device.to_owned() };
+        let hello = Hello {
+            incarnation: 0,
+            last_batch: 0,
+            seen,
+            seen_digest,
+            earlier: Vec::new(),
+            server_incarnation: 0,
+            device: device.to_owned(),
+        };
         let key = match ask(&channel, &Request::Hello(hello))? {
             Reply::Welcome(welcome) => welcome.domain,
             reply => bail!("to a hello: {reply:?}"),

@@ -77,6 +77,11 @@ fn what_a_restored_server_lost_comes_back_to_it() {
 }
 
 #[test]
+fn copies_of_a_store_and_a_restored_server_lose_nothing_together() {
+    explore(Stage::CopiesRestored);
+}
+
+#[test]
 fn a_seed_gives_the_same_messages_again() {
     for (stage, seed) in [(Stage::AtOnce, 1_000), (Stage::Power, 1_001), (Stage::Restored, 1_002)] {
         let digest = || attempt(stage, seed, false).unwrap().0;

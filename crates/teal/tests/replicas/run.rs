@@ -1,9 +1,9 @@
 //! One life of a volume: what happens to its machines and its server, by seed.
 //!
 //! # Stages
-//! Each but the last has what the one before has: two machines that take turns; then both at once, each with other threads that go on while it waits for the
+//! Each but the last but one has what the one before has: two machines that take turns; then both at once, each with other threads that go on while it waits for the
 //! server; then a network with faults and clocks that somebody sets; then power cuts in the middle of anything; then stores that are copied,
-//! and go on. The last has no copied stores, but a server that is restored from a copy.
+//! and go on; then a server that is restored from a copy, without copied stores; then both.
 
 use crate::hand::Hand;
 use crate::power::Power;
@@ -33,6 +33,7 @@ pub(crate) enum Stage {
     Power,
     Copies,
     Restored,
+    CopiesRestored,
 }
 
 /// How much of what there was.
@@ -193,7 +194,11 @@ impl Run {
             }
             41..44 if self.stage >= Stage::Power => fails(&machine.power, &mut self.rng, 40),
             44..46 if self.stage >= Stage::Power => fails(&self.world.seat.power, &mut self.rng, 30),
-            46..48 if self.stage == Stage::Copies && self.counts.copies < COPIES && machine.is_known() => {
+            46..48
+                if matches!(self.stage, Stage::Copies | Stage::CopiesRestored)
+                    && self.counts.copies < COPIES
+                    && machine.is_known() =>
+            {
                 self.say(format_args!("the disk of {who} is copied"));
                 self.world.clone_disk(who, &mut self.rng);
                 self.tags.copied(who, self.world.machines.len() - 1);

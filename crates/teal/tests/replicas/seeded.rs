@@ -28,6 +28,7 @@ fn of_clients(bug: client::Bug) -> Stage {
     match bug {
         client::Bug::NewerOverwritten | client::Bug::BaseKept | client::Bug::StaleFetched => Stage::AtOnce,
         client::Bug::NotRenumbered | client::Bug::CopyUnnoticed => Stage::Copies,
+        client::Bug::KeptHalfSaid => Stage::AtOnce,
         _ => Stage::Power,
     }
 }
@@ -36,7 +37,7 @@ fn of_clients(bug: client::Bug) -> Stage {
 fn of_server(bug: server::Bug) -> Stage {
     match bug {
         server::Bug::BatchTwice | server::Bug::OtherContent => Stage::Faults,
-        server::Bug::OtherHistory => Stage::Restored,
+        server::Bug::OtherHistory => Stage::CopiesRestored,
         server::Bug::AnsweredTooEarly => Stage::Power,
         _ => Stage::AtOnce,
     }

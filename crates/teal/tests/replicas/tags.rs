@@ -154,6 +154,8 @@ impl Tags {
             last_batch: 0,
             seen: account.seen,
             seen_digest: account.digest,
+            earlier: Vec::new(),
+            server_incarnation: 0,
             device: "spy".into(),
         };
         assert!(matches!(eyes.ask(Request::Hello(hello)), Reply::Welcome(_)));

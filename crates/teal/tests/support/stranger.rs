@@ -62,7 +62,15 @@ impl Stranger {
     pub(crate) fn begin(channel: &Channel) -> (u32, u64) {
         let (seen, seen_digest) = (CommitSeq::new(0), [0; 32]);
         let device = "../../stranger".to_owned();
-        let hello = Request::Hello(Hello { incarnation: 0, last_batch: 0, seen, seen_digest, device });
+        let hello = Request::Hello(Hello {
+            incarnation: 0,
+            last_batch: 0,
+            seen,
+            seen_digest,
+            earlier: Vec::new(),
+            server_incarnation: 0,
+            device,
+        });
         assert!(matches!(call(channel, &hello), Reply::Welcome(_)));
         match call(channel, &Request::Incarnate) {
             Reply::Incarnated { incarnation, lease } => (incarnation, u64::from(lease) * LEASE),
