@@ -198,7 +198,7 @@ impl Client {
                     compared = Compared::Older;
                     replica.tell(Invalidation::Data(no, 0, 0));
                 }
-                if offer(&locked, &mut note, no, &now, before.as_deref(), common) {
+                if (Living { locked: &locked, no, now: &now, before: before.as_deref(), common }).offer(&mut note) {
                     replica.counters.offered.fetch_add(1, Ordering::Relaxed);
                 }
                 if now.kind.is_dir() && !note.unlisted {
@@ -238,11 +238,6 @@ fn rebase(part: &mut Part, common: CommitSeq) {
     part.xattrs.iter_mut().for_each(|(_, base)| clamp(base));
 }
 
-/// Whether this replica's state of a component is neither the server's nor what it was at the last common commit.
-fn is_lost<T: PartialEq>(here: &T, now: (&T, CommitSeq), before: Option<&T>, common: CommitSeq) -> bool {
-    *here != *now.0 && (now.1 <= common || before != Some(here))
-}
-
 /// Whoever changes content changes one of these: size, modified, changed. Nobody can set the last.
 type Mark = (u64, Timestamp, Timestamp);
 
@@ -255,81 +250,78 @@ fn mark_of(version: &Version) -> Mark {
     (version.size, version.attributes.mtime, version.attributes.ctime)
 }
 
-/// Makes pending what the server has lost of an object that lives there; says whether it is anything.
-fn offer(
-    locked: &Locked<'_>,
-    note: &mut Note,
+/// An object that lives at the server: as it is here, as it is there, and as it was there at the last common commit, if that is another state.
+struct Living<'a> {
+    locked: &'a Locked<'a>,
     no: ObjectNo,
-    now: &Version,
-    before: Option<&Version>,
+    now: &'a Version,
+    before: Option<&'a Version>,
     common: CommitSeq,
-) -> bool {
-    let mut is_any = false;
-    let attr = locked.attr(no);
-    let comparable = |of: &Attributes| {
-        // A directory's times are those of its entries.
-        let mut of = *of;
-        if attr.kind.is_dir() {
-            (of.mtime, of.ctime) = Default::default();
-        }
-        of
-    };
-    let here = comparable(&attributes(&attr));
-    let (then, past) = (comparable(&now.attributes), before.map(|before| comparable(&before.attributes)));
-    if is_lost(&here, (&then, now.attr_seq), past.as_ref(), common) {
-        note.pending.attributes.get_or_insert(common);
-        is_any = true;
-    }
-    let sorted = |mut links: Vec<Link>| {
-        links.sort();
-        links
-    };
-    let (here, then) = (sorted(links(locked, no)), sorted(now.links.clone()));
-    let past = before.map(|before| sorted(before.links.clone()));
-    if note.pending.links.is_some() || is_lost(&here, (&then, now.link_seq), past.as_ref(), common) {
-        is_any |= note.pending.links.is_none();
-        note.pending.links = Some((common, now.links.clone()));
-    }
-    is_any |= offer_xattrs(locked, note, no, now, before, common);
-    let past = before.map(mark_of);
-    let has_other = is_lost(&mark(locked, no), (&mark_of(now), now.data_seq), past.as_ref(), common);
-    if attr.kind == FileType::File && note.data_seq <= common && has_other {
-        let cut = note.pending.data.as_ref().map_or(u64::MAX, |dirty| dirty.cut);
-        let mut ranges = Ranges::default();
-        ranges.add(0, attr.size.max(1));
-        // What is absent is as it was at the last common commit.
-        note.pending.data = Some(Dirty { base: common, cut, ranges: ranges.without(&note.absent) });
-        is_any = true;
-    }
-    is_any
 }
 
-fn offer_xattrs(
-    locked: &Locked<'_>,
-    note: &mut Note,
-    no: ObjectNo,
-    now: &Version,
-    before: Option<&Version>,
-    common: CommitSeq,
-) -> bool {
-    let of = |version: &Version, name: &[u8]| {
-        version.xattrs.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
-    };
-    let mut names = locked.xattr_names(no);
-    names.extend(now.xattrs.iter().map(|(name, _)| name.clone()));
-    names.sort();
-    names.dedup();
-    let mut is_any = false;
-    for name in names {
-        let here = locked.xattr(no, &name).map(<[u8]>::to_vec);
-        let (then, past) = (of(now, &name), before.map(|before| of(before, &name)));
-        let is_pending = note.pending.xattrs.iter().any(|(known, _)| *known == name);
-        if !is_pending && is_lost(&here, (&then, now.xattr_seq), past.as_ref(), common) {
-            note.pending.xattrs.push((name, common));
+impl Living<'_> {
+    /// Whether this replica's state of a component is neither the server's nor what it was at the last common commit. `of`: the state in a
+    /// version; `at`: the commit that changed it there.
+    fn is_lost<T: PartialEq>(&self, here: &T, of: impl Fn(&Version) -> T, at: CommitSeq) -> bool {
+        *here != of(self.now) && (at <= self.common || self.before.map(of).as_ref() != Some(here))
+    }
+
+    /// Makes pending what the server has lost of it; says whether it is anything.
+    fn offer(&self, note: &mut Note) -> bool {
+        let Self { locked, no, now, common, .. } = *self;
+        let mut is_any = self.offer_xattrs(note);
+        let attr = locked.attr(no);
+        let comparable = |of: &Attributes| {
+            // A directory's times are those of its entries.
+            let mut of = *of;
+            if attr.kind.is_dir() {
+                (of.mtime, of.ctime) = Default::default();
+            }
+            of
+        };
+        if self.is_lost(&comparable(&attributes(&attr)), |of| comparable(&of.attributes), now.attr_seq) {
+            note.pending.attributes.get_or_insert(common);
             is_any = true;
         }
+        let sorted = |mut links: Vec<Link>| {
+            links.sort();
+            links
+        };
+        let here = sorted(links(locked, no));
+        let is_pending = note.pending.links.is_some();
+        if is_pending || self.is_lost(&here, |of| sorted(of.links.clone()), now.link_seq) {
+            is_any |= !is_pending;
+            note.pending.links = Some((common, now.links.clone()));
+        }
+        let has_other = self.is_lost(&mark(locked, no), mark_of, now.data_seq);
+        if attr.kind == FileType::File && note.data_seq <= common && has_other {
+            let cut = note.pending.data.as_ref().map_or(u64::MAX, |dirty| dirty.cut);
+            let mut ranges = Ranges::default();
+            ranges.add(0, attr.size.max(1));
+            // What is absent is as it was at the last common commit.
+            note.pending.data = Some(Dirty { base: common, cut, ranges: ranges.without(&note.absent) });
+            is_any = true;
+        }
+        is_any
     }
-    is_any
+
+    fn offer_xattrs(&self, note: &mut Note) -> bool {
+        let of = |version: &Version, name: &[u8]| {
+            version.xattrs.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        };
+        let mut names = self.locked.xattr_names(self.no);
+        names.extend(self.now.xattrs.iter().map(|(name, _)| name.clone()));
+        names.sort();
+        names.dedup();
+        names.retain(|name| {
+            let here = self.locked.xattr(self.no, name).map(<[u8]>::to_vec);
+            let is_pending = note.pending.xattrs.iter().any(|(known, _)| known == name);
+            !is_pending && self.is_lost(&here, |version| of(version, name), self.now.xattr_seq)
+        });
+        let is_any = !names.is_empty();
+        note.pending.xattrs.extend(names.into_iter().map(|name| (name, self.common)));
+        is_any
+    }
 }
 
 /// Of content that is here only in part, and of a lost version, the server's holds; what was written here since stays.
