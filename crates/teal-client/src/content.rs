@@ -87,7 +87,7 @@ impl Client {
         let parts = loop {
             let here = self.replica.as_ref().map(|replica| replica.absence(no).read());
             if !self.absent(no)?.touches(offset, end) {
-                self.replica.as_ref().inspect(|replica| replica.uses(no));
+                self.replica.as_ref().inspect(|replica| replica.uses(no, end));
                 break self.store.read_parts(no, offset, len)?;
             }
             drop(here);

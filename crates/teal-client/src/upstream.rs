@@ -13,17 +13,21 @@
 //! 2. A flush (`flush`) takes a cut: under the exclusive `namespace` lock, what is pending begins to fly, and becomes operations (`cut`);
 //!    then content is read and sent in chunks (`content`), then the batch is committed at the server.
 //! 3. What has changed at the server comes as states (`pull`) and is installed (`install`, `names`); own batches are recognised in it (`settle`).
-//! 4. `fetch` lists directories and reads content that is not here; `run` decides when what happens.
+//! 4. `list` fetches the entries of directories that are not here, `fetch` content, each with more than is needed (`ahead`, `around`); `run` decides
+//!    when what happens.
 //!
 //! # Locks, before those of [`Client`]
 //! | lock | guards | under it |
 //! |---|---|---|
 //! | `flushing` | one flush at a time | all of it, calls to the server too |
 //! | `applying` | the position in history: one who advances it at a time | calls to the server, installing |
+//! | a *flight* (`ahead`), by bytes of an object | that nobody else fetches them | calls to the server, installing content |
 //! | `absence`, by object | whether content is here: shared by readers, exclusive for whoever changes it | reads and writes of that object |
 //! | `identity`, `next`, `state`, `told`, `quiet` | what they are called | nothing |
 
+mod ahead;
 mod announce;
+mod around;
 mod connect;
 mod content;
 mod cut;
@@ -34,6 +38,7 @@ mod identity;
 mod install;
 mod keep;
 mod large;
+mod list;
 mod names;
 mod note;
 mod offer;
@@ -133,6 +138,9 @@ pub(crate) struct Replica {
     absence: Vec<RwLock<()>>,
     state: Mutex<State>,
     changed: Condvar,
+    names_ahead: ahead::Window,
+    content_ahead: ahead::Window,
+    flights: ahead::Flights,
     queue: queue::Queue,
     evict: evict::Evict,
     domain: OnceLock<Domain>,
@@ -180,6 +188,9 @@ impl Replica {
             // What an earlier life could not place is noted with the objects.
             state: Mutex::new(State { again: true, ..State::default() }),
             changed: Condvar::new(),
+            names_ahead: ahead::Window::new(list::LEAST, options.names_ahead.into()),
+            content_ahead: ahead::Window::new(fetch::LEAST, options.content_ahead),
+            flights: ahead::Flights::default(),
             queue: queue::Queue::default(),
             evict: evict::Evict::default(),
             domain: OnceLock::new(),
@@ -230,9 +241,32 @@ impl Replica {
         request: &Request,
         deadline: Duration,
     ) -> Result<Reply, UpstreamError> {
-        self.counters.requests.fetch_add(1, Ordering::Relaxed);
+        self.counters.asked(request);
         let begun = clock.monotonic();
-        let said = self.upstream.call(request, deadline).and_then(|reply| match reply {
+        let said = self.upstream.call(request, deadline);
+        self.said(clock, begun, said)
+    }
+
+    /// The same with several requests at the same time.
+    pub(crate) fn call_all(
+        &self,
+        clock: &dyn Clock,
+        requests: &[Request],
+        deadline: Duration,
+    ) -> Vec<Result<Reply, UpstreamError>> {
+        requests.iter().for_each(|request| self.counters.asked(request));
+        let begun = clock.monotonic();
+        let said = self.upstream.call_all(requests, deadline);
+        said.into_iter().map(|said| self.said(clock, begun, said)).collect()
+    }
+
+    fn said(
+        &self,
+        clock: &dyn Clock,
+        begun: Duration,
+        said: Result<Reply, UpstreamError>,
+    ) -> Result<Reply, UpstreamError> {
+        let said = said.and_then(|reply| match reply {
             Reply::Refused(refused) => Err(UpstreamError::Refused(refused)),
             reply => Ok(reply),
         });

@@ -36,4 +36,12 @@ pub trait Upstream: Send + Sync {
     /// # Errors
     /// [`UpstreamError`].
     fn call(&self, request: &Request, deadline: Duration) -> Result<Reply, UpstreamError>;
+
+    /// Asks all of these, at the same time where that is possible, and waits for their answers, in their order.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call), for each.
+    fn call_all(&self, requests: &[Request], deadline: Duration) -> Vec<Result<Reply, UpstreamError>> {
+        requests.iter().map(|request| self.call(request, deadline)).collect()
+    }
 }

@@ -68,6 +68,18 @@ impl Remote {
         }
         true
     }
+
+    fn understand(&self, answer: Result<Vec<u8>, NetError>) -> Result<Reply, UpstreamError> {
+        let answer = answer.map_err(|error| match error {
+            NetError::Unreachable { .. } | NetError::Busy(_) => UpstreamError::Unreachable(error.to_string()),
+            NetError::Refused(_) | NetError::Certificate(_) => UpstreamError::Denied(error.to_string()),
+            NetError::TooLarge(_) | NetError::Protocol(_) => {
+                UpstreamError::Protocol(CodecError::Malformed(error.to_string()))
+            }
+        })?;
+        self.renew();
+        Ok(decode_reply(&answer)?)
+    }
 }
 
 impl Upstream for Remote {
@@ -78,14 +90,19 @@ impl Upstream for Remote {
             Err(NetError::Certificate(_)) if self.is_fresh() => self.channel.call(&bytes, deadline),
             answer => answer,
         };
-        let answer = answer.map_err(|error| match error {
-            NetError::Unreachable { .. } | NetError::Busy(_) => UpstreamError::Unreachable(error.to_string()),
-            NetError::Refused(_) | NetError::Certificate(_) => UpstreamError::Denied(error.to_string()),
-            NetError::TooLarge(_) | NetError::Protocol(_) => {
-                UpstreamError::Protocol(CodecError::Malformed(error.to_string()))
-            }
-        })?;
-        self.renew();
-        Ok(decode_reply(&answer)?)
+        self.understand(answer)
+    }
+
+    fn call_all(&self, requests: &[Request], deadline: Duration) -> Vec<Result<Reply, UpstreamError>> {
+        let encoded: Result<Vec<_>, _> = requests.iter().map(encode_request).collect();
+        let Ok(encoded) = encoded else {
+            return requests.iter().map(|request| self.call(request, deadline)).collect();
+        };
+        let answers = requests.iter().zip(self.channel.call_all(&encoded, deadline));
+        let answers = answers.map(|(request, answer)| match answer {
+            Err(NetError::Certificate(_)) => self.call(request, deadline),
+            answer => self.understand(answer),
+        });
+        answers.collect()
     }
 }

@@ -80,6 +80,17 @@ impl Store {
         })
     }
 
+    /// The cookie of a name, by which [`each_entry`](Self::each_entry) finds it; `None` when there is none or the object is no directory.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for the directory, or what reading it met.
+    pub fn cookie(&self, dir: ObjectNo, name: &Name) -> Result<Option<u64>, StoreError> {
+        self.with(dir, |state| match &state.content {
+            Content::Dir(d) => Ok(d.find(&self.reader, dir, self.names, name)?.map(|(cookie, _)| cookie)),
+            _ => Ok(None),
+        })
+    }
+
     /// The directory that holds a directory; the root holds itself.
     ///
     /// # Errors

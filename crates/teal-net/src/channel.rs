@@ -15,6 +15,7 @@ use crate::identity::{ClientIdentity, NewKey};
 use crate::tls;
 use crate::wire::{self, Certified, EnrolRequest, Payload, RenewRequest};
 use bytes::Bytes;
+use futures_util::future::join_all;
 use link::{Answer, Link, Lost};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -98,12 +99,24 @@ impl Channel {
     /// See [`NetError`]. After [`NetError::Unreachable`] the request may or may not have had its effect; after all others
     /// but [`NetError::Protocol`] and a too large answer, it had none.
     pub fn call(&self, request: &[u8], deadline: Duration) -> Result<Vec<u8>, NetError> {
+        self.runtime.block_on(self.ask(request, deadline))
+    }
+
+    /// Sends all `requests` at once and waits for their answers, in their order.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call), for each.
+    pub fn call_all(&self, requests: &[Vec<u8>], deadline: Duration) -> Vec<Result<Vec<u8>, NetError>> {
+        self.runtime.block_on(join_all(requests.iter().map(|request| self.ask(request, deadline))))
+    }
+
+    async fn ask(&self, request: &[u8], deadline: Duration) -> Result<Vec<u8>, NetError> {
         let (bytes, limit) = (request.len(), self.options.message_bytes);
         if bytes > limit {
             return Err(NetError::TooLarge(format!("a request of {bytes} bytes, and {limit} may be sent")));
         }
         let payload = Payload { bytes: Bytes::copy_from_slice(request) };
-        let answer: Payload = self.block_on(deadline, wire::CALL, payload)?;
+        let answer: Payload = self.within(deadline, wire::CALL, payload).await?;
         Ok(answer.bytes.into())
     }
 
@@ -122,7 +135,7 @@ impl Channel {
         };
         let key = NewKey::generate()?;
         let request = RenewRequest { public_key: Bytes::copy_from_slice(key.public()) };
-        let answer: Certified = self.block_on(RENEWAL, wire::RENEW, request)?;
+        let answer: Certified = self.runtime.block_on(self.within(RENEWAL, wire::RENEW, request))?;
         let identity = key.certified(fingerprint, &answer)?;
         *self.own.lock() = Own { identity: identity.clone(), is_due: Some(false) };
         // The next call shows the new certificate; those in progress keep their connection until they are answered.
@@ -130,7 +143,7 @@ impl Channel {
         Ok(Some(identity))
     }
 
-    fn block_on<Q, A>(&self, deadline: Duration, method: &'static str, request: Q) -> Result<A, NetError>
+    async fn within<Q, A>(&self, deadline: Duration, method: &'static str, request: Q) -> Result<A, NetError>
     where
         Q: prost::Message + Clone + 'static,
         A: prost::Message + Default + 'static,
@@ -142,15 +155,16 @@ impl Channel {
             wait(self.options.delay).await;
             answer
         };
-        let done = self.runtime.block_on(async { timeout(deadline, work).await });
-        done.unwrap_or_else(|_| {
-            if let Some((link, heard)) = used.into_inner()
-                && Link::heard(&link) == heard
-            {
-                self.runtime.block_on(self.forget(&link));
-            }
-            Err(self.unreachable(format!("no answer within {deadline:?}")))
-        })
+        if let Ok(done) = timeout(deadline, work).await {
+            return done;
+        }
+        let used = used.into_inner();
+        if let Some((link, heard)) = used
+            && Link::heard(&link) == heard
+        {
+            self.forget(&link).await;
+        }
+        Err(self.unreachable(format!("no answer within {deadline:?}")))
     }
 
     /// Notes in `used` on which link the request went out, and how much had been heard on it before.

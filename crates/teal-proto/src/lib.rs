@@ -25,4 +25,4 @@ pub use reply::{
     Change, ConflictKind, ConflictNote, Data, Got, Listing, Pulled, RefusalCode, Refused, Reply, Told, VersionNote,
     Welcome,
 };
-pub use request::{Hello, Request, Want};
+pub use request::{Hello, REQUEST_KINDS, Request, Want};

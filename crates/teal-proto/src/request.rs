@@ -93,10 +93,13 @@ pub enum Request {
         /// BLAKE3 over the encoded operations of its parts, in order: [`batch_digest`](crate::batch_digest).
         digest: [u8; 32],
     },
-    /// Directories with the versions of all in them: [`Reply::Listings`](crate::Reply::Listings).
+    /// Directories with the versions of all in them: [`Reply::Listings`](crate::Reply::Listings). The answer has the first, or as much of it
+    /// as fits; then, whole or not at all, the directories below it, level by level, then the others and those below them.
     List {
-        /// Directories, and the name behind which to go on. The answer has at least one of them, and as many as fit.
+        /// Directories, and the name behind which to go on; at most [`WANTS_MAX`](crate::WANTS_MAX).
         dirs: Vec<(ObjectNo, Option<Name>)>,
+        /// How many entries may come beside those of the first; an empty directory counts as one.
+        ahead: u32,
     },
     /// These objects: [`Reply::Versions`](crate::Reply::Versions).
     Look {
@@ -148,4 +151,48 @@ pub enum Request {
         /// All has been said: it can be used.
         is_last: bool,
     },
+}
+
+/// Kinds of requests, in the order of the protocol.
+pub const REQUEST_KINDS: [&str; 16] = [
+    "hello",
+    "incarnate",
+    "pull",
+    "have",
+    "put",
+    "stage",
+    "commit",
+    "list",
+    "look",
+    "read",
+    "conflicts",
+    "resolve",
+    "history",
+    "read_past",
+    "bye",
+    "keep",
+];
+
+impl Request {
+    /// Its number, by which [`REQUEST_KINDS`] has its name.
+    pub const fn kind(&self) -> usize {
+        match self {
+            Self::Hello(_) => 0,
+            Self::Incarnate => 1,
+            Self::Pull { .. } => 2,
+            Self::Have { .. } => 3,
+            Self::Put { .. } => 4,
+            Self::Stage { .. } => 5,
+            Self::Commit { .. } => 6,
+            Self::List { .. } => 7,
+            Self::Look { .. } => 8,
+            Self::Read { .. } => 9,
+            Self::Conflicts { .. } => 10,
+            Self::Resolve { .. } => 11,
+            Self::History { .. } => 12,
+            Self::ReadPast { .. } => 13,
+            Self::Bye => 14,
+            Self::Keep { .. } => 15,
+        }
+    }
 }

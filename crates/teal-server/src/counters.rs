@@ -1,33 +1,13 @@
 //! What the server has done, for people.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use teal_proto::Request;
-
-/// Kinds of requests, in the order of the protocol.
-pub const REQUEST_KINDS: [&str; 16] = [
-    "hello",
-    "incarnate",
-    "pull",
-    "have",
-    "put",
-    "stage",
-    "commit",
-    "list",
-    "look",
-    "read",
-    "conflicts",
-    "resolve",
-    "history",
-    "read_past",
-    "bye",
-    "keep",
-];
+use teal_proto::{REQUEST_KINDS, Request};
 
 /// What a server has done since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests, by [`REQUEST_KINDS`].
-    pub requests: [u64; 16],
+    pub requests: [u64; REQUEST_KINDS.len()],
     /// Requests that were refused.
     pub refused: u64,
     /// Batches committed.
@@ -44,7 +24,7 @@ pub struct Counts {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    requests: [AtomicU64; 16],
+    requests: [AtomicU64; REQUEST_KINDS.len()],
     refused: AtomicU64,
     commits: AtomicU64,
     ops: AtomicU64,
@@ -53,30 +33,9 @@ pub(crate) struct Counters {
     sent: AtomicU64,
 }
 
-const fn kind(request: &Request) -> usize {
-    match request {
-        Request::Hello(_) => 0,
-        Request::Incarnate => 1,
-        Request::Pull { .. } => 2,
-        Request::Have { .. } => 3,
-        Request::Put { .. } => 4,
-        Request::Stage { .. } => 5,
-        Request::Commit { .. } => 6,
-        Request::List { .. } => 7,
-        Request::Look { .. } => 8,
-        Request::Read { .. } => 9,
-        Request::Conflicts { .. } => 10,
-        Request::Resolve { .. } => 11,
-        Request::History { .. } => 12,
-        Request::ReadPast { .. } => 13,
-        Request::Bye => 14,
-        Request::Keep { .. } => 15,
-    }
-}
-
 impl Counters {
     pub(crate) fn asked(&self, request: &Request) {
-        self.requests[kind(request)].fetch_add(1, Relaxed);
+        self.requests[request.kind()].fetch_add(1, Relaxed);
     }
     pub(crate) fn refused(&self) {
         self.refused.fetch_add(1, Relaxed);

@@ -36,7 +36,7 @@ mod server;
 mod version;
 
 pub use admin::{EnrolError, ReplicaNote, VolumeNote};
-pub use counters::{Counts, REQUEST_KINDS};
+pub use counters::Counts;
 pub use domain::domain;
 pub use limits::*;
 pub use server::{OpenError, Peer, Server};

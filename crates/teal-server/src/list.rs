@@ -5,29 +5,51 @@ use crate::limits::{ITEM_BYTES, PAGE};
 use crate::refusal::{Outcome, bad};
 use crate::server::{Peer, Server};
 use crate::version;
+use std::collections::{HashSet, VecDeque};
 use teal_meta::Read;
 use teal_proto::{Listing, REPLY_BYTES, Reply, WANTS_MAX};
 use teal_types::{Name, ObjectNo};
 
 impl Server {
-    pub(crate) fn list(&self, peer: Peer, dirs: &[(ObjectNo, Option<Name>)]) -> Outcome<Reply> {
+    /// The first of `dirs`, or as much of it as fits; then whole ones with `ahead` entries together at most: below it, then the others.
+    pub(crate) fn list(&self, peer: Peer, dirs: &[(ObjectNo, Option<Name>)], ahead: u32) -> Outcome<Reply> {
         check_count(dirs.len())?;
-        self.telling(peer, dirs.iter().map(|(dir, _)| *dir), |txn| {
+        self.telling(peer, dirs.first().map(|(dir, _)| *dir), |txn| {
             let head = volume_of(txn)?.head;
-            let (mut listings, mut bytes): (Vec<Listing>, _) = (Vec::new(), 0);
-            for (dir, after) in dirs {
-                let listing = listing(txn, *dir, after.clone(), &mut bytes)?;
-                let is_full = listing.more;
-                // One that has no room for its first name is left for the next request.
-                if listings.is_empty() || !is_full || listing.entries.as_ref().is_some_and(|names| !names.is_empty()) {
-                    listings.push(listing);
+            let (mut listings, mut bytes, mut ahead) = (Vec::new(), 0, ahead as usize);
+            let (mut known, mut asked) = (HashSet::new(), dirs.iter().cloned());
+            let mut below = VecDeque::new();
+            while (listings.is_empty() || ahead > 0)
+                && bytes < REPLY_BYTES
+                && let Some((dir, after)) = below.pop_front().map(|dir| (dir, None)).or_else(|| asked.next())
+            {
+                if !known.insert(dir) {
+                    continue;
                 }
-                if is_full || bytes >= REPLY_BYTES {
+                let before = bytes;
+                let most = if listings.is_empty() { usize::MAX } else { ahead };
+                let listing = listing(txn, dir, after, most, &mut bytes)?;
+                let entries = listing.entries.as_deref().unwrap_or_default();
+                if !listings.is_empty() {
+                    if listing.more {
+                        // Too large. A smaller one may fit, but they are not all tried.
+                        (bytes, ahead) = (before, ahead / 2);
+                        continue;
+                    }
+                    ahead = ahead.saturating_sub(entries.len().max(1));
+                }
+                let dirs = entries.iter().filter(|(_, version)| version.kind.is_dir());
+                below.extend(dirs.map(|(_, version)| version.object));
+                let is_full = listing.more;
+                listings.push(listing);
+                if is_full {
                     break;
                 }
             }
-            let entries = listings.iter().flat_map(|listing| &listing.entries).flatten();
-            let lie_in = version::dirs(entries.map(|(_, version)| version));
+            let entries = listings.iter().flat_map(|listing: &Listing| &listing.entries).flatten();
+            let mut lie_in = version::dirs(entries.map(|(_, version)| version));
+            // An empty one, too, is known from now on.
+            lie_in.extend(listings.iter().map(|listing| listing.dir));
             Ok((Reply::Listings { head, dirs: listings }, lie_in))
         })
     }
@@ -58,7 +80,8 @@ pub(crate) fn check_count(count: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn listing(txn: &dyn Read, dir: ObjectNo, mut after: Option<Name>, bytes: &mut usize) -> Outcome<Listing> {
+/// With `most` entries at most; `bytes` are in the reply.
+fn listing(txn: &dyn Read, dir: ObjectNo, mut after: Option<Name>, most: usize, bytes: &mut usize) -> Outcome<Listing> {
     if !txn.object(dir)?.is_some_and(|row| row.kind.is_dir()) {
         *bytes += ITEM_BYTES;
         return Ok(Listing { dir, entries: None, more: false });
@@ -71,7 +94,7 @@ fn listing(txn: &dyn Read, dir: ObjectNo, mut after: Option<Name>, bytes: &mut u
         for (name, entry) in page {
             let Some(found) = version::live(txn, entry.object)? else { continue };
             let weight = version::weight(&found) + name.as_bytes().len();
-            if *bytes > 0 && *bytes + weight > REPLY_BYTES {
+            if entries.len() == most || (*bytes > 0 && *bytes + weight > REPLY_BYTES) {
                 return Ok(Listing { dir, entries: Some(entries), more: true });
             }
             *bytes += weight;

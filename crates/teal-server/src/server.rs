@@ -155,7 +155,7 @@ impl Server {
             Request::Commit { incarnation, batch, parts, digest } => {
                 self.commit(peer, Named { incarnation, batch, parts, digest })
             }
-            Request::List { dirs } => self.list(peer, &dirs),
+            Request::List { dirs, ahead } => self.list(peer, &dirs, ahead),
             Request::Look { objects } => self.look(peer, &objects),
             Request::Read { wants } => self.read_content(peer, &wants),
             Request::Conflicts { after } => self.conflicts(peer, after),

@@ -86,7 +86,7 @@ fn what_was_done_is_counted() {
     let counts = world.server.counts();
     assert_eq!((counts.commits, counts.ops, counts.conflicts, counts.refused), (2, 6, 1, 1));
     assert_eq!((counts.received_bytes, counts.sent_bytes), (6, 5));
-    let commits = teal_server::REQUEST_KINDS.iter().position(|kind| *kind == "commit").unwrap();
+    let commits = teal_proto::REQUEST_KINDS.iter().position(|kind| *kind == "commit").unwrap();
     assert_eq!(counts.requests[commits], 2);
 }
 

@@ -18,6 +18,7 @@ use teal_types::{CommitSeq, ContentChange, FileType, ObjectNo, Op, Piece, Source
 on_both! {
     a_long_pull_comes_in_pages_that_add_up
     a_long_listing_goes_on_behind_a_name
+    whole_directories_come_ahead_as_far_as_asked_for
     content_is_answered_in_pieces_until_all_is_there
     content_of_another_state_is_stale
 }
@@ -79,7 +80,7 @@ fn a_long_listing_goes_on_behind_a_name(mut world: World) {
     let (mut after, mut found) = (None, Vec::new());
     loop {
         let dirs = vec![(dir, after.clone()), (ROOT, None), (ObjectNo::new(99), None)];
-        let Reply::Listings { dirs, .. } = world.laptop.ask(Request::List { dirs }) else { panic!() };
+        let Reply::Listings { dirs, .. } = world.laptop.ask(Request::List { dirs, ahead: 9 }) else { panic!() };
         let entries = dirs[0].entries.clone().unwrap();
         assert!(!entries.is_empty());
         after = entries.last().map(|(name, _)| name.clone());
@@ -92,6 +93,29 @@ fn a_long_listing_goes_on_behind_a_name(mut world: World) {
         assert_eq!(dirs.len(), 1);
     }
     assert_eq!(found, objects);
+}
+
+fn whole_directories_come_ahead_as_far_as_asked_for(mut world: World) {
+    let laptop = &mut world.laptop;
+    let [a, b, c] = ["a", "b", "c"].map(|name| laptop.dir(ROOT, name));
+    many(laptop, b, 10);
+    let below = laptop.dir(a, "below");
+    let deep = laptop.dir(below, "deep");
+    let answered = |dirs: &[ObjectNo], ahead| {
+        let dirs = dirs.iter().map(|dir| (*dir, None)).collect();
+        let Reply::Listings { dirs, .. } = laptop.ask(Request::List { dirs, ahead }) else { panic!() };
+        assert!(dirs.iter().all(|listing| !listing.more && listing.entries.is_some()));
+        dirs.into_iter().map(|listing| listing.dir).collect::<Vec<_>>()
+    };
+    assert_eq!(answered(&[ROOT], 0), [ROOT]);
+    assert_eq!(answered(&[ROOT], 100), [ROOT, a, b, c, below, deep], "level by level");
+    // One entry in `a`, ten in `b`: not a part of them, and what remains is halved, which is enough for `c` and what is below `a`.
+    assert_eq!(answered(&[ROOT], 8), [ROOT, a, c, below, deep]);
+    assert_eq!(
+        answered(&[below, a, ROOT, b], 100),
+        [below, deep, a, ROOT, b, c],
+        "each with what is below it, none twice"
+    );
 }
 
 fn content_is_answered_in_pieces_until_all_is_there(mut world: World) {
@@ -243,7 +267,7 @@ fn what_is_too_much_at_once_is_refused() {
     let want = Want { object: ROOT, data_seq: seq(0), offset: 0, len: 1 };
     for request in [
         Request::Look { objects: vec![ROOT; WANTS_MAX + 1] },
-        Request::List { dirs: vec![(ROOT, None); WANTS_MAX + 1] },
+        Request::List { dirs: vec![(ROOT, None); WANTS_MAX + 1], ahead: 0 },
         Request::Read { wants: vec![want; WANTS_MAX + 1] },
         Request::ReadPast { object: ROOT, at: seq(1), offset: 0, len: u64::MAX },
         Request::Have { chunks: vec![world.laptop.domain.name(b""); teal_proto::CHUNKS_MAX + 1] },

@@ -18,8 +18,8 @@ use teal_client::{Client, Link, UpstreamStatus};
 use teal_device::{Remote, Upstream};
 use teal_env::Clock;
 use teal_net::{Channel, ClientIdentity, Limits};
-use teal_proto::{ConflictKind, MESSAGE_MAX};
-use teal_server::{Counts, REQUEST_KINDS, ReplicaNote};
+use teal_proto::{ConflictKind, MESSAGE_MAX, REQUEST_KINDS};
+use teal_server::{Counts, ReplicaNote};
 use tokio::runtime::Runtime;
 
 use crate::control::{ConflictShown, MachineShown, UpstreamShown};
@@ -189,9 +189,9 @@ pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> Upstr
         live: status.is_live,
         announcing: status.announcing,
         last_flush_secs: status.last_flush.map(|time| time.as_secs()),
-        counts: status.counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+        counts: counts(&status.counts, &status.requests),
         machines: machines.into_iter().map(machine).collect(),
-        server_counts: serving.map(|serving| counts(&serving.server.counts())).unwrap_or_default(),
+        server_counts: serving.map(|serving| server_counts(&serving.server.counts())).unwrap_or_default(),
     }
 }
 
@@ -206,7 +206,7 @@ fn machine(note: ReplicaNote) -> MachineShown {
     }
 }
 
-fn counts(of: &Counts) -> Vec<(String, u64)> {
+fn server_counts(of: &Counts) -> Vec<(String, u64)> {
     let done = [
         ("refused", of.refused),
         ("commits", of.commits),
@@ -215,8 +215,15 @@ fn counts(of: &Counts) -> Vec<(String, u64)> {
         ("received_bytes", of.received_bytes),
         ("sent_bytes", of.sent_bytes),
     ];
-    let kinds = REQUEST_KINDS.iter().zip(of.requests).map(|(kind, count)| (format!("request_{kind}"), count));
-    done.into_iter().map(|(name, count)| (name.to_owned(), count)).chain(kinds).collect()
+    counts(&done, &of.requests)
+}
+
+/// What was done, then all requests, and those of each kind.
+fn counts(done: &[(&str, u64)], requests: &[u64; REQUEST_KINDS.len()]) -> Vec<(String, u64)> {
+    let all = [("requests", requests.iter().sum())];
+    let done = done.iter().chain(&all).map(|(name, count)| ((*name).to_owned(), *count));
+    let kinds = REQUEST_KINDS.iter().zip(requests).map(|(kind, count)| (format!("request_{kind}"), *count));
+    done.chain(kinds).collect()
 }
 
 /// The open conflicts of a volume, for people.

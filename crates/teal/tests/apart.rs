@@ -210,9 +210,7 @@ fn written(m: &Mounted) -> BTreeMap<PathBuf, (u64, i64, i64)> {
 }
 
 fn requests(m: &Mounted) -> u64 {
-    let status = m.status();
-    let counts = status["upstream"]["counts"].as_array().unwrap().clone();
-    counts.iter().find(|count| count[0] == "requests").unwrap()[1].as_u64().unwrap()
+    m.exchanged("counts", "requests")
 }
 
 #[test]

@@ -33,8 +33,9 @@ pub(crate) struct Evict {
 }
 
 impl Replica {
-    /// Content is read or written.
-    pub(crate) fn uses(&self, no: ObjectNo) {
+    /// Content up to `end` is read.
+    pub(crate) fn uses(&self, no: ObjectNo, end: u64) {
+        self.content_ahead.uses(no, end);
         let mut used = self.evict.used.lock();
         if used.len() < USED_MAX {
             used.insert(no);

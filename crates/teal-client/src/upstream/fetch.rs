@@ -1,44 +1,66 @@
-//! Fetching what only the server has: the entries of directories, and content.
+//! Fetching content that only the server has.
 //!
 //! # Guarantees
-//! 1. *Not stale*: a listing is installed only at the position it was read at; content only while the note still means the commit it was
-//!    read of.
+//! 1. *Not stale*: content is installed only while the note still means the commit it was read of.
 //! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was out of reach a moment ago.
-//! 3. *Ahead*: with a directory come the listings of directories in it, as far as one answer holds them; with a file come others beside
-//!    it, below and above, as far as half an answer holds them; with a part of a large one comes what follows.
+//! 3. *Ahead*: with a part of a file comes what follows; with all of it come other files [`around`](Client::around) it. How much: [`Window`](super::ahead::Window);
+//!    in several requests at the same time, if it is more than one reply holds. Nothing comes twice ([`Flight`]).
+//! 4. What comes ahead takes nothing away: if it is damaged there, or its request fails, what is needed is still here.
 
-use super::ranges::Ranges;
+use super::ahead::Flight;
+use super::ranges::{END, Ranges};
 use super::{Note, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use crate::{Client, FsError, Seek};
 use parking_lot::RwLockWriteGuard;
-use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_log::{Cost, StoreError, note_cost};
-use teal_proto::{Got, Listing, REPLY_BYTES, Reply, Request, WANTS_MAX, Want};
-use teal_types::{FileType, Name, ObjectNo};
+use teal_proto::{Got, REPLY_BYTES, Reply, Request, WANTS_MAX, Want};
+use teal_types::{FileType, ObjectNo};
 
 /// A server that did not answer a moment ago is not asked again for so long.
 const GRACE: Duration = Duration::from_secs(5);
-/// Directories asked for together with the one that is needed.
-const WITH: usize = 32;
-/// How often a listing may be overtaken before the operation fails.
+/// How often content may be another one before the operation fails.
 const RETRIES: u32 = 16;
-/// Content fetched at once, beginning with what is needed.
-const AHEAD: u64 = 2 << 20;
-/// Bytes that are fetched with others of their neighbourhood: more would make who reads one small file wait on a slow line.
-const TOGETHER: u64 = REPLY_BYTES as u64 / 2;
-/// Files with so many bytes come with others.
-const SMALL: u64 = TOGETHER / 2;
-/// Neighbours looked at.
-const NEIGHBOURS: usize = 2048;
+/// Content that comes ahead when nothing is known of a walk: more would make who reads one small file wait on a slow line.
+pub(super) const LEAST: u64 = 256 << 10;
+/// Content asked for in one request; what it takes beside its bytes has room in the reply, too.
+const PART: u64 = REPLY_BYTES as u64 - (64 << 10);
+
+/// Content of an object in the state that its note means.
+fn wants(object: ObjectNo, note: &Note, ranges: &Ranges) -> Vec<Want> {
+    let want = |(offset, to)| Want { object, data_seq: note.data_seq, offset, len: to - offset };
+    ranges.iter().map(want).collect()
+}
+
+/// The same in parts each of which one reply has room for.
+fn in_replies(wants: &[Want]) -> Vec<Vec<Want>> {
+    let mut parts: Vec<Vec<Want>> = Vec::new();
+    let mut room = 0;
+    for want in wants {
+        let mut want = *want;
+        while want.len > 0 {
+            let is_full = |part: &Vec<Want>| room == 0 || part.len() == WANTS_MAX;
+            if parts.last().is_none_or(is_full) {
+                parts.push(Vec::new());
+                room = PART;
+            }
+            let len = want.len.min(room);
+            if let Some(part) = parts.last_mut() {
+                part.push(Want { len, ..want });
+            }
+            (want.offset, want.len, room) = (want.offset + len, want.len - len, room - len);
+        }
+    }
+    parts
+}
 
 impl Client {
     /// Nothing is asked of a server that did not answer a moment ago. Where that took long, nobody waits for it but the thread that asks
     /// for news, which is told to try.
-    fn try_reach(&self, replica: &Replica) -> Result<(), FsError> {
+    pub(super) fn try_reach(&self, replica: &Replica) -> Result<(), FsError> {
         let now = self.clock.monotonic();
         let mut state = replica.state.lock();
         let Some((words, since)) = &state.trouble else { return Ok(()) };
@@ -54,128 +76,18 @@ impl Client {
         Ok(())
     }
 
-    /// Makes sure that a directory's entries are here.
-    ///
-    /// # Errors
-    /// [`FsError::Unreachable`], [`FsError::Stale`].
-    pub(crate) fn listed(&self, dir: ObjectNo) -> Result<(), FsError> {
-        let Some(replica) = &self.replica else { return Ok(()) };
-        if !self.note(dir)?.unlisted {
-            return Ok(());
-        }
-        self.try_reach(replica)?;
-        replica.counters.waits.fetch_add(1, Ordering::Relaxed);
-        if replica.identity.lock().incarnation == 0 {
-            // Whoever has never been welcomed has no numbers for what may be made in it.
-            self.connect(replica)?;
-        }
-        Ok(self.list(replica, dir)?)
-    }
-
-    pub(crate) fn list(&self, replica: &Replica, dir: ObjectNo) -> Result<(), SyncError> {
-        let _applying = replica.apply()?;
-        for _ in 0..RETRIES {
-            if !self.note(dir)?.unlisted {
-                return Ok(());
-            }
-            let Some((head, listings)) = self.read_listings(replica, dir)? else { continue };
-            if head > replica.seen() {
-                self.pull_all(replica, None)?;
-            }
-            if head != replica.seen() {
-                continue;
-            }
-            for listing in listings {
-                self.install_listing(replica, listing)?;
-            }
-            return Ok(());
-        }
-        Err(FsError::Unreachable("the directory changes faster than it can be listed".into()).into())
-    }
-
-    /// The whole listing of a directory, and those of directories in it that came along; `None` when it changed between its parts.
-    #[allow(clippy::type_complexity, reason = "a position and what was read at it")]
-    fn read_listings(
+    /// Does what an operation has to wait for the server for.
+    pub(super) fn waiting<T>(
         &self,
         replica: &Replica,
-        dir: ObjectNo,
-    ) -> Result<Option<(teal_types::CommitSeq, Vec<Listing>)>, SyncError> {
-        let mut whole = Vec::new();
-        let mut asked: VecDeque<(ObjectNo, Option<Name>)> = [(dir, None)].into();
-        let mut partial: Option<Listing> = None;
-        let mut at = None;
-        while let Some((first, _)) = asked.front().cloned() {
-            let request = Request::List { dirs: asked.iter().take(WITH).cloned().collect() };
-            let Reply::Listings { head, dirs } = self.ask(replica, &request)? else {
-                return Err(unexpected("to a listing").into());
-            };
-            if *at.get_or_insert(head) != head {
-                return Ok(None);
-            }
-            if dirs.first().is_none_or(|listing| listing.dir != first) {
-                return Err(unexpected("another directory").into());
-            }
-            let is_first = whole.is_empty() && partial.is_none();
-            for listing in dirs {
-                asked.pop_front();
-                let mut listing = match partial.take() {
-                    Some(mut begun) => {
-                        if let (Some(entries), Some(more)) = (&mut begun.entries, listing.entries) {
-                            entries.extend(more);
-                        }
-                        begun.more = listing.more;
-                        begun
-                    }
-                    None => listing,
-                };
-                if listing.more {
-                    let last =
-                        listing.entries.as_ref().and_then(|entries| entries.last()).map(|(name, _)| name.clone());
-                    asked.push_front((listing.dir, last));
-                    partial = Some(listing);
-                    break;
-                }
-                listing.more = false;
-                whole.push(listing);
-            }
-            if partial.is_none() && !is_first {
-                break;
-            }
-            if partial.is_none()
-                && let Some(entries) = whole.first().and_then(|listing| listing.entries.as_ref())
-            {
-                // The directories in it come with one more request.
-                let below = entries.iter().filter(|(_, version)| version.kind == FileType::Dir);
-                let below: Vec<_> = below.map(|(_, version)| (version.object, None)).take(WITH).collect();
-                asked.extend(below);
-            }
-        }
-        Ok(at.map(|at| (at, whole)))
-    }
-
-    /// Enters a listing read at the position; under `applying`.
-    fn install_listing(&self, replica: &Replica, listing: Listing) -> Result<(), SyncError> {
-        let dir = listing.dir;
-        match self.store.attr(dir) {
-            Err(StoreError::NotFound(_)) => return Ok(()),
-            attr => drop(attr?),
-        }
-        let unlisted = self.note(dir)?.unlisted;
-        // A directory that is gone there comes back with what is here, or goes with the next pull.
-        let Some(entries) = listing.entries.filter(|_| unlisted) else { return Ok(()) };
-        *replica.listing.lock() = Some(dir);
-        let entered = entries.iter().try_for_each(|(_, version)| self.install_version(replica, version, None, None));
-        *replica.listing.lock() = None;
-        entered?;
-        // Only now may a name that is not there be called absent.
-        let mut cost = Cost::names(1);
-        cost.bytes += note_cost(4096);
-        let op = self.begin(cost)?;
-        let locked = op.lock(&[dir])?;
-        let note = Note { unlisted: false, ..self.note(dir)? };
-        self.set_note(&locked, dir, &note)?;
-        replica.counters.listings.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        work: impl FnOnce() -> Result<T, FsError>,
+    ) -> Result<T, FsError> {
+        let begun = self.clock.monotonic();
+        let done = work();
+        let time = self.clock.monotonic().saturating_sub(begun);
+        replica.counters.waits.fetch_add(1, Ordering::Relaxed);
+        replica.counters.waited_us.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
+        done
     }
 
     /// Makes sure that content from `from` to `to` is here.
@@ -184,58 +96,79 @@ impl Client {
     /// [`FsError::Unreachable`], [`FsError::Stale`].
     pub(crate) fn present(&self, no: ObjectNo, from: u64, to: u64) -> Result<(), FsError> {
         let Some(replica) = &self.replica else { return Ok(()) };
-        let mut tries = 0;
-        while self.note(no)?.absent.touches(from, to) {
-            if tries == 0 {
-                self.try_reach(replica)?;
-                replica.counters.waits.fetch_add(1, Ordering::Relaxed);
-            }
-            tries += 1;
-            if tries > RETRIES {
-                return Err(FsError::Unreachable("the content changes faster than it can be read".into()));
-            }
-            self.fetch(replica, no, from, to)?;
+        if !self.note(no)?.absent.touches(from, to) {
+            return Ok(());
         }
-        Ok(())
+        self.try_reach(replica)?;
+        self.waiting(replica, || {
+            for _ in 0..RETRIES {
+                while replica.flights.wait(no, from, to) {
+                    // Whoever fetched it may have met that the server is out of reach.
+                    self.try_reach(replica)?;
+                }
+                if !self.note(no)?.absent.touches(from, to) {
+                    return Ok(());
+                }
+                self.fetch(replica, no, from, to)?;
+            }
+            Err(FsError::Unreachable("the content changes faster than it can be read".into()))
+        })
     }
 
     fn fetch(&self, replica: &Replica, no: ObjectNo, from: u64, to: u64) -> Result<(), SyncError> {
-        self.room_for((to - from).max(AHEAD) + TOGETHER);
+        let ahead = &replica.content_ahead;
+        let window = ahead.open();
+        self.room_for((to - from).saturating_add(window));
+        let mut range = Ranges::default();
+        range.add(from, to.max(from.saturating_add(window)));
+        let mut flight = replica.flights.begin();
+        let free = flight.take(no, &range);
+        // What others were fetching until then is in it.
         let note = self.note(no)?;
-        let needed = note.absent.within(from, to);
-        let Some((first, _)) = needed.iter().next() else { return Ok(()) };
-        let end = to.max(first + AHEAD);
-        let mut wants: Vec<Want> = note
-            .absent
-            .within(first, end)
-            .iter()
-            .map(|(from, to)| Want { object: no, data_seq: note.data_seq, offset: from, len: to - from })
-            .collect();
-        let own = wants.iter().map(|want| want.len).sum();
-        wants.extend(self.neighbours(no, TOGETHER.saturating_sub(own))?);
-        wants.truncate(WANTS_MAX);
-        let Reply::Data(got) = self.ask(replica, &Request::Read { wants: wants.clone() })? else {
-            return Err(unexpected("to a read").into());
-        };
-        if got.is_empty() || got.len() > wants.len() {
-            return Err(unexpected("as many answers as questions").into());
-        }
+        let absent = note.absent.common(&free);
+        let (needed, more) = (absent.within(from, to), absent.within(to, END));
+        ahead.came(no, to, more.len());
+        let mut wants: Vec<Want> = [&needed, &more].into_iter().flat_map(|of| wants(no, &note, of)).collect();
+        let Some(first) = wants.first().copied() else { return Ok(()) };
+        let room = window.saturating_sub(absent.len());
+        wants.extend(self.neighbours(replica, no, room, window, &mut flight)?);
+        let begun = self.clock.monotonic();
+        let is_stale = self.read_content(replica, (no, to), &wants)?;
+        ahead.took(self.clock.monotonic().saturating_sub(begun));
+        drop(flight);
+        if is_stale { self.fetch_stale(replica, no, &note, first) } else { Ok(()) }
+    }
+
+    /// Reads and enters all that is wanted; whether the object's content is another one by now. It is needed up to `to`.
+    fn read_content(&self, replica: &Replica, (no, to): (ObjectNo, u64), wants: &[Want]) -> Result<bool, SyncError> {
+        let parts = in_replies(wants);
+        let requests: Vec<Request> = parts.iter().map(|wants| Request::Read { wants: wants.clone() }).collect();
+        let replies = replica.call_all(&*self.clock, &requests, replica.options.deadline);
         let mut is_stale = false;
-        for (want, got) in wants.iter().zip(got) {
-            match got {
-                Got::Is { len, pieces } => {
-                    let pieces = pieces.into_iter().map(|data| (data.offset, data.bytes.into_vec())).collect();
-                    self.fill(replica, want, len, pieces)?;
+        for (at, (wants, reply)) in parts.iter().zip(replies).enumerate() {
+            let got = match reply {
+                Ok(Reply::Data(got)) if !got.is_empty() && got.len() <= wants.len() => got,
+                Ok(_) => return Err(unexpected("to a read").into()),
+                // What is needed is in the first.
+                Err(_) if at > 0 => break,
+                Err(e) => return Err(e.into()),
+            };
+            for (want, got) in wants.iter().zip(got) {
+                match got {
+                    Got::Is { len, pieces } => {
+                        let pieces = pieces.into_iter().map(|data| (data.offset, data.bytes.into_vec())).collect();
+                        self.fill(replica, want, len, pieces)?;
+                    }
+                    Got::Stale => is_stale |= want.object == no,
+                    Got::Damaged if want.object == no && want.offset < to => {
+                        let damaged = StoreError::Corrupt { what: "content at the server", at: 0, object: Some(no) };
+                        return Err(FsError::from(damaged).into());
+                    }
+                    Got::Damaged => {}
                 }
-                Got::Stale => is_stale |= want.object == no,
-                Got::Damaged if want.object == no => {
-                    let damaged = StoreError::Corrupt { what: "content at the server", at: 0, object: Some(no) };
-                    return Err(FsError::from(damaged).into());
-                }
-                Got::Damaged => {}
             }
         }
-        if is_stale { self.fetch_stale(replica, no, &note, wants[0]) } else { Ok(()) }
+        Ok(is_stale)
     }
 
     /// The content there is another one by now. If this one has changed here, its old content comes from history; if not, the new state comes.
@@ -260,40 +193,37 @@ impl Client {
         self.fill(replica, &want, len, pieces)
     }
 
-    /// Content of other files that is not here, `room` bytes of it: of those beside this one, then below, then above.
-    fn neighbours(&self, no: ObjectNo, mut room: u64) -> Result<Vec<Want>, SyncError> {
-        let Some((beside, _)) = self.store.names(no)?.into_iter().next() else { return Ok(Vec::new()) };
-        let mut above = self.store.names(beside)?.into_iter().next().map(|(above, _)| above);
-        let (mut wants, mut looked): (Vec<Want>, usize) = (Vec::new(), 0);
-        let (mut dirs, mut known) = (VecDeque::from([beside]), HashSet::from([beside]));
-        while room > 0
-            && let Some(dir) = dirs.pop_front().or_else(|| above.take())
-        {
-            let mut files = Vec::new();
-            self.store.each_entry(dir, 0, &mut |_, child, kind, _| {
-                looked += 1;
-                match kind {
-                    FileType::File if child != no => files.push(child),
-                    FileType::Dir if known.insert(child) => dirs.push_back(child),
-                    _ => {}
-                }
-                if looked < NEIGHBOURS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            })?;
-            for object in files {
-                let note = self.note(object)?;
-                let size: u64 = note.absent.iter().map(|(from, to)| to - from).sum();
-                if size == 0 || size > SMALL.min(room) {
-                    continue;
-                }
-                room -= size;
-                let want = |(offset, to)| Want { object, data_seq: note.data_seq, offset, len: to - offset };
-                wants.extend(note.absent.iter().map(want));
-            }
-            if looked >= NEIGHBOURS || wants.len() >= WANTS_MAX {
-                break;
-            }
+    /// Content of other files that is not here, `room` bytes of it: what a walk over the tree would come to.
+    fn neighbours(
+        &self,
+        replica: &Replica,
+        no: ObjectNo,
+        mut room: u64,
+        window: u64,
+        flight: &mut Flight<'_>,
+    ) -> Result<Vec<Want>, SyncError> {
+        let mut found = Vec::new();
+        if room == 0 {
+            return Ok(found);
         }
-        Ok(wants)
+        self.around::<SyncError>(no, &mut |object, kind| {
+            if kind == FileType::File {
+                let note = self.note(object)?;
+                let size = note.absent.len();
+                if size > 0 && size <= room.min(window / 2) {
+                    let free = flight.take(object, &note.absent);
+                    // What others were fetching until then is in it.
+                    let note = self.note(object)?;
+                    let absent = note.absent.common(&free);
+                    found.extend(wants(object, &note, &absent));
+                    replica.content_ahead.came(object, 0, absent.len());
+                    room = room.saturating_sub(absent.len());
+                }
+            }
+            // For the rest it is not worth looking at more.
+            Ok(if room > window / 16 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        Ok(found)
     }
 
     /// Enters content that was read, where it is still absent and still means the same commit.

@@ -77,6 +77,18 @@ impl Ranges {
         left
     }
 
+    /// Those that are among `others`, too.
+    pub(crate) fn common(&self, others: &Self) -> Self {
+        let mut common = Self::default();
+        others.iter().for_each(|(from, to)| common.join(&self.within(from, to)));
+        common
+    }
+
+    /// How many bytes they are.
+    pub(crate) fn len(&self) -> u64 {
+        self.0.iter().map(|(from, to)| to - from).sum()
+    }
+
     /// Adds all of `others`.
     pub(crate) fn join(&mut self, others: &Self) {
         others.iter().for_each(|(from, to)| self.add(from, to));

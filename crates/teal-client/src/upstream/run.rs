@@ -39,6 +39,10 @@ pub struct UpstreamOptions {
     pub large: u64,
     /// At most so many bytes of content are here and not at the server; `None`: as many as fit.
     pub queue: Option<u64>,
+    /// At most so many bytes of content come ahead of what somebody reads that is not here.
+    pub content_ahead: u64,
+    /// At most so many entries of other directories come with a directory that is listed first.
+    pub names_ahead: u32,
 }
 
 impl Default for UpstreamOptions {
@@ -51,6 +55,8 @@ impl Default for UpstreamOptions {
             sync_remote: false,
             large: 64 << 20,
             queue: None,
+            content_ahead: 4 << 20,
+            names_ahead: 8192,
         }
     }
 }

@@ -5,14 +5,18 @@ use crate::{Client, FsError};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use teal_proto::{ConflictNote, Reply, Request};
+use teal_proto::{ConflictNote, REQUEST_KINDS, Reply, Request};
 use teal_types::{CommitSeq, ObjectNo};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What has passed between this replica and the server since the program began.
         #[derive(Debug, Default)]
-        pub(crate) struct Counters { $($(#[$doc])* pub(crate) $name: AtomicU64,)* }
+        pub(crate) struct Counters {
+            /// Requests made of it, by kind.
+            asked: [AtomicU64; REQUEST_KINDS.len()],
+            $($(#[$doc])* pub(crate) $name: AtomicU64,)*
+        }
 
         impl Counters {
             pub(crate) fn list(&self) -> Vec<(&'static str, u64)> {
@@ -23,10 +27,10 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Requests made of it.
-    requests,
     /// Times an operation had to wait for it.
     waits,
+    /// Microseconds of all these together.
+    waited_us,
     /// Batches committed.
     batches,
     /// Operations in them.
@@ -48,6 +52,10 @@ counters! {
 }
 
 impl Counters {
+    pub(crate) fn asked(&self, request: &Request) {
+        self.asked[request.kind()].fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn sent(&self, chunks: usize, bytes: u64) {
         self.chunks.fetch_add(chunks as u64, Ordering::Relaxed);
         self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -96,6 +104,8 @@ pub struct UpstreamStatus {
     pub announcing: bool,
     /// Figures by name.
     pub counts: Vec<(&'static str, u64)>,
+    /// Requests made of the server, by [`REQUEST_KINDS`].
+    pub requests: [u64; REQUEST_KINDS.len()],
 }
 
 impl Client {
@@ -125,6 +135,7 @@ impl Client {
             last_flush: state.last_flush.map(|then| now.saturating_sub(then)),
             announcing: identity.announce != 0 || identity.offer != 0,
             counts: replica.counters.list(),
+            requests: std::array::from_fn(|kind| replica.counters.asked[kind].load(Ordering::Relaxed)),
         }))
     }
 

@@ -303,7 +303,9 @@ impl Device {
     }
 
     pub(crate) fn list(&self, dir: ObjectNo) -> Option<BTreeMap<String, Version>> {
-        let Reply::Listings { dirs, .. } = self.ask(Request::List { dirs: vec![(dir, None)] }) else { panic!() };
+        let Reply::Listings { dirs, .. } = self.ask(Request::List { dirs: vec![(dir, None)], ahead: 0 }) else {
+            panic!()
+        };
         assert!(!dirs[0].more);
         let entries = dirs[0].entries.clone()?;
         Some(entries.into_iter().map(|(name, version)| (name.to_string(), version)).collect())

@@ -98,7 +98,7 @@ fn serve(
     Arc::new(Server::open(meta, chunks.unwrap().0, clock, Arc::clone(entropy) as _).unwrap())
 }
 
-/// Some send at once, and interrupt each file for anything else; for some every file of a few KiB is large.
+/// Some send at once, and interrupt each file for anything else; for some every file of a few KiB is large; to some little or nothing comes ahead.
 fn options(rng: &mut Rng) -> UpstreamOptions {
     let mut options = UpstreamOptions::default();
     if rng.chance(0.5) {
@@ -106,6 +106,9 @@ fn options(rng: &mut Rng) -> UpstreamOptions {
     }
     if rng.chance(0.3) {
         (options.flush_age, options.live_age) = (Duration::ZERO, Duration::ZERO);
+    }
+    if rng.chance(0.6) {
+        (options.content_ahead, options.names_ahead) = (rng.below(6_000), rng.below(6) as u32);
     }
     options
 }

@@ -34,7 +34,7 @@ fn another_protocol_is_named_on_both_sides() {
     fs::write(&setting, before.replace(address, &format!("{:?}", office.address))).unwrap();
     office.identity.save(&identity_dir(&other)).unwrap();
     other.up();
-    trouble(&other, &["protocol 2", "protocol 1", "update the older of the two"]);
+    trouble(&other, &["protocol 3", "protocol 2", "update the older of the two"]);
     assert_eq!(fs::read(other.path("only here")).unwrap(), b"not lost");
     other.down();
     fs::write(&setting, before).unwrap();

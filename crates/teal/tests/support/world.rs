@@ -207,6 +207,13 @@ impl Mounted {
         all[0].take()
     }
 
+    /// What has passed between replica and server (`counts`), or what the server here has done (`server_counts`), under this name.
+    pub(crate) fn exchanged(&self, list: &str, name: &str) -> u64 {
+        let upstream = &self.status()["upstream"];
+        let found = upstream[list].as_array().unwrap().iter().find(|pair| pair[0] == name);
+        found.unwrap_or_else(|| panic!("{upstream} without {name}"))[1].as_u64().unwrap()
+    }
+
     /// What the store has counted under this name.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         let status = self.status();

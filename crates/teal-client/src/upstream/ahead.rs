@@ -1,0 +1,142 @@
+//! How much comes ahead of what is needed, and that it comes once.
+//!
+//! # Guarantees
+//! 1. *In proportion*: a window grows by what of it was used, and shrinks by what was not when somebody had to wait again, or by half when it
+//!    took long. So a walk over all that is there soon has whole replies, several at a time, and who reads here and there what he needs.
+//! 2. *Once*: content that one thread is fetching is not fetched by another, but waited for by whoever needs it, until that has ended, well
+//!    or not.
+
+use super::ranges::Ranges;
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use teal_types::ObjectNo;
+
+/// Who waits so long waited for too much.
+const LONG: Duration = Duration::from_secs(1);
+
+/// How much comes ahead, in bytes or in entries.
+#[derive(Debug)]
+pub(super) struct Window {
+    least: u64,
+    most: u64,
+    /// Whether something has come that was not used yet.
+    has_unused: AtomicBool,
+    /// Guards itself.
+    state: Mutex<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    size: u64,
+    /// What came ahead since somebody had to wait: from where on in the object it is used, and how much it is.
+    unused: HashMap<ObjectNo, (u64, u64)>,
+}
+
+impl Window {
+    /// From `least` up to `most`; never more than `most`.
+    pub(super) fn new(least: u64, most: u64) -> Self {
+        let (least, has_unused) = (least.min(most), AtomicBool::new(false));
+        Self { least, most, has_unused, state: Mutex::new(Open { size: least, unused: HashMap::new() }) }
+    }
+
+    /// An object is used up to `end`.
+    pub(super) fn uses(&self, no: ObjectNo, end: u64) {
+        if !self.has_unused.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut open = self.state.lock();
+        if open.unused.get(&no).is_some_and(|(from, _)| *from < end)
+            && let Some((_, size)) = open.unused.remove(&no)
+        {
+            open.size = (open.size + size).min(self.most);
+        }
+    }
+
+    /// Somebody must wait: how much may come with what he needs.
+    pub(super) fn open(&self) -> u64 {
+        let mut open = self.state.lock();
+        let unused: u64 = open.unused.drain().map(|(_, (_, size))| size).sum();
+        self.has_unused.store(false, Ordering::Relaxed);
+        open.size = open.size.saturating_sub(unused).max(self.least);
+        open.size
+    }
+
+    /// So much has come ahead, and is used when the object is used beyond `from`.
+    pub(super) fn came(&self, no: ObjectNo, from: u64, size: u64) {
+        if size > 0 {
+            self.state.lock().unused.insert(no, (from, size));
+            self.has_unused.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// It took this time to come.
+    pub(super) fn took(&self, time: Duration) {
+        if time > LONG {
+            let mut open = self.state.lock();
+            open.size = (open.size / 2).max(self.least);
+        }
+    }
+}
+
+/// Content that is being fetched.
+#[derive(Debug, Default)]
+pub(super) struct Flights {
+    /// Guards itself.
+    flying: Mutex<HashMap<ObjectNo, Ranges>>,
+    landed: Condvar,
+}
+
+/// What one thread is fetching, for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Flight<'a> {
+    of: &'a Flights,
+    taken: Vec<(ObjectNo, Ranges)>,
+}
+
+impl Flights {
+    pub(super) fn begin(&self) -> Flight<'_> {
+        Flight { of: self, taken: Vec::new() }
+    }
+
+    /// Waits as long as others fetch any of these bytes; `false`: nobody does.
+    pub(super) fn wait(&self, no: ObjectNo, from: u64, to: u64) -> bool {
+        let mut flying = self.flying.lock();
+        let is_flying = |flying: &mut HashMap<_, Ranges>| flying.get(&no).is_some_and(|all| all.touches(from, to));
+        let waits = is_flying(&mut flying);
+        self.landed.wait_while(&mut flying, is_flying);
+        waits
+    }
+}
+
+impl Flight<'_> {
+    /// Takes those of `wanted` that nobody is fetching yet.
+    pub(super) fn take(&mut self, no: ObjectNo, wanted: &Ranges) -> Ranges {
+        let mut flying = self.of.flying.lock();
+        let all = flying.entry(no).or_default();
+        let free = wanted.without(all);
+        all.join(&free);
+        self.taken.push((no, free.clone()));
+        free
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        let mut flying = self.of.flying.lock();
+        for (no, taken) in self.taken.drain(..) {
+            if let Some(all) = flying.get_mut(&no) {
+                *all = all.without(&taken);
+                if all.is_empty() {
+                    flying.remove(&no);
+                }
+            }
+        }
+        drop(flying);
+        self.of.landed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests;

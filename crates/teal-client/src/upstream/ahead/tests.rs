@@ -1,0 +1,88 @@
+//! Windows follow use; flights end.
+
+use super::*;
+
+const A: ObjectNo = ObjectNo::ROOT;
+
+fn no(n: u64) -> ObjectNo {
+    ObjectNo::new(100 + n)
+}
+
+#[test]
+fn a_window_that_is_used_grows_and_one_that_is_not_shrinks() {
+    let window = Window::new(100, 1000);
+    let mut sizes = Vec::new();
+    for _ in 0..5 {
+        sizes.push(window.open());
+        (0..10).for_each(|n| window.came(no(n), 0, sizes[sizes.len() - 1] / 10));
+        (0..10).for_each(|n| window.uses(no(n), 1));
+        window.uses(no(3), 1);
+    }
+    assert_eq!(sizes, [100, 200, 400, 800, 1000]);
+    // Half of it used: neither more nor less.
+    let window = Window::new(100, 1000);
+    window.came(no(1), 0, 100);
+    window.uses(no(1), 1);
+    assert_eq!(window.open(), 200);
+    window.came(no(1), 0, 100);
+    window.came(no(2), 0, 100);
+    window.uses(no(1), 1);
+    assert_eq!(window.open(), 200);
+    window.came(no(1), 0, 200);
+    assert_eq!(window.open(), 100, "nothing of it used");
+}
+
+#[test]
+fn what_was_read_does_not_count_as_what_came_ahead_of_it() {
+    let window = Window::new(100, 1000);
+    window.came(A, 50, 100);
+    window.uses(A, 50);
+    window.uses(no(1), 1000);
+    assert_eq!(window.open(), 100);
+    window.came(A, 50, 100);
+    window.uses(A, 51);
+    assert_eq!(window.open(), 200);
+}
+
+#[test]
+fn a_window_that_takes_long_is_halved_and_one_that_may_not_open_stays_shut() {
+    let window = Window::new(100, 1000);
+    window.came(A, 0, 700);
+    window.uses(A, 1);
+    window.took(Duration::from_millis(900));
+    assert_eq!(window.open(), 800);
+    window.took(Duration::from_millis(1100));
+    assert_eq!(window.open(), 400);
+    assert_eq!(Window::new(100, 0).open(), 0);
+}
+
+fn ranges(of: &[(u64, u64)]) -> Ranges {
+    Ranges::of(of.to_vec()).unwrap()
+}
+
+#[test]
+fn what_one_fetches_another_does_not_take_but_waits_for() {
+    let flights = Flights::default();
+    let mut first = flights.begin();
+    assert_eq!(first.take(A, &ranges(&[(0, 100)])), ranges(&[(0, 100)]));
+    let mut second = flights.begin();
+    assert_eq!(second.take(A, &ranges(&[(50, 150), (200, 300)])), ranges(&[(100, 150), (200, 300)]));
+    assert_eq!(second.take(no(1), &ranges(&[(0, 1)])), ranges(&[(0, 1)]));
+    assert!(!flights.wait(A, 150, 200) && !flights.wait(no(2), 0, 100), "nobody fetches that");
+    let (is_over, begin) = (AtomicBool::new(false), std::sync::Barrier::new(2));
+    std::thread::scope(|scope| {
+        let wait = || {
+            begin.wait();
+            flights.wait(A, 0, 120);
+            is_over.load(Ordering::SeqCst)
+        };
+        let waiting = std::thread::Builder::new().spawn_scoped(scope, wait).unwrap();
+        begin.wait();
+        drop(first);
+        assert!(!flights.wait(A, 0, 100), "the second goes on elsewhere");
+        is_over.store(true, Ordering::SeqCst);
+        drop(second);
+        assert!(waiting.join().unwrap(), "it waited until both had ended");
+    });
+    assert_eq!(flights.begin().take(A, &ranges(&[(0, 400)])), ranges(&[(0, 400)]), "nothing is left of them");
+}

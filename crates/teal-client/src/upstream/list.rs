@@ -1,0 +1,153 @@
+//! Fetching the entries of directories that only the server has.
+//!
+//! # Guarantees
+//! 1. *Not stale*: a listing is installed only at the position it was read at.
+//! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was out of reach a moment ago.
+//! 3. *Ahead*: with a directory come those below it, and those around it that are not here and what is below them: few when somebody looks at one, as
+//!    many as a reply holds in a walk ([`Window`](super::ahead::Window)).
+
+use super::{Note, Replica, SyncError, unexpected};
+use crate::{Client, FsError};
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use teal_log::{Cost, StoreError, note_cost};
+use teal_proto::{Listing, Reply, Request};
+use teal_types::{CommitSeq, ObjectNo};
+
+/// How often a listing may be overtaken before the operation fails.
+const RETRIES: u32 = 16;
+/// Directories around the one that is needed that are asked for with it.
+const WITH: usize = 128;
+/// Entries that come ahead when nothing is known of a walk.
+pub(super) const LEAST: u64 = 512;
+
+impl Client {
+    /// Makes sure that a directory's entries are here.
+    ///
+    /// # Errors
+    /// [`FsError::Unreachable`], [`FsError::Stale`].
+    pub(crate) fn listed(&self, dir: ObjectNo) -> Result<(), FsError> {
+        let Some(replica) = &self.replica else { return Ok(()) };
+        if !self.note(dir)?.unlisted {
+            replica.names_ahead.uses(dir, 1);
+            return Ok(());
+        }
+        self.try_reach(replica)?;
+        self.waiting(replica, || {
+            if replica.identity.lock().incarnation == 0 {
+                // Whoever has never been welcomed has no numbers for what may be made in it.
+                self.connect(replica)?;
+            }
+            Ok(self.list(replica, dir)?)
+        })
+    }
+
+    pub(crate) fn list(&self, replica: &Replica, dir: ObjectNo) -> Result<(), SyncError> {
+        let _applying = replica.apply()?;
+        let ahead = replica.names_ahead.open();
+        for _ in 0..RETRIES {
+            if !self.note(dir)?.unlisted {
+                return Ok(());
+            }
+            let begun = self.clock.monotonic();
+            let Some((head, listings)) = self.read_listings(replica, dir, ahead)? else { continue };
+            replica.names_ahead.took(self.clock.monotonic().saturating_sub(begun));
+            if head > replica.seen() {
+                self.pull_all(replica, None)?;
+            }
+            if head != replica.seen() {
+                continue;
+            }
+            for listing in listings {
+                let entries = listing.entries.as_ref().map_or(0, Vec::len).max(1);
+                if listing.dir != dir {
+                    replica.names_ahead.came(listing.dir, 0, entries as u64);
+                }
+                self.install_listing(replica, listing)?;
+            }
+            return Ok(());
+        }
+        Err(FsError::Unreachable("the directory changes faster than it can be listed".into()).into())
+    }
+
+    /// The whole listing of a directory, and those of others that came along, with the position they were read at; `None` when it changed between
+    /// its parts.
+    fn read_listings(
+        &self,
+        replica: &Replica,
+        dir: ObjectNo,
+        ahead: u64,
+    ) -> Result<Option<(CommitSeq, Vec<Listing>)>, SyncError> {
+        let with = if ahead > 0 { self.unlisted_around(dir)? } else { Vec::new() };
+        let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+        let mut begun: Option<(CommitSeq, Listing)> = None;
+        loop {
+            let last = begun.as_ref().and_then(|(_, listing)| Some(listing.entries.as_ref()?.last()?.0.clone()));
+            let dirs = std::iter::once((dir, last)).chain(with.iter().map(|dir| (*dir, None))).collect();
+            let Reply::Listings { head, dirs } = self.ask(replica, &Request::List { dirs, ahead })? else {
+                return Err(unexpected("to a listing").into());
+            };
+            let mut dirs = dirs.into_iter();
+            let Some(part) = dirs.next().filter(|listing| listing.dir == dir) else {
+                return Err(unexpected("another directory").into());
+            };
+            let is_cut = part.more;
+            if is_cut && part.entries.as_ref().is_none_or(Vec::is_empty) {
+                return Err(unexpected("a part of a directory with nothing in it").into());
+            }
+            let mut whole = match begun.take() {
+                Some((at, _)) if at != head => return Ok(None),
+                Some((_, mut whole)) => {
+                    if let (Some(entries), Some(more)) = (&mut whole.entries, part.entries) {
+                        entries.extend(more);
+                    }
+                    whole
+                }
+                None => part,
+            };
+            whole.more = false;
+            if !is_cut {
+                let along = dirs.filter(|listing| !listing.more);
+                return Ok(Some((head, std::iter::once(whole).chain(along).collect())));
+            }
+            begun = Some((head, whole));
+        }
+    }
+
+    /// Directories around this one that are here without their entries.
+    fn unlisted_around(&self, dir: ObjectNo) -> Result<Vec<ObjectNo>, SyncError> {
+        let mut found = Vec::new();
+        self.around::<SyncError>(dir, &mut |object, kind| {
+            if kind.is_dir() && self.note(object)?.unlisted {
+                found.push(object);
+            }
+            Ok(if found.len() < WITH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        Ok(found)
+    }
+
+    /// Enters a listing read at the position; under `applying`.
+    fn install_listing(&self, replica: &Replica, listing: Listing) -> Result<(), SyncError> {
+        let dir = listing.dir;
+        match self.store.attr(dir) {
+            Err(StoreError::NotFound(_)) => return Ok(()),
+            attr => drop(attr?),
+        }
+        let unlisted = self.note(dir)?.unlisted;
+        // A directory that is gone there comes back with what is here, or goes with the next pull.
+        let Some(entries) = listing.entries.filter(|_| unlisted) else { return Ok(()) };
+        *replica.listing.lock() = Some(dir);
+        let entered = entries.iter().try_for_each(|(_, version)| self.install_version(replica, version, None, None));
+        *replica.listing.lock() = None;
+        entered?;
+        // Only now may a name that is not there be called absent.
+        let mut cost = Cost::names(1);
+        cost.bytes += note_cost(4096);
+        let op = self.begin(cost)?;
+        let locked = op.lock(&[dir])?;
+        let note = Note { unlisted: false, ..self.note(dir)? };
+        self.set_note(&locked, dir, &note)?;
+        replica.counters.listings.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}

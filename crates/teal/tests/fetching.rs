@@ -1,0 +1,104 @@
+//! What comes from the server when it is needed, and what comes with it: real mounts, a real server, loopback.
+
+#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
+
+#[path = "support/support.rs"]
+mod support;
+
+use std::fs;
+use std::path::Path;
+use support::{Mounted, Nas, World, converge, end, join, seeded};
+
+#[test]
+fn a_tree_of_small_files_comes_with_few_requests() {
+    let test = "a_tree_of_small_files_comes_with_few_requests";
+    let made = |root: &Path| {
+        for dir in 0..20 {
+            let dir = root.join(format!("d{dir}/below/deep"));
+            fs::create_dir_all(&dir).unwrap();
+            (0..10).for_each(|file| fs::write(dir.join(format!("f{file}")), seeded(file, 4096)).unwrap());
+        }
+    };
+    let Some(mut nas) = Nas::of(test, made) else { return };
+    let with = nas.serve();
+    nas.flush();
+    let laptop = join(test, &with);
+    for dir in fs::read_dir(laptop.point()).unwrap() {
+        for file in fs::read_dir(dir.unwrap().path().join("below/deep")).unwrap() {
+            assert_eq!(fs::read(file.unwrap().path()).unwrap().len(), 4096);
+        }
+    }
+    let (waits, lists) = (laptop.exchanged("counts", "waits"), laptop.exchanged("counts", "request_list"));
+    // 260 entries, and 800 KiB of content: 256 KiB, then twice as much, then the rest; not one request for each directory.
+    assert!(lists <= 2 && waits <= lists + 5, "{}", laptop.status()["upstream"]);
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn what_many_read_at_once_comes_once() {
+    const FILES: usize = 120;
+    let test = "what_many_read_at_once_comes_once";
+    let size = |file: usize| 10_000 + file * 1_000;
+    let made = |root: &Path| {
+        for file in 0..FILES {
+            fs::write(root.join(format!("f{file}")), seeded(file as u64, size(file))).unwrap();
+        }
+        fs::write(root.join("large"), seeded(99, 12 << 20)).unwrap();
+    };
+    let Some(mut nas) = Nas::of(test, made) else { return };
+    let with = nas.serve();
+    nas.flush();
+    let laptop = join(test, &with);
+    assert_eq!(fs::read_dir(laptop.point()).unwrap().count(), FILES + 1);
+    let sent = nas.0.exchanged("server_counts", "sent_bytes");
+    std::thread::scope(|scope| {
+        for reader in 0..4 {
+            let laptop = &laptop;
+            let read_all = move || {
+                for file in (0..FILES).map(|n| (n * 7 + reader * 31) % FILES) {
+                    assert!(fs::read(laptop.path(format!("f{file}"))).unwrap() == seeded(file as u64, size(file)));
+                }
+                assert!(fs::read(laptop.path("large")).unwrap() == seeded(99, 12 << 20));
+            };
+            std::thread::Builder::new().spawn_scoped(scope, read_all).unwrap();
+        }
+    });
+    let sent = nas.0.exchanged("server_counts", "sent_bytes") - sent;
+    let all = (0..FILES).map(size).sum::<usize>() as u64 + (12 << 20);
+    assert_eq!(sent, all, "{}", laptop.status()["upstream"]);
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn a_machine_reads_a_volume_that_is_larger_than_its_store() {
+    const FILES: u64 = 30;
+    const SIZE: usize = 6 << 20;
+    let test = "a_machine_reads_a_volume_that_is_larger_than_its_store";
+    let Some(mut nas) = Nas::of(test, |root| {
+        for n in 0..FILES {
+            fs::write(root.join(format!("f{n}")), seeded(n, SIZE)).unwrap();
+        }
+        fs::write(root.join("large"), seeded(99, 90 << 20)).unwrap();
+    }) else {
+        return;
+    };
+    let with = nas.serve();
+    let Some(world) = World::new(test) else { return };
+    let (point, store) = (world.path("Teal"), world.path("store.teal"));
+    let places = [point.to_str().unwrap(), "--store", store.to_str().unwrap()];
+    world.teal(&[&["join", &with.0, "--token", &with.1, "--size", "64M"][..], &places[..]].concat()).good();
+    let laptop = Mounted::found(world, store);
+    nas.flush();
+    for n in 0..FILES {
+        assert!(fs::read(laptop.path(format!("f{n}"))).unwrap() == seeded(n, SIZE), "file {n}");
+    }
+    assert!(fs::read(laptop.path("large")).unwrap() == seeded(99, 90 << 20), "one that is larger than the store");
+    // What is new here stays, and makes what is not make way.
+    fs::write(laptop.path("mine"), seeded(7, 30 << 20)).unwrap();
+    for n in (0..FILES).rev() {
+        assert!(fs::read(laptop.path(format!("f{n}"))).unwrap() == seeded(n, SIZE), "file {n} again");
+    }
+    assert!(fs::read(laptop.path("mine")).unwrap() == seeded(7, 30 << 20));
+    converge(&nas.0, &laptop);
+    end(vec![laptop, nas.0]);
+}
