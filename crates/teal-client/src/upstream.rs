@@ -62,7 +62,7 @@ pub(crate) use pend::Pend;
 use crate::seeded::{Bug, bug};
 use crate::{Client, FsError};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use teal_chunk::{Domain, DomainId};
@@ -133,6 +133,8 @@ pub(crate) struct Replica {
     quiet: Mutex<Option<(CommitSeq, CommitSeq, [u8; 32])>>,
     /// The directory whose entries are just coming in.
     listing: Mutex<Option<ObjectNo>>,
+    /// Directories whose entries were here are to be listed again: names may have been looked up in them.
+    lists_again: AtomicBool,
     flushing: Mutex<()>,
     applying: Mutex<()>,
     absence: Vec<RwLock<()>>,
@@ -182,6 +184,7 @@ impl Replica {
             told: Mutex::default(),
             quiet: Mutex::default(),
             listing: Mutex::new(None),
+            lists_again: AtomicBool::new(false),
             flushing: Mutex::new(()),
             applying: Mutex::new(()),
             absence: (0..ABSENCES).map(|_| RwLock::new(())).collect(),

@@ -7,7 +7,8 @@ mod support;
 
 use std::fs;
 use std::path::Path;
-use support::{Mounted, Nas, World, converge, end, join, seeded};
+use std::process::Command;
+use support::{Mounted, Nas, World, converge, end, join, run, seeded};
 
 #[test]
 fn a_tree_of_small_files_comes_with_few_requests() {
@@ -31,6 +32,22 @@ fn a_tree_of_small_files_comes_with_few_requests() {
     let (waits, lists) = (laptop.exchanged("counts", "waits"), laptop.exchanged("counts", "request_list"));
     // 260 entries, and 800 KiB of content: 256 KiB, then twice as much, then the rest; not one request for each directory.
     assert!(lists <= 2 && waits <= lists + 5, "{}", laptop.status()["upstream"]);
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn who_enters_a_directory_that_has_just_come_knows_where_he_is() {
+    let test = "who_enters_a_directory_that_has_just_come_knows_where_he_is";
+    let made = |root: &Path| (0..200).for_each(|dir| fs::create_dir_all(root.join(format!("d{dir}/below"))).unwrap());
+    let Some(mut nas) = Nas::of(test, made) else { return };
+    let with = nas.serve();
+    nas.flush();
+    let laptop = join(test, &with);
+    // The names of a directory all come at once, and what the kernel is told of them comes a little later.
+    let often =
+        "for dir in d7 below; do cd $dir; for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do /bin/pwd -P; done; done";
+    let said = run(Command::new("sh").args(["-ec", often]).current_dir(laptop.point())).good();
+    assert!(said.lines().last().unwrap().ends_with("/d7/below"), "{said}");
     end(vec![laptop, nas.0]);
 }
 

@@ -9,6 +9,7 @@ use super::install::links;
 use super::pull::Landed;
 use super::{Invalidation, Note, Replica, SyncError};
 use crate::Client;
+use std::sync::atomic::Ordering;
 use teal_log::{Cost, Locked, StoreError, note_cost};
 use teal_types::{Link, Name, ObjectNo, Version};
 
@@ -68,14 +69,18 @@ impl Client {
             locked.set_orphan(no, false)?;
         }
         for link in new {
+            // In a directory without its entries no name was ever looked up. Who is told to forget one that he learns just now loses it:
+            // a program that has entered a directory would not know any more where it is.
+            let mut is_known = !self.note(link.dir)?.unlisted || replica.lists_again.load(Ordering::Relaxed);
             if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
+                is_known = true;
                 locked.remove_entry(link.dir, &link.name)?;
                 self.displaced(replica, locked, there)?;
                 told.push(Invalidation::Attributes(there));
             }
             locked.insert_entry(link.dir, &link.name, no)?;
             self.references.named(no);
-            told.push(Invalidation::Entry(link.dir, link.name.clone()));
+            told.extend(is_known.then(|| Invalidation::Entry(link.dir, link.name.clone())));
             told.push(Invalidation::Attributes(link.dir));
         }
         Ok(())

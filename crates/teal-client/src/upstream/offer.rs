@@ -203,6 +203,7 @@ impl Client {
                 }
                 if now.kind.is_dir() && !note.unlisted {
                     note.unlisted = true;
+                    replica.lists_again.store(true, Ordering::Relaxed);
                     compared = Compared::Unlisted;
                 }
             }
