@@ -4,29 +4,36 @@
 //! 1. Places are ext4 (a loop device with direct I/O on the disk that is measured) and, for each round trip, a replica with a store on the
 //!    same disk; its server is another mount on this machine, made anew for each.
 //! 2. Places take turns: each round goes through all of them, beginning one further each time. A ratio is taken within a round.
-//! 3. A round trip of N ms is `-o delay_ms=N/2`: the transport adds that to each request and again to each answer.
+//! 3. Between a replica and its server is a line of ours ([`road`]), with the round trip and the bandwidth that were asked for.
 //! 4. Counts decide: `waits` is how often an operation had to wait for the server. Times are printed beside processor time, which
 //!    others on the machine stretch less.
-//! 5. At last a machine that has never seen the tree joins at the middle delay, and reads all of it.
+//! 5. Then a tree is unpacked on the serving machine, and two machines join at the middle delay: one reads all of it, one builds it.
+//! 6. With `--peers`, others do the same over the same line ([`peers`]).
 
 mod build;
+mod cold;
 mod pair;
+mod peers;
 mod report;
+mod road;
 
 use super::lab::{self, run};
-use super::meter::{client_cpu, now, server_cpu};
+use super::meter::{children_cpu, now, server_cpu};
 use super::undo::{self, Undo};
 use anyhow::{Context as _, Result, bail, ensure};
-use pair::{Counts, Pair, Replica};
+use cold::Cold;
+use pair::{Counts, Pair};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const HELP: &str = "\
-cargo xtask bench andrew [--rounds N] [--delays MS,MS,...] [--jobs N] [--bandwidth MBIT] [--json FILE] [--dir DIR]
-  --rounds N        rounds through ext4 and all delays (1)
-  --delays LIST     round trips to the server in milliseconds, even numbers (0,30,60)
+cargo xtask bench andrew [--rounds N] [--delays MS,MS,...] [--jobs N] [--bandwidth MBIT] [--no-cold] [--peers NAME,...] [--json FILE] [--dir DIR]
+  --rounds N        rounds through ext4 and all delays; 0: none (1)
+  --delays LIST     round trips to the server in milliseconds (0,30,60)
   --jobs N          jobs of make (2)
-  --bandwidth MBIT  what the cold read's bytes are set against, in Mbit/s (100)
+  --bandwidth MBIT  of the line each way, in Mbit/s (100)
+  --no-cold         without machines that join when the tree is there
+  --peers LIST      of juicefs, sshfs: these too, at the middle delay; installs redis-server, openssh-server, sshfs
   --json FILE       raw samples (target/bench/andrew.json; the table goes beside it as .md)
   --dir DIR         where images and mounts lie: the disk that is measured (target/bench)";
 
@@ -36,12 +43,16 @@ struct Plan {
     delays: Vec<u64>,
     jobs: usize,
     bandwidth: f64,
+    is_cold: bool,
+    peers: Vec<peers::Kind>,
     json: Option<PathBuf>,
     dir: Option<PathBuf>,
 }
 
 fn parse(args: &[&str]) -> Result<Option<Plan>> {
-    let mut plan = Plan { rounds: 1, delays: vec![0, 30, 60], jobs: 2, bandwidth: 100.0, json: None, dir: None };
+    let (delays, bandwidth) = (vec![0, 30, 60], 100.0);
+    let mut plan =
+        Plan { rounds: 1, delays, jobs: 2, bandwidth, is_cold: true, peers: Vec::new(), json: None, dir: None };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
         let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));
@@ -51,6 +62,8 @@ fn parse(args: &[&str]) -> Result<Option<Plan>> {
                 plan.delays = value()?.split(',').map(str::parse).collect::<Result<_, _>>().context("--delays")?;
             }
             "--jobs" => plan.jobs = value()?.parse().context("--jobs")?,
+            "--no-cold" => plan.is_cold = false,
+            "--peers" => plan.peers = value()?.split(',').map(peers::Kind::named).collect::<Result<_>>()?,
             "--bandwidth" => plan.bandwidth = value()?.parse().context("--bandwidth")?,
             "--json" => plan.json = Some(value()?.into()),
             "--dir" => plan.dir = Some(value()?.into()),
@@ -58,10 +71,10 @@ fn parse(args: &[&str]) -> Result<Option<Plan>> {
             _ => bail!("unknown argument {arg}\n{HELP}"),
         }
     }
-    ensure!(plan.rounds > 0 && plan.jobs > 0 && !plan.delays.is_empty(), "nothing would be measured");
+    let is_something =
+        (plan.rounds > 0 || plan.is_cold || !plan.peers.is_empty()) && plan.jobs > 0 && !plan.delays.is_empty();
+    ensure!(is_something, "nothing would be measured");
     ensure!(plan.bandwidth > 0.0, "--bandwidth 0 moves nothing");
-    let odd = plan.delays.iter().find(|delay| !delay.is_multiple_of(2));
-    ensure!(odd.is_none(), "--delays: a round trip of {odd:?} ms has no half of whole milliseconds");
     Ok(Some(plan))
 }
 
@@ -101,16 +114,12 @@ struct Sample {
     load: f64,
 }
 
-/// The first look of a machine that has never seen the tree.
-#[derive(Debug)]
-struct Cold {
-    delay: u64,
-    /// Until the names were here.
-    joined: f64,
-    files: u64,
-    bytes: u64,
-    seconds: f64,
-    counts: Counts,
+/// All that was measured so far.
+#[derive(Debug, Default)]
+struct Found {
+    samples: Vec<Sample>,
+    cold: Option<Cold>,
+    peers: Vec<peers::Sample>,
 }
 
 pub(crate) fn bench(args: &[&str]) -> Result<bool> {
@@ -122,7 +131,9 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     let target = crate::test::target_directory()?;
     let json = plan.json.clone().unwrap_or_else(|| target.join("bench/andrew.json"));
     std::fs::create_dir_all(json.parent().context("--json")?)?;
-    lab::build(&[&["-p", "teal", "--bin", "teal"]])?;
+    if plan.rounds > 0 || plan.is_cold {
+        lab::build(&[&["-p", "teal", "--bin", "teal"]])?;
+    }
     let archive = build::source(&target.join("bench/openssh"))?;
 
     let _undo = undo::guard()?;
@@ -131,28 +142,43 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     undo::note(Undo::Tree(dir.clone()));
     std::fs::create_dir_all(&dir)?;
     let ext4 = attach_ext4(&dir)?;
-    let work = Work { program: target.join("release/teal"), archive, dir, ext4, jobs: plan.jobs };
+    let (program, bandwidth) = (target.join("release/teal"), plan.bandwidth);
+    let work = Work { program, archive, dir, ext4, jobs: plan.jobs, bandwidth };
     let places: Vec<Place> = [Place::Ext4].into_iter().chain(plan.delays.iter().copied().map(Place::Teal)).collect();
     let middle = plan.delays[plan.delays.len() / 2];
-    let (mut samples, mut cold, mut table) = (Vec::new(), None, String::new());
+    let mut found = Found::default();
+    // A run takes long: what is known so far is kept.
+    let keep = |found: &Found, rounds| -> Result<String> {
+        let facts = lab::facts(&work.dir, rounds, now() - began)?;
+        std::fs::write(&json, serde_json::to_string_pretty(&report::json(found, &plan, &facts))?)?;
+        let table = report::markdown(found, &plan, &facts);
+        std::fs::write(json.with_extension("md"), &table)?;
+        Ok(table)
+    };
     for round in 0..plan.rounds {
         let mut turn = places.clone();
         turn.rotate_left(round % places.len());
         for place in turn {
             eprintln!("round {}/{}: {}", round + 1, plan.rounds, place.name());
-            let is_last = round + 1 == plan.rounds && place == Place::Teal(middle);
-            let (sample, looked) = work.measure(place, round, is_last).with_context(|| place.name())?;
-            samples.push(sample);
-            cold = cold.or(looked);
-            // A run takes long: what is known so far is kept.
-            let facts = lab::facts(&work.dir, round + 1, now() - began)?;
-            let raw = report::json(&samples, cold.as_ref(), &plan, &facts);
-            std::fs::write(&json, serde_json::to_string_pretty(&raw)?)?;
-            table = report::markdown(&samples, cold.as_ref(), &plan, &facts);
-            std::fs::write(json.with_extension("md"), &table)?;
+            found.samples.push(work.measure(place, round).with_context(|| place.name())?);
+            keep(&found, round + 1)?;
         }
     }
-    println!("{table}\nraw samples: {}", json.display());
+    if plan.is_cold {
+        eprintln!("machines that join, {middle} ms");
+        let pair = Pair::begin(&work.program, &work.dir.join("cold"), middle, bandwidth)?;
+        found.cold = Some(cold::measure(&pair, middle, &work.archive, &work.dir.join("said"), plan.jobs)?);
+        pair.end()?;
+        keep(&found, plan.rounds)?;
+    }
+    let (dir, archive) = (&work.dir, &work.archive);
+    let with = peers::Setting { target: &target, dir, archive, jobs: plan.jobs, delay: middle, mbit: bandwidth };
+    for kind in &plan.peers {
+        eprintln!("{}, {middle} ms", kind.name());
+        found.peers.push(peers::measure(*kind, &with).with_context(|| kind.name())?);
+        keep(&found, plan.rounds)?;
+    }
+    println!("{}\nraw samples: {}", keep(&found, plan.rounds)?, json.display());
     Ok(true)
 }
 
@@ -183,28 +209,25 @@ struct Work {
     dir: PathBuf,
     ext4: PathBuf,
     jobs: usize,
+    /// Of the line, in Mbit/s each way.
+    bandwidth: f64,
 }
 
 impl Work {
-    /// Builds in `place`; with `look`, another machine then reads what is there.
-    fn measure(&self, place: Place, round: usize, look: bool) -> Result<(Sample, Option<Cold>)> {
+    fn measure(&self, place: Place, round: usize) -> Result<Sample> {
         match place {
             Place::Ext4 => {
                 let (phases, client_cpu) = self.build(&self.ext4)?;
                 std::fs::remove_dir_all(self.ext4.join("work"))?;
-                let drained = (Counts::default(), 0.0);
-                let counts = Counts::default();
-                Ok((
-                    Sample { place, round, phases, client_cpu, daemons: (0.0, 0.0), counts, drained, load: load()? },
-                    None,
-                ))
+                let (counts, drained, daemons) = (Counts::default(), (Counts::default(), 0.0), (0.0, 0.0));
+                Ok(Sample { place, round, phases, client_cpu, daemons, counts, drained, load: load()? })
             }
             Place::Teal(delay) => {
-                let pair = Pair::begin(&self.program, &self.dir.join(format!("{delay}-{round}")), delay)?;
+                let dir = self.dir.join(format!("{delay}-{round}"));
+                let pair = Pair::begin(&self.program, &dir, delay, self.bandwidth)?;
                 let sample = self.on_replica(&pair, place, round)?;
-                let cold = if look { Some(self.look(&pair, delay)?) } else { None };
                 pair.end()?;
-                Ok((sample, cold))
+                Ok(sample)
             }
         }
     }
@@ -225,28 +248,16 @@ impl Work {
     fn build(&self, point: &Path) -> Result<([f64; build::PHASES.len()], f64)> {
         let dir = point.join("work");
         std::fs::create_dir(&dir)?;
-        let cpu = client_cpu()?;
+        let cpu = children_cpu()?;
         let mut phases = [0.0; build::PHASES.len()];
         for (phase, took) in build::PHASES.iter().zip(&mut phases) {
             let begun = now();
-            phase.run(&self.archive, &dir, &self.dir.join("said"), self.jobs)?;
+            let is_done = phase.run(&self.archive, &dir, &self.dir.join("said"), self.jobs, build::UNLIMITED)?;
+            ensure!(is_done, "{} took a day", phase.name());
             *took = now() - begun;
             eprintln!("  {:<10} {took:7.1} s", phase.name());
         }
-        Ok((phases, client_cpu()? - cpu))
-    }
-
-    fn look(&self, pair: &Pair, delay: u64) -> Result<Cold> {
-        let begun = now();
-        let other = Replica::join(&self.program, &pair.dir.join("other"), "other", &pair.nas.invite()?, delay)?;
-        let joined = now() - begun;
-        // Counted from the making of this daemon on: all it has ever asked for the names is in it.
-        let begun = now();
-        let (files, bytes) = build::read_all(other.point())?;
-        let seconds = now() - begun;
-        let cold = Cold { delay, joined, files, bytes, seconds, counts: other.counts()? };
-        other.down()?;
-        Ok(cold)
+        Ok((phases, children_cpu()? - cpu))
     }
 }
 
@@ -258,7 +269,13 @@ mod tests {
     fn arguments_say_what_is_measured() {
         let plan = parse(&["--rounds", "3", "--delays", "0,8", "--jobs", "4"]).unwrap().unwrap();
         assert_eq!((plan.rounds, plan.delays, plan.jobs), (3, vec![0, 8], 4));
-        assert!(parse(&["--delays", "7"]).is_err() && parse(&["--delays", ""]).is_err());
-        assert!(parse(&["--rounds", "0"]).is_err() && parse(&["--rounds"]).is_err() && parse(&["--fast"]).is_err());
+        assert!(parse(&["--peers", "nfs"]).is_err() && parse(&["--delays", ""]).is_err());
+        let plan = parse(&["--rounds", "0", "--peers", "sshfs,juicefs"]).unwrap().unwrap();
+        assert_eq!((plan.rounds, plan.peers), (0, vec![peers::Kind::Sshfs, peers::Kind::Juicefs]));
+        assert!(
+            parse(&["--rounds", "0", "--no-cold"]).is_err()
+                && parse(&["--rounds"]).is_err()
+                && parse(&["--fast"]).is_err()
+        );
     }
 }

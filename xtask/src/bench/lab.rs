@@ -66,7 +66,7 @@ impl Lab {
             lab.admit(Subject::new(kind, &lab.dir, &lab.loop_device, lab.program(kind)))?;
         }
         if with_peers {
-            match lab.juicefs() {
+            match juicefs(target) {
                 Ok(program) => lab.admit(Subject::new(Kind::Juicefs, &lab.dir, &lab.loop_device, program))?,
                 Err(error) => eprintln!("without juicefs: {error:#}"),
             }
@@ -141,17 +141,6 @@ impl Lab {
         run(Command::new("xz").args(["-k", "-f", "-3", "-T0"]).arg(&plain)).map(drop)
     }
 
-    fn juicefs(&self) -> Result<PathBuf> {
-        let home = self.target.join("bench/juicefs");
-        let program = home.join("bin/juicefs");
-        if !program.exists() {
-            eprintln!("installing {JUICEFS}");
-            run(Command::new("pip").args(["install", "-q", "--no-input", "--target"]).arg(&home).arg(JUICEFS))?;
-        }
-        ensure!(program.exists(), "{JUICEFS} has no bin/juicefs");
-        Ok(program)
-    }
-
     pub(super) fn facts(&self, rounds: usize) -> Result<Facts> {
         facts(&self.dir, rounds, now() - self.began)
     }
@@ -165,6 +154,18 @@ impl Drop for Lab {
             }
         }
     }
+}
+
+/// The program of juicefs; installed below `target` once.
+pub(super) fn juicefs(target: &Path) -> Result<PathBuf> {
+    let home = target.join("bench/juicefs");
+    let program = home.join("bin/juicefs");
+    if !program.exists() {
+        eprintln!("installing {JUICEFS}");
+        run(Command::new("pip").args(["install", "-q", "--no-input", "--target"]).arg(&home).arg(JUICEFS))?;
+    }
+    ensure!(program.exists(), "{JUICEFS} has no bin/juicefs");
+    Ok(program)
 }
 
 /// What a run on the disk of `dir` was made with.

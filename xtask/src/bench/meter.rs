@@ -72,11 +72,16 @@ pub(super) fn now() -> f64 {
 
 /// Seconds this process and the children it waited for have run.
 pub(super) fn client_cpu() -> Result<f64> {
+    Ok(seconds(ClockId::ProcessCPUTime) + children_cpu()?)
+}
+
+/// Seconds the children that this process waited for have run.
+pub(super) fn children_cpu() -> Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> = stat.rsplit_once(')').context("/proc/self/stat")?.1.split_whitespace().collect();
     let ticks = |at: usize| -> Result<f64> { Ok(fields.get(at).context("/proc/self/stat")?.parse::<f64>()?) };
     // cutime and cstime, the 16th and 17th field, in ticks of 10 ms.
-    Ok(seconds(ClockId::ProcessCPUTime) + (ticks(13)? + ticks(14)?) / 100.0)
+    Ok((ticks(13)? + ticks(14)?) / 100.0)
 }
 
 /// Seconds the threads of `pids` have run.

@@ -18,6 +18,8 @@ pub(crate) enum Undo {
     Loop(PathBuf),
     /// A directory with everything in it.
     Tree(PathBuf),
+    /// A server that this program started; noted until it has been waited for.
+    Process(u32),
 }
 
 /// Guards the list of what is there now.
@@ -59,7 +61,19 @@ fn undo_all() {
             Undo::Mount(point) => quietly("umount", &["-l"], point),
             Undo::Loop(device) => quietly("losetup", &["-d"], device),
             Undo::Tree(tree) => drop(std::fs::remove_dir_all(tree)),
+            Undo::Process(pid) => kill(*pid),
         }
+    }
+}
+
+/// A thing that is not there any more.
+pub(crate) fn forget(what: &Undo) {
+    NOTED.lock().unwrap_or_else(PoisonError::into_inner).retain(|noted| noted != what);
+}
+
+fn kill(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }
 

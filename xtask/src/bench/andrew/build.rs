@@ -1,6 +1,7 @@
 //! The tree that is built: where it comes from, its phases, and reading all of it.
 
 use super::super::lab::run;
+use super::super::meter::now;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,9 @@ use std::process::{Command, Stdio};
 
 /// What OpenSSH is built with.
 const PACKAGES: &[&str] = &["gcc", "libc6-dev", "libssl-dev", "make", "zlib1g-dev"];
+
+/// Seconds for who is not limited: a day.
+pub(super) const UNLIMITED: f64 = 86_400.0;
 
 /// A part of the build that is timed for itself.
 #[derive(Debug, Clone, Copy)]
@@ -30,16 +34,14 @@ impl Phase {
         }
     }
 
-    /// Runs it in `dir`; what it says goes to `said`.
-    pub(super) fn run(self, archive: &Path, dir: &Path, said: &Path, jobs: usize) -> Result<()> {
-        let mut command = match self {
-            Self::Untar => {
-                let mut tar = Command::new("tar");
-                tar.args(["--strip-components=1", "-xf"]).arg(archive);
-                tar
-            }
-            Self::Configure => Command::new("./configure"),
-            Self::Make | Self::Clean => Command::new("make"),
+    /// Runs it in `dir`, at most so many seconds; what it says goes to `said`. Whether it came to its end.
+    pub(super) fn run(self, archive: &Path, dir: &Path, said: &Path, jobs: usize, limit: f64) -> Result<bool> {
+        let mut command = Command::new("timeout");
+        command.args(["-k", "10", &format!("{:.1}", limit.max(0.1))]);
+        match self {
+            Self::Untar => command.args(["tar", "--strip-components=1", "-xf"]).arg(archive),
+            Self::Configure => command.arg("./configure"),
+            Self::Make | Self::Clean => command.arg("make"),
         };
         match self {
             Self::Make => drop(command.arg(format!("-j{jobs}"))),
@@ -50,33 +52,50 @@ impl Phase {
         command.current_dir(dir).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
         let status = command.status().with_context(|| self.name())?;
         let last = || std::fs::read_to_string(said).unwrap_or_default().lines().last().unwrap_or_default().to_owned();
+        // What `timeout` says when it had to end it; the second, when it had to do so twice.
+        if matches!(status.code(), Some(124 | 137)) {
+            return Ok(false);
+        }
         ensure!(status.success(), "{} failed: {}", self.name(), last());
-        Ok(())
+        Ok(true)
     }
 }
 
-/// Reads every file below `dir`: how many there are, and their bytes.
-pub(super) fn read_all(dir: &Path) -> Result<(u64, u64)> {
-    let (mut files, mut bytes) = (0, 0);
-    let mut buffer = vec![0; 128 << 10];
+/// What was read of a tree.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Read {
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+    /// Whether time was up before all of it had been read.
+    pub(super) is_capped: bool,
+}
+
+/// Reads every file below `dir`, one after the other as they are listed; begins none after `end` (monotonic seconds).
+pub(super) fn read_all(dir: &Path, end: f64) -> Result<Read> {
+    let (mut all, mut buffer) = (Read::default(), vec![0; 128 << 10]);
     for entry in std::fs::read_dir(dir)? {
+        if all.is_capped || now() > end {
+            return Ok(Read { is_capped: true, ..all });
+        }
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            let (below, of_them) = read_all(&entry.path())?;
-            (files, bytes) = (files + below, bytes + of_them);
+            let below = read_all(&entry.path(), end)?;
+            all.files += below.files;
+            all.bytes += below.bytes;
+            all.is_capped = below.is_capped;
         } else if kind.is_file() {
             let mut file = std::fs::OpenOptions::new().read(true).open(entry.path())?;
-            files += 1;
+            all.files += 1;
             loop {
                 match file.read(&mut buffer)? {
                     0 => break,
-                    read => bytes += read as u64,
+                    read => all.bytes += read as u64,
                 }
             }
         }
     }
-    Ok((files, bytes))
+    Ok(all)
 }
 
 /// OpenSSH as its authors packed it, from Debian's source package: downloaded into `home` once and kept.
@@ -147,6 +166,8 @@ mod tests {
         std::fs::create_dir(dir.path().join("below")).unwrap();
         std::fs::write(dir.path().join("a"), [1; 5]).unwrap();
         std::fs::write(dir.path().join("below/b"), [1; 300_000]).unwrap();
-        assert_eq!(read_all(dir.path()).unwrap(), (2, 300_005));
+        let all = read_all(dir.path(), f64::INFINITY).unwrap();
+        assert_eq!(all, Read { files: 2, bytes: 300_005, is_capped: false });
+        assert!(read_all(dir.path(), now() - 1.0).unwrap().is_capped);
     }
 }

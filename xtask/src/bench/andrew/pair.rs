@@ -1,7 +1,8 @@
-//! A volume served by one daemon, and replicas of it that joined over loopback.
+//! A volume served by one daemon, and replicas of it that joined over a line of some length.
 
 use super::super::lab::run;
 use super::super::undo::{self, Undo};
+use super::road::Road;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ pub(super) struct Replica {
 
 /// How another machine joins: where, and with which token.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Invitation {
+struct Invitation {
     address: String,
     token: String,
 }
@@ -64,16 +65,11 @@ impl Replica {
         Ok((this, invitation(&said)?))
     }
 
-    /// A replica as far from its server as `delay` says: a round trip in milliseconds.
-    pub(super) fn join(program: &Path, dir: &Path, device: &str, to: &Invitation, delay: u64) -> Result<Self> {
+    /// A replica that reaches its server over `road`.
+    fn join(program: &Path, dir: &Path, device: &str, token: &str, road: &Road) -> Result<Self> {
         let this = Self::new(program, dir)?;
-        this.teal(&["join", &to.address, "--token", &to.token, "--size", SIZE, "--device", device])?;
-        if delay > 0 {
-            this.down()?;
-            let (store, point) = (this.store.display().to_string(), this.point.display().to_string());
-            let options = format!("delay_ms={}", delay / 2);
-            run(this.command().args(["mount", &store, &point, "-o", &options]))?;
-        }
+        let address = road.address().to_string();
+        this.teal(&["join", &address, "--token", token, "--size", SIZE, "--device", device])?;
         Ok(this)
     }
 
@@ -95,11 +91,6 @@ impl Replica {
         let (places, options) = if *first == "join" { rest.split_at(1) } else { rest.split_at(0) };
         command.args(places).arg(&self.point).arg("--store").arg(&self.store).args(options);
         run(&mut command)
-    }
-
-    /// A token for one more machine.
-    pub(super) fn invite(&self) -> Result<Invitation> {
-        invitation(&self.teal(&["serve"])?)
     }
 
     pub(super) fn point(&self) -> &Path {
@@ -133,22 +124,30 @@ fn counts(status: &Value) -> Result<Counts> {
     Ok(Counts(pairs.into_iter().collect()))
 }
 
-/// A served volume and one replica of it.
-#[derive(Debug)]
+/// A served volume, and one replica of it at the end of a line.
 pub(super) struct Pair {
-    pub(super) dir: PathBuf,
+    program: PathBuf,
+    dir: PathBuf,
     pub(super) nas: Replica,
+    road: Road,
     pub(super) replica: Replica,
 }
 
 impl Pair {
-    pub(super) fn begin(program: &Path, dir: &Path, delay: u64) -> Result<Self> {
+    pub(super) fn begin(program: &Path, dir: &Path, delay: u64, mbit: f64) -> Result<Self> {
         let (nas, invitation) = Replica::serve(program, &dir.join("nas"))?;
-        let replica = Replica::join(program, &dir.join("laptop"), "laptop", &invitation, delay)?;
+        let road = Road::to(&invitation.address, delay, mbit)?;
+        let replica = Replica::join(program, &dir.join("laptop"), "laptop", &invitation.token, &road)?;
         // What joining itself waits for is not the build's.
         let first = std::fs::read_dir(replica.point())?.next();
         anyhow::ensure!(first.is_none(), "a new volume is not empty");
-        Ok(Self { dir: dir.to_owned(), nas, replica })
+        Ok(Self { program: program.to_owned(), dir: dir.to_owned(), nas, road, replica })
+    }
+
+    /// One more machine at the end of the same line.
+    pub(super) fn another(&self, device: &str) -> Result<Replica> {
+        let invitation = invitation(&self.nas.teal(&["serve"])?)?;
+        Replica::join(&self.program, &self.dir.join(device), device, &invitation.token, &self.road)
     }
 
     /// Unmounts both, and takes their stores away.

@@ -7,12 +7,17 @@
 use super::super::lab::Facts;
 use super::super::statistics::{Spread, spread};
 use super::build::PHASES;
-use super::{Cold, Place, Plan, Sample};
+use super::cold::Cold;
+use super::pair::Counts;
+use super::peers;
+use super::{Found, Place, Plan, Sample};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// What a build may take beside ext4, and beside a server that is near.
 const GOALS: (f64, f64) = (1.10, 1.05);
+/// And what a cold machine may take beside the time of the bytes.
+const COLD_GOAL: f64 = 3.0;
 
 impl Sample {
     pub(super) fn wall(&self) -> f64 {
@@ -52,13 +57,32 @@ fn places(samples: &[Sample]) -> Vec<Place> {
     places
 }
 
-pub(super) fn markdown(samples: &[Sample], cold: Option<&Cold>, plan: &Plan, facts: &Facts) -> String {
+pub(super) fn markdown(found: &Found, plan: &Plan, facts: &Facts) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "Measured {} at {}: Linux {}, {} cores, {} GiB of memory, a disk that is {}; load {} at the end; {} rounds.\n",
-        facts.date, facts.commit, facts.kernel, facts.cores, facts.memory_gib, facts.disk, facts.load, facts.rounds
+        "Measured {} at {}: Linux {}, {} cores, {} GiB of memory, a disk that is {}; a line of {} Mbit/s; load {} at the end; {} rounds.\n",
+        facts.date,
+        facts.commit,
+        facts.kernel,
+        facts.cores,
+        facts.memory_gib,
+        facts.disk,
+        plan.bandwidth,
+        facts.load,
+        facts.rounds
     );
+    if !found.samples.is_empty() {
+        builds(&mut out, &found.samples);
+    }
+    if let Some(cold) = &found.cold {
+        looks(&mut out, cold, plan.bandwidth);
+    }
+    found.peers.iter().for_each(|peer| others(&mut out, peer, plan.bandwidth));
+    out
+}
+
+fn builds(out: &mut String, samples: &[Sample]) {
     let names: Vec<&str> = PHASES.iter().map(|phase| phase.name()).collect();
     let _ = writeln!(
         out,
@@ -88,59 +112,120 @@ pub(super) fn markdown(samples: &[Sample], cold: Option<&Cold>, plan: &Plan, fac
             median(&|sample| sample.daemons.1),
             most("waits"),
             most("requests"),
-            median(&|sample| sample.drained.0.get("sent_bytes") as f64) / f64::from(1 << 20),
+            median(&|sample| mib(sample.drained.0.get("sent_bytes"))),
             median(&|sample| sample.drained.1),
         );
     }
-    if let Some(cold) = cold {
-        let transfer = cold.transfer(plan.bandwidth);
-        let _ = writeln!(
-            out,
-            "\nA machine that joins at {} ms and reads all of it: {} files, {:.1} MiB in {:.1} s, {} requests, {} of which an operation waited for; \
-             joining took {:.1} s. The bytes alone take {transfer:.1} s at {} Mbit/s: {:.2} times that (goal 3).",
-            cold.delay,
-            cold.files,
-            cold.bytes as f64 / f64::from(1 << 20),
-            cold.seconds,
-            cold.counts.get("requests"),
-            cold.counts.get("waits"),
-            cold.joined,
-            plan.bandwidth,
-            cold.seconds / transfer
-        );
-    }
-    out
 }
 
-impl Cold {
-    /// What its bytes take on a line of so many Mbit/s.
-    fn transfer(&self, bandwidth: f64) -> f64 {
-        self.bytes as f64 * 8.0 / (bandwidth * 1e6)
-    }
+/// How many requests of which kind there were.
+fn kinds(counts: &Counts) -> String {
+    let kinds = counts.0.iter().filter_map(|(name, count)| Some((name.strip_prefix("request_")?, count)));
+    let shown: Vec<String> = kinds.filter(|(_, count)| **count > 0).map(|(kind, n)| format!("{n} {kind}")).collect();
+    shown.join(", ")
 }
 
-pub(super) fn json(samples: &[Sample], cold: Option<&Cold>, plan: &Plan, facts: &Facts) -> Value {
-    let samples: Vec<Value> = samples
+fn looks(out: &mut String, cold: &Cold, mbit: f64) {
+    let (look, build) = (&cold.look, &cold.build);
+    let transfer = transfer(look.read.bytes, mbit);
+    let _ = writeln!(
+        out,
+        "\nA machine that joins at {} ms and reads all of it: {} files, {:.1} MiB in {:.2} s. The bytes alone take {transfer:.2} s: {:.2} times that \
+         (goal {COLD_GOAL}). Operations waited {} times, {:.2} s together; requests: {}. Joining took {:.1} s.",
+        cold.delay,
+        look.read.files,
+        mib(look.read.bytes),
+        look.seconds,
+        look.seconds / transfer,
+        look.counts.get("waits"),
+        waited(&look.counts),
+        kinds(&look.counts),
+        look.joined,
+    );
+    let (fetched, transfer) = (build.counts.get("fetched"), self::transfer(build.counts.get("fetched"), mbit));
+    let _ = writeln!(
+        out,
+        "\nA machine that joins at {} ms and builds it, having nothing of it: {:.1} s, of which operations waited {} times, {:.2} s together, for {:.1} MiB \
+         that take {transfer:.2} s alone: {:.2} times that (goal {COLD_GOAL}). Requests: {}.",
+        cold.delay,
+        build.seconds,
+        build.counts.get("waits"),
+        waited(&build.counts),
+        mib(fetched),
+        waited(&build.counts) / transfer,
+        kinds(&build.counts),
+    );
+}
+
+fn others(out: &mut String, peer: &peers::Sample, mbit: f64) {
+    let (read, transfer) = (peer.read, transfer(peer.read.bytes, mbit));
+    let phases: Vec<String> = PHASES
         .iter()
-        .map(|s| {
-            json!({
-                "place": s.place.name(), "round": s.round, "phases": s.phases, "client_cpu_seconds": s.client_cpu,
-                "daemon_cpu_seconds": s.daemons.0, "server_cpu_seconds": s.daemons.1, "counts": s.counts.0,
-                "drained_counts": s.drained.0.0, "drain_seconds": s.drained.1, "load": s.load,
-            })
+        .zip(&peer.phases)
+        .enumerate()
+        .map(|(at, (phase, seconds))| {
+            let capped = if peer.is_capped && at + 1 == peer.phases.len() { ", capped" } else { "" };
+            format!("{} {seconds:.1} s{capped}", phase.name())
         })
         .collect();
-    let cold = cold.map(|c| {
+    let _ = writeln!(
+        out,
+        "\n{} at {} ms: reading {} files, {:.1} MiB cold took {:.1} s{}, {:.2} times what the bytes alone take. Building: {}.",
+        peer.kind.name(),
+        peer.delay,
+        read.files,
+        mib(read.bytes),
+        peer.read_seconds,
+        if read.is_capped { " (capped)" } else { "" },
+        peer.read_seconds / transfer,
+        phases.join(", ")
+    );
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// Seconds in which operations waited for the server.
+fn waited(counts: &Counts) -> f64 {
+    counts.get("waited_us") as f64 / 1e6
+}
+
+/// Seconds that bytes take on a line of so many Mbit/s.
+fn transfer(bytes: u64, mbit: f64) -> f64 {
+    bytes as f64 * 8.0 / (mbit * 1e6)
+}
+
+pub(super) fn json(found: &Found, plan: &Plan, facts: &Facts) -> Value {
+    let sample = |s: &Sample| {
         json!({
-            "delay_ms": c.delay, "files": c.files, "bytes": c.bytes, "seconds": c.seconds, "join_seconds": c.joined,
-            "counts": c.counts.0, "transfer_seconds": c.transfer(plan.bandwidth), "bandwidth_mbit": plan.bandwidth,
+            "place": s.place.name(), "round": s.round, "phases": s.phases, "client_cpu_seconds": s.client_cpu,
+            "daemon_cpu_seconds": s.daemons.0, "server_cpu_seconds": s.daemons.1, "counts": s.counts.0,
+            "drained_counts": s.drained.0.0, "drain_seconds": s.drained.1, "load": s.load,
+        })
+    };
+    let cold = found.cold.as_ref().map(|Cold { delay, look, build }| {
+        let transfer = transfer(look.read.bytes, plan.bandwidth);
+        json!({
+            "delay_ms": delay, "files": look.read.files, "bytes": look.read.bytes, "seconds": look.seconds,
+            "join_seconds": look.joined, "counts": look.counts.0, "transfer_seconds": transfer,
+            "build_seconds": build.seconds, "build_counts": build.counts.0,
         })
     });
+    let peer = |peer: &peers::Sample| {
+        json!({
+            "name": peer.kind.name(), "delay_ms": peer.delay, "files": peer.read.files, "bytes": peer.read.bytes,
+            "read_seconds": peer.read_seconds, "read_is_capped": peer.read.is_capped, "phases": peer.phases,
+            "is_capped": peer.is_capped,
+        })
+    };
     let machine =
         json!({ "kernel": facts.kernel, "cores": facts.cores, "memory_gib": facts.memory_gib, "disk": facts.disk });
     json!({
         "date": facts.date, "commit": facts.commit, "machine": machine, "rounds": facts.rounds, "seconds": facts.seconds,
-        "load": facts.load, "jobs": plan.jobs, "samples": samples, "cold": cold,
+        "load": facts.load, "jobs": plan.jobs, "bandwidth_mbit": plan.bandwidth, "cold": cold,
+        "samples": found.samples.iter().map(sample).collect::<Vec<_>>(),
+        "peers": found.peers.iter().map(peer).collect::<Vec<_>>(),
     })
 }
 
@@ -171,9 +256,10 @@ mod tests {
     }
 
     #[test]
-    fn bytes_take_their_time() {
-        let cold =
-            Cold { delay: 30, joined: 0.0, files: 1, bytes: 25_000_000, seconds: 1.0, counts: Counts::default() };
-        assert!((cold.transfer(100.0) - 2.0).abs() < 1e-9);
+    fn bytes_take_their_time_and_requests_are_named() {
+        assert!((transfer(25_000_000, 100.0) - 2.0).abs() < 1e-9);
+        let counts = [("request_list", 3), ("request_read", 4), ("request_bye", 0), ("waits", 5)];
+        let counts = Counts(counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect());
+        assert_eq!(kinds(&counts), "3 list, 4 read");
     }
 }

@@ -1,0 +1,178 @@
+//! A long line between two machines that are one: a TCP proxy on loopback that delays, and lets through so much a second.
+//!
+//! # Guarantees
+//! 1. What goes in comes out in its order, half a round trip later, and not before the line had time for it and for all that went before it
+//!    that way, on any connection.
+//! 2. A connection costs one round trip before its first byte, as it does over a real line.
+//! 3. At most [`QUEUE`] pieces of a connection are under way in one direction: who sends faster waits.
+
+use super::super::meter::now;
+use anyhow::{Context as _, Result};
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes read at once.
+const PIECE: usize = 16 << 10;
+/// Pieces under way.
+const QUEUE: usize = 128;
+
+/// One direction of a line.
+struct Lane {
+    /// When all that went in is on its way (monotonic seconds).
+    free: Mutex<f64>,
+}
+
+impl Lane {
+    fn new() -> Self {
+        Self { free: Mutex::new(0.0) }
+    }
+
+    /// When so many bytes that go in at `now` are on their way.
+    fn pass(&self, bytes: usize, rate: f64, now: f64) -> f64 {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        *free = free.max(now) + bytes as f64 / rate;
+        *free
+    }
+}
+
+struct Line {
+    target: String,
+    /// A round trip, in milliseconds.
+    delay: AtomicU64,
+    /// Bytes a second.
+    rate: f64,
+    lanes: [Lane; 2],
+    is_over: AtomicBool,
+}
+
+/// A line to somebody who listens; connections made over it last until one side ends them.
+pub(super) struct Road {
+    address: SocketAddr,
+    line: Arc<Line>,
+}
+
+impl Road {
+    /// A line to `target`, of so many milliseconds there and back, and so many megabits a second each way.
+    pub(super) fn to(target: &str, delay: u64, mbit: f64) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let (target, delay, is_over) = (target.to_owned(), AtomicU64::new(delay), AtomicBool::new(false));
+        let line = Line { target, delay, rate: mbit * 1e6 / 8.0, lanes: [Lane::new(), Lane::new()], is_over };
+        let this = Self { address: listener.local_addr()?, line: Arc::new(line) };
+        let line = Arc::clone(&this.line);
+        start("road", move || {
+            for connection in listener.incoming().flatten() {
+                if line.is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let line = Arc::clone(&line);
+                start("road", move || connect(&line, connection))?;
+            }
+            Ok(())
+        })?;
+        Ok(this)
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From now on a round trip takes so many milliseconds.
+    pub(super) fn set_delay(&self, delay: u64) {
+        self.line.delay.store(delay, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Road {
+    fn drop(&mut self) {
+        self.line.is_over.store(true, Ordering::Relaxed);
+        // Whoever waits for connections finds out.
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+fn start(name: &str, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    let run = move || drop(work());
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).context("a thread").map(drop)
+}
+
+fn sleep_until(time: f64) {
+    let left = time - now();
+    if left > 0.0 {
+        let (tv_sec, tv_nsec) = (left as i64, (left.fract() * 1e9) as _);
+        let _ = rustix::thread::nanosleep(&rustix::thread::Timespec { tv_sec, tv_nsec });
+    }
+}
+
+fn connect(line: &Arc<Line>, near: TcpStream) -> Result<()> {
+    sleep_until(now() + line.delay.load(Ordering::Relaxed) as f64 / 1e3);
+    let far = TcpStream::connect(&line.target)?;
+    for end in [&near, &far] {
+        end.set_nodelay(true)?;
+    }
+    let (there, back) = ((near.try_clone()?, far.try_clone()?), (far, near));
+    let other = Arc::clone(line);
+    start("road", move || carry(&other, 0, there.0, there.1))?;
+    carry(line, 1, back.0, back.1)
+}
+
+/// Carries all that comes `from` one end to the other, `lane` its direction.
+fn carry(line: &Arc<Line>, lane: usize, mut from: TcpStream, mut to: TcpStream) -> Result<()> {
+    let (sender, pieces) = sync_channel::<(f64, Vec<u8>)>(QUEUE);
+    start("road", move || {
+        for (due, piece) in pieces {
+            sleep_until(due);
+            to.write_all(&piece)?;
+        }
+        Ok(to.shutdown(Shutdown::Write)?)
+    })?;
+    let mut buffer = vec![0; PIECE];
+    loop {
+        let read = from.read(&mut buffer)?;
+        let half = line.delay.load(Ordering::Relaxed) as f64 / 2e3;
+        let due = line.lanes[lane].pass(read, line.rate, now()) + half;
+        if read == 0 || sender.send((due, buffer[..read].to_vec())).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_take_their_time_one_after_the_other() {
+        let lane = Lane::new();
+        assert_eq!(lane.pass(1000, 1000.0, 5.0), 6.0);
+        assert_eq!(lane.pass(500, 1000.0, 5.1), 6.5, "behind what went before");
+        assert_eq!(lane.pass(1000, 1000.0, 9.0), 10.0, "the line was idle");
+    }
+
+    #[test]
+    fn what_is_sent_arrives_whole_and_late() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let road = Road::to(&listener.local_addr().unwrap().to_string(), 40, 1000.0).unwrap();
+        let sent: Vec<u8> = (0..300_000_u32).map(|n| n as u8).collect();
+        let began = now();
+        let mut near = TcpStream::connect(road.address()).unwrap();
+        std::thread::scope(|scope| {
+            let (mut far, all) = (listener.accept().unwrap().0, &sent);
+            let echo = move || {
+                let mut got = Vec::new();
+                far.read_to_end(&mut got).unwrap();
+                far.write_all(&got).unwrap();
+            };
+            std::thread::Builder::new().spawn_scoped(scope, echo).unwrap();
+            near.write_all(all).unwrap();
+            near.shutdown(Shutdown::Write).unwrap();
+            let mut got = Vec::new();
+            near.read_to_end(&mut got).unwrap();
+            assert!(got == sent);
+        });
+        // To connect and to and fro, and 2.4 ms each way for the bytes.
+        assert!(now() - began >= 0.0848, "{}", now() - began);
+    }
+}
