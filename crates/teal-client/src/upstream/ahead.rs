@@ -1,8 +1,8 @@
 //! How much comes ahead of what is needed, and that it comes once.
 //!
 //! # Guarantees
-//! 1. *In proportion*: a window grows by what of it was used, and shrinks by what was not when somebody had to wait again, or by half when it
-//!    took long. So a walk over all that is there soon has whole replies, several at a time, and who reads here and there what he needs.
+//! 1. *In proportion*: a window grows by what of it is used, sooner or later, and shrinks by half of what was not when somebody had to wait again, or
+//!    by half when it took long. So a walk over all that is there soon has whole replies, several at a time, and who reads here and there what he needs.
 //! 2. *Once*: content that one thread is fetching is not fetched by another, but waited for by whoever needs it, until that has ended, well
 //!    or not.
 
@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use teal_types::ObjectNo;
 
+/// The most objects of which something came ahead that are remembered.
+const UNUSED_MAX: usize = 8192;
 /// Who waits so long waited for too much.
 const LONG: Duration = Duration::from_secs(1);
 
@@ -30,8 +32,17 @@ pub(super) struct Window {
 #[derive(Debug)]
 struct Open {
     size: u64,
-    /// What came ahead since somebody had to wait: from where on in the object it is used, and how much it is.
-    unused: HashMap<ObjectNo, (u64, u64)>,
+    /// What came ahead and was not used yet.
+    unused: HashMap<ObjectNo, Unused>,
+}
+
+#[derive(Debug)]
+struct Unused {
+    /// It is used when the object is, beyond this.
+    from: u64,
+    size: u64,
+    /// Somebody had to wait since it came.
+    is_old: bool,
 }
 
 impl Window {
@@ -47,26 +58,34 @@ impl Window {
             return;
         }
         let mut open = self.state.lock();
-        if open.unused.get(&no).is_some_and(|(from, _)| *from < end)
-            && let Some((_, size)) = open.unused.remove(&no)
+        if open.unused.get(&no).is_some_and(|unused| unused.from < end)
+            && let Some(Unused { size, .. }) = open.unused.remove(&no)
         {
             open.size = (open.size + size).min(self.most);
+            self.has_unused.store(!open.unused.is_empty(), Ordering::Relaxed);
         }
     }
 
     /// Somebody must wait: how much may come with what he needs.
     pub(super) fn open(&self) -> u64 {
         let mut open = self.state.lock();
-        let unused: u64 = open.unused.drain().map(|(_, (_, size))| size).sum();
-        self.has_unused.store(false, Ordering::Relaxed);
-        open.size = open.size.saturating_sub(unused).max(self.least);
+        if open.unused.len() > UNUSED_MAX {
+            open.unused.clear();
+        }
+        let news = open.unused.values_mut().filter(|unused| !unused.is_old);
+        let count = |unused: &mut Unused| {
+            unused.is_old = true;
+            unused.size
+        };
+        let unused: u64 = news.map(count).sum();
+        open.size = open.size.saturating_sub(unused / 2).max(self.least);
         open.size
     }
 
     /// So much has come ahead, and is used when the object is used beyond `from`.
     pub(super) fn came(&self, no: ObjectNo, from: u64, size: u64) {
         if size > 0 {
-            self.state.lock().unused.insert(no, (from, size));
+            self.state.lock().unused.insert(no, Unused { from, size, is_old: false });
             self.has_unused.store(true, Ordering::Relaxed);
         }
     }

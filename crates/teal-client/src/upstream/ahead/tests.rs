@@ -19,7 +19,7 @@ fn a_window_that_is_used_grows_and_one_that_is_not_shrinks() {
         window.uses(no(3), 1);
     }
     assert_eq!(sizes, [100, 200, 400, 800, 1000]);
-    // Half of it used: neither more nor less.
+    // Half of it used.
     let window = Window::new(100, 1000);
     window.came(no(1), 0, 100);
     window.uses(no(1), 1);
@@ -27,9 +27,14 @@ fn a_window_that_is_used_grows_and_one_that_is_not_shrinks() {
     window.came(no(1), 0, 100);
     window.came(no(2), 0, 100);
     window.uses(no(1), 1);
-    assert_eq!(window.open(), 200);
-    window.came(no(1), 0, 200);
-    assert_eq!(window.open(), 100, "nothing of it used");
+    assert_eq!(window.open(), 250, "a hundred more, and half of a hundred less");
+    window.came(no(1), 0, 250);
+    assert_eq!(window.open(), 125, "nothing of it used");
+    assert_eq!(window.open(), 125, "that counts once");
+    window.uses(no(2), 1);
+    assert_eq!(window.open(), 225, "used late is used");
+    window.came(no(3), 0, 1000);
+    assert_eq!(window.open(), 100, "never less");
 }
 
 #[test]
