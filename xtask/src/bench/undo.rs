@@ -14,6 +14,8 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) enum Undo {
     /// A mount point; its server ends with the mount.
     Mount(PathBuf),
+    /// Programs that serve a mount point and do not end with the mount.
+    Servers(PathBuf),
     /// A loop device.
     Loop(PathBuf),
     /// A directory with everything in it.
@@ -62,6 +64,7 @@ fn undo_all() {
             Undo::Loop(device) => quietly("losetup", &["-d"], device),
             Undo::Tree(tree) => drop(std::fs::remove_dir_all(tree)),
             Undo::Process(pid) => kill(*pid),
+            Undo::Servers(point) => servers(point).into_iter().for_each(kill),
         }
     }
 }
@@ -69,6 +72,16 @@ fn undo_all() {
 /// A thing that is not there any more.
 pub(crate) fn forget(what: &Undo) {
     NOTED.lock().unwrap_or_else(PoisonError::into_inner).retain(|noted| noted != what);
+}
+
+/// The processes that were started with `point` as one of their arguments.
+pub(crate) fn servers(point: &Path) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_server = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == point.as_os_str().as_encoded_bytes())
+    };
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_server).collect()
 }
 
 fn kill(pid: u32) {

@@ -143,6 +143,7 @@ impl Peer {
     fn mount(&mut self, delay: u64) -> Result<()> {
         self.road.set_delay(delay);
         self.mounts += 1;
+        undo::note(Undo::Servers(self.point.clone()));
         undo::note(Undo::Mount(self.point.clone()));
         let mut command = self.command();
         match self.kind {
@@ -176,7 +177,7 @@ impl Peer {
             run(Command::new("umount").arg("-l").arg(&self.point))?;
         }
         let begun = now();
-        while is_served(&self.point)? {
+        while !undo::servers(&self.point).is_empty() {
             ensure!(now() - begun < PATIENCE, "{} is unmounted, and its program goes on", self.kind.name());
             std::thread::yield_now();
         }
@@ -187,18 +188,10 @@ impl Peer {
 impl Drop for Peer {
     /// Before what is at its other end goes.
     fn drop(&mut self) {
-        if is_served(&self.point).unwrap_or(true) {
+        if !undo::servers(&self.point).is_empty() {
             drop(self.unmount());
         }
     }
-}
-
-/// Whether the program of a mount is still there.
-fn is_served(point: &Path) -> Result<bool> {
-    let point = point.display().to_string();
-    let processes = std::fs::read_dir("/proc")?.flatten();
-    let mut lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
-    Ok(lines.any(|line| String::from_utf8_lossy(&line).split('\0').any(|word| word == point)))
 }
 
 fn redis(dir: &Path, port: u16) -> Result<Far> {
