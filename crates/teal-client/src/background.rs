@@ -93,6 +93,11 @@ impl Client {
         Ok(())
     }
 
+    /// Whether there are background threads.
+    pub(crate) fn runs(&self) -> bool {
+        !self.background.lock().threads.is_empty()
+    }
+
     /// Does what is due now, in one bounded piece each, and says how long nothing will be; `None`: until something changes.
     pub fn step(&self) -> Option<Duration> {
         match self.try_step() {

@@ -49,7 +49,10 @@ pub use listing::DirEntry;
 pub use options::{AtimePolicy, Caller, ClientOptions};
 pub use rename::RenameMode;
 pub use status::{Remaining, StatFs, Status};
-pub use upstream::{Invalidation, Link, UpstreamOptions, UpstreamStatus};
+pub use upstream::{
+    Affinity, DriveRefused, DriveShown, Invalidation, Link, NewDrive, SourceShown, UpstreamOptions, UpstreamStatus,
+    Whereabouts,
+};
 pub use xattr::XattrMode;
 
 use background::{Background, Bell};

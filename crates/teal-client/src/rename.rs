@@ -144,6 +144,7 @@ impl Client {
             locked.remove_entry(to.0, &to.1)?;
             self.changed(locked, there, now);
             fate = self.judge(locked, there)?;
+            self.replica.iter().for_each(|replica| replica.drives.succeeds(there, moved));
         }
         locked.remove_entry(from.0, &from.1)?;
         locked.insert_entry(to.0, &to.1, moved)?;

@@ -29,5 +29,11 @@ teal_env::seeded_bugs! {
         BaseKept,
         /// The server is not told of all directories that are kept here.
         KeptHalfSaid,
+        /// A drive is read at whatever version it has.
+        DriveStale,
+        /// Content that is pending here is copied to drives as if it were the server's.
+        DriveGetsPending,
+        /// A drive's position moves without what has changed making way.
+        DriveMissesNews,
     }
 }

@@ -1,6 +1,7 @@
 //! What the volume can say of itself without asking any disk; making everything durable; the end.
 
 use crate::{Client, FsError};
+use std::sync::Arc;
 use teal_log::{Counts, Settings, Space};
 use teal_types::{BLOCK, NAME_MAX};
 
@@ -109,7 +110,8 @@ impl Client {
     ///
     /// # Errors
     /// [`FsError::Io`] when the store cannot be closed properly; what was not synced may be lost then.
-    pub fn shutdown(&self) -> Result<Remaining, FsError> {
+    pub fn shutdown(self: &Arc<Self>) -> Result<Remaining, FsError> {
+        self.end_drives();
         self.stop_background();
         self.say_goodbye();
         if !self.store.is_read_only() {

@@ -31,6 +31,7 @@ mod around;
 mod connect;
 mod content;
 mod cut;
+mod drives;
 mod evict;
 mod fetch;
 mod flush;
@@ -45,13 +46,13 @@ mod offer;
 mod pend;
 mod pull;
 mod queue;
-mod ranges;
 mod renumber;
 mod run;
 mod settle;
 mod status;
 mod trail;
 
+pub use drives::{Affinity, DriveRefused, DriveShown, NewDrive, SourceShown, Whereabouts};
 pub use run::UpstreamOptions;
 pub use status::{Link, UpstreamStatus};
 
@@ -69,7 +70,7 @@ use teal_chunk::{Domain, DomainId};
 use teal_device::{Upstream, UpstreamError};
 use teal_env::Clock;
 use teal_proto::{RefusalCode, Refused, Reply, Request};
-use teal_types::{CommitSeq, Name, ObjectNo};
+use teal_types::{CommitSeq, Name, ObjectNo, ranges};
 
 const ABSENCES: u64 = 64;
 /// A server that does not answer makes others wait if it took longer than this to tell.
@@ -145,6 +146,7 @@ pub(crate) struct Replica {
     flights: ahead::Flights,
     queue: queue::Queue,
     evict: evict::Evict,
+    pub(crate) drives: drives::Drives,
     domain: OnceLock<Domain>,
     invalidate: OnceLock<Box<dyn Fn(Invalidation) + Send + Sync>>,
     pub(crate) counters: status::Counters,
@@ -196,6 +198,7 @@ impl Replica {
             flights: ahead::Flights::default(),
             queue: queue::Queue::default(),
             evict: evict::Evict::default(),
+            drives: drives::Drives::default(),
             domain: OnceLock::new(),
             invalidate: OnceLock::new(),
             counters: status::Counters::default(),
@@ -247,7 +250,7 @@ impl Replica {
         self.counters.asked(request);
         let begun = clock.monotonic();
         let said = self.upstream.call(request, deadline);
-        self.said(clock, begun, said)
+        self.said(clock, begun, request, said)
     }
 
     /// The same with several requests at the same time.
@@ -260,13 +263,14 @@ impl Replica {
         requests.iter().for_each(|request| self.counters.asked(request));
         let begun = clock.monotonic();
         let said = self.upstream.call_all(requests, deadline);
-        said.into_iter().map(|said| self.said(clock, begun, said)).collect()
+        requests.iter().zip(said).map(|(request, said)| self.said(clock, begun, request, said)).collect()
     }
 
     fn said(
         &self,
         clock: &dyn Clock,
         begun: Duration,
+        request: &Request,
         said: Result<Reply, UpstreamError>,
     ) -> Result<Reply, UpstreamError> {
         let said = said.and_then(|reply| match reply {
@@ -274,6 +278,7 @@ impl Replica {
             reply => Ok(reply),
         });
         let now = clock.monotonic();
+        said.iter().for_each(|reply| self.drives.answered(request, reply, now.saturating_sub(begun)));
         let mut state = self.state.lock();
         match &said {
             Ok(_) => (state.is_denied, state.trouble) = (false, None),

@@ -1,12 +1,17 @@
-//! The devices a client reads from and writes to, behind traits. So far one kind: the server ([`Upstream`]), in this process or over the network ([`Remote`]).
+//! The devices a client reads from and writes to: the server ([`Upstream`]), in this process or over the network ([`Remote`]), and drives
+//! ([`Drive`]), which a [`Hand`] works for those who must not wait.
 //!
 //! # Guarantees
 //! 1. *Absent is not unreachable*: a server that cannot be asked is [`UpstreamError::Unreachable`]; only the server itself can say that
 //!    something is not there.
 //! 2. *Deadlines*: no call outlasts its deadline by more than the time it takes to notice.
 
+mod drive;
+mod hand;
 mod remote;
 
+pub use drive::{Content, Drive, DriveError, Found, Held, Label, Piece, Room};
+pub use hand::Hand;
 pub use remote::Remote;
 
 use std::time::Duration;

@@ -22,7 +22,7 @@ pub use batch::{batch_digest, decode_ops, encode_ops};
 pub use codec::{CodecError, PROTOCOL, decode_reply, decode_request, encode_reply, encode_request};
 pub use limits::*;
 pub use reply::{
-    Change, ConflictKind, ConflictNote, Data, Got, Listing, Pulled, RefusalCode, Refused, Reply, Told, VersionNote,
-    Welcome,
+    Change, ConflictKind, ConflictNote, Data, DeviceNote, Got, Listing, Pulled, RefusalCode, Refused, Reply, Told,
+    VersionNote, Welcome,
 };
-pub use request::{Hello, REQUEST_KINDS, Request, Want};
+pub use request::{DeviceAsk, Hello, REQUEST_KINDS, Request, Want};

@@ -35,6 +35,9 @@ pub const RANGES_MAX: usize = 64;
 /// The longest name of a device.
 pub const DEVICE_NAME_MAX: usize = 63;
 
+/// The most drives of one volume.
+pub const DEVICES_MAX: usize = 256;
+
 /// Whether a device may be called so: it is shown to people, and becomes a part of files' names.
 pub fn is_device_name(name: &str) -> bool {
     (1..=DEVICE_NAME_MAX).contains(&name.len()) && !name.chars().any(|c| c == '/' || c.is_control())

@@ -258,4 +258,25 @@ pub enum Reply {
         /// The filter; 0: the server does not know it any more, a new one is to begin.
         filter: u64,
     },
+    /// To [`Request::Devices`](crate::Request::Devices).
+    Devices(Vec<DeviceNote>),
+}
+
+/// A drive of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceNote {
+    /// Its number in the volume.
+    pub device: u32,
+    /// Its name, for people.
+    pub name: String,
+    /// Bytes of its store.
+    pub bytes: u64,
+    /// Whether it is meant to be carried around.
+    pub portable: bool,
+    /// The name of its energy profile; empty: none.
+    pub profile: String,
+    /// The replica it is attached to, as far as known, and the name of that machine.
+    pub attached: Option<(u32, String)>,
+    /// It does not tell of its last attachment: it is a copy, or the server was put back from one.
+    pub is_copy: bool,
 }

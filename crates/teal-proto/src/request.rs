@@ -151,10 +151,12 @@ pub enum Request {
         /// All has been said: it can be used.
         is_last: bool,
     },
+    /// About the drives of the volume: [`Reply::Devices`](crate::Reply::Devices).
+    Devices(DeviceAsk),
 }
 
 /// Kinds of requests, in the order of the protocol.
-pub const REQUEST_KINDS: [&str; 16] = [
+pub const REQUEST_KINDS: [&str; 17] = [
     "hello",
     "incarnate",
     "pull",
@@ -171,6 +173,7 @@ pub const REQUEST_KINDS: [&str; 16] = [
     "read_past",
     "bye",
     "keep",
+    "devices",
 ];
 
 impl Request {
@@ -193,6 +196,46 @@ impl Request {
             Self::ReadPast { .. } => 13,
             Self::Bye => 14,
             Self::Keep { .. } => 15,
+            Self::Devices(_) => 16,
         }
     }
+}
+
+/// What is asked about the drives of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeviceAsk {
+    /// All of them.
+    List,
+    /// A new one; the answer is that one.
+    Add {
+        /// Its name, for people: no other has it.
+        name: String,
+        /// Bytes of its store.
+        bytes: u64,
+        /// Whether it is meant to be carried around.
+        portable: bool,
+        /// The name of its energy profile; empty: none.
+        profile: String,
+        /// What it will say of its first attachment.
+        nonce: u64,
+    },
+    /// It is attached to whoever asks; the answer is that one.
+    Attach {
+        /// Which.
+        device: u32,
+        /// The attachments that it tells of: the last one, and one whose answer was lost.
+        nonces: [u64; 2],
+        /// What it will say of this one.
+        next: u64,
+    },
+    /// It is not any more.
+    Detach {
+        /// Which.
+        device: u32,
+    },
+    /// It is none of the volume's any more.
+    Remove {
+        /// Which.
+        device: u32,
+    },
 }

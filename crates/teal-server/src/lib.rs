@@ -14,6 +14,7 @@ mod commit;
 mod conflicts;
 mod content;
 mod counters;
+mod devices;
 mod domain;
 mod filter;
 mod guesses;

@@ -167,6 +167,7 @@ impl Server {
                 Ok(Reply::Done)
             }
             Request::Keep { filter, objects, is_last } => self.keep(peer, filter, objects, is_last),
+            Request::Devices(ask) => self.devices(peer, ask),
         }
     }
 

@@ -63,6 +63,24 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: Conflicts,
     },
+    /// Drives that hold content of the volume and can be carried from one machine to another
+    Device {
+        #[command(subcommand)]
+        what: Device,
+    },
+    /// What is always to be on a drive
+    Affinity {
+        #[command(subcommand)]
+        what: Affinity,
+    },
+    /// Where the content of a file is, and where it would be read from now
+    Where {
+        /// A file on a mount
+        path: PathBuf,
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
     /// Record and study workloads, model disks
     Lab {
         #[command(subcommand)]
@@ -211,6 +229,89 @@ pub(crate) enum Keep {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum Device {
+    /// Make a drive on a block device, or in a file on any file system, and attach it
+    Add {
+        /// A block device, or a file that is made
+        path: PathBuf,
+        /// The size of a new file, such as 500M or 20G
+        #[arg(long, value_parser = parse_size)]
+        size: Option<u64>,
+        /// Its name [default: that of the file]
+        #[arg(long)]
+        name: Option<String>,
+        /// What it is, for its joules and times: see `teal lab profile ls`
+        #[arg(long)]
+        profile: Option<String>,
+        /// It is meant to be carried around
+        #[arg(long)]
+        portable: bool,
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+    /// List the drives of the volume
+    Ls {
+        /// For programs
+        #[arg(long)]
+        json: bool,
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+    /// Use a drive here; from then on it is attached whenever it is there
+    Attach {
+        /// Where it is
+        path: PathBuf,
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+    /// Bring a drive up to date and let go of it: then it may be unplugged
+    Detach {
+        /// Its name, or where it is
+        name: String,
+        /// Let go of it at once, without what still waits to be copied
+        #[arg(long)]
+        fast: bool,
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+    /// Forget a drive; what is on it is left there, and of no use any more
+    Rm {
+        /// Its name
+        name: String,
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Affinity {
+    /// Have a file, or a directory with all in it, always on a drive
+    Add {
+        /// On a mount
+        path: PathBuf,
+        /// The drive's name
+        drive: String,
+        /// And whatever comes into the directory
+        #[arg(long)]
+        sticky: bool,
+    },
+    /// List what is always on a drive
+    Ls {
+        /// The drive's name
+        drive: String,
+        /// The mount point [default: ~/Teal]
+        dir: Option<PathBuf>,
+    },
+    /// Let it make way again for what is used more
+    Rm {
+        /// On a mount
+        path: PathBuf,
+        /// The drive's name
+        drive: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     /// Show the settings
     Ls {
@@ -219,9 +320,9 @@ pub(crate) enum Config {
     },
     /// Change one until the next unmount
     Set {
-        /// commit-seconds, checkpoint-seconds, checkpoint-bytes, batch-bytes, clean-below-percent
+        /// commit-seconds, checkpoint-seconds, checkpoint-bytes, batch-bytes, clean-below-percent, priority
         key: String,
-        /// A number; sizes may end in K, M or G
+        /// A number; sizes may end in K, M or G; the priority goes from 0 (joules) to 1 (speed)
         value: String,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,

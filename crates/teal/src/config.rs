@@ -5,7 +5,6 @@ use crate::control::{self, Answer, Ask};
 use crate::paths;
 use crate::say::say;
 use anyhow::{Result, bail};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use teal_log::Settings;
@@ -40,25 +39,51 @@ pub(crate) fn apply(settings: &mut Settings, key: &str, value: u64) -> Result<()
     Ok(())
 }
 
-fn point(dir: Option<PathBuf>) -> Result<PathBuf> {
-    dir.map_or_else(paths::default_mount_point, |dir| paths::absolute(&dir))
+/// Changes how much speed counts against joules, in percent.
+pub(crate) fn set_priority(client: &teal_client::Client, percent: u64) -> Result<(), String> {
+    let percent = u32::try_from(percent).ok().filter(|percent| *percent <= 100).ok_or_else(|| PRIORITY.to_owned())?;
+    if client.priority().is_none() {
+        return Err("this volume has no server: there is nothing to choose from".into());
+    }
+    client.set_priority(percent);
+    Ok(())
+}
+
+/// The setting that is the client's, not the store's, if there is anything to choose: in percent.
+pub(crate) fn priority(client: &teal_client::Client) -> Option<(String, u64)> {
+    Some(("priority".into(), client.priority()?.into()))
+}
+
+const PRIORITY: &str = "the priority goes from 0 (joules) to 1 (speed)";
+
+/// Reads a priority as people write it.
+fn parse_priority(text: &str) -> Result<u64> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    let share = share.ok_or_else(|| anyhow::anyhow!("{text}: {PRIORITY}"))?;
+    Ok((share * 100.0).round() as u64)
 }
 
 /// Runs the command.
 pub(crate) fn config(what: Config) -> Result<ExitCode> {
     match what {
         Config::Ls { dir } => {
-            let dir = point(dir)?;
+            let dir = paths::point(dir)?;
             let Some(Answer::Status(status)) = control::ask(&dir, &Ask::Status)? else {
                 bail!("nothing of TealFS is mounted on {}", dir.display());
             };
             for (key, value) in status.settings {
-                say!("{key} {value}");
+                match key.as_str() {
+                    "priority" => say!("{key} {}", value as f64 / 100.0),
+                    _ => say!("{key} {value}"),
+                }
             }
         }
         Config::Set { key, value, dir } => {
-            let dir = point(dir)?;
-            let value = parse_size(&value).map_err(|e| anyhow::anyhow!("{value}: {e}"))?;
+            let dir = paths::point(dir)?;
+            let value = match key.as_str() {
+                "priority" => parse_priority(&value)?,
+                _ => parse_size(&value).map_err(|e| anyhow::anyhow!("{value}: {e}"))?,
+            };
             if control::ask(&dir, &Ask::Set { key, value })?.is_none() {
                 bail!("nothing of TealFS is mounted on {}", dir.display());
             }

@@ -8,16 +8,9 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-fn point(dir: Option<PathBuf>) -> Result<PathBuf> {
-    match dir {
-        Some(dir) => paths::absolute(&dir),
-        None => paths::default_mount_point(),
-    }
-}
-
 /// Sends everything that is only here.
 pub(crate) fn flush(dir: Option<PathBuf>) -> Result<ExitCode> {
-    let dir = point(dir)?;
+    let dir = paths::point(dir)?;
     match control::ask(&dir, &Ask::Flush)? {
         Some(Answer::Done { .. }) => say!("everything in {} is at the server", dir.display()),
         _ => bail!("nothing of TealFS is mounted on {}", dir.display()),
@@ -36,7 +29,7 @@ fn list(dir: &Path) -> Result<Vec<ConflictShown>> {
 pub(crate) fn conflicts(what: Conflicts) -> Result<ExitCode> {
     match what {
         Conflicts::Ls { dir } => {
-            let found = list(&point(dir)?)?;
+            let found = list(&paths::point(dir)?)?;
             if found.is_empty() {
                 say!("no conflicts");
             }
@@ -47,7 +40,7 @@ pub(crate) fn conflicts(what: Conflicts) -> Result<ExitCode> {
             }
         }
         Conflicts::Show { id, dir } => {
-            let conflict = find(&point(dir)?, id)?;
+            let conflict = find(&paths::point(dir)?, id)?;
             say!("conflict {id}: {}", conflict.kind);
             say!("  first    {}", conflict.path);
             if !conflict.copy_path.is_empty() {
@@ -59,7 +52,7 @@ pub(crate) fn conflicts(what: Conflicts) -> Result<ExitCode> {
             }
         }
         Conflicts::Resolve { id, keep, dir } => {
-            let dir = point(dir)?;
+            let dir = paths::point(dir)?;
             let conflict = find(&dir, id)?;
             let (first, later) = (under(&dir, &conflict.path), under(&dir, &conflict.copy_path));
             match (keep, conflict.copy_path.is_empty()) {

@@ -12,6 +12,11 @@
 //! | `{"do":"flush"}` | `{"ok":true}` when the server has all that was only here |
 //! | `{"do":"conflicts"}` | the open conflicts |
 //! | `{"do":"resolve","id":N}`, `{"do":"revoke","replica":N}` | `{"ok":true}` |
+//! | `{"do":"deviceadd",…}`, `{"do":"deviceattach","path":P}`, `{"do":"devicedetach","name":N,"fast":B}`, `{"do":"devicerm","name":N}` | `{"ok":true}` |
+//! | `{"do":"devicels"}` | the drives of the volume |
+//! | `{"do":"affinityadd","object":N,"drive":D,"sticky":B}` | how many files have affinity, and their bytes |
+//! | `{"do":"affinityls","drive":D}`, `{"do":"affinityrm","object":N,"drive":D}` | what has affinity; `{"ok":true}` |
+//! | `{"do":"where","object":N}` | where an object's content is |
 //! | `{"do":"recordend"}` | a [`RecordingStatus`], when everything is written |
 //!
 //! A failure answers `{"error":"…"}`.
@@ -47,6 +52,72 @@ pub(crate) enum Ask {
     Conflicts,
     Resolve { id: u64 },
     Revoke { replica: u32 },
+    DeviceAdd { path: PathBuf, size: Option<u64>, name: String, portable: bool, profile: String },
+    DeviceLs,
+    DeviceAttach { path: PathBuf },
+    DeviceDetach { name: String, fast: bool },
+    DeviceRm { name: String },
+    Where { object: u64 },
+    AffinityAdd { object: u64, drive: String, sticky: bool },
+    AffinityLs { drive: String },
+    AffinityRm { object: u64, drive: String },
+}
+
+/// Something that is always to be on a drive.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct AffinityLine {
+    pub(crate) path: String,
+    pub(crate) bytes: u64,
+    pub(crate) sticky: bool,
+}
+
+/// A drive of the volume, as it is shown.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct DeviceLine {
+    pub(crate) device: u32,
+    pub(crate) name: String,
+    pub(crate) portable: bool,
+    pub(crate) profile: String,
+    /// Of its store.
+    pub(crate) bytes: u64,
+    /// Where it is, if it is attached here.
+    pub(crate) place: Option<String>,
+    /// The machine that it is attached to, as far as the server knows.
+    pub(crate) attached_to: Option<String>,
+    /// What content can take on it; this and what follows of one that is attached here.
+    pub(crate) total_bytes: u64,
+    pub(crate) free_bytes: Option<u64>,
+    pub(crate) objects: Option<u64>,
+    /// Nothing on it is older than this commit.
+    pub(crate) position: Option<u64>,
+    pub(crate) queued: u64,
+    pub(crate) queued_bytes: u64,
+    /// It has not come back from what it was asked.
+    pub(crate) late: bool,
+    pub(crate) counts: Vec<(String, u64)>,
+}
+
+/// Where an object's content is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct WhereLine {
+    pub(crate) path: String,
+    pub(crate) size: u64,
+    /// In the order in which they would be asked.
+    pub(crate) sources: Vec<SourceLine>,
+}
+
+/// A place where content may be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SourceLine {
+    pub(crate) name: String,
+    /// The commit whose content it has.
+    pub(crate) version: Option<u64>,
+    pub(crate) bytes: u64,
+    /// Until the first block, as predicted.
+    pub(crate) microseconds: Option<u64>,
+    /// Weighted seconds and joules.
+    pub(crate) cost: f64,
+    pub(crate) why: String,
 }
 
 /// The state of a mount.
@@ -152,6 +223,10 @@ pub(crate) enum Answer {
     Done { ok: bool },
     Token { token: String, address: String, fingerprint: String, minutes: u64 },
     Conflicts { conflicts: Vec<ConflictShown> },
+    Devices { devices: Vec<DeviceLine> },
+    Where { whereabouts: WhereLine },
+    Affinities { affinities: Vec<AffinityLine> },
+    Marked { files: u64, bytes: u64 },
     Status(Box<Status>),
     // Behind the status, which has a field of this name, too.
     Recording { recording: RecordingStatus },

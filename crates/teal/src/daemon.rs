@@ -7,6 +7,7 @@
 use crate::cli::Mount as Args;
 use crate::config;
 use crate::control::{self, Answer, Ask, Listener, Status, UpstreamShown};
+use crate::drives::Drives;
 use crate::launch::READY;
 use crate::options::MountOptions;
 use crate::recording::Recordings;
@@ -22,6 +23,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use teal_client::{AtimePolicy, Client, ClientOptions, FsError, UpstreamOptions};
+use teal_device::Drive;
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
 use teal_fuse::{Unmount, Unmounter};
 use teal_log::{OpenOptions, Recovery, Store};
@@ -41,6 +43,7 @@ struct Daemon {
     recordings: Recordings,
     /// What talks to the server; taken at the end.
     running: Mutex<Option<Running>>,
+    drives: Arc<Drives>,
 }
 
 /// Opens the store, mounts it and serves until the mount is gone.
@@ -72,6 +75,9 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
     let (store, recovery) = Store::open(disk.clone(), clock.clone(), how)
         .with_context(|| format!("cannot open {}", args.path.display()))?;
     told(args, &recovery);
+    if Drive::is_one(&store) {
+        return Err(anyhow!("{} is a drive: `teal device attach` uses it beside a mount", args.path.display()));
+    }
     let listener = Listener::bind(&args.dir)?;
     let atime = if options.noatime { AtimePolicy::Noatime } else { AtimePolicy::Relatime };
     let how = ClientOptions { atime, ..ClientOptions::default() };
@@ -105,6 +111,7 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
     }
     let mount = Mount::new(Arc::clone(&client), &args.dir, settings)?;
     let unmounter = mount.unmounter();
+    let drives = Arc::new(Drives::new(&client, &args.path)?);
     let args = Args { path: args.path.clone(), dir: args.dir.clone(), options: Vec::new(), ..*args };
     Ok((
         Daemon {
@@ -116,6 +123,7 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
             ending: AtomicBool::new(false),
             recordings: Recordings::default(),
             running: Mutex::new(running),
+            drives,
         },
         listener,
     ))
@@ -134,6 +142,7 @@ fn told(args: &Args, recovery: &Recovery) {
 
 fn run(daemon: &Arc<Daemon>, listener: Listener) -> Result<ExitCode> {
     daemon.client.start().context("the background thread")?;
+    daemon.drives.start().context("a thread for drives")?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
     let for_signals = Arc::clone(daemon);
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
@@ -196,7 +205,10 @@ impl Daemon {
             Ok(Ask::Set { key, value }) => {
                 let store = self.client.store();
                 let mut settings = store.settings();
-                let done = config::apply(&mut settings, &key, value);
+                let done = match key.as_str() {
+                    "priority" => config::set_priority(&self.client, value),
+                    _ => config::apply(&mut settings, &key, value),
+                };
                 store.set_settings(settings);
                 self.client.settings_changed();
                 control::answer(
@@ -232,7 +244,7 @@ impl Daemon {
                 let done = found.map_or_else(not_recorded, |recording| Answer::Recording { recording });
                 control::answer(&stream, &done);
             }
-            Ok(what @ (Ask::Token | Ask::Flush | Ask::Conflicts | Ask::Resolve { .. } | Ask::Revoke { .. })) => {
+            Ok(what) => {
                 // These may wait for the server: others are answered meanwhile.
                 let this = Arc::clone(self);
                 let asked = move || {
@@ -263,7 +275,7 @@ impl Daemon {
             })?,
             Ask::Conflicts => return Ok(Answer::Conflicts { conflicts: replica::conflicts(&self.client)? }),
             Ask::Resolve { id } => self.client.resolve_conflict(*id)?,
-            _ => {
+            Ask::Token | Ask::Revoke { .. } => {
                 let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
                 let serving = running.as_ref().and_then(|running| running.serving.as_ref());
                 let serving = serving.context("this volume is not served here")?;
@@ -272,6 +284,7 @@ impl Daemon {
                     _ => return serving.invitation(),
                 }
             }
+            _ => return self.drives.answer(what),
         }
         Ok(Answer::Done { ok: true })
     }
@@ -313,7 +326,7 @@ impl Daemon {
             objects: space.objects,
             uncommitted: store.is_dirty(),
             orphans: store.orphans().map_or(0, |o| o.len() as u64),
-            settings: config::list(&store.settings()),
+            settings: config::list(&store.settings()).into_iter().chain(config::priority(&self.client)).collect(),
             counters: store.counts().each().map(|(k, v)| (k.to_owned(), v)).collect(),
             requests: self.mount.requests(),
             uring: self.mount.is_over_rings(),

@@ -14,6 +14,7 @@ use anyhow::Result;
 use std::process::ExitCode;
 
 pub(crate) use disk::Disk;
+pub(crate) use profile::shipped;
 
 /// Runs the command.
 pub(crate) fn lab(what: Lab) -> Result<ExitCode> {

@@ -5,6 +5,8 @@ mod config;
 mod conflicts;
 mod control;
 mod daemon;
+mod device;
+mod drives;
 mod inspect;
 mod lab;
 mod launch;
@@ -53,6 +55,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Join(args) => serve::join(&args),
         Command::Flush { dir } => conflicts::flush(dir),
         Command::Conflicts { what } => conflicts::conflicts(what),
+        Command::Device { what } => device::device(what),
+        Command::Affinity { what } => device::affinity(what),
+        Command::Where { path, json } => device::whereabouts(&path, json),
         Command::Lab { what } => lab::lab(what),
         Command::Config { what } => config::config(what),
     }

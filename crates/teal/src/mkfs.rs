@@ -25,6 +25,20 @@ pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> 
     if label.len() > 64 {
         bail!("a label has at most 64 bytes");
     }
+    let (disk, created) = disk(path, size, force)?;
+    let bytes = disk.shape().sectors * 512;
+    let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let options = MkfsOptions { label: label.to_owned(), owner, ..MkfsOptions::default() };
+    let done = Store::mkfs(Arc::new(disk), Arc::new(SystemClock), &SystemEntropy, &options);
+    if done.is_err() && created {
+        let _ = std::fs::remove_file(path);
+    }
+    done.with_context(|| format!("cannot make a store in {}", path.display()))?;
+    Ok(bytes)
+}
+
+/// The disk that something is to be made on, and whether its file is new. What existed before is untouched.
+pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileDisk, bool)> {
     let meta = std::fs::metadata(path).ok();
     let is_block = meta.as_ref().is_some_and(|m| m.file_type().is_block_device());
     let created = meta.is_none();
@@ -56,15 +70,7 @@ pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> 
             }
         }
     };
-    let bytes = disk.shape().sectors * 512;
-    let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let options = MkfsOptions { label: label.to_owned(), owner, ..MkfsOptions::default() };
-    let done = Store::mkfs(Arc::new(disk), Arc::new(SystemClock), &SystemEntropy, &options);
-    if done.is_err() && created {
-        let _ = std::fs::remove_file(path);
-    }
-    done.with_context(|| format!("cannot make a store in {}", path.display()))?;
-    Ok(bytes)
+    Ok((disk, created))
 }
 
 fn resize(path: &Path, size: u64) -> Result<()> {

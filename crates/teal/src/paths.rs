@@ -49,6 +49,11 @@ pub(crate) fn key(dir: &Path) -> String {
     format!("{:016x}", hasher.finish())
 }
 
+/// The mount point that a command means.
+pub(crate) fn point(dir: Option<PathBuf>) -> Result<PathBuf> {
+    dir.map_or_else(default_mount_point, |dir| absolute(&dir))
+}
+
 /// The store that belongs to a mount point.
 pub(crate) fn store_for(dir: &Path) -> Result<PathBuf> {
     let name = dir.file_name().map_or("root".into(), |n| n.to_string_lossy().into_owned());

@@ -124,10 +124,7 @@ fn show_upstream(u: &UpstreamShown) {
 
 /// Unmounts and waits until everything is on the disk.
 pub(crate) fn down(dir: Option<PathBuf>) -> Result<ExitCode> {
-    let dir = match dir {
-        Some(dir) => paths::absolute(&dir)?,
-        None => paths::default_mount_point()?,
-    };
+    let dir = paths::point(dir)?;
     match control::ask_down(&dir)? {
         true => say!("{} is unmounted; everything is on the disk", dir.display()),
         false => match paths::look_at(&dir)? {

@@ -96,7 +96,9 @@ impl Client {
     /// [`FsError::Unreachable`], [`FsError::Stale`].
     pub(crate) fn present(&self, no: ObjectNo, from: u64, to: u64) -> Result<(), FsError> {
         let Some(replica) = &self.replica else { return Ok(()) };
-        if !self.note(no)?.absent.touches(from, to) {
+        let is_absent = || Ok::<_, FsError>(self.note(no)?.absent.touches(from, to));
+        while is_absent()? && self.read_drives(replica, no, (from, to), true)? {}
+        if !is_absent()? {
             return Ok(());
         }
         self.try_reach(replica)?;
@@ -106,10 +108,14 @@ impl Client {
                     // Whoever fetched it may have met that the server is out of reach.
                     self.try_reach(replica)?;
                 }
-                if !self.note(no)?.absent.touches(from, to) {
+                if !is_absent()? {
                     return Ok(());
                 }
-                self.fetch(replica, no, from, to)?;
+                if let Err(e) = self.fetch(replica, no, from, to)
+                    && !self.read_drives(replica, no, (from, to), false)?
+                {
+                    return Err(e.into());
+                }
             }
             Err(FsError::Unreachable("the content changes faster than it can be read".into()))
         })
@@ -158,6 +164,7 @@ impl Client {
                     Got::Is { len, pieces } => {
                         let pieces = pieces.into_iter().map(|data| (data.offset, data.bytes.into_vec())).collect();
                         self.fill(replica, want, len, pieces)?;
+                        replica.drives.has_news(want.object, len, self.clock.monotonic(), None);
                     }
                     Got::Stale => is_stale |= want.object == no,
                     Got::Damaged if want.object == no && want.offset < to => {
@@ -227,7 +234,13 @@ impl Client {
     }
 
     /// Enters content that was read, where it is still absent and still means the same commit.
-    fn fill(&self, replica: &Replica, want: &Want, len: u64, pieces: Vec<(u64, Vec<u8>)>) -> Result<(), SyncError> {
+    pub(super) fn fill(
+        &self,
+        replica: &Replica,
+        want: &Want,
+        len: u64,
+        pieces: Vec<(u64, Vec<u8>)>,
+    ) -> Result<(), SyncError> {
         let no = want.object;
         let end = want.offset.saturating_add(len.min(want.len));
         let _absence = replica.absence(no).write();

@@ -223,6 +223,9 @@ impl Client {
         drop(locked);
         drop(op);
         self.bury(fate);
+        if landed.is_some() {
+            replica.drives.has_news(no, version.size, self.clock.monotonic(), None);
+        }
         told.into_iter().for_each(|what| replica.tell(what));
         Ok(true)
     }

@@ -67,6 +67,7 @@ impl Client {
             replica.seen().get()
         );
         let _applying = replica.applying.lock();
+        replica.drives.distrust();
         let before = self.new_life(replica, welcome)?;
         self.rebase_all(common)?;
         self.identify(replica, |identity| {

@@ -1,7 +1,7 @@
 //! Messages survive the way; foreign bytes are refused in words.
 
 use super::*;
-use crate::{Hello, RefusalCode, Refused, Want};
+use crate::{DeviceAsk, Hello, RefusalCode, Refused, Want};
 use serde_bytes::ByteBuf;
 use teal_types::{CommitSeq, Link, Name, ObjectNo, Op, Timestamp};
 
@@ -33,6 +33,8 @@ fn the_bytes_of_protocol_2_are_pinned() {
     let bytes = [&[2, 0, 2, 3, 4][..], &[7; 32], &[5, 0, 6]].concat();
     assert_eq!(encode_request(&pull).unwrap(), bytes);
     assert_eq!(encode_reply(&Reply::Kept { filter: 5 }).unwrap(), [2, 0, 13, 5]);
+    assert_eq!(encode_request(&Request::Devices(DeviceAsk::Detach { device: 300 })).unwrap(), [2, 0, 16, 3, 0xac, 2]);
+    assert_eq!(encode_reply(&Reply::Devices(Vec::new())).unwrap(), [2, 0, 14, 0]);
     let list = Request::List { dirs: vec![(ObjectNo::ROOT, Some(Name::new(b"a").unwrap()))], ahead: 128 };
     assert_eq!(encode_request(&list).unwrap(), [2, 0, 7, 1, 1, 1, 1, b'a', 0x80, 1]);
 }

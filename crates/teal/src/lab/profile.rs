@@ -5,12 +5,17 @@ use teal_energy::Profile;
 
 /// A shipped profile, or one in a file.
 pub(super) fn profile(name: &str) -> Result<Profile> {
-    if let Some(profile) = Profile::shipped(name) {
-        return Ok(profile);
-    }
     if name.contains('/') || name.ends_with(".toml") {
         let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
         return Profile::parse(&text).with_context(|| name.to_owned());
+    }
+    shipped(name)
+}
+
+/// A shipped profile: one that other machines know, too.
+pub(crate) fn shipped(name: &str) -> Result<Profile> {
+    if let Some(profile) = Profile::shipped(name) {
+        return Ok(profile);
     }
     match nearest(name, Profile::shipped_names()) {
         Some(known) => bail!("there is no profile {name}; did you mean {known}?"),

@@ -19,6 +19,7 @@ fn whole(client: &Client) -> Tree {
 
 impl Run {
     pub(crate) fn judge(&mut self) {
+        self.judge_drives();
         let problems = self.world.problems();
         assert!(problems.is_empty(), "{}", problems.join("\n"));
         let mut rng = self.rng.fork();

@@ -193,6 +193,11 @@ impl Eyes<'_> {
         Some(content)
     }
 
+    /// The commit that had changed content last at a commit.
+    pub(crate) fn data_seq(&self, object: ObjectNo, at: CommitSeq) -> Option<CommitSeq> {
+        self.past(object, at).map(|version| version.data_seq)
+    }
+
     fn author(&self, object: ObjectNo, at: CommitSeq) -> Option<u32> {
         let before = CommitSeq::new(at.get().saturating_sub(1));
         match self.ask(Request::History { object, after: before }) {

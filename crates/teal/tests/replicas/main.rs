@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 mod attempt;
+mod drives;
 mod hand;
 mod judge;
 mod ledger;
@@ -67,6 +68,11 @@ fn power_cuts_lose_only_what_was_not_durable() {
 }
 
 #[test]
+fn drives_have_what_history_has_whatever_happens_to_them() {
+    explore(Stage::Drives);
+}
+
+#[test]
 fn copies_of_a_store_go_on_as_others_and_lose_nothing() {
     explore(Stage::Copies);
 }
@@ -83,7 +89,9 @@ fn copies_of_a_store_and_a_restored_server_lose_nothing_together() {
 
 #[test]
 fn a_seed_gives_the_same_messages_again() {
-    for (stage, seed) in [(Stage::AtOnce, 1_000), (Stage::Power, 1_001), (Stage::Restored, 1_002)] {
+    for (stage, seed) in
+        [(Stage::AtOnce, 1_000), (Stage::Power, 1_001), (Stage::Drives, 1_003), (Stage::Restored, 1_002)]
+    {
         let digest = || attempt(stage, seed, false).unwrap().0;
         assert_eq!(digest(), digest());
     }

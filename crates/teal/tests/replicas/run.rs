@@ -1,9 +1,9 @@
 //! One life of a volume: what happens to its machines and its server, by seed.
 //!
 //! # Stages
-//! Each but the last but one has what the one before has: two machines that take turns; then both at once, each with other threads that go on while it waits for the
-//! server; then a network with faults and clocks that somebody sets; then power cuts in the middle of anything; then stores that are copied,
-//! and go on; then a server that is restored from a copy, without copied stores; then both.
+//! The first four each have what the one before has: two machines that take turns; then both at once, each with other threads that go on while it waits for the
+//! server; then a network with faults and clocks that somebody sets; then power cuts in the middle of anything. Then, beside all that, drives that are carried around; or
+//! stores that are copied, and go on; or a server that is restored from a copy, without copied stores; or both.
 
 use crate::hand::Hand;
 use crate::power::Power;
@@ -31,6 +31,7 @@ pub(crate) enum Stage {
     AtOnce,
     Faults,
     Power,
+    Drives,
     Copies,
     Restored,
     CopiesRestored,
@@ -49,6 +50,10 @@ pub(crate) struct Counts {
     pub(crate) restored: u64,
     pub(crate) offered: u64,
     pub(crate) conflicts: u64,
+    pub(crate) attached: u64,
+    pub(crate) pulled: u64,
+    pub(crate) flipped: u64,
+    pub(crate) held: u64,
 }
 
 impl std::ops::AddAssign for Counts {
@@ -63,6 +68,10 @@ impl std::ops::AddAssign for Counts {
         self.restored += more.restored;
         self.offered += more.offered;
         self.conflicts += more.conflicts;
+        self.attached += more.attached;
+        self.pulled += more.pulled;
+        self.flipped += more.flipped;
+        self.held += more.held;
     }
 }
 
@@ -99,13 +108,13 @@ impl Run {
         (0..self.world.machines.len()).for_each(|who| self.keep_busy(who));
     }
 
-    fn say(&self, what: std::fmt::Arguments<'_>) {
+    pub(crate) fn say(&self, what: std::fmt::Arguments<'_>) {
         if self.is_printed {
             println!("{what}");
         }
     }
 
-    fn hand(&self, who: usize) -> Hand {
+    pub(crate) fn hand(&self, who: usize) -> Hand {
         let Machine { name, power, .. } = &self.world.machines[who];
         let (tags, seat, is_printed) = (self.tags.clone(), self.world.seat.clone(), self.is_printed);
         Hand { who, name: name.clone(), power: power.clone(), tags, seat, is_printed }
@@ -209,6 +218,8 @@ impl Run {
                 self.say(format_args!("the server is copied"));
                 self.world.back_up();
             }
+            50..66 if self.stage == Stage::Drives => self.happen_to_drives(who),
+            66..70 if self.stage == Stage::Drives => drop(machine.client.make_room(1 << 20)),
             _ => self.operate(who),
         }
         self.mend();

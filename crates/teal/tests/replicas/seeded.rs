@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
 mod attempt;
+mod drives;
 mod hand;
 mod judge;
 mod ledger;
@@ -27,6 +28,7 @@ const LIVES: u64 = 400;
 fn of_clients(bug: client::Bug) -> Stage {
     match bug {
         client::Bug::NewerOverwritten | client::Bug::BaseKept | client::Bug::StaleFetched => Stage::AtOnce,
+        client::Bug::DriveStale | client::Bug::DriveGetsPending | client::Bug::DriveMissesNews => Stage::Drives,
         client::Bug::NotRenumbered | client::Bug::CopyUnnoticed => Stage::Copies,
         client::Bug::KeptHalfSaid => Stage::AtOnce,
         _ => Stage::Power,

@@ -1,5 +1,6 @@
 //! A server in memory, whole clients on disks in memory, and what can happen to them.
 
+use crate::drives::Stick;
 use crate::hand::{FLYING, PENDING};
 use crate::power::{Power, PoweredDisk, PoweredMeta, PoweredShelf};
 use crate::wire::{Seat, Trace, Wire};
@@ -79,7 +80,8 @@ pub(crate) struct World {
     server_clock: SimClock,
     kept: Kept,
     backup: Option<Kept>,
-    entropy: Arc<SeededEntropy>,
+    pub(crate) entropy: Arc<SeededEntropy>,
+    pub(crate) sticks: Vec<Stick>,
     is_printed: bool,
 }
 
@@ -122,12 +124,16 @@ impl World {
         let server = serve(&kept, &server_clock, &entropy, &power, true);
         let volume = server.create_volume("home").unwrap();
         let seat = Seat::new(server, power);
-        let (machines, trace) = (Vec::new(), Trace::default());
-        Self { clock, machines, trace, seat, volume, server_clock, kept, backup: None, entropy, is_printed }
+        let (machines, sticks, trace) = (Vec::new(), Vec::new(), Trace::default());
+        Self { clock, machines, trace, seat, volume, server_clock, kept, backup: None, entropy, sticks, is_printed }
     }
 
     pub(crate) fn server(&self) -> Arc<Server> {
         Arc::clone(&*self.seat.server.read())
+    }
+
+    pub(crate) fn clock(&self) -> Arc<SimClock> {
+        Arc::new(self.clock.clone())
     }
 
     /// Time passes everywhere.
@@ -227,6 +233,7 @@ impl World {
         }
         power.stays();
         let client = Self::open(name, &image.disk, wire, (*joins, *options), power, clock);
+        self.drop_sticks(at, rng);
         (self.machines[at].client, self.machines[at].disk) = (client, image.disk);
     }
 

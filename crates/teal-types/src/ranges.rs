@@ -1,38 +1,40 @@
-//! Ranges of a file, as what is to be sent and what is not here are kept.
+//! Ranges of a file, as what is to be sent, what is not here and what is on a drive are kept.
 //!
 //! # Invariants
 //! 1. Ranges ascend, none is empty, and there is a gap between any two.
 
 /// Where the rest of the content is meant: beyond every file.
-pub(crate) const END: u64 = 1 << 62;
+pub const END: u64 = 1 << 62;
 
 /// A set of bytes of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Ranges(Vec<(u64, u64)>);
+pub struct Ranges(Vec<(u64, u64)>);
 
 impl Ranges {
     /// All of a file.
-    pub(crate) fn all() -> Self {
+    pub fn all() -> Self {
         Self(vec![(0, END)])
     }
 
     /// From start to end, for decoding; `None` unless the invariant holds.
-    pub(crate) fn of(ranges: Vec<(u64, u64)>) -> Option<Self> {
+    pub fn of(ranges: Vec<(u64, u64)>) -> Option<Self> {
         let each = ranges.iter().all(|(from, to)| from < to && *to <= END);
         let apart = ranges.windows(2).all(|pair| pair[0].1 < pair[1].0);
         (each && apart).then_some(Self(ranges))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no byte is among them.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
+    /// Each range, from start to end, ascending.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
         self.0.iter().copied()
     }
 
     /// Adds the bytes from `from` to `to`, exclusive.
-    pub(crate) fn add(&mut self, from: u64, to: u64) {
+    pub fn add(&mut self, from: u64, to: u64) {
         if from >= to {
             return;
         }
@@ -47,7 +49,7 @@ impl Ranges {
     }
 
     /// Takes the bytes from `from` to `to`, exclusive, away.
-    pub(crate) fn remove(&mut self, from: u64, to: u64) {
+    pub fn remove(&mut self, from: u64, to: u64) {
         if from >= to || !self.touches(from, to) {
             return;
         }
@@ -59,43 +61,43 @@ impl Ranges {
     }
 
     /// Whether any byte from `from` to `to`, exclusive, is among them.
-    pub(crate) fn touches(&self, from: u64, to: u64) -> bool {
+    pub fn touches(&self, from: u64, to: u64) -> bool {
         let at = self.0.partition_point(|(_, end)| *end <= from);
         from < to && self.0.get(at).is_some_and(|(start, _)| *start < to)
     }
 
     /// Those of them that lie from `from` to `to`, exclusive.
-    pub(crate) fn within(&self, from: u64, to: u64) -> Self {
+    pub fn within(&self, from: u64, to: u64) -> Self {
         let cut = |&(start, end): &(u64, u64)| (start.max(from), end.min(to));
         Self(self.0.iter().map(cut).filter(|(start, end)| start < end).collect())
     }
 
     /// Those that are not among `others`.
-    pub(crate) fn without(&self, others: &Self) -> Self {
+    pub fn without(&self, others: &Self) -> Self {
         let mut left = self.clone();
         others.iter().for_each(|(from, to)| left.remove(from, to));
         left
     }
 
     /// Those that are among `others`, too.
-    pub(crate) fn common(&self, others: &Self) -> Self {
+    pub fn common(&self, others: &Self) -> Self {
         let mut common = Self::default();
         others.iter().for_each(|(from, to)| common.join(&self.within(from, to)));
         common
     }
 
     /// How many bytes they are.
-    pub(crate) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.0.iter().map(|(from, to)| to - from).sum()
     }
 
     /// Adds all of `others`.
-    pub(crate) fn join(&mut self, others: &Self) {
+    pub fn join(&mut self, others: &Self) {
         others.iter().for_each(|(from, to)| self.add(from, to));
     }
 
     /// At most `count` ranges: the smallest gaps are closed.
-    pub(crate) fn coarsen(&mut self, count: usize) {
+    pub fn coarsen(&mut self, count: usize) {
         while self.0.len() > count.max(1) {
             let gap = |at: &usize| self.0[at + 1].0 - self.0[*at].1;
             let Some(at) = (0..self.0.len() - 1).min_by_key(gap) else { return };

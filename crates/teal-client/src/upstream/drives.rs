@@ -1,0 +1,311 @@
+//! The drives that are attached here: content is read from the cheapest source that has it, drive or server, and copied to drives.
+//!
+//! # Guarantees
+//! 1. *Exact*: a drive is read at the commit whose content the note of an object says is absent, or not at all; so what is read is never
+//!    older, and never of another history, than what the server would have given.
+//! 2. *Nobody waits for a drive* that is late or gone, while another source has the content: each is asked on a thread of its own with a
+//!    deadline, and is not asked again before it has come back.
+//! 3. *Acknowledged only*: a drive gets content of which the server has said which commit it is of (`cursor`).
+//! 4. What a drive turns out to have damaged is read elsewhere and copied to it again.
+//!
+//! # Locks, before all others of the client
+//! | lock | guards | under it |
+//! |---|---|---|
+//! | `flushing` of a drive | one burst at a time, and its end | all of it, calls to the server too |
+//! | `attached`, `server`, `meter`, `queue` | what they are called | nothing |
+
+mod affinity;
+mod attach;
+mod choice;
+mod cursor;
+mod shown;
+
+pub use affinity::Affinity;
+pub use attach::{DriveRefused, NewDrive};
+pub use shown::{DriveShown, SourceShown, Whereabouts};
+
+use super::{Replica, SyncError};
+use crate::seeded::{Bug, bug};
+use crate::{Client, FsError};
+use choice::{Meter, span};
+use cursor::Queue;
+use parking_lot::{Condvar, Mutex, RwLock};
+use quick_cache::sync::Cache;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+use teal_device::{Drive, Found, Hand};
+use teal_log::StoreError;
+use teal_proto::{Reply, Request, Want};
+use teal_types::{CommitSeq, ObjectNo};
+
+/// Content read at once, beginning with what is needed.
+const AHEAD: u64 = 1 << 20;
+/// While another source has the content, a drive has this time, ...
+const PATIENCE: Duration = Duration::from_millis(250);
+/// ... or so many times what was predicted; ...
+const TIMES: u32 = 8;
+/// ... and otherwise this.
+const PATIENCE_MAX: Duration = Duration::from_secs(30);
+/// What is known of objects that drives do not have takes so many bytes (BlueFS 4.3.3), ...
+const ENODES_BYTES: usize = 1 << 20;
+/// ... of which one takes so many.
+const ENODE_BYTES: usize = 64;
+/// Half for seconds, half for joules.
+const PRIORITY: u32 = 50;
+
+/// A drive that is attached.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    device: u32,
+    name: String,
+    /// Where it is, for people.
+    place: String,
+    drive: Arc<Drive>,
+    reader: Hand,
+    meter: Mutex<Meter>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    flushing: Mutex<()>,
+    /// Monotonic time at which the last burst began.
+    last_burst: Mutex<Duration>,
+    /// Something may be always to be on it.
+    has_affinity: AtomicBool,
+    /// The server has said that it knows the history the drive has seen.
+    is_checked: AtomicBool,
+    is_gone: AtomicBool,
+    counters: Counters,
+}
+
+/// What has passed between a drive and this client.
+#[derive(Debug, Default)]
+struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    /// Times it did not answer in time.
+    late: AtomicU64,
+    /// Times it was not asked, because it was known not to have something.
+    skipped: AtomicU64,
+    written_bytes: AtomicU64,
+    bursts: AtomicU64,
+    /// Bytes that were damaged.
+    spoiled: AtomicU64,
+}
+
+/// All drives that are attached, and what is known of the server.
+#[derive(Debug)]
+pub(crate) struct Drives {
+    attached: RwLock<Vec<Arc<Attached>>>,
+    server: Mutex<Meter>,
+    priority: AtomicU32,
+    /// What a drive does not have: by drive and object the commit.
+    enodes: Cache<(u32, ObjectNo), CommitSeq>,
+}
+
+impl Default for Drives {
+    fn default() -> Self {
+        Self {
+            attached: RwLock::default(),
+            server: Mutex::new(Meter::network()),
+            priority: AtomicU32::new(PRIORITY),
+            enodes: Cache::new(ENODES_BYTES / ENODE_BYTES),
+        }
+    }
+}
+
+/// Where content may come from.
+enum Source {
+    Server,
+    Drive(Arc<Attached>),
+}
+
+impl Attached {
+    fn is_usable(&self) -> bool {
+        self.is_checked.load(Ordering::Acquire) && !self.is_gone.load(Ordering::Acquire)
+    }
+}
+
+impl Drives {
+    fn all(&self) -> Vec<Arc<Attached>> {
+        self.attached.read().clone()
+    }
+
+    /// The server has lost history: no drive is read before it has said again that it knows what the drive has seen.
+    pub(super) fn distrust(&self) {
+        self.all().iter().for_each(|drive| drive.is_checked.store(false, Ordering::Release));
+    }
+
+    fn weights(&self) -> teal_energy::policy::choice::Weights {
+        choice::weights(self.priority.load(Ordering::Relaxed))
+    }
+
+    /// The server has answered, after this time: measures the way to it.
+    pub(super) fn answered(&self, request: &Request, reply: &Reply, time: Duration) {
+        let bytes = match (request, reply) {
+            // It waits for news.
+            (Request::Pull { .. } | Request::Commit { .. } | Request::Put { .. }, _) => return,
+            (_, Reply::Data(got)) => got.iter().map(got_bytes).sum(),
+            (_, Reply::Listings { .. } | Reply::Versions { .. } | Reply::Past { .. }) => return,
+            _ => 0,
+        };
+        self.server.lock().measured(bytes, span(time));
+        if bytes > 0 {
+            self.all().iter().for_each(|drive| drive.meter.lock().waits(span(time)));
+        }
+    }
+
+    /// Who may be asked for content, in this order.
+    fn order(&self, no: ObjectNo, data_seq: CommitSeq, bytes: u64, has_server: bool) -> Vec<Source> {
+        let mut sources = Vec::new();
+        let mut meters = Vec::new();
+        for drive in self.all() {
+            if !drive.is_usable() {
+                continue;
+            }
+            if self.enodes.get(&(drive.device, no)) == Some(data_seq) {
+                drive.counters.skipped.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            if drive.reader.is_late() {
+                continue;
+            }
+            meters.push(drive.meter.lock().clone());
+            sources.push(Some(Source::Drive(drive)));
+        }
+        if has_server && !sources.is_empty() {
+            meters.push(self.server.lock().clone());
+            sources.push(Some(Source::Server));
+        }
+        choice::order(&meters, bytes, self.weights()).into_iter().filter_map(|at| sources[at].take()).collect()
+    }
+}
+
+fn got_bytes(got: &teal_proto::Got) -> u64 {
+    match got {
+        teal_proto::Got::Is { pieces, .. } => pieces.iter().map(|data| data.bytes.len() as u64).sum(),
+        _ => 0,
+    }
+}
+
+impl Client {
+    /// How much speed counts against joules when a source is chosen, in percent; beyond 100 is 100.
+    pub fn set_priority(&self, percent: u32) {
+        if let Some(replica) = &self.replica {
+            replica.drives.priority.store(percent.min(100), Ordering::Relaxed);
+        }
+    }
+
+    /// See [`set_priority`](Self::set_priority); `None`: the volume has no server.
+    pub fn priority(&self) -> Option<u32> {
+        self.replica.as_ref().map(|replica| replica.drives.priority.load(Ordering::Relaxed))
+    }
+
+    /// Brings absent content from a drive, if one is to be asked before the server: `true` if some of it is here now.
+    pub(super) fn read_drives(
+        &self,
+        replica: &Replica,
+        no: ObjectNo,
+        (from, to): (u64, u64),
+        has_server: bool,
+    ) -> Result<bool, FsError> {
+        if replica.drives.attached.read().is_empty() {
+            return Ok(false);
+        }
+        let note = self.note(no)?;
+        let Some((first, _)) = note.absent.within(from, to).iter().next() else { return Ok(true) };
+        let last = note.absent.within(first, to.max(first + AHEAD)).iter().last().map_or(to, |(_, last)| last);
+        let has_server = has_server && replica.state.lock().trouble.is_none();
+        for source in replica.drives.order(no, note.data_seq, to.saturating_sub(first).min(AHEAD), has_server) {
+            let Source::Drive(drive) = source else { return Ok(false) };
+            self.room_for(last - first);
+            if self.read_drive(replica, &drive, (no, note.data_seq), (first, last), has_server)?
+                && !self.note(no)?.absent.touches(first, first + 1)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Brings what one drive has of it.
+    fn read_drive(
+        &self,
+        replica: &Replica,
+        attached: &Arc<Attached>,
+        (no, data_seq): (ObjectNo, CommitSeq),
+        (from, to): (u64, u64),
+        has_other: bool,
+    ) -> Result<bool, SyncError> {
+        let predicted =
+            attached.meter.lock().predict(to - from).map_or(Duration::ZERO, |time| Duration::from_nanos(time.get()));
+        let patience = if has_other { PATIENCE.max(predicted * TIMES) } else { PATIENCE_MAX };
+        let (begun, drive) = (self.clock.monotonic(), Arc::clone(&attached.drive));
+        let read = move || {
+            let held = drive.held(no)?.content.filter(|_| bug(Bug::DriveStale));
+            drive.read(no, held.map_or(data_seq, |content| content.data_seq), from, to)
+        };
+        let Some(found) = attached.reader.ask(patience, read) else {
+            attached.counters.late.fetch_add(1, Ordering::Relaxed);
+            return Ok(false);
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(e) => {
+                self.lose_if(replica, attached, &e);
+                return Ok(false);
+            }
+        };
+        let time = span(self.clock.monotonic().saturating_sub(begun));
+        self.take(replica, attached, (no, data_seq), found, time)
+    }
+
+    fn take(
+        &self,
+        replica: &Replica,
+        attached: &Arc<Attached>,
+        (no, data_seq): (ObjectNo, CommitSeq),
+        found: Found,
+        time: teal_types::Span,
+    ) -> Result<bool, SyncError> {
+        let Found { present, mut pieces, spoiled } = found;
+        if !spoiled.is_empty() {
+            let bytes = spoiled.iter().map(|(from, to)| to - from).sum();
+            log::warn!("{}: {bytes} bytes of {} are damaged there", attached.name, self.store.path_of(no));
+            attached.counters.spoiled.fetch_add(bytes, Ordering::Relaxed);
+            attached.spoils(no, data_seq, &spoiled, self.clock.monotonic());
+        }
+        if present.is_empty() {
+            if spoiled.is_empty() {
+                replica.drives.enodes.insert((attached.device, no), data_seq);
+            }
+            return Ok(false);
+        }
+        let bytes: u64 = present.iter().map(|(from, to)| to - from).sum();
+        attached.meter.lock().measured(bytes, time);
+        replica.drives.server.lock().waits(time);
+        attached.counters.reads.fetch_add(1, Ordering::Relaxed);
+        attached.counters.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        for (from, to) in present.iter() {
+            let rest = pieces.split_off(pieces.partition_point(|(at, _)| *at < to));
+            let want = Want { object: no, data_seq, offset: from, len: to - from };
+            self.fill(replica, &want, to - from, std::mem::replace(&mut pieces, rest))?;
+        }
+        replica.drives.has_news(no, bytes, self.clock.monotonic(), Some(attached.device));
+        Ok(true)
+    }
+
+    /// A drive that cannot be read or written any more is not used any more.
+    fn lose_if(&self, replica: &Replica, attached: &Arc<Attached>, why: &StoreError) {
+        match why {
+            StoreError::Io { .. } | StoreError::Poisoned => {
+                if !attached.is_gone.swap(true, Ordering::AcqRel) {
+                    let source = std::error::Error::source(why).map(|e| format!(": {e}")).unwrap_or_default();
+                    log::warn!("the drive {} is gone ({why}{source}); nothing is lost with it", attached.name);
+                }
+                replica.drives.attached.write().retain(|other| !Arc::ptr_eq(other, attached));
+                attached.changed.notify_all();
+            }
+            why => log::warn!("{}: {why}", attached.name),
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Drives come and go: registered, attached, detached, removed.
+//!
+//! # Guarantees
+//! 1. A drive is attached only if it belongs to this volume, a client of the volume wrote its label, and the server knows the history it has
+//!    seen; a copy of a drive that is attached is refused.
+//! 2. What is said of an attachment is durable on the drive before the server hears of it, so that an answer that is lost makes no copy of it.
+//! 3. Ending waits for no drive for longer than `GOODBYE`.
+
+use super::super::{Identity, Replica, SyncError, unexpected};
+use super::choice::Meter;
+use super::cursor::{self, Queue};
+use super::{Attached, Counters};
+use crate::{Client, FsError};
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use teal_device::{Drive, DriveError, Hand, Label, UpstreamError};
+use teal_energy::Profile;
+use teal_energy::device::DEVICES_MAX;
+use teal_env::{Disk, Entropy};
+use teal_proto::{DeviceAsk, DeviceNote, RefusalCode, Reply, Request};
+
+/// Unmounting waits no longer for a drive.
+const GOODBYE: Duration = Duration::from_secs(10);
+/// What comes meanwhile is taken along so often before a drive is let go.
+const BURSTS: u32 = 4;
+/// Nor for a server that is told of it: the drive itself knows.
+const TELLING: Duration = Duration::from_secs(2);
+
+/// What a person says of a new drive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewDrive {
+    /// Its name; no other drive of the volume has it.
+    pub name: String,
+    /// Whether it is meant to be carried around.
+    pub portable: bool,
+    /// The name of its energy profile; empty: none.
+    pub profile: String,
+}
+
+/// Why a drive is not attached, made or detached.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveRefused {
+    /// The volume has no server: nobody else could ever read the drive.
+    #[error("this volume has no server; drives belong to volumes that have one: see `teal serve`")]
+    Alone,
+    /// The disk is no drive.
+    #[error(transparent)]
+    Disk(#[from] DriveError),
+    /// It belongs to another volume.
+    #[error("this drive belongs to volume {theirs:08x}, perhaps of another server; this is volume {ours:08x}")]
+    OtherVolume {
+        /// Whose it is.
+        theirs: u32,
+        /// The one that is mounted.
+        ours: u32,
+    },
+    /// Nobody who knows the volume wrote its label.
+    #[error("the label of this drive was not written by a machine of this volume: it is not read")]
+    Forged,
+    /// It, or a copy of it, is attached already.
+    #[error("the drive {name} is attached already, from {place}: this is a copy of it, or the same")]
+    Twice {
+        /// Its name.
+        name: String,
+        /// Where the other is.
+        place: String,
+    },
+    /// The server does not have the history that the drive has seen.
+    #[error(
+        "this drive has seen history that the server does not have, which was perhaps put back from a copy: it is not read"
+    )]
+    History,
+    /// There are too many.
+    #[error("{DEVICES_MAX} drives are attached; detach one first")]
+    TooMany,
+    /// No drive of this name is attached.
+    #[error("no drive called {0} is attached here; see `teal device ls`")]
+    NotAttached(String),
+    /// What is to have affinity does not fit on it.
+    #[error(
+        "{drive} is too small: {bytes} bytes are to be always on it, besides {others} that are already, and {room} are for that; \
+         take affinity from something else, or use a larger drive"
+    )]
+    TooSmall {
+        /// Its name.
+        drive: String,
+        /// What is to come.
+        bytes: u64,
+        /// What has affinity already.
+        others: u64,
+        /// What may have affinity together.
+        room: u64,
+    },
+    /// It is detached, and did not get everything.
+    #[error("{name} is detached, without all that waited for it: {why}")]
+    Behind {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// The volume knows no drive of this name.
+    #[error("this volume has no drive called {0}; see `teal device ls`")]
+    Unknown(String),
+    /// The server said no, or could not be asked.
+    #[error("{0}")]
+    Server(String),
+    /// No thread can be had.
+    #[error("a thread for the drive")]
+    Thread(#[from] io::Error),
+    /// This client's own store cannot be read.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+}
+
+impl From<SyncError> for DriveRefused {
+    fn from(e: SyncError) -> Self {
+        match e {
+            SyncError::Fs(e) => Self::Fs(e),
+            SyncError::Upstream(UpstreamError::Refused(refused)) => Self::Server(refused.words),
+            e => Self::Server(e.to_string()),
+        }
+    }
+}
+
+impl From<teal_log::StoreError> for DriveRefused {
+    fn from(e: teal_log::StoreError) -> Self {
+        Self::Disk(e.into())
+    }
+}
+
+fn nonce(entropy: &dyn Entropy) -> u64 {
+    let mut bytes = [0; 8];
+    entropy.fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+impl Client {
+    fn ask_devices(&self, replica: &Replica, ask: DeviceAsk) -> Result<Vec<DeviceNote>, DriveRefused> {
+        self.connect(replica)?;
+        match self.ask(replica, &Request::Devices(ask)).map_err(SyncError::from)? {
+            Reply::Devices(notes) => Ok(notes),
+            _ => Err(SyncError::from(unexpected("to a question about drives")).into()),
+        }
+    }
+
+    /// The drives of the volume, attached or not.
+    ///
+    /// # Errors
+    /// [`DriveRefused::Server`], [`DriveRefused::Alone`].
+    pub fn registered_drives(&self) -> Result<Vec<DeviceNote>, DriveRefused> {
+        let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
+        self.ask_devices(replica, DeviceAsk::List)
+    }
+
+    /// Registers a drive, makes it on the disk, and attaches it. Whatever was on the disk is gone. `place`: where it is, for people.
+    ///
+    /// # Errors
+    /// [`DriveRefused`]; then nothing is registered.
+    pub fn add_drive(
+        self: &Arc<Self>,
+        disk: Arc<dyn Disk>,
+        place: &str,
+        new: &NewDrive,
+        entropy: &dyn Entropy,
+    ) -> Result<(), DriveRefused> {
+        let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
+        let (bytes, nonce) = (disk.shape().sectors * teal_types::SECTOR, nonce(entropy));
+        let NewDrive { name, portable, profile } = new.clone();
+        let add = DeviceAsk::Add { name, bytes, portable, profile, nonce };
+        let note = self.ask_devices(replica, add)?.pop().ok_or_else(|| DriveRefused::Unknown(new.name.clone()))?;
+        let made = self.make_drive(replica, disk, &note, nonce, entropy);
+        let attached = made.and_then(|drive| self.use_drive(replica, drive, place, &note));
+        if attached.is_err() {
+            let _ = self.ask_devices(replica, DeviceAsk::Remove { device: note.device });
+        }
+        attached
+    }
+
+    fn make_drive(
+        &self,
+        replica: &Replica,
+        disk: Arc<dyn Disk>,
+        note: &DeviceNote,
+        nonce: u64,
+        entropy: &dyn Entropy,
+    ) -> Result<Drive, DriveRefused> {
+        let Identity { volume, server, seen, digest, .. } = *replica.identity.lock();
+        let mut label =
+            Label { volume, device: note.device, server, seen, digest, nonce, next: nonce, ..Label::default() };
+        label.proof = *replica.domain().map_err(SyncError::from)?.name(&label.said()).get();
+        Ok(Drive::make(disk, Arc::clone(&self.clock), entropy, &note.name, label)?)
+    }
+
+    /// Attaches a drive. `place`: where it is, for people.
+    ///
+    /// # Errors
+    /// [`DriveRefused`].
+    pub fn attach_drive(
+        self: &Arc<Self>,
+        disk: Arc<dyn Disk>,
+        place: &str,
+        entropy: &dyn Entropy,
+    ) -> Result<(), DriveRefused> {
+        let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
+        let drive = Drive::open(disk, Arc::clone(&self.clock))?;
+        self.connect(replica)?;
+        let (label, ours) = (drive.label(), replica.identity.lock().volume);
+        if label.volume != ours {
+            return Err(DriveRefused::OtherVolume { theirs: label.volume, ours });
+        }
+        let domain = replica.domain().map_err(SyncError::from)?;
+        if *domain.name(&label.said()).get() != label.proof {
+            return Err(DriveRefused::Forged);
+        }
+        if let Some(other) = replica.drives.all().iter().find(|other| other.device == label.device) {
+            return Err(DriveRefused::Twice { name: other.name.clone(), place: other.place.clone() });
+        }
+        let next = nonce(entropy);
+        let sign = |label: &mut Label| label.proof = *domain.name(&label.said()).get();
+        drive.relabel(|label| {
+            (label.next, label.is_clean) = (next, false);
+            sign(label);
+        })?;
+        drive.sync()?;
+        let nonces = [label.nonce, label.next];
+        let ask = DeviceAsk::Attach { device: label.device, nonces, next };
+        let note = self.ask_devices(replica, ask)?.pop().ok_or_else(|| DriveRefused::Unknown(drive.name().into()))?;
+        if note.is_copy {
+            log::warn!(
+                "the drive {} is a copy of one that was attached since; what it holds is checked like any other",
+                note.name
+            );
+        }
+        drive.relabel(|label| {
+            label.nonce = next;
+            sign(label);
+        })?;
+        self.use_drive(replica, drive, place, &note)
+    }
+
+    /// Begins to read from a drive, after the server has recognised the history it has seen.
+    fn use_drive(
+        self: &Arc<Self>,
+        replica: &Replica,
+        drive: Drive,
+        place: &str,
+        note: &DeviceNote,
+    ) -> Result<(), DriveRefused> {
+        let profile = Profile::shipped(&note.profile);
+        let mut has_affinity = false;
+        drive.each_affine(&mut |_| {
+            has_affinity = true;
+            std::ops::ControlFlow::Break(())
+        })?;
+        let attached = Arc::new(Attached {
+            device: note.device,
+            name: note.name.clone(),
+            place: place.to_owned(),
+            drive: Arc::new(drive),
+            reader: Hand::new("teal-drive")?,
+            meter: Mutex::new(Meter::local(profile.as_ref())),
+            queue: Mutex::new(Queue::default()),
+            changed: Condvar::new(),
+            flushing: Mutex::new(()),
+            last_burst: Mutex::new(self.clock.monotonic()),
+            has_affinity: AtomicBool::new(has_affinity),
+            is_checked: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            counters: Counters::default(),
+        });
+        {
+            let mut all = replica.drives.attached.write();
+            if let Some(other) = all.iter().find(|other| other.device == note.device) {
+                return Err(DriveRefused::Twice { name: other.name.clone(), place: other.place.clone() });
+            }
+            if all.len() >= DEVICES_MAX {
+                return Err(DriveRefused::TooMany);
+            }
+            all.push(Arc::clone(&attached));
+        }
+        let begun = self.begin_cursor(replica, &attached);
+        if begun.is_err() {
+            attached.is_gone.store(true, Ordering::Release);
+            replica.drives.attached.write().retain(|other| !Arc::ptr_eq(other, &attached));
+        }
+        begun
+    }
+
+    fn begin_cursor(self: &Arc<Self>, replica: &Replica, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
+        let advanced = {
+            let _flushing = attached.flushing.lock();
+            self.advance(replica, attached).and_then(|wanted| Ok(attached.drive.sync().map(|()| wanted)?))
+        };
+        let wanted = match advanced {
+            Err(SyncError::Upstream(UpstreamError::Refused(refused))) if refused.code == RefusalCode::BadRequest => {
+                return Err(DriveRefused::History);
+            }
+            advanced => advanced?,
+        };
+        let now = self.clock.monotonic();
+        wanted.into_iter().for_each(|no| replica.drives.has_news_for(attached, no, 0, now));
+        if self.runs() {
+            let (client, attached) = (Arc::downgrade(self), Arc::clone(attached));
+            let cursor = std::thread::Builder::new().name("teal-cursor".into());
+            cursor.spawn(move || cursor::run(&client, &attached))?;
+        }
+        Ok(())
+    }
+
+    /// Detaches a drive, after it got all that waits for it, unless it is to go at once.
+    ///
+    /// # Errors
+    /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the same.
+    pub fn detach_drive(&self, name: &str, fast: bool) -> Result<(), DriveRefused> {
+        let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
+        let found = replica.drives.all().into_iter().find(|drive| drive.name == name || drive.place == name);
+        let attached = found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))?;
+        let mut burst = Ok(());
+        for _ in 0..if fast { 0 } else { BURSTS } {
+            burst = self.burst(replica, &attached);
+            if burst.is_err() || attached.queue.lock().objects.is_empty() {
+                break;
+            }
+        }
+        let ended = self.end_drive(replica, &attached);
+        let behind =
+            |e: &dyn std::fmt::Display| DriveRefused::Behind { name: attached.name.clone(), why: e.to_string() };
+        burst.map_err(|e| behind(&e)).and(ended.map_err(|e| behind(&e)))
+    }
+
+    /// Nobody reads from it any more; it is said to be clean, and closed.
+    fn end_drive(&self, replica: &Replica, attached: &Arc<Attached>) -> Result<(), SyncError> {
+        replica.drives.attached.write().retain(|other| !Arc::ptr_eq(other, attached));
+        attached.is_gone.store(true, Ordering::Release);
+        attached.changed.notify_all();
+        let _flushing = attached.flushing.lock();
+        self.relabel(replica, attached, |label| label.is_clean = true)?;
+        attached.drive.close()?;
+        let is_there = {
+            let state = replica.state.lock();
+            state.is_connected && state.trouble.is_none()
+        };
+        let detach = Request::Devices(DeviceAsk::Detach { device: attached.device });
+        if is_there && let Err(e) = replica.call(&*self.clock, &detach, TELLING) {
+            log::debug!("the server does not hear that {} is detached: {e}", attached.name);
+        }
+        Ok(())
+    }
+
+    /// Detaches all drives, as fast as they can; for the end of a mount.
+    pub(crate) fn end_drives(self: &Arc<Self>) {
+        let Some(replica) = &self.replica else { return };
+        for attached in replica.drives.all() {
+            let (client, drive) = (Arc::clone(self), Arc::clone(&attached));
+            let Ok(hand) = Hand::new("teal-detach") else { return };
+            let ended = hand.ask(GOODBYE, move || {
+                client.replica.as_ref().map_or(Ok(()), |replica| client.end_drive(replica, &drive))
+            });
+            match ended {
+                Some(Ok(())) => {}
+                Some(Err(e)) => log::warn!("the drive {} was not detached properly: {e}", attached.name),
+                None => log::warn!("the drive {} does not answer: it is left as it is", attached.name),
+            }
+        }
+    }
+
+    /// The volume forgets a drive, which is detached first if it is here.
+    ///
+    /// # Errors
+    /// [`DriveRefused::Unknown`], [`DriveRefused::Server`].
+    pub fn remove_drive(&self, name: &str) -> Result<(), DriveRefused> {
+        let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
+        let known = self.ask_devices(replica, DeviceAsk::List)?;
+        let note = known.into_iter().find(|note| note.name == name);
+        let note = note.ok_or_else(|| DriveRefused::Unknown(name.to_owned()))?;
+        match self.detach_drive(name, true) {
+            Err(DriveRefused::NotAttached(_)) | Ok(()) => {}
+            Err(e) => log::warn!("{name}: {e}"),
+        }
+        self.ask_devices(replica, DeviceAsk::Remove { device: note.device })?;
+        Ok(())
+    }
+}

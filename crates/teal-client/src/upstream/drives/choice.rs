@@ -1,0 +1,183 @@
+//! What reading from a source costs, and in which order sources are asked: `w_t * latency + w_e * energy` (BlueFS 4.3.2).
+//!
+//! # Guarantees
+//! 1. A source nobody has measured yet comes first: it is measured by that.
+//! 2. A source that is not used is tried now and then, so that a change of it is noticed; that costs a thirty-second part of all the time
+//!    spent on reading at most.
+
+use std::time::Duration;
+use teal_energy::Profile;
+use teal_energy::device::Device;
+use teal_energy::estimate::{Average, LOCAL, NETWORK, Weight};
+use teal_energy::policy::choice::{Cost, Predicted, Weights};
+use teal_types::{BLOCK, Power, Span};
+
+/// What the machine draws while somebody waits, where no figures are known.
+const BASE: Power = Power::milliwatts(5_000);
+/// Of the time spent on reading, this part is for trying sources that are not used.
+const TRIED: u64 = 32;
+/// What brings no more than this tells how long the way is.
+const SHORT: u64 = 2 * BLOCK;
+
+pub(crate) fn span(time: Duration) -> Span {
+    Span::nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// What is known of a source's times.
+#[derive(Debug, Clone)]
+pub(crate) struct Meter {
+    weight: Weight,
+    power: Power,
+    /// Until the first byte.
+    first: Average,
+    /// For each block more.
+    block: Average,
+    /// Time spent on other sources since this one was last used.
+    owed: Span,
+}
+
+impl Meter {
+    pub(crate) fn network() -> Self {
+        Self {
+            weight: NETWORK,
+            power: Power::ZERO,
+            first: Average::default(),
+            block: Average::default(),
+            owed: Span::ZERO,
+        }
+    }
+
+    /// A device of a profile, whose figures hold until something is measured.
+    pub(crate) fn local(profile: Option<&Profile>) -> Self {
+        let mut this = Self { weight: LOCAL, ..Self::network() };
+        if let Some(device) = profile.and_then(|profile| Device::new(profile).ok()) {
+            let power = &device.power;
+            let serving = power.ids().filter(|state| power.serves(*state));
+            if let Some(state) = serving.max_by_key(|state| power.power(*state)) {
+                this.power = power.power(state);
+                let time = |bytes, is_next| device.read(state, bytes, is_next).map(|job| job.time());
+                time(BLOCK, false).into_iter().for_each(|time| this.first.update(LOCAL, time));
+                time(BLOCK, true).into_iter().for_each(|time| this.block.update(LOCAL, time));
+            }
+        }
+        this
+    }
+
+    /// So many bytes took so long.
+    pub(crate) fn measured(&mut self, bytes: u64, time: Span) {
+        self.owed = Span::ZERO;
+        let first = self.first.get();
+        match first {
+            Some(first) if bytes > SHORT && time > first => {
+                self.block.update(self.weight, Span::nanos(time.less(first).get() / bytes.div_ceil(BLOCK)));
+            }
+            None if bytes > SHORT => {
+                let each = Span::nanos(time.get() / (bytes.div_ceil(BLOCK) + 1));
+                self.first.update(self.weight, each);
+                self.block.update(self.weight, each);
+            }
+            _ => self.first.update(self.weight, time),
+        }
+    }
+
+    /// Another source took so long.
+    pub(crate) fn waits(&mut self, time: Span) {
+        self.owed += time;
+    }
+
+    /// How long so many bytes will take; `None`: nobody knows.
+    pub(crate) fn predict(&self, bytes: u64) -> Option<Span> {
+        let first = self.first.get()?;
+        Some(first + self.block.get().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK))
+    }
+
+    /// What they cost.
+    pub(crate) fn cost(&self, bytes: u64, weights: Weights) -> Cost {
+        let latency = self.predict(bytes).unwrap_or(Span::ZERO);
+        weights.cost(Predicted { latency, energy: (self.power + BASE) * latency })
+    }
+
+    /// Whether it is its turn, though it costs more than the best.
+    fn is_due(&self, bytes: u64, weights: Weights, best: Cost) -> bool {
+        let spent = weights.cost(Predicted { latency: self.owed, energy: BASE * self.owed });
+        let more = self.cost(bytes, weights).0.saturating_sub(best.0);
+        self.first.get().is_some() && self.owed > Span::ZERO && spent.0 / u128::from(TRIED) >= more
+    }
+}
+
+/// The weights of a priority from 0 (joules) to 100 (speed); in between, a second and a joule count in its proportion.
+pub(crate) fn weights(priority: u32) -> Weights {
+    Weights { second: priority.min(100), joule: 100 - priority.min(100) }
+}
+
+/// The order in which sources are asked, by their places: the cheapest first, but for one whose turn it is to be tried.
+pub(crate) fn order(meters: &[Meter], bytes: u64, weights: Weights) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..meters.len()).collect();
+    order.sort_by_key(|at| (meters[*at].cost(bytes, weights), *at));
+    let best = order.first().map(|at| meters[*at].cost(bytes, weights)).unwrap_or_default();
+    if let Some(due) = order.iter().skip(1).position(|at| meters[*at].is_due(bytes, weights, best)) {
+        let tried = order.remove(due + 1);
+        order.insert(0, tried);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(local: u64, network: u64) -> [Meter; 2] {
+        let mut meters = [Meter::local(None), Meter::network()];
+        meters[0].measured(BLOCK, Span::millis(local));
+        meters[1].measured(BLOCK, Span::millis(network));
+        meters
+    }
+
+    #[test]
+    fn the_cheapest_is_asked_first_and_one_that_nobody_knows_before_it() {
+        for priority in [0, 50, 100] {
+            let meters = both(2, 60);
+            assert_eq!(order(&meters, BLOCK, weights(priority)), [0, 1]);
+            assert_eq!(order(&both(60, 2), BLOCK, weights(priority)), [1, 0]);
+            assert_eq!(order(&[meters[0].clone(), Meter::network()], BLOCK, weights(priority)), [1, 0]);
+        }
+    }
+
+    #[test]
+    fn joules_and_seconds_count_by_the_priority() {
+        let disk = Profile::shipped("ibm-microdrive-1gb").unwrap();
+        let mut meters = [Meter::local(Some(&disk)), Meter::network()];
+        assert!(meters[0].predict(BLOCK).is_some(), "its figures are enough to begin with");
+        // A little slower than the disk, and without anything that turns.
+        let time = meters[0].predict(BLOCK).unwrap();
+        meters[1].measured(BLOCK, Span::nanos(time.get() + time.get() / 100));
+        assert_eq!(order(&meters, BLOCK, weights(100))[0], 0);
+        assert_eq!(order(&meters, BLOCK, weights(0))[0], 1);
+    }
+
+    #[test]
+    fn after_a_jump_of_the_networks_delay_the_choice_follows_within_twenty_accesses() {
+        let mut meters = both(20, 2);
+        let mut accesses = 0;
+        while order(&meters, BLOCK, weights(100))[0] == 1 {
+            meters[1].measured(BLOCK, Span::millis(62));
+            accesses += 1;
+        }
+        assert!(accesses <= 20, "{accesses}");
+    }
+
+    #[test]
+    fn what_is_not_used_is_tried_for_a_small_part_of_the_time() {
+        let mut meters = both(2, 60);
+        let (mut spent, mut tried) = (Span::ZERO, Span::ZERO);
+        for _ in 0..10_000 {
+            let first = order(&meters, BLOCK, weights(100))[0];
+            let time = [Span::millis(2), Span::millis(60)][first];
+            meters[first].measured(BLOCK, time);
+            meters[1 - first].waits(time);
+            spent += time;
+            tried += if first == 1 { time } else { Span::ZERO };
+        }
+        assert!(tried > Span::ZERO && tried.get() * (TRIED - 1) <= spent.get(), "{tried} of {spent}");
+    }
+}

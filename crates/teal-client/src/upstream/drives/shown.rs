@@ -1,0 +1,169 @@
+//! Drives for people: how each stands, and where an object's content is and would be read from.
+
+use super::{Attached, Source};
+use crate::{Client, FsError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use teal_types::{CommitSeq, FileType, ObjectNo};
+
+/// How a drive that is attached stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriveShown {
+    /// Its number in the volume.
+    pub device: u32,
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub place: String,
+    /// Bytes that content can take on it, and that are free.
+    pub room: (u64, u64),
+    /// Objects on it.
+    pub objects: u64,
+    /// Nothing on it is older.
+    pub seen: CommitSeq,
+    /// Objects and bytes that wait for it.
+    pub queued: (u64, u64),
+    /// It has not come back from what it was asked.
+    pub is_late: bool,
+    /// What has passed between it and this client, by name.
+    pub counts: Vec<(&'static str, u64)>,
+}
+
+/// What a source has of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceShown {
+    /// Its name.
+    pub name: String,
+    /// The commit whose content it has, if it has any.
+    pub data_seq: Option<CommitSeq>,
+    /// How many bytes of it.
+    pub bytes: u64,
+    /// How long reading its first block would take, as far as known.
+    pub latency: Option<Duration>,
+    /// What that costs, by the priority: billionths of weighted seconds and joules.
+    pub cost: u128,
+    /// Why it is not, or is, read now.
+    pub why: &'static str,
+}
+
+/// Where an object's content is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whereabouts {
+    /// Its path.
+    pub path: String,
+    /// Bytes.
+    pub size: u64,
+    /// Sources, in the order in which they would be asked.
+    pub sources: Vec<SourceShown>,
+}
+
+impl Attached {
+    fn shown(&self) -> DriveShown {
+        let (room, label) = (self.drive.room(), self.drive.label());
+        let (objects, bytes) = {
+            let queue = self.queue.lock();
+            (queue.objects.len() as u64, queue.bytes)
+        };
+        let counters = &self.counters;
+        let counts = [
+            ("reads", &counters.reads),
+            ("read_bytes", &counters.read_bytes),
+            ("late", &counters.late),
+            ("skipped", &counters.skipped),
+            ("written_bytes", &counters.written_bytes),
+            ("bursts", &counters.bursts),
+            ("spoiled", &counters.spoiled),
+        ];
+        DriveShown {
+            device: self.device,
+            name: self.name.clone(),
+            place: self.place.clone(),
+            room: (room.total, room.free),
+            objects: room.objects,
+            seen: label.seen,
+            queued: (objects, bytes),
+            is_late: self.reader.is_late(),
+            counts: counts.into_iter().map(|(name, count)| (name, count.load(Relaxed))).collect(),
+        }
+    }
+}
+
+impl Client {
+    /// The drives that are attached here.
+    pub fn drives(&self) -> Vec<DriveShown> {
+        let replica = self.replica.iter();
+        replica.flat_map(|replica| replica.drives.all()).map(|attached| attached.shown()).collect()
+    }
+
+    /// Where the content of an object is, and where it would be read from.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`], [`FsError::IsDir`], [`FsError::Invalid`].
+    pub fn whereabouts(&self, no: ObjectNo) -> Result<Whereabouts, FsError> {
+        let attr = self.getattr(no)?;
+        match attr.kind {
+            FileType::File => {}
+            FileType::Dir => return Err(FsError::IsDir),
+            _ => return Err(FsError::Invalid),
+        }
+        let (note, mut sources) = (self.note(no)?, Vec::new());
+        let absent: u64 = note.absent.within(0, attr.size).iter().map(|(from, to)| to - from).sum();
+        let here = attr.size - absent;
+        let mut shown = |name: &str, data_seq, bytes, latency: Option<teal_types::Span>, cost, why| {
+            let latency = latency.map(|time| Duration::from_nanos(time.get()));
+            sources.push(SourceShown { name: name.to_owned(), data_seq, bytes, latency, cost, why });
+        };
+        let why = match (absent, here) {
+            (0, _) => "read: all of it is here",
+            (_, 0) => "not here",
+            _ => "read where it is here",
+        };
+        shown("home log", None, here, None, 0, why);
+        let Some(replica) = &self.replica else {
+            return Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, sources });
+        };
+        let weights = replica.drives.weights();
+        let is_up = replica.state.lock().trouble.is_none();
+        let mut is_first = absent > 0;
+        let block = teal_types::BLOCK;
+        let mut ordered = replica.drives.order(no, note.data_seq, block, is_up);
+        if !ordered.iter().any(|source| matches!(source, Source::Server)) {
+            ordered.push(Source::Server);
+        }
+        for source in ordered {
+            match source {
+                Source::Server => {
+                    let meter = replica.drives.server.lock().clone();
+                    let why = match (is_up, is_first) {
+                        (false, _) => "out of reach",
+                        (_, true) => "read next: it costs least",
+                        _ => "asked if those before fail",
+                    };
+                    is_first &= !is_up;
+                    let known = (!note.absent.is_empty()).then_some(note.data_seq);
+                    shown("server", known, attr.size, meter.predict(block), meter.cost(block, weights).0, why);
+                }
+                Source::Drive(drive) => {
+                    let meter = drive.meter.lock().clone();
+                    let asked = std::sync::Arc::clone(&drive.drive);
+                    let held = drive.reader.ask(super::PATIENCE_MAX, move || asked.held(no).ok()).flatten();
+                    let content = held.and_then(|held| held.content);
+                    let bytes =
+                        content.iter().flat_map(|content| content.present.iter()).map(|(from, to)| to - from).sum();
+                    let has_it =
+                        absent > 0 && content.as_ref().is_some_and(|content| content.data_seq == note.data_seq);
+                    let why = match (&content, has_it && is_first) {
+                        (None, _) => "does not have it",
+                        (_, true) => "read next: it costs least",
+                        (Some(_), _) if absent > 0 && !has_it => "has another version",
+                        _ => "has a copy",
+                    };
+                    is_first &= !has_it;
+                    let seq = content.map(|content| content.data_seq);
+                    shown(&drive.name, seq, bytes, meter.predict(block), meter.cost(block, weights).0, why);
+                }
+            }
+        }
+        Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, sources })
+    }
+}

@@ -1,0 +1,74 @@
+//! What a drive with very many objects costs: making it, opening it (that is what attaching waits for, besides the commits that were missed),
+//! asking it for objects, taking in commits. `many FILE SIZE_GIB OBJECTS [COMMITS]`: makes the file if it is not there.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement that fails may stop")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use teal_device::{Drive, Label};
+use teal_env::{FileDisk, OpenMode, SystemClock, SystemEntropy};
+use teal_types::{CommitSeq, ObjectNo};
+
+const FIRST: u64 = 1 << 30;
+const SIZE: u64 = 4096;
+
+fn megabytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+}
+
+fn make(path: &Path, gib: u64, objects: u64) {
+    let begun = Instant::now();
+    let disk = Arc::new(FileDisk::open(path, OpenMode::Create(gib << 30)).unwrap());
+    let label = Label { volume: 1, device: 1, seen: CommitSeq::new(1), ..Label::default() };
+    let drive = Drive::make(disk, Arc::new(SystemClock), &SystemEntropy, "many", label).unwrap();
+    for n in 0..objects {
+        // Content of zeros: nothing but what is known of it takes room.
+        drive.install(ObjectNo::new(FIRST + n), (CommitSeq::new(1), SIZE), (0, SIZE), &[]).unwrap();
+        if n % 5_000 == 4_999 {
+            drive.sync().unwrap();
+        }
+    }
+    drive.close().unwrap();
+    println!("made {objects} objects in {:?}, {} MB resident", begun.elapsed(), megabytes());
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let (path, number) = (Path::new(&args[1]), |at: usize| args[at].parse::<u64>().unwrap());
+    let objects = number(3);
+    if !path.exists() {
+        make(path, number(2), objects);
+        return;
+    }
+    let (begun, before) = (Instant::now(), megabytes());
+    let disk = Arc::new(FileDisk::open(path, OpenMode::Write).unwrap());
+    let drive = Drive::open(disk, Arc::new(SystemClock)).unwrap();
+    println!(
+        "{} objects, opened in {:?}, {before} to {} MB resident",
+        drive.room().objects,
+        begun.elapsed(),
+        megabytes()
+    );
+    let begun = Instant::now();
+    drive.relabel(|label| label.is_clean = false).unwrap();
+    drive.sync().unwrap();
+    println!("label written in {:?}", begun.elapsed());
+    let asked = 2_000;
+    let begun = Instant::now();
+    for n in 0..asked {
+        let no = ObjectNo::new(FIRST + (n * 7_919_993) % objects);
+        assert!(drive.read(no, CommitSeq::new(1), 0, SIZE).unwrap().present.iter().len() == 1);
+    }
+    println!("{asked} objects read here and there in {:?}, {} MB resident", begun.elapsed(), megabytes());
+    let commits = args.get(4).map_or(0, |said| said.parse().unwrap());
+    let begun = Instant::now();
+    for n in 0..commits {
+        let no = ObjectNo::new(FIRST + (n * 104_729) % objects);
+        drive.changed(no, (CommitSeq::new(2), SIZE), None).unwrap();
+    }
+    drive.sync().unwrap();
+    println!("{commits} changed objects taken in in {:?}, {} MB resident", begun.elapsed(), megabytes());
+    drive.close().unwrap();
+}

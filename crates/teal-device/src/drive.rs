@@ -1,0 +1,215 @@
+//! A drive: a log store on a disk of its own that holds content of one volume, as the server has it, and can be carried from one client
+//! to another.
+//!
+//! # Guarantees
+//! 1. *Acknowledged only*: whoever installs content names the commit it is of. Nothing is lost with a drive, and nothing on it is
+//!    anybody's secret.
+//! 2. *Exact*: content is read at the commit it was installed at, or not at all; what of an object is there and of which commit changes
+//!    in the batch of the content.
+//! 3. *At its position*: whatever is on it is the newest as of the position it tells. That moves after the changes up to it were taken in, and
+//!    before anything newer is installed; since after a crash, or when it was pulled out, it is as after some of the changes in their order,
+//!    an unclean end needs no other care than a clean one. And who knows the history at the position knows all of which something is on it.
+//! 4. *Room*: what was not read lately makes way (second chance); what has affinity does not.
+//!
+//! # How
+//! An object of the volume is a file of the same number in the store, without a name, in the set of orphans; its note is [`Held`]. The note
+//! of object 0 is the [`Label`], which a client of the volume takes for nothing of its own. All calls may wait for the disk: whoever
+//! must not wait uses a [`Hand`](crate::Hand).
+//!
+//! | lock | guards | under it |
+//! |---|---|---|
+//! | `shards`, by object | content and note together: shared by readers | reads and writes of that object |
+//! | `label` | the label | its note |
+//! | `used`, `clock_hand` | what they are called | nothing; looking for what may go |
+
+mod content;
+mod evict;
+mod held;
+mod label;
+
+pub use content::{Found, Piece};
+pub use held::{Content, Held};
+pub use label::Label;
+
+use label::NoLabel;
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use teal_env::{Clock, Disk, Entropy};
+use teal_log::{Cost, MkfsError, MkfsOptions, OpenError, OpenOptions, Store, StoreError, note_cost};
+use teal_types::ObjectNo;
+
+/// The number whose note the label is.
+const LABEL: ObjectNo = ObjectNo::new(0);
+const SHARDS: u64 = 64;
+
+/// Why a disk is no drive.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// It is no store at all, or a damaged one.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It is a store, and not a drive's.
+    #[error("this is a store, but not a drive; make a drive with `teal device add`")]
+    NotADrive,
+    /// A newer program made it.
+    #[error("this drive has a label of version {0}, newer than this program knows; use a newer teal")]
+    Newer(u16),
+    /// Its store cannot be made.
+    #[error(transparent)]
+    Make(#[from] MkfsError),
+    /// Its store cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a drive has room for, in bytes and objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Room {
+    /// What content can take together.
+    pub total: u64,
+    /// What it can still take.
+    pub free: u64,
+    /// Objects on it.
+    pub objects: u64,
+}
+
+/// See the module.
+pub struct Drive {
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    label: Mutex<Label>,
+    shards: Vec<RwLock<()>>,
+    used: Mutex<HashSet<ObjectNo>>,
+    clock_hand: Mutex<u64>,
+}
+
+impl std::fmt::Debug for Drive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Drive").field("label", &*self.label.lock()).finish_non_exhaustive()
+    }
+}
+
+impl Drive {
+    /// Makes an empty drive on a disk. Whatever was there is gone.
+    ///
+    /// # Errors
+    /// [`DriveError::Make`], [`DriveError::Store`].
+    pub fn make(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        entropy: &dyn Entropy,
+        name: &str,
+        label: Label,
+    ) -> Result<Self, DriveError> {
+        let options = MkfsOptions { label: name.to_owned(), ..MkfsOptions::default() };
+        Store::mkfs(Arc::clone(&disk), Arc::clone(&clock), entropy, &options)?;
+        let (store, _) = Store::open(disk, Arc::clone(&clock), OpenOptions::default())?;
+        let this = Self::of(store, clock, label);
+        this.relabel(|_| {})?;
+        this.sync()?;
+        Ok(this)
+    }
+
+    /// Opens a drive, as it was left.
+    ///
+    /// # Errors
+    /// [`DriveError`]; nothing has been written.
+    pub fn open(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<Self, DriveError> {
+        let (store, _) = Store::open(disk, Arc::clone(&clock), OpenOptions::default())?;
+        let label = match Label::decode(&store.note(LABEL)?.unwrap_or_default()) {
+            Ok(label) => label,
+            Err(NoLabel::Other) => return Err(DriveError::NotADrive),
+            Err(NoLabel::Version(version)) => return Err(DriveError::Newer(version)),
+        };
+        Ok(Self::of(store, clock, label))
+    }
+
+    fn of(store: Arc<Store>, clock: Arc<dyn Clock>, label: Label) -> Self {
+        let shards = (0..SHARDS).map(|_| RwLock::new(())).collect();
+        Self { store, clock, label: Mutex::new(label), shards, used: Mutex::default(), clock_hand: Mutex::default() }
+    }
+
+    /// Whether an open store is a drive's, which is not to be mounted.
+    pub fn is_one(store: &Store) -> bool {
+        store.note(LABEL).ok().flatten().is_some_and(|bytes| !matches!(Label::decode(&bytes), Err(NoLabel::Other)))
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> &str {
+        &self.store.superblock().label
+    }
+
+    /// What it says of itself.
+    pub fn label(&self) -> Label {
+        *self.label.lock()
+    }
+
+    /// Changes what it says of itself; durable with the next [`sync`](Self::sync), together with all before.
+    ///
+    /// # Errors
+    /// What changing the note met.
+    pub fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<Label, StoreError> {
+        let mut cost = Cost::names(1).freeing();
+        cost.bytes += note_cost(label::BYTES);
+        let op = self.store.begin(cost)?;
+        let mut label = self.label.lock();
+        let mut changed = *label;
+        change(&mut changed);
+        op.set_note(LABEL, Some(&changed.encode()))?;
+        *label = changed;
+        Ok(changed)
+    }
+
+    /// Makes everything that was put on it durable.
+    ///
+    /// # Errors
+    /// What the disk met; the drive takes nothing any more then, until it is opened again.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.store.commit()?;
+        // Checkpoints that are due.
+        self.store.tick().map(|_| ())
+    }
+
+    /// Ends its use.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn close(&self) -> Result<(), StoreError> {
+        self.store.close()
+    }
+
+    /// Whether it has failed to write, and takes nothing any more.
+    pub fn is_failed(&self) -> bool {
+        self.store.is_poisoned()
+    }
+
+    /// How full it is.
+    pub fn room(&self) -> Room {
+        let space = self.store.space();
+        // Its root is no object of the volume.
+        Room { total: space.total, free: space.free, objects: space.objects.saturating_sub(1) }
+    }
+
+    /// Visits the numbers of all objects it knows something of, ascending, until `visit` says enough.
+    ///
+    /// # Errors
+    /// What reading the notes met.
+    pub fn each(&self, visit: &mut dyn FnMut(ObjectNo) -> ControlFlow<()>) -> Result<(), StoreError> {
+        self.store.each_note(ObjectNo::ROOT, &mut |no, _| visit(no))
+    }
+
+    /// Visits the numbers of all objects that have affinity, ascending, until `visit` says enough.
+    ///
+    /// # Errors
+    /// What reading the notes met.
+    pub fn each_affine(&self, visit: &mut dyn FnMut(ObjectNo) -> ControlFlow<()>) -> Result<(), StoreError> {
+        let mut each = |no, head: &[u8]| if Held::has_affinity(head) { visit(no) } else { ControlFlow::Continue(()) };
+        self.store.each_note(ObjectNo::ROOT, &mut each)
+    }
+
+    fn shard(&self, no: ObjectNo) -> &RwLock<()> {
+        &self.shards[(no.get() % SHARDS) as usize]
+    }
+}

@@ -1,0 +1,152 @@
+//! What a drive holds of an object: the note of that object in the drive's store.
+//!
+//! # Bytes, little-endian
+//! | bytes | field |
+//! |---:|---|
+//! | 1 | version, 1 |
+//! | 1 | flags: 1 content, 2 affinity, 4 sticky affinity |
+//! | | if content: the commit that changed it last u64, size u64, ranges |
+//!
+//! *Ranges* are a count u32, each start u64, end u64: what of the content is here.
+
+use teal_types::{BLOCK, CommitSeq, Ranges};
+
+const VERSION: u8 = 1;
+const CONTENT: u8 = 1;
+const AFFINITY: u8 = 2;
+const STICKY: u8 = 4;
+/// The most ranges of one object; what would be one more is not taken.
+pub(super) const RANGES_MAX: usize = 256;
+/// The most bytes of such a note.
+pub(super) const BYTES_MAX: usize = 22 + 16 * (RANGES_MAX + 1);
+
+/// Content, or a part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// The commit that changed it last.
+    pub data_seq: CommitSeq,
+    /// Bytes of all of it.
+    pub size: u64,
+    /// What is here.
+    pub present: Ranges,
+}
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Held {
+    /// Its content, or parts of it.
+    pub content: Option<Content>,
+    /// It is always to be here.
+    pub affinity: bool,
+    /// Of a directory: so is whatever comes into it.
+    pub sticky: bool,
+}
+
+/// The blocks that bytes lie in.
+pub(super) fn blocks(from: u64, to: u64) -> (u64, u64) {
+    (from / BLOCK * BLOCK, to.checked_next_multiple_of(BLOCK).unwrap_or(to))
+}
+
+impl Content {
+    /// What is left of it when another state follows: `changed` as (offset, length), `None` anywhere.
+    pub(super) fn after(&self, data_seq: CommitSeq, size: u64, changed: Option<&[(u64, u64)]>) -> Self {
+        let mut present = if changed.is_some() { self.present.clone() } else { Ranges::default() };
+        for (offset, len) in changed.into_iter().flatten() {
+            let (from, to) = blocks(*offset, offset.saturating_add(*len));
+            present.remove(from, to);
+        }
+        if size != self.size {
+            present.remove(blocks(size.min(self.size), 0).0, teal_types::ranges::END);
+        }
+        Self { data_seq, size, present }
+    }
+}
+
+impl Held {
+    /// Whether there is nothing to note.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether the head of a note says so.
+    pub(super) fn has_affinity(head: &[u8]) -> bool {
+        head.get(1).is_some_and(|flags| flags & AFFINITY != 0)
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        let content = flag(self.content.is_some(), CONTENT);
+        let mut out = vec![VERSION, content | flag(self.affinity, AFFINITY) | flag(self.sticky, STICKY)];
+        if let Some(content) = &self.content {
+            out.extend(content.data_seq.get().to_le_bytes());
+            out.extend(content.size.to_le_bytes());
+            out.extend((content.present.iter().len() as u32).to_le_bytes());
+            for (from, to) in content.present.iter() {
+                out.extend(from.to_le_bytes());
+                out.extend(to.to_le_bytes());
+            }
+        }
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let [version, flags, rest @ ..] = bytes else { return None };
+        if *version != VERSION || *flags >= 2 * STICKY {
+            return None;
+        }
+        let mut rest = rest;
+        let mut number = |len: usize| {
+            let (head, tail) = rest.split_at_checked(len)?;
+            rest = tail;
+            Some(head.iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b)))
+        };
+        let mut held = Self { content: None, affinity: flags & AFFINITY != 0, sticky: flags & STICKY != 0 };
+        if flags & CONTENT != 0 {
+            let (data_seq, size, count) = (CommitSeq::new(number(8)?), number(8)?, number(4)?);
+            let ranges: Option<Vec<_>> = (0..count).map(|_| Some((number(8)?, number(8)?))).collect();
+            held.content = Some(Content { data_seq, size, present: Ranges::of(ranges?)? });
+        }
+        rest.is_empty().then_some(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(of: &[(u64, u64)]) -> Ranges {
+        Ranges::of(of.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_are_pinned() {
+        let content = Content { data_seq: CommitSeq::new(3), size: 9000, present: ranges(&[(0, 4096), (8192, 9000)]) };
+        let held = Held { content: Some(content), affinity: true, sticky: false };
+        let long = |n: u64| n.to_le_bytes().to_vec();
+        let numbers = [3, 9000].map(long).concat();
+        let pairs = [0, 4096, 8192, 9000].map(long).concat();
+        let bytes = [vec![1, 3], numbers, vec![2, 0, 0, 0], pairs].concat();
+        assert_eq!(held.encode(), bytes);
+        assert_eq!(Held::decode(&bytes), Some(held));
+        for len in 0..bytes.len() {
+            assert_eq!(Held::decode(&bytes[..len]), None, "{len} bytes");
+        }
+        let sticky = Held { content: None, affinity: true, sticky: true };
+        assert_eq!((sticky.encode(), Held::decode(&[1, 6])), (vec![1, 6], Some(sticky)));
+        for bad in [&[2, 0][..], &[1, 8], &[1, 0, 0]] {
+            assert_eq!(Held::decode(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn only_whole_blocks_that_did_not_change_stay() {
+        let content = Content { data_seq: CommitSeq::new(3), size: 20_000, present: ranges(&[(0, 20_000)]) };
+        let after = |size, changed: Option<&[(u64, u64)]>| content.after(CommitSeq::new(4), size, changed).present;
+        assert_eq!(after(20_000, None), Ranges::default());
+        assert_eq!(after(20_000, Some(&[(5000, 1)])), ranges(&[(0, 4096), (8192, 20_000)]));
+        // What grew or was cut off takes its block along.
+        assert_eq!(after(30_000, Some(&[])), ranges(&[(0, 16_384)]));
+        assert_eq!(after(5000, Some(&[])), ranges(&[(0, 4096)]));
+        assert_eq!(after(20_000, Some(&[(0, u64::MAX)])), Ranges::default());
+    }
+}

@@ -1,0 +1,140 @@
+//! What a drive says of itself: the note of object 0 of its store.
+//!
+//! # Bytes, little-endian
+//! | bytes | field |
+//! |---:|---|
+//! | 4 | `TLdv` |
+//! | 2 | version, 1 |
+//! | 4 | volume |
+//! | 4 | device: its number in the volume |
+//! | 4 | incarnation of the server |
+//! | 8 | position: nothing on it is older |
+//! | 32 | digest of history there |
+//! | 8 | nonce of the last attachment |
+//! | 8 | nonce of the one that was begun last; the same, unless an answer of the server was lost |
+//! | 1 | 1: detached properly |
+//! | 32 | proof: all before, keyed with what clients of the volume know; zeros: none yet |
+
+use teal_types::CommitSeq;
+
+const MAGIC: [u8; 4] = *b"TLdv";
+const VERSION: u16 = 1;
+/// All but the proof.
+const SAID: usize = 75;
+/// All of it.
+pub(super) const BYTES: usize = SAID + 32;
+
+/// See the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Label {
+    /// The volume whose objects it holds.
+    pub volume: u32,
+    /// Its number there.
+    pub device: u32,
+    /// The life of the server's history.
+    pub server: u32,
+    /// Nothing on it is older than this.
+    pub seen: CommitSeq,
+    /// The digest of history there.
+    pub digest: [u8; 32],
+    /// Of the last attachment.
+    pub nonce: u64,
+    /// Of the one that was begun last.
+    pub next: u64,
+    /// Whether it was detached properly.
+    pub is_clean: bool,
+    /// Shows that a client of the volume wrote it.
+    pub proof: [u8; 32],
+}
+
+/// Why a label cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoLabel {
+    /// It is something else.
+    Other,
+    /// It is of a version that this program does not know.
+    Version(u16),
+}
+
+impl Label {
+    /// What the proof is about.
+    pub fn said(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend(VERSION.to_le_bytes());
+        for word in [self.volume, self.device, self.server] {
+            out.extend(word.to_le_bytes());
+        }
+        out.extend(self.seen.get().to_le_bytes());
+        out.extend(self.digest);
+        out.extend(self.nonce.to_le_bytes());
+        out.extend(self.next.to_le_bytes());
+        out.push(u8::from(self.is_clean));
+        out
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = self.said();
+        out.extend(self.proof);
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, NoLabel> {
+        let mut rest = bytes.strip_prefix(&MAGIC).ok_or(NoLabel::Other)?;
+        let mut take = |len: usize| {
+            let (head, tail) = rest.split_at_checked(len).ok_or(NoLabel::Other)?;
+            rest = tail;
+            Ok(head)
+        };
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b));
+        let version = number(take(2)?) as u16;
+        if version != VERSION {
+            return Err(NoLabel::Version(version));
+        }
+        let word = |bytes: &[u8]| number(bytes) as u32;
+        let digest = |bytes: &[u8]| <[u8; 32]>::try_from(bytes).map_err(|_| NoLabel::Other);
+        let label = Self {
+            volume: word(take(4)?),
+            device: word(take(4)?),
+            server: word(take(4)?),
+            seen: CommitSeq::new(number(take(8)?)),
+            digest: digest(take(32)?)?,
+            nonce: number(take(8)?),
+            next: number(take(8)?),
+            is_clean: number(take(1)?) == 1,
+            proof: digest(take(32)?)?,
+        };
+        if rest.is_empty() { Ok(label) } else { Err(NoLabel::Other) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_version_1_are_pinned() {
+        let label = Label {
+            volume: 1,
+            device: 2,
+            server: 3,
+            seen: CommitSeq::new(4),
+            digest: [5; 32],
+            nonce: 6,
+            next: 7,
+            is_clean: true,
+            proof: [8; 32],
+        };
+        let (word, long) = (|n: u32| n.to_le_bytes().to_vec(), |n: u64| n.to_le_bytes().to_vec());
+        let head = [b"TLdv".to_vec(), vec![1, 0], word(1), word(2), word(3), long(4), vec![5; 32]].concat();
+        let said = [head, long(6), long(7), vec![1]].concat();
+        let bytes = [said.clone(), vec![8; 32]].concat();
+        assert_eq!((label.encode(), label.said(), bytes.len()), (bytes.clone(), said, BYTES));
+        assert_eq!(Label::decode(&bytes), Ok(label));
+        assert_eq!(Label::decode(&bytes[..BYTES - 1]), Err(NoLabel::Other));
+        assert_eq!(Label::decode(&[&bytes[..], &[0]].concat()), Err(NoLabel::Other));
+        let newer = [b"TLdv".to_vec(), vec![2, 0], bytes[6..].to_vec()].concat();
+        assert_eq!(Label::decode(&newer), Err(NoLabel::Version(2)));
+        // A store of a volume says who it is there, too: in other words.
+        assert_eq!(Label::decode(&[1; 129]), Err(NoLabel::Other));
+    }
+}

@@ -1,0 +1,211 @@
+//! A drive on a disk in memory: exact versions, prefixes after power cuts, damage, room.
+#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
+
+use std::sync::Arc;
+use teal_device::{Drive, DriveError, Label};
+use teal_env::{Disk, DiskShape, MemDisk};
+use teal_log::{MkfsOptions, Store};
+use teal_testkit::{RecordingDisk, Rng, SeededEntropy, SimClock};
+use teal_types::{BLOCK, CommitSeq, ObjectNo, Ranges};
+
+const A: ObjectNo = ObjectNo::new(1 << 31);
+const SIZE: u64 = 20_000;
+
+fn seq(raw: u64) -> CommitSeq {
+    CommitSeq::new(raw)
+}
+
+fn bytes(seed: u64, len: u64) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    (0..len).map(|_| rng.below(256) as u8).collect()
+}
+
+fn make(disk: Arc<dyn Disk>) -> Drive {
+    let label = Label { volume: 7, device: 1, seen: seq(100), ..Label::default() };
+    Drive::make(disk, Arc::new(SimClock::default()), &SeededEntropy::new(1), "usb", label).unwrap()
+}
+
+fn fresh(mib: u64) -> Drive {
+    make(Arc::new(MemDisk::new((mib << 20) / 512)))
+}
+
+fn whole(drive: &Drive, no: ObjectNo, at: u64, content: &[u8]) {
+    let size = content.len() as u64;
+    assert!(drive.install(no, (seq(at), size), (0, size), &[(0, content.to_vec())]).unwrap());
+}
+
+/// What is found of the first `SIZE` bytes, and whether it is as in `content`.
+fn found(drive: &Drive, at: u64, content: &[u8]) -> Vec<(u64, u64)> {
+    let found = drive.read(A, seq(at), 0, SIZE).unwrap();
+    assert!(found.spoiled.is_empty());
+    let mut read = vec![0; content.len()];
+    for (at, piece) in found.pieces {
+        read[at as usize..at as usize + piece.len()].copy_from_slice(&piece);
+    }
+    for (from, to) in found.present.iter() {
+        assert_eq!(read[from as usize..to as usize], content[from as usize..to as usize], "{from} to {to}");
+    }
+    found.present.iter().collect()
+}
+
+#[test]
+fn content_is_read_at_its_version_and_at_no_other() {
+    let drive = fresh(32);
+    let (old, new) = (bytes(1, SIZE), bytes(2, SIZE));
+    whole(&drive, A, 5, &old);
+    assert_eq!(found(&drive, 5, &old), [(0, SIZE)]);
+    assert_eq!(found(&drive, 4, &old), []);
+    assert_eq!(found(&drive, 6, &old), []);
+    // A part of a newer version: nothing of the old one is left.
+    assert!(drive.install(A, (seq(6), SIZE), (4096, 8192), &[(4096, new[4096..8192].to_vec())]).unwrap());
+    assert_eq!(found(&drive, 6, &new), [(4096, 8192)]);
+    assert_eq!(found(&drive, 5, &old), []);
+    assert!(!drive.install(A, (seq(5), SIZE), (0, SIZE), &[(0, old)]).unwrap(), "an older one comes too late");
+    assert!(!drive.install(A, (seq(101), SIZE), (0, SIZE), &[(0, new)]).unwrap(), "the drive has not come so far");
+}
+
+#[test]
+fn parts_that_meet_in_a_block_leave_each_other_alone() {
+    let drive = fresh(32);
+    let content = bytes(1, SIZE);
+    for (from, to) in [(1000, 9000), (0, 1000), (9001, SIZE), (9000, 9001), (500, 600)] {
+        let piece = (from, content[from as usize..to as usize].to_vec());
+        assert!(drive.install(A, (seq(5), SIZE), (from, to), &[piece]).unwrap());
+    }
+    assert_eq!(found(&drive, 5, &content), [(0, SIZE)]);
+}
+
+#[test]
+fn a_change_elsewhere_leaves_what_it_did_not_touch() {
+    let drive = fresh(32);
+    let mut content = bytes(1, SIZE);
+    whole(&drive, A, 5, &content);
+    drive.changed(A, (seq(7), SIZE), Some(&[(5000, 10)])).unwrap();
+    content[5000..5010].fill(0);
+    assert_eq!(found(&drive, 7, &content), [(0, 4096), (8192, SIZE)]);
+    // It grows, and is cut.
+    drive.changed(A, (seq(8), 2 * SIZE), Some(&[])).unwrap();
+    content.resize(2 * SIZE as usize, 0);
+    assert_eq!(found(&drive, 8, &content), [(0, 4096), (8192, 16_384)]);
+    drive.changed(A, (seq(9), 9000), Some(&[])).unwrap();
+    assert_eq!(found(&drive, 9, &content), [(0, 4096)]);
+    drive.changed(A, (seq(10), 9000), None).unwrap();
+    assert!(drive.held(A).unwrap().is_empty());
+    whole(&drive, A, 11, &content[..9000]);
+    drive.gone(A).unwrap();
+    assert!(drive.held(A).unwrap().is_empty());
+    assert_eq!(drive.room().objects, 0);
+    // The same number again, before anything was durable.
+    whole(&drive, A, 12, &content[..9000]);
+    assert_eq!(found(&drive, 12, &content[..9000]), [(0, 9000)]);
+}
+
+#[test]
+fn holes_stay_holes() {
+    let drive = fresh(32);
+    let size = 1 << 40;
+    let tail = bytes(3, 4096);
+    assert!(drive.install(A, (seq(5), size), (0, size), &[(1 << 30, tail.clone())]).unwrap());
+    let found = drive.read(A, seq(5), (1 << 30) - 8192, (1 << 30) + 8192).unwrap();
+    assert_eq!(found.pieces, [(1 << 30, tail)]);
+    assert_eq!(found.present.iter().collect::<Vec<_>>(), [((1 << 30) - 8192, (1 << 30) + 8192)]);
+    assert!(drive.room().total - drive.room().free < 1 << 20);
+}
+
+#[test]
+fn what_was_not_used_makes_way_and_what_has_affinity_does_not() {
+    let drive = fresh(20);
+    let content = bytes(1, 256 << 10);
+    let no = |n: u64| ObjectNo::new(A.get() + n);
+    whole(&drive, no(0), 5, &content);
+    drive.mark(no(0), true, false).unwrap();
+    for n in 1..200 {
+        whole(&drive, no(n), 5, &content);
+        assert!(drive.room().free * 20 > drive.room().total, "{:?}", drive.room());
+    }
+    let is_there = |n| drive.held(no(n)).unwrap().content.is_some();
+    assert!(is_there(0) && is_there(199) && !is_there(1));
+    assert_eq!(drive.read(no(0), seq(5), 0, 256 << 10).unwrap().present.iter().collect::<Vec<_>>(), [(0, 256 << 10)]);
+}
+
+#[test]
+fn damage_is_told_from_what_is_whole_and_can_be_repaired() {
+    let disk = Arc::new(MemDisk::new((32 << 20) / 512));
+    let drive = make(Arc::clone(&disk) as _);
+    let content = bytes(1, 1 << 20);
+    whole(&drive, A, 5, &content);
+    drive.sync().unwrap();
+    drive.close().unwrap();
+    drop(drive);
+    let sectors = disk.shape().sectors;
+    let mut image = vec![0; (sectors * 512) as usize];
+    disk.read_at(teal_types::Sector::new(0), &mut image).unwrap();
+    let at = image.windows(32).position(|bytes| bytes == &content[600_000..600_032]).unwrap() as u64 / 512;
+    let mut sector = image[(at * 512) as usize..][..512].to_vec();
+    sector[100] ^= 1;
+    disk.write_at(teal_types::Sector::new(at), &[std::io::IoSlice::new(&sector)]).unwrap();
+    let drive = Drive::open(disk, Arc::new(SimClock::default())).unwrap();
+    let found = drive.read(A, seq(5), 0, 1 << 20).unwrap();
+    let (from, to) = found.spoiled.iter().next().unwrap();
+    assert!(from <= 600_000 && to > 600_000 && to - from <= 128 << 10, "{from} to {to}");
+    let mut all = Ranges::default();
+    all.add(0, 1 << 20);
+    assert_eq!(found.present, all.without(&found.spoiled));
+    drive.spoil(A, seq(5), &found.spoiled).unwrap();
+    assert!(drive.read(A, seq(5), 0, 1 << 20).unwrap().spoiled.is_empty());
+    let piece = (from, content[from as usize..to as usize].to_vec());
+    assert!(drive.install(A, (seq(5), 1 << 20), (from, to), &[piece]).unwrap());
+    assert_eq!(drive.read(A, seq(5), 0, 1 << 20).unwrap().present, all);
+}
+
+#[test]
+fn after_a_power_cut_a_drive_is_as_after_some_of_its_changes() {
+    let shape = DiskShape { sectors: (20 << 20) / 512, logical: 512, physical: 4096, rotational: false, sparse: false };
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let disk = RecordingDisk::new(shape);
+        let drive = make(Arc::new(disk.clone()));
+        let steps = 2 + rng.below(12);
+        let mut durable = 0;
+        // At each step every object changes; then the position moves; then some of the new content comes.
+        for n in 1..=steps {
+            let (at, all) = (100 + 10 * n, (0..4).map(|object| ObjectNo::new(A.get() + object)));
+            all.clone().for_each(|no| drive.changed(no, (seq(at), SIZE), None).unwrap());
+            drive.relabel(|label| label.seen = seq(at)).unwrap();
+            for no in all {
+                if rng.chance(0.7) {
+                    whole(&drive, no, at, &bytes(at, SIZE));
+                }
+            }
+            if rng.chance(0.5) {
+                drive.sync().unwrap();
+                durable = n;
+            }
+        }
+        let image = disk.trace().crash(&mut rng, true).disk;
+        let drive = Drive::open(Arc::new(image), Arc::new(SimClock::default())).unwrap();
+        let seen = drive.label().seen.get();
+        assert!(seen >= 100 + 10 * durable, "seed {seed}: {seen}");
+        for object in 0..4 {
+            let no = ObjectNo::new(A.get() + object);
+            if let Some(content) = drive.held(no).unwrap().content {
+                let at = content.data_seq.get();
+                assert_eq!(at, seen, "seed {seed}: what is there is the newest as of the position");
+                let found = drive.read(no, content.data_seq, 0, SIZE).unwrap();
+                let read: Vec<u8> = found.pieces.into_iter().flat_map(|(_, bytes)| bytes).collect();
+                assert!(read.is_empty() || read == bytes(at, SIZE), "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_drive_is_told_apart() {
+    let clock: Arc<SimClock> = Arc::default();
+    let disk = Arc::new(MemDisk::new((20 << 20) / 512));
+    assert!(matches!(Drive::open(Arc::clone(&disk) as _, clock.clone()), Err(DriveError::Open(_))));
+    Store::mkfs(Arc::clone(&disk) as _, clock.clone(), &SeededEntropy::new(1), &MkfsOptions::default()).unwrap();
+    assert!(matches!(Drive::open(disk, clock), Err(DriveError::NotADrive)));
+    assert_eq!(fresh(20).label(), Label { volume: 7, device: 1, seen: seq(100), ..Label::default() });
+    assert_eq!(BLOCK, 4096);
+}

@@ -1,0 +1,234 @@
+//! The drives of a volume: which there are, and to whom each is attached.
+//!
+//! # Guarantees
+//! 1. A drive that is attached twice at once, because it was copied, is noticed: who tells of an attachment that is not the last one is refused
+//!    while the other is here, and known for a copy otherwise.
+//! 2. Numbers of drives are never given twice.
+//!
+//! # Bytes of the setting `devices` of a volume, little-endian
+//! | bytes | field |
+//! |---:|---|
+//! | 1 | version, 1 |
+//! | 4 | the highest number given |
+//! | | for each drive, in the order of their numbers: |
+//! | 4 | its number |
+//! | 8 | bytes of its store |
+//! | 8 | nonce of its last attachment |
+//! | 1 | flags: 1 portable, 2 attached |
+//! | 4 | the replica it is, or was last, attached to |
+//! | 1, n | length of its name, its name |
+//! | 1, n | length of its profile's name, that name |
+
+use crate::hello::replica_of;
+use crate::refusal::{Outcome, bad, refuse};
+use crate::server::{Peer, Server};
+use teal_meta::{Read, Write};
+use teal_proto::{DEVICE_NAME_MAX, DEVICES_MAX, DeviceAsk, DeviceNote, RefusalCode, Reply, is_device_name};
+
+const KEY: &str = "devices";
+const VERSION: u8 = 1;
+const PORTABLE: u8 = 1;
+const ATTACHED: u8 = 2;
+
+/// One drive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Row {
+    device: u32,
+    bytes: u64,
+    nonce: u64,
+    portable: bool,
+    is_attached: bool,
+    replica: u32,
+    name: String,
+    profile: String,
+}
+
+/// All drives, and the highest number given.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Rows {
+    highest: u32,
+    rows: Vec<Row>,
+}
+
+impl Rows {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.extend(self.highest.to_le_bytes());
+        for row in &self.rows {
+            out.extend(row.device.to_le_bytes());
+            out.extend(row.bytes.to_le_bytes());
+            out.extend(row.nonce.to_le_bytes());
+            out.push(if row.portable { PORTABLE } else { 0 } | if row.is_attached { ATTACHED } else { 0 });
+            out.extend(row.replica.to_le_bytes());
+            for text in [&row.name, &row.profile] {
+                out.push(text.len() as u8);
+                out.extend(text.as_bytes());
+            }
+        }
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let mut take = |len: usize| {
+            let (head, tail) = rest.split_at_checked(len)?;
+            rest = tail;
+            Some((head, tail.is_empty()))
+        };
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b));
+        if take(1)?.0 != [VERSION] {
+            return None;
+        }
+        let (highest, mut is_end) = take(4)?;
+        let (highest, mut rows) = (number(highest) as u32, Vec::new());
+        while !is_end {
+            let mut long = |len| Some(number(take(len)?.0));
+            let (device, bytes, nonce) = (long(4)? as u32, long(8)?, long(8)?);
+            let (flags, replica) = (long(1)? as u8, long(4)? as u32);
+            let mut text = || {
+                let len = usize::from(*take(1)?.0.first()?);
+                let (text, last) = take(len)?;
+                Some((String::from_utf8(text.to_vec()).ok()?, last))
+            };
+            let (name, profile);
+            ((name, _), (profile, is_end)) = (text()?, text()?);
+            let (portable, is_attached) = (flags & PORTABLE != 0, flags & ATTACHED != 0);
+            rows.push(Row { device, bytes, nonce, portable, is_attached, replica, name, profile });
+        }
+        Some(Self { highest, rows })
+    }
+
+    fn of(txn: &dyn Read) -> Outcome<Self> {
+        let Some(bytes) = txn.setting(KEY)? else { return Ok(Self::default()) };
+        Self::decode(&bytes).map_or_else(|| refuse(RefusalCode::Damaged, "the volume's list of drives is damaged"), Ok)
+    }
+
+    fn keep(&self, txn: &mut dyn Write) -> Outcome<()> {
+        Ok(txn.put_setting(KEY, &self.encode())?)
+    }
+
+    fn find(&mut self, device: u32) -> Outcome<&mut Row> {
+        let row = self.rows.iter_mut().find(|row| row.device == device);
+        row.map_or_else(|| bad(format!("this volume knows no drive of the number {device}: it was removed")), Ok)
+    }
+}
+
+fn note(txn: &dyn Read, row: &Row, is_copy: bool) -> Outcome<DeviceNote> {
+    let machine = txn.replica(row.replica)?.map(|replica| replica.device).unwrap_or_default();
+    Ok(DeviceNote {
+        device: row.device,
+        name: row.name.clone(),
+        bytes: row.bytes,
+        portable: row.portable,
+        profile: row.profile.clone(),
+        attached: row.is_attached.then_some((row.replica, machine)),
+        is_copy,
+    })
+}
+
+impl Server {
+    pub(crate) fn devices(&self, peer: Peer, ask: DeviceAsk) -> Outcome<Reply> {
+        if ask == DeviceAsk::List {
+            let notes = self.read(peer.volume, |txn| {
+                Rows::of(txn)?.rows.iter().map(|row| note(txn, row, false)).collect::<Outcome<Vec<_>>>()
+            });
+            return Ok(Reply::Devices(notes?));
+        }
+        let done = self.write(peer.volume, |txn| {
+            replica_of(txn, peer)?;
+            let mut rows = Rows::of(txn)?;
+            let (row, is_copy) = match ask {
+                DeviceAsk::List => return Ok(None),
+                DeviceAsk::Add { name, bytes, portable, profile, nonce } => {
+                    (rows.add(peer, (name, profile), bytes, portable, nonce)?, false)
+                }
+                DeviceAsk::Attach { device, nonces, next } => self.attach(peer, &mut rows, device, nonces, next)?,
+                DeviceAsk::Detach { device } => {
+                    let row = rows.find(device)?;
+                    row.is_attached &= row.replica != peer.replica;
+                    (row.clone(), false)
+                }
+                DeviceAsk::Remove { device } => {
+                    rows.find(device)?;
+                    rows.rows.retain(|row| row.device != device);
+                    rows.keep(txn)?;
+                    return Ok(None);
+                }
+            };
+            rows.keep(txn)?;
+            note(txn, &row, is_copy).map(Some)
+        });
+        Ok(Reply::Devices(done?.into_iter().collect()))
+    }
+
+    fn attach(&self, peer: Peer, rows: &mut Rows, device: u32, nonces: [u64; 2], next: u64) -> Outcome<(Row, bool)> {
+        let row = rows.find(device)?;
+        let is_copy = !nonces.contains(&row.nonce);
+        let other = Peer { replica: row.replica, ..peer };
+        if is_copy && row.is_attached && other != peer && self.room.lock().is_live(other, self.clock().monotonic()) {
+            return refuse(
+                RefusalCode::Busy,
+                format!("the drive {} is attached to another machine: this is a copy of it", row.name),
+            );
+        }
+        (row.nonce, row.is_attached, row.replica) = (next, true, peer.replica);
+        Ok((row.clone(), is_copy))
+    }
+}
+
+impl Rows {
+    fn add(
+        &mut self,
+        peer: Peer,
+        (name, profile): (String, String),
+        bytes: u64,
+        portable: bool,
+        nonce: u64,
+    ) -> Outcome<Row> {
+        if !is_device_name(&name) || profile.len() > DEVICE_NAME_MAX {
+            return bad(format!("'{name}' is no name for a drive: at most {DEVICE_NAME_MAX} bytes without slashes"));
+        }
+        if self.rows.iter().any(|row| row.name == name) {
+            return bad(format!("this volume has a drive called {name} already; choose another name with --name"));
+        }
+        if self.rows.len() >= DEVICES_MAX {
+            return bad(format!("this volume has {DEVICES_MAX} drives; remove one that is not used any more"));
+        }
+        self.highest += 1;
+        let (device, replica) = (self.highest, peer.replica);
+        let row = Row { device, bytes, nonce, portable, is_attached: true, replica, name, profile };
+        self.rows.push(row.clone());
+        Ok(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_version_1_are_pinned() {
+        let row = Row {
+            device: 2,
+            bytes: 3,
+            nonce: 4,
+            portable: true,
+            is_attached: false,
+            replica: 5,
+            name: "usb".into(),
+            profile: String::new(),
+        };
+        let rows = Rows { highest: 7, rows: vec![row.clone(), Row { device: 6, is_attached: true, ..row }] };
+        let one = |device: u8, flags: u8| {
+            let numbers = [vec![device, 0, 0, 0, 3], vec![0; 7], vec![4], vec![0; 7]].concat();
+            [numbers, vec![flags, 5, 0, 0, 0, 3], b"usb\0".to_vec()].concat()
+        };
+        let bytes = [vec![1, 7, 0, 0, 0], one(2, 1), one(6, 3)].concat();
+        assert_eq!(rows.encode(), bytes);
+        assert_eq!(Rows::decode(&bytes), Some(rows));
+        assert_eq!(Rows::decode(&Rows::default().encode()), Some(Rows::default()));
+        for len in 6..one(2, 1).len() + 5 {
+            assert_eq!(Rows::decode(&bytes[..len]), None, "{len} bytes");
+        }
+    }
+}

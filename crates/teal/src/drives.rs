@@ -1,0 +1,272 @@
+//! The drives of a mount, in the daemon: what the control socket asks about them, and attaching those whose file appears.
+//!
+//! # Guarantees
+//! 1. A drive that was attached here once is attached again whenever its file is there, unless somebody has detached it: then not before the
+//!    file was away, or has changed.
+//! 2. Places are only looked at ([`POLL`]), never opened, while nothing has appeared there.
+
+use crate::control::{AffinityLine, Answer, Ask, DeviceLine, SourceLine, WhereLine};
+use crate::{mkfs, replica};
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use teal_client::{Client, DriveRefused, NewDrive};
+use teal_env::{FileDisk, OpenError, OpenMode, SystemEntropy};
+use teal_types::ObjectNo;
+
+/// A file that was not there is looked for so often.
+const POLL: Duration = Duration::from_secs(2);
+
+/// Where drives have been attached: `drives.toml` beside the store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    places: BTreeSet<PathBuf>,
+}
+
+/// What is kept in mind.
+#[derive(Debug, Default)]
+struct State {
+    known: Known,
+    /// Detached by somebody, as they were then: until their file was away, or somebody else has used it.
+    left: BTreeMap<PathBuf, Looks>,
+    /// Why a place could not be attached, as it was said last.
+    said: BTreeMap<PathBuf, String>,
+}
+
+/// See the module.
+pub(crate) struct Drives {
+    client: Arc<Client>,
+    file: PathBuf,
+    /// Guards only itself.
+    state: Mutex<State>,
+    poller: std::sync::OnceLock<std::thread::Thread>,
+}
+
+/// How a file looks to somebody who does not open it: device, number, seconds and nanoseconds of its last change; `None`: it is not there.
+type Looks = Option<(u64, u64, i64, i64)>;
+
+fn looks(place: &Path) -> Looks {
+    let meta = std::fs::metadata(place).ok()?;
+    Some((meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec()))
+}
+
+/// Opens the disk of a drive.
+fn open(path: &Path) -> Result<FileDisk> {
+    FileDisk::open(path, OpenMode::Write).map_err(|e| match e {
+        OpenError::Io { path, source }
+            if matches!(source.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) =>
+        {
+            anyhow::anyhow!(
+                "{} is write-protected, and a drive writes down how far it has come: take the protection off",
+                path.display()
+            )
+        }
+        e => e.into(),
+    })
+}
+
+impl Drives {
+    /// Those of a client whose store is this.
+    pub(crate) fn new(client: &Arc<Client>, store: &Path) -> Result<Self> {
+        let file = replica::beside(store)?.join("drives.toml");
+        let known = match std::fs::read_to_string(&file) {
+            Ok(text) => toml::from_str(&text).with_context(|| file.display().to_string())?,
+            Err(e) if e.kind() == ErrorKind::NotFound => Known::default(),
+            Err(e) => return Err(e).with_context(|| file.display().to_string()),
+        };
+        let state = Mutex::new(State { known, ..State::default() });
+        Ok(Self { client: Arc::clone(client), file, state, poller: std::sync::OnceLock::new() })
+    }
+
+    /// Attaches what is there, and from now on what appears.
+    pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let this = Arc::downgrade(self);
+        let poll = move || {
+            while let Some(drives) = this.upgrade() {
+                let is_waiting = drives.attach_known();
+                drop(drives);
+                if is_waiting {
+                    std::thread::park_timeout(POLL);
+                } else {
+                    std::thread::park();
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("teal-drives".into()).spawn(poll)?;
+        let _ = self.poller.set(thread.thread().clone());
+        Ok(())
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Attaches what has appeared; whether something known is not attached.
+    fn attach_known(&self) -> bool {
+        let attached: BTreeSet<PathBuf> = self.client.drives().into_iter().map(|drive| drive.place.into()).collect();
+        let known = self.state().known.places.clone();
+        let away: Vec<_> = known.into_iter().filter(|place| !attached.contains(place)).collect();
+        for place in &away {
+            let now = looks(place);
+            self.state().left.retain(|left, looked| left != place || *looked == now);
+            if now.is_some() && !self.state().left.contains_key(place) {
+                let words = self.attach(place).err().map(|e| format!("{e:#}")).unwrap_or_default();
+                let mut state = self.state();
+                if state.said.insert(place.clone(), words.clone()).unwrap_or_default() != words && !words.is_empty() {
+                    log::warn!("{} is not attached: {words}", place.display());
+                }
+            }
+        }
+        !away.is_empty()
+    }
+
+    fn attach(&self, path: &Path) -> Result<()> {
+        let disk = Arc::new(open(path)?);
+        let place = path.to_string_lossy();
+        self.client.attach_drive(disk, &place, &SystemEntropy).with_context(|| place.into_owned())?;
+        log::info!("the drive in {} is attached", path.display());
+        Ok(())
+    }
+
+    /// Keeps in mind where a drive is, or that it is none of ours any more.
+    fn remember(&self, path: &Path, is_known: bool) -> Result<()> {
+        let mut state = self.state();
+        state.left.remove(path);
+        let changed =
+            if is_known { state.known.places.insert(path.to_owned()) } else { state.known.places.remove(path) };
+        if changed {
+            let new = self.file.with_extension("new");
+            std::fs::write(&new, toml::to_string(&state.known).context("the list of drives")?)
+                .with_context(|| new.display().to_string())?;
+            std::fs::rename(&new, &self.file).with_context(|| self.file.display().to_string())?;
+        }
+        drop(state);
+        self.poller.get().iter().for_each(|thread| thread.unpark());
+        Ok(())
+    }
+
+    /// Answers what is asked about drives.
+    pub(crate) fn answer(&self, ask: &Ask) -> Result<Answer> {
+        match ask {
+            Ask::DeviceLs => return Ok(Answer::Devices { devices: self.list()? }),
+            Ask::Where { object } => return self.whereabouts(ObjectNo::new(*object)),
+            Ask::DeviceAdd { path, size, name, portable, profile } => {
+                let new = NewDrive { name: name.clone(), portable: *portable, profile: profile.clone() };
+                self.add(path, *size, &new)?;
+            }
+            Ask::DeviceAttach { path } => {
+                self.attach(path)?;
+                self.remember(path, true)?;
+            }
+            Ask::DeviceDetach { name, fast } => {
+                let places = self.places(name);
+                let done = self.client.detach_drive(name, *fast);
+                if !matches!(done, Err(DriveRefused::NotAttached(_))) {
+                    self.state().left.extend(places.into_iter().map(|place| (place.clone(), looks(&place))));
+                    self.poller.get().iter().for_each(|thread| thread.unpark());
+                }
+                done?;
+            }
+            Ask::DeviceRm { name } => {
+                let places = self.places(name);
+                self.client.remove_drive(name)?;
+                places.iter().try_for_each(|place| self.remember(place, false))?;
+            }
+            Ask::AffinityAdd { object, drive, sticky } => {
+                let (files, bytes) = self.client.add_affinity(ObjectNo::new(*object), drive, *sticky)?;
+                return Ok(Answer::Marked { files, bytes });
+            }
+            Ask::AffinityRm { object, drive } => self.client.remove_affinity(ObjectNo::new(*object), drive)?,
+            Ask::AffinityLs { drive } => {
+                let found = self.client.affinities(drive)?.into_iter();
+                let line =
+                    |of: teal_client::Affinity| AffinityLine { path: of.path, bytes: of.bytes, sticky: of.sticky };
+                return Ok(Answer::Affinities { affinities: found.map(line).collect() });
+            }
+            _ => bail!("this is no question about drives"),
+        }
+        Ok(Answer::Done { ok: true })
+    }
+
+    /// Where the drive of this name is attached.
+    fn places(&self, name: &str) -> Vec<PathBuf> {
+        let drives = self.client.drives().into_iter();
+        drives.filter(|drive| drive.name == name || drive.place == name).map(|drive| drive.place.into()).collect()
+    }
+
+    fn add(&self, path: &Path, size: Option<u64>, new: &NewDrive) -> Result<()> {
+        if !self.client.is_replica() {
+            return Err(DriveRefused::Alone.into());
+        }
+        let (disk, is_created) = mkfs::disk(path, size, false)?;
+        let added = self.client.add_drive(Arc::new(disk), &path.to_string_lossy(), new, &SystemEntropy);
+        if added.is_err() && is_created {
+            let _ = std::fs::remove_file(path);
+        }
+        added.with_context(|| format!("no drive was made in {}", path.display()))?;
+        self.remember(path, true)
+    }
+
+    fn list(&self) -> Result<Vec<DeviceLine>> {
+        let here = self.client.drives();
+        let registered = self.client.registered_drives();
+        let mut lines = Vec::new();
+        for drive in &here {
+            lines.push(DeviceLine {
+                device: drive.device,
+                name: drive.name.clone(),
+                place: Some(drive.place.clone()),
+                total_bytes: drive.room.0,
+                free_bytes: Some(drive.room.1),
+                objects: Some(drive.objects),
+                position: Some(drive.seen.get()),
+                queued: drive.queued.0,
+                queued_bytes: drive.queued.1,
+                late: drive.is_late,
+                counts: drive.counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+                ..DeviceLine::default()
+            });
+        }
+        match registered {
+            // What is here is shown without the server, too.
+            Err(_) if !here.is_empty() => {}
+            registered => {
+                for note in registered? {
+                    let known = lines.iter_mut().find(|line| line.device == note.device);
+                    let line = match known {
+                        Some(line) => line,
+                        None => {
+                            lines.push(DeviceLine { device: note.device, name: note.name, ..DeviceLine::default() });
+                            lines.last_mut().context("a line")?
+                        }
+                    };
+                    (line.portable, line.profile) = (note.portable, note.profile);
+                    line.bytes = note.bytes;
+                    line.attached_to = note.attached.map(|(_, machine)| machine);
+                }
+            }
+        }
+        lines.sort_by_key(|line| line.device);
+        Ok(lines)
+    }
+
+    fn whereabouts(&self, object: ObjectNo) -> Result<Answer> {
+        let found = self.client.whereabouts(object)?;
+        let line = |source: teal_client::SourceShown| SourceLine {
+            name: source.name,
+            version: source.data_seq.map(|seq| seq.get()),
+            bytes: source.bytes,
+            microseconds: source.latency.map(|time| time.as_micros() as u64),
+            cost: source.cost as f64 / 1e11,
+            why: source.why.to_owned(),
+        };
+        let sources = found.sources.into_iter().map(line).collect();
+        Ok(Answer::Where { whereabouts: WhereLine { path: found.path, size: found.size, sources } })
+    }
+}

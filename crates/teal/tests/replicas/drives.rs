@@ -1,0 +1,224 @@
+//! Drives that are carried between the machines of a life: attached, pulled out, copied, damaged, failing.
+//!
+//! # Guarantees
+//! 1. What a drive has of an object's content, as of some commit, is what history has there; and whatever it has is the newest as of the position it tells.
+//! 2. Nothing that happens to a drive is an error of a machine.
+
+use crate::ledger::Eyes;
+use crate::power::{Power, PoweredDisk};
+use crate::run::Run;
+use crate::tree::entries;
+use crate::world::{ROOT, World};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use teal_client::NewDrive;
+use teal_device::Drive;
+use teal_env::DiskShape;
+use teal_testkit::{RecordingDisk, Rng};
+use teal_types::{CommitSeq, FileType, Sector};
+
+const SHAPE: DiskShape =
+    DiskShape { sectors: (16 << 20) / 512, logical: 512, physical: 4096, rotational: false, sparse: false };
+/// Drives of one life, copies among them.
+const DRIVES_MAX: usize = 4;
+
+/// A drive, wherever it is.
+pub(crate) struct Stick {
+    name: String,
+    disk: RecordingDisk,
+    power: Power,
+    /// The machine it is in.
+    at: Option<usize>,
+}
+
+impl World {
+    /// A machine's power fails, and that of the drives in it.
+    pub(crate) fn drop_sticks(&mut self, of: usize, rng: &mut Rng) {
+        for stick in self.sticks.iter_mut().filter(|stick| stick.at == Some(of)) {
+            stick.pull(rng);
+        }
+    }
+}
+
+impl Stick {
+    /// It is pulled out in the middle of anything: of what was not flushed, any sectors are there.
+    fn pull(&mut self, rng: &mut Rng) {
+        self.power.fails_after(0);
+        self.disk = self.disk.trace().crash(rng, true).disk;
+        self.at = None;
+    }
+
+    fn disk(&mut self) -> Arc<PoweredDisk> {
+        self.power = Power::new();
+        Arc::new(PoweredDisk { disk: self.disk.clone(), power: self.power.clone() })
+    }
+}
+
+impl Run {
+    fn client(&self, who: usize) -> Arc<teal_client::Client> {
+        Arc::clone(&self.world.machines[who].client)
+    }
+
+    /// Something happens to a drive, or with one.
+    pub(crate) fn happen_to_drives(&mut self, who: usize) {
+        let count = self.world.sticks.len();
+        if count == 0 || (count < DRIVES_MAX && self.rng.chance(0.05)) {
+            return self.make_stick(who);
+        }
+        let which = self.rng.index(count);
+        let at = self.world.sticks[which].at;
+        match (self.rng.below(15), at) {
+            (0..4, Some(at)) => {
+                let done = self.client(at).flush_drives();
+                self.say(format_args!("  drives of {at} are flushed: {done:?}"));
+            }
+            (4..6, Some(at)) => {
+                let fast = self.rng.chance(0.3);
+                let name = self.world.sticks[which].name.clone();
+                let done = self.client(at).detach_drive(&name, fast);
+                self.say(format_args!("  {name} leaves {at}: {:?}", done.as_ref().err().map(ToString::to_string)));
+                let rng = &mut self.rng;
+                let stick = &mut self.world.sticks[which];
+                if done.is_err() { stick.pull(rng) } else { stick.at = None }
+            }
+            (6, Some(at)) => {
+                self.say(format_args!("  {} is pulled out of {at}", self.world.sticks[which].name));
+                self.counts.pulled += 1;
+                self.world.sticks[which].pull(&mut self.rng);
+            }
+            (7, Some(_)) => {
+                // It takes nothing any more from some moment on; what it has can be read.
+                let within = 1 + self.rng.below(40);
+                self.world.sticks[which].power.fails_after(within);
+            }
+            (8, Some(at)) => {
+                let name = self.world.sticks[which].name.clone();
+                let (sticky, keep) = (self.rng.chance(0.5), self.rng.chance(0.7));
+                let client = self.client(at);
+                let done = match keep {
+                    true => client.add_affinity(ROOT, &name, sticky).map(drop),
+                    false => client.remove_affinity(ROOT, &name),
+                };
+                self.say(format_args!("  affinity to {name}, {keep}: {:?}", done.err().map(|e| e.to_string())));
+            }
+            (12..15, Some(at)) => self.read_all(at),
+            (9, None) if count < DRIVES_MAX => {
+                let Stick { name, disk, .. } = &self.world.sticks[which];
+                let copy = Stick {
+                    name: name.clone(),
+                    disk: disk.trace().crash(&mut self.rng, false).disk,
+                    power: Power::new(),
+                    at: None,
+                };
+                self.world.sticks.push(copy);
+            }
+            (10, None) => {
+                let disk = &self.world.sticks[which].disk;
+                // Most of it is empty.
+                for _ in 0..400 {
+                    disk.flip_bit(Sector::new(64 + self.rng.below(SHAPE.sectors - 128)), self.rng.below(4096) as u32);
+                }
+                self.counts.flipped += 1;
+            }
+            (_, None) => self.attach(which, who),
+            _ => {}
+        }
+    }
+
+    /// Reads all that is in the root of a machine that has just heard of everything: some of it comes from drives, which may not have.
+    fn read_all(&mut self, who: usize) {
+        let (client, hand) = (self.client(who), self.hand(who));
+        if client.upstream_step().is_err() {
+            return;
+        }
+        for (_, no, kind) in entries(&client, ROOT).unwrap_or_default() {
+            if kind == FileType::File
+                && let Ok(read) = client.read(no, 0, 70_000)
+            {
+                hand.is_as_at_the_position(&client, no, 0, &read);
+            }
+        }
+    }
+
+    fn make_stick(&mut self, who: usize) {
+        let name = format!("stick {}", self.world.sticks.len());
+        let mut stick = Stick { name: name.clone(), disk: RecordingDisk::new(SHAPE), power: Power::new(), at: None };
+        let new = NewDrive { name, portable: true, profile: String::new() };
+        let (client, entropy) = (self.client(who), Arc::clone(&self.world.entropy));
+        if client.add_drive(stick.disk(), "a stick", &new, &*entropy).is_ok() {
+            stick.at = Some(who);
+            self.world.sticks.push(stick);
+        }
+    }
+
+    fn attach(&mut self, which: usize, who: usize) {
+        let (client, entropy) = (self.client(who), Arc::clone(&self.world.entropy));
+        let stick = &mut self.world.sticks[which];
+        let done = client.attach_drive(stick.disk(), "a stick", &*entropy);
+        let is_there = done.is_ok();
+        stick.at = is_there.then_some(who);
+        if !is_there {
+            stick.pull(&mut self.rng);
+        }
+        self.counts.attached += u64::from(is_there);
+        let words = done.err().map(|e| e.to_string());
+        self.say(format_args!("  {} comes to {who}: {words:?}", self.world.sticks[which].name));
+    }
+
+    /// All drives are taken out, and looked into.
+    pub(crate) fn judge_drives(&mut self) {
+        for which in 0..self.world.sticks.len() {
+            if let Some(at) = self.world.sticks[which].at {
+                self.client(at).flush_drives().unwrap_or_else(|e| self.say(format_args!("the last burst: {e}")));
+                let name = self.world.sticks[which].name.clone();
+                let _ = self.client(at).detach_drive(&name, false);
+            }
+            self.world.sticks[which].pull(&mut self.rng);
+            let disk = self.world.sticks[which].disk();
+            // One that was damaged where it matters is not opened any more.
+            if let Ok(drive) = Drive::open(disk, self.world.clock()) {
+                self.judge_drive(&drive);
+            }
+        }
+    }
+
+    fn judge_drive(&mut self, drive: &Drive) {
+        let server = self.world.server();
+        let eyes = Eyes { server: &server, peer: self.tags.peer() };
+        let (mut numbers, position) = (Vec::new(), drive.label().seen);
+        let all = drive.each(&mut |no| {
+            numbers.push(no);
+            ControlFlow::Continue(())
+        });
+        all.unwrap_or_else(|_| numbers.clear());
+        for no in numbers {
+            let Ok(Some(content)) = drive.held(no).map(|held| held.content) else { continue };
+            let there =
+                eyes.content(no, content.data_seq).unwrap_or_else(|| panic!("{}: {no} was never there", drive.name()));
+            assert_eq!(content.size, there.len() as u64, "{}: {no} at {:?}", drive.name(), content.data_seq);
+            let newest = eyes.data_seq(no, position);
+            let is_new = newest.is_none_or(|newest| newest == content.data_seq);
+            assert!(
+                is_new || position == CommitSeq::new(0),
+                "{}: {no} is of {:?}, older than {position:?}",
+                drive.name(),
+                content.data_seq
+            );
+            let Ok(found) = drive.read(no, content.data_seq, 0, content.size) else { continue };
+            let mut read = vec![0; there.len()];
+            for (at, piece) in found.pieces {
+                read[at as usize..at as usize + piece.len()].copy_from_slice(&piece);
+            }
+            for (from, to) in found.present.iter() {
+                let range = from as usize..to as usize;
+                assert!(
+                    read[range.clone()] == there[range],
+                    "{}: {no} from {from} is not as of {:?}",
+                    drive.name(),
+                    content.data_seq
+                );
+            }
+            self.counts.held += 1;
+        }
+    }
+}
