@@ -13,7 +13,7 @@ use teal_meta::{Read, ReplicaRow, VolumeRow};
 use teal_proto::{EARLIER_MAX, Hello, RefusalCode, Reply, Told, Welcome};
 use teal_types::CommitSeq;
 
-/// The life of a history that was never lost in part; a life more when the first client after an opening tells of more than there is.
+/// The life of a history that was never lost in part; it gets another one when the first client after an opening tells of more than there is.
 pub(crate) const FIRST_LIFE: u32 = 1;
 
 impl Server {
@@ -28,7 +28,11 @@ impl Server {
             if !matches!(told, Told::Lost { .. }) {
                 replica.position = hello.seen;
             } else if self.room.lock().finds_restored(peer.volume) {
-                volume.incarnation = volume.incarnation.saturating_add(1);
+                // Drawn, not counted: the database may be put back again, to before this.
+                let before = volume.incarnation;
+                while volume.incarnation == before || volume.incarnation <= FIRST_LIFE {
+                    volume.incarnation = self.draw();
+                }
                 txn.put_volume(&volume)?;
             }
             if teal_proto::is_device_name(&hello.device) {
