@@ -10,3 +10,5 @@ pub mod replay;
 pub mod score;
 pub mod stream;
 pub mod trace;
+pub mod wml;
+pub mod workload;

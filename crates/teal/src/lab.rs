@@ -1,4 +1,4 @@
-//! `teal lab`: recording, traces, replays, modelled disks.
+//! `teal lab`: recording, traces, replays, workloads, modelled disks.
 
 mod disk;
 mod figures;
@@ -7,6 +7,7 @@ mod profile;
 mod record;
 mod reenact;
 mod replay;
+mod run;
 mod trace;
 
 use crate::cli::lab::Lab;
@@ -24,6 +25,8 @@ pub(crate) fn lab(what: Lab) -> Result<ExitCode> {
         Lab::Replay(args) => replay::replay(&args),
         Lab::Generate(args) => generate::generate(&args),
         Lab::Reenact { name, json } => reenact::reenact(&name, json),
+        Lab::Run(args) => run::run(&args),
+        Lab::Workloads { name } => run::workloads(name.as_deref()),
         Lab::Disk { what } => disk::disk(what),
     }
 }

@@ -25,11 +25,51 @@ pub(crate) enum Lab {
         #[arg(long)]
         json: bool,
     },
+    /// Run a workload: a script in Filebench's language, or one of `teal lab workloads`, on whatever file system DIR is on
+    Run(Run),
+    /// List the workloads that come with the program
+    Workloads {
+        /// Print the script of this one
+        name: Option<String>,
+    },
     /// Disks that are modelled: block devices on which every file system runs, with a log and joules
     Disk {
         #[command(subcommand)]
         what: crate::lab::Disk,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// A script, or a workload's name
+    pub(crate) workload: String,
+    /// Where its files are made; what an earlier run made there is made anew
+    #[arg(long)]
+    pub(crate) dir: PathBuf,
+    /// End after so many seconds, whatever the script says
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) seconds: Option<u64>,
+    /// Factor on the number of files, such as 0.02; where there are few, on their sizes
+    #[arg(long, default_value = "1", value_parser = parse_scale)]
+    pub(crate) scale: f64,
+    /// What is drawn; the same seed draws the same
+    #[arg(long, default_value = "1")]
+    pub(crate) seed: u64,
+    /// A variable of the script, whatever it sets it to
+    #[arg(long, value_name = "VARIABLE=VALUE", value_parser = parse_setting)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Write all figures into this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write the figures of each second into this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Filebench's known bugs and its form of figures, where results must be compared with its own
+    #[arg(long)]
+    pub(crate) strict_filebench: bool,
+    /// Say what would be done, and whether there is room
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -193,6 +233,22 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         None => Err("too long".into()),
         Some(0) => Err("nothing can be recorded in no time".into()),
         Some(seconds) => Ok(Duration::from_secs(seconds)),
+    }
+}
+
+/// A factor above 0.
+fn parse_scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if scale > 0.0 && scale <= 1000.0 => Ok(scale),
+        _ => Err(format!("'{text}' is no scale; say a factor such as 0.02")),
+    }
+}
+
+/// `variable=value`, with or without `$`.
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    match text.trim_start_matches('$').split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("'{text}' sets nothing; say files=1000")),
     }
 }
 

@@ -1,0 +1,51 @@
+//! The language of workloads: Filebench's, from its text to commands. `docs/wml.md` has each rule with its test.
+//!
+//! # Guarantees
+//! 1. Pure: nothing is read, drawn or run here; files that a script loads come through a function that is given.
+//! 2. No text makes the parser panic; what it refuses, it refuses with file, line, column and a way out.
+//! 3. Names of flowops, attributes and their kinds are checked here, so that whatever runs a script need not.
+
+mod lex;
+mod parse;
+mod syntax;
+mod words;
+
+pub use parse::{Source, parse};
+pub use syntax::{
+    Assigned, Attribute, Attributes, Command, Composite, Flowop, Place, Process, Quit, Script, SetKind, Thread, Value,
+};
+pub use words::Kind;
+
+use std::fmt;
+
+/// What is wrong with a script, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct WmlError {
+    /// The file, as it was named.
+    pub file: String,
+    /// The line, from 1; 0: the whole file.
+    pub line: u32,
+    /// The column in characters, from 1.
+    pub column: u32,
+    /// What is wrong, and the way out.
+    pub message: String,
+}
+
+impl fmt::Display for WmlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, column, message } = self;
+        if *line == 0 { write!(f, "{file}: {message}") } else { write!(f, "{file}:{line}:{column}: {message}") }
+    }
+}
+
+/// The known word that is most like a given one, as a question; nothing if none is.
+pub(crate) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let near = known.map(|known| (strsim::damerau_levenshtein(word, known), known)).min();
+    match near {
+        Some((distance, known)) if distance <= known.len() / 2 => format!("; did you mean {known}?"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! From text to tokens.
+
+use super::syntax::Place;
+
+/// A token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Token {
+    Int(i64),
+    /// A bare word: keyword, name or string.
+    Word(String),
+    /// A quoted string, escapes resolved.
+    Quoted(String),
+    /// A variable, without `$` and brackets.
+    Variable(String),
+    /// `{ } ( ) , =`
+    Sign(char),
+    End,
+}
+
+impl Token {
+    /// As it is shown in messages.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Int(n) => format!("'{n}'"),
+            Self::Word(word) => format!("'{word}'"),
+            Self::Quoted(text) => format!("\"{text}\""),
+            Self::Variable(name) => format!("'${name}'"),
+            Self::Sign(sign) => format!("'{sign}'"),
+            Self::End => "the end of the file".into(),
+        }
+    }
+}
+
+/// Characters with the place of the next.
+struct Cursor<'a> {
+    rest: std::iter::Peekable<std::str::Chars<'a>>,
+    place: Place,
+}
+
+type Lexed<T> = Result<T, (Place, String)>;
+
+impl Cursor<'_> {
+    fn peek(&mut self) -> Option<char> {
+        self.rest.peek().copied()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.rest.next()?;
+        if c == '\n' {
+            self.place.line = self.place.line.saturating_add(1);
+            self.place.column = 1;
+        } else {
+            self.place.column = self.place.column.saturating_add(1);
+        }
+        Some(c)
+    }
+
+    fn word(&mut self, first: &str, fits: impl Fn(char) -> bool) -> String {
+        let mut word = first.to_owned();
+        while let Some(c) = self.peek().filter(|c| fits(*c)) {
+            word.push(c);
+            self.next();
+        }
+        word
+    }
+}
+
+fn in_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "/._:;-".contains(c)
+}
+
+/// All tokens of `text` with their places; the last is [`Token::End`].
+pub(super) fn lex(text: &str, file: u16) -> Lexed<Vec<(Place, Token)>> {
+    let mut at = Cursor { rest: text.chars().peekable(), place: Place { file, line: 1, column: 1 } };
+    let mut tokens = Vec::new();
+    while let Some(c) = at.peek() {
+        let place = at.place;
+        let token = match c {
+            '#' => {
+                at.word("", |c| c != '\n');
+                continue;
+            }
+            c if c.is_whitespace() => {
+                at.next();
+                continue;
+            }
+            '{' | '}' | '(' | ')' | ',' | '=' => {
+                at.next();
+                Token::Sign(c)
+            }
+            '"' => quoted(&mut at, place)?,
+            '$' => variable(&mut at, place)?,
+            '0'..='9' => number(&mut at, place, "")?,
+            c if c == '/' || c == '-' || c.is_ascii_alphabetic() => {
+                let word = at.word("", in_word);
+                match word.strip_prefix('-') {
+                    Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
+                        Token::Int(whole(&word, 1, place)?)
+                    }
+                    _ => Token::Word(word),
+                }
+            }
+            c => return Err((place, illegal(c))),
+        };
+        tokens.push((place, token));
+    }
+    tokens.push((at.place, Token::End));
+    Ok(tokens)
+}
+
+fn illegal(c: char) -> String {
+    let advice = match c {
+        '*' | '+' | '%' | '^' => "; the language has no arithmetic: write the result",
+        ';' => "; commands end by themselves",
+        '.' => "; there are no decimals, and a bare string begins with a letter or '/': write \"…\"",
+        '\'' => "; strings are in double quotes",
+        _ => "; strings with it are written in double quotes",
+    };
+    format!("illegal character {c:?}{advice}")
+}
+
+fn quoted(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
+    at.next();
+    let mut text = String::new();
+    loop {
+        match at.next() {
+            None => return Err((place, "a string that begins here has no end; close it with '\"'".into())),
+            Some('"') => return Ok(Token::Quoted(text)),
+            Some('\\') => match at.next() {
+                Some('n') => text.push('\n'),
+                Some(c @ ('"' | '\\')) => text.push(c),
+                Some(c) => text.extend(['\\', c]),
+                None => {}
+            },
+            Some(c) => text.push(c),
+        }
+    }
+}
+
+fn variable(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
+    at.next();
+    let bracket = at.peek().filter(|c| "({".contains(*c));
+    if bracket.is_some() {
+        at.next();
+    }
+    let name = at.word("", |c| c.is_ascii_alphanumeric() || c == '_');
+    if let Some(open) = bracket {
+        let close = if open == '(' { ')' } else { '}' };
+        if at.peek() != Some(close) {
+            return Err((place, format!("illegal variable '${open}{name}'; close it with '{close}'")));
+        }
+        at.next();
+    }
+    match name.as_bytes() {
+        [only] if bracket.is_some() && only.is_ascii_alphabetic() => Ok(Token::Variable(name)),
+        [first, .., last] if first.is_ascii_alphabetic() && *last != b'_' => Ok(Token::Variable(name)),
+        _ => Err((
+            place,
+            format!(
+                "illegal variable '${name}'; a name has two characters at least, begins with a letter and ends with a letter or digit"
+            ),
+        )),
+    }
+}
+
+fn number(at: &mut Cursor<'_>, place: Place, sign: &str) -> Lexed<Token> {
+    let digits = at.word(sign, |c| c.is_ascii_digit());
+    let shift = match at.peek() {
+        Some('k') => 10,
+        Some('m') => 20,
+        Some('g') => 30,
+        _ => 0,
+    };
+    if shift > 0 {
+        at.next();
+    }
+    match at.peek() {
+        Some('.') => return Err((at.place, "there are no decimals; write a whole number, with k, m or g".into())),
+        Some(c) if c.is_ascii_alphanumeric() || c == '_' => {
+            let message = format!("'{c}' after the number {digits}; suffixes are k, m and g, in lower case");
+            return Err((at.place, message));
+        }
+        _ => {}
+    }
+    Ok(Token::Int(whole(&digits, 1 << shift, place)?))
+}
+
+fn whole(digits: &str, unit: i64, place: Place) -> Lexed<i64> {
+    let number = digits.parse::<i64>().ok().and_then(|number| number.checked_mul(unit));
+    number.ok_or_else(|| (place, format!("the number {digits} is too large; the largest is {}", i64::MAX)))
+}

@@ -1,0 +1,251 @@
+//! The words of the language: keywords, flowops, and which attribute is of which kind.
+
+/// Flowops of the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each is what its name says; docs/wml.md has the table")]
+pub enum Kind {
+    OpenFile,
+    CreateFile,
+    CloseFile,
+    DeleteFile,
+    StatFile,
+    Read,
+    Write,
+    ReadWholeFile,
+    WriteWholeFile,
+    AppendFile,
+    AppendFileRand,
+    Fsync,
+    FsyncSet,
+    MakeDir,
+    RemoveDir,
+    ListDir,
+    AioWrite,
+    AioWait,
+    Block,
+    Wakeup,
+    SemBlock,
+    SemPost,
+    EventLimit,
+    IopsLimit,
+    OpsLimit,
+    BwLimit,
+    FinishOnCount,
+    FinishOnBytes,
+    Hog,
+    Delay,
+    Print,
+    TestRandVar,
+}
+
+use Kind::*;
+
+/// All flowops with their names.
+pub(super) const FLOWOPS: [(&str, Kind); 32] = [
+    ("openfile", OpenFile),
+    ("createfile", CreateFile),
+    ("closefile", CloseFile),
+    ("deletefile", DeleteFile),
+    ("statfile", StatFile),
+    ("read", Read),
+    ("write", Write),
+    ("readwholefile", ReadWholeFile),
+    ("writewholefile", WriteWholeFile),
+    ("appendfile", AppendFile),
+    ("appendfilerand", AppendFileRand),
+    ("fsync", Fsync),
+    ("fsyncset", FsyncSet),
+    ("makedir", MakeDir),
+    ("removedir", RemoveDir),
+    ("listdir", ListDir),
+    ("aiowrite", AioWrite),
+    ("aiowait", AioWait),
+    ("block", Block),
+    ("wakeup", Wakeup),
+    ("semblock", SemBlock),
+    ("sempost", SemPost),
+    ("eventlimit", EventLimit),
+    ("iopslimit", IopsLimit),
+    ("opslimit", OpsLimit),
+    ("bwlimit", BwLimit),
+    ("finishoncount", FinishOnCount),
+    ("finishonbytes", FinishOnBytes),
+    ("hog", Hog),
+    ("delay", Delay),
+    ("print", Print),
+    ("testrandvar", TestRandVar),
+];
+
+impl Kind {
+    /// The flowop of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        FLOWOPS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        FLOWOPS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it counts in the summary: I/O, asynchronous too.
+    pub fn is_io(self) -> bool {
+        (self as usize) <= AioWait as usize
+    }
+
+    /// Whether it counts as a read in the summary.
+    pub fn is_read(self) -> bool {
+        matches!(self, Read | ReadWholeFile)
+    }
+
+    /// Whether it counts as a write in the summary. That aiowait is one is Filebench's word: it is not, here.
+    pub fn is_write(self) -> bool {
+        matches!(self, Write | WriteWholeFile | AppendFile | AppendFileRand | AioWrite)
+    }
+}
+
+/// What an attribute may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holds {
+    Int,
+    Bool,
+    Text,
+    /// A number or a truth: `prealloc`.
+    Share,
+    /// A text or a number.
+    Any,
+    /// Words of the language: `type=uniform`.
+    Word,
+    /// Accepted, and has no effect.
+    Ignored,
+}
+
+use Holds::{Any, Bool, Ignored, Int, Share, Text, Word};
+
+/// Attributes by what they belong to.
+pub(super) type Table = &'static [(&'static str, Holds)];
+
+pub(super) const FILE: Table = &[
+    ("name", Text),
+    ("path", Text),
+    ("size", Int),
+    ("prealloc", Share),
+    ("paralloc", Bool),
+    ("reuse", Bool),
+    ("trusttree", Bool),
+    ("readonly", Bool),
+    ("writeonly", Bool),
+    ("cached", Ignored),
+];
+pub(super) const FILESET: Table = &[
+    ("name", Text),
+    ("path", Text),
+    ("entries", Int),
+    ("size", Int),
+    ("dirwidth", Int),
+    ("dirdepthrv", Int),
+    ("dirgamma", Int),
+    ("leafdirs", Int),
+    ("prealloc", Share),
+    ("paralloc", Bool),
+    ("reuse", Bool),
+    ("trusttree", Bool),
+    ("readonly", Bool),
+    ("writeonly", Bool),
+    ("cached", Ignored),
+];
+pub(super) const PROCESS: Table = &[("name", Text), ("instances", Int), ("nice", Int)];
+pub(super) const THREAD: Table =
+    &[("name", Text), ("instances", Int), ("memsize", Int), ("useism", Bool), ("ioprio", Int)];
+pub(super) const COMPOSITE: Table = &[("name", Text), ("iters", Int)];
+pub(super) const FLOWOP: Table = &[
+    ("name", Text),
+    ("iters", Int),
+    ("filename", Text),
+    ("fd", Int),
+    ("srcfd", Int),
+    ("iosize", Int),
+    ("workingset", Int),
+    ("random", Bool),
+    ("dsync", Bool),
+    ("directio", Bool),
+    ("opennext", Bool),
+    ("indexed", Int),
+    ("value", Any),
+    ("target", Text),
+    ("blocking", Bool),
+    ("highwater", Int),
+    ("noreadahead", Bool),
+    ("cached", Ignored),
+];
+pub(super) const RANDVAR: Table = &[
+    ("name", Any),
+    ("type", Word),
+    ("seed", Int),
+    ("gamma", Int),
+    ("mean", Int),
+    ("min", Int),
+    ("round", Int),
+    ("randsrc", Word),
+    ("randtable", Word),
+];
+pub(super) const CVAR: Table = &[("type", Word), ("parameters", Text), ("min", Int), ("max", Int), ("round", Int)];
+pub(super) const EVENTGEN: Table = &[("rate", Int)];
+pub(super) const MULTI: Table = &[("master", Text), ("client", Text), ("value", Int)];
+
+/// What an alias stands for.
+pub(super) fn canonical(name: &str) -> &str {
+    match name {
+        "filesetname" => "filename",
+        "filesize" => "size",
+        other => other,
+    }
+}
+
+/// Words that stand for themselves everywhere and can be strings only in quotes.
+pub(super) fn is_keyword(word: &str) -> bool {
+    const COMMANDS: &[&str] = &[
+        "set",
+        "define",
+        "create",
+        "run",
+        "psrun",
+        "sleep",
+        "system",
+        "echo",
+        "list",
+        "version",
+        "quit",
+        "debug",
+        "enable",
+        "eventgen",
+        "domultisync",
+        "mode",
+        "timeout",
+        "firstdone",
+        "alldone",
+        "nousestats",
+        "lathist",
+        "multi",
+        "in",
+        "file",
+        "files",
+        "fileset",
+        "filesets",
+        "process",
+        "processes",
+        "thread",
+        "flowop",
+        "randvar",
+        "cvar",
+        "uniform",
+        "tabular",
+        "rand48",
+        "urandom",
+        "true",
+        "false",
+        "filesetname",
+        "filesize",
+    ];
+    let tables = [FILE, FILESET, PROCESS, THREAD, COMPOSITE, FLOWOP, RANDVAR, CVAR, EVENTGEN, MULTI];
+    COMMANDS.contains(&word) || tables.iter().any(|table| table.iter().any(|(name, _)| *name == word))
+}

@@ -1,0 +1,36 @@
+//! The workload engine: runs scripts in Filebench's language on any file system and says what it took.
+//!
+//! # Guarantees
+//! 1. Nothing is done before the whole script is sound and its filesets fit.
+//! 2. Threads count for themselves; nobody else waits for that.
+//! 3. Time comes in through [`teal_env::Timer`]. Files are the world this is made to exercise: system calls go to them directly, because what they
+//!    cost is what is measured.
+
+mod aio;
+mod content;
+mod error;
+mod fileset;
+mod index_set;
+mod layout;
+mod plan;
+mod populate;
+mod priority;
+mod random;
+mod run;
+mod shared;
+pub mod shipped;
+mod stats;
+mod waiting;
+mod worker;
+
+pub use error::RunError;
+pub use plan::{Access, Fileset, Node, Op, OpId, Options, Plan, Process, Step, Thread, plan};
+pub use populate::{Preview, check_room, preview};
+pub use random::{Draws, Number, Random, Spread, Stream};
+pub use run::{Line, Listener, Outcome, Second, Summary, execute};
+pub use stats::Figures;
+
+/// A path that was built with a zero at its end.
+fn c_path(path: &[u8]) -> &std::ffi::CStr {
+    std::ffi::CStr::from_bytes_until_nul(path).expect("paths are built with a zero at their end")
+}

@@ -1,0 +1,268 @@
+//! A set of files while it is used: which exist, which are busy, whose turn it is.
+//!
+//! # Guarantees
+//! 1. What is picked is nobody else's until it is released; what is busy is neither in the existing nor in the missing.
+//! 2. Without an index the turn goes round: the next that fits from the rotor on.
+//! 3. Picking looks at a few words, however many entries there are, and makes nothing on the heap.
+
+use super::index_set::IndexSet;
+use super::layout::Layout;
+use super::plan::Access;
+use super::waiting::Stop;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long a pick waits before it looks whether the run is over.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Files, or leaf directories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    File,
+    Leaf,
+}
+
+/// Which one is wanted.
+#[derive(Debug)]
+pub(super) enum Turn<'a> {
+    /// The set's own rotor.
+    Next,
+    /// A rotor of the thread.
+    Own(&'a mut usize),
+    /// The first from this index on.
+    Index(usize),
+}
+
+#[derive(Debug)]
+struct Pool {
+    existing: IndexSet,
+    missing: IndexSet,
+    /// Of existing, of missing.
+    rotors: [usize; 2],
+    busy: usize,
+    waiting: usize,
+}
+
+/// A pool, and who waits for something in it.
+#[derive(Debug)]
+struct Turns {
+    /// Nothing else is done under it.
+    pool: Mutex<Pool>,
+    changed: Condvar,
+}
+
+impl Turns {
+    fn new(len: usize) -> Self {
+        Self { pool: Mutex::new(Pool::new(len)), changed: Condvar::new() }
+    }
+
+    fn wait(&self, pool: &mut MutexGuard<'_, Pool>) {
+        pool.waiting += 1;
+        let _ = self.changed.wait_for(pool, LOOK);
+        pool.waiting -= 1;
+    }
+}
+
+impl Pool {
+    fn new(len: usize) -> Self {
+        let mut missing = IndexSet::new(len);
+        (0..len).for_each(|at| missing.insert(at));
+        Self { existing: IndexSet::new(len), missing, rotors: [0; 2], busy: 0, waiting: 0 }
+    }
+
+    fn set(&mut self, existing: bool) -> &mut IndexSet {
+        if existing { &mut self.existing } else { &mut self.missing }
+    }
+}
+
+/// A set of files.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) name: String,
+    pub(super) root: PathBuf,
+    pub(super) access: Access,
+    /// The root, once it is there; never, if this is a device.
+    pub(super) dir: Option<OwnedFd>,
+    /// The root is a block device, and the one file.
+    pub(super) device: bool,
+    pub(super) layout: Layout,
+    /// Paths of directories below the root, each with a slash behind.
+    paths: Vec<Box<[u8]>>,
+    /// How often each file is open.
+    open: Vec<AtomicU32>,
+    files: Turns,
+    leaves: Turns,
+    dir_rotor: AtomicUsize,
+}
+
+impl Files {
+    pub(super) fn new(name: &str, root: PathBuf, access: Access, layout: Layout) -> Self {
+        let mut paths: Vec<Box<[u8]>> = vec![Box::default()];
+        for dir in &layout.dirs[1..] {
+            let parent = &paths[dir.parent as usize];
+            paths.push(format!("{}{:08}/", String::from_utf8_lossy(parent), dir.number).into_bytes().into());
+        }
+        Self {
+            name: name.to_owned(),
+            root,
+            access,
+            dir: None,
+            device: false,
+            paths,
+            open: layout.files.iter().map(|_| AtomicU32::new(0)).collect(),
+            files: Turns::new(layout.files.len()),
+            leaves: Turns::new(layout.leaves.len()),
+            layout,
+            dir_rotor: AtomicUsize::new(0),
+        }
+    }
+
+    fn turns(&self, what: What) -> &Turns {
+        match what {
+            What::File => &self.files,
+            What::Leaf => &self.leaves,
+        }
+    }
+
+    pub(super) fn count(&self, what: What) -> usize {
+        match what {
+            What::File => self.layout.files.len(),
+            What::Leaf => self.layout.leaves.len(),
+        }
+    }
+
+    /// How many exist and are not busy.
+    #[cfg(test)]
+    pub(super) fn existing(&self, what: What) -> usize {
+        self.turns(what).pool.lock().existing.len()
+    }
+
+    /// An entry is there from the beginning.
+    pub(super) fn mark_existing(&self, what: What, index: usize) {
+        let mut pool = self.turns(what).pool.lock();
+        pool.missing.remove(index);
+        pool.existing.insert(index);
+    }
+
+    /// One that exists or does not, which is busy from now on. Nothing, if there is none and nobody holds one that might become one.
+    pub(super) fn pick(&self, what: What, existing: bool, mut turn: Turn<'_>, stop: &Stop) -> Option<usize> {
+        let turns = self.turns(what);
+        let mut pool = turns.pool.lock();
+        loop {
+            let from = match &turn {
+                Turn::Next => pool.rotors[usize::from(existing)],
+                Turn::Own(rotor) => **rotor,
+                Turn::Index(index) => *index,
+            };
+            if let Some(found) = pool.set(existing).next(from) {
+                pool.set(existing).remove(found);
+                pool.busy += 1;
+                match &mut turn {
+                    Turn::Next => pool.rotors[usize::from(existing)] = found + 1,
+                    Turn::Own(rotor) => **rotor = found + 1,
+                    Turn::Index(_) => {}
+                }
+                return Some(found);
+            }
+            if pool.busy == 0 || stop.is_set() {
+                return None;
+            }
+            turns.wait(&mut pool);
+        }
+    }
+
+    /// Waits until a file that exists is not busy, and makes it so; false if it does not exist.
+    pub(super) fn claim(&self, index: usize, stop: &Stop) -> bool {
+        let mut pool = self.files.pool.lock();
+        loop {
+            if pool.existing.remove(index) {
+                pool.busy += 1;
+                return true;
+            }
+            if pool.missing.contains(index) || stop.is_set() {
+                return false;
+            }
+            self.files.wait(&mut pool);
+        }
+    }
+
+    /// It is not busy any more, and exists or does not.
+    pub(super) fn release(&self, what: What, index: usize, exists: bool) {
+        let turns = self.turns(what);
+        let mut pool = turns.pool.lock();
+        pool.set(exists).insert(index);
+        pool.busy -= 1;
+        if pool.waiting > 0 {
+            turns.changed.notify_all();
+        }
+    }
+
+    pub(super) fn opened(&self, index: usize) {
+        self.open[index].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn closed(&self, index: usize) {
+        self.open[index].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How often a file is open. While it is busy, that cannot grow.
+    pub(super) fn times_open(&self, index: usize) -> u32 {
+        self.open[index].load(Ordering::Relaxed)
+    }
+
+    /// The next directory, in turn.
+    pub(super) fn next_dir(&self) -> usize {
+        self.dir_rotor.fetch_add(1, Ordering::Relaxed) % self.paths.len()
+    }
+
+    /// What paths are relative to.
+    pub(super) fn at(&self) -> BorrowedFd<'_> {
+        self.dir.as_ref().map_or(rustix::fs::CWD, AsFd::as_fd)
+    }
+
+    /// Writes the path of an entry below the root, with a zero at its end.
+    pub(super) fn path(&self, what: What, index: usize, into: &mut Vec<u8>) {
+        into.clear();
+        if self.device {
+            into.extend_from_slice(self.root.as_os_str().as_encoded_bytes());
+            into.push(0);
+            return;
+        }
+        let entry = match what {
+            What::File => self.layout.files[index],
+            What::Leaf => self.layout.leaves[index],
+        };
+        into.extend_from_slice(&self.paths[entry.dir as usize]);
+        let mut digits = [b'0'; 10];
+        let (mut rest, mut at) = (entry.number, digits.len());
+        while rest > 0 || at > 2 {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        into.extend_from_slice(&digits[at..]);
+        into.push(0);
+    }
+
+    /// Writes the path of a directory below the root, with a zero at its end.
+    pub(super) fn dir_path(&self, dir: usize, into: &mut Vec<u8>) {
+        into.clear();
+        match &self.paths[dir][..] {
+            [] => into.push(b'.'),
+            path => into.extend_from_slice(path),
+        }
+        into.push(0);
+    }
+
+    /// The full path, for messages.
+    pub(super) fn shown(&self, path: &[u8]) -> String {
+        let path = String::from_utf8_lossy(path.strip_suffix(&[0]).unwrap_or(path)).into_owned();
+        self.root.join(path).display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests;

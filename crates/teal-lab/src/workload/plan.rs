@@ -1,0 +1,361 @@
+//! From commands to what is to be done: variables resolved, composite flowops written out, everything checked.
+//!
+//! # Guarantees
+//! 1. Pure: nothing in the world changes before the whole script has been found sound.
+//! 2. What a plan refers to is there: filesets, targets, random variables.
+//! 3. No fileset lies outside of the directory of the run.
+
+mod check;
+mod files;
+mod randoms;
+mod threads;
+mod values;
+
+use super::random::{Number, Random};
+use crate::wml::{Command, Kind, Place, Quit, Script, Value, WmlError};
+use std::path::PathBuf;
+pub(super) use threads::SLOTS;
+use values::{Scope, Variables};
+
+/// The longest a run is when nothing is said of its length, in the mode that ends by time.
+const SECONDS_DEFAULT: u64 = 60;
+
+/// How a script is to be run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where filesets lie: absolute.
+    pub dir: PathBuf,
+    /// Ends the run after this many seconds, whatever the script says.
+    pub seconds: Option<u64>,
+    /// Factor on the number of files; on sizes, where there are few.
+    pub scale: f64,
+    /// What all random numbers begin with.
+    pub seed: u64,
+    /// Variables, whatever the script sets them to.
+    pub set: Vec<(String, String)>,
+    /// Filebench's known bugs, too.
+    pub strict: bool,
+}
+
+/// Which way files are opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// `readonly`
+    Read,
+    /// `writeonly`
+    Write,
+    /// Neither.
+    Both,
+}
+
+/// A set of files, as it is defined.
+#[derive(Debug, Clone)]
+pub struct Fileset {
+    /// Its name.
+    pub name: String,
+    /// Where it lies: path and name.
+    pub root: PathBuf,
+    /// How many files.
+    pub entries: u64,
+    /// How many the script asks for, before scaling.
+    pub entries_asked: u64,
+    /// Their sizes.
+    pub size: Number,
+    /// Factor on sizes: 1 but for scaled sets of few files.
+    pub size_scale: f64,
+    /// Files or directories in a directory, on average.
+    pub dirwidth: Number,
+    /// The random variable for depths, if one is given.
+    pub dirdepth: Option<usize>,
+    /// Shape of depths and widths, in thousandths; 0: always the mean.
+    pub dirgamma: u64,
+    /// Empty leaf directories.
+    pub leafdirs: u64,
+    /// How many percent are there from the beginning.
+    pub prealloc: u64,
+    /// Made by many threads.
+    pub paralloc: bool,
+    /// What is there is kept.
+    pub reuse: bool,
+    /// It is not even looked at.
+    pub trusttree: bool,
+    /// How its files are opened.
+    pub access: Access,
+}
+
+/// A flowop of a thread, with everything it needs.
+#[derive(Debug, Clone)]
+#[allow(missing_docs, reason = "fields are the language's attributes; docs/wml.md has the table")]
+pub struct Op {
+    pub name: String,
+    pub kind: Kind,
+    pub place: Place,
+    pub iters: Number,
+    pub set: Option<usize>,
+    pub fd: usize,
+    pub srcfd: usize,
+    pub iosize: Number,
+    pub workingset: Number,
+    pub random: bool,
+    pub dsync: bool,
+    pub directio: bool,
+    pub opennext: bool,
+    pub indexed: Option<Number>,
+    pub value: Number,
+    pub message: Option<String>,
+    pub target: Option<String>,
+    /// The flowops of the target's name.
+    pub targets: Vec<OpId>,
+    pub blocking: bool,
+    pub highwater: u64,
+    pub noreadahead: bool,
+}
+
+/// Which flowop: process, thread, flowop, as they are defined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "indices into the lists of these names")]
+pub struct OpId {
+    pub process: usize,
+    pub thread: usize,
+    pub op: usize,
+}
+
+/// The order of a thread's flowops.
+#[derive(Debug, Clone)]
+pub enum Node {
+    /// The flowop of this index.
+    Op(usize),
+    /// A composite one: how often, and what.
+    Group(Number, Vec<Node>),
+}
+
+/// A kind of thread.
+#[derive(Debug, Clone)]
+pub struct Thread {
+    /// Its name.
+    pub name: String,
+    /// How many of them in each process.
+    pub instances: u64,
+    /// Memory that transfers point into.
+    pub memsize: Number,
+    /// 0 to 7; 8: as it is.
+    pub ioprio: u64,
+    /// Its flowops.
+    pub ops: Vec<Op>,
+    /// Their order.
+    pub program: Vec<Node>,
+}
+
+/// A kind of process.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// Its name.
+    pub name: String,
+    /// How many of them.
+    pub instances: u64,
+    /// Niceness of its threads.
+    pub nice: u64,
+    /// Its kinds of threads.
+    pub threads: Vec<Thread>,
+}
+
+/// What happens, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Print a line.
+    Say(String),
+    /// Wait so many seconds.
+    Sleep(u64),
+    /// Run a command of the shell.
+    System(String),
+    /// Make the filesets.
+    Create,
+    /// Run the threads; nothing comes after.
+    Run,
+}
+
+/// All of it.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Sets of files.
+    pub filesets: Vec<Fileset>,
+    /// Random variables.
+    pub randoms: Vec<Random>,
+    /// Processes.
+    pub processes: Vec<Process>,
+    /// What happens.
+    pub steps: Vec<Step>,
+    /// What ends the run.
+    pub quit: Quit,
+    /// Seconds, if time ends it.
+    pub seconds: Option<u64>,
+    /// Events in a second; `None`: limits let everything pass.
+    pub rate: Option<Number>,
+    /// Seconds between figures on the way; negative: they begin anew each time. 0: none.
+    pub period: i64,
+    /// Histograms are printed.
+    pub lathist: bool,
+    /// How much is said.
+    pub debug: i64,
+    /// How it is run.
+    pub options: Options,
+    /// What was accepted although it means nothing, and the like.
+    pub remarks: Vec<String>,
+}
+
+impl Plan {
+    /// The threads in all.
+    pub fn threads(&self) -> u64 {
+        let of = |process: &Process| process.threads.iter().map(|thread| thread.instances).sum::<u64>();
+        self.processes.iter().map(|process| process.instances.saturating_mul(of(process))).sum()
+    }
+}
+
+/// Makes a plan of a script.
+///
+/// # Errors
+/// What is undefined, of the wrong kind, zero where that means nothing, or missing, with its place.
+pub fn plan(script: &Script, options: Options) -> Result<Plan, WmlError> {
+    let mut maker = Maker {
+        script,
+        variables: Variables::new(script, &options)?,
+        plan: Plan {
+            filesets: Vec::new(),
+            randoms: Vec::new(),
+            processes: Vec::new(),
+            steps: Vec::new(),
+            quit: Quit::default(),
+            seconds: None,
+            rate: None,
+            period: 0,
+            lathist: false,
+            debug: 0,
+            options,
+            remarks: script.remarks.clone(),
+        },
+        defined: Vec::new(),
+        rate: None,
+        created: false,
+    };
+    for (place, command) in &script.commands {
+        if maker.command(*place, command)? {
+            return Ok(maker.plan);
+        }
+    }
+    let message = "there is no 'run' in this script, so nothing would be done; end it with: run 60";
+    Err(WmlError { file: script.files[0].clone(), line: 0, column: 0, message: message.into() })
+}
+
+struct Maker<'a> {
+    script: &'a Script,
+    variables: Variables,
+    plan: Plan,
+    /// Processes and filesets so far, by their commands.
+    defined: Vec<(Place, &'a Command)>,
+    rate: Option<&'a crate::wml::Attribute>,
+    created: bool,
+}
+
+impl<'a> Maker<'a> {
+    /// Whether the script ends with this command.
+    fn command(&mut self, place: Place, command: &'a Command) -> Result<bool, WmlError> {
+        match command {
+            Command::Set(name, assigned) => self.set(place, name, assigned)?,
+            Command::Mode(quit) => self.plan.quit = *quit,
+            Command::Files(..) | Command::Process(_) => self.defined.push((place, command)),
+            Command::Composite(_) | Command::Nothing => {}
+            Command::Eventgen(rate) => self.rate = rate.as_ref(),
+            Command::Create if self.created => {
+                self.plan.remarks.push(format!("line {}: files are created once; this is ignored", place.line));
+            }
+            Command::Create => {
+                self.make_filesets()?;
+                self.plan.steps.push(Step::Create);
+            }
+            Command::Run(seconds) => return self.run(place, seconds.as_ref()).map(|()| true),
+            Command::Psrun(period, seconds) => {
+                self.plan.period = *period;
+                return self.run(place, seconds.as_ref()).map(|()| true);
+            }
+            Command::Sleep(seconds) => {
+                let seconds = self.seconds(place, seconds)?;
+                self.plan.steps.push(Step::Sleep(seconds));
+            }
+            Command::System(text) => {
+                let text = self.variables.expand(self.script, place, text)?;
+                self.plan.steps.push(Step::System(text));
+            }
+            Command::Echo(text) => {
+                let text = self.variables.expand(self.script, place, text)?;
+                self.plan.steps.push(Step::Say(text));
+            }
+            Command::List(what) => self.list(what),
+            Command::Version => {
+                self.plan
+                    .steps
+                    .push(Step::Say(format!("teal lab {}, Filebench's language", env!("CARGO_PKG_VERSION"))));
+            }
+            Command::Quit => return Ok(true),
+            Command::Debug(level) => self.plan.debug = *level,
+            Command::Lathist => self.plan.lathist = true,
+            Command::Multi(what) => {
+                let message =
+                    format!("'{what}' is for several machines, which are not led from here; run the script on each");
+                return Err(self.script.error(place, message));
+            }
+        }
+        Ok(false)
+    }
+
+    fn list(&mut self, what: &str) {
+        let names: Vec<String> = match what {
+            "flowop" => self
+                .script
+                .commands
+                .iter()
+                .filter_map(|(_, command)| match command {
+                    Command::Composite(composite) => Some(composite.name.clone()),
+                    _ => None,
+                })
+                .collect(),
+            _ => self
+                .defined
+                .iter()
+                .filter_map(|(_, command)| match command {
+                    Command::Files(_, attributes) => match &attributes.get("name")?.value {
+                        Value::Text(name) => Some(name.clone()),
+                        _ => None,
+                    },
+                    _ => None,
+                })
+                .collect(),
+        };
+        self.plan.steps.push(Step::Say(format!("{what}: {}", names.join(", "))));
+    }
+
+    fn run(&mut self, place: Place, seconds: Option<&Value>) -> Result<(), WmlError> {
+        if !self.created {
+            self.make_filesets()?;
+        }
+        let asked = seconds.map(|seconds| self.seconds(place, seconds)).transpose()?;
+        let by_time = (self.plan.quit == Quit::Timeout).then_some(SECONDS_DEFAULT);
+        self.plan.seconds = self.plan.options.seconds.or(asked.filter(|seconds| *seconds > 0)).or(by_time);
+        if let Some(rate) = self.rate {
+            let scope = Scope::of(&self.variables);
+            self.plan.rate = Some(scope.number(self.script, rate)?).filter(|rate| !rate.is_zero());
+        }
+        self.make_processes(place)?;
+        check::check(self.script, &self.plan)?;
+        self.plan.steps.push(Step::Run);
+        Ok(())
+    }
+
+    fn seconds(&mut self, place: Place, value: &Value) -> Result<u64, WmlError> {
+        let attribute = crate::wml::Attribute { name: "value", place, value: value.clone() };
+        let number = Scope::of(&self.variables).number(self.script, &attribute)?;
+        Ok(super::random::Draws::new(&self.plan.randoms, self.plan.options.seed, u64::MAX).whole(number))
+    }
+}
+
+#[cfg(test)]
+mod tests;

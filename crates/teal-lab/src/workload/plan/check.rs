@@ -1,0 +1,102 @@
+//! What a flowop must have to mean anything.
+
+use super::{Op, Plan, Thread};
+use crate::wml::{Kind, Script, WmlError};
+use crate::workload::random::Number;
+
+/// The most threads of a run.
+pub(crate) const THREADS_MAX: u64 = 1 << 16;
+/// What direct transfers are multiples of.
+const SECTOR: u64 = 512;
+
+pub(super) fn check(script: &Script, plan: &Plan) -> Result<(), WmlError> {
+    let threads = plan.threads();
+    if threads > THREADS_MAX {
+        let message = format!("{threads} threads are more than {THREADS_MAX}; lower instances=");
+        return Err(WmlError { file: script.files[0].clone(), line: 0, column: 0, message });
+    }
+    for thread in plan.processes.iter().flat_map(|process| &process.threads) {
+        for op in &thread.ops {
+            if let Some(message) =
+                needs(op).or_else(|| sizes(op)).or_else(|| memory(op, thread)).or_else(|| fits(op, plan))
+            {
+                return Err(script.error(op.place, format!("{} '{}' {message}", op.kind.name(), op.name)));
+            }
+        }
+        if thread.ioprio > 8 {
+            let message = format!("thread '{}': ioprio is 0 to 7, or 8 to leave it alone", thread.name);
+            return Err(script.error(thread.ops[0].place, message));
+        }
+    }
+    Ok(())
+}
+
+fn needs(op: &Op) -> Option<String> {
+    use Kind::*;
+    let no_set = op.set.is_none();
+    match op.kind {
+        OpenFile | CreateFile | MakeDir | RemoveDir | ListDir | FsyncSet if no_set => {
+            Some("needs a fileset: filesetname=…".into())
+        }
+        DeleteFile | StatFile | Read | Write | ReadWholeFile | WriteWholeFile | AppendFile | AppendFileRand
+        | AioWrite
+            if no_set && op.fd == 0 =>
+        {
+            Some("needs a file: filesetname=… or fd=N of one that is open".into())
+        }
+        AioWrite if !op.random => Some("writes at random places only: say random".into()),
+        Wakeup | SemPost if op.target.is_none() => Some("needs a target: target=…".into()),
+        SemBlock | SemPost if op.value.is_zero() => Some("needs a value of at least 1: value=…".into()),
+        _ => None,
+    }
+}
+
+fn sizes(op: &Op) -> Option<String> {
+    use Kind::*;
+    let transfers = matches!(op.kind, Read | Write | AppendFile | AppendFileRand | AioWrite);
+    if transfers && op.iosize.is_zero() {
+        return Some("has iosize 0 and would transfer nothing: say iosize=4k".into());
+    }
+    match op.iosize {
+        Number::Fixed(size) if size > i32::MAX as u64 => {
+            Some(format!("has iosize {size}; a transfer is smaller than 2 GiB"))
+        }
+        Number::Fixed(size) if op.directio && size % SECTOR != 0 => {
+            Some(format!("has directio and iosize {size}, which is no multiple of {SECTOR}"))
+        }
+        _ => None,
+    }
+}
+
+fn memory(op: &Op, thread: &Thread) -> Option<String> {
+    let spare = if op.directio { SECTOR } else { 0 };
+    match (thread.memsize, op.iosize) {
+        (Number::Fixed(memory @ 1..), Number::Fixed(size)) if size + spare > memory => Some(format!(
+            "has iosize {size}, more than the memory of its thread: say memsize={} for thread '{}'",
+            size + spare,
+            thread.name
+        )),
+        _ => None,
+    }
+}
+
+fn fits(op: &Op, plan: &Plan) -> Option<String> {
+    let set = &plan.filesets[op.set?];
+    let dirs = matches!(op.kind, Kind::MakeDir | Kind::RemoveDir);
+    if dirs && set.leafdirs == 0 {
+        return Some(format!("needs leaf directories: define fileset '{}' with leafdirs=…", set.name));
+    }
+    let files = !dirs && !matches!(op.kind, Kind::ListDir | Kind::FsyncSet);
+    if files && set.entries == 0 {
+        return Some(format!("needs files: define fileset '{}' with entries=…", set.name));
+    }
+    let (Number::Fixed(size), Number::Fixed(transfer)) = (set.size, op.iosize) else { return None };
+    let whole = match op.workingset {
+        Number::Fixed(0) => (size as f64 * set.size_scale) as u64,
+        Number::Fixed(set) => set,
+        Number::Drawn(_) => return None,
+    };
+    let random = op.random && matches!(op.kind, Kind::Read | Kind::Write | Kind::AioWrite);
+    (random && whole < transfer)
+        .then(|| format!("has iosize {transfer}, more than the {whole} bytes it may work on: lower it, or scale less"))
+}

@@ -1,0 +1,144 @@
+//! `define file` and `define fileset`: from attributes to sets of files.
+
+use super::super::random::Number;
+use super::values::Scope;
+use super::{Access, Fileset, Maker};
+use crate::wml::{Attributes, Command, Place, SetKind, WmlError};
+use std::path::{Component, Path, PathBuf};
+
+/// The most files of a set.
+const ENTRIES_MAX: u64 = 1 << 24;
+/// Sets of fewer files keep them all when scaled; their files become smaller.
+const FEW: u64 = 100;
+/// What files and shapes are when nothing is said.
+const SIZE_DEFAULT: u64 = 1024;
+const GAMMA_DEFAULT: u64 = 1500;
+
+impl Maker<'_> {
+    pub(super) fn make_filesets(&mut self) -> Result<(), WmlError> {
+        self.created = true;
+        for (place, command) in self.defined.clone() {
+            if let Command::Files(kind, attributes) = command {
+                let set = self.fileset(place, *kind, attributes)?;
+                if self.plan.filesets.iter().any(|other| other.name == set.name) {
+                    let message = format!("a fileset '{}' is defined already; call this one differently", set.name);
+                    return Err(self.script.error(place, message));
+                }
+                self.plan.filesets.push(set);
+            }
+        }
+        Ok(())
+    }
+
+    fn fileset(&self, place: Place, kind: SetKind, attributes: &Attributes) -> Result<Fileset, WmlError> {
+        let (script, scope) = (self.script, Scope::of(&self.variables));
+        let text = |name: &str| attributes.get(name).map(|found| scope.text(script, found)).transpose();
+        let number = |name: &str, default: u64| match attributes.get(name) {
+            Some(found) => scope.number(script, found),
+            None => Ok(Number::Fixed(default)),
+        };
+        let fixed = |name: &str, default: u64| match attributes.get(name) {
+            Some(found) => scope.fixed(script, found),
+            None => Ok(default),
+        };
+        let is = |name: &str| fixed(name, 0).map(|n| n != 0);
+        let Some(name) = text("name")? else { return Err(script.error(place, "a fileset needs a name: name=…")) };
+        let Some(path) = text("path")? else {
+            return Err(script.error(place, format!("fileset '{name}' has no path; say path=$dir")));
+        };
+        let at = |name: &str| attributes.get(name).map_or(place, |found| found.place);
+        let root = self.root(at("path"), at("name"), &path, &name)?;
+        let single = kind == SetKind::File;
+        let entries = if single { 1 } else { fixed("entries", 0)? };
+        let leafdirs = fixed("leafdirs", 0)?;
+        if entries + leafdirs == 0 {
+            return Err(script.error(
+                at("entries"),
+                format!("fileset '{name}' has neither files nor leaf directories; say entries=…"),
+            ));
+        }
+        if entries.max(leafdirs) > ENTRIES_MAX {
+            return Err(script.error(at("entries"), format!("fileset '{name}' has more than {ENTRIES_MAX} entries")));
+        }
+        let dirwidth = if single { Number::Fixed(10) } else { number("dirwidth", 0)? };
+        if dirwidth.is_zero() {
+            let message = format!("fileset '{name}' has dirwidth 0; say how many entries a directory has: dirwidth=20");
+            return Err(script.error(at("dirwidth"), message));
+        }
+        let dirdepth = match number("dirdepthrv", 0)? {
+            Number::Drawn(which) => Some(which),
+            Number::Fixed(0) => None,
+            Number::Fixed(_) => {
+                return Err(script.error(at("dirdepthrv"), "'dirdepthrv' is a random variable, not a number"));
+            }
+        };
+        let prealloc = self.prealloc(attributes)?;
+        let access = match (is("readonly")?, is("writeonly")?) {
+            (true, _) => Access::Read,
+            (false, true) => Access::Write,
+            (false, false) => Access::Both,
+        };
+        let asked = attributes.get("entries").and_then(|found| self.variables.asked(&found.value));
+        let (mut scaled, size_scale) = scaled(asked.unwrap_or(entries), self.plan.options.scale);
+        if asked.is_some() {
+            scaled = entries;
+        }
+        Ok(Fileset {
+            name,
+            root,
+            entries: scaled,
+            entries_asked: asked.unwrap_or(entries),
+            size: number("size", SIZE_DEFAULT)?,
+            size_scale,
+            dirwidth,
+            dirdepth,
+            dirgamma: if single { 0 } else { fixed("dirgamma", GAMMA_DEFAULT)? },
+            leafdirs: if leafdirs == 0 { 0 } else { scaled_count(leafdirs, self.plan.options.scale) },
+            prealloc,
+            paralloc: is("paralloc")?,
+            reuse: is("reuse")? || is("trusttree")?,
+            trusttree: is("trusttree")?,
+            access,
+        })
+    }
+
+    /// Percent of the files that are there from the beginning: `true` is all of them, 1 is one percent.
+    fn prealloc(&self, attributes: &Attributes) -> Result<u64, WmlError> {
+        let Some(found) = attributes.get("prealloc") else { return Ok(0) };
+        match (&found.value, Scope::of(&self.variables).fixed(self.script, found)?) {
+            (crate::wml::Value::Bool(true), _) => Ok(100),
+            (_, percent) if percent <= 100 => Ok(percent),
+            (_, percent) => {
+                Err(self.script.error(found.place, format!("'prealloc' is {percent}, which is no percentage")))
+            }
+        }
+    }
+
+    /// Where a fileset lies; nowhere but below the directory of the run, because what is there before is removed.
+    fn root(&self, place: Place, at_name: Place, path: &str, name: &str) -> Result<PathBuf, WmlError> {
+        let dir = &self.plan.options.dir;
+        let full = dir.join(path);
+        let climbs = |path: &Path| path.components().any(|part| matches!(part, Component::ParentDir));
+        if !full.starts_with(dir) || climbs(&full) {
+            let message = format!(
+                "the fileset '{name}' lies in {path}, outside of {}; say path=$dir, or --dir {path}",
+                dir.display()
+            );
+            return Err(self.script.error(place, message));
+        }
+        let mut parts = Path::new(name).components();
+        if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
+            return Err(self.script.error(at_name, format!("the fileset's name '{name}' is no name of a directory")));
+        }
+        Ok(full.join(name))
+    }
+}
+
+fn scaled_count(count: u64, scale: f64) -> u64 {
+    ((count as f64 * scale).round() as u64).max(1)
+}
+
+/// Files after scaling, and the factor on their sizes.
+pub(super) fn scaled(entries: u64, scale: f64) -> (u64, f64) {
+    if entries < FEW { (entries, scale) } else { (scaled_count(entries, scale), 1.0) }
+}

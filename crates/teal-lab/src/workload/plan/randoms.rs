@@ -1,0 +1,169 @@
+//! `randvar` and `cvar`: from attributes to random variables.
+
+use super::super::random::{Random, Spread};
+use super::values::{Resolved, Scope};
+use crate::wml::{Attributes, Place, Script, Value, WmlError, did_you_mean};
+
+const TYPES: &[&str] = &[
+    "cvar-uniform",
+    "cvar-normal",
+    "cvar-lognormal",
+    "cvar-exponential",
+    "cvar-gamma",
+    "cvar-erlang",
+    "cvar-weibull",
+    "cvar-triangular",
+];
+
+struct Reader<'a> {
+    script: &'a Script,
+    scope: &'a Scope<'a>,
+    attributes: &'a Attributes,
+}
+
+impl Reader<'_> {
+    fn number(&self, name: &str) -> Result<Option<f64>, WmlError> {
+        let found = self.attributes.get(name).map(|attribute| self.scope.fixed(self.script, attribute));
+        Ok(found.transpose()?.map(|n| n as f64))
+    }
+
+    fn word(&self, name: &str) -> Result<Option<(String, Place)>, WmlError> {
+        let Some(attribute) = self.attributes.get(name) else { return Ok(None) };
+        Ok(Some((self.scope.text(self.script, attribute)?, attribute.place)))
+    }
+}
+
+pub(super) fn randvar(
+    script: &Script,
+    scope: &Scope<'_>,
+    place: Place,
+    name: &str,
+    attributes: &Attributes,
+    rows: &[[Value; 3]],
+) -> Result<Random, WmlError> {
+    let read = Reader { script, scope, attributes };
+    let (kind, at) = read.word("type")?.unwrap_or(("gamma".into(), place));
+    let mean = read.number("mean")?;
+    let spread = match kind.as_str() {
+        "uniform" => Spread::Uniform,
+        "gamma" => match read.number("gamma")?.unwrap_or(1500.0) {
+            gamma if gamma > 0.0 => Spread::Gamma(gamma / 1000.0),
+            _ => return Err(script.error(at, "gamma=0 is no shape; 1500 is the default, and means 1.5")),
+        },
+        "tabular" => Spread::Tabular(table(script, scope, at, rows)?),
+        other => {
+            let message = format!("'{other}' is no type of randvar; there are uniform, gamma, tabular");
+            return Err(script.error(at, message));
+        }
+    };
+    if spread == Spread::Uniform && mean.is_none() {
+        return Err(script.error(place, format!("${name} is uniform and has no mean; say mean=…")));
+    }
+    if let Some((source, at)) = read.word("randsrc")?
+        && !["urandom", "rand48"].contains(&source.as_str())
+    {
+        return Err(
+            script.error(at, format!("'{source}' is no source of random numbers; there are urandom and rand48"))
+        );
+    }
+    Ok(Random {
+        name: name.to_owned(),
+        spread,
+        min: read.number("min")?.unwrap_or(0.0),
+        max: f64::INFINITY,
+        mean,
+        round: read.number("round")?.unwrap_or(0.0),
+        seed: read.number("seed")?.unwrap_or(0.0) as u64,
+    })
+}
+
+/// A hundred slots in the order of the table.
+fn table(script: &Script, scope: &Scope<'_>, place: Place, rows: &[[Value; 3]]) -> Result<Vec<(f64, f64)>, WmlError> {
+    let mut slots = Vec::new();
+    for row in rows {
+        let mut numbers = [0.0; 3];
+        for (number, value) in numbers.iter_mut().zip(row) {
+            match scope.value(script, place, value)? {
+                Resolved::Int(n) => *number = n as f64,
+                _ => return Err(script.error(place, "a randtable holds numbers: {{percent, low, high}, …}")),
+            }
+        }
+        let [percent, low, high] = numbers;
+        if low > high || percent > 100.0 {
+            let message = format!("the row {{{percent}, {low}, {high}}} is not {{percent, low, high}}");
+            return Err(script.error(place, message));
+        }
+        slots.extend(std::iter::repeat_n((low, high), percent as usize));
+    }
+    if slots.len() != 100 {
+        let message = format!("the percentages of a randtable add up to 100, not to {}", slots.len());
+        return Err(script.error(place, message));
+    }
+    Ok(slots)
+}
+
+pub(super) fn cvar(
+    script: &Script,
+    scope: &Scope<'_>,
+    place: Place,
+    name: &str,
+    attributes: &Attributes,
+) -> Result<Random, WmlError> {
+    let read = Reader { script, scope, attributes };
+    let Some((kind, at)) = read.word("type")? else {
+        return Err(script.error(place, format!("${name} needs a type: {}", TYPES.join(", "))));
+    };
+    let parameters = read.word("parameters")?;
+    let given = parameters.as_ref().map_or(Vec::new(), |(text, _)| text.split(';').filter(|p| !p.is_empty()).collect());
+    let at_parameters = parameters.as_ref().map_or(place, |(_, at)| *at);
+    let names: &[(&str, f64)] = match kind.as_str() {
+        "cvar-uniform" => &[("lower", 0.0), ("upper", 1.0)],
+        "cvar-normal" => &[("mean", 0.0), ("sigma", 1.0)],
+        "cvar-lognormal" | "cvar-weibull" => &[("shape", 1.0), ("scale", 1.0)],
+        "cvar-exponential" => &[("mean", 1.0)],
+        "cvar-gamma" => &[("mean", 4096.0), ("gamma", 1.5)],
+        "cvar-erlang" => &[("shape", 1.0), ("rate", 1.0)],
+        "cvar-triangular" => &[("lower", 0.0), ("upper", 1.0), ("mode", 0.5)],
+        other => {
+            let hint = did_you_mean(other, TYPES.iter().copied());
+            return Err(script.error(at, format!("'{other}' is no type of cvar{hint}; there are {}", TYPES.join(", "))));
+        }
+    };
+    let mut values: Vec<f64> = names.iter().map(|(_, default)| *default).collect();
+    for parameter in given {
+        let known = || names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let pair = parameter.split_once(':').and_then(|(key, value)| Some((key, value.parse::<f64>().ok()?)));
+        let found = pair.and_then(|(key, value)| Some((names.iter().position(|(name, _)| *name == key)?, value)));
+        match found.filter(|(_, value)| value.is_finite()) {
+            Some((at, value)) => values[at] = value,
+            None => {
+                let message = format!("'{parameter}' is no parameter of {kind}; write name:number with {}", known());
+                return Err(script.error(at_parameters, message));
+            }
+        }
+    }
+    let positive = ["shape", "rate", "gamma", "scale"];
+    let wrong = names.iter().zip(&values).find(|((name, _), value)| positive.contains(name) && **value <= 0.0);
+    if let Some(((name, _), value)) = wrong {
+        return Err(script.error(at_parameters, format!("'{name}' of {kind} is {value}; it must be above 0")));
+    }
+    let spread = match kind.as_str() {
+        "cvar-uniform" => Spread::Between(values[0], values[1]),
+        "cvar-normal" => Spread::Normal(values[0], values[1]),
+        "cvar-lognormal" => Spread::LogNormal(values[0], values[1]),
+        "cvar-weibull" => Spread::Weibull(values[0], values[1]),
+        "cvar-exponential" => Spread::Exponential(values[0]),
+        "cvar-gamma" => Spread::GammaOf(values[0], values[1]),
+        "cvar-erlang" => Spread::Erlang(values[0].min(1e6), values[1]),
+        _ => Spread::Triangular(values[0], values[1], values[2]),
+    };
+    Ok(Random {
+        name: name.to_owned(),
+        spread,
+        min: read.number("min")?.unwrap_or(0.0),
+        max: read.number("max")?.unwrap_or(f64::INFINITY),
+        mean: None,
+        round: read.number("round")?.unwrap_or(0.0),
+        seed: 0,
+    })
+}

@@ -1,0 +1,337 @@
+//! Filesets on the disk before a run.
+//!
+//! # Guarantees
+//! 1. Nothing is written or removed before it is known that all sets fit.
+//! 2. Nothing is removed but trees that look as if a fileset had made them.
+//! 3. The same seed makes the same files.
+
+use super::content::Memory;
+use super::error::RunError;
+use super::fileset::{Files, What};
+use super::layout::{Layout, layout};
+use super::plan::{Fileset, Plan};
+use super::random::Stream;
+use crate::numbers::mix;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What is written at once.
+const CHUNK: usize = 1 << 20;
+/// Threads that make files of one set.
+const PARALLEL: usize = 32;
+/// What a file takes at least.
+const BLOCK: u64 = 4096;
+
+/// What filesets come to, before anything is made.
+#[derive(Debug, Clone)]
+pub struct Preview {
+    /// The fileset's name.
+    pub name: String,
+    /// Files.
+    pub files: u64,
+    /// Files the script asks for.
+    pub files_asked: u64,
+    /// Directories, leaves included.
+    pub dirs: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Mean depth of a file.
+    pub depth: f64,
+    /// Percent of the files that are there from the beginning.
+    pub prealloc: u64,
+}
+
+fn laid_out(plan: &Plan) -> Vec<Layout> {
+    let seed = |at: usize| mix(plan.options.seed ^ mix(at as u64));
+    plan.filesets.iter().enumerate().map(|(at, set)| layout(set, &plan.randoms, seed(at))).collect()
+}
+
+/// What the filesets of a plan come to. Touches nothing.
+pub fn preview(plan: &Plan) -> Vec<Preview> {
+    let both = plan.filesets.iter().zip(laid_out(plan));
+    both.map(|(set, layout)| Preview {
+        name: set.name.clone(),
+        files: layout.files.len() as u64,
+        files_asked: set.entries_asked,
+        dirs: (layout.dirs.len() + layout.leaves.len()) as u64,
+        bytes: layout.bytes(),
+        depth: layout.mean_depth(),
+        prealloc: set.prealloc,
+    })
+    .collect()
+}
+
+/// Refuses sets that do not fit where they are to lie.
+///
+/// # Errors
+/// [`RunError::Space`], or what asking for the room ran into.
+pub fn check_room(plan: &Plan) -> Result<(), RunError> {
+    let layouts = laid_out(plan);
+    let rounded = |layout: &Layout| -> u64 {
+        let files: u64 = layout.files.iter().map(|file| file.size.div_ceil(BLOCK) * BLOCK).sum();
+        files + (layout.dirs.len() + layout.leaves.len()) as u64 * BLOCK
+    };
+    let sets = || plan.filesets.iter().zip(&layouts).filter(|(set, _)| !is_device(&set.root));
+    let need: u64 = sets().map(|(_, layout)| rounded(layout)).sum();
+    let files: u64 =
+        sets().map(|(_, layout)| (layout.files.len() + layout.dirs.len() + layout.leaves.len()) as u64).sum();
+    let dir = &plan.options.dir;
+    let stat = rustix::fs::statvfs(dir).map_err(|e| RunError::at("asking for the room in", dir, e))?;
+    // What is there already will be removed, or is used.
+    let (old, old_files) = sets().map(|(set, _)| in_use(&set.root)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let room = stat.f_bavail.saturating_mul(stat.f_frsize) + old;
+    // Some file systems have no number of files to run out of.
+    let inodes = if stat.f_files == 0 { u64::MAX } else { stat.f_favail + old_files };
+    if need <= room && files <= inodes {
+        return Ok(());
+    }
+    let fits = (room as f64 / need as f64).min(inodes as f64 / files as f64) * plan.options.scale * 0.9;
+    let digits = (-fits.max(1e-9).log10()).ceil().max(0.0);
+    let unit = 10_f64.powf(digits);
+    let hint = format!("{:.*}", digits as usize, (fits * unit).floor() / unit);
+    Err(RunError::Space { need, files, room, inodes, dir: dir.display().to_string(), hint })
+}
+
+fn is_device(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
+}
+
+/// Bytes and files of a tree.
+fn in_use(root: &Path) -> (u64, u64) {
+    let (mut sums, mut dirs) = ((0, 0), vec![root.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let Ok(meta) = entry.metadata() else { continue };
+            sums = (sums.0 + meta.blocks() * 512, sums.1 + 1);
+            if meta.is_dir() {
+                dirs.push(entry.path());
+            }
+        }
+    }
+    sums
+}
+
+/// Makes all filesets of a plan; says what it does.
+///
+/// # Errors
+/// Sets that do not fit, trees that are not a fileset's, and whatever the file system says.
+pub(super) fn populate(plan: &Plan, say: &dyn Fn(&str)) -> Result<Vec<Files>, RunError> {
+    check_room(plan)?;
+    for set in plan.filesets.iter().filter(|set| !set.reuse && !is_device(&set.root)) {
+        refuse_strangers(&set.root)?;
+    }
+    let sets = plan.filesets.iter().zip(laid_out(plan));
+    sets.enumerate()
+        .map(|(at, (set, layout))| {
+            let seed = mix(plan.options.seed ^ mix(at as u64));
+            Populating { set, seed, strict: plan.options.strict }.all(layout, say)
+        })
+        .collect()
+}
+
+/// A tree that no fileset has made is not removed.
+fn refuse_strangers(root: &Path) -> Result<(), RunError> {
+    let entries = match std::fs::read_dir(root) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|e| RunError::at("reading", root, e))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(|e| RunError::at("reading", root, e))?;
+        let name = entry.file_name();
+        let ours = name.len() >= 8 && name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        if !ours || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            return Err(RunError::Failed(format!(
+                "{} is there and holds {}, which no fileset has made; a run would remove it: take another --dir, or remove it yourself",
+                root.display(),
+                name.to_string_lossy()
+            )));
+        }
+    }
+    Ok(())
+}
+
+struct Populating<'a> {
+    set: &'a Fileset,
+    seed: u64,
+    strict: bool,
+}
+
+impl Populating<'_> {
+    fn all(&self, layout: Layout, say: &dyn Fn(&str)) -> Result<Files, RunError> {
+        let set = self.set;
+        if is_device(&set.root) {
+            return self.device(layout);
+        }
+        let mut files = Files::new(&set.name, set.root.clone(), set.access, layout);
+        if !set.reuse && set.root.exists() {
+            std::fs::remove_dir_all(&set.root).map_err(|e| RunError::at("removing", &set.root, e))?;
+        }
+        std::fs::create_dir_all(&set.root).map_err(|e| RunError::at("making", &set.root, e))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir =
+            rustix::fs::open(&set.root, flags, Mode::empty()).map_err(|e| RunError::at("opening", &set.root, e))?;
+        files.dir = Some(dir);
+        if set.prealloc == 0 && !set.reuse {
+            return Ok(files);
+        }
+        if set.prealloc > 0 && !set.trusttree {
+            self.make_dirs(&files)?;
+        }
+        self.make_leaves(&files)?;
+        let chosen = self.choose(files.layout.files.len());
+        let (made, bytes) = self.make_files(&files, &chosen)?;
+        say(&format!("{}: {} files, of which {made} made, {bytes} bytes", set.name, files.layout.files.len()));
+        Ok(files)
+    }
+
+    /// A device is one file of its own size, and there from the beginning.
+    fn device(&self, mut layout: Layout) -> Result<Files, RunError> {
+        let root = &self.set.root;
+        // Refused while it is mounted or part of something else.
+        let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+        let opened =
+            rustix::fs::open(root, flags, Mode::empty()).map_err(|e| RunError::at("opening the device", root, e))?;
+        let size =
+            rustix::fs::seek(&opened, rustix::fs::SeekFrom::End(0)).map_err(|e| RunError::at("measuring", root, e))?;
+        layout.files.truncate(1);
+        for file in &mut layout.files {
+            file.size = size;
+        }
+        let mut files = Files::new(&self.set.name, root.clone(), self.set.access, layout);
+        files.device = true;
+        files.mark_existing(What::File, 0);
+        Ok(files)
+    }
+
+    fn make_dirs(&self, files: &Files) -> Result<(), RunError> {
+        let mut path = Vec::new();
+        for dir in 1..files.layout.dirs.len() {
+            files.dir_path(dir, &mut path);
+            make_dir(files, &path)?;
+        }
+        Ok(())
+    }
+
+    fn make_leaves(&self, files: &Files) -> Result<(), RunError> {
+        let (mut path, mut stream) = (Vec::new(), Stream::new(self.seed, 0x6c65_6166));
+        for leaf in 0..files.count(What::Leaf) {
+            if stream.below(100) < self.set.prealloc {
+                files.path(What::Leaf, leaf, &mut path);
+                make_dir(files, &path)?;
+                files.mark_existing(What::Leaf, leaf);
+            }
+        }
+        Ok(())
+    }
+
+    /// Files that shall be there, in the order of their making; behind them the others.
+    fn choose(&self, len: usize) -> (Vec<usize>, usize) {
+        let mut stream = Stream::new(self.seed, 0x6f72_6465);
+        let mut order: Vec<usize> = (0..len).collect();
+        for at in (1..len).rev() {
+            order.swap(at, stream.below(at as u64 + 1) as usize);
+        }
+        let (mut there, mut not): (Vec<usize>, Vec<usize>) =
+            order.into_iter().partition(|_| stream.below(100) < self.set.prealloc);
+        let count = there.len();
+        there.append(&mut not);
+        (there, count)
+    }
+
+    /// How many were made, and their bytes.
+    fn make_files(&self, files: &Files, (order, there): &(Vec<usize>, usize)) -> Result<(u64, u64), RunError> {
+        let next = AtomicUsize::new(0);
+        let work = |worker: u64| -> Result<(u64, u64), RunError> {
+            let mut memory = Memory::new(CHUNK, mix(self.seed ^ worker), self.strict);
+            let (mut made, mut bytes) = (0, 0);
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(&index) = order.get(at) else { return Ok((made, bytes)) };
+                let written = self.make_file(files, index, at < *there, &mut memory)?;
+                made += u64::from(written.is_some());
+                bytes += written.unwrap_or(0);
+            }
+        };
+        if !self.set.paralloc {
+            return work(0);
+        }
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..PARALLEL.min(order.len()) as u64)
+                .map(|worker| {
+                    let named = std::thread::Builder::new().name(format!("populate-{worker}"));
+                    named.spawn_scoped(scope, move || work(worker)).map_err(|e| RunError::io("starting a thread", e))
+                })
+                .collect::<Result<_, _>>()?;
+            workers.into_iter().try_fold((0, 0), |sum, worker| {
+                let done =
+                    worker.join().map_err(|_| RunError::Failed("a thread that made files has panicked".into()))??;
+                Ok((sum.0 + done.0, sum.1 + done.1))
+            })
+        })
+    }
+
+    /// The bytes that were written, if a file was.
+    fn make_file(
+        &self,
+        files: &Files,
+        index: usize,
+        wanted: bool,
+        memory: &mut Memory,
+    ) -> Result<Option<u64>, RunError> {
+        let size = files.layout.files[index].size;
+        let mut path = Vec::new();
+        files.path(What::File, index, &mut path);
+        let failed = |what: &str, e: rustix::io::Errno| RunError::io(format!("{what} {}", files.shown(&path)), e);
+        let name = super::c_path(&path);
+        if self.set.trusttree {
+            if wanted {
+                files.mark_existing(What::File, index);
+            }
+            return Ok(None);
+        }
+        let old = match rustix::fs::statat(files.at(), name, rustix::fs::AtFlags::empty()) {
+            Ok(stat) if self.set.reuse => Some(stat.st_size.unsigned_abs()),
+            Ok(_) | Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => None,
+            Err(e) => return Err(failed("looking at", e)),
+        };
+        if !wanted && old.is_none() {
+            return Ok(None);
+        }
+        files.mark_existing(What::File, index);
+        if old == Some(size) || !wanted {
+            return Ok(None);
+        }
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file =
+            rustix::fs::openat(files.at(), name, flags, Mode::from_raw_mode(0o666)).map_err(|e| failed("making", e))?;
+        if old.is_some_and(|old| old > size) {
+            rustix::fs::ftruncate(&file, size).map_err(|e| failed("shortening", e))?;
+            return Ok(None);
+        }
+        fill(&file, size, memory).map_err(|e| failed("writing", e))?;
+        Ok(Some(size))
+    }
+}
+
+fn make_dir(files: &Files, path: &[u8]) -> Result<(), RunError> {
+    match rustix::fs::mkdirat(files.at(), super::c_path(path), Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(e) => Err(RunError::io(format!("making {}", files.shown(path)), e)),
+    }
+}
+
+fn fill(file: &OwnedFd, size: u64, memory: &mut Memory) -> rustix::io::Result<()> {
+    let mut left = size;
+    while left > 0 {
+        let chunk = memory.fresh(0, left.min(CHUNK as u64) as usize);
+        let written = rustix::io::write(file.as_fd(), chunk)?;
+        left -= written as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! Figures of a run: counted by each thread for itself, added up when they are read.
+//!
+//! # Guarantees
+//! 1. Counting takes no lock and no instruction that other processors wait for: one thread writes a tally, whoever reads it sees each number whole.
+//! 2. A percentile is at most 1/16 above the latency it stands for, and never below it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Latencies below this have a bucket each.
+const LINEAR: u64 = 16;
+/// Powers of two above that, with sixteen buckets each: up to eighteen minutes.
+const OCTAVES: usize = 36;
+const BUCKETS: usize = LINEAR as usize + OCTAVES * 16;
+
+fn bucket(nanos: u64) -> usize {
+    if nanos < LINEAR {
+        return nanos as usize;
+    }
+    let octave = nanos.ilog2() as usize;
+    let part = (nanos >> (octave - 4)) as usize & 15;
+    (LINEAR as usize + (octave - 4) * 16 + part).min(BUCKETS - 1)
+}
+
+/// The largest latency of a bucket.
+fn upper(bucket: usize) -> u64 {
+    if bucket < LINEAR as usize {
+        return bucket as u64;
+    }
+    let (octave, part) = ((bucket - LINEAR as usize) / 16 + 4, (bucket - LINEAR as usize) % 16);
+    ((16 + part as u64 + 1) << (octave - 4)) - 1
+}
+
+/// What one thread has done by one flowop.
+#[derive(Debug)]
+pub(super) struct Tally {
+    count: AtomicU64,
+    bytes: AtomicU64,
+    nanos: AtomicU64,
+    min: AtomicU64,
+    max: AtomicU64,
+    /// Opened because its slot was empty; not part of the count.
+    opens: AtomicU64,
+    /// Passed over: what was to be deleted was open elsewhere.
+    skips: AtomicU64,
+    histogram: Box<[AtomicU64]>,
+}
+
+/// One thread writes; so a load and a store do what an addition that locks would.
+fn add(to: &AtomicU64, n: u64) {
+    to.store(to.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        Self {
+            count: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            nanos: AtomicU64::new(0),
+            min: AtomicU64::new(u64::MAX),
+            max: AtomicU64::new(0),
+            opens: AtomicU64::new(0),
+            skips: AtomicU64::new(0),
+            histogram: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    pub(super) fn record(&self, nanos: u64, bytes: u64) {
+        add(&self.bytes, bytes);
+        add(&self.nanos, nanos);
+        if nanos < self.min.load(Relaxed) {
+            self.min.store(nanos, Relaxed);
+        }
+        if nanos > self.max.load(Relaxed) {
+            self.max.store(nanos, Relaxed);
+        }
+        add(&self.histogram[bucket(nanos)], 1);
+        add(&self.count, 1);
+    }
+
+    pub(super) fn opened(&self) {
+        add(&self.opens, 1);
+    }
+
+    pub(super) fn skipped(&self) {
+        add(&self.skips, 1);
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    pub(super) fn nanos(&self) -> u64 {
+        self.nanos.load(Relaxed)
+    }
+}
+
+/// Figures of a flowop, added up over threads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Figures {
+    /// Operations.
+    pub count: u64,
+    /// Bytes read, written or listed.
+    pub bytes: u64,
+    /// Latencies together, in nanoseconds.
+    pub nanos: u64,
+    /// The least latency in nanoseconds; 0 if nothing was done.
+    pub min: u64,
+    /// The largest.
+    pub max: u64,
+    /// Files opened because the slot was empty, which are not in the count.
+    pub opens: u64,
+    /// Files that were not deleted because they were open elsewhere.
+    pub skips: u64,
+    buckets: Vec<u64>,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self { count: 0, bytes: 0, nanos: 0, min: 0, max: 0, opens: 0, skips: 0, buckets: vec![0; BUCKETS] }
+    }
+}
+
+impl Figures {
+    pub(super) fn add(&mut self, tally: &Tally) {
+        let count = tally.count();
+        if count > 0 {
+            let min = tally.min.load(Relaxed);
+            self.min = if self.count == 0 { min } else { self.min.min(min) };
+            self.max = self.max.max(tally.max.load(Relaxed));
+        }
+        self.count += count;
+        self.bytes += tally.bytes();
+        self.nanos += tally.nanos.load(Relaxed);
+        self.opens += tally.opens.load(Relaxed);
+        self.skips += tally.skips.load(Relaxed);
+        for (sum, n) in self.buckets.iter_mut().zip(&tally.histogram) {
+            *sum += n.load(Relaxed);
+        }
+    }
+
+    /// Adds other figures.
+    pub fn merge(&mut self, other: &Self) {
+        if other.count > 0 {
+            self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+            self.max = self.max.max(other.max);
+        }
+        self.count += other.count;
+        self.bytes += other.bytes;
+        self.nanos += other.nanos;
+        self.opens += other.opens;
+        self.skips += other.skips;
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, n)| *sum += n);
+    }
+
+    /// What has been added since `before`. Its extremes are those of its buckets.
+    pub fn since(&self, before: &Self) -> Self {
+        let buckets: Vec<u64> =
+            self.buckets.iter().zip(&before.buckets).map(|(now, then)| now.saturating_sub(*then)).collect();
+        let used = || buckets.iter().enumerate().filter(|(_, n)| **n > 0).map(|(at, _)| at);
+        Self {
+            count: self.count.saturating_sub(before.count),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            nanos: self.nanos.saturating_sub(before.nanos),
+            min: used().next().map_or(0, |at| upper(at).min(self.max)),
+            max: used().next_back().map_or(0, |at| upper(at).min(self.max)),
+            opens: self.opens.saturating_sub(before.opens),
+            skips: self.skips.saturating_sub(before.skips),
+            buckets,
+        }
+    }
+
+    /// The latency in nanoseconds that `share` (0 to 1) of the operations did not exceed; 0 if there was none.
+    pub fn percentile(&self, share: f64) -> u64 {
+        let all: u64 = self.buckets.iter().sum();
+        let wanted = ((all as f64 * share).ceil() as u64).clamp(1, all.max(1));
+        let mut seen = 0;
+        for (at, n) in self.buckets.iter().enumerate() {
+            seen += n;
+            if seen >= wanted {
+                return upper(at).clamp(self.min, self.max);
+            }
+        }
+        0
+    }
+
+    /// The mean latency in nanoseconds; 0 if nothing was done.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.nanos as f64 / self.count as f64 }
+    }
+
+    /// Filebench's histogram: how many operations took less than 2^i nanoseconds, and not less than the half.
+    pub fn powers(&self) -> [u64; 64] {
+        let mut powers = [0; 64];
+        for (at, n) in self.buckets.iter().enumerate() {
+            let power = upper(at).checked_ilog2().map_or(0, |power| power as usize + 1);
+            powers[power.min(63)] += n;
+        }
+        powers
+    }
+}
+
+/// What a thread has done in all, for limits and end rules that look at more than one flowop.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    operations: AtomicU64,
+    transfers: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Totals {
+    pub(super) fn record(&self, transfer: bool, bytes: u64) {
+        add(&self.operations, 1);
+        if transfer {
+            add(&self.transfers, 1);
+        }
+        add(&self.bytes, bytes);
+    }
+
+    pub(super) fn operations(&self) -> u64 {
+        self.operations.load(Relaxed)
+    }
+
+    pub(super) fn transfers(&self) -> u64 {
+        self.transfers.load(Relaxed)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

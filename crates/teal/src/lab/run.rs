@@ -1,0 +1,162 @@
+//! `teal lab run`, `teal lab workloads`: workloads in Filebench's language.
+
+mod figures;
+
+use super::profile::nearest;
+use crate::cli::lab::Run;
+use crate::say::say;
+use crate::status::human;
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use teal_env::SystemClock;
+use teal_lab::wml::{self, Script};
+use teal_lab::workload::shipped::{SHIPPED, Shipped};
+use teal_lab::workload::{Listener, Options, Outcome, Plan, check_room, execute, plan, preview};
+
+/// Runs `teal lab run`.
+pub(crate) fn run(args: &Run) -> Result<ExitCode> {
+    let dir = std::fs::canonicalize(&args.dir).with_context(|| args.dir.display().to_string())?;
+    if !dir.is_dir() {
+        bail!("{} is no directory; --dir says where the files of the workload are made", dir.display());
+    }
+    let script = script(&args.workload)?;
+    let options = Options {
+        dir,
+        seconds: args.seconds,
+        scale: args.scale,
+        seed: args.seed,
+        set: args.set.clone(),
+        strict: args.strict_filebench,
+    };
+    let plan = plan(&script, options)?;
+    for remark in &plan.remarks {
+        say!("{remark}");
+    }
+    if args.dry_run {
+        describe(&plan);
+        check_room(&plan)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let listener = Terminal { strict: args.strict_filebench, ended: Arc::default() };
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&listener.ended)).context("signals")?;
+    }
+    let Some(outcome) = execute(&plan, &SystemClock, &listener)? else { return Ok(ExitCode::SUCCESS) };
+    figures::lines(&outcome, &plan).iter().for_each(|line| say!("{line}"));
+    if let Some(file) = &args.json {
+        let json = serde_json::to_string_pretty(&figures::json(&args.workload, &outcome, &plan))?;
+        std::fs::write(file, json + "\n").with_context(|| file.display().to_string())?;
+    }
+    if let Some(file) = &args.csv {
+        std::fs::write(file, figures::csv(&outcome)).with_context(|| file.display().to_string())?;
+    }
+    if listener.ended.load(Ordering::Relaxed) {
+        bail!("interrupted: the figures are of the time before");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `teal lab workloads`.
+pub(crate) fn workloads(name: Option<&str>) -> Result<ExitCode> {
+    if let Some(name) = name {
+        let shipped = Shipped::named(name).with_context(|| unknown(name))?;
+        say!("{}", shipped.text.trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
+    for shipped in SHIPPED {
+        let alias = if shipped.alias == shipped.name { String::new() } else { format!(" ({})", shipped.alias) };
+        say!("{}{alias}: {}", shipped.name, shipped.about());
+        let variables: Vec<String> = shipped.variables().map(|(name, value)| format!("{name}={value}")).collect();
+        say!("    {}", variables.join(" "));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unknown(name: &str) -> String {
+    let names = SHIPPED.iter().flat_map(|shipped| [shipped.name, shipped.alias]);
+    match nearest(name, names.clone()) {
+        Some(known) => {
+            format!("there is no workload {name}; did you mean {known}? A script is named with its .wml or a '/'")
+        }
+        None => format!(
+            "there is no workload {name}; `teal lab workloads` lists them, and a script is named with its .wml or a '/'"
+        ),
+    }
+}
+
+/// A script by name or path, with what it loads.
+fn script(name: &str) -> Result<Script> {
+    let is_path = name.contains('/') || name.ends_with(".wml") || name.ends_with(".f");
+    let (text, beside) = match Shipped::named(name) {
+        Some(shipped) if !is_path => (shipped.text.to_owned(), None),
+        _ if is_path || Path::new(name).is_file() => (read(Path::new(name))?, Path::new(name).parent()),
+        _ => bail!(unknown(name)),
+    };
+    let mut load = |wanted: &str| -> Result<String, String> {
+        let beside = beside.unwrap_or(Path::new("."));
+        let named = [wanted.to_owned(), format!("{wanted}.wml"), format!("{wanted}.f")];
+        match named.iter().map(|name| beside.join(name)).find(|path| path.is_file()) {
+            Some(path) => read(&path).map_err(|e| format!("{e:#}")),
+            None => match Shipped::named(wanted) {
+                Some(shipped) => Ok(shipped.text.to_owned()),
+                None => Err(format!("there is no such script in {}, and no such workload", beside.display())),
+            },
+        }
+    };
+    Ok(wml::parse(name, &text, &mut load)?)
+}
+
+fn read(path: &Path) -> Result<String> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    String::from_utf8(bytes).with_context(|| format!("{}: a script is text", path.display()))
+}
+
+/// What a plan would do.
+fn describe(plan: &Plan) {
+    for set in preview(plan) {
+        let scaled = if set.files == set.files_asked { String::new() } else { format!(" of {}", set.files_asked) };
+        say!(
+            "fileset {}: {}{scaled} files, {}, {} directories, mean depth {:.1}, {} % there from the beginning",
+            set.name,
+            set.files,
+            human(set.bytes),
+            set.dirs,
+            set.depth,
+            set.prealloc
+        );
+    }
+    for process in &plan.processes {
+        for thread in &process.threads {
+            let flowops: Vec<&str> = thread.ops.iter().map(|op| op.name.as_str()).collect();
+            let (name, many) = (&process.name, process.instances * thread.instances);
+            say!("process {name}: {many} threads {}: {}", thread.name, flowops.join(", "));
+        }
+    }
+    match plan.seconds {
+        Some(seconds) => say!("{} threads for {seconds} s in {}", plan.threads(), plan.options.dir.display()),
+        None => say!("{} threads until they are done, in {}", plan.threads(), plan.options.dir.display()),
+    }
+}
+
+struct Terminal {
+    strict: bool,
+    ended: Arc<AtomicBool>,
+}
+
+impl Listener for Terminal {
+    fn say(&self, line: &str) {
+        say!("{line}");
+    }
+
+    fn progress(&self, so_far: &Outcome) {
+        figures::table(so_far, self.strict).iter().for_each(|line| say!("{line}"));
+    }
+
+    fn interrupted(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+}
