@@ -175,7 +175,7 @@ fn scripts_that_are_wrong_end_with_their_line() {
     .into_iter()
     .enumerate()
     {
-        let path = world.path(&format!("script{at}.wml"));
+        let path = world.path(format!("script{at}.wml"));
         std::fs::write(&path, text).unwrap();
         let said = world.teal(&["lab", "run", path.to_str().unwrap(), "--dir", dir.to_str().unwrap()]).refused();
         assert!(said.contains(&format!(".wml:{line}:")) || said.contains(&format!("script5:{line}:")), "{said}");

@@ -1,3 +1,5 @@
+//! The rules of the language, each by name.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Where names lie in a directory.
+
 use super::{COLLISION_BITS, NameHash, group};
 use std::collections::BTreeSet;
 use teal_types::Name;

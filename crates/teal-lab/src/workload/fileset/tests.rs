@@ -1,3 +1,5 @@
+//! Filesets: what is picked, and what becomes of it.
+
 use super::*;
 use crate::workload::layout::{Dir, Entry};
 

@@ -1,3 +1,5 @@
+//! The shape of filesets: depths, widths and names.
+
 use super::*;
 use crate::workload::plan::Access;
 use crate::workload::random::Spread;

@@ -1,3 +1,5 @@
+//! What a script comes to before anything runs.
+
 use super::*;
 use crate::wml::parse;
 use crate::workload::random::{Draws, Spread};

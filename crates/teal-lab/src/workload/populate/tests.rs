@@ -1,3 +1,5 @@
+//! Filesets on a real directory: made, kept, refused.
+
 use super::*;
 use crate::wml::parse;
 use crate::workload::plan::{Options, plan};

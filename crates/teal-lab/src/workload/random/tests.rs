@@ -1,3 +1,5 @@
+//! Random variables: ranges, means, repeatable streams.
+
 use super::*;
 
 const DRAWS: u32 = 200_000;

@@ -1,3 +1,5 @@
+//! Counts, latencies and their percentiles.
+
 use super::*;
 
 #[test]
