@@ -1,7 +1,8 @@
 //! The bound against exhaustive search, against every policy, and against its own relaxation.
 
 use super::problem::Kind;
-use super::side::{Cost, Side, Spot, Terms, Way};
+use super::side::{Cost, Side, Spot, Way};
+use super::terms::Terms;
 use super::*;
 use crate::device::{BudgetLimits, DeviceId, DeviceSet, QueueLimits};
 use crate::policy::timeout::FixedTimeout;
@@ -35,18 +36,18 @@ fn search(side: &Side<'_>, at: usize, spot: Spot, serves: &[usize]) -> Option<Co
     let Some(&point) = side.mine.get(at) else { return Some(0) };
     let before = side.moment(at.checked_sub(1).map_or(0, |before| side.mine[before]));
     let here = side.moment(point);
-    let arrived = side.arrive(before, here, spot, Terms::default());
+    let arrived = side.arrive(before, here, spot, Terms::EXACT);
     let mut best: Option<Cost> = None;
     let stay = |spot| Way { spot, cost: 0 };
     let reads: Vec<_> = if serves.contains(&point) {
-        side.reads(point, arrived.spot, Terms::default()).collect()
+        side.reads(point, arrived.spot, Terms::EXACT).collect()
     } else {
         vec![stay(arrived.spot)]
     };
     for read in reads {
-        for write in side.writes(here, read.spot, Terms::default()).chain([stay(read.spot)]) {
-            for rest in side.rests(here, write.spot, Terms::default()) {
-                if side.is_late(here, rest.spot) {
+        for write in side.writes(here, read.spot, Terms::EXACT).chain([stay(read.spot)]) {
+            for rest in side.rests(here, write.spot, Terms::EXACT) {
+                if side.is_late(here, rest.spot, Terms::EXACT) {
                     continue;
                 }
                 let here = arrived.cost + read.cost + write.cost + rest.cost;
