@@ -269,7 +269,7 @@ impl<'a> Side<'a> {
         let earlier = spot.ready.max(now).since(ready.max(now));
         // Where a device can go up from, what it owes is let off: it could not be told how much of it is done there.
         let is_highest = self.powers[usize::from(spot.state)] >= self.highest;
-        let owed = if is_highest { spot.owed } else { Time::ZERO };
+        let owed = if is_highest { spot.owed - spot.ready.since(ready) } else { Time::ZERO };
         Way { spot: Spot { ready, owed, ..spot }, cost: way.cost - over(self.powers[usize::from(spot.state)], earlier) }
     }
 

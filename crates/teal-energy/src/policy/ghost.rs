@@ -6,11 +6,11 @@
 //! 2. Losses that lie apart are not added up: after a pause in which sleeping paid, counting starts again.
 //! 3. While a device wakes up, the others go on serving.
 
-use super::choice::{Cost, Predictor, Weights, transition};
+use super::choice::{Cost, Predicted, Predictor, Weights, transition};
 use super::{Ask, View};
 use crate::device::DeviceId;
 use crate::profile::StateId;
-use teal_types::{Span, Time};
+use teal_types::{Energy, Span, Time};
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Lost {
@@ -26,7 +26,7 @@ pub struct Ghosts {
 
 impl Ghosts {
     /// Takes in a read that is about to be served at `cost`. Answers with the device to wake and the state to wake it to,
-    /// once what was lost there is worth it.
+    /// once what was lost there is worth it: its start, and what it spends before it `lingers` no longer.
     pub fn hint(
         &mut self,
         view: &View<'_>,
@@ -34,6 +34,7 @@ impl Ghosts {
         ask: &Ask,
         served: (Cost, DeviceId),
         weights: Weights,
+        lingers: impl Fn(DeviceId) -> Energy,
     ) -> Option<(DeviceId, StateId)> {
         self.lost.resize(view.devices.len(), Lost::default());
         let ideals = ask.copies.iter().map(|id| (predictor.ideal(view, id, ask, weights), id));
@@ -51,7 +52,8 @@ impl Ghosts {
         }
         lost.last = view.now;
         lost.cost.0 += served.0.0 - ideal.0;
-        if lost.cost < transition(power, heading, state, weights) {
+        let lingers = weights.cost(Predicted { latency: Span::ZERO, energy: lingers(id) });
+        if lost.cost.0 < transition(power, heading, state, weights).0 + lingers.0 {
             return None;
         }
         lost.cost = Cost(0);
