@@ -129,15 +129,12 @@ fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
     Some(Best { cost: best.cost, deeds, taken })
 }
 
-/// What a read gains in a state, if it may be served there and pays, and the time it takes. If it pays only where the device rests in that state
-/// anyway, it is taken to, and to take no time: so that each read pays or not whatever the others do.
+/// What a read gains in a state, if it may be served there and pays, and the time it takes: none, since the device is taken to rest in that
+/// state anyway, so that each read pays or not whatever the others do.
 fn gain(side: &Side<'_>, ways: &[Serving], claim: Claim, state: u8) -> Option<(Cost, Span)> {
     let (Claim::May(price), Some(&(_, cost, busy))) = (claim, ways.iter().find(|(at, ..)| *at == state)) else {
         return None;
     };
-    if price >= cost {
-        return Some((price - cost, busy));
-    }
     let gain = price - cost + side.rest(state, busy);
     (gain > 0).then_some((gain, Span::ZERO))
 }
