@@ -87,6 +87,10 @@ fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
             let way = side.arrive(&before, here, reached.spot, terms);
             (reached.spot, reached.cost) = (way.spot, reached.cost + way.cost);
         }
+        // Of points taken as one a change may come before a read.
+        if here.has_come_since(&before) && !step.reads.is_empty() {
+            write(side, at, &mut deeds, (&mut front, &mut next), terms);
+        }
         before = *here;
         next.clear();
         for serving in side.serving().filter_map(|state| take(side, step, claims, state)) {
@@ -101,15 +105,7 @@ fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
             next.append(&mut front);
         }
         prune(side, here, &mut next, &mut front);
-        next.clear();
-        for reached in &front {
-            next.extend(side.writes(here, reached.spot, terms).map(|way| {
-                let last = deeds.add(reached.last, at, Deed::Write, way.spot.state);
-                Reached { spot: way.spot, cost: reached.cost + way.cost, last }
-            }));
-        }
-        next.append(&mut front);
-        prune(side, here, &mut next, &mut front);
+        write(side, at, &mut deeds, (&mut front, &mut next), terms);
         next.clear();
         for reached in &front {
             next.extend(side.rests(here, reached.spot, terms).map(|way| side.blurred(here, way)).map(|way| {
@@ -127,6 +123,23 @@ fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
     let reads = deeds.iter().filter(|(_, deed, _)| *deed == Deed::Read);
     let taken = reads.flat_map(|(at, _, state)| taken(side, &side.steps[*at], claims, *state)).collect();
     Some(Best { cost: best.cost, deeds, taken })
+}
+
+/// Ways so far, and room for those to come.
+type Fronts<'f> = (&'f mut Vec<Reached>, &'f mut Vec<Reached>);
+
+/// Adds the ways that write everything at a step.
+fn write(side: &Side<'_>, at: usize, deeds: &mut Deeds, (front, next): Fronts<'_>, terms: Terms) {
+    let here = &side.steps[at].moment;
+    next.clear();
+    for reached in front.iter() {
+        next.extend(side.writes(here, reached.spot, terms).map(|way| {
+            let last = deeds.add(reached.last, at, Deed::Write, way.spot.state);
+            Reached { spot: way.spot, cost: reached.cost + way.cost, last }
+        }));
+    }
+    next.append(front);
+    prune(side, here, next, front);
 }
 
 /// What a read gains in a state, if it may be served there and pays, and the time it takes: none, since the device is taken to rest in that

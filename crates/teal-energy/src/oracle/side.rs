@@ -85,6 +85,13 @@ pub(super) struct Moment {
     is_end: bool,
 }
 
+impl Moment {
+    /// Whether changes came after an earlier moment.
+    pub(super) fn has_come_since(&self, earlier: &Self) -> bool {
+        self.arrived > earlier.arrived || self.at == earlier.at
+    }
+}
+
 /// How to serve a read: state, cost with the machine's while it works, time.
 pub(super) type Serving = (u8, Cost, Span);
 
@@ -270,7 +277,8 @@ impl<'a> Side<'a> {
         // Where a device can go up from, what it owes is let off: it could not be told how much of it is done there.
         let is_highest = self.powers[usize::from(spot.state)] >= self.highest;
         let owed = if is_highest { spot.owed - spot.ready.since(ready) } else { Time::ZERO };
-        Way { spot: Spot { ready, owed, ..spot }, cost: way.cost - over(self.powers[usize::from(spot.state)], earlier) }
+        // What could go up later is done earlier, and draws the most so much longer.
+        Way { spot: Spot { ready, owed, ..spot }, cost: way.cost - over(self.highest, earlier) }
     }
 
     fn serve(&self, bytes: u64, follows: bool) -> Vec<Serving> {
@@ -410,9 +418,8 @@ impl<'a> Side<'a> {
             if !terms.is_blurred {
                 return Some(Way { spot: Spot { ready, ..woken.spot }, cost });
             }
-            // Reads take no time from what comes later; so who finds the device busy finds it writing, and waits for that.
-            let behind = if is_moved { Span::ZERO } else { woken.spot.ready.since(here.until) };
-            let cost = cost + over(self.base, behind) - self.rest(state, ready.since(now));
+            // Reads take no time from what comes later.
+            let cost = cost - self.rest(state, ready.since(now));
             let owed = woken.spot.owed.max(woken.spot.ready) + busy;
             Some(Way { spot: Spot { ready: now, owed, ..woken.spot }, cost })
         })
@@ -464,13 +471,13 @@ impl<'a> Side<'a> {
     }
 
     /// What the one needs to be as good as the other whatever follows, if it can be: both are in the same state. A device that is
-    /// done earlier can rest until the other is.
+    /// done earlier may go up earlier, and draw the most until the other does.
     pub(super) fn handicap(&self, here: &Moment, one: &Spot, other: &Spot) -> Option<Cost> {
         let now = here.at;
         let is_no_worse = one.written >= other.written && one.full <= other.full && one.ready <= other.ready;
         let rest = other.ready.max(now).since(one.ready.max(now));
         let (mine, its) = (one.owed.max(now), other.owed.max(now));
         let owed = self.rest(one.state, mine.since(its));
-        is_no_worse.then(|| self.rest(one.state, rest) + owed)
+        is_no_worse.then(|| over(self.highest, rest) + owed)
     }
 }

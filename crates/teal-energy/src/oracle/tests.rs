@@ -192,13 +192,66 @@ fn small(devices: usize, most: usize) -> impl Strategy<Value = (World, Trace)> {
     })
 }
 
+/// Checks the bound by prices against the exact optimum: where times are cut to nanoseconds the one may lose what the other
+/// does not.
+fn is_bound(problem: &Problem<'_>, exact: Energy, rounds: usize) -> Result<(), String> {
+    let priced = bound(problem, exact + Energy::joules(1), rounds).unwrap();
+    let is_one = priced.energy <= exact + Energy::microjoules(10);
+    is_one.then_some(()).ok_or_else(|| format!("{} by prices, {} exact", priced.energy.get(), exact.get()))
+}
+
+fn set(mask: u16) -> DeviceSet {
+    (0..3).filter(|device| mask & 1 << device != 0).filter_map(DeviceId::new).collect()
+}
+
+fn write(millis: u64, object: u64, bytes: u64, mask: u16) -> Event {
+    Event { at: at(millis), what: What::Write { object, bytes, sinks: set(mask) } }
+}
+
+fn read_of(millis: u64, object: u64, bytes: u64, mask: u16) -> Event {
+    Event { at: at(millis), what: What::Read { object, offset: 0, bytes, copies: set(mask) } }
+}
+
+#[test]
+fn who_waits_behind_a_burst_is_not_counted_twice() {
+    let world = world(Power::milliwatts(1190), Span::ZERO, 3);
+    let reads = [(68, 1), (102, 2), (102, 1), (102, 1)].map(|(millis, mask)| read_of(millis, 0, 1, mask));
+    let trace = Trace::new([write(51, 0, 259_875, 6)].into_iter().chain(reads).collect(), at(1_102));
+    for late in [0, 51, 200, 2_500] {
+        let problem = Problem::new(&world, &trace, &[Span::millis(late); 3]);
+        let Ok(exact) = least(&problem) else { continue };
+        assert_eq!(is_bound(&problem, exact, 8), Ok(()), "{late} ms late");
+    }
+}
+
+#[test]
+fn a_large_read_that_all_hold_soon_after_two_changes_is_not_priced_too_high() {
+    let ages = [0, 1, 3, 30].map(Span::secs);
+    for (base, age, mask) in [0, 100, 1190]
+        .into_iter()
+        .flat_map(|base| ages.map(|age| (base, age)))
+        .flat_map(|(base, age)| (0..8).map(move |mask| (base, age, mask)))
+    {
+        let mut world = world(Power::milliwatts(base), age, 3);
+        world.devices.iter_mut().for_each(|device| device.budget = None);
+        let changes = [write(14, 1, 60_000, mask), write(51, 2, 60_000, mask)];
+        let trace = Trace::new(changes.into_iter().chain([read_of(3_796, 9, 1_200_000, 7)]).collect(), at(4_796));
+        let problem = Problem::new(&world, &trace, &[Span::millis(500); 3]);
+        let exact = least(&problem).unwrap();
+        assert_eq!(is_bound(&problem, exact, 8), Ok(()), "base {base} mW, age {age}, changes for {mask:b}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn dynamic_programming_finds_what_exhaustive_search_finds((world, trace) in small(2, 4)) {
         let problem = Problem::new(&world, &trace, &[]);
-        prop_assert_eq!(least(&problem).ok(), exhaustive(&problem));
+        let (found, searched) = (least(&problem).ok(), exhaustive(&problem));
+        // The search looks at each device's own points only: what is cut off may differ by one.
+        let is_same = found.zip(searched).map_or(found == searched, |(one, two)| one.get().abs_diff(two.get()) <= 1);
+        prop_assert!(is_same, "{found:?}, by search {searched:?}");
     }
 
     #[test]
@@ -210,8 +263,6 @@ proptest! {
             let total = report.total();
             prop_assert!(total + ROUNDING >= exact, "{} spends {}, the bound is {}", report.policy, total, exact);
         }
-        let priced = bound(&problem, exact + Energy::joules(1), 8).unwrap();
-        // Where times are cut to nanoseconds the one may lose what the other does not.
-        prop_assert!(priced.energy <= exact + ROUNDING, "{priced:?}, {} exact", exact.get());
+        prop_assert_eq!(is_bound(&problem, exact, 8), Ok(()));
     }
 }

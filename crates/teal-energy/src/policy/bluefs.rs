@@ -10,7 +10,7 @@ use super::timeout::sleep_idle;
 use super::{Action, Ask, Measured, Policy, Signal, View, sooner};
 use crate::device::DeviceId;
 use crate::profile::StateId;
-use teal_types::{Energy, Span, Time};
+use teal_types::{Span, Time};
 
 /// The policy of the paper.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Policy for BlueFs {
     }
     fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId {
         let best = self.predictor.best(view, ask, self.weights);
-        self.woken.extend(self.ghosts.hint(view, &self.predictor, ask, best, self.weights, |_| Energy::ZERO));
+        self.woken.extend(self.ghosts.hint(view, &self.predictor, ask, best, self.weights));
         best.1
     }
     fn measured(&mut self, view: &View<'_>, measured: &Measured) {

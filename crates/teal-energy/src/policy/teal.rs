@@ -5,7 +5,7 @@
 //!    is not woken again for what it could have taken while awake.
 //! 2. A device that was woken for a burst goes down again after it, unless somebody reads it.
 
-use super::choice::{Predicted, Predictor, Weights};
+use super::choice::{Predicted, Predictor, Weights, transition};
 use super::flush::{self, FlushConfig};
 use super::ghost::Ghosts;
 use super::sleep::IdleTimes;
@@ -197,7 +197,13 @@ impl Policy for Teal {
         };
         let (_, cost, best) = ask.copies.iter().map(cost).min().expect("somebody holds what is read");
         let mut ghosts = std::mem::take(&mut self.ghosts);
-        self.woken.extend(ghosts.hint(view, &self.predictor, ask, (cost, best), weights, |id| self.lingers(view, id)));
+        let ideals = || ask.copies.iter().map(|id| (self.predictor.ideal(view, id, ask, weights), id));
+        let start = |id, state| transition(&view.device(id).device.power, view.device(id).heading(), state, weights);
+        let dearest = ideals().min().map(|((_, state), id)| start(id, state)).unwrap_or_default();
+        // Of those that start more cheaply than the best one too: a radio is woken long before a disk that is a little better.
+        for (ideal, id) in ideals().filter(|((_, state), id)| start(*id, *state) <= dearest) {
+            self.woken.extend(ghosts.lose(view, (ideal, id), cost, weights, self.lingers(view, id)));
+        }
         self.ghosts = ghosts;
         self.known[best.index()].is_leaving = false;
         best

@@ -9,7 +9,6 @@ use super::teal::Teal;
 use super::*;
 use crate::device::QueueLimits;
 use crate::sim::tests::device;
-use teal_types::Energy;
 
 const HOUR: Span = Span::hours(1);
 
@@ -135,7 +134,7 @@ fn a_device_is_woken_when_what_was_lost_equals_its_start() {
             now += pause;
             let view = view(&known, now);
             let served = predictor.best(&view, &ask, Weights::EQUAL);
-            ghosts.hint(&view, &predictor, &ask, served, Weights::EQUAL, |_| Energy::ZERO).map(|woken| (n, woken.0))
+            ghosts.hint(&view, &predictor, &ask, served, Weights::EQUAL).map(|woken| (n, woken.0))
         })
     };
     let view = view(&known, HOUR);
