@@ -12,9 +12,6 @@ use teal_lab::replay::{Assumptions, Machine, NAMED, Scene, Share};
 use teal_lab::score::Score;
 use teal_lab::trace::Reader;
 
-#[cfg(test)]
-mod tests;
-
 /// Days on which policies were tuned, and days on which they are scored.
 const TUNING: &[u64] = &[1, 2, 3];
 const SCORED: &[u64] = &[11, 12, 13, 14];
