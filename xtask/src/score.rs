@@ -23,8 +23,11 @@ const WARM: u8 = 70;
 /// Runs the command: `false` if something is below what it was.
 pub(crate) fn run(args: &[&str]) -> Result<bool> {
     let (options, names): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with("--"));
-    if let Some(other) = options.iter().find(|option| !["--short", "--tuning"].contains(option)) {
-        bail!("{other}? cargo xtask score [--short] [--tuning] [MACHINE…]");
+    let number = |option: &&str| option.strip_prefix("--rounds=")?.parse().ok();
+    let rounds = options.iter().find_map(number);
+    let is_known = |option: &&str| ["--short", "--tuning", "--account"].contains(option) || number(option).is_some();
+    if let Some(other) = options.iter().find(|option| !is_known(option)) {
+        bail!("{other}? cargo xtask score [--short] [--tuning] [--account] [--rounds=N] [MACHINE…]");
     }
     let is_short = options.contains(&"--short");
     let mut seeds = if options.contains(&"--tuning") { TUNING } else { SCORED };
@@ -39,12 +42,16 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     for name in known.iter().filter(|known| names.is_empty() || names.contains(known)) {
         let mut modelled = None;
         for seed in seeds {
-            let scene = scene(name, &sessions, *seed)?;
-            let score = Score::of(&scene, if is_short { ROUNDS.1 } else { ROUNDS.0 })?;
+            let scene = scene(name, &sessions, *seed, habits(name))?;
+            let score = Score::of(&scene, rounds.unwrap_or(if is_short { ROUNDS.1 } else { ROUNDS.0 }))?;
             modelled.get_or_insert_with(|| {
                 println!("\n{name}, modelled by {}", scene.machine.profiles().join(", "));
             });
             print(*seed, &scene, &score);
+            if options.contains(&"--account") {
+                score.runs.iter().for_each(|run| account(&run.policy, &run.report, &scene));
+                account("(foresight)", &score.feasible, &scene);
+            }
         }
     }
     Ok(true)
@@ -74,8 +81,7 @@ fn habits(name: &str) -> (u64, u64) {
     }
 }
 
-fn scene(name: &str, sessions: &[Session], seed: u64) -> Result<Scene> {
-    let (hours, memory) = habits(name);
+fn scene(name: &str, sessions: &[Session], seed: u64, (hours, memory): (u64, u64)) -> Result<Scene> {
     let items = day(sessions, Duration::from_secs(hours * 3600), seed);
     let mut machine = Machine::named(name).context("it is known")?;
     for part in machine.parts.iter_mut().filter(|part| part.device.kind == Kind::Flash) {
@@ -111,6 +117,21 @@ fn print(seed: u64, scene: &Scene, score: &Score) {
         row(&run.policy, &run.report, score);
     }
     row("(foresight)", &score.feasible, score);
+}
+
+/// What a run spent, by device and use: in all, and how often.
+fn account(name: &str, report: &Report, scene: &Scene) {
+    println!("  {name}: {} while somebody waited {}", report.waited, report.waiting);
+    for (part, device) in scene.machine.parts.iter().zip(&report.devices) {
+        let uses =
+            device.uses().map(|(what, entry)| format!("{what} {} in {} ({})", entry.energy(), entry.time, entry.count));
+        let (label, all, reads) = (&part.label, device.ledger.total(), device.reads);
+        println!(
+            "    {label}: {all}, {reads} reads, {} starts; {}",
+            device.starts,
+            uses.collect::<Vec<_>>().join(", ")
+        );
+    }
 }
 
 fn row(name: &str, report: &Report, score: &Score) {

@@ -14,19 +14,21 @@
 //! - a change may be written later than its age by as much as the runs that are compared wrote one ([`lateness`]): a limit
 //!   orders a burst, and the device may be asleep or busy then. What is longer late is no run that the bound speaks of;
 //! - reads of an object that follow each other in the trace cost no seek, whoever served those before;
-//! - the budget of starts counts over the whole trace, not in each window of it;
+//! - what is written at the end takes no time from the rest before it;
 //! - a queue may grow beyond its size, and resting after the trace's end is free.
 //!
 //! Since devices then touch each other only through which of them serves a read, the price of each read takes the problem
 //! apart: see [`bound`]. What a bound leaves open is closed by running its [`Plan`]: the optimum lies between.
 
 mod alone;
+mod bucket;
 mod joint;
 mod plan;
 mod prices;
 mod problem;
 mod repair;
 mod side;
+mod terms;
 #[cfg(test)]
 mod tests;
 

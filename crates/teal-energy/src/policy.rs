@@ -19,6 +19,7 @@ pub mod teal;
 #[cfg(test)]
 mod tests;
 pub mod timeout;
+pub mod worth;
 
 use crate::device::{Device, DeviceId, DeviceSet};
 use crate::power::Place;
@@ -67,6 +68,8 @@ pub struct DeviceView<'a> {
     pub last_used: Time,
     /// Whether the budget allows one more stop and start.
     pub may_stop: bool,
+    /// Stops and starts that it allows now.
+    pub tokens: u64,
 }
 
 /// Everything as it is now.

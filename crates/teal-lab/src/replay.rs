@@ -142,11 +142,11 @@ pub struct Run {
 pub enum Bound {
     /// Exactly.
     Exact(Energy),
-    /// No policy spends less than `least`; a schedule that spends `feasible` keeps the bound's own rules.
+    /// No policy spends less than `least`.
     Proven {
         /// Proven.
         least: Energy,
-        /// Reached by a schedule with foresight.
+        /// What a schedule with foresight spent when the simulator ran it.
         feasible: Energy,
     },
     /// Why there is none.
@@ -249,7 +249,10 @@ impl Scene {
             return Bound::Exact(least);
         }
         match oracle::bound(&problem, spent, rounds) {
-            Ok(found) => Bound::Proven { least: found.energy, feasible: found.repaired },
+            Ok(found) => {
+                let run = sim::run(&self.world, &self.trace, &mut found.plan.follow());
+                Bound::Proven { least: found.energy, feasible: run.total() }
+            }
             Err(why) => Bound::No(why.to_string()),
         }
     }

@@ -45,7 +45,7 @@ impl Score {
         let found = oracle::bound(&problem, spent, rounds)?;
         let feasible = sim::run(&scene.world, &scene.trace, &mut found.plan.follow());
         let floor = runs.first().map_or(Energy::ZERO, |run| run.report.floor);
-        Ok(Self { runs, floor, least: found.energy, planned: found.repaired, feasible })
+        Ok(Self { runs, floor, least: found.energy, planned: found.planned, feasible })
     }
 
     /// Ours.

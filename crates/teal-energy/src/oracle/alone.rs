@@ -4,7 +4,8 @@
 //! 1. A way is dropped only if another one is as good whatever follows.
 //! 2. What it says is no more than its deeds cost: it blurs ([`Terms::is_blurred`]).
 
-use super::side::{Cost, Moment, Serving, Side, Spot, Step, Terms};
+use super::side::{Cost, Moment, Serving, Side, Spot, Step};
+use super::terms::Terms;
 use teal_types::Span;
 
 /// What a device may do with a read.
@@ -69,31 +70,10 @@ impl Deeds {
     }
 }
 
-/// Prices that are tried where stops are too many.
-const TRIED: usize = 8;
-/// The first of them, in femtojoules: a joule.
-const FIRST: Cost = 1_000_000_000_000_000;
-
-/// The best that one device can do with claims on each point's read; `None` if it cannot keep the limits. Where the budget binds,
-/// stops have a price, and the cost is the best bound that the prices gave.
-pub(super) fn alone(side: &Side<'_>, claims: &[Claim]) -> Option<Best> {
-    let priced = |price| within(side, claims, Terms { stop: Some(price), is_blurred: true });
-    let mut best = priced(0)?;
-    let Some(most) = side.most_stops().filter(|most| side.stops(&best.deeds) > *most) else { return Some(best) };
-    // The least price known to be enough, and the greatest known not to be.
-    let (mut enough, mut short, mut price): (Option<Cost>, Cost, Cost) = (None, 0, FIRST);
-    let mut least = best.cost;
-    for _ in 0..TRIED {
-        let found = priced(price)?;
-        least = least.max(found.cost - price * Cost::from(most));
-        if side.stops(&found.deeds) <= most {
-            (enough, best) = (Some(price), found);
-        } else {
-            short = price;
-        }
-        price = enough.map_or(price * 4, |enough| enough.midpoint(short));
-    }
-    Some(Best { cost: least, ..best })
+/// The best that one device can do with claims on each point's read; `None` if it cannot keep the limits.
+pub(super) fn alone(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
+    let best = within(side, claims, terms.unlimited())?;
+    if terms.budget.is_some() && side.is_tight(&best.deeds) { within(side, claims, terms) } else { Some(best) }
 }
 
 fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
@@ -106,6 +86,10 @@ fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
         for reached in &mut front {
             let way = side.arrive(&before, here, reached.spot, terms);
             (reached.spot, reached.cost) = (way.spot, reached.cost + way.cost);
+        }
+        // Of points taken as one a change may come before a read.
+        if here.has_come_since(&before) && !step.reads.is_empty() {
+            write(side, at, &mut deeds, (&mut front, &mut next), terms);
         }
         before = *here;
         next.clear();
@@ -121,15 +105,7 @@ fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
             next.append(&mut front);
         }
         prune(side, here, &mut next, &mut front);
-        next.clear();
-        for reached in &front {
-            next.extend(side.writes(here, reached.spot, terms).map(|way| {
-                let last = deeds.add(reached.last, at, Deed::Write, way.spot.state);
-                Reached { spot: way.spot, cost: reached.cost + way.cost, last }
-            }));
-        }
-        next.append(&mut front);
-        prune(side, here, &mut next, &mut front);
+        write(side, at, &mut deeds, (&mut front, &mut next), terms);
         next.clear();
         for reached in &front {
             next.extend(side.rests(here, reached.spot, terms).map(|way| side.blurred(here, way)).map(|way| {
@@ -139,7 +115,7 @@ fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
                 Reached { spot: way.spot, cost: reached.cost + way.cost, last }
             }));
         }
-        next.retain(|reached| !side.is_late(here, reached.spot));
+        next.retain(|reached| !side.is_late(here, reached.spot, terms));
         prune(side, here, &mut next, &mut front);
     }
     let best = front.into_iter().min_by_key(|reached| reached.cost)?;
@@ -149,14 +125,31 @@ fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
     Some(Best { cost: best.cost, deeds, taken })
 }
 
-/// What a read gains in a state, if it may be served there and pays. Its time is taken off the rest in that state, and nothing else
-/// has to wait for it: so that each read pays or not whatever the others do.
-fn gain(side: &Side<'_>, ways: &[Serving], claim: Claim, state: u8) -> Option<Cost> {
+/// Ways so far, and room for those to come.
+type Fronts<'f> = (&'f mut Vec<Reached>, &'f mut Vec<Reached>);
+
+/// Adds the ways that write everything at a step.
+fn write(side: &Side<'_>, at: usize, deeds: &mut Deeds, (front, next): Fronts<'_>, terms: Terms) {
+    let here = &side.steps[at].moment;
+    next.clear();
+    for reached in front.iter() {
+        next.extend(side.writes(here, reached.spot, terms).map(|way| {
+            let last = deeds.add(reached.last, at, Deed::Write, way.spot.state);
+            Reached { spot: way.spot, cost: reached.cost + way.cost, last }
+        }));
+    }
+    next.append(front);
+    prune(side, here, next, front);
+}
+
+/// What a read gains in a state, if it may be served there and pays, and the time it takes: none, since the device is taken to rest in that
+/// state anyway, so that each read pays or not whatever the others do.
+fn gain(side: &Side<'_>, ways: &[Serving], claim: Claim, state: u8) -> Option<(Cost, Span)> {
     let (Claim::May(price), Some(&(_, cost, busy))) = (claim, ways.iter().find(|(at, ..)| *at == state)) else {
         return None;
     };
     let gain = price - cost + side.rest(state, busy);
-    (gain > 0).then_some(gain)
+    (gain > 0).then_some((gain, Span::ZERO))
 }
 
 /// The reads of a step that pay in a state, and those that must be served there.
@@ -174,8 +167,8 @@ fn take(side: &Side<'_>, step: &Step, claims: &[Claim], state: u8) -> Option<Ser
         if claims[*point] == Claim::Must {
             let (_, cost, busy) = ways.iter().find(|(at, ..)| *at == state)?;
             (serving.1, serving.2, is_empty) = (serving.1 + cost, serving.2 + *busy, false);
-        } else if let Some(gain) = gain(side, ways, claims[*point], state) {
-            (serving.1, is_empty) = (serving.1 - gain, false);
+        } else if let Some((gain, busy)) = gain(side, ways, claims[*point], state) {
+            (serving.1, serving.2, is_empty) = (serving.1 - gain, serving.2 + busy, false);
         }
     }
     (!is_empty).then_some(serving)

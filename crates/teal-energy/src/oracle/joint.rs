@@ -1,11 +1,12 @@
 //! The exact optimum of the [problem](super), by dynamic programming over all devices at once.
 //!
 //! # Guarantees
-//! 1. A way is dropped only if another one, with the same states, has written no less, stopped no more often, is done no
-//!    later and costs no more: whatever can follow the one can follow the other at no greater cost.
+//! 1. A way is dropped only if another one, with the same states, has written no less, whose bucket is full no later, which is done
+//!    no later and costs no more: whatever can follow the one can follow the other at no greater cost.
 
 use super::problem::{Kind, Problem, Unsolvable};
-use super::side::{Cost, Spot, Terms, Way};
+use super::side::{Cost, Spot, Way};
+use super::terms::Terms;
 use std::collections::BTreeMap;
 use teal_types::Energy;
 
@@ -50,26 +51,27 @@ fn step(problem: &Problem<'_>, point: usize, front: &Front) -> Front {
     let mut front = front.clone();
     for (at, side) in sides() {
         front = expand(&front, at, |spot| {
-            [side.arrive(side.moment(point.saturating_sub(1)), side.moment(point), spot, Terms::default())]
+            [side.arrive(side.moment(point.saturating_sub(1)), side.moment(point), spot, Terms::EXACT)]
         });
     }
     if problem.points[point].kind == Kind::Read {
         let mut served = Front::new();
         for (at, side) in sides() {
-            for (spots, cost) in expand(&front, at, |spot| side.reads(point, spot, Terms::default())) {
+            for (spots, cost) in expand(&front, at, |spot| side.reads(point, spot, Terms::EXACT)) {
                 keep(&mut served, spots, cost);
             }
         }
         front = served;
     }
     for (at, side) in sides() {
-        let write = |spot| side.writes(side.moment(point), spot, Terms::default()).chain([Way { spot, cost: 0 }]);
+        let write = |spot| side.writes(side.moment(point), spot, Terms::EXACT).chain([Way { spot, cost: 0 }]);
         front = prune(problem, point, expand(&front, at, write));
-        front = expand(&front, at, |spot| side.rests(side.moment(point), spot, Terms::default()));
+        front = expand(&front, at, |spot| side.rests(side.moment(point), spot, Terms::EXACT));
         front = prune(problem, point, front);
     }
-    let is_late =
-        |spots: &Spots| problem.sides.iter().zip(spots).any(|(side, spot)| side.is_late(side.moment(point), *spot));
+    let is_late = |spots: &Spots| {
+        problem.sides.iter().zip(spots).any(|(side, spot)| side.is_late(side.moment(point), *spot, Terms::EXACT))
+    };
     front.retain(|spots, _| !is_late(spots));
     front
 }

@@ -7,7 +7,7 @@
 use super::alone::{Best, Deed};
 use super::problem::{Kind, Problem};
 use crate::device::DeviceId;
-use crate::policy::{Action, Ask, Policy, Signal, Trigger, View};
+use crate::policy::{Action, Ask, Policy, Signal, Trigger, View, sooner};
 use crate::profile::StateId;
 use teal_types::{Span, Time};
 
@@ -29,6 +29,8 @@ enum Step {
     Write,
 }
 
+/// When to look again for a token.
+const RETRY: Span = Span::secs(5);
 /// Just behind all that happens at a moment.
 const BEHIND: Span = Span::nanos(1);
 
@@ -42,7 +44,10 @@ impl Plan {
             let (mut state, mut last) = (side.start().state, Time::ZERO);
             for (step, deed, to) in best.deeds {
                 let moment = side.steps[step].moment;
-                if state != to && !matches!(deed, Deed::Rest(_)) {
+                if state != to && !matches!(deed, Deed::Rest(_)) && side.is_lower(to, state) {
+                    // What is still to be done there is done first.
+                    steps.push((moment.until + BEHIND, id, Step::Rest(StateId(to))));
+                } else if state != to && !matches!(deed, Deed::Rest(_)) {
                     let begin = Time::after_start(moment.at.since(Time::ZERO).less(side.time(state, to))).max(last);
                     steps.push((begin, id, Step::Wake(StateId(to))));
                 }
@@ -61,7 +66,7 @@ impl Plan {
 
     /// The policy that follows it.
     pub fn follow(self) -> Clairvoyant {
-        Clairvoyant { plan: self, read: 0, step: 0, wanted: Vec::new() }
+        Clairvoyant { plan: self, read: 0, step: 0, known: Vec::new() }
     }
 }
 
@@ -71,8 +76,16 @@ pub struct Clairvoyant {
     plan: Plan,
     read: usize,
     step: usize,
-    /// By device, where it is to be, and whether only when nothing waits for it.
-    wanted: Vec<Option<(StateId, bool)>>,
+    known: Vec<Told>,
+}
+
+/// What a device was told and has not done.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    /// Where it is to be, and whether only when nothing waits for it.
+    state: Option<(StateId, bool)>,
+    /// It is to write, when it is there.
+    writes: bool,
 }
 
 impl Policy for Clairvoyant {
@@ -85,23 +98,36 @@ impl Policy for Clairvoyant {
         planned.filter(|id| ask.copies.has(*id)).or(ask.copies.iter().next()).expect("somebody holds what is read")
     }
     fn decide(&mut self, view: &View<'_>, _signal: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time> {
-        self.wanted.resize(view.devices.len(), None);
-        while let Some((at, id, step)) = self.plan.steps.get(self.step).filter(|(at, ..)| *at <= view.now) {
-            debug_assert!(*at <= view.now);
+        self.known.resize(view.devices.len(), Told::default());
+        while let Some((_, id, step)) = self.plan.steps.get(self.step).filter(|(at, ..)| *at <= view.now) {
+            let told = &mut self.known[id.index()];
             match step {
-                Step::Wake(state) => self.wanted[id.index()] = Some((*state, false)),
-                Step::Rest(state) => self.wanted[id.index()] = Some((*state, true)),
-                Step::Write => actions.push(Action::Flush(*id, Trigger::Awake)),
+                Step::Wake(state) => told.state = Some((*state, false)),
+                Step::Rest(state) => told.state = Some((*state, true)),
+                Step::Write => told.writes = true,
             }
             self.step += 1;
         }
-        for (id, known) in view.each() {
+        let mut again = self.plan.steps.get(self.step).map(|(at, ..)| *at);
+        for (id, device) in view.each() {
+            let told = &mut self.known[id.index()];
             // Told again until it is there: work that came meanwhile made it forget.
-            let wanted = self.wanted[id.index()].filter(|(state, _)| known.heading() != *state);
-            if let Some((state, _)) = wanted.filter(|(_, is_rest)| !is_rest || known.idle(view.now).is_some()) {
-                actions.push(Action::Go(id, state));
+            let wanted = told.state.filter(|(state, _)| device.heading() != *state);
+            told.writes &= device.queued > 0;
+            match wanted.filter(|(_, is_rest)| !is_rest || device.idle(view.now).is_some()) {
+                _ if told.writes
+                    && !device.is_wanted
+                    && wanted.is_none_or(|(to, _)| !device.device.power.serves(to)) =>
+                {
+                    told.writes = false;
+                    actions.push(Action::Flush(id, Trigger::Awake));
+                }
+                // The stop was planned later than the last work was done; a token is near.
+                Some((_, true)) if !device.may_stop => again = sooner(again, Some(view.now + RETRY)),
+                Some((state, _)) => actions.push(Action::Go(id, state)),
+                None => {}
             }
         }
-        self.plan.steps.get(self.step).map(|(at, ..)| *at)
+        again
     }
 }

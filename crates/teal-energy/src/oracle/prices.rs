@@ -14,6 +14,7 @@ use super::plan::Plan;
 use super::problem::{Kind, Problem, Unsolvable};
 use super::repair::repair;
 use super::side::Cost;
+use super::terms::Terms;
 use teal_types::Energy;
 
 /// A bound and how it came about.
@@ -21,10 +22,10 @@ use teal_types::Energy;
 pub struct Tightened {
     /// No policy spends less.
     pub energy: Energy,
-    /// What a schedule costs in which each read is served by one of the devices that wanted it, by the bound's own account.
-    pub repaired: Energy,
-    /// That schedule: what it costs when the simulator runs it, the optimum is not above.
+    /// A schedule that keeps all limits: the optimum is not above what it costs when the simulator runs it.
     pub plan: Plan,
+    /// What it costs by the bound's own account, which is kinder than the simulator.
+    pub planned: Energy,
     /// Reads that no device, or more than one, wanted at the last prices: zero if the bound is the optimum.
     pub unsettled: usize,
     /// Rounds of prices.
@@ -33,8 +34,10 @@ pub struct Tightened {
 
 /// Rounds without a better bound before steps get shorter.
 const PATIENCE: usize = 4;
+/// A schedule that costs one part of so many more than the bound is near enough.
+const NEAR: Cost = 2000;
 /// Rounds between two repairs.
-const REPAIR_EACH: usize = 25;
+const REPAIR_EACH: usize = 10;
 
 /// One round: what the devices did at these prices.
 pub(super) struct Round {
@@ -52,7 +55,7 @@ pub(super) fn servers(problem: &Problem<'_>) -> Vec<Vec<u8>> {
     (0..problem.points.len()).map(of).collect()
 }
 
-fn round(problem: &Problem<'_>, servers: &[Vec<u8>], prices: &[Cost]) -> Option<Round> {
+fn round(problem: &Problem<'_>, servers: &[Vec<u8>], prices: &[Cost], terms: Terms) -> Option<Round> {
     let mut takers = vec![Vec::new(); problem.points.len()];
     let mut bests = Vec::new();
     for (at, side) in (0_u8..).zip(&problem.sides) {
@@ -62,7 +65,7 @@ fn round(problem: &Problem<'_>, servers: &[Vec<u8>], prices: &[Cost]) -> Option<
             _ => Claim::No,
         };
         let claims: Vec<Claim> = (0..problem.points.len()).map(claim).collect();
-        let best = alone(side, &claims)?;
+        let best = alone(side, &claims, terms)?;
         best.taken.iter().for_each(|point| takers[*point].push(at));
         bests.push(best);
     }
@@ -84,34 +87,42 @@ pub fn bound(problem: &Problem<'_>, spent: Energy, rounds: usize) -> Result<Tigh
     if orphan {
         return Err(Unsolvable::Infeasible);
     }
-    let mut best = Cost::MIN;
+    let value = |now: &Round, prices: &[Cost]| {
+        priced.iter().map(|point| prices[*point]).sum::<Cost>() + now.bests.iter().map(|best| best.cost).sum::<Cost>()
+    };
+    let (mut best, mut best_prices) = (Cost::MIN, prices.clone());
     let mut repaired: Option<(Cost, Plan)> = None;
     let mut target = Cost::from(spent.get()) * 1_000_000_000;
     let (mut part, mut patience, mut done) = (1024, PATIENCE, 0);
     loop {
-        let now = round(problem, &servers, &prices).ok_or(Unsolvable::Infeasible)?;
-        let earned: Cost = priced.iter().map(|point| prices[*point]).sum();
-        let value = earned + now.bests.iter().map(|best| best.cost).sum::<Cost>();
-        patience = if value > best { PATIENCE } else { patience - 1 };
+        let now = round(problem, &servers, &prices, Terms::KIND.unlimited()).ok_or(Unsolvable::Infeasible)?;
+        let value_now = value(&now, &prices);
+        patience -= 1;
+        if value_now > best {
+            (best, patience) = (value_now, PATIENCE);
+            best_prices.clone_from(&prices);
+        }
         if patience == 0 {
             (part, patience) = (part.max(2) / 2, PATIENCE);
         }
-        best = best.max(value);
         done += 1;
         let missing = |point: usize| 1 - now.takers[point].len() as Cost;
         let unsettled = priced.iter().filter(|point| missing(**point) != 0).count();
         let is_over = done >= rounds.max(1) || unsettled == 0;
         if is_over || done % REPAIR_EACH == 0 {
-            let found = repair(problem, &servers, &now);
+            let found = repair(problem, &servers, &now, best + best / NEAR);
             repaired = repaired.into_iter().chain(found).min_by_key(|(cost, _)| *cost);
             target = repaired.as_ref().map_or(target, |(cost, _)| target.min(*cost));
         }
         if is_over {
+            // Only now the budget: counting tokens is slow, and seldom changes what a read is worth.
+            let limited = round(problem, &servers, &best_prices, Terms::KIND).ok_or(Unsolvable::Infeasible)?;
             let (cost, plan) = repaired.unwrap_or((Cost::MAX, Plan::default()));
-            return Ok(Tightened { energy: energy(best), repaired: energy(cost), plan, unsettled, rounds: done });
+            let least = energy(best.max(value(&limited, &best_prices)));
+            return Ok(Tightened { energy: least, plan, planned: energy(cost), unsettled, rounds: done });
         }
         let norm: Cost = priced.iter().map(|point| missing(*point).pow(2)).sum();
-        let step = (target - value).max(0) * part / 1024 / norm.max(1);
+        let step = (target - value_now).max(0) * part / 1024 / norm.max(1);
         for point in &priced {
             prices[*point] += step * missing(*point);
         }

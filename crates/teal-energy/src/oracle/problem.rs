@@ -1,7 +1,8 @@
 //! A world and a trace as the bound sees them: points of time, and each device's part in them.
 //!
 //! # Guarantees
-//! 1. Points are in order; they hold the beginning, every event, the last moment of every change, and the end.
+//! 1. Points are in order; they hold the beginning, every event, the moment at which a change is of age and its last one, and the
+//!    end.
 
 use super::side::Side;
 use crate::device::{DeviceId, QueueLimits};
@@ -72,8 +73,9 @@ impl<'a> Problem<'a> {
         for (at, device) in world.devices.iter().enumerate() {
             let (Some(QueueLimits { age, .. }), Some(id)) = (device.queue, DeviceId::new(at)) else { continue };
             let mine = trace.events().iter().filter(|event| takes(&event.what, id));
-            let last = mine.map(|event| event.at + age + late(id)).filter(|last| *last < trace.end());
-            points.extend(last.map(|at| Point { at, kind: Kind::Nothing, event: 0 }));
+            let due = mine.flat_map(|event| [event.at + age, event.at + age + late(id)]);
+            let due = due.filter(|due| *due < trace.end());
+            points.extend(due.map(|at| Point { at, kind: Kind::Nothing, event: 0 }));
         }
         points.sort_by_key(|point| point.at);
         points.dedup_by(|b, a| a.kind == Kind::Nothing && b.kind == Kind::Nothing && a.at == b.at);

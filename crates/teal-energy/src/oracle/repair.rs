@@ -8,10 +8,13 @@ use super::plan::Plan;
 use super::prices::Round;
 use super::problem::Problem;
 use super::side::Cost;
+use super::terms::Terms;
 use teal_types::Span;
 
 /// Moves that are tried.
 const TRIED: usize = 160;
+/// Tokens are counted at the end: that is slow.
+const MOVES: Terms = Terms::STRICT.unlimited();
 /// Reads that lie closer together move together, and alone.
 const APART: Span = Span::secs(2);
 
@@ -23,10 +26,10 @@ struct Shares<'p, 'a> {
 }
 
 impl Shares<'_, '_> {
-    fn solve(&self, at: u8) -> Option<Best> {
+    fn solve(&self, at: u8, terms: Terms) -> Option<Best> {
         let claims: Vec<Claim> =
             self.owners.iter().map(|o| if *o == Some(at) { Claim::Must } else { Claim::No }).collect();
-        alone(&self.problem.sides[usize::from(at)], &claims)
+        alone(&self.problem.sides[usize::from(at)], &claims, terms)
     }
 
     fn cost(&self) -> Cost {
@@ -44,7 +47,7 @@ impl Shares<'_, '_> {
         changed.sort_unstable();
         changed.dedup();
         points.iter().for_each(|point| self.owners[*point] = Some(to));
-        let solved: Option<Vec<Best>> = changed.iter().map(|at| self.solve(*at)).collect();
+        let solved: Option<Vec<Best>> = changed.iter().map(|at| self.solve(*at, MOVES)).collect();
         let old: Cost = changed.iter().map(|at| self.bests[usize::from(*at)].cost).sum();
         match solved.filter(|bests| bests.iter().map(|best| best.cost).sum::<Cost>() < old) {
             Some(bests) => changed.iter().zip(bests).for_each(|(at, best)| self.bests[usize::from(*at)] = best),
@@ -53,15 +56,15 @@ impl Shares<'_, '_> {
     }
 }
 
-/// A schedule near to what the devices wanted, and its cost.
-pub(super) fn repair(problem: &Problem<'_>, servers: &[Vec<u8>], round: &Round) -> Option<(Cost, Plan)> {
+/// A schedule near to what the devices wanted, and its cost. What costs no more than `enough` is not made better.
+pub(super) fn repair(problem: &Problem<'_>, servers: &[Vec<u8>], round: &Round, enough: Cost) -> Option<(Cost, Plan)> {
     let cheapest = |point: usize| {
         let who = if round.takers[point].is_empty() { &servers[point] } else { &round.takers[point] };
         who.iter().copied().min_by_key(|at| problem.sides[usize::from(*at)].serves(point))
     };
     let owners = (0..problem.points.len()).map(cheapest).collect();
     let mut shares = Shares { problem, owners, bests: Vec::new() };
-    shares.bests = (0..problem.sides.len()).map(|at| shares.solve(at as u8)).collect::<Option<_>>()?;
+    shares.bests = (0..problem.sides.len()).map(|at| shares.solve(at as u8, MOVES)).collect::<Option<_>>()?;
     let unsettled: Vec<usize> =
         (0..servers.len()).filter(|point| servers[*point].len() > 1 && round.takers[*point].len() != 1).collect();
     // Bursts around unsettled reads move whole.
@@ -77,12 +80,16 @@ pub(super) fn repair(problem: &Problem<'_>, servers: &[Vec<u8>], round: &Round) 
     bursts.retain(|burst| burst.iter().any(|point| unsettled.binary_search(point).is_ok()));
     let each = bursts.into_iter().chain(unsettled.into_iter().map(|point| vec![point])).take(TRIED);
     for points in each {
+        if shares.cost() <= enough {
+            break;
+        }
         for to in 0..problem.sides.len() as u8 {
             if points.iter().all(|point| servers[*point].contains(&to)) {
                 shares.give(&points, to);
             }
         }
     }
+    shares.bests = (0..problem.sides.len()).map(|at| shares.solve(at as u8, Terms::STRICT)).collect::<Option<_>>()?;
     let cost = shares.cost();
     Some((cost, Plan::new(problem, &shares.owners, shares.bests)))
 }

@@ -6,7 +6,9 @@
 //! 3. What a device does takes its time: work and transitions follow each other, and whoever comes meanwhile waits.
 
 use super::alone::Deed;
+use super::bucket::Bucket;
 use super::problem::{Kind, Point};
+use super::terms::Terms;
 use crate::device::{Device, DeviceId};
 use crate::ledger::Femtojoules;
 use crate::profile::StateId;
@@ -18,7 +20,7 @@ use teal_types::{Power, Span, Time};
 /// Work shorter than this takes no time from other work where times are rounded, in nanoseconds.
 const AWAKE: u64 = 50_000_000;
 /// Points that lie no further apart are taken as one.
-const CLOSE: Span = Span::millis(200);
+const CLOSE: Span = Span::millis(50);
 
 /// Femtojoules that may be less than nothing.
 pub(super) type Cost = i128;
@@ -29,10 +31,13 @@ pub(super) struct Spot {
     pub(super) state: u8,
     /// How many of its changes are written.
     pub(super) written: u32,
-    /// Stops that counted; zero where there is no budget, or where they are paid for.
-    pub(super) stops: u32,
+    /// When the bucket of stops is full again. Zero where it is, and where stops are not counted.
+    pub(super) full: Time,
     /// When its transition or its work is done. Zero when that is too long ago to matter.
     pub(super) ready: Time,
+    /// Until when it has work at least, where reads take no time from what comes later: who sends it to another state before that pays
+    /// for the rest. Zero when that is past.
+    pub(super) owed: Time,
     /// What is not written yet: bytes and objects, of each the last change. Follows from `written`.
     pub(super) bytes: u64,
     pub(super) objects: u64,
@@ -45,20 +50,11 @@ pub(super) struct Way {
     pub(super) cost: Cost,
 }
 
-/// What is paid besides energy, in femtojoules.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Terms {
-    /// For a stop that counts; `None`: stops are counted and limited.
-    pub(super) stop: Option<Cost>,
-    /// Ways that differ little are taken as one, at no greater cost: bytes are paid for when they must be written at some time,
-    /// whenever that is; and times at which a device is done are rounded down.
-    pub(super) is_blurred: bool,
-}
-
 #[derive(Debug, Clone, Copy)]
 struct Change {
     bytes: u64,
-    /// The last moment at which it is written.
+    /// When it is of age, and the last moment at which it is written.
+    due: Time,
     last: Time,
     /// The change of the same object before it: its place and bytes.
     before: Option<(u32, u64)>,
@@ -73,7 +69,8 @@ struct Change {
 struct Route {
     time: Span,
     energy: Cost,
-    cycles: u32,
+    /// How long after its beginning it takes a token, if it does.
+    takes: Option<Span>,
 }
 
 /// A point, or some that lie close together and are taken as one, to a device.
@@ -86,6 +83,13 @@ pub(super) struct Moment {
     /// Its changes so far, those of these points included.
     arrived: u32,
     is_end: bool,
+}
+
+impl Moment {
+    /// Whether changes came after an earlier moment.
+    pub(super) fn has_come_since(&self, earlier: &Self) -> bool {
+        self.arrived > earlier.arrived || self.at == earlier.at
+    }
 }
 
 /// How to serve a read: state, cost with the machine's while it works, time.
@@ -117,10 +121,12 @@ pub(super) struct Side<'a> {
     /// The shortest way into each state from one that serves, and the longest out of it.
     into: Vec<Span>,
     out: Span,
+    /// The most that it draws while it rests where it serves, and the least anywhere.
+    highest: Power,
+    lowest: Power,
     /// Whether waking late can be cheaper than just in time: the machine draws little, the device much.
     is_lazy: bool,
     start: u8,
-    most_stops: Option<u32>,
     changes: Vec<Change>,
     all_bytes: u64,
     points: Vec<Here>,
@@ -146,8 +152,8 @@ impl<'a> Side<'a> {
         let powers: Vec<_> = power.ids().map(|state| power.power(state)).collect();
         let route = |from, to| {
             let route = power.route(from, to)?;
-            let cycles = if device.budget.is_some() { route.cycles } else { 0 };
-            Some(Route { time: route.time, energy: Cost::from(route.energy.get()) * 1_000_000_000, cycles })
+            let takes = device.budget.and_then(|_| power.time_to_cycle(from, to));
+            Some(Route { time: route.time, energy: Cost::from(route.energy.get()) * 1_000_000_000, takes })
         };
         let routes: Vec<Vec<_>> = power.ids().map(|a| power.ids().map(|b| route(a, b)).collect()).collect();
         let serving: Vec<u8> = power.ids().filter(|s| power.serves(*s)).map(|s| s.index() as u8).collect();
@@ -157,21 +163,19 @@ impl<'a> Side<'a> {
         let into = (0..powers.len()).map(|to| ways(to).filter_map(|(from, to)| time(from.into(), to)).min());
         let out =
             (0..powers.len()).flat_map(|from| serving.iter().filter_map(move |to| time(from, (*to).into()))).max();
-        let most = serving.iter().map(|state| powers[usize::from(*state)]).max().unwrap_or_default();
+        let highest = serving.iter().map(|state| powers[usize::from(*state)]).max().unwrap_or_default();
         let mut side = Self {
             device,
             base: world.base,
-            is_lazy: powers.iter().any(|power| *power + world.base < most),
+            is_lazy: powers.iter().any(|power| *power + world.base < highest),
+            highest,
+            lowest: powers.iter().copied().min().unwrap_or_default(),
             into: into.map(Option::unwrap_or_default).collect(),
             out: out.unwrap_or_default(),
             powers,
             serving,
             routes,
             start: world.start[id.index()].index() as u8,
-            most_stops: device.budget.map(|limits| {
-                let more = (trace.end() + late).get() / limits.each.get().max(1);
-                limits.burst.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
-            }),
             changes: Vec::new(),
             all_bytes: 0,
             points: Vec::new(),
@@ -203,8 +207,9 @@ impl<'a> Side<'a> {
                         {
                             change.least = 0;
                         }
-                        let (last, least) = (point.at + limits.age + late, self.transfer(bytes));
-                        self.changes.push(Change { bytes, last, before, least, before_bytes: 0 });
+                        let due = point.at + limits.age;
+                        let least = self.transfer(bytes);
+                        self.changes.push(Change { bytes, due, last: due + late, before, least, before_bytes: 0 });
                     }
                 }
                 _ => {}
@@ -221,7 +226,7 @@ impl<'a> Side<'a> {
             change.before_bytes = self.all_bytes;
             self.all_bytes += if change.least > 0 { change.bytes } else { 0 };
         }
-        let deadlines: BTreeSet<Time> = self.changes.iter().map(|change| change.last).collect();
+        let deadlines: BTreeSet<Time> = self.changes.iter().flat_map(|change| [change.due, change.last]).collect();
         let is_mine = |at: usize| {
             let here = &self.points[at];
             let is_told =
@@ -269,7 +274,11 @@ impl<'a> Side<'a> {
         let grain = if is_awake { AWAKE } else { (self.into[usize::from(spot.state)] + self.out).get() / 8 };
         let ready = Time::after_start(Span::nanos(spot.ready.get() / grain.max(1) * grain.max(1)));
         let earlier = spot.ready.max(now).since(ready.max(now));
-        Way { spot: Spot { ready, ..spot }, cost: way.cost - over(self.powers[usize::from(spot.state)], earlier) }
+        // Where a device can go up from, what it owes is let off: it could not be told how much of it is done there.
+        let is_highest = self.powers[usize::from(spot.state)] >= self.highest;
+        let owed = if is_highest { spot.owed - spot.ready.since(ready) } else { Time::ZERO };
+        // What could go up later is done earlier, and draws the most so much longer.
+        Way { spot: Spot { ready, owed, ..spot }, cost: way.cost - over(self.highest, earlier) }
     }
 
     fn serve(&self, bytes: u64, follows: bool) -> Vec<Serving> {
@@ -294,15 +303,18 @@ impl<'a> Side<'a> {
         self.serving.iter().copied()
     }
 
-    pub(super) fn most_stops(&self) -> Option<u32> {
-        self.most_stops
-    }
-
-    /// How many stops that count there are in what it does.
-    pub(super) fn stops(&self, deeds: &[(usize, Deed, u8)]) -> u32 {
+    /// Whether what it does may take more tokens than are there at the beginning.
+    pub(super) fn is_tight(&self, deeds: &[(usize, Deed, u8)]) -> bool {
         let states = std::iter::once(self.start).chain(deeds.iter().map(|(_, _, state)| *state)).map(usize::from);
         let pairs = states.clone().zip(states.skip(1));
-        pairs.filter_map(|(from, to)| self.routes[from][to]).map(|route| route.cycles).sum()
+        let taken =
+            pairs.filter(|(from, to)| self.routes[*from][*to].is_some_and(|route| route.takes.is_some())).count();
+        self.device.budget.is_some_and(|limits| taken > limits.burst as usize)
+    }
+
+    /// Whether the one state draws less than the other.
+    pub(super) fn is_lower(&self, one: u8, other: u8) -> bool {
+        self.powers[usize::from(one)] < self.powers[usize::from(other)]
     }
 
     /// How long the way from one state to another takes.
@@ -322,6 +334,9 @@ impl<'a> Side<'a> {
         if spot.ready + self.out <= here.at {
             spot.ready = Time::ZERO;
         }
+        for past in [&mut spot.full, &mut spot.owed].into_iter().filter(|time| **time <= here.at) {
+            *past = Time::ZERO;
+        }
         let cost = over(self.powers[usize::from(spot.state)], rested);
         if terms.is_blurred {
             let new = before.arrived as usize..here.arrived as usize;
@@ -338,26 +353,42 @@ impl<'a> Side<'a> {
     }
 
     /// To a state that serves, just in time or, where that may be cheaper, only when it is wanted.
-    fn wake(&self, now: Time, spot: Spot, to: u8, is_late: bool, terms: Terms) -> Option<Way> {
+    fn wake(&self, here: &Moment, spot: Spot, to: u8, is_late: bool, terms: Terms) -> Option<Way> {
+        let now = here.at;
         if spot.state == to {
             return (!is_late).then_some(Way { spot: Spot { ready: spot.ready.max(now), ..spot }, cost: 0 });
         }
-        let (route, stops) = self.moved(spot, to, terms)?;
-        let begin = if is_late { now.max(spot.ready) } else { spot.ready };
+        let earliest = if is_late { now.max(spot.ready) } else { spot.ready };
+        let (route, begin, full) = self.moved(spot, earliest, to, terms)?;
         let ready = now.max(begin + route.time);
         // It was counted as resting until now.
         let back = now.since(Time::after_start(Span::nanos(ready.get()).less(route.time)));
-        let cost = route.energy + stops.1 - over(self.powers[usize::from(spot.state)], back);
-        Some(Way { spot: Spot { state: to, ready, stops: stops.0, ..spot }, cost })
+        let more = self.shifted(spot, to, now.max(begin));
+        let mut cost = route.energy + more - self.rest(spot.state, back);
+        if terms.is_blurred {
+            // Just in time for the last of what is taken together.
+            let spread = here.until.since(now);
+            cost -= (self.rest(to, spread) - self.rest(spot.state, spread)).max(0);
+        }
+        Some(Way { spot: Spot { state: to, ready, full, owed: Time::ZERO, ..spot }, cost })
     }
 
-    fn moved(&self, spot: Spot, to: u8, terms: Terms) -> Option<(Route, (u32, Cost))> {
+    /// What it costs more that the device goes from its state to another one only when it has done what it owes, not at `begin`.
+    fn shifted(&self, spot: Spot, to: u8, begin: Time) -> Cost {
+        let owed = spot.owed.since(begin);
+        (self.rest(spot.state, owed) - self.rest(to, owed)).max(0)
+    }
+
+    /// The way to another state, when it begins if there is to be a token for it, and when the bucket is full after it. Sooner is
+    /// better: what is awake longer costs more, and no token comes of waiting.
+    fn moved(&self, spot: Spot, earliest: Time, to: u8, terms: Terms) -> Option<(Route, Time, Time)> {
         let route = self.routes[usize::from(spot.state)][usize::from(to)]?;
-        if let Some(price) = terms.stop {
-            return Some((route, (0, price * Cost::from(route.cycles))));
-        }
-        let stops = spot.stops + route.cycles;
-        self.most_stops.is_none_or(|most| stops <= most).then_some((route, (stops, 0)))
+        let (Some(takes), Some(limits), Some(rounding)) = (route.takes, self.device.budget, terms.budget) else {
+            return Some((route, earliest, spot.full));
+        };
+        let bucket = Bucket::new(limits, rounding);
+        let taken = bucket.opens(spot.full, earliest + takes)?;
+        Some((route, taken - takes, bucket.take(spot.full, taken)))
     }
 
     /// The ways to serve a point's read. None if it has none, or is not here.
@@ -379,7 +410,7 @@ impl<'a> Side<'a> {
         let free = Time::after_start(Span::nanos(spot.ready.get()).less(self.into[usize::from(spot.state)]));
         let late = [false, true].into_iter().take(1 + usize::from(self.is_lazy));
         late.filter_map(move |is_late| {
-            let woken = self.wake(now, spot, state, is_late, terms)?;
+            let woken = self.wake(&here, spot, state, is_late, terms)?;
             let is_moved = spot.state != state;
             let waited = if is_moved { woken.spot.ready.since(here.until.max(free)) } else { Span::ZERO };
             let ready = woken.spot.ready + busy;
@@ -387,10 +418,10 @@ impl<'a> Side<'a> {
             if !terms.is_blurred {
                 return Some(Way { spot: Spot { ready, ..woken.spot }, cost });
             }
-            // Reads take no time from what comes later; so who finds the device busy finds it writing, and waits for that.
-            let behind = if is_moved { Span::ZERO } else { woken.spot.ready.since(here.until) };
-            let cost = cost + over(self.base, behind) - self.rest(state, ready.since(now));
-            Some(Way { spot: Spot { ready: now, ..woken.spot }, cost })
+            // Reads take no time from what comes later.
+            let cost = cost - self.rest(state, ready.since(now));
+            let owed = woken.spot.owed.max(woken.spot.ready) + busy;
+            Some(Way { spot: Spot { ready: now, owed, ..woken.spot }, cost })
         })
     }
 
@@ -400,15 +431,20 @@ impl<'a> Side<'a> {
         let states = self.serving.iter().filter(move |_| spot.written < here.arrived);
         states.filter_map(move |&state| {
             let mut job = self.device.flush(StateId(state), spot.bytes, spot.objects)?;
-            let woken = self.wake(here.at, spot, state, false, terms)?;
-            let mut ready = woken.spot.ready + job.time();
+            let woken = self.wake(&here, spot, state, false, terms)?;
+            let mut time = job.time();
+            let mut owed = Time::ZERO;
             if terms.is_blurred {
                 let bytes = self.needed(spot.written, here.arrived);
-                ready = woken.spot.ready + self.device.flush(StateId(state), bytes, 1)?.time();
+                time = self.device.flush(StateId(state), bytes, 1)?.time();
+                owed = woken.spot.owed.max(woken.spot.ready) + time;
                 job = self.device.flush(StateId(state), 0, 1)?;
             }
-            let spot = Spot { written: here.arrived, bytes: 0, objects: 0, ready, ..woken.spot };
-            Some(Way { spot, cost: woken.cost + cost_of(&job) })
+            let ready = woken.spot.ready + time;
+            let spot = Spot { written: here.arrived, bytes: 0, objects: 0, ready, owed, ..woken.spot };
+            // What is written at the very end may have been written just before.
+            let before = if here.is_end { over(self.lowest, time) } else { 0 };
+            Some(Way { spot, cost: woken.cost + cost_of(&job) - before })
         })
     }
 
@@ -418,25 +454,30 @@ impl<'a> Side<'a> {
         let power = self.powers[usize::from(spot.state)];
         let lower = (0_u8..).zip(&self.powers).filter(move |(_, lower)| **lower < power);
         let gone = lower.filter_map(move |(state, _)| {
-            let (route, (stops, price)) = self.moved(spot, state, terms)?;
-            let ready = now.max(spot.ready) + route.time;
-            Some(Way { spot: Spot { state, stops, ready, ..spot }, cost: route.energy + price })
+            let earliest = now.max(spot.ready);
+            let (route, begin, full) = self.moved(spot, earliest, state, terms)?;
+            let more = self.shifted(spot, state, begin);
+            let cost = route.energy + over(power, begin.since(earliest)) + more;
+            Some(Way { spot: Spot { state, full, ready: begin + route.time, owed: Time::ZERO, ..spot }, cost })
         });
         std::iter::once(Way { spot, cost: 0 }).chain(gone)
     }
 
     /// Whether some change should have been written by now.
-    pub(super) fn is_late(&self, here: &Moment, spot: Spot) -> bool {
+    pub(super) fn is_late(&self, here: &Moment, spot: Spot, terms: Terms) -> bool {
         let first = self.changes.get(spot.written as usize).filter(|_| spot.written < here.arrived);
-        first.is_some_and(|change| here.is_end || change.last <= here.until)
+        let last = |change: &Change| if terms.is_punctual { change.due } else { change.last };
+        first.is_some_and(|change| here.is_end || last(change) <= here.until)
     }
 
     /// What the one needs to be as good as the other whatever follows, if it can be: both are in the same state. A device that is
-    /// done earlier can rest until the other is.
+    /// done earlier may go up earlier, and draw the most until the other does.
     pub(super) fn handicap(&self, here: &Moment, one: &Spot, other: &Spot) -> Option<Cost> {
         let now = here.at;
-        let is_no_worse = one.written >= other.written && one.stops <= other.stops && one.ready <= other.ready;
+        let is_no_worse = one.written >= other.written && one.full <= other.full && one.ready <= other.ready;
         let rest = other.ready.max(now).since(one.ready.max(now));
-        is_no_worse.then(|| over(self.powers[usize::from(one.state)], rest))
+        let (mine, its) = (one.owed.max(now), other.owed.max(now));
+        let owed = self.rest(one.state, mine.since(its));
+        is_no_worse.then(|| over(self.highest, rest) + owed)
     }
 }

@@ -1,7 +1,8 @@
 //! The bound against exhaustive search, against every policy, and against its own relaxation.
 
 use super::problem::Kind;
-use super::side::{Cost, Side, Spot, Terms, Way};
+use super::side::{Cost, Side, Spot, Way};
+use super::terms::Terms;
 use super::*;
 use crate::device::{BudgetLimits, DeviceId, DeviceSet, QueueLimits};
 use crate::policy::timeout::FixedTimeout;
@@ -35,18 +36,18 @@ fn search(side: &Side<'_>, at: usize, spot: Spot, serves: &[usize]) -> Option<Co
     let Some(&point) = side.mine.get(at) else { return Some(0) };
     let before = side.moment(at.checked_sub(1).map_or(0, |before| side.mine[before]));
     let here = side.moment(point);
-    let arrived = side.arrive(before, here, spot, Terms::default());
+    let arrived = side.arrive(before, here, spot, Terms::EXACT);
     let mut best: Option<Cost> = None;
     let stay = |spot| Way { spot, cost: 0 };
     let reads: Vec<_> = if serves.contains(&point) {
-        side.reads(point, arrived.spot, Terms::default()).collect()
+        side.reads(point, arrived.spot, Terms::EXACT).collect()
     } else {
         vec![stay(arrived.spot)]
     };
     for read in reads {
-        for write in side.writes(here, read.spot, Terms::default()).chain([stay(read.spot)]) {
-            for rest in side.rests(here, write.spot, Terms::default()) {
-                if side.is_late(here, rest.spot) {
+        for write in side.writes(here, read.spot, Terms::EXACT).chain([stay(read.spot)]) {
+            for rest in side.rests(here, write.spot, Terms::EXACT) {
+                if side.is_late(here, rest.spot, Terms::EXACT) {
                     continue;
                 }
                 let here = arrived.cost + read.cost + write.cost + rest.cost;
@@ -191,13 +192,68 @@ fn small(devices: usize, most: usize) -> impl Strategy<Value = (World, Trace)> {
     })
 }
 
+/// Checks the bound by prices against the exact optimum: where times are cut to nanoseconds the one may lose what the other
+/// does not.
+fn is_bound(problem: &Problem<'_>, exact: Energy, rounds: usize) -> Result<(), String> {
+    let priced = bound(problem, exact + Energy::joules(1), rounds).unwrap();
+    let is_one = priced.energy <= exact + Energy::microjoules(10);
+    is_one.then_some(()).ok_or_else(|| format!("{} by prices, {} exact", priced.energy.get(), exact.get()))
+}
+
+fn set(mask: u16) -> DeviceSet {
+    (0..3).filter(|device| mask & 1 << device != 0).filter_map(DeviceId::new).collect()
+}
+
+fn write(millis: u64, object: u64, bytes: u64, mask: u16) -> Event {
+    Event { at: at(millis), what: What::Write { object, bytes, sinks: set(mask) } }
+}
+
+fn read_of(millis: u64, object: u64, bytes: u64, mask: u16) -> Event {
+    Event { at: at(millis), what: What::Read { object, offset: 0, bytes, copies: set(mask) } }
+}
+
+#[test]
+fn who_waits_behind_a_burst_is_not_counted_twice() {
+    let world = world(Power::milliwatts(1190), Span::ZERO, 3);
+    let reads = [(68, 1), (102, 2), (102, 1), (102, 1)].map(|(millis, mask)| read_of(millis, 0, 1, mask));
+    let trace = Trace::new([write(51, 0, 259_875, 6)].into_iter().chain(reads).collect(), at(1_102));
+    for late in [0, 51, 200, 2_500] {
+        let problem = Problem::new(&world, &trace, &[Span::millis(late); 3]);
+        let Ok(exact) = least(&problem) else { continue };
+        assert_eq!(is_bound(&problem, exact, 8), Ok(()), "{late} ms late");
+    }
+}
+
+#[test]
+fn a_large_read_that_all_hold_soon_after_two_changes_is_not_priced_too_high() {
+    let ages = [0, 1, 3, 30].map(Span::secs);
+    for (base, age, mask) in [0, 100, 1190]
+        .into_iter()
+        .flat_map(|base| ages.map(|age| (base, age)))
+        .flat_map(|(base, age)| (0..8).map(move |mask| (base, age, mask)))
+    {
+        let mut world = world(Power::milliwatts(base), age, 3);
+        world.devices.iter_mut().for_each(|device| device.budget = None);
+        let changes = [write(14, 1, 60_000, mask), write(51, 2, 60_000, mask)];
+        let trace = Trace::new(changes.into_iter().chain([read_of(3_796, 9, 1_200_000, 7)]).collect(), at(4_796));
+        let problem = Problem::new(&world, &trace, &[Span::millis(500); 3]);
+        let exact = least(&problem).unwrap();
+        assert_eq!(is_bound(&problem, exact, 8), Ok(()), "base {base} mW, age {age}, changes for {mask:b}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn dynamic_programming_finds_what_exhaustive_search_finds((world, trace) in small(2, 4)) {
         let problem = Problem::new(&world, &trace, &[]);
-        prop_assert_eq!(least(&problem).ok(), exhaustive(&problem));
+        let (found, searched) = (least(&problem).ok(), exhaustive(&problem));
+        // The search decides at each device's own points only, and so may find a little more.
+        let is_same = found.zip(searched).map_or(found == searched, |(one, two)| {
+            one <= two + Energy::microjoules(1) && two.get() * 100 <= one.get() * 101 + 100
+        });
+        prop_assert!(is_same, "{found:?}, by search {searched:?}");
     }
 
     #[test]
@@ -209,8 +265,6 @@ proptest! {
             let total = report.total();
             prop_assert!(total + ROUNDING >= exact, "{} spends {}, the bound is {}", report.policy, total, exact);
         }
-        let priced = bound(&problem, exact + Energy::joules(1), 8).unwrap();
-        // Where times are cut to nanoseconds the one may lose what the other does not.
-        prop_assert!(priced.energy <= exact + Energy::microjoules(10), "{priced:?}, {} exact", exact.get());
+        prop_assert_eq!(is_bound(&problem, exact, 8), Ok(()));
     }
 }

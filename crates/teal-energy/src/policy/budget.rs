@@ -52,6 +52,13 @@ impl Budget {
         is_there
     }
 
+    /// Whole tokens that are there.
+    pub fn tokens(&self, now: Time) -> u64 {
+        let mut later = self.clone();
+        later.fill(now);
+        u64::try_from(later.level / u128::from(self.limits.each.get().max(1))).unwrap_or(u64::MAX)
+    }
+
     /// Tokens taken so far.
     pub fn taken(&self) -> u64 {
         self.taken

@@ -90,6 +90,12 @@ impl Predictor {
         Predicted { latency: wait + served.latency, energy: route.energy + view.base * wait + served.energy }
     }
 
+    /// A read served by a device that is awake.
+    pub fn awake(&self, view: &View<'_>, id: DeviceId, ask: &Ask) -> Predicted {
+        let known = view.device(id);
+        self.in_state(view, id, known.device.power.nearest_serving(known.heading()), ask).unwrap_or_default()
+    }
+
     /// A read served by a device in its best state, and that state.
     pub fn ideal(&self, view: &View<'_>, id: DeviceId, ask: &Ask, weights: Weights) -> (Cost, StateId) {
         let power = &view.device(id).device.power;

@@ -6,11 +6,11 @@
 //! 2. Losses that lie apart are not added up: after a pause in which sleeping paid, counting starts again.
 //! 3. While a device wakes up, the others go on serving.
 
-use super::choice::{Cost, Predictor, Weights, transition};
+use super::choice::{Cost, Predicted, Predictor, Weights, transition};
 use super::{Ask, View};
 use crate::device::DeviceId;
 use crate::profile::StateId;
-use teal_types::{Span, Time};
+use teal_types::{Energy, Span, Time};
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Lost {
@@ -26,7 +26,7 @@ pub struct Ghosts {
 
 impl Ghosts {
     /// Takes in a read that is about to be served at `cost`. Answers with the device to wake and the state to wake it to,
-    /// once what was lost there is worth it.
+    /// once what was lost there is worth it. Only the device that would be best of all counts, as in the paper.
     pub fn hint(
         &mut self,
         view: &View<'_>,
@@ -35,12 +35,25 @@ impl Ghosts {
         served: (Cost, DeviceId),
         weights: Weights,
     ) -> Option<(DeviceId, StateId)> {
-        self.lost.resize(view.devices.len(), Lost::default());
         let ideals = ask.copies.iter().map(|id| (predictor.ideal(view, id, ask, weights), id));
-        let ((ideal, state), id) = ideals.min()?;
+        let (ideal, id) = ideals.min()?;
+        self.lose(view, (ideal, id), served.0, weights, Energy::ZERO)
+    }
+
+    /// The same for a device that would have served the read at an `ideal` cost in a state: woken once what was lost there is worth its
+    /// start, and what it spends before it `lingers` no longer.
+    pub fn lose(
+        &mut self,
+        view: &View<'_>,
+        ((ideal, state), id): ((Cost, StateId), DeviceId),
+        served: Cost,
+        weights: Weights,
+        lingers: Energy,
+    ) -> Option<(DeviceId, StateId)> {
+        self.lost.resize(view.devices.len(), Lost::default());
         let heading = view.device(id).heading();
-        // The best device is the one in use, in its best state or on its way there: nothing is lost.
-        if heading == state || ideal >= served.0 {
+        // The device is the one in use, in its best state or on its way there: nothing is lost.
+        if heading == state || ideal >= served {
             return None;
         }
         let power = &view.device(id).device.power;
@@ -50,8 +63,9 @@ impl Ghosts {
             lost.cost = Cost(0);
         }
         lost.last = view.now;
-        lost.cost.0 += served.0.0 - ideal.0;
-        if lost.cost < transition(power, heading, state, weights) {
+        lost.cost.0 += served.0 - ideal.0;
+        let lingers = weights.cost(Predicted { latency: Span::ZERO, energy: lingers });
+        if lost.cost.0 < transition(power, heading, state, weights).0 + lingers.0 {
             return None;
         }
         lost.cost = Cost(0);

@@ -1,5 +1,8 @@
 //! GreenFS: flash and server first, the local disk off; it starts for the reasons of section 2.2 and keeps turning for a
 //! while, so that starts stay few.
+//!
+//! Changes are sent to the server "and not to the disk" (2.2): it gets those that have gathered when it is synchronized, and a disk that
+//! turns for another reason, or still turns after that, is not written for each change that comes.
 
 use super::choice::Predictor;
 use super::flush::{self, FlushConfig};
@@ -75,9 +78,6 @@ impl Policy for GreenFs {
             if is_disk && self.has_traffic && !power.serves(known.heading()) {
                 actions.push(Action::Go(id, power.nearest_serving(known.heading())));
                 trigger = trigger.or((known.queued > 0).then_some(Trigger::Traffic));
-            }
-            if is_disk && known.queued > 0 && known.serving().is_some() {
-                trigger = trigger.or(Some(Trigger::Awake));
             }
             actions.extend(trigger.map(|trigger| Action::Flush(id, trigger)));
             again = sooner(again, later);

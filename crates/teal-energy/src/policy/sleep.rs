@@ -1,9 +1,10 @@
 //! When an idle device is put to sleep, learnt from how long it has been idle before.
 //!
 //! # Guarantees
-//! 1. Until enough has been seen, a device sleeps after its break-even time, which costs at most twice the least possible.
+//! 1. Until enough has been seen, a device sleeps when staying awake has cost what is lost if it is found asleep: at most twice the
+//!    least possible.
 //! 2. After that the time-out is the one that would have cost least on the idle times seen, older ones counting less; never
-//!    longer than four times the break-even time.
+//!    longer than four times that.
 //! 3. Only integers: buckets whose bounds grow by the square root of two.
 
 use crate::breakeven::RoundTrip;
@@ -38,12 +39,13 @@ fn bound(bucket: usize) -> u64 {
     if bucket.is_multiple_of(2) { whole } else { whole + whole * 414 / 1000 }
 }
 
-/// What an idle time costs with a time-out after which the device goes down and comes up when it is wanted.
-fn cost(trip: &RoundTrip, timeout: Span, idle: Span, penalty: Energy) -> Energy {
+/// What an idle time costs with a time-out after which the device goes down, if `lost` is what is lost when it is found asleep: the way down
+/// and up, somebody's wait for it, or what others spend in its place.
+fn cost(trip: &RoundTrip, timeout: Span, idle: Span, lost: Energy) -> Energy {
     if idle <= timeout {
         return trip.staying(idle);
     }
-    trip.staying(timeout) + trip.sleeping(idle.less(timeout)) + penalty
+    trip.staying(timeout) + trip.asleep * idle.less(timeout).less(trip.time) + lost
 }
 
 impl IdleTimes {
@@ -60,33 +62,43 @@ impl IdleTimes {
         self.counts.iter().sum::<u32>() / 4
     }
 
-    /// The time-out before going down this way, and what it would have cost on the idle times seen. `penalty` is what
-    /// the machine spends while somebody waits for the device. `None` if going down never pays.
-    pub fn timeout(&self, trip: &RoundTrip, penalty: Energy) -> Option<(Span, Energy)> {
-        let break_even = trip.break_even()?;
+    /// The time-out before going down this way, and what it would have cost on the idle times seen. `lost` is what it costs to
+    /// find the device asleep. `None` if going down never pays.
+    pub fn timeout(&self, trip: &RoundTrip, lost: Energy) -> Option<(Span, Energy)> {
+        let saved = trip.awake.less(trip.asleep);
+        if saved == Power::ZERO {
+            return None;
+        }
+        let extra = lost.less(trip.asleep * trip.time);
+        let even = Span::nanos(extra.get().saturating_mul(1_000_000_000) / saved.get());
         let of = |timeout: Span| {
             let each = |bucket: usize| {
                 // The upper bound, which is a time-out too: one that outlasts all of the bucket can be chosen.
-                cost(trip, timeout, Span::nanos(bound(bucket + 1)), penalty) * u64::from(self.counts[bucket])
+                cost(trip, timeout, Span::nanos(bound(bucket + 1)), lost) * u64::from(self.counts[bucket])
             };
             (0..BUCKETS).map(each).sum::<Energy>()
         };
         if self.seen() < TRUSTED {
-            return Some((break_even, of(break_even)));
+            return Some((even, of(even)));
         }
-        let longest = break_even * 4;
+        let longest = even * 4;
         let bounds = (0..BUCKETS).map(|bucket| Span::nanos(bound(bucket))).filter(|bound| *bound <= longest);
-        let candidates = [break_even, longest, Span::ZERO].into_iter().chain(bounds);
+        let candidates = [even, longest, Span::ZERO].into_iter().chain(bounds);
         candidates.map(|timeout| (of(timeout), timeout)).min().map(|(energy, timeout)| (timeout, energy))
     }
 
-    /// The state to go down to from `awake` and the time-out before that; `None` if nothing below pays.
-    pub fn best(&self, power: &PowerModel, awake: StateId, base: Power) -> Option<(StateId, Span)> {
+    /// The state to go down to from `awake` and the time-out before that; `None` if nothing below pays. `lost` is what it costs to
+    /// find the device in a state.
+    pub fn best(
+        &self,
+        power: &PowerModel,
+        awake: StateId,
+        lost: impl Fn(StateId) -> Energy,
+    ) -> Option<(StateId, Span)> {
         let below = power.ids().filter(|state| power.power(*state) < power.power(awake));
         let options = below.filter_map(|state| {
             let trip = power.round_trip(awake, state)?;
-            let penalty = base * power.route(state, awake)?.time;
-            let (timeout, energy) = self.timeout(&trip, penalty)?;
+            let (timeout, energy) = self.timeout(&trip, lost(state))?;
             Some((energy, timeout, state))
         });
         options.min().map(|(_, timeout, state)| (state, timeout))
@@ -117,19 +129,19 @@ mod tests {
     #[test]
     fn break_even_until_enough_is_known() {
         let mut times = IdleTimes::default();
-        assert_eq!(times.timeout(&TRIP, Energy::ZERO).unwrap().0, Span::secs(10));
+        assert_eq!(times.timeout(&TRIP, TRIP.energy).unwrap().0, Span::secs(10));
         (0..TRUSTED).for_each(|_| times.learn(Span::secs(1000)));
-        assert_eq!(times.timeout(&TRIP, Energy::ZERO).unwrap().0, Span::ZERO, "only long ones were seen");
+        assert_eq!(times.timeout(&TRIP, TRIP.energy).unwrap().0, Span::ZERO, "only long ones were seen");
     }
 
     #[test]
     fn short_and_long_idle_times_are_told_apart() {
         // Nine pauses of a second, then half an hour: wait just longer than the short ones.
-        let (timeout, _) = seen(&[(1, 9), (1800, 1)]).timeout(&TRIP, Energy::ZERO).unwrap();
+        let (timeout, _) = seen(&[(1, 9), (1800, 1)]).timeout(&TRIP, TRIP.energy).unwrap();
         assert!(timeout > Span::secs(1) && timeout <= Span::millis(1500), "{timeout}");
         // Pauses just longer than break-even are not worth a person's wait.
         let penalty = Energy::joules(20);
-        let (timeout, _) = seen(&[(12, 1)]).timeout(&TRIP, penalty).unwrap();
+        let (timeout, _) = seen(&[(12, 1)]).timeout(&TRIP, TRIP.energy + penalty).unwrap();
         assert!(timeout > Span::secs(12), "{timeout}");
     }
 
@@ -137,14 +149,14 @@ mod tests {
     fn old_habits_are_forgotten() {
         let mut times = seen(&[(1800, 10)]);
         (0..400).for_each(|_| times.learn(Span::secs(11)));
-        let (timeout, _) = times.timeout(&TRIP, Energy::joules(20)).unwrap();
+        let (timeout, _) = times.timeout(&TRIP, TRIP.energy + Energy::joules(20)).unwrap();
         assert!(timeout > Span::secs(11), "{timeout}");
     }
 
     #[test]
     fn nothing_sleeps_where_it_does_not_pay() {
         let flat = RoundTrip { asleep: Power::milliwatts(1000), ..TRIP };
-        assert_eq!(IdleTimes::default().timeout(&flat, Energy::ZERO), None);
+        assert_eq!(IdleTimes::default().timeout(&flat, TRIP.energy), None);
         assert!(bound(BUCKETS) > Span::hours(24).get());
     }
 }

@@ -5,15 +5,16 @@
 //!    is not woken again for what it could have taken while awake.
 //! 2. A device that was woken for a burst goes down again after it, unless somebody reads it.
 
-use super::choice::{Predictor, Weights};
+use super::choice::{Predicted, Predictor, Weights, transition};
 use super::flush::{self, FlushConfig};
 use super::ghost::Ghosts;
 use super::sleep::IdleTimes;
+use super::worth::Worth;
 use super::{Action, Ask, DeviceView, Measured, Policy, Signal, Supply, Trigger, View, sooner};
 use crate::device::DeviceId;
-use crate::power::Place;
+use crate::power::{Place, PowerModel};
 use crate::profile::StateId;
-use teal_types::{Power, Span, Time};
+use teal_types::{Energy, Power, Span, Time};
 
 /// How it weighs and waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,24 +39,35 @@ impl Default for TealConfig {
 struct Known {
     idle: IdleTimes,
     idle_since: Option<Time>,
+    worth: Worth,
+    /// The last time-out: how long it stays awake for nothing.
+    timeout: Span,
     /// It was woken for a burst, or told to write before it sleeps: it goes down as soon as nothing is left.
     is_leaving: bool,
-    /// Stops so far that used up tokens.
-    stops: u32,
 }
 
-/// The shortest time-out of a device that has used one token of its burst; doubled for each further one.
-const CAREFUL: Span = Span::secs(4);
+/// What it costs at most to find a device in a state: the way there and back, and somebody's wait for it.
+fn start(power: &PowerModel, awake: StateId, state: StateId, base: Power) -> Energy {
+    let trip = power.round_trip(awake, state).map_or(Energy::ZERO, |trip| trip.energy);
+    trip + base * power.route(state, awake).unwrap_or_default().time
+}
 
-/// How long a device waits at least before a stop, so that tokens are there for the longest pauses.
-fn careful(device: &DeviceView<'_>, now: Time, stops: u32) -> Span {
-    let Some(limits) = device.device.budget else { return Span::ZERO };
-    let earned = now.since(Time::ZERO).get() / limits.each.get().max(1);
-    match u64::from(stops).saturating_sub(earned) {
-        0 => Span::ZERO,
-        ahead => CAREFUL * (1 << ahead.min(10)),
+/// How long a device that has used tokens waits at least, so that some are left for the longest pauses: until staying awake has cost what is
+/// `lost` if it is found asleep, and the price of a token, which grows with the square of those that are gone.
+fn patience(device: &DeviceView<'_>, awake: StateId, below: StateId, lost: Energy) -> Span {
+    let used = device.device.budget.map_or(0, |limits| u64::from(limits.burst).saturating_sub(device.tokens));
+    let power = &device.device.power;
+    let saved = power.power(awake).less(power.power(below)).get().max(1);
+    match used {
+        0 | 1 => Span::ZERO,
+        _ => Span::nanos(
+            (lost + Energy::microjoules(lost.get() * used * used / PRICE)).get().saturating_mul(1_000_000_000) / saved,
+        ),
     }
 }
+
+/// See [`patience`]: at so many tokens squared the price is what is lost.
+const PRICE: u64 = 8;
 
 /// Our policy.
 #[derive(Debug, Default)]
@@ -77,6 +89,45 @@ impl Teal {
         match view.supply {
             Supply::Battery => self.config.battery,
             Supply::Powered => self.config.powered,
+        }
+    }
+
+    /// What each device that holds what is read is worth, awake.
+    fn value(&mut self, view: &View<'_>, ask: &Ask) {
+        for id in ask.copies.iter() {
+            let power = &view.device(id).device.power;
+            let (awake, lowest) = (power.nearest_serving(view.device(id).heading()), power.lowest());
+            if power.serves(lowest) {
+                continue;
+            }
+            let start = start(power, awake, lowest, view.base);
+            let others = ask.copies.without(id);
+            let other = others.iter().map(|other| self.predictor.now(view, other, ask).energy).min();
+            let more = other.map_or(start, |other| other.less(self.predictor.awake(view, id, ask).energy));
+            // While others serve nobody waits for the start.
+            let trip = power.round_trip(awake, lowest).map_or(Energy::ZERO, |trip| trip.energy);
+            let most = if others.is_empty() { start } else { trip };
+            let apart = power.round_trip(awake, lowest).and_then(|trip| trip.break_even()).unwrap_or_default();
+            self.known[id.index()].worth.asked(view.now, more, apart, most);
+        }
+    }
+
+    /// What a device spends besides if it serves now: it goes to sleep so much later, or has to go to sleep again.
+    fn lingers(&self, view: &View<'_>, id: DeviceId) -> Energy {
+        let device = view.device(id);
+        let power = &device.device.power;
+        let lowest = power.lowest();
+        let awake = power.nearest_serving(device.heading());
+        let over = power.power(awake).less(power.power(lowest));
+        let timeout = self.known[id.index()].timeout;
+        match device.place {
+            Place::Resting { state, .. } if power.serves(state) => {
+                over * device.idle(view.now).unwrap_or_default().min(timeout)
+            }
+            Place::Resting { .. } => {
+                over * timeout + power.route(awake, lowest).map_or(Energy::ZERO, |route| route.energy)
+            }
+            _ => Energy::ZERO,
         }
     }
 
@@ -103,10 +154,16 @@ impl Teal {
         let device = view.device(id);
         let state = device.serving()?;
         let known = &mut self.known[id.index()];
+        let power = &device.device.power;
         let base = if self.config.battery.second == 0 { Power::ZERO } else { view.base };
-        let (below, timeout) = known.idle.best(&device.device.power, state, base)?;
-        let careful = careful(device, view.now, known.stops);
-        let at = if known.is_leaving { view.now } else { since + timeout.max(careful) };
+        let lost = |below| {
+            let start = start(power, state, below, base);
+            let trip = power.round_trip(state, below).map_or(Energy::ZERO, |trip| trip.energy);
+            if power.serves(below) { start } else { known.worth.get(trip, start) }
+        };
+        let (below, timeout) = known.idle.best(power, state, lost)?;
+        known.timeout = timeout.max(patience(device, state, below, lost(below)));
+        let at = if known.is_leaving { view.now } else { since + known.timeout };
         if view.now < at {
             return Some(at);
         }
@@ -119,7 +176,6 @@ impl Teal {
             return None;
         }
         known.is_leaving = false;
-        known.stops += device.device.power.route(state, below).map_or(0, |route| route.cycles);
         actions.push(Action::Go(id, below));
         None
     }
@@ -133,10 +189,24 @@ impl Policy for Teal {
     fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId {
         let weights = self.weights(view);
         self.known.resize_with(view.devices.len(), Known::default);
-        let best = self.predictor.best(view, ask, weights);
-        self.woken.extend(self.ghosts.hint(view, &self.predictor, ask, best, weights));
-        self.known[best.1.index()].is_leaving = false;
-        best.1
+        self.value(view, ask);
+        let cost = |id| {
+            let now = self.predictor.now(view, id, ask);
+            let all = Predicted { energy: now.energy + self.lingers(view, id), ..now };
+            (weights.cost(all), weights.cost(now), id)
+        };
+        let (_, cost, best) = ask.copies.iter().map(cost).min().expect("somebody holds what is read");
+        let mut ghosts = std::mem::take(&mut self.ghosts);
+        let ideals = || ask.copies.iter().map(|id| (self.predictor.ideal(view, id, ask, weights), id));
+        let start = |id, state| transition(&view.device(id).device.power, view.device(id).heading(), state, weights);
+        let dearest = ideals().min().map(|((_, state), id)| start(id, state)).unwrap_or_default();
+        // Of those that start more cheaply than the best one too: a radio is woken long before a disk that is a little better.
+        for (ideal, id) in ideals().filter(|((_, state), id)| start(*id, *state) <= dearest) {
+            self.woken.extend(ghosts.lose(view, (ideal, id), cost, weights, self.lingers(view, id)));
+        }
+        self.ghosts = ghosts;
+        self.known[best.index()].is_leaving = false;
+        best
     }
 
     fn measured(&mut self, view: &View<'_>, measured: &Measured) {

@@ -23,7 +23,8 @@ fn after(span: Span) -> Time {
 fn resting<'a>(device: &'a Device, state: &str) -> DeviceView<'a> {
     let state = device.power.ids().find(|id| device.power.name(*id) == state).unwrap();
     let place = Place::Resting { state, since: Time::ZERO };
-    DeviceView { device, place, queued: 0, oldest: None, is_wanted: false, last_used: Time::ZERO, may_stop: true }
+    let (last_used, tokens) = (Time::ZERO, 10);
+    DeviceView { device, place, queued: 0, oldest: None, is_wanted: false, last_used, may_stop: true, tokens }
 }
 
 fn view<'a>(devices: &'a [DeviceView<'a>], now: Span) -> View<'a> {
@@ -174,7 +175,7 @@ fn ours_writes_before_it_lets_a_disk_sleep_and_needs_a_token() {
     let devices = disk_and_link();
     let disk =
         DeviceView { queued: 10, oldest: Some(after(HOUR)), last_used: after(HOUR), ..resting(&devices[0], "idle") };
-    let later = HOUR + Span::secs(4);
+    let later = HOUR + Span::secs(10);
     let act = |disk: DeviceView<'_>| {
         let mut policy = Teal::default();
         assert_eq!(decided(&mut policy, &view(&[disk], HOUR)), [], "idle from now on");

@@ -101,6 +101,18 @@ impl PowerModel {
         self.routes[from.index()][to.index()].map(|(step, _)| step)
     }
 
+    /// How long after the beginning of that way its first step begins that uses up rated cycles; `None` if no step does.
+    pub fn time_to_cycle(&self, from: StateId, to: StateId) -> Option<Span> {
+        let (mut at, mut time) = (from, Span::ZERO);
+        loop {
+            let way = self.way(at, self.step(at, to)?).filter(|_| at != to)?;
+            if way.cycles > 0 {
+                return Some(time);
+            }
+            (at, time) = (way.to, time + way.time);
+        }
+    }
+
     /// The serving state that is reached first, then cheapest.
     pub fn nearest_serving(&self, from: StateId) -> StateId {
         let serving = self.ids().filter(|to| self.serves(*to));

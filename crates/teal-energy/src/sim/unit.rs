@@ -109,6 +109,7 @@ impl<'a> Unit<'a> {
             is_wanted: !self.works.is_empty(),
             last_used: self.last_used,
             may_stop: self.budget.as_ref().is_none_or(|budget| budget.has(now)),
+            tokens: self.budget.as_ref().map_or(u64::MAX, |budget| budget.tokens(now)),
         }
     }
 

@@ -139,8 +139,7 @@ pub(super) fn jeff() -> Table {
         &[
             "the trace is lost: a stream with its totals and spikes; it begins at nine with the disk asleep, 256 MB of page cache",
             "compared with the disk alone, always turning; the server's share is the paper's 2.6 W for each of 50 clients",
-            "the paper's disk went back to sleep after the night's writing; our model of their policy writes every change at once while the disk turns, \
-             and so never finds it idle for ten minutes again (1.2 changes a second)",
+            "the paper's disk went back to sleep after the night's writing; how long it lingers is not said: ten minutes are taken here",
             "the flash is a modern NVMe drive that draws 70 mW awake, the latency of the network is assumed: see the profiles",
         ],
     );

@@ -1,0 +1,67 @@
+//! What it is worth that a device is awake: what is lost each time it is found asleep.
+//!
+//! # Guarantees
+//! 1. Never more than a start costs with the wait for it: what others can serve for less is not worth a start.
+//! 2. A device of which nothing was asked yet is taken to be worth the way down and up.
+
+use teal_types::{Energy, Span, Time};
+
+/// Weight of a new visit: one part of so many; the first ones are averaged.
+const PARTS: u64 = 6;
+
+/// What was lost, or would have been, by visits: requests that lie closer together than break-even.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Worth {
+    average: Energy,
+    visits: u64,
+    /// Of the visit that goes on.
+    sum: Energy,
+    last: Option<Time>,
+}
+
+impl Worth {
+    /// Takes in a request that others would have served at so much more; `most` is what finding the device
+    /// asleep costs at most.
+    pub fn asked(&mut self, now: Time, more: Energy, apart: Span, most: Energy) {
+        if self.last.is_some_and(|last| now.since(last) > apart) {
+            let visits = self.visits + 1;
+            let parts = visits.min(PARTS);
+            self.average = Energy::microjoules((self.average.get() * (parts - 1) + self.sum.get()) / parts);
+            (self.visits, self.sum) = (visits, Energy::ZERO);
+        }
+        self.last = Some(now);
+        self.sum = self.sum.max((self.sum + more).min(most));
+    }
+
+    /// What is lost when it is found asleep, on the average; the visit that goes on counts as one. `trip` is the
+    /// way down and up alone.
+    pub fn get(&self, trip: Energy, start: Energy) -> Energy {
+        if self.last.is_none() {
+            return trip;
+        }
+        let parts = (self.visits + 1).min(PARTS);
+        Energy::microjoules((self.average.get() * (parts - 1) + self.sum.get()) / parts).min(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_serve_as_well_is_worth_nothing_and_what_nobody_else_has_a_start() {
+        let (apart, start) = (Span::secs(10), Energy::joules(50));
+        let (mut worth, trip) = (Worth::default(), Energy::joules(10));
+        assert_eq!(worth.get(trip, start), trip, "nothing is known");
+        let mut asked = |seconds, more| {
+            worth.asked(Time::after_start(Span::secs(seconds)), more, apart, start);
+            worth.get(trip, start)
+        };
+        assert_eq!(asked(1, Energy::ZERO), Energy::ZERO);
+        assert_eq!(asked(2, Energy::joules(20)), Energy::joules(20), "one visit");
+        assert_eq!(asked(3, Energy::joules(90)), start, "no more than a start");
+        assert_eq!(asked(100, Energy::ZERO), Energy::joules(25), "two visits");
+        let later = (2..40).map(|n| asked(n * 100, start)).last().unwrap();
+        assert!(later <= start && later.get() * 100 > start.get() * 99, "{later}");
+    }
+}
