@@ -111,6 +111,8 @@ pub(crate) struct State {
     stuck: Option<String>,
     /// Whether the server has said welcome since it could not be reached.
     is_connected: bool,
+    /// A copy of this store has made objects with numbers that are this one's to give: it needs another life, whatever the server knows.
+    is_copied: bool,
     /// Objects may need a second look.
     again: bool,
     /// Flushes that have ended, and those among them that ended well.

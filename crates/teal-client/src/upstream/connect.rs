@@ -40,7 +40,7 @@ impl Client {
     fn greet(&self, replica: &Replica) -> Result<Told, SyncError> {
         let identity = *replica.identity.lock();
         let hello = Request::Hello(Hello {
-            incarnation: identity.incarnation,
+            incarnation: if replica.state.lock().is_copied { 0 } else { identity.incarnation },
             last_batch: identity.batch,
             seen: identity.seen,
             seen_digest: identity.digest,
@@ -100,9 +100,7 @@ impl Client {
         let Reply::Incarnated { incarnation, lease } = self.ask(replica, &Request::Incarnate)? else {
             return Err(unexpected("to a request for a new incarnation").into());
         };
-        let first = u64::from(lease) * LEASE;
-        // The numbers of a volume that got its server later are those it had.
-        let next = if before.announce > 0 { first.max(self.store.next_number()) } else { first };
+        let next = u64::from(lease) * LEASE;
         self.identify(replica, |identity| {
             // Both at once: what is made meanwhile has a number of either life, and not one beyond the lease.
             *replica.next.lock() = next;
@@ -110,6 +108,7 @@ impl Client {
             (identity.incarnation, identity.lease, identity.reserved) = (incarnation, lease, next);
             (identity.batch, identity.parts) = (0, 0);
         })?;
+        replica.state.lock().is_copied = false;
         self.take_back_all(replica)?;
         Ok(before)
     }

@@ -4,16 +4,20 @@
 //! 1. A component that is pending or flying here is left alone.
 //! 2. An object nobody here has heard of, in directories that are not listed here, is not made.
 //! 3. Content that has changed is noted as absent before the old content goes, under the object's lock: no reader sees the zeros between.
-//! 4. What the kernel may remember of the object is told to be forgotten after it has changed.
+//! 4. What a copy of this store has made under numbers that are this one's to give is not installed before this one has a life of its own.
+//! 5. What the kernel may remember of the object is told to be forgotten after it has changed.
 
 use super::cut::attributes;
 use super::pull::Landed;
 use super::ranges::END;
 use super::settle::{Free, settle};
-use super::{Invalidation, Note, Replica, SyncError, unexpected};
+use super::{Identity, Invalidation, Note, Replica, SyncError, unexpected};
 use crate::Client;
+use crate::seeded::{Bug, bug};
+use teal_device::UpstreamError;
 use teal_log::{Cost, FILE_MAX, Locked, NewObject, SetAttr, StoreError, note_cost};
-use teal_types::{FileType, Link, ObjectNo, REPLICATED_LIMIT, Version};
+use teal_proto::{RefusalCode, Refused};
+use teal_types::{FileType, LEASE, Link, ObjectNo, REPLICATED_LIMIT, Version};
 
 impl Client {
     /// Installs a state. `ranges`: where the content has changed since the position; `None`: anywhere.
@@ -32,6 +36,7 @@ impl Client {
             Err(StoreError::NotFound(_)) => false,
             attr => attr.map(|_| true)?,
         };
+        self.check_maker(replica, no)?;
         if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
             return self.settle_unknown(version, landed);
         }
@@ -39,6 +44,23 @@ impl Client {
             self.make_place(replica, version)?;
         }
         self.install_here(replica, version, ranges, landed, known)
+    }
+
+    /// Whether an object the server knows can be of this life, if its number is of this life's lease: given out here, and sent.
+    fn check_maker(&self, replica: &Replica, no: ObjectNo) -> Result<(), SyncError> {
+        let Identity { incarnation, lease, .. } = *replica.identity.lock();
+        if incarnation == 0 || no.get() / LEASE != u64::from(lease) || bug(Bug::CopyUnnoticed) {
+            return Ok(());
+        }
+        let is_given = no.get() < *replica.next.lock();
+        let note = self.note(no)?;
+        if is_given && (!note.pending.created || note.flying.is_some()) {
+            return Ok(());
+        }
+        let mut state = replica.state.lock();
+        (state.is_connected, state.is_copied) = (false, true);
+        let words = format!("object {no} was made by a copy of this store");
+        Err(UpstreamError::Refused(Refused { code: RefusalCode::Cloned, words }).into())
     }
 
     /// Sees to it that the directories are here in which an object lies that is here itself, or comes.
@@ -199,13 +221,17 @@ impl Client {
         let free = if known { settle(&mut note, version, landed, size) } else { FREE };
         let mut told = Vec::new();
         if free.attributes {
-            install_attributes(&mut locked, version, free.times, &mut told);
+            install_attributes(&mut locked, version, free, &mut told);
         }
         if free.xattrs {
             install_xattrs(&mut locked, version, &note, &mut told)?;
         }
         if free.data && known && version.kind == FileType::File {
+            let ctime = locked.attr(no).ctime;
             install_content(&mut locked, version, ranges, &mut note, &mut told)?;
+            if !free.older && locked.attr(no).ctime < ctime {
+                locked.set_attr(no, SetAttr { ctime: Some(ctime), ..SetAttr::default() });
+            }
         }
         note.again = false;
         if free.links {
@@ -258,15 +284,21 @@ pub(crate) fn is_number(no: ObjectNo) -> bool {
 }
 
 /// Nothing of a new object is anybody's here.
-const FREE: Free = Free { attributes: true, times: true, data: true, links: true, xattrs: true };
+const FREE: Free = Free { attributes: true, times: true, older: true, data: true, links: true, xattrs: true };
 
-/// With content pending, its time stays.
-fn install_attributes(locked: &mut Locked<'_>, version: &Version, times: bool, told: &mut Vec<Invalidation>) {
+/// With content pending, its time stays; with anything else, time does not go back.
+fn install_attributes(locked: &mut Locked<'_>, version: &Version, free: Free, told: &mut Vec<Invalidation>) {
     let no = version.object;
     let here = attributes(&locked.attr(no));
     let mut of = version.attributes;
-    if !times {
+    let is_behind = !free.older && of.ctime < here.ctime;
+    if !free.times {
         (of.mtime, of.ctime) = (here.mtime, here.ctime);
+    } else if is_behind {
+        of.ctime = here.ctime;
+        if version.kind.is_dir() {
+            of.mtime = of.mtime.max(here.mtime);
+        }
     }
     if here != of {
         let (perm, uid, gid) = (Some(of.perm), Some(of.uid), Some(of.gid));

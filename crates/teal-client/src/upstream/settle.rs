@@ -20,6 +20,9 @@ pub(crate) struct Free {
     pub(crate) attributes: bool,
     /// The times among them: not while content is pending, which has a time of its own.
     pub(crate) times: bool,
+    /// Times that are older than those here: not while a name or an extended attribute is pending, which moved them on and of which the
+    /// server has not heard; and not those of a directory that is listed here, where it is its entries that may be pending.
+    pub(crate) older: bool,
     pub(crate) data: bool,
     pub(crate) links: bool,
     /// Extended attributes but those that are pending.
@@ -28,6 +31,7 @@ pub(crate) struct Free {
 
 /// Settles what flies of an object whose state after the batch is known, and says what may be installed.
 pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u64) -> Free {
+    let is_listed = version.kind.is_dir() && !note.unlisted;
     let flying = note.flying.as_ref().filter(|flying| landed.is_some_and(|(batch, _)| flying.batch == batch));
     let Some((flying, seq)) = flying.zip(landed.map(|(_, seq)| seq)) else {
         let held = |of: &dyn Fn(&super::note::Part) -> bool| {
@@ -36,6 +40,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
         return Free {
             attributes: !held(&|part| part.created || part.attributes.is_some()),
             times: !held(&|part| part.created || part.data.is_some()),
+            older: !is_listed && !held(&|part| !part.is_empty()),
             data: !held(&|part| part.created || part.data.is_some()),
             links: !held(&|part| part.created || part.gone || part.links.is_some()),
             xattrs: !held(&|part| part.created),
@@ -81,6 +86,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
         // Even of what was committed as it was sent the server may have moved the times.
         attributes: pending.attributes.is_none(),
         times: pending.data.is_none(),
+        older: attributes == (true, false) || !is_listed && pending.is_empty(),
         data: (pending.data.is_none() || bug(Bug::NewerOverwritten)) && data != (true, true),
         // A name that another had is another one at the server.
         links: pending.links.is_none() && !pending.gone,

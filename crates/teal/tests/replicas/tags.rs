@@ -35,9 +35,30 @@ struct Tag {
     is_excused: bool,
 }
 
+/// Somebody who has seen history up to `seen` changes or removes a part of an object.
+#[derive(Clone, Copy)]
+struct Changed {
+    who: usize,
+    seen: CommitSeq,
+    object: ObjectNo,
+    from: u64,
+    to: u64,
+}
+
+impl Tag {
+    /// It need not be found in the end if it was in that part.
+    fn meet(&mut self, of: &Changed) {
+        let has_seen = self.committed.is_some_and(|at| at <= of.seen);
+        let knows = self.author == of.who || self.holders.contains(&of.who) || has_seen;
+        self.is_excused |= knows && self.from < of.to && of.from < self.to && self.objects.contains(&of.object);
+    }
+}
+
 /// The account.
 struct Account {
     tags: BTreeMap<u64, Tag>,
+    /// Since the last look: in objects that the server had made by then (copies of what met a conflict), tags are found at the next one only.
+    changes: Vec<Changed>,
     seen: CommitSeq,
     digest: [u8; 32],
 }
@@ -66,7 +87,7 @@ pub(crate) fn found_in(content: &[u8]) -> BTreeSet<u64> {
 
 impl Tags {
     pub(crate) fn new(peer: Peer) -> Self {
-        let account = Account { tags: BTreeMap::new(), seen: CommitSeq::new(0), digest: [0; 32] };
+        let account = Account { tags: BTreeMap::new(), changes: Vec::new(), seen: CommitSeq::new(0), digest: [0; 32] };
         Self { account: Arc::new(Mutex::new(account)), peer }
     }
 
@@ -104,11 +125,9 @@ impl Tags {
 
     /// Somebody who has seen history up to `seen` changes or removes a part of an object.
     pub(crate) fn change(&self, who: usize, seen: CommitSeq, object: ObjectNo, from: u64, to: u64) {
-        self.each(|_, tag| {
-            let has_seen = tag.committed.is_some_and(|at| at <= seen);
-            let knows = tag.author == who || tag.holders.contains(&who) || has_seen;
-            tag.is_excused |= knows && tag.from < to && from < tag.to && tag.objects.contains(&object);
-        });
+        let changed = Changed { who, seen, object, from, to };
+        self.each(|_, tag| tag.meet(&changed));
+        self.account.lock().changes.push(changed);
     }
 
     /// A machine's disk was copied: the copy has what is on it.
@@ -176,12 +195,17 @@ impl Tags {
                 all.extend(&found);
                 for id in found {
                     let tag = account.tags.get_mut(&id).unwrap();
-                    tag.objects.insert(version.object);
+                    let is_new = tag.objects.insert(version.object);
                     tag.committed.get_or_insert(pulled.to);
+                    let here = account.changes.iter().filter(|of| is_new && of.object == version.object);
+                    here.for_each(|of| tag.meet(of));
                 }
             }
             (account.seen, account.digest) = (pulled.to, pulled.digest);
-            let Some(more) = pulled.more else { return all };
+            let Some(more) = pulled.more else {
+                account.changes.clear();
+                return all;
+            };
             after = Some((more, pulled.to));
         }
     }

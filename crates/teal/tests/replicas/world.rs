@@ -28,7 +28,7 @@ pub(crate) struct Machine {
     pub(crate) client: Arc<Client>,
     pub(crate) wire: Arc<Wire>,
     pub(crate) power: Power,
-    clock: SimClock,
+    pub(crate) clock: SimClock,
     disk: RecordingDisk,
     joins: bool,
     options: UpstreamOptions,
