@@ -4,10 +4,12 @@
 //! 1. Nothing here knows FUSE or a mount; what is recorded there comes in through [`trace::Recorder`].
 
 pub mod days;
+pub mod matrix;
 mod numbers;
 pub mod reenact;
 pub mod replay;
 pub mod score;
+pub mod statistics;
 pub mod stream;
 pub mod trace;
 pub mod wml;

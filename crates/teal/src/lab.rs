@@ -3,6 +3,7 @@
 mod disk;
 mod figures;
 mod generate;
+mod matrix;
 mod profile;
 mod record;
 mod reenact;
@@ -26,6 +27,7 @@ pub(crate) fn lab(what: Lab) -> Result<ExitCode> {
         Lab::Generate(args) => generate::generate(&args),
         Lab::Reenact { name, json } => reenact::reenact(&name, json),
         Lab::Run(args) => run::run(&args),
+        Lab::Matrix(args) => matrix::matrix(&args),
         Lab::Workloads { name } => run::workloads(name.as_deref()),
         Lab::Disk { what } => disk::disk(what),
     }

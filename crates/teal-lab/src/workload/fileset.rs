@@ -5,12 +5,14 @@
 //! 2. Without an index the turn goes round: the next that fits from the rotor on.
 //! 3. Picking looks at a few words, however many entries there are, and makes nothing on the heap.
 
+use super::error::RunError;
 use super::index_set::IndexSet;
 use super::layout::Layout;
 use super::plan::Access;
 use super::waiting::Stop;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -118,6 +120,21 @@ impl Files {
             layout,
             dir_rotor: AtomicUsize::new(0),
         }
+    }
+
+    /// Opens the root, which everything is named from.
+    pub(super) fn enter(&mut self) -> Result<(), RunError> {
+        if !self.device {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let dir = rustix::fs::open(&self.root, flags, Mode::empty());
+            self.dir = Some(dir.map_err(|e| RunError::at("opening", &self.root, e))?);
+        }
+        Ok(())
+    }
+
+    /// Nothing of it is open any more.
+    pub(super) fn leave(&mut self) {
+        self.dir = None;
     }
 
     fn turns(&self, what: What) -> &Turns {

@@ -170,10 +170,7 @@ impl Populating<'_> {
             std::fs::remove_dir_all(&set.root).map_err(|e| RunError::at("removing", &set.root, e))?;
         }
         std::fs::create_dir_all(&set.root).map_err(|e| RunError::at("making", &set.root, e))?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir =
-            rustix::fs::open(&set.root, flags, Mode::empty()).map_err(|e| RunError::at("opening", &set.root, e))?;
-        files.dir = Some(dir);
+        files.enter()?;
         if set.prealloc == 0 && !set.reuse {
             return Ok(files);
         }

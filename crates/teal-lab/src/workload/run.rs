@@ -7,6 +7,7 @@
 
 use super::aio::{WRITERS, WRITERS_MAX};
 use super::error::RunError;
+use super::fileset::Files;
 use super::plan::{Plan, Step};
 use super::populate::{check_room, populate};
 use super::shared::Shared;
@@ -98,6 +99,13 @@ impl Summary {
 
 /// What the caller hears while a run goes on.
 pub trait Listener: Sync {
+    /// All files are made and none is open: whoever wants to begin without what the kernel remembers mounts anew here.
+    ///
+    /// # Errors
+    /// What makes a run impossible.
+    fn made(&self) -> Result<(), RunError> {
+        Ok(())
+    }
     /// A line of the script or about it.
     fn say(&self, line: &str);
     /// Figures on the way: `psrun`.
@@ -130,10 +138,13 @@ pub fn execute<T: Timer>(plan: &Plan, clock: &T, listener: &dyn Listener) -> Res
             }
             Step::Create => sets = Some(populate(plan, &say)?),
             Step::Run => {
-                let sets = match sets.take() {
+                let mut sets = match sets.take() {
                     Some(sets) => sets,
                     None => populate(plan, &say)?,
                 };
+                sets.iter_mut().for_each(Files::leave);
+                listener.made()?;
+                sets.iter_mut().try_for_each(Files::enter)?;
                 let shared = Shared::new(plan, clock, sets, &say);
                 return measure(&shared, listener).map(Some);
             }

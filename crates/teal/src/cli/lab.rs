@@ -27,6 +27,8 @@ pub(crate) enum Lab {
     },
     /// Run a workload: a script in Filebench's language, or one of `teal lab workloads`, on whatever file system DIR is on
     Run(Run),
+    /// Run a matrix: workloads on file systems with their options under schedulers; what to take, in operations a second and for each joule
+    Matrix(Matrix),
     /// List the workloads that come with the program
     Workloads {
         /// Print the script of this one
@@ -70,6 +72,24 @@ pub(crate) struct Run {
     /// Say what would be done, and whether there is room
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Matrix {
+    /// The matrix, a TOML file
+    pub(crate) file: PathBuf,
+    /// A directory for runs and report; what is there already is not run again
+    #[arg(long, value_name = "DIR")]
+    pub(crate) results: PathBuf,
+    /// Say how many runs, how long, at what risk
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Run nothing, make the report anew
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) only_report: bool,
+    /// The matrix's real device, again: everything on it will be lost
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) erase: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

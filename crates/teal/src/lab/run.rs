@@ -89,7 +89,7 @@ fn unknown(name: &str) -> String {
 }
 
 /// A script by name or path, with what it loads.
-fn script(name: &str) -> Result<Script> {
+pub(super) fn script(name: &str) -> Result<Script> {
     let is_path = name.contains('/') || name.ends_with(".wml") || name.ends_with(".f");
     let (text, beside) = match Shipped::named(name) {
         Some(shipped) if !is_path => (shipped.text.to_owned(), None),

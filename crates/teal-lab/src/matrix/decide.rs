@@ -1,0 +1,95 @@
+//! What follows from scores: the best and what cannot be told from it, the front of two goals, the indicators of seed 002.
+//!
+//! # The indicators
+//! AI is performance by energy of the disk. Performance has three forms: operations a second, MB/s, and the reciprocal of the mean latency in seconds. Energy is given as the joules
+//! of the run and, beside it, as watts (joules by the time the device worked).
+//! Cemp compares, between two cells, the change of energy with the change of performance: ((E_y - E_x) / E_x) / ((F_y - F_x) / F_x). The study's exact formula is not known to us: this
+//! definition is ours, and both changes are printed beside it.
+
+use crate::statistics::Comparison;
+use std::collections::BTreeMap;
+
+/// A cell's figures: means over its runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Score {
+    /// Names: workload, system, scheduler.
+    pub names: [String; 3],
+    /// Whether the system has no options of its own.
+    pub is_default: bool,
+    /// By block: what is compared.
+    pub by_block: BTreeMap<u32, f64>,
+    /// The mean of that.
+    pub mean: f64,
+    /// Half of its 95 % interval as a part of it.
+    pub relative: f64,
+}
+
+/// Which cell to take for a workload, by one measure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// The best cell.
+    pub best: Score,
+    /// Those that cannot be told from it, each with the best by it.
+    pub ties: Vec<(Score, Comparison)>,
+    /// The best by the worst and by the best of the systems without options, all schedulers: the range of what choosing gains.
+    pub gain: Option<(f64, f64)>,
+}
+
+/// The best of the cells of one workload; `None` if fewer than two have runs in two blocks that they share.
+pub fn choose(scores: &[Score]) -> Option<Choice> {
+    let known: Vec<&Score> = scores.iter().filter(|score| score.by_block.len() >= 2 && score.mean > 0.0).collect();
+    let best = *known.iter().max_by(|a, b| a.mean.total_cmp(&b.mean))?;
+    let others = known.iter().filter(|score| score.names != best.names);
+    let mut ties = Vec::new();
+    let mut compared = 0;
+    for other in others {
+        let Some(comparison) = compare(best, other) else { continue };
+        compared += 1;
+        if comparison.is_tie() {
+            ties.push(((*other).clone(), comparison));
+        }
+    }
+    if compared == 0 {
+        return None;
+    }
+    ties.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+    let defaults = known.iter().filter(|score| score.is_default).map(|score| best.mean / score.mean);
+    let gain = defaults.fold(None, |range: Option<(f64, f64)>, gain| {
+        Some(range.map_or((gain, gain), |(low, high)| (low.min(gain), high.max(gain))))
+    });
+    Some(Choice { best: best.clone(), ties, gain })
+}
+
+/// One cell by another, in the blocks that both have.
+pub(super) fn compare(one: &Score, other: &Score) -> Option<Comparison> {
+    let pairs: Vec<(f64, f64)> =
+        one.by_block.iter().filter_map(|(block, a)| Some((*a, *other.by_block.get(block)?))).collect();
+    Comparison::of(&pairs)
+}
+
+/// Which points no other point beats in both goals, more being better; by their places.
+pub fn front(points: &[(f64, f64)]) -> Vec<usize> {
+    let is_beaten = |(x, y): (f64, f64)| points.iter().any(|(a, b)| *a >= x && *b >= y && (*a > x || *b > y));
+    (0..points.len()).filter(|at| !is_beaten(points[*at])).collect()
+}
+
+/// Cemp between two of the cells with the largest AI (a), the least power (p) and the best performance (h).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cemp {
+    /// The change of energy, as a part of it at the first.
+    pub energy: f64,
+    /// The change of performance, likewise.
+    pub performance: f64,
+}
+
+impl Cemp {
+    /// The one by the other; `None` where performance does not change.
+    pub fn value(&self) -> Option<f64> {
+        (self.performance != 0.0).then(|| self.energy / self.performance)
+    }
+}
+
+/// Cemp from a cell with (energy, performance) to another.
+pub fn cemp(from: (f64, f64), to: (f64, f64)) -> Cemp {
+    Cemp { energy: (to.0 - from.0) / from.0, performance: (to.1 - from.1) / from.1 }
+}

@@ -1,0 +1,289 @@
+//! The file of a matrix: TOML, checked before anything is done.
+//!
+//! # Form
+//! ```toml
+//! version = 1
+//! [device]                       # one of profile, path, mount
+//! profile = "wd-re-4tb"          # a modelled disk (`teal lab disk`) of this profile, with `size`
+//! size = "4G"
+//! [runs]
+//! least = 2                      # blocks at least, and at most
+//! most = 6
+//! within = 0.05                  # enough when each cell's 95 % interval is within this part of its mean
+//! seed = 1
+//! scale = 0.02                   # of the workloads' file sets
+//! seconds = 20
+//! cache = "cold"                 # or "warm", or "sync": every file is opened for synchronous writing
+//! [[workload]]
+//! name = "web"
+//! script = "web"                 # a shipped workload or a path beside this file
+//! set = ["files=400"]
+//! [[system]]
+//! name = "ext4 noatime"
+//! kind = "ext4"
+//! mkfs = ["-b", "4096"]
+//! mount = "noatime"
+//! [schedulers]
+//! names = ["none", "mq-deadline", "bfq"]
+//! ```
+
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+/// The version of the form.
+const VERSION: u32 = 1;
+/// Blocks of one matrix at most.
+const BLOCKS_MAX: u32 = 1000;
+
+/// What is wrong with a matrix.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum MatrixError {
+    /// No TOML, or not of this form; with line and column.
+    #[error("{0}")]
+    Form(String),
+    /// A value that makes no sense; the first word is where.
+    #[error("{at}: {why}")]
+    Value {
+        /// Table and key.
+        at: String,
+        /// What is wrong, and what would do.
+        why: String,
+    },
+}
+
+/// A matrix.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    version: u32,
+    /// Where everything is run.
+    pub device: Device,
+    /// How often, how long, from what state.
+    pub runs: Runs,
+    /// The workloads.
+    #[serde(rename = "workload")]
+    pub workloads: Vec<Workload>,
+    /// The file systems with their options.
+    #[serde(rename = "system")]
+    pub systems: Vec<System>,
+    /// The schedulers of the device.
+    pub schedulers: Schedulers,
+}
+
+/// Schedulers by the kernel's names.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedulers {
+    /// The names.
+    pub names: Vec<String>,
+}
+
+/// What the file systems are made on; exactly one of `profile` and `path`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// A modelled disk of this profile.
+    pub profile: Option<String>,
+    /// A block device. What is on it is lost.
+    pub path: Option<String>,
+    /// Of a modelled disk: its size in bytes.
+    #[serde(default, deserialize_with = "size")]
+    pub size: Option<u64>,
+}
+
+/// How often, how long, from what state.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Runs {
+    /// Blocks at least.
+    #[serde(default = "two")]
+    pub least: u32,
+    /// Blocks at most.
+    #[serde(default = "ten")]
+    pub most: u32,
+    /// Enough when the 95 % interval of every cell is within this part of its mean.
+    #[serde(default = "five_percent")]
+    pub within: f64,
+    /// What is drawn: order and workloads.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// Factor on the workloads' file sets.
+    #[serde(default = "whole")]
+    pub scale: f64,
+    /// A run's length.
+    #[serde(default = "minute")]
+    pub seconds: u64,
+    /// What the kernel remembers when a run begins.
+    #[serde(default)]
+    pub cache: Cache,
+}
+
+/// What the kernel remembers when a run begins, and afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cache {
+    /// Nothing: the file system is mounted anew.
+    #[default]
+    Cold,
+    /// What making the files left.
+    Warm,
+    /// Nothing, and the file system is mounted with `sync`: every write waits for the device.
+    Sync,
+}
+
+/// A workload.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// How it is called in tables.
+    pub name: String,
+    /// A shipped workload, or a path beside the matrix.
+    pub script: String,
+    /// Variables, as `name=value`.
+    #[serde(default)]
+    pub set: Vec<String>,
+}
+
+/// A file system with its options.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct System {
+    /// How it is called in tables.
+    pub name: String,
+    /// Which.
+    pub kind: Kind,
+    /// Arguments of its mkfs.
+    #[serde(default)]
+    pub mkfs: Vec<String>,
+    /// Options of mount, with commas between.
+    #[serde(default)]
+    pub mount: String,
+}
+
+/// File systems that can be made here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// ext2, by the kernel's ext4.
+    Ext2,
+    /// ext3, by the kernel's ext4.
+    Ext3,
+    /// ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// Btrfs.
+    Btrfs,
+    /// Our log.
+    Teal,
+}
+
+impl Kind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ext2 => "ext2",
+            Self::Ext3 => "ext3",
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+            Self::Teal => "teal",
+        }
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+fn two() -> u32 {
+    2
+}
+fn ten() -> u32 {
+    10
+}
+fn five_percent() -> f64 {
+    0.05
+}
+fn whole() -> f64 {
+    1.0
+}
+fn minute() -> u64 {
+    60
+}
+
+/// Bytes with an optional K, M, G or T.
+fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(from)?;
+    let (digits, shift) = match text.trim_end_matches(char::is_alphabetic) {
+        digits if digits.len() == text.len() => (digits, 0),
+        digits => match &text[digits.len()..] {
+            "K" => (digits, 10),
+            "M" => (digits, 20),
+            "G" => (digits, 30),
+            "T" => (digits, 40),
+            _ => return Err(serde::de::Error::custom(format!("'{text}' is no size; say \"4G\""))),
+        },
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+    bytes.map(Some).ok_or_else(|| serde::de::Error::custom(format!("'{text}' is no size; say \"4G\"")))
+}
+
+impl Matrix {
+    /// Reads a matrix.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn parse(text: &str) -> Result<Self, MatrixError> {
+        let matrix: Self = toml::from_str(text).map_err(|e| MatrixError::Form(e.to_string().trim_end().to_owned()))?;
+        matrix.check()?;
+        Ok(matrix)
+    }
+
+    fn check(&self) -> Result<(), MatrixError> {
+        let wrong = |at: &str, why: String| Err(MatrixError::Value { at: at.into(), why });
+        if self.version != VERSION {
+            return wrong("version", format!("{} is not known here; this program knows {VERSION}", self.version));
+        }
+        match (&self.device.profile, &self.device.path, self.device.size) {
+            (Some(_), None, Some(_)) | (None, Some(_), None) => {}
+            (Some(_), None, None) => return wrong("device", "a modelled disk needs a size, such as \"4G\"".into()),
+            _ => return wrong("device", "say either profile and size, or path".into()),
+        }
+        let Runs { least, most, within, scale, seconds, .. } = self.runs;
+        if least < 1 || most < least || most > BLOCKS_MAX {
+            return wrong("runs", format!("at least {least} and at most {most} blocks; 1 to {BLOCKS_MAX} make sense"));
+        }
+        if !(within > 0.0 && within < 1.0) {
+            return wrong("runs.within", format!("{within} is no part of a mean; say 0.05"));
+        }
+        if !(scale > 0.0 && scale <= 1000.0) {
+            return wrong("runs.scale", format!("{scale} is no factor; say 0.02"));
+        }
+        if !(1..=86_400).contains(&seconds) {
+            return wrong("runs.seconds", format!("{seconds} is no length of a run; 1 to 86400 are"));
+        }
+        for workload in &self.workloads {
+            if let Some(bad) = workload.set.iter().find(|set| !set.contains('=')) {
+                return wrong("workload.set", format!("'{bad}' sets nothing; say \"files=1000\""));
+            }
+        }
+        distinct("workload", self.workloads.iter().map(|w| &w.name))?;
+        distinct("system", self.systems.iter().map(|s| &s.name))?;
+        distinct("schedulers", self.schedulers.names.iter())
+    }
+}
+
+/// There is at least one, and no two have the same name.
+fn distinct<'a>(at: &str, names: impl Iterator<Item = &'a String>) -> Result<(), MatrixError> {
+    let wrong = |why: String| Err(MatrixError::Value { at: at.into(), why });
+    let mut known = BTreeSet::new();
+    for name in names {
+        if name.is_empty() || name.len() > 60 || name.contains(['|', '\n', '/']) {
+            return wrong(format!("'{name}' is no name: 1 to 60 bytes without '|' and '/'"));
+        }
+        if !known.insert(name) {
+            return wrong(format!("two are called '{name}'"));
+        }
+    }
+    if known.is_empty() { wrong("there is none".into()) } else { Ok(()) }
+}

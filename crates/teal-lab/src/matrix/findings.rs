@@ -1,0 +1,196 @@
+//! Findings: all that a matrix's runs say, and what they do not.
+
+use super::decide::{Cemp, Choice, Score, cemp, choose, front};
+use super::file::Matrix;
+use super::order::Cell;
+use super::run::Run;
+use crate::statistics::{Interval, correlation};
+use std::collections::BTreeMap;
+
+/// A cell's figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Which.
+    pub cell: Cell,
+    /// Its names: workload, system, scheduler.
+    pub names: [String; 3],
+    /// Runs.
+    pub runs: usize,
+    /// Runs that were steady on the clock.
+    pub steady: usize,
+    /// Operations a second on the clock, of the steady runs.
+    pub rate: Option<Interval>,
+    /// Operations for each second that the device worked.
+    pub rate_of_device: Option<Interval>,
+    /// Joules for each thousand operations, run and drain.
+    pub joules_per_thousand: Option<Interval>,
+    /// The part of the joules that the drain took.
+    pub drained: f64,
+    /// Watts while the device worked.
+    pub watts: Option<f64>,
+    /// Performance in its three forms: operations a second that the device worked, MB/s of it, 1 by the mean latency in seconds.
+    pub performance: [f64; 3],
+    /// AI in those forms: by the joules of a thousand operations.
+    pub ai: [Option<f64>; 3],
+    /// The device was hardly needed.
+    pub is_of_memory: bool,
+}
+
+/// What is best for a workload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// Its name.
+    pub workload: String,
+    /// By operations a second on the clock; `None`: not steady, or too few runs.
+    pub by_rate: Option<Choice>,
+    /// By operations for each second that the device worked.
+    pub by_device: Option<Choice>,
+    /// By operations for each joule.
+    pub by_joule: Option<Choice>,
+    /// Pearson's r of operations for each joule with operations for each second that the device worked, over its cells.
+    pub r: Option<f64>,
+    /// The lowest and the highest power of its cells, in watts.
+    pub watts: Option<(f64, f64)>,
+    /// Cells that no other beats in both, by their places in [`Findings::rows`].
+    pub front: Vec<usize>,
+    /// From the largest AI to the best performance, from the least power to the largest AI, from the least power to the best performance.
+    pub cemp: Option<[Cemp; 3]>,
+}
+
+/// Everything.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Findings {
+    /// By cell, in the order of the file; those without runs, too.
+    pub rows: Vec<Row>,
+    /// By workload.
+    pub verdicts: Vec<Verdict>,
+    /// Runs in all.
+    pub runs: usize,
+    /// Blocks that have every cell.
+    pub blocks: u32,
+}
+
+fn mean(of: impl Iterator<Item = f64> + Clone) -> f64 {
+    let n = of.clone().count();
+    if n == 0 { 0.0 } else { of.sum::<f64>() / n as f64 }
+}
+
+/// The interval of several, or the figure of one without any.
+fn interval(samples: &[f64]) -> Option<Interval> {
+    Interval::of(samples).or_else(|| samples.first().map(|mean| Interval { n: 1, mean: *mean, half: f64::INFINITY }))
+}
+
+impl Row {
+    fn of(matrix: &Matrix, cell: Cell, runs: &[&Run]) -> Self {
+        let of = |what: &dyn Fn(&Run) -> Option<f64>| -> Vec<f64> { runs.iter().filter_map(|run| what(run)).collect() };
+        let steady = of(&|run| run.steady_from.map(|_| run.rate));
+        let per_thousand = interval(&of(&|run| run.per_joule().map(|ops| 1000.0 / ops)));
+        let rate_of_device = interval(&of(&Run::rate_of_device));
+        let spent: Vec<_> = runs.iter().map(|run| run.spent()).collect();
+        let (joules, busy) = (mean(spent.iter().map(|s| s.joules)), mean(spent.iter().map(|s| s.busy)));
+        let bytes = mean(runs.iter().map(|run| run.bytes as f64));
+        let latency = mean(runs.iter().map(|run| run.latency_ms[0])) / 1e3;
+        let by = |x: f64, y: f64| if y > 0.0 { x / y } else { 0.0 };
+        let performance = [rate_of_device.map_or(0.0, |rate| rate.mean), by(bytes / 1e6, busy), by(1.0, latency)];
+        Self {
+            cell,
+            names: matrix.names(cell).map(str::to_owned),
+            runs: runs.len(),
+            steady: steady.len(),
+            rate: interval(&steady),
+            rate_of_device,
+            joules_per_thousand: per_thousand,
+            drained: by(mean(runs.iter().map(|run| run.drain.joules)), joules),
+            watts: (busy > 0.0 && joules > 0.0).then(|| joules / busy),
+            performance,
+            ai: performance.map(|of| per_thousand.map(|joules| of / joules.mean)),
+            is_of_memory: !runs.is_empty() && runs.iter().all(|run| run.is_of_memory()),
+        }
+    }
+}
+
+impl Findings {
+    /// What these runs of a matrix say. Runs of cells that the matrix does not have are left out.
+    pub fn of(matrix: &Matrix, runs: &[Run]) -> Self {
+        let cells = matrix.cells();
+        let mut by_cell: BTreeMap<Cell, Vec<&Run>> = cells.iter().map(|cell| (*cell, Vec::new())).collect();
+        let of_names: BTreeMap<[&str; 3], Cell> = cells.iter().map(|cell| (matrix.names(*cell), *cell)).collect();
+        for run in runs {
+            let names = [run.workload.as_str(), run.system.as_str(), run.scheduler.as_str()];
+            if let Some(of) = of_names.get(&names).and_then(|cell| by_cell.get_mut(cell)) {
+                of.push(run);
+            }
+        }
+        let rows: Vec<Row> = by_cell.iter().map(|(cell, runs)| Row::of(matrix, *cell, runs)).collect();
+        let verdicts = (0..matrix.workloads.len()).map(|at| verdict(matrix, at, &rows, &by_cell)).collect();
+        let has = |block: u32| by_cell.values().all(|runs| runs.iter().any(|run| run.block == block));
+        let blocks = (0..matrix.runs.most).take_while(|block| has(*block)).count() as u32;
+        let runs = by_cell.values().map(Vec::len).sum();
+        Self { rows, verdicts, runs, blocks }
+    }
+
+    /// The widest relative interval of what is compared by device, or of the rates where there is none; `None` while a cell has fewer than two runs.
+    pub fn widest(&self) -> Option<f64> {
+        let relative = |row: &Row| {
+            let of = row.joules_per_thousand.or(row.rate)?;
+            (of.n >= 2).then(|| of.relative())
+        };
+        self.rows.iter().map(relative).try_fold(0.0, |widest: f64, of| Some(widest.max(of?)))
+    }
+}
+
+fn verdict(matrix: &Matrix, at: usize, rows: &[Row], by_cell: &BTreeMap<Cell, Vec<&Run>>) -> Verdict {
+    let scores = |what: &dyn Fn(&Run) -> Option<f64>| -> Vec<Score> {
+        let mine = by_cell.iter().filter(|(cell, _)| cell.workload == at);
+        mine.map(|(cell, runs)| {
+            let by_block: BTreeMap<u32, f64> = runs.iter().filter_map(|run| Some((run.block, what(run)?))).collect();
+            let samples: Vec<f64> = by_block.values().copied().collect();
+            let known = interval(&samples);
+            let system = &matrix.systems[cell.system];
+            Score {
+                names: matrix.names(*cell).map(str::to_owned),
+                is_default: system.mkfs.is_empty() && system.mount.is_empty(),
+                by_block,
+                mean: known.map_or(0.0, |of| of.mean),
+                relative: known.map_or(f64::INFINITY, |of| of.relative()),
+            }
+        })
+        .collect()
+    };
+    let mine: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].cell.workload == at).collect();
+    // By place: operations a second and for each joule, where both are known.
+    let both: Vec<(usize, f64, f64)> = mine
+        .iter()
+        .filter_map(|row| {
+            let joules = rows[*row].joules_per_thousand?.mean;
+            Some((*row, rows[*row].rate_of_device?.mean, 1000.0 / joules))
+        })
+        .collect();
+    let points: Vec<(f64, f64)> = both.iter().map(|(_, rate, per_joule)| (*rate, *per_joule)).collect();
+    let watts = mine.iter().filter_map(|row| rows[*row].watts).fold(None, |range: Option<(f64, f64)>, watts| {
+        Some(range.map_or((watts, watts), |(low, high)| (low.min(watts), high.max(watts))))
+    });
+    Verdict {
+        workload: matrix.workloads[at].name.clone(),
+        by_rate: choose(&scores(&|run| run.steady_from.map(|_| run.rate))),
+        by_device: choose(&scores(&Run::rate_of_device)),
+        by_joule: choose(&scores(&Run::per_joule)),
+        r: correlation(&points),
+        watts,
+        front: front(&points).into_iter().map(|at| both[at].0).collect(),
+        cemp: cemps(&both.iter().map(|(row, ..)| &rows[*row]).collect::<Vec<_>>()),
+    }
+}
+
+/// Between the cells with the largest AI, the least power and the best performance.
+fn cemps(rows: &[&Row]) -> Option<[Cemp; 3]> {
+    let largest = |of: &dyn Fn(&Row) -> Option<f64>| {
+        let of_row = |row: &&Row| of(row).unwrap_or(f64::NEG_INFINITY);
+        rows.iter().copied().max_by(|a, b| of_row(a).total_cmp(&of_row(b)))
+    };
+    let point = |row: &Row| Some((row.joules_per_thousand?.mean, row.performance[0]));
+    let a = point(largest(&|row| row.ai[0])?)?;
+    let p = point(largest(&|row| row.watts.map(|watts| -watts))?)?;
+    let h = point(largest(&|row| Some(row.performance[0]))?)?;
+    Some([cemp(a, h), cemp(p, a), cemp(p, h)])
+}

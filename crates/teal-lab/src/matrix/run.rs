@@ -1,0 +1,108 @@
+//! A run of a cell: what was seen, as one line of JSON.
+
+use serde::{Deserialize, Serialize};
+
+/// What the device was asked and what that took, in a part of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Spent {
+    /// Joules.
+    pub joules: f64,
+    /// Time the device was at work, in seconds: modelled where the device is.
+    pub busy: f64,
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Seeks.
+    pub seeks: u64,
+}
+
+impl Spent {
+    /// Both together.
+    pub fn with(&self, more: &Self) -> Self {
+        Self {
+            joules: self.joules + more.joules,
+            busy: self.busy + more.busy,
+            read: self.read + more.read,
+            written: self.written + more.written,
+            flushes: self.flushes + more.flushes,
+            seeks: self.seeks + more.seeks,
+        }
+    }
+}
+
+/// Where joules come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Meter {
+    /// The model of this profile, from the requests that reached the device.
+    Model(String),
+    /// None: there are no joules.
+    None,
+}
+
+/// A run. One line of JSON in the file of results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Of this form.
+    pub version: u32,
+    /// Names of the parts.
+    pub workload: String,
+    /// See `workload`.
+    pub system: String,
+    /// See `workload`.
+    pub scheduler: String,
+    /// In which block.
+    pub block: u32,
+    /// Operations that counted.
+    pub operations: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// The run's length in seconds, on the clock.
+    pub seconds: f64,
+    /// Latencies in milliseconds: mean, median, 95 %, 99 %.
+    pub latency_ms: [f64; 4],
+    /// After how many seconds it was steady; `None`: it was not.
+    pub steady_from: Option<usize>,
+    /// Operations a second from there on, or of all of it.
+    pub rate: f64,
+    /// Who says the joules.
+    pub meter: Meter,
+    /// Of the device from the first operation to the last.
+    pub run: Spent,
+    /// Of the device from then on until nothing was left to be written.
+    pub drain: Spent,
+    /// Processes that wanted to run beside this, by the load of the last minute before it: interference.
+    pub load_before: f64,
+}
+
+impl Run {
+    /// The version of the form.
+    pub const VERSION: u32 = 1;
+
+    /// What it took in all.
+    pub fn spent(&self) -> Spent {
+        self.run.with(&self.drain)
+    }
+
+    /// Operations for each second that the device worked, run and drain: what it would do if nothing else took time. It does not depend on this
+    /// machine's processors.
+    pub fn rate_of_device(&self) -> Option<f64> {
+        let busy = self.spent().busy;
+        (busy > 0.0).then(|| self.operations as f64 / busy)
+    }
+
+    /// Operations for each joule, run and drain.
+    pub fn per_joule(&self) -> Option<f64> {
+        let joules = self.spent().joules;
+        (joules > 0.0).then(|| self.operations as f64 / joules)
+    }
+
+    /// Whether the device was hardly needed: the figures are of memory.
+    pub fn is_of_memory(&self) -> bool {
+        let Spent { read, written, .. } = self.spent();
+        (read + written) * 100 < self.bytes
+    }
+}

@@ -1,0 +1,132 @@
+//! Findings in Markdown.
+
+use super::decide::{Cemp, Choice};
+use super::file::Matrix;
+use super::findings::{Findings, Row, Verdict};
+use crate::statistics::Interval;
+use std::fmt::Write as _;
+
+/// Whether a block more would tell more: no, when every interval is narrow enough.
+pub fn settled(matrix: &Matrix, findings: &Findings) -> bool {
+    findings.blocks >= matrix.runs.least && findings.widest().is_some_and(|widest| widest <= matrix.runs.within)
+}
+
+/// A figure with what may be wrong with it.
+fn figure(of: Option<Interval>) -> String {
+    match of {
+        None => "–".into(),
+        Some(of) if of.half.is_infinite() => format!("{} (one run)", short(of.mean)),
+        Some(of) => format!("{} ± {:.1} %", short(of.mean), of.relative() * 100.0),
+    }
+}
+
+/// Three digits that count.
+fn short(x: f64) -> String {
+    match x.abs() {
+        of if of >= 1000.0 => format!("{x:.0}"),
+        of if of >= 100.0 => format!("{x:.1}"),
+        of if of >= 1.0 => format!("{x:.2}"),
+        0.0 => "0".into(),
+        _ => format!("{x:.4}"),
+    }
+}
+
+fn name(row: &Row) -> String {
+    format!("{}, {}", row.names[1], row.names[2])
+}
+
+fn choice(of: Option<&Choice>, without: &str) -> String {
+    let Some(of) = of else { return without.to_owned() };
+    let mut text = format!("**{}, {}**", of.best.names[1], of.best.names[2]);
+    if let Some((low, high)) = of.gain {
+        let _ = write!(text, " ({} to {} times what file systems without options give)", short(low), short(high));
+    }
+    match &of.ties[..] {
+        [] => text.push_str("; nothing else comes near"),
+        ties => {
+            let ties = ties
+                .iter()
+                .map(|(score, by)| format!("{}, {} ({:.2} to {:.2})", score.names[1], score.names[2], by.low, by.high));
+            let _ = write!(text, "; not to be told from it: {}", ties.collect::<Vec<_>>().join("; "));
+        }
+    }
+    text
+}
+
+fn cemp(of: &Cemp) -> String {
+    let value = of.value().map_or("no change of performance".into(), |value| format!("{value:.2}"));
+    format!("{value} (energy {:+.1} %, performance {:+.1} %)", of.energy * 100.0, of.performance * 100.0)
+}
+
+fn verdict(out: &mut String, findings: &Findings, of: &Verdict) {
+    let _ = writeln!(out, "### {}\n", of.workload);
+    let _ = writeln!(
+        out,
+        "- Operations a second on the clock: {}",
+        choice(of.by_rate.as_ref(), "not steady here: no ranking")
+    );
+    let none = "not known: fewer than two blocks";
+    let _ = writeln!(out, "- Operations for each second the device worked: {}", choice(of.by_device.as_ref(), none));
+    let _ = writeln!(out, "- Operations for each joule: {}", choice(of.by_joule.as_ref(), none));
+    if let (Some(rate), Some(joule)) = (&of.by_device, &of.by_joule)
+        && rate.best.names != joule.best.names
+    {
+        let _ = writeln!(out, "- The fastest is not the most frugal here.");
+    }
+    if let Some(r) = of.r {
+        let _ = write!(out, "- Operations for each joule go with operations a second of the device: r = {r:.3}");
+        let _ = match of.watts {
+            Some((low, high)) => writeln!(out, ", power {low:.2} to {high:.2} W"),
+            None => writeln!(out),
+        };
+    }
+    if !of.front.is_empty() {
+        let names: Vec<String> = of.front.iter().map(|row| name(&findings.rows[*row])).collect();
+        let _ = writeln!(out, "- Not beaten in both: {}", names.join("; "));
+    }
+    if let Some([ah, pa, ph]) = &of.cemp {
+        let _ = writeln!(
+            out,
+            "- Cemp: largest AI to best performance {}; least power to largest AI {}; least power to best performance {}",
+            cemp(ah),
+            cemp(pa),
+            cemp(ph)
+        );
+    }
+    out.push('\n');
+}
+
+/// Everything, as a page: what is best for each workload, then the table of all cells.
+pub fn markdown(matrix: &Matrix, findings: &Findings, meter: &str) -> String {
+    let mut out = format!(
+        "{} runs of {} cells, {} whole blocks. Energy: {meter}. ± is half of the 95 % interval of the mean (Student's t over runs); cells are compared in pairs of the same \
+         block, on a log scale; those whose interval holds 1 are not told from the best.\n\n## What to take\n\n",
+        findings.runs,
+        findings.rows.len(),
+        findings.blocks
+    );
+    findings.verdicts.iter().for_each(|of| verdict(&mut out, findings, of));
+    out.push_str("## Cells\n\n");
+    out.push_str("| workload | file system | scheduler | runs (steady) | ops/s on the clock | ops/s of the device | J per 1,000 ops | of that in the drain | W | AI: ops/s, MB/s, 1/latency by J |\n");
+    out.push_str("|---|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
+    for row in &findings.rows {
+        let ai = row.ai.map(|ai| ai.map_or("–".into(), short)).join(", ");
+        let memory = if row.is_of_memory { " (of memory: the device was hardly needed)" } else { "" };
+        let [workload, system, scheduler] = &row.names;
+        let _ = writeln!(
+            out,
+            "| {workload} | {system} | {scheduler} | {} ({}) | {} | {}{memory} | {} | {:.0} % | {} | {ai} |",
+            row.runs,
+            row.steady,
+            figure(row.rate),
+            figure(row.rate_of_device),
+            figure(row.joules_per_thousand),
+            row.drained * 100.0,
+            row.watts.map_or("–".into(), |watts| format!("{watts:.2}")),
+        );
+    }
+    if matrix.runs.scale != 1.0 {
+        let _ = writeln!(out, "\nFile sets are scaled by {}.", matrix.runs.scale);
+    }
+    out
+}

@@ -1,0 +1,189 @@
+//! Matrices and findings on runs made up for that.
+
+use super::*;
+use proptest::prelude::*;
+
+const TEXT: &str = r#"
+version = 1
+[device]
+profile = "wd-re-4tb"
+size = "4G"
+[runs]
+least = 2
+most = 8
+seed = 7
+scale = 0.5
+seconds = 10
+[[workload]]
+name = "web"
+script = "web"
+[[workload]]
+name = "mail"
+script = "mail"
+set = ["files=100"]
+[[system]]
+name = "ext4"
+kind = "ext4"
+[[system]]
+name = "xfs noatime"
+kind = "xfs"
+mkfs = ["-i", "size=1024"]
+mount = "noatime"
+[schedulers]
+names = ["none", "bfq"]
+"#;
+
+fn wrong(from: &str, to: &str) -> String {
+    let text = TEXT.replacen(from, to, 1);
+    assert_ne!(text, TEXT, "{from}");
+    Matrix::parse(&text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_matrix_is_read_and_what_is_wrong_is_told_with_its_place() {
+    let matrix = Matrix::parse(TEXT).unwrap();
+    assert_eq!((matrix.cells().len(), matrix.device.size, matrix.runs.cache), (8, Some(4 << 30), Cache::Cold));
+    assert_eq!(matrix.names(matrix.cells()[7]), ["mail", "xfs noatime", "bfq"]);
+    for (from, to, said) in [
+        ("version = 1", "version = 2", "version: 2 is not known"),
+        ("size = \"4G\"", "", "device: a modelled disk needs a size"),
+        ("size = \"4G\"", "path = \"/dev/sdz\"", "say either profile and size, or path"),
+        ("size = \"4G\"", "size = \"4 bytes\"", "line 5"),
+        ("least = 2", "least = 9", "at least 9 and at most 8"),
+        ("least = 2", "lest = 2", "unknown field `lest`"),
+        ("seed = 7", "within = 5.0", "runs.within"),
+        ("scale = 0.5", "scale = -1.0", "runs.scale"),
+        ("seconds = 10", "seconds = 0", "runs.seconds"),
+        ("files=100", "files", "'files' sets nothing"),
+        ("kind = \"xfs\"", "kind = \"zfs\"", "unknown variant `zfs`"),
+        ("name = \"mail\"", "name = \"web\"", "two are called 'web'"),
+        ("[\"none\", \"bfq\"]", "[]", "schedulers: there is none"),
+        ("name = \"mail\"", "name = \"a|b\"", "is no name"),
+        ("version = 1", "version = ", "line 2"),
+    ] {
+        let error = wrong(from, to);
+        assert!(error.contains(said), "{to}: {error}");
+    }
+}
+
+#[test]
+fn every_block_has_every_cell_in_an_order_of_its_own() {
+    let matrix = Matrix::parse(TEXT).unwrap();
+    let mut orders = Vec::new();
+    for block in 0..5 {
+        let order = matrix.block(block);
+        assert_eq!(order, matrix.block(block), "and always the same");
+        let mut sorted = order.clone();
+        sorted.sort();
+        assert_eq!(sorted, matrix.cells());
+        orders.push(order);
+    }
+    orders.sort();
+    orders.dedup();
+    assert_eq!(orders.len(), 5);
+    assert_ne!(matrix.seed(0), matrix.seed(1));
+}
+
+/// A run of a cell whose device works for `busy` seconds at `watts`.
+fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64) -> Run {
+    let spent = |part: f64| Spent {
+        joules: busy * watts * part,
+        busy: busy * part,
+        read: 500_000,
+        written: 500_000,
+        flushes: 1,
+        seeks: 9,
+    };
+    Run {
+        version: Run::VERSION,
+        workload: names[0].into(),
+        system: names[1].into(),
+        scheduler: names[2].into(),
+        block,
+        operations: 1000,
+        bytes: 2_000_000,
+        seconds: 10.0,
+        latency_ms: [10.0, 9.0, 20.0, 30.0],
+        steady_from: Some(0),
+        rate,
+        meter: Meter::Model("wd-re-4tb".into()),
+        run: spent(0.75),
+        drain: spent(0.25),
+        load_before: 0.1,
+    }
+}
+
+#[test]
+fn what_cannot_be_told_apart_is_a_tie_and_the_rest_is_not() {
+    let matrix = Matrix::parse(TEXT).unwrap();
+    let mut runs = Vec::new();
+    for block in 0..4 {
+        // Drift that is in every cell of a block, and noise of half a percent.
+        let drift = 1.0 + f64::from(block) * 0.3;
+        let noise = 1.0 + f64::from(block % 2) * 0.005;
+        for (system, scheduler, busy) in [
+            ("ext4", "none", 20.0),
+            ("ext4", "bfq", 40.0),
+            ("xfs noatime", "none", 10.0 * noise),
+            ("xfs noatime", "bfq", 10.01),
+        ] {
+            runs.push(run(["web", system, scheduler], block, 100.0 / busy / drift, busy * drift, 5.0));
+        }
+    }
+    let findings = Findings::of(&matrix, &runs);
+    assert_eq!((findings.runs, findings.blocks, findings.widest()), (16, 0, None), "nothing of mail yet");
+    let web = &findings.verdicts[0];
+    let choice = web.by_device.as_ref().unwrap();
+    assert_eq!(choice.best.names[1], "xfs noatime");
+    assert_eq!(choice.ties.len(), 1, "{choice:?}");
+    assert_eq!(choice.ties[0].0.names[1], "xfs noatime");
+    let (low, high) = choice.gain.unwrap();
+    assert!((1.9..2.1).contains(&low) && (3.9..4.1).contains(&high), "{low} {high}");
+    assert_eq!(web.by_rate.as_ref().unwrap().best.names[1], "xfs noatime");
+    // Power is the same everywhere: what is fast is frugal.
+    assert!(web.r.unwrap() > 0.999, "{:?}", web.r);
+    assert!(web.watts.is_some_and(|(low, high)| (low - 5.0).abs() < 1e-9 && (high - 5.0).abs() < 1e-9));
+    assert!(findings.verdicts[1].by_device.is_none());
+    let row = &findings.rows[0];
+    assert!((row.drained - 0.25).abs() < 1e-9 && row.runs == 4 && row.steady == 4);
+    assert!((row.ai[0].unwrap() - row.performance[0] / row.joules_per_thousand.unwrap().mean).abs() < 1e-12);
+    let page = markdown(&matrix, &findings, "modelled");
+    assert!(page.contains("**xfs noatime,") && page.contains("not to be told from it: xfs noatime"), "{page}");
+    assert!(page.contains("scaled by 0.5"));
+    assert!(!settled(&matrix, &findings));
+}
+
+#[test]
+fn runs_that_are_not_steady_are_not_ranked_by_the_clock() {
+    let matrix = Matrix::parse(TEXT).unwrap();
+    let runs: Vec<Run> = (0..3)
+        .flat_map(|block| {
+            ["none", "bfq"].map(|s| Run { steady_from: None, ..run(["web", "ext4", s], block, 9.0, 2.0, 1.0) })
+        })
+        .collect();
+    let findings = Findings::of(&matrix, &runs);
+    assert!(findings.verdicts[0].by_rate.is_none() && findings.verdicts[0].by_device.is_some());
+    assert!(markdown(&matrix, &findings, "modelled").contains("not steady here: no ranking"));
+    // A run that left the device alone is said to be one of memory.
+    let still = Run { bytes: 1 << 40, ..runs[0].clone() };
+    assert!(still.is_of_memory() && !runs[0].is_of_memory());
+}
+
+#[test]
+fn cemp_is_the_change_of_energy_by_the_change_of_performance() {
+    let change = cemp((10.0, 100.0), (12.0, 150.0));
+    assert!((change.value().unwrap() - 0.4).abs() < 1e-12);
+    assert_eq!(cemp((10.0, 100.0), (12.0, 100.0)).value(), None);
+}
+
+proptest! {
+    #[test]
+    fn nothing_outside_the_front_is_unbeaten(points in proptest::collection::vec((0.0_f64..10.0, 0.0_f64..10.0), 1..40)) {
+        let front = front(&points);
+        prop_assert!(!front.is_empty());
+        for (at, (x, y)) in points.iter().enumerate() {
+            let is_beaten = points.iter().any(|(a, b)| a >= x && b >= y && (a > x || b > y));
+            prop_assert_eq!(front.contains(&at), !is_beaten);
+        }
+    }
+}

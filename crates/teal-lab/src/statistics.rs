@@ -1,0 +1,207 @@
+//! Figures of repeated runs: intervals, paired comparisons, where a run becomes steady, how two figures go together.
+//!
+//! # Guarantees
+//! 1. A sample is a run, never a second of one.
+//! 2. Nothing is said of fewer samples than the method needs: the functions give `None`.
+//! 3. Rates are compared on a log scale and in pairs of the same block, so that drift of the machine from block to block is in both.
+
+#[cfg(test)]
+mod tests;
+
+/// Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom.
+const T95: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+/// With 40, 60 and 120 degrees.
+const T95_MORE: [(f64, f64); 3] = [(40.0, 2.021), (60.0, 2.000), (120.0, 1.980)];
+const T95_MANY: f64 = 1.960;
+/// Pairs below which a signed-rank test can never reach 5 %.
+const SIGNED_RANK_LEAST: usize = 6;
+/// Pairs up to which its distribution is counted.
+const SIGNED_RANK_EXACT: usize = 25;
+/// A line through what is steady rises or falls by no larger part of the mean.
+const SLOPE_MAX: f64 = 0.1;
+/// Seconds that a batch of [`steady_from`] has.
+const BATCH: usize = 5;
+
+/// A mean and how far from it the truth may be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// Samples.
+    pub n: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// Half of the 95 % interval of the mean.
+    pub half: f64,
+}
+
+impl Interval {
+    /// Of at least two samples.
+    pub fn of(samples: &[f64]) -> Option<Self> {
+        let n = samples.len();
+        if n < 2 {
+            return None;
+        }
+        let mean = samples.iter().sum::<f64>() / n as f64;
+        let variance = samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
+        Some(Self { n, mean, half: t95(n - 1) * (variance / n as f64).sqrt() })
+    }
+
+    /// Half of the interval as a part of the mean.
+    pub fn relative(&self) -> f64 {
+        if self.half == 0.0 { 0.0 } else { self.half / self.mean.abs() }
+    }
+}
+
+/// The two-sided 95 % quantile of Student's t with so many degrees of freedom (at least one); between the table's points linear in 1/degrees.
+fn t95(degrees: usize) -> f64 {
+    if let Some(t) = degrees.checked_sub(1).and_then(|at| T95.get(at)) {
+        return *t;
+    }
+    let wanted = 1.0 / degrees as f64;
+    let (mut below, mut from) = (30.0, T95[29]);
+    for (at, t) in T95_MORE.into_iter().chain([(f64::INFINITY, T95_MANY)]) {
+        let (near, far) = (1.0 / below, 1.0 / at);
+        if wanted >= far {
+            return t + (from - t) * (wanted - far) / (near - far);
+        }
+        (below, from) = (at, t);
+    }
+    T95_MANY
+}
+
+/// How one thing compares with another that was measured in the same blocks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// Pairs.
+    pub n: usize,
+    /// The first by the second: the geometric mean of their ratios.
+    pub ratio: f64,
+    /// Its 95 % interval, by Student's t on the logarithms.
+    pub low: f64,
+    /// See `low`.
+    pub high: f64,
+    /// The ratio by Hodges and Lehmann: the median of the pairwise means, which an outlier does not move.
+    pub middle: f64,
+    /// Wilcoxon's signed-rank test, two-sided; `None` with fewer than six pairs that differ.
+    pub p: Option<f64>,
+}
+
+impl Comparison {
+    /// Of figures above zero, one pair for each block; at least two.
+    pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
+        if pairs.iter().any(|(a, b)| !(*a > 0.0 && *b > 0.0)) {
+            return None;
+        }
+        let logs: Vec<f64> = pairs.iter().map(|(a, b)| (a / b).ln()).collect();
+        let Interval { n, mean, half } = Interval::of(&logs)?;
+        let (low, high) = ((mean - half).exp(), (mean + half).exp());
+        Some(Self { n, ratio: mean.exp(), low, high, middle: hodges_lehmann(&logs).exp(), p: signed_rank(&logs) })
+    }
+
+    /// Whether the interval leaves it open which is larger.
+    pub fn is_tie(&self) -> bool {
+        self.low <= 1.0 && self.high >= 1.0
+    }
+}
+
+/// The median of all means of two samples, each with itself, too.
+fn hodges_lehmann(samples: &[f64]) -> f64 {
+    let mut means = Vec::with_capacity(samples.len() * (samples.len() + 1) / 2);
+    for (at, a) in samples.iter().enumerate() {
+        means.extend(samples[at..].iter().map(|b| f64::midpoint(*a, *b)));
+    }
+    median(&mut means)
+}
+
+fn median(of: &mut [f64]) -> f64 {
+    of.sort_by(f64::total_cmp);
+    let half = of.len() / 2;
+    if of.len() % 2 == 1 { of[half] } else { f64::midpoint(of[half - 1], of[half]) }
+}
+
+/// The two-sided p of Wilcoxon's signed-rank test; differences of zero are left out, ties share their rank.
+fn signed_rank(differences: &[f64]) -> Option<f64> {
+    let mut sorted: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
+    let n = sorted.len();
+    if n < SIGNED_RANK_LEAST {
+        return None;
+    }
+    sorted.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
+    // Twice the ranks: those of ties are halves.
+    let mut ranks = vec![0_usize; n];
+    let mut at = 0;
+    while at < n {
+        let end = at + sorted[at..].iter().take_while(|d| d.abs() == sorted[at].abs()).count();
+        ranks[at..end].fill(at + 1 + end);
+        at = end;
+    }
+    let all: usize = ranks.iter().sum();
+    let above: usize = ranks.iter().zip(&sorted).filter(|(_, d)| **d > 0.0).map(|(rank, _)| rank).sum();
+    let least = above.min(all - above);
+    if n <= SIGNED_RANK_EXACT {
+        // In how many of the signs that may be is the sum this small?
+        let mut ways = vec![0.0_f64; all + 1];
+        ways[0] = 1.0;
+        for rank in &ranks {
+            (*rank..=all).rev().for_each(|sum| ways[sum] += ways[sum - rank]);
+        }
+        let few: f64 = ways[..=least].iter().sum();
+        return Some((2.0 * few / 2_f64.powi(n as i32)).min(1.0));
+    }
+    let mean = all as f64 / 2.0;
+    let deviation = ranks.iter().map(|rank| (*rank as f64).powi(2)).sum::<f64>().sqrt() / 2.0;
+    let z = (mean - least as f64 - 1.0).max(0.0) / deviation;
+    Some((2.0 * upper_normal(z)).min(1.0))
+}
+
+/// The part of a normal distribution above `z` deviations (Abramowitz and Stegun 26.2.17: within 7.5e-8).
+fn upper_normal(z: f64) -> f64 {
+    let t = 1.0 / (1.0 + 0.231_641_9 * z);
+    let powers = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
+    let sum = powers.iter().rev().fold(0.0, |sum, b| (sum + b) * t);
+    (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt() * sum
+}
+
+/// How many of a run's seconds are warm-up, by MSER-5: the cut after which the mean of the rest is best known. `None`: the run does not become steady, for the best cut is
+/// in its second half, or a straight line through the rest rises or falls by more than a tenth of its mean (SNIA's rule for steady state), or it is too short.
+pub fn steady_from(rates: &[f64]) -> Option<usize> {
+    let means: Vec<f64> = rates.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect();
+    if means.len() < 4 {
+        return None;
+    }
+    // The last few have too little behind them to be judged by.
+    let cuts = 0..means.len() - 2;
+    let error = |cut: &usize| {
+        let rest = &means[*cut..];
+        let mean = rest.iter().sum::<f64>() / rest.len() as f64;
+        rest.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (rest.len() as f64).powi(2)
+    };
+    let best = cuts.min_by(|a, b| error(a).total_cmp(&error(b)))?;
+    (best <= means.len() / 2 && slope(&means[best..]) <= SLOPE_MAX).then_some(best * BATCH)
+}
+
+/// By what part of its mean a straight line through a series rises or falls from its beginning to its end.
+fn slope(series: &[f64]) -> f64 {
+    let n = series.len() as f64;
+    let (mean_x, mean_y) = ((n - 1.0) / 2.0, series.iter().sum::<f64>() / n);
+    let of = |what: &dyn Fn(f64, f64) -> f64| -> f64 {
+        series.iter().enumerate().map(|(x, y)| what(x as f64 - mean_x, y - mean_y)).sum()
+    };
+    let rise = of(&|x, y| x * y) / of(&|x, _| x * x).max(f64::MIN_POSITIVE);
+    if mean_y == 0.0 { 0.0 } else { (rise * (n - 1.0) / mean_y).abs() }
+}
+
+/// Pearson's r of points; of at least three, and not when one of the figures is the same everywhere.
+pub fn correlation(points: &[(f64, f64)]) -> Option<f64> {
+    let n = points.len() as f64;
+    if points.len() < 3 {
+        return None;
+    }
+    let (sum_x, sum_y) = points.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
+    let (mean_x, mean_y) = (sum_x / n, sum_y / n);
+    let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|(x, y)| of(x - mean_x, y - mean_y)).sum::<f64>();
+    let (xy, xx, yy) = (sum(&|x, y| x * y), sum(&|x, _| x * x), sum(&|_, y| y * y));
+    (xx > 0.0 && yy > 0.0).then(|| xy / (xx * yy).sqrt())
+}

@@ -1,0 +1,273 @@
+//! `teal lab matrix`: runs a matrix of workloads, file systems and schedulers, and says what to take.
+//!
+//! # The directory of results
+//! | file | what |
+//! |---|---|
+//! | `matrix.toml` | the matrix as it was when the first run began; another one is refused |
+//! | `runs.jsonl` | one run a line; a line that was cut off in the middle is taken away |
+//! | `report.md` | what follows, made anew after every block |
+//!
+//! # Guarantees
+//! 1. Nothing is written to a device that is in use, nor to a real one without being told to lose what is on it.
+//! 2. Each run begins on a fresh file system, on a fresh disk if that is modelled.
+//! 3. Whatever is interrupted goes on with the next run; what was mounted and started for a run goes with it.
+
+mod cell;
+mod ground;
+
+use crate::cli::lab::Matrix as Args;
+use crate::say::say;
+use crate::status::human;
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use teal_lab::matrix::{Cell, Findings, Kind, Matrix, Run, markdown, settled};
+use teal_lab::wml::Script;
+use teal_lab::workload::{Options, plan, preview};
+
+/// A matrix with what its names stand for.
+struct Bench {
+    matrix: Matrix,
+    /// By workload.
+    scripts: Vec<Script>,
+    results: PathBuf,
+    ended: Arc<AtomicBool>,
+}
+
+/// Runs the command.
+pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
+    let name = args.file.display();
+    let text = std::fs::read_to_string(&args.file).with_context(|| name.to_string())?;
+    let matrix = Matrix::parse(&text).with_context(|| name.to_string())?;
+    let beside = args.file.parent().unwrap_or(Path::new("."));
+    let scripts = matrix.workloads.iter().map(|workload| script(&workload.script, beside));
+    let scripts = scripts.collect::<Result<Vec<_>>>()?;
+    let results = crate::paths::absolute(&args.results)?;
+    let bench = Bench { matrix, scripts, results, ended: Arc::default() };
+    bench.check(args)?;
+    if args.dry_run {
+        bench.describe()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut runs = bench.open(&text)?;
+    if !args.only_report {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&bench.ended)).context("signals")?;
+        }
+        bench.go_on(&mut runs)?;
+    }
+    bench.report(&runs)?;
+    if bench.ended.load(Ordering::Relaxed) {
+        bail!("interrupted after {} runs; the same command goes on", runs.len());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn script(name: &str, beside: &Path) -> Result<Script> {
+    let path = beside.join(name);
+    match path.to_str().filter(|_| name.contains('/') || name.ends_with(".wml") || name.ends_with(".f")) {
+        Some(path) => super::run::script(path),
+        None => super::run::script(name),
+    }
+}
+
+impl Bench {
+    /// Whether everything is there that it takes.
+    fn check(&self, args: &Args) -> Result<()> {
+        for at in 0..self.scripts.len() {
+            plan(&self.scripts[at], self.options(at, 0, Path::new("/"))?)
+                .with_context(|| format!("workload {}", self.matrix.workloads[at].name))?;
+        }
+        for system in &self.matrix.systems {
+            ground::check_kind(system.kind).with_context(|| format!("system {}", system.name))?;
+        }
+        if let Some(profile) = &self.matrix.device.profile {
+            super::shipped(profile)?;
+        }
+        if let Some(path) = &self.matrix.device.path {
+            ground::check_device(Path::new(path))?;
+            if !args.dry_run && !args.only_report && args.erase.as_deref() != Some(Path::new(path)) {
+                bail!("everything on {path} will be lost: say --erase {path} if that is meant");
+            }
+        }
+        Ok(())
+    }
+
+    fn options(&self, workload: usize, block: u32, dir: &Path) -> Result<Options> {
+        let runs = &self.matrix.runs;
+        let of = &self.matrix.workloads[workload];
+        let pair = |set: &String| {
+            let (name, value) = set.split_once('=').context("checked when the matrix was read")?;
+            Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
+        };
+        Ok(Options {
+            dir: dir.to_owned(),
+            seconds: Some(runs.seconds),
+            scale: runs.scale,
+            seed: self.matrix.seed(block),
+            set: of.set.iter().map(pair).collect::<Result<_>>()?,
+            strict: false,
+        })
+    }
+
+    /// What would be done, for how long, and at what risk.
+    fn describe(&self) -> Result<()> {
+        let Matrix { device, runs, workloads, systems, schedulers, .. } = &self.matrix;
+        let cells = self.matrix.cells().len() as u64;
+        let [least, most] = [runs.least, runs.most].map(|blocks| u64::from(blocks) * cells);
+        let (w, s, k) = (workloads.len(), systems.len(), schedulers.names.len());
+        say!("{w} workloads x {s} file systems x {k} schedulers: {cells} cells, {least} to {most} runs");
+        let hours = |runs_: u64| (runs_ * runs.seconds) as f64 / 3600.0;
+        say!("{:.1} to {:.1} hours of running; making files and file systems comes on top", hours(least), hours(most));
+        for (at, workload) in workloads.iter().enumerate() {
+            let sets = preview(&plan(&self.scripts[at], self.options(at, 0, Path::new("/"))?)?);
+            let (files, bytes) = sets.iter().fold((0, 0), |(f, b), set| (f + set.files, b + set.bytes));
+            say!("workload {}: {files} files, {}", workload.name, human(bytes));
+            if let Some(size) = device.size.filter(|size| bytes > size / 10 * 9) {
+                bail!(
+                    "workload {} does not fit on {}: say a smaller runs.scale, or a larger device.size",
+                    workload.name,
+                    human(size)
+                );
+            }
+        }
+        match (&device.profile, &device.path) {
+            (Some(profile), _) => say!("on modelled disks of {profile}: no device of this machine is touched"),
+            (_, Some(path)) => say!("on {path}: everything that is on it will be lost"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The runs that are there; the directory is made if it is not.
+    fn open(&self, text: &str) -> Result<Vec<Run>> {
+        std::fs::create_dir_all(&self.results).with_context(|| self.results.display().to_string())?;
+        let runs = read_runs(&self.results.join("runs.jsonl"))?;
+        let kept = self.results.join("matrix.toml");
+        match std::fs::read_to_string(&kept) {
+            Ok(there) if there == text => {}
+            Ok(_) if !runs.is_empty() => {
+                bail!("{} has the results of another matrix; say another --results", self.results.display())
+            }
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(e).with_context(|| kept.display().to_string());
+            }
+            _ => std::fs::write(&kept, text).with_context(|| kept.display().to_string())?,
+        }
+        Ok(runs)
+    }
+
+    fn has(&self, runs: &[Run], block: u32, cell: Cell) -> bool {
+        let names = self.matrix.names(cell);
+        runs.iter().any(|run| run.block == block && [&run.workload, &run.system, &run.scheduler] == names)
+    }
+
+    /// Blocks until their intervals are narrow enough, or there are enough.
+    fn go_on(&self, runs: &mut Vec<Run>) -> Result<()> {
+        let path = self.results.join("runs.jsonl");
+        let mut file =
+            OpenOptions::new().create(true).append(true).open(&path).with_context(|| path.display().to_string())?;
+        for block in 0..self.matrix.runs.most {
+            if block >= self.matrix.runs.least && settled(&self.matrix, &Findings::of(&self.matrix, runs)) {
+                say!("every interval is within {:.1} % of its mean", self.matrix.runs.within * 100.0);
+                return Ok(());
+            }
+            let cells: Vec<Cell> =
+                self.matrix.block(block).into_iter().filter(|cell| !self.has(runs, block, *cell)).collect();
+            for (at, cell) in cells.iter().enumerate() {
+                if self.ended.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let [workload, system, scheduler] = self.matrix.names(*cell);
+                let run = cell::run(self, *cell, block)
+                    .with_context(|| format!("workload {workload} on {system} under {scheduler}"))?;
+                let Some(run) = run else { return Ok(()) };
+                writeln!(file, "{}", serde_json::to_string(&run)?)
+                    .and_then(|()| file.sync_data())
+                    .with_context(|| path.display().to_string())?;
+                say!("block {block}, {} of {}: {}", at + 1, cells.len(), line(&run));
+                runs.push(run);
+            }
+            if !cells.is_empty() {
+                self.report(runs)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self, runs: &[Run]) -> Result<()> {
+        let findings = Findings::of(&self.matrix, runs);
+        let meter = match &self.matrix.device.profile {
+            Some(profile) => {
+                format!("modelled by {profile} from the requests that reached the device, in virtual time")
+            }
+            None => "not known: the device has no meter".to_owned(),
+        };
+        let heading =
+            format!("# {} \n\n", self.results.file_name().map_or("Matrix".into(), |name| name.to_string_lossy()));
+        let page = heading.replace(" \n", "\n") + &machine() + &markdown(&self.matrix, &findings, &meter);
+        let path = self.results.join("report.md");
+        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
+        say!("{} runs; {}", findings.runs, path.display());
+        Ok(())
+    }
+}
+
+/// What it was run on.
+fn machine() -> String {
+    let uname = rustix::system::uname();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    format!(
+        "{} {}, {processors} processors, TealFS {}.\n\n",
+        uname.sysname().to_string_lossy(),
+        uname.release().to_string_lossy(),
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn line(run: &Run) -> String {
+    let spent = run.spent();
+    let joules = if spent.joules > 0.0 { format!(", {:.2} J", spent.joules) } else { String::new() };
+    let steady = if run.steady_from.is_some() { "" } else { " (not steady)" };
+    format!(
+        "{}, {}, {}: {:.1} ops/s{steady}{joules}, {} read, {} written",
+        run.workload,
+        run.system,
+        run.scheduler,
+        run.rate,
+        human(spent.read),
+        human(spent.written)
+    )
+}
+
+/// Reads runs, and takes away a last line that is not whole.
+fn read_runs(path: &Path) -> Result<Vec<Run>> {
+    let text = match std::fs::read_to_string(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.with_context(|| path.display().to_string())?,
+    };
+    let whole = text.rfind('\n').map_or(0, |at| at + 1);
+    if whole < text.len() {
+        let file = OpenOptions::new().write(true).open(path).with_context(|| path.display().to_string())?;
+        file.set_len(whole as u64).with_context(|| path.display().to_string())?;
+    }
+    let lines = text[..whole].lines().enumerate();
+    let runs = lines.map(|(at, line)| {
+        let run: Run = serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), at + 1))?;
+        if run.version != Run::VERSION {
+            bail!("{}, line {}: version {} is not known here", path.display(), at + 1, run.version);
+        }
+        Ok(run)
+    });
+    runs.collect()
+}
+
+/// Whether a kind of file system is ours.
+fn is_ours(kind: Kind) -> bool {
+    kind == Kind::Teal
+}

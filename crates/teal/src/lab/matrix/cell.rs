@@ -1,0 +1,129 @@
+//! One run of one cell: a fresh file system, its files, a cold start, the workload, the drain.
+
+use super::Bench;
+use super::ground::{Ground, Mounted};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use teal_env::SystemClock;
+use teal_lab::matrix::{Cache, Cell, Run, Spent, System};
+use teal_lab::statistics::steady_from;
+use teal_lab::workload::{Listener, Outcome, RunError, execute, plan};
+
+/// What happens between the files and the run.
+struct Start<'a> {
+    bench: &'a Bench,
+    ground: &'a Ground,
+    system: &'a System,
+    dir: PathBuf,
+    mounted: Mutex<Option<Mounted>>,
+    /// What was counted when the run began.
+    from: Mutex<Spent>,
+}
+
+impl Start<'_> {
+    /// From here on there is nothing in memory, if that is wanted, and everything is counted.
+    fn begin(&self) -> Result<()> {
+        let cache = self.bench.matrix.runs.cache;
+        let mut mounted = self.mounted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if cache == Cache::Warm {
+            // Nothing of making the files is left to be written.
+            rustix::fs::sync();
+        } else {
+            if let Some(mounted) = mounted.take() {
+                mounted.end()?;
+            }
+            *mounted = Some(self.ground.mount(self.system, &self.dir, cache)?);
+        }
+        *self.from.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = self.ground.mark()?;
+        Ok(())
+    }
+}
+
+impl Listener for Start<'_> {
+    fn made(&self) -> Result<(), RunError> {
+        self.begin().map_err(|e| RunError::Failed(format!("{e:#}")))
+    }
+
+    fn say(&self, line: &str) {
+        log::debug!("{line}");
+    }
+
+    fn progress(&self, _: &Outcome) {}
+
+    fn interrupted(&self) -> bool {
+        self.bench.ended.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs a cell; `None` if that was interrupted.
+pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> {
+    let matrix = &bench.matrix;
+    let load_before = load();
+    let ground = match (&matrix.device.profile, &matrix.device.path) {
+        (Some(profile), _) => Ground::modelled(profile, matrix.device.size.unwrap_or(0))?,
+        (None, path) => Ground::real(Path::new(path.as_deref().unwrap_or_default()))?,
+    };
+    let [workload, system, scheduler] = matrix.names(cell).map(str::to_owned);
+    ground.schedule(&scheduler, &matrix.schedulers.names)?;
+    let of = &matrix.systems[cell.system];
+    ground.make(of)?;
+    let dir = bench.results.join("mount");
+    let mounted = ground.mount(of, &dir, Cache::Cold)?;
+    let plan = plan(&bench.scripts[cell.workload], bench.options(cell.workload, block, &dir)?)?;
+    let (mounted, from) = (Mutex::new(Some(mounted)), Mutex::new(Spent::default()));
+    let start = Start { bench, ground: &ground, system: of, dir, mounted, from };
+    let outcome = execute(&plan, &SystemClock, &start)?.context("the script of this workload runs nothing")?;
+    let from = *start.from.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let ran = less(ground.spent()?, from);
+    let mounted = start.mounted.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    mounted.context("nothing is mounted")?.end()?;
+    let drain = less(less(ground.spent()?, from), ran);
+    if start.interrupted() {
+        return Ok(None);
+    }
+    let all = outcome.summary().all;
+    let rates: Vec<f64> = outcome.seconds.iter().map(|second| second.operations as f64).collect();
+    let steady = steady_from(&rates);
+    let counted = &rates[steady.unwrap_or(0)..];
+    let rate = match steady {
+        Some(_) => counted.iter().sum::<f64>() / (counted.len() as f64).max(1.0),
+        None => all.count as f64 * 1e9 / (outcome.nanos as f64).max(1.0),
+    };
+    Ok(Some(Run {
+        version: Run::VERSION,
+        workload,
+        system,
+        scheduler,
+        block,
+        operations: all.count,
+        bytes: all.bytes,
+        seconds: outcome.nanos as f64 / 1e9,
+        latency_ms: [all.mean(), all.percentile(0.5) as f64, all.percentile(0.95) as f64, all.percentile(0.99) as f64]
+            .map(|nanos| nanos / 1e6),
+        steady_from: steady,
+        rate,
+        meter: ground.meter(),
+        run: ran,
+        drain,
+        load_before,
+    }))
+}
+
+fn less(all: Spent, earlier: Spent) -> Spent {
+    Spent {
+        joules: all.joules - earlier.joules,
+        busy: all.busy - earlier.busy,
+        read: all.read - earlier.read,
+        written: all.written - earlier.written,
+        flushes: all.flushes - earlier.flushes,
+        seeks: all.seeks - earlier.seeks,
+    }
+}
+
+/// Processes that wanted to run in the last minute.
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
+}

@@ -1,0 +1,225 @@
+//! Where a run takes place: a device, a file system made on it, a mount. All of it goes when it is dropped.
+
+use super::is_ours;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use teal_lab::matrix::{Cache, Kind, Meter, Spent, System};
+
+/// Runs a program, and gives what it printed.
+fn run(program: &Path, args: &[&str]) -> Result<String> {
+    let said = Command::new(program).args(args).stdin(Stdio::null()).output();
+    let said = said.with_context(|| program.display().to_string())?;
+    if !said.status.success() {
+        let words = String::from_utf8_lossy(&said.stderr);
+        bail!("{} {}: {}", program.display(), args.join(" "), words.trim());
+    }
+    Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+}
+
+/// This program.
+fn teal(args: &[&str]) -> Result<String> {
+    run(&std::env::current_exe().context("where is this program?")?, args)
+}
+
+/// Where a program is that makes a file system.
+fn found(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(more).map(|dir| dir.join(program)).find(|path| path.is_file())
+}
+
+/// Whether file systems of this kind can be made and mounted here.
+pub(super) fn check_kind(kind: Kind) -> Result<()> {
+    if is_ours(kind) {
+        return Ok(());
+    }
+    let mkfs = format!("mkfs.{}", kind.name());
+    if found(&mkfs).is_none() {
+        bail!("{mkfs} is not installed");
+    }
+    let known = std::fs::read_to_string("/proc/filesystems").context("/proc/filesystems")?;
+    if !known.lines().any(|line| line.split_whitespace().last() == Some(kind.name())) {
+        bail!("this kernel has no {}", kind.name());
+    }
+    Ok(())
+}
+
+/// Whether a device is one, and nobody uses it.
+pub(super) fn check_device(path: &Path) -> Result<()> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let meta = std::fs::metadata(path).with_context(|| path.display().to_string())?;
+    if !meta.file_type().is_block_device() {
+        bail!("{} is no block device", path.display());
+    }
+    // Mounted, part of something else, or swap: then it cannot be opened for oneself.
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
+        Ok(_) => Ok(()),
+        Err(rustix::io::Errno::BUSY) => bail!("{} is in use; unmount what is on it first", path.display()),
+        Err(e) => Err(e).with_context(|| path.display().to_string()),
+    }
+}
+
+/// A device for one run.
+pub(super) struct Ground {
+    path: PathBuf,
+    /// The name of a modelled disk, and its profile.
+    modelled: Option<(String, String)>,
+}
+
+impl Ground {
+    /// A modelled disk of its own.
+    pub(super) fn modelled(profile: &str, size: u64) -> Result<Self> {
+        let name = format!("matrix-{}", std::process::id());
+        let path = teal(&["lab", "disk", "start", "--profile", profile, "--size", &size.to_string(), &name])?;
+        Ok(Self { path: path.into(), modelled: Some((name, profile.to_owned())) })
+    }
+
+    /// A real device.
+    pub(super) fn real(path: &Path) -> Result<Self> {
+        check_device(path)?;
+        Ok(Self { path: path.to_owned(), modelled: None })
+    }
+
+    pub(super) fn meter(&self) -> Meter {
+        self.modelled.as_ref().map_or(Meter::None, |(_, profile)| Meter::Model(profile.clone()))
+    }
+
+    /// Sets the scheduler, after a look whether the device has all that will be wanted.
+    pub(super) fn schedule(&self, scheduler: &str, wanted: &[String]) -> Result<()> {
+        let file = self.queue("queue/scheduler")?;
+        let known = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let names: Vec<&str> = known.split_whitespace().map(|name| name.trim_matches(['[', ']'])).collect();
+        if let Some(missing) = wanted.iter().find(|name| !names.contains(&name.as_str())) {
+            bail!("{} has no scheduler {missing}; it has {}", self.path.display(), names.join(", "));
+        }
+        std::fs::write(&file, scheduler).with_context(|| file.display().to_string())
+    }
+
+    /// A file that the kernel has of this device, or of the disk it is a partition of.
+    fn queue(&self, file: &str) -> Result<PathBuf> {
+        let name = self.path.file_name().with_context(|| self.path.display().to_string())?;
+        let of = Path::new("/sys/class/block").join(name);
+        let here = of.join(file);
+        if here.exists() {
+            return Ok(here);
+        }
+        let disk = std::fs::canonicalize(&of).ok().and_then(|path| Some(path.parent()?.join(file)));
+        disk.filter(|path| path.exists()).with_context(|| format!("{} has no {file}", self.path.display()))
+    }
+
+    /// From here on is counted anew.
+    pub(super) fn mark(&self) -> Result<Spent> {
+        if let Some((name, _)) = &self.modelled {
+            teal(&["lab", "disk", "mark", name, "run"])?;
+            return Ok(Spent::default());
+        }
+        self.spent()
+    }
+
+    /// What the device has done since the mark; of a real one, since it was there.
+    pub(super) fn spent(&self) -> Result<Spent> {
+        let Some((name, _)) = &self.modelled else { return self.counted() };
+        let said: serde_json::Value = serde_json::from_str(&teal(&["lab", "disk", "stat", name, "--json"])?)?;
+        let of = &said["since_mark"];
+        let number = |key: &str| of[key].as_u64().with_context(|| format!("disk {name} does not tell {key}"));
+        Ok(Spent {
+            joules: number("microjoules")? as f64 / 1e6,
+            busy: number("elapsed_ns")? as f64 / 1e9,
+            read: number("bytes_read")?,
+            written: number("bytes_written")?,
+            flushes: number("flushes")?,
+            seeks: number("seeks")?,
+        })
+    }
+
+    /// The kernel's own counts (Documentation/block/stat.rst): sectors read and written, milliseconds at work, flushes.
+    fn counted(&self) -> Result<Spent> {
+        let file = self.queue("stat")?;
+        let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let fields: Vec<u64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+        let at = |n: usize| fields.get(n).copied().unwrap_or(0);
+        let (read, written) = (at(2) * 512, at(6) * 512);
+        Ok(Spent { joules: 0.0, busy: at(9) as f64 / 1e3, read, written, flushes: at(15), seeks: 0 })
+    }
+
+    /// A new file system on all of it.
+    pub(super) fn make(&self, system: &System) -> Result<()> {
+        let device = self.path.to_str().with_context(|| self.path.display().to_string())?;
+        let more = system.mkfs.iter().map(String::as_str);
+        if is_ours(system.kind) {
+            return teal(&["mkfs", "--force"].into_iter().chain(more).chain([device]).collect::<Vec<_>>()).map(drop);
+        }
+        let name = format!("mkfs.{}", system.kind.name());
+        let force: &[&str] = match system.kind {
+            Kind::Xfs | Kind::Btrfs => &["-q", "-f"],
+            _ => &["-q", "-F"],
+        };
+        let args: Vec<&str> = force.iter().copied().chain(more).chain([device]).collect();
+        run(&found(&name).with_context(|| format!("{name} is not installed"))?, &args).map(drop)
+    }
+
+    /// Mounts it. `sync`: whatever is written waits for the device.
+    pub(super) fn mount(&self, system: &System, dir: &Path, cache: Cache) -> Result<Mounted> {
+        std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+        let (device, point) = (self.path.display().to_string(), dir.display().to_string());
+        let mut options = system.mount.clone();
+        if cache == Cache::Sync {
+            options = if options.is_empty() { "sync".into() } else { options + ",sync" };
+        }
+        let mut args = vec![];
+        if !options.is_empty() {
+            args.extend(["-o", &options]);
+        }
+        if is_ours(system.kind) {
+            if cache == Cache::Sync {
+                bail!("teal cannot be mounted with sync; say cache = \"cold\"");
+            }
+            teal(&[&["mount"], &args[..], &[&device, &point]].concat())?;
+        } else {
+            run(Path::new("mount"), &[&["-t", system.kind.name()], &args[..], &[&device, &point]].concat())?;
+        }
+        Ok(Mounted { dir: dir.to_owned(), is_ours: is_ours(system.kind), is_there: true })
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if let Some((name, _)) = &self.modelled
+            && let Err(error) = teal(&["lab", "disk", "stop", name])
+        {
+            log::warn!("{error:#}");
+        }
+    }
+}
+
+/// A mounted file system.
+pub(super) struct Mounted {
+    dir: PathBuf,
+    is_ours: bool,
+    is_there: bool,
+}
+
+impl Mounted {
+    /// Writes everything and takes the mount away.
+    pub(super) fn end(mut self) -> Result<()> {
+        self.is_there = false;
+        self.unmount()
+    }
+
+    fn unmount(&self) -> Result<()> {
+        let point = self.dir.display().to_string();
+        if self.is_ours { teal(&["down", &point]).map(drop) } else { run(Path::new("umount"), &[&point]).map(drop) }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.is_there
+            && let Err(error) = self.unmount()
+        {
+            log::warn!("{error:#}");
+        }
+    }
+}
