@@ -13,7 +13,7 @@
 //! 2. A flush (`flush`) takes a cut: under the exclusive `namespace` lock, what is pending begins to fly, and becomes operations (`cut`);
 //!    then content is read and sent in chunks (`content`), then the batch is committed at the server.
 //! 3. What has changed at the server comes as states (`pull`) and is installed (`install`, `names`); own batches are recognised in it (`settle`).
-//! 4. `list` fetches the entries of directories that are not here, `fetch` content, each with more than is needed (`ahead`, `around`); `run` decides
+//! 4. `list` fetches the entries of directories that are not here, `fetch` content, each with more than is needed (`ahead`, `around`, `fetch_ahead`); `run` decides
 //!    when what happens.
 //!
 //! # Locks, before those of [`Client`]
@@ -21,6 +21,7 @@
 //! |---|---|---|
 //! | `flushing` | one flush at a time | all of it, calls to the server too |
 //! | `applying` | the position in history: one who advances it at a time | calls to the server, installing |
+//! | `lookout` | who looks what comes ahead: one at a time | reading the store |
 //! | a *flight* (`ahead`), by bytes of an object | that nobody else fetches them | calls to the server, installing content |
 //! | `absence`, by object | whether content is here: shared by readers, exclusive for whoever changes it | reads and writes of that object |
 //! | `identity`, `next`, `state`, `told`, `quiet` | what they are called | nothing |
@@ -34,6 +35,7 @@ mod cut;
 mod drives;
 mod evict;
 mod fetch;
+mod fetch_ahead;
 mod flush;
 mod identity;
 mod install;
@@ -146,6 +148,7 @@ pub(crate) struct Replica {
     names_ahead: ahead::Window,
     content_ahead: ahead::Window,
     flights: ahead::Flights,
+    lookout: fetch_ahead::Lookout,
     queue: queue::Queue,
     evict: evict::Evict,
     pub(crate) drives: drives::Drives,
@@ -198,6 +201,7 @@ impl Replica {
             names_ahead: ahead::Window::new(list::LEAST, options.names_ahead.into()),
             content_ahead: ahead::Window::new(fetch::LEAST, options.content_ahead),
             flights: ahead::Flights::default(),
+            lookout: fetch_ahead::Lookout::default(),
             queue: queue::Queue::default(),
             evict: evict::Evict::default(),
             drives: drives::Drives::default(),

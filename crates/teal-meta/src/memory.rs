@@ -11,7 +11,7 @@ mod write;
 use crate::error::Result;
 use crate::meta::{Durability, Meta, Read, Write};
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges, ReplicaRow, TokenRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges, ReplicaRow, Tally, TokenRow,
     VolumeRow, XattrRow,
 };
 use parking_lot::RwLock;
@@ -27,6 +27,9 @@ type PartKey = (u32, u32, u64, u32);
 /// A row of an extended attribute's history.
 type XattrKey = (ObjectNo, Vec<u8>, CommitSeq);
 
+/// The names of a snapshot.
+type Names = Arc<[(Name, ObjectNo)]>;
+
 /// Every table. History has its commit last in the key.
 #[derive(Debug, Clone, Default)]
 struct State {
@@ -39,6 +42,10 @@ struct State {
     extents: Table<In<(ObjectNo, u64)>, ExtentRow>,
     past_objects: Table<In<(ObjectNo, CommitSeq)>, Option<ObjectRow>>,
     past_entries: Table<In<(Link, CommitSeq)>, Option<ObjectNo>>,
+    /// The same by commit.
+    past_names: Table<In<(ObjectNo, CommitSeq, Name)>, Option<ObjectNo>>,
+    snapshots: Table<In<(ObjectNo, CommitSeq)>, Names>,
+    tallies: Table<In<ObjectNo>, Tally>,
     past_links: Table<In<(ObjectNo, CommitSeq, Link)>, ()>,
     past_xattrs: Table<In<XattrKey>, Option<Vec<u8>>>,
     past_extents: Table<In<(ObjectNo, CommitSeq, u64)>, PastExtent>,
@@ -56,7 +63,7 @@ struct State {
 macro_rules! each_table {
     ($state:expr, $table:ident => $what:expr) => {
         each_table!(@ $state, $table => $what; settings volumes objects entries links xattrs extents past_objects past_entries
-            past_links past_xattrs past_extents commits changes batches staged replicas tokens leases conflicts)
+            past_names snapshots tallies past_links past_xattrs past_extents commits changes batches staged replicas tokens leases conflicts)
     };
     (@ $state:expr, $table:ident => $what:expr; $($name:ident)*) => {{
         $({ let $table = &mut $state.$name; $what; })*

@@ -8,8 +8,8 @@
 use crate::MetaError;
 use crate::error::Result;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastXattr, Ranges, ReplicaRow,
-    StagedPart, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastXattr, Ranges,
+    ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use std::ops::Range;
 use teal_types::{CommitSeq, Link, Name, ObjectNo, VolumeId};
@@ -138,8 +138,10 @@ pub trait Read {
     fn entry_at(&self, link: &Link, at: CommitSeq) -> Result<Option<(CommitSeq, Option<ObjectNo>)>>;
     /// Every name the object has ever had up to `at`, each once.
     fn names_ever(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<Link>>;
-    /// Every name a directory has ever had up to `at`, with the newest row of each at or before `at`.
-    fn entries_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<Vec<(Name, CommitSeq, Option<ObjectNo>)>>;
+    /// The names of a directory after the commit `at`: those of its newest snapshot at or before that, with what has changed since.
+    fn names_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<PastNames>;
+    /// What was last counted of a directory's names; zeros if nothing was.
+    fn tally(&self, dir: ObjectNo) -> Result<Tally>;
     /// The newest row at or before `at` of each extended attribute the object has ever had.
     fn xattrs_at(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>>;
     /// Every row of an object's content history at or before `at` that overlaps the range, whole, by commit.
@@ -202,6 +204,10 @@ pub trait Write: Read {
     fn remember_object(&mut self, object: ObjectNo, seq: CommitSeq, row: Option<&ObjectRow>) -> Result<()>;
     /// A row of a name's history.
     fn remember_entry(&mut self, link: &Link, seq: CommitSeq, object: Option<ObjectNo>) -> Result<()>;
+    /// A snapshot of a directory: the names that live in it now are those after the commit `seq`, in which all its changes up to now lie.
+    fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()>;
+    /// Sets what is counted of a directory's names.
+    fn put_tally(&mut self, dir: ObjectNo, tally: Tally) -> Result<()>;
     /// A row of an extended attribute's history.
     fn remember_xattr(&mut self, object: ObjectNo, name: &[u8], seq: CommitSeq, value: Option<&[u8]>) -> Result<()>;
     /// A row of content history; those of one commit do not overlap.

@@ -1,7 +1,8 @@
 //! What is stored, row by row.
 
+use std::collections::BTreeMap;
 use teal_proto::ConflictKind;
-use teal_types::{Attributes, ChunkId, CommitSeq, FileType, ObjectNo, Stamp, Timestamp};
+use teal_types::{Attributes, ChunkId, CommitSeq, FileType, Name, ObjectNo, Stamp, Timestamp};
 
 /// Where content has changed, as (offset, length), ascending; `None`: anywhere.
 pub type Ranges = Option<Vec<(u64, u64)>>;
@@ -92,6 +93,43 @@ pub struct PastExtent {
     pub len: u64,
     /// The chunk and the first byte in it; `None`: zeros.
     pub source: Option<(ChunkId, u32)>,
+}
+
+/// The names of a directory as they were.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PastNames {
+    /// Each with the object it led to, by their bytes.
+    pub names: Vec<(Name, ObjectNo)>,
+    /// Rows of history that were read for it.
+    pub rows: usize,
+}
+
+impl PastNames {
+    /// A snapshot, and where the names that have changed since led after each change, oldest first.
+    pub(crate) fn new(
+        snapshot: impl IntoIterator<Item = (Name, ObjectNo)>,
+        changes: impl IntoIterator<Item = (Name, Option<ObjectNo>)>,
+    ) -> Self {
+        let mut names: BTreeMap<Name, ObjectNo> = snapshot.into_iter().collect();
+        let mut rows = names.len();
+        for (name, object) in changes {
+            rows += 1;
+            match object {
+                Some(object) => names.insert(name, object),
+                None => names.remove(&name),
+            };
+        }
+        Self { names: names.into_iter().collect(), rows }
+    }
+}
+
+/// What is counted of a directory's names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Names that live in it.
+    pub names: u64,
+    /// Rows of its names' history since its last snapshot.
+    pub changes: u64,
 }
 
 /// An extended attribute in history: its name, the commit, and the value from then on (`None`: gone).

@@ -3,7 +3,7 @@
 
 use teal_meta::{
     BatchRow, CommitRow, ConflictRow, EXTENT_MAX, EntryRow, ExtentRow, Memory, Meta, MetaError, ObjectRow, PastExtent,
-    Read, ReplicaRow, Sqlite, TokenRow, VolumeRow, Write, XattrRow, read, write, write_soon,
+    Read, ReplicaRow, Sqlite, Tally, TokenRow, VolumeRow, Write, XattrRow, read, write, write_soon,
 };
 use teal_proto::ConflictKind;
 use teal_types::{Attributes, ChunkId, CommitSeq, FileType, Link, Name, ObjectNo, Stamp, Timestamp, VolumeId};
@@ -28,6 +28,7 @@ conforms! {
     an_object_has_all_its_names
     live_extents_are_found_by_range
     history_has_the_newest_row_at_or_before
+    names_of_the_past_are_those_of_a_snapshot_and_what_changed_since
     content_history_comes_in_the_order_of_commits
     changes_come_commit_by_commit
     batches_are_found_by_their_place_in_history
@@ -293,16 +294,48 @@ fn history_has_the_newest_row_at_or_before(meta: &dyn Meta) {
         assert_eq!(led, [None, Some((seq(2), Some(A))), Some((seq(5), None)), Some((seq(9), Some(B)))]);
         assert_eq!(txn.names_ever(A, seq(4))?, [link(1, b"a")]);
         assert_eq!(txn.names_ever(A, seq(9))?, [link(1, b"a"), link(1, b"b")]);
-        let name = |name| Name::new(name).unwrap();
-        assert_eq!(
-            txn.entries_at(ObjectNo::ROOT, seq(5))?,
-            [(name(b"a"), seq(5), None), (name(b"b"), seq(5), Some(A))]
-        );
         assert_eq!(
             txn.xattrs_at(A, seq(4))?,
             [(b"x".to_vec(), seq(2), Some(b"1".to_vec())), (b"y".to_vec(), seq(4), Some(vec![]))]
         );
         assert_eq!(txn.xattrs_at(A, seq(5))?[0], (b"x".to_vec(), seq(5), None));
+        Ok(())
+    });
+}
+
+fn names_of_the_past_are_those_of_a_snapshot_and_what_changed_since(meta: &dyn Meta) {
+    let set = |txn: &mut dyn Write, name: &[u8], at, object: Option<ObjectNo>| {
+        txn.put_entry(&link(1, name), object.map(|object| EntryRow { object, seq: seq(at) }))?;
+        txn.remember_entry(&link(1, name), seq(at), object)
+    };
+    put(meta, |txn| {
+        set(txn, b"a", 2, Some(A))?;
+        set(txn, b"b", 2, Some(A))?;
+        set(txn, b"a", 5, None)?;
+        set(txn, b"c", 5, Some(B))?;
+        txn.remember_names(ObjectNo::ROOT, seq(5))?;
+        txn.remember_names(B, seq(4))?;
+        txn.put_tally(ObjectNo::ROOT, Tally { names: 2, changes: 0 })?;
+        set(txn, b"b", 9, Some(B))?;
+        set(txn, b"a", 9, Some(B))?;
+        set(txn, b"c", 10, None)?;
+        txn.remember_entry(&link(2, b"z"), seq(3), Some(A))
+    });
+    see(meta, |txn| {
+        let at = |at| {
+            let past = txn.names_at(ObjectNo::ROOT, seq(at)).unwrap();
+            let names: Vec<_> = past.names.iter().map(|(name, object)| (name.to_string(), *object)).collect();
+            (names, past.rows)
+        };
+        let names = |names: &[(&str, ObjectNo)]| names.iter().map(|(name, of)| ((*name).into(), *of)).collect();
+        assert_eq!(at(1), (vec![], 0));
+        assert_eq!(at(2), (names(&[("a", A), ("b", A)]), 2));
+        assert_eq!(at(4), at(2));
+        assert_eq!(at(5), (names(&[("b", A), ("c", B)]), 2), "of the snapshot alone");
+        assert_eq!(at(9), (names(&[("a", B), ("b", B), ("c", B)]), 4));
+        assert_eq!(at(u64::MAX), (names(&[("a", B), ("b", B)]), 5));
+        assert_eq!(txn.names_at(B, seq(9))?.names, []);
+        assert_eq!((txn.tally(ObjectNo::ROOT)?, txn.tally(B)?), (Tally { names: 2, changes: 0 }, Tally::default()));
         Ok(())
     });
 }

@@ -260,6 +260,13 @@ pub enum Reply {
     },
     /// To [`Request::Devices`](crate::Request::Devices).
     Devices(Vec<DeviceNote>),
+    /// To [`Request::ListPast`](crate::Request::ListPast).
+    PastNames {
+        /// Each name with the object it led to, by their bytes; `None`: there was no such directory.
+        names: Option<Vec<(Name, ObjectNo)>>,
+        /// Whether there are more behind the last.
+        more: bool,
+    },
 }
 
 /// A drive of a volume.

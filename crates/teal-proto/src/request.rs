@@ -153,10 +153,19 @@ pub enum Request {
     },
     /// About the drives of the volume: [`Reply::Devices`](crate::Reply::Devices).
     Devices(DeviceAsk),
+    /// The names of a directory as they were after a commit: [`Reply::PastNames`](crate::Reply::PastNames).
+    ListPast {
+        /// Which.
+        dir: ObjectNo,
+        /// After which commit.
+        at: CommitSeq,
+        /// The name behind which to go on.
+        after: Option<Name>,
+    },
 }
 
 /// Kinds of requests, in the order of the protocol.
-pub const REQUEST_KINDS: [&str; 17] = [
+pub const REQUEST_KINDS: [&str; 18] = [
     "hello",
     "incarnate",
     "pull",
@@ -174,6 +183,7 @@ pub const REQUEST_KINDS: [&str; 17] = [
     "bye",
     "keep",
     "devices",
+    "list_past",
 ];
 
 impl Request {
@@ -197,6 +207,7 @@ impl Request {
             Self::Bye => 14,
             Self::Keep { .. } => 15,
             Self::Devices(_) => 16,
+            Self::ListPast { .. } => 17,
         }
     }
 }

@@ -6,13 +6,15 @@
 //! 3. *Whole*: every chunk it names is durable, and pinned until the names are.
 //! 4. *Always*: what cannot be done as it was meant becomes a conflict that is shown; only nonsense is refused.
 //!
-//! The parts: `removals` and `placements` (names), `states` and `content` (the rest), `rebirth` (what others removed), `finish` (history).
+//! The parts: `removals` and `placements` (names), `states` and `content` (the rest), `rebirth` (what others removed), `finish` and `snapshots`
+//! (history).
 
 mod content;
 mod finish;
 mod placements;
 mod rebirth;
 mod removals;
+mod snapshots;
 mod states;
 mod work;
 

@@ -1,14 +1,14 @@
 //! Versions of the past, and their content.
 
 use crate::content::Plan;
-use crate::limits::NOTES_MAX;
+use crate::limits::{ITEM_BYTES, NOTES_MAX};
 use crate::refusal::{Outcome, bad};
 use crate::rules::canvas::Canvas;
 use crate::server::{Peer, Server};
 use crate::version;
 use teal_meta::ExtentRow;
 use teal_proto::{Got, REPLY_BYTES, Reply, VersionNote};
-use teal_types::{CommitSeq, ObjectNo};
+use teal_types::{CommitSeq, Name, ObjectNo};
 
 impl Server {
     pub(crate) fn history(&self, peer: Peer, object: ObjectNo, after: CommitSeq) -> Outcome<Reply> {
@@ -24,6 +24,27 @@ impl Server {
                 notes.push(VersionNote { seq, time: commit.time, stamp: commit.stamp, version });
             }
             Ok(Reply::History(notes))
+        })
+    }
+
+    /// Reads what the directory held then, about, for each answer (`commit/snapshots.rs`).
+    pub(crate) fn list_past(&self, peer: Peer, dir: ObjectNo, at: CommitSeq, after: Option<&Name>) -> Outcome<Reply> {
+        self.read(peer.volume, |txn| {
+            if !txn.object_at(dir, at)?.and_then(|(_, row)| row).is_some_and(|row| row.kind.is_dir()) {
+                return Ok(Reply::PastNames { names: None, more: false });
+            }
+            let mut names = txn.names_at(dir, at)?.names;
+            names.drain(..after.map_or(0, |after| names.partition_point(|(name, _)| name <= after)));
+            let mut bytes = 0;
+            let weights = names.iter().map(|(name, _)| ITEM_BYTES + name.as_bytes().len());
+            let fit = weights.take_while(|weight| {
+                bytes += weight;
+                bytes <= REPLY_BYTES
+            });
+            let fit = fit.count();
+            let more = fit < names.len();
+            names.truncate(fit);
+            Ok(Reply::PastNames { names: Some(names), more })
         })
     }
 

@@ -42,6 +42,8 @@ pub const DEPTH_MAX: usize = 4096;
 pub const GUESSES_MAX: usize = 20;
 /// See [`GUESSES_MAX`].
 pub const GUESS_WINDOW: Duration = Duration::from_secs(60);
+/// So many names may have changed in a directory before it gets a snapshot, however few it has.
+pub(crate) const SNAPSHOT_MIN: u64 = 64;
 /// Objects looked at in one go while a long answer is put together.
 pub(crate) const PAGE: usize = 512;
 /// The most changed objects remembered while history is scanned for one answer.

@@ -168,6 +168,7 @@ impl Server {
             }
             Request::Keep { filter, objects, is_last } => self.keep(peer, filter, objects, is_last),
             Request::Devices(ask) => self.devices(peer, ask),
+            Request::ListPast { dir, at, after } => self.list_past(peer, dir, at, after.as_ref()),
         }
     }
 

@@ -326,6 +326,7 @@ fn request() -> impl Strategy<Value = Request> {
             len
         }),
         (object(), any_seq()).prop_map(|(object, after)| Request::History { object, after }),
+        (object(), any_seq()).prop_map(|(dir, at)| Request::ListPast { dir, at, after: None }),
         any::<u64>().prop_map(|after| Request::Conflicts { after }),
         any::<u64>().prop_map(|conflict| Request::Resolve { conflict }),
         prop::collection::vec(object(), 0..4).prop_map(|objects| Request::Look { objects }),

@@ -8,7 +8,8 @@ mod support;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use support::{Mounted, Nas, World, converge, end, join, run, seeded};
+use std::time::Duration;
+use support::{Mounted, Nas, World, converge, end, join, run, seeded, wait_until};
 
 #[test]
 fn a_tree_of_small_files_comes_with_few_requests() {
@@ -48,6 +49,33 @@ fn who_enters_a_directory_that_has_just_come_knows_where_he_is() {
         "for dir in d7 below; do cd $dir; for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do /bin/pwd -P; done; done";
     let said = run(Command::new("sh").args(["-ec", often]).current_dir(laptop.point())).good();
     assert!(said.lines().last().unwrap().ends_with("/d7/below"), "{said}");
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn who_reads_on_finds_the_next_files_there_and_who_does_not_has_no_more_come() {
+    const FILES: u64 = 100;
+    const SIZE: u64 = 40_000;
+    let test = "who_reads_on_finds_the_next_files_there_and_who_does_not_has_no_more_come";
+    let made = |root: &Path| {
+        (0..FILES).for_each(|file| fs::write(root.join(format!("f{file}")), seeded(file, SIZE as usize)).unwrap());
+    };
+    let Some(mut nas) = Nas::of(test, made) else { return };
+    let with = nas.serve();
+    nas.flush();
+    let laptop = join(test, &with);
+    let (fetched, waits) = (|| laptop.exchanged("counts", "fetched"), || laptop.exchanged("counts", "waits"));
+    let mut first = None;
+    for (file, read) in fs::read_dir(laptop.point()).unwrap().zip((1..).map(|n| n * SIZE)) {
+        assert_eq!(fs::read(file.unwrap().path()).unwrap().len() as u64, SIZE);
+        let first = *first.get_or_insert_with(&waits);
+        assert_eq!(waits(), first, "after {read} bytes: {}", laptop.status()["upstream"]);
+        // As who builds goes on when he has thought: half of the least window, or all there is, is there by then.
+        let due = (read + (128 << 10) - SIZE).min(FILES * SIZE);
+        assert!(wait_until(Duration::from_secs(60), || fetched() >= due), "{} of {due}", fetched());
+        assert!(read > SIZE || fetched() <= SIZE + (256 << 10), "{} for one file", fetched());
+    }
+    assert_eq!(fetched(), FILES * SIZE, "each once");
     end(vec![laptop, nas.0]);
 }
 

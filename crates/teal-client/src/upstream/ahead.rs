@@ -34,6 +34,8 @@ struct Open {
     size: u64,
     /// What came ahead and was not used yet.
     unused: HashMap<ObjectNo, Unused>,
+    /// The sizes of those of them that are not old.
+    fresh: u64,
 }
 
 #[derive(Debug)]
@@ -49,21 +51,27 @@ impl Window {
     /// From `least` up to `most`; never more than `most`.
     pub(super) fn new(least: u64, most: u64) -> Self {
         let (least, has_unused) = (least.min(most), AtomicBool::new(false));
-        Self { least, most, has_unused, state: Mutex::new(Open { size: least, unused: HashMap::new() }) }
+        Self { least, most, has_unused, state: Mutex::new(Open { size: least, unused: HashMap::new(), fresh: 0 }) }
     }
 
-    /// An object is used up to `end`.
-    pub(super) fn uses(&self, no: ObjectNo, end: u64) {
+    /// An object is used up to `end`. Whether more should come now: that had come ahead, and half of the window has room again.
+    pub(super) fn uses(&self, no: ObjectNo, end: u64) -> bool {
         if !self.has_unused.load(Ordering::Relaxed) {
-            return;
+            return false;
         }
         let mut open = self.state.lock();
-        if open.unused.get(&no).is_some_and(|unused| unused.from < end)
-            && let Some(Unused { size, .. }) = open.unused.remove(&no)
-        {
-            open.size = (open.size + size).min(self.most);
-            self.has_unused.store(!open.unused.is_empty(), Ordering::Relaxed);
+        if open.unused.get(&no).is_none_or(|unused| unused.from >= end) {
+            return false;
         }
+        open.size = (open.size + open.forget(no)).min(self.most);
+        self.has_unused.store(!open.unused.is_empty(), Ordering::Relaxed);
+        open.fresh <= open.size / 2
+    }
+
+    /// The size, and how much more may come now: what came since somebody had to wait and was not used takes room.
+    pub(super) fn room(&self) -> (u64, u64) {
+        let open = self.state.lock();
+        (open.size, open.size.saturating_sub(open.fresh))
     }
 
     /// Somebody must wait: how much may come with what he needs.
@@ -72,12 +80,8 @@ impl Window {
         if open.unused.len() > UNUSED_MAX {
             open.unused.clear();
         }
-        let news = open.unused.values_mut().filter(|unused| !unused.is_old);
-        let count = |unused: &mut Unused| {
-            unused.is_old = true;
-            unused.size
-        };
-        let unused: u64 = news.map(count).sum();
+        open.unused.values_mut().for_each(|unused| unused.is_old = true);
+        let unused = std::mem::take(&mut open.fresh);
         open.size = open.size.saturating_sub(unused / 2).max(self.least);
         open.size
     }
@@ -85,7 +89,10 @@ impl Window {
     /// So much has come ahead, and is used when the object is used beyond `from`.
     pub(super) fn came(&self, no: ObjectNo, from: u64, size: u64) {
         if size > 0 {
-            self.state.lock().unused.insert(no, Unused { from, size, is_old: false });
+            let mut open = self.state.lock();
+            open.forget(no);
+            open.unused.insert(no, Unused { from, size, is_old: false });
+            open.fresh += size;
             self.has_unused.store(true, Ordering::Relaxed);
         }
     }
@@ -96,6 +103,15 @@ impl Window {
             let mut open = self.state.lock();
             open.size = (open.size / 2).max(self.least);
         }
+    }
+}
+
+impl Open {
+    /// The size of what came ahead of an object, which is not unused any more.
+    fn forget(&mut self, no: ObjectNo) -> u64 {
+        let Some(Unused { size, is_old, .. }) = self.unused.remove(&no) else { return 0 };
+        self.fresh -= if is_old { 0 } else { size };
+        size
     }
 }
 

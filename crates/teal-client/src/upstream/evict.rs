@@ -35,7 +35,9 @@ pub(crate) struct Evict {
 impl Replica {
     /// Content up to `end` is read.
     pub(crate) fn uses(&self, no: ObjectNo, end: u64) {
-        self.content_ahead.uses(no, end);
+        if self.content_ahead.uses(no, end) {
+            self.lookout.give((no, end));
+        }
         let mut used = self.evict.used.lock();
         if used.len() < USED_MAX {
             used.insert(no);

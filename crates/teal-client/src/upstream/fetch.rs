@@ -3,8 +3,8 @@
 //! # Guarantees
 //! 1. *Not stale*: content is installed only while the note still means the commit it was read of.
 //! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was out of reach a moment ago.
-//! 3. *Ahead*: with a part of a file comes what follows; with all of it come other files [`around`](Client::around) it. How much: [`Window`](super::ahead::Window);
-//!    in several requests at the same time, if it is more than one reply holds. Nothing comes twice ([`Flight`]).
+//! 3. *Ahead*: with a part of a file comes what follows; with all of it come other files [`around`](Client::around) it: as much as nearly nobody
+//!    notices ([`LEAST`]). More comes while whoever waited goes on (`fetch_ahead`). Nothing comes twice ([`Flight`]).
 //! 4. What comes ahead takes nothing away: if it is damaged there, or its request fails, what is needed is still here.
 
 use super::ahead::Flight;
@@ -24,13 +24,14 @@ use teal_types::{FileType, ObjectNo};
 const GRACE: Duration = Duration::from_secs(5);
 /// How often content may be another one before the operation fails.
 const RETRIES: u32 = 16;
-/// Content that comes ahead when nothing is known of a walk: more would make who reads one small file wait on a slow line.
+/// Content that comes with what is needed, and all that comes ahead when nothing is known of a walk: more would make who reads one small file wait on a
+/// slow line.
 pub(super) const LEAST: u64 = 256 << 10;
 /// Content asked for in one request; what it takes beside its bytes has room in the reply, too.
-const PART: u64 = REPLY_BYTES as u64 - (64 << 10);
+pub(super) const PART: u64 = REPLY_BYTES as u64 - (64 << 10);
 
 /// Content of an object in the state that its note means.
-fn wants(object: ObjectNo, note: &Note, ranges: &Ranges) -> Vec<Want> {
+pub(super) fn wants(object: ObjectNo, note: &Note, ranges: &Ranges) -> Vec<Want> {
     let want = |(offset, to)| Want { object, data_seq: note.data_seq, offset, len: to - offset };
     ranges.iter().map(want).collect()
 }
@@ -80,6 +81,7 @@ impl Client {
     pub(super) fn waiting<T>(
         &self,
         replica: &Replica,
+        what: std::fmt::Arguments<'_>,
         work: impl FnOnce() -> Result<T, FsError>,
     ) -> Result<T, FsError> {
         let begun = self.clock.monotonic();
@@ -87,6 +89,7 @@ impl Client {
         let time = self.clock.monotonic().saturating_sub(begun);
         replica.counters.waits.fetch_add(1, Ordering::Relaxed);
         replica.counters.waited_us.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
+        log::debug!("somebody waited {time:?} for {what}");
         done
     }
 
@@ -102,7 +105,7 @@ impl Client {
             return Ok(());
         }
         self.try_reach(replica)?;
-        self.waiting(replica, || {
+        self.waiting(replica, format_args!("{no} from {from} to {to}"), || {
             for _ in 0..RETRIES {
                 while replica.flights.wait(no, from, to) {
                     // Whoever fetched it may have met that the server is out of reach.
@@ -123,21 +126,20 @@ impl Client {
 
     fn fetch(&self, replica: &Replica, no: ObjectNo, from: u64, to: u64) -> Result<(), SyncError> {
         let ahead = &replica.content_ahead;
-        let window = ahead.open();
+        let window = ahead.open().min(LEAST);
         self.room_for((to - from).saturating_add(window));
         let mut range = Ranges::default();
-        range.add(from, to.max(from.saturating_add(window)));
+        let end = to.max(from.saturating_add(window));
+        range.add(from, end);
         let mut flight = replica.flights.begin();
-        let free = flight.take(no, &range);
-        // What others were fetching until then is in it.
-        let note = self.note(no)?;
-        let absent = note.absent.common(&free);
+        let (note, absent) = self.take_absent(no, &range, &mut flight)?;
         let (needed, more) = (absent.within(from, to), absent.within(to, END));
         ahead.came(no, to, more.len());
         let mut wants: Vec<Want> = [&needed, &more].into_iter().flat_map(|of| wants(no, &note, of)).collect();
         let Some(first) = wants.first().copied() else { return Ok(()) };
         let room = window.saturating_sub(absent.len());
         wants.extend(self.neighbours(replica, no, room, window, &mut flight)?);
+        replica.lookout.give((no, end));
         let begun = self.clock.monotonic();
         let is_stale = self.read_content(replica, (no, to), &wants)?;
         ahead.took(self.clock.monotonic().saturating_sub(begun));
@@ -145,8 +147,27 @@ impl Client {
         if is_stale { self.fetch_stale(replica, no, &note, first) } else { Ok(()) }
     }
 
+    /// What of these ranges is absent and nobody else fetches, and the note that says so.
+    pub(super) fn take_absent(
+        &self,
+        no: ObjectNo,
+        ranges: &Ranges,
+        flight: &mut Flight<'_>,
+    ) -> Result<(Note, Ranges), SyncError> {
+        let free = flight.take(no, ranges);
+        // What others were fetching until then is in it.
+        let note = self.note(no)?;
+        let absent = note.absent.common(&free);
+        Ok((note, absent))
+    }
+
     /// Reads and enters all that is wanted; whether the object's content is another one by now. It is needed up to `to`.
-    fn read_content(&self, replica: &Replica, (no, to): (ObjectNo, u64), wants: &[Want]) -> Result<bool, SyncError> {
+    pub(super) fn read_content(
+        &self,
+        replica: &Replica,
+        (no, to): (ObjectNo, u64),
+        wants: &[Want],
+    ) -> Result<bool, SyncError> {
         let parts = in_replies(wants);
         let requests: Vec<Request> = parts.iter().map(|wants| Request::Read { wants: wants.clone() }).collect();
         let replies = replica.call_all(&*self.clock, &requests, replica.options.deadline);
@@ -200,8 +221,8 @@ impl Client {
         self.fill(replica, &want, len, pieces)
     }
 
-    /// Content of other files that is not here, `room` bytes of it: what a walk over the tree would come to.
-    fn neighbours(
+    /// Content of other files that is not here, `room` bytes of it: what a walk over the tree would come to. None that is more than half of the window.
+    pub(super) fn neighbours(
         &self,
         replica: &Replica,
         no: ObjectNo,
@@ -218,10 +239,7 @@ impl Client {
                 let note = self.note(object)?;
                 let size = note.absent.len();
                 if size > 0 && size <= room.min(window / 2) {
-                    let free = flight.take(object, &note.absent);
-                    // What others were fetching until then is in it.
-                    let note = self.note(object)?;
-                    let absent = note.absent.common(&free);
+                    let (note, absent) = self.take_absent(object, &note.absent, flight)?;
                     found.extend(wants(object, &note, &absent));
                     replica.content_ahead.came(object, 0, absent.len());
                     room = room.saturating_sub(absent.len());

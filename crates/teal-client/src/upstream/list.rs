@@ -33,7 +33,7 @@ impl Client {
             return Ok(());
         }
         self.try_reach(replica)?;
-        self.waiting(replica, || {
+        self.waiting(replica, format_args!("the names in {dir}"), || {
             if replica.identity.lock().incarnation == 0 {
                 // Whoever has never been welcomed has no numbers for what may be made in it.
                 self.connect(replica)?;

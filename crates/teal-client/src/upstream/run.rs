@@ -6,6 +6,7 @@
 //! 2. While nothing changes there are no requests but one that waits for news, renewed every [`UpstreamOptions::keep_alive`].
 //! 3. A server out of reach is asked again at growing intervals, up to `BACKOFF_MAX`.
 
+use super::fetch_ahead::{AT_ONCE, run_ahead};
 use super::flush::Flushed;
 use super::{Replica, SyncError};
 use crate::{Client, FsError};
@@ -102,6 +103,7 @@ impl Replica {
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;
         self.changed.notify_all();
+        self.lookout.stop();
     }
 }
 
@@ -119,6 +121,7 @@ impl Client {
         self.catch_up(replica)?;
         self.look_again(replica)?;
         self.flush_due(replica)?;
+        self.fetch_due_ahead(replica)?;
         Ok(replica.due_in(self.clock.monotonic()))
     }
 
@@ -197,6 +200,9 @@ impl Client {
         }
         start("teal-flush", run_flush)?;
         start("teal-pull", run_pull)?;
+        for _ in 0..AT_ONCE {
+            start("teal-ahead", run_ahead)?;
+        }
         Ok(())
     }
 }

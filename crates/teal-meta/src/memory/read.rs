@@ -4,8 +4,8 @@ use super::{State, Txn, first_name};
 use crate::error::Result;
 use crate::meta::Read;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastXattr, Ranges, ReplicaRow,
-    StagedPart, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastXattr, Ranges,
+    ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -113,15 +113,20 @@ impl<S: Borrow<State>> Read for Txn<S> {
         Ok(links)
     }
 
-    fn entries_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<Vec<(Name, CommitSeq, Option<ObjectNo>)>> {
-        let first = (self.volume, (Link { dir, name: first_name() }, ZERO));
-        let rows = self.state.borrow().past_entries.range(first..);
-        let ours = rows.take_while(|((volume, (link, _)), _)| *volume == self.volume && link.dir == dir);
-        let newest: BTreeMap<Name, (CommitSeq, Option<ObjectNo>)> = ours
-            .filter(|((_, (_, seq)), _)| *seq <= at)
-            .map(|((_, (link, seq)), object)| (link.name.clone(), (*seq, *object)))
-            .collect();
-        Ok(newest.into_iter().map(|(name, (seq, object))| (name, seq, object)).collect())
+    fn names_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<PastNames> {
+        let state = self.state.borrow();
+        let taken = (self.volume, (dir, ZERO))..=(self.volume, (dir, at));
+        let snapshot = state.snapshots.range(taken).next_back();
+        let since = snapshot.map_or(ZERO, |((_, (_, seq)), _)| *seq);
+        let names = snapshot.into_iter().flat_map(|(_, names)| names.iter().cloned());
+        // Behind the last name of one commit is the first of the next.
+        let key = |seq: CommitSeq| (self.volume, (dir, CommitSeq::new(seq.get().saturating_add(1)), first_name()));
+        let changes = state.past_names.range(key(since)..key(at.max(since)));
+        Ok(PastNames::new(names, changes.map(|((_, (_, _, name)), object)| (name.clone(), *object))))
+    }
+
+    fn tally(&self, dir: ObjectNo) -> Result<Tally> {
+        Ok(self.state.borrow().tallies.get(&(self.volume, dir)).copied().unwrap_or_default())
     }
 
     fn xattrs_at(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>> {

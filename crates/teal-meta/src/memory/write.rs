@@ -2,9 +2,9 @@
 
 use super::{State, Txn};
 use crate::error::Result;
-use crate::meta::Write;
+use crate::meta::{Read as _, Write};
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges, ReplicaRow, TokenRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges, ReplicaRow, Tally, TokenRow,
     VolumeRow, XattrRow,
 };
 use teal_types::{CommitSeq, Link, ObjectNo};
@@ -72,7 +72,20 @@ impl Write for Txn<&mut State> {
         if let Some(object) = object {
             self.state.past_links.set((self.volume, (object, seq, link.clone())), Some(()));
         }
+        self.state.past_names.set((self.volume, (link.dir, seq, link.name.clone())), Some(object));
         self.state.past_entries.set((self.volume, (link.clone(), seq)), Some(object));
+        Ok(())
+    }
+
+    fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()> {
+        let names = self.entries_after(dir, None, usize::MAX)?;
+        let names = names.into_iter().map(|(name, entry)| (name, entry.object)).collect();
+        self.state.snapshots.set((self.volume, (dir, seq)), Some(names));
+        Ok(())
+    }
+
+    fn put_tally(&mut self, dir: ObjectNo, tally: Tally) -> Result<()> {
+        self.state.tallies.set((self.volume, dir), Some(tally));
         Ok(())
     }
 

@@ -1,4 +1,7 @@
-//! Opening a database, and making an empty one.
+//! Opening a database, making an empty one, and bringing an older one up to date.
+//!
+//! # Guarantees
+//! 1. *Older ones go on*: the tables of every version before are brought up in one transaction at opening; nothing in them is lost.
 
 use super::fault::Names;
 use crate::error::{MetaError, Result};
@@ -8,10 +11,11 @@ use std::time::Duration;
 
 /// Marks a database as ours: "teal".
 const APPLICATION: i32 = 0x7465_616c;
+/// What makes each version of the tables of the one before, beginning with nothing; `docs/format-meta.md` tells what they hold.
+const SCHEMAS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema_2.sql")];
 /// The version of the tables.
-const VERSION: i32 = 1;
-/// Every table and index; `docs/format-meta.md` tells what they hold.
-const SCHEMA: &str = include_str!("schema.sql");
+#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a few")]
+const VERSION: i32 = SCHEMAS.len() as i32;
 /// How long a transaction waits for another process.
 const BUSY: Duration = Duration::from_secs(5);
 /// Prepared statements kept for each connection: more than there are.
@@ -39,16 +43,21 @@ pub(super) fn writer(path: &Path, names: &Names) -> Result<Connection> {
     }
     sorted(connection.pragma_update(None, "journal_mode", "WAL"))?;
     sorted(connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES))?;
-    if tables == 0 {
-        sorted(create(&mut connection))?;
+    if version < VERSION {
+        sorted(bring_up(&mut connection))?;
     }
     Ok(connection)
 }
 
-fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+/// Makes the tables of the newest version of those that are there, if any.
+fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    transaction.execute_batch(SCHEMA)?;
+    // Asked again: another process may have been faster.
+    let version: usize = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    for schema in SCHEMAS.iter().skip(version) {
+        transaction.execute_batch(schema)?;
+    }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()

@@ -6,13 +6,20 @@ use crate::EXTENT_MAX;
 use crate::error::Result;
 use crate::meta::Read;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastXattr, Ranges, ReplicaRow,
-    StagedPart, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastXattr, Ranges,
+    ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use rusqlite::types::{FromSqlError, Type};
 use rusqlite::{OptionalExtension as _, Params, Row, params};
 use std::ops::Range;
 use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo, Stamp, Timestamp};
+
+/// The newest snapshot of a directory at or before a commit, its names, and what has changed since.
+const SNAPSHOT: &str =
+    "SELECT seq FROM snapshots WHERE volume = ?1 AND dir = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
+const SNAPSHOT_NAMES: &str = "SELECT name, object FROM snapshot_names WHERE volume = ?1 AND dir = ?2 AND seq = ?3";
+const CHANGED_NAMES: &str = "SELECT name, object FROM past_entries INDEXED BY past_names
+    WHERE volume = ?1 AND dir = ?2 AND seq > ?3 AND seq <= ?4 ORDER BY seq";
 
 /// A number as SQLite keeps it.
 pub(super) fn int(number: u64) -> i64 {
@@ -185,14 +192,21 @@ impl Read for Txn<'_> {
         self.rows(sql, params, |row| Ok(Link { dir: object(row, 0)?, name: name(row, 1)? }))
     }
 
-    fn entries_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<Vec<(Name, CommitSeq, Option<ObjectNo>)>> {
-        // Of a bare column beside max(), SQLite takes the value of the row that has the maximum.
-        let sql = "SELECT name, max(seq), object FROM past_entries
-            WHERE volume = ?1 AND dir = ?2 AND seq <= ?3 GROUP BY name ORDER BY name";
-        let params = params![self.volume, int(dir.get()), int(at.get())];
-        self.rows(sql, params, |row| {
-            Ok((name(row, 0)?, seq(row, 1)?, row.get::<_, Option<u64>>(2)?.map(ObjectNo::new)))
-        })
+    fn names_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<PastNames> {
+        let (dir, at) = (int(dir.get()), int(at.get()));
+        let since = self.row(SNAPSHOT, params![self.volume, dir, at], |row| row.get::<_, i64>(0))?.unwrap_or(0);
+        let shape = |row: &Row<'_>| Ok((name(row, 0)?, object(row, 1)?));
+        let names = self.rows(SNAPSHOT_NAMES, params![self.volume, dir, since], shape)?;
+        let changes = self.rows(CHANGED_NAMES, params![self.volume, dir, since, at], |row| {
+            Ok((name(row, 0)?, row.get::<_, Option<u64>>(1)?.map(ObjectNo::new)))
+        })?;
+        Ok(PastNames::new(names, changes))
+    }
+
+    fn tally(&self, dir: ObjectNo) -> Result<Tally> {
+        let sql = "SELECT names, changes FROM tallies WHERE volume = ?1 AND dir = ?2";
+        let shape = |row: &Row<'_>| Ok(Tally { names: row.get(0)?, changes: row.get(1)? });
+        Ok(self.row(sql, params![self.volume, int(dir.get())], shape)?.unwrap_or_default())
     }
 
     fn xattrs_at(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>> {
@@ -337,3 +351,6 @@ fn conflict_row(row: &Row<'_>) -> rusqlite::Result<(u64, ConflictRow)> {
     };
     Ok((row.get(0)?, conflict))
 }
+
+#[cfg(test)]
+mod tests;

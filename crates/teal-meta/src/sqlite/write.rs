@@ -6,7 +6,7 @@ use super::read::int;
 use crate::error::Result;
 use crate::meta::Write;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges, ReplicaRow, TokenRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges, ReplicaRow, Tally, TokenRow,
     VolumeRow, XattrRow,
 };
 use rusqlite::{Params, params};
@@ -116,6 +116,20 @@ impl Write for Txn<'_> {
         self.run(
             "INSERT INTO past_entries VALUES(?1, ?2, ?3, ?4, ?5)",
             params![self.volume, dir, name, int(seq.get()), object],
+        )
+    }
+
+    fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()> {
+        let params = (self.volume, int(dir.get()), int(seq.get()));
+        self.run("INSERT INTO snapshots VALUES(?1, ?2, ?3)", params)?;
+        let sql = "INSERT INTO snapshot_names SELECT volume, dir, ?3, name, object FROM entries WHERE volume = ?1 AND dir = ?2";
+        self.run(sql, params)
+    }
+
+    fn put_tally(&mut self, dir: ObjectNo, tally: Tally) -> Result<()> {
+        self.run(
+            "INSERT OR REPLACE INTO tallies VALUES(?1, ?2, ?3, ?4)",
+            params![self.volume, int(dir.get()), int(tally.names), int(tally.changes)],
         )
     }
 

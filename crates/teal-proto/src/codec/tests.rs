@@ -35,6 +35,9 @@ fn the_bytes_of_protocol_2_are_pinned() {
     assert_eq!(encode_reply(&Reply::Kept { filter: 5 }).unwrap(), [2, 0, 13, 5]);
     assert_eq!(encode_request(&Request::Devices(DeviceAsk::Detach { device: 300 })).unwrap(), [2, 0, 16, 3, 0xac, 2]);
     assert_eq!(encode_reply(&Reply::Devices(Vec::new())).unwrap(), [2, 0, 14, 0]);
+    let request = Request::ListPast { dir: ObjectNo::new(1), at: CommitSeq::new(300), after: None };
+    assert_eq!(encode_request(&request).unwrap(), [2, 0, 17, 1, 0xac, 2, 0]);
+    assert_eq!(encode_reply(&Reply::PastNames { names: Some(Vec::new()), more: true }).unwrap(), [2, 0, 15, 1, 0, 1]);
     let list = Request::List { dirs: vec![(ObjectNo::ROOT, Some(Name::new(b"a").unwrap()))], ahead: 128 };
     assert_eq!(encode_request(&list).unwrap(), [2, 0, 7, 1, 1, 1, 1, b'a', 0x80, 1]);
 }

@@ -58,7 +58,8 @@ impl Work<'_> {
             let lay = |(link, before): (&Link, &Option<ObjectNo>)| before.map(|object| Row { object, dir: link.dir });
             self.lies.extend(self.entries.iter().filter_map(lay));
         }
-        self.remember_names()?;
+        self.remember_entries()?;
+        self.remember_xattrs()?;
         self.remember_content()?;
         let seq = self.seq;
         let noted: HashSet<ObjectNo> = self.notes.iter().map(|note| note.object).collect();
@@ -92,13 +93,7 @@ impl Work<'_> {
         Ok(concern)
     }
 
-    fn remember_names(&mut self) -> Outcome<()> {
-        for (link, before) in std::mem::take(&mut self.entries) {
-            let now = self.entry(&link)?;
-            if now != before {
-                self.txn.remember_entry(&link, self.seq, now)?;
-            }
-        }
+    fn remember_xattrs(&mut self) -> Outcome<()> {
         for ((object, name), before) in std::mem::take(&mut self.xattrs) {
             let live = self.txn.xattrs(object)?;
             let now = live.into_iter().find(|(of, _)| *of == name).map(|(_, row)| row.value);

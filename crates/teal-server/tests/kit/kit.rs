@@ -338,6 +338,23 @@ impl Device {
         }
     }
 
+    /// The names of a directory of the past, asked for until there are no more.
+    pub(crate) fn past_names(&self, dir: ObjectNo, at: CommitSeq) -> Option<Vec<(Name, ObjectNo)>> {
+        let mut all: Vec<(Name, ObjectNo)> = Vec::new();
+        loop {
+            let after = all.last().map(|(name, _)| name.clone());
+            match self.ask(Request::ListPast { dir, at, after }) {
+                Reply::PastNames { names, more } => {
+                    all.extend(names?);
+                    if !more {
+                        return Some(all);
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
     pub(crate) fn history(&self, object: ObjectNo) -> Vec<VersionNote> {
         let Reply::History(notes) = self.ask(Request::History { object, after: seq(0) }) else { panic!() };
         notes

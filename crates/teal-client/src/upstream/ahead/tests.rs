@@ -15,7 +15,7 @@ fn a_window_that_is_used_grows_and_one_that_is_not_shrinks() {
     for _ in 0..5 {
         sizes.push(window.open());
         (0..10).for_each(|n| window.came(no(n), 0, sizes[sizes.len() - 1] / 10));
-        (0..10).for_each(|n| window.uses(no(n), 1));
+        assert!((0..10).filter(|n| window.uses(no(*n), 1)).count() > 4, "more is due when half is used");
         window.uses(no(3), 1);
     }
     assert_eq!(sizes, [100, 200, 400, 800, 1000]);
@@ -59,6 +59,28 @@ fn a_window_that_takes_long_is_halved_and_one_that_may_not_open_stays_shut() {
     window.took(Duration::from_millis(1100));
     assert_eq!(window.open(), 400);
     assert_eq!(Window::new(100, 0).open(), 0);
+}
+
+#[test]
+fn more_comes_when_half_of_the_window_is_used_and_never_more_than_it_holds() {
+    let window = Window::new(100, 1000);
+    assert_eq!(window.room(), (100, 100));
+    (0..4).for_each(|n| window.came(no(n), 0, 25));
+    assert_eq!(window.room(), (100, 0));
+    assert!(!window.uses(no(9), 1), "that did not come ahead");
+    assert!(!window.uses(no(0), 1), "three quarters of what was the window are unused");
+    assert!(window.uses(no(1), 1));
+    assert_eq!(window.room(), (150, 100), "it grew by what was used");
+    assert!(!window.uses(no(1), 1), "that counts once");
+    window.came(no(4), 0, 100);
+    window.came(no(4), 50, 75);
+    assert_eq!(window.room(), (150, 25), "of one object it is what came last");
+    // Somebody had to wait elsewhere: what came before takes no room there, and has made the window smaller.
+    assert_eq!(window.open(), 100);
+    assert_eq!(window.room(), (100, 100));
+    assert!(window.uses(no(4), 51), "used late is used");
+    assert_eq!(window.room(), (175, 175));
+    assert_eq!(Window::new(100, 0).room(), (0, 0));
 }
 
 fn ranges(of: &[(u64, u64)]) -> Ranges {
