@@ -429,8 +429,11 @@ impl Reader {
 
     /// Reads whole blocks of a file that lie together, the last one perhaps stored short, and checks each.
     fn content(&self, no: ObjectNo, addr: Sector, crcs: &[u32], out: &mut [u8]) -> Result<(), StoreError> {
-        if self.nearby(addr, out) && damaged(out, crcs).is_none() {
-            return Ok(());
+        if self.nearby(addr, out) {
+            if damaged(out, crcs).is_none() {
+                return Ok(());
+            }
+            self.drop_chunks(addr.byte(), out.len());
         }
         self.raw(addr, out)?;
         match damaged(out, crcs) {

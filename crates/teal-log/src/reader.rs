@@ -3,6 +3,9 @@
 //! # Invariants
 //! 1. Nothing read is handed out before its checksum matched; a mismatch is read once more past the caches, then reported.
 //! 2. A record between sealing and its durability is read from memory.
+//! 3. Small records stay in the cache as they are written: the end of a file that grows by less than a page is read again by the kernel, and costs
+//!    no device read. A chunk that began so has zeros where nothing was written; by (1) nobody takes them for content, and whoever meets them
+//!    drops the chunk.
 
 use crate::counters::{Counters, add};
 use crate::error::StoreError;
@@ -22,6 +25,8 @@ use teal_types::{ObjectNo, SECTOR, Sector};
 /// Sectors fetched together for metadata: whole neighbourhoods of packed inodes.
 const CHUNK_SECTORS: u64 = 64;
 const CHUNKS: usize = 256;
+/// Records up to so many sectors stay in the cache: those of programs that wait for each of their writes.
+const KEPT_SECTORS: u64 = 512;
 /// File content in pieces of at most so many sectors is fetched with its neighbourhood, when the last piece was not farther away than
 /// a directory of small files is long. What was written together is often read together.
 const SMALL_SECTORS: u64 = 16;
@@ -111,13 +116,26 @@ impl Reader {
 
     fn update_chunks(&self, at: Sector, bytes: &Parts, is_written: bool) {
         let sectors = bytes.len() as u64 / SECTOR;
-        for chunk in at.get() / CHUNK_SECTORS..=(at.get() + sectors) / CHUNK_SECTORS {
-            // A small record is one of many that a log of appends reads again at once.
-            match self.chunks.get(&chunk).filter(|_| is_written && sectors <= CHUNK_SECTORS) {
-                Some(old) => self.chunks.insert(chunk, Arc::new(patched(&old, chunk * CHUNK_SECTORS, at, bytes))),
-                None => drop(self.chunks.remove(&chunk)),
+        let is_kept = is_written && sectors <= KEPT_SECTORS;
+        for chunk in chunks_of(at.byte(), bytes.len()) {
+            if !is_kept {
+                self.chunks.remove(&chunk);
+                continue;
             }
+            let old = self.chunks.get(&chunk);
+            let old = old.unwrap_or_else(|| Arc::new(vec![0; self.chunk_len(chunk)]));
+            self.chunks.insert(chunk, Arc::new(patched(&old, chunk * CHUNK_SECTORS, at, bytes)));
         }
+    }
+
+    /// Bytes of a chunk: the last one of the disk may be short.
+    fn chunk_len(&self, chunk: u64) -> usize {
+        (CHUNK_SECTORS.min(self.limit.saturating_sub(chunk * CHUNK_SECTORS)) * SECTOR) as usize
+    }
+
+    /// What is cached of this place is not what is there.
+    pub(crate) fn drop_chunks(&self, byte: u64, len: usize) {
+        chunks_of(byte, len).for_each(|chunk| drop(self.chunks.remove(&chunk)));
     }
 
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
@@ -154,10 +172,8 @@ impl Reader {
         if let Some(bytes) = self.chunks.get(&chunk) {
             return Ok(bytes);
         }
-        let start = chunk * CHUNK_SECTORS;
-        let sectors = CHUNK_SECTORS.min(self.limit.saturating_sub(start));
-        let mut bytes = vec![0; (sectors * SECTOR) as usize];
-        self.raw(Sector::new(start), &mut bytes)?;
+        let mut bytes = vec![0; self.chunk_len(chunk)];
+        self.raw(Sector::new(chunk * CHUNK_SECTORS), &mut bytes)?;
         let bytes = Arc::new(bytes);
         self.chunks.insert(chunk, Arc::clone(&bytes));
         Ok(bytes)
@@ -181,14 +197,15 @@ impl Reader {
         Ok(out)
     }
 
-    /// Reads a small piece with its neighbourhood, unchecked, if there are signs that more of it will be wanted. What comes may be older
-    /// than what is in flight.
+    /// Reads a small piece, unchecked, if it is cached; or with its neighbourhood, if there are signs that more of it will be wanted. What comes may be
+    /// older than what is in flight.
     pub(crate) fn nearby(&self, at: Sector, buf: &mut [u8]) -> bool {
         if buf.len() as u64 > SMALL_SECTORS * SECTOR || at.get() >= self.limit {
             return false;
         }
         let last = self.last_small.swap(at.get(), std::sync::atomic::Ordering::Relaxed);
-        if at.get().abs_diff(last) > NEARBY_SECTORS {
+        let is_cached = || chunks_of(at.byte(), buf.len()).all(|chunk| self.chunks.get(&chunk).is_some());
+        if at.get().abs_diff(last) > NEARBY_SECTORS && !is_cached() {
             return false;
         }
         match self.through_chunks(at.byte(), buf.len()) {
@@ -221,9 +238,11 @@ impl Reader {
         let near = self.sweeping.load(Ordering::Relaxed) || (byte / SECTOR).abs_diff(last) <= CHUNK_SECTORS;
         if (near || len < WORTH_ITSELF)
             && let Ok(bytes) = self.through_chunks(byte, len)
-            && crc_matches(&bytes, sum)
         {
-            return Ok(bytes);
+            if crc_matches(&bytes, sum) {
+                return Ok(bytes);
+            }
+            self.drop_chunks(byte, len);
         }
         // The chunk may have been read while its sectors were rewritten, or reach into a bad sector next door.
         let first = byte / SECTOR;
@@ -247,6 +266,12 @@ impl Reader {
         self.chunks.clear();
         self.pages.clear();
     }
+}
+
+/// The chunks in which these bytes lie.
+fn chunks_of(byte: u64, len: usize) -> std::ops::Range<u64> {
+    let unit = CHUNK_SECTORS * SECTOR;
+    byte / unit..byte.saturating_add(len as u64).div_ceil(unit)
 }
 
 /// The chunk that begins at sector `start`, after `bytes` were written at `at`.

@@ -69,6 +69,36 @@ fn a_large_batch_is_written_at_once_and_its_barrier_comes_with_the_commit() {
     assert_eq!((durable.writes - written.writes, durable.barriers - written.barriers), (0, 1));
 }
 
+/// A log of mail grows by less than a page, and is read again: the kernel has no whole page of its end.
+#[test]
+fn the_end_of_a_file_that_has_just_grown_is_read_from_memory() {
+    let store = store();
+    let (mut files, mut sizes) = (Vec::new(), Vec::new());
+    for n in 0..20 {
+        create(&store, &format!("file-{n}"), 5000);
+        let (no, _) =
+            store.lookup(ObjectNo::ROOT, &Name::new(format!("file-{n}").as_bytes()).unwrap()).unwrap().unwrap();
+        files.push(no);
+        sizes.push(5000);
+    }
+    let before = store.counts().reads;
+    for round in 0..3_u8 {
+        for at in (0..files.len()).rev() {
+            let (no, size) = (files[at], sizes[at]);
+            let op = store.begin(Cost::data(8192)).unwrap();
+            op.lock(&[no]).unwrap().write(no, size, &[round; 700]).unwrap();
+            drop(op);
+            store.commit().unwrap();
+            sizes[at] += 700;
+            // Far from what was read last.
+            let other = files[(at + 9) % files.len()];
+            assert_eq!(store.read(other, 4096, 904).unwrap(), [7; 904]);
+            assert_eq!(store.read(no, size, 700).unwrap(), [round; 700]);
+        }
+    }
+    assert_eq!(store.counts().reads - before, 0);
+}
+
 #[test]
 fn what_only_a_header_parts_is_read_at_once() {
     let store = store();
