@@ -69,7 +69,8 @@ fn who_reads_on_finds_the_next_files_there_and_who_does_not_has_no_more_come() {
     for (file, read) in fs::read_dir(laptop.point()).unwrap().zip((1..).map(|n| n * SIZE)) {
         assert_eq!(fs::read(file.unwrap().path()).unwrap().len() as u64, SIZE);
         let first = *first.get_or_insert_with(&waits);
-        assert_eq!(waits(), first, "after {read} bytes: {}", laptop.status()["upstream"]);
+        // Of two parts on their way the later one may be there first.
+        assert!(waits() <= first + 1, "after {read} bytes: {}", laptop.status()["upstream"]);
         // As who builds goes on when he has thought: half of the least window, or all there is, is there by then.
         let due = (read + (128 << 10) - SIZE).min(FILES * SIZE);
         assert!(wait_until(Duration::from_secs(60), || fetched() >= due), "{} of {due}", fetched());

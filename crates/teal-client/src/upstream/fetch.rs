@@ -4,7 +4,7 @@
 //! 1. *Not stale*: content is installed only while the note still means the commit it was read of.
 //! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was out of reach a moment ago.
 //! 3. *Ahead*: with a part of a file comes what follows; with all of it come other files [`around`](Client::around) it: as much as nearly nobody
-//!    notices ([`LEAST`]). More comes while whoever waited goes on (`fetch_ahead`). Nothing comes twice ([`Flight`]).
+//!    notices ([`BESIDE`]). More comes while whoever waited goes on (`fetch_ahead`). Nothing comes twice ([`Flight`]).
 //! 4. What comes ahead takes nothing away: if it is damaged there, or its request fails, what is needed is still here.
 
 use super::ahead::Flight;
@@ -24,9 +24,10 @@ use teal_types::{FileType, ObjectNo};
 const GRACE: Duration = Duration::from_secs(5);
 /// How often content may be another one before the operation fails.
 const RETRIES: u32 = 16;
-/// Content that comes with what is needed, and all that comes ahead when nothing is known of a walk: more would make who reads one small file wait on a
-/// slow line.
+/// Content that comes ahead when nothing is known of a walk.
 pub(super) const LEAST: u64 = 256 << 10;
+/// As much of it comes with what is needed: more would make who reads one small file wait on a slow line.
+const BESIDE: u64 = 64 << 10;
 /// Content asked for in one request; what it takes beside its bytes has room in the reply, too.
 pub(super) const PART: u64 = REPLY_BYTES as u64 - (64 << 10);
 
@@ -126,7 +127,7 @@ impl Client {
 
     fn fetch(&self, replica: &Replica, no: ObjectNo, from: u64, to: u64) -> Result<(), SyncError> {
         let ahead = &replica.content_ahead;
-        let window = ahead.open().min(LEAST);
+        let window = ahead.open().min(BESIDE);
         self.room_for((to - from).saturating_add(window));
         let mut range = Ranges::default();
         let end = to.max(from.saturating_add(window));
