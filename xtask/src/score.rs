@@ -8,9 +8,12 @@ use std::time::Duration;
 use teal_energy::profile::Kind;
 use teal_energy::sim::Report;
 use teal_lab::days::{Session, day};
-use teal_lab::replay::{Assumptions, Machine, NAMED, Scene, Share};
+use teal_lab::replay::{Assumptions, Machine, NAMED, Named, Scene, Share};
 use teal_lab::score::Score;
 use teal_lab::trace::Reader;
+
+#[cfg(test)]
+mod tests;
 
 /// Days on which policies were tuned, and days on which they are scored.
 const TUNING: &[u64] = &[1, 2, 3];
@@ -25,9 +28,10 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     let (options, names): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with("--"));
     let number = |option: &&str| option.strip_prefix("--rounds=")?.parse().ok();
     let rounds = options.iter().find_map(number);
-    let is_known = |option: &&str| ["--short", "--tuning", "--account"].contains(option) || number(option).is_some();
+    let is_known =
+        |option: &&str| ["--short", "--tuning", "--account", "--policies"].contains(option) || number(option).is_some();
     if let Some(other) = options.iter().find(|option| !is_known(option)) {
-        bail!("{other}? cargo xtask score [--short] [--tuning] [--account] [--rounds=N] [MACHINE…]");
+        bail!("{other}? cargo xtask score [--short] [--tuning] [--account] [--policies] [--rounds=N] [MACHINE…]");
     }
     let is_short = options.contains(&"--short");
     let mut seeds = if options.contains(&"--tuning") { TUNING } else { SCORED };
@@ -43,6 +47,10 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
         let mut modelled = None;
         for seed in seeds {
             let scene = scene(name, &sessions, *seed, habits(name))?;
+            if options.contains(&"--policies") {
+                policies(*seed, name, &scene, options.contains(&"--account"));
+                continue;
+            }
             let score = Score::of(&scene, rounds.unwrap_or(if is_short { ROUNDS.1 } else { ROUNDS.0 }))?;
             modelled.get_or_insert_with(|| {
                 println!("\n{name}, modelled by {}", scene.machine.profiles().join(", "));
@@ -119,6 +127,22 @@ fn print(seed: u64, scene: &Scene, score: &Score) {
     row("(foresight)", &score.feasible, score);
 }
 
+/// What every policy spends, without the bound, which takes most of the time.
+fn policies(seed: u64, name: &str, scene: &Scene, has_account: bool) {
+    println!("{name}, day {seed}: {} events at the devices", scene.trace.events().len());
+    for run in Named::ALL.iter().map(|named| scene.run(named)) {
+        println!("  {:<16} {:>11} {:>7} starts", run.policy, run.report.total().to_string(), starts(&run.report));
+        if has_account {
+            account(&run.policy, &run.report, scene);
+        }
+    }
+}
+
+/// Starts of what wears by them.
+fn starts(report: &Report) -> u64 {
+    report.devices.iter().filter(|device| device.cycles > 0).map(|device| device.starts).sum()
+}
+
 /// What a run spent, by device and use: in all, and how often.
 fn account(name: &str, report: &Report, scene: &Scene) {
     println!("  {name}: {} while somebody waited {}", report.waited, report.waiting);
@@ -137,7 +161,7 @@ fn account(name: &str, report: &Report, scene: &Scene) {
 fn row(name: &str, report: &Report, score: &Score) {
     let (saved, of) = score.saved(report);
     let cold = format!("{} {}", report.cold.len(), report.cold.iter().copied().sum::<teal_types::Span>());
-    let starts: u64 = report.devices.iter().filter(|device| device.cycles > 0).map(|device| device.starts).sum();
+    let starts = starts(report);
     let refused: u64 = report.devices.iter().map(|device| device.refused).sum();
     println!(
         "  {name:<16} {:>11} {:>7} {:>7} {:>8} {:>9} {:>7} {cold:>12} {starts:>7} {refused:>7}",

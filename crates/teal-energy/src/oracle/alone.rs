@@ -58,6 +58,10 @@ impl Deeds {
         self.0.len() as u32 - 1
     }
 
+    fn add_if(&mut self, is_done: bool, before: u32, (point, deed, state): (usize, Deed, u8)) -> u32 {
+        if is_done { self.add(before, point, deed, state) } else { before }
+    }
+
     fn list(&self, mut last: u32) -> Vec<(usize, Deed, u8)> {
         let mut deeds = Vec::new();
         while last != NONE {
@@ -83,10 +87,18 @@ fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
     let mut before = *side.moment(0);
     for (at, step) in side.steps.iter().enumerate() {
         let here = &step.moment;
-        for reached in &mut front {
-            let way = side.arrive(&before, here, reached.spot, terms);
-            (reached.spot, reached.cost) = (way.spot, reached.cost + way.cost);
+        next.clear();
+        for reached in &front {
+            next.extend(side.comes(&before, here, reached.spot, terms).map(|way| {
+                let last = deeds.add_if(
+                    way.spot.written > reached.spot.written,
+                    reached.last,
+                    (at, Deed::Write, way.spot.state),
+                );
+                Reached { spot: way.spot, cost: reached.cost + way.cost, last }
+            }));
         }
+        prune((side, terms), here, &mut next, &mut front);
         // Of points taken as one a change may come before a read.
         if here.has_come_since(&before) && !step.reads.is_empty() {
             write(side, at, &mut deeds, (&mut front, &mut next), terms);
@@ -104,7 +116,7 @@ fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
         if step.reads.iter().all(|(point, _)| claims[*point] != Claim::Must) {
             next.append(&mut front);
         }
-        prune(side, here, &mut next, &mut front);
+        prune((side, terms), here, &mut next, &mut front);
         write(side, at, &mut deeds, (&mut front, &mut next), terms);
         next.clear();
         for reached in &front {
@@ -116,7 +128,7 @@ fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
             }));
         }
         next.retain(|reached| !side.is_late(here, reached.spot, terms));
-        prune(side, here, &mut next, &mut front);
+        prune((side, terms), here, &mut next, &mut front);
     }
     let best = front.into_iter().min_by_key(|reached| reached.cost)?;
     let deeds = deeds.list(best.last);
@@ -139,7 +151,7 @@ fn write(side: &Side<'_>, at: usize, deeds: &mut Deeds, (front, next): Fronts<'_
         }));
     }
     next.append(front);
-    prune(side, here, next, front);
+    prune((side, terms), here, next, front);
 }
 
 /// What a read gains in a state, if it may be served there and pays, and the time it takes: none, since the device is taken to rest in that
@@ -175,7 +187,7 @@ fn take(side: &Side<'_>, step: &Step, claims: &[Claim], state: u8) -> Option<Ser
 }
 
 /// Keeps what no other way is as good as.
-fn prune(side: &Side<'_>, here: &Moment, ways: &mut [Reached], kept: &mut Vec<Reached>) {
+fn prune((side, terms): (&Side<'_>, Terms), here: &Moment, ways: &mut [Reached], kept: &mut Vec<Reached>) {
     ways.sort_unstable_by_key(|one| (one.spot.state, one.cost, std::cmp::Reverse(one.spot.written), one.spot));
     kept.clear();
     let mut first = 0;
@@ -183,8 +195,9 @@ fn prune(side: &Side<'_>, here: &Moment, ways: &mut [Reached], kept: &mut Vec<Re
         if kept.get(first).is_some_and(|one| one.spot.state != way.spot.state) {
             first = kept.len();
         }
-        let is_as_good =
-            |one: &Reached| side.handicap(here, &one.spot, &way.spot).is_some_and(|more| one.cost + more <= way.cost);
+        let is_as_good = |one: &Reached| {
+            side.handicap(here, &one.spot, &way.spot, terms).is_some_and(|more| one.cost + more <= way.cost)
+        };
         if !kept[first..].iter().any(is_as_good) {
             kept.push(*way);
         }

@@ -5,7 +5,7 @@
 //!    no later and costs no more: whatever can follow the one can follow the other at no greater cost.
 
 use super::problem::{Kind, Problem, Unsolvable};
-use super::side::{Cost, Spot, Way};
+use super::side::{Cost, Moment, Spot, Way};
 use super::terms::Terms;
 use std::collections::BTreeMap;
 use teal_types::Energy;
@@ -24,6 +24,11 @@ type Front = BTreeMap<Spots, Cost>;
 /// # Errors
 /// [`Unsolvable`].
 pub fn least(problem: &Problem<'_>) -> Result<Energy, Unsolvable> {
+    exact(problem, Terms::EXACT).map(energy)
+}
+
+/// The same on these terms, not rounded.
+pub(super) fn exact(problem: &Problem<'_>, terms: Terms) -> Result<Cost, Unsolvable> {
     let count = problem.sides.len();
     if count > DEVICES {
         return Err(Unsolvable::Devices(count));
@@ -32,13 +37,12 @@ pub fn least(problem: &Problem<'_>) -> Result<Energy, Unsolvable> {
     problem.sides.iter().zip(&mut start).for_each(|(side, spot)| *spot = side.start());
     let mut front = Front::from([(start, 0)]);
     for point in 0..problem.points.len() {
-        front = step(problem, point, &front);
+        front = step(problem, point, front, terms);
         if front.len() > WAYS {
             return Err(Unsolvable::Large(front.len()));
         }
     }
-    let least = front.into_values().min().ok_or(Unsolvable::Infeasible)?;
-    Ok(energy(least))
+    front.into_values().min().ok_or(Unsolvable::Infeasible)
 }
 
 /// Rounded down: it stays a bound.
@@ -46,32 +50,31 @@ pub(super) fn energy(cost: Cost) -> Energy {
     Energy::microjoules(u64::try_from(cost.div_euclid(1_000_000_000).max(0)).unwrap_or(u64::MAX))
 }
 
-fn step(problem: &Problem<'_>, point: usize, front: &Front) -> Front {
-    let sides = || problem.sides.iter().enumerate();
-    let mut front = front.clone();
-    for (at, side) in sides() {
-        front = expand(&front, at, |spot| {
-            [side.arrive(side.moment(point.saturating_sub(1)), side.moment(point), spot, Terms::EXACT)]
-        });
+fn step(problem: &Problem<'_>, point: usize, mut front: Front, terms: Terms) -> Front {
+    // Whose point it is not does nothing there.
+    let sides = || problem.sides.iter().enumerate().filter_map(|(at, side)| Some((at, side, side.before(point)?)));
+    for (at, side, before) in sides() {
+        let here = side.moment(point);
+        front = expand(&front, at, |spot| side.comes(before, here, spot, terms));
     }
+    front = prune((problem, terms), point, front);
     if problem.points[point].kind == Kind::Read {
         let mut served = Front::new();
-        for (at, side) in sides() {
-            for (spots, cost) in expand(&front, at, |spot| side.reads(point, spot, Terms::EXACT)) {
+        for (at, side, _) in sides() {
+            for (spots, cost) in expand(&front, at, |spot| side.reads(point, spot, terms)) {
                 keep(&mut served, spots, cost);
             }
         }
         front = served;
     }
-    for (at, side) in sides() {
-        let write = |spot| side.writes(side.moment(point), spot, Terms::EXACT).chain([Way { spot, cost: 0 }]);
-        front = prune(problem, point, expand(&front, at, write));
-        front = expand(&front, at, |spot| side.rests(side.moment(point), spot, Terms::EXACT));
-        front = prune(problem, point, front);
+    for (at, side, _) in sides() {
+        let here = side.moment(point);
+        let write = |spot| side.writes(here, spot, terms).chain([Way { spot, cost: 0 }]);
+        front = prune((problem, terms), point, expand(&front, at, write));
+        front = expand(&front, at, |spot| side.rests(here, spot, terms));
+        front = prune((problem, terms), point, front);
     }
-    let is_late = |spots: &Spots| {
-        problem.sides.iter().zip(spots).any(|(side, spot)| side.is_late(side.moment(point), *spot, Terms::EXACT))
-    };
+    let is_late = |spots: &Spots| sides().any(|(at, side, _)| side.is_late(side.moment(point), spots[at], terms));
     front.retain(|spots, _| !is_late(spots));
     front
 }
@@ -95,20 +98,22 @@ fn keep(front: &mut Front, spots: Spots, cost: Cost) {
 }
 
 /// Drops what is no better than another way.
-fn prune(problem: &Problem<'_>, point: usize, front: Front) -> Front {
+fn prune((problem, terms): (&Problem<'_>, Terms), point: usize, front: Front) -> Front {
     let mut by_states: BTreeMap<[u8; DEVICES], Vec<(Spots, Cost)>> = BTreeMap::new();
     for (spots, cost) in front {
         by_states.entry(spots.map(|spot| spot.state)).or_default().push((spots, cost));
     }
+    // Where each device is known to have come to.
+    let moments: Vec<&Moment> = problem.sides.iter().map(|side| side.latest(point)).collect();
     let mut kept = Front::new();
     for mut ways in by_states.into_values() {
         ways.sort_by_key(|(spots, cost)| (*cost, std::cmp::Reverse(spots.map(|spot| spot.written)), *spots));
         let mut best: Vec<(Spots, Cost)> = Vec::new();
         for (spots, cost) in ways {
             let beats = |(other, its): &(Spots, Cost)| {
-                let sides = problem.sides.iter().zip(other.iter().zip(&spots));
+                let sides = problem.sides.iter().zip(&moments).zip(other.iter().zip(&spots));
                 let more: Option<Cost> =
-                    sides.map(|(side, (one, two))| side.handicap(side.moment(point), one, two)).sum();
+                    sides.map(|((side, here), (one, two))| side.handicap(here, one, two, terms)).sum();
                 more.is_some_and(|more| its + more <= cost)
             };
             if !best.iter().any(beats) {

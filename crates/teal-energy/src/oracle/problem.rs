@@ -27,6 +27,8 @@ pub enum Unsolvable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Nothing,
+    /// Every device may do something.
+    Look,
     Read,
     Write,
 }
@@ -60,7 +62,14 @@ impl<'a> Problem<'a> {
     /// The problem of a world and a trace. The world's pace is taken as open. Changes may wait for each device by its entry
     /// of `late` (none: nothing) longer than their age: see [`lateness`].
     pub fn new(world: &'a World, trace: &Trace, late: &[Span]) -> Self {
-        let mut points = vec![Point { at: Time::ZERO, kind: Kind::Nothing, event: 0 }];
+        Self::at(world, trace, late, &[])
+    }
+
+    /// The same with more points, at which every device may do something.
+    pub(super) fn at(world: &'a World, trace: &Trace, late: &[Span], more: &[Time]) -> Self {
+        let nothing = |at: Time| Point { at, kind: Kind::Nothing, event: 0 };
+        let mut points = vec![nothing(Time::ZERO)];
+        points.extend(more.iter().filter(|at| **at < trace.end()).map(|at| Point { kind: Kind::Look, ..nothing(*at) }));
         for (event, known) in trace.events().iter().enumerate() {
             let kind = match known.what {
                 What::Read { copies, .. } if !copies.is_empty() => Kind::Read,
@@ -75,11 +84,11 @@ impl<'a> Problem<'a> {
             let mine = trace.events().iter().filter(|event| takes(&event.what, id));
             let due = mine.flat_map(|event| [event.at + age, event.at + age + late(id)]);
             let due = due.filter(|due| *due < trace.end());
-            points.extend(due.map(|at| Point { at, kind: Kind::Nothing, event: 0 }));
+            points.extend(due.map(nothing));
         }
         points.sort_by_key(|point| point.at);
         points.dedup_by(|b, a| a.kind == Kind::Nothing && b.kind == Kind::Nothing && a.at == b.at);
-        points.push(Point { at: trace.end(), kind: Kind::Nothing, event: 0 });
+        points.push(nothing(trace.end()));
         let ids = (0..world.devices.len()).filter_map(DeviceId::new);
         let sides = ids.map(|id| Side::new(world, trace, &points, id, late(id))).collect();
         Self { points, sides }

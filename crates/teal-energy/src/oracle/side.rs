@@ -2,25 +2,26 @@
 //!
 //! # Guarantees
 //! 1. Costs are exact, in femtojoules; they may be negative where time is given back that was counted before.
-//! 2. Every schedule of the simulator is, for this device, one of these ways at no greater cost.
+//! 2. Every schedule of the simulator is, for this device, one of these ways at no greater cost, at whatever times it does something: what
+//!    lies between two points can be moved until it meets one of them, or the moment at which there is a token, and what that changes
+//!    in cost grows evenly with how far it is moved, so that one of the two directions costs nothing.
 //! 3. What a device does takes its time: work and transitions follow each other, and whoever comes meanwhile waits.
+
+mod points;
 
 use super::alone::Deed;
 use super::bucket::Bucket;
-use super::problem::{Kind, Point};
+use super::problem::Point;
 use super::terms::Terms;
 use crate::device::{Device, DeviceId};
 use crate::ledger::Femtojoules;
 use crate::profile::StateId;
 use crate::service::Job;
-use crate::sim::{Trace, What, World};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::sim::{Trace, World};
 use teal_types::{Power, Span, Time};
 
 /// Work shorter than this takes no time from other work where times are rounded, in nanoseconds.
 const AWAKE: u64 = 50_000_000;
-/// Points that lie no further apart are taken as one.
-const CLOSE: Span = Span::millis(50);
 
 /// Femtojoules that may be less than nothing.
 pub(super) type Cost = i128;
@@ -58,8 +59,9 @@ struct Change {
     last: Time,
     /// The change of the same object before it: its place and bytes.
     before: Option<(u32, u64)>,
-    /// What its bytes cost at least; nothing if another change may take its place in time.
+    /// What its bytes cost at least, if they must be written: nothing if another change may take its place in time.
     least: Cost,
+    is_needed: bool,
     /// The bytes that must be written, of all changes before this one.
     before_bytes: u64,
 }
@@ -80,6 +82,9 @@ pub(super) struct Moment {
     pub(super) at: Time,
     /// The last.
     pub(super) until: Time,
+    /// When the device can do something before it, and after it.
+    since: Time,
+    next: Time,
     /// Its changes so far, those of these points included.
     arrived: u32,
     is_end: bool,
@@ -121,9 +126,8 @@ pub(super) struct Side<'a> {
     /// The shortest way into each state from one that serves, and the longest out of it.
     into: Vec<Span>,
     out: Span,
-    /// The most that it draws while it rests where it serves, and the least anywhere.
+    /// The most that it draws while it rests where it serves.
     highest: Power,
-    lowest: Power,
     /// Whether waking late can be cheaper than just in time: the machine draws little, the device much.
     is_lazy: bool,
     start: u8,
@@ -169,7 +173,6 @@ impl<'a> Side<'a> {
             base: world.base,
             is_lazy: powers.iter().any(|power| *power + world.base < highest),
             highest,
-            lowest: powers.iter().copied().min().unwrap_or_default(),
             into: into.map(Option::unwrap_or_default).collect(),
             out: out.unwrap_or_default(),
             powers,
@@ -186,79 +189,39 @@ impl<'a> Side<'a> {
         side
     }
 
-    fn fill(&mut self, trace: &Trace, points: &[Point], id: DeviceId, late: Span) {
-        let mut ends = BTreeSet::new();
-        let mut newest: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
-        for point in points {
-            let mut here = Here::default();
-            match (point.kind, trace.events().get(point.event).map(|event| event.what)) {
-                (Kind::Read, Some(What::Read { object, offset, bytes, copies })) => {
-                    let follows = ends.contains(&(object, offset));
-                    ends.insert((object, offset.saturating_add(bytes)));
-                    if copies.has(id) {
-                        here.reads = self.serve(bytes, follows);
-                    }
-                }
-                (Kind::Write, Some(What::Write { object, bytes, sinks })) => {
-                    if let Some(limits) = self.device.queue.filter(|_| sinks.has(id)) {
-                        let before = newest.insert(object, (self.changes.len() as u32, bytes));
-                        if let Some(change) = before.and_then(|(at, _)| self.changes.get_mut(at as usize))
-                            && change.last >= point.at
-                        {
-                            change.least = 0;
-                        }
-                        let due = point.at + limits.age;
-                        let least = self.transfer(bytes);
-                        self.changes.push(Change { bytes, due, last: due + late, before, least, before_bytes: 0 });
-                    }
-                }
-                _ => {}
-            }
-            here.moment = Moment {
-                at: point.at,
-                until: point.at,
-                arrived: self.changes.len() as u32,
-                is_end: self.points.len() + 1 == points.len(),
-            };
-            self.points.push(here);
-        }
-        for change in &mut self.changes {
-            change.before_bytes = self.all_bytes;
-            self.all_bytes += if change.least > 0 { change.bytes } else { 0 };
-        }
-        let deadlines: BTreeSet<Time> = self.changes.iter().flat_map(|change| [change.due, change.last]).collect();
-        let is_mine = |at: usize| {
-            let here = &self.points[at];
-            let is_told =
-                at.checked_sub(1).is_none_or(|before| self.points[before].moment.arrived < here.moment.arrived);
-            let is_due = points[at].kind == Kind::Nothing && deadlines.contains(&here.moment.at);
-            is_told || is_due || !here.reads.is_empty() || at + 1 == points.len()
-        };
-        self.mine = (0..points.len()).filter(|at| is_mine(*at)).collect();
-        for &at in &self.mine {
-            let here = &self.points[at];
-            let is_close = |step: &&mut Step| here.moment.at.since(step.moment.at) <= CLOSE && !here.moment.is_end;
-            let reads = (!here.reads.is_empty()).then(|| (at, here.reads.clone()));
-            match self.steps.last_mut().filter(is_close) {
-                Some(step) => {
-                    step.moment = Moment { at: step.moment.at, ..here.moment };
-                    step.reads.extend(reads);
-                }
-                None => self.steps.push(Step { moment: here.moment, reads: reads.into_iter().collect() }),
-            }
-        }
-    }
-
     /// What a point is by itself.
     pub(super) fn moment(&self, point: usize) -> &Moment {
         &self.points[point].moment
     }
 
-    /// What more bytes of a burst cost at least.
-    fn transfer(&self, bytes: u64) -> Cost {
-        let job = |state, bytes| self.device.flush(StateId(state), bytes, 1).map(|job| cost_of(&job));
-        let of = |state: &u8| Some(job(*state, bytes)? - job(*state, 0)?);
-        self.serving.iter().filter_map(of).min().unwrap_or(0)
+    /// The device's own point before one of its own; `None` if that is none of its own.
+    pub(super) fn before(&self, point: usize) -> Option<&Moment> {
+        let at = self.mine.binary_search(&point).ok()?;
+        Some(self.moment(self.mine[at.saturating_sub(1)]))
+    }
+
+    /// The device's own point that is the last one until a point.
+    pub(super) fn latest(&self, point: usize) -> &Moment {
+        let count = self.mine.partition_point(|mine| *mine <= point);
+        self.moment(self.mine[count.saturating_sub(1)])
+    }
+
+    /// What more bytes of a burst cost, and the time they take.
+    fn transfer(&self, state: u8, bytes: u64) -> Option<(Cost, Span)> {
+        let job = |bytes| self.device.flush(StateId(state), bytes, 1);
+        let (all, first) = (job(bytes)?, job(0)?);
+        Some((cost_of(&all) - cost_of(&first), all.time().less(first.time())))
+    }
+
+    /// The same where it is least.
+    fn least(&self, bytes: u64) -> Cost {
+        self.serving.iter().filter_map(|state| Some(self.transfer(*state, bytes)?.0)).min().unwrap_or(0)
+    }
+
+    /// The most that resting costs while these bytes, which have been paid for, are written.
+    fn rested(&self, bytes: u64) -> Cost {
+        let of = |state: &u8| Some(self.rest(*state, self.transfer(*state, bytes)?.1));
+        if bytes == 0 { 0 } else { self.serving.iter().filter_map(of).max().unwrap_or(0) }
     }
 
     /// The bytes that must be written, of the changes from the one to before the other.
@@ -327,8 +290,20 @@ impl<'a> Side<'a> {
         self.points[point].reads.iter().map(|(_, cost, _)| *cost).min()
     }
 
-    /// From a point of its own to the next: it rests, or finishes, and what changes there comes to its queue.
-    pub(super) fn arrive(&self, before: &Moment, here: &Moment, spot: Spot, terms: Terms) -> Way {
+    /// From a point of its own to the next: it rests or finishes, or writes what it has so that it is done there; and what changes
+    /// there comes to its queue.
+    pub(super) fn comes(&self, before: &Moment, here: &Moment, spot: Spot, terms: Terms) -> impl Iterator<Item = Way> {
+        let (before, here) = (*before, *here);
+        let early =
+            terms.is_between.then(|| self.burst(before, spot, terms, move |time| here.at.since(Time::ZERO).less(time)));
+        let ways = early.into_iter().flatten().chain([Way { spot, cost: 0 }]);
+        ways.map(move |way| {
+            let arrived = self.arrive(&before, &here, way.spot, terms);
+            Way { cost: way.cost + arrived.cost, ..arrived }
+        })
+    }
+
+    fn arrive(&self, before: &Moment, here: &Moment, spot: Spot, terms: Terms) -> Way {
         let rested = here.at.since(before.at.max(spot.ready));
         let mut spot = spot;
         if spot.ready + self.out <= here.at {
@@ -359,7 +334,7 @@ impl<'a> Side<'a> {
             return (!is_late).then_some(Way { spot: Spot { ready: spot.ready.max(now), ..spot }, cost: 0 });
         }
         let earliest = if is_late { now.max(spot.ready) } else { spot.ready };
-        let (route, begin, full) = self.moved(spot, earliest, to, terms)?;
+        let (route, begin, full) = self.moved(here, spot, earliest, to, terms)?;
         let ready = now.max(begin + route.time);
         // It was counted as resting until now.
         let back = now.since(Time::after_start(Span::nanos(ready.get()).less(route.time)));
@@ -381,14 +356,16 @@ impl<'a> Side<'a> {
 
     /// The way to another state, when it begins if there is to be a token for it, and when the bucket is full after it. Sooner is
     /// better: what is awake longer costs more, and no token comes of waiting.
-    fn moved(&self, spot: Spot, earliest: Time, to: u8, terms: Terms) -> Option<(Route, Time, Time)> {
+    fn moved(&self, here: &Moment, spot: Spot, earliest: Time, to: u8, terms: Terms) -> Option<(Route, Time, Time)> {
         let route = self.routes[usize::from(spot.state)][usize::from(to)]?;
         let (Some(takes), Some(limits), Some(rounding)) = (route.takes, self.device.budget, terms.budget) else {
             return Some((route, earliest, spot.full));
         };
         let bucket = Bucket::new(limits, rounding);
         let taken = bucket.opens(spot.full, earliest + takes)?;
-        Some((route, taken - takes, bucket.take(spot.full, taken)))
+        // A burst between points may have been earlier than here.
+        let counted = if terms.is_between { here.since.min(taken) } else { taken };
+        Some((route, taken - takes, bucket.take(spot.full, counted)))
     }
 
     /// The ways to serve a point's read. None if it has none, or is not here.
@@ -425,37 +402,47 @@ impl<'a> Side<'a> {
         })
     }
 
-    /// The ways to write everything at a point.
+    /// The ways to write everything at a point, or later, just before there is a token for going down again.
     pub(super) fn writes(&self, here: &Moment, spot: Spot, terms: Terms) -> impl Iterator<Item = Way> {
-        let here = *here;
+        let (here, at) = (*here, here.at.since(Time::ZERO));
+        let bucket = self.device.budget.zip(terms.budget).filter(|_| terms.is_between);
+        let opens = bucket.and_then(|(limits, rounding)| Bucket::new(limits, rounding).opens(spot.full, here.at));
+        let opens = opens.filter(|opens| *opens > here.at && *opens < here.next).map(|opens| opens.since(Time::ZERO));
+        let later = opens.map(|opens| self.burst(here, spot, terms, move |time| opens.less(time)));
+        self.burst(here, spot, terms, move |_| at).chain(later.into_iter().flatten())
+    }
+
+    /// The ways to write everything that has come until a point, from then on or later: from when on is said by how long it takes.
+    fn burst(&self, here: Moment, spot: Spot, terms: Terms, from: impl Fn(Span) -> Span) -> impl Iterator<Item = Way> {
         let states = self.serving.iter().filter(move |_| spot.written < here.arrived);
         states.filter_map(move |&state| {
             let mut job = self.device.flush(StateId(state), spot.bytes, spot.objects)?;
-            let woken = self.wake(&here, spot, state, false, terms)?;
             let mut time = job.time();
-            let mut owed = Time::ZERO;
             if terms.is_blurred {
                 let bytes = self.needed(spot.written, here.arrived);
                 time = self.device.flush(StateId(state), bytes, 1)?.time();
-                owed = woken.spot.owed.max(woken.spot.ready) + time;
                 job = self.device.flush(StateId(state), 0, 1)?;
             }
+            let at = here.at.max(Time::after_start(from(time)));
+            let until = at + here.until.since(here.at);
+            // It rests until then.
+            let rested = self.rest(spot.state, at.since(here.at.max(spot.ready)));
+            let woken = self.wake(&Moment { at, until, ..here }, spot, state, false, terms)?;
             let ready = woken.spot.ready + time;
+            let owed = if terms.is_blurred { woken.spot.owed.max(woken.spot.ready) + time } else { Time::ZERO };
             let spot = Spot { written: here.arrived, bytes: 0, objects: 0, ready, owed, ..woken.spot };
-            // What is written at the very end may have been written just before.
-            let before = if here.is_end { over(self.lowest, time) } else { 0 };
-            Some(Way { spot, cost: woken.cost + cost_of(&job) - before })
+            Some(Way { spot, cost: rested + woken.cost + cost_of(&job) })
         })
     }
 
     /// The ways to rest after a point.
     pub(super) fn rests(&self, here: &Moment, spot: Spot, terms: Terms) -> impl Iterator<Item = Way> {
-        let now = here.at;
+        let (now, here) = (here.at, *here);
         let power = self.powers[usize::from(spot.state)];
         let lower = (0_u8..).zip(&self.powers).filter(move |(_, lower)| **lower < power);
         let gone = lower.filter_map(move |(state, _)| {
             let earliest = now.max(spot.ready);
-            let (route, begin, full) = self.moved(spot, earliest, state, terms)?;
+            let (route, begin, full) = self.moved(&here, spot, earliest, state, terms)?;
             let more = self.shifted(spot, state, begin);
             let cost = route.energy + over(power, begin.since(earliest)) + more;
             Some(Way { spot: Spot { state, full, ready: begin + route.time, owed: Time::ZERO, ..spot }, cost })
@@ -471,13 +458,16 @@ impl<'a> Side<'a> {
     }
 
     /// What the one needs to be as good as the other whatever follows, if it can be: both are in the same state. A device that is
-    /// done earlier may go up earlier, and draw the most until the other does.
-    pub(super) fn handicap(&self, here: &Moment, one: &Spot, other: &Spot) -> Option<Cost> {
+    /// done earlier may go up earlier, and draw the most until the other does. Where bytes are paid for as they come, the other may still
+    /// write them in a pause and rest so much less.
+    pub(super) fn handicap(&self, here: &Moment, one: &Spot, other: &Spot, terms: Terms) -> Option<Cost> {
         let now = here.at;
-        let is_no_worse = one.written >= other.written && one.full <= other.full && one.ready <= other.ready;
+        if one.written < other.written || one.full > other.full || one.ready > other.ready {
+            return None;
+        }
         let rest = other.ready.max(now).since(one.ready.max(now));
-        let (mine, its) = (one.owed.max(now), other.owed.max(now));
-        let owed = self.rest(one.state, mine.since(its));
-        is_no_worse.then(|| over(self.highest, rest) + owed)
+        let owed = self.rest(one.state, one.owed.max(now).since(other.owed.max(now)));
+        let bytes = if terms.is_blurred { self.needed(other.written, one.written) } else { 0 };
+        Some(over(self.highest, rest) + owed + self.rested(bytes))
     }
 }

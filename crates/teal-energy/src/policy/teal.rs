@@ -52,22 +52,17 @@ fn start(power: &PowerModel, awake: StateId, state: StateId, base: Power) -> Ene
     trip + base * power.route(state, awake).unwrap_or_default().time
 }
 
-/// How long a device that has used tokens waits at least, so that some are left for the longest pauses: until staying awake has cost what is
-/// `lost` if it is found asleep, and the price of a token, which grows with the square of those that are gone.
-fn patience(device: &DeviceView<'_>, awake: StateId, below: StateId, lost: Energy) -> Span {
+/// How long a device that has used tokens waits at least, so that some are left for the longest pauses: until staying awake has cost so many
+/// starts, somebody's wait for them included, whatever is lost if it is found asleep. A token is one start less for a longer pause.
+fn patience(device: &DeviceView<'_>, awake: StateId, below: StateId, start: Energy) -> Span {
     let used = device.device.budget.map_or(0, |limits| u64::from(limits.burst).saturating_sub(device.tokens));
     let power = &device.device.power;
     let saved = power.power(awake).less(power.power(below)).get().max(1);
-    match used {
-        0 | 1 => Span::ZERO,
-        _ => Span::nanos(
-            (lost + Energy::microjoules(lost.get() * used * used / PRICE)).get().saturating_mul(1_000_000_000) / saved,
-        ),
-    }
+    if used == 0 { Span::ZERO } else { Span::nanos((start * STARTS).get().saturating_mul(1_000_000_000) / saved) }
 }
 
-/// See [`patience`]: at so many tokens squared the price is what is lost.
-const PRICE: u64 = 8;
+/// See [`patience`].
+const STARTS: u64 = 3;
 
 /// Our policy.
 #[derive(Debug, Default)]
@@ -162,7 +157,7 @@ impl Teal {
             if power.serves(below) { start } else { known.worth.get(trip, start) }
         };
         let (below, timeout) = known.idle.best(power, state, lost)?;
-        known.timeout = timeout.max(patience(device, state, below, lost(below)));
+        known.timeout = timeout.max(patience(device, state, below, start(power, state, below, base)));
         let at = if known.is_leaving { view.now } else { since + known.timeout };
         if view.now < at {
             return Some(at);
