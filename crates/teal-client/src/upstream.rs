@@ -14,7 +14,7 @@
 //!    then content is read and sent in chunks (`content`), then the batch is committed at the server.
 //! 3. What has changed at the server comes as states (`pull`) and is installed (`install`, `names`); own batches are recognised in it (`settle`).
 //! 4. `list` fetches the entries of directories that are not here, `fetch` content, each with more than is needed (`ahead`, `around`); `run` decides
-//!    when what happens.
+//!    when what happens. What is always to be here is fetched by itself (`pin`); other content makes way (`evict`).
 //!
 //! # Locks, before those of [`Client`]
 //! | lock | guards | under it |
@@ -23,7 +23,7 @@
 //! | `applying` | the position in history: one who advances it at a time | calls to the server, installing |
 //! | a *flight* (`ahead`), by bytes of an object | that nobody else fetches them | calls to the server, installing content |
 //! | `absence`, by object | whether content is here: shared by readers, exclusive for whoever changes it | reads and writes of that object |
-//! | `identity`, `next`, `state`, `told`, `quiet` | what they are called | nothing |
+//! | `identity`, `next`, `state`, `told`, `quiet`, `pinning.queue` | what they are called | nothing |
 
 mod ahead;
 mod announce;
@@ -44,6 +44,7 @@ mod names;
 mod note;
 mod offer;
 mod pend;
+mod pin;
 mod pull;
 mod queue;
 mod renumber;
@@ -53,6 +54,7 @@ mod status;
 mod trail;
 
 pub use drives::{Affinity, DriveRefused, DriveShown, NewDrive, SourceShown, Whereabouts};
+pub use pin::{Freed, PinRefused, Pinned, PinsShown};
 pub use run::UpstreamOptions;
 pub use status::{Link, UpstreamStatus};
 
@@ -149,6 +151,7 @@ pub(crate) struct Replica {
     queue: queue::Queue,
     evict: evict::Evict,
     pub(crate) drives: drives::Drives,
+    pinning: pin::Pinning,
     domain: OnceLock<Domain>,
     invalidate: OnceLock<Box<dyn Fn(Invalidation) + Send + Sync>>,
     pub(crate) counters: status::Counters,
@@ -201,6 +204,7 @@ impl Replica {
             queue: queue::Queue::default(),
             evict: evict::Evict::default(),
             drives: drives::Drives::default(),
+            pinning: pin::Pinning::default(),
             domain: OnceLock::new(),
             invalidate: OnceLock::new(),
             counters: status::Counters::default(),

@@ -267,6 +267,7 @@ impl Drives {
             why: source.why.to_owned(),
         };
         let sources = found.sources.into_iter().map(line).collect();
-        Ok(Answer::Where { whereabouts: WhereLine { path: found.path, size: found.size, sources } })
+        let (path, size, pinned) = (found.path, found.size, found.pinned);
+        Ok(Answer::Where { whereabouts: WhereLine { path, size, pinned, sources } })
     }
 }

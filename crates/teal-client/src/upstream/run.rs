@@ -102,6 +102,7 @@ impl Replica {
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;
         self.changed.notify_all();
+        self.stop_pinning();
     }
 }
 
@@ -119,6 +120,8 @@ impl Client {
         self.catch_up(replica)?;
         self.look_again(replica)?;
         self.flush_due(replica)?;
+        // What does not work is kept in mind there.
+        let _ = self.fetch_pinned(replica);
         Ok(replica.due_in(self.clock.monotonic()))
     }
 
@@ -197,16 +200,17 @@ impl Client {
         }
         start("teal-flush", run_flush)?;
         start("teal-pull", run_pull)?;
+        start("teal-pin", super::pin::run)?;
         Ok(())
     }
 }
 
 /// Pauses after failures, growing.
 #[derive(Default)]
-struct Backoff(Duration);
+pub(super) struct Backoff(Duration);
 
 impl Backoff {
-    fn next(&mut self) -> Duration {
+    pub(super) fn next(&mut self) -> Duration {
         self.0 = (self.0 * 2).clamp(BACKOFF_MIN, BACKOFF_MAX);
         self.0
     }

@@ -51,8 +51,10 @@ pub struct SourceShown {
 pub struct Whereabouts {
     /// Its path.
     pub path: String,
-    /// Bytes.
+    /// Bytes; of a directory those of all files below it that are known here.
     pub size: u64,
+    /// It is always here, because this is pinned.
+    pub pinned: Option<String>,
     /// Sources, in the order in which they would be asked.
     pub sources: Vec<SourceShown>,
 }
@@ -95,15 +97,15 @@ impl Client {
         replica.flat_map(|replica| replica.drives.all()).map(|attached| attached.shown()).collect()
     }
 
-    /// Where the content of an object is, and where it would be read from.
+    /// Where the content of an object is, and where it would be read from; of a directory, how much of what is known below it is here.
     ///
     /// # Errors
-    /// [`FsError::Stale`], [`FsError::IsDir`], [`FsError::Invalid`].
+    /// [`FsError::Stale`], [`FsError::Invalid`].
     pub fn whereabouts(&self, no: ObjectNo) -> Result<Whereabouts, FsError> {
         let attr = self.getattr(no)?;
         match attr.kind {
             FileType::File => {}
-            FileType::Dir => return Err(FsError::IsDir),
+            FileType::Dir => return self.tree_whereabouts(no),
             _ => return Err(FsError::Invalid),
         }
         let (note, mut sources) = (self.note(no)?, Vec::new());
@@ -120,8 +122,9 @@ impl Client {
         };
         shown("home log", None, here, None, 0, why);
         let Some(replica) = &self.replica else {
-            return Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, sources });
+            return Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, pinned: None, sources });
         };
+        let pinned = self.pinned_by(replica, no)?.map(|above| self.store.path_of(above));
         let weights = replica.drives.weights();
         let is_up = replica.state.lock().trouble.is_none();
         let mut is_first = absent > 0;
@@ -164,6 +167,30 @@ impl Client {
                 }
             }
         }
-        Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, sources })
+        Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, pinned, sources })
+    }
+
+    fn tree_whereabouts(&self, no: ObjectNo) -> Result<Whereabouts, FsError> {
+        let (mut size, mut absent) = (0, 0);
+        for (file, kind, bytes) in self.subtree(no, false)? {
+            if kind == FileType::File {
+                size += bytes;
+                absent += self.note(file)?.absent.within(0, bytes).len();
+            }
+        }
+        let shown = |name: &str, bytes, why| {
+            let name = name.to_owned();
+            SourceShown { name, data_seq: None, bytes, latency: None, cost: 0, why }
+        };
+        let why = if absent == 0 { "all that is known here of it" } else { "the rest comes when it is read" };
+        let mut sources = vec![shown("home log", size - absent, why)];
+        let mut pinned = None;
+        if let Some(replica) = &self.replica {
+            pinned = self.pinned_by(replica, no)?.map(|above| self.store.path_of(above));
+            if absent > 0 {
+                sources.push(shown("elsewhere", absent, "not here"));
+            }
+        }
+        Ok(Whereabouts { path: self.store.path_of(no), size, pinned, sources })
     }
 }
