@@ -53,7 +53,7 @@ mod settle;
 mod status;
 mod trail;
 
-pub use drives::{Affinity, DriveRefused, DriveShown, NewDrive, SourceShown, Whereabouts};
+pub use drives::{Affinity, DriveRefused, DriveShown, KnownDrive, KnownDrives, NewDrive, SourceShown, Whereabouts};
 pub use pin::{Freed, PinRefused, Pinned, PinsShown};
 pub use run::UpstreamOptions;
 pub use status::{Link, UpstreamStatus};
@@ -240,6 +240,16 @@ impl Replica {
     /// The key that chunks of this volume are named with; known once the server has said welcome.
     fn domain(&self) -> Result<&Domain, UpstreamError> {
         self.domain.get().ok_or_else(|| UpstreamError::Unreachable("no connection yet".into()))
+    }
+
+    /// The proof that a client of the volume wrote a drive's label: with the key of the server, or that which it had when it was last there.
+    fn proof(&self, said: &[u8]) -> Result<[u8; 32], UpstreamError> {
+        let key = self.identity.lock().key;
+        match self.domain() {
+            Ok(domain) => Ok(*domain.name(said).get()),
+            Err(e) if key == [0; 32] => Err(e),
+            Err(_) => Ok(*Domain::new(DomainId::new([0; 16]), key).name(said).get()),
+        }
     }
 
     fn set_domain(&self, key: [u8; 32]) {

@@ -106,7 +106,10 @@ fn show_upstream(u: &UpstreamShown) {
         );
     }
     if !u.pinned.is_empty() {
-        let all = u.pinned_missing.as_ref().map_or_else(|| "all of it is here".to_owned(), |why| format!("not all of it is here: {why}"));
+        let all = u
+            .pinned_missing
+            .as_ref()
+            .map_or_else(|| "all of it is here".to_owned(), |why| format!("not all of it is here: {why}"));
         say!("  pinned   {}; {all}", u.pinned.join(", "));
     }
     let (place, means) = match u.served {

@@ -26,6 +26,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const RETRIES: u32 = 16;
 /// Content that comes ahead when nothing is known of a walk: more would make who reads one small file wait on a slow line.
 pub(super) const LEAST: u64 = 256 << 10;
+/// With drives attached, so many times as much is looked at: most of it may be on them.
+const BEHIND: u64 = 4;
 /// Content asked for in one request; what it takes beside its bytes has room in the reply, too.
 const PART: u64 = REPLY_BYTES as u64 - (64 << 10);
 
@@ -200,7 +202,8 @@ impl Client {
         self.fill(replica, &want, len, pieces)
     }
 
-    /// Content of other files that is not here, `room` bytes of it: what a walk over the tree would come to.
+    /// Content of other files that is not here, `room` bytes of it: what a walk over the tree would come to, but for what is read from a
+    /// drive at less cost.
     fn neighbours(
         &self,
         replica: &Replica,
@@ -213,23 +216,32 @@ impl Client {
         if room == 0 {
             return Ok(found);
         }
+        let (mut near, most) = (Vec::new(), room.min(window / 2));
+        let mut left = room * if replica.drives.is_empty() { 1 } else { BEHIND };
         self.around::<SyncError>(no, &mut |object, kind| {
             if kind == FileType::File {
                 let note = self.note(object)?;
                 let size = note.absent.len();
-                if size > 0 && size <= room.min(window / 2) {
-                    let free = flight.take(object, &note.absent);
-                    // What others were fetching until then is in it.
-                    let note = self.note(object)?;
-                    let absent = note.absent.common(&free);
-                    found.extend(wants(object, &note, &absent));
-                    replica.content_ahead.came(object, 0, absent.len());
-                    room = room.saturating_sub(absent.len());
+                if size > 0 && size <= most.min(left) {
+                    left -= size;
+                    near.push((object, note.data_seq, note.absent));
                 }
             }
             // For the rest it is not worth looking at more.
-            Ok(if room > window / 16 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            Ok(if left > window / 16 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
+        for (object, _, absent) in replica.drives.without_cheaper(near, self.clock.monotonic()) {
+            if absent.len() > room {
+                continue;
+            }
+            let free = flight.take(object, &absent);
+            // What others were fetching until then is in it.
+            let note = self.note(object)?;
+            let absent = note.absent.common(&free);
+            found.extend(wants(object, &note, &absent));
+            replica.content_ahead.came(object, 0, absent.len());
+            room = room.saturating_sub(absent.len());
+        }
         Ok(found)
     }
 

@@ -91,6 +91,7 @@ impl Client {
         if bytes + others > room {
             return Err(DriveRefused::TooSmall { drive: drive.to_owned(), bytes, others, room });
         }
+        self.relabel(&replica, &attached, |label| label.has_affinity = true)?;
         for (no, kind, _) in &objects {
             attached.drive.mark(*no, true, sticky && kind.is_dir())?;
         }

@@ -1,6 +1,6 @@
 //! Drives for people: how each stands, and where an object's content is and would be read from.
 
-use super::{Attached, Source};
+use super::{Attached, KnownDrive, Source};
 use crate::{Client, FsError};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -15,6 +15,8 @@ pub struct DriveShown {
     pub name: String,
     /// Where it is.
     pub place: String,
+    /// What is to be remembered of it, to attach it again while the server is away.
+    pub known: KnownDrive,
     /// Bytes that content can take on it, and that are free.
     pub room: (u64, u64),
     /// Objects on it.
@@ -71,6 +73,9 @@ impl Attached {
             ("reads", &counters.reads),
             ("read_bytes", &counters.read_bytes),
             ("late", &counters.late),
+            ("avoided", &counters.avoided),
+            ("asleep", &counters.asleep),
+            ("woken", &counters.woken),
             ("skipped", &counters.skipped),
             ("written_bytes", &counters.written_bytes),
             ("bursts", &counters.bursts),
@@ -80,6 +85,7 @@ impl Attached {
             device: self.device,
             name: self.name.clone(),
             place: self.place.clone(),
+            known: KnownDrive { nonce: label.next, profile: self.profile.clone() },
             room: (room.total, room.free),
             objects: room.objects,
             seen: label.seen,
@@ -129,7 +135,7 @@ impl Client {
         let is_up = replica.state.lock().trouble.is_none();
         let mut is_first = absent > 0;
         let block = teal_types::BLOCK;
-        let mut ordered = replica.drives.order(no, note.data_seq, block, is_up);
+        let mut ordered = replica.drives.order((no, note.data_seq), block, is_up, (&self.clock, false));
         if !ordered.iter().any(|source| matches!(source, Source::Server)) {
             ordered.push(Source::Server);
         }
@@ -147,7 +153,7 @@ impl Client {
                     shown("server", known, attr.size, meter.predict(block), meter.cost(block, weights).0, why);
                 }
                 Source::Drive(drive) => {
-                    let meter = drive.meter.lock().clone();
+                    let meter = drive.metered();
                     let asked = std::sync::Arc::clone(&drive.drive);
                     let held = drive.reader.ask(super::PATIENCE_MAX, move || asked.held(no).ok()).flatten();
                     let content = held.and_then(|held| held.content);
