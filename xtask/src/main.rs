@@ -26,6 +26,7 @@ cargo xtask bench recovery [--help]                   time opening after a crash
 cargo xtask days [--only KIND]                        record the working days' sessions anew, at a real mount (root)
 cargo xtask score [--short] [--tuning] [MACHINE…]     what policies spend on working days, beside the bound
 cargo xtask bench andrew [--help]                     build OpenSSH on ext4 and on a replica whose server is near and far (root)
+cargo xtask bench portable [--help]                   recorded activity with and without a drive, over slow lines (root)
 cargo xtask bench clients [--help]                    a thousand clients on one server, and how much it commits
 cargo xtask bench emulator [--help]                   time a modelled disk beside a plain loop device (root)";
 
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         ["score", rest @ ..] => score::run(rest),
         ["days", rest @ ..] => days::record(rest),
         ["bench", "andrew", rest @ ..] => bench::andrew::bench(rest),
+        ["bench", "portable", rest @ ..] => bench::portable::bench(rest),
         ["bench", "clients", rest @ ..] => clients::run(rest),
         ["bench", "emulator", rest @ ..] => bench::emulator::bench(rest),
         ["--help" | "-h" | "help"] => {

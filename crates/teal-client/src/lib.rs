@@ -50,8 +50,8 @@ pub use options::{AtimePolicy, Caller, ClientOptions};
 pub use rename::RenameMode;
 pub use status::{Remaining, StatFs, Status};
 pub use upstream::{
-    Affinity, DriveRefused, DriveShown, Invalidation, Link, NewDrive, SourceShown, UpstreamOptions, UpstreamStatus,
-    Whereabouts,
+    Affinity, DriveRefused, DriveShown, Freed, Invalidation, KnownDrive, KnownDrives, Link, NewDrive, PinRefused,
+    Pinned, PinsShown, SourceShown, UpstreamOptions, UpstreamStatus, Whereabouts,
 };
 pub use xattr::XattrMode;
 

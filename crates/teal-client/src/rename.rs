@@ -74,7 +74,7 @@ impl Client {
             self.settle(|| self.try_rename(&ends, mode))
         })?;
         self.bury(fate);
-        Ok(())
+        Ok(self.settle_pins()?)
     }
 
     fn try_rename(&self, ends: &Ends, mode: RenameMode) -> Result<Option<Fate>, FsError> {
@@ -144,13 +144,17 @@ impl Client {
             locked.remove_entry(to.0, &to.1)?;
             self.changed(locked, there, now);
             fate = self.judge(locked, there)?;
-            self.replica.iter().for_each(|replica| replica.drives.succeeds(there, moved));
+            self.replica.iter().for_each(|replica| {
+                replica.drives.succeeds(there, moved);
+                replica.pin_succeeds(there, moved);
+            });
         }
         locked.remove_entry(from.0, &from.1)?;
         locked.insert_entry(to.0, &to.1, moved)?;
         self.touch_dir(locked, from.0, now);
         self.touch_dir(locked, to.0, now);
         self.changed(locked, moved, now);
+        self.replica.iter().for_each(|replica| replica.pins_look(moved));
         Ok(fate)
     }
 
@@ -167,6 +171,9 @@ impl Client {
         self.touch_dir(locked, to.0, now);
         self.changed(locked, moved, now);
         self.changed(locked, there, now);
+        for no in [moved, there] {
+            self.replica.iter().for_each(|replica| replica.pins_look(no));
+        }
         Ok(())
     }
 

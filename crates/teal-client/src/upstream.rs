@@ -14,7 +14,7 @@
 //!    then content is read and sent in chunks (`content`), then the batch is committed at the server.
 //! 3. What has changed at the server comes as states (`pull`) and is installed (`install`, `names`); own batches are recognised in it (`settle`).
 //! 4. `list` fetches the entries of directories that are not here, `fetch` content, each with more than is needed (`ahead`, `around`, `fetch_ahead`); `run` decides
-//!    when what happens.
+//!    when what happens. What is always to be here is fetched by itself (`pin`); other content makes way (`evict`).
 //!
 //! # Locks, before those of [`Client`]
 //! | lock | guards | under it |
@@ -24,7 +24,7 @@
 //! | `lookout` | who looks what comes ahead: one at a time | reading the store |
 //! | a *flight* (`ahead`), by bytes of an object | that nobody else fetches them | calls to the server, installing content |
 //! | `absence`, by object | whether content is here: shared by readers, exclusive for whoever changes it | reads and writes of that object |
-//! | `identity`, `next`, `state`, `told`, `quiet` | what they are called | nothing |
+//! | `identity`, `next`, `state`, `told`, `quiet`, `pinning.queue` | what they are called | nothing |
 
 mod ahead;
 mod announce;
@@ -46,6 +46,7 @@ mod names;
 mod note;
 mod offer;
 mod pend;
+mod pin;
 mod pull;
 mod queue;
 mod renumber;
@@ -54,7 +55,8 @@ mod settle;
 mod status;
 mod trail;
 
-pub use drives::{Affinity, DriveRefused, DriveShown, NewDrive, SourceShown, Whereabouts};
+pub use drives::{Affinity, DriveRefused, DriveShown, KnownDrive, KnownDrives, NewDrive, SourceShown, Whereabouts};
+pub use pin::{Freed, PinRefused, Pinned, PinsShown};
 pub use run::UpstreamOptions;
 pub use status::{Link, UpstreamStatus};
 
@@ -152,6 +154,7 @@ pub(crate) struct Replica {
     queue: queue::Queue,
     evict: evict::Evict,
     pub(crate) drives: drives::Drives,
+    pinning: pin::Pinning,
     domain: OnceLock<Domain>,
     invalidate: OnceLock<Box<dyn Fn(Invalidation) + Send + Sync>>,
     pub(crate) counters: status::Counters,
@@ -205,6 +208,7 @@ impl Replica {
             queue: queue::Queue::default(),
             evict: evict::Evict::default(),
             drives: drives::Drives::default(),
+            pinning: pin::Pinning::default(),
             domain: OnceLock::new(),
             invalidate: OnceLock::new(),
             counters: status::Counters::default(),
@@ -240,6 +244,16 @@ impl Replica {
     /// The key that chunks of this volume are named with; known once the server has said welcome.
     fn domain(&self) -> Result<&Domain, UpstreamError> {
         self.domain.get().ok_or_else(|| UpstreamError::Unreachable("no connection yet".into()))
+    }
+
+    /// The proof that a client of the volume wrote a drive's label: with the key of the server, or that which it had when it was last there.
+    fn proof(&self, said: &[u8]) -> Result<[u8; 32], UpstreamError> {
+        let key = self.identity.lock().key;
+        match self.domain() {
+            Ok(domain) => Ok(*domain.name(said).get()),
+            Err(e) if key == [0; 32] => Err(e),
+            Err(_) => Ok(*Domain::new(DomainId::new([0; 16]), key).name(said).get()),
+        }
     }
 
     fn set_domain(&self, key: [u8; 32]) {

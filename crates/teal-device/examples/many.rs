@@ -67,6 +67,10 @@ fn main() {
     for n in 0..commits {
         let no = ObjectNo::new(FIRST + (n * 104_729) % objects);
         drive.changed(no, (CommitSeq::new(2), SIZE), None).unwrap();
+        // As often as answers of the server end.
+        if n % 2_000 == 1_999 {
+            drive.sync().unwrap();
+        }
     }
     drive.sync().unwrap();
     println!("{commits} changed objects taken in in {:?}, {} MB resident", begun.elapsed(), megabytes());

@@ -38,7 +38,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use teal_env::{Clock, Disk, Entropy};
 use teal_log::{Cost, MkfsError, MkfsOptions, OpenError, OpenOptions, Store, StoreError, note_cost};
-use teal_types::ObjectNo;
+use teal_types::{ObjectNo, Sector};
 
 /// The number whose note the label is.
 const LABEL: ObjectNo = ObjectNo::new(0);
@@ -77,6 +77,7 @@ pub struct Room {
 
 /// See the module.
 pub struct Drive {
+    disk: Arc<dyn Disk>,
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     label: Mutex<Label>,
@@ -105,8 +106,8 @@ impl Drive {
     ) -> Result<Self, DriveError> {
         let options = MkfsOptions { label: name.to_owned(), ..MkfsOptions::default() };
         Store::mkfs(Arc::clone(&disk), Arc::clone(&clock), entropy, &options)?;
-        let (store, _) = Store::open(disk, Arc::clone(&clock), OpenOptions::default())?;
-        let this = Self::of(store, clock, label);
+        let (store, _) = Store::open(Arc::clone(&disk), Arc::clone(&clock), OpenOptions::default())?;
+        let this = Self::of(disk, store, clock, label);
         this.relabel(|_| {})?;
         this.sync()?;
         Ok(this)
@@ -117,18 +118,26 @@ impl Drive {
     /// # Errors
     /// [`DriveError`]; nothing has been written.
     pub fn open(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<Self, DriveError> {
-        let (store, _) = Store::open(disk, Arc::clone(&clock), OpenOptions::default())?;
+        let (store, _) = Store::open(Arc::clone(&disk), Arc::clone(&clock), OpenOptions::default())?;
         let label = match Label::decode(&store.note(LABEL)?.unwrap_or_default()) {
             Ok(label) => label,
             Err(NoLabel::Other) => return Err(DriveError::NotADrive),
             Err(NoLabel::Version(version)) => return Err(DriveError::Newer(version)),
         };
-        Ok(Self::of(store, clock, label))
+        Ok(Self::of(disk, store, clock, label))
     }
 
-    fn of(store: Arc<Store>, clock: Arc<dyn Clock>, label: Label) -> Self {
+    fn of(disk: Arc<dyn Disk>, store: Arc<Store>, clock: Arc<dyn Clock>, label: Label) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(())).collect();
-        Self { store, clock, label: Mutex::new(label), shards, used: Mutex::default(), clock_hand: Mutex::default() }
+        Self {
+            disk,
+            store,
+            clock,
+            label: Mutex::new(label),
+            shards,
+            used: Mutex::default(),
+            clock_hand: Mutex::default(),
+        }
     }
 
     /// Whether an open store is a drive's, which is not to be mounted.
@@ -155,7 +164,7 @@ impl Drive {
         cost.bytes += note_cost(label::BYTES);
         let op = self.store.begin(cost)?;
         let mut label = self.label.lock();
-        let mut changed = *label;
+        let mut changed = label.now();
         change(&mut changed);
         op.set_note(LABEL, Some(&changed.encode()))?;
         *label = changed;
@@ -183,6 +192,14 @@ impl Drive {
     /// Whether it has failed to write, and takes nothing any more.
     pub fn is_failed(&self) -> bool {
         self.store.is_poisoned()
+    }
+
+    /// Reads from the disk itself, whatever is remembered: it is awake then.
+    ///
+    /// # Errors
+    /// What the disk met.
+    pub fn touch(&self) -> std::io::Result<()> {
+        self.disk.read_at(Sector::new(0), &mut [0; 4096])
     }
 
     /// How full it is.

@@ -73,9 +73,19 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: Affinity,
     },
-    /// Where the content of a file is, and where it would be read from now
+    /// Have a file, or a directory with all that is and comes below it, always on this machine
+    Pin {
+        /// On a mount
+        path: PathBuf,
+    },
+    /// Give back the room that a file, or all below a directory, takes on this machine; it comes again when it is needed
+    Free {
+        /// On a mount
+        path: PathBuf,
+    },
+    /// Where the content of a file is, and where it would be read from now; how much of a directory is here
     Where {
-        /// A file on a mount
+        /// A file or directory on a mount
         path: PathBuf,
         /// For programs
         #[arg(long)]

@@ -16,6 +16,8 @@
 //! | `{"do":"devicels"}` | the drives of the volume |
 //! | `{"do":"affinityadd","object":N,"drive":D,"sticky":B}` | how many files have affinity, and their bytes |
 //! | `{"do":"affinityls","drive":D}`, `{"do":"affinityrm","object":N,"drive":D}` | what has affinity; `{"ok":true}` |
+//! | `{"do":"pin","object":N}` | how many files are always here, their bytes, and how many of those are missing |
+//! | `{"do":"free","object":N}` | how many files were given back, their bytes, and what stays |
 //! | `{"do":"where","object":N}` | where an object's content is |
 //! | `{"do":"recordend"}` | a [`RecordingStatus`], when everything is written |
 //!
@@ -58,6 +60,8 @@ pub(crate) enum Ask {
     DeviceDetach { name: String, fast: bool },
     DeviceRm { name: String },
     Where { object: u64 },
+    Pin { object: u64 },
+    Free { object: u64 },
     AffinityAdd { object: u64, drive: String, sticky: bool },
     AffinityLs { drive: String },
     AffinityRm { object: u64, drive: String },
@@ -102,6 +106,8 @@ pub(crate) struct DeviceLine {
 pub(crate) struct WhereLine {
     pub(crate) path: String,
     pub(crate) size: u64,
+    /// It is always here, because this is pinned.
+    pub(crate) pinned: Option<String>,
     /// In the order in which they would be asked.
     pub(crate) sources: Vec<SourceLine>,
 }
@@ -195,6 +201,9 @@ pub(crate) struct UpstreamShown {
     pub(crate) live: bool,
     pub(crate) announcing: bool,
     pub(crate) last_flush_secs: Option<u64>,
+    /// What is always to be here, and whether all of it is: `null`, or why not.
+    pub(crate) pinned: Vec<String>,
+    pub(crate) pinned_missing: Option<String>,
     pub(crate) counts: Vec<(String, u64)>,
     /// Machines of the volume, if it is served here.
     pub(crate) machines: Vec<MachineShown>,
@@ -226,6 +235,9 @@ pub(crate) enum Answer {
     Devices { devices: Vec<DeviceLine> },
     Where { whereabouts: WhereLine },
     Affinities { affinities: Vec<AffinityLine> },
+    // Before those of which all fields are in it, too.
+    Pinned { files: u64, bytes: u64, missing: u64 },
+    Freed { files: u64, bytes: u64, stay: u64, stay_bytes: u64 },
     Marked { files: u64, bytes: u64 },
     Status(Box<Status>),
     // Behind the status, which has a field of this name, too.

@@ -22,12 +22,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use teal_client::{AtimePolicy, Client, ClientOptions, FsError, UpstreamOptions};
+use teal_client::{AtimePolicy, Client, ClientOptions, Freed, FsError, Pinned, UpstreamOptions};
 use teal_device::Drive;
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
 use teal_fuse::{Unmount, Unmounter};
 use teal_log::{OpenOptions, Recovery, Store};
 use teal_mount::{Mount, MountSettings};
+use teal_types::ObjectNo;
 
 /// Threads of a mount whose requests may wait for the server: others are to be answered meanwhile.
 const WAITING: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
@@ -275,6 +276,14 @@ impl Daemon {
             })?,
             Ask::Conflicts => return Ok(Answer::Conflicts { conflicts: replica::conflicts(&self.client)? }),
             Ask::Resolve { id } => self.client.resolve_conflict(*id)?,
+            Ask::Pin { object } => {
+                let Pinned { files, bytes, missing } = self.client.pin(ObjectNo::new(*object))?;
+                return Ok(Answer::Pinned { files, bytes, missing });
+            }
+            Ask::Free { object } => {
+                let Freed { files, bytes, only_here, only_here_bytes } = self.client.free(ObjectNo::new(*object))?;
+                return Ok(Answer::Freed { files, bytes, stay: only_here, stay_bytes: only_here_bytes });
+            }
             Ask::Token | Ask::Revoke { .. } => {
                 let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
                 let serving = running.as_ref().and_then(|running| running.serving.as_ref());

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-fn asked(dir: &Path, ask: &Ask) -> Result<Answer> {
+pub(crate) fn asked(dir: &Path, ask: &Ask) -> Result<Answer> {
     control::ask(dir, ask)?.with_context(|| format!("nothing of TealFS is mounted on {}", dir.display()))
 }
 
@@ -97,7 +97,7 @@ fn show(line: &DeviceLine) {
 }
 
 /// The mount that a path lies on, and the object it leads to.
-fn on_mount(path: &Path) -> Result<(PathBuf, std::fs::Metadata)> {
+pub(crate) fn on_mount(path: &Path) -> Result<(PathBuf, std::fs::Metadata)> {
     let path = paths::absolute(path)?;
     let meta = std::fs::symlink_metadata(&path).with_context(|| path.display().to_string())?;
     let mounts = control::all()?.into_iter().filter(|status| path.starts_with(&status.mount_point));
@@ -139,8 +139,8 @@ pub(crate) fn affinity(what: Affinity) -> Result<ExitCode> {
 /// Runs `teal where`.
 pub(crate) fn whereabouts(path: &Path, json: bool) -> Result<ExitCode> {
     let (dir, meta) = on_mount(path)?;
-    if !meta.is_file() {
-        bail!("{} is no file: only content has a place", path.display());
+    if !meta.is_file() && !meta.is_dir() {
+        bail!("{} is neither a file nor a directory: only content has a place", path.display());
     }
     let Answer::Where { whereabouts } = asked(&dir, &Ask::Where { object: meta.ino() })? else {
         bail!("the daemon's answer is about something else");
@@ -155,6 +155,9 @@ pub(crate) fn whereabouts(path: &Path, json: bool) -> Result<ExitCode> {
 
 fn show_where(found: &WhereLine) {
     say!("{} ({})", found.path, human(found.size));
+    if let Some(pinned) = &found.pinned {
+        say!("  always here: {pinned} is pinned");
+    }
     for source in &found.sources {
         let version = source.version.map_or_else(String::new, |seq| format!(" of commit {seq}"));
         let time = source.microseconds.map_or_else(String::new, |micros| format!(", {:.1} ms", micros as f64 / 1e3));

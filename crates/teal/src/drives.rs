@@ -1,13 +1,17 @@
-//! The drives of a mount, in the daemon: what the control socket asks about them, and attaching those whose file appears.
+//! The drives of a mount, in the daemon: what the control socket asks about them, and attaching those that appear.
 //!
 //! # Guarantees
 //! 1. A drive that was attached here once is attached again whenever its file is there, unless somebody has detached it: then not before the
 //!    file was away, or has changed.
 //! 2. Places are only looked at ([`POLL`]), never opened, while nothing has appeared there.
+//! 3. A registered drive is attached wherever it appears: at the top of a file system that is mounted, or on a removable disk ([`Places`]).
+
+mod places;
 
 use crate::control::{AffinityLine, Answer, Ask, DeviceLine, SourceLine, WhereLine};
 use crate::{mkfs, replica};
 use anyhow::{Context, Result, bail};
+use places::{Bell, Places};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -15,18 +19,32 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use teal_client::{Client, DriveRefused, NewDrive};
+use teal_client::{Client, DriveRefused, KnownDrive, KnownDrives, NewDrive};
 use teal_env::{FileDisk, OpenError, OpenMode, SystemEntropy};
 use teal_types::ObjectNo;
 
 /// A file that was not there is looked for so often.
 const POLL: Duration = Duration::from_secs(2);
+/// What appears is tried so often: it may be another volume's, or no drive at all.
+const TRIES: u32 = 3;
 
-/// Where drives have been attached: `drives.toml` beside the store.
+/// A drive that has been attached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Had {
+    device: u32,
+    /// Of its last attachment here, in hexadecimal digits.
+    nonce: String,
+    profile: String,
+}
+
+/// Where drives have been attached, and which: `drives.toml` beside the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Known {
     places: BTreeSet<PathBuf>,
+    #[serde(default)]
+    drives: Vec<Had>,
 }
 
 /// What is kept in mind.
@@ -35,6 +53,8 @@ struct State {
     known: Known,
     /// Detached by somebody, as they were then: until their file was away, or somebody else has used it.
     left: BTreeMap<PathBuf, Looks>,
+    /// Stores that appeared where nobody has named a place, and how often they are still tried.
+    tries: BTreeMap<PathBuf, u32>,
     /// Why a place could not be attached, as it was said last.
     said: BTreeMap<PathBuf, String>,
 }
@@ -45,7 +65,7 @@ pub(crate) struct Drives {
     file: PathBuf,
     /// Guards only itself.
     state: Mutex<State>,
-    poller: std::sync::OnceLock<std::thread::Thread>,
+    bell: std::sync::OnceLock<Bell>,
 }
 
 /// How a file looks to somebody who does not open it: device, number, seconds and nanoseconds of its last change; `None`: it is not there.
@@ -81,26 +101,58 @@ impl Drives {
             Err(e) => return Err(e).with_context(|| file.display().to_string()),
         };
         let state = Mutex::new(State { known, ..State::default() });
-        Ok(Self { client: Arc::clone(client), file, state, poller: std::sync::OnceLock::new() })
+        Ok(Self { client: Arc::clone(client), file, state, bell: std::sync::OnceLock::new() })
     }
 
     /// Attaches what is there, and from now on what appears.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let this = Arc::downgrade(self);
+        let (mut places, bell) = Places::new()?;
         let poll = move || {
             while let Some(drives) = this.upgrade() {
-                let is_waiting = drives.attach_known();
+                let is_trying = drives.attach_appeared(places.appeared());
+                let is_waiting = drives.attach_known() || is_trying;
                 drop(drives);
-                if is_waiting {
-                    std::thread::park_timeout(POLL);
-                } else {
-                    std::thread::park();
-                }
+                places.wait(is_waiting.then_some(POLL));
             }
         };
-        let thread = std::thread::Builder::new().name("teal-drives".into()).spawn(poll)?;
-        let _ = self.poller.set(thread.thread().clone());
+        std::thread::Builder::new().name("teal-drives".into()).spawn(poll)?;
+        let _ = self.bell.set(bell);
         Ok(())
+    }
+
+    fn ring(&self) {
+        self.bell.get().iter().for_each(|bell| bell.ring());
+    }
+
+    /// Attaches what is a drive of this volume, and is at a place that nobody has named; whether something is to be tried again: somebody else may let go
+    /// of it just now.
+    fn attach_appeared(&self, places: Vec<PathBuf>) -> bool {
+        let attached: BTreeSet<PathBuf> = self.client.drives().into_iter().map(|drive| drive.place.into()).collect();
+        let tried: Vec<PathBuf> = {
+            let mut state = self.state();
+            if self.client.is_replica() {
+                state.tries.extend(places.into_iter().map(|place| (place, TRIES)));
+            }
+            let State { known, left, tries, .. } = &mut *state;
+            tries.retain(|place, _| {
+                let is_said = known.places.contains(place) || left.contains_key(place);
+                !is_said && !attached.contains(place) && looks(place).is_some()
+            });
+            tries.keys().cloned().collect()
+        };
+        for place in tried {
+            let done = self.attach(&place);
+            let mut state = self.state();
+            let left = state.tries.remove(&place).unwrap_or(0);
+            if let Err(e) = done {
+                log::debug!("{} is not attached: {e:#}", place.display());
+                if left > 1 {
+                    state.tries.insert(place, left - 1);
+                }
+            }
+        }
+        !self.state().tries.is_empty()
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -129,25 +181,47 @@ impl Drives {
     fn attach(&self, path: &Path) -> Result<()> {
         let disk = Arc::new(open(path)?);
         let place = path.to_string_lossy();
-        self.client.attach_drive(disk, &place, &SystemEntropy).with_context(|| place.into_owned())?;
+        let known = self.known();
+        self.client.attach_drive(disk, &place, &known, &SystemEntropy).with_context(|| place.into_owned())?;
         log::info!("the drive in {} is attached", path.display());
-        Ok(())
+        self.remember(path, None)
     }
 
-    /// Keeps in mind where a drive is, or that it is none of ours any more.
-    fn remember(&self, path: &Path, is_known: bool) -> Result<()> {
+    /// The drives that were attached here.
+    fn known(&self) -> KnownDrives {
+        let state = self.state();
+        let known = state.known.drives.iter().filter_map(|had| {
+            let nonce = u64::from_str_radix(&had.nonce, 16).ok()?;
+            Some((had.device, KnownDrive { nonce, profile: had.profile.clone() }))
+        });
+        known.collect()
+    }
+
+    /// Keeps in mind which drives are attached; and that one is to be looked for at this place, or not any more.
+    fn remember(&self, path: &Path, is_place: Option<bool>) -> Result<()> {
+        let attached = self.client.drives();
         let mut state = self.state();
         state.left.remove(path);
-        let changed =
-            if is_known { state.known.places.insert(path.to_owned()) } else { state.known.places.remove(path) };
-        if changed {
+        let before = state.known.clone();
+        match is_place {
+            Some(true) => drop(state.known.places.insert(path.to_owned())),
+            Some(false) => drop(state.known.places.remove(path)),
+            None => {}
+        }
+        for drive in attached {
+            let KnownDrive { nonce, profile } = drive.known;
+            state.known.drives.retain(|had| had.device != drive.device);
+            state.known.drives.push(Had { device: drive.device, nonce: format!("{nonce:x}"), profile });
+        }
+        state.known.drives.sort_by_key(|had| had.device);
+        if state.known != before {
             let new = self.file.with_extension("new");
             std::fs::write(&new, toml::to_string(&state.known).context("the list of drives")?)
                 .with_context(|| new.display().to_string())?;
             std::fs::rename(&new, &self.file).with_context(|| self.file.display().to_string())?;
         }
         drop(state);
-        self.poller.get().iter().for_each(|thread| thread.unpark());
+        self.ring();
         Ok(())
     }
 
@@ -162,21 +236,21 @@ impl Drives {
             }
             Ask::DeviceAttach { path } => {
                 self.attach(path)?;
-                self.remember(path, true)?;
+                self.remember(path, Some(true))?;
             }
             Ask::DeviceDetach { name, fast } => {
                 let places = self.places(name);
                 let done = self.client.detach_drive(name, *fast);
                 if !matches!(done, Err(DriveRefused::NotAttached(_))) {
                     self.state().left.extend(places.into_iter().map(|place| (place.clone(), looks(&place))));
-                    self.poller.get().iter().for_each(|thread| thread.unpark());
+                    self.ring();
                 }
                 done?;
             }
             Ask::DeviceRm { name } => {
                 let places = self.places(name);
                 self.client.remove_drive(name)?;
-                places.iter().try_for_each(|place| self.remember(place, false))?;
+                places.iter().try_for_each(|place| self.remember(place, Some(false)))?;
             }
             Ask::AffinityAdd { object, drive, sticky } => {
                 let (files, bytes) = self.client.add_affinity(ObjectNo::new(*object), drive, *sticky)?;
@@ -210,7 +284,7 @@ impl Drives {
             let _ = std::fs::remove_file(path);
         }
         added.with_context(|| format!("no drive was made in {}", path.display()))?;
-        self.remember(path, true)
+        self.remember(path, Some(true))
     }
 
     fn list(&self) -> Result<Vec<DeviceLine>> {
@@ -267,6 +341,7 @@ impl Drives {
             why: source.why.to_owned(),
         };
         let sources = found.sources.into_iter().map(line).collect();
-        Ok(Answer::Where { whereabouts: WhereLine { path: found.path, size: found.size, sources } })
+        let (path, size, pinned) = (found.path, found.size, found.pinned);
+        Ok(Answer::Where { whereabouts: WhereLine { path, size, pinned, sources } })
     }
 }

@@ -13,6 +13,7 @@ mod launch;
 mod mkfs;
 mod options;
 mod paths;
+mod pin;
 mod probe;
 mod recording;
 mod replica;
@@ -57,6 +58,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Conflicts { what } => conflicts::conflicts(what),
         Command::Device { what } => device::device(what),
         Command::Affinity { what } => device::affinity(what),
+        Command::Pin { path } => pin::pin(&path),
+        Command::Free { path } => pin::free(&path),
         Command::Where { path, json } => device::whereabouts(&path, json),
         Command::Lab { what } => lab::lab(what),
         Command::Config { what } => config::config(what),

@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_client::{Client, Link, UpstreamStatus};
+use teal_client::{Client, Link, PinsShown, UpstreamStatus};
 use teal_device::{Remote, Upstream};
 use teal_env::Clock;
 use teal_net::{Channel, ClientIdentity, Limits};
@@ -188,6 +188,12 @@ pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> Upstr
         stuck: status.stuck.clone(),
         live: status.is_live,
         announcing: status.announcing,
+        pinned: status.pins.paths.clone(),
+        pinned_missing: match &status.pins {
+            PinsShown { trouble: Some(why), .. } => Some(why.clone()),
+            PinsShown { is_coming: true, .. } => Some("it is on its way".to_owned()),
+            _ => None,
+        },
         last_flush_secs: status.last_flush.map(|time| time.as_secs()),
         counts: counts(&status.counts, &status.requests),
         machines: machines.into_iter().map(machine).collect(),

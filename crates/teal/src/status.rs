@@ -105,6 +105,13 @@ fn show_upstream(u: &UpstreamShown) {
             count("conflicts")
         );
     }
+    if !u.pinned.is_empty() {
+        let all = u
+            .pinned_missing
+            .as_ref()
+            .map_or_else(|| "all of it is here".to_owned(), |why| format!("not all of it is here: {why}"));
+        say!("  pinned   {}; {all}", u.pinned.join(", "));
+    }
     let (place, means) = match u.served {
         Some(_) => ("the server's own store", "its data is on this machine: back it up"),
         None => ("the server", "this machine may be unplugged or lost"),

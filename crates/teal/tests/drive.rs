@@ -44,10 +44,15 @@ fn asked(nas: &Nas) -> u64 {
     count(&nas.0.status()["upstream"]["server_counts"], "request_read")
 }
 
+/// Bytes of content that the server has sent.
+fn sent(nas: &Nas) -> u64 {
+    count(&nas.0.status()["upstream"]["server_counts"], "sent_bytes")
+}
+
 /// Work, where the server is, and home, far away from it; a drive at work.
 fn work_and_home(test: &str) -> Option<(Nas, Mounted, PathBuf)> {
     let mut nas = Nas::of(test, |_| {})?;
-    let mut home = join(test, &nas.serve());
+    let mut home = join(test, &nas.serve_for_good());
     home.down();
     home.mount("flush=1,delay_ms=40");
     let drive = nas.0.world().path("usb.drive");
@@ -105,6 +110,98 @@ fn what_was_written_at_work_is_read_at_home_from_the_drive() {
     );
     device(&nas.0, &["detach", "usb"]);
     check(nas.0.world(), &drive);
+    end(vec![home, nas.0]);
+}
+
+/// What is mounted for a test, and goes with it.
+struct Bound(PathBuf);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_drive_is_found_wherever_it_is_mounted() {
+    let test = "a_drive_is_found_wherever_it_is_mounted";
+    let Some(mut nas) = Nas::of(test, |_| {}) else { return };
+    nas.serve();
+    let (stick, media) = (nas.0.world().path("stick"), nas.0.world().path("my media"));
+    [&stick, &media].iter().for_each(|dir| fs::create_dir(dir).unwrap());
+    let drive = stick.join("usb.drive");
+    device(&nas.0, &["add", text(&drive), "--size", "64M"]);
+    device(&nas.0, &["detach", "usb"]);
+    fs::write(stick.join("other"), vec![0; 20 << 20]).unwrap();
+    rustix::mount::mount_bind(&stick, &media).unwrap();
+    let bound = Bound(media.clone());
+    let there = media.join("usb.drive");
+    assert!(wait_until(PATIENCE, || shown(&nas.0, "usb")["place"] == text(&there)), "{}", shown(&nas.0, "usb"));
+    device(&nas.0, &["detach", "usb"]);
+    drop(bound);
+    end(vec![nas.0]);
+}
+
+#[test]
+fn a_drive_that_was_here_is_read_while_the_server_is_away_and_one_that_was_elsewhere_is_not() {
+    let test = "a_drive_that_was_here_is_read_while_the_server_is_away_and_one_that_was_elsewhere_is_not";
+    let Some((mut nas, mut home, drive)) = work_and_home(test) else { return };
+    fs::write(nas.0.path("talk"), seeded(1, 300_000)).unwrap();
+    fs::write(nas.0.path("draft"), seeded(2, 200_000)).unwrap();
+    nas.flush();
+    let there = carried(&nas, &home, &drive);
+    catches_up(&nas, &home);
+    assert_eq!(fs::metadata(home.path("talk")).unwrap().len(), 300_000);
+    assert!(wait_until(PATIENCE, || shown(&home, "usb")["objects"] == 2));
+    device(&home, &["detach", "usb"]);
+    let pulled = home.world().path("pulled");
+    fs::rename(&there, &pulled).unwrap();
+    nas.0.down();
+    let away = fs::read(home.path("talk")).unwrap_err();
+    assert_eq!(away.raw_os_error(), Some(rustix::io::Errno::HOSTUNREACH.raw_os_error()));
+    device(&home, &["attach", text(&pulled)]);
+    assert_eq!(fs::read(home.path("talk")).unwrap(), seeded(1, 300_000));
+    let place = home.world().teal(&["where", text(&home.path("draft"))]).good();
+    assert!(place.contains("out of reach") && place.contains("read next"), "{place}");
+    // When the server is there again, it hears of it, and the drive goes on.
+    nas.serve();
+    assert!(wait_until(PATIENCE, || shown(&home, "usb")["attached_to"].is_string()), "{}", shown(&home, "usb"));
+    fs::write(nas.0.path("draft"), seeded(3, 200_000)).unwrap();
+    nas.flush();
+    assert!(wait_until(PATIENCE, || fs::read(home.path("draft")).is_ok_and(|draft| draft == seeded(3, 200_000))));
+    // It was at work meanwhile, and has come to where this machine has not been.
+    device(&home, &["detach", "usb"]);
+    device(&nas.0, &["attach", text(&pulled)]);
+    home.down();
+    fs::write(nas.0.path("draft"), seeded(4, 100_000)).unwrap();
+    nas.flush();
+    device(&nas.0, &["detach", "usb"]);
+    nas.0.down();
+    home.mount("flush=1");
+    refused(&home, &["attach", text(&pulled)], &["used elsewhere", "server"]);
+    home.down();
+}
+
+#[test]
+fn what_the_drive_has_does_not_come_from_the_server_with_what_it_has_not() {
+    let test = "what_the_drive_has_does_not_come_from_the_server_with_what_it_has_not";
+    let Some((nas, home, drive)) = work_and_home(test) else { return };
+    fs::create_dir(nas.0.path("notes")).unwrap();
+    (0..60).for_each(|n| fs::write(nas.0.path(format!("notes/n{n}")), seeded(n, 3000)).unwrap());
+    nas.flush();
+    carried(&nas, &home, &drive);
+    fs::write(nas.0.path("notes/new"), seeded(99, 3000)).unwrap();
+    nas.flush();
+    catches_up(&nas, &home);
+    let before = (asked(&nas), sent(&nas));
+    assert_eq!(fs::read(home.path("notes/new")).unwrap(), seeded(99, 3000));
+    let after = (asked(&nas), sent(&nas));
+    assert_eq!(after.0, before.0 + 1);
+    assert!(after.1 - before.1 < 6000, "{} bytes came with 3000: {}", after.1 - before.1, shown(&home, "usb"));
+    for n in 0..60 {
+        assert_eq!(fs::read(home.path(format!("notes/n{n}"))).unwrap(), seeded(n, 3000));
+    }
+    assert_eq!(asked(&nas), after.0, "no content request to the server: {}", shown(&home, "usb"));
     end(vec![home, nas.0]);
 }
 

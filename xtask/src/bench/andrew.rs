@@ -12,10 +12,10 @@
 
 mod build;
 mod cold;
-mod pair;
+pub(super) mod pair;
 mod peers;
 mod report;
-mod road;
+pub(super) mod road;
 
 use super::lab::{self, run};
 use super::meter::{children_cpu, now, server_cpu};

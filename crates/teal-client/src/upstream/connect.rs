@@ -80,6 +80,7 @@ impl Client {
         self.identify(replica, |identity| {
             (identity.volume, identity.replica) = (volume, welcome.replica);
             identity.server = welcome.server_incarnation;
+            identity.key = welcome.domain;
         })?;
         Ok(())
     }

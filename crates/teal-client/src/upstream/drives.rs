@@ -4,7 +4,7 @@
 //! 1. *Exact*: a drive is read at the commit whose content the note of an object says is absent, or not at all; so what is read is never
 //!    older, and never of another history, than what the server would have given.
 //! 2. *Nobody waits for a drive* that is late or gone, while another source has the content: each is asked on a thread of its own with a
-//!    deadline, and is not asked again before it has come back.
+//!    deadline, and is not asked again before it has come back. One that sleeps is asked last, and woken behind everybody's back ([`Rest`]).
 //! 3. *Acknowledged only*: a drive gets content of which the server has said which commit it is of (`cursor`).
 //! 4. What a drive turns out to have damaged is read elsewhere and copied to it again.
 //!
@@ -18,10 +18,13 @@ mod affinity;
 mod attach;
 mod choice;
 mod cursor;
+mod rest;
 mod shown;
+#[cfg(test)]
+mod tests;
 
 pub use affinity::Affinity;
-pub use attach::{DriveRefused, NewDrive};
+pub use attach::{DriveRefused, KnownDrive, KnownDrives, NewDrive};
 pub use shown::{DriveShown, SourceShown, Whereabouts};
 
 use super::{Replica, SyncError};
@@ -31,13 +34,18 @@ use choice::{Meter, span};
 use cursor::Queue;
 use parking_lot::{Condvar, Mutex, RwLock};
 use quick_cache::sync::Cache;
+use rest::Rest;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use teal_device::{Drive, Found, Hand};
+use teal_energy::policy::choice::{Cost, Weights};
+use teal_env::Clock;
 use teal_log::StoreError;
 use teal_proto::{Reply, Request, Want};
-use teal_types::{CommitSeq, ObjectNo};
+use teal_types::{BLOCK, CommitSeq, ObjectNo, Ranges};
 
 /// Content read at once, beginning with what is needed.
 const AHEAD: u64 = 1 << 20;
@@ -51,6 +59,8 @@ const PATIENCE_MAX: Duration = Duration::from_secs(30);
 const ENODES_BYTES: usize = 1 << 20;
 /// ... of which one takes so many.
 const ENODE_BYTES: usize = 64;
+/// Of a drive with at most so many objects it is known from the beginning which they are.
+const HAS_MAX: usize = 16 << 10;
 /// Half for seconds, half for joules.
 const PRIORITY: u32 = 50;
 
@@ -64,6 +74,8 @@ pub(crate) struct Attached {
     drive: Arc<Drive>,
     reader: Hand,
     meter: Mutex<Meter>,
+    /// `None`: it never sleeps.
+    rest: Mutex<Option<Rest>>,
     queue: Mutex<Queue>,
     changed: Condvar,
     flushing: Mutex<()>,
@@ -73,6 +85,11 @@ pub(crate) struct Attached {
     has_affinity: AtomicBool,
     /// The server has said that it knows the history the drive has seen.
     is_checked: AtomicBool,
+    /// It was attached while the server was away, which is to hear of it.
+    is_untold: AtomicBool,
+    /// All objects of which something is on it, and perhaps others; `None`: they are too many.
+    has: Mutex<Option<HashSet<ObjectNo>>>,
+    profile: String,
     is_gone: AtomicBool,
     counters: Counters,
 }
@@ -84,6 +101,11 @@ struct Counters {
     read_bytes: AtomicU64,
     /// Times it did not answer in time.
     late: AtomicU64,
+    /// Times it was not asked, because it slept and another had it; and was woken for the next.
+    asleep: AtomicU64,
+    woken: AtomicU64,
+    /// Times it was not asked, because it had not come back from before.
+    avoided: AtomicU64,
     /// Times it was not asked, because it was known not to have something.
     skipped: AtomicU64,
     written_bytes: AtomicU64,
@@ -123,6 +145,62 @@ impl Attached {
     fn is_usable(&self) -> bool {
         self.is_checked.load(Ordering::Acquire) && !self.is_gone.load(Ordering::Acquire)
     }
+
+    /// Learns what is on it, if that is not too much; under `flushing`: nothing comes meanwhile.
+    fn warm(&self) -> Result<(), StoreError> {
+        let mut found = HashSet::new();
+        self.drive.each(&mut |no| {
+            found.insert(no);
+            if found.len() <= HAS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        *self.has.lock() = (found.len() <= HAS_MAX).then_some(found);
+        Ok(())
+    }
+
+    /// Something of an object has come to it.
+    fn has_now(&self, no: ObjectNo) {
+        let mut has = self.has.lock();
+        if let Some(found) = &mut *has {
+            found.insert(no);
+            if found.len() > HAS_MAX {
+                *has = None;
+            }
+        }
+    }
+
+    fn is_asleep(&self, now: Duration) -> bool {
+        self.rest.lock().as_ref().is_some_and(|rest| rest.is_asleep(now))
+    }
+
+    fn uses(&self, now: Duration) {
+        self.rest.lock().iter_mut().for_each(|rest| rest.uses(now));
+    }
+
+    /// What it costs as it is now.
+    fn metered(&self) -> Meter {
+        let mut meter = self.meter.lock().clone();
+        meter.is_busy = self.flushing.is_locked();
+        meter
+    }
+
+    /// Something else serves at this cost what it would have at another, were it awake: it is woken if that pays. Nobody waits for it.
+    fn sleeps(self: &Arc<Self>, (served, bytes): (Cost, u64), weights: Weights, clock: &Arc<dyn Clock>) {
+        self.counters.asleep.fetch_add(1, Ordering::Relaxed);
+        let (ideal, now) = (self.meter.lock().cost(bytes, weights), clock.monotonic());
+        if self.rest.lock().as_mut().is_some_and(|rest| rest.loses((served, ideal), weights, now)) {
+            self.counters.woken.fetch_add(1, Ordering::Relaxed);
+            let (this, clock) = (Arc::clone(self), Arc::clone(clock));
+            self.reader.ask(Duration::ZERO, move || {
+                if this.drive.touch().is_ok() {
+                    this.uses(clock.monotonic());
+                }
+            });
+        }
+    }
+
+    fn has_nothing_of(&self, no: ObjectNo) -> bool {
+        self.has.lock().as_ref().is_some_and(|found| !found.contains(&no))
+    }
 }
 
 impl Drives {
@@ -135,7 +213,7 @@ impl Drives {
         self.all().iter().for_each(|drive| drive.is_checked.store(false, Ordering::Release));
     }
 
-    fn weights(&self) -> teal_energy::policy::choice::Weights {
+    fn weights(&self) -> Weights {
         choice::weights(self.priority.load(Ordering::Relaxed))
     }
 
@@ -154,29 +232,85 @@ impl Drives {
         }
     }
 
-    /// Who may be asked for content, in this order.
-    fn order(&self, no: ObjectNo, data_seq: CommitSeq, bytes: u64, has_server: bool) -> Vec<Source> {
-        let mut sources = Vec::new();
-        let mut meters = Vec::new();
+    /// Who may be asked for content, in this order; for who does not only want to know it, what is passed over is counted, and woken.
+    fn order(
+        &self,
+        (no, data_seq): (ObjectNo, CommitSeq),
+        bytes: u64,
+        has_server: bool,
+        (clock, is_asked): (&Arc<dyn Clock>, bool),
+    ) -> Vec<Source> {
+        let (mut sources, mut meters, mut asleep) = (Vec::new(), Vec::new(), Vec::new());
+        let counts = |count: &AtomicU64| count.fetch_add(u64::from(is_asked), Ordering::Relaxed);
         for drive in self.all() {
             if !drive.is_usable() {
-                continue;
+            } else if drive.has_nothing_of(no) || self.enodes.get(&(drive.device, no)) == Some(data_seq) {
+                counts(&drive.counters.skipped);
+            } else if drive.reader.is_late() {
+                counts(&drive.counters.avoided);
+            } else if drive.is_asleep(clock.monotonic()) {
+                asleep.push(drive);
+            } else {
+                meters.push(drive.metered());
+                sources.push(Some(Source::Drive(drive)));
             }
-            if self.enodes.get(&(drive.device, no)) == Some(data_seq) {
-                drive.counters.skipped.fetch_add(1, Ordering::Relaxed);
-                continue;
-            }
-            if drive.reader.is_late() {
-                continue;
-            }
-            meters.push(drive.meter.lock().clone());
-            sources.push(Some(Source::Drive(drive)));
         }
-        if has_server && !sources.is_empty() {
+        if has_server && !(sources.is_empty() && asleep.is_empty()) {
             meters.push(self.server.lock().clone());
             sources.push(Some(Source::Server));
         }
-        choice::order(&meters, bytes, self.weights()).into_iter().filter_map(|at| sources[at].take()).collect()
+        let (weights, mut ordered) = (self.weights(), Vec::new());
+        let order = choice::order(&meters, bytes, weights);
+        if let Some(first) = order.first().filter(|_| is_asked) {
+            let served = meters[*first].cost(bytes, weights);
+            asleep.iter().for_each(|drive| drive.sleeps((served, bytes), weights, clock));
+        }
+        ordered.extend(order.into_iter().filter_map(|at| sources[at].take()));
+        ordered.extend(asleep.into_iter().map(Source::Drive));
+        ordered
+    }
+}
+
+/// Content that somebody will probably need: object, the commit it is of, where.
+type Near = (ObjectNo, CommitSeq, Ranges);
+
+impl Drives {
+    pub(super) fn is_empty(&self) -> bool {
+        self.attached.read().is_empty()
+    }
+
+    /// Takes away what a drive has that is to be asked before the server. A drive that does not answer soon is taken to have nothing.
+    pub(super) fn without_cheaper(&self, mut near: Vec<Near>, now: Duration) -> Vec<Near> {
+        for drive in self.all() {
+            let is_cheaper = {
+                let (server, weights) = (self.server.lock().clone(), self.weights());
+                let meter = drive.meter.lock();
+                server.predict(BLOCK).is_none() || meter.cost(BLOCK, weights) < server.cost(BLOCK, weights)
+            };
+            if near.is_empty() || !drive.is_usable() || drive.reader.is_late() || !is_cheaper || drive.is_asleep(now) {
+                continue;
+            }
+            let (mut asked, store) = (near.clone(), Arc::clone(&drive.drive));
+            asked.retain(|(no, ..)| !drive.has_nothing_of(*no));
+            if asked.is_empty() {
+                continue;
+            }
+            let look = move || {
+                let has = |(no, data_seq, absent): &Near| {
+                    let content = store.held(*no).ok().and_then(|held| held.content);
+                    content.is_some_and(|content| {
+                        content.data_seq == *data_seq && absent.without(&content.present).is_empty()
+                    })
+                };
+                asked.into_iter().filter(has).map(|(no, ..)| no).collect::<HashSet<ObjectNo>>()
+            };
+            let Some(has) = drive.reader.ask(PATIENCE, look) else {
+                drive.counters.late.fetch_add(1, Ordering::Relaxed);
+                continue;
+            };
+            near.retain(|(no, ..)| !has.contains(no));
+        }
+        near
     }
 }
 
@@ -215,7 +349,8 @@ impl Client {
         let Some((first, _)) = note.absent.within(from, to).iter().next() else { return Ok(true) };
         let last = note.absent.within(first, to.max(first + AHEAD)).iter().last().map_or(to, |(_, last)| last);
         let has_server = has_server && replica.state.lock().trouble.is_none();
-        for source in replica.drives.order(no, note.data_seq, to.saturating_sub(first).min(AHEAD), has_server) {
+        let bytes = to.saturating_sub(first).min(AHEAD);
+        for source in replica.drives.order((no, note.data_seq), bytes, has_server, (&self.clock, true)) {
             let Source::Drive(drive) = source else { return Ok(false) };
             self.room_for(last - first);
             if self.read_drive(replica, &drive, (no, note.data_seq), (first, last), has_server)?
@@ -240,6 +375,7 @@ impl Client {
             attached.meter.lock().predict(to - from).map_or(Duration::ZERO, |time| Duration::from_nanos(time.get()));
         let patience = if has_other { PATIENCE.max(predicted * TIMES) } else { PATIENCE_MAX };
         let (begun, drive) = (self.clock.monotonic(), Arc::clone(&attached.drive));
+        let is_busy = attached.flushing.is_locked();
         let read = move || {
             let held = drive.held(no)?.content.filter(|_| bug(Bug::DriveStale));
             drive.read(no, held.map_or(data_seq, |content| content.data_seq), from, to)
@@ -255,8 +391,9 @@ impl Client {
                 return Ok(false);
             }
         };
-        let time = span(self.clock.monotonic().saturating_sub(begun));
-        self.take(replica, attached, (no, data_seq), found, time)
+        let now = self.clock.monotonic();
+        attached.uses(now);
+        self.take(replica, attached, (no, data_seq), found, (span(now.saturating_sub(begun)), is_busy))
     }
 
     fn take(
@@ -265,7 +402,7 @@ impl Client {
         attached: &Arc<Attached>,
         (no, data_seq): (ObjectNo, CommitSeq),
         found: Found,
-        time: teal_types::Span,
+        (time, is_busy): (teal_types::Span, bool),
     ) -> Result<bool, SyncError> {
         let Found { present, mut pieces, spoiled } = found;
         if !spoiled.is_empty() {
@@ -281,7 +418,10 @@ impl Client {
             return Ok(false);
         }
         let bytes: u64 = present.iter().map(|(from, to)| to - from).sum();
-        attached.meter.lock().measured(bytes, time);
+        {
+            let mut meter = attached.meter.lock();
+            if is_busy { meter.measured_busy(bytes, time) } else { meter.measured(bytes, time) }
+        }
         replica.drives.server.lock().waits(time);
         attached.counters.reads.fetch_add(1, Ordering::Relaxed);
         attached.counters.read_bytes.fetch_add(bytes, Ordering::Relaxed);

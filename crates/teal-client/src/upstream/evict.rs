@@ -46,7 +46,7 @@ impl Replica {
 }
 
 /// Whether the server has all that is here, as far as the note tells.
-fn is_servers(note: &Note) -> bool {
+pub(super) fn is_servers(note: &Note) -> bool {
     !note.is_ours() && !note.again
 }
 
@@ -93,7 +93,10 @@ impl Client {
     fn evict_some(&self, replica: &Replica, objects: &[ObjectNo], bytes: u64) -> Result<u64, SyncError> {
         let mut chosen = Vec::new();
         for no in objects {
-            if !replica.evict.used.lock().remove(no) && self.is_evictable(*no)? {
+            if !replica.evict.used.lock().remove(no)
+                && self.is_evictable(*no)?
+                && self.pinned_by(replica, *no)?.is_none()
+            {
                 chosen.push(*no);
             }
         }
@@ -113,7 +116,7 @@ impl Client {
                 break;
             }
             if let Some(version) = version {
-                freed += self.evict_one(replica, *no, &version)?;
+                freed += self.evict_one(replica, *no, &version, false)?.unwrap_or(0);
             }
         }
         Ok(freed)
@@ -132,25 +135,33 @@ impl Client {
         }
     }
 
-    /// Under `applying`: the position stays.
-    fn evict_one(&self, replica: &Replica, no: ObjectNo, version: &Version) -> Result<u64, SyncError> {
-        let Some(_absence) = replica.absence(no).try_write() else { return Ok(0) };
+    /// Gives up the content of an object, whose bytes it says; `None`: it stays. Under `applying`: the position stays. `waits`: for who reads it.
+    pub(super) fn evict_one(
+        &self,
+        replica: &Replica,
+        no: ObjectNo,
+        version: &Version,
+        waits: bool,
+    ) -> Result<Option<u64>, SyncError> {
+        let absence = replica.absence(no);
+        let absence = if waits { Some(absence.write()) } else { absence.try_write() };
+        let Some(_absence) = absence else { return Ok(None) };
         let mut cost = Cost::data(8192).freeing();
         cost.bytes += note_cost(64) + self.store.head_bytes(no)?;
         let op = self.begin(cost)?;
         let mut locked = match op.lock(&[no]) {
-            Err(StoreError::NotFound(_)) => return Ok(0),
+            Err(StoreError::NotFound(_)) => return Ok(None),
             locked => locked?,
         };
         let (attr, mut note) = (locked.attr(no), self.note(no)?);
         let is_as_there = (attr.size, attr.mtime) == (version.size, version.attributes.mtime);
         if !is_servers(&note) || !is_as_there || version.data_seq > replica.seen() {
-            return Ok(0);
+            return Ok(None);
         }
         locked.punch(no, 0, attr.size)?;
         note.absent.add(0, attr.size);
         note.data_seq = version.data_seq;
         self.set_note(&locked, no, &note)?;
-        Ok(attr.sectors * 512)
+        Ok(Some(attr.sectors * 512))
     }
 }

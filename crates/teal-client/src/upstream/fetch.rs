@@ -28,6 +28,8 @@ const RETRIES: u32 = 16;
 pub(super) const LEAST: u64 = 256 << 10;
 /// As much of it comes with what is needed: more would make who reads one small file wait on a slow line.
 const BESIDE: u64 = 64 << 10;
+/// With drives attached, so many times as much is looked at: most of it may be on them.
+const BEHIND: u64 = 4;
 /// Content asked for in one request; what it takes beside its bytes has room in the reply, too.
 pub(super) const PART: u64 = REPLY_BYTES as u64 - (64 << 10);
 
@@ -222,7 +224,8 @@ impl Client {
         self.fill(replica, &want, len, pieces)
     }
 
-    /// Content of other files that is not here, `room` bytes of it: what a walk over the tree would come to. None that is more than half of the window.
+    /// Content of other files that is not here, `room` bytes of it: what a walk over the tree would come to, but for what is read from a drive at less
+    /// cost. None that is more than half of the window.
     pub(super) fn neighbours(
         &self,
         replica: &Replica,
@@ -235,20 +238,31 @@ impl Client {
         if room == 0 {
             return Ok(found);
         }
+        let mut take = |object, absent: &Ranges| {
+            let (note, absent) = self.take_absent(object, absent, flight)?;
+            found.extend(wants(object, &note, &absent));
+            replica.content_ahead.came(object, 0, absent.len());
+            Ok::<_, SyncError>(absent.len())
+        };
+        let (mut near, has_drives) = (Vec::new(), !replica.drives.is_empty());
+        let (mut left, most) = (if has_drives { room * BEHIND } else { room }, room.min(window / 2));
         self.around::<SyncError>(no, &mut |object, kind| {
             if kind == FileType::File {
                 let note = self.note(object)?;
                 let size = note.absent.len();
-                if size > 0 && size <= room.min(window / 2) {
-                    let (note, absent) = self.take_absent(object, &note.absent, flight)?;
-                    found.extend(wants(object, &note, &absent));
-                    replica.content_ahead.came(object, 0, absent.len());
-                    room = room.saturating_sub(absent.len());
+                if size > 0 && size <= most.min(left) {
+                    left -= if has_drives { size } else { take(object, &note.absent)? };
+                    near.extend(has_drives.then_some((object, note.data_seq, note.absent)));
                 }
             }
             // For the rest it is not worth looking at more.
-            Ok(if room > window / 16 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            Ok(if left > window / 16 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
+        for (object, _, absent) in replica.drives.without_cheaper(near, self.clock.monotonic()) {
+            if absent.len() <= room {
+                room -= take(object, &absent)?;
+            }
+        }
         Ok(found)
     }
 

@@ -114,7 +114,12 @@ impl Client {
         let room = room.min(PART);
         let mut range = Ranges::default();
         range.add(from, from.saturating_add(room));
-        let (note, absent) = self.take_absent(no, &range, flight)?;
+        let (note, mut absent) = self.take_absent(no, &range, flight)?;
+        let near = vec![(no, note.data_seq, absent.clone())];
+        if !absent.is_empty() && replica.drives.without_cheaper(near, self.clock.monotonic()).is_empty() {
+            // A drive has it.
+            absent = Ranges::default();
+        }
         replica.content_ahead.came(no, from, absent.len());
         let mut wants = wants(no, &note, &absent);
         wants.extend(self.neighbours(replica, no, room - absent.len().min(room), size, flight)?);

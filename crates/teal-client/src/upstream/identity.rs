@@ -3,7 +3,7 @@
 //! # Bytes, little-endian
 //! | bytes | field |
 //! |---:|---|
-//! | 1 | version, 2 |
+//! | 1 | version, 3 |
 //! | 4 | volume |
 //! | 4 | replica |
 //! | 4 | incarnation; 0: none yet |
@@ -18,9 +18,13 @@
 //! | 8 | the object from which on a volume that got a server is still to be announced; 0: all is |
 //! | 8 | the object from which on all is still to be compared with a server that was restored; 0: all is |
 //! | 1 | number of earlier positions (version 1 ends before this) |
-//! | 40 each | a commit up to which history was applied earlier, and the digest of history there |
+//! | 40 each | a commit up to which history was applied earlier, and the digest of history there (version 2 ends here) |
+//! | 32 | the key that drives are signed with; zeros: not known yet |
+//! | 1 | number of objects that are pinned |
+//! | 8 each | one of them, ascending |
 
 use super::Replica;
+use super::pin::{PINS_MAX, Pins};
 use super::trail::Trail;
 use crate::Client;
 use std::sync::atomic::Ordering;
@@ -30,10 +34,10 @@ use teal_types::{CommitSeq, LEASE, ObjectNo};
 
 /// The number whose note this is.
 pub(crate) const IDENTITY: ObjectNo = ObjectNo::new(0);
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Up to the earlier positions.
 const HEAD: usize = 129;
-const BYTES_MAX: usize = HEAD + 1 + 40 * EARLIER_MAX;
+const BYTES_MAX: usize = HEAD + 1 + 40 * EARLIER_MAX + 33 + 8 * PINS_MAX;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,6 +56,9 @@ pub(crate) struct Identity {
     pub(crate) announce: u64,
     pub(crate) offer: u64,
     pub(crate) trail: Trail,
+    /// What drives are signed with; zeros: not known yet.
+    pub(crate) key: [u8; 32],
+    pub(crate) pins: Pins,
 }
 
 impl Identity {
@@ -80,15 +87,27 @@ impl Identity {
             out.extend(seq.get().to_le_bytes());
             out.extend(digest);
         }
+        out.extend(self.key);
+        out.push(self.pins.list().len() as u8);
+        self.pins.list().iter().for_each(|no| out.extend(no.get().to_le_bytes()));
         out
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, trail) = bytes.split_at_checked(HEAD)?;
         let (version, mut rest) = head.split_first()?;
-        let trail = match (version, trail) {
-            (1, []) => Trail::default(),
-            (2, [count, steps @ ..]) => trail_of(usize::from(*count), steps)?,
+        let (trail, key, pins) = match (version, trail) {
+            (1, []) => <(Trail, [u8; 32], Pins)>::default(),
+            (2, [count, steps @ ..]) => (trail_of(usize::from(*count), steps)?, [0; 32], Pins::default()),
+            (3, [count, rest @ ..]) => {
+                let (steps, rest) = rest.split_at_checked(40 * usize::from(*count))?;
+                let (key, rest) = rest.split_first_chunk::<32>()?;
+                let (pinned, rest) = rest.split_first()?;
+                let (numbers, []) = rest.as_chunks::<8>() else { return None };
+                let pins = Pins::of(numbers.iter().map(|no| u64::from_le_bytes(*no)))?;
+                (numbers.len() == usize::from(*pinned)).then_some(())?;
+                (trail_of(usize::from(*count), steps)?, *key, pins)
+            }
             _ => return None,
         };
         let mut take = |len: usize| {
@@ -113,6 +132,8 @@ impl Identity {
             announce: long(take(8)),
             offer: long(take(8)),
             trail,
+            key,
+            pins,
         })
     }
 
@@ -198,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
+    fn the_bytes_of_version_3_are_pinned_and_those_of_1_and_2_are_read() {
         let mut trail = Trail::default();
         trail.come_to(CommitSeq::new(6), [14; 32]);
         trail.come_to(CommitSeq::new(7), [8; 32]);
@@ -217,18 +238,24 @@ mod tests {
             announce: 12,
             offer: 13,
             trail,
+            key: [15; 32],
+            pins: Pins::of([16, 17].into_iter()).unwrap(),
         };
         let word = |n: u32| n.to_le_bytes().to_vec();
         let long = |n: u64| n.to_le_bytes().to_vec();
-        let head = [vec![2], word(1), word(2), word(3), word(4), long(5), word(6), long(7), vec![8; 32]].concat();
+        let head = [vec![3], word(1), word(2), word(3), word(4), long(5), word(6), long(7), vec![8; 32]].concat();
         let head = [head, long(9), word(10), vec![11; 32], long(12), long(13)].concat();
-        let bytes = [head.clone(), vec![2], long(6), vec![14; 32], long(7), vec![8; 32]].concat();
+        let until_2 = [head.clone(), vec![2], long(6), vec![14; 32], long(7), vec![8; 32]].concat();
+        let bytes = [until_2.clone(), vec![15; 32], vec![2], long(16), long(17)].concat();
         assert_eq!((identity.encode(), head.len()), (bytes.clone(), HEAD));
         assert_eq!(Identity::decode(&bytes), Some(identity));
         assert_eq!(Identity::decode(&bytes[1..]), None);
         assert_eq!(Identity::decode(&bytes[..bytes.len() - 1]), None);
+        let second = [&[2], &until_2[1..]].concat();
+        let of_2 = Identity { key: [0; 32], pins: Pins::default(), ..identity };
+        assert_eq!(Identity::decode(&second), Some(of_2));
         let first = [&[1], &head[1..]].concat();
-        assert_eq!(Identity::decode(&first), Some(Identity { trail: Trail::default(), ..identity }));
+        assert_eq!(Identity::decode(&first), Some(Identity { trail: Trail::default(), ..of_2 }));
         assert_eq!(Identity::decode(&first[..HEAD - 1]), None);
     }
 }

@@ -253,6 +253,7 @@ impl Client {
             replica.drives.has_news(no, version.size, self.clock.monotonic(), None);
         }
         told.into_iter().for_each(|what| replica.tell(what));
+        replica.pins_look(no);
         Ok(true)
     }
 

@@ -82,7 +82,8 @@ impl Client {
         drop(locked);
         drop(op);
         told.into_iter().for_each(|what| replica.tell(what));
-        Ok(())
+        replica.pin_succeeds(old, new);
+        Ok(self.settle_pins()?)
     }
 
     /// A new object that is as the old one, but for content and names.

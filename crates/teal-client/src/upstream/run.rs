@@ -104,6 +104,7 @@ impl Replica {
         self.state.lock().stop = true;
         self.changed.notify_all();
         self.lookout.stop();
+        self.stop_pinning();
     }
 }
 
@@ -122,6 +123,8 @@ impl Client {
         self.look_again(replica)?;
         self.flush_due(replica)?;
         self.fetch_due_ahead(replica)?;
+        // What does not work is kept in mind there.
+        let _ = self.fetch_pinned(replica);
         Ok(replica.due_in(self.clock.monotonic()))
     }
 
@@ -203,16 +206,17 @@ impl Client {
         for _ in 0..AT_ONCE {
             start("teal-ahead", run_ahead)?;
         }
+        start("teal-pin", super::pin::run)?;
         Ok(())
     }
 }
 
 /// Pauses after failures, growing.
 #[derive(Default)]
-struct Backoff(Duration);
+pub(super) struct Backoff(Duration);
 
 impl Backoff {
-    fn next(&mut self) -> Duration {
+    pub(super) fn next(&mut self) -> Duration {
         self.0 = (self.0 * 2).clamp(BACKOFF_MIN, BACKOFF_MAX);
         self.0
     }

@@ -1,6 +1,6 @@
 //! What is only here, what the server was asked, and whether it can be.
 
-use super::{SyncError, unexpected};
+use super::{PinsShown, SyncError, unexpected};
 use crate::{Client, FsError};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,6 +102,8 @@ pub struct UpstreamStatus {
     pub last_flush: Option<Duration>,
     /// Not all that is here has been told to a new server, or compared with one that was restored.
     pub announcing: bool,
+    /// What is always to be here.
+    pub pins: PinsShown,
     /// Figures by name.
     pub counts: Vec<(&'static str, u64)>,
     /// Requests made of the server, by [`REQUEST_KINDS`].
@@ -117,6 +119,7 @@ impl Client {
         let Some(replica) = &self.replica else { return Ok(None) };
         let now = self.clock.monotonic();
         let (only_here, only_here_bytes) = self.only_here()?;
+        let pins = self.pins_shown(replica);
         let identity = *replica.identity.lock();
         let state = replica.state.lock();
         let link = match &state.trouble {
@@ -134,6 +137,7 @@ impl Client {
             is_live: state.is_live,
             last_flush: state.last_flush.map(|then| now.saturating_sub(then)),
             announcing: identity.announce != 0 || identity.offer != 0,
+            pins,
             counts: replica.counters.list(),
             requests: std::array::from_fn(|kind| replica.counters.asked[kind].load(Ordering::Relaxed)),
         }))

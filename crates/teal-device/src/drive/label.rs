@@ -4,7 +4,7 @@
 //! | bytes | field |
 //! |---:|---|
 //! | 4 | `TLdv` |
-//! | 2 | version, 1 |
+//! | 2 | version, 2 |
 //! | 4 | volume |
 //! | 4 | device: its number in the volume |
 //! | 4 | incarnation of the server |
@@ -12,20 +12,22 @@
 //! | 32 | digest of history there |
 //! | 8 | nonce of the last attachment |
 //! | 8 | nonce of the one that was begun last; the same, unless an answer of the server was lost |
-//! | 1 | 1: detached properly |
+//! | 1 | flags: 1 detached properly, 2 something has affinity (in version 1 only 1; something may have affinity) |
 //! | 32 | proof: all before, keyed with what clients of the volume know; zeros: none yet |
 
 use teal_types::CommitSeq;
 
 const MAGIC: [u8; 4] = *b"TLdv";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+const CLEAN: u8 = 1;
+const AFFINITY: u8 = 2;
 /// All but the proof.
 const SAID: usize = 75;
 /// All of it.
 pub(super) const BYTES: usize = SAID + 32;
 
 /// See the module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label {
     /// The volume whose objects it holds.
     pub volume: u32,
@@ -43,8 +45,30 @@ pub struct Label {
     pub next: u64,
     /// Whether it was detached properly.
     pub is_clean: bool,
+    /// Whether something may be always to be on it.
+    pub has_affinity: bool,
+    /// Of its bytes: what the proof is about depends on it.
+    pub version: u16,
     /// Shows that a client of the volume wrote it.
     pub proof: [u8; 32],
+}
+
+impl Default for Label {
+    fn default() -> Self {
+        Self {
+            volume: 0,
+            device: 0,
+            server: 0,
+            seen: CommitSeq::default(),
+            digest: [0; 32],
+            nonce: 0,
+            next: 0,
+            is_clean: false,
+            has_affinity: false,
+            version: VERSION,
+            proof: [0; 32],
+        }
+    }
 }
 
 /// Why a label cannot be read.
@@ -57,10 +81,16 @@ pub(super) enum NoLabel {
 }
 
 impl Label {
+    /// The same in the newest version; it wants a new proof.
+    #[must_use]
+    pub fn now(self) -> Self {
+        Self { version: VERSION, ..self }
+    }
+
     /// What the proof is about.
     pub fn said(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        out.extend(VERSION.to_le_bytes());
+        out.extend(self.version.to_le_bytes());
         for word in [self.volume, self.device, self.server] {
             out.extend(word.to_le_bytes());
         }
@@ -68,7 +98,8 @@ impl Label {
         out.extend(self.digest);
         out.extend(self.nonce.to_le_bytes());
         out.extend(self.next.to_le_bytes());
-        out.push(u8::from(self.is_clean));
+        let affinity = if self.version > 1 && self.has_affinity { AFFINITY } else { 0 };
+        out.push(u8::from(self.is_clean) | affinity);
         out
     }
 
@@ -87,12 +118,14 @@ impl Label {
         };
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b));
         let version = number(take(2)?) as u16;
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(NoLabel::Version(version));
         }
         let word = |bytes: &[u8]| number(bytes) as u32;
         let digest = |bytes: &[u8]| <[u8; 32]>::try_from(bytes).map_err(|_| NoLabel::Other);
-        let label = Self {
+        let mut label = Self {
+            version,
+            has_affinity: version == 1,
             volume: word(take(4)?),
             device: word(take(4)?),
             server: word(take(4)?),
@@ -100,9 +133,13 @@ impl Label {
             digest: digest(take(32)?)?,
             nonce: number(take(8)?),
             next: number(take(8)?),
-            is_clean: number(take(1)?) == 1,
-            proof: digest(take(32)?)?,
+            is_clean: false,
+            proof: [0; 32],
         };
+        let flags = take(1)?[0];
+        label.is_clean = flags & CLEAN != 0;
+        label.has_affinity |= flags & AFFINITY != 0;
+        label.proof = digest(take(32)?)?;
         if rest.is_empty() { Ok(label) } else { Err(NoLabel::Other) }
     }
 }
@@ -112,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_of_version_1_are_pinned() {
+    fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
         let label = Label {
             volume: 1,
             device: 2,
@@ -122,18 +159,26 @@ mod tests {
             nonce: 6,
             next: 7,
             is_clean: true,
+            has_affinity: true,
+            version: 2,
             proof: [8; 32],
         };
         let (word, long) = (|n: u32| n.to_le_bytes().to_vec(), |n: u64| n.to_le_bytes().to_vec());
-        let head = [b"TLdv".to_vec(), vec![1, 0], word(1), word(2), word(3), long(4), vec![5; 32]].concat();
-        let said = [head, long(6), long(7), vec![1]].concat();
+        let head = [b"TLdv".to_vec(), vec![2, 0], word(1), word(2), word(3), long(4), vec![5; 32]].concat();
+        let said = [head, long(6), long(7), vec![3]].concat();
         let bytes = [said.clone(), vec![8; 32]].concat();
         assert_eq!((label.encode(), label.said(), bytes.len()), (bytes.clone(), said, BYTES));
         assert_eq!(Label::decode(&bytes), Ok(label));
         assert_eq!(Label::decode(&bytes[..BYTES - 1]), Err(NoLabel::Other));
         assert_eq!(Label::decode(&[&bytes[..], &[0]].concat()), Err(NoLabel::Other));
-        let newer = [b"TLdv".to_vec(), vec![2, 0], bytes[6..].to_vec()].concat();
-        assert_eq!(Label::decode(&newer), Err(NoLabel::Version(2)));
+        let newer = [b"TLdv".to_vec(), vec![3, 0], bytes[6..].to_vec()].concat();
+        assert_eq!(Label::decode(&newer), Err(NoLabel::Version(3)));
+        let mut first = bytes.clone();
+        (first[4], first[BYTES - 33]) = (1, 1);
+        let of_1 = Label { version: 1, ..label };
+        assert_eq!(Label::decode(&first), Ok(of_1));
+        assert_eq!(of_1.encode(), first, "its proof is about those bytes");
+        assert_eq!(Label { version: 1, ..label }.now().encode(), bytes);
         // A store of a volume says who it is there, too: in other words.
         assert_eq!(Label::decode(&[1; 129]), Err(NoLabel::Other));
     }

@@ -11,7 +11,7 @@ use crate::tree::entries;
 use crate::world::{ROOT, World};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use teal_client::NewDrive;
+use teal_client::{KnownDrives, NewDrive};
 use teal_device::Drive;
 use teal_env::DiskShape;
 use teal_testkit::{RecordingDisk, Rng};
@@ -154,7 +154,7 @@ impl Run {
     fn attach(&mut self, which: usize, who: usize) {
         let (client, entropy) = (self.client(who), Arc::clone(&self.world.entropy));
         let stick = &mut self.world.sticks[which];
-        let done = client.attach_drive(stick.disk(), "a stick", &*entropy);
+        let done = client.attach_drive(stick.disk(), "a stick", &KnownDrives::new(), &*entropy);
         let is_there = done.is_ok();
         stick.at = is_there.then_some(who);
         if !is_there {

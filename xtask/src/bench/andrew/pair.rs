@@ -14,21 +14,21 @@ const SIZE: &str = "2G";
 
 /// What passed between a replica and its server: the counters of `teal status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Counts(pub(super) BTreeMap<String, u64>);
+pub(in super::super) struct Counts(pub(in super::super) BTreeMap<String, u64>);
 
 impl Counts {
-    pub(super) fn get(&self, name: &str) -> u64 {
+    pub(in super::super) fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    pub(super) fn since(&self, before: &Self) -> Self {
+    pub(in super::super) fn since(&self, before: &Self) -> Self {
         Self(self.0.iter().map(|(name, count)| (name.clone(), count - before.get(name))).collect())
     }
 }
 
 /// One daemon and its mount.
 #[derive(Debug)]
-pub(super) struct Replica {
+pub(in super::super) struct Replica {
     program: PathBuf,
     dir: PathBuf,
     point: PathBuf,
@@ -58,6 +58,11 @@ impl Replica {
         Ok(Self { program: program.to_owned(), dir: dir.to_owned(), point, store })
     }
 
+    /// A served volume, for who invites others later.
+    pub(in super::super) fn serving(program: &Path, dir: &Path) -> Result<Self> {
+        Ok(Self::serve(program, dir)?.0)
+    }
+
     /// A served volume.
     fn serve(program: &Path, dir: &Path) -> Result<(Self, Invitation)> {
         let this = Self::new(program, dir)?;
@@ -74,7 +79,7 @@ impl Replica {
     }
 
     /// The program in a home of its own.
-    fn command(&self) -> Command {
+    pub(in super::super) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         for variable in ["HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
             command.env(variable, &self.dir);
@@ -93,28 +98,43 @@ impl Replica {
         run(&mut command)
     }
 
-    pub(super) fn point(&self) -> &Path {
+    pub(in super::super) fn point(&self) -> &Path {
         &self.point
     }
 
-    pub(super) fn flush(&self) -> Result<()> {
+    pub(in super::super) fn flush(&self) -> Result<()> {
         run(self.command().arg("flush").arg(&self.point)).map(drop)
     }
 
-    pub(super) fn down(&self) -> Result<()> {
+    pub(in super::super) fn down(&self) -> Result<()> {
         run(self.command().arg("down").arg(&self.point)).map(drop)
     }
 
-    fn status(&self) -> Result<Value> {
+    /// `teal device …` of the mount.
+    pub(in super::super) fn teal_device(&self, args: &[&str]) -> Result<String> {
+        run(self.command().arg("device").args(args).arg(&self.point))
+    }
+
+    /// Mounts it again.
+    pub(in super::super) fn up(&self) -> Result<()> {
+        run(self.command().arg("up").arg(&self.point).arg("--store").arg(&self.store)).map(drop)
+    }
+
+    pub(in super::super) fn remount(&self) -> Result<()> {
+        self.down()?;
+        self.up()
+    }
+
+    pub(in super::super) fn status(&self) -> Result<Value> {
         let said = run(self.command().args(["status", "--json"]).arg(&self.point))?;
         Ok(serde_json::from_str::<Value>(&said)?[0].take())
     }
 
-    pub(super) fn pid(&self) -> Result<u32> {
+    pub(in super::super) fn pid(&self) -> Result<u32> {
         Ok(u32::try_from(self.status()?["pid"].as_u64().context("status without pid")?)?)
     }
 
-    pub(super) fn counts(&self) -> Result<Counts> {
+    pub(in super::super) fn counts(&self) -> Result<Counts> {
         counts(&self.status()?)
     }
 }
@@ -124,17 +144,46 @@ fn counts(status: &Value) -> Result<Counts> {
     Ok(Counts(pairs.into_iter().collect()))
 }
 
-/// A served volume, and one replica of it at the end of a line.
-pub(super) struct Pair {
+/// A served volume, and the end of a line to it.
+pub(in super::super) struct Line {
     program: PathBuf,
     dir: PathBuf,
-    pub(super) nas: Replica,
+    pub(in super::super) nas: Replica,
     road: Road,
-    pub(super) replica: Replica,
+}
+
+impl Line {
+    /// To a volume that is served already.
+    pub(in super::super) fn to(program: &Path, dir: &Path, nas: Replica) -> Result<Self> {
+        let invitation = invitation(&nas.teal(&["serve"])?)?;
+        let road = Road::to(&invitation.address, 0, 1000.0)?;
+        Ok(Self { program: program.to_owned(), dir: dir.to_owned(), nas, road })
+    }
+
+    /// From now on the line has this round trip, and lets so many megabits a second through.
+    pub(in super::super) fn set(&self, delay: u64, mbit: f64) {
+        self.road.set_delay(delay);
+        self.road.set_rate(mbit);
+    }
+
+    /// A machine that joins over it.
+    pub(in super::super) fn join(&self, device: &str) -> Result<Replica> {
+        let invitation = invitation(&self.nas.teal(&["serve"])?)?;
+        Replica::join(&self.program, &self.dir.join(device), device, &invitation.token, &self.road)
+    }
+}
+
+/// A served volume, and one replica of it at the end of a line.
+pub(in super::super) struct Pair {
+    program: PathBuf,
+    dir: PathBuf,
+    pub(in super::super) nas: Replica,
+    road: Road,
+    pub(in super::super) replica: Replica,
 }
 
 impl Pair {
-    pub(super) fn begin(program: &Path, dir: &Path, delay: u64, mbit: f64) -> Result<Self> {
+    pub(in super::super) fn begin(program: &Path, dir: &Path, delay: u64, mbit: f64) -> Result<Self> {
         let (nas, invitation) = Replica::serve(program, &dir.join("nas"))?;
         let road = Road::to(&invitation.address, delay, mbit)?;
         let replica = Replica::join(program, &dir.join("laptop"), "laptop", &invitation.token, &road)?;
@@ -145,13 +194,13 @@ impl Pair {
     }
 
     /// One more machine at the end of the same line.
-    pub(super) fn another(&self, device: &str) -> Result<Replica> {
+    pub(in super::super) fn another(&self, device: &str) -> Result<Replica> {
         let invitation = invitation(&self.nas.teal(&["serve"])?)?;
         Replica::join(&self.program, &self.dir.join(device), device, &invitation.token, &self.road)
     }
 
     /// Unmounts both, and takes their stores away.
-    pub(super) fn end(self) -> Result<()> {
+    pub(in super::super) fn end(self) -> Result<()> {
         self.replica.down()?;
         self.nas.down()?;
         Ok(std::fs::remove_dir_all(&self.dir)?)

@@ -42,24 +42,25 @@ struct Line {
     target: String,
     /// A round trip, in milliseconds.
     delay: AtomicU64,
-    /// Bytes a second.
-    rate: f64,
+    /// Bytes a second, as the bits of a float.
+    rate: AtomicU64,
     lanes: [Lane; 2],
     is_over: AtomicBool,
 }
 
 /// A line to somebody who listens; connections made over it last until one side ends them.
-pub(super) struct Road {
+pub(in super::super) struct Road {
     address: SocketAddr,
     line: Arc<Line>,
 }
 
 impl Road {
     /// A line to `target`, of so many milliseconds there and back, and so many megabits a second each way.
-    pub(super) fn to(target: &str, delay: u64, mbit: f64) -> Result<Self> {
+    pub(in super::super) fn to(target: &str, delay: u64, mbit: f64) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let (target, delay, is_over) = (target.to_owned(), AtomicU64::new(delay), AtomicBool::new(false));
-        let line = Line { target, delay, rate: mbit * 1e6 / 8.0, lanes: [Lane::new(), Lane::new()], is_over };
+        let rate = AtomicU64::new((mbit * 1e6 / 8.0).to_bits());
+        let line = Line { target, delay, rate, lanes: [Lane::new(), Lane::new()], is_over };
         let this = Self { address: listener.local_addr()?, line: Arc::new(line) };
         let line = Arc::clone(&this.line);
         start("road", move || {
@@ -75,12 +76,17 @@ impl Road {
         Ok(this)
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(in super::super) fn address(&self) -> SocketAddr {
         self.address
     }
 
+    /// From now on so many megabits pass each way in a second.
+    pub(in super::super) fn set_rate(&self, mbit: f64) {
+        self.line.rate.store((mbit * 1e6 / 8.0).to_bits(), Ordering::Relaxed);
+    }
+
     /// From now on a round trip takes so many milliseconds.
-    pub(super) fn set_delay(&self, delay: u64) {
+    pub(in super::super) fn set_delay(&self, delay: u64) {
         self.line.delay.store(delay, Ordering::Relaxed);
     }
 }
@@ -132,7 +138,8 @@ fn carry(line: &Arc<Line>, lane: usize, mut from: TcpStream, mut to: TcpStream) 
     loop {
         let read = from.read(&mut buffer)?;
         let half = line.delay.load(Ordering::Relaxed) as f64 / 2e3;
-        let due = line.lanes[lane].pass(read, line.rate, now()) + half;
+        let rate = f64::from_bits(line.rate.load(Ordering::Relaxed));
+        let due = line.lanes[lane].pass(read, rate, now()) + half;
         if read == 0 || sender.send((due, buffer[..read].to_vec())).is_err() {
             return Ok(());
         }

@@ -42,14 +42,20 @@ impl Client {
         Ok((Arc::clone(replica), found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))?))
     }
 
-    /// An object and all below it.
-    fn subtree(&self, no: ObjectNo) -> Result<Vec<(ObjectNo, FileType, u64)>, FsError> {
+    /// An object and all below it; `lists`: also what only the server knows of.
+    pub(in super::super) fn subtree(
+        &self,
+        no: ObjectNo,
+        lists: bool,
+    ) -> Result<Vec<(ObjectNo, FileType, u64)>, FsError> {
         let (mut found, mut dirs) = (Vec::new(), VecDeque::new());
         let top = self.store.attr(no)?;
         found.push((no, top.kind, top.size));
         dirs.extend(top.kind.is_dir().then_some(no));
         while let Some(dir) = dirs.pop_front() {
-            self.listed(dir)?;
+            if lists {
+                self.listed(dir)?;
+            }
             let mut children = Vec::new();
             self.store.each_entry(dir, 0, &mut |_, child, kind, _| {
                 children.push((child, kind));
@@ -75,7 +81,7 @@ impl Client {
     /// [`DriveRefused::NotAttached`], [`DriveRefused::TooSmall`], or what the drive or this store met.
     pub fn add_affinity(&self, no: ObjectNo, drive: &str, sticky: bool) -> Result<(u64, u64), DriveRefused> {
         let (replica, attached) = self.drive_called(drive)?;
-        let objects = self.subtree(no)?;
+        let objects = self.subtree(no, true)?;
         let new: BTreeSet<ObjectNo> = objects.iter().map(|(no, ..)| *no).collect();
         let files = || objects.iter().filter(|(_, kind, _)| *kind == FileType::File);
         let bytes: u64 = files().map(|(_, _, size)| size).sum();
@@ -85,6 +91,7 @@ impl Client {
         if bytes + others > room {
             return Err(DriveRefused::TooSmall { drive: drive.to_owned(), bytes, others, room });
         }
+        self.relabel(&replica, &attached, |label| label.has_affinity = true)?;
         for (no, kind, _) in &objects {
             attached.drive.mark(*no, true, sticky && kind.is_dir())?;
         }
@@ -101,7 +108,7 @@ impl Client {
     /// As [`add_affinity`](Self::add_affinity).
     pub fn remove_affinity(&self, no: ObjectNo, drive: &str) -> Result<(), DriveRefused> {
         let (_, attached) = self.drive_called(drive)?;
-        for (no, ..) in self.subtree(no)? {
+        for (no, ..) in self.subtree(no, true)? {
             attached.drive.mark(no, false, false)?;
         }
         Ok(attached.drive.sync()?)

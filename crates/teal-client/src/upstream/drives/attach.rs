@@ -4,14 +4,19 @@
 //! 1. A drive is attached only if it belongs to this volume, a client of the volume wrote its label, and the server knows the history it has
 //!    seen; a copy of a drive that is attached is refused.
 //! 2. What is said of an attachment is durable on the drive before the server hears of it, so that an answer that is lost makes no copy of it.
-//! 3. Ending waits for no drive for longer than `GOODBYE`.
+//! 3. While the server is away a drive is attached only if its label proves that a machine of the volume wrote it, it is of the same life of the server, and nobody
+//!    else has attached it since it was attached here, or the history it has seen is on this replica's own way: then all that is on it is of the
+//!    history that the notes here mean. The server hears of it when it is there again.
+//! 4. Ending waits for no drive for longer than `GOODBYE`.
 
 use super::super::{Identity, Replica, SyncError, unexpected};
 use super::choice::Meter;
 use super::cursor::{self, Queue};
+use super::rest::Rest;
 use super::{Attached, Counters};
 use crate::{Client, FsError};
 use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +44,18 @@ pub struct NewDrive {
     /// The name of its energy profile; empty: none.
     pub profile: String,
 }
+
+/// What a client remembers of a drive that it has had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownDrive {
+    /// Of its last attachment here.
+    pub nonce: u64,
+    /// The name of its energy profile.
+    pub profile: String,
+}
+
+/// The drives that a client has had, by their numbers.
+pub type KnownDrives = BTreeMap<u32, KnownDrive>;
 
 /// Why a drive is not attached, made or detached.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +90,14 @@ pub enum DriveRefused {
         "this drive has seen history that the server does not have, which was perhaps put back from a copy: it is not read"
     )]
     History,
+    /// The server is away, and without it nobody can tell what the drive has seen.
+    #[error("{name} was used elsewhere since it was here: it is read when the server can be asked again ({why})")]
+    Elsewhere {
+        /// Its name.
+        name: String,
+        /// Why the server cannot be asked.
+        why: String,
+    },
     /// There are too many.
     #[error("{DEVICES_MAX} drives are attached; detach one first")]
     TooMany,
@@ -138,6 +163,34 @@ fn nonce(entropy: &dyn Entropy) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
+/// Changes a label, with the proof that this client knows the volume.
+pub(super) fn sign(replica: &Replica, drive: &Drive, change: impl FnOnce(&mut Label)) -> Result<(), SyncError> {
+    let mut signed = Ok(());
+    drive.relabel(|label| {
+        change(label);
+        match replica.proof(&label.said()) {
+            Ok(proof) => label.proof = proof,
+            Err(e) => signed = Err(e),
+        }
+    })?;
+    Ok(signed?)
+}
+
+/// Tells the server of the attachment that is begun on the drive, and writes down that it knows.
+fn tell(client: &Client, replica: &Replica, drive: &Drive, nonces: [u64; 2]) -> Result<DeviceNote, DriveRefused> {
+    let Label { device, next, .. } = drive.label();
+    let ask = DeviceAsk::Attach { device, nonces, next };
+    let note = client.ask_devices(replica, ask)?.pop().ok_or_else(|| DriveRefused::Unknown(drive.name().into()))?;
+    if note.is_copy {
+        log::warn!(
+            "the drive {} is a copy of one that was attached since; what it holds is checked like any other",
+            note.name
+        );
+    }
+    sign(replica, drive, |label| label.nonce = next)?;
+    Ok(note)
+}
+
 impl Client {
     fn ask_devices(&self, replica: &Replica, ask: DeviceAsk) -> Result<Vec<DeviceNote>, DriveRefused> {
         self.connect(replica)?;
@@ -173,7 +226,7 @@ impl Client {
         let add = DeviceAsk::Add { name, bytes, portable, profile, nonce };
         let note = self.ask_devices(replica, add)?.pop().ok_or_else(|| DriveRefused::Unknown(new.name.clone()))?;
         let made = self.make_drive(replica, disk, &note, nonce, entropy);
-        let attached = made.and_then(|drive| self.use_drive(replica, drive, place, &note));
+        let attached = made.and_then(|drive| self.use_drive(replica, drive, place, &note, false));
         if attached.is_err() {
             let _ = self.ask_devices(replica, DeviceAsk::Remove { device: note.device });
         }
@@ -191,11 +244,11 @@ impl Client {
         let Identity { volume, server, seen, digest, .. } = *replica.identity.lock();
         let mut label =
             Label { volume, device: note.device, server, seen, digest, nonce, next: nonce, ..Label::default() };
-        label.proof = *replica.domain().map_err(SyncError::from)?.name(&label.said()).get();
+        label.proof = replica.proof(&label.said()).map_err(SyncError::from)?;
         Ok(Drive::make(disk, Arc::clone(&self.clock), entropy, &note.name, label)?)
     }
 
-    /// Attaches a drive. `place`: where it is, for people.
+    /// Attaches a drive. `place`: where it is, for people; `known`: those that were here, which are attached while the server is away, too.
     ///
     /// # Errors
     /// [`DriveRefused`].
@@ -203,43 +256,79 @@ impl Client {
         self: &Arc<Self>,
         disk: Arc<dyn Disk>,
         place: &str,
+        known: &KnownDrives,
         entropy: &dyn Entropy,
     ) -> Result<(), DriveRefused> {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
         let drive = Drive::open(disk, Arc::clone(&self.clock))?;
-        self.connect(replica)?;
-        let (label, ours) = (drive.label(), replica.identity.lock().volume);
+        let reached = self.try_reach(replica).map_err(SyncError::from).and_then(|()| self.connect(replica));
+        let away = match reached {
+            Ok(()) => None,
+            Err(SyncError::Upstream(UpstreamError::Unreachable(why)) | SyncError::Fs(FsError::Unreachable(why))) => {
+                Some(why)
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let label = drive.label();
+        let Identity { volume: ours, server, .. } = *replica.identity.lock();
         if label.volume != ours {
             return Err(DriveRefused::OtherVolume { theirs: label.volume, ours });
         }
-        let domain = replica.domain().map_err(SyncError::from)?;
-        if *domain.name(&label.said()).get() != label.proof {
+        if replica.proof(&label.said()).map_err(SyncError::from)? != label.proof {
             return Err(DriveRefused::Forged);
         }
         if let Some(other) = replica.drives.all().iter().find(|other| other.device == label.device) {
             return Err(DriveRefused::Twice { name: other.name.clone(), place: other.place.clone() });
         }
-        let next = nonce(entropy);
-        let sign = |label: &mut Label| label.proof = *domain.name(&label.said()).get();
-        drive.relabel(|label| {
-            (label.next, label.is_clean) = (next, false);
-            sign(label);
-        })?;
-        drive.sync()?;
-        let nonces = [label.nonce, label.next];
-        let ask = DeviceAsk::Attach { device: label.device, nonces, next };
-        let note = self.ask_devices(replica, ask)?.pop().ok_or_else(|| DriveRefused::Unknown(drive.name().into()))?;
-        if note.is_copy {
-            log::warn!(
-                "the drive {} is a copy of one that was attached since; what it holds is checked like any other",
-                note.name
-            );
+        let known = known.get(&label.device);
+        if let Some(why) = &away
+            && (label.server != server || !self.has_seen(replica, &label, known))
+        {
+            return Err(DriveRefused::Elsewhere { name: drive.name().to_owned(), why: why.clone() });
         }
-        drive.relabel(|label| {
-            label.nonce = next;
-            sign(label);
-        })?;
-        self.use_drive(replica, drive, place, &note)
+        let next = nonce(entropy);
+        sign(replica, &drive, |label| (label.next, label.is_clean) = (next, false))?;
+        drive.sync()?;
+        let note = match away {
+            None => tell(self, replica, &drive, [label.nonce, label.next])?,
+            Some(_) => DeviceNote {
+                device: label.device,
+                name: drive.name().to_owned(),
+                profile: known.map(|known| known.profile.clone()).unwrap_or_default(),
+                bytes: 0,
+                portable: true,
+                attached: None,
+                is_copy: false,
+            },
+        };
+        self.use_drive(replica, drive, place, &note, away.is_some())
+    }
+
+    /// Whether the history that a drive has seen is this replica's own.
+    fn has_seen(&self, replica: &Replica, label: &Label, known: Option<&KnownDrive>) -> bool {
+        let identity = *replica.identity.lock();
+        let is_ours = known.is_some_and(|known| [label.nonce, label.next].contains(&known.nonce));
+        is_ours || identity.trail.steps().contains(&(label.seen, label.digest))
+    }
+
+    /// The server hears of an attachment that was made while it was away.
+    pub(super) fn tell_attached(&self, replica: &Replica, attached: &Attached) -> Result<(), SyncError> {
+        if !attached.is_untold.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let label = attached.drive.label();
+        match tell(self, replica, &attached.drive, [label.nonce, label.next]) {
+            Ok(_) => {
+                attached.is_untold.store(false, Ordering::Release);
+                Ok(())
+            }
+            Err(DriveRefused::Server(words)) if replica.state.lock().trouble.is_none() => {
+                log::warn!("{} is not read any more: {words}", attached.name);
+                attached.is_checked.store(false, Ordering::Release);
+                Err(UpstreamError::Denied(words).into())
+            }
+            Err(e) => Err(UpstreamError::Unreachable(e.to_string()).into()),
+        }
     }
 
     /// Begins to read from a drive, after the server has recognised the history it has seen.
@@ -249,13 +338,10 @@ impl Client {
         drive: Drive,
         place: &str,
         note: &DeviceNote,
+        is_untold: bool,
     ) -> Result<(), DriveRefused> {
         let profile = Profile::shipped(&note.profile);
-        let mut has_affinity = false;
-        drive.each_affine(&mut |_| {
-            has_affinity = true;
-            std::ops::ControlFlow::Break(())
-        })?;
+        let has_affinity = drive.label().has_affinity;
         let attached = Arc::new(Attached {
             device: note.device,
             name: note.name.clone(),
@@ -263,12 +349,16 @@ impl Client {
             drive: Arc::new(drive),
             reader: Hand::new("teal-drive")?,
             meter: Mutex::new(Meter::local(profile.as_ref())),
+            rest: Mutex::new(profile.as_ref().and_then(|profile| Rest::of(profile, self.clock.monotonic()))),
             queue: Mutex::new(Queue::default()),
             changed: Condvar::new(),
             flushing: Mutex::new(()),
             last_burst: Mutex::new(self.clock.monotonic()),
             has_affinity: AtomicBool::new(has_affinity),
-            is_checked: AtomicBool::new(false),
+            is_checked: AtomicBool::new(is_untold),
+            is_untold: AtomicBool::new(is_untold),
+            has: Mutex::new(None),
+            profile: note.profile.clone(),
             is_gone: AtomicBool::new(false),
             counters: Counters::default(),
         });
@@ -293,7 +383,12 @@ impl Client {
     fn begin_cursor(self: &Arc<Self>, replica: &Replica, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
         let advanced = {
             let _flushing = attached.flushing.lock();
-            self.advance(replica, attached).and_then(|wanted| Ok(attached.drive.sync().map(|()| wanted)?))
+            attached.warm()?;
+            if attached.is_untold.load(Ordering::Acquire) {
+                Ok(Vec::new())
+            } else {
+                self.advance(replica, attached).and_then(|wanted| Ok(attached.drive.sync().map(|()| wanted)?))
+            }
         };
         let wanted = match advanced {
             Err(SyncError::Upstream(UpstreamError::Refused(refused))) if refused.code == RefusalCode::BadRequest => {

@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. A source nobody has measured yet comes first: it is measured by that.
-//! 2. A source that is not used is tried now and then, so that a change of it is noticed; that costs a thirty-second part of all the time
+//! 2. A flush under way is anticipated: what a source takes meanwhile is measured for itself.
+//! 3. A source that is not used is tried now and then, so that a change of it is noticed; that costs a thirty-second part of all the time
 //!    spent on reading at most.
 
 use std::time::Duration;
@@ -32,6 +33,10 @@ pub(crate) struct Meter {
     first: Average,
     /// For each block more.
     block: Average,
+    /// Until the first byte, while it is written to as well.
+    busy: Average,
+    /// It is written to now.
+    pub(crate) is_busy: bool,
     /// Time spent on other sources since this one was last used.
     owed: Span,
 }
@@ -43,6 +48,8 @@ impl Meter {
             power: Power::ZERO,
             first: Average::default(),
             block: Average::default(),
+            busy: Average::default(),
+            is_busy: false,
             owed: Span::ZERO,
         }
     }
@@ -80,6 +87,13 @@ impl Meter {
         }
     }
 
+    /// The same, while it was written to as well: that tells nothing of how it is otherwise.
+    pub(crate) fn measured_busy(&mut self, bytes: u64, time: Span) {
+        self.owed = Span::ZERO;
+        let rest = self.block.get().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK);
+        self.busy.update(self.weight, time.less(rest));
+    }
+
     /// Another source took so long.
     pub(crate) fn waits(&mut self, time: Span) {
         self.owed += time;
@@ -88,6 +102,8 @@ impl Meter {
     /// How long so many bytes will take; `None`: nobody knows.
     pub(crate) fn predict(&self, bytes: u64) -> Option<Span> {
         let first = self.first.get()?;
+        // Nobody has seen it yet: behind something that it does first.
+        let first = if self.is_busy { self.busy.get().unwrap_or(first * 2) } else { first };
         Some(first + self.block.get().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK))
     }
 

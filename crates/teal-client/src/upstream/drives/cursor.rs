@@ -111,12 +111,16 @@ impl super::Drives {
 
 /// Flushes a drive when that is due, until it is gone.
 pub(super) fn run(client: &Weak<Client>, attached: &Arc<Attached>) {
-    let mut wait = None;
+    let mut wait = attached.is_untold.load(Ordering::Acquire).then_some(PAUSE);
     while attached.wait(wait) {
         let Some(client) = client.upgrade() else { return };
         let Some(replica) = &client.replica else { return };
         let age = replica.options.flush_age;
         wait = attached.due_in(client.clock.monotonic(), age);
+        if attached.is_untold.load(Ordering::Acquire) {
+            // The server is to hear of it, once it can.
+            wait = Some(if replica.state.lock().is_connected { Duration::ZERO } else { PAUSE });
+        }
         if attached.has_affinity.load(Ordering::Acquire) {
             let last = *attached.last_burst.lock();
             let refetch = (last + REFETCH).saturating_sub(client.clock.monotonic());
@@ -170,6 +174,7 @@ impl Client {
     fn burst_of(&self, replica: &Replica, attached: &Attached, taken: &Queue) -> Result<(), SyncError> {
         let drive = &attached.drive;
         *attached.last_burst.lock() = self.clock.monotonic();
+        attached.uses(self.clock.monotonic());
         for (no, data_seq, spoiled) in &taken.spoiled {
             skip(drive.spoil(*no, *data_seq, spoiled))?;
         }
@@ -206,6 +211,7 @@ impl Client {
 
     /// Takes in what was committed since the drive's position; what of it is to be on the drive.
     pub(super) fn advance(&self, replica: &Replica, attached: &Attached) -> Result<Vec<ObjectNo>, SyncError> {
+        self.tell_attached(replica, attached)?;
         let Label { seen: since, digest, .. } = attached.drive.label();
         let (mut after, mut wanted) = (None, Vec::new());
         loop {
@@ -233,7 +239,11 @@ impl Client {
                 }
             }
             match pulled.more {
-                Some(behind) => after = Some((behind, pulled.to)),
+                Some(behind) => {
+                    after = Some((behind, pulled.to));
+                    // What was taken in does not gather in memory, however much was missed.
+                    attached.drive.sync()?;
+                }
                 None => {
                     let server = replica.identity.lock().server;
                     self.relabel(replica, attached, |label| {
@@ -252,12 +262,7 @@ impl Client {
         attached: &Attached,
         change: impl FnOnce(&mut Label),
     ) -> Result<(), SyncError> {
-        let domain = replica.domain()?;
-        attached.drive.relabel(|label| {
-            change(label);
-            label.proof = *domain.name(&label.said()).get();
-        })?;
-        Ok(())
+        super::attach::sign(replica, &attached.drive, change)
     }
 
     /// Copies what is here of an object, as the server has it, where the drive does not have it.
@@ -290,6 +295,7 @@ impl Client {
             self.copy_rest(replica, attached, version)?;
         }
         replica.drives.enodes.remove(&(attached.device, no));
+        attached.has_now(no);
         Ok(())
     }
 

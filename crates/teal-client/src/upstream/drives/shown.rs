@@ -1,6 +1,6 @@
 //! Drives for people: how each stands, and where an object's content is and would be read from.
 
-use super::{Attached, Source};
+use super::{Attached, KnownDrive, Source};
 use crate::{Client, FsError};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -15,6 +15,8 @@ pub struct DriveShown {
     pub name: String,
     /// Where it is.
     pub place: String,
+    /// What is to be remembered of it, to attach it again while the server is away.
+    pub known: KnownDrive,
     /// Bytes that content can take on it, and that are free.
     pub room: (u64, u64),
     /// Objects on it.
@@ -51,8 +53,10 @@ pub struct SourceShown {
 pub struct Whereabouts {
     /// Its path.
     pub path: String,
-    /// Bytes.
+    /// Bytes; of a directory those of all files below it that are known here.
     pub size: u64,
+    /// It is always here, because this is pinned.
+    pub pinned: Option<String>,
     /// Sources, in the order in which they would be asked.
     pub sources: Vec<SourceShown>,
 }
@@ -69,6 +73,9 @@ impl Attached {
             ("reads", &counters.reads),
             ("read_bytes", &counters.read_bytes),
             ("late", &counters.late),
+            ("avoided", &counters.avoided),
+            ("asleep", &counters.asleep),
+            ("woken", &counters.woken),
             ("skipped", &counters.skipped),
             ("written_bytes", &counters.written_bytes),
             ("bursts", &counters.bursts),
@@ -78,6 +85,7 @@ impl Attached {
             device: self.device,
             name: self.name.clone(),
             place: self.place.clone(),
+            known: KnownDrive { nonce: label.next, profile: self.profile.clone() },
             room: (room.total, room.free),
             objects: room.objects,
             seen: label.seen,
@@ -95,15 +103,15 @@ impl Client {
         replica.flat_map(|replica| replica.drives.all()).map(|attached| attached.shown()).collect()
     }
 
-    /// Where the content of an object is, and where it would be read from.
+    /// Where the content of an object is, and where it would be read from; of a directory, how much of what is known below it is here.
     ///
     /// # Errors
-    /// [`FsError::Stale`], [`FsError::IsDir`], [`FsError::Invalid`].
+    /// [`FsError::Stale`], [`FsError::Invalid`].
     pub fn whereabouts(&self, no: ObjectNo) -> Result<Whereabouts, FsError> {
         let attr = self.getattr(no)?;
         match attr.kind {
             FileType::File => {}
-            FileType::Dir => return Err(FsError::IsDir),
+            FileType::Dir => return self.tree_whereabouts(no),
             _ => return Err(FsError::Invalid),
         }
         let (note, mut sources) = (self.note(no)?, Vec::new());
@@ -120,13 +128,14 @@ impl Client {
         };
         shown("home log", None, here, None, 0, why);
         let Some(replica) = &self.replica else {
-            return Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, sources });
+            return Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, pinned: None, sources });
         };
+        let pinned = self.pinned_by(replica, no)?.map(|above| self.store.path_of(above));
         let weights = replica.drives.weights();
         let is_up = replica.state.lock().trouble.is_none();
         let mut is_first = absent > 0;
         let block = teal_types::BLOCK;
-        let mut ordered = replica.drives.order(no, note.data_seq, block, is_up);
+        let mut ordered = replica.drives.order((no, note.data_seq), block, is_up, (&self.clock, false));
         if !ordered.iter().any(|source| matches!(source, Source::Server)) {
             ordered.push(Source::Server);
         }
@@ -144,7 +153,7 @@ impl Client {
                     shown("server", known, attr.size, meter.predict(block), meter.cost(block, weights).0, why);
                 }
                 Source::Drive(drive) => {
-                    let meter = drive.meter.lock().clone();
+                    let meter = drive.metered();
                     let asked = std::sync::Arc::clone(&drive.drive);
                     let held = drive.reader.ask(super::PATIENCE_MAX, move || asked.held(no).ok()).flatten();
                     let content = held.and_then(|held| held.content);
@@ -164,6 +173,30 @@ impl Client {
                 }
             }
         }
-        Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, sources })
+        Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, pinned, sources })
+    }
+
+    fn tree_whereabouts(&self, no: ObjectNo) -> Result<Whereabouts, FsError> {
+        let (mut size, mut absent) = (0, 0);
+        for (file, kind, bytes) in self.subtree(no, false)? {
+            if kind == FileType::File {
+                size += bytes;
+                absent += self.note(file)?.absent.within(0, bytes).len();
+            }
+        }
+        let shown = |name: &str, bytes, why| {
+            let name = name.to_owned();
+            SourceShown { name, data_seq: None, bytes, latency: None, cost: 0, why }
+        };
+        let why = if absent == 0 { "all that is known here of it" } else { "the rest comes when it is read" };
+        let mut sources = vec![shown("home log", size - absent, why)];
+        let mut pinned = None;
+        if let Some(replica) = &self.replica {
+            pinned = self.pinned_by(replica, no)?.map(|above| self.store.path_of(above));
+            if absent > 0 {
+                sources.push(shown("elsewhere", absent, "not here"));
+            }
+        }
+        Ok(Whereabouts { path: self.store.path_of(no), size, pinned, sources })
     }
 }

@@ -1,0 +1,169 @@
+//! Where drives may appear: mounted file systems and removable disks, as the kernel tells.
+//!
+//! # Guarantees
+//! 1. Nobody looks while nothing is mounted or taken away: the kernel wakes whoever waits.
+//! 2. Only file systems that lie on a disk of this machine, or in its memory, are looked at: never one over a network, and never a mount of TealFS, which would wait for itself.
+//! 3. Of a file system only what lies at its top is looked at, at most [`LOOKED_MAX`] entries, and of a file only its first bytes.
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Entries of one file system that are looked at.
+const LOOKED_MAX: usize = 1024;
+/// What a store begins with.
+const MAGIC: &[u8] = b"TEALFS";
+/// File systems on disks of this machine, or in its memory.
+const KINDS: &[&str] =
+    &["btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "msdos", "ntfs3", "tmpfs", "udf", "vfat", "xfs"];
+
+/// What the kernel says of mounts, and a bell for whoever waits for it.
+#[derive(Debug)]
+pub(super) struct Places {
+    mounts: File,
+    bell: OwnedFd,
+    /// Mount points that were there when somebody looked last.
+    known: BTreeSet<PathBuf>,
+}
+
+/// Rings the bell of [`Places`].
+#[derive(Debug)]
+pub(super) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(super) fn ring(&self) {
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+/// The mount points of such file systems, in the words of `/proc/self/mountinfo`.
+fn points(mountinfo: &str) -> BTreeSet<PathBuf> {
+    let line = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let kind = after.split(' ').next()?;
+        let point = before.split(' ').nth(4)?;
+        KINDS.contains(&kind).then(|| PathBuf::from(unescaped(point)))
+    };
+    mountinfo.lines().filter_map(line).collect()
+}
+
+/// Blanks and backslashes are three octal digits there.
+fn unescaped(point: &str) -> String {
+    let mut parts = point.split('\\');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.get(..3).and_then(|octal| u8::from_str_radix(octal, 8).ok()) {
+            Some(byte) => {
+                out.push(char::from(byte));
+                out.push_str(&part[3..]);
+            }
+            None => out.extend(["\\", part]),
+        }
+    }
+    out
+}
+
+/// Whether a store begins there: a file or block device.
+fn is_store(path: &Path) -> bool {
+    let mut first = [0; MAGIC.len()];
+    let file = OpenOptions::new().read(true).open(path);
+    file.is_ok_and(|file| file.read_exact_at(&mut first, 0).is_ok()) && first == MAGIC
+}
+
+/// Removable disks, and their partitions.
+fn removable() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let names = |dir: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    };
+    let blocks = Path::new("/sys/block");
+    // What has drawers and discs is left alone.
+    for name in names(blocks).into_iter().filter(|name| name.starts_with("sd") || name.starts_with("mmcblk")) {
+        let dir = blocks.join(&name);
+        if std::fs::read_to_string(dir.join("removable")).is_ok_and(|text| text.trim() == "1") {
+            let parts = names(&dir).into_iter().filter(|part| part.starts_with(&name));
+            found.extend(parts.chain([name.clone()]).map(|name| Path::new("/dev").join(name)));
+        }
+    }
+    found
+}
+
+impl Places {
+    /// Nothing has been looked at yet.
+    pub(super) fn new() -> std::io::Result<(Self, Bell)> {
+        let mounts = OpenOptions::new().read(true).open("/proc/self/mountinfo")?;
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let other = Bell(bell.try_clone()?);
+        Ok((Self { mounts, bell, known: BTreeSet::new() }, other))
+    }
+
+    /// Waits until something is mounted or taken away, the bell rings, or the time is over.
+    pub(super) fn wait(&self, at_most: Option<Duration>) {
+        let end = at_most.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
+        let mut of = [PollFd::new(&self.mounts, PollFlags::PRI), PollFd::new(&self.bell, PollFlags::IN)];
+        let _ = rustix::event::poll(&mut of, end.as_ref());
+        let mut rung = [0; 8];
+        let _ = rustix::io::read(&self.bell, &mut rung);
+    }
+
+    /// Stores that lie where nothing was mounted before, and on removable disks.
+    pub(super) fn appeared(&mut self) -> Vec<PathBuf> {
+        let mut text = String::new();
+        use std::io::Seek as _;
+        if self.mounts.rewind().and_then(|()| self.mounts.read_to_string(&mut text).map(drop)).is_err() {
+            return Vec::new();
+        }
+        let now = points(&text);
+        let new: Vec<PathBuf> = now.difference(&self.known).cloned().collect();
+        let is_changed = now != self.known;
+        self.known = now;
+        let mut found = Vec::new();
+        for point in new {
+            let entries = std::fs::read_dir(&point).into_iter().flatten().flatten().take(LOOKED_MAX);
+            let large = |path: &PathBuf| {
+                let meta = std::fs::symlink_metadata(path);
+                meta.is_ok_and(|meta| meta.is_file() && meta.len() >= teal_log::SMALLEST_STORE)
+            };
+            found.extend(entries.map(|entry| entry.path()).filter(large).filter(|path| is_store(path)));
+        }
+        if is_changed {
+            let is_there = |path: &PathBuf| match std::fs::metadata(path) {
+                Err(e) if e.kind() == ErrorKind::NotFound => false,
+                meta => meta.is_ok_and(|meta| meta.file_type().is_block_device()),
+            };
+            found.extend(removable().into_iter().filter(is_there).filter(|path| is_store(path)));
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_file_systems_of_this_machine_are_looked_at() {
+        let info = "22 27 0:21 / /proc rw,relatime - proc proc rw\n\
+                    36 27 8:1 / /media/my\\040stick rw shared:1 - vfat /dev/sdb1 rw\n\
+                    37 27 0:50 / /home/a/Teal rw - fuseblk.teal /a rw\n\
+                    38 27 0:51 / /nfs rw - nfs4 nas:/ rw\n\
+                    39 27 8:2 / / rw - ext4 /dev/sda2 rw\n";
+        let found: Vec<_> = points(info).into_iter().collect();
+        assert_eq!(found, [PathBuf::from("/"), PathBuf::from("/media/my stick")]);
+        assert_eq!(unescaped("a\\134b\\9"), "a\\b\\9");
+    }
+
+    #[test]
+    fn a_store_is_known_by_its_first_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), b"TEALFS and more").unwrap();
+        std::fs::write(dir.path().join("b"), b"TEAL").unwrap();
+        assert!(is_store(&dir.path().join("a")) && !is_store(&dir.path().join("b")) && !is_store(dir.path()));
+    }
+}

@@ -1,0 +1,107 @@
+//! The table for people and the raw samples for programs.
+
+use super::super::lab::Facts;
+use super::super::statistics::spread;
+use super::session::Step;
+use super::{First, From, Plan, Sample, Trace};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// What both may take beside the better of the two, ...
+const BOTH: f64 = 1.1;
+/// ... how often as fast the slowest line is with the drive, ...
+const FASTER: f64 = 5.0;
+/// ... and how often as long as the drive itself takes the first byte through the mount.
+const FIRST: f64 = 2.0;
+
+/// All that was measured.
+pub(super) struct Found<'a> {
+    pub(super) samples: &'a [Sample],
+    pub(super) first: Option<First>,
+    pub(super) trace: &'a Trace,
+}
+
+impl Found<'_> {
+    /// The median of a configuration on a line; that without the server is the same on all.
+    fn seconds(&self, from: From, line: (f64, u64)) -> Option<f64> {
+        let of = |sample: &&Sample| sample.from == from && (from == From::Drive || (sample.rate, sample.delay) == line);
+        spread(self.samples.iter().filter(of).map(|sample| sample.seconds)).map(|spread| spread.median)
+    }
+}
+
+fn shown(value: Option<f64>) -> String {
+    value.map_or("–".to_owned(), |value| format!("{value:.2}"))
+}
+
+pub(super) fn markdown(found: &Found<'_>, plan: &Plan, facts: &Facts) -> String {
+    let (steps, mut out) = (&found.trace.steps, String::new());
+    let writes = steps.iter().filter(|step| matches!(step, Step::Write(..))).count();
+    let _ = writeln!(
+        out,
+        "Measured {} at {}: Linux {}, {} cores, {} GiB of memory; load {}; {} rounds. The tree: {} files, {:.1} MiB. Recorded: {} steps, {writes} of them writes.\n",
+        facts.date,
+        facts.commit,
+        facts.kernel,
+        facts.cores,
+        facts.memory_gib,
+        facts.load,
+        facts.rounds,
+        found.trace.files,
+        found.trace.bytes as f64 / f64::from(1 << 20),
+        steps.len(),
+    );
+    let _ = writeln!(
+        out,
+        "| line, Mbit/s | round trip, ms | no drive, s | drive only, s | both, s | both to the better (goal {BOTH}) | no drive to both | content requests, no drive | with both |"
+    );
+    let _ = writeln!(out, "|---|{}", "---:|".repeat(8));
+    for line in plan.rates.iter().flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay))) {
+        let [server, drive, both] = From::ALL.map(|from| found.seconds(from, line));
+        let better = server.into_iter().chain(drive).min_by(f64::total_cmp);
+        let requests = |from| {
+            let of = |sample: &&Sample| sample.from == from && (sample.rate, sample.delay) == line;
+            found.samples.iter().filter(of).map(|sample| sample.requests).max().unwrap_or(0)
+        };
+        let over = |a: Option<f64>, b: Option<f64>| Some(a? / b?);
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            line.0,
+            line.1,
+            shown(server),
+            shown(drive),
+            shown(both),
+            shown(over(both, better)),
+            shown(over(server, both)),
+            requests(From::Server),
+            requests(From::Both),
+        );
+    }
+    let _ = writeln!(
+        out,
+        "\nGoal on the slowest line, farthest away: no drive to both at least {FASTER}, and both the same from 30 ms on."
+    );
+    if let Some(First { own, mount }) = found.first {
+        let _ = writeln!(
+            out,
+            "\nFirst byte of a file of 4 KiB that is on the drive and not here, median: {mount:.3} ms through the mount; a block of the drive's own file {own:.3} ms: {:.2} times that (goal {FIRST}).",
+            mount / own
+        );
+    }
+    out
+}
+
+pub(super) fn json(found: &Found<'_>, facts: &Facts) -> Value {
+    let sample = |s: &Sample| {
+        json!({
+            "from": s.from.name(), "rate_mbit": s.rate, "delay_ms": s.delay, "round": s.round, "seconds": s.seconds,
+            "content_requests": s.requests, "fetched_bytes": s.fetched,
+        })
+    };
+    let first = found.first.map(|first| json!({ "own_ms": first.own, "mount_ms": first.mount }));
+    json!({
+        "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores, "load": facts.load,
+        "rounds": facts.rounds, "seconds": facts.seconds, "files": found.trace.files, "bytes": found.trace.bytes,
+        "steps": found.trace.steps.len(), "first": first, "samples": found.samples.iter().map(sample).collect::<Vec<_>>(),
+    })
+}

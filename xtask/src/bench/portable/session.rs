@@ -1,0 +1,179 @@
+//! The activity: recorded on a mount, and replayed on another.
+//!
+//! # Guarantees
+//! 1. What is replayed is what a recording says was asked of the mount, in its order: nothing is made up but the bytes of what is written.
+
+use super::super::andrew::pair::Replica;
+use super::super::lab::run;
+use super::super::meter::now;
+use anyhow::{Context as _, Result, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Somebody looks for something in all files, changes some, and packs all of them. Most comes from what the kernel remembers, by then.
+const SCRIPT: &str = "grep -rc TODO . > /dev/null || true
+for name in $(find . -name '*.rs' | sort | awk 'NR % 20 == 0'); do sed -i 's/ the / the  /' \"$name\"; done
+find . -type f | sort | xargs wc -l > /dev/null
+tar cf - . | wc -c > /dev/null";
+/// A recording has begun by then.
+const PATIENCE: f64 = 20.0;
+
+/// Something that is done with a file, by its path in the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// All of it is read.
+    Read(String),
+    /// All of it is written: so many bytes.
+    Write(String, u64),
+    /// It takes the place of another.
+    Rename(String, String),
+}
+
+/// This project's sources as they are committed.
+pub(super) fn lay_out(dir: &Path) -> Result<()> {
+    std::fs::create_dir(dir)?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
+    let mut git = Command::new("git")
+        .arg("-C")
+        .arg(root)
+        .args(["archive", "HEAD", "crates", "docs", "xtask"])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let packed = git.stdout.take().context("a pipe")?;
+    let status = Command::new("tar").arg("-x").arg("-C").arg(dir).stdin(packed).status()?;
+    ensure!(git.wait()?.success() && status.success(), "the sources cannot be laid out");
+    Ok(())
+}
+
+/// Files below a directory, and their bytes; all names and attributes are looked at, no content.
+pub(super) fn measure(dir: &Path) -> Result<(u64, u64)> {
+    let (mut files, mut bytes) = (0, 0);
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let meta = entry.metadata()?;
+        if meta.is_dir() {
+            let below = measure(&entry.path())?;
+            (files, bytes) = (files + below.0, bytes + below.1);
+        } else {
+            (files, bytes) = (files + 1, bytes + meta.len());
+        }
+    }
+    Ok((files, bytes))
+}
+
+/// Records the activity in `dir`, a directory at the top of the mount.
+pub(super) fn record(nas: &Replica, dir: &Path, log: &Path) -> Result<Vec<Step>> {
+    let mut paths = BTreeMap::new();
+    numbers(dir, "", &mut paths)?;
+    let mut recording = nas.command();
+    recording.args(["lab", "record"]).arg(nas.point()).arg("--out").arg(log).stdout(Stdio::null());
+    let mut recording = recording.spawn()?;
+    let until = now() + PATIENCE;
+    while nas.status()?["recording"].is_null() {
+        ensure!(now() < until && recording.try_wait()?.is_none(), "no recording has begun");
+        std::thread::yield_now();
+    }
+    run(Command::new("sh").arg("-c").arg(SCRIPT).current_dir(dir))?;
+    run(nas.command().args(["lab", "record", "--stop"]).arg(nas.point()))?;
+    recording.wait()?;
+    let shown = run(nas.command().args(["lab", "trace", "show", "--paths"]).arg(log))?;
+    Ok(steps(&shown, paths))
+}
+
+/// The paths below a directory by their numbers, as recordings have them.
+fn numbers(dir: &Path, above: &str, found: &mut BTreeMap<u64, String>) -> Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let path = format!("{above}{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            numbers(&entry.path(), &format!("{path}/"), found)?;
+        }
+        found.insert(entry.metadata()?.ino(), path);
+    }
+    Ok(())
+}
+
+/// The value of `key=` among words.
+fn value<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
+    words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')).map(|value| value.trim_matches('"'))
+}
+
+/// What a trace in words did with files whose paths are known at its beginning by their numbers. Of several reads of a file in a row, and of several writes, one is left.
+fn steps(shown: &str, mut paths: BTreeMap<u64, String>) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut read = BTreeSet::new();
+    for line in shown.lines() {
+        let words: Vec<&str> = line.split(" # ").next().unwrap_or_default().split(' ').collect();
+        let (Some(object), Some(action)) = (words.get(2).and_then(|no| no.parse::<u64>().ok()), words.get(3)) else {
+            continue;
+        };
+        let number = |key| value(&words, key).and_then(|value| value.parse::<u64>().ok());
+        let done = words.iter().position(|word| *word == "=").and_then(|at| words.get(at + 1)?.parse::<u64>().ok());
+        let at = |dir: u64, name: Option<&str>| {
+            let above = paths.get(&dir).map_or(String::new(), |path| format!("{path}/"));
+            name.map(|name| format!("{above}{name}"))
+        };
+        match (*action, paths.get(&object)) {
+            ("create", _) => {
+                if let (Some(new), Some(path)) = (done, at(object, value(&words, "name"))) {
+                    paths.insert(new, path);
+                }
+            }
+            ("rename", _) => {
+                let ends = (at(object, value(&words, "name")), at(number("to").unwrap_or(0), value(&words, "new")));
+                if let ((Some(old), Some(new)), Some(_)) = (ends, done) {
+                    paths.retain(|_, path| *path != new);
+                    paths.values_mut().filter(|path| **path == old).for_each(|path| path.clone_from(&new));
+                    steps.push(Step::Rename(old, new));
+                }
+            }
+            ("read", Some(path)) if read.insert(object) => steps.push(Step::Read(path.clone())),
+            ("write", Some(path)) => {
+                let end = number("offset").unwrap_or(0) + number("length").unwrap_or(0);
+                match steps.last_mut() {
+                    Some(Step::Write(last, size)) if last == path => *size = (*size).max(end),
+                    _ => steps.push(Step::Write(path.clone(), end)),
+                }
+            }
+            _ => {}
+        }
+    }
+    steps
+}
+
+/// Does the same with the tree in `dir`.
+pub(super) fn replay(steps: &[Step], dir: &Path) -> Result<()> {
+    for step in steps {
+        match step {
+            Step::Read(path) => drop(std::fs::read(dir.join(path)).with_context(|| path.clone())?),
+            Step::Write(path, size) => std::fs::write(dir.join(path), vec![b'x'; *size as usize])?,
+            Step::Rename(old, new) => std::fs::rename(dir.join(old), dir.join(new))?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_recording_says_becomes_steps_in_its_order() {
+        let shown = "teal-trace 1 file\nprocess 1 1 1 \"sed\"\n\
+                     0.1 1 17 read offset=0 length=4096 = 6 in 0.1\n0.2 1 17 read offset=4096 length=10 = 10 in 0.1\n\
+                     0.3 1 16 create name=\"tmp\" = 18 in 0.1 # /d\n0.4 1 18 write offset=0 length=6 = 6 in 0.1 # /d/tmp\n\
+                     0.5 1 18 write offset=6 length=6 = 6 in 0.1\n\
+                     0.6 1 16 rename name=\"tmp\" to=16 new=\"a.rs\" exchange=no = 0 in 0.1\n0.7 1 18 read offset=0 length=9 = 9 in 0.1";
+        let paths = BTreeMap::from([(16, "d".to_owned()), (17, "d/a.rs".to_owned())]);
+        let path = |name: &str| format!("d/{name}");
+        let all = [
+            Step::Read(path("a.rs")),
+            Step::Write(path("tmp"), 12),
+            Step::Rename(path("tmp"), path("a.rs")),
+            Step::Read(path("a.rs")),
+        ];
+        assert_eq!(steps(shown, paths), all);
+    }
+}
