@@ -25,8 +25,8 @@ use teal_types::ObjectNo;
 
 /// A file that was not there is looked for so often.
 const POLL: Duration = Duration::from_secs(2);
-/// What appears is tried so often: it may be another volume's, or no drive at all.
-const TRIES: u32 = 3;
+/// What appears is tried so often: somebody else may have it open, who only looks whose it is.
+const TRIES: u32 = 15;
 
 /// A drive that has been attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +51,8 @@ struct Known {
 #[derive(Debug, Default)]
 struct State {
     known: Known,
+    /// Being detached just now.
+    leaving: BTreeSet<PathBuf>,
     /// Detached by somebody, as they were then: until their file was away, or somebody else has used it.
     left: BTreeMap<PathBuf, Looks>,
     /// Stores that appeared where nobody has named a place, and how often they are still tried.
@@ -89,6 +91,22 @@ fn open(path: &Path) -> Result<FileDisk> {
         }
         e => e.into(),
     })
+}
+
+/// Whether it will not be otherwise soon: what has appeared is no drive of this volume.
+fn is_final(error: &anyhow::Error) -> bool {
+    let refused = error.downcast_ref();
+    matches!(
+        refused,
+        Some(
+            DriveRefused::Alone
+                | DriveRefused::Disk(_)
+                | DriveRefused::OtherVolume { .. }
+                | DriveRefused::Forged
+                | DriveRefused::Twice { .. }
+                | DriveRefused::History
+        )
+    )
 }
 
 impl Drives {
@@ -134,9 +152,9 @@ impl Drives {
             if self.client.is_replica() {
                 state.tries.extend(places.into_iter().map(|place| (place, TRIES)));
             }
-            let State { known, left, tries, .. } = &mut *state;
+            let State { known, leaving, left, tries, .. } = &mut *state;
             tries.retain(|place, _| {
-                let is_said = known.places.contains(place) || left.contains_key(place);
+                let is_said = known.places.contains(place) || leaving.contains(place) || left.contains_key(place);
                 !is_said && !attached.contains(place) && looks(place).is_some()
             });
             tries.keys().cloned().collect()
@@ -147,7 +165,7 @@ impl Drives {
             let left = state.tries.remove(&place).unwrap_or(0);
             if let Err(e) = done {
                 log::debug!("{} is not attached: {e:#}", place.display());
-                if left > 1 {
+                if left > 1 && !is_final(&e) {
                     state.tries.insert(place, left - 1);
                 }
             }
@@ -165,6 +183,9 @@ impl Drives {
         let known = self.state().known.places.clone();
         let away: Vec<_> = known.into_iter().filter(|place| !attached.contains(place)).collect();
         for place in &away {
+            if self.state().leaving.contains(place) {
+                continue;
+            }
             let now = looks(place);
             self.state().left.retain(|left, looked| left != place || *looked == now);
             if now.is_some() && !self.state().left.contains_key(place) {
@@ -240,9 +261,13 @@ impl Drives {
             }
             Ask::DeviceDetach { name, fast } => {
                 let places = self.places(name);
+                self.state().leaving.extend(places.iter().cloned());
                 let done = self.client.detach_drive(name, *fast);
+                let mut state = self.state();
+                state.leaving.retain(|place| !places.contains(place));
                 if !matches!(done, Err(DriveRefused::NotAttached(_))) {
-                    self.state().left.extend(places.into_iter().map(|place| (place.clone(), looks(&place))));
+                    state.left.extend(places.into_iter().map(|place| (place.clone(), looks(&place))));
+                    drop(state);
                     self.ring();
                 }
                 done?;
