@@ -67,6 +67,8 @@ pub(crate) struct Drives {
     file: PathBuf,
     /// Guards only itself.
     state: Mutex<State>,
+    /// One attempt at a time: who is asked to attach what is just being looked at would find it in use. Under it a drive is opened, and the server asked.
+    attaching: Mutex<()>,
     bell: std::sync::OnceLock<Bell>,
 }
 
@@ -119,7 +121,8 @@ impl Drives {
             Err(e) => return Err(e).with_context(|| file.display().to_string()),
         };
         let state = Mutex::new(State { known, ..State::default() });
-        Ok(Self { client: Arc::clone(client), file, state, bell: std::sync::OnceLock::new() })
+        let (attaching, bell) = (Mutex::new(()), std::sync::OnceLock::new());
+        Ok(Self { client: Arc::clone(client), file, state, attaching, bell })
     }
 
     /// Attaches what is there, and from now on what appears.
@@ -200,6 +203,7 @@ impl Drives {
     }
 
     fn attach(&self, path: &Path) -> Result<()> {
+        let _attaching = self.attaching.lock().unwrap_or_else(PoisonError::into_inner);
         let disk = Arc::new(open(path)?);
         let place = path.to_string_lossy();
         let known = self.known();
