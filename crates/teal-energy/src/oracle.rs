@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //! 1. *Bound*: no policy that the [simulator](crate::sim) runs at the open pace spends less (up to rounding, half a microjoule for
-//!    each line of an account).
+//!    each line of an account). Not yet in all cases: `docs/energy.md` has two that are known.
 //! 2. *Exact* for the problem as it is put below, with bursts that begin at a point of time, end at one, or end when there is a token:
 //!    [`least`] is its optimum, found by dynamic programming. Bursts at other times can save a hundredth of it at most, and seldom do:
 //!    they keep a read waiting until the next one comes.
