@@ -20,8 +20,6 @@ pub struct Score {
     pub by_block: BTreeMap<u32, f64>,
     /// The mean of that.
     pub mean: f64,
-    /// Half of its 95 % interval as a part of it.
-    pub relative: f64,
 }
 
 /// Which cell to take for a workload, by one measure.

@@ -3,8 +3,8 @@
 //! # Form
 //! ```toml
 //! version = 1
-//! [device]                       # one of profile, path, mount
-//! profile = "wd-re-4tb"          # a modelled disk (`teal lab disk`) of this profile, with `size`
+//! [device]                       # profile and size, or path
+//! profile = "wd-re-4tb"          # a modelled disk (`teal lab disk`); path = "/dev/sdX" is a real one
 //! size = "4G"
 //! [runs]
 //! least = 2                      # blocks at least, and at most
@@ -13,7 +13,7 @@
 //! seed = 1
 //! scale = 0.02                   # of the workloads' file sets
 //! seconds = 20
-//! cache = "cold"                 # or "warm", or "sync": every file is opened for synchronous writing
+//! cache = "cold"                 # or "warm", or "sync": mounted so that every write waits for the device
 //! [[workload]]
 //! name = "web"
 //! script = "web"                 # a shipped workload or a path beside this file
@@ -179,6 +179,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it is made and mounted by this program.
+    pub fn is_ours(self) -> bool {
+        self == Self::Teal
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {

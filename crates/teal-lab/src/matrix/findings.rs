@@ -145,14 +145,12 @@ fn verdict(matrix: &Matrix, at: usize, rows: &[Row], by_cell: &BTreeMap<Cell, Ve
         mine.map(|(cell, runs)| {
             let by_block: BTreeMap<u32, f64> = runs.iter().filter_map(|run| Some((run.block, what(run)?))).collect();
             let samples: Vec<f64> = by_block.values().copied().collect();
-            let known = interval(&samples);
             let system = &matrix.systems[cell.system];
             Score {
                 names: matrix.names(*cell).map(str::to_owned),
                 is_default: system.mkfs.is_empty() && system.mount.is_empty(),
                 by_block,
-                mean: known.map_or(0.0, |of| of.mean),
-                relative: known.map_or(f64::INFINITY, |of| of.relative()),
+                mean: mean(samples.iter().copied()),
             }
         })
         .collect()

@@ -1,6 +1,7 @@
 //! Cells, and the order in which a block runs them.
 
 use super::file::Matrix;
+use crate::workload::Stream;
 
 /// One combination, by the places of its parts in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,15 +12,6 @@ pub struct Cell {
     pub system: usize,
     /// Of the scheduler.
     pub scheduler: usize,
-}
-
-/// Numbers that look drawn, always the same ones (splitmix64).
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 impl Matrix {
@@ -38,10 +30,9 @@ impl Matrix {
     /// The cells in the order in which this block runs them. (Fisher and Yates)
     pub fn block(&self, block: u32) -> Vec<Cell> {
         let mut cells = self.cells();
-        let mut state = self.runs.seed ^ u64::from(block).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mut drawn = Stream::new(self.runs.seed, block.into());
         for last in (1..cells.len()).rev() {
-            let at = next(&mut state) % (last as u64 + 1);
-            cells.swap(last, at as usize);
+            cells.swap(last, drawn.below(last as u64 + 1) as usize);
         }
         cells
     }

@@ -31,6 +31,18 @@ impl Spent {
             seeks: self.seeks + more.seeks,
         }
     }
+
+    /// What came since an earlier look at the same device.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            joules: self.joules - earlier.joules,
+            busy: self.busy - earlier.busy,
+            read: self.read.saturating_sub(earlier.read),
+            written: self.written.saturating_sub(earlier.written),
+            flushes: self.flushes.saturating_sub(earlier.flushes),
+            seeks: self.seeks.saturating_sub(earlier.seeks),
+        }
+    }
 }
 
 /// Where joules come from.

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use teal_lab::matrix::{Cell, Findings, Kind, Matrix, Run, markdown, settled};
+use teal_lab::matrix::{Cell, Findings, Matrix, Run, markdown, settled};
 use teal_lab::wml::Script;
 use teal_lab::workload::{Options, plan, preview};
 
@@ -208,9 +208,8 @@ impl Bench {
             }
             None => "not known: the device has no meter".to_owned(),
         };
-        let heading =
-            format!("# {} \n\n", self.results.file_name().map_or("Matrix".into(), |name| name.to_string_lossy()));
-        let page = heading.replace(" \n", "\n") + &machine() + &markdown(&self.matrix, &findings, &meter);
+        let name = self.results.file_name().map_or("Matrix".into(), |name| name.to_string_lossy());
+        let page = format!("# {name}\n\n{}{}", machine(), markdown(&self.matrix, &findings, &meter));
         let path = self.results.join("report.md");
         std::fs::write(&path, page).with_context(|| path.display().to_string())?;
         say!("{} runs; {}", findings.runs, path.display());
@@ -265,9 +264,4 @@ fn read_runs(path: &Path) -> Result<Vec<Run>> {
         Ok(run)
     });
     runs.collect()
-}
-
-/// Whether a kind of file system is ours.
-fn is_ours(kind: Kind) -> bool {
-    kind == Kind::Teal
 }

@@ -76,10 +76,10 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
     let start = Start { bench, ground: &ground, system: of, dir, mounted, from };
     let outcome = execute(&plan, &SystemClock, &start)?.context("the script of this workload runs nothing")?;
     let from = *start.from.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let ran = less(ground.spent()?, from);
+    let ran = ground.spent()?.since(&from);
     let mounted = start.mounted.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
     mounted.context("nothing is mounted")?.end()?;
-    let drain = less(less(ground.spent()?, from), ran);
+    let drain = ground.spent()?.since(&from).since(&ran);
     if start.interrupted() {
         return Ok(None);
     }
@@ -109,17 +109,6 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
         drain,
         load_before,
     }))
-}
-
-fn less(all: Spent, earlier: Spent) -> Spent {
-    Spent {
-        joules: all.joules - earlier.joules,
-        busy: all.busy - earlier.busy,
-        read: all.read - earlier.read,
-        written: all.written - earlier.written,
-        flushes: all.flushes - earlier.flushes,
-        seeks: all.seeks - earlier.seeks,
-    }
 }
 
 /// Processes that wanted to run in the last minute.

@@ -1,6 +1,5 @@
 //! Where a run takes place: a device, a file system made on it, a mount. All of it goes when it is dropped.
 
-use super::is_ours;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -31,7 +30,7 @@ fn found(program: &str) -> Option<PathBuf> {
 
 /// Whether file systems of this kind can be made and mounted here.
 pub(super) fn check_kind(kind: Kind) -> Result<()> {
-    if is_ours(kind) {
+    if kind.is_ours() {
         return Ok(());
     }
     let mkfs = format!("mkfs.{}", kind.name());
@@ -148,7 +147,7 @@ impl Ground {
     pub(super) fn make(&self, system: &System) -> Result<()> {
         let device = self.path.to_str().with_context(|| self.path.display().to_string())?;
         let more = system.mkfs.iter().map(String::as_str);
-        if is_ours(system.kind) {
+        if system.kind.is_ours() {
             return teal(&["mkfs", "--force"].into_iter().chain(more).chain([device]).collect::<Vec<_>>()).map(drop);
         }
         let name = format!("mkfs.{}", system.kind.name());
@@ -172,7 +171,7 @@ impl Ground {
         if !options.is_empty() {
             args.extend(["-o", &options]);
         }
-        if is_ours(system.kind) {
+        if system.kind.is_ours() {
             if cache == Cache::Sync {
                 bail!("teal cannot be mounted with sync; say cache = \"cold\"");
             }
@@ -180,7 +179,7 @@ impl Ground {
         } else {
             run(Path::new("mount"), &[&["-t", system.kind.name()], &args[..], &[&device, &point]].concat())?;
         }
-        Ok(Mounted { dir: dir.to_owned(), is_ours: is_ours(system.kind), is_there: true })
+        Ok(Mounted { dir: dir.to_owned(), is_ours: system.kind.is_ours(), is_there: true })
     }
 }
 
