@@ -109,11 +109,10 @@ fn percent(thousandths: u64) -> String {
 
 fn print(seed: u64, scene: &Scene, score: &Score) {
     println!(
-        "day {seed}: {} events at the devices; floor {}, bound {}, planned {}, with foresight {} (gap {})",
+        "day {seed}: {} events at the devices; floor {}, bound {}, with foresight {} (gap {})",
         scene.trace.events().len(),
         score.floor,
         score.least,
-        score.planned,
         score.feasible.total(),
         percent(score.gap()),
     );

@@ -5,6 +5,7 @@
 
 use crate::power::{Missing, PowerModel};
 use crate::profile::{Kind, Profile, StateId};
+use crate::quantity::Rate;
 use crate::service::{Direction, Job, ServiceModel};
 use teal_types::Span;
 
@@ -141,6 +142,29 @@ impl Device {
         let first = self.service.job(state, Direction::Write, bytes, false)?;
         let more = self.service.job(state, Direction::Write, 0, false)?;
         Some(first.with_repeated(&more, places - 1))
+    }
+
+    /// How long such bursts take, without the job; `None` where it does not serve.
+    pub fn burst_time(&self, state: StateId) -> Option<BurstTime> {
+        let (place, rate) = self.service.first(state, Direction::Write)?;
+        Some(BurstTime { place, rate, is_scattered: self.is_scattered })
+    }
+}
+
+/// How long bursts take in one state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BurstTime {
+    /// For each place that is written.
+    place: Span,
+    rate: Rate,
+    is_scattered: bool,
+}
+
+impl BurstTime {
+    /// The time of [`Device::flush`].
+    pub fn of(&self, bytes: u64, objects: u64) -> Span {
+        let places = if self.is_scattered { objects.max(1) } else { 1 };
+        self.place * places + self.rate.span(bytes)
     }
 }
 

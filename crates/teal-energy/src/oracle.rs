@@ -2,11 +2,9 @@
 //!
 //! # Guarantees
 //! 1. *Bound*: no policy that the [simulator](crate::sim) runs at the open pace spends less (up to rounding, half a microjoule for
-//!    each line of an account). Not yet in all cases: `docs/energy.md` has two that are known.
-//! 2. *Exact* for the problem as it is put below, with bursts that begin at a point of time, end at one, or end when there is a token:
-//!    [`least`] is its optimum, found by dynamic programming. Bursts at other times can save a hundredth of it at most, and seldom do:
-//!    they keep a read waiting until the next one comes.
-//! 3. *Proven at any length*: [`bound`] is a valid bound for any prices; steps along a subgradient only make it tighter.
+//!    each line of an account), and no schedule with foresight does.
+//! 2. *Exact* for the problem as it is put below: [`least`] is its optimum, found by dynamic programming.
+//! 3. *Proven at any length*: [`bound`] is below that optimum at any prices, since both put the same problem to each device.
 //!
 //! # The problem
 //! The same reads with the same copies, the same changes with the same greatest age, the same final writing of everything, the
@@ -16,8 +14,10 @@
 //! - a change may be written later than its age by as much as the runs that are compared wrote one ([`lateness`]): a limit
 //!   orders a burst, and the device may be asleep or busy then. What is longer late is no run that the bound speaks of;
 //! - reads of an object that follow each other in the trace cost no seek, whoever served those before;
-//! - a token that is taken between two points counts from the first of them on;
-//! - for long traces, neither reads nor the bytes of a burst take time from what comes later, as long as the device stays awake;
+//! - nobody waits for a burst, and of changes of an object only what no other one replaces in time is written;
+//! - a stop between two points may take a token that comes until the second, and counts from the first on;
+//! - a state that serves is charged no more rest than a slower one makes others wait for (`side::rest`): a radio that
+//!   listens for 1.4 W on a machine of 1.19 W is charged 1.05 W;
 //! - a queue may grow beyond its size, and resting after the trace's end is free.
 //!
 //! Since devices then touch each other only through which of them serves a read, the price of each read takes the problem
@@ -31,7 +31,6 @@ mod prices;
 mod problem;
 mod repair;
 mod side;
-mod terms;
 #[cfg(test)]
 mod tests;
 

@@ -119,15 +119,25 @@ impl ServiceModel {
     /// The job of moving `bytes` while in `state`; `None` if it does not serve there. A continued request follows the last
     /// one on the same device without a gap.
     pub fn job(&self, state: StateId, direction: Direction, bytes: u64, is_continued: bool) -> Option<Job> {
-        let serving = self.0.iter().find(|serving| serving.state == state)?;
-        let way = match direction {
-            Direction::Read => &serving.read,
-            Direction::Write => &serving.write,
-        };
+        let way = self.way(state, direction)?;
         let mut parts = if is_continued && way.streams { Vec::new() } else { way.first.clone() };
         let extra = u128::from(way.picojoules_per_byte) * u128::from(bytes) * 1000;
         parts.push(Part { phase: way.phase, power: way.power, time: way.rate.span(bytes), extra });
         Some(Job::of(parts))
+    }
+
+    /// How long the first bytes take to come, and how fast the others do.
+    pub(crate) fn first(&self, state: StateId, direction: Direction) -> Option<(Span, Rate)> {
+        let way = self.way(state, direction)?;
+        Some((way.first.iter().map(|part| part.time).sum(), way.rate))
+    }
+
+    fn way(&self, state: StateId, direction: Direction) -> Option<&Way> {
+        let serving = self.0.iter().find(|serving| serving.state == state)?;
+        Some(match direction {
+            Direction::Read => &serving.read,
+            Direction::Write => &serving.write,
+        })
     }
 }
 

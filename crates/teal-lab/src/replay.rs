@@ -231,9 +231,9 @@ impl Scene {
         (Run { policy: policy.to_string(), report }, explained)
     }
 
-    /// The least energy any policy could have spent; `spent` is what one did spend. `late` by how much runs began bursts
+    /// The least energy any policy could have spent. `late` by how much runs began bursts
     /// after their age ([`oracle::lateness`]). Traces of more than `most` events are not tried.
-    pub fn bound(&self, spent: Energy, late: &[Span], most: usize, rounds: usize) -> Bound {
+    pub fn bound(&self, late: &[Span], most: usize, rounds: usize) -> Bound {
         if self.world.pace == Pace::Closed {
             return Bound::No("it is for the open pace only".into());
         }
@@ -248,7 +248,7 @@ impl Scene {
         {
             return Bound::Exact(least);
         }
-        match oracle::bound(&problem, spent, rounds) {
+        match oracle::bound(&problem, rounds) {
             Ok(found) => {
                 let run = sim::run(&self.world, &self.trace, &mut found.plan.follow());
                 Bound::Proven { least: found.energy, feasible: run.total() }

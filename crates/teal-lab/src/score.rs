@@ -17,9 +17,7 @@ pub struct Score {
     pub floor: Energy,
     /// No policy spends less.
     pub least: Energy,
-    /// What the schedule of the bound costs by its own account.
-    pub planned: Energy,
-    /// The same, run by the simulator.
+    /// A schedule near the bound, run by the simulator.
     pub feasible: Report,
 }
 
@@ -40,12 +38,11 @@ impl Score {
         let runs: Vec<Run> = Named::ALL.iter().map(|named| scene.run(named)).collect();
         // What is longer late than ours is no schedule to compare with.
         let late = oracle::lateness(runs.last().map(|run| &run.report));
-        let spent = runs.iter().map(|run| run.report.total()).min().unwrap_or_default();
         let problem = Problem::new(&scene.world, &scene.trace, &late);
-        let found = oracle::bound(&problem, spent, rounds)?;
+        let found = oracle::bound(&problem, rounds)?;
         let feasible = sim::run(&scene.world, &scene.trace, &mut found.plan.follow());
         let floor = runs.first().map_or(Energy::ZERO, |run| run.report.floor);
-        Ok(Self { runs, floor, least: found.energy, planned: found.planned, feasible })
+        Ok(Self { runs, floor, least: found.energy, feasible })
     }
 
     /// Ours.

@@ -2,11 +2,10 @@
 //!
 //! # Guarantees
 //! 1. A way is dropped only if another one is as good whatever follows.
-//! 2. What it says is no more than its deeds cost: it blurs ([`Terms::is_blurred`]).
+//! 2. Where there are too many, two become one that is as good as both: what is found is no more than the best costs.
 
-use super::side::{Cost, Moment, Serving, Side, Spot, Step};
-use super::terms::Terms;
-use teal_types::Span;
+use super::side::{Cost, Side, Spot, Tokens, Way};
+use teal_types::Time;
 
 /// What a device may do with a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,25 +18,42 @@ pub(super) enum Claim {
     Must,
 }
 
-/// What a device does at a step.
+/// What a device does at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deed {
-    /// Serves reads.
-    Read,
+    /// Serves the read of this point.
+    Read(usize),
     /// Writes everything.
     Write,
-    /// Goes to rest in this state.
+    /// Begins to go up to this state.
+    Wake(u8),
+    /// Begins to go down to this state.
     Rest(u8),
 }
 
-/// A device's best: its cost less what it earns, and what it does at which step, in order.
+/// What a device is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Task<'t> {
+    /// By point.
+    pub(super) claims: &'t [Claim],
+    /// By own point what a stop costs.
+    pub(super) prices: &'t [Cost],
+    /// Whether changes are written within their age, not later by as much as a run was late.
+    pub(super) is_punctual: bool,
+}
+
+/// A device's best: its cost less what it earns, and what it does when, in order.
 #[derive(Debug, Clone)]
 pub(super) struct Best {
     pub(super) cost: Cost,
-    /// Steps of the device, each deed with the state it is done in.
-    pub(super) deeds: Vec<(usize, Deed, u8)>,
+    pub(super) deeds: Vec<(Time, Deed)>,
+}
+
+impl Best {
     /// The points whose reads it serves.
-    pub(super) taken: Vec<usize>,
+    pub(super) fn taken(&self) -> impl Iterator<Item = usize> {
+        self.deeds.iter().filter_map(|(_, deed)| if let Deed::Read(point) = deed { Some(*point) } else { None })
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,27 +62,117 @@ struct Reached {
     cost: Cost,
     /// The last deed, in a list that shares its beginning with others.
     last: u32,
+    /// Whether it did something at this point.
+    is_new: bool,
 }
 
 const NONE: u32 = u32::MAX;
+/// Ways of one name that are kept apart.
+const WAYS: usize = 24;
 
-struct Deeds(Vec<(u32, u32, Deed, u8)>);
+/// The ways so far, room for those to come, and all their deeds.
+struct Search<'s, 'a> {
+    side: &'s Side<'a>,
+    task: Task<'s>,
+    front: Vec<Reached>,
+    next: Vec<Reached>,
+    deeds: Vec<(u32, Time, Deed)>,
+}
 
-impl Deeds {
-    fn add(&mut self, before: u32, point: usize, deed: Deed, state: u8) -> u32 {
-        self.0.push((before, point as u32, deed, state));
-        self.0.len() as u32 - 1
+/// The best that one device can do; `None` if it cannot keep the limits.
+pub(super) fn alone(side: &Side<'_>, task: Task<'_>) -> Option<Best> {
+    let front = vec![Reached { spot: side.start(), cost: 0, last: NONE, is_new: true }];
+    let mut search = Search { side, task, front, next: Vec::new(), deeds: Vec::new() };
+    (0..side.own.len()).for_each(|own| search.step(own));
+    let end = side.own.len() - 1;
+    let whole = |reached: &Reached| reached.cost + side.rest(end, reached.spot);
+    let best = *search.front.iter().min_by_key(|reached| whole(reached))?;
+    Some(Best { cost: whole(&best), deeds: search.list(best.last) })
+}
+
+impl Search<'_, '_> {
+    fn step(&mut self, own: usize) {
+        let (side, task) = (self.side, self.task);
+        for reached in &mut self.front {
+            let way = side.come(own, reached.spot);
+            (reached.spot, reached.cost) = (way.spot, reached.cost + way.cost);
+            // Otherwise it had better stopped before, unless that was dearer.
+            reached.is_new = own.checked_sub(1).is_none_or(|before| task.prices[before] > task.prices[own]);
+        }
+        let (at, point) = (side.at(own), side.own[own].point);
+        let tokens = Tokens::Priced(task.prices);
+        let gain = match task.claims[point] {
+            Claim::No => None,
+            Claim::Must => Some(0),
+            Claim::May(price) => Some(price),
+        };
+        if let Some(gain) = gain.filter(|_| !side.own[own].reads.is_empty()) {
+            self.expand(task.claims[point] != Claim::Must, |reached| {
+                side.reads(own, reached.spot, tokens)
+                    .map(|way| (Way { cost: way.cost - gain, ..way }, Some((at, Deed::Read(point)))))
+            });
+            self.prune(own);
+        }
+        self.expand(true, |reached| side.writes(own, reached.spot, tokens).map(|way| (way, Some((at, Deed::Write)))));
+        self.expand(true, |reached| {
+            let stops = reached.is_new.then(|| side.stops(own, reached.spot, tokens));
+            stops.into_iter().flatten().map(|way| (way, None))
+        });
+        self.front.retain(|reached| !side.is_late(own, reached.spot, task.is_punctual));
+        self.prune(own);
     }
 
-    fn add_if(&mut self, is_done: bool, before: u32, (point, deed, state): (usize, Deed, u8)) -> u32 {
-        if is_done { self.add(before, point, deed, state) } else { before }
+    /// Adds ways on, or takes them in place of those that are there.
+    fn expand<I: Iterator<Item = (Way, Option<(Time, Deed)>)>>(&mut self, keeps: bool, ways: impl Fn(&Reached) -> I) {
+        self.next.clear();
+        for reached in &self.front {
+            for (way, deed) in ways(reached) {
+                let mut last = reached.last;
+                for (at, deed) in way.deed.into_iter().chain(deed) {
+                    self.deeds.push((last, at, deed));
+                    last = self.deeds.len() as u32 - 1;
+                }
+                self.next.push(Reached { spot: way.spot, cost: reached.cost + way.cost, last, is_new: true });
+            }
+        }
+        if !keeps {
+            self.front.clear();
+        }
+        self.front.append(&mut self.next);
     }
 
-    fn list(&self, mut last: u32) -> Vec<(usize, Deed, u8)> {
+    /// Keeps what no other way is as good as.
+    fn prune(&mut self, own: usize) {
+        let side = self.side;
+        self.front
+            .sort_unstable_by_key(|one| (one.spot.state, one.cost, std::cmp::Reverse(one.spot.written), one.spot));
+        self.next.clear();
+        let mut first = 0;
+        for way in self.front.drain(..) {
+            if self.next.get(first).is_some_and(|one| one.spot.state != way.spot.state) {
+                first = self.next.len();
+            }
+            let is_as_good = |one: &Reached| {
+                side.handicap(own, &one.spot, &way.spot).is_some_and(|more| one.cost + more <= way.cost)
+            };
+            if self.next[first..].iter().any(is_as_good) {
+                continue;
+            }
+            self.next.push(way);
+            if self.next.len() - first > WAYS {
+                let mut pairs = self.next.split_off(first);
+                pairs.sort_unstable_by_key(|one| (one.spot.free, one.cost));
+                self.next.extend(pairs.chunks(2).map(|pair| both(side, own, pair)));
+            }
+        }
+        std::mem::swap(&mut self.front, &mut self.next);
+    }
+
+    fn list(&self, mut last: u32) -> Vec<(Time, Deed)> {
         let mut deeds = Vec::new();
         while last != NONE {
-            let (before, point, deed, state) = self.0[last as usize];
-            deeds.push((point as usize, deed, state));
+            let (before, at, deed) = self.deeds[last as usize];
+            deeds.push((at, deed));
             last = before;
         }
         deeds.reverse();
@@ -74,132 +180,11 @@ impl Deeds {
     }
 }
 
-/// The best that one device can do with claims on each point's read; `None` if it cannot keep the limits.
-pub(super) fn alone(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
-    let best = within(side, claims, terms.unlimited())?;
-    if terms.budget.is_some() && side.is_tight(&best.deeds) { within(side, claims, terms) } else { Some(best) }
-}
-
-fn within(side: &Side<'_>, claims: &[Claim], terms: Terms) -> Option<Best> {
-    let mut deeds = Deeds(Vec::new());
-    let mut front = vec![Reached { spot: side.start(), cost: 0, last: NONE }];
-    let mut next: Vec<Reached> = Vec::new();
-    let mut before = *side.moment(0);
-    for (at, step) in side.steps.iter().enumerate() {
-        let here = &step.moment;
-        next.clear();
-        for reached in &front {
-            next.extend(side.comes(&before, here, reached.spot, terms).map(|way| {
-                let last = deeds.add_if(
-                    way.spot.written > reached.spot.written,
-                    reached.last,
-                    (at, Deed::Write, way.spot.state),
-                );
-                Reached { spot: way.spot, cost: reached.cost + way.cost, last }
-            }));
-        }
-        prune((side, terms), here, &mut next, &mut front);
-        // Of points taken as one a change may come before a read.
-        if here.has_come_since(&before) && !step.reads.is_empty() {
-            write(side, at, &mut deeds, (&mut front, &mut next), terms);
-        }
-        before = *here;
-        next.clear();
-        for serving in side.serving().filter_map(|state| take(side, step, claims, state)) {
-            for reached in &front {
-                next.extend(side.served(here, serving, reached.spot, terms).map(|way| {
-                    let last = deeds.add(reached.last, at, Deed::Read, way.spot.state);
-                    Reached { spot: way.spot, cost: reached.cost + way.cost, last }
-                }));
-            }
-        }
-        if step.reads.iter().all(|(point, _)| claims[*point] != Claim::Must) {
-            next.append(&mut front);
-        }
-        prune((side, terms), here, &mut next, &mut front);
-        write(side, at, &mut deeds, (&mut front, &mut next), terms);
-        next.clear();
-        for reached in &front {
-            next.extend(side.rests(here, reached.spot, terms).map(|way| side.blurred(here, way)).map(|way| {
-                let is_same = way.spot.state == reached.spot.state;
-                let rest = |deeds: &mut Deeds| deeds.add(reached.last, at, Deed::Rest(way.spot.state), way.spot.state);
-                let last = if is_same { reached.last } else { rest(&mut deeds) };
-                Reached { spot: way.spot, cost: reached.cost + way.cost, last }
-            }));
-        }
-        next.retain(|reached| !side.is_late(here, reached.spot, terms));
-        prune((side, terms), here, &mut next, &mut front);
-    }
-    let best = front.into_iter().min_by_key(|reached| reached.cost)?;
-    let deeds = deeds.list(best.last);
-    let reads = deeds.iter().filter(|(_, deed, _)| *deed == Deed::Read);
-    let taken = reads.flat_map(|(at, _, state)| taken(side, &side.steps[*at], claims, *state)).collect();
-    Some(Best { cost: best.cost, deeds, taken })
-}
-
-/// Ways so far, and room for those to come.
-type Fronts<'f> = (&'f mut Vec<Reached>, &'f mut Vec<Reached>);
-
-/// Adds the ways that write everything at a step.
-fn write(side: &Side<'_>, at: usize, deeds: &mut Deeds, (front, next): Fronts<'_>, terms: Terms) {
-    let here = &side.steps[at].moment;
-    next.clear();
-    for reached in front.iter() {
-        next.extend(side.writes(here, reached.spot, terms).map(|way| {
-            let last = deeds.add(reached.last, at, Deed::Write, way.spot.state);
-            Reached { spot: way.spot, cost: reached.cost + way.cost, last }
-        }));
-    }
-    next.append(front);
-    prune((side, terms), here, next, front);
-}
-
-/// What a read gains in a state, if it may be served there and pays, and the time it takes: none, since the device is taken to rest in that
-/// state anyway, so that each read pays or not whatever the others do.
-fn gain(side: &Side<'_>, ways: &[Serving], claim: Claim, state: u8) -> Option<(Cost, Span)> {
-    let (Claim::May(price), Some(&(_, cost, busy))) = (claim, ways.iter().find(|(at, ..)| *at == state)) else {
-        return None;
-    };
-    let gain = price - cost + side.rest(state, busy);
-    (gain > 0).then_some((gain, Span::ZERO))
-}
-
-/// The reads of a step that pay in a state, and those that must be served there.
-fn taken<'s>(side: &'s Side<'_>, step: &'s Step, claims: &'s [Claim], state: u8) -> impl Iterator<Item = usize> + 's {
-    let pays = move |(point, ways): &&(usize, Vec<Serving>)| {
-        claims[*point] == Claim::Must || gain(side, ways, claims[*point], state).is_some()
-    };
-    step.reads.iter().filter(pays).map(|(point, _)| *point)
-}
-
-/// What it serves of a step in a state: cost less what it earns, and time. `None` if that is nothing, or not all it must.
-fn take(side: &Side<'_>, step: &Step, claims: &[Claim], state: u8) -> Option<Serving> {
-    let (mut serving, mut is_empty) = ((state, 0, Span::ZERO), true);
-    for (point, ways) in &step.reads {
-        if claims[*point] == Claim::Must {
-            let (_, cost, busy) = ways.iter().find(|(at, ..)| *at == state)?;
-            (serving.1, serving.2, is_empty) = (serving.1 + cost, serving.2 + *busy, false);
-        } else if let Some((gain, busy)) = gain(side, ways, claims[*point], state) {
-            (serving.1, serving.2, is_empty) = (serving.1 - gain, serving.2 + busy, false);
-        }
-    }
-    (!is_empty).then_some(serving)
-}
-
-/// Keeps what no other way is as good as.
-fn prune((side, terms): (&Side<'_>, Terms), here: &Moment, ways: &mut [Reached], kept: &mut Vec<Reached>) {
-    ways.sort_unstable_by_key(|one| (one.spot.state, one.cost, std::cmp::Reverse(one.spot.written), one.spot));
-    kept.clear();
-    let mut first = 0;
-    for way in ways {
-        if kept.get(first).is_some_and(|one| one.spot.state != way.spot.state) {
-            first = kept.len();
-        }
-        let is_as_good = |one: &Reached| {
-            side.handicap(here, &one.spot, &way.spot, terms).is_some_and(|more| one.cost + more <= way.cost)
-        };
-        if !kept[first..].iter().any(is_as_good) {
-            kept.push(*way);
-        }
-    }
+/// What is as good as two ways of one name whatever follows.
+fn both(side: &Side<'_>, own: usize, pair: &[Reached]) -> Reached {
+    let [one, other] = pair else { return pair[0] };
+    let spot = Side::both(&one.spot, &other.spot);
+    let as_good = |one: &Reached| one.cost - side.handicap(own, &spot, &one.spot).unwrap_or(0);
+    let cheaper = if as_good(one) <= as_good(other) { one } else { other };
+    Reached { spot, cost: as_good(cheaper), last: cheaper.last, is_new: true }
 }

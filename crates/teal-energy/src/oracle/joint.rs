@@ -5,8 +5,7 @@
 //!    no later and costs no more: whatever can follow the one can follow the other at no greater cost.
 
 use super::problem::{Kind, Problem, Unsolvable};
-use super::side::{Cost, Moment, Spot, Way};
-use super::terms::Terms;
+use super::side::{Cost, Spot, Tokens, Way};
 use std::collections::BTreeMap;
 use teal_types::Energy;
 
@@ -24,11 +23,11 @@ type Front = BTreeMap<Spots, Cost>;
 /// # Errors
 /// [`Unsolvable`].
 pub fn least(problem: &Problem<'_>) -> Result<Energy, Unsolvable> {
-    exact(problem, Terms::EXACT).map(energy)
+    exact(problem).map(energy)
 }
 
-/// The same on these terms, not rounded.
-pub(super) fn exact(problem: &Problem<'_>, terms: Terms) -> Result<Cost, Unsolvable> {
+/// The same, not rounded.
+pub(super) fn exact(problem: &Problem<'_>) -> Result<Cost, Unsolvable> {
     let count = problem.sides.len();
     if count > DEVICES {
         return Err(Unsolvable::Devices(count));
@@ -37,12 +36,16 @@ pub(super) fn exact(problem: &Problem<'_>, terms: Terms) -> Result<Cost, Unsolva
     problem.sides.iter().zip(&mut start).for_each(|(side, spot)| *spot = side.start());
     let mut front = Front::from([(start, 0)]);
     for point in 0..problem.points.len() {
-        front = step(problem, point, front, terms);
+        front = step(problem, point, front);
         if front.len() > WAYS {
             return Err(Unsolvable::Large(front.len()));
         }
     }
-    front.into_values().min().ok_or(Unsolvable::Infeasible)
+    let rest = |(spots, cost): (Spots, Cost)| {
+        let sides = problem.sides.iter().zip(spots);
+        cost + sides.map(|(side, spot)| side.rest(side.own.len() - 1, spot)).sum::<Cost>()
+    };
+    front.into_iter().map(rest).min().ok_or(Unsolvable::Infeasible)
 }
 
 /// Rounded down: it stays a bound.
@@ -50,31 +53,30 @@ pub(super) fn energy(cost: Cost) -> Energy {
     Energy::microjoules(u64::try_from(cost.div_euclid(1_000_000_000).max(0)).unwrap_or(u64::MAX))
 }
 
-fn step(problem: &Problem<'_>, point: usize, mut front: Front, terms: Terms) -> Front {
+fn step(problem: &Problem<'_>, point: usize, mut front: Front) -> Front {
     // Whose point it is not does nothing there.
-    let sides = || problem.sides.iter().enumerate().filter_map(|(at, side)| Some((at, side, side.before(point)?)));
-    for (at, side, before) in sides() {
-        let here = side.moment(point);
-        front = expand(&front, at, |spot| side.comes(before, here, spot, terms));
+    let sides = || problem.sides.iter().enumerate().filter_map(|(at, side)| Some((at, side, side.place(point)?)));
+    for (at, side, own) in sides() {
+        front = expand(&front, at, |spot| [side.come(own, spot)]);
     }
-    front = prune((problem, terms), point, front);
+    front = prune(problem, point, front);
     if problem.points[point].kind == Kind::Read {
         let mut served = Front::new();
-        for (at, side, _) in sides() {
-            for (spots, cost) in expand(&front, at, |spot| side.reads(point, spot, terms)) {
+        for (at, side, own) in sides() {
+            for (spots, cost) in expand(&front, at, |spot| side.reads(own, spot, Tokens::Counted)) {
                 keep(&mut served, spots, cost);
             }
         }
         front = served;
     }
-    for (at, side, _) in sides() {
-        let here = side.moment(point);
-        let write = |spot| side.writes(here, spot, terms).chain([Way { spot, cost: 0 }]);
-        front = prune((problem, terms), point, expand(&front, at, write));
-        front = expand(&front, at, |spot| side.rests(here, spot, terms));
-        front = prune((problem, terms), point, front);
+    for (at, side, own) in sides() {
+        let stay = |spot| [Way::none(spot)];
+        let write = |spot| side.writes(own, spot, Tokens::Counted).chain(stay(spot));
+        front = prune(problem, point, expand(&front, at, write));
+        front = expand(&front, at, |spot| side.stops(own, spot, Tokens::Counted).chain(stay(spot)));
+        front = prune(problem, point, front);
     }
-    let is_late = |spots: &Spots| sides().any(|(at, side, _)| side.is_late(side.moment(point), spots[at], terms));
+    let is_late = |spots: &Spots| sides().any(|(at, side, own)| side.is_late(own, spots[at], false));
     front.retain(|spots, _| !is_late(spots));
     front
 }
@@ -98,22 +100,21 @@ fn keep(front: &mut Front, spots: Spots, cost: Cost) {
 }
 
 /// Drops what is no better than another way.
-fn prune((problem, terms): (&Problem<'_>, Terms), point: usize, front: Front) -> Front {
+fn prune(problem: &Problem<'_>, point: usize, front: Front) -> Front {
     let mut by_states: BTreeMap<[u8; DEVICES], Vec<(Spots, Cost)>> = BTreeMap::new();
     for (spots, cost) in front {
         by_states.entry(spots.map(|spot| spot.state)).or_default().push((spots, cost));
     }
     // Where each device is known to have come to.
-    let moments: Vec<&Moment> = problem.sides.iter().map(|side| side.latest(point)).collect();
+    let places: Vec<usize> = problem.sides.iter().map(|side| side.latest(point)).collect();
     let mut kept = Front::new();
     for mut ways in by_states.into_values() {
         ways.sort_by_key(|(spots, cost)| (*cost, std::cmp::Reverse(spots.map(|spot| spot.written)), *spots));
         let mut best: Vec<(Spots, Cost)> = Vec::new();
         for (spots, cost) in ways {
             let beats = |(other, its): &(Spots, Cost)| {
-                let sides = problem.sides.iter().zip(&moments).zip(other.iter().zip(&spots));
-                let more: Option<Cost> =
-                    sides.map(|((side, here), (one, two))| side.handicap(here, one, two, terms)).sum();
+                let sides = problem.sides.iter().zip(&places).zip(other.iter().zip(&spots));
+                let more: Option<Cost> = sides.map(|((side, own), (one, two))| side.handicap(*own, one, two)).sum();
                 more.is_some_and(|more| its + more <= cost)
             };
             if !best.iter().any(beats) {

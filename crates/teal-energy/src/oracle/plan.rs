@@ -39,25 +39,22 @@ impl Plan {
         let is_read = |point: &usize| problem.points[*point].kind == Kind::Read;
         let owners = (0..owners.len()).filter(is_read).filter_map(|point| owners[point]).collect();
         let mut steps = Vec::new();
-        for (at, best) in bests.into_iter().enumerate() {
-            let (Some(id), side) = (DeviceId::new(at), &problem.sides[at]) else { continue };
-            let (mut state, mut last) = (side.start().state, Time::ZERO);
-            for (step, deed, to) in best.deeds {
-                let moment = side.steps[step].moment;
-                if state != to && !matches!(deed, Deed::Rest(_)) && side.is_lower(to, state) {
-                    // What is still to be done there is done first.
-                    steps.push((moment.until + BEHIND, id, Step::Rest(StateId(to))));
-                } else if state != to && !matches!(deed, Deed::Rest(_)) {
-                    let begin = Time::after_start(moment.at.since(Time::ZERO).less(side.time(state, to))).max(last);
-                    steps.push((begin, id, Step::Wake(StateId(to))));
-                }
-                last = moment.until + BEHIND;
-                match deed {
-                    Deed::Read => {}
-                    Deed::Write => steps.push((last, id, Step::Write)),
-                    Deed::Rest(to) => steps.push((last, id, Step::Rest(StateId(to)))),
-                }
-                state = to;
+        for (id, best) in (0..).map_while(DeviceId::new).zip(bests) {
+            // One after the other, however close.
+            let mut last = Time::ZERO;
+            for (at, deed) in best.deeds {
+                let step = match deed {
+                    Deed::Read(_) => {
+                        last = at + BEHIND;
+                        continue;
+                    }
+                    Deed::Wake(state) => Step::Wake(StateId(state)),
+                    Deed::Rest(state) => Step::Rest(StateId(state)),
+                    Deed::Write => Step::Write,
+                };
+                let behind = if matches!(step, Step::Wake(_)) { Span::ZERO } else { BEHIND };
+                last = last.max(at + behind);
+                steps.push((last, id, step));
             }
         }
         steps.sort_by_key(|(at, ..)| *at);

@@ -27,8 +27,6 @@ pub enum Unsolvable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Nothing,
-    /// Every device may do something.
-    Look,
     Read,
     Write,
 }
@@ -62,14 +60,8 @@ impl<'a> Problem<'a> {
     /// The problem of a world and a trace. The world's pace is taken as open. Changes may wait for each device by its entry
     /// of `late` (none: nothing) longer than their age: see [`lateness`].
     pub fn new(world: &'a World, trace: &Trace, late: &[Span]) -> Self {
-        Self::at(world, trace, late, &[])
-    }
-
-    /// The same with more points, at which every device may do something.
-    pub(super) fn at(world: &'a World, trace: &Trace, late: &[Span], more: &[Time]) -> Self {
         let nothing = |at: Time| Point { at, kind: Kind::Nothing, event: 0 };
         let mut points = vec![nothing(Time::ZERO)];
-        points.extend(more.iter().filter(|at| **at < trace.end()).map(|at| Point { kind: Kind::Look, ..nothing(*at) }));
         for (event, known) in trace.events().iter().enumerate() {
             let kind = match known.what {
                 What::Read { copies, .. } if !copies.is_empty() => Kind::Read,

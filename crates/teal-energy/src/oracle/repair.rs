@@ -3,33 +3,33 @@
 //! # Guarantees
 //! 1. Every read is served by exactly one device that holds it; each device does its best with its share.
 
-use super::alone::{Best, Claim, alone};
+use super::alone::{Best, Claim, Task, alone};
 use super::plan::Plan;
 use super::prices::Round;
 use super::problem::Problem;
 use super::side::Cost;
-use super::terms::Terms;
 use teal_types::Span;
 
 /// Moves that are tried.
-const TRIED: usize = 160;
-/// Tokens are counted at the end: that is slow.
-const MOVES: Terms = Terms::STRICT.unlimited();
+const TRIED: usize = 24;
 /// Reads that lie closer together move together, and alone.
 const APART: Span = Span::secs(2);
 
 struct Shares<'p, 'a> {
     problem: &'p Problem<'a>,
+    /// By device and own point.
+    stops: &'p [Vec<Cost>],
     /// By point the device that serves its read.
     owners: Vec<Option<u8>>,
     bests: Vec<Best>,
 }
 
 impl Shares<'_, '_> {
-    fn solve(&self, at: u8, terms: Terms) -> Option<Best> {
+    fn solve(&self, at: u8) -> Option<Best> {
         let claims: Vec<Claim> =
             self.owners.iter().map(|o| if *o == Some(at) { Claim::Must } else { Claim::No }).collect();
-        alone(&self.problem.sides[usize::from(at)], &claims, terms)
+        let prices = &self.stops[usize::from(at)];
+        alone(&self.problem.sides[usize::from(at)], Task { claims: &claims, prices, is_punctual: true })
     }
 
     fn cost(&self) -> Cost {
@@ -47,7 +47,7 @@ impl Shares<'_, '_> {
         changed.sort_unstable();
         changed.dedup();
         points.iter().for_each(|point| self.owners[*point] = Some(to));
-        let solved: Option<Vec<Best>> = changed.iter().map(|at| self.solve(*at, MOVES)).collect();
+        let solved: Option<Vec<Best>> = changed.iter().map(|at| self.solve(*at)).collect();
         let old: Cost = changed.iter().map(|at| self.bests[usize::from(*at)].cost).sum();
         match solved.filter(|bests| bests.iter().map(|best| best.cost).sum::<Cost>() < old) {
             Some(bests) => changed.iter().zip(bests).for_each(|(at, best)| self.bests[usize::from(*at)] = best),
@@ -56,15 +56,22 @@ impl Shares<'_, '_> {
     }
 }
 
-/// A schedule near to what the devices wanted, and its cost. What costs no more than `enough` is not made better.
-pub(super) fn repair(problem: &Problem<'_>, servers: &[Vec<u8>], round: &Round, enough: Cost) -> Option<(Cost, Plan)> {
+/// A schedule near to what the devices wanted at these prices of stops, and its cost with them. What costs no more than `enough` is
+/// not made better.
+pub(super) fn repair(
+    problem: &Problem<'_>,
+    servers: &[Vec<u8>],
+    stops: &[Vec<Cost>],
+    round: &Round,
+    enough: Cost,
+) -> Option<(Cost, Plan)> {
     let cheapest = |point: usize| {
         let who = if round.takers[point].is_empty() { &servers[point] } else { &round.takers[point] };
         who.iter().copied().min_by_key(|at| problem.sides[usize::from(*at)].serves(point))
     };
     let owners = (0..problem.points.len()).map(cheapest).collect();
-    let mut shares = Shares { problem, owners, bests: Vec::new() };
-    shares.bests = (0..problem.sides.len()).map(|at| shares.solve(at as u8, MOVES)).collect::<Option<_>>()?;
+    let mut shares = Shares { problem, stops, owners, bests: Vec::new() };
+    shares.bests = (0..problem.sides.len()).map(|at| shares.solve(at as u8)).collect::<Option<_>>()?;
     let unsettled: Vec<usize> =
         (0..servers.len()).filter(|point| servers[*point].len() > 1 && round.takers[*point].len() != 1).collect();
     // Bursts around unsettled reads move whole.
@@ -89,7 +96,6 @@ pub(super) fn repair(problem: &Problem<'_>, servers: &[Vec<u8>], round: &Round, 
             }
         }
     }
-    shares.bests = (0..problem.sides.len()).map(|at| shares.solve(at as u8, Terms::STRICT)).collect::<Option<_>>()?;
     let cost = shares.cost();
     Some((cost, Plan::new(problem, &shares.owners, shares.bests)))
 }

@@ -2,16 +2,15 @@
 
 use super::joint::exact;
 use super::problem::Kind;
-use super::side::{Cost, Side, Spot, Way};
-use super::terms::Terms;
+use super::side::{Cost, Side, Spot, Tokens, Way};
 use super::*;
 use crate::device::{BudgetLimits, DeviceId, DeviceSet, QueueLimits};
 use crate::policy::timeout::FixedTimeout;
-use crate::policy::{Action, Ask, Policy, Signal, View};
+use crate::policy::{Action, Ask, Policy, Signal, Trigger, View};
+use crate::profile::StateId;
 use crate::sim::tests::{device, policies, traces};
 use crate::sim::{Event, Pace, Report, Trace, What, World, run};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use teal_types::{Energy, Power, Span, Time};
 
 fn world(base: Power, age: Span, disks: usize) -> World {
@@ -34,23 +33,23 @@ fn read(millis: u64, object: u64) -> Event {
 }
 
 /// The cheapest way of one device that serves exactly these reads: every way, one after the other.
-fn search(side: &Side<'_>, at: usize, spot: Spot, serves: &[usize], terms: Terms) -> Option<Cost> {
-    let Some(&point) = side.mine.get(at) else { return Some(0) };
-    let here = side.moment(point);
-    let stay = |way: Way| Way { cost: 0, ..way };
+fn search(side: &Side<'_>, own: usize, spot: Spot, serves: &[usize]) -> Option<Cost> {
+    let Some(point) = side.own.get(own).map(|own| own.point) else { return Some(side.rest(own - 1, spot)) };
+    let tokens = Tokens::Counted;
     let mut best: Option<Cost> = None;
-    for comes in side.comes(side.before(point)?, here, spot, terms) {
-        let reads: Vec<_> = match serves.contains(&point) {
-            true => side.reads(point, comes.spot, terms).collect(),
-            false => vec![stay(comes)],
-        };
-        for read in reads {
-            for write in side.writes(here, read.spot, terms).chain([stay(read)]) {
-                for rest in side.rests(here, write.spot, terms).filter(|rest| !side.is_late(here, rest.spot, terms)) {
-                    let Some(later) = search(side, at + 1, rest.spot, serves, terms) else { continue };
-                    let all = comes.cost + read.cost + write.cost + rest.cost + later;
-                    best = Some(best.map_or(all, |best| best.min(all)));
-                }
+    let comes = side.come(own, spot);
+    let reads: Vec<_> = match serves.contains(&point) {
+        true => side.reads(own, comes.spot, tokens).collect(),
+        false => vec![Way::none(comes.spot)],
+    };
+    for read in reads {
+        for write in side.writes(own, read.spot, tokens).chain([Way::none(read.spot)]) {
+            for stop in side.stops(own, write.spot, tokens).chain([Way::none(write.spot)]) {
+                let is_late = side.is_late(own, stop.spot, false);
+                let later = (!is_late).then(|| search(side, own + 1, stop.spot, serves)).flatten();
+                let Some(later) = later else { continue };
+                let all = comes.cost + read.cost + write.cost + stop.cost + later;
+                best = Some(best.map_or(all, |best| best.min(all)));
             }
         }
     }
@@ -58,7 +57,7 @@ fn search(side: &Side<'_>, at: usize, spot: Spot, serves: &[usize], terms: Terms
 }
 
 /// The least over all ways to share the reads among the devices.
-fn exhaustive(problem: &Problem<'_>, terms: Terms) -> Option<Cost> {
+fn exhaustive(problem: &Problem<'_>) -> Option<Cost> {
     let reads: Vec<usize> = (0..problem.points.len()).filter(|p| problem.points[*p].kind == Kind::Read).collect();
     let count = problem.sides.len();
     let mut best: Option<Cost> = None;
@@ -72,7 +71,7 @@ fn exhaustive(problem: &Problem<'_>, terms: Terms) -> Option<Cost> {
             continue;
         }
         let sides = problem.sides.iter().zip(&share);
-        let total: Option<Cost> = sides.map(|(side, mine)| search(side, 0, side.start(), mine, terms)).sum();
+        let total: Option<Cost> = sides.map(|(side, mine)| search(side, 0, side.start(), mine)).sum();
         best = best.into_iter().chain(total).min();
     }
     best
@@ -99,7 +98,8 @@ impl Policy for Script {
         "script"
     }
     fn choose(&mut self, _: &View<'_>, ask: &Ask) -> DeviceId {
-        ask.copies.iter().next().unwrap()
+        let turn = ask.object as usize + ask.bytes as usize;
+        ask.copies.iter().nth(turn % ask.copies.iter().count()).unwrap()
     }
     fn decide(&mut self, view: &View<'_>, _: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time> {
         let due = self.0.iter().filter(|(at, _)| *at <= view.now).count();
@@ -159,31 +159,17 @@ fn two_hundred_events_on_three_devices() {
     let exact = least(&problem).unwrap();
     let least_spent = runs.iter().map(Report::total).min().unwrap();
     assert!(least_spent + ROUNDING >= exact);
-    let priced = bound(&problem, least_spent, 80).unwrap();
+    let priced = bound(&problem, 80).unwrap();
     assert!(priced.energy <= exact, "{} {exact}", priced.energy);
     // The optimum lies between the bound and what the plan costs when it is run.
     let done = run(&world, &trace, &mut priced.plan.clone().follow()).total();
     let told = format!("{exact} exactly, from {}, {done} when run, {least_spent} spent", priced.energy);
     assert!(
         done + ROUNDING >= exact
-            && done.get() * 100 <= priced.energy.get() * 108
-            && done.get() * 100 <= exact.get() * 103,
+            && done.get() * 100 <= priced.energy.get() * 107
+            && done.get() * 100 <= exact.get() * 107,
         "{told}"
     );
-}
-
-/// Ways that begin their bursts at points only: schedules.
-const ON_POINTS: Terms = Terms { is_between: false, ..Terms::EXACT };
-
-/// How much of the exact optimum can be saved by bursts at other times than those that it tries, in thousandths: a burst that keeps a read
-/// waiting, so that the read ends just when the next one comes. The bound for long traces has no such grid.
-const GRID: Cost = 10;
-
-/// More points between those of a problem: in parts of the pauses, and just behind and before other points.
-fn between(problem: &Problem<'_>, part: u64) -> Vec<Time> {
-    let pairs = problem.points.windows(2).map(|pair| (pair[0].at, pair[1].at.since(pair[0].at).get()));
-    let near = |gap: u64| [gap / 1000 * part, gap / 3, gap / 4 * 3, 1_000_000, gap.saturating_sub(600_000_000)];
-    pairs.flat_map(|(at, gap)| near(gap).map(|more| at + Span::nanos(more.min(gap)))).collect()
 }
 
 /// Half a microjoule for each line of each account.
@@ -207,7 +193,7 @@ fn small(devices: usize, most: usize) -> impl Strategy<Value = (World, Trace)> {
 /// Checks the bound by prices against the exact optimum: where times are cut to nanoseconds the one may lose what the other
 /// does not.
 fn is_bound(problem: &Problem<'_>, exact: Energy, rounds: usize) -> Result<(), String> {
-    let priced = bound(problem, exact + Energy::joules(1), rounds).unwrap();
+    let priced = bound(problem, rounds).unwrap();
     let is_one = priced.energy <= exact + Energy::microjoules(10);
     is_one.then_some(()).ok_or_else(|| format!("{} by prices, {} exact", priced.energy.get(), exact.get()))
 }
@@ -262,7 +248,7 @@ fn devices_with_points_of_their_own_do_not_hide_each_others_ways() {
     let events = vec![read_of(0, 0, 4097, 1), read_of(13_899, 0, 1, 4), read_of(15_158, 0, 1_630_208, 4)];
     let trace = Trace::new(events, at(16_158));
     let problem = Problem::new(&world, &trace, &[]);
-    assert_eq!(exact(&problem, Terms::EXACT).ok(), exhaustive(&problem, Terms::EXACT));
+    assert_eq!(exact(&problem).ok(), exhaustive(&problem));
 }
 
 #[test]
@@ -276,13 +262,36 @@ fn what_is_still_to_be_written_is_no_way_to_make_a_pause_cheaper() {
     assert_eq!(is_bound(&problem, least(&problem).unwrap(), 8), Ok(()));
 }
 
-/// Always the same cases; with `PROPTEST_CASES` so many others, drawn anew. Among some hundred of those there is one in which the bound lies above what is
-/// possible (`docs/energy.md`).
+/// Actions at any times, whether they make sense or not.
+fn scripts(devices: u8) -> impl Strategy<Value = Vec<(u64, Option<u8>, u8)>> {
+    prop::collection::vec((0_u64..1_000_000, prop::option::of(0_u8..3), 0..devices), 0..24)
+}
+
+/// The same as actions of a world, at parts of a trace's time or just behind its events.
+fn script(world: &World, trace: &Trace, steps: &[(u64, Option<u8>, u8)]) -> Script {
+    let events = trace.events();
+    let when = |part: u64| match events.get(part as usize / 7 % events.len().max(1)) {
+        Some(event) if part.is_multiple_of(2) => event.at + Span::nanos(part * 1000 % 3_000_000_000),
+        _ => Time::after_start(Span::nanos(trace.end().since(Time::ZERO).get() / 1_000_000 * part)),
+    };
+    let action = |(part, state, device): &(u64, Option<u8>, u8)| {
+        let id = DeviceId::new(usize::from(*device))?;
+        let states = world.devices[id.index()].power.ids().count() as u8;
+        let action = match state {
+            Some(state) => Action::Go(id, StateId(state % states)),
+            None => Action::Flush(id, Trigger::Awake),
+        };
+        Some((when(*part), action))
+    };
+    let mut actions: Vec<_> = steps.iter().filter_map(action).collect();
+    actions.sort_by_key(|(at, _)| *at);
+    Script(actions)
+}
+
+/// With `PROPTEST_CASES` so many cases.
 fn cases() -> ProptestConfig {
-    match std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()) {
-        Some(cases) => ProptestConfig::with_cases(cases),
-        None => ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::with_cases(48) },
-    }
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(cases.unwrap_or(64))
 }
 
 proptest! {
@@ -291,27 +300,14 @@ proptest! {
     #[test]
     fn dynamic_programming_finds_what_exhaustive_search_finds((world, trace) in small(2, 4)) {
         let problem = Problem::new(&world, &trace, &[]);
-        for terms in [Terms::EXACT, ON_POINTS] {
-            prop_assert_eq!(exact(&problem, terms).ok(), exhaustive(&problem, terms), "{:?}", terms);
-        }
+        prop_assert_eq!(exact(&problem).ok(), exhaustive(&problem));
     }
 
     #[test]
-    fn acting_at_more_points_saves_little_and_never_beats_the_bound((world, trace) in small(2, 6), part in 1_u64..1000) {
-        let problem = Problem::new(&world, &trace, &[]);
-        let least = exact(&problem, Terms::EXACT).ok();
-        let possible = exact(&Problem::at(&world, &trace, &[], &between(&problem, part)), ON_POINTS).ok();
-        prop_assert_eq!(least.is_some(), possible.is_some());
-        if let (Some(least), Some(possible)) = (least, possible) {
-            prop_assert!((least - possible) * 1000 <= least * GRID, "{} {}", least, possible);
-            let exact = super::joint::energy(least.min(possible));
-            prop_assert_eq!(is_bound(&problem, exact, 8), Ok(()));
-        }
-    }
-
-    #[test]
-    fn no_policy_beats_the_oracle((world, trace) in small(3, 16)) {
-        let runs: Vec<_> = policies(3).iter_mut().map(|policy| run(&world, &trace, policy.as_mut())).collect();
+    fn no_policy_beats_the_oracle((world, trace) in small(3, 16), steps in prop::collection::vec(scripts(3), 4)) {
+        let mut all = policies(3);
+        all.extend(steps.iter().map(|steps| Box::new(script(&world, &trace, steps)) as Box<dyn Policy>));
+        let runs: Vec<_> = all.iter_mut().map(|policy| run(&world, &trace, policy.as_mut())).collect();
         let problem = Problem::new(&world, &trace, &lateness(&runs));
         let exact = least(&problem).unwrap();
         for report in runs {
@@ -319,5 +315,17 @@ proptest! {
             prop_assert!(total + ROUNDING >= exact, "{} spends {}, the bound is {}", report.policy, total, exact);
         }
         prop_assert_eq!(is_bound(&problem, exact, 8), Ok(()));
+    }
+
+    #[test]
+    fn no_schedule_with_foresight_beats_the_oracle((world, trace) in small(3, 12)) {
+        let first = run(&world, &trace, &mut FixedTimeout::new(vec![None; 3]));
+        let problem = Problem::new(&world, &trace, &lateness([&first]));
+        let plan = bound(&problem, 12).unwrap().plan;
+        let planned = run(&world, &trace, &mut plan.follow());
+        let problem = Problem::new(&world, &trace, &lateness([&first, &planned]));
+        let exact = least(&problem).unwrap();
+        prop_assert!(planned.total() + ROUNDING >= exact, "{} planned, the bound is {}", planned.total(), exact);
+        prop_assert_eq!(is_bound(&problem, exact, 12), Ok(()));
     }
 }

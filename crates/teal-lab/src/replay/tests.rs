@@ -152,11 +152,11 @@ fn the_bound_is_below_every_policy_and_exact_for_short_traces() {
     let late = teal_energy::oracle::lateness(&runs);
     let spent: Vec<_> = runs.iter().map(teal_energy::sim::Report::total).collect();
     let least = *spent.iter().min().unwrap();
-    let Bound::Exact(exact) = scene.bound(least, &late, 200, 10) else {
+    let Bound::Exact(exact) = scene.bound(&late, 200, 10) else {
         panic!("two devices, {:?}", scene.trace.events().len())
     };
     assert!(exact <= least && exact.get() * 2 > least.get(), "{exact} {spent:?}");
-    assert!(matches!(scene.bound(least, &late, 10, 10), Bound::No(_)));
+    assert!(matches!(scene.bound(&late, 10, 10), Bound::No(_)));
     let svg = plot::svg("a <day>", &scene.machine, &[scene.run(&Named::Teal)], &Bound::Exact(exact));
     assert!(svg.contains("a &lt;day&gt; on handheld") && svg.contains("modelled by ibm-microdrive-1gb"), "{svg}");
 }

@@ -44,10 +44,9 @@ pub(crate) fn replay(args: &Replay) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let runs: Vec<Run> = policies.iter().map(|policy| scene.run(policy)).collect();
-    let least = runs.iter().map(|run| run.report.total()).min().context("a policy is named")?;
     let late = teal_energy::oracle::lateness(runs.iter().map(|run| &run.report));
     let most = args.bound.unwrap_or(QUICK / scene.machine.parts.len());
-    let bound = scene.bound(least, &late, most, ROUNDS);
+    let bound = scene.bound(&late, most, ROUNDS);
     if let Some(path) = &args.plot {
         let title = args.trace.file_name().unwrap_or(args.trace.as_os_str()).to_string_lossy();
         let svg = plot::svg(&title, &scene.machine, &runs, &bound);

@@ -4,101 +4,83 @@
 //! 1. A point is the device's own if something is read there that it holds, changes come to it, or some of its changes are of age or must
 //!    be written; so are the beginning and the end.
 
-use super::{Change, Here, Moment, Side, Step};
+use super::{Change, Load, Own, Side};
 use crate::device::DeviceId;
 use crate::oracle::problem::{Kind, Point};
 use crate::sim::{Trace, What};
 use std::collections::{BTreeMap, BTreeSet};
-use teal_types::{Span, Time};
-
-/// Points that lie no further apart are taken as one.
-const CLOSE: Span = Span::millis(50);
+use teal_types::Span;
 
 impl Side<'_> {
     pub(super) fn fill(&mut self, trace: &Trace, points: &[Point], id: DeviceId, late: Span) {
-        let mut ends = BTreeSet::new();
-        let mut newest: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
-        for point in points {
-            let mut here = Here::default();
+        let needed = self.queue(trace, points, id, late);
+        self.pay(&needed);
+        let (mut ends, mut arrived) = (BTreeSet::new(), 0);
+        let deadlines: BTreeSet<_> = self.changes.iter().flat_map(|change| [change.due, change.last]).collect();
+        for (at, point) in points.iter().enumerate() {
+            let mut here = Own { point: at, at: point.at, is_end: at + 1 == points.len(), ..Own::default() };
+            let before = arrived;
             match (point.kind, trace.events().get(point.event).map(|event| event.what)) {
                 (Kind::Read, Some(What::Read { object, offset, bytes, copies })) => {
                     let follows = ends.contains(&(object, offset));
                     ends.insert((object, offset.saturating_add(bytes)));
                     if copies.has(id) {
-                        here.reads = self.serve(bytes, follows);
+                        here.reads = self.serve_ways(bytes, follows);
                     }
                 }
-                (Kind::Write, Some(What::Write { object, bytes, sinks })) => {
-                    if let Some(limits) = self.device.queue.filter(|_| sinks.has(id)) {
-                        let before = newest.insert(object, (self.changes.len() as u32, bytes));
-                        if let Some(change) = before.and_then(|(at, _)| self.changes.get_mut(at as usize))
-                            && change.last >= point.at
-                        {
-                            (change.least, change.is_needed) = (0, false);
-                        }
-                        let due = point.at + limits.age;
-                        let least = self.least(bytes);
-                        self.changes.push(Change {
-                            bytes,
-                            due,
-                            last: due + late,
-                            before,
-                            least,
-                            is_needed: true,
-                            before_bytes: 0,
-                        });
-                    }
-                }
+                (Kind::Write, Some(What::Write { sinks, .. })) if self.takes_changes(id, sinks) => arrived += 1,
                 _ => {}
             }
-            here.moment = Moment {
-                at: point.at,
-                until: point.at,
-                since: Time::ZERO,
-                next: point.at,
-                arrived: self.changes.len() as u32,
-                is_end: self.points.len() + 1 == points.len(),
-            };
-            self.points.push(here);
-        }
-        self.choose(points);
-        self.gather();
-    }
-
-    /// The points at which the device has something to do or to be told.
-    fn choose(&mut self, points: &[Point]) {
-        for change in &mut self.changes {
-            change.before_bytes = self.all_bytes;
-            self.all_bytes += if change.is_needed { change.bytes } else { 0 };
-        }
-        let deadlines: BTreeSet<Time> = self.changes.iter().flat_map(|change| [change.due, change.last]).collect();
-        let is_mine = |at: usize| {
-            let here = &self.points[at];
-            let is_told =
-                at.checked_sub(1).is_none_or(|before| self.points[before].moment.arrived < here.moment.arrived);
-            let is_due = points[at].kind == Kind::Nothing && deadlines.contains(&here.moment.at);
-            is_told || is_due || points[at].kind == Kind::Look || !here.reads.is_empty() || at + 1 == points.len()
-        };
-        self.mine = (0..points.len()).filter(|at| is_mine(*at)).collect();
-        for pair in self.mine.windows(2) {
-            self.points[pair[1]].moment.since = points[pair[0]].at;
-            self.points[pair[0]].moment.next = points[pair[1]].at;
-        }
-    }
-
-    /// Takes together what lies close together.
-    fn gather(&mut self) {
-        for &at in &self.mine {
-            let here = &self.points[at];
-            let is_close = |step: &&mut Step| here.moment.at.since(step.moment.at) <= CLOSE && !here.moment.is_end;
-            let reads = (!here.reads.is_empty()).then(|| (at, here.reads.clone()));
-            match self.steps.last_mut().filter(is_close) {
-                Some(step) => {
-                    step.moment = Moment { at: step.moment.at, since: step.moment.since, ..here.moment };
-                    step.reads.extend(reads);
-                }
-                None => self.steps.push(Step { moment: here.moment, reads: reads.into_iter().collect() }),
+            here.arrived = arrived;
+            let is_due = point.kind == Kind::Nothing && deadlines.contains(&point.at);
+            if at == 0 || here.is_end || is_due || arrived > before || !here.reads.is_empty() {
+                self.own.push(here);
             }
         }
+        let times: Vec<_> = self.own.iter().map(|own| own.at).collect();
+        for (own, next) in self.own.iter_mut().zip(times.iter().skip(1).chain(times.last())) {
+            own.next = *next;
+        }
+    }
+
+    fn takes_changes(&self, id: DeviceId, sinks: crate::device::DeviceSet) -> bool {
+        self.device.queue.is_some() && sinks.has(id)
+    }
+
+    /// The changes in their order; says bytes of each, and whether it must be written: no other takes its place in time.
+    fn queue(&mut self, trace: &Trace, points: &[Point], id: DeviceId, late: Span) -> Vec<(u64, bool)> {
+        let mut newest: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut loads: Vec<(u64, bool)> = Vec::new();
+        let Some(limits) = self.device.queue else { return loads };
+        for point in points.iter().filter(|point| point.kind == Kind::Write) {
+            let Some(What::Write { object, bytes, sinks }) = trace.events().get(point.event).map(|event| event.what)
+            else {
+                continue;
+            };
+            if !self.takes_changes(id, sinks) {
+                continue;
+            }
+            let before = newest.insert(object, loads.len());
+            if let Some(before) = before.filter(|before| self.changes[*before].last >= point.at) {
+                loads[before].1 = false;
+            }
+            let due = point.at + limits.age;
+            self.changes.push(Change { due, last: due + late, pays: 0, needed: Load::default() });
+            loads.push((bytes, true));
+        }
+        loads
+    }
+
+    fn pay(&mut self, loads: &[(u64, bool)]) {
+        let mut needed = Load::default();
+        for (at, (bytes, is_needed)) in loads.iter().enumerate() {
+            let pays = if *is_needed { self.pays(*bytes) } else { 0 };
+            let change = &mut self.changes[at];
+            (change.needed, change.pays) = (needed, pays);
+            if *is_needed {
+                needed = Load { bytes: needed.bytes + bytes, objects: needed.objects + 1 };
+            }
+        }
+        self.total = needed;
     }
 }
