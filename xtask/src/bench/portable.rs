@@ -15,6 +15,7 @@ use super::andrew::pair::{Counts, Line, Replica};
 use super::lab::{self, Site};
 use super::meter::now;
 use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
 use session::Step;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -142,7 +143,7 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
         }
     }
     eprintln!("first bytes");
-    line.set(plan.delays[0], plan.rates[0])?;
+    line.set(plan.delays[plan.delays.len() - 1], plan.rates[0])?;
     let first = work.first(&line, &stick)?;
     let found = report::Found { samples: &samples, first, trace: &trace };
     let (json, table) = (|of: &_| report::json(&found, of), |of: &_| report::markdown(&found, &plan, of));
@@ -250,6 +251,12 @@ impl Work {
                 .collect();
             Ok(super::statistics::spread(times?).context("no times")?.median)
         };
+        let reads = || -> Result<u64> {
+            let said: Value = serde_json::from_str(&home.teal_device(&["ls", "--json"])?)?;
+            let counts: Vec<(String, u64)> = serde_json::from_value(said[0]["counts"].clone())?;
+            counts.into_iter().find(|(name, _)| name == "reads").map(|(_, count)| count).context("no reads")
+        };
+        let before = reads()?;
         let mount = timed(&|n| {
             let file = std::fs::OpenOptions::new().read(true).open(there.join(n.to_string()))?;
             let mut byte = [0];
@@ -257,6 +264,8 @@ impl Work {
             ensure!(byte[0] == n as u8 + 1, "another byte");
             Ok(())
         })?;
+        let from_it = reads()? - before;
+        ensure!(from_it * 10 >= FIRST as u64 * 9, "only {from_it} of {FIRST} files came from the drive");
         let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
         let raw = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(drive)?;
         let own = timed(&|n| {
