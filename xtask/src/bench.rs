@@ -19,7 +19,7 @@ mod subject;
 pub(crate) mod undo;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lab::Lab;
+use lab::{Lab, Site};
 use rows::{GROUPS, Group};
 use stage::Stage;
 use std::path::PathBuf;
@@ -73,13 +73,8 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     let chosen = |group: &&Group| group.rows.iter().any(|row| row.name.contains(&plan.pattern));
     let groups: Vec<&Group> = GROUPS.iter().filter(chosen).collect();
     ensure!(!groups.is_empty(), "no row contains {:?}", plan.pattern);
-    ensure!(rustix::process::geteuid().is_root(), "bench mount needs root: it attaches loop devices and mounts");
-    let target = crate::test::target_directory()?;
-    let json = plan.json.clone().unwrap_or_else(|| target.join("bench/mount.json"));
-    std::fs::create_dir_all(json.parent().context("--json")?)?;
-
-    let _undo = undo::guard()?;
-    let mut lab = Lab::set_up(&target, plan.dir.as_deref(), plan.peer_rounds > 0)?;
+    let site = Site::begin("mount", plan.json.as_deref(), plan.dir.as_deref())?;
+    let mut lab = Lab::set_up(site, plan.peer_rounds > 0)?;
     let mut samples = Vec::new();
     for round in 0..plan.rounds {
         for group in &groups {
@@ -103,11 +98,8 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     }
     eprintln!();
     samples.retain(|sample| sample.row.contains(&plan.pattern));
-    let facts = lab.facts(plan.rounds)?;
-    let table = report::markdown(&samples, &facts);
-    std::fs::write(&json, serde_json::to_string_pretty(&report::json(&samples, &facts))?)?;
-    std::fs::write(json.with_extension("md"), &table)?;
-    println!("{table}\nraw samples: {}", json.display());
+    let (json, table) = (|of: &_| report::json(&samples, of), |of: &_| report::markdown(&samples, of));
+    println!("{}", lab.site.keep(plan.rounds, json, table)?);
     Ok(true)
 }
 

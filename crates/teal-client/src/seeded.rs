@@ -35,5 +35,19 @@ teal_env::seeded_bugs! {
         DriveGetsPending,
         /// A drive's position moves without what has changed making way.
         DriveMissesNews,
+        /// A drive's position is durable before what has changed makes way.
+        DrivePositionTooEarly,
+        /// The server hears of an attachment before that is durable on the drive.
+        DriveToldTooEarly,
+        /// A drive that has not come back is asked for more.
+        LateAskedAgain,
+        /// Damaged content of a drive counts as zeros.
+        SpoiledServed,
+        /// Damaged content stays on a drive, and counts as being there.
+        SpoiledKept,
+        /// Content that is pending here is given back as if the server had it.
+        PendingGivenBack,
+        /// What comes to where something is pinned is not looked at.
+        PinNotFollowed,
     }
 }

@@ -208,7 +208,7 @@ impl Replica {
             queue: queue::Queue::default(),
             evict: evict::Evict::default(),
             drives: drives::Drives::default(),
-            pinning: pin::Pinning::default(),
+            pinning: pin::Pinning::of(&identity.pins),
             domain: OnceLock::new(),
             invalidate: OnceLock::new(),
             counters: status::Counters::default(),

@@ -9,6 +9,11 @@
 mod drive;
 mod hand;
 mod remote;
+#[cfg(feature = "seeded-bugs")]
+pub mod seeded;
+#[cfg(not(feature = "seeded-bugs"))]
+#[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
+mod seeded;
 
 pub use drive::{Content, Drive, DriveError, Found, Held, Label, Piece, Room};
 pub use hand::Hand;

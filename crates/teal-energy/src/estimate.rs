@@ -19,6 +19,13 @@ pub const LOCAL: Weight = Weight(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weight(u16);
 
+impl Weight {
+    /// The weight of measurement `n`, from 1, of something that nobody knows yet: the first ones count alike, until this weight is more.
+    pub fn settling(self, n: u32) -> Self {
+        Self(self.0.max((1000 / n.max(1)) as u16))
+    }
+}
+
 const FRACTION: u32 = 16;
 /// Longest measurement, a day: with it nothing overflows.
 const LONGEST: u64 = 86_400_000_000_000;

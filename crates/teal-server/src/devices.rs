@@ -21,6 +21,7 @@
 
 use crate::hello::replica_of;
 use crate::refusal::{Outcome, bad, refuse};
+use crate::seeded::{Bug, bug};
 use crate::server::{Peer, Server};
 use teal_meta::{Read, Write};
 use teal_proto::{DEVICE_NAME_MAX, DEVICES_MAX, DeviceAsk, DeviceNote, RefusalCode, Reply, is_device_name};
@@ -163,7 +164,7 @@ impl Server {
 
     fn attach(&self, peer: Peer, rows: &mut Rows, device: u32, nonces: [u64; 2], next: u64) -> Outcome<(Row, bool)> {
         let row = rows.find(device)?;
-        let is_copy = !nonces.contains(&row.nonce);
+        let is_copy = !nonces.contains(&row.nonce) && !bug(Bug::DriveCopyTaken);
         let other = Peer { replica: row.replica, ..peer };
         if is_copy && row.is_attached && other != peer && self.room.lock().is_live(other, self.clock().monotonic()) {
             return refuse(

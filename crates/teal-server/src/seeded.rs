@@ -23,5 +23,7 @@ teal_env::seeded_bugs! {
         FilterForgetsListed,
         /// A filter forgets where something lay before it was moved or removed.
         FilterForgetsOrigin,
+        /// A copy of a drive is taken for the drive.
+        DriveCopyTaken,
     }
 }

@@ -5,6 +5,7 @@
 //! 2. *Adversarial*: what the contract of [`teal_env::Disk`] does not promise, the disks here take away.
 //! 3. *Sharp*: the kit has seeded bugs of its own, and its tests show that it catches them.
 
+mod cable;
 mod clock;
 mod content;
 mod crash;
@@ -18,6 +19,7 @@ mod skip;
 mod trace;
 pub mod tree;
 
+pub use cable::{Cable, Machine};
 pub use clock::SimClock;
 pub use crash::{Image, Images, Policy, Walk};
 pub use fault::{Call, FaultDisk, Lasts};

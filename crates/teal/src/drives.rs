@@ -11,16 +11,15 @@ mod places;
 use crate::control::{AffinityLine, Answer, Ask, DeviceLine, SourceLine, WhereLine};
 use crate::{mkfs, replica};
 use anyhow::{Context, Result, bail};
-use places::{Bell, Places};
+use places::{Bell, Looks, Places, looks};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use teal_client::{Client, DriveRefused, KnownDrive, KnownDrives, NewDrive};
-use teal_env::{FileDisk, OpenError, OpenMode, SystemEntropy};
+use teal_env::{FileDisk, OpenMode, SystemEntropy};
 use teal_types::ObjectNo;
 
 /// A file that was not there is looked for so often.
@@ -72,27 +71,20 @@ pub(crate) struct Drives {
     bell: std::sync::OnceLock<Bell>,
 }
 
-/// How a file looks to somebody who does not open it: device, number, seconds and nanoseconds of its last change; `None`: it is not there.
-type Looks = Option<(u64, u64, i64, i64)>;
-
-fn looks(place: &Path) -> Looks {
-    let meta = std::fs::metadata(place).ok()?;
-    Some((meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec()))
-}
-
-/// Opens the disk of a drive.
-fn open(path: &Path) -> Result<FileDisk> {
-    FileDisk::open(path, OpenMode::Write).map_err(|e| match e {
-        OpenError::Io { path, source }
-            if matches!(source.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) =>
-        {
-            anyhow::anyhow!(
-                "{} is write-protected, and a drive writes down how far it has come: take the protection off",
-                path.display()
-            )
-        }
-        e => e.into(),
-    })
+/// Why there is no drive in `path`, for people: of a disk that cannot be written to nothing else needs to be said.
+fn said(error: anyhow::Error, path: &Path) -> anyhow::Error {
+    let is_protected = |cause: &(dyn std::error::Error + 'static)| {
+        let shared = cause.downcast_ref::<Arc<std::io::Error>>().map(|e| &**e);
+        let kind = shared.or(cause.downcast_ref()).map(std::io::Error::kind);
+        matches!(kind, Some(ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied))
+    };
+    if error.chain().any(is_protected) {
+        let path = path.display();
+        return anyhow::anyhow!(
+            "{path} is write-protected, and a drive writes down how far it has come: take the protection off"
+        );
+    }
+    error
 }
 
 /// Whether it will not be otherwise soon: what has appeared is no drive of this volume.
@@ -204,10 +196,11 @@ impl Drives {
 
     fn attach(&self, path: &Path) -> Result<()> {
         let _attaching = self.attaching.lock().unwrap_or_else(PoisonError::into_inner);
-        let disk = Arc::new(open(path)?);
+        let disk = FileDisk::open(path, OpenMode::Write).map_err(|e| said(e.into(), path))?;
         let place = path.to_string_lossy();
         let known = self.known();
-        self.client.attach_drive(disk, &place, &known, &SystemEntropy).with_context(|| place.into_owned())?;
+        let attached = self.client.attach_drive(Arc::new(disk), &place, &known, &SystemEntropy);
+        attached.with_context(|| place.into_owned()).map_err(|e| said(e, path))?;
         log::info!("the drive in {} is attached", path.display());
         self.remember(path, None)
     }
@@ -307,12 +300,12 @@ impl Drives {
         if !self.client.is_replica() {
             return Err(DriveRefused::Alone.into());
         }
-        let (disk, is_created) = mkfs::disk(path, size, false)?;
+        let (disk, is_created) = mkfs::disk(path, size, false).map_err(|e| said(e, path))?;
         let added = self.client.add_drive(Arc::new(disk), &path.to_string_lossy(), new, &SystemEntropy);
         if added.is_err() && is_created {
             let _ = std::fs::remove_file(path);
         }
-        added.with_context(|| format!("no drive was made in {}", path.display()))?;
+        added.with_context(|| format!("no drive was made in {}", path.display())).map_err(|e| said(e, path))?;
         self.remember(path, Some(true))
     }
 

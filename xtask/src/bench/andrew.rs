@@ -17,7 +17,7 @@ mod peers;
 mod report;
 pub(super) mod road;
 
-use super::lab::{self, run};
+use super::lab::{self, Site, run};
 use super::meter::{children_cpu, now, server_cpu};
 use super::undo::{self, Undo};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -127,33 +127,21 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
         println!("{HELP}");
         return Ok(true);
     };
-    ensure!(rustix::process::geteuid().is_root(), "bench andrew needs root: it attaches loop devices and mounts");
-    let target = crate::test::target_directory()?;
-    let json = plan.json.clone().unwrap_or_else(|| target.join("bench/andrew.json"));
-    std::fs::create_dir_all(json.parent().context("--json")?)?;
+    let site = Site::begin("andrew", plan.json.as_deref(), plan.dir.as_deref())?;
+    let target = &site.target;
     if plan.rounds > 0 || plan.is_cold {
         lab::build(&[&["-p", "teal", "--bin", "teal"]])?;
     }
     let archive = build::source(&target.join("bench/openssh"))?;
-
-    let _undo = undo::guard()?;
-    let began = now();
-    let dir = plan.dir.clone().unwrap_or_else(|| target.join("bench")).join(format!("andrew-{}", std::process::id()));
-    undo::note(Undo::Tree(dir.clone()));
-    std::fs::create_dir_all(&dir)?;
-    let ext4 = attach_ext4(&dir)?;
-    let (program, bandwidth) = (target.join("release/teal"), plan.bandwidth);
+    let ext4 = attach_ext4(&site.dir)?;
+    let (program, dir, bandwidth) = (target.join("release/teal"), site.dir.clone(), plan.bandwidth);
     let work = Work { program, archive, dir, ext4, jobs: plan.jobs, bandwidth };
     let places: Vec<Place> = [Place::Ext4].into_iter().chain(plan.delays.iter().copied().map(Place::Teal)).collect();
     let middle = plan.delays[plan.delays.len() / 2];
     let mut found = Found::default();
     // A run takes long: what is known so far is kept.
     let keep = |found: &Found, rounds| -> Result<String> {
-        let facts = lab::facts(&work.dir, rounds, now() - began)?;
-        std::fs::write(&json, serde_json::to_string_pretty(&report::json(found, &plan, &facts))?)?;
-        let table = report::markdown(found, &plan, &facts);
-        std::fs::write(json.with_extension("md"), &table)?;
-        Ok(table)
+        site.keep(rounds, |of| report::json(found, &plan, of), |of| report::markdown(found, &plan, of))
     };
     for round in 0..plan.rounds {
         let mut turn = places.clone();
@@ -172,13 +160,13 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
         keep(&found, plan.rounds)?;
     }
     let (dir, archive) = (&work.dir, &work.archive);
-    let with = peers::Setting { target: &target, dir, archive, jobs: plan.jobs, delay: middle, mbit: bandwidth };
+    let with = peers::Setting { target, dir, archive, jobs: plan.jobs, delay: middle, mbit: bandwidth };
     for kind in &plan.peers {
         eprintln!("{}, {middle} ms", kind.name());
         found.peers.push(peers::measure(*kind, &with).with_context(|| kind.name())?);
         keep(&found, plan.rounds)?;
     }
-    println!("{}\nraw samples: {}", keep(&found, plan.rounds)?, json.display());
+    println!("{}", keep(&found, plan.rounds)?);
     Ok(true)
 }
 

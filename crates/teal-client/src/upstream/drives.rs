@@ -112,6 +112,8 @@ struct Counters {
     bursts: AtomicU64,
     /// Bytes that were damaged.
     spoiled: AtomicU64,
+    /// Times something was not copied to it, because nothing more may make way.
+    full: AtomicU64,
 }
 
 /// All drives that are attached, and what is known of the server.
@@ -246,7 +248,7 @@ impl Drives {
             if !drive.is_usable() {
             } else if drive.has_nothing_of(no) || self.enodes.get(&(drive.device, no)) == Some(data_seq) {
                 counts(&drive.counters.skipped);
-            } else if drive.reader.is_late() {
+            } else if drive.reader.is_late() && !bug(Bug::LateAskedAgain) {
                 counts(&drive.counters.avoided);
             } else if drive.is_asleep(clock.monotonic()) {
                 asleep.push(drive);
@@ -404,7 +406,10 @@ impl Client {
         found: Found,
         (time, is_busy): (teal_types::Span, bool),
     ) -> Result<bool, SyncError> {
-        let Found { present, mut pieces, spoiled } = found;
+        let Found { mut present, mut pieces, spoiled } = found;
+        if bug(Bug::SpoiledServed) {
+            spoiled.iter().for_each(|(from, to)| present.add(from, to));
+        }
         if !spoiled.is_empty() {
             let bytes = spoiled.iter().map(|(from, to)| to - from).sum();
             log::warn!("{}: {bytes} bytes of {} are damaged there", attached.name, self.store.path_of(no));

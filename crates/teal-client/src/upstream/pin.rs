@@ -9,6 +9,7 @@
 
 use super::evict::is_servers;
 use super::{Replica, SyncError};
+use crate::seeded::{Bug, bug};
 use crate::{Client, FsError};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeSet, HashSet};
@@ -97,7 +98,7 @@ struct Queue {
 }
 
 /// See the module. `queue` guards itself.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pinning {
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -185,10 +186,18 @@ impl From<SyncError> for PinRefused {
     }
 }
 
+impl Pinning {
+    /// At the beginning nobody knows what has come while this was away.
+    pub(super) fn of(pins: &Pins) -> Self {
+        let queue = Queue { all: !pins.list().is_empty(), ..Queue::default() };
+        Self { queue: Mutex::new(queue), changed: Condvar::new() }
+    }
+}
+
 impl Replica {
     /// An object has come, or changed, or has another place.
     pub(crate) fn pins_look(&self, no: ObjectNo) {
-        if self.identity.lock().pins.list().is_empty() {
+        if self.identity.lock().pins.list().is_empty() || bug(Bug::PinNotFollowed) {
             return;
         }
         let mut queue = self.pinning.queue.lock();
@@ -415,8 +424,6 @@ impl Client {
 
 /// Fetches what is pinned whenever something has come or changed.
 pub(super) fn run(client: &Weak<Client>, replica: &Arc<Replica>) {
-    let has_pins = !replica.identity.lock().pins.list().is_empty();
-    replica.pinning.queue.lock().all |= has_pins;
     let mut backoff = super::run::Backoff::default();
     let mut wait: Option<Duration> = None;
     loop {

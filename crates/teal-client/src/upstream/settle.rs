@@ -54,16 +54,19 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
     let named = all || part.links.is_some();
     note.flying = None;
     let pending = &mut note.pending;
-    if attributes == (true, true) {
-        pending.attributes = pending.attributes.map(|_| seq);
-    }
+    // The position may have passed the batch before it is settled: what has changed here since began no later than there.
+    pending.attributes = pending.attributes.map(|base| match attributes {
+        (true, true) => seq,
+        (true, false) => part.attributes.unwrap_or(base).min(seq),
+        _ => base,
+    });
     if let Some(newer) = &mut pending.data {
         match (data, part.data) {
             ((true, true), _) if bug(Bug::BaseKept) => {}
             ((true, true), _) => newer.base = seq,
             ((true, false), flown) => {
                 // It goes to a file of its own: all of it must be there.
-                let base = flown.map_or(newer.base, |flown| flown.base);
+                let base = flown.map_or(newer.base.min(seq), |flown| flown.base);
                 *newer = super::note::Dirty { base, ..content::whole(size) };
             }
             _ => {}
@@ -79,7 +82,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
     }
     for (name, base) in &mut pending.xattrs {
         if part.xattrs.iter().any(|(flown, _)| flown == name) || all {
-            *base = (*base).max(seq);
+            *base = seq;
         }
     }
     Free {
@@ -181,5 +184,56 @@ impl Client {
             self.bury_gone(replica, gone, None)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::note::{Dirty, Flying, Part};
+    use super::*;
+    use teal_types::{Attributes, FileType, Ranges};
+
+    #[test]
+    fn what_others_changed_behind_a_batch_meets_the_conflict_though_the_position_has_passed_both() {
+        let seq = CommitSeq::new;
+        let dirty = |base| Dirty { base, cut: u64::MAX, ranges: Ranges::default() };
+        let name = b"user.x".to_vec();
+        let pending = Part {
+            data: Some(dirty(seq(8))),
+            attributes: Some(seq(8)),
+            xattrs: vec![(name.clone(), seq(8))],
+            ..Part::default()
+        };
+        let created = Part { created: true, ..Part::default() };
+        let set = Part {
+            data: Some(dirty(seq(3))),
+            attributes: Some(seq(3)),
+            xattrs: vec![(name, seq(3))],
+            ..Part::default()
+        };
+        for (flown, least) in [(created, seq(5)), (set, seq(3))] {
+            let mut note = Note {
+                pending: pending.clone(),
+                flying: Some(Flying { batch: 1, part: flown, sent: Vec::new() }),
+                ..Note::default()
+            };
+            let version = Version {
+                object: ObjectNo::new(20),
+                kind: FileType::File,
+                attributes: Attributes::default(),
+                attr_seq: seq(7),
+                size: 0,
+                data_seq: seq(7),
+                target: Vec::new(),
+                links: Vec::new(),
+                link_seq: seq(5),
+                xattrs: Vec::new(),
+                xattr_seq: seq(7),
+            };
+            settle(&mut note, &version, Some((1, seq(5))), 100);
+            let Part { data, attributes, xattrs, .. } = note.pending;
+            assert_eq!((data.unwrap().base, attributes, xattrs[0].1), (least, Some(least), seq(5)));
+            assert!(note.flying.is_none());
+        }
     }
 }

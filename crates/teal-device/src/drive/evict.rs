@@ -6,6 +6,7 @@
 
 use super::Drive;
 use super::held::Held;
+use crate::seeded::{Bug, bug};
 use teal_log::StoreError;
 use teal_types::{ObjectNo, Ranges};
 
@@ -63,8 +64,14 @@ impl Drive {
 
     fn evict(&self, no: ObjectNo) -> Result<(), StoreError> {
         let Some(_shard) = self.shard(no).try_write() else { return Ok(()) };
-        if self.held(no)?.affinity {
+        let held = self.held(no)?;
+        if held.affinity && !bug(Bug::AffinityEvicted) {
             return Ok(());
+        }
+        if bug(Bug::EvictedNoted)
+            && let Some(content) = &held.content
+        {
+            return self.strip(no, &held, &content.present);
         }
         self.strip(no, &Held::default(), &Ranges::default())
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,6 +21,27 @@ const MAGIC: &[u8] = b"TEALFS";
 /// File systems on disks of this machine, or in its memory.
 const KINDS: &[&str] =
     &["btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "msdos", "ntfs3", "tmpfs", "udf", "vfat", "xfs"];
+
+/// How a place looks to somebody who does not open it; `None`: nothing is there. A file: device, number, seconds and nanoseconds of its last change. A disk:
+/// which it is, how often something was put into it, how large that is.
+pub(super) type Looks = Option<(u64, u64, i64, i64)>;
+
+pub(super) fn looks(place: &Path) -> Looks {
+    let meta = std::fs::metadata(place).ok()?;
+    if !meta.file_type().is_block_device() {
+        return Some((meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec()));
+    }
+    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    let number = |name: &str| {
+        let text = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{name}")).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    // A reader without a card is there all the time.
+    let size = number("size").unwrap_or(u64::MAX);
+    // A partition has the number of its disk.
+    let sequence = number("diskseq").or_else(|| number("../diskseq")).unwrap_or(0);
+    (size > 0).then_some((meta.rdev(), sequence, size as i64, 0))
+}
 
 /// What the kernel says of mounts, and a bell for whoever waits for it.
 #[derive(Debug)]

@@ -1,9 +1,11 @@
-//! Drives that are carried between the machines of a life: attached, pulled out, copied, damaged, failing.
+//! Drives that are carried between the machines of a life: attached, pulled out, copied, failing, and what [`ails`](crate::ails) them.
 //!
 //! # Guarantees
 //! 1. What a drive has of an object's content, as of some commit, is what history has there; and whatever it has is the newest as of the position it tells.
 //! 2. Nothing that happens to a drive is an error of a machine.
+//! 3. A copy is refused while the drive itself is in another machine that is there.
 
+use crate::ails::{Ails, StickDisk};
 use crate::ledger::Eyes;
 use crate::power::{Power, PoweredDisk};
 use crate::run::Run;
@@ -15,20 +17,21 @@ use teal_client::{KnownDrives, NewDrive};
 use teal_device::Drive;
 use teal_env::DiskShape;
 use teal_testkit::{RecordingDisk, Rng};
-use teal_types::{CommitSeq, FileType, Sector};
+use teal_types::{CommitSeq, FileType};
 
-const SHAPE: DiskShape =
+pub(crate) const SHAPE: DiskShape =
     DiskShape { sectors: (16 << 20) / 512, logical: 512, physical: 4096, rotational: false, sparse: false };
 /// Drives of one life, copies among them.
 const DRIVES_MAX: usize = 4;
 
 /// A drive, wherever it is.
 pub(crate) struct Stick {
-    name: String,
-    disk: RecordingDisk,
-    power: Power,
+    pub(crate) name: String,
+    pub(crate) disk: RecordingDisk,
+    pub(crate) power: Power,
+    pub(crate) ails: Ails,
     /// The machine it is in.
-    at: Option<usize>,
+    pub(crate) at: Option<usize>,
 }
 
 impl World {
@@ -42,20 +45,25 @@ impl World {
 
 impl Stick {
     /// It is pulled out in the middle of anything: of what was not flushed, any sectors are there.
-    fn pull(&mut self, rng: &mut Rng) {
+    pub(crate) fn pull(&mut self, rng: &mut Rng) {
         self.power.fails_after(0);
         self.disk = self.disk.trace().crash(rng, true).disk;
         self.at = None;
     }
 
-    fn disk(&mut self) -> Arc<PoweredDisk> {
+    pub(crate) fn disk(&mut self) -> Arc<StickDisk> {
+        Arc::new(self.stick_disk())
+    }
+
+    pub(crate) fn stick_disk(&mut self) -> StickDisk {
         self.power = Power::new();
-        Arc::new(PoweredDisk { disk: self.disk.clone(), power: self.power.clone() })
+        let disk = PoweredDisk { disk: self.disk.clone(), power: self.power.clone() };
+        StickDisk { disk, gate: self.ails.gate.clone(), is_protected: false }
     }
 }
 
 impl Run {
-    fn client(&self, who: usize) -> Arc<teal_client::Client> {
+    pub(crate) fn client(&self, who: usize) -> Arc<teal_client::Client> {
         Arc::clone(&self.world.machines[who].client)
     }
 
@@ -67,7 +75,7 @@ impl Run {
         }
         let which = self.rng.index(count);
         let at = self.world.sticks[which].at;
-        match (self.rng.below(15), at) {
+        match (self.rng.below(18), at) {
             (0..4, Some(at)) => {
                 let done = self.client(at).flush_drives();
                 self.say(format_args!("  drives of {at} are flushed: {done:?}"));
@@ -108,25 +116,23 @@ impl Run {
                     name: name.clone(),
                     disk: disk.trace().crash(&mut self.rng, false).disk,
                     power: Power::new(),
+                    ails: self.world.sticks[which].ails.of_copy(),
                     at: None,
                 };
                 self.world.sticks.push(copy);
             }
-            (10, None) => {
-                let disk = &self.world.sticks[which].disk;
-                // Most of it is empty.
-                for _ in 0..400 {
-                    disk.flip_bit(Sector::new(64 + self.rng.below(SHAPE.sectors - 128)), self.rng.below(4096) as u32);
-                }
-                self.counts.flipped += 1;
-            }
+            (10, None) => self.flip(which),
+            (11, None) => self.fill(which),
+            (12, None) => self.attach_protected(which, who),
+            (15..17, Some(at)) => self.read_while_slow(which, at),
+            (17, Some(at)) => self.read_damaged(which, at),
             (_, None) => self.attach(which, who),
             _ => {}
         }
     }
 
     /// Reads all that is in the root of a machine that has just heard of everything: some of it comes from drives, which may not have.
-    fn read_all(&mut self, who: usize) {
+    pub(crate) fn read_all(&mut self, who: usize) {
         let (client, hand) = (self.client(who), self.hand(who));
         if client.upstream_step().is_err() {
             return;
@@ -142,7 +148,13 @@ impl Run {
 
     fn make_stick(&mut self, who: usize) {
         let name = format!("stick {}", self.world.sticks.len());
-        let mut stick = Stick { name: name.clone(), disk: RecordingDisk::new(SHAPE), power: Power::new(), at: None };
+        let mut stick = Stick {
+            name: name.clone(),
+            disk: RecordingDisk::new(SHAPE),
+            power: Power::new(),
+            ails: Ails::default(),
+            at: None,
+        };
         let new = NewDrive { name, portable: true, profile: String::new() };
         let (client, entropy) = (self.client(who), Arc::clone(&self.world.entropy));
         if client.add_drive(stick.disk(), "a stick", &new, &*entropy).is_ok() {
@@ -153,9 +165,18 @@ impl Run {
 
     fn attach(&mut self, which: usize, who: usize) {
         let (client, entropy) = (self.client(who), Arc::clone(&self.world.entropy));
+        let elsewhere = self.is_elsewhere(which, who);
         let stick = &mut self.world.sticks[which];
         let done = client.attach_drive(stick.disk(), "a stick", &KnownDrives::new(), &*entropy);
         let is_there = done.is_ok();
+        // While the server is away, nobody can know.
+        let is_told = client.drives().iter().any(|drive| drive.name == stick.name && drive.is_told);
+        if is_there
+            && is_told
+            && let Some(other) = elsewhere
+        {
+            panic!("a copy of {} is attached to {who}, while it is in {other}, which is there", stick.name);
+        }
         stick.at = is_there.then_some(who);
         if !is_there {
             stick.pull(&mut self.rng);
@@ -163,6 +184,17 @@ impl Run {
         self.counts.attached += u64::from(is_there);
         let words = done.err().map(|e| e.to_string());
         self.say(format_args!("  {} comes to {who}: {words:?}", self.world.sticks[which].name));
+    }
+
+    /// The machine that has the drive of which this is a copy, if it is there, and the server knows that the drive is in it.
+    fn is_elsewhere(&self, which: usize, who: usize) -> Option<usize> {
+        let name = &self.world.sticks[which].name;
+        let is_it = |drive: &teal_client::DriveShown| drive.name == *name && drive.is_told;
+        let others = self.world.sticks.iter().filter(|other| other.name == *name).filter_map(|other| other.at);
+        others.filter(|other| *other != who).find(|other| {
+            let client = self.client(*other);
+            client.drives().iter().any(is_it) && client.upstream_step().is_ok()
+        })
     }
 
     /// All drives are taken out, and looked into.
@@ -178,6 +210,7 @@ impl Run {
             // One that was damaged where it matters is not opened any more.
             if let Ok(drive) = Drive::open(disk, self.world.clock()) {
                 self.judge_drive(&drive);
+                self.world.sticks[which].ails.judge(&drive);
             }
         }
     }
@@ -191,7 +224,7 @@ impl Run {
             ControlFlow::Continue(())
         });
         all.unwrap_or_else(|_| numbers.clear());
-        for no in numbers {
+        for no in numbers.into_iter().filter(|no| !Ails::is_ballast(*no)) {
             let Ok(Some(content)) = drive.held(no).map(|held| held.content) else { continue };
             let there =
                 eyes.content(no, content.data_seq).unwrap_or_else(|| panic!("{}: {no} was never there", drive.name()));

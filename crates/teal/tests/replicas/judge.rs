@@ -3,7 +3,8 @@
 //! # Guarantees
 //! 1. All replicas have the same tree, a new one too; their stores are whole.
 //! 2. All are told the same conflicts, and each is at the places it names, on every replica. Nobody conflicts with himself.
-//! 3. No write is lost (`tags`), and nothing that was acknowledged is missing in history (`ledger`).
+//! 3. What is pinned is here (`pins`), and drives have what history has (`drives`, `ails`).
+//! 4. No write is lost (`tags`), and nothing that was acknowledged is missing in history (`ledger`).
 
 use crate::ledger::Eyes;
 use crate::run::{Run, Stage};
@@ -20,6 +21,7 @@ fn whole(client: &Client) -> Tree {
 impl Run {
     pub(crate) fn judge(&mut self) {
         self.judge_drives();
+        self.judge_pins();
         let problems = self.world.problems();
         assert!(problems.is_empty(), "{}", problems.join("\n"));
         let mut rng = self.rng.fork();

@@ -7,11 +7,14 @@
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
+mod ails;
 mod attempt;
 mod drives;
 mod hand;
 mod judge;
 mod ledger;
+mod nonces;
+mod pins;
 mod power;
 mod restore;
 mod run;

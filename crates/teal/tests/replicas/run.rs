@@ -2,7 +2,7 @@
 //!
 //! # Stages
 //! The first four each have what the one before has: two machines that take turns; then both at once, each with other threads that go on while it waits for the
-//! server; then a network with faults and clocks that somebody sets; then power cuts in the middle of anything. Then, beside all that, drives that are carried around; or
+//! server; then a network with faults and clocks that somebody sets; then power cuts in the middle of anything. Then, beside all that, drives that are carried around, and files on demand; or
 //! stores that are copied, and go on; or a server that is restored from a copy, without copied stores; or both.
 
 use crate::hand::Hand;
@@ -17,7 +17,7 @@ use teal_proto::Request;
 use teal_testkit::Rng;
 
 /// Rounds of everybody after which nothing may be pending any more.
-const ROUNDS: usize = 16;
+pub(crate) const ROUNDS: usize = 16;
 /// In the first of them a batch may meet what will never be: that is said once, and it is sent anew in the next round. Each copy of a store
 /// takes the life of the others away, as long as it has something to send.
 const ROUGH: usize = 8;
@@ -53,6 +53,11 @@ pub(crate) struct Counts {
     pub(crate) attached: u64,
     pub(crate) pulled: u64,
     pub(crate) flipped: u64,
+    pub(crate) filled: u64,
+    pub(crate) slow: u64,
+    pub(crate) protected: u64,
+    pub(crate) repaired: u64,
+    pub(crate) pins: u64,
     pub(crate) held: u64,
 }
 
@@ -71,6 +76,11 @@ impl std::ops::AddAssign for Counts {
         self.attached += more.attached;
         self.pulled += more.pulled;
         self.flipped += more.flipped;
+        self.filled += more.filled;
+        self.slow += more.slow;
+        self.protected += more.protected;
+        self.repaired += more.repaired;
+        self.pins += more.pins;
         self.held += more.held;
     }
 }
@@ -143,7 +153,10 @@ impl Run {
                         let _ = other.upstream_step().and_then(|_| other.flush_upstream());
                         hand.look();
                     }
-                    let _ = client.upstream_step();
+                    // Who has pins would wait there for what it waits for here.
+                    if client.upstream_status().is_ok_and(|of| of.is_some_and(|of| of.pins.paths.is_empty())) {
+                        let _ = client.upstream_step();
+                    }
                 }
                 // Under these nothing is locked that an operation needs.
                 Request::Have { .. } | Request::Put { .. } | Request::Stage { .. } | Request::Commit { .. } => {
@@ -220,6 +233,7 @@ impl Run {
             }
             50..66 if self.stage == Stage::Drives => self.happen_to_drives(who),
             66..70 if self.stage == Stage::Drives => drop(machine.client.make_room(1 << 20)),
+            70..73 if self.stage == Stage::Drives => self.pin_or_free(who),
             _ => self.operate(who),
         }
         self.mend();
@@ -251,7 +265,9 @@ impl Run {
             let share = self.rng.below(40) as f64 / 100.0;
             self.world.machines.iter().for_each(|machine| machine.wire.set_faults(share));
         }
-        for _ in 0..20 + self.rng.below(80) {
+        // What can happen to drives takes its time.
+        let share = if self.stage == Stage::Drives { 3 } else { 1 };
+        for _ in 0..share * (20 + self.rng.below(80)) {
             if self.stage == Stage::Turns {
                 let who = self.rng.index(self.world.machines.len());
                 self.must_round(who, false);

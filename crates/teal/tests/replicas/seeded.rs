@@ -1,12 +1,14 @@
-//! The simulation is tested itself: each bug of [`teal_client::seeded`] and [`teal_server::seeded`], switched on, is caught.
+//! The simulation is tested itself: each bug of [`teal_client::seeded`], [`teal_server::seeded`] and [`teal_device::seeded`], switched on, is caught.
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
+mod ails;
 mod attempt;
 mod drives;
 mod hand;
 mod judge;
 mod ledger;
+mod pins;
 mod power;
 mod restore;
 mod run;
@@ -19,6 +21,7 @@ mod world;
 use attempt::attempt;
 use run::Stage;
 use teal_client::seeded as client;
+use teal_device::seeded as device;
 use teal_server::seeded as server;
 
 /// Lives looked at before a bug counts as missed.
@@ -28,7 +31,16 @@ const LIVES: u64 = 400;
 fn of_clients(bug: client::Bug) -> Stage {
     match bug {
         client::Bug::NewerOverwritten | client::Bug::BaseKept | client::Bug::StaleFetched => Stage::AtOnce,
-        client::Bug::DriveStale | client::Bug::DriveGetsPending | client::Bug::DriveMissesNews => Stage::Drives,
+        client::Bug::DriveStale
+        | client::Bug::DriveGetsPending
+        | client::Bug::DriveMissesNews
+        | client::Bug::DrivePositionTooEarly
+        | client::Bug::DriveToldTooEarly
+        | client::Bug::LateAskedAgain
+        | client::Bug::SpoiledServed
+        | client::Bug::SpoiledKept
+        | client::Bug::PendingGivenBack
+        | client::Bug::PinNotFollowed => Stage::Drives,
         client::Bug::NotRenumbered | client::Bug::CopyUnnoticed => Stage::Copies,
         client::Bug::KeptHalfSaid => Stage::AtOnce,
         _ => Stage::Power,
@@ -40,6 +52,7 @@ fn of_server(bug: server::Bug) -> Stage {
     match bug {
         server::Bug::BatchTwice | server::Bug::OtherContent => Stage::Faults,
         server::Bug::OtherHistory => Stage::CopiesRestored,
+        server::Bug::DriveCopyTaken => Stage::Drives,
         server::Bug::AnsweredTooEarly => Stage::Power,
         _ => Stage::AtOnce,
     }
@@ -73,5 +86,10 @@ fn every_seeded_bug_is_caught() {
         look(format!("{bug:?}"), of_server(bug));
     }
     server::seed(None);
+    for bug in device::Bug::ALL {
+        device::seed(Some(bug));
+        look(format!("{bug:?}"), Stage::Drives);
+    }
+    device::seed(None);
     assert!(missed.is_empty(), "not caught in {LIVES} lives: {missed:?}");
 }

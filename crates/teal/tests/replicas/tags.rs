@@ -15,6 +15,8 @@ use teal_server::{Peer, Server};
 use teal_types::{CommitSeq, FileType, ObjectNo};
 
 pub(crate) const TAG: usize = 16;
+/// Each begins with this.
+pub(crate) const TAG_BEGINS: &[u8] = b"<tag:";
 /// No author: he knows what was committed only.
 pub(crate) const NOBODY: usize = usize::MAX;
 

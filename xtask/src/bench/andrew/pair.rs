@@ -8,6 +8,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use teal_testkit::{Cable, Machine};
 
 /// Bytes of a store; taken as they are used.
 const SIZE: &str = "2G";
@@ -33,6 +35,8 @@ pub(in super::super) struct Replica {
     dir: PathBuf,
     point: PathBuf,
     store: PathBuf,
+    /// Where it runs; `None`: here.
+    machine: Option<Arc<Machine>>,
 }
 
 /// How another machine joins: where, and with which token.
@@ -55,7 +59,7 @@ impl Replica {
         std::fs::create_dir_all(dir)?;
         let (point, store) = (dir.join("Teal"), dir.join("store.teal"));
         undo::note(Undo::Mount(point.clone()));
-        Ok(Self { program: program.to_owned(), dir: dir.to_owned(), point, store })
+        Ok(Self { program: program.to_owned(), dir: dir.to_owned(), point, store, machine: None })
     }
 
     /// A served volume, for who invites others later.
@@ -72,7 +76,11 @@ impl Replica {
 
     /// A replica that reaches its server over `road`.
     fn join(program: &Path, dir: &Path, device: &str, token: &str, road: &Road) -> Result<Self> {
-        let this = Self::new(program, dir)?;
+        Self::new(program, dir)?.joined(device, token, road)
+    }
+
+    fn joined(self, device: &str, token: &str, road: &Road) -> Result<Self> {
+        let this = self;
         let address = road.address().to_string();
         this.teal(&["join", &address, "--token", token, "--size", SIZE, "--device", device])?;
         Ok(this)
@@ -80,7 +88,9 @@ impl Replica {
 
     /// The program in a home of its own.
     pub(in super::super) fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let here = || Command::new(&self.program);
+        let there = |machine: &Arc<Machine>| machine.command(&self.program.to_string_lossy());
+        let mut command = self.machine.as_ref().map_or_else(here, there);
         for variable in ["HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
             command.env(variable, &self.dir);
         }
@@ -144,32 +154,38 @@ fn counts(status: &Value) -> Result<Counts> {
     Ok(Counts(pairs.into_iter().collect()))
 }
 
-/// A served volume, and the end of a line to it.
+/// A served volume, and the end of a line to it: a cable of some width to another machine.
 pub(in super::super) struct Line {
     program: PathBuf,
     dir: PathBuf,
     pub(in super::super) nas: Replica,
     road: Road,
+    cable: Cable,
 }
 
 impl Line {
     /// To a volume that is served already.
     pub(in super::super) fn to(program: &Path, dir: &Path, nas: Replica) -> Result<Self> {
         let invitation = invitation(&nas.teal(&["serve"])?)?;
-        let road = Road::to(&invitation.address, 0, 1000.0)?;
-        Ok(Self { program: program.to_owned(), dir: dir.to_owned(), nas, road })
+        // It has the same port again after a restart.
+        nas.teal(&["serve", "--listen", &invitation.address])?;
+        let cable = Cable::new()?.context("no network namespaces can be had")?;
+        let road = Road::behind(&cable, &invitation.address)?;
+        Ok(Self { program: program.to_owned(), dir: dir.to_owned(), nas, road, cable })
     }
 
     /// From now on the line has this round trip, and lets so many megabits a second through.
-    pub(in super::super) fn set(&self, delay: u64, mbit: f64) {
+    pub(in super::super) fn set(&self, delay: u64, mbit: f64) -> Result<()> {
         self.road.set_delay(delay);
-        self.road.set_rate(mbit);
+        Ok(self.cable.shape(mbit)?)
     }
 
     /// A machine that joins over it.
     pub(in super::super) fn join(&self, device: &str) -> Result<Replica> {
         let invitation = invitation(&self.nas.teal(&["serve"])?)?;
-        Replica::join(&self.program, &self.dir.join(device), device, &invitation.token, &self.road)
+        let mut there = Replica::new(&self.program, &self.dir.join(device))?;
+        there.machine = Some(Arc::clone(self.cable.machine(1)));
+        there.joined(device, &invitation.token, &self.road)
     }
 }
 

@@ -8,11 +8,16 @@
 
 use super::super::meter::now;
 use anyhow::{Context as _, Result};
+use rustix::fs::{Mode, OFlags};
+use rustix::thread::LinkNameSpaceType;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use teal_testkit::Cable;
 
 /// Bytes read at once.
 const PIECE: usize = 16 << 10;
@@ -42,8 +47,8 @@ struct Line {
     target: String,
     /// A round trip, in milliseconds.
     delay: AtomicU64,
-    /// Bytes a second, as the bits of a float.
-    rate: AtomicU64,
+    /// Bytes a second.
+    rate: f64,
     lanes: [Lane; 2],
     is_over: AtomicBool,
 }
@@ -57,9 +62,30 @@ pub(in super::super) struct Road {
 impl Road {
     /// A line to `target`, of so many milliseconds there and back, and so many megabits a second each way.
     pub(in super::super) fn to(target: &str, delay: u64, mbit: f64) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
+        Self::beginning(TcpListener::bind("127.0.0.1:0")?, target, delay, mbit)
+    }
+
+    /// The same, of no width of its own: it begins on the near machine of a cable, which has one.
+    pub(in super::super) fn behind(cable: &Cable, target: &str) -> Result<Self> {
+        let namespace = cable.machine(0).namespace();
+        let listen = || -> Result<TcpListener> {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let there = rustix::fs::open(&namespace, flags, Mode::empty())?;
+            rustix::thread::move_into_link_name_space(there.as_fd(), Some(LinkNameSpaceType::Network))?;
+            Ok(TcpListener::bind((Cable::ADDRESSES[0], 0))?)
+        };
+        // What listens stays where it was made; the thread ends.
+        let made = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("road".to_owned()).spawn_scoped(scope, listen);
+            Ok::<_, std::io::Error>(thread?.join())
+        });
+        let listener = made?.map_err(|_| anyhow::anyhow!("nobody listens on the cable"))??;
+        Self::beginning(listener, target, 0, 1e5)
+    }
+
+    fn beginning(listener: TcpListener, target: &str, delay: u64, mbit: f64) -> Result<Self> {
         let (target, delay, is_over) = (target.to_owned(), AtomicU64::new(delay), AtomicBool::new(false));
-        let rate = AtomicU64::new((mbit * 1e6 / 8.0).to_bits());
+        let rate = mbit * 1e6 / 8.0;
         let line = Line { target, delay, rate, lanes: [Lane::new(), Lane::new()], is_over };
         let this = Self { address: listener.local_addr()?, line: Arc::new(line) };
         let line = Arc::clone(&this.line);
@@ -80,11 +106,6 @@ impl Road {
         self.address
     }
 
-    /// From now on so many megabits pass each way in a second.
-    pub(in super::super) fn set_rate(&self, mbit: f64) {
-        self.line.rate.store((mbit * 1e6 / 8.0).to_bits(), Ordering::Relaxed);
-    }
-
     /// From now on a round trip takes so many milliseconds.
     pub(in super::super) fn set_delay(&self, delay: u64) {
         self.line.delay.store(delay, Ordering::Relaxed);
@@ -94,8 +115,8 @@ impl Road {
 impl Drop for Road {
     fn drop(&mut self) {
         self.line.is_over.store(true, Ordering::Relaxed);
-        // Whoever waits for connections finds out.
-        drop(TcpStream::connect(self.address));
+        // Whoever waits for connections finds out; behind a cable, when the program ends.
+        drop(TcpStream::connect_timeout(&self.address, Duration::from_millis(100)));
     }
 }
 
@@ -138,8 +159,7 @@ fn carry(line: &Arc<Line>, lane: usize, mut from: TcpStream, mut to: TcpStream) 
     loop {
         let read = from.read(&mut buffer)?;
         let half = line.delay.load(Ordering::Relaxed) as f64 / 2e3;
-        let rate = f64::from_bits(line.rate.load(Ordering::Relaxed));
-        let due = line.lanes[lane].pass(read, rate, now()) + half;
+        let due = line.lanes[lane].pass(read, line.rate, now()) + half;
         if read == 0 || sender.send((due, buffer[..read].to_vec())).is_err() {
             return Ok(());
         }

@@ -17,14 +17,14 @@ const FIRST: f64 = 2.0;
 /// All that was measured.
 pub(super) struct Found<'a> {
     pub(super) samples: &'a [Sample],
-    pub(super) first: Option<First>,
+    pub(super) first: First,
     pub(super) trace: &'a Trace,
 }
 
 impl Found<'_> {
-    /// The median of a configuration on a line; that without the server is the same on all.
+    /// The median of a configuration on a line.
     fn seconds(&self, from: From, line: (f64, u64)) -> Option<f64> {
-        let of = |sample: &&Sample| sample.from == from && (from == From::Drive || (sample.rate, sample.delay) == line);
+        let of = |sample: &&Sample| sample.from == from && (sample.rate, sample.delay) == line;
         spread(self.samples.iter().filter(of).map(|sample| sample.seconds)).map(|spread| spread.median)
     }
 }
@@ -52,20 +52,20 @@ pub(super) fn markdown(found: &Found<'_>, plan: &Plan, facts: &Facts) -> String 
     );
     let _ = writeln!(
         out,
-        "| line, Mbit/s | round trip, ms | no drive, s | drive only, s | both, s | both to the better (goal {BOTH}) | no drive to both | content requests, no drive | with both |"
+        "| line, Mbit/s | round trip, ms | no drive, s | drive only, s | both, s | both to the better (goal {BOTH}) | no drive to both | content requests, no drive | with both | waits for the server, no drive | with both |"
     );
-    let _ = writeln!(out, "|---|{}", "---:|".repeat(8));
+    let _ = writeln!(out, "|---|{}", "---:|".repeat(10));
     for line in plan.rates.iter().flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay))) {
         let [server, drive, both] = From::ALL.map(|from| found.seconds(from, line));
         let better = server.into_iter().chain(drive).min_by(f64::total_cmp);
-        let requests = |from| {
+        let most = |from, count: fn(&Sample) -> u64| {
             let of = |sample: &&Sample| sample.from == from && (sample.rate, sample.delay) == line;
-            found.samples.iter().filter(of).map(|sample| sample.requests).max().unwrap_or(0)
+            found.samples.iter().filter(of).map(count).max().unwrap_or(0)
         };
         let over = |a: Option<f64>, b: Option<f64>| Some(a? / b?);
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             line.0,
             line.1,
             shown(server),
@@ -73,21 +73,22 @@ pub(super) fn markdown(found: &Found<'_>, plan: &Plan, facts: &Facts) -> String 
             shown(both),
             shown(over(both, better)),
             shown(over(server, both)),
-            requests(From::Server),
-            requests(From::Both),
+            most(From::Server, |sample| sample.requests),
+            most(From::Both, |sample| sample.requests),
+            most(From::Server, |sample| sample.waits),
+            most(From::Both, |sample| sample.waits),
         );
     }
     let _ = writeln!(
         out,
         "\nGoal on the slowest line, farthest away: no drive to both at least {FASTER}, and both the same from 30 ms on."
     );
-    if let Some(First { own, mount }) = found.first {
-        let _ = writeln!(
-            out,
-            "\nFirst byte of a file of 4 KiB that is on the drive and not here, median: {mount:.3} ms through the mount; a block of the drive's own file {own:.3} ms: {:.2} times that (goal {FIRST}).",
-            mount / own
-        );
-    }
+    let First { own, mount } = found.first;
+    let _ = writeln!(
+        out,
+        "\nFirst byte of a file of 4 KiB that is on the drive and not here, median: {mount:.3} ms through the mount; a block of the drive's own file {own:.3} ms: {:.2} times that (goal {FIRST}).",
+        mount / own
+    );
     out
 }
 
@@ -95,10 +96,10 @@ pub(super) fn json(found: &Found<'_>, facts: &Facts) -> Value {
     let sample = |s: &Sample| {
         json!({
             "from": s.from.name(), "rate_mbit": s.rate, "delay_ms": s.delay, "round": s.round, "seconds": s.seconds,
-            "content_requests": s.requests, "fetched_bytes": s.fetched,
+            "waits": s.waits, "content_requests": s.requests, "fetched_bytes": s.fetched,
         })
     };
-    let first = found.first.map(|first| json!({ "own_ms": first.own, "mount_ms": first.mount }));
+    let first = json!({ "own_ms": found.first.own, "mount_ms": found.first.mount });
     json!({
         "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores, "load": facts.load,
         "rounds": facts.rounds, "seconds": facts.seconds, "files": found.trace.files, "bytes": found.trace.bytes,

@@ -3,7 +3,8 @@
 //! # Guarantees
 //! 1. A drive is attached only if it belongs to this volume, a client of the volume wrote its label, and the server knows the history it has
 //!    seen; a copy of a drive that is attached is refused.
-//! 2. What is said of an attachment is durable on the drive before the server hears of it, so that an answer that is lost makes no copy of it.
+//! 2. What is said of an attachment is durable on the drive before the server hears of it, and one that may have been heard of is settled before the
+//!    next is begun, so that an answer that is lost makes no copy of it.
 //! 3. While the server is away a drive is attached only if its label proves that a machine of the volume wrote it, it is of the same life of the server, and nobody
 //!    else has attached it since it was attached here, or the history it has seen is on this replica's own way: then all that is on it is of the
 //!    history that the notes here mean. The server hears of it when it is there again.
@@ -14,6 +15,7 @@ use super::choice::Meter;
 use super::cursor::{self, Queue};
 use super::rest::Rest;
 use super::{Attached, Counters};
+use crate::seeded::{Bug, bug};
 use crate::{Client, FsError};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -286,7 +288,17 @@ impl Client {
         {
             return Err(DriveRefused::Elsewhere { name: drive.name().to_owned(), why: why.clone() });
         }
-        let next = nonce(entropy);
+        if label.nonce != label.next && away.is_none() {
+            // Nobody knows whether the server has heard of the last one: it has, before another is begun.
+            sign(replica, &drive, |label| label.is_clean = false)?;
+            drive.sync()?;
+            tell(self, replica, &drive, [label.nonce, label.next])?;
+        }
+        let is_gone_on_with = away.is_some() && known.is_some_and(|known| known.nonce == label.next);
+        let (label, next) = (drive.label(), if is_gone_on_with { label.next } else { nonce(entropy) });
+        if bug(Bug::DriveToldTooEarly) && away.is_none() {
+            tell(self, replica, &drive, [label.nonce, label.next])?;
+        }
         sign(replica, &drive, |label| (label.next, label.is_clean) = (next, false))?;
         drive.sync()?;
         let note = match away {

@@ -4,7 +4,7 @@
 //! 1. A source nobody has measured yet comes first: it is measured by that.
 //! 2. A flush under way is anticipated: what a source takes meanwhile is measured for itself.
 //! 3. A source that is not used is tried now and then, so that a change of it is noticed; that costs a thirty-second part of all the time
-//!    spent on reading at most.
+//!    spent on reading at most, more only while hardly anything is known of it: a slow beginning is not believed for long.
 
 use std::time::Duration;
 use teal_energy::Profile;
@@ -17,11 +17,31 @@ use teal_types::{BLOCK, Power, Span};
 const BASE: Power = Power::milliwatts(5_000);
 /// Of the time spent on reading, this part is for trying sources that are not used.
 const TRIED: u64 = 32;
+/// ..., or this for each time it was measured, if that is a larger part.
+const TRIED_AT_FIRST: u64 = 4;
 /// What brings no more than this tells how long the way is.
 const SHORT: u64 = 2 * BLOCK;
 
 pub(crate) fn span(time: Duration) -> Span {
     Span::nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A time that was measured so often.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    average: Average,
+    count: u32,
+}
+
+impl Known {
+    fn get(self) -> Option<Span> {
+        self.average.get()
+    }
+
+    fn update(&mut self, weight: Weight, time: Span) {
+        self.count = self.count.saturating_add(1);
+        self.average.update(weight.settling(self.count), time);
+    }
 }
 
 /// What is known of a source's times.
@@ -30,11 +50,11 @@ pub(crate) struct Meter {
     weight: Weight,
     power: Power,
     /// Until the first byte.
-    first: Average,
+    first: Known,
     /// For each block more.
-    block: Average,
+    block: Known,
     /// Until the first byte, while it is written to as well.
-    busy: Average,
+    busy: Known,
     /// It is written to now.
     pub(crate) is_busy: bool,
     /// Time spent on other sources since this one was last used.
@@ -46,9 +66,9 @@ impl Meter {
         Self {
             weight: NETWORK,
             power: Power::ZERO,
-            first: Average::default(),
-            block: Average::default(),
-            busy: Average::default(),
+            first: Known::default(),
+            block: Known::default(),
+            busy: Known::default(),
             is_busy: false,
             owed: Span::ZERO,
         }
@@ -116,8 +136,9 @@ impl Meter {
     /// Whether it is its turn, though it costs more than the best.
     fn is_due(&self, bytes: u64, weights: Weights, best: Cost) -> bool {
         let spent = weights.cost(Predicted { latency: self.owed, energy: BASE * self.owed });
+        let share = TRIED.min(TRIED_AT_FIRST * u64::from(self.first.count));
         let more = self.cost(bytes, weights).0.saturating_sub(best.0);
-        self.first.get().is_some() && self.owed > Span::ZERO && spent.0 / u128::from(TRIED) >= more
+        self.first.get().is_some() && self.owed > Span::ZERO && spent.0 / u128::from(share) >= more
     }
 }
 
@@ -185,6 +206,7 @@ mod tests {
     #[test]
     fn what_is_not_used_is_tried_for_a_small_part_of_the_time() {
         let mut meters = both(2, 60);
+        (0..8).for_each(|_| meters[1].measured(BLOCK, Span::millis(60)));
         let (mut spent, mut tried) = (Span::ZERO, Span::ZERO);
         for _ in 0..10_000 {
             let first = order(&meters, BLOCK, weights(100))[0];
@@ -195,5 +217,20 @@ mod tests {
             tried += if first == 1 { time } else { Span::ZERO };
         }
         assert!(tried > Span::ZERO && tried.get() * (TRIED - 1) <= spent.get(), "{tried} of {spent}");
+    }
+
+    #[test]
+    fn a_slow_beginning_is_not_believed_for_long() {
+        // The drive spun up, or somebody else used it; it takes a millisecond otherwise.
+        let mut meters = both(50, 10);
+        let mut elsewhere = Span::ZERO;
+        while meters[0].predict(BLOCK) >= meters[1].predict(BLOCK) {
+            let first = order(&meters, BLOCK, weights(100))[0];
+            let time = [Span::millis(1), Span::millis(10)][first];
+            meters[first].measured(BLOCK, time);
+            meters[1 - first].waits(time);
+            elsewhere += if first == 1 { time } else { Span::ZERO };
+        }
+        assert!(elsewhere <= Span::millis(500), "{elsewhere}");
     }
 }

@@ -69,7 +69,9 @@ impl Attached {
     /// Damaged content is to be given up, and copied again.
     pub(super) fn spoils(&self, no: ObjectNo, data_seq: CommitSeq, spoiled: &Ranges, now: Duration) {
         let mut queue = self.queue.lock();
-        queue.spoiled.push((no, data_seq, spoiled.clone()));
+        if !bug(Bug::SpoiledKept) {
+            queue.spoiled.push((no, data_seq, spoiled.clone()));
+        }
         queue.add(no, 0, now);
         drop(queue);
         self.changed.notify_all();
@@ -224,6 +226,10 @@ impl Client {
             if pulled.to <= since {
                 return Ok(wanted);
             }
+            if bug(Bug::DrivePositionTooEarly) {
+                self.relabel(replica, attached, |label| (label.seen, label.digest) = (pulled.to, pulled.digest))?;
+                attached.drive.sync()?;
+            }
             for change in pulled.changes {
                 match change {
                     Change::Is { version, ranges } => {
@@ -284,7 +290,11 @@ impl Client {
                     match drive.install(no, (version.data_seq, version.size), range, &pieces) {
                         Ok(true) => drop(attached.counters.written_bytes.fetch_add(bytes, Ordering::Relaxed)),
                         Ok(false) => return Ok(()),
-                        Err(StoreError::NoSpace | StoreError::Corrupt { .. }) => return Ok(()),
+                        Err(StoreError::NoSpace) => {
+                            attached.counters.full.fetch_add(1, Ordering::Relaxed);
+                            return Ok(());
+                        }
+                        Err(StoreError::Corrupt { .. }) => return Ok(()),
                         Err(e) => return Err(e.into()),
                     }
                 }

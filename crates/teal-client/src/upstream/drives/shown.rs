@@ -27,6 +27,8 @@ pub struct DriveShown {
     pub queued: (u64, u64),
     /// It has not come back from what it was asked.
     pub is_late: bool,
+    /// The server has heard of its attachment here.
+    pub is_told: bool,
     /// What has passed between it and this client, by name.
     pub counts: Vec<(&'static str, u64)>,
 }
@@ -80,6 +82,7 @@ impl Attached {
             ("written_bytes", &counters.written_bytes),
             ("bursts", &counters.bursts),
             ("spoiled", &counters.spoiled),
+            ("full", &counters.full),
         ];
         DriveShown {
             device: self.device,
@@ -91,6 +94,7 @@ impl Attached {
             seen: label.seen,
             queued: (objects, bytes),
             is_late: self.reader.is_late(),
+            is_told: !self.is_untold.load(Relaxed),
             counts: counts.into_iter().map(|(name, count)| (name, count.load(Relaxed))).collect(),
         }
     }

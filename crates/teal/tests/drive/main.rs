@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
-#[path = "support/support.rs"]
+mod removable;
+#[path = "../support/support.rs"]
 mod support;
 
 use serde_json::Value;

@@ -1,0 +1,118 @@
+//! Two machines of one's own: network namespaces with a cable between them.
+//!
+//! # Guarantees
+//! 1. Nothing has a name that another run could have too, and nothing is left when whoever made it is killed: a namespace lives as long as
+//!    somebody lives in it, and who keeps it ends when the maker's end of a pipe closes.
+
+use std::io::{self, BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+/// What both call their end of the cable.
+const END: &str = "cable";
+
+/// A network namespace.
+#[derive(Debug)]
+pub struct Machine {
+    keeper: Child,
+}
+
+impl Machine {
+    fn new() -> Option<Self> {
+        let mut command = Command::new("unshare");
+        // Told by the end of its input to end.
+        command.args(["--net", "sh", "-c", "ip link set lo up && echo here && exec cat"]);
+        let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let mut said = String::new();
+        let heard = BufReader::new(keeper.stdout.take()?).read_line(&mut said);
+        let this = Self { keeper };
+        (heard.is_ok() && said.trim() == "here").then_some(this)
+    }
+
+    /// A program that is to run there.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", self.namespace().display())).arg("--").arg(program);
+        command
+    }
+
+    /// The namespace, as long as the machine lives.
+    pub fn namespace(&self) -> PathBuf {
+        format!("/proc/{}/ns/net", self.keeper.id()).into()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}
+
+fn good(command: &mut Command) -> io::Result<()> {
+    let done = command.stdin(Stdio::null()).output()?;
+    let said = || io::Error::other(format!("{command:?}: {}", String::from_utf8_lossy(&done.stderr).trim()));
+    if done.status.success() { Ok(()) } else { Err(said()) }
+}
+
+/// Two machines, and what connects them.
+#[derive(Debug)]
+pub struct Cable([Arc<Machine>; 2]);
+
+impl Cable {
+    /// The machines' addresses.
+    pub const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+
+    /// Two machines, connected; `None` where there are no namespaces: that needs root, and the Debian package iproute2.
+    ///
+    /// # Errors
+    /// When they cannot be connected.
+    pub fn new() -> io::Result<Option<Self>> {
+        let (Some(one), Some(other)) = (Machine::new(), Machine::new()) else { return Ok(None) };
+        let ends = [Arc::new(one), Arc::new(other)];
+        let [one, other] = ends.each_ref().map(|end| end.keeper.id().to_string());
+        let pair = ["link", "add", END, "netns", &one, "type", "veth", "peer", "name", END, "netns", &other];
+        good(Command::new("ip").args(pair))?;
+        for (end, address) in ends.iter().zip(Self::ADDRESSES) {
+            good(end.command("ip").args(["address", "add", &format!("{address}/24"), "dev", END]))?;
+        }
+        let this = Self(ends);
+        this.plug(0)?;
+        this.plug(1)?;
+        Ok(Some(this))
+    }
+
+    /// The machine at an end, 0 or 1.
+    pub fn machine(&self, end: usize) -> &Arc<Machine> {
+        &self.0[end]
+    }
+
+    /// The end of one machine goes down: it has no way to the other any more, and what the other sends vanishes.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn unplug(&self, end: usize) -> io::Result<()> {
+        good(self.0[end].command("ip").args(["link", "set", END, "down"]))
+    }
+
+    /// It comes up again.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn plug(&self, end: usize) -> io::Result<()> {
+        good(self.0[end].command("ip").args(["link", "set", END, "up"]))
+    }
+
+    /// From now on so many megabits pass each way in a second, by a token bucket (tbf); what finds no room to wait is lost.
+    ///
+    /// # Errors
+    /// What `tc` says.
+    pub fn shape(&self, mbit: f64) -> io::Result<()> {
+        let rate = format!("{}bit", (mbit * 1e6) as u64);
+        let bucket = ["tbf", "rate", &rate, "burst", "16kb", "latency", "300ms"];
+        self.0.iter().try_for_each(|machine| {
+            good(machine.command("tc").args(["qdisc", "replace", "dev", END, "root"]).args(bucket))
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! Drives that are block devices which come and go, and places that nobody may write to.
+
+use crate::support::{Mounted, Nas, PATIENCE, World, check, end, flush, run, seeded, wait_until};
+use crate::{asked, catches_up, device, refused, shown, text, work_and_home};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SIZE: u64 = 64 << 20;
+
+/// A loop device: a disk that can be taken away while it is in use, and put in again. It goes with the test.
+struct Stick {
+    image: PathBuf,
+    device: PathBuf,
+}
+
+impl Stick {
+    /// `None`, on record as skipped, where there are no loop devices.
+    fn new(test: &str, world: &World) -> Option<Self> {
+        let image = world.path("stick.img");
+        fs::File::create_new(&image).unwrap().set_len(SIZE).unwrap();
+        let Some(device) = attached(&image, &[]) else {
+            teal_testkit::skip(test, "no loop device can be had");
+            return None;
+        };
+        Some(Self { image, device })
+    }
+
+    fn is_size(&self, bytes: u64) {
+        fs::OpenOptions::new().write(true).open(&self.image).unwrap().set_len(bytes).unwrap();
+        run(Command::new("losetup").arg("--set-capacity").arg(&self.device)).good();
+    }
+
+    /// It is taken out in the middle of anything: the disk has no medium any more, and all it is asked for fails. What was on it.
+    fn pull(&self) -> Vec<u8> {
+        let bytes = fs::read(&self.image).unwrap();
+        self.is_size(0);
+        bytes
+    }
+
+    fn plug(&self, bytes: &[u8], size: u64) {
+        fs::write(&self.image, bytes).unwrap();
+        self.is_size(size);
+    }
+}
+
+impl Drop for Stick {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
+    }
+}
+
+fn attached(image: &Path, options: &[&str]) -> Option<PathBuf> {
+    let said = run(Command::new("losetup").args(options).args(["--find", "--show"]).arg(image));
+    (said.code == 0).then(|| said.stdout.trim().into())
+}
+
+/// Waits until a machine says that a drive is there, or is not.
+#[track_caller]
+fn is_there(m: &Mounted, place: &Path, is_it: bool) {
+    let there = || shown(m, "usb")["place"] == text(place);
+    assert!(wait_until(PATIENCE, || there() == is_it), "{is_it}: {}", shown(m, "usb"));
+}
+
+#[test]
+fn a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there_again() {
+    let test = "a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there_again";
+    let Some((nas, home, _)) = work_and_home(test) else { return };
+    let Some(stick) = Stick::new(test, home.world()) else { return };
+    device(&nas.0, &["rm", "usb"]);
+    device(&home, &["add", text(&stick.device), "--name", "usb", "--portable"]);
+    (0..6).for_each(|n| fs::write(nas.0.path(format!("f{n}")), seeded(n, 300_000)).unwrap());
+    nas.flush();
+    catches_up(&nas, &home);
+    let read = |n: u64| assert_eq!(fs::read(home.path(format!("f{n}"))).unwrap(), seeded(n, 300_000));
+    (0..6).for_each(read);
+    let is_on_it = || shown(&home, "usb")["objects"] == 6 && shown(&home, "usb")["queued"] == 0;
+    assert!(wait_until(PATIENCE, is_on_it), "{}", shown(&home, "usb"));
+    home.world().teal(&["free", text(home.point())]).good();
+    // The kernel has it still.
+    for n in 0..6 {
+        let file = fs::OpenOptions::new().read(true).open(home.path(format!("f{n}"))).unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
+    let is_from_it = |n| {
+        let before = asked(&nas);
+        read(n);
+        assert_eq!(asked(&nas), before, "no content came from the server: {}", shown(&home, "usb"));
+    };
+    is_from_it(0);
+    // Pulled out, and read, written and sent without it.
+    let bytes = stick.pull();
+    (1..4).for_each(read);
+    is_there(&home, &stick.device, false);
+    fs::write(home.path("new"), "written without it").unwrap();
+    flush(&home);
+    // Put in again, as it was.
+    stick.plug(&bytes, SIZE);
+    is_there(&home, &stick.device, true);
+    is_from_it(4);
+    // Detached by somebody, it comes back when another one has been put in, even if nobody saw it away.
+    device(&home, &["detach", "usb"]);
+    let bytes = stick.pull();
+    stick.plug(&bytes, SIZE + (1 << 20));
+    is_there(&home, &stick.device, true);
+    is_from_it(5);
+    device(&home, &["detach", "usb"]);
+    check(home.world(), &stick.device);
+    end(vec![home, nas.0]);
+}
+
+/// A place that nobody may write to, and goes with the test.
+struct Protected(PathBuf);
+
+impl Protected {
+    fn new(dir: &Path, point: PathBuf) -> Self {
+        fs::create_dir(&point).unwrap();
+        rustix::mount::mount_bind(dir, &point).unwrap();
+        let this = Self(point);
+        let flags = rustix::mount::MountFlags::BIND | rustix::mount::MountFlags::RDONLY;
+        rustix::mount::mount_remount(&this.0, flags, "").unwrap();
+        this
+    }
+}
+
+impl Drop for Protected {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_drive_that_is_write_protected_is_refused_in_one_line_and_attached_when_it_is_not() {
+    let test = "a_drive_that_is_write_protected_is_refused_in_one_line_and_attached_when_it_is_not";
+    let Some(mut nas) = Nas::of(test, |_| {}) else { return };
+    nas.serve();
+    let Some(stick) = Stick::new(test, nas.0.world()) else { return };
+    let files = nas.0.world().path("stick");
+    fs::create_dir(&files).unwrap();
+    let drive = nas.0.world().path("file.drive");
+    device(&nas.0, &["add", text(&drive), "--size", "64M"]);
+    device(&nas.0, &["add", text(&stick.device), "--name", "usb"]);
+    for name in ["file", "usb"] {
+        device(&nas.0, &["detach", name]);
+    }
+    let protected = Protected::new(&files, nas.0.world().path("protected"));
+    // Not before: it would be attached where it has just been mounted.
+    fs::rename(&drive, files.join("file.drive")).unwrap();
+    refused(&nas.0, &["attach", text(&protected.0.join("file.drive"))], &["file.drive", "write-protected"]);
+    refused(&nas.0, &["add", text(&protected.0.join("new.drive")), "--size", "64M"], &["new.drive", "write-protected"]);
+    run(Command::new("blockdev").arg("--setro").arg(&stick.device)).good();
+    refused(&nas.0, &["attach", text(&stick.device)], &[text(&stick.device), "write-protected"]);
+    run(Command::new("blockdev").arg("--setrw").arg(&stick.device)).good();
+    drop(protected);
+    fs::rename(files.join("file.drive"), &drive).unwrap();
+    device(&nas.0, &["attach", text(&stick.device)]);
+    let is_back = || shown(&nas.0, "file")["place"] == text(&drive);
+    assert!(wait_until(PATIENCE, is_back), "it is attached by itself: {}", shown(&nas.0, "file"));
+    fs::write(nas.0.path("f"), seeded(1, 10_000)).unwrap();
+    nas.flush();
+    for name in ["file", "usb"] {
+        device(&nas.0, &["detach", name]);
+    }
+    nas.0.down();
+    check(nas.0.world(), &drive);
+    check(nas.0.world(), &stick.device);
+    nas.0.check();
+}
