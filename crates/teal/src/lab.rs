@@ -3,7 +3,9 @@
 mod disk;
 mod figures;
 mod generate;
+mod lines;
 mod matrix;
+mod phases;
 mod profile;
 mod record;
 mod reenact;
@@ -28,6 +30,9 @@ pub(crate) fn lab(what: Lab) -> Result<ExitCode> {
         Lab::Reenact { name, json } => reenact::reenact(&name, json),
         Lab::Run(args) => run::run(&args),
         Lab::Matrix(args) => matrix::matrix(&args),
+        Lab::Phases(args) => phases::phases(&args),
+        Lab::PhasesHost(args) => phases::host(&args),
+        Lab::PhasesGuest(args) => phases::inside(&args),
         Lab::Workloads { name } => run::workloads(name.as_deref()),
         Lab::Disk { what } => disk::disk(what),
     }

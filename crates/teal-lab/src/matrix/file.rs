@@ -174,11 +174,59 @@ pub enum Kind {
     Xfs,
     /// Btrfs.
     Btrfs,
+    /// ReiserFS.
+    Reiserfs,
+    /// JFS.
+    Jfs,
+    /// NILFS2.
+    Nilfs2,
+    /// F2FS.
+    F2fs,
+    /// FAT32.
+    Vfat,
     /// Our log.
     Teal,
 }
 
+impl System {
+    /// The arguments with which its mkfs makes it, without asking; but for the device. An ext file system is made whole: else the kernel would go on with it during the runs.
+    pub fn format(&self) -> Vec<String> {
+        const WHOLE: &str = "lazy_itable_init=0,lazy_journal_init=0";
+        let force: &[&str] = match self.kind {
+            Kind::Xfs | Kind::Btrfs | Kind::Reiserfs | Kind::Nilfs2 | Kind::F2fs => &["-q", "-f"],
+            Kind::Jfs => &["-q"],
+            Kind::Vfat => &["-F", "32", "-I"],
+            Kind::Teal => &["--force"],
+            Kind::Ext2 | Kind::Ext3 | Kind::Ext4 => &["-q", "-F"],
+        };
+        let mut args: Vec<String> = force.iter().map(|&arg| arg.to_owned()).chain(self.mkfs.iter().cloned()).collect();
+        if matches!(self.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4) {
+            // Of several -E only the last holds.
+            match args.iter().position(|arg| arg == "-E").and_then(|at| args.get_mut(at + 1)) {
+                Some(own) => *own = format!("{WHOLE},{own}"),
+                None => args.extend(["-E".to_owned(), WHOLE.to_owned()]),
+            }
+        }
+        args
+    }
+}
+
 impl Kind {
+    /// All.
+    pub const ALL: [Self; 11] = [
+        Self::Ext2,
+        Self::Ext3,
+        Self::Ext4,
+        Self::Xfs,
+        Self::Btrfs,
+        Self::Reiserfs,
+        Self::Jfs,
+        Self::Nilfs2,
+        Self::F2fs,
+        Self::Vfat,
+        Self::Teal,
+    ];
+
     /// Whether it is made and mounted by this program.
     pub fn is_ours(self) -> bool {
         self == Self::Teal
@@ -192,6 +240,11 @@ impl Kind {
             Self::Ext4 => "ext4",
             Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",
+            Self::Reiserfs => "reiserfs",
+            Self::Jfs => "jfs",
+            Self::Nilfs2 => "nilfs2",
+            Self::F2fs => "f2fs",
+            Self::Vfat => "vfat",
             Self::Teal => "teal",
         }
     }

@@ -29,6 +29,14 @@ pub(crate) enum Lab {
     Run(Run),
     /// Run a matrix: workloads on file systems with their options under schedulers; what to take, in operations a second and for each joule
     Matrix(Matrix),
+    /// Measure the phases of scherlfs on file systems: joules by phase on a modelled disk, beside the physical floor
+    Phases(Phases),
+    /// One cell of `phases` on the host's side of a guest, in namespaces of its own
+    #[command(hide = true)]
+    PhasesHost(PhasesCell),
+    /// One cell of `phases` as the first program of a guest
+    #[command(hide = true)]
+    PhasesGuest(PhasesCell),
     /// List the workloads that come with the program
     Workloads {
         /// Print the script of this one
@@ -90,6 +98,64 @@ pub(crate) struct Matrix {
     /// The matrix's real device, again: everything on it will be lost
     #[arg(long, value_name = "DEVICE")]
     pub(crate) erase: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Phases {
+    /// The modelled disk: a shipped profile's name, or a file
+    #[arg(long)]
+    pub(crate) profile: String,
+    /// File systems: ext2, ext3, ext4, xfs, btrfs, reiserfs, jfs, nilfs2, f2fs, vfat, teal; ext4@guest runs it in a guest, ext4@host here
+    #[arg(long, value_delimiter = ',', required = true)]
+    pub(crate) systems: Vec<String>,
+    /// Groups of phases: 4k, 32k, 1024k, update, camera, camera-64k, mp3, fragmented [default: all]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) groups: Vec<String>,
+    /// T: synced after each write call, page cache dropped after each operation; F: fsync of each file; C: cached, synced at the end
+    #[arg(long, value_enum, default_value = "t", ignore_case = true)]
+    pub(crate) mode: PhasesMode,
+    /// Factor on the number of files and accesses
+    #[arg(long, default_value = "1", value_parser = parse_scale)]
+    pub(crate) scale: f64,
+    /// The disk's size [default: what the profile holds]
+    #[arg(long, value_parser = super::parse_size)]
+    pub(crate) size: Option<u64>,
+    /// A directory for results and report; what is there already is not measured again
+    #[arg(long, value_name = "DIR")]
+    pub(crate) results: PathBuf,
+    /// Say what would be measured
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Measure nothing, make the report anew
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) only_report: bool,
+}
+
+/// When what was written has to be on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PhasesMode {
+    /// As in the thesis
+    T,
+    /// fsync
+    F,
+    /// Cached
+    C,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PhasesCell {
+    #[arg(long)]
+    pub(crate) kind: String,
+    #[arg(long)]
+    pub(crate) group: String,
+    #[arg(long, value_enum, ignore_case = true)]
+    pub(crate) mode: PhasesMode,
+    #[arg(long, value_parser = parse_scale)]
+    pub(crate) scale: f64,
+    #[arg(long)]
+    pub(crate) profile: String,
+    #[arg(long)]
+    pub(crate) size: u64,
 }
 
 #[derive(Debug, Args)]

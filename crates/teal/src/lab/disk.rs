@@ -1,11 +1,11 @@
 //! `teal lab disk`: modelled disks, started, looked at and stopped by name.
 
-mod backing;
+pub(super) mod backing;
 mod daemon;
 mod leftovers;
-mod model;
+pub(super) mod model;
 mod nbd;
-mod report;
+pub(super) mod report;
 mod start;
 
 use crate::paths;

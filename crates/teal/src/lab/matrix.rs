@@ -13,7 +13,7 @@
 //! 3. Whatever is interrupted goes on with the next run; what was mounted and started for a run goes with it.
 
 mod cell;
-mod ground;
+pub(super) mod ground;
 
 use crate::cli::lab::Matrix as Args;
 use crate::say::say;
@@ -246,22 +246,9 @@ fn line(run: &Run) -> String {
 
 /// Reads runs, and takes away a last line that is not whole.
 fn read_runs(path: &Path) -> Result<Vec<Run>> {
-    let text = match std::fs::read_to_string(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        text => text.with_context(|| path.display().to_string())?,
-    };
-    let whole = text.rfind('\n').map_or(0, |at| at + 1);
-    if whole < text.len() {
-        let file = OpenOptions::new().write(true).open(path).with_context(|| path.display().to_string())?;
-        file.set_len(whole as u64).with_context(|| path.display().to_string())?;
+    let runs: Vec<Run> = super::lines::read(path)?;
+    if let Some(at) = runs.iter().position(|run| run.version != Run::VERSION) {
+        bail!("{}, line {}: version {} is not known here", path.display(), at + 1, runs[at].version);
     }
-    let lines = text[..whole].lines().enumerate();
-    let runs = lines.map(|(at, line)| {
-        let run: Run = serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), at + 1))?;
-        if run.version != Run::VERSION {
-            bail!("{}, line {}: version {} is not known here", path.display(), at + 1, run.version);
-        }
-        Ok(run)
-    });
-    runs.collect()
+    Ok(runs)
 }
