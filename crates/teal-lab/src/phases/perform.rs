@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum PhaseError {
     /// A system call failed.
-    #[error("{what}: {source}")]
+    #[error("{what}")]
     Io {
         /// Which, on what.
         what: String,

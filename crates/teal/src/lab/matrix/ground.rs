@@ -3,7 +3,13 @@
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_lab::matrix::{Cache, Kind, Meter, Spent, System};
+
+/// How long somebody else may use what is to be unmounted, and how often it is tried.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs a program, and gives what it printed.
 pub(in crate::lab) fn run(program: &Path, args: &[&str]) -> Result<String> {
@@ -221,8 +227,18 @@ impl Mounted {
     }
 
     fn unmount(&self) -> Result<()> {
-        let point = self.dir.display().to_string();
-        if self.is_ours { teal(&["down", &point]).map(drop) } else { run(Path::new("umount"), &[&point]).map(drop) }
+        let deadline = SystemClock.monotonic() + PATIENCE;
+        loop {
+            let point = self.dir.display().to_string();
+            let done = if self.is_ours { teal(&["down", &point]) } else { run(Path::new("umount"), &[&point]) };
+            match done {
+                // Somebody looks at it, as mkfs.xfs looks at every mount.
+                Err(error) if format!("{error:#}").contains("busy") && SystemClock.monotonic() < deadline => {
+                    SystemClock.wait_until(SystemClock.monotonic() + PAUSE);
+                }
+                done => return done.map(drop),
+            }
+        }
     }
 }
 
