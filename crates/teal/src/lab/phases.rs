@@ -9,7 +9,8 @@
 //! # Guarantees
 //! 1. Each cell begins on a fresh file system on a fresh modelled disk; no device of this machine is touched.
 //! 2. Whatever is interrupted goes on with the next cell; what was mounted and started for a cell goes with it.
-//! 3. File systems that this kernel lacks run in a guest, which ends with its cell.
+//! 3. A cell that cannot be measured is told and left out; the others are measured.
+//! 4. File systems that this kernel lacks run in a guest, which ends with its cell.
 
 mod guest;
 mod host;
@@ -208,19 +209,31 @@ impl Bench {
         let path = self.cells_file();
         let mut file =
             OpenOptions::new().create(true).append(true).open(&path).with_context(|| path.display().to_string())?;
+        let mut failed = Vec::new();
         for (at, (subject, group)) in todo.iter().enumerate() {
+            let what = format!("{} on {}", group.name(), subject.name);
             let cell = self.measure(subject, *group);
             if self.ended.load(Ordering::Relaxed) {
                 bail!("interrupted after {} cells; the same command goes on", cells.len());
             }
-            let cell = cell.with_context(|| format!("{} on {}", group.name(), subject.name))?;
+            let cell = match cell {
+                Ok(cell) => cell,
+                Err(error) => {
+                    say!("{} of {}: {what} came to nothing: {error:#}", at + 1, todo.len());
+                    failed.push(what);
+                    continue;
+                }
+            };
             writeln!(file, "{}", serde_json::to_string(&cell)?)
                 .and_then(|()| file.sync_data())
                 .with_context(|| path.display().to_string())?;
             let joules: f64 = cell.phases.iter().map(|phase| phase.tally.joules()).sum();
-            say!("{} of {}: {} on {}: {joules:.1} J", at + 1, todo.len(), group.name(), subject.name);
+            say!("{} of {}: {what}: {joules:.1} J", at + 1, todo.len());
             cells.push(cell);
             self.report(cells)?;
+        }
+        if !failed.is_empty() {
+            bail!("{} of {} cells came to nothing: {}", failed.len(), todo.len(), failed.join(", "));
         }
         Ok(())
     }

@@ -129,11 +129,11 @@ pub(super) fn run(of: &PhasesCell, ended: &AtomicBool) -> Result<(String, Vec<Me
         }
     };
     drop(input);
-    child.wait().context("waiting for the host of a guest")?;
+    let status = child.wait().context("waiting for the host of a guest")?;
     let complaint = complaint.join().unwrap_or_default();
     let Some(outcome) = outcome else {
         let complaint = complaint.trim();
-        bail!("the guest failed: {}", complaint.strip_prefix("teal: ").unwrap_or(complaint));
+        bail!("the guest failed ({status}): {}", complaint.strip_prefix("teal: ").unwrap_or(complaint));
     };
     let Outcome { kernel, phases } = serde_json::from_str(&outcome).context("the guest's host cannot be understood")?;
     Ok((kernel, phases))

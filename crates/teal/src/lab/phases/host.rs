@@ -51,11 +51,10 @@ pub(crate) fn host(of: &PhasesCell) -> Result<ExitCode> {
         log: None,
         image: None,
     };
-    let disk: Disk = Arc::new(model.emulate(
-        &model.setup()?,
-        &format!("{}-{}", of.kind, of.group),
-        Pace::Virtual(VirtualClock::default()),
-    )?);
+    // The number that this process has outside: inside it is 1.
+    let number = std::fs::read_link("/proc/self").context("/proc/self")?;
+    let name = format!("guest-{}", number.display());
+    let disk: Disk = Arc::new(model.emulate(&model.setup()?, &name, Pace::Virtual(VirtualClock::default()))?);
     let (tell, told) = mpsc::channel();
     let [blocks, words] = PORTS;
     serve(Arc::clone(&disk), TcpListener::bind((ADDRESSES[0], blocks))?)?;

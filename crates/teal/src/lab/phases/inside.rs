@@ -19,6 +19,8 @@ use teal_lab::phases::Phase;
 
 /// The disk as the guest has it.
 const DISK: &str = "/dev/nbd0";
+/// As a modelled disk of the host is set up.
+const QUEUE: [(&str, &str); 3] = [("max_sectors_kb", "512"), ("rotational", "1"), ("scheduler", "none")];
 /// Where nothing of the host's is.
 const PLACE: &str = "/run";
 
@@ -69,6 +71,10 @@ fn measure(of: &PhasesCell, line: &mut Line) -> Result<()> {
     let client = program("nbd-client", "nbd-client")?;
     let port = PORTS[0].to_string();
     super::ground::run(&client, &["-b", "512", ADDRESSES[0], &port, DISK])?;
+    for (setting, value) in QUEUE {
+        let file = format!("/sys/block/nbd0/queue/{setting}");
+        std::fs::write(&file, value).context(file)?;
+    }
     let ground = Ground::real(Path::new(DISK))?;
     let over = AtomicBool::new(false);
     let dir = Path::new(PLACE).join("mount");
