@@ -1,4 +1,8 @@
 //! The host's side of a guest: the disk, its network, and when the guest ends. First process of namespaces of its own, so that everything in them ends with it.
+//!
+//! # Guarantees
+//! 1. *No guest is killed alone*: its programs are traced by its kernel, and would go on as programs of this machine if that were gone before them. The end of a first process takes
+//!    all of its namespace at once.
 
 use super::super::disk::model::{Model, Switch};
 use super::super::disk::report::Sums;
@@ -15,12 +19,16 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use teal_emulator::{Account, EmulatedDisk, Pace, VirtualClock, nbd};
+use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_lab::phases::{Measured, Phase};
 
 type Disk = Arc<EmulatedDisk<super::super::disk::backing::Backing>>;
 
 /// A guest that asks nothing of its disk for so many looks hangs.
 const LOOKS_MAX: u32 = 300;
+/// How long one that is done may take to switch itself off, and how often it is looked.
+const OFF_MAX: Duration = Duration::from_secs(30);
+const OFF_LOOK: Duration = Duration::from_millis(50);
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 /// Lines of its console that are kept.
@@ -62,11 +70,11 @@ pub(crate) fn host(of: &PhasesCell) -> Result<ExitCode> {
     watch_input(tell)?;
     let console = Arc::default();
     let mut guest = start(of, &console)?;
-    let outcome = wait(&mut guest, &told, &disk);
-    let _ = guest.kill();
-    let _ = guest.wait();
-    match outcome {
-        Ok(Some(outcome)) => say!("{}", serde_json::to_string(&outcome)?),
+    match wait(&mut guest, &told, &disk) {
+        Ok(Some(outcome)) => {
+            say!("{}", serde_json::to_string(&outcome)?);
+            switched_off(&mut guest)?;
+        }
         Ok(None) => {}
         Err(error) => {
             let lines = console.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,8 +82,16 @@ pub(crate) fn host(of: &PhasesCell) -> Result<ExitCode> {
             bail!("{error:#}; its last words:\n  {}", lines.join("\n  "));
         }
     }
-    // With this process everything in its namespaces ends.
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until the guest has switched itself off.
+fn switched_off(guest: &mut Child) -> Result<()> {
+    let deadline = SystemClock.monotonic() + OFF_MAX;
+    while guest.try_wait().context("looking at the guest")?.is_none() && SystemClock.monotonic() < deadline {
+        SystemClock.wait_until(SystemClock.monotonic() + OFF_LOOK);
+    }
+    Ok(())
 }
 
 /// A network of two, in the namespace.
