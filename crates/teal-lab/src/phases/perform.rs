@@ -3,7 +3,9 @@
 //! # Guarantees
 //! 1. Each phase begins on a file system that was mounted anew; what it left to be written is written by its unmounting, which counts.
 //! 2. In mode T all of the file system is synced after each write call, and what was read or written is forgotten after each operation: a file, or a piece of one.
-//! 3. What is written differs from file to file and from phase to phase.
+//! 3. Each write call that is synced comes in a tick of its own of the kernel's clock, as on a disk that takes longer than that: else files' times would not change, and
+//!    their inodes would not be written.
+//! 4. What is written differs from file to file and from phase to phase.
 
 use super::orders;
 use super::plan::{Act, Mode, Order, PIECE, Phase, Set};
@@ -64,6 +66,8 @@ pub trait Ground {
     /// # Errors
     /// See [`Ground::mount`].
     fn forget(&self, file: &File) -> Result<(), PhaseError>;
+    /// Returns in the next tick of the kernel's clock, in which times of files differ from those of this one.
+    fn next_tick(&self);
     /// Whether somebody wants it to end.
     fn is_over(&self) -> bool;
 }
@@ -149,10 +153,12 @@ impl<G: Ground> Work<'_, G> {
     /// After a write call.
     fn written(&self, file: &File, path: &Path) -> Result<(), PhaseError> {
         match self.mode {
-            Mode::T => rustix::fs::syncfs(file).map_err(|e| failed("syncing", path)(e.into())),
-            Mode::F => file.sync_all().map_err(failed("syncing", path)),
-            Mode::C => Ok(()),
+            Mode::T => rustix::fs::syncfs(file).map_err(|e| failed("syncing", path)(e.into()))?,
+            Mode::F => file.sync_all().map_err(failed("syncing", path))?,
+            Mode::C => return Ok(()),
         }
+        self.ground.next_tick();
+        Ok(())
     }
 
     /// After an operation.

@@ -5,11 +5,17 @@ use super::kind;
 use crate::cli::lab::PhasesCell;
 use anyhow::{Context, Result};
 use rustix::fs::Advice;
+use rustix::time::ClockId;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_lab::matrix::{Cache, Kind, System};
 use teal_lab::phases::{Ground as Phases, Group, Phase, PhaseError, carry_out};
+
+/// Between two looks at the kernel's clock, whose ticks are milliseconds.
+const LOOK: Duration = Duration::from_micros(300);
 
 /// Who counts.
 pub(super) trait Count {
@@ -109,6 +115,17 @@ impl<C: Count> Phases for Stage<'_, C> {
             Machine::Own => std::fs::write("/proc/sys/vm/drop_caches", "1").context("dropping the page cache"),
         };
         ground(done)
+    }
+
+    fn next_tick(&self) {
+        let coarse = || {
+            let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+            (now.tv_sec, now.tv_nsec)
+        };
+        let first = coarse();
+        while coarse() == first {
+            SystemClock.wait_until(SystemClock.monotonic() + LOOK);
+        }
     }
 
     fn is_over(&self) -> bool {
