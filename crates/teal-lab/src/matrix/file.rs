@@ -14,10 +14,12 @@
 //! scale = 0.02                   # of the workloads' file sets
 //! seconds = 20
 //! cache = "cold"                 # or "warm", or "sync": mounted so that every write waits for the device
+//! memory = "64M"                 # for the kernel's caches, beside what the workload's threads hold; without it, all there is
 //! [[workload]]
 //! name = "web"
 //! script = "web"                 # a shipped workload or a path beside this file
 //! set = ["files=400"]
+//! operations = 20000             # a run ends after so many, or after its seconds
 //! [[system]]
 //! name = "ext4 noatime"
 //! kind = "ext4"
@@ -32,6 +34,8 @@ use std::collections::BTreeSet;
 
 /// The version of the form.
 const VERSION: u32 = 1;
+/// Memory below which a run would be one of the kernel looking for memory, or be killed for the want of it.
+const MEMORY_LEAST: u64 = 24 << 20;
 /// Blocks of one matrix at most.
 const BLOCKS_MAX: u32 = 1000;
 
@@ -116,6 +120,9 @@ pub struct Runs {
     /// What the kernel remembers when a run begins.
     #[serde(default)]
     pub cache: Cache,
+    /// Bytes of memory that a run has beside what its threads hold for themselves: for the kernel's caches, above all. `None`: whatever is there.
+    #[serde(default, deserialize_with = "size")]
+    pub memory: Option<u64>,
 }
 
 /// What the kernel remembers when a run begins, and afterwards.
@@ -142,6 +149,8 @@ pub struct Workload {
     /// Variables, as `name=value`.
     #[serde(default)]
     pub set: Vec<String>,
+    /// A run ends after so many operations, or when its seconds are over.
+    pub operations: Option<u64>,
 }
 
 /// A file system with its options.
@@ -176,6 +185,27 @@ pub enum Kind {
     Btrfs,
     /// Our log.
     Teal,
+}
+
+impl System {
+    /// The arguments with which its mkfs makes it, without asking; but for the device. An ext file system is made whole: else the kernel would go on with it during the runs.
+    pub fn format(&self) -> Vec<String> {
+        const WHOLE: &str = "lazy_itable_init=0,lazy_journal_init=0";
+        let force: &[&str] = match self.kind {
+            Kind::Xfs | Kind::Btrfs => &["-q", "-f"],
+            Kind::Teal => &["--force"],
+            Kind::Ext2 | Kind::Ext3 | Kind::Ext4 => &["-q", "-F"],
+        };
+        let mut args: Vec<String> = force.iter().map(|&arg| arg.to_owned()).chain(self.mkfs.iter().cloned()).collect();
+        if matches!(self.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4) {
+            // Of several -E only the last holds.
+            match args.iter().position(|arg| arg == "-E").and_then(|at| args.get_mut(at + 1)) {
+                Some(own) => *own = format!("{WHOLE},{own}"),
+                None => args.extend(["-E".to_owned(), WHOLE.to_owned()]),
+            }
+        }
+        args
+    }
 }
 
 impl Kind {
@@ -267,9 +297,21 @@ impl Matrix {
         if !(1..=86_400).contains(&seconds) {
             return wrong("runs.seconds", format!("{seconds} is no length of a run; 1 to 86400 are"));
         }
+        if let Some(memory) = self.runs.memory.filter(|memory| *memory < MEMORY_LEAST) {
+            let why = format!(
+                "{memory} bytes do not hold a file system's own tables and the pages that are on their way; say \"24M\" or more"
+            );
+            return wrong("runs.memory", why);
+        }
         for workload in &self.workloads {
             if let Some(bad) = workload.set.iter().find(|set| !set.contains('=')) {
                 return wrong("workload.set", format!("'{bad}' sets nothing; say \"files=1000\""));
+            }
+            if workload.operations == Some(0) {
+                return wrong(
+                    "workload.operations",
+                    "0 is no length of a run; leave it out to run for runs.seconds".into(),
+                );
             }
         }
         distinct("workload", self.workloads.iter().map(|w| &w.name))?;

@@ -54,6 +54,8 @@ fn a_matrix_is_read_and_what_is_wrong_is_told_with_its_place() {
         ("seed = 7", "within = 5.0", "runs.within"),
         ("scale = 0.5", "scale = -1.0", "runs.scale"),
         ("seconds = 10", "seconds = 0", "runs.seconds"),
+        ("seconds = 10", "memory = \"23M\"", "runs.memory: 24117248 bytes do not hold"),
+        ("set = [\"files=100\"]", "operations = 0", "workload.operations"),
         ("files=100", "files", "'files' sets nothing"),
         ("kind = \"xfs\"", "kind = \"zfs\"", "unknown variant `zfs`"),
         ("name = \"mail\"", "name = \"web\"", "two are called 'web'"),
@@ -64,6 +66,16 @@ fn a_matrix_is_read_and_what_is_wrong_is_told_with_its_place() {
         let error = wrong(from, to);
         assert!(error.contains(said), "{to}: {error}");
     }
+}
+
+#[test]
+fn ext_file_systems_are_made_whole_whatever_else_is_asked() {
+    let text = |mkfs: &str| TEXT.replacen("kind = \"ext4\"", &format!("kind = \"ext4\"\nmkfs = [{mkfs}]"), 1);
+    let format = |mkfs: &str| Matrix::parse(&text(mkfs)).unwrap().systems[0].format().join(" ");
+    assert_eq!(format(""), "-q -F -E lazy_itable_init=0,lazy_journal_init=0");
+    assert_eq!(format("\"-b\", \"1024\""), "-q -F -b 1024 -E lazy_itable_init=0,lazy_journal_init=0");
+    assert_eq!(format("\"-E\", \"stride=4\""), "-q -F -E lazy_itable_init=0,lazy_journal_init=0,stride=4");
+    assert_eq!(Matrix::parse(TEXT).unwrap().systems[1].format().join(" "), "-q -f -i size=1024");
 }
 
 #[test]

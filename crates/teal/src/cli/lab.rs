@@ -51,6 +51,9 @@ pub(crate) struct Run {
     /// End after so many seconds, whatever the script says
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) seconds: Option<u64>,
+    /// End after so many operations, whatever the script says; or after its seconds
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) operations: Option<u64>,
     /// Factor on the number of files, such as 0.02; where there are few, on their sizes
     #[arg(long, default_value = "1", value_parser = parse_scale)]
     pub(crate) scale: f64,

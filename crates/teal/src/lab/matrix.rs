@@ -14,6 +14,7 @@
 
 mod cell;
 mod ground;
+mod memory;
 
 use crate::cli::lab::Matrix as Args;
 use crate::say::say;
@@ -86,6 +87,9 @@ impl Bench {
         for system in &self.matrix.systems {
             ground::check_kind(system.kind).with_context(|| format!("system {}", system.name))?;
         }
+        if self.matrix.runs.memory.is_some() {
+            memory::check()?;
+        }
         if let Some(profile) = &self.matrix.device.profile {
             super::shipped(profile)?;
         }
@@ -108,6 +112,7 @@ impl Bench {
         Ok(Options {
             dir: dir.to_owned(),
             seconds: Some(runs.seconds),
+            operations: of.operations,
             scale: runs.scale,
             seed: self.matrix.seed(block),
             set: of.set.iter().map(pair).collect::<Result<_>>()?,

@@ -2,6 +2,7 @@
 
 use super::Bench;
 use super::ground::{Ground, Mounted};
+use super::memory::Fence;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -18,15 +19,22 @@ struct Start<'a> {
     system: &'a System,
     dir: PathBuf,
     mounted: Mutex<Option<Mounted>>,
+    /// Bytes that the run may hold.
+    memory: Option<u64>,
+    fence: Mutex<Option<Fence>>,
     /// What was counted when the run began.
     from: Mutex<Spent>,
+}
+
+fn held<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl Start<'_> {
     /// From here on there is nothing in memory, if that is wanted, and everything is counted.
     fn begin(&self) -> Result<()> {
         let cache = self.bench.matrix.runs.cache;
-        let mut mounted = self.mounted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut mounted = held(&self.mounted);
         if cache == Cache::Warm {
             // Nothing of making the files is left to be written.
             rustix::fs::sync();
@@ -36,7 +44,8 @@ impl Start<'_> {
             }
             *mounted = Some(self.ground.mount(self.system, &self.dir, cache)?);
         }
-        *self.from.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = self.ground.mark()?;
+        *held(&self.from) = self.ground.mark()?;
+        *held(&self.fence) = self.memory.map(Fence::enter).transpose()?;
         Ok(())
     }
 }
@@ -72,12 +81,23 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
     let dir = bench.results.join("mount");
     let mounted = ground.mount(of, &dir, Cache::Cold)?;
     let plan = plan(&bench.scripts[cell.workload], bench.options(cell.workload, block, &dir)?)?;
-    let (mounted, from) = (Mutex::new(Some(mounted)), Mutex::new(Spent::default()));
-    let start = Start { bench, ground: &ground, system: of, dir, mounted, from };
-    let outcome = execute(&plan, &SystemClock, &start)?.context("the script of this workload runs nothing")?;
-    let from = *start.from.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let memory = matrix.runs.memory.map(|memory| memory.saturating_add(plan.memory()));
+    let start = Start {
+        bench,
+        ground: &ground,
+        system: of,
+        dir,
+        mounted: Mutex::new(Some(mounted)),
+        memory,
+        fence: Mutex::default(),
+        from: Mutex::default(),
+    };
+    let outcome = execute(&plan, &SystemClock, &start);
+    drop(held(&start.fence).take());
+    let outcome = outcome?.context("the script of this workload runs nothing")?;
+    let from = *held(&start.from);
     let ran = ground.spent()?.since(&from);
-    let mounted = start.mounted.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    let mounted = held(&start.mounted).take();
     mounted.context("nothing is mounted")?.end()?;
     let drain = ground.spent()?.since(&from).since(&ran);
     if start.interrupted() {

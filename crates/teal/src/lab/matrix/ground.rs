@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use teal_lab::matrix::{Cache, Kind, Meter, Spent, System};
 
 /// Runs a program, and gives what it printed.
@@ -70,7 +71,9 @@ pub(super) struct Ground {
 impl Ground {
     /// A modelled disk of its own.
     pub(super) fn modelled(profile: &str, size: u64) -> Result<Self> {
-        let name = format!("matrix-{}", std::process::id());
+        // Each has its own name: one that somebody holds longer than we have patience must not be in the way.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("matrix-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let path = teal(&["lab", "disk", "start", "--profile", profile, "--size", &size.to_string(), &name])?;
         Ok(Self { path: path.into(), modelled: Some((name, profile.to_owned())) })
     }
@@ -146,16 +149,12 @@ impl Ground {
     /// A new file system on all of it.
     pub(super) fn make(&self, system: &System) -> Result<()> {
         let device = self.path.to_str().with_context(|| self.path.display().to_string())?;
-        let more = system.mkfs.iter().map(String::as_str);
+        let more = system.format();
+        let args: Vec<&str> = more.iter().map(String::as_str).chain([device]).collect();
         if system.kind.is_ours() {
-            return teal(&["mkfs", "--force"].into_iter().chain(more).chain([device]).collect::<Vec<_>>()).map(drop);
+            return teal(&[&["mkfs"], &args[..]].concat()).map(drop);
         }
         let name = format!("mkfs.{}", system.kind.name());
-        let force: &[&str] = match system.kind {
-            Kind::Xfs | Kind::Btrfs => &["-q", "-f"],
-            _ => &["-q", "-F"],
-        };
-        let args: Vec<&str> = force.iter().copied().chain(more).chain([device]).collect();
         run(&found(&name).with_context(|| format!("{name} is not installed"))?, &args).map(drop)
     }
 
