@@ -1,5 +1,6 @@
 //! `teal lab`: recording, traces, replays, workloads, modelled disks.
 
+mod compare;
 mod disk;
 mod figures;
 mod generate;
@@ -28,6 +29,8 @@ pub(crate) fn lab(what: Lab) -> Result<ExitCode> {
         Lab::Reenact { name, json } => reenact::reenact(&name, json),
         Lab::Run(args) => run::run(&args),
         Lab::Matrix(args) => matrix::matrix(&args),
+        Lab::Tune(args) => matrix::tune(&args),
+        Lab::Compare(args) => compare::compare(&args),
         Lab::Workloads { name } => run::workloads(name.as_deref()),
         Lab::Disk { what } => disk::disk(what),
     }

@@ -88,12 +88,20 @@ impl Ground {
         self.modelled.as_ref().map_or(Meter::None, |(_, profile)| Meter::Model(profile.clone()))
     }
 
+    /// The schedulers that the device has, the one it is under first.
+    pub(super) fn schedulers(&self) -> Result<Vec<String>> {
+        let file = self.queue("queue/scheduler")?;
+        let known = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let mut names: Vec<&str> = known.split_whitespace().collect();
+        names.sort_by_key(|name| !name.starts_with('['));
+        Ok(names.into_iter().map(|name| name.trim_matches(['[', ']']).to_owned()).collect())
+    }
+
     /// Sets the scheduler, after a look whether the device has all that will be wanted.
     pub(super) fn schedule(&self, scheduler: &str, wanted: &[String]) -> Result<()> {
         let file = self.queue("queue/scheduler")?;
-        let known = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let names: Vec<&str> = known.split_whitespace().map(|name| name.trim_matches(['[', ']'])).collect();
-        if let Some(missing) = wanted.iter().find(|name| !names.contains(&name.as_str())) {
+        let names = self.schedulers()?;
+        if let Some(missing) = wanted.iter().find(|name| !names.contains(name)) {
             bail!("{} has no scheduler {missing}; it has {}", self.path.display(), names.join(", "));
         }
         std::fs::write(&file, scheduler).with_context(|| file.display().to_string())
