@@ -1,5 +1,6 @@
 //! `teal lab`: recording, traces, replays, workloads, modelled disks.
 
+mod compare;
 mod disk;
 mod figures;
 mod generate;
@@ -33,6 +34,8 @@ pub(crate) fn lab(what: Lab) -> Result<ExitCode> {
         Lab::Phases(args) => phases::phases(&args),
         Lab::PhasesHost(args) => phases::host(&args),
         Lab::PhasesGuest(args) => phases::inside(&args),
+        Lab::Tune(args) => matrix::tune(&args),
+        Lab::Compare(args) => compare::compare(&args),
         Lab::Workloads { name } => run::workloads(name.as_deref()),
         Lab::Disk { what } => disk::disk(what),
     }

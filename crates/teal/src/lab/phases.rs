@@ -92,7 +92,7 @@ fn mode(of: PhasesMode) -> Mode {
 
 fn kind(name: &str) -> Result<Kind> {
     let names = Kind::ALL.iter().map(|kind| kind.name());
-    match Kind::ALL.into_iter().find(|kind| kind.name() == name) {
+    match Kind::ALL.iter().copied().find(|kind| kind.name() == name) {
         Some(kind) => Ok(kind),
         None => match nearest(name, names.clone()) {
             Some(known) => bail!("there is no file system {name} here; did you mean {known}?"),

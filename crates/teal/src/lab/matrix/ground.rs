@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_lab::matrix::{Cache, Kind, Meter, Spent, System};
@@ -76,7 +77,9 @@ pub(in crate::lab) struct Ground {
 impl Ground {
     /// A modelled disk of its own.
     pub(in crate::lab) fn modelled(profile: &str, size: u64) -> Result<Self> {
-        let name = format!("matrix-{}", std::process::id());
+        // Each has its own name: one that somebody holds longer than we have patience must not be in the way.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("matrix-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let path = teal(&["lab", "disk", "start", "--profile", profile, "--size", &size.to_string(), &name])?;
         Ok(Self { path: path.into(), modelled: Some((name, profile.to_owned())) })
     }
@@ -91,12 +94,20 @@ impl Ground {
         self.modelled.as_ref().map_or(Meter::None, |(_, profile)| Meter::Model(profile.clone()))
     }
 
+    /// The schedulers that the device has, the one it is under first.
+    pub(in crate::lab) fn schedulers(&self) -> Result<Vec<String>> {
+        let file = self.queue("queue/scheduler")?;
+        let known = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let mut names: Vec<&str> = known.split_whitespace().collect();
+        names.sort_by_key(|name| !name.starts_with('['));
+        Ok(names.into_iter().map(|name| name.trim_matches(['[', ']']).to_owned()).collect())
+    }
+
     /// Sets the scheduler, after a look whether the device has all that will be wanted.
     pub(in crate::lab) fn schedule(&self, scheduler: &str, wanted: &[String]) -> Result<()> {
         let file = self.queue("queue/scheduler")?;
-        let known = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let names: Vec<&str> = known.split_whitespace().map(|name| name.trim_matches(['[', ']'])).collect();
-        if let Some(missing) = wanted.iter().find(|name| !names.contains(&name.as_str())) {
+        let names = self.schedulers()?;
+        if let Some(missing) = wanted.iter().find(|name| !names.contains(name)) {
             bail!("{} has no scheduler {missing}; it has {}", self.path.display(), names.join(", "));
         }
         std::fs::write(&file, scheduler).with_context(|| file.display().to_string())
