@@ -10,6 +10,7 @@ pub(crate) mod andrew;
 pub(crate) mod emulator;
 mod lab;
 mod meter;
+pub(crate) mod phases;
 pub(crate) mod portable;
 mod report;
 mod rows;

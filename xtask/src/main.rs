@@ -28,7 +28,8 @@ cargo xtask score [--short] [--tuning] [MACHINE…]     what policies spend on w
 cargo xtask bench andrew [--help]                     build OpenSSH on ext4 and on a replica whose server is near and far (root)
 cargo xtask bench portable [--help]                   recorded activity with and without a drive, over slow lines (root)
 cargo xtask bench clients [--help]                    a thousand clients on one server, and how much it commits
-cargo xtask bench emulator [--help]                   time a modelled disk beside a plain loop device (root)";
+cargo xtask bench emulator [--help]                   time a modelled disk beside a plain loop device (root)
+cargo xtask bench phases [--help]                     joules of file systems, here and in a guest, by the phases of scherlfs (root)";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         ["bench", "portable", rest @ ..] => bench::portable::bench(rest),
         ["bench", "clients", rest @ ..] => clients::run(rest),
         ["bench", "emulator", rest @ ..] => bench::emulator::bench(rest),
+        ["bench", "phases", rest @ ..] => bench::phases::bench(rest),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

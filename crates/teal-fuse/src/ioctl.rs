@@ -27,6 +27,7 @@ pub(crate) fn attach(clone: BorrowedFd<'_>, of: BorrowedFd<'_>) -> Result<(), Er
 const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
 const LOOP_CONFIGURE: Opcode = 0x4c0a;
 const LOOP_CLR_FD: Opcode = 0x4c01;
+const BLKROSET: Opcode = 0x125d;
 /// `struct loop_config`: descriptor u32 at 0, block size u32 at 4, `struct loop_info64` at 8 with flags u32 at 52 and the file's name, 64 bytes, at 56.
 const LOOP_CONFIG: usize = 304;
 const LO_FLAGS: usize = 8 + 52;
@@ -99,6 +100,14 @@ unsafe impl Ioctl for Clear {
     unsafe fn output_from_ptr(_: IoctlOutput, _: *mut std::ffi::c_void) -> Result<(), Errno> {
         Ok(())
     }
+}
+
+/// Takes the mark off a device that says that it is only read (`BLKROSET`).
+pub(crate) fn allow_writes(device: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: the opcode takes a pointer to an `int`, and only reads it.
+    let request = unsafe { Setter::<BLKROSET, i32>::new(0) };
+    // SAFETY: the descriptor is open for the whole call; on one that is no block device it fails and changes nothing.
+    unsafe { ioctl(device, request) }
 }
 
 /// Takes a loop device off its file, now or when its last user is gone (`LOOP_CLR_FD`).

@@ -53,7 +53,13 @@ impl LoopDevice {
             let device = open(&path, access | OFlags::CLOEXEC, Mode::empty())?;
             let name = file.as_os_str().as_encoded_bytes();
             match ioctl::configure_loop(device.as_fd(), backing.as_fd(), name, read_only, direct) {
-                Ok(()) => return Ok(Self { path, _held: device }),
+                Ok(()) => {
+                    // The mark of whoever had the device before (`blockdev --setro`) outlives their file.
+                    if !read_only {
+                        ioctl::allow_writes(device.as_fd())?;
+                    }
+                    return Ok(Self { path, _held: device });
+                }
                 Err(Errno::BUSY) => {}
                 Err(e) => return Err(e.into()),
             }

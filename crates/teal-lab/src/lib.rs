@@ -6,6 +6,7 @@
 pub mod days;
 pub mod matrix;
 mod numbers;
+pub mod phases;
 pub mod reenact;
 pub mod replay;
 pub mod score;

@@ -8,18 +8,27 @@
 //! 2. The same file gives the same cells in the same order.
 //! 3. What was not measured is not ranked: cells with fewer than two runs, or with runs that were not steady, have no place.
 
+mod compare;
 mod decide;
 mod file;
 mod findings;
 mod order;
+mod page;
+mod power;
 mod run;
 mod show;
+mod space;
 #[cfg(test)]
 mod tests;
+pub mod tune;
 
+pub use compare::{Change, Changes, changes};
 pub use decide::{Cemp, Choice, Score, cemp, choose, front};
-pub use file::{Cache, Device, Kind, Matrix, MatrixError, Runs, System, Workload};
+pub use file::{Cache, Device, Gauge, Kind, Matrix, MatrixError, Metering, Runs, Schedulers, System, Workload};
 pub use findings::{Findings, Row, Verdict};
 pub use order::Cell;
+pub use page::{About, html};
+pub use power::{LEAST, Power};
 pub use run::{Meter, Run, Spent};
 pub use show::{markdown, settled};
+pub use space::{risk, space};

@@ -30,10 +30,13 @@ impl Listener for Heard {
     }
 }
 
+fn options(dir: &Path, strict: bool) -> Options {
+    Options { dir: dir.to_owned(), seconds: None, operations: None, scale: 1.0, seed: 1, set: Vec::new(), strict }
+}
+
 fn try_run(dir: &Path, strict: bool, text: &str) -> Result<Outcome, RunError> {
-    let options = Options { dir: dir.to_owned(), seconds: None, scale: 1.0, seed: 1, set: Vec::new(), strict };
     let script = parse("t.wml", text, &mut |_| Err("no".into())).unwrap();
-    let plan = plan(&script, options).unwrap_or_else(|error| panic!("{error}"));
+    let plan = plan(&script, options(dir, strict)).unwrap_or_else(|error| panic!("{error}"));
     execute(&plan, &SystemClock, &Heard::default()).map(|outcome| outcome.expect("it runs"))
 }
 

@@ -1,9 +1,12 @@
 //! `teal lab`: recording, traces, replays, workloads, modelled disks.
 
+mod compare;
 mod disk;
 mod figures;
 mod generate;
+mod lines;
 mod matrix;
+mod phases;
 mod profile;
 mod record;
 mod reenact;
@@ -28,6 +31,11 @@ pub(crate) fn lab(what: Lab) -> Result<ExitCode> {
         Lab::Reenact { name, json } => reenact::reenact(&name, json),
         Lab::Run(args) => run::run(&args),
         Lab::Matrix(args) => matrix::matrix(&args),
+        Lab::Phases(args) => phases::phases(&args),
+        Lab::PhasesHost(args) => phases::host(&args),
+        Lab::PhasesGuest(args) => phases::inside(&args),
+        Lab::Tune(args) => matrix::tune(&args),
+        Lab::Compare(args) => compare::compare(&args),
         Lab::Workloads { name } => run::workloads(name.as_deref()),
         Lab::Disk { what } => disk::disk(what),
     }

@@ -318,6 +318,33 @@ fn bad_input_is_one_line() {
 }
 
 #[test]
+fn a_device_that_somebody_made_read_only_before_can_be_written() {
+    let test = "a_device_that_somebody_made_read_only_before_can_be_written";
+    let mut marked = Marked(Vec::new());
+    // Which device comes next is the kernel's choice; mostly it is the one that has just gone.
+    for _ in 0..3 {
+        let Some(disk) = Emulated::new(test, &[]) else { return };
+        let name = disk.device.file_name().unwrap();
+        let mark = std::fs::read_to_string(Path::new("/sys/class/block").join(name).join("ro")).unwrap();
+        assert_eq!(mark.trim(), "0");
+        mkfs("ext4", &disk.device);
+        marked.0.push(disk.device.clone());
+        run(Command::new("blockdev").arg("--setro").arg(&disk.device)).good();
+    }
+}
+
+/// Devices that get their marks taken off again: they are the machine's.
+struct Marked(Vec<PathBuf>);
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        for device in &self.0 {
+            let _ = Command::new("blockdev").arg("--setrw").arg(device).status();
+        }
+    }
+}
+
+#[test]
 fn a_name_is_taken_once() {
     let Some(mut disk) = Emulated::new("a_name_is_taken_once", &[]) else { return };
     let device = disk.device.clone();

@@ -142,7 +142,7 @@ fn matrices_that_cannot_be_run_are_refused_with_a_reason() {
         ("threads=2", "thread=", "thread"),
         ("ibm-microdrive-1gb", "ibm-microdrive", "ibm-microdrive"),
         ("size = \"300M\"", "size = \"3T\"", "holds 1000000000 bytes"),
-        ("\"mq-deadline\"", "\"elevator\"", "it has none"),
+        ("\"mq-deadline\"", "\"elevator\"", "has no scheduler elevator"),
         ("\"-b\", \"1024\"", "\"-b\", \"1000\"", "mkfs.ext4"),
         ("scale = 0.01", "scale = 2.0", "--scale"),
     ] {
@@ -206,6 +206,37 @@ fn a_real_device_is_not_touched_while_it_is_used_or_before_it_is_said_twice() {
     }
     let report = fs::read_to_string(matrix.results.join("report.md")).unwrap();
     assert!(report.contains("Energy: not known"), "{report}");
+
+    // A meter: a program that prints watts.
+    let metered = |meter: &str| {
+        let text =
+            text.replacen("least = 2\nmost = 2", "least = 1\nmost = 1", 1).replacen("seconds = 1", "seconds = 3", 1);
+        fs::write(&matrix.file, format!("{text}\n[meter]\n{meter}\n")).unwrap();
+        let _ = fs::remove_dir_all(&matrix.results);
+        matrix.world.teal(&matrix.args(&["--erase", &device.0]))
+    };
+    for (meter, words) in [
+        ("kind = \"hwmon\"\npath = \"/nowhere/power1_input\"", "there is no /nowhere/power1_input"),
+        ("kind = \"rapl\"\npath = \"/nowhere\"", "RAPL: /nowhere/max_energy_range_uj"),
+        ("kind = \"command\"\ncommand = [\"echo\", \"much\"]", "printed 'much', not watts"),
+        ("kind = \"command\"\ncommand = [\"echo\", \"5\"]\nevery_ms = 500", "30 readings are needed"),
+    ] {
+        let said = metered(meter).refused();
+        assert!(said.contains(words), "{meter}: {said}");
+    }
+    metered("kind = \"command\"\ncommand = [\"echo\", \"5\"]\nevery_ms = 10").good();
+    for run in matrix.runs() {
+        let joules = |part: &str| run[part]["joules"].as_f64().unwrap();
+        let seconds = run["seconds"].as_f64().unwrap();
+        assert_eq!(run["meter"]["measured"], "echo 5");
+        assert!(
+            joules("run") >= seconds * 5.0 * 0.99 && joules("drain") >= 0.0,
+            "5 W for {seconds} s and a little more: {run}"
+        );
+        assert!(run["power"].as_array().unwrap().iter().all(|of| of[1] == 5.0), "{run}");
+    }
+    let page = fs::read_to_string(matrix.results.join("report.html")).unwrap();
+    assert!(page.contains("measured by echo 5"), "{page}");
 }
 
 /// A loop device that goes with the test.

@@ -14,10 +14,12 @@
 //! scale = 0.02                   # of the workloads' file sets
 //! seconds = 20
 //! cache = "cold"                 # or "warm", or "sync": mounted so that every write waits for the device
+//! memory = "64M"                 # for the kernel's caches, beside what the workload's threads hold; without it, all there is
 //! [[workload]]
 //! name = "web"
 //! script = "web"                 # a shipped workload or a path beside this file
 //! set = ["files=400"]
+//! operations = 20000             # a run ends after so many, or after its seconds
 //! [[system]]
 //! name = "ext4 noatime"
 //! kind = "ext4"
@@ -25,13 +27,19 @@
 //! mount = "noatime"
 //! [schedulers]
 //! names = ["none", "mq-deadline", "bfq"]
+//! [meter]                        # of a real device
+//! kind = "rapl"                  # or "hwmon" with path, or "command" with command = ["program", "that prints watts"]
+//! every_ms = 100
+//! idle_seconds = 0               # so long before each run nothing is done; the mean watts of that are taken off
 //! ```
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeSet;
 
 /// The version of the form.
 const VERSION: u32 = 1;
+/// Memory below which a run would be one of the kernel looking for memory, or be killed for the want of it.
+const MEMORY_LEAST: u64 = 24 << 20;
 /// Blocks of one matrix at most.
 const BLOCKS_MAX: u32 = 1000;
 
@@ -52,7 +60,7 @@ pub enum MatrixError {
 }
 
 /// A matrix.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
     version: u32,
@@ -68,10 +76,56 @@ pub struct Matrix {
     pub systems: Vec<System>,
     /// The schedulers of the device.
     pub schedulers: Schedulers,
+    /// What measures joules. A modelled disk has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meter: Option<Metering>,
+}
+
+/// What measures joules.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metering {
+    /// Of which kind.
+    pub kind: Gauge,
+    /// Its file, or directory.
+    pub path: Option<String>,
+    /// A program with its arguments.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// Milliseconds from one reading to the next.
+    #[serde(default = "tenth")]
+    pub every_ms: u64,
+    /// Seconds before each run in which nothing is done; the mean watts of that time are taken off. 0: none are.
+    #[serde(default)]
+    pub idle_seconds: u64,
+}
+
+/// Kinds of meters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Gauge {
+    /// The counters of the processors' packages and their memory, or the one zone at `path`.
+    Rapl,
+    /// A file of the kernel that tells microwatts or counts microjoules.
+    Hwmon,
+    /// A program that prints watts.
+    Command,
+}
+
+impl Metering {
+    /// Its name in reports.
+    pub fn name(&self) -> String {
+        let name = match self.kind {
+            Gauge::Rapl => "rapl".to_owned(),
+            Gauge::Hwmon => format!("hwmon {}", self.path.as_deref().unwrap_or_default()),
+            Gauge::Command => self.command.join(" "),
+        };
+        if self.idle_seconds == 0 { name } else { name + ", idle watts taken off" }
+    }
 }
 
 /// Schedulers by the kernel's names.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedulers {
     /// The names.
@@ -79,7 +133,7 @@ pub struct Schedulers {
 }
 
 /// What the file systems are made on; exactly one of `profile` and `path`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
     /// A modelled disk of this profile.
@@ -87,12 +141,12 @@ pub struct Device {
     /// A block device. What is on it is lost.
     pub path: Option<String>,
     /// Of a modelled disk: its size in bytes.
-    #[serde(default, deserialize_with = "size")]
+    #[serde(default, deserialize_with = "size", serialize_with = "bytes", skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
 }
 
 /// How often, how long, from what state.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Runs {
     /// Blocks at least.
@@ -116,10 +170,13 @@ pub struct Runs {
     /// What the kernel remembers when a run begins.
     #[serde(default)]
     pub cache: Cache,
+    /// Bytes of memory that a run has beside what its threads hold for themselves: for the kernel's caches, above all. `None`: whatever is there.
+    #[serde(default, deserialize_with = "size", serialize_with = "bytes", skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
 }
 
 /// What the kernel remembers when a run begins, and afterwards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cache {
     /// Nothing: the file system is mounted anew.
@@ -132,7 +189,7 @@ pub enum Cache {
 }
 
 /// A workload.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     /// How it is called in tables.
@@ -142,10 +199,12 @@ pub struct Workload {
     /// Variables, as `name=value`.
     #[serde(default)]
     pub set: Vec<String>,
+    /// A run ends after so many operations, or when its seconds are over.
+    pub operations: Option<u64>,
 }
 
 /// A file system with its options.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct System {
     /// How it is called in tables.
@@ -161,7 +220,7 @@ pub struct System {
 }
 
 /// File systems that can be made here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// ext2, by the kernel's ext4.
@@ -174,11 +233,59 @@ pub enum Kind {
     Xfs,
     /// Btrfs.
     Btrfs,
+    /// ReiserFS.
+    Reiserfs,
+    /// JFS.
+    Jfs,
+    /// NILFS2.
+    Nilfs2,
+    /// F2FS.
+    F2fs,
+    /// FAT32.
+    Vfat,
     /// Our log.
     Teal,
 }
 
+impl System {
+    /// The arguments with which its mkfs makes it, without asking; but for the device. An ext file system is made whole: else the kernel would go on with it during the runs.
+    pub fn format(&self) -> Vec<String> {
+        const WHOLE: &str = "lazy_itable_init=0,lazy_journal_init=0";
+        let force: &[&str] = match self.kind {
+            Kind::Xfs | Kind::Btrfs | Kind::Reiserfs | Kind::Nilfs2 | Kind::F2fs => &["-q", "-f"],
+            Kind::Jfs => &["-q"],
+            Kind::Vfat => &["-F", "32", "-I"],
+            Kind::Teal => &["--force"],
+            Kind::Ext2 | Kind::Ext3 | Kind::Ext4 => &["-q", "-F"],
+        };
+        let mut args: Vec<String> = force.iter().map(|&arg| arg.to_owned()).chain(self.mkfs.iter().cloned()).collect();
+        if matches!(self.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4) {
+            // Of several -E only the last holds.
+            match args.iter().position(|arg| arg == "-E").and_then(|at| args.get_mut(at + 1)) {
+                Some(own) => *own = format!("{WHOLE},{own}"),
+                None => args.extend(["-E".to_owned(), WHOLE.to_owned()]),
+            }
+        }
+        args
+    }
+}
+
 impl Kind {
+    /// All of them, the usual one first.
+    pub const ALL: &[Self] = &[
+        Self::Ext4,
+        Self::Xfs,
+        Self::Btrfs,
+        Self::Ext3,
+        Self::Ext2,
+        Self::Reiserfs,
+        Self::Jfs,
+        Self::Nilfs2,
+        Self::F2fs,
+        Self::Vfat,
+        Self::Teal,
+    ];
+
     /// Whether it is made and mounted by this program.
     pub fn is_ours(self) -> bool {
         self == Self::Teal
@@ -192,11 +299,19 @@ impl Kind {
             Self::Ext4 => "ext4",
             Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",
+            Self::Reiserfs => "reiserfs",
+            Self::Jfs => "jfs",
+            Self::Nilfs2 => "nilfs2",
+            Self::F2fs => "f2fs",
+            Self::Vfat => "vfat",
             Self::Teal => "teal",
         }
     }
 }
 
+fn tenth() -> u64 {
+    100
+}
 fn one() -> u64 {
     1
 }
@@ -233,7 +348,33 @@ fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Err
     bytes.map(Some).ok_or_else(|| serde::de::Error::custom(format!("'{text}' is no size; say \"4G\"")))
 }
 
+/// As [`size`] reads them.
+fn bytes<S: Serializer>(of: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+    of.map(|bytes| bytes.to_string()).serialize(to)
+}
+
 impl Matrix {
+    /// A matrix of these parts.
+    ///
+    /// # Errors
+    /// What makes no sense in them, and where.
+    pub fn new(
+        device: Device,
+        runs: Runs,
+        workloads: Vec<Workload>,
+        systems: Vec<System>,
+        schedulers: Schedulers,
+    ) -> Result<Self, MatrixError> {
+        let matrix = Self { version: VERSION, device, runs, workloads, systems, schedulers, meter: None };
+        matrix.check()?;
+        Ok(matrix)
+    }
+
+    /// The matrix as a file.
+    pub fn text(&self) -> String {
+        toml::to_string(self).expect("every part of a matrix has a form in TOML")
+    }
+
     /// Reads a matrix.
     ///
     /// # Errors
@@ -254,6 +395,25 @@ impl Matrix {
             (Some(_), None, None) => return wrong("device", "a modelled disk needs a size, such as \"4G\"".into()),
             _ => return wrong("device", "say either profile and size, or path".into()),
         }
+        if let Some(meter) = &self.meter {
+            let why = match meter.kind {
+                _ if self.device.profile.is_some() => {
+                    "a modelled disk has joules of its own, and a meter would tell those of this machine; leave [meter] out"
+                }
+                Gauge::Hwmon if meter.path.is_none() => {
+                    "hwmon needs path, such as /sys/class/hwmon/hwmon0/power1_input"
+                }
+                Gauge::Command if meter.command.is_empty() => {
+                    "say the program that prints watts: command = [\"watts\"]"
+                }
+                _ if !(10..=10_000).contains(&meter.every_ms) => "every_ms is 10 to 10000",
+                _ if meter.idle_seconds > 3600 => "idle_seconds is an hour at most",
+                _ => "",
+            };
+            if !why.is_empty() {
+                return wrong("meter", why.into());
+            }
+        }
         let Runs { least, most, within, scale, seconds, .. } = self.runs;
         if least < 1 || most < least || most > BLOCKS_MAX {
             return wrong("runs", format!("at least {least} and at most {most} blocks; 1 to {BLOCKS_MAX} make sense"));
@@ -267,9 +427,21 @@ impl Matrix {
         if !(1..=86_400).contains(&seconds) {
             return wrong("runs.seconds", format!("{seconds} is no length of a run; 1 to 86400 are"));
         }
+        if let Some(memory) = self.runs.memory.filter(|memory| *memory < MEMORY_LEAST) {
+            let why = format!(
+                "{memory} bytes do not hold a file system's own tables and the pages that are on their way; say \"24M\" or more"
+            );
+            return wrong("runs.memory", why);
+        }
         for workload in &self.workloads {
             if let Some(bad) = workload.set.iter().find(|set| !set.contains('=')) {
                 return wrong("workload.set", format!("'{bad}' sets nothing; say \"files=1000\""));
+            }
+            if workload.operations == Some(0) {
+                return wrong(
+                    "workload.operations",
+                    "0 is no length of a run; leave it out to run for runs.seconds".into(),
+                );
             }
         }
         distinct("workload", self.workloads.iter().map(|w| &w.name))?;

@@ -34,6 +34,8 @@ pub struct Row {
     pub ai: [Option<f64>; 3],
     /// The device was hardly needed.
     pub is_of_memory: bool,
+    /// Seconds and watts of the first run that has them.
+    pub power: Vec<[f64; 2]>,
 }
 
 /// What is best for a workload.
@@ -104,6 +106,7 @@ impl Row {
             watts: (busy > 0.0 && joules > 0.0).then(|| joules / busy),
             performance,
             ai: performance.map(|of| per_thousand.map(|joules| of / joules.mean)),
+            power: runs.iter().map(|run| &run.power).find(|power| !power.is_empty()).cloned().unwrap_or_default(),
             is_of_memory: !runs.is_empty() && runs.iter().all(|run| run.is_of_memory()),
         }
     }

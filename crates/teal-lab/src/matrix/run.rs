@@ -51,6 +51,8 @@ impl Spent {
 pub enum Meter {
     /// The model of this profile, from the requests that reached the device.
     Model(String),
+    /// A meter of this name.
+    Measured(String),
     /// None: there are no joules.
     None,
 }
@@ -88,6 +90,9 @@ pub struct Run {
     pub drain: Spent,
     /// Processes that wanted to run beside this, by the load of the last minute before it: interference.
     pub load_before: f64,
+    /// Of a meter: seconds from the first operation, and watts; thinned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub power: Vec<[f64; 2]>,
 }
 
 impl Run {
@@ -104,6 +109,14 @@ impl Run {
     pub fn rate_of_device(&self) -> Option<f64> {
         let busy = self.spent().busy;
         (busy > 0.0).then(|| self.operations as f64 / busy)
+    }
+
+    /// Operations a second by which cells are told apart: those of a modelled disk's own time, those of the clock on a real device.
+    pub fn rate_to_compare(&self) -> Option<f64> {
+        match self.meter {
+            Meter::Model(_) => self.rate_of_device(),
+            _ => (self.seconds > 0.0).then(|| self.operations as f64 / self.seconds),
+        }
     }
 
     /// Operations for each joule, run and drain.

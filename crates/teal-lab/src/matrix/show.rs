@@ -12,7 +12,7 @@ pub fn settled(matrix: &Matrix, findings: &Findings) -> bool {
 }
 
 /// A figure with what may be wrong with it.
-fn figure(of: Option<Interval>) -> String {
+pub(super) fn figure(of: Option<Interval>) -> String {
     match of {
         None => "–".into(),
         Some(of) if of.half.is_infinite() => format!("{} (one run)", short(of.mean)),
@@ -21,7 +21,7 @@ fn figure(of: Option<Interval>) -> String {
 }
 
 /// Three digits that count.
-fn short(x: f64) -> String {
+pub(super) fn short(x: f64) -> String {
     match x.abs() {
         of if of >= 1000.0 => format!("{x:.0}"),
         of if of >= 100.0 => format!("{x:.1}"),
@@ -58,7 +58,7 @@ fn cemp(of: &Cemp) -> String {
     format!("{value} (energy {:+.1} %, performance {:+.1} %)", of.energy * 100.0, of.performance * 100.0)
 }
 
-fn verdict(out: &mut String, findings: &Findings, of: &Verdict) {
+pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict) {
     let _ = writeln!(out, "### {}\n", of.workload);
     let _ = writeln!(
         out,

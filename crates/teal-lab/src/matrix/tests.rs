@@ -44,6 +44,7 @@ fn a_matrix_is_read_and_what_is_wrong_is_told_with_its_place() {
     let matrix = Matrix::parse(TEXT).unwrap();
     assert_eq!((matrix.cells().len(), matrix.device.size, matrix.runs.cache), (8, Some(4 << 30), Cache::Cold));
     assert_eq!(matrix.names(matrix.cells()[7]), ["mail", "xfs noatime", "bfq"]);
+    assert_eq!(Matrix::parse(&matrix.text()), Ok(matrix), "it is written as it is read");
     for (from, to, said) in [
         ("version = 1", "version = 2", "version: 2 is not known"),
         ("size = \"4G\"", "", "device: a modelled disk needs a size"),
@@ -54,16 +55,29 @@ fn a_matrix_is_read_and_what_is_wrong_is_told_with_its_place() {
         ("seed = 7", "within = 5.0", "runs.within"),
         ("scale = 0.5", "scale = -1.0", "runs.scale"),
         ("seconds = 10", "seconds = 0", "runs.seconds"),
+        ("seconds = 10", "memory = \"23M\"", "runs.memory: 24117248 bytes do not hold"),
+        ("set = [\"files=100\"]", "operations = 0", "workload.operations"),
         ("files=100", "files", "'files' sets nothing"),
         ("kind = \"xfs\"", "kind = \"zfs\"", "unknown variant `zfs`"),
         ("name = \"mail\"", "name = \"web\"", "two are called 'web'"),
         ("[\"none\", \"bfq\"]", "[]", "schedulers: there is none"),
         ("name = \"mail\"", "name = \"a|b\"", "is no name"),
         ("version = 1", "version = ", "line 2"),
+        ("[runs]", "[meter]\nkind = \"rapl\"\n[runs]", "meter: a modelled disk has joules of its own"),
     ] {
         let error = wrong(from, to);
         assert!(error.contains(said), "{to}: {error}");
     }
+}
+
+#[test]
+fn ext_file_systems_are_made_whole_whatever_else_is_asked() {
+    let text = |mkfs: &str| TEXT.replacen("kind = \"ext4\"", &format!("kind = \"ext4\"\nmkfs = [{mkfs}]"), 1);
+    let format = |mkfs: &str| Matrix::parse(&text(mkfs)).unwrap().systems[0].format().join(" ");
+    assert_eq!(format(""), "-q -F -E lazy_itable_init=0,lazy_journal_init=0");
+    assert_eq!(format("\"-b\", \"1024\""), "-q -F -b 1024 -E lazy_itable_init=0,lazy_journal_init=0");
+    assert_eq!(format("\"-E\", \"stride=4\""), "-q -F -E lazy_itable_init=0,lazy_journal_init=0,stride=4");
+    assert_eq!(Matrix::parse(TEXT).unwrap().systems[1].format().join(" "), "-q -f -i size=1024");
 }
 
 #[test]
@@ -85,7 +99,7 @@ fn every_block_has_every_cell_in_an_order_of_its_own() {
 }
 
 /// A run of a cell whose device works for `busy` seconds at `watts`.
-fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64) -> Run {
+pub(super) fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64) -> Run {
     let spent = |part: f64| Spent {
         joules: busy * watts * part,
         busy: busy * part,
@@ -110,6 +124,7 @@ fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64) -> Run {
         run: spent(0.75),
         drain: spent(0.25),
         load_before: 0.1,
+        power: Vec::new(),
     }
 }
 
@@ -150,6 +165,26 @@ fn what_cannot_be_told_apart_is_a_tie_and_the_rest_is_not() {
     let page = markdown(&matrix, &findings, "modelled");
     assert!(page.contains("**xfs noatime,") && page.contains("not to be told from it: xfs noatime"), "{page}");
     assert!(page.contains("scaled by 0.5"));
+    let about = About {
+        title: "a & b".into(),
+        machine: vec!["Linux <6>".into()],
+        meter: "modelled".into(),
+        commands: vec!["teal".into()],
+    };
+    let page = html(&matrix, &findings, &about);
+    for words in [
+        "<title>a &amp; b</title>",
+        "Linux &lt;6&gt;",
+        "<strong>xfs noatime,",
+        "class=\"dot front\"",
+        "class=\"bar best\"",
+        "[[workload]]",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    for outside in ["http", "src=", "href=", "<script", "url(", "NaN", "inf"] {
+        assert!(!page.contains(outside), "{outside}: {page}");
+    }
     assert!(!settled(&matrix, &findings));
 }
 

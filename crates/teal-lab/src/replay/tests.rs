@@ -99,7 +99,7 @@ fn nobody_is_there_after_a_while_without_events() {
         signals.map(|event| event.at.get() / 1_000_000_000).collect::<Vec<_>>()
     };
     assert_eq!(with(Some(Span::secs(600))), [601, 5000]);
-    assert_eq!(with(None), []);
+    assert!(with(None).is_empty());
 }
 
 #[test]

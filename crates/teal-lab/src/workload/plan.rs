@@ -11,7 +11,7 @@ mod randoms;
 mod threads;
 mod values;
 
-use super::random::{Number, Random};
+use super::random::{Draws, Number, Random};
 use crate::wml::{Command, Kind, Place, Quit, Script, Value, WmlError};
 use std::path::PathBuf;
 pub(super) use threads::SLOTS;
@@ -27,6 +27,8 @@ pub struct Options {
     pub dir: PathBuf,
     /// Ends the run after this many seconds, whatever the script says.
     pub seconds: Option<u64>,
+    /// Ends the run when so many operations have been done, whatever the script says; or when its time is over.
+    pub operations: Option<u64>,
     /// Factor on the number of files; on sizes, where there are few.
     pub scale: f64,
     /// What all random numbers begin with.
@@ -208,6 +210,26 @@ impl Plan {
     pub fn threads(&self) -> u64 {
         let of = |process: &Process| process.threads.iter().map(|thread| thread.instances).sum::<u64>();
         self.processes.iter().map(|process| process.instances.saturating_mul(of(process))).sum()
+    }
+
+    /// Bytes of memory that the threads of a run hold for themselves, about: what they transfer from and to, and their figures.
+    pub fn memory(&self) -> u64 {
+        const FOR_ITSELF: u64 = 64 << 10;
+        const FOR_A_FLOWOP: u64 = 5 << 10;
+        let mut draws = Draws::new(&self.randoms, self.options.seed, 0);
+        let mut of = |thread: &Thread| match draws.whole(thread.memsize) {
+            // Each flowop has its own.
+            0 => thread.ops.iter().map(|op| draws.whole(op.iosize)).sum::<u64>(),
+            memory => memory,
+        };
+        let mut all = 0_u64;
+        for process in &self.processes {
+            for thread in &process.threads {
+                let each = of(thread) + FOR_ITSELF + FOR_A_FLOWOP * thread.ops.len() as u64;
+                all = all.saturating_add(each.saturating_mul(process.instances.saturating_mul(thread.instances)));
+            }
+        }
+        all
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //! 1. All threads begin together; none has done anything before.
-//! 2. A run ends: by its time, by its end rule, or by the first thing that goes wrong. A thread that panics ends it, too.
+//! 2. A run ends: by its time, by the number of its operations, by its end rule, or by the first thing that goes wrong. A thread that panics ends it, too.
 //! 3. Figures are those between the common start and the end; what is on its way then is not in them.
 
 use super::aio::{WRITERS, WRITERS_MAX};
@@ -332,6 +332,8 @@ fn wait<T: Timer>(
             Some(Leave::Failed(error)) => return Err(error),
             Some(Leave::Done(why)) if quit == Quit::Timeout => return Err(RunError::Early(why)),
             Some(Leave::Done(why)) if quit == Quit::FirstDone || held.gone == all => return Ok(Some(why)),
+            // Whoever comes after the last operation that counts ends the run, and leaves.
+            Some(Leave::Stopped) if shared.is_done() => return Ok(Some("all operations were done".into())),
             first => held.first = first,
         }
         if listener.interrupted() {

@@ -15,6 +15,7 @@ use crate::wml::Kind;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use teal_env::Timer;
 
 /// Where threads meet: an instance of `block` or of `semblock`.
@@ -67,6 +68,8 @@ pub(super) struct Shared<'a, T> {
     pub(super) clock: &'a T,
     pub(super) sets: Vec<Files>,
     pub(super) stop: Stop,
+    /// Operations that may still be counted, if a run is to have so many.
+    left: Option<AtomicU64>,
     pub(super) events: Events,
     pub(super) queue: Queue,
     pub(super) threads: Vec<ThreadState>,
@@ -119,6 +122,7 @@ impl<'a, T: Timer> Shared<'a, T> {
             clock,
             sets,
             stop: Stop::default(),
+            left: plan.options.operations.map(AtomicU64::new),
             events: Events::new(clock.monotonic().as_nanos() as u64),
             queue: Queue::new(),
             threads,
@@ -134,6 +138,21 @@ impl<'a, T: Timer> Shared<'a, T> {
     pub(super) fn now(&self) -> u64 {
         let now = self.clock.monotonic();
         now.as_secs() * 1_000_000_000 + u64::from(now.subsec_nanos())
+    }
+
+    /// Whether one operation more counts; the first that does not ends the run.
+    pub(super) fn counts(&self) -> bool {
+        let Some(left) = &self.left else { return true };
+        let counts = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+        if !counts {
+            self.stop.set();
+        }
+        counts
+    }
+
+    /// Whether as many operations as a run is to have were done.
+    pub(super) fn is_done(&self) -> bool {
+        self.left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) == 0)
     }
 
     /// The threads of the same process.

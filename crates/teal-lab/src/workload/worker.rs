@@ -179,6 +179,9 @@ impl<'a, T: Timer> Worker<'a, T> {
             return;
         }
         let kind = self.thread.ops[at].kind;
+        if kind.is_io() && !self.shared.counts() {
+            return;
+        }
         self.me.tallies[at].record(self.now().saturating_sub(began), bytes);
         if kind.is_io() {
             self.me.totals.record(kind.is_read() || kind.is_write(), bytes);

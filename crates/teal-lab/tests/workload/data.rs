@@ -131,6 +131,15 @@ fn appends_go_to_the_end() {
 }
 
 #[test]
+fn appends_of_many_threads_to_one_file_do_not_write_over_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = body("entries=1,size=0,prealloc", "flowop appendfilerand name=aa,filename=ff,iosize=4k", "aa", 4000);
+    let text = text.replace("thread name=tt {", "thread name=tt,instances=8 {").replace("firstdone", "alldone");
+    let aa = figures(&run(dir.path(), &text), "aa");
+    assert_eq!(sizes(dir.path()), [aa.bytes]);
+}
+
+#[test]
 fn fsync_syncs_a_slot_and_fsyncset_all_of_a_set() {
     let dir = tempfile::tempdir().unwrap();
     let flowops = "flowop openfile name=one,filename=ff,fd=1\nflowop openfile name=two,filename=ff,fd=2\nflowop fsync name=sync,fd=1\n\

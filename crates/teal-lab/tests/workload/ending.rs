@@ -1,6 +1,6 @@
 //! How runs end; composite flowops, messages, several processes.
 
-use super::{Heard, body, count, figures, run, try_run};
+use super::{Heard, body, count, figures, options, run, try_run};
 use teal_env::SystemClock;
 use teal_lab::wml::parse;
 use teal_lab::workload::{Options, RunError, execute, plan};
@@ -48,6 +48,21 @@ fn bytes_end_a_run_too_by_target_or_by_process() {
 }
 
 #[test]
+fn a_number_of_operations_ends_a_run_and_is_exact() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "define fileset name=ff,path=$dir,entries=40,size=1k,dirwidth=100,prealloc\n\
+        define process name=pp { thread name=tt,instances=8 {\n flowop hog name=hh\n flowop openfile name=oo,filesetname=ff,fd=1\n\
+        flowop read name=rr,fd=1,iosize=1k\n flowop closefile name=cc,fd=1 } }\nrun 600";
+    let script = parse("t.wml", text, &mut |_| Err("no".into())).unwrap();
+    for operations in [1, 1000] {
+        let plan = plan(&script, Options { operations: Some(operations), ..options(dir.path(), false) }).unwrap();
+        let outcome = execute(&plan, &SystemClock, &Heard::default()).unwrap().unwrap();
+        assert_eq!(outcome.summary().all.count, operations, "those that do no I/O are not among them");
+        assert_eq!(outcome.ended, "all operations were done");
+    }
+}
+
+#[test]
 fn composite_flowops_count_by_what_is_in_them() {
     let dir = tempfile::tempdir().unwrap();
     let text = format!(
@@ -91,9 +106,8 @@ fn messages_are_heard() {
     let text = "echo \"begins\"\nset mode quit firstdone\ndebug 3\nset $rr=randvar(type=uniform,mean=10,min=10)\n\
         define process name=pp { thread name=tt {\nflowop print name=pp,value=\"hello\"\nflowop testrandvar name=rv,value=$rr\n\
         flowop finishoncount name=end,value=2,target=rv } }\nrun";
-    let options =
-        Options { dir: dir.path().to_owned(), seconds: None, scale: 1.0, seed: 1, set: Vec::new(), strict: false };
-    let plan = plan(&parse("t.wml", text, &mut |_| Err("no".into())).unwrap(), options).unwrap();
+    let script = parse("t.wml", text, &mut |_| Err("no".into())).unwrap();
+    let plan = plan(&script, options(dir.path(), false)).unwrap();
     let heard = Heard::default();
     let outcome = execute(&plan, &SystemClock, &heard).unwrap().unwrap();
     assert_eq!(*heard.0.lock().unwrap(), ["begins", "hello", "hello"]);

@@ -29,6 +29,18 @@ pub(crate) enum Lab {
     Run(Run),
     /// Run a matrix: workloads on file systems with their options under schedulers; what to take, in operations a second and for each joule
     Matrix(Matrix),
+    /// Measure the phases of scherlfs on file systems: joules by phase on a modelled disk, beside the physical floor
+    Phases(Phases),
+    /// One cell of `phases` on the host's side of a guest, in namespaces of its own
+    #[command(hide = true)]
+    PhasesHost(PhasesCell),
+    /// One cell of `phases` as the first program of a guest
+    #[command(hide = true)]
+    PhasesGuest(PhasesCell),
+    /// Search for the file system, options and scheduler that are best for a workload on a device, and print the commands
+    Tune(Tune),
+    /// Compare two results of a matrix, or two outputs of `teal lab run --json`; status 3 if a workload is worse, with 95 %
+    Compare(Compare),
     /// List the workloads that come with the program
     Workloads {
         /// Print the script of this one
@@ -51,6 +63,9 @@ pub(crate) struct Run {
     /// End after so many seconds, whatever the script says
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) seconds: Option<u64>,
+    /// End after so many operations, whatever the script says; or after its seconds
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) operations: Option<u64>,
     /// Factor on the number of files, such as 0.02; where there are few, on their sizes
     #[arg(long, default_value = "1", value_parser = parse_scale)]
     pub(crate) scale: f64,
@@ -90,6 +105,147 @@ pub(crate) struct Matrix {
     /// The matrix's real device, again: everything on it will be lost
     #[arg(long, value_name = "DEVICE")]
     pub(crate) erase: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Phases {
+    /// The modelled disk: a shipped profile's name, or a file
+    #[arg(long)]
+    pub(crate) profile: String,
+    /// File systems: ext2, ext3, ext4, xfs, btrfs, reiserfs, jfs, nilfs2, f2fs, vfat, teal; ext4@guest runs it in a guest, ext4@host here
+    #[arg(long, value_delimiter = ',', required = true)]
+    pub(crate) systems: Vec<String>,
+    /// Groups of phases: 4k, 32k, 1024k, update, camera, camera-64k, mp3, fragmented [default: all]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) groups: Vec<String>,
+    /// T: synced after each write call, page cache dropped after each operation; F: fsync of each file; C: cached, synced at the end
+    #[arg(long, value_enum, default_value = "t", ignore_case = true)]
+    pub(crate) mode: PhasesMode,
+    /// Factor on the number of files and accesses
+    #[arg(long, default_value = "1", value_parser = parse_scale)]
+    pub(crate) scale: f64,
+    /// The disk's size [default: what the profile holds]
+    #[arg(long, value_parser = super::parse_size)]
+    pub(crate) size: Option<u64>,
+    /// A directory for results and report; what is there already is not measured again
+    #[arg(long, value_name = "DIR")]
+    pub(crate) results: PathBuf,
+    /// Say what would be measured
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Measure nothing, make the report anew
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) only_report: bool,
+}
+
+/// When what was written has to be on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PhasesMode {
+    /// As in the thesis
+    T,
+    /// fsync
+    F,
+    /// Cached
+    C,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PhasesCell {
+    #[arg(long)]
+    pub(crate) kind: String,
+    #[arg(long)]
+    pub(crate) group: String,
+    #[arg(long, value_enum, ignore_case = true)]
+    pub(crate) mode: PhasesMode,
+    #[arg(long, value_parser = parse_scale)]
+    pub(crate) scale: f64,
+    #[arg(long)]
+    pub(crate) profile: String,
+    #[arg(long)]
+    pub(crate) size: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tune {
+    /// A script, or a workload's name
+    #[arg(long, required_unless_present = "replay")]
+    pub(crate) workload: Option<String>,
+    /// A block device, or a modelled disk as PROFILE:SIZE, such as wd-re-4tb:4G
+    #[arg(long, required_unless_present = "replay")]
+    pub(crate) device: Option<String>,
+    /// A directory for runs and report; what is there already is not run again
+    #[arg(long, value_name = "DIR", required_unless_present = "replay")]
+    pub(crate) results: Option<PathBuf>,
+    /// End before this time is over, such as 30m or 2h
+    #[arg(long, value_parser = parse_duration, default_value = "1h")]
+    pub(crate) budget: Duration,
+    /// What the best is the best in
+    #[arg(long, value_enum, default_value_t = Aim::Both)]
+    pub(crate) aim: Aim,
+    /// A matrix: its file systems and schedulers are those to choose from, the first ones the reference [default: what is installed]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) space: Option<PathBuf>,
+    /// Try options that cost safety, too; what they cost is said
+    #[arg(long)]
+    pub(crate) risky: bool,
+    /// A variable of the script
+    #[arg(long, value_name = "VARIABLE=VALUE", value_parser = parse_setting)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Factor on the workload's file sets
+    #[arg(long, default_value = "1", value_parser = parse_scale)]
+    pub(crate) scale: f64,
+    /// A run's length
+    #[arg(long, default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) seconds: u64,
+    /// A run ends after so many operations, or after its seconds: what runs on modelled disks need to be alike
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) operations: Option<u64>,
+    /// Memory for the kernel's caches, beside what the workload's threads hold [default: all there is]
+    #[arg(long, value_name = "SIZE", value_parser = super::parse_size)]
+    pub(crate) memory: Option<u64>,
+    /// What is drawn: order and workloads
+    #[arg(long, default_value = "1")]
+    pub(crate) seed: u64,
+    /// Blocks at most
+    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub(crate) blocks: u32,
+    /// The device, again: everything on it will be lost
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) erase: Option<PathBuf>,
+    /// Say what would be tried
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Run nothing: replay the runs of a matrix with their noise, and say how often the best is found
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["workload", "device", "results"])]
+    pub(crate) replay: Option<PathBuf>,
+    /// Of a replay: so many searches
+    #[arg(long, default_value = "100", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) seeds: u64,
+    /// Of a replay: the part of the runs that a search may take
+    #[arg(long, default_value = "0.45", value_parser = parse_scale)]
+    pub(crate) part: f64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// Results: a directory, or a file of `teal lab run --json`
+    pub(crate) before: PathBuf,
+    /// Other results of the same kind
+    pub(crate) after: PathBuf,
+    /// For programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What the best is the best in.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Aim {
+    /// Operations a second
+    Rate,
+    /// Operations for each joule
+    Joule,
+    /// Both: the geometric mean of the two
+    Both,
 }
 
 #[derive(Debug, Args)]

@@ -1,11 +1,11 @@
 //! `teal lab disk`: modelled disks, started, looked at and stopped by name.
 
-mod backing;
+pub(super) mod backing;
 mod daemon;
 mod leftovers;
-mod model;
+pub(super) mod model;
 mod nbd;
-mod report;
+pub(super) mod report;
 mod start;
 
 use crate::paths;
@@ -15,16 +15,21 @@ use clap::{Args, Subcommand};
 use model::Model;
 use report::Report;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 use teal_emulator::log::{LogError, LogReader};
+use teal_env::{Clock as _, SystemClock, Timer as _};
 
 /// The longest name of a disk.
 const NAME_MAX: usize = 32;
 /// How long the end of a disk may take: dirty data of its device is written first.
 const PATIENCE_SECS: i64 = 60;
+/// How long a device may be held that is mounted nowhere here: by a file system that is still closing, or in a namespace that had the mount and goes.
+const CLOSING: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Disk {
@@ -131,14 +136,15 @@ fn unknown(name: &str) -> String {
 }
 
 fn command(name: &str, what: &str) -> Result<()> {
+    tell(name, what)?.with_context(|| format!("disk {name}: {what}"))
+}
+
+/// Tells a disk something, and gives its answer.
+fn tell(name: &str, what: &str) -> Result<rustix::io::Result<()>> {
     let control = place(name)?.join("control");
     // Nothing is made or cut off: the file is there or the disk is not.
     let file = std::fs::OpenOptions::new().write(true).open(&control).map_err(|_| anyhow::anyhow!(unknown(name)))?;
-    match rustix::io::write(&file, what.as_bytes()) {
-        Ok(_) => Ok(()),
-        Err(rustix::io::Errno::BUSY) => bail!("the device of disk {name} is in use; unmount what is on it first"),
-        Err(errno) => Err(errno).with_context(|| format!("disk {name}: {what}")),
-    }
+    Ok(rustix::io::write(&file, what.as_bytes()).map(drop))
 }
 
 fn ls() -> Result<()> {
@@ -204,7 +210,17 @@ fn stop(name: &str) -> Result<()> {
     let pid = Pid::from_raw(report.pid).context("no process is 0")?;
     // Taken while it lives, so that it means this process for ever.
     let daemon = rustix::process::pidfd_open(pid, PidfdFlags::empty()).context("watching the disk's process")?;
-    command(name, "stop")?;
+    let clock = SystemClock;
+    let until = clock.monotonic() + CLOSING;
+    loop {
+        match tell(name, "stop")? {
+            Err(Errno::BUSY) if !leftovers::mounted_from(&report.device)?.is_empty() || clock.monotonic() > until => {
+                bail!("the device of disk {name} is in use; unmount what is on it first");
+            }
+            Err(Errno::BUSY) => clock.wait_until(clock.monotonic() + CLOSING / 100),
+            told => break told.with_context(|| format!("disk {name}: stop"))?,
+        }
+    }
     let end = Timespec { tv_sec: PATIENCE_SECS, tv_nsec: 0 };
     if rustix::event::poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&end)).context("waiting")? == 0 {
         bail!("{} is still open somewhere; disk {name} goes when it is closed", report.device.display());

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `matrix.toml` | the matrix as it was when the first run began; another one is refused |
 //! | `runs.jsonl` | one run a line; a line that was cut off in the middle is taken away |
-//! | `report.md` | what follows, made anew after every block |
+//! | `report.md`, `report.html` | what follows, made anew after every block; the page needs nothing else |
 //!
 //! # Guarantees
 //! 1. Nothing is written to a device that is in use, nor to a real one without being told to lose what is on it.
@@ -13,22 +13,26 @@
 //! 3. Whatever is interrupted goes on with the next run; what was mounted and started for a run goes with it.
 
 mod cell;
-mod ground;
+pub(super) mod ground;
+mod memory;
+mod meter;
+mod tune;
 
 use crate::cli::lab::Matrix as Args;
 use crate::say::say;
 use crate::status::human;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use teal_lab::matrix::{Cell, Findings, Matrix, Run, markdown, settled};
+use teal_lab::matrix::{About, Cell, Findings, Matrix, Run, html, markdown, settled};
 use teal_lab::wml::Script;
 use teal_lab::workload::{Options, plan, preview};
+pub(crate) use tune::tune;
 
 /// A matrix with what its names stand for.
 struct Bench {
@@ -49,16 +53,15 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     let scripts = scripts.collect::<Result<Vec<_>>>()?;
     let results = crate::paths::absolute(&args.results)?;
     let bench = Bench { matrix, scripts, results, ended: Arc::default() };
-    bench.check(args)?;
+    let touches = !args.dry_run && !args.only_report;
+    bench.check(args.erase.as_deref(), touches)?;
     if args.dry_run {
         bench.describe()?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut runs = bench.open(&text)?;
     if !args.only_report {
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&bench.ended)).context("signals")?;
-        }
+        bench.listen()?;
         bench.go_on(&mut runs)?;
     }
     bench.report(&runs)?;
@@ -77,8 +80,16 @@ fn script(name: &str, beside: &Path) -> Result<Script> {
 }
 
 impl Bench {
-    /// Whether everything is there that it takes.
-    fn check(&self, args: &Args) -> Result<()> {
+    /// Ends with the run that is on its way when the program is told to end.
+    fn listen(&self) -> Result<()> {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&self.ended)).context("signals")?;
+        }
+        Ok(())
+    }
+
+    /// Whether everything is there that it takes; and, if the device is to be touched, whether what is on it may go.
+    fn check(&self, erase: Option<&Path>, touches: bool) -> Result<()> {
         for at in 0..self.scripts.len() {
             plan(&self.scripts[at], self.options(at, 0, Path::new("/"))?)
                 .with_context(|| format!("workload {}", self.matrix.workloads[at].name))?;
@@ -86,12 +97,18 @@ impl Bench {
         for system in &self.matrix.systems {
             ground::check_kind(system.kind).with_context(|| format!("system {}", system.name))?;
         }
+        if let Some(of) = self.matrix.meter.as_ref().filter(|_| touches) {
+            meter::Meter::open(of)?;
+        }
+        if self.matrix.runs.memory.is_some() {
+            memory::check()?;
+        }
         if let Some(profile) = &self.matrix.device.profile {
             super::shipped(profile)?;
         }
         if let Some(path) = &self.matrix.device.path {
             ground::check_device(Path::new(path))?;
-            if !args.dry_run && !args.only_report && args.erase.as_deref() != Some(Path::new(path)) {
+            if touches && erase != Some(Path::new(path)) {
                 bail!("everything on {path} will be lost: say --erase {path} if that is meant");
             }
         }
@@ -108,6 +125,7 @@ impl Bench {
         Ok(Options {
             dir: dir.to_owned(),
             seconds: Some(runs.seconds),
+            operations: of.operations,
             scale: runs.scale,
             seed: self.matrix.seed(block),
             set: of.set.iter().map(pair).collect::<Result<_>>()?,
@@ -162,34 +180,45 @@ impl Bench {
         Ok(runs)
     }
 
-    fn has(&self, runs: &[Run], block: u32, cell: Cell) -> bool {
+    /// The run of a cell in a block, if it is there.
+    fn of<'a>(&self, runs: &'a [Run], block: u32, cell: Cell) -> Option<&'a Run> {
         let names = self.matrix.names(cell);
-        runs.iter().any(|run| run.block == block && [&run.workload, &run.system, &run.scheduler] == names)
+        runs.iter().find(|run| run.block == block && [&run.workload, &run.system, &run.scheduler] == names)
+    }
+
+    /// Where runs are kept.
+    fn kept(&self) -> Result<File> {
+        let path = self.results.join("runs.jsonl");
+        OpenOptions::new().create(true).append(true).open(&path).with_context(|| path.display().to_string())
+    }
+
+    /// Runs a cell and keeps the run; `None` if that was interrupted.
+    fn run(&self, kept: &mut File, cell: Cell, block: u32) -> Result<Option<Run>> {
+        let [workload, system, scheduler] = self.matrix.names(cell);
+        let run = cell::run(self, cell, block);
+        let Some(run) = run.with_context(|| format!("workload {workload} on {system} under {scheduler}"))? else {
+            return Ok(None);
+        };
+        let line = serde_json::to_string(&run)?;
+        writeln!(kept, "{line}").and_then(|()| kept.sync_data()).context("runs.jsonl")?;
+        Ok(Some(run))
     }
 
     /// Blocks until their intervals are narrow enough, or there are enough.
     fn go_on(&self, runs: &mut Vec<Run>) -> Result<()> {
-        let path = self.results.join("runs.jsonl");
-        let mut file =
-            OpenOptions::new().create(true).append(true).open(&path).with_context(|| path.display().to_string())?;
+        let mut file = self.kept()?;
         for block in 0..self.matrix.runs.most {
             if block >= self.matrix.runs.least && settled(&self.matrix, &Findings::of(&self.matrix, runs)) {
                 say!("every interval is within {:.1} % of its mean", self.matrix.runs.within * 100.0);
                 return Ok(());
             }
             let cells: Vec<Cell> =
-                self.matrix.block(block).into_iter().filter(|cell| !self.has(runs, block, *cell)).collect();
+                self.matrix.block(block).into_iter().filter(|cell| self.of(runs, block, *cell).is_none()).collect();
             for (at, cell) in cells.iter().enumerate() {
                 if self.ended.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                let [workload, system, scheduler] = self.matrix.names(*cell);
-                let run = cell::run(self, *cell, block)
-                    .with_context(|| format!("workload {workload} on {system} under {scheduler}"))?;
-                let Some(run) = run else { return Ok(()) };
-                writeln!(file, "{}", serde_json::to_string(&run)?)
-                    .and_then(|()| file.sync_data())
-                    .with_context(|| path.display().to_string())?;
+                let Some(run) = self.run(&mut file, *cell, block)? else { return Ok(()) };
                 say!("block {block}, {} of {}: {}", at + 1, cells.len(), line(&run));
                 runs.push(run);
             }
@@ -202,17 +231,26 @@ impl Bench {
 
     fn report(&self, runs: &[Run]) -> Result<()> {
         let findings = Findings::of(&self.matrix, runs);
-        let meter = match &self.matrix.device.profile {
-            Some(profile) => {
+        let meter = match (&self.matrix.device.profile, &self.matrix.meter) {
+            (Some(profile), _) => {
                 format!("modelled by {profile} from the requests that reached the device, in virtual time")
             }
-            None => "not known: the device has no meter".to_owned(),
+            (None, Some(meter)) => format!("measured by {}", meter.name()),
+            (None, None) => "not known: the device has no meter".to_owned(),
         };
         let name = self.results.file_name().map_or("Matrix".into(), |name| name.to_string_lossy());
-        let page = format!("# {name}\n\n{}{}", machine(), markdown(&self.matrix, &findings, &meter));
+        let page = format!("# {name}\n\n{}.\n\n{}", machine(), markdown(&self.matrix, &findings, &meter));
         let path = self.results.join("report.md");
         std::fs::write(&path, page).with_context(|| path.display().to_string())?;
-        say!("{} runs; {}", findings.runs, path.display());
+        let about = About {
+            title: name.into_owned(),
+            machine: vec![machine()],
+            meter,
+            commands: vec!["teal lab matrix matrix.toml --results again".into(), "teal lab compare . again".into()],
+        };
+        let beside = path.with_extension("html");
+        std::fs::write(&beside, html(&self.matrix, &findings, &about)).with_context(|| beside.display().to_string())?;
+        say!("{} runs; {}, {}", findings.runs, path.display(), beside.display());
         Ok(())
     }
 }
@@ -222,7 +260,7 @@ fn machine() -> String {
     let uname = rustix::system::uname();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
-        "{} {}, {processors} processors, TealFS {}.\n\n",
+        "{} {}, {processors} processors, TealFS {}",
         uname.sysname().to_string_lossy(),
         uname.release().to_string_lossy(),
         env!("CARGO_PKG_VERSION")
@@ -245,23 +283,10 @@ fn line(run: &Run) -> String {
 }
 
 /// Reads runs, and takes away a last line that is not whole.
-fn read_runs(path: &Path) -> Result<Vec<Run>> {
-    let text = match std::fs::read_to_string(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        text => text.with_context(|| path.display().to_string())?,
-    };
-    let whole = text.rfind('\n').map_or(0, |at| at + 1);
-    if whole < text.len() {
-        let file = OpenOptions::new().write(true).open(path).with_context(|| path.display().to_string())?;
-        file.set_len(whole as u64).with_context(|| path.display().to_string())?;
+pub(super) fn read_runs(path: &Path) -> Result<Vec<Run>> {
+    let runs: Vec<Run> = super::lines::read(path)?;
+    if let Some(at) = runs.iter().position(|run| run.version != Run::VERSION) {
+        bail!("{}, line {}: version {} is not known here", path.display(), at + 1, runs[at].version);
     }
-    let lines = text[..whole].lines().enumerate();
-    let runs = lines.map(|(at, line)| {
-        let run: Run = serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), at + 1))?;
-        if run.version != Run::VERSION {
-            bail!("{}, line {}: version {} is not known here", path.display(), at + 1, run.version);
-        }
-        Ok(run)
-    });
-    runs.collect()
+    Ok(runs)
 }

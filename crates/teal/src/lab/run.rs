@@ -27,6 +27,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     let options = Options {
         dir,
         seconds: args.seconds,
+        operations: args.operations,
         scale: args.scale,
         seed: args.seed,
         set: args.set.clone(),

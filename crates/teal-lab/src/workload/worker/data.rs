@@ -5,6 +5,8 @@ use super::super::plan::Op;
 use super::{Leave, Slot, Went, Worker};
 use crate::wml::Kind;
 use rustix::fs::SeekFrom;
+use rustix::io::ReadWriteFlags;
+use std::io::IoSlice;
 use std::sync::Arc;
 use teal_env::Timer;
 
@@ -157,9 +159,15 @@ impl<T: Timer> Worker<'_, T> {
         let from = self.place(op, most)?;
         let content = self.memory.fresh(from, len);
         let began = self.shared.now();
-        let done = rustix::fs::seek(&*slot.file, SeekFrom::End(0));
-        let written =
-            if len == 0 { done.map(|_| 0) } else { done.and_then(|_| rustix::io::write(&*slot.file, content)) };
+        let written = match len {
+            0 => rustix::fs::seek(&*slot.file, SeekFrom::End(0)).map(|_| 0),
+            // Filebench's: what another thread appends in between is written over.
+            _ if self.shared.plan.options.strict => {
+                rustix::fs::seek(&*slot.file, SeekFrom::End(0)).and_then(|_| rustix::io::write(&*slot.file, content))
+            }
+            // At the end, whatever others do; the slot's place is behind it then.
+            _ => rustix::io::pwritev2(&*slot.file, &[IoSlice::new(content)], u64::MAX, ReadWriteFlags::APPEND),
+        };
         let written = written.map_err(|e| self.failed(op, "appending", e))?;
         self.did(at, began, written as u64);
         Ok(())

@@ -9,7 +9,7 @@ use teal_types::Sector;
 
 /// Holds the bytes. What the drive takes is modelled, so the host's page cache may serve.
 #[derive(Debug)]
-pub(super) enum Backing {
+pub(in crate::lab) enum Backing {
     /// In a file that stays; a sync of the disk is one of the file.
     Kept(FileDisk),
     /// In a file without a name: nothing of it outlives the process, so there is nothing to sync.
@@ -18,7 +18,7 @@ pub(super) enum Backing {
 
 impl Backing {
     /// The file `image` of `bytes`, made if missing; without one, a file without a name.
-    pub(super) fn open(image: Option<&Path>, name: &str, bytes: u64) -> Result<Self> {
+    pub(in crate::lab) fn open(image: Option<&Path>, name: &str, bytes: u64) -> Result<Self> {
         let Some(image) = image else {
             let path = paths::disk_image(&format!("{name}-{}", std::process::id()))?;
             let disk = FileDisk::open(&path, OpenMode::Create(bytes))?.buffered();

@@ -25,7 +25,7 @@ pub(super) fn clear(dir: &Path) -> Result<()> {
 }
 
 /// The mount points of a device in this namespace, the newest first.
-fn mounted_from(device: &Path) -> Result<Vec<std::path::PathBuf>> {
+pub(super) fn mounted_from(device: &Path) -> Result<Vec<std::path::PathBuf>> {
     let mounts = std::fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
     let mounts = String::from_utf8_lossy(&mounts);
     let mut points = Vec::new();

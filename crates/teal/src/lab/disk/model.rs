@@ -20,34 +20,34 @@ pub(crate) enum Switch {
 pub(crate) struct Model {
     /// What is modelled: a shipped profile's name, or a file
     #[arg(long)]
-    pub(super) profile: String,
+    pub(in crate::lab) profile: String,
     /// Its size, such as 500M; at most what the profile holds
     #[arg(long, value_parser = parse_size)]
-    pub(super) size: u64,
+    pub(in crate::lab) size: u64,
     /// The drive's write cache: with it, writes are answered before they are on the surface
     #[arg(long, value_enum, default_value = "on")]
-    pub(super) cache: Switch,
+    pub(in crate::lab) cache: Switch,
     /// Spin down after so many seconds without work [default: never]
     #[arg(long, value_name = "SECONDS")]
-    pub(super) spin_down: Option<u64>,
+    pub(in crate::lab) spin_down: Option<u64>,
     /// Log every request to this file
     #[arg(long)]
-    pub(super) log: Option<PathBuf>,
+    pub(in crate::lab) log: Option<PathBuf>,
     /// Keep the bytes in this file; otherwise they go with the disk
     #[arg(long)]
-    pub(super) image: Option<PathBuf>,
+    pub(in crate::lab) image: Option<PathBuf>,
 }
 
 impl Model {
     /// The disk that is asked for, validated.
-    pub(super) fn setup(&self) -> Result<Setup> {
+    pub(in crate::lab) fn setup(&self) -> Result<Setup> {
         let setup = Setup::new(profile(&self.profile)?, self.size)?;
         let setup = if matches!(self.cache, Switch::Off) { setup.without_cache() } else { setup };
         Ok(setup.with_spin_down(self.spin_down.map(Span::secs)))
     }
 
     /// That disk, with its bytes and its log.
-    pub(super) fn emulate(&self, setup: &Setup, name: &str, pace: Pace) -> Result<EmulatedDisk<Backing>> {
+    pub(in crate::lab) fn emulate(&self, setup: &Setup, name: &str, pace: Pace) -> Result<EmulatedDisk<Backing>> {
         let backing = Backing::open(self.image.as_deref(), name, self.size)?;
         let sink: Box<dyn Sink> = match &self.log {
             None => Box::new(()),

@@ -12,57 +12,57 @@ use teal_types::{Energy, SECTOR, Span, Time};
 
 /// A disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Report {
-    pub(super) name: String,
-    pub(super) pid: i32,
-    pub(super) device: PathBuf,
+pub(in crate::lab) struct Report {
+    pub(in crate::lab) name: String,
+    pub(in crate::lab) pid: i32,
+    pub(in crate::lab) device: PathBuf,
     /// The joules are modelled by this profile, not measured.
-    pub(super) modelled_by: String,
+    pub(in crate::lab) modelled_by: String,
     /// Figures that no source stands behind.
-    pub(super) assumed: Vec<String>,
-    pub(super) bytes: u64,
-    pub(super) write_cache_bytes: u64,
-    pub(super) real_time: bool,
-    pub(super) state: String,
-    pub(super) unwritten_bytes: u64,
-    pub(super) cycles: u64,
-    pub(super) log: Option<PathBuf>,
-    pub(super) log_records: u64,
-    pub(super) log_error: Option<String>,
-    pub(super) total: Sums,
-    pub(super) mark: Option<String>,
+    pub(in crate::lab) assumed: Vec<String>,
+    pub(in crate::lab) bytes: u64,
+    pub(in crate::lab) write_cache_bytes: u64,
+    pub(in crate::lab) real_time: bool,
+    pub(in crate::lab) state: String,
+    pub(in crate::lab) unwritten_bytes: u64,
+    pub(in crate::lab) cycles: u64,
+    pub(in crate::lab) log: Option<PathBuf>,
+    pub(in crate::lab) log_records: u64,
+    pub(in crate::lab) log_error: Option<String>,
+    pub(in crate::lab) total: Sums,
+    pub(in crate::lab) mark: Option<String>,
     /// All of it, if nobody has set a mark.
-    pub(super) since_mark: Sums,
+    pub(in crate::lab) since_mark: Sums,
 }
 
 /// Requests and joules of a time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Sums {
-    pub(super) elapsed_ns: u64,
-    pub(super) reads: u64,
-    pub(super) bytes_read: u64,
-    pub(super) writes: u64,
-    pub(super) bytes_written: u64,
-    pub(super) flushes: u64,
-    pub(super) discards: u64,
-    pub(super) seeks: u64,
-    pub(super) wakes: u64,
-    pub(super) microjoules: u64,
+pub(in crate::lab) struct Sums {
+    pub(in crate::lab) elapsed_ns: u64,
+    pub(in crate::lab) reads: u64,
+    pub(in crate::lab) bytes_read: u64,
+    pub(in crate::lab) writes: u64,
+    pub(in crate::lab) bytes_written: u64,
+    pub(in crate::lab) flushes: u64,
+    pub(in crate::lab) discards: u64,
+    pub(in crate::lab) seeks: u64,
+    pub(in crate::lab) wakes: u64,
+    pub(in crate::lab) microjoules: u64,
     /// By what it was used for; they sum up to `microjoules`.
-    pub(super) uses: Vec<Usage>,
+    pub(in crate::lab) uses: Vec<Usage>,
 }
 
 /// One use.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Usage {
-    pub(super) name: String,
-    pub(super) count: u64,
-    pub(super) ns: u64,
-    pub(super) microjoules: u64,
+pub(in crate::lab) struct Usage {
+    pub(in crate::lab) name: String,
+    pub(in crate::lab) count: u64,
+    pub(in crate::lab) ns: u64,
+    pub(in crate::lab) microjoules: u64,
 }
 
 impl Sums {
-    pub(super) fn between(earlier: &Account, later: &Account, model: &PowerModel) -> Self {
+    pub(in crate::lab) fn between(earlier: &Account, later: &Account, model: &PowerModel) -> Self {
         let (requests, uses) = later.since(earlier);
         let seeks = uses.iter().find(|(used, ..)| *used == Use::Work(Phase::Seek)).map_or(0, |(_, count, ..)| *count);
         let usage = |(used, count, time, energy): (Use, u64, Span, Energy)| Usage {
@@ -87,7 +87,7 @@ impl Sums {
         }
     }
 
-    pub(super) fn show(&self, profile: &str) {
+    pub(in crate::lab) fn show(&self, profile: &str) {
         say!(
             "  requests  {} reads ({}), {} writes ({}), {} flushes, {} discards",
             self.reads,
@@ -109,7 +109,7 @@ impl Sums {
 
 impl Report {
     /// Fills in what changes.
-    pub(super) fn fill(&mut self, now: &Snapshot, model: &PowerModel) {
+    pub(in crate::lab) fn fill(&mut self, now: &Snapshot, model: &PowerModel) {
         self.state = match now.power {
             Power::Ready => "ready",
             Power::Asleep => "asleep",
@@ -125,13 +125,13 @@ impl Report {
     }
 
     /// Asks the disk that is mounted there.
-    pub(super) fn read(dir: &Path) -> Result<Self> {
+    pub(in crate::lab) fn read(dir: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(dir.join("stat")).with_context(|| dir.display().to_string())?;
         serde_json::from_str(&text).context("the disk's answer cannot be understood")
     }
 
     /// One line.
-    pub(super) fn line(&self) -> String {
+    pub(in crate::lab) fn line(&self) -> String {
         let cache = if self.write_cache_bytes > 0 { "on" } else { "off" };
         let time = if self.real_time { "real" } else { "virtual" };
         format!(
@@ -145,7 +145,7 @@ impl Report {
     }
 
     /// For people.
-    pub(super) fn show(&self) {
+    pub(in crate::lab) fn show(&self) {
         say!("{}", self.line());
         if !self.assumed.is_empty() {
             say!("  assumed   {}", self.assumed.join(", "));

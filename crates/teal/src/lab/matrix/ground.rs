@@ -3,10 +3,17 @@
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_lab::matrix::{Cache, Kind, Meter, Spent, System};
 
+/// How long somebody else may use what is to be unmounted, and how often it is tried.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Runs a program, and gives what it printed.
-fn run(program: &Path, args: &[&str]) -> Result<String> {
+pub(in crate::lab) fn run(program: &Path, args: &[&str]) -> Result<String> {
     let said = Command::new(program).args(args).stdin(Stdio::null()).output();
     let said = said.with_context(|| program.display().to_string())?;
     if !said.status.success() {
@@ -22,14 +29,14 @@ fn teal(args: &[&str]) -> Result<String> {
 }
 
 /// Where a program is that makes a file system.
-fn found(program: &str) -> Option<PathBuf> {
+pub(in crate::lab) fn found(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(more).map(|dir| dir.join(program)).find(|path| path.is_file())
 }
 
 /// Whether file systems of this kind can be made and mounted here.
-pub(super) fn check_kind(kind: Kind) -> Result<()> {
+pub(in crate::lab) fn check_kind(kind: Kind) -> Result<()> {
     if kind.is_ours() {
         return Ok(());
     }
@@ -45,7 +52,7 @@ pub(super) fn check_kind(kind: Kind) -> Result<()> {
 }
 
 /// Whether a device is one, and nobody uses it.
-pub(super) fn check_device(path: &Path) -> Result<()> {
+pub(in crate::lab) fn check_device(path: &Path) -> Result<()> {
     use std::os::unix::fs::FileTypeExt as _;
     let meta = std::fs::metadata(path).with_context(|| path.display().to_string())?;
     if !meta.file_type().is_block_device() {
@@ -61,7 +68,7 @@ pub(super) fn check_device(path: &Path) -> Result<()> {
 }
 
 /// A device for one run.
-pub(super) struct Ground {
+pub(in crate::lab) struct Ground {
     path: PathBuf,
     /// The name of a modelled disk, and its profile.
     modelled: Option<(String, String)>,
@@ -69,28 +76,38 @@ pub(super) struct Ground {
 
 impl Ground {
     /// A modelled disk of its own.
-    pub(super) fn modelled(profile: &str, size: u64) -> Result<Self> {
-        let name = format!("matrix-{}", std::process::id());
+    pub(in crate::lab) fn modelled(profile: &str, size: u64) -> Result<Self> {
+        // Each has its own name: one that somebody holds longer than we have patience must not be in the way.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("matrix-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let path = teal(&["lab", "disk", "start", "--profile", profile, "--size", &size.to_string(), &name])?;
         Ok(Self { path: path.into(), modelled: Some((name, profile.to_owned())) })
     }
 
     /// A real device.
-    pub(super) fn real(path: &Path) -> Result<Self> {
+    pub(in crate::lab) fn real(path: &Path) -> Result<Self> {
         check_device(path)?;
         Ok(Self { path: path.to_owned(), modelled: None })
     }
 
-    pub(super) fn meter(&self) -> Meter {
+    pub(in crate::lab) fn meter(&self) -> Meter {
         self.modelled.as_ref().map_or(Meter::None, |(_, profile)| Meter::Model(profile.clone()))
     }
 
-    /// Sets the scheduler, after a look whether the device has all that will be wanted.
-    pub(super) fn schedule(&self, scheduler: &str, wanted: &[String]) -> Result<()> {
+    /// The schedulers that the device has, the one it is under first.
+    pub(in crate::lab) fn schedulers(&self) -> Result<Vec<String>> {
         let file = self.queue("queue/scheduler")?;
         let known = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let names: Vec<&str> = known.split_whitespace().map(|name| name.trim_matches(['[', ']'])).collect();
-        if let Some(missing) = wanted.iter().find(|name| !names.contains(&name.as_str())) {
+        let mut names: Vec<&str> = known.split_whitespace().collect();
+        names.sort_by_key(|name| !name.starts_with('['));
+        Ok(names.into_iter().map(|name| name.trim_matches(['[', ']']).to_owned()).collect())
+    }
+
+    /// Sets the scheduler, after a look whether the device has all that will be wanted.
+    pub(in crate::lab) fn schedule(&self, scheduler: &str, wanted: &[String]) -> Result<()> {
+        let file = self.queue("queue/scheduler")?;
+        let names = self.schedulers()?;
+        if let Some(missing) = wanted.iter().find(|name| !names.contains(name)) {
             bail!("{} has no scheduler {missing}; it has {}", self.path.display(), names.join(", "));
         }
         std::fs::write(&file, scheduler).with_context(|| file.display().to_string())
@@ -108,8 +125,20 @@ impl Ground {
         disk.filter(|path| path.exists()).with_context(|| format!("{} has no {file}", self.path.display()))
     }
 
+    /// Its block device.
+    pub(in crate::lab) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What a modelled disk says of the time since the mark.
+    pub(in crate::lab) fn since_mark(&self) -> Result<serde_json::Value> {
+        let (name, _) = self.modelled.as_ref().context("a real device has no account")?;
+        let mut said: serde_json::Value = serde_json::from_str(&teal(&["lab", "disk", "stat", name, "--json"])?)?;
+        Ok(said["since_mark"].take())
+    }
+
     /// From here on is counted anew.
-    pub(super) fn mark(&self) -> Result<Spent> {
+    pub(in crate::lab) fn mark(&self) -> Result<Spent> {
         if let Some((name, _)) = &self.modelled {
             teal(&["lab", "disk", "mark", name, "run"])?;
             return Ok(Spent::default());
@@ -118,11 +147,12 @@ impl Ground {
     }
 
     /// What the device has done since the mark; of a real one, since it was there.
-    pub(super) fn spent(&self) -> Result<Spent> {
-        let Some((name, _)) = &self.modelled else { return self.counted() };
-        let said: serde_json::Value = serde_json::from_str(&teal(&["lab", "disk", "stat", name, "--json"])?)?;
-        let of = &said["since_mark"];
-        let number = |key: &str| of[key].as_u64().with_context(|| format!("disk {name} does not tell {key}"));
+    pub(in crate::lab) fn spent(&self) -> Result<Spent> {
+        if self.modelled.is_none() {
+            return self.counted();
+        }
+        let of = self.since_mark()?;
+        let number = |key: &str| of[key].as_u64().with_context(|| format!("the disk does not tell {key}"));
         Ok(Spent {
             joules: number("microjoules")? as f64 / 1e6,
             busy: number("elapsed_ns")? as f64 / 1e9,
@@ -144,23 +174,19 @@ impl Ground {
     }
 
     /// A new file system on all of it.
-    pub(super) fn make(&self, system: &System) -> Result<()> {
+    pub(in crate::lab) fn make(&self, system: &System) -> Result<()> {
         let device = self.path.to_str().with_context(|| self.path.display().to_string())?;
-        let more = system.mkfs.iter().map(String::as_str);
+        let more = system.format();
+        let args: Vec<&str> = more.iter().map(String::as_str).chain([device]).collect();
         if system.kind.is_ours() {
-            return teal(&["mkfs", "--force"].into_iter().chain(more).chain([device]).collect::<Vec<_>>()).map(drop);
+            return teal(&[&["mkfs"], &args[..]].concat()).map(drop);
         }
         let name = format!("mkfs.{}", system.kind.name());
-        let force: &[&str] = match system.kind {
-            Kind::Xfs | Kind::Btrfs => &["-q", "-f"],
-            _ => &["-q", "-F"],
-        };
-        let args: Vec<&str> = force.iter().copied().chain(more).chain([device]).collect();
         run(&found(&name).with_context(|| format!("{name} is not installed"))?, &args).map(drop)
     }
 
     /// Mounts it. `sync`: whatever is written waits for the device.
-    pub(super) fn mount(&self, system: &System, dir: &Path, cache: Cache) -> Result<Mounted> {
+    pub(in crate::lab) fn mount(&self, system: &System, dir: &Path, cache: Cache) -> Result<Mounted> {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         let (device, point) = (self.path.display().to_string(), dir.display().to_string());
         let mut options = system.mount.clone();
@@ -177,6 +203,10 @@ impl Ground {
             }
             teal(&[&["mount"], &args[..], &[&device, &point]].concat())?;
         } else {
+            if system.kind == Kind::Nilfs2 {
+                // Without its helper, which would start a cleaner.
+                args.push("-i");
+            }
             run(Path::new("mount"), &[&["-t", system.kind.name()], &args[..], &[&device, &point]].concat())?;
         }
         Ok(Mounted { dir: dir.to_owned(), is_ours: system.kind.is_ours(), is_there: true })
@@ -194,7 +224,7 @@ impl Drop for Ground {
 }
 
 /// A mounted file system.
-pub(super) struct Mounted {
+pub(in crate::lab) struct Mounted {
     dir: PathBuf,
     is_ours: bool,
     is_there: bool,
@@ -202,14 +232,24 @@ pub(super) struct Mounted {
 
 impl Mounted {
     /// Writes everything and takes the mount away.
-    pub(super) fn end(mut self) -> Result<()> {
+    pub(in crate::lab) fn end(mut self) -> Result<()> {
         self.is_there = false;
         self.unmount()
     }
 
     fn unmount(&self) -> Result<()> {
-        let point = self.dir.display().to_string();
-        if self.is_ours { teal(&["down", &point]).map(drop) } else { run(Path::new("umount"), &[&point]).map(drop) }
+        let deadline = SystemClock.monotonic() + PATIENCE;
+        loop {
+            let point = self.dir.display().to_string();
+            let done = if self.is_ours { teal(&["down", &point]) } else { run(Path::new("umount"), &[&point]) };
+            match done {
+                // Somebody looks at it, as mkfs.xfs looks at every mount.
+                Err(error) if format!("{error:#}").contains("busy") && SystemClock.monotonic() < deadline => {
+                    SystemClock.wait_until(SystemClock.monotonic() + PAUSE);
+                }
+                done => return done.map(drop),
+            }
+        }
     }
 }
 

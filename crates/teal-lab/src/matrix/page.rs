@@ -1,0 +1,142 @@
+//! Findings as one HTML page that needs nothing else: figures, plots, and what to type to have them again.
+//!
+//! # Guarantees
+//! 1. The page refers to nothing outside of it: no scripts, no fonts, no pictures.
+//! 2. Whatever comes from a matrix or a machine is escaped.
+
+mod plot;
+
+use super::file::Matrix;
+use super::findings::{Findings, Row, Verdict};
+use super::show::{figure, short, verdict};
+use std::fmt::Write as _;
+
+/// What a page says besides findings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// The page's title.
+    pub title: String,
+    /// Kernel, processors, versions; a line each.
+    pub machine: Vec<String>,
+    /// Where joules come from.
+    pub meter: String,
+    /// Commands that make these results again.
+    pub commands: Vec<String>,
+}
+
+const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#1c2024;background:#fff}\
+h1,h2,h3{line-height:1.2}table{border-collapse:collapse;font-size:13px}td,th{padding:.2rem .5rem;border-bottom:1px solid #d8dce0;text-align:left}\
+td.n{text-align:right;font-variant-numeric:tabular-nums}.wide{overflow-x:auto}pre{background:#f2f4f6;padding:.7rem;overflow-x:auto}\
+svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:#1c2024}.grid{stroke:#d8dce0}.bar{fill:#8fb4d9}.bar.best{fill:#1f6fb2}\
+.dot{fill:#8fb4d9}.dot.front{fill:#c2410c}.line{fill:none;stroke:#c2410c;stroke-width:1.5}.whisker{stroke:#1c2024}\
+@media(prefers-color-scheme:dark){body{color:#e3e6e8;background:#16181b}svg text{fill:#e3e6e8}pre{background:#22262a}.grid,td,th{stroke:#3a4046;border-color:#3a4046}\
+.whisker{stroke:#e3e6e8}}";
+
+/// As text of HTML.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The page.
+pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
+    let title = escaped(&about.title);
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\n\
+         <style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n"
+    );
+    let machine: Vec<String> = about.machine.iter().map(|line| escaped(line)).collect();
+    let _ = writeln!(
+        out,
+        "<p>{}</p>\n<p>{} runs of {} cells, {} whole blocks. File sets scaled by {}. Energy: {}. Whiskers and &#177; are 95 % intervals of the mean (Student's t over runs).</p>",
+        machine.join("<br>"),
+        findings.runs,
+        findings.rows.len(),
+        findings.blocks,
+        matrix.runs.scale,
+        escaped(&about.meter)
+    );
+    out.push_str("<h2>What to take</h2>\n");
+    for of in &findings.verdicts {
+        workload(&mut out, findings, of);
+    }
+    out.push_str("<h2>All cells</h2>\n");
+    table(&mut out, findings);
+    out.push_str("<h2>To have it again</h2>\n");
+    let _ = writeln!(out, "<pre>{}</pre>", escaped(&about.commands.join("\n")));
+    let _ = writeln!(
+        out,
+        "<p>With this as <code>matrix.toml</code>:</p>\n<pre>{}</pre>\n</body></html>",
+        escaped(&matrix.text())
+    );
+    out
+}
+
+fn workload(out: &mut String, findings: &Findings, of: &Verdict) {
+    let mut words = String::new();
+    verdict(&mut words, findings, of);
+    let _ = writeln!(out, "<h3>{}</h3>\n<ul>", escaped(&of.workload));
+    for line in words.lines().filter_map(|line| line.strip_prefix("- ")) {
+        let _ = writeln!(out, "<li>{}</li>", strong(&escaped(line)));
+    }
+    out.push_str("</ul>\n");
+    let rows: Vec<(usize, &Row)> =
+        findings.rows.iter().enumerate().filter(|(_, row)| row.names[0] == of.workload && row.runs > 0).collect();
+    out.push_str(&plot::scatter(&rows, &of.front));
+    out.push_str(&plot::bars(&rows, of));
+    if let Some(row) = rows
+        .iter()
+        .map(|(_, row)| *row)
+        .find(|row| of.by_joule.as_ref().is_some_and(|choice| choice.best.names == row.names))
+    {
+        out.push_str(&plot::power(row));
+    }
+}
+
+/// `**word**` of Markdown.
+fn strong(text: &str) -> String {
+    let mut parts = text.split("**");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    while let (Some(inner), rest) = (parts.next(), parts.next()) {
+        let _ = write!(out, "<strong>{inner}</strong>{}", rest.unwrap_or_default());
+    }
+    out
+}
+
+fn table(out: &mut String, findings: &Findings) {
+    out.push_str("<div class=\"wide\"><table><thead><tr>");
+    for name in [
+        "workload",
+        "file system",
+        "scheduler",
+        "runs (steady)",
+        "ops/s on the clock",
+        "ops/s of the device",
+        "J per 1,000 ops",
+        "in the drain",
+        "W",
+        "AI: ops/s, MB/s, 1/latency by J",
+    ] {
+        let _ = write!(out, "<th>{name}</th>");
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for row in &findings.rows {
+        out.push_str("<tr>");
+        for name in &row.names {
+            let _ = write!(out, "<td>{}</td>", escaped(name));
+        }
+        let memory = if row.is_of_memory { " (of memory)" } else { "" };
+        for text in [
+            format!("{} ({})", row.runs, row.steady),
+            figure(row.rate),
+            figure(row.rate_of_device),
+            figure(row.joules_per_thousand) + memory,
+            format!("{:.0} %", row.drained * 100.0),
+            row.watts.map_or("–".into(), |watts| format!("{watts:.2}")),
+            row.ai.map(|ai| ai.map_or("–".into(), short)).join(", "),
+        ] {
+            let _ = write!(out, "<td class=\"n\">{text}</td>");
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>\n");
+}

@@ -1,0 +1,195 @@
+//! Plots of a workload's cells as SVG.
+
+use super::super::findings::{Row, Verdict};
+use super::super::show::short;
+use super::escaped;
+use std::fmt::Write as _;
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 360.0;
+/// Room for what stands on the left and below.
+const LEFT: f64 = 70.0;
+const BELOW: f64 = 45.0;
+/// A bar with the room around it, and how far to the right its name reaches.
+const BAR: f64 = 20.0;
+const NAMES: f64 = 260.0;
+
+fn label(row: &Row) -> String {
+    escaped(&format!("{}, {}", row.names[1], row.names[2]))
+}
+
+/// Five round steps from zero to at least this.
+fn steps(most: f64) -> Vec<f64> {
+    let raw = most.max(f64::MIN_POSITIVE) / 5.0;
+    let ten = 10_f64.powf(raw.log10().floor());
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|part| part * ten).find(|step| *step >= raw).unwrap_or(raw);
+    (0..=5).map(|n| f64::from(n) * step).collect()
+}
+
+/// A cell in the plane of both goals.
+struct Point<'a> {
+    row: &'a Row,
+    rate: f64,
+    per_joule: f64,
+    is_front: bool,
+}
+
+/// Lines and figures of both axes, and what they are of.
+fn axes(along: &[f64], up: &[f64], x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) -> String {
+    let (bottom, right) = (HEIGHT - BELOW, WIDTH - 20.0);
+    let mut out = String::new();
+    for value in along {
+        let (at, text) = (x(*value), short(*value));
+        let _ = writeln!(
+            out,
+            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"10\" y2=\"{bottom:.1}\"/><text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
+            bottom + 16.0
+        );
+    }
+    for value in up {
+        let (at, text) = (y(*value), short(*value));
+        let _ = writeln!(
+            out,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
+            LEFT - 6.0,
+            at + 4.0
+        );
+    }
+    out
+}
+
+/// Operations for each second of the device by operations for each joule; what nothing beats in both is joined by a line.
+pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
+    let points = rows.iter().filter_map(|(at, row)| {
+        let (rate, joules) = (row.rate_of_device?.mean, row.joules_per_thousand?.mean);
+        Some(Point { row, rate, per_joule: 1000.0 / joules, is_front: front.contains(at) })
+    });
+    let points: Vec<Point<'_>> = points.collect();
+    if points.is_empty() {
+        return String::new();
+    }
+    let along = steps(points.iter().map(|point| point.rate).fold(0.0, f64::max));
+    let up = steps(points.iter().map(|point| point.per_joule).fold(0.0, f64::max));
+    let (wide, high) = (along[along.len() - 1], up[up.len() - 1]);
+    let x = |value: f64| LEFT + value / wide * (WIDTH - LEFT - 20.0);
+    let y = |value: f64| 10.0 + (1.0 - value / high) * (HEIGHT - BELOW - 10.0);
+    let mut out = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" role=\"img\" aria-label=\"operations a second by operations for each joule\">\n{}\
+         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">operations for each second the device worked</text>\n\
+         <text transform=\"translate(14 {:.1}) rotate(-90)\" text-anchor=\"middle\">operations for each joule</text>\n",
+        axes(&along, &up, &x, &y),
+        WIDTH / 2.0,
+        HEIGHT - 8.0,
+        HEIGHT / 2.0
+    );
+    let mut best: Vec<&Point<'_>> = points.iter().filter(|point| point.is_front).collect();
+    best.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    let line = best.iter().map(|point| format!("{:.1},{:.1}", x(point.rate), y(point.per_joule)));
+    let _ = writeln!(out, "<polyline class=\"line\" points=\"{}\"/>", line.collect::<Vec<_>>().join(" "));
+    for Point { row, rate, per_joule, is_front } in &points {
+        let (class, x, y) = (if *is_front { "dot front" } else { "dot" }, x(*rate), y(*per_joule));
+        let title = format!("{}: {} ops/s, {} ops/J", label(row), short(*rate), short(*per_joule));
+        let _ = writeln!(
+            out,
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"><title>{title}</title></circle>"
+        );
+    }
+    for Point { row, rate, per_joule, .. } in best.into_iter().rev().take(4) {
+        let (x, y) = (x(*rate) - 8.0, y(*per_joule) + 4.0);
+        let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", label(row));
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// Joules of a thousand operations with their intervals, the most frugal first; on devices without joules operations a second. Those that cannot be told from the best are dark.
+pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
+    let has_joules = rows.iter().any(|(_, row)| row.joules_per_thousand.is_some());
+    let pick = |row: &Row| if has_joules { row.joules_per_thousand } else { row.rate.or(row.rate_of_device) };
+    let mut bars: Vec<_> = rows.iter().filter_map(|(_, row)| Some((*row, pick(row)?))).collect();
+    bars.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+    if !has_joules {
+        bars.reverse();
+    }
+    let choice = if has_joules { &of.by_joule } else { &of.by_rate };
+    let is_best = |row: &Row| {
+        choice
+            .as_ref()
+            .is_some_and(|of| of.best.names == row.names || of.ties.iter().any(|(score, _)| score.names == row.names))
+    };
+    let half = |of: f64| if of.is_finite() { of } else { 0.0 };
+    let most = bars.iter().map(|(_, of)| of.mean + half(of.half)).fold(f64::MIN_POSITIVE, f64::max);
+    let height = BAR * (bars.len() as f64 + 1.0) + 10.0;
+    let x = |value: f64| NAMES + value / most * (WIDTH - NAMES - 70.0);
+    let what = if has_joules {
+        "joules of 1,000 operations, the most frugal first"
+    } else {
+        "operations a second, the fastest first"
+    };
+    let mut out = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" role=\"img\" aria-label=\"{what}\">\n<text x=\"{NAMES}\" y=\"14\">{what}; dark: not to be told from the best</text>\n"
+    );
+    for (at, (row, of)) in bars.iter().enumerate() {
+        let y = BAR * (at as f64 + 1.0) + 4.0;
+        let middle = y + BAR / 2.0 - 3.0;
+        let class = if is_best(row) { "bar best" } else { "bar" };
+        let _ = writeln!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            NAMES - 6.0,
+            middle + 4.0,
+            label(row)
+        );
+        let _ = writeln!(
+            out,
+            "<rect class=\"{class}\" x=\"{NAMES}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+            x(of.mean) - NAMES,
+            BAR - 6.0
+        );
+        let (low, high) = (x((of.mean - half(of.half)).max(0.0)), x(of.mean + half(of.half)));
+        let _ = writeln!(
+            out,
+            "<line class=\"whisker\" x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            high + 6.0,
+            middle + 4.0,
+            short(of.mean)
+        );
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// Watts over the time of a run, if a meter was read.
+pub(super) fn power(row: &Row) -> String {
+    let (Some(first), Some(last)) = (row.power.first(), row.power.last()) else { return String::new() };
+    let up = steps(row.power.iter().map(|of| of[1]).fold(0.0, f64::max));
+    let high = up[up.len() - 1];
+    let x = |time: f64| LEFT + (time - first[0]) / (last[0] - first[0]).max(f64::MIN_POSITIVE) * (WIDTH - LEFT - 20.0);
+    let y = |watts: f64| 10.0 + (1.0 - watts / high) * (HEIGHT / 2.0 - BELOW - 10.0);
+    let high = HEIGHT / 2.0;
+    let mut out =
+        format!("<svg viewBox=\"0 0 {WIDTH} {high}\" width=\"{WIDTH}\" role=\"img\" aria-label=\"watts over time\">\n");
+    for watts in &up {
+        let at = y(*watts);
+        let _ = writeln!(
+            out,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            WIDTH - 20.0,
+            LEFT - 6.0,
+            at + 4.0,
+            short(*watts)
+        );
+    }
+    let points: Vec<String> = row.power.iter().map(|of| format!("{:.1},{:.1}", x(of[0]), y(of[1]))).collect();
+    let _ = writeln!(out, "<polyline class=\"line\" points=\"{}\"/>", points.join(" "));
+    let _ = writeln!(
+        out,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">watts over {:.0} s of {}</text>",
+        WIDTH / 2.0,
+        high - 12.0,
+        last[0] - first[0],
+        label(row)
+    );
+    out.push_str("</svg>\n");
+    out
+}

@@ -1,0 +1,221 @@
+//! The search for the best candidate with few runs: screening, then a race, block by block.
+//!
+//! A block measures every candidate that is left once, in an order of its own. After each block
+//! - *screening* keeps the best third, while there are more than [`MANY`], then the best two thirds, down to [`FEW`];
+//! - the *race* drops whoever another beats in every goal: in pairs of the same block, on a log scale, with 95 %.
+//!
+//! One candidate is the *reference*, measured in every block whether it is still in the race or not: what the best gains is told against it, in the blocks of both.
+//!
+//! # Guarantees
+//! 1. Pure: runs come from the caller. The same answers and the same seed lead the same way, so that a search that was interrupted goes on where it was.
+//! 2. Whoever is dropped by the race is beaten in every goal, with 95 %.
+//! 3. There are no more runs than are allowed: a block is begun only if all of it may be run. A block that the caller breaks off does not count.
+
+mod replay;
+#[cfg(test)]
+mod tests;
+
+use crate::statistics::Comparison;
+use crate::workload::Stream;
+pub use replay::{Replay, Trial};
+
+/// Candidates above which one run is enough to go.
+const MANY: usize = 24;
+/// Candidates that screening leaves.
+const FEW: usize = 4;
+
+/// What a run has shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// Operations a second.
+    pub rate: f64,
+    /// Operations for each joule, if they are known.
+    pub per_joule: Option<f64>,
+}
+
+/// What the best is the best in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// Operations a second.
+    Rate,
+    /// Operations for each joule.
+    Joule,
+    /// Both: the geometric mean of the two.
+    Both,
+}
+
+impl Aim {
+    /// The figure that is to be large; without joules it is the rate.
+    fn of(self, run: &Measured) -> f64 {
+        match (self, run.per_joule) {
+            (Self::Rate, _) | (_, None) => run.rate,
+            (Self::Joule, Some(per_joule)) => per_joule,
+            (Self::Both, Some(per_joule)) => (run.rate * per_joule).sqrt(),
+        }
+    }
+}
+
+/// How long to search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Blocks at most.
+    pub blocks: u32,
+    /// Runs at most.
+    pub runs: usize,
+}
+
+/// Why a candidate is no longer measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// It was not among the best of a block.
+    Screened,
+    /// This one beats it in every goal.
+    Beaten(usize),
+}
+
+/// A candidate's runs and fate.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Standing {
+    /// By block; those of whole blocks only.
+    pub runs: Vec<Measured>,
+    /// After which block it went, and why.
+    pub gone: Option<(u32, Gone)>,
+}
+
+/// What a search has found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// By candidate.
+    pub standings: Vec<Standing>,
+    /// The best of those that are left; `None` if not even one block was whole.
+    pub best: Option<usize>,
+    /// Whole blocks.
+    pub blocks: u32,
+    /// Runs, those of the block that was broken off included.
+    pub runs: usize,
+    /// Which candidate was measured in every block.
+    pub reference: usize,
+    aim: Aim,
+}
+
+impl Found {
+    /// One candidate by another, in the blocks that both have, in what they were searched for.
+    pub fn compare(&self, one: usize, other: usize) -> Option<Comparison> {
+        compare(&self.standings, one, other, &|run| Some(self.aim.of(run)))
+    }
+
+    /// The best by the reference: operations a second, and for each joule.
+    pub fn gain(&self) -> [Option<Comparison>; 2] {
+        let Some(best) = self.best else { return [None, None] };
+        let by = |goal: Goal| compare(&self.standings, best, self.reference, goal);
+        [by(&|run| Some(run.rate)), by(&|run| run.per_joule)]
+    }
+
+    /// Those that are left and cannot be told from the best.
+    pub fn ties(&self) -> Vec<(usize, Comparison)> {
+        let Some(best) = self.best else { return Vec::new() };
+        let left = (0..self.standings.len()).filter(|at| *at != best && self.standings[*at].gone.is_none());
+        left.filter_map(|at| Some((at, self.compare(best, at)?))).filter(|(_, by)| by.is_tie()).collect()
+    }
+}
+
+type Goal<'a> = &'a dyn Fn(&Measured) -> Option<f64>;
+
+fn compare(standings: &[Standing], one: usize, other: usize, goal: Goal) -> Option<Comparison> {
+    let pairs = standings[one].runs.iter().zip(&standings[other].runs);
+    let pairs: Option<Vec<(f64, f64)>> = pairs.map(|(a, b)| Some((goal(a)?, goal(b)?))).collect();
+    Comparison::of(&pairs?)
+}
+
+/// Searches for the best of so many candidates. `measure` runs a candidate in a block; `None` breaks the search off.
+///
+/// # Errors
+/// What `measure` says.
+pub fn search<E>(
+    candidates: usize,
+    reference: usize,
+    aim: Aim,
+    limits: Limits,
+    seed: u64,
+    measure: &mut dyn FnMut(usize, u32) -> Result<Option<Measured>, E>,
+) -> Result<Found, E> {
+    let standings = vec![Standing::default(); candidates];
+    let mut found = Found { standings, best: None, blocks: 0, runs: 0, reference, aim };
+    while found.blocks < limits.blocks {
+        let left: Vec<usize> = (0..candidates).filter(|at| found.standings[*at].gone.is_none()).collect();
+        if left.len() < 2 && found.blocks > 1 {
+            break;
+        }
+        let mut order = left.clone();
+        if !order.contains(&reference) {
+            order.push(reference);
+        }
+        if found.runs + order.len() > limits.runs {
+            break;
+        }
+        shuffle(&mut order, seed, found.blocks);
+        let mut measured = Vec::new();
+        for at in order {
+            let Some(run) = measure(at, found.blocks)? else { return Ok(found.settled()) };
+            measured.push((at, run));
+            found.runs += 1;
+        }
+        for (at, run) in measured {
+            found.standings[at].runs.push(run);
+        }
+        found.blocks += 1;
+        found.race(&left);
+        found.screen();
+    }
+    Ok(found.settled())
+}
+
+/// Fisher and Yates.
+fn shuffle(order: &mut [usize], seed: u64, block: u32) {
+    let mut drawn = Stream::new(seed, 0x7475_6e65 + u64::from(block));
+    for last in (1..order.len()).rev() {
+        order.swap(last, drawn.below(last as u64 + 1) as usize);
+    }
+}
+
+impl Found {
+    /// Drops whoever is beaten in every goal.
+    fn race(&mut self, left: &[usize]) {
+        let beats = |one: usize, other: usize| {
+            let in_goal = |goal: Goal| compare(&self.standings, one, other, goal).map(|by| by.low > 1.0);
+            in_goal(&|run| Some(run.rate)) == Some(true) && in_goal(&|run| run.per_joule) != Some(false)
+        };
+        let beaten = |other: usize| left.iter().copied().find(|one| *one != other && beats(*one, other));
+        let gone: Vec<(usize, usize)> = left.iter().filter_map(|at| Some((*at, beaten(*at)?))).collect();
+        for (at, by) in gone {
+            self.standings[at].gone = Some((self.blocks, Gone::Beaten(by)));
+        }
+    }
+
+    /// Keeps the best, while there are many.
+    fn screen(&mut self) {
+        let left = self.ranked();
+        let keep = match left.len() {
+            many if many > MANY => many.div_ceil(3).max(MANY),
+            some => (some * 2).div_ceil(3).max(FEW),
+        };
+        for at in left.into_iter().skip(keep) {
+            self.standings[at].gone = Some((self.blocks, Gone::Screened));
+        }
+    }
+
+    /// Those that are left, the best first.
+    fn ranked(&self) -> Vec<usize> {
+        let standings = self.standings.iter().enumerate();
+        let left = standings.filter(|(_, of)| of.gone.is_none() && !of.runs.is_empty());
+        let mean = |of: &Standing| of.runs.iter().map(|run| self.aim.of(run).ln()).sum::<f64>() / of.runs.len() as f64;
+        let mut left: Vec<(usize, f64)> = left.map(|(at, of)| (at, mean(of))).collect();
+        left.sort_by(|a, b| b.1.total_cmp(&a.1));
+        left.into_iter().map(|(at, _)| at).collect()
+    }
+
+    fn settled(mut self) -> Self {
+        self.best = self.ranked().first().copied();
+        self
+    }
+}

@@ -1,0 +1,104 @@
+//! The search on candidates whose truth is known, and on the recorded study.
+
+use super::*;
+use crate::matrix::{Matrix, Run};
+use proptest::prelude::*;
+
+/// Searches among candidates of these rates and watts, with noise and drift from block to block.
+fn among(truth: &[(f64, f64)], noise: f64, seed: u64, limits: Limits) -> (Found, Vec<(usize, u32)>) {
+    let mut asked = Vec::new();
+    let mut drawn = Stream::new(seed, 1);
+    let mut measure = |at: usize, block: u32| -> Result<_, ()> {
+        asked.push((at, block));
+        let (rate, watts) = truth[at];
+        let rate = rate * (1.0 + noise * (drawn.unit() - 0.5)) * (1.0 + 0.3 * f64::from(block));
+        Ok(Some(Measured { rate, per_joule: (watts > 0.0).then(|| rate / watts) }))
+    };
+    let found = search(truth.len(), 0, Aim::Both, limits, seed, &mut measure).unwrap();
+    (found, asked)
+}
+
+const ENOUGH: Limits = Limits { blocks: 40, runs: 10_000 };
+
+#[test]
+fn the_best_is_found_and_its_gain_over_the_reference_is_told() {
+    let truth: Vec<(f64, f64)> = (0..60).map(|at| (100.0 + f64::from(at), 5.0)).collect();
+    let (found, asked) = among(&truth, 0.01, 3, ENOUGH);
+    assert_eq!(found.best, Some(59));
+    assert!(found.runs == asked.len() && found.runs < 60 * 4, "{} runs", found.runs);
+    let [rate, joule] = found.gain();
+    for gain in [rate.unwrap(), joule.unwrap()] {
+        assert!(gain.low < 1.59 && gain.high > 1.59 && gain.high / gain.low < 1.05, "{gain:?}");
+        assert_eq!(gain.n as u32, found.blocks, "the reference is in every block");
+    }
+    assert!(found.standings[0].gone.is_some(), "and yet it is out of the race");
+}
+
+#[test]
+fn who_is_frugal_and_who_is_fast_both_stay_and_the_rest_goes() {
+    let truth = [(50.0, 5.0), (100.0, 10.0), (60.0, 2.0), (40.0, 8.0)];
+    let (found, _) = among(&truth, 0.01, 1, Limits { blocks: 6, runs: 10_000 });
+    let left: Vec<usize> = (0..4).filter(|at| found.standings[*at].gone.is_none()).collect();
+    assert!(left.contains(&1) && left.contains(&2) && !left.contains(&3) && !left.contains(&0), "{left:?}");
+    assert!(matches!(found.standings[3].gone, Some((_, Gone::Beaten(_)))));
+    assert_eq!(found.best, Some(2), "60 a second at 2 W is more than 100 at 10 W, in the mean of both");
+}
+
+#[test]
+fn candidates_that_are_alike_are_told_as_ties_and_without_joules_the_rate_decides() {
+    let (found, _) = among(&[(100.0, 0.0), (100.0, 0.0), (10.0, 0.0)], 0.02, 5, Limits { blocks: 8, runs: 100 });
+    let best = found.best.unwrap();
+    assert!(best < 2 && found.ties().iter().any(|(at, _)| *at == 1 - best), "{found:?}");
+    assert!(found.standings[2].gone.is_some() && found.gain()[1].is_none());
+}
+
+#[test]
+fn a_search_that_is_broken_off_tells_what_whole_blocks_say() {
+    let mut left = 7;
+    let mut measure = |at: usize, _: u32| -> Result<_, ()> {
+        left -= 1;
+        Ok((left >= 0).then_some(Measured { rate: at as f64 + 1.0, per_joule: None }))
+    };
+    let found = search(4, 0, Aim::Rate, ENOUGH, 1, &mut measure).unwrap();
+    assert_eq!((found.blocks, found.runs, found.best), (1, 7, Some(3)));
+    let failed = search(2, 0, Aim::Rate, ENOUGH, 1, &mut |_, _| Err("the disk is gone"));
+    assert_eq!(failed, Err("the disk is gone"));
+}
+
+proptest! {
+    #[test]
+    fn no_more_is_run_than_is_allowed_and_each_once_in_a_block(
+        rates in proptest::collection::vec(1.0_f64..100.0, 2..40), noise in 0.0_f64..0.9, blocks in 1_u32..6, runs in 0_usize..150
+    ) {
+        let truth: Vec<(f64, f64)> = rates.iter().map(|rate| (*rate, 2.0)).collect();
+        let (found, mut asked) = among(&truth, noise, 7, Limits { blocks, runs });
+        prop_assert!(asked.len() <= runs && found.blocks <= blocks);
+        prop_assert_eq!(found.best.is_some(), runs >= truth.len());
+        let all = asked.len();
+        asked.sort_unstable();
+        asked.dedup();
+        prop_assert_eq!(asked.len(), all);
+    }
+}
+
+/// The matrix of `docs/lab-study.md` and its runs.
+fn study() -> (Matrix, Vec<Run>) {
+    let matrix = Matrix::parse(include_str!("../../../../../docs/lab-study/matrix.toml")).unwrap();
+    let runs = include_str!("../../../../../docs/lab-study/runs.jsonl").lines();
+    (matrix, runs.map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+#[test]
+fn of_the_recorded_study_the_best_is_found_with_less_than_half_of_its_runs() {
+    let (matrix, runs) = study();
+    for (at, workload) in matrix.workloads.iter().enumerate() {
+        let replay = Replay::of(&matrix, &runs, at).unwrap();
+        for aim in [Aim::Rate, Aim::Joule] {
+            let trials: Vec<Trial> = (0..100).map(|seed| replay.trial(aim, seed, 0.45).unwrap()).collect();
+            let good = trials.iter().filter(|trial| trial.is_tie || trial.part >= 0.95).count();
+            let most = trials.iter().map(|trial| trial.runs).max().unwrap();
+            assert!(good >= 95, "{}, {aim:?}: {good} of 100", workload.name);
+            assert!(most * 100 <= replay.runs * 45, "{}, {aim:?}: {most} of {} runs", workload.name, replay.runs);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The phases in which scherlfs (2004, chapter 6) measured file systems: what they do, what they would need at least, what came of them.
+//!
+//! A [`Group`] is a series of [`Phase`]s on a fresh file system; [`carry_out`] does them on real files, mounted anew for each. A [`Cell`] is what came of a group on one file
+//! system; cells are kept, one line of JSON each, and the tables are made of them alone.
+//!
+//! # Guarantees
+//! 1. The same scale gives the same files, sizes and orders, on every machine.
+//! 2. Nothing here mounts or counts: the caller's [`Ground`] does.
+//! 3. A phase's floor is of its user bytes alone and depends on the profile only.
+
+mod cell;
+mod floor;
+mod orders;
+mod perform;
+mod plan;
+mod show;
+#[cfg(test)]
+mod tests;
+
+pub use cell::{Cell, Measured, Tally, Usage};
+pub use floor::floor;
+pub use perform::{Ground, PhaseError, carry_out};
+pub use plan::{Act, Group, Mode, Order, Phase, Set};
+pub use show::{Sheet, markdown};

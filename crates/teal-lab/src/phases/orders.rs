@@ -1,0 +1,20 @@
+//! Orders and numbers that look drawn and are the same everywhere.
+
+use crate::numbers::{Numbers, mix};
+
+/// A number that belongs to a place.
+pub(super) fn drawn(at: u64) -> u64 {
+    mix(at)
+}
+
+/// `take` of the places below `count`, each once, in an order of this seed. (Fisher and Yates)
+pub(super) fn shuffled(count: u64, take: u64, seed: u64) -> Vec<u64> {
+    let mut places: Vec<u64> = (0..count).collect();
+    let mut numbers = Numbers::new(seed);
+    for at in 0..count.saturating_sub(1) {
+        let other = at + numbers.below(count - at);
+        places.swap(at as usize, other as usize);
+    }
+    places.truncate(take as usize);
+    places
+}

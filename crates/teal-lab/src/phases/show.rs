@@ -1,0 +1,126 @@
+//! Tables in Markdown.
+
+use super::cell::{Cell, Measured};
+use super::plan::Group;
+use std::fmt::Write as _;
+
+/// What a table is made of.
+#[derive(Debug)]
+pub struct Sheet<'a> {
+    /// All that came of it.
+    pub cells: &'a [Cell],
+    /// What of the disk has no source.
+    pub assumed: &'a [String],
+}
+
+/// Joules by phase and file system, how many times the floor, and what they were spent on.
+pub fn markdown(sheet: &Sheet<'_>) -> String {
+    let Some(first) = sheet.cells.first() else { return "No phase has been measured.\n".into() };
+    let mut text = format!(
+        "All joules are modelled by {}, a disk of {} bytes, in virtual time; mode {:?}, scale {}. Assumed: {}.\n",
+        first.profile,
+        first.size,
+        first.mode,
+        first.scale,
+        if sheet.assumed.is_empty() { "nothing".into() } else { sheet.assumed.join(", ") }
+    );
+    let systems = systems(sheet.cells);
+    text.push_str("\n## Joules, and how many times the floor\n\n| phase |");
+    for system in &systems {
+        let _ = write!(text, " {system} |");
+    }
+    text.push_str(" floor |\n|---|");
+    text.push_str(&"---:|".repeat(systems.len() + 1));
+    text.push('\n');
+    for group in Group::ALL {
+        for (at, phase) in phases(sheet.cells, &group).into_iter().enumerate() {
+            let found: Vec<_> = systems.iter().map(|system| find(sheet.cells, system, &group, at)).collect();
+            let _ = write!(text, "| {} {phase} |", group.name());
+            for measured in &found {
+                match measured {
+                    Some(of) => _ = write!(text, " {} ({:.1}) |", short(of.tally.joules()), of.ratio()),
+                    None => text.push_str(" |"),
+                }
+            }
+            let floor = found.iter().flatten().next().map_or(0.0, |of| of.floor_microjoules as f64 / 1e6);
+            let _ = writeln!(text, " {} |", short(floor));
+        }
+    }
+    for system in &systems {
+        text.push_str(&spent(sheet.cells, system));
+    }
+    text
+}
+
+/// What a file system's joules were spent on.
+fn spent(cells: &[Cell], system: &str) -> String {
+    let of: Vec<&Cell> = cells.iter().filter(|cell| cell.system == system).collect();
+    let kernel = of.first().map_or("", |cell| cell.kernel.as_str());
+    let mut text = format!(
+        "\n## {system} ({kernel})\n\n| phase | J | seek | rotate | transfer | commands | other | after the last | seeks | reads | MiB | writes | MiB | of the user | flushes |\n|---|"
+    );
+    text.push_str(&"---:|".repeat(14));
+    text.push('\n');
+    for group in Group::ALL {
+        for cell in of.iter().filter(|cell| cell.group == group.name()) {
+            for measured in &cell.phases {
+                let _ = writeln!(text, "| {} {} |{}", cell.group, measured.phase, row(measured));
+            }
+        }
+    }
+    text
+}
+
+fn row(of: &Measured) -> String {
+    let tally = &of.tally;
+    let by = |name| tally.joules_of(name);
+    let (seek, rotate, commands) = (by("seek"), by("rotate"), by("commands"));
+    let transfer = by("read") + by("write");
+    let other = tally.joules() - seek - rotate - commands - transfer;
+    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    let drain = of.drain_microjoules as f64 / 1e6;
+    let joules = [tally.joules(), seek, rotate, transfer, commands, other, drain].map(short).join(" | ");
+    format!(
+        " {joules} | {} | {} | {} | {} | {} | {} | {} |",
+        tally.seeks,
+        tally.reads,
+        mib(tally.bytes_read),
+        tally.writes,
+        mib(tally.bytes_written),
+        mib(of.bytes),
+        tally.flushes
+    )
+}
+
+/// File systems in the order in which they came.
+fn systems(cells: &[Cell]) -> Vec<&str> {
+    let mut systems: Vec<&str> = Vec::new();
+    for cell in cells {
+        if !systems.contains(&cell.system.as_str()) {
+            systems.push(&cell.system);
+        }
+    }
+    systems
+}
+
+/// Names of the phases of a group, as far as anybody went.
+fn phases(cells: &[Cell], group: &Group) -> Vec<String> {
+    let of = cells.iter().filter(|cell| cell.group == group.name()).max_by_key(|cell| cell.phases.len());
+    of.map_or(Vec::new(), |cell| cell.phases.iter().map(|measured| measured.phase.clone()).collect())
+}
+
+fn find<'a>(cells: &'a [Cell], system: &str, group: &Group, at: usize) -> Option<&'a Measured> {
+    let cell = cells.iter().find(|cell| cell.system == system && cell.group == group.name())?;
+    cell.phases.get(at)
+}
+
+/// Three digits that count.
+fn short(joules: f64) -> String {
+    match joules.abs() {
+        of if of >= 100.0 => format!("{joules:.0}"),
+        of if of >= 10.0 => format!("{joules:.1}"),
+        of if of >= 1.0 => format!("{joules:.2}"),
+        of if of < 0.0005 => "0".into(),
+        _ => format!("{joules:.3}"),
+    }
+}

@@ -1,0 +1,22 @@
+//! Files of results with a line of JSON each.
+
+use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
+use std::fs::OpenOptions;
+use std::path::Path;
+
+/// Reads all lines, and takes away a last one that is not whole.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
+    let text = match std::fs::read_to_string(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.with_context(|| path.display().to_string())?,
+    };
+    let whole = text.rfind('\n').map_or(0, |at| at + 1);
+    if whole < text.len() {
+        let file = OpenOptions::new().write(true).open(path).with_context(|| path.display().to_string())?;
+        file.set_len(whole as u64).with_context(|| path.display().to_string())?;
+    }
+    let lines = text[..whole].lines().enumerate();
+    let line = |(at, line)| serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), at + 1));
+    lines.map(line).collect()
+}

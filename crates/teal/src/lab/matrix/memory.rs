@@ -1,0 +1,124 @@
+//! A limit on the memory of this process while a run goes on: a control group of its own, of either version.
+//!
+//! # Guarantees
+//! 1. Whatever has come in goes out when the fence is dropped, and its group is removed.
+//! 2. What this process held before does not count: only what it touches from then on, the kernel's caches for it included.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A memory controller: where its groups are, and how it calls a limit.
+struct Controller {
+    /// The group of this process.
+    home: PathBuf,
+    /// Where groups may be made beside or below it.
+    parent: PathBuf,
+    limit: &'static str,
+}
+
+/// This process is in a group of its own as long as this is there.
+pub(super) struct Fence {
+    group: PathBuf,
+    home: PathBuf,
+}
+
+impl Fence {
+    /// Enters a group that may hold so many bytes.
+    pub(super) fn enter(bytes: u64) -> Result<Self> {
+        let Controller { home, parent, limit } = controller()?;
+        let group = parent.join(format!("teal-lab-{}", std::process::id()));
+        let refused = || format!("a control group for runs.memory: {}", group.display());
+        fs::create_dir(&group).with_context(refused)?;
+        // From here on it is removed, whatever happens.
+        let fence = Self { group, home };
+        let wanted = fence.group.join(limit);
+        fs::write(&wanted, bytes.to_string()).with_context(|| wanted.display().to_string())?;
+        join(&fence.group)?;
+        Ok(fence)
+    }
+}
+
+impl Drop for Fence {
+    fn drop(&mut self) {
+        let left = join(&self.home).and_then(|()| Ok(fs::remove_dir(&self.group)?));
+        if let Err(error) = left {
+            log::warn!("control group {}: {error:#}", self.group.display());
+        }
+    }
+}
+
+fn join(group: &Path) -> Result<()> {
+    let procs = group.join("cgroup.procs");
+    fs::write(&procs, std::process::id().to_string()).with_context(|| procs.display().to_string())
+}
+
+/// Whether memory can be limited here.
+pub(super) fn check() -> Result<()> {
+    controller().map(drop)
+}
+
+fn controller() -> Result<Controller> {
+    let mine = fs::read_to_string("/proc/self/cgroup").context("/proc/self/cgroup")?;
+    let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
+    let Some(found) = choose(&mine, &mounts) else {
+        bail!(
+            "runs.memory: this kernel lends no memory controller (neither cgroup version 2 nor version 1); leave it out"
+        );
+    };
+    if found.limit == "memory.max" {
+        let given = fs::read_to_string(found.parent.join("cgroup.subtree_control")).unwrap_or_default();
+        if !given.split_whitespace().any(|name| name == "memory") {
+            bail!(
+                "runs.memory: {} does not pass the memory controller on; write +memory into its cgroup.subtree_control, or leave runs.memory out",
+                found.parent.display()
+            );
+        }
+    }
+    Ok(found)
+}
+
+/// The controller by what the kernel says of this process and of what is mounted.
+fn choose(mine: &str, mounts: &str) -> Option<Controller> {
+    let groups: Vec<(&str, &str)> = mine.lines().filter_map(|line| line.split_once(':')?.1.split_once(':')).collect();
+    let mounted = |kind: &str, option: Option<&str>| {
+        let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let line = lines.find(|of| {
+            of.get(2) == Some(&kind)
+                && option
+                    .is_none_or(|wanted| of.get(3).is_some_and(|all| all.split(',').any(|option| option == wanted)))
+        });
+        Some(PathBuf::from(line?.get(1)?))
+    };
+    let below = |root: PathBuf, group: &str| root.join(group.trim_start_matches('/'));
+    if let Some((_, group)) = groups.iter().find(|(controllers, _)| controllers.split(',').any(|name| name == "memory"))
+    {
+        let home = below(mounted("cgroup", Some("memory"))?, group);
+        return Some(Controller { parent: home.clone(), home, limit: "memory.limit_in_bytes" });
+    }
+    let (_, group) = groups.iter().find(|(controllers, _)| controllers.is_empty())?;
+    let root = mounted("cgroup2", None)?;
+    let home = below(root.clone(), group);
+    // A group that has processes has no children with controllers: beside it, then.
+    let parent = if home == root { root } else { home.parent()?.to_owned() };
+    Some(Controller { home, parent, limit: "memory.max" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_controller_is_found_in_both_versions() {
+        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n\
+            cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let one = choose("8:pids:/\n4:memory:/a/b\n0::/\n", mounts).unwrap();
+        assert_eq!((one.home.as_path(), one.limit), (Path::new("/sys/fs/cgroup/memory/a/b"), "memory.limit_in_bytes"));
+        assert_eq!(one.parent, one.home);
+        let two = choose("0::/user.slice/s.scope\n", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
+        assert_eq!((two.parent.as_path(), two.limit), (Path::new("/sys/fs/cgroup/user.slice"), "memory.max"));
+        let root = choose("0::/\n", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
+        assert_eq!(root.parent, root.home);
+        assert!(choose("0::/\n", "").is_none() && choose("", mounts).is_none());
+    }
+}

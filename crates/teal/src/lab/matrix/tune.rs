@@ -1,0 +1,288 @@
+//! `teal lab tune`: searches for the file system, options and scheduler that are best for a workload on a device.
+//!
+//! The directory of results is that of a matrix (`matrix.toml`: the candidates; `runs.jsonl`), and `tune.md`: what was found.
+//!
+//! # Guarantees
+//! 1. What cannot be made or mounted here is left out, and said.
+//! 2. The same command goes on where it was interrupted.
+
+use super::ground::{self, Ground};
+use super::{Bench, line, machine, script};
+use crate::cli::lab::{Aim, Tune as Args};
+use crate::cli::parse_size;
+use crate::say::say;
+use anyhow::{Context, Result, bail};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use teal_env::{Clock as _, SystemClock};
+use teal_lab::matrix::tune::{self as search, Found, Limits, Measured, Replay, search};
+use teal_lab::matrix::{Cache, Device, Kind, Matrix, Run, Runs, Schedulers, System, Workload, risk, space};
+use teal_lab::statistics::Comparison;
+
+fn aim(of: Aim) -> search::Aim {
+    match of {
+        Aim::Rate => search::Aim::Rate,
+        Aim::Joule => search::Aim::Joule,
+        Aim::Both => search::Aim::Both,
+    }
+}
+
+/// Runs the command.
+pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
+    if let Some(dir) = &args.replay {
+        return replay(dir, args);
+    }
+    let (Some(name), Some(results)) = (&args.workload, &args.results) else {
+        bail!("say --workload, --device and --results");
+    };
+    let script = script(name, Path::new("."))?;
+    let mut bench = Bench {
+        matrix: wanted(args)?,
+        scripts: vec![script],
+        results: crate::paths::absolute(results)?,
+        ended: Arc::default(),
+    };
+    bench.check(args.erase.as_deref(), !args.dry_run)?;
+    if args.dry_run {
+        let Matrix { systems, schedulers, .. } = &bench.matrix;
+        let all = systems.len() * schedulers.names.len();
+        say!("{all} candidates: {} file systems under {}", systems.len(), schedulers.names.join(", "));
+        systems.iter().for_each(|system| say!("  {}{}", system.name, at_risk(system)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    bench.listen()?;
+    bench.narrow()?;
+    let text = bench.matrix.text();
+    let mut runs = bench.open(&text)?;
+    let found = bench.seek(args, &mut runs)?;
+    let report = bench.advice(&found);
+    report.lines().for_each(|line| say!("{line}"));
+    let page = format!("# Tuning\n\n{}.\n\n```text\n{report}```\n", machine());
+    let path = bench.results.join("tune.md");
+    std::fs::write(&path, page).with_context(|| path.display().to_string())?;
+    if bench.ended.load(Ordering::Relaxed) {
+        bail!("interrupted after {} runs; the same command goes on", runs.len());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The candidates as a matrix.
+fn wanted(args: &Args) -> Result<Matrix> {
+    let device = args.device.as_deref().unwrap_or_default();
+    let device = match device.rsplit_once(':') {
+        Some((profile, size)) if !device.starts_with('/') => {
+            let size = parse_size(size).map_err(|e| anyhow::anyhow!("--device {device}: {e}"))?;
+            Device { profile: Some(profile.to_owned()), path: None, size: Some(size) }
+        }
+        _ if device.starts_with('/') => Device { profile: None, path: Some(device.to_owned()), size: None },
+        _ => bail!("--device {device}: a device has a path, a modelled disk a size, as in wd-re-4tb:4G"),
+    };
+    let (systems, schedulers) = match &args.space {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+            let matrix = Matrix::parse(&text).with_context(|| file.display().to_string())?;
+            (matrix.systems, matrix.schedulers)
+        }
+        None => {
+            let kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(|kind| ground::check_kind(*kind).is_ok()).collect();
+            (space(&kinds, args.risky), Schedulers { names: schedulers(&device)? })
+        }
+    };
+    let runs = Runs {
+        least: 1,
+        most: args.blocks,
+        within: 0.05,
+        seed: args.seed,
+        scale: args.scale,
+        seconds: args.seconds,
+        cache: Cache::Cold,
+        memory: args.memory,
+    };
+    let workload = args.workload.clone().unwrap_or_default();
+    let name = Path::new(&workload).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let set = args.set.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let workload = Workload { name, script: workload, set, operations: args.operations };
+    Matrix::new(device, runs, vec![workload], systems, schedulers).context("what is to be tried")
+}
+
+/// The schedulers of a device, the one it is under first. Modelled disks have those that loop devices have.
+fn schedulers(device: &Device) -> Result<Vec<String>> {
+    if let Some(path) = &device.path {
+        return Ground::real(Path::new(path))?.schedulers();
+    }
+    let (profile, size) = (device.profile.as_deref().unwrap_or_default(), device.size.unwrap_or(0));
+    super::super::shipped(profile)?;
+    Ground::modelled(profile, size)?.schedulers()
+}
+
+fn at_risk(system: &System) -> String {
+    risk(system).map_or(String::new(), |risk| format!(" (at a risk: {risk})"))
+}
+
+impl Bench {
+    /// Leaves out what cannot be made or mounted here. What earlier runs of this search have left out, too.
+    fn narrow(&mut self) -> Result<()> {
+        if let Ok(text) = std::fs::read_to_string(self.results.join("matrix.toml"))
+            && let Ok(kept) = Matrix::parse(&text)
+        {
+            self.matrix.systems.retain(|system| kept.systems.contains(system));
+            return Ok(());
+        }
+        let dir = self.results.join("mount");
+        let mut fine = Vec::new();
+        for system in std::mem::take(&mut self.matrix.systems) {
+            let made = self.ground().and_then(|ground| {
+                ground.make(&system)?;
+                ground.mount(&system, &dir, Cache::Cold)?.end()
+            });
+            match made {
+                Ok(()) => fine.push(system),
+                Err(error) => say!("left out: {}: {error:#}", system.name),
+            }
+        }
+        self.matrix.systems = fine;
+        if self.matrix.systems.is_empty() {
+            bail!("there is no file system to try");
+        }
+        Ok(())
+    }
+
+    fn seek(&self, args: &Args, runs: &mut Vec<Run>) -> Result<Found> {
+        let cells = self.matrix.cells();
+        let (clock, mut file) = (SystemClock, self.kept()?);
+        let began = clock.monotonic();
+        // What was run before has had its time.
+        let mut fresh: u32 = 0;
+        let mut measure = |at: usize, block: u32| -> Result<Option<Measured>> {
+            if let Some(run) = self.of(runs, block, cells[at]) {
+                return Ok(Some(measured(run)));
+            }
+            let spent = clock.monotonic().saturating_sub(began);
+            let each = spent.checked_div(fresh).unwrap_or(Duration::ZERO);
+            if self.ended.load(Ordering::Relaxed) || spent + each > args.budget {
+                return Ok(None);
+            }
+            let Some(run) = self.run(&mut file, cells[at], block)? else { return Ok(None) };
+            fresh += 1;
+            say!("block {block}: {}", line(&run));
+            let shown = measured(&run);
+            runs.push(run);
+            Ok(Some(shown))
+        };
+        let limits = Limits { blocks: args.blocks, runs: usize::MAX };
+        search(cells.len(), 0, aim(args.aim), limits, args.seed, &mut measure)
+    }
+
+    /// What to do, and what that brings.
+    fn advice(&self, found: &Found) -> String {
+        let cells = self.matrix.cells();
+        let mut out = String::new();
+        let Some(best) = found.best else {
+            return "not even one block was whole: say a longer --budget, or shorter runs\n".to_owned();
+        };
+        let name = |at: usize| {
+            let [_, system, scheduler] = self.matrix.names(cells[at]);
+            format!("{system} under {scheduler}")
+        };
+        let _ = writeln!(out, "{} runs of {} candidates, {} whole blocks", found.runs, cells.len(), found.blocks);
+        let _ = writeln!(out, "best for {}: {}", self.matrix.workloads[0].name, name(best));
+        let system = &self.matrix.systems[cells[best].system];
+        let scheduler = &self.matrix.schedulers.names[cells[best].scheduler];
+        for command in commands(system, scheduler, self.matrix.device.path.as_deref()) {
+            let _ = writeln!(out, "  {command}");
+        }
+        if let Some(risk) = risk(system) {
+            let _ = writeln!(out, "at a risk: {risk}");
+        }
+        if best == found.reference {
+            let _ = writeln!(out, "nothing to change: that is what one has without options");
+        } else {
+            for (gain, what) in found.gain().into_iter().zip(["operations a second", "operations for each joule"]) {
+                let Some(gain) = gain else { continue };
+                let _ = writeln!(out, "{} times the {what} of {}", by(&gain), name(found.reference));
+            }
+        }
+        for (at, of) in found.ties() {
+            let _ = writeln!(
+                out,
+                "not to be told from it: {}{} ({})",
+                name(at),
+                at_risk(&self.matrix.systems[cells[at].system]),
+                by(&of)
+            );
+        }
+        out
+    }
+
+    /// The device for a run.
+    pub(super) fn ground(&self) -> Result<Ground> {
+        let device = &self.matrix.device;
+        match (&device.profile, &device.path) {
+            (Some(profile), _) => Ground::modelled(profile, device.size.unwrap_or(0)),
+            (None, path) => Ground::real(Path::new(path.as_deref().unwrap_or_default())),
+        }
+    }
+}
+
+/// What a run of a cell counts by: a modelled disk's own time, the clock on a real device.
+fn measured(run: &Run) -> Measured {
+    Measured { rate: run.rate_to_compare().unwrap_or(0.0), per_joule: run.per_joule() }
+}
+
+fn by(of: &Comparison) -> String {
+    format!("{:.2} (95 %: {:.2} to {:.2}, {} blocks)", of.ratio, of.low, of.high, of.n)
+}
+
+/// What a person types to have it. Where the device is modelled, they put the name of theirs in.
+fn commands(system: &System, scheduler: &str, device: Option<&str>) -> Vec<String> {
+    let device = device.unwrap_or("/dev/sdX");
+    let name = device.rsplit('/').next().unwrap_or(device);
+    let args = system.format().iter().map(|arg| quoted(arg)).collect::<Vec<_>>().join(" ");
+    let options = if system.mount.is_empty() { String::new() } else { format!(" -o {}", system.mount) };
+    let [mkfs, mount] = if system.kind.is_ours() {
+        [format!("teal mkfs {args} {device}"), format!("teal mount{options} {device} DIR")]
+    } else {
+        let kind = system.kind.name();
+        [format!("mkfs.{kind} {args} {device}"), format!("mount -t {kind}{options} {device} DIR")]
+    };
+    vec![mkfs, format!("echo {scheduler} > /sys/block/{name}/queue/scheduler"), mount]
+}
+
+/// As a shell reads it.
+fn quoted(arg: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=,.:/".contains(c);
+    if arg.chars().all(plain) { arg.to_owned() } else { format!("'{}'", arg.replace('\'', r"'\''")) }
+}
+
+/// How often a search would have found what all runs of a matrix say.
+fn replay(dir: &Path, args: &Args) -> Result<ExitCode> {
+    let path = dir.join("matrix.toml");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let matrix = Matrix::parse(&text).with_context(|| path.display().to_string())?;
+    let runs = super::read_runs(&dir.join("runs.jsonl"))?;
+    for (at, workload) in matrix.workloads.iter().enumerate() {
+        let replay = Replay::of(&matrix, &runs, at);
+        let replay = replay.with_context(|| format!("{}: every cell needs two runs with joules", workload.name))?;
+        for (aim, what) in [(search::Aim::Rate, "ops/s"), (search::Aim::Joule, "ops/J")] {
+            let trials = (0..args.seeds).map(|seed| replay.trial(aim, seed, args.part).context("--part is too small"));
+            let trials = trials.collect::<Result<Vec<_>>>()?;
+            let ties = trials.iter().filter(|trial| trial.is_tie).count();
+            let good = trials.iter().filter(|trial| trial.is_tie || trial.part >= 0.95).count();
+            let took: usize = trials.iter().map(|trial| trial.runs).sum();
+            let worst = trials.iter().map(|trial| trial.part).fold(1.0, f64::min);
+            say!(
+                "{}, {what}: {good} of {} searches found the best (a tie with it {ties}; else within 5 %), the worst {:.1} % of it, with {:.0} % of the {} runs",
+                workload.name,
+                args.seeds,
+                worst * 100.0,
+                took as f64 / args.seeds as f64 / replay.runs as f64 * 100.0,
+                replay.runs
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,233 @@
+//! The host's side of a guest: the disk, its network, and when the guest ends. First process of namespaces of its own, so that everything in them ends with it.
+//!
+//! # Guarantees
+//! 1. *No guest is killed alone*: its programs are traced by its kernel, and would go on as programs of this machine if that were gone before them. The end of a first process takes
+//!    all of its namespace at once.
+
+use super::super::disk::model::{Model, Switch};
+use super::super::disk::report::Sums;
+use super::guest::{ADDRESSES, Outcome, PORTS, arguments, program};
+use super::tally::measured;
+use crate::cli::lab::PhasesCell;
+use crate::say::say;
+use anyhow::{Context, Result, bail};
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use teal_emulator::{Account, EmulatedDisk, Pace, VirtualClock, nbd};
+use teal_env::{Clock as _, SystemClock, Timer as _};
+use teal_lab::phases::{Measured, Phase};
+
+type Disk = Arc<EmulatedDisk<super::super::disk::backing::Backing>>;
+
+/// A guest that asks nothing of its disk for so many looks hangs.
+const LOOKS_MAX: u32 = 300;
+/// How long one that is done may take to switch itself off, and how often it is looked.
+const OFF_MAX: Duration = Duration::from_secs(30);
+const OFF_LOOK: Duration = Duration::from_millis(50);
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+/// Lines of its console that are kept.
+const LINES_MAX: usize = 12;
+/// Memory of a guest.
+const MEMORY: &str = "mem=512M";
+/// The network device.
+const TAP: &str = "guest";
+/// No directory: the guest keeps nothing on this machine, and has no console to be commanded by.
+const NOWHERE: &str = "/dev/null";
+
+/// What ends the waiting.
+enum Event {
+    Finished(Outcome),
+    Failed(String),
+    /// Nobody wants it any more.
+    Unwanted,
+}
+
+/// Runs the command.
+pub(crate) fn host(of: &PhasesCell) -> Result<ExitCode> {
+    make_network()?;
+    let model = Model {
+        profile: of.profile.clone(),
+        size: of.size,
+        cache: Switch::On,
+        spin_down: None,
+        log: None,
+        image: None,
+    };
+    // The number that this process has outside: inside it is 1.
+    let number = std::fs::read_link("/proc/self").context("/proc/self")?;
+    let name = format!("guest-{}", number.display());
+    let disk: Disk = Arc::new(model.emulate(&model.setup()?, &name, Pace::Virtual(VirtualClock::default()))?);
+    let (tell, told) = mpsc::channel();
+    let [blocks, words] = PORTS;
+    serve(Arc::clone(&disk), TcpListener::bind((ADDRESSES[0], blocks))?)?;
+    listen(Arc::clone(&disk), TcpListener::bind((ADDRESSES[0], words))?, of, tell.clone())?;
+    watch_input(tell)?;
+    let console = Arc::default();
+    let mut guest = start(of, &console)?;
+    match wait(&mut guest, &told, &disk) {
+        Ok(Some(outcome)) => {
+            say!("{}", serde_json::to_string(&outcome)?);
+            switched_off(&mut guest)?;
+        }
+        Ok(None) => {}
+        Err(error) => {
+            let lines = console.lock().unwrap_or_else(PoisonError::into_inner);
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            bail!("{error:#}; its last words:\n  {}", lines.join("\n  "));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until the guest has switched itself off.
+fn switched_off(guest: &mut Child) -> Result<()> {
+    let deadline = SystemClock.monotonic() + OFF_MAX;
+    while guest.try_wait().context("looking at the guest")?.is_none() && SystemClock.monotonic() < deadline {
+        SystemClock.wait_until(SystemClock.monotonic() + OFF_LOOK);
+    }
+    Ok(())
+}
+
+/// A network of two, in the namespace.
+fn make_network() -> Result<()> {
+    let address = format!("{}/24", ADDRESSES[0]);
+    let ip = program("ip", "iproute2")?;
+    for args in [
+        &["link", "set", "lo", "up"][..],
+        &["tuntap", "add", "dev", TAP, "mode", "tap"],
+        &["address", "add", &address, "dev", TAP],
+        &["link", "set", TAP, "up"],
+    ] {
+        super::ground::run(&ip, args)?;
+    }
+    Ok(())
+}
+
+/// Serves the disk to the guest.
+fn serve(disk: Disk, socket: TcpListener) -> Result<()> {
+    std::thread::Builder::new().name("blocks".to_owned()).spawn(move || {
+        for client in socket.incoming() {
+            let done = client.and_then(|mut client| {
+                client.set_nodelay(true)?;
+                nbd::serve(&disk, &mut client)
+            });
+            if let Err(error) = done {
+                log::debug!("the disk's client is gone: {error}");
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Counts as the guest says.
+fn listen(disk: Disk, socket: TcpListener, of: &PhasesCell, tell: Sender<Event>) -> Result<()> {
+    let phases = super::group(&of.group)?.phases(of.scale);
+    std::thread::Builder::new().name("words".to_owned()).spawn(move || {
+        let talked = socket.accept().map_err(anyhow::Error::from).and_then(|(guest, _)| {
+            guest.set_nodelay(true)?;
+            talk(&disk, &phases, &guest)
+        });
+        let event = match talked {
+            Ok(outcome) => Event::Finished(outcome),
+            Err(error) => Event::Failed(format!("{error:#}")),
+        };
+        drop(tell.send(event));
+    })?;
+    Ok(())
+}
+
+/// `begin PHASE`, `ran`, `drained OPERATIONS`, in this order for each phase; at the end `finished KERNEL`, or `failed WHY`. Each is answered with an empty line.
+fn talk(disk: &EmulatedDisk<impl teal_env::Disk>, phases: &[Phase], guest: &TcpStream) -> Result<Outcome> {
+    let mut done: Vec<Measured> = Vec::new();
+    let mut phase = None;
+    let mut from = Account::default();
+    let mut ran = Sums::default();
+    for line in BufReader::new(guest).lines() {
+        let line = line.context("the guest is gone")?;
+        let now = disk.snapshot().account;
+        let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        match word {
+            "begin" => {
+                phase = phases.iter().find(|phase| phase.name == rest);
+                from = now;
+            }
+            "ran" => ran = Sums::between(&from, &now, disk.model()),
+            "drained" => {
+                let phase = phase.take().context("a phase ends that has not begun")?;
+                let all = Sums::between(&from, &now, disk.model());
+                done.push(measured(phase, rest.parse().context(line.clone())?, &ran, all));
+            }
+            "finished" => return Ok(Outcome { kernel: rest.to_owned(), phases: done }),
+            "failed" => bail!("{rest}"),
+            _ => bail!("the guest says '{line}'"),
+        }
+        (&*guest).write_all(b"\n").context("the guest is gone")?;
+    }
+    bail!("the guest went away")
+}
+
+/// The end of the input is the end of everything.
+fn watch_input(tell: Sender<Event>) -> Result<()> {
+    std::thread::Builder::new().name("input".to_owned()).spawn(move || {
+        let mut rest = Vec::new();
+        let _ = std::io::stdin().read_to_end(&mut rest);
+        drop(tell.send(Event::Unwanted));
+    })?;
+    Ok(())
+}
+
+/// Starts the guest; the last lines of its console are kept.
+fn start(of: &PhasesCell, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
+    let exe = std::env::current_exe().context("where is this program?")?;
+    let exe = exe.to_str().filter(|path| !path.contains([' ', '"', ','])).context("this program's path has blanks")?;
+    let mut command = Command::new(program("linux.uml", "user-mode-linux")?);
+    // A root and a console are said, as what is made up for them would come behind the arguments of the first program.
+    command.args([MEMORY, "root=/dev/root", "console=tty0", "rootfstype=hostfs", "rootflags=/", "ro"]);
+    command.args(["con=null", "con0=null,fd:1", "umid=guest"]).arg(format!("uml_dir={NOWHERE}"));
+    command.arg(format!("vec0:transport=tap,ifname={TAP},depth=128,gro=1"));
+    command.arg(format!("init={exe}")).args(["--", "lab", "phases-guest"]).args(arguments(of));
+    let mut guest = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let out = guest.stdout.take().context("piped")?;
+    let console = Arc::clone(console);
+    std::thread::Builder::new().name("console".to_owned()).spawn(move || {
+        for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).trim().to_owned();
+            log::debug!("guest: {line}");
+            let mut lines = console.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.truncate(LINES_MAX - 1);
+            lines.push_front(line);
+        }
+    })?;
+    Ok(guest)
+}
+
+/// Waits for the guest's end; `None` if nobody wants it any more.
+fn wait(guest: &mut Child, told: &Receiver<Event>, disk: &Disk) -> Result<Option<Outcome>> {
+    let mut last = 0;
+    let mut silent = 0;
+    loop {
+        match told.recv_timeout(LOOK) {
+            Ok(Event::Finished(outcome)) => return Ok(Some(outcome)),
+            Ok(Event::Failed(why)) => bail!("{why}"),
+            Ok(Event::Unwanted) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => bail!("nobody listens to the guest"),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(status) = guest.try_wait().context("looking at the guest")? {
+            bail!("it ended: {status}");
+        }
+        let asked = disk.snapshot().account.requests;
+        let asked = asked.reads + asked.writes + asked.flushes;
+        silent = if asked == last { silent + 1 } else { 0 };
+        last = asked;
+        if silent == LOOKS_MAX {
+            bail!("it has asked nothing of its disk for {LOOKS_MAX} seconds");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! A cell on this machine's kernel.
+
+use super::super::disk::report::Sums;
+use super::super::matrix::ground::Ground;
+use super::stage::{Count, Machine, Stage};
+use super::tally::measured;
+use crate::cli::lab::PhasesCell;
+use anyhow::{Context, Result};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use teal_lab::phases::{Measured, Phase};
+
+/// Asks the modelled disk's process.
+#[derive(Default)]
+struct Asked {
+    ran: Sums,
+    done: Vec<Measured>,
+}
+
+fn sums(ground: &Ground) -> Result<Sums> {
+    serde_json::from_value(ground.since_mark()?).context("the disk's answer cannot be understood")
+}
+
+impl Count for Asked {
+    fn begin(&mut self, ground: &Ground, _: &Phase) -> Result<()> {
+        ground.mark().map(drop)
+    }
+    fn ran(&mut self, ground: &Ground, _: &Phase) -> Result<()> {
+        self.ran = sums(ground)?;
+        Ok(())
+    }
+    fn drained(&mut self, ground: &Ground, phase: &Phase, operations: u64) -> Result<()> {
+        self.done.push(measured(phase, operations, &self.ran, sums(ground)?));
+        Ok(())
+    }
+}
+
+/// Measures a cell.
+pub(super) fn run(of: &PhasesCell, dir: &Path, ended: &AtomicBool) -> Result<Vec<Measured>> {
+    let ground = Ground::modelled(&of.profile, of.size)?;
+    let mut stage = Stage::new(of, ground, dir, Machine::Shared, Asked::default(), ended)?;
+    stage.perform(of)?;
+    let _ = std::fs::remove_dir(dir);
+    Ok(std::mem::take(&mut stage.count.done))
+}

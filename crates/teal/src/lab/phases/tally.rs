@@ -1,0 +1,39 @@
+//! What a modelled disk says of itself, as the lab keeps it.
+
+use super::super::disk::report::Sums;
+use teal_lab::phases::{Measured, Phase, Tally, Usage};
+
+impl From<Sums> for Tally {
+    fn from(of: Sums) -> Self {
+        let usage = |used: super::super::disk::report::Usage| Usage {
+            name: used.name,
+            count: used.count,
+            ns: used.ns,
+            microjoules: used.microjoules,
+        };
+        Self {
+            elapsed_ns: of.elapsed_ns,
+            reads: of.reads,
+            bytes_read: of.bytes_read,
+            writes: of.writes,
+            bytes_written: of.bytes_written,
+            flushes: of.flushes,
+            seeks: of.seeks,
+            microjoules: of.microjoules,
+            uses: of.uses.into_iter().map(usage).collect(),
+        }
+    }
+}
+
+/// What a phase came to: `ran` until its last operation, `all` until nothing was left to be written. The floor is not known here.
+pub(super) fn measured(phase: &Phase, operations: u64, ran: &Sums, all: Sums) -> Measured {
+    Measured {
+        phase: phase.name.clone(),
+        operations,
+        bytes: phase.bytes(),
+        drain_microjoules: all.microjoules.saturating_sub(ran.microjoules),
+        tally: all.into(),
+        floor_microjoules: 0,
+        writes: phase.writes(),
+    }
+}

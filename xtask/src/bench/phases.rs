@@ -1,0 +1,49 @@
+//! `cargo xtask bench phases`: every file system through the phases of scherlfs, `teal lab phases` with what it needs.
+
+use anyhow::{Result, anyhow, ensure};
+use std::process::Command;
+
+const HELP: &str = "\
+cargo xtask bench phases [ARGUMENTS]
+  installs mkfs programs and user-mode Linux, and runs `teal lab phases` on the Microdrive with ext2, ext3, ext4, xfs,
+  btrfs, teal here, reiserfs, nilfs2, f2fs, jfs, vfat in a guest; results lie in target/bench/phases. ARGUMENTS are
+  passed on, such as --groups 4k --scale 0.1 --mode f --results DIR --systems teal,ext4";
+/// Debian packages.
+const PACKAGES: &[&str] = &[
+    "btrfs-progs",
+    "dosfstools",
+    "e2fsprogs",
+    "f2fs-tools",
+    "iproute2",
+    "jfsutils",
+    "nbd-client",
+    "nilfs-tools",
+    "reiserfsprogs",
+    "user-mode-linux",
+    "xfsprogs",
+];
+/// What is said unless the arguments say it.
+const DEFAULTS: [(&str, &str); 2] =
+    [("--profile", "ibm-microdrive-1gb"), ("--systems", "teal,ext2,ext3,ext4,xfs,btrfs,reiserfs,vfat,f2fs,nilfs2,jfs")];
+
+pub(crate) fn bench(args: &[&str]) -> Result<bool> {
+    if args.contains(&"--help") {
+        println!("{HELP}");
+        return Ok(true);
+    }
+    ensure!(rustix::process::geteuid().is_root(), "bench phases needs root: it makes devices, mounts and a guest");
+    crate::test::needs::install(PACKAGES).map_err(|list| anyhow!("as root: apt-get install {list}"))?;
+    let target = crate::test::target_directory()?;
+    let mut build = crate::cargo();
+    build.current_dir(crate::root()).args(["build", "--release", "--quiet", "-p", "teal", "--bin", "teal"]);
+    ensure!(build.status()?.success(), "the release build failed");
+    let mut command = Command::new(target.join("release/teal"));
+    command.args(["lab", "phases"]).args(args);
+    for (name, value) in DEFAULTS.into_iter().filter(|(name, _)| !args.contains(name)) {
+        command.args([name, value]);
+    }
+    if !args.contains(&"--results") {
+        command.arg("--results").arg(target.join("bench/phases"));
+    }
+    Ok(command.status()?.success())
+}
