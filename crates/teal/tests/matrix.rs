@@ -247,3 +247,35 @@ impl Drop for Loop {
         let _ = Command::new("losetup").args(["-d", &self.0]).status();
     }
 }
+
+#[test]
+fn what_does_not_fit_into_the_memory_of_a_run_is_read_again() {
+    let test = "what_does_not_fit_into_the_memory_of_a_run_is_read_again";
+    let Some(matrix) = Matrix::new(test) else { return };
+    let script = "define fileset name=ff,path=$dir,entries=1,size=50m,dirwidth=20,dirgamma=0,prealloc\n\
+        define process name=pp { thread name=tt,memsize=64k { flowop read name=rr,filesetname=ff,fd=1,iosize=4k,random } }\nrun 60\n";
+    fs::write(matrix.world.path("look.wml"), script).unwrap();
+    let text = TEXT
+        .replacen("least = 2\nmost = 2", "least = 1\nmost = 1", 1)
+        .replacen("scale = 0.01\nseconds = 1", "seconds = 120", 1)
+        .replacen("script = \"mail\"\nset = [\"threads=2\"]", "script = \"look.wml\"\noperations = 30000", 1)
+        .replacen("[[system]]\nname = \"teal\"\nkind = \"teal\"\n", "", 1)
+        .replacen("[\"none\", \"mq-deadline\"]", "[\"none\"]", 1);
+    let mut read = Vec::new();
+    for memory in ["", "memory = \"24M\"\n"] {
+        fs::write(&matrix.file, text.replacen("[runs]\n", &format!("[runs]\n{memory}"), 1)).unwrap();
+        let _ = fs::remove_dir_all(&matrix.results);
+        let said = matrix.world.teal(&matrix.args(&["--dry-run"]));
+        if said.stderr.contains("runs.memory") {
+            return teal_testkit::skip(test, "memory cannot be limited here");
+        }
+        matrix.world.teal(&matrix.args(&[])).good();
+        let runs = matrix.runs();
+        assert_eq!((runs.len(), runs[0]["operations"].as_u64()), (1, Some(30_000)));
+        read.push(runs[0]["run"]["read"].as_u64().unwrap());
+    }
+    assert!(read[0] < 52 << 20, "each page once, of 50 MiB: {read:?}");
+    assert!(read[1] * 10 > read[0] * 12, "{read:?}");
+    let here = fs::read_to_string("/proc/self/cgroup").unwrap();
+    assert!(!here.contains("teal-lab-"), "{here}");
+}

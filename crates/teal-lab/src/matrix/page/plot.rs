@@ -18,12 +18,12 @@ fn label(row: &Row) -> String {
     escaped(&format!("{}, {}", row.names[1], row.names[2]))
 }
 
-/// Five round steps from zero to at least this.
+/// Round steps from zero to at least this, five or fewer.
 fn steps(most: f64) -> Vec<f64> {
     let raw = most.max(f64::MIN_POSITIVE) / 5.0;
     let ten = 10_f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|part| part * ten).find(|step| *step >= raw).unwrap_or(raw);
-    (0..=5).map(|n| f64::from(n) * step).collect()
+    (0..=(most / step).ceil().clamp(1.0, 5.0) as u32).map(|n| f64::from(n) * step).collect()
 }
 
 /// A cell in the plane of both goals.
@@ -94,9 +94,16 @@ pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
             "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"><title>{title}</title></circle>"
         );
     }
-    for Point { row, rate, per_joule, .. } in best.into_iter().rev().take(4) {
-        let (x, y) = (x(*rate) - 8.0, y(*per_joule) + 4.0);
-        let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", label(row));
+    for (at, Point { row, .. }) in best.into_iter().rev().take(6).enumerate() {
+        let y = 28.0 + 16.0 * at as f64;
+        let _ = writeln!(
+            out,
+            "<circle class=\"dot front\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4.5\"/><text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+            LEFT + 12.0,
+            y - 4.0,
+            LEFT + 22.0,
+            label(row)
+        );
     }
     out.push_str("</svg>\n");
     out
@@ -127,7 +134,7 @@ pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
         "operations a second, the fastest first"
     };
     let mut out = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" role=\"img\" aria-label=\"{what}\">\n<text x=\"{NAMES}\" y=\"14\">{what}; dark: not to be told from the best</text>\n"
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" role=\"img\" aria-label=\"{what}\">\n<text x=\"0\" y=\"14\">{what}; dark: not to be told from the best</text>\n"
     );
     for (at, (row, of)) in bars.iter().enumerate() {
         let y = BAR * (at as f64 + 1.0) + 4.0;
