@@ -67,7 +67,7 @@ struct Reached {
 }
 
 const NONE: u32 = u32::MAX;
-/// Ways of one name that are kept apart.
+/// Ways of one name that are kept apart. Of those, only ways that have written the same become one: what is written costs a start.
 const WAYS: usize = 24;
 
 /// The ways so far, room for those to come, and all their deeds.
@@ -115,7 +115,8 @@ impl Search<'_, '_> {
         }
         self.expand(true, |reached| side.writes(own, reached.spot, tokens).map(|way| (way, Some((at, Deed::Write)))));
         self.expand(true, |reached| {
-            let stops = reached.is_new.then(|| side.stops(own, reached.spot, tokens));
+            let may = reached.is_new || reached.spot.free > at;
+            let stops = may.then(|| side.stops(own, reached.spot, tokens));
             stops.into_iter().flatten().map(|way| (way, None))
         });
         self.front.retain(|reached| !side.is_late(own, reached.spot, task.is_punctual));
@@ -147,10 +148,10 @@ impl Search<'_, '_> {
         self.front
             .sort_unstable_by_key(|one| (one.spot.state, one.cost, std::cmp::Reverse(one.spot.written), one.spot));
         self.next.clear();
-        let mut first = 0;
+        let (mut first, mut room) = (0, WAYS);
         for way in self.front.drain(..) {
             if self.next.get(first).is_some_and(|one| one.spot.state != way.spot.state) {
-                first = self.next.len();
+                (first, room) = (self.next.len(), WAYS);
             }
             let is_as_good = |one: &Reached| {
                 side.handicap(own, &one.spot, &way.spot).is_some_and(|more| one.cost + more <= way.cost)
@@ -159,10 +160,15 @@ impl Search<'_, '_> {
                 continue;
             }
             self.next.push(way);
-            if self.next.len() - first > WAYS {
-                let mut pairs = self.next.split_off(first);
-                pairs.sort_unstable_by_key(|one| (one.spot.free, one.cost));
-                self.next.extend(pairs.chunks(2).map(|pair| both(side, own, pair)));
+            if self.next.len() - first > room {
+                let mut ways = self.next.split_off(first);
+                ways.sort_unstable_by_key(|one| (one.spot.written, one.spot.free, one.cost));
+                let mut ways = ways.into_iter().peekable();
+                while let Some(one) = ways.next() {
+                    let other = ways.next_if(|other| other.spot.written == one.spot.written);
+                    self.next.push(other.map_or(one, |other| both(side, own, &one, &other)));
+                }
+                room = WAYS.max(2 * (self.next.len() - first));
             }
         }
         std::mem::swap(&mut self.front, &mut self.next);
@@ -181,8 +187,7 @@ impl Search<'_, '_> {
 }
 
 /// What is as good as two ways of one name whatever follows.
-fn both(side: &Side<'_>, own: usize, pair: &[Reached]) -> Reached {
-    let [one, other] = pair else { return pair[0] };
+fn both(side: &Side<'_>, own: usize, one: &Reached, other: &Reached) -> Reached {
     let spot = Side::both(&one.spot, &other.spot);
     let as_good = |one: &Reached| one.cost - side.handicap(own, &spot, &one.spot).unwrap_or(0);
     let cheaper = if as_good(one) <= as_good(other) { one } else { other };

@@ -24,10 +24,8 @@ pub struct Tightened {
     pub energy: Energy,
     /// A schedule that keeps all limits: the optimum is not above what it costs when the simulator runs it.
     pub plan: Plan,
-    /// Reads that no device, or more than one, wanted at the last prices: zero if the bound is the optimum.
+    /// Reads that no device, or more than one, wanted at its prices: zero if the bound is the optimum.
     pub unsettled: usize,
-    /// Rounds of prices.
-    pub rounds: usize,
 }
 
 /// The shortest first step of a read's price, and that of a token's, in femtojoules.
@@ -35,8 +33,6 @@ const LEAST: Cost = 100_000_000_000;
 const TOKEN: Cost = 1_000_000_000_000_000;
 /// A schedule that costs one part of so many more than the bound is near enough.
 const NEAR: Cost = 2000;
-/// Rounds between two repairs.
-const REPAIR_EACH: usize = 20;
 
 /// Times until which tokens are counted, and have a price.
 const WINDOWS: u64 = 16;
@@ -51,7 +47,6 @@ pub(super) struct Round {
 }
 
 /// What everything costs at a round.
-#[derive(Clone)]
 struct Prices {
     /// By point.
     reads: Vec<Cost>,
@@ -182,7 +177,7 @@ impl Step {
             wanted => wanted > 0,
         };
         self.length = match self.was_up {
-            Some(was_up) if was_up == is_up => self.length * 5 / 4,
+            Some(was_up) if was_up == is_up => self.length * 3 / 2,
             Some(_) => self.length / 2,
             None => self.length,
         };
@@ -230,26 +225,17 @@ pub fn bound(problem: &Problem<'_>, rounds: usize) -> Result<Tightened, Unsolvab
         return Err(Unsolvable::Infeasible);
     }
     let mut prices = market.first_prices();
-    let mut best: Option<Cost> = None;
-    let mut repaired: Option<(Cost, Plan)> = None;
     let mut steps = Steps::new(&prices);
-    for done in 1.. {
+    let mut best: Option<(Cost, Round, Vec<Vec<Cost>>)> = None;
+    for _ in 0..rounds.max(1) {
         let now = market.round(&prices).ok_or(Unsolvable::Infeasible)?;
-        let value = market.value(&now, &prices);
-        if best.is_none_or(|best| value > best) {
-            best = Some(value);
-        }
-        let least = best.unwrap_or(value);
-        let (unsettled, is_last) = (market.unsettled(&now), done >= rounds.max(1));
-        if is_last || done % REPAIR_EACH == 0 {
-            let found = repair(problem, &market.servers, &market.stops(&prices), &now, least + least / NEAR);
-            repaired = repaired.into_iter().chain(found).min_by_key(|(cost, _)| *cost);
-        }
-        if is_last {
-            let plan = repaired.map(|(_, plan)| plan).unwrap_or_default();
-            return Ok(Tightened { energy: energy(least), plan, unsettled, rounds: done });
-        }
+        let (value, stops) = (market.value(&now, &prices), market.stops(&prices));
         steps.go(&market, &mut prices, &now);
+        if best.as_ref().is_none_or(|(best, ..)| value > *best) {
+            best = Some((value, now, stops));
+        }
     }
-    Err(Unsolvable::Infeasible)
+    let (least, round, stops) = best.ok_or(Unsolvable::Infeasible)?;
+    let plan = repair(problem, &market.servers, &stops, &round, least + least / NEAR).unwrap_or_default();
+    Ok(Tightened { energy: energy(least), plan, unsettled: market.unsettled(&round) })
 }

@@ -56,7 +56,7 @@ impl Shares<'_, '_> {
     }
 }
 
-/// A schedule near to what the devices wanted at these prices of stops, and its cost with them. What costs no more than `enough` is
+/// A schedule near to what the devices wanted at these prices of stops. What costs no more than `enough` is
 /// not made better.
 pub(super) fn repair(
     problem: &Problem<'_>,
@@ -64,7 +64,7 @@ pub(super) fn repair(
     stops: &[Vec<Cost>],
     round: &Round,
     enough: Cost,
-) -> Option<(Cost, Plan)> {
+) -> Option<Plan> {
     let cheapest = |point: usize| {
         let who = if round.takers[point].is_empty() { &servers[point] } else { &round.takers[point] };
         who.iter().copied().min_by_key(|at| problem.sides[usize::from(*at)].serves(point))
@@ -96,6 +96,5 @@ pub(super) fn repair(
             }
         }
     }
-    let cost = shares.cost();
-    Some((cost, Plan::new(problem, &shares.owners, shares.bests)))
+    Some(Plan::new(problem, &shares.owners, shares.bests))
 }

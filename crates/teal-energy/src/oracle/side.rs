@@ -388,7 +388,9 @@ impl<'a> Side<'a> {
             // Elsewhere it may begin when nobody waits.
             let is_top = self.rise(*state) == Power::ZERO;
             let time = if is_top { time.of(needed.bytes, needed.objects) } else { Span::ZERO };
-            self.wakes(own, spot, *state, tokens).map(move |way| {
+            // If it has to be woken it is there before the next point, or the burst is that one's.
+            let is_there = move |way: &Way| spot.state == *state || here.is_end || way.spot.free <= here.next;
+            self.wakes(own, spot, *state, tokens).filter(is_there).map(move |way| {
                 let free = way.spot.free.max(here.at) + time;
                 let spot = Spot { written: here.arrived, free, ..way.spot };
                 Way { spot, cost: way.cost + first, ..way }
@@ -403,12 +405,13 @@ impl<'a> Side<'a> {
         Load { bytes: end.bytes - begin.bytes, objects: end.objects - begin.objects }
     }
 
-    /// The ways to go down after a point.
+    /// The ways to go down after a point, before the next one.
     pub(super) fn stops(&self, own: usize, spot: Spot, tokens: Tokens<'_>) -> impl Iterator<Item = Way> {
         let power = self.power(spot.state);
         let lower = (0_u8..).zip(&self.powers).filter(move |(_, lower)| **lower < power);
-        lower.filter_map(move |(to, _)| {
-            let begin = spot.free.max(self.own[own].at);
+        let here = &self.own[own];
+        let begin = spot.free.max(here.at);
+        lower.filter(move |_| begin <= here.next).filter_map(move |(to, _)| {
             let way = self.change(own, spot, to, begin, tokens)?;
             Some(Way { deed: Some((begin, Deed::Rest(to))), ..way })
         })

@@ -1,7 +1,7 @@
 //! The search for the best candidate with few runs: screening, then a race, block by block.
 //!
 //! A block measures every candidate that is left once, in an order of its own. After each block
-//! - *screening* keeps the best third, while there are more than [`MANY`], then the best two thirds, down to [`FEW`];
+//! - *screening* keeps the best third, while there are more than `MANY`, then the best two thirds, down to `FEW`;
 //! - the *race* drops whoever another beats in every goal: in pairs of the same block, on a log scale, with 95 %.
 //!
 //! One candidate is the *reference*, measured in every block whether it is still in the race or not: what the best gains is told against it, in the blocks of both.
