@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. A way is dropped only if another one is as good whatever follows.
-//! 2. Where there are too many, two become one that is as good as both: what is found is no more than the best costs.
+//! 2. Where there are too many, two become one that is as good as both: what is found is no more than the best costs. Of a plan,
+//!    which is to be done, the better of two is kept as it is: what is found is no less than the best costs.
 
 use super::side::{Cost, Side, Spot, Tokens, Way};
 use teal_types::Time;
@@ -36,10 +37,10 @@ pub(super) enum Deed {
 pub(super) struct Task<'t> {
     /// By point.
     pub(super) claims: &'t [Claim],
-    /// By own point what a stop costs.
-    pub(super) prices: &'t [Cost],
-    /// Whether changes are written within their age, not later by as much as a run was late.
-    pub(super) is_punctual: bool,
+    /// How its stops are limited.
+    pub(super) tokens: Tokens<'t>,
+    /// Whether what is found is to be done: changes are written within their age, not later by as much as a run was late.
+    pub(super) is_plan: bool,
 }
 
 /// A device's best: its cost less what it earns, and what it does when, in order.
@@ -69,6 +70,8 @@ struct Reached {
 const NONE: u32 = u32::MAX;
 /// Ways of one name that are kept apart. Of those, only ways that have written the same become one: what is written costs a start.
 const WAYS: usize = 24;
+/// Of a plan whose tokens are counted, which cannot be told from each other by less.
+const SPARED: usize = 96;
 
 /// The ways so far, room for those to come, and all their deeds.
 struct Search<'s, 'a> {
@@ -93,14 +96,17 @@ pub(super) fn alone(side: &Side<'_>, task: Task<'_>) -> Option<Best> {
 impl Search<'_, '_> {
     fn step(&mut self, own: usize) {
         let (side, task) = (self.side, self.task);
+        // Otherwise it had better stopped before, unless there was no token, or a dearer one.
+        let is_new = own.checked_sub(1).is_none_or(|before| match task.tokens {
+            Tokens::Counted | Tokens::Spared(_) => true,
+            Tokens::Priced(prices) => prices[before] > prices[own],
+        });
         for reached in &mut self.front {
             let way = side.come(own, reached.spot);
-            (reached.spot, reached.cost) = (way.spot, reached.cost + way.cost);
-            // Otherwise it had better stopped before, unless that was dearer.
-            reached.is_new = own.checked_sub(1).is_none_or(|before| task.prices[before] > task.prices[own]);
+            (reached.spot, reached.cost, reached.is_new) = (way.spot, reached.cost + way.cost, is_new);
         }
         let (at, point) = (side.at(own), side.own[own].point);
-        let tokens = Tokens::Priced(task.prices);
+        let tokens = task.tokens;
         let gain = match task.claims[point] {
             Claim::No => None,
             Claim::Must => Some(0),
@@ -119,7 +125,7 @@ impl Search<'_, '_> {
             let stops = may.then(|| side.stops(own, reached.spot, tokens));
             stops.into_iter().flatten().map(|way| (way, None))
         });
-        self.front.retain(|reached| !side.is_late(own, reached.spot, task.is_punctual));
+        self.front.retain(|reached| !side.is_late(own, reached.spot, task.is_plan));
         self.prune(own);
     }
 
@@ -144,14 +150,15 @@ impl Search<'_, '_> {
 
     /// Keeps what no other way is as good as.
     fn prune(&mut self, own: usize) {
-        let side = self.side;
+        let (side, is_plan) = (self.side, self.task.is_plan);
+        let ways = if matches!(self.task.tokens, Tokens::Spared(_)) { SPARED } else { WAYS };
         self.front
             .sort_unstable_by_key(|one| (one.spot.state, one.cost, std::cmp::Reverse(one.spot.written), one.spot));
         self.next.clear();
         let (mut first, mut room) = (0, WAYS);
         for way in self.front.drain(..) {
             if self.next.get(first).is_some_and(|one| one.spot.state != way.spot.state) {
-                (first, room) = (self.next.len(), WAYS);
+                (first, room) = (self.next.len(), ways);
             }
             let is_as_good = |one: &Reached| {
                 side.handicap(own, &one.spot, &way.spot).is_some_and(|more| one.cost + more <= way.cost)
@@ -161,14 +168,14 @@ impl Search<'_, '_> {
             }
             self.next.push(way);
             if self.next.len() - first > room {
-                let mut ways = self.next.split_off(first);
-                ways.sort_unstable_by_key(|one| (one.spot.written, one.spot.free, one.cost));
-                let mut ways = ways.into_iter().peekable();
-                while let Some(one) = ways.next() {
-                    let other = ways.next_if(|other| other.spot.written == one.spot.written);
-                    self.next.push(other.map_or(one, |other| both(side, own, &one, &other)));
+                let mut many = self.next.split_off(first);
+                many.sort_unstable_by_key(|one| (one.spot.written, one.spot.free, one.cost));
+                let mut many = many.into_iter().peekable();
+                while let Some(one) = many.next() {
+                    let other = many.next_if(|other| other.spot.written == one.spot.written);
+                    self.next.push(other.map_or(one, |other| both(side, own, is_plan, &one, &other)));
                 }
-                room = WAYS.max(2 * (self.next.len() - first));
+                room = ways.max(2 * (self.next.len() - first));
             }
         }
         std::mem::swap(&mut self.front, &mut self.next);
@@ -186,10 +193,13 @@ impl Search<'_, '_> {
     }
 }
 
-/// What is as good as two ways of one name whatever follows.
-fn both(side: &Side<'_>, own: usize, one: &Reached, other: &Reached) -> Reached {
+/// What is as good as two ways of one name whatever follows; of a plan's, the better one, as far as can be told.
+fn both(side: &Side<'_>, own: usize, is_plan: bool, one: &Reached, other: &Reached) -> Reached {
     let spot = Side::both(&one.spot, &other.spot);
     let as_good = |one: &Reached| one.cost - side.handicap(own, &spot, &one.spot).unwrap_or(0);
     let cheaper = if as_good(one) <= as_good(other) { one } else { other };
+    if is_plan {
+        return *cheaper;
+    }
     Reached { spot, cost: as_good(cheaper), last: cheaper.last, is_new: true }
 }

@@ -14,7 +14,7 @@ use super::joint::energy;
 use super::plan::Plan;
 use super::problem::{Kind, Problem, Unsolvable};
 use super::repair::repair;
-use super::side::{Cost, Side};
+use super::side::{Cost, Side, Tokens};
 use teal_types::{Energy, Span, Time};
 
 /// A bound and how it came about.
@@ -24,8 +24,6 @@ pub struct Tightened {
     pub energy: Energy,
     /// A schedule that keeps all limits: the optimum is not above what it costs when the simulator runs it.
     pub plan: Plan,
-    /// Reads that no device, or more than one, wanted at its prices: zero if the bound is the optimum.
-    pub unsettled: usize,
 }
 
 /// The shortest first step of a read's price, and that of a token's, in femtojoules.
@@ -136,7 +134,7 @@ impl<'p, 'a> Market<'p, 'a> {
                 _ => Claim::No,
             };
             let claims: Vec<Claim> = (0..self.problem.points.len()).map(claim).collect();
-            let best = alone(side, Task { claims: &claims, prices: &stops, is_punctual: false })?;
+            let best = alone(side, Task { claims: &claims, tokens: Tokens::Priced(&stops), is_plan: false })?;
             best.taken().for_each(|point| takers[point].push(at));
             taken.push(self.windows[usize::from(at)].taken(side, &best));
             bests.push(best);
@@ -154,10 +152,6 @@ impl<'p, 'a> Market<'p, 'a> {
     /// How many more devices a read wants: one or none, or less than nothing.
     fn missing(now: &Round, point: usize) -> Cost {
         1 - now.takers[point].len() as Cost
-    }
-
-    fn unsettled(&self, now: &Round) -> usize {
-        self.priced.iter().filter(|point| Self::missing(now, **point) != 0).count()
     }
 }
 
@@ -237,5 +231,5 @@ pub fn bound(problem: &Problem<'_>, rounds: usize) -> Result<Tightened, Unsolvab
     }
     let (least, round, stops) = best.ok_or(Unsolvable::Infeasible)?;
     let plan = repair(problem, &market.servers, &stops, &round, least + least / NEAR).unwrap_or_default();
-    Ok(Tightened { energy: energy(least), plan, unsettled: market.unsettled(&round) })
+    Ok(Tightened { energy: energy(least), plan })
 }

@@ -7,11 +7,11 @@ use super::alone::{Best, Claim, Task, alone};
 use super::plan::Plan;
 use super::prices::Round;
 use super::problem::Problem;
-use super::side::Cost;
+use super::side::{Cost, Tokens};
 use teal_types::Span;
 
 /// Moves that are tried.
-const TRIED: usize = 24;
+const TRIED: usize = 160;
 /// Reads that lie closer together move together, and alone.
 const APART: Span = Span::secs(2);
 
@@ -25,11 +25,14 @@ struct Shares<'p, 'a> {
 }
 
 impl Shares<'_, '_> {
-    fn solve(&self, at: u8) -> Option<Best> {
+    fn solve(&self, at: u8, tokens: Tokens<'_>) -> Option<Best> {
         let claims: Vec<Claim> =
             self.owners.iter().map(|o| if *o == Some(at) { Claim::Must } else { Claim::No }).collect();
-        let prices = &self.stops[usize::from(at)];
-        alone(&self.problem.sides[usize::from(at)], Task { claims: &claims, prices, is_punctual: true })
+        alone(&self.problem.sides[usize::from(at)], Task { claims: &claims, tokens, is_plan: true })
+    }
+
+    fn priced(&self, at: u8) -> Option<Best> {
+        self.solve(at, Tokens::Priced(&self.stops[usize::from(at)]))
     }
 
     fn cost(&self) -> Cost {
@@ -47,7 +50,7 @@ impl Shares<'_, '_> {
         changed.sort_unstable();
         changed.dedup();
         points.iter().for_each(|point| self.owners[*point] = Some(to));
-        let solved: Option<Vec<Best>> = changed.iter().map(|at| self.solve(*at)).collect();
+        let solved: Option<Vec<Best>> = changed.iter().map(|at| self.priced(*at)).collect();
         let old: Cost = changed.iter().map(|at| self.bests[usize::from(*at)].cost).sum();
         match solved.filter(|bests| bests.iter().map(|best| best.cost).sum::<Cost>() < old) {
             Some(bests) => changed.iter().zip(bests).for_each(|(at, best)| self.bests[usize::from(*at)] = best),
@@ -71,7 +74,7 @@ pub(super) fn repair(
     };
     let owners = (0..problem.points.len()).map(cheapest).collect();
     let mut shares = Shares { problem, stops, owners, bests: Vec::new() };
-    shares.bests = (0..problem.sides.len()).map(|at| shares.solve(at as u8)).collect::<Option<_>>()?;
+    shares.bests = (0..problem.sides.len()).map(|at| shares.priced(at as u8)).collect::<Option<_>>()?;
     let unsettled: Vec<usize> =
         (0..servers.len()).filter(|point| servers[*point].len() > 1 && round.takers[*point].len() != 1).collect();
     // Bursts around unsettled reads move whole.
@@ -96,5 +99,9 @@ pub(super) fn repair(
             }
         }
     }
-    Some(Plan::new(problem, &shares.owners, shares.bests))
+    // Only now: counting tokens is slow, and seldom changes whom a read is worth most.
+    let counted = (0..problem.sides.len())
+        .map(|at| shares.solve(at as u8, Tokens::Spared(&shares.stops[at])))
+        .collect::<Option<_>>()?;
+    Some(Plan::new(problem, &shares.owners, counted))
 }

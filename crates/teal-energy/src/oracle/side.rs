@@ -71,6 +71,8 @@ pub(super) enum Tokens<'t> {
     Counted,
     /// Each has a price, by the device's own points.
     Priced(&'t [Cost]),
+    /// By a bucket, and the prices tell what it is worth to keep one: of a plan, which cannot keep all ways apart.
+    Spared(&'t [Cost]),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -291,13 +293,16 @@ impl<'a> Side<'a> {
         match tokens {
             _ if !route.takes_token => {}
             Tokens::Priced(prices) => cost += prices[own],
-            Tokens::Counted => {
+            Tokens::Counted | Tokens::Spared(_) => {
                 let bucket = Bucket::new(self.device.budget?);
                 // Some time until the next point.
                 if bucket.opens(full)? > here.next.max(begin) {
                     return None;
                 }
                 full = bucket.take(full, begin);
+                if let Tokens::Spared(prices) = tokens {
+                    cost += prices[own];
+                }
             }
         }
         let free = begin + route.time;
