@@ -8,7 +8,7 @@ use std::time::Duration;
 use teal_energy::profile::Kind;
 use teal_energy::sim::Report;
 use teal_lab::days::{Session, day};
-use teal_lab::replay::{Assumptions, Machine, NAMED, Named, Scene, Share};
+use teal_lab::replay::{Assumptions, Machine, NAMED, Named, Scene, Share, TIMES};
 use teal_lab::score::Score;
 use teal_lab::trace::Reader;
 
@@ -126,10 +126,11 @@ fn print(seed: u64, scene: &Scene, score: &Score) {
     row("(foresight)", &score.feasible, score);
 }
 
-/// What every policy spends, without the bound, which takes most of the time.
+/// What every policy spends, and every fixed time-out, without the bound, which takes most of the time.
 fn policies(seed: u64, name: &str, scene: &Scene, has_account: bool) {
     println!("{name}, day {seed}: {} events at the devices", scene.trace.events().len());
-    for run in Named::ALL.iter().map(|named| scene.run(named)) {
+    let all = Named::ALL.into_iter().chain(TIMES.map(Named::TimeOut));
+    for run in all.map(|named| scene.run(&named)) {
         println!("  {:<16} {:>11} {:>7} starts", run.policy, run.report.total().to_string(), starts(&run.report));
         if has_account {
             account(&run.policy, &run.report, scene);

@@ -21,7 +21,7 @@ use crate::trace::{Ending, Item, Level, ReadError, Reader};
 use events::Converter;
 pub use events::REQUEST_MAX;
 pub use machine::{Machine, MachineError, NAMED, Part, Share};
-pub use policies::{Named, Unknown};
+pub use policies::{Named, TIMES, Unknown};
 use std::io::Read;
 use teal_energy::device::Device;
 use teal_energy::oracle::{self, Problem};
@@ -209,7 +209,7 @@ impl Scene {
         let of = |policy: &mut dyn Policy| sim::run(&self.world, &self.trace, policy);
         match policy {
             Named::BestTimeOut => {
-                let named = policies::TIMES.map(Named::TimeOut);
+                let named = TIMES.map(Named::TimeOut);
                 let runs = named.iter().map(|named| (named.to_string(), of(&mut *named.make(self))));
                 let (policy, report) = runs.min_by_key(|(_, report)| report.total()).expect("there are several times");
                 Run { policy, report }

@@ -44,7 +44,7 @@ pub enum Named {
 pub struct Unknown(pub String);
 
 /// Fixed time-outs that are tried: 0.25 s to 128 s.
-pub(super) const TIMES: [Span; 10] = [
+pub const TIMES: [Span; 10] = [
     Span::millis(250),
     Span::millis(500),
     Span::secs(1),
