@@ -24,7 +24,9 @@
 //! apart: see [`bound`]. What a bound leaves open is closed by running its [`Plan`]: the optimum lies between.
 
 mod alone;
+mod beam;
 mod bucket;
+mod deeds;
 mod joint;
 mod plan;
 mod prices;

@@ -5,6 +5,7 @@
 //! 2. Where there are too many, two become one that is as good as both: what is found is no more than the best costs. Of a plan,
 //!    which is to be done, the better of two is kept as it is: what is found is no less than the best costs.
 
+use super::deeds::{Deeds, NONE};
 use super::side::{Cost, Side, Spot, Tokens, Way};
 use teal_types::Time;
 
@@ -67,7 +68,6 @@ struct Reached {
     is_new: bool,
 }
 
-const NONE: u32 = u32::MAX;
 /// Ways of one name that are kept apart. Of those, only ways that have written the same become one: what is written costs a start.
 const WAYS: usize = 24;
 /// Of a plan whose tokens are counted, which cannot be told from each other by less.
@@ -79,18 +79,18 @@ struct Search<'s, 'a> {
     task: Task<'s>,
     front: Vec<Reached>,
     next: Vec<Reached>,
-    deeds: Vec<(u32, Time, Deed)>,
+    deeds: Deeds<(Time, Deed)>,
 }
 
 /// The best that one device can do; `None` if it cannot keep the limits.
 pub(super) fn alone(side: &Side<'_>, task: Task<'_>) -> Option<Best> {
     let front = vec![Reached { spot: side.start(), cost: 0, last: NONE, is_new: true }];
-    let mut search = Search { side, task, front, next: Vec::new(), deeds: Vec::new() };
+    let mut search = Search { side, task, front, next: Vec::new(), deeds: Deeds::new() };
     (0..side.own.len()).for_each(|own| search.step(own));
     let end = side.own.len() - 1;
     let whole = |reached: &Reached| reached.cost + side.rest(end, reached.spot);
     let best = *search.front.iter().min_by_key(|reached| whole(reached))?;
-    Some(Best { cost: whole(&best), deeds: search.list(best.last) })
+    Some(Best { cost: whole(&best), deeds: search.deeds.list(best.last) })
 }
 
 impl Search<'_, '_> {
@@ -127,6 +127,7 @@ impl Search<'_, '_> {
         });
         self.front.retain(|reached| !side.is_late(own, reached.spot, task.is_plan));
         self.prune(own);
+        self.deeds.tidy(self.front.iter_mut().map(|reached| &mut reached.last));
     }
 
     /// Adds ways on, or takes them in place of those that are there.
@@ -135,9 +136,8 @@ impl Search<'_, '_> {
         for reached in &self.front {
             for (way, deed) in ways(reached) {
                 let mut last = reached.last;
-                for (at, deed) in way.deed.into_iter().chain(deed) {
-                    self.deeds.push((last, at, deed));
-                    last = self.deeds.len() as u32 - 1;
+                for deed in way.deed.into_iter().chain(deed) {
+                    last = self.deeds.push(last, deed);
                 }
                 self.next.push(Reached { spot: way.spot, cost: reached.cost + way.cost, last, is_new: true });
             }
@@ -179,17 +179,6 @@ impl Search<'_, '_> {
             }
         }
         std::mem::swap(&mut self.front, &mut self.next);
-    }
-
-    fn list(&self, mut last: u32) -> Vec<(Time, Deed)> {
-        let mut deeds = Vec::new();
-        while last != NONE {
-            let (before, at, deed) = self.deeds[last as usize];
-            deeds.push((at, deed));
-            last = before;
-        }
-        deeds.reverse();
-        deeds
     }
 }
 

@@ -14,7 +14,9 @@ pub(super) const DEVICES: usize = 3;
 /// Most ways to tell apart at one point.
 const WAYS: usize = 400_000;
 
-type Spots = [Spot; DEVICES];
+pub(super) type Spots = [Spot; DEVICES];
+/// By device its own point that is the last one.
+pub(super) type Places = [usize; DEVICES];
 /// Cheapest cost by where the devices are.
 type Front = BTreeMap<Spots, Cost>;
 
@@ -99,24 +101,38 @@ fn keep(front: &mut Front, spots: Spots, cost: Cost) {
     *known = cost.min(*known);
 }
 
+/// Where each device is known to have come to at a point.
+pub(super) fn places(problem: &Problem<'_>, point: usize) -> Places {
+    let mut places = Places::default();
+    problem.sides.iter().zip(&mut places).for_each(|(side, place)| *place = side.latest(point));
+    places
+}
+
+/// Whether one way is as good as another one of the same name, whatever follows.
+pub(super) fn is_as_good(
+    problem: &Problem<'_>,
+    places: &Places,
+    (one, its): (&Spots, Cost),
+    (two, cost): (&Spots, Cost),
+) -> bool {
+    let sides = problem.sides.iter().zip(places).zip(one.iter().zip(two));
+    let more: Option<Cost> = sides.map(|((side, own), (one, two))| side.handicap(*own, one, two)).sum();
+    more.is_some_and(|more| its + more <= cost)
+}
+
 /// Drops what is no better than another way.
 fn prune(problem: &Problem<'_>, point: usize, front: Front) -> Front {
     let mut by_states: BTreeMap<[u8; DEVICES], Vec<(Spots, Cost)>> = BTreeMap::new();
     for (spots, cost) in front {
         by_states.entry(spots.map(|spot| spot.state)).or_default().push((spots, cost));
     }
-    // Where each device is known to have come to.
-    let places: Vec<usize> = problem.sides.iter().map(|side| side.latest(point)).collect();
+    let places = places(problem, point);
     let mut kept = Front::new();
     for mut ways in by_states.into_values() {
         ways.sort_by_key(|(spots, cost)| (*cost, std::cmp::Reverse(spots.map(|spot| spot.written)), *spots));
         let mut best: Vec<(Spots, Cost)> = Vec::new();
         for (spots, cost) in ways {
-            let beats = |(other, its): &(Spots, Cost)| {
-                let sides = problem.sides.iter().zip(&places).zip(other.iter().zip(&spots));
-                let more: Option<Cost> = sides.map(|((side, own), (one, two))| side.handicap(*own, one, two)).sum();
-                more.is_some_and(|more| its + more <= cost)
-            };
+            let beats = |(other, its): &(Spots, Cost)| is_as_good(problem, &places, (other, *its), (&spots, cost));
             if !best.iter().any(beats) {
                 best.push((spots, cost));
                 kept.insert(spots, cost);

@@ -10,6 +10,7 @@
 //! A read that only one device holds needs no price: that device has to serve it.
 
 use super::alone::{Best, Claim, Deed, Task, alone};
+use super::beam::beam;
 use super::joint::energy;
 use super::plan::Plan;
 use super::problem::{Kind, Problem, Unsolvable};
@@ -230,6 +231,6 @@ pub fn bound(problem: &Problem<'_>, rounds: usize) -> Result<Tightened, Unsolvab
         }
     }
     let (least, round, stops) = best.ok_or(Unsolvable::Infeasible)?;
-    let plan = repair(problem, &market.servers, &stops, &round, least + least / NEAR).unwrap_or_default();
-    Ok(Tightened { energy: energy(least), plan })
+    let plan = beam(problem, &stops).or_else(|| repair(problem, &market.servers, &stops, &round, least + least / NEAR));
+    Ok(Tightened { energy: energy(least), plan: plan.unwrap_or_default() })
 }

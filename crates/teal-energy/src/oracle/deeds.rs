@@ -1,0 +1,91 @@
+//! What many ways have done: lists that share their beginnings.
+//!
+//! # Guarantees
+//! 1. Memory is some multiple of what the ways that are left have done, however many were tried.
+
+/// No deed yet.
+pub(super) const NONE: u32 = u32::MAX;
+/// What is looked through first.
+const FEW: usize = 1 << 20;
+
+/// Each deed with the one before it.
+#[derive(Debug)]
+pub(super) struct Deeds<T> {
+    all: Vec<(u32, T)>,
+    /// From how many on it is looked which are still of use.
+    many: usize,
+}
+
+impl<T: Copy> Deeds<T> {
+    pub(super) fn new() -> Self {
+        Self { all: Vec::new(), many: FEW }
+    }
+
+    /// The list that goes on so.
+    pub(super) fn push(&mut self, before: u32, deed: T) -> u32 {
+        self.all.push((before, deed));
+        self.all.len() as u32 - 1
+    }
+
+    /// A list, in order.
+    pub(super) fn list(&self, mut last: u32) -> Vec<T> {
+        let mut list = Vec::new();
+        while let Some((before, deed)) = self.all.get(last as usize) {
+            list.push(*deed);
+            last = *before;
+        }
+        list.reverse();
+        list
+    }
+
+    /// Forgets what none of these ways has done, if there is much.
+    pub(super) fn tidy<'w>(&mut self, lasts: impl Iterator<Item = &'w mut u32>) {
+        if self.all.len() < self.many {
+            return;
+        }
+        let mut lasts: Vec<&mut u32> = lasts.collect();
+        // First whether it is of use, then where it is: what was before has come before.
+        let mut places = vec![NONE; self.all.len()];
+        for last in &lasts {
+            let mut at = **last;
+            while at != NONE && places[at as usize] == NONE {
+                places[at as usize] = 0;
+                at = self.all[at as usize].0;
+            }
+        }
+        let mut kept = Vec::new();
+        for (at, (before, deed)) in self.all.iter().enumerate() {
+            if places[at] != NONE {
+                places[at] = kept.len() as u32;
+                kept.push((places.get(*before as usize).copied().unwrap_or(NONE), *deed));
+            }
+        }
+        lasts.iter_mut().for_each(|last| **last = places.get(**last as usize).copied().unwrap_or(NONE));
+        self.many = FEW.max(2 * kept.len());
+        self.all = kept;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_stay_what_they_are_when_others_are_forgotten() {
+        let mut deeds = Deeds::new();
+        let mut lasts = [NONE, NONE];
+        for deed in 0..3 * FEW {
+            deeds.push(lasts[0], usize::MAX);
+            if deed % 1000 == 0 {
+                let way = deed / 1000 % 2;
+                lasts[way] = deeds.push(lasts[way], deed);
+                deeds.tidy(lasts.iter_mut());
+            }
+        }
+        assert!(deeds.all.len() <= FEW + 1000, "{}", deeds.all.len());
+        for (way, last) in lasts.into_iter().enumerate() {
+            let own: Vec<usize> = (0..3 * FEW).filter(|deed| deed % 1000 == 0 && deed / 1000 % 2 == way).collect();
+            assert_eq!(deeds.list(last), own);
+        }
+    }
+}
