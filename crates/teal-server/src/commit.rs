@@ -208,7 +208,7 @@ fn carry_out(txn: &mut dyn Write, peer: Peer, named: &Named, ops: &[Op], clock: 
     let volume = volume_of(txn)?;
     let seq = CommitSeq::new(volume.head.get() + 1);
     let mut work = Work {
-        replica: peer.replica,
+        author: (peer.replica, named.incarnation),
         device: replica.device.clone(),
         seq,
         now: clock.max(volume.time),

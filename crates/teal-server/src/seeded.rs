@@ -15,6 +15,8 @@ teal_env::seeded_bugs! {
         CopyWithoutBase,
         /// What another has changed is removed all the same.
         ChangedRemoved,
+        /// What an author has sent himself counts as changed by another.
+        OwnUnseen,
         /// Content of another commit than was asked for is given.
         OtherContent,
         /// History is given to whoever has not said hello, and goes on from another one.

@@ -6,13 +6,14 @@ mod kit;
 
 use kit::{ROOT, World, link};
 use teal_proto::ConflictKind::{Move, Name, Removal};
-use teal_types::FileType;
+use teal_types::{Attributes, FileType, Op, Timestamp, Version};
 
 on_both! {
     entries_of_two_devices_in_one_directory_commute
     a_removal_of_what_has_gone_is_nothing
     a_removal_of_a_name_that_leads_elsewhere_is_nothing
     a_file_changed_elsewhere_is_not_removed
+    what_its_author_has_sent_himself_is_seen
     a_file_with_another_name_loses_one
     a_file_changed_under_another_name_keeps_its_last_one
     a_directory_that_another_put_something_into_stays
@@ -88,6 +89,34 @@ fn a_file_changed_elsewhere_is_not_removed(mut world: World) {
     }
     assert_eq!(world.desk.conflict_kinds(), [Removal; 3]);
     assert_eq!(world.desk.conflicts()[0].path, "/content");
+}
+
+fn what_its_author_has_sent_himself_is_seen(mut world: World) {
+    let file = world.laptop.file(ROOT, "a", b"1");
+    world.sync();
+    // The base stays where it was: of what was on its way when the next was done he had seen no commit.
+    let ops = [world.laptop.write(file, b"2"), world.laptop.chmod(file, 0o600)];
+    world.laptop.commit(&ops);
+    let old = Timestamp::new(77, 7);
+    let attributes = Attributes { mtime: old, ..world.laptop.attributes(0o640) };
+    let ops = [
+        Op::SetAttributes { object: file, base: world.laptop.base, attributes },
+        world.laptop.xattr(file, "user.a", Some("1")),
+        world.laptop.rename(file, link(ROOT, "a"), link(ROOT, "b")),
+    ];
+    world.laptop.commit(&ops);
+    let Version { attributes, .. } = world.desk.look(file).unwrap();
+    assert_eq!((attributes.perm, attributes.mtime), (0o640, old));
+    let ops = [world.laptop.xattr(file, "user.a", Some("2")), world.laptop.remove(file, link(ROOT, "b"))];
+    world.laptop.commit(&ops[..1]);
+    world.laptop.commit(&ops[1..]);
+    assert_eq!((world.desk.look(file), world.desk.conflicts()), (None, vec![]));
+    // In another life it has not.
+    let file = world.laptop.file(ROOT, "a", b"1");
+    world.laptop.incarnate();
+    let ops = [world.laptop.remove(file, link(ROOT, "a"))];
+    world.laptop.commit(&ops);
+    assert_eq!(world.desk.conflict_kinds(), [Removal]);
 }
 
 fn a_file_with_another_name_loses_one(mut world: World) {

@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //! 1. A drive that was attached here once is attached again whenever its file is there, unless somebody has detached it: then not before the
-//!    file was away, or has changed.
+//!    file was away, or has changed, even if the volume is mounted anew meanwhile.
 //! 2. Places are only looked at ([`POLL`]), never opened, while nothing has appeared there.
 //! 3. A registered drive is attached wherever it appears: at the top of a file system that is mounted, or on a removable disk ([`Places`]).
 
@@ -11,7 +11,7 @@ mod places;
 use crate::control::{AffinityLine, Answer, Ask, DeviceLine, SourceLine, WhereLine};
 use crate::{mkfs, replica};
 use anyhow::{Context, Result, bail};
-use places::{Bell, Looks, Places, looks};
+use places::{Bell, Places, looks};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -44,6 +44,9 @@ struct Known {
     places: BTreeSet<PathBuf>,
     #[serde(default)]
     drives: Vec<Had>,
+    /// Detached by somebody, as they looked then: until their file was away, or somebody else has used it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    left: BTreeMap<PathBuf, String>,
 }
 
 /// What is kept in mind.
@@ -52,8 +55,6 @@ struct State {
     known: Known,
     /// Being detached just now.
     leaving: BTreeSet<PathBuf>,
-    /// Detached by somebody, as they were then: until their file was away, or somebody else has used it.
-    left: BTreeMap<PathBuf, Looks>,
     /// Stores that appeared where nobody has named a place, and how often they are still tried.
     tries: BTreeMap<PathBuf, u32>,
     /// Why a place could not be attached, as it was said last.
@@ -123,6 +124,7 @@ impl Drives {
         let (mut places, bell) = Places::new()?;
         let poll = move || {
             while let Some(drives) = this.upgrade() {
+                drives.forget_left();
                 let is_trying = drives.attach_appeared(places.appeared());
                 let is_waiting = drives.attach_known() || is_trying;
                 drop(drives);
@@ -132,6 +134,16 @@ impl Drives {
         std::thread::Builder::new().name("teal-drives".into()).spawn(poll)?;
         let _ = self.bell.set(bell);
         Ok(())
+    }
+
+    /// What was away, or is another one by now, may be attached again.
+    fn forget_left(&self) {
+        let mut state = self.state();
+        let before = state.known.clone();
+        state.known.left.retain(|place, looked| looks(place).as_ref() == Some(looked));
+        if let Err(e) = self.save(&state.known, &before) {
+            log::warn!("{e:#}");
+        }
     }
 
     fn ring(&self) {
@@ -147,9 +159,9 @@ impl Drives {
             if self.client.is_replica() {
                 state.tries.extend(places.into_iter().map(|place| (place, TRIES)));
             }
-            let State { known, leaving, left, tries, .. } = &mut *state;
+            let State { known, leaving, tries, .. } = &mut *state;
             tries.retain(|place, _| {
-                let is_said = known.places.contains(place) || leaving.contains(place) || left.contains_key(place);
+                let is_said = known.places.contains(place) || leaving.contains(place) || known.left.contains_key(place);
                 !is_said && !attached.contains(place) && looks(place).is_some()
             });
             tries.keys().cloned().collect()
@@ -181,9 +193,7 @@ impl Drives {
             if self.state().leaving.contains(place) {
                 continue;
             }
-            let now = looks(place);
-            self.state().left.retain(|left, looked| left != place || *looked == now);
-            if now.is_some() && !self.state().left.contains_key(place) {
+            if looks(place).is_some() && !self.state().known.left.contains_key(place) {
                 let words = self.attach(place).err().map(|e| format!("{e:#}")).unwrap_or_default();
                 let mut state = self.state();
                 if state.said.insert(place.clone(), words.clone()).unwrap_or_default() != words && !words.is_empty() {
@@ -219,8 +229,8 @@ impl Drives {
     fn remember(&self, path: &Path, is_place: Option<bool>) -> Result<()> {
         let attached = self.client.drives();
         let mut state = self.state();
-        state.left.remove(path);
         let before = state.known.clone();
+        state.known.left.remove(path);
         match is_place {
             Some(true) => drop(state.known.places.insert(path.to_owned())),
             Some(false) => drop(state.known.places.remove(path)),
@@ -232,14 +242,20 @@ impl Drives {
             state.known.drives.push(Had { device: drive.device, nonce: format!("{nonce:x}"), profile });
         }
         state.known.drives.sort_by_key(|had| had.device);
-        if state.known != before {
+        self.save(&state.known, &before)?;
+        drop(state);
+        self.ring();
+        Ok(())
+    }
+
+    /// Writes down what is kept in mind, under the lock of the state.
+    fn save(&self, known: &Known, before: &Known) -> Result<()> {
+        if known != before {
             let new = self.file.with_extension("new");
-            std::fs::write(&new, toml::to_string(&state.known).context("the list of drives")?)
+            std::fs::write(&new, toml::to_string(known).context("the list of drives")?)
                 .with_context(|| new.display().to_string())?;
             std::fs::rename(&new, &self.file).with_context(|| self.file.display().to_string())?;
         }
-        drop(state);
-        self.ring();
         Ok(())
     }
 
@@ -263,9 +279,15 @@ impl Drives {
                 let mut state = self.state();
                 state.leaving.retain(|place| !places.contains(place));
                 if !matches!(done, Err(DriveRefused::NotAttached(_))) {
-                    state.left.extend(places.into_iter().map(|place| (place.clone(), looks(&place))));
+                    let before = state.known.clone();
+                    state
+                        .known
+                        .left
+                        .extend(places.into_iter().filter_map(|place| Some((place.clone(), looks(&place)?))));
+                    let saved = self.save(&state.known, &before);
                     drop(state);
                     self.ring();
+                    saved?;
                 }
                 done?;
             }

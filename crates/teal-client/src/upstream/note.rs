@@ -57,13 +57,31 @@ impl Part {
         *self == Self::default()
     }
 
+    /// The least base of all but its names: what others have changed of that since is not installed here.
+    pub(crate) fn first_base(&self) -> Option<CommitSeq> {
+        let data = self.data.as_ref().map(|dirty| dirty.base);
+        let xattrs = self.xattrs.iter().map(|(_, base)| *base);
+        self.attributes.into_iter().chain(data).chain(xattrs).min()
+    }
+
+    /// Its removal is to meet what others have changed since `first`, which was pending or on its way here and not installed.
+    pub(crate) fn removed_since(&mut self, first: Option<CommitSeq>) {
+        if let (Some((base, _)), Some(first)) = (&mut self.links, first) {
+            *base = first.min(*base);
+        }
+    }
+
     /// Takes up what was on its way and did not arrive.
     pub(crate) fn take_back(&mut self, flown: Self) {
+        let first = flown.first_base();
         self.gone |= flown.gone;
         // Of what has gone since there is nothing to make; its names are removed in case they arrived in another life.
         self.created = (self.created || flown.created) && !self.gone;
         self.attributes = flown.attributes.or(self.attributes);
         self.links = flown.links.or(self.links.take());
+        if self.gone {
+            self.removed_since(first);
+        }
         for (name, base) in flown.xattrs {
             match self.xattrs.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, newer)) => *newer = base,

@@ -116,6 +116,7 @@ fn bury(note: &mut Note) {
         *note = Note { again: note.again, ..Note::default() };
         return;
     }
-    let links = note.pending.links.take();
+    let (first, links) = (note.pending.first_base(), note.pending.links.take());
     note.pending = super::note::Part { gone: links.is_some(), links, ..Default::default() };
+    note.pending.removed_since(first);
 }

@@ -4,7 +4,9 @@
 //! 1. A component that was committed as it was sent is the server's from then on; changes since then have it as their base.
 //! 2. One that lost a conflict is not taken for the server's: unless it has changed again, the server's state is installed; if it has,
 //!    the conflict is met again, with the whole content.
+//! 3. What has changed here since meets the conflict with what others have changed behind the batch's back, though the position has passed both.
 
+use super::note::Part;
 use super::pull::Landed;
 use super::{Note, Replica, SyncError, content, unexpected};
 use crate::Client;
@@ -34,7 +36,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
     let is_listed = version.kind.is_dir() && !note.unlisted;
     let flying = note.flying.as_ref().filter(|flying| landed.is_some_and(|(batch, _)| flying.batch == batch));
     let Some((flying, seq)) = flying.zip(landed.map(|(_, seq)| seq)) else {
-        let held = |of: &dyn Fn(&super::note::Part) -> bool| {
+        let held = |of: &dyn Fn(&Part) -> bool| {
             of(&note.pending) || note.flying.as_ref().is_some_and(|flying| of(&flying.part))
         };
         return Free {
@@ -61,24 +63,28 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
         _ => base,
     });
     if let Some(newer) = &mut pending.data {
-        match (data, part.data) {
+        match (data, &part.data) {
             ((true, true), _) if bug(Bug::BaseKept) => {}
             ((true, true), _) => newer.base = seq,
             ((true, false), flown) => {
                 // It goes to a file of its own: all of it must be there.
-                let base = flown.map_or(newer.base.min(seq), |flown| flown.base);
+                let base = flown.as_ref().map_or(newer.base.min(seq), |flown| flown.base);
                 *newer = super::note::Dirty { base, ..content::whole(size) };
             }
             _ => {}
         }
     }
-    if named && let Some(since) = &mut pending.links {
-        // Whatever became of the names that were sent: these are the ones it has, and what is pending begins there.
-        let seqs = [version.attr_seq, version.data_seq, version.xattr_seq];
-        let has_unseen = seqs.into_iter().any(|at| at > since.0 && at != seq);
-        // Unless it is removed here without the other's change having been seen: then the server must notice.
-        let base = if pending.gone && has_unseen { since.0 } else { seq };
-        *since = (base, version.links.clone());
+    if let Some((base, names)) = &mut pending.links {
+        if pending.gone {
+            // Removed here without another's change of what flew having been seen: the server must notice.
+            *base = unseen(&part, version, seq).map_or(*base, |seen| seen.min(*base));
+        } else if named {
+            *base = seq;
+        }
+        if named {
+            // Whatever became of the names that were sent: these are the ones it has, and what is pending begins there.
+            *names = version.links.clone();
+        }
     }
     for (name, base) in &mut pending.xattrs {
         if part.xattrs.iter().any(|(flown, _)| flown == name) || all {
@@ -95,6 +101,15 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
         links: pending.links.is_none() && !pending.gone,
         xattrs: true,
     }
+}
+
+/// Up to where the changes of others to what flew have been seen here, if there are later ones: they were not installed, though the position has passed them.
+fn unseen(flown: &Part, version: &Version, seq: CommitSeq) -> Option<CommitSeq> {
+    let xattrs = flown.xattrs.iter().map(|(_, base)| *base).min();
+    let data = flown.data.as_ref().map(|dirty| dirty.base);
+    let parts = [(version.attr_seq, flown.attributes), (version.data_seq, data), (version.xattr_seq, xattrs)];
+    let seen = parts.into_iter().map(|(at, base)| (at, if flown.created { Some(seq) } else { base }));
+    seen.filter_map(|(at, seen)| seen.filter(|seen| at > *seen && at != seq)).min()
 }
 
 impl Client {
@@ -188,52 +203,4 @@ impl Client {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::note::{Dirty, Flying, Part};
-    use super::*;
-    use teal_types::{Attributes, FileType, Ranges};
-
-    #[test]
-    fn what_others_changed_behind_a_batch_meets_the_conflict_though_the_position_has_passed_both() {
-        let seq = CommitSeq::new;
-        let dirty = |base| Dirty { base, cut: u64::MAX, ranges: Ranges::default() };
-        let name = b"user.x".to_vec();
-        let pending = Part {
-            data: Some(dirty(seq(8))),
-            attributes: Some(seq(8)),
-            xattrs: vec![(name.clone(), seq(8))],
-            ..Part::default()
-        };
-        let created = Part { created: true, ..Part::default() };
-        let set = Part {
-            data: Some(dirty(seq(3))),
-            attributes: Some(seq(3)),
-            xattrs: vec![(name, seq(3))],
-            ..Part::default()
-        };
-        for (flown, least) in [(created, seq(5)), (set, seq(3))] {
-            let mut note = Note {
-                pending: pending.clone(),
-                flying: Some(Flying { batch: 1, part: flown, sent: Vec::new() }),
-                ..Note::default()
-            };
-            let version = Version {
-                object: ObjectNo::new(20),
-                kind: FileType::File,
-                attributes: Attributes::default(),
-                attr_seq: seq(7),
-                size: 0,
-                data_seq: seq(7),
-                target: Vec::new(),
-                links: Vec::new(),
-                link_seq: seq(5),
-                xattrs: Vec::new(),
-                xattr_seq: seq(7),
-            };
-            settle(&mut note, &version, Some((1, seq(5))), 100);
-            let Part { data, attributes, xattrs, .. } = note.pending;
-            assert_eq!((data.unwrap().base, attributes, xattrs[0].1), (least, Some(least), seq(5)));
-            assert!(note.flying.is_none());
-        }
-    }
-}
+mod tests;

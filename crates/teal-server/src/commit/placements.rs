@@ -77,9 +77,10 @@ impl Work<'_> {
         if !self.is_live(object)? || self.entry(to)? == Some(object) {
             return self.place(object, to, time);
         }
-        let ours = self.seq;
-        let links = self.txn.links(object)?;
-        let has_moved = links.iter().any(|(_, seq)| *seq > base && *seq != ours);
+        let (links, mut has_moved) = (self.txn.links(object)?, false);
+        for (_, seq) in &links {
+            has_moved |= self.is_unseen(*seq, base)?;
+        }
         if has_moved || (self.is_dir(object)? && !links.is_empty()) {
             let lost = format!("the move to {}: it has been moved elsewhere meanwhile", to.name);
             self.conflict(ConflictKind::Move, object, None, lost);

@@ -5,7 +5,7 @@
 //! 2. Directories above it live again too; if history has none of them, it is in the root.
 
 use super::finish::number_name;
-use super::work::Work;
+use super::work::{EVER, Work};
 use crate::refusal::Outcome;
 use crate::rules::canvas::Canvas;
 use teal_meta::{ObjectRow, XattrRow};
@@ -24,9 +24,6 @@ impl Last {
         self.link.as_ref().map_or_else(|| number_name(object), |link| Ok(link.name.clone()))
     }
 }
-
-/// Later than any commit.
-const EVER: CommitSeq = CommitSeq::new(i64::MAX as u64);
 
 impl Work<'_> {
     fn last(&mut self, object: ObjectNo) -> Outcome<Option<Last>> {

@@ -3,7 +3,7 @@
 //! # Guarantees
 //! 1. The first to commit wins; who comes later is noted, unless both wanted the same.
 
-use super::work::Work;
+use super::work::{EVER, Work};
 use crate::hello::FIRST_LIFE;
 use crate::lease;
 use crate::limits::{NOTES_MAX, XATTR_BYTES_MAX};
@@ -11,9 +11,6 @@ use crate::refusal::{Outcome, bad};
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
 use teal_types::{Attributes, CommitSeq, FileType, LEASE, ObjectNo};
-
-/// Later than any commit.
-const EVER: CommitSeq = CommitSeq::new(i64::MAX as u64);
 
 impl Work<'_> {
     pub(super) fn create(
@@ -31,8 +28,8 @@ impl Work<'_> {
         // What a restored server has lost is offered by whoever has it; it may have lost the lease, too.
         let may_be_offered = self.volume.incarnation > FIRST_LIFE && lease < lease::LEASES;
         if may_be_offered && owner.is_none() {
-            self.txn.put_lease(lease, self.replica)?;
-        } else if owner != Some(self.replica) && !may_be_offered {
+            self.txn.put_lease(lease, self.author.0)?;
+        } else if owner != Some(self.author.0) && !may_be_offered {
             return bad(format!("a new object {object}, whose number belongs to another device"));
         }
         let (seq, none) = (self.seq, CommitSeq::new(0));
@@ -57,15 +54,18 @@ impl Work<'_> {
         }
         let seq = self.seq;
         let is_derived = self.is_dir(object)? && self.is_entered_since(object, base)?;
+        let Some(ObjectRow { attr_seq, data_seq, .. }) = self.object(object)?.cloned() else { return Ok(()) };
+        let is_late = self.is_unseen(attr_seq, base)?;
+        let is_derived = is_derived || self.is_unseen(data_seq, base)?;
         let Some(row) = self.object(object)? else { return Ok(()) };
         let mut wanted = wanted;
-        if is_derived || (row.data_seq > base && row.data_seq != seq) {
+        if is_derived {
             // By entries, or by content, that came first.
             wanted.mtime = wanted.mtime.max(row.attributes.mtime);
         }
         let have = row.attributes;
         let is_same = Attributes { ctime: have.ctime, ..wanted } == have;
-        if row.attr_seq > base && row.attr_seq != seq {
+        if is_late {
             if !is_same {
                 self.conflict(ConflictKind::Attributes, object, None, words);
             }
@@ -83,7 +83,7 @@ impl Work<'_> {
     fn is_entered_since(&mut self, dir: ObjectNo, base: CommitSeq) -> Outcome<bool> {
         let rows = self.txn.object_history(dir, base, NOTES_MAX)?;
         for (seq, _) in &rows {
-            if self.txn.commit(*seq)?.is_none_or(|commit| commit.stamp.replica != self.replica) {
+            if self.is_unseen(*seq, base)? {
                 return Ok(true);
             }
         }
@@ -111,7 +111,7 @@ impl Work<'_> {
         let is_ours = self.xattrs.contains_key(&(object, name.to_vec()));
         let bytes: usize = live.iter().filter(|(of, _)| of != name).map(|(of, row)| of.len() + row.value.len()).sum();
         let is_too_much = value.is_some_and(|value| bytes + name.len() + value.len() > XATTR_BYTES_MAX);
-        if (seq_before > base && !is_ours) || is_too_much {
+        if (self.is_unseen(seq_before, base)? && !is_ours) || is_too_much {
             let lost = match value {
                 Some(value) => format!("{words} = {}", String::from_utf8_lossy(&value[..value.len().min(256)])),
                 None => format!("the removal of {words}"),

@@ -7,10 +7,14 @@
 use crate::recent::Row;
 use crate::refusal::Outcome;
 use crate::rules::changed::Changed;
+use crate::seeded::{Bug, bug};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use teal_meta::{ConflictRow, EntryRow, ObjectRow, VolumeRow, Write};
+use teal_meta::{CommitRow, ConflictRow, EntryRow, ObjectRow, VolumeRow, Write};
 use teal_proto::ConflictKind;
 use teal_types::{CommitSeq, Link, ObjectNo, Timestamp};
+
+/// Later than any commit.
+pub(super) const EVER: CommitSeq = CommitSeq::new(i64::MAX as u64);
 
 /// An object the batch has to do with.
 #[derive(Debug, Clone)]
@@ -23,7 +27,8 @@ pub(super) struct Loaded {
 pub(crate) struct Work<'a> {
     pub(super) txn: &'a mut dyn Write,
     pub(super) volume: VolumeRow,
-    pub(super) replica: u32,
+    /// Its author: replica and incarnation.
+    pub(super) author: (u32, u32),
     pub(super) device: String,
     /// The commit this becomes.
     pub(super) seq: CommitSeq,
@@ -85,13 +90,28 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Whether the author of the batch, who had applied history up to `base`, has not seen a commit: what he has sent himself he has.
+    pub(super) fn is_unseen(&self, seq: CommitSeq, base: CommitSeq) -> Outcome<bool> {
+        if seq <= base || seq == self.seq {
+            return Ok(false);
+        }
+        let is_own = |commit: CommitRow| (commit.stamp.replica, commit.stamp.incarnation) == self.author;
+        Ok(bug(Bug::OwnUnseen) || !self.txn.commit(seq)?.is_some_and(is_own))
+    }
+
     /// Whether another has changed it since its author looked, but for its names.
     pub(super) fn is_changed_since(&mut self, object: ObjectNo, base: CommitSeq) -> Outcome<bool> {
-        let ours = self.seq;
-        let is_foreign = |seq: CommitSeq| seq > base && seq != ours;
-        Ok(self
-            .object(object)?
-            .is_some_and(|row| [row.attr_seq, row.data_seq, row.xattr_seq].into_iter().any(is_foreign)))
+        let Some(row) = self.object(object)? else { return Ok(false) };
+        let mut seqs = vec![row.attr_seq, row.data_seq];
+        if row.xattr_seq > base {
+            seqs.extend(self.txn.xattrs_at(object, EVER)?.into_iter().map(|(_, seq, _)| seq));
+        }
+        for seq in seqs {
+            if self.is_unseen(seq, base)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn set_entry(&mut self, link: &Link, object: Option<ObjectNo>, time: Timestamp) -> Outcome<()> {

@@ -24,12 +24,10 @@ const KINDS: &[&str] =
 
 /// How a place looks to somebody who does not open it; `None`: nothing is there. A file: device, number, seconds and nanoseconds of its last change. A disk:
 /// which it is, how often something was put into it, how large that is.
-pub(super) type Looks = Option<(u64, u64, i64, i64)>;
-
-pub(super) fn looks(place: &Path) -> Looks {
+pub(super) fn looks(place: &Path) -> Option<String> {
     let meta = std::fs::metadata(place).ok()?;
     if !meta.file_type().is_block_device() {
-        return Some((meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec()));
+        return Some(format!("{} {} {} {}", meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec()));
     }
     let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
     let number = |name: &str| {
@@ -40,7 +38,7 @@ pub(super) fn looks(place: &Path) -> Looks {
     let size = number("size").unwrap_or(u64::MAX);
     // A partition has the number of its disk.
     let sequence = number("diskseq").or_else(|| number("../diskseq")).unwrap_or(0);
-    (size > 0).then_some((meta.rdev(), sequence, size as i64, 0))
+    (size > 0).then(|| format!("{} {sequence} {size}", meta.rdev()))
 }
 
 /// What the kernel says of mounts, and a bell for whoever waits for it.

@@ -144,6 +144,38 @@ fn a_drive_is_found_wherever_it_is_mounted() {
 }
 
 #[test]
+fn a_drive_that_somebody_detached_stays_so_over_a_remount_until_it_was_away() {
+    let test = "a_drive_that_somebody_detached_stays_so_over_a_remount_until_it_was_away";
+    let Some(mut nas) = Nas::of(test, |_| {}) else { return };
+    nas.serve();
+    // Places are looked at in the order of their names: when the last is attached, all others have been seen.
+    let [first, last] = ["a.drive", "z.drive"].map(|name| nas.0.world().path(name));
+    [&first, &last].iter().for_each(|drive| drop(device(&nas.0, &["add", text(drive), "--size", "32M"])));
+    device(&nas.0, &["detach", "a"]);
+    let is_there = |nas: &Nas, name: &str| shown(&nas.0, name)["place"].is_string();
+    for _ in 0..2 {
+        nas.0.down();
+        nas.serve();
+        assert!(wait_until(PATIENCE, || is_there(&nas, "z")), "{}", shown(&nas.0, "z"));
+        assert!(!is_there(&nas, "a"), "detached by somebody: {}", shown(&nas.0, "a"));
+    }
+    // Another file of the same content: it was away while nobody looked.
+    nas.0.down();
+    let away = nas.0.world().path("away");
+    fs::copy(&first, &away).unwrap();
+    fs::rename(&away, &first).unwrap();
+    nas.serve();
+    assert!(wait_until(PATIENCE, || is_there(&nas, "a")), "{}", shown(&nas.0, "a"));
+    // Somebody attaches it himself: that lasts, too.
+    device(&nas.0, &["detach", "a"]);
+    device(&nas.0, &["attach", text(&first)]);
+    nas.0.down();
+    nas.serve();
+    assert!(wait_until(PATIENCE, || is_there(&nas, "a")), "{}", shown(&nas.0, "a"));
+    end(vec![nas.0]);
+}
+
+#[test]
 fn a_drive_that_was_here_is_read_while_the_server_is_away_and_one_that_was_elsewhere_is_not() {
     let test = "a_drive_that_was_here_is_read_while_the_server_is_away_and_one_that_was_elsewhere_is_not";
     let Some((mut nas, mut home, drive)) = work_and_home(test) else { return };

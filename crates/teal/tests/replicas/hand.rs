@@ -21,6 +21,8 @@ const AGAIN: u8 = 16;
 pub(crate) struct Hand {
     pub(crate) who: usize,
     pub(crate) name: String,
+    /// The directory in the root that nobody else changes anything in; `None`: all work everywhere.
+    pub(crate) home: Option<String>,
     pub(crate) power: Power,
     pub(crate) tags: Tags,
     pub(crate) seat: Seat,

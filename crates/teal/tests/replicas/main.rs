@@ -72,6 +72,11 @@ fn power_cuts_lose_only_what_was_not_durable() {
 }
 
 #[test]
+fn machines_in_directories_of_their_own_never_meet_a_conflict_whatever_fails() {
+    explore(Stage::Apart);
+}
+
+#[test]
 fn drives_have_what_history_has_whatever_happens_to_them() {
     explore(Stage::Drives);
 }

@@ -2,8 +2,8 @@
 //!
 //! # Stages
 //! The first four each have what the one before has: two machines that take turns; then both at once, each with other threads that go on while it waits for the
-//! server; then a network with faults and clocks that somebody sets; then power cuts in the middle of anything. Then, beside all that, drives that are carried around, and files on demand; or
-//! stores that are copied, and go on; or a server that is restored from a copy, without copied stores; or both.
+//! server; then a network with faults and clocks that somebody sets; then power cuts in the middle of anything. Then, beside all that, each machine in a directory of its own, while it looks at
+//! those of others; or drives that are carried around, and files on demand; or stores that are copied, and go on; or a server that is restored from a copy, without copied stores; or both.
 
 use crate::hand::Hand;
 use crate::power::Power;
@@ -31,6 +31,7 @@ pub(crate) enum Stage {
     AtOnce,
     Faults,
     Power,
+    Apart,
     Drives,
     Copies,
     Restored,
@@ -127,7 +128,8 @@ impl Run {
     pub(crate) fn hand(&self, who: usize) -> Hand {
         let Machine { name, power, .. } = &self.world.machines[who];
         let (tags, seat, is_printed) = (self.tags.clone(), self.world.seat.clone(), self.is_printed);
-        Hand { who, name: name.clone(), power: power.clone(), tags, seat, is_printed }
+        let home = (self.stage == Stage::Apart).then(|| format!("of {name}"));
+        Hand { who, name: name.clone(), home, power: power.clone(), tags, seat, is_printed }
     }
 
     pub(crate) fn operate(&mut self, who: usize) {

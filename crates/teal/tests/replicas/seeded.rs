@@ -53,6 +53,7 @@ fn of_server(bug: server::Bug) -> Stage {
         server::Bug::BatchTwice | server::Bug::OtherContent => Stage::Faults,
         server::Bug::OtherHistory => Stage::CopiesRestored,
         server::Bug::DriveCopyTaken => Stage::Drives,
+        server::Bug::OwnUnseen => Stage::Apart,
         server::Bug::AnsweredTooEarly => Stage::Power,
         _ => Stage::AtOnce,
     }

@@ -34,9 +34,27 @@ impl Steps<'_> {
         }
     }
 
-    /// A directory, by a walk that may end anywhere.
+    /// Where changes are made: anywhere, or below the home.
     fn dir(&mut self) -> Result<ObjectNo, FsError> {
-        let mut at = ROOT;
+        let from = match &self.hand.home {
+            Some(home) => self.home(home)?,
+            None => ROOT,
+        };
+        self.below(from)
+    }
+
+    fn home(&self, name: &str) -> Result<ObjectNo, FsError> {
+        let (client, name) = (self.client(), name.as_bytes());
+        let attr = match client.lookup(ROOT, name) {
+            Err(FsError::NotFound) => client.mkdir(&CALLER, ROOT, name, 0o755)?,
+            there => there?,
+        };
+        client.release(attr.object, 1);
+        Ok(attr.object)
+    }
+
+    /// A directory, by a walk that may end anywhere.
+    fn below(&mut self, mut at: ObjectNo) -> Result<ObjectNo, FsError> {
         while self.rng.chance(0.55) {
             let dirs: Vec<_> = entries(&self.client(), at)?.into_iter().filter(|(.., kind)| kind.is_dir()).collect();
             if dirs.is_empty() {
@@ -64,13 +82,17 @@ impl Steps<'_> {
     /// Something that is there.
     fn there(&mut self, kind: Option<FileType>) -> Result<Option<(ObjectNo, Vec<u8>, ObjectNo)>, FsError> {
         let dir = self.dir()?;
+        Ok(self.pick(dir, kind)?.map(|(name, no)| (dir, name, no)))
+    }
+
+    fn pick(&mut self, dir: ObjectNo, kind: Option<FileType>) -> Result<Option<(Vec<u8>, ObjectNo)>, FsError> {
         let mut found = entries(&self.client(), dir)?;
         found.retain(|(.., of)| kind.is_none_or(|kind| kind == *of));
         if found.is_empty() {
             return Ok(None);
         }
         let (name, no, _) = self.rng.pick(&found).clone();
-        Ok(Some((dir, name, no)))
+        Ok(Some((name, no)))
     }
 
     fn file(&mut self) -> Result<Option<ObjectNo>, FsError> {
@@ -262,7 +284,8 @@ impl Steps<'_> {
     }
 
     fn read(&mut self) -> Result<(), FsError> {
-        let Some(no) = self.file()? else { return Ok(()) };
+        let dir = self.below(ROOT)?;
+        let Some((_, no)) = self.pick(dir, Some(FileType::File))? else { return Ok(()) };
         let attr = self.client().getattr(no)?;
         self.say(format_args!("read {no} of {}", attr.size));
         let from = self.rng.below(attr.size + 1);

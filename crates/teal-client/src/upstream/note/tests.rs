@@ -68,4 +68,8 @@ fn what_did_not_arrive_is_pending_with_its_first_base() {
     };
     part.take_back(flown.clone());
     assert_eq!(part, flown);
+    // Removed meanwhile: the position had passed what others changed of it.
+    let mut removed = Part { gone: true, links: Some((CommitSeq::new(8), vec![link(1, b"old")])), ..Part::default() };
+    removed.take_back(Part { attributes: Some(CommitSeq::new(3)), ..Part::default() });
+    assert_eq!(removed.links.unwrap().0, CommitSeq::new(3));
 }
