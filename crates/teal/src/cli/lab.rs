@@ -256,8 +256,11 @@ pub(crate) struct Record {
     /// The mount point
     pub(crate) dir: PathBuf,
     /// The trace, a new file anywhere but on the mount itself
-    #[arg(long, required_unless_present_any = ["stop", "mark"])]
+    #[arg(long, required_unless_present_any = ["stop", "mark", "wml"])]
     pub(crate) out: Option<PathBuf>,
+    /// Write what was done as a workload that `teal lab run`, `matrix` and `tune` take, into this new file; mounted with -o observed it is all that was asked
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["stop", "mark"])]
+    pub(crate) wml: Option<PathBuf>,
     /// End after this time, such as 90s, 10m, 8h [default: at Ctrl-C]
     #[arg(long = "for", value_parser = parse_duration)]
     pub(crate) limit: Option<Duration>,
@@ -284,6 +287,14 @@ pub(crate) enum Trace {
     },
     /// Read a trace of another format
     Import(Import),
+    /// Make a workload of a trace of file level, as `teal lab record --wml` does; of files that nobody touched it knows nothing
+    Characterise {
+        /// The trace
+        file: PathBuf,
+        /// The script, a new file
+        #[arg(long, value_name = "FILE")]
+        wml: PathBuf,
+    },
     /// Counts, bytes, idle gaps, sequentiality
     Stat {
         /// The trace
