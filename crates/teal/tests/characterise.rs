@@ -188,6 +188,10 @@ fn what_is_made_of_a_real_program_runs() {
         assert_eq!(script.contains("openings"), at == 1, "{script}");
         let again = m.world().teal(&["lab", "record", m.point().to_str().unwrap(), "--wml", wml.to_str().unwrap()]);
         assert!(again.refused().contains("exists"));
+        let hidden = m.world().path("hidden.wml");
+        let args = ["lab", "record", m.point().to_str().unwrap(), "--anonymous", "--wml", hidden.to_str().unwrap()];
+        assert!(m.world().teal(&args).refused().contains("names of directories"));
+        assert!(!hidden.exists());
     }
     m.down();
     m.check();

@@ -35,6 +35,11 @@ pub(crate) fn record(args: &Record) -> Result<ExitCode> {
         follow(args, &dir, &paths::absolute(out)?)?;
         return Ok(ExitCode::SUCCESS);
     };
+    if args.anonymous {
+        bail!(
+            "a workload tells names of directories; record with --anonymous --out TRACE, then: teal lab trace characterise TRACE --wml FILE"
+        );
+    }
     characterise::check(wml)?;
     ask(&dir, &Ask::Status)?;
     // What is there now is where the workload begins.
@@ -42,8 +47,7 @@ pub(crate) fn record(args: &Record) -> Result<ExitCode> {
     let file = args.out.clone().unwrap_or_else(|| wml.with_extension("trace"));
     let file = paths::absolute(&file)?;
     follow(args, &dir, &file)?;
-    let about = if args.anonymous { "a mount of TealFS".to_owned() } else { dir.display().to_string() };
-    characterise::write(&file, &survey, wml, &about)?;
+    characterise::write(&file, &survey, wml, &dir.display().to_string())?;
     if args.out.is_none() {
         std::fs::remove_file(&file).with_context(|| file.display().to_string())?;
     }
