@@ -2,11 +2,11 @@
 //!
 //! # How
 //! 1. Events become *visits* (`visits`): what one thread does with one file, from its opening to its closing; where a file stays open for long, or nothing tells of
-//!    openings, from when the thread turns to it until it turns to another.
+//!    openings, from when the thread turns to it until it turns to another, or for 16 calls at random places.
 //! 2. Files become *sets* (`sets`): those below one directory at the top of what was recorded, apart from them those at whose places are read and written at random, and single
 //!    files that are visited much more often than their neighbours.
-//! 3. Visits that do the same kinds of things to files of the same set, in the same order, are one *shape* (`shapes`). Threads, all alike, do the shapes in turn, each as
-//!    often as it was met; where that is no whole number, a random one with that mean.
+//! 3. Visits that do the same kinds of things to files of the same set, in the same order, are one *shape* (`shapes`). Threads, all alike, do the shapes in turn: the
+//!    commonest once in a round, the others with the probability that makes them as frequent as they were met.
 //! 4. The shapes become composite flowops (`script`), distributions random variables (`table`).
 //!
 //! # What is preserved
@@ -15,7 +15,7 @@
 //!
 //! # What is lost
 //! Which thread does what, and in which order files are visited; that sizes of calls depend on each other; bursts and pauses; renames, links, attributes, truncation: the
-//! language has no words for them. The script says in its first lines how much that was. Shapes rarer than one visit in a thousand are left out.
+//! language has no words for them. The script says in its first lines how much that was. Shapes with less than a thousandth of visits and of calls are left out.
 
 mod script;
 mod sets;

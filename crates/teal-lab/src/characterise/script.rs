@@ -34,9 +34,15 @@ pub(super) fn script(seen: &Seen, sets: &Sets, shapes: &[Shape], about: &str) ->
     }
     let mut calls = String::new();
     for (at, shape) in shapes.iter().enumerate() {
-        let iters = out.value(&shape.times);
+        let [now, of_these] = shape.times.each_ref().map(|times| out.value(times));
         out.shape(at, shape, &sets.sets[shape.set]);
-        let _ = writeln!(calls, "    flowop visit{at} name=v{at},iters={iters}");
+        if of_these == "1" {
+            let _ = writeln!(calls, "    flowop visit{at} name=v{at},iters={now}");
+            continue;
+        }
+        let _ =
+            writeln!(out.text, "define flowop name=seldom{at} {{\n  flowop visit{at} name=v,iters={of_these}\n}}\n");
+        let _ = writeln!(calls, "    flowop seldom{at} name=v{at},iters={now}");
     }
     let _ = writeln!(
         out.text,
@@ -61,8 +67,10 @@ impl Out {
             seen.threads
         );
         if !seen.tells_openings {
-            let _ =
-                writeln!(self.text, "# What the page cache answered is not in it, nor are openings: they are made up.");
+            let _ = writeln!(
+                self.text,
+                "# No opening was seen: they are made up, and what a page cache answered is not in it."
+            );
         }
         if !seen.lost.is_empty() {
             let lost: Vec<_> = seen.lost.iter().map(|(word, count)| format!("{word} {count}")).collect();

@@ -6,11 +6,10 @@ use super::table::Value;
 use super::visits::Seen;
 use std::collections::BTreeMap;
 
-/// Shapes that a script has at most, and visits of all for one that has its shape left out.
+/// Shapes that a script has at most.
 const SHAPES_MAX: usize = 60;
+/// A shape is left out that has less than one of so many visits, and of so many calls.
 const RARE: u64 = 1000;
-/// How often the rarest shape is done in a round, times this, is how often the commonest is: rounds are short, so that shapes are mixed.
-const ROUND: u64 = 5;
 /// Sizes of calls that are kept for a distribution.
 const SIZES_MAX: usize = 20_000;
 
@@ -32,8 +31,8 @@ pub(super) struct Shape {
     pub(super) parts: Vec<Part>,
     /// Visits.
     pub(super) count: u64,
-    /// How often in a round.
-    pub(super) times: Value,
+    /// How often in a round, and each of these times. The commonest is done once, so that rounds are short and shapes are mixed from the beginning.
+    pub(super) times: [Value; 2],
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +42,12 @@ struct Sum {
     first: usize,
     /// By step: times, and sizes.
     parts: Vec<(u64, Vec<u64>)>,
+}
+
+impl Sum {
+    fn calls(&self) -> u64 {
+        self.parts.iter().map(|(times, _)| times).sum()
+    }
 }
 
 /// The shapes, in the order in which they were first met.
@@ -62,12 +67,12 @@ pub(super) fn shapes(seen: &Seen, sets: &Sets) -> Vec<Shape> {
         }
     }
     let all: u64 = sums.values().map(|sum| sum.count).sum();
-    let mut sums: Vec<_> = sums.into_iter().filter(|(_, sum)| sum.count * RARE >= all).collect();
+    let calls: u64 = sums.values().map(Sum::calls).sum();
+    let is_rare = |sum: &Sum| sum.count * RARE < all && sum.calls() * RARE < calls;
+    let mut sums: Vec<_> = sums.into_iter().filter(|(_, sum)| !is_rare(sum)).collect();
     sums.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.count));
     sums.truncate(SHAPES_MAX);
-    let most = sums.first().map_or(1, |(_, sum)| sum.count);
-    let rarest = sums.last().map_or(1, |(_, sum)| sum.count);
-    let round = most.min(rarest * ROUND) as f64;
+    let most = sums.first().map_or(1, |(_, sum)| sum.count) as f64;
     sums.sort_by_key(|(_, sum)| sum.first);
     let shape = |((set, opens, steps), sum): ((usize, bool, Vec<Step>), Sum)| {
         let part = |(step, (times, mut sizes)): (Step, (u64, Vec<u64>))| Part {
@@ -87,7 +92,7 @@ pub(super) fn shapes(seen: &Seen, sets: &Sets) -> Vec<Shape> {
             opens,
             parts: steps.into_iter().zip(sum.parts).map(part).collect(),
             count: sum.count,
-            times: Value::around(sum.count as f64 / round),
+            times: Value::part(sum.count as f64 / most),
         }
     };
     sums.into_iter().map(shape).collect()

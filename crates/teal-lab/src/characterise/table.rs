@@ -15,6 +15,9 @@ pub(super) enum Value {
 /// Rows of a table of sizes: the largest samples have rows of their own, as they hold most of the bytes.
 const CUTS: [usize; 9] = [0, 10, 25, 50, 75, 90, 95, 99, 100];
 
+/// By how much of itself a part may be wrong for want of a second table.
+const PART_ERROR: f64 = 0.01;
+
 impl Value {
     /// Sizes, at least `least` each.
     pub(super) fn sizes(samples: &mut [u64], least: u64) -> Self {
@@ -47,6 +50,16 @@ impl Value {
             100 => Self::Fixed(below + 1),
             _ => Self::Table(vec![[100 - percent, below, below], [percent, below + 1, below + 1]]),
         }
+    }
+
+    /// At most once, with this mean: if what is drawn first says so, then the second is drawn. A table alone tells whole percents only.
+    pub(super) fn part(mean: f64) -> [Self; 2] {
+        let other = |one: u64| ((mean * 10_000.0 / one as f64).round() as u64).clamp(1, 100);
+        let error = |one: u64| ((one * other(one)) as f64 / 10_000.0 / mean - 1.0).abs();
+        // One table where that is near enough.
+        let near = |one: &u64| if *one == 100 { error(100) - PART_ERROR } else { error(*one) };
+        let best = (1..=100).min_by(|a, b| near(a).total_cmp(&near(b))).expect("there are a hundred");
+        [other(best), best].map(|percent| Self::around(percent as f64 / 100.0))
     }
 
     /// What is drawn on average.
@@ -100,5 +113,12 @@ mod tests {
         for mean in [0.0, 0.2, 1.0, 3.999, 17.37] {
             assert!((Value::around(mean).mean() - mean).abs() < 0.006, "{mean}");
         }
+        for mean in [0.001, 0.0018, 0.0123, 0.1, 0.333, 0.777, 1.0] {
+            let [first, second] = Value::part(mean);
+            let got = first.mean() * second.mean();
+            assert!((got / mean - 1.0).abs() < 0.02, "{mean}: {got}");
+        }
+        assert_eq!(Value::part(1.0), [1, 1].map(Value::Fixed));
+        assert_eq!(Value::part(0.1)[1], Value::Fixed(1), "one table is enough");
     }
 }

@@ -16,8 +16,9 @@ use std::time::Duration;
 const VISITS_MAX: usize = 4_000_000;
 /// A file that a thread comes back to more often after others is kept open; from then on each return is a visit of its own.
 const RETURNS_MAX: u32 = 4;
-/// Where nothing tells of openings, a longer pause ends a visit.
+/// Where nothing tells of openings, a longer pause ends a visit, and so many calls at random places do: else one that goes on for hours would be one visit.
 const PAUSE: Duration = Duration::from_secs(1);
+const RANDOM_MAX: u64 = 16;
 
 /// What was done in a step of a visit.
 #[derive(Debug, Clone, Default)]
@@ -224,6 +225,7 @@ impl<'a> Follower<'a> {
             let returns = last.is_some_and(|(_, visit)| visit != going.visit);
             going.returns += u32::from(returns);
             let paused = !going.opened && event.at.saturating_sub(going.at) > PAUSE;
+            let paused = paused || (!going.opened && going.calls.random() >= RANDOM_MAX);
             if !paused && (if going.opened { going.returns <= RETURNS_MAX } else { !returns }) {
                 going.at = event.at;
                 fits = Some(going.visit);

@@ -43,7 +43,9 @@ pub(super) fn write(trace: &Path, survey: &Survey, wml: &Path, about: &str) -> R
     let [kept, all] = found.visits;
     say!("{}: {kept} of {all} visits to files, by {} threads at a time", wml.display(), found.threads);
     if !found.is_whole {
-        say!("what the page cache answered is not in it: teal mount -o observed shows all that programs ask");
+        say!(
+            "no file was opened or closed that was seen: but for a mount with -o observed, what the page cache answered is not in it"
+        );
     }
     if !found.lost.is_empty() {
         let lost: Vec<_> = found.lost.iter().map(|(word, count)| format!("{word} {count}")).collect();

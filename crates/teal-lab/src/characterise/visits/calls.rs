@@ -42,6 +42,15 @@ impl Calls {
         matches!(&self.steps[..], [(only, _)] if *only == step) && self.pass.is_none()
     }
 
+    /// How many calls were at random places, if most were.
+    pub(super) fn random(&self) -> u64 {
+        let is_random = |step| matches!(step, Step::ReadRandom | Step::WriteRandom);
+        let random = self.steps.iter().filter(|(step, _)| is_random(*step)).map(|(_, done)| done.times).sum();
+        let all = self.steps.iter().map(|(_, done)| done.times).sum::<u64>();
+        let in_order = self.pass.as_ref().map_or(0, |pass| pass.got.len() as u64);
+        if 2 * random > all + in_order { random } else { 0 }
+    }
+
     /// Whether it was made, and nothing else was done but looking at it.
     pub(super) fn is_new(&self) -> bool {
         let mut steps = self.steps.iter().map(|(step, _)| *step);
