@@ -30,17 +30,8 @@ fn engine(dir: &Path, flowop: &str, threads: u64, seconds: u64) -> f64 {
         "define fileset name=cost,path=$dir,entries=1,size={SIZE},dirwidth=20,dirgamma=0,prealloc\n\
          define process name=pp {{ thread name=tt,memsize=64k,instances={threads} {{ flowop {flowop} }} }}\nrun {seconds}"
     );
-    let options = Options {
-        dir: dir.to_owned(),
-        seconds: None,
-        operations: None,
-        scale: 1.0,
-        seed: 1,
-        set: Vec::new(),
-        strict: false,
-    };
     let script = parse("cost.wml", &text, &mut |_| Err("nothing is loaded".into())).unwrap();
-    let plan = plan(&script, options).unwrap();
+    let plan = plan(&script, Options::new(dir)).unwrap();
     let outcome = execute(&plan, &SystemClock, &Silent).unwrap().unwrap();
     outcome.lines[0].figures.count as f64 * 1e9 / outcome.nanos as f64
 }

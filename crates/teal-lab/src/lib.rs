@@ -3,6 +3,7 @@
 //! # Guarantees
 //! 1. Nothing here knows FUSE or a mount; what is recorded there comes in through [`trace::Recorder`].
 
+pub mod characterise;
 pub mod days;
 pub mod matrix;
 mod numbers;

@@ -31,7 +31,7 @@ impl Listener for Heard {
 }
 
 fn options(dir: &Path, strict: bool) -> Options {
-    Options { dir: dir.to_owned(), seconds: None, operations: None, scale: 1.0, seed: 1, set: Vec::new(), strict }
+    Options { strict, ..Options::new(dir) }
 }
 
 fn try_run(dir: &Path, strict: bool, text: &str) -> Result<Outcome, RunError> {

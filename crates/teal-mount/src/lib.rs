@@ -62,6 +62,8 @@ pub struct MountSettings {
     pub threads: NonZeroUsize,
     /// Which way requests come.
     pub uring: Uring,
+    /// Every opening, closing, read and question for a file's attributes comes as a request: the kernel keeps nothing of files. For recordings of all that programs ask.
+    pub observed: bool,
 }
 
 /// A mounted volume.
@@ -74,6 +76,7 @@ pub struct Mount {
     requests: Requests,
     watch: Watch,
     forgetting: Arc<Forgetting>,
+    observed: bool,
 }
 
 /// Kilobytes the kernel reads ahead: two of the largest requests, so that one is read from the disk while the other is copied. Its
@@ -162,6 +165,7 @@ impl Mount {
             requests: Requests::default(),
             watch: Watch::default(),
             forgetting,
+            observed: settings.observed,
         })
     }
 
@@ -188,6 +192,11 @@ impl Mount {
     /// From now on shows every request to `watcher`, until another or none takes its place. Without one this costs a request one branch.
     pub fn watch(&self, watcher: Option<Arc<dyn Watcher>>) {
         self.watch.set(watcher);
+    }
+
+    /// Whether all that programs ask comes as requests.
+    pub fn is_observed(&self) -> bool {
+        self.observed
     }
 
     /// Whether requests come over `io_uring`.

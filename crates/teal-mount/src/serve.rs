@@ -12,7 +12,7 @@ use teal_fuse::{
     Delivery, DirBuffer, Entry, Handle, Header, NodeId, OpenFlags, Operation, Reply, Request, Serve, SetAttr, StatFs,
     TimeSet,
 };
-use teal_types::{Attr, ObjectNo};
+use teal_types::{Attr, FileType, ObjectNo};
 
 /// Nothing times out: only this mount changes the volume.
 const EVER: Duration = Duration::MAX;
@@ -46,11 +46,6 @@ fn generation(attr: &Attr) -> u64 {
     }
     let birth = attr.btime.secs.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(attr.btime.nanos.into());
     birth & u64::from(u32::MAX >> 1)
-}
-
-fn entry(attr: &Attr) -> Entry {
-    let (node, generation) = (NodeId::new(attr.object.get()), generation(attr));
-    Entry { node, generation, attr: *attr, attr_ttl: EVER, entry_ttl: EVER }
 }
 
 fn time(set: TimeSet) -> TimeChange {
@@ -125,11 +120,30 @@ impl Serve for Mount {
 }
 
 impl Mount {
+    /// How long the kernel may keep attributes.
+    fn attr_ttl(&self, attr: &Attr) -> Duration {
+        if self.observed && attr.kind == FileType::File { Duration::ZERO } else { EVER }
+    }
+
+    fn to_entry(&self, attr: &Attr) -> Entry {
+        let (node, generation) = (NodeId::new(attr.object.get()), generation(attr));
+        Entry { node, generation, attr: *attr, attr_ttl: self.attr_ttl(attr), entry_ttl: EVER }
+    }
+
+    /// What the kernel may do with a file that is opened.
+    fn open_flags(&self) -> OpenFlags {
+        if self.observed {
+            OpenFlags::DIRECT_IO | OpenFlags::NOFLUSH
+        } else {
+            OpenFlags::KEEP_CACHE | OpenFlags::NOFLUSH
+        }
+    }
+
     /// Answers with an object, which the client has counted once for the kernel.
     fn entry(&self, found: Result<Attr, FsError>, reply: Reply) {
         match found {
             Ok(attr) => {
-                if reply.entry(&entry(&attr)) == Delivery::Lost {
+                if reply.entry(&self.to_entry(&attr)) == Delivery::Lost {
                     self.client.release(attr.object, 1);
                 }
             }
@@ -164,9 +178,7 @@ impl Mount {
             Operation::Link { target, name } => self.entry(client.link(object(target), dir, name), reply),
             Operation::Tmpfile { perm, umask, .. } => match client.tmpfile(&maker(header, umask), dir, perm) {
                 Ok(attr) => {
-                    if reply.create(&entry(&attr), NO_HANDLE, OpenFlags::KEEP_CACHE | OpenFlags::NOFLUSH)
-                        == Delivery::Lost
-                    {
+                    if reply.create(&self.to_entry(&attr), NO_HANDLE, self.open_flags()) == Delivery::Lost {
                         client.release(attr.object, 1);
                     }
                 }
@@ -216,7 +228,13 @@ impl Mount {
         let full = |full| if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         if plus {
             self.client.readdirplus(dir, cookie, &mut |e, attr| {
-                full(buffer.push_plus(attr.map(entry).as_ref(), e.object, e.cookie, e.kind, &e.name))
+                full(buffer.push_plus(
+                    attr.map(|attr| self.to_entry(attr)).as_ref(),
+                    e.object,
+                    e.cookie,
+                    e.kind,
+                    &e.name,
+                ))
             })?;
         } else {
             self.client.readdir(dir, cookie, &mut |e| full(buffer.push(e.object, e.cookie, e.kind, &e.name)))?;
@@ -267,14 +285,14 @@ impl Mount {
     fn attributes(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
         let (client, no) = (&self.client, object(header.node));
         let attr = |found: Result<Attr, FsError>, reply: Reply| match found {
-            Ok(attr) => reply.attr(&attr, EVER),
+            Ok(attr) => reply.attr(&attr, self.attr_ttl(&attr)),
             Err(error) => reply.error(errno(&error)),
         };
         match operation {
             Operation::Getattr { .. } => attr(client.getattr(no), reply),
             Operation::Setattr(set) => attr(client.setattr(no, &changes(set)), reply),
             Operation::Statx { .. } => match client.getattr(no) {
-                Ok(attr) => reply.statx(&attr, EVER),
+                Ok(attr) => reply.statx(&attr, self.attr_ttl(&attr)),
                 Err(error) => reply.error(errno(&error)),
             },
             Operation::Readlink => match client.readlink(no) {
@@ -297,6 +315,7 @@ impl Mount {
                     name_max: s.name_max,
                 });
             }
+            Operation::Open { .. } if self.observed => drop(reply.open(NO_HANDLE, self.open_flags())),
             Operation::Release { .. } | Operation::Releasedir { .. } => reply.ok(),
             Operation::Ioctl(_) => reply.error(Errno::NOTTY),
             // OPEN, OPENDIR, CREATE and FLUSH among them: the kernel asks once and never again.

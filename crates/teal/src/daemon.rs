@@ -105,6 +105,7 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
         noatime: options.noatime,
         threads: if client.is_replica() { options.threads.max(WAITING) } else { options.threads },
         uring: options.uring,
+        observed: options.observed,
     };
     if options.syncfs {
         // The kernel's claim on the device, which comes with the mount, takes the place of ours.
@@ -306,7 +307,13 @@ impl Daemon {
             }
         };
         let around = (&*self.args.dir, &self.client);
-        self.mount.watch(Some(self.recordings.start(file, (anonymous, seconds), around, ended)?));
+        self.mount.watch(Some(self.recordings.start(
+            file,
+            (anonymous, seconds),
+            self.mount.is_observed(),
+            around,
+            ended,
+        )?));
         Ok(())
     }
 

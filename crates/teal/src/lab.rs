@@ -1,5 +1,6 @@
 //! `teal lab`: recording, traces, replays, workloads, modelled disks.
 
+mod characterise;
 mod compare;
 mod disk;
 mod figures;

@@ -19,6 +19,8 @@ pub(crate) struct MountOptions {
     pub(crate) noexec: bool,
     /// Be told of `sync(2)`, where that is possible.
     pub(crate) syncfs: bool,
+    /// All that programs ask comes as requests, for recordings.
+    pub(crate) observed: bool,
     /// Change the flags of what is mounted there already.
     pub(crate) remount: bool,
     pub(crate) threads: NonZeroUsize,
@@ -35,7 +37,7 @@ pub(crate) struct MountOptions {
     pub(crate) delay: Duration,
 }
 
-const KNOWN: &str = "ro, rw, remount, salvage, noatime, relatime, nosuid, nodev, noexec, nosyncfs, commit=SECONDS, checkpoint=SECONDS, \
+const KNOWN: &str = "ro, rw, remount, salvage, noatime, relatime, nosuid, nodev, noexec, nosyncfs, observed, commit=SECONDS, checkpoint=SECONDS, \
                      checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, \
                      flush=SECONDS, queue=SIZE, sync=local|remote, delay_ms=N";
 /// Options of mount(8) and fstab that are none of a file system's business.
@@ -77,6 +79,7 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
         nodev: false,
         noexec: false,
         syncfs: true,
+        observed: false,
         remount: false,
         threads: std::thread::available_parallelism()
             .unwrap_or(NonZeroUsize::MIN)
@@ -108,6 +111,7 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
             "noexec" => parsed.noexec = true,
             "syncfs" => parsed.syncfs = true,
             "nosyncfs" => parsed.syncfs = false,
+            "observed" => parsed.observed = true,
             "remount" => parsed.remount = true,
             "commit" => parsed.settings.commit_interval = seconds()?,
             "sync" if value == Some("remote") => parsed.sync_remote = true,

@@ -32,6 +32,7 @@ impl Recordings {
         &self,
         file: &Path,
         (anonymous, seconds): (bool, Option<u64>),
+        observed: bool,
         (dir, client): (&Path, &Arc<Client>),
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Arc<dyn Watcher>> {
@@ -71,7 +72,7 @@ impl Recordings {
         let recording = recording.with_context(|| file.display().to_string())?;
         let recorder = recording.recorder();
         *present = Some((file.to_owned(), recording));
-        Ok(Arc::new(Eye(recorder)))
+        Ok(Arc::new(Eye { recorder, observed }))
     }
 
     /// Ends it, if there is one, and says what came of it.
@@ -133,14 +134,21 @@ impl Surroundings for Around {
 
 /// Sees requests and hands them to the recording.
 #[derive(Debug)]
-struct Eye(Recorder);
+struct Eye {
+    recorder: Recorder,
+    /// The mount is observed; else the kernel asks once whether a file may be opened, and is told that it need not ask.
+    observed: bool,
+}
 
 impl Watcher for Eye {
     fn saw(&self, request: &Request<'_>) -> Option<teal_fuse::Watcher> {
+        if !self.observed && matches!(request.operation, Operation::Open { .. }) {
+            return None;
+        }
         let action = action(&request.operation)?;
         let is_lookup = matches!(action, Action::Lookup { .. });
-        let ticket = self.0.begin(request.header.pid, request.header.node.get(), action)?;
-        let recorder = self.0.clone();
+        let ticket = self.recorder.begin(request.header.pid, request.header.node.get(), action)?;
+        let recorder = self.recorder.clone();
         Some(Box::new(move |Answer { errno, value }| {
             let outcome = match errno {
                 Some(errno) => Outcome::Failed(errno.raw_os_error() as u16),
@@ -167,6 +175,8 @@ fn setattr(set: &SetAttr) -> Action {
 fn action(operation: &Operation<'_>) -> Option<Action> {
     names(operation).or_else(|| {
         Some(match *operation {
+            Operation::Open { .. } => Action::Open {},
+            Operation::Release { .. } => Action::Close {},
             Operation::Getattr { .. } | Operation::Statx { .. } => Action::Stat {},
             Operation::Setattr(ref set) => setattr(set),
             Operation::Readlink => Action::Readlink {},

@@ -65,6 +65,8 @@ fn a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was() {
     let again = tune(&["--blocks", "2"]).good();
     assert_eq!(runs(), before, "nothing was run again: {again}");
     assert!(again.contains("best for mail"), "{again}");
+    let only = tune(&["--blocks", "2", "--only-report"]).good();
+    assert!(only.contains("best for mail") && runs() == before, "nothing is run: {only}");
     let same = world.teal(&["lab", "compare", results.to_str().unwrap(), results.to_str().unwrap()]).good();
     assert!(same.contains("mail: no difference that can be told") && same.contains("0 of 4 cells differ"), "{same}");
     assert!(world.teal(&["lab", "disk", "ls"]).good().is_empty(), "no disk is left");
@@ -122,6 +124,14 @@ fn a_result_that_is_worse_is_told_by_its_status() {
     let ratio = json["workloads"][0]["ops_per_joule"]["ratio"].as_f64().unwrap();
     assert!((ratio - 1.0 / 1.1).abs() < 1e-6, "{ratio}");
     assert_eq!(json["alone"].as_array().unwrap().len(), 72, "the other three workloads' cells");
+    let ext2 = world.teal(&["lab", "compare", STUDY, "--system", "ext4", "--json"]).good();
+    let ext2: Value = serde_json::from_str(&ext2).unwrap();
+    let mail =
+        ext2["parts"].as_array().unwrap().iter().find(|part| part["names"] == serde_json::json!(["mail", "ext2"]));
+    let ratio = mail.unwrap()["ops_per_joule"]["ratio"].as_f64().unwrap();
+    assert!((0.6..0.66).contains(&ratio), "as docs/papers.md has it: {ratio}");
+    let said = world.teal(&["lab", "compare", STUDY, "--scheduler", "cfq"]).refused();
+    assert!(said.contains("no cfq; it has bfq"), "{said}");
     assert_eq!(compare(worse.to_str().unwrap(), STUDY).code, 0, "the other way round it is better");
     let said = compare(STUDY, world.path("nothing").to_str().unwrap()).refused();
     assert!(said.contains("has no runs"), "{said}");

@@ -39,6 +39,14 @@ pub struct Options {
     pub strict: bool,
 }
 
+impl Options {
+    /// As the script says, in this directory.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        let (seconds, operations) = (None, None);
+        Self { dir: dir.into(), seconds, operations, scale: 1.0, seed: 1, set: Vec::new(), strict: false }
+    }
+}
+
 /// Which way files are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {

@@ -89,19 +89,26 @@ pub(crate) struct Run {
     pub(crate) dry_run: bool,
 }
 
+/// What is kept of measurements that go on where they were interrupted.
+#[derive(Debug, Args)]
+pub(crate) struct Kept {
+    /// A directory for what is measured and the report; what is there already is not measured again
+    #[arg(long, value_name = "DIR")]
+    pub(crate) results: PathBuf,
+    /// Say what would be measured: how much, how long, at what risk
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Measure nothing, make the report anew
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) only_report: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Matrix {
     /// The matrix, a TOML file
     pub(crate) file: PathBuf,
-    /// A directory for runs and report; what is there already is not run again
-    #[arg(long, value_name = "DIR")]
-    pub(crate) results: PathBuf,
-    /// Say how many runs, how long, at what risk
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Run nothing, make the report anew
-    #[arg(long, conflicts_with = "dry_run")]
-    pub(crate) only_report: bool,
+    #[command(flatten)]
+    pub(crate) kept: Kept,
     /// The matrix's real device, again: everything on it will be lost
     #[arg(long, value_name = "DEVICE")]
     pub(crate) erase: Option<PathBuf>,
@@ -127,15 +134,8 @@ pub(crate) struct Phases {
     /// The disk's size [default: what the profile holds]
     #[arg(long, value_parser = super::parse_size)]
     pub(crate) size: Option<u64>,
-    /// A directory for results and report; what is there already is not measured again
-    #[arg(long, value_name = "DIR")]
-    pub(crate) results: PathBuf,
-    /// Say what would be measured
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Measure nothing, make the report anew
-    #[arg(long, conflicts_with = "dry_run")]
-    pub(crate) only_report: bool,
+    #[command(flatten)]
+    pub(crate) kept: Kept,
 }
 
 /// When what was written has to be on the disk.
@@ -168,14 +168,13 @@ pub(crate) struct PhasesCell {
 #[derive(Debug, Args)]
 pub(crate) struct Tune {
     /// A script, or a workload's name
-    #[arg(long, required_unless_present = "replay")]
+    #[arg(long, required_unless_present = "replay", requires = "results")]
     pub(crate) workload: Option<String>,
     /// A block device, or a modelled disk as PROFILE:SIZE, such as wd-re-4tb:4G
     #[arg(long, required_unless_present = "replay")]
     pub(crate) device: Option<String>,
-    /// A directory for runs and report; what is there already is not run again
-    #[arg(long, value_name = "DIR", required_unless_present = "replay")]
-    pub(crate) results: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) kept: Option<Kept>,
     /// End before this time is over, such as 30m or 2h
     #[arg(long, value_parser = parse_duration, default_value = "1h")]
     pub(crate) budget: Duration,
@@ -212,9 +211,6 @@ pub(crate) struct Tune {
     /// The device, again: everything on it will be lost
     #[arg(long, value_name = "DEVICE")]
     pub(crate) erase: Option<PathBuf>,
-    /// Say what would be tried
-    #[arg(long)]
-    pub(crate) dry_run: bool,
     /// Run nothing: replay the runs of a matrix with their noise, and say how often the best is found
     #[arg(long, value_name = "DIR", conflicts_with_all = ["workload", "device", "results"])]
     pub(crate) replay: Option<PathBuf>,
@@ -231,7 +227,14 @@ pub(crate) struct Compare {
     /// Results: a directory, or a file of `teal lab run --json`
     pub(crate) before: PathBuf,
     /// Other results of the same kind
-    pub(crate) after: PathBuf,
+    #[arg(required_unless_present_any = ["system", "scheduler"])]
+    pub(crate) after: Option<PathBuf>,
+    /// Within one directory: every other file system by this one, over all schedulers
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["after", "scheduler"])]
+    pub(crate) system: Option<String>,
+    /// Within one directory: every other scheduler by this one, over all file systems
+    #[arg(long, value_name = "NAME", conflicts_with = "after")]
+    pub(crate) scheduler: Option<String>,
     /// For programs
     #[arg(long)]
     pub(crate) json: bool,
@@ -253,8 +256,11 @@ pub(crate) struct Record {
     /// The mount point
     pub(crate) dir: PathBuf,
     /// The trace, a new file anywhere but on the mount itself
-    #[arg(long, required_unless_present_any = ["stop", "mark"])]
+    #[arg(long, required_unless_present_any = ["stop", "mark", "wml"])]
     pub(crate) out: Option<PathBuf>,
+    /// Write what was done as a workload that `teal lab run`, `matrix` and `tune` take, into this new file; mounted with -o observed it is all that was asked
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["stop", "mark"])]
+    pub(crate) wml: Option<PathBuf>,
     /// End after this time, such as 90s, 10m, 8h [default: at Ctrl-C]
     #[arg(long = "for", value_parser = parse_duration)]
     pub(crate) limit: Option<Duration>,
@@ -281,6 +287,14 @@ pub(crate) enum Trace {
     },
     /// Read a trace of another format
     Import(Import),
+    /// Make a workload of a trace of file level, as `teal lab record --wml` does; of files that nobody touched it knows nothing
+    Characterise {
+        /// The trace
+        file: PathBuf,
+        /// The script, a new file
+        #[arg(long, value_name = "FILE")]
+        wml: PathBuf,
+    },
     /// Counts, bytes, idle gaps, sequentiality
     Stat {
         /// The trace

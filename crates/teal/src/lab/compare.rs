@@ -1,14 +1,17 @@
 //! `teal lab compare`: what has changed between two results, and whether that is more than noise.
 //!
+//! Within one result the same is said of parts of it: every file system by one, every scheduler by one.
+//!
 //! Status: 0, nothing is worse; 3, a workload is worse, with 95 %; 1, it could not be compared.
 
 use crate::cli::lab::Compare as Args;
 use crate::say::say;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
-use teal_lab::matrix::{Change, changes};
+use teal_lab::matrix::{Change, Run, changes};
 use teal_lab::statistics::Comparison;
 
 /// The status when something is worse.
@@ -16,16 +19,13 @@ const WORSE: u8 = 3;
 
 /// Runs the command.
 pub(crate) fn compare(args: &Args) -> Result<ExitCode> {
-    if args.before.is_file() && args.after.is_file() {
-        return outputs(args);
+    let Some(other) = &args.after else { return within(args) };
+    if args.before.is_file() && other.is_file() {
+        return outputs(args, other);
     }
-    let [before, after] = [&args.before, &args.after].map(|dir| {
-        let runs = super::matrix::read_runs(&dir.join("runs.jsonl"))?;
-        if runs.is_empty() { bail!("{} has no runs of a matrix", dir.display()) } else { Ok(runs) }
-    });
-    let changes = changes(&before?, &after?);
+    let changes = changes(&runs(&args.before)?, &runs(other)?);
     if changes.cells.is_empty() {
-        bail!("{} and {} have no cell in common", args.before.display(), args.after.display());
+        bail!("{} and {} have no cell in common", args.before.display(), other.display());
     }
     let is_worse = changes.workloads.iter().any(Change::is_worse);
     if args.json {
@@ -48,6 +48,49 @@ pub(crate) fn compare(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(if is_worse { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
+}
+
+fn runs(dir: &Path) -> Result<Vec<Run>> {
+    let runs = super::matrix::read_runs(&dir.join("runs.jsonl"))?;
+    if runs.is_empty() { bail!("{} has no runs of a matrix", dir.display()) } else { Ok(runs) }
+}
+
+/// Parts of one result by another part of it: what has only their names different is the same cell.
+fn within(args: &Args) -> Result<ExitCode> {
+    let runs = runs(&args.before)?;
+    let (axis, of): (fn(&mut Run) -> &mut String, _) = match (&args.system, &args.scheduler) {
+        (Some(name), _) => (|run| &mut run.system, name),
+        (_, name) => (|run| &mut run.scheduler, name.as_ref().context("say --system or --scheduler")?),
+    };
+    let part = |name: &str| -> Vec<Run> {
+        let these = runs.iter().cloned().filter_map(|mut run| {
+            let own = axis(&mut run);
+            (*own == name).then(|| own.clear()).map(|()| run)
+        });
+        these.collect()
+    };
+    let names: BTreeSet<String> = runs.iter().cloned().map(|mut run| std::mem::take(axis(&mut run))).collect();
+    if !names.contains(of) {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        bail!("{} has no {of}; it has {}", args.before.display(), names.join(", "));
+    }
+    let base = part(of);
+    let mut all = Vec::new();
+    for name in names.iter().filter(|name| *name != of) {
+        for mut change in changes(&base, &part(name)).workloads {
+            change.names.push(name.clone());
+            all.push(change);
+        }
+    }
+    all.sort_by(|a, b| a.names.cmp(&b.names));
+    if args.json {
+        let list: Vec<Value> = all.iter().map(object).collect();
+        say!("{}", serde_json::to_string_pretty(&json!({ "version": 1, "by": of, "parts": list }))?);
+    } else {
+        say!("by {of}, means over all that has both; a sample is a block");
+        all.iter().for_each(|change| say!("{}", line(change)));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn word(of: &Change) -> &'static str {
@@ -77,11 +120,11 @@ fn object(of: &Change) -> Value {
 }
 
 /// Two files of `teal lab run --json`: a run each, so there is a ratio and nothing that could be said of noise.
-fn outputs(args: &Args) -> Result<ExitCode> {
-    let [before, after] = [&args.before, &args.after].map(|file| read(file));
+fn outputs(args: &Args, other_file: &Path) -> Result<ExitCode> {
+    let [before, after] = [args.before.as_path(), other_file].map(read);
     let ((name, before), (other, after)) = (before?, after?);
     if name != other {
-        bail!("{} is of workload {name}, {} of {other}", args.before.display(), args.after.display());
+        bail!("{} is of workload {name}, {} of {other}", args.before.display(), other_file.display());
     }
     let ratio = after / before;
     if args.json {

@@ -51,16 +51,16 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     let beside = args.file.parent().unwrap_or(Path::new("."));
     let scripts = matrix.workloads.iter().map(|workload| script(&workload.script, beside));
     let scripts = scripts.collect::<Result<Vec<_>>>()?;
-    let results = crate::paths::absolute(&args.results)?;
+    let results = crate::paths::absolute(&args.kept.results)?;
     let bench = Bench { matrix, scripts, results, ended: Arc::default() };
-    let touches = !args.dry_run && !args.only_report;
+    let touches = !args.kept.dry_run && !args.kept.only_report;
     bench.check(args.erase.as_deref(), touches)?;
-    if args.dry_run {
+    if args.kept.dry_run {
         bench.describe()?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut runs = bench.open(&text)?;
-    if !args.only_report {
+    if !args.kept.only_report {
         bench.listen()?;
         bench.go_on(&mut runs)?;
     }
@@ -123,13 +123,12 @@ impl Bench {
             Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
         };
         Ok(Options {
-            dir: dir.to_owned(),
             seconds: Some(runs.seconds),
             operations: of.operations,
             scale: runs.scale,
             seed: self.matrix.seed(block),
             set: of.set.iter().map(pair).collect::<Result<_>>()?,
-            strict: false,
+            ..Options::new(dir)
         })
     }
 

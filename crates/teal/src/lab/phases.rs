@@ -65,11 +65,11 @@ pub(crate) fn phases(args: &Args) -> Result<ExitCode> {
     let bench = Bench::new(args)?;
     let mut cells = bench.read()?;
     let todo = bench.todo(&cells);
-    if args.dry_run {
+    if args.kept.dry_run {
         bench.describe(&todo);
         return Ok(ExitCode::SUCCESS);
     }
-    if !args.only_report {
+    if !args.kept.only_report {
         for subject in &bench.subjects {
             bench.check(subject)?;
         }
@@ -139,7 +139,7 @@ impl Bench {
             profile: absolute(&args.profile)?,
             size,
             setup,
-            results: crate::paths::absolute(&args.results)?,
+            results: crate::paths::absolute(&args.kept.results)?,
             ended: Arc::default(),
         })
     }

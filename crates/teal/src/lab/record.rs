@@ -1,5 +1,6 @@
 //! `teal lab record`: asks the daemon of a mount to record, waits, and says what came of it.
 
+use super::characterise;
 use crate::cli::lab::Record;
 use crate::control::{self, Answer, Ask, RecordingStatus};
 use crate::paths;
@@ -13,6 +14,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
+use teal_lab::characterise::Survey;
 
 /// How often the daemon is asked whether it still records, in nanoseconds.
 const LOOK_EVERY: i64 = 500_000_000;
@@ -25,15 +27,40 @@ pub(crate) fn record(args: &Record) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.stop {
-        return told(&progress(&dir, &Ask::RecordEnd)?);
+        told(&progress(&dir, &Ask::RecordEnd)?)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    let out = args.out.as_ref().context("--out names the trace")?;
-    let file = paths::absolute(out)?;
+    let Some(wml) = &args.wml else {
+        let out = args.out.as_ref().context("--out names the trace")?;
+        follow(args, &dir, &paths::absolute(out)?)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    if args.anonymous {
+        bail!(
+            "a workload tells names of directories; record with --anonymous --out TRACE, then: teal lab trace characterise TRACE --wml FILE"
+        );
+    }
+    characterise::check(wml)?;
     ask(&dir, &Ask::Status)?;
-    not_inside(&file, &dir)?;
+    // What is there now is where the workload begins.
+    let survey = Survey::take(&dir).with_context(|| dir.display().to_string())?;
+    let file = args.out.clone().unwrap_or_else(|| wml.with_extension("trace"));
+    let file = paths::absolute(&file)?;
+    follow(args, &dir, &file)?;
+    characterise::write(&file, &survey, wml, &dir.display().to_string())?;
+    if args.out.is_none() {
+        std::fs::remove_file(&file).with_context(|| file.display().to_string())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Records into a new file until the end.
+fn follow(args: &Record, dir: &Path, file: &Path) -> Result<()> {
+    ask(dir, &Ask::Status)?;
+    not_inside(file, dir)?;
     let seconds = args.limit.map(|limit| limit.as_secs());
     let mut ending = signals()?;
-    ask(&dir, &Ask::Record { file: file.clone(), anonymous: args.anonymous, seconds })?;
+    ask(dir, &Ask::Record { file: file.to_owned(), anonymous: args.anonymous, seconds })?;
     let until = seconds.map_or_else(|| "Ctrl-C ends it".to_owned(), |s| format!("for {s} s, or until Ctrl-C"));
     say!("recording {} to {}; {until}", dir.display(), file.display());
     loop {
@@ -45,7 +72,7 @@ pub(crate) fn record(args: &Record) -> Result<ExitCode> {
         }
         // Never blocks: a signal that came has written a byte.
         let is_over = matches!(ending.read(&mut [0; 16]), Ok(1..));
-        let Some(answer) = control::ask(&dir, if is_over { &Ask::RecordEnd } else { &Ask::RecordProgress })? else {
+        let Some(answer) = control::ask(dir, if is_over { &Ask::RecordEnd } else { &Ask::RecordProgress })? else {
             bail!("the daemon of {} is gone; what it wrote to {} can be read", dir.display(), file.display());
         };
         match answer {
@@ -90,7 +117,7 @@ fn progress(dir: &Path, what: &Ask) -> Result<RecordingStatus> {
 }
 
 /// Says what came of it.
-fn told(recording: &RecordingStatus) -> Result<ExitCode> {
+fn told(recording: &RecordingStatus) -> Result<()> {
     let file = recording.file.display();
     if let Some(failure) = &recording.failure {
         bail!("the recording to {file} ended early, after {} events: {failure}", recording.events);
@@ -99,5 +126,5 @@ fn told(recording: &RecordingStatus) -> Result<ExitCode> {
     if recording.dropped > 0 {
         say!("{} more came too fast and are missing; the trace says where", recording.dropped);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

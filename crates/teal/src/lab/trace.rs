@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use teal_lab::characterise::Survey;
 use teal_lab::trace::import::{Imported, Origin, Stage, blktrace, oracle_general, vscsi};
 use teal_lab::trace::{Ending, Item, Paths, Reader, Stat, Text, TextReader, Writer, text_header};
 
@@ -19,6 +20,9 @@ pub(crate) fn trace(what: &Trace) -> Result<ExitCode> {
             Err(e) if e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) => {}
             done => done?,
         },
+        Trace::Characterise { file, wml } => {
+            super::characterise::write(file, &Survey::default(), wml, &file.display().to_string())?;
+        }
         Trace::Import(args) => import(args)?,
         Trace::Stat { file, json } => stat(file, *json)?,
     }

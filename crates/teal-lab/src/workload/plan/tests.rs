@@ -6,7 +6,7 @@ use crate::workload::random::{Draws, Spread};
 use crate::workload::shipped::SHIPPED;
 
 fn options() -> Options {
-    Options { dir: "/lab".into(), seconds: None, operations: None, scale: 1.0, seed: 1, set: Vec::new(), strict: false }
+    Options::new("/lab")
 }
 
 fn planned_with(text: &str, options: Options) -> Result<Plan, WmlError> {

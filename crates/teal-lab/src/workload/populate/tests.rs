@@ -8,16 +8,7 @@ use std::path::PathBuf;
 fn planned(dir: &Path, attributes: &str) -> Plan {
     let text =
         format!("define fileset name=ff,path=$dir,entries=200,size=5000,dirwidth=20,{attributes}\ncreate files\nquit");
-    let options = Options {
-        dir: dir.to_owned(),
-        seconds: None,
-        operations: None,
-        scale: 1.0,
-        seed: 1,
-        set: Vec::new(),
-        strict: false,
-    };
-    plan(&parse("t.wml", &text, &mut |_| Err("no".into())).unwrap(), options).unwrap()
+    plan(&parse("t.wml", &text, &mut |_| Err("no".into())).unwrap(), Options::new(dir)).unwrap()
 }
 
 fn made(dir: &Path, attributes: &str) -> Files {

@@ -36,18 +36,18 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
     if let Some(dir) = &args.replay {
         return replay(dir, args);
     }
-    let (Some(name), Some(results)) = (&args.workload, &args.results) else {
+    let (Some(name), Some(kept)) = (&args.workload, &args.kept) else {
         bail!("say --workload, --device and --results");
     };
     let script = script(name, Path::new("."))?;
     let mut bench = Bench {
         matrix: wanted(args)?,
         scripts: vec![script],
-        results: crate::paths::absolute(results)?,
+        results: crate::paths::absolute(&kept.results)?,
         ended: Arc::default(),
     };
-    bench.check(args.erase.as_deref(), !args.dry_run)?;
-    if args.dry_run {
+    bench.check(args.erase.as_deref(), !kept.dry_run && !kept.only_report)?;
+    if kept.dry_run {
         let Matrix { systems, schedulers, .. } = &bench.matrix;
         let all = systems.len() * schedulers.names.len();
         say!("{all} candidates: {} file systems under {}", systems.len(), schedulers.names.join(", "));
@@ -55,10 +55,13 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     bench.listen()?;
+    if kept.only_report && !bench.results.join("runs.jsonl").exists() {
+        bail!("{} has no runs to report on", bench.results.display());
+    }
     bench.narrow()?;
     let text = bench.matrix.text();
     let mut runs = bench.open(&text)?;
-    let found = bench.seek(args, &mut runs)?;
+    let found = bench.seek(args, kept.only_report, &mut runs)?;
     let report = bench.advice(&found);
     report.lines().for_each(|line| say!("{line}"));
     let page = format!("# Tuning\n\n{}.\n\n```text\n{report}```\n", machine());
@@ -151,7 +154,7 @@ impl Bench {
         Ok(())
     }
 
-    fn seek(&self, args: &Args, runs: &mut Vec<Run>) -> Result<Found> {
+    fn seek(&self, args: &Args, only_report: bool, runs: &mut Vec<Run>) -> Result<Found> {
         let cells = self.matrix.cells();
         let (clock, mut file) = (SystemClock, self.kept()?);
         let began = clock.monotonic();
@@ -163,7 +166,7 @@ impl Bench {
             }
             let spent = clock.monotonic().saturating_sub(began);
             let each = spent.checked_div(fresh).unwrap_or(Duration::ZERO);
-            if self.ended.load(Ordering::Relaxed) || spent + each > args.budget {
+            if only_report || self.ended.load(Ordering::Relaxed) || spent + each > args.budget {
                 return Ok(None);
             }
             let Some(run) = self.run(&mut file, cells[at], block)? else { return Ok(None) };

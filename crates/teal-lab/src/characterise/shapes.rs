@@ -1,0 +1,99 @@
+//! Visits that do the same kinds of things to files of the same set.
+
+use super::Step;
+use super::sets::Sets;
+use super::table::Value;
+use super::visits::Seen;
+use std::collections::BTreeMap;
+
+/// Shapes that a script has at most.
+const SHAPES_MAX: usize = 60;
+/// A shape is left out that has less than one of so many visits, and of so many calls.
+const RARE: u64 = 1000;
+/// Sizes of calls that are kept for a distribution.
+const SIZES_MAX: usize = 20_000;
+
+/// What is done to a file.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) step: Step,
+    /// How often in a visit.
+    pub(super) times: Value,
+    /// Bytes of each time.
+    pub(super) sizes: Value,
+}
+
+/// A shape.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) set: usize,
+    pub(super) opens: bool,
+    pub(super) parts: Vec<Part>,
+    /// Visits.
+    pub(super) count: u64,
+    /// How often in a round, and each of these times. The commonest is done once, so that rounds are short and shapes are mixed from the beginning.
+    pub(super) times: [Value; 2],
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    count: u64,
+    /// The first of them.
+    first: usize,
+    /// By step: times, and sizes.
+    parts: Vec<(u64, Vec<u64>)>,
+}
+
+impl Sum {
+    fn calls(&self) -> u64 {
+        self.parts.iter().map(|(times, _)| times).sum()
+    }
+}
+
+/// The shapes, in the order in which they were first met.
+pub(super) fn shapes(seen: &Seen, sets: &Sets) -> Vec<Shape> {
+    let mut sums: BTreeMap<(usize, bool, Vec<Step>), Sum> = BTreeMap::new();
+    for (at, visit) in seen.visits.iter().enumerate() {
+        let Some(set) = sets.of(visit) else { continue };
+        let steps: Vec<Step> = visit.steps.iter().map(|(step, _)| *step).collect();
+        let sum = sums.entry((set, visit.opens, steps)).or_insert_with(|| Sum { first: at, ..Sum::default() });
+        sum.count += 1;
+        sum.parts.resize_with(visit.steps.len(), Default::default);
+        for ((times, sizes), (_, done)) in sum.parts.iter_mut().zip(&visit.steps) {
+            *times += done.times;
+            if sizes.len() < SIZES_MAX {
+                sizes.extend(&done.sizes);
+            }
+        }
+    }
+    let all: u64 = sums.values().map(|sum| sum.count).sum();
+    let calls: u64 = sums.values().map(Sum::calls).sum();
+    let is_rare = |sum: &Sum| sum.count * RARE < all && sum.calls() * RARE < calls;
+    let mut sums: Vec<_> = sums.into_iter().filter(|(_, sum)| !is_rare(sum)).collect();
+    sums.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.count));
+    sums.truncate(SHAPES_MAX);
+    let most = sums.first().map_or(1, |(_, sum)| sum.count) as f64;
+    sums.sort_by_key(|(_, sum)| sum.first);
+    let shape = |((set, opens, steps), sum): ((usize, bool, Vec<Step>), Sum)| {
+        let part = |(step, (times, mut sizes)): (Step, (u64, Vec<u64>))| Part {
+            step,
+            times: Value::around(times as f64 / sum.count as f64),
+            sizes: match step {
+                // One size that is asked for, and one that every place has room for.
+                Step::ReadWhole => Value::Fixed(sizes.iter().copied().max().unwrap_or(1).max(1)),
+                Step::ReadRandom | Step::WriteRandom => {
+                    Value::Fixed((sizes.iter().sum::<u64>() / sizes.len().max(1) as u64).max(1))
+                }
+                _ => Value::sizes(&mut sizes, 1),
+            },
+        };
+        Shape {
+            set,
+            opens,
+            parts: steps.into_iter().zip(sum.parts).map(part).collect(),
+            count: sum.count,
+            times: Value::part(sum.count as f64 / most),
+        }
+    };
+    sums.into_iter().map(shape).collect()
+}

@@ -1,0 +1,61 @@
+//! What is below a directory before a workload is recorded: how many files, how large, in how many directories.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Files that are looked at; more count as if they were not there.
+const FILES_MAX: usize = 1 << 22;
+
+/// A look at a tree.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// By number: size, and directory at the top.
+    pub(super) files: HashMap<u64, (u64, Vec<u8>)>,
+    /// By directory at the top: directories that hold files.
+    pub(super) holders: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Survey {
+    /// Looks at everything below a directory, on its file system.
+    ///
+    /// # Errors
+    /// The directory itself cannot be read. What goes away meanwhile is no error.
+    pub fn take(dir: &Path) -> io::Result<Self> {
+        let mut survey = Self::default();
+        let device = std::fs::symlink_metadata(dir)?.dev();
+        let mut todo: Vec<(PathBuf, Option<Vec<u8>>)> = vec![(dir.to_owned(), None)];
+        while let Some((place, top)) = todo.pop() {
+            let entries = match std::fs::read_dir(&place) {
+                Ok(entries) => entries,
+                Err(e) if top.is_none() => return Err(e),
+                Err(_) => continue,
+            };
+            let mut holds = false;
+            for entry in entries.flatten() {
+                let Ok(meta) = entry.metadata() else { continue };
+                let name = || entry.file_name().as_encoded_bytes().to_vec();
+                if meta.is_dir() && meta.dev() == device {
+                    todo.push((entry.path(), Some(top.clone().unwrap_or_else(name))));
+                } else if meta.is_file() && survey.files.len() < FILES_MAX {
+                    holds = true;
+                    survey.files.insert(meta.ino(), (meta.len(), top.clone().unwrap_or_default()));
+                }
+            }
+            if holds {
+                *survey.holders.entry(top.unwrap_or_default()).or_default() += 1;
+            }
+        }
+        Ok(survey)
+    }
+}
+
+/// The directory at the top of a path, which begins with `/`; empty for what lies at the top itself.
+pub(super) fn top(path: &[u8]) -> Vec<u8> {
+    let mut parts = path.strip_prefix(b"/").unwrap_or(path).split(|byte| *byte == b'/');
+    match (parts.next(), parts.next()) {
+        (Some(first), Some(_)) => first.to_vec(),
+        _ => Vec::new(),
+    }
+}
