@@ -140,3 +140,27 @@ fn what_does_not_fit_or_cannot_be_pinned_is_said_in_one_line() {
     alone.down();
     end(vec![home, nas.0]);
 }
+
+#[test]
+fn as_many_paths_as_a_byte_counts_are_pinned_and_a_directory_takes_the_place_of_those_below_it() {
+    let test = "as_many_paths_as_a_byte_counts_are_pinned_and_a_directory_takes_the_place_of_those_below_it";
+    let Some((nas, mut home)) = two(test) else { return };
+    fs::create_dir(home.path("many")).unwrap();
+    (0..256).for_each(|n| fs::write(home.path(format!("many/{n}")), "x").unwrap());
+    flush(&home);
+    let pinned = |m: &Mounted| m.status()["upstream"]["pinned"].as_array().unwrap().len();
+    (0..255).for_each(|n| drop(said(&home, "pin", &format!("many/{n}"))));
+    home.remount();
+    assert_eq!(pinned(&home), 255, "they outlive the mount");
+    for path in ["many/255", "other"] {
+        let refused = home.world().teal(&["pin", text(&home.path(path))]).refused();
+        assert!(refused.contains("255 paths are pinned; pin a directory above some of them"), "{refused}");
+    }
+    said(&home, "pin", "many/0");
+    assert_eq!(pinned(&home), 255, "it was pinned before");
+    assert!(said(&home, "pin", "many").contains("256 files"));
+    assert_eq!(pinned(&home), 1);
+    said(&home, "pin", "other");
+    comes(&home, "other", 900_000);
+    end(vec![home, nas.0]);
+}

@@ -5,7 +5,8 @@
 //! 2. A pin follows renames, since objects keep their numbers, and atomic saves made here. It is kept with who this replica is, so it outlives the mount.
 //! 3. What does not fit is said before anything is pinned.
 //! 4. Only content that the server has is given back; what stays is counted.
-//! 5. No pin, no work: nothing is looked at, and nothing is asked.
+//! 5. At most [`PINS_MAX`] objects are pinned. Then a directory takes the place of what is pinned below it.
+//! 6. No pin, no work: nothing is looked at, and nothing is asked.
 
 use super::evict::is_servers;
 use super::{Replica, SyncError};
@@ -19,8 +20,8 @@ use teal_log::StoreError;
 use teal_proto::WANTS_MAX;
 use teal_types::{FileType, ObjectNo};
 
-/// So many objects can be pinned; a directory with all below it is one.
-pub(crate) const PINS_MAX: usize = 64;
+/// So many objects can be pinned, which a byte counts; a directory with all below it is one.
+pub(crate) const PINS_MAX: usize = 255;
 /// Of the store, what is pinned takes so much at most, in percent: the rest is for what is used.
 const SHARE: u64 = 85;
 /// Content is fetched in such pieces.
@@ -158,7 +159,7 @@ pub enum PinRefused {
         room: u64,
     },
     /// There are too many.
-    #[error("{PINS_MAX} paths are pinned; pin a directory above some of them, and free those")]
+    #[error("{PINS_MAX} paths are pinned; pin a directory above some of them, which counts as one, or free some")]
     TooMany,
     /// It is kept because of a directory above it.
     #[error("it is kept here because {0} is pinned: free that")]
@@ -271,7 +272,9 @@ impl Client {
         let replica = self.replica.as_ref().ok_or(PinRefused::Alone)?;
         self.getattr(no)?;
         let (mut done, mut new) = (Pinned::default(), HashSet::new());
+        let mut below = HashSet::new();
         for (no, kind, size) in self.subtree(no, true)? {
+            below.insert(no);
             if kind == FileType::File && new.insert(no) {
                 done.files += 1;
                 done.bytes += size;
@@ -296,7 +299,10 @@ impl Client {
         let mut is_in = false;
         self.identify(replica, |identity| {
             identity.pins.retain(|pin| !gone.contains(&pin));
-            is_in = identity.pins.insert(no);
+            is_in = identity.pins.insert(no) || {
+                identity.pins.retain(|pin| !below.contains(&pin));
+                identity.pins.insert(no)
+            };
         })?;
         if !is_in {
             return Err(PinRefused::TooMany);
