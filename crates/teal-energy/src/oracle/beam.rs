@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //! 1. What is found can be done: ways are dropped, never made one.
-//! 2. Of ways of one name, which have written the same, the cheaper of two that are done at much the same time stays; of the rest, all.
+//! 2. Of ways of one name few stay: the cheaper of two that have written the same, or much the same, and are done at much the same time.
 
 use super::alone::{Best, Deed};
 use super::deeds::{Deeds, NONE};
@@ -13,7 +13,7 @@ use super::side::{Cost, Side, Tokens, Way};
 use teal_types::Time;
 
 /// Ways of one name, the states of all devices, that are kept apart.
-const WAYS: usize = 16;
+const WAYS: usize = 24;
 
 #[derive(Debug, Clone, Copy)]
 struct Reached {
@@ -135,25 +135,19 @@ impl<'p, 'a> Search<'p, 'a> {
         let problem = self.problem;
         self.front.sort_unstable_by_key(|one| (one.states(), one.cost, std::cmp::Reverse(one.written()), one.spots));
         self.next.clear();
-        let (mut first, mut room) = (0, WAYS);
+        let mut first = 0;
         for way in self.front.drain(..) {
             if self.next.get(first).is_some_and(|one| one.states() != way.states()) {
-                (first, room) = (self.next.len(), WAYS);
+                first = self.next.len();
             }
             let beats = |one: &Reached| is_as_good(problem, known, (&one.spots, one.cost), (&way.spots, way.cost));
             if self.next[first..].iter().any(beats) {
                 continue;
             }
             self.next.push(way);
-            if self.next.len() - first > room {
-                let mut many = self.next.split_off(first);
-                many.sort_unstable_by_key(|one| (one.written(), one.spots.map(|spot| spot.free), one.cost));
-                let mut many = many.into_iter().peekable();
-                while let Some(one) = many.next() {
-                    let other = many.next_if(|other| other.written() == one.written());
-                    self.next.push(other.filter(|other| other.cost < one.cost).unwrap_or(one));
-                }
-                room = WAYS.max(2 * (self.next.len() - first));
+            if self.next.len() - first > 2 * WAYS {
+                let many = self.next.split_off(first);
+                self.next.extend(fewer(many));
             }
         }
         std::mem::swap(&mut self.front, &mut self.next);
@@ -171,4 +165,20 @@ impl<'p, 'a> Search<'p, 'a> {
         }
         Plan::new(self.problem, &owners, bests)
     }
+}
+
+/// The cheaper of neighbours; of those that have written the same first.
+fn fewer(mut many: Vec<Reached>) -> Vec<Reached> {
+    many.sort_unstable_by_key(|one| (one.written(), one.spots.map(|spot| spot.free), one.cost));
+    let mut is_strict = true;
+    while many.len() > WAYS {
+        let mut kept = Vec::new();
+        let mut all = many.into_iter().peekable();
+        while let Some(one) = all.next() {
+            let other = all.next_if(|other| !is_strict || other.written() == one.written());
+            kept.push(other.filter(|other| other.cost < one.cost).unwrap_or(one));
+        }
+        (many, is_strict) = (kept, false);
+    }
+    many
 }
