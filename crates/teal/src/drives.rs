@@ -133,6 +133,9 @@ impl Drives {
         };
         std::thread::Builder::new().name("teal-drives".into()).spawn(poll)?;
         let _ = self.bell.set(bell);
+        // A place that was named is looked at until it is there again.
+        let this = Arc::downgrade(self);
+        self.client.when_a_drive_is_lost(move || this.upgrade().iter().for_each(|drives| drives.ring()));
         Ok(())
     }
 

@@ -37,8 +37,8 @@ use quick_cache::sync::Cache;
 use rest::Rest;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use teal_device::{Drive, Found, Hand};
 use teal_energy::policy::choice::{Cost, Weights};
@@ -116,6 +116,15 @@ struct Counters {
     full: AtomicU64,
 }
 
+/// Somebody who wants to hear of something.
+struct Told(Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Told")
+    }
+}
+
 /// All drives that are attached, and what is known of the server.
 #[derive(Debug)]
 pub(crate) struct Drives {
@@ -124,6 +133,8 @@ pub(crate) struct Drives {
     priority: AtomicU32,
     /// What a drive does not have: by drive and object the commit.
     enodes: Cache<(u32, ObjectNo), CommitSeq>,
+    /// Called when one is lost.
+    lost: OnceLock<Told>,
 }
 
 impl Default for Drives {
@@ -133,6 +144,7 @@ impl Default for Drives {
             server: Mutex::new(Meter::network()),
             priority: AtomicU32::new(PRIORITY),
             enodes: Cache::new(ENODES_BYTES / ENODE_BYTES),
+            lost: OnceLock::new(),
         }
     }
 }
@@ -439,6 +451,14 @@ impl Client {
         Ok(true)
     }
 
+    /// Has this called whenever a drive is lost, from the thread that has found out: who attaches what comes looks again. The first
+    /// caller is kept.
+    pub fn when_a_drive_is_lost(&self, told: impl Fn() + Send + Sync + 'static) {
+        if let Some(replica) = &self.replica {
+            let _ = replica.drives.lost.set(Told(Box::new(told)));
+        }
+    }
+
     /// A drive that cannot be read or written any more is not used any more.
     fn lose_if(&self, replica: &Replica, attached: &Arc<Attached>, why: &StoreError) {
         match why {
@@ -449,6 +469,7 @@ impl Client {
                 }
                 replica.drives.attached.write().retain(|other| !Arc::ptr_eq(other, attached));
                 attached.changed.notify_all();
+                replica.drives.lost.get().iter().for_each(|told| (told.0)());
             }
             why => log::warn!("{}: {why}", attached.name),
         }
