@@ -81,6 +81,39 @@ fn who_reads_on_finds_the_next_files_there_and_who_does_not_has_no_more_come() {
 }
 
 #[test]
+fn content_stays_when_one_more_name_of_its_file_is_listed() {
+    const SIZE: usize = 300_000;
+    let test = "content_stays_when_one_more_name_of_its_file_is_listed";
+    let made = |root: &Path| {
+        fs::create_dir(root.join("near")).unwrap();
+        fs::write(root.join("near/file"), seeded(1, SIZE)).unwrap();
+        for dir in ["far", "farther"] {
+            let dir = root.join(dir);
+            fs::create_dir(&dir).unwrap();
+            // So many that they do not come ahead.
+            (0..9_000).for_each(|n| drop(fs::File::create(dir.join(n.to_string())).unwrap()));
+            fs::hard_link(root.join("near/file"), dir.join("link")).unwrap();
+        }
+    };
+    let Some(mut nas) = Nas::of(test, made) else { return };
+    let with = nas.serve();
+    nas.flush();
+    let laptop = join(test, &with);
+    let fetched = || laptop.exchanged("counts", "fetched");
+    assert!(fs::read(laptop.path("near/file")).unwrap() == seeded(1, SIZE));
+    assert_eq!(fetched(), SIZE as u64);
+    assert_eq!(fs::read_dir(laptop.path("far")).unwrap().count(), 9_001);
+    assert!(fs::read(laptop.path("far/link")).unwrap() == seeded(1, SIZE));
+    assert_eq!(fetched(), SIZE as u64, "once");
+    // What has changed meanwhile comes, whichever name is read.
+    fs::write(nas.0.path("near/file"), seeded(2, SIZE)).unwrap();
+    nas.flush();
+    assert_eq!(fs::read_dir(laptop.path("farther")).unwrap().count(), 9_001);
+    assert!(wait_until(Duration::from_secs(60), || fs::read(laptop.path("farther/link")).unwrap() == seeded(2, SIZE)));
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
 fn what_many_read_at_once_comes_once() {
     const FILES: usize = 120;
     let test = "what_many_read_at_once_comes_once";

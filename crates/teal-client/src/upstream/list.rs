@@ -3,7 +3,8 @@
 //! # Guarantees
 //! 1. *Not stale*: a listing is installed only at the position it was read at.
 //! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was out of reach a moment ago.
-//! 3. *Ahead*: with a directory come those below it, and those around it that are not here and what is below them: few when somebody looks at one, as
+//! 3. *Kept*: content that is here stays when a listing shows one more name of its file.
+//! 4. *Ahead*: with a directory come those below it, and those around it that are not here and what is below them: few when somebody looks at one, as
 //!    many as a reply holds in a walk ([`Window`](super::ahead::Window)).
 
 use super::{Note, Replica, SyncError, unexpected};
@@ -12,7 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use teal_log::{Cost, StoreError, note_cost};
 use teal_proto::{Listing, Reply, Request};
-use teal_types::{CommitSeq, ObjectNo};
+use teal_types::{CommitSeq, ObjectNo, Version};
 
 /// How often a listing may be overtaken before the operation fails.
 const RETRIES: u32 = 16;
@@ -126,6 +127,17 @@ impl Client {
         Ok(found)
     }
 
+    /// Whether the content that is here is that of the version, read at the position: of what is here all changes have been told (`keep`).
+    fn is_followed(&self, replica: &Replica, version: &Version) -> Result<bool, SyncError> {
+        match self.store.attr(version.object) {
+            Err(StoreError::NotFound(_)) => return Ok(false),
+            attr => drop(attr?),
+        }
+        let note = self.note(version.object)?;
+        let is_of_it = note.absent.is_empty() || note.data_seq == version.data_seq;
+        Ok(is_of_it && !note.is_ours() && !note.again && !replica.lists_again.load(Ordering::Relaxed))
+    }
+
     /// Enters a listing read at the position; under `applying`.
     fn install_listing(&self, replica: &Replica, listing: Listing) -> Result<(), SyncError> {
         let dir = listing.dir;
@@ -137,7 +149,10 @@ impl Client {
         // A directory that is gone there comes back with what is here, or goes with the next pull.
         let Some(entries) = listing.entries.filter(|_| unlisted) else { return Ok(()) };
         *replica.listing.lock() = Some(dir);
-        let entered = entries.iter().try_for_each(|(_, version)| self.install_version(replica, version, None, None));
+        let entered = entries.iter().try_for_each(|(_, version)| {
+            let ranges = self.is_followed(replica, version)?.then_some(&[][..]);
+            self.install_version(replica, version, ranges, None)
+        });
         *replica.listing.lock() = None;
         entered?;
         // Only now may a name that is not there be called absent.
