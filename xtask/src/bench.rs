@@ -7,6 +7,7 @@
 //! 3. Whatever is mounted, attached or started is undone at the end, after a failure, and after Ctrl-C.
 
 pub(crate) mod andrew;
+pub(crate) mod attach;
 pub(crate) mod emulator;
 mod lab;
 mod meter;

@@ -27,6 +27,7 @@ cargo xtask days [--only KIND]                        record the working days' s
 cargo xtask score [--short] [--tuning] [MACHINE…]     what policies spend on working days, beside the bound
 cargo xtask bench andrew [--help]                     build OpenSSH on ext4 and on a replica whose server is near and far (root)
 cargo xtask bench portable [--help]                   recorded activity with and without a drive, over slow lines (root)
+cargo xtask bench attach [--help]                     what attaching a drive costs by its objects and by the commits it has missed (root)
 cargo xtask bench clients [--help]                    a thousand clients on one server, and how much it commits
 cargo xtask bench emulator [--help]                   time a modelled disk beside a plain loop device (root)
 cargo xtask bench phases [--help]                     joules of file systems, here and in a guest, by the phases of scherlfs (root)";
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         ["days", rest @ ..] => days::record(rest),
         ["bench", "andrew", rest @ ..] => bench::andrew::bench(rest),
         ["bench", "portable", rest @ ..] => bench::portable::bench(rest),
+        ["bench", "attach", rest @ ..] => bench::attach::bench(rest),
         ["bench", "clients", rest @ ..] => clients::run(rest),
         ["bench", "emulator", rest @ ..] => bench::emulator::bench(rest),
         ["bench", "phases", rest @ ..] => bench::phases::bench(rest),

@@ -1,5 +1,6 @@
 //! What a drive with very many objects costs: making it, opening it (that is what attaching waits for, besides the commits that were missed),
 //! asking it for objects, taking in commits. `many FILE SIZE_GIB OBJECTS [COMMITS]`: makes the file if it is not there.
+//! `many fill FILE OBJECTS`: so many are added to a drive of some volume, under numbers that the volume does not use.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement that fails may stop")]
 
 use std::path::Path;
@@ -11,6 +12,8 @@ use teal_types::{CommitSeq, ObjectNo};
 
 const FIRST: u64 = 1 << 30;
 const SIZE: u64 = 4096;
+/// No client of a volume gets so many leases.
+const UNUSED: u64 = 1 << 50;
 
 fn megabytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -23,28 +26,42 @@ fn make(path: &Path, gib: u64, objects: u64) {
     let disk = Arc::new(FileDisk::open(path, OpenMode::Create(gib << 30)).unwrap());
     let label = Label { volume: 1, device: 1, seen: CommitSeq::new(1), ..Label::default() };
     let drive = Drive::make(disk, Arc::new(SystemClock), &SystemEntropy, "many", label).unwrap();
-    for n in 0..objects {
-        // Content of zeros: nothing but what is known of it takes room.
-        drive.install(ObjectNo::new(FIRST + n), (CommitSeq::new(1), SIZE), (0, SIZE), &[]).unwrap();
-        if n % 5_000 == 4_999 {
-            drive.sync().unwrap();
-        }
-    }
+    add(&drive, FIRST, objects);
     drive.close().unwrap();
     println!("made {objects} objects in {:?}, {} MB resident", begun.elapsed(), megabytes());
 }
 
+fn add(drive: &Drive, first: u64, objects: u64) {
+    for n in 0..objects {
+        // Content of zeros: nothing but what is known of it takes room.
+        drive.install(ObjectNo::new(first + n), (CommitSeq::new(1), SIZE), (0, SIZE), &[]).unwrap();
+        if n % 5_000 == 4_999 {
+            drive.sync().unwrap();
+        }
+    }
+}
+
+fn open(path: &Path) -> Drive {
+    Drive::open(Arc::new(FileDisk::open(path, OpenMode::Write).unwrap()), Arc::new(SystemClock)).unwrap()
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let (path, number) = (Path::new(&args[1]), |at: usize| args[at].parse::<u64>().unwrap());
+    let number = |at: usize| args[at].parse::<u64>().unwrap();
+    if args[1] == "fill" {
+        let drive = open(Path::new(&args[2]));
+        add(&drive, UNUSED, number(3));
+        drive.close().unwrap();
+        return;
+    }
+    let path = Path::new(&args[1]);
     let objects = number(3);
     if !path.exists() {
         make(path, number(2), objects);
         return;
     }
     let (begun, before) = (Instant::now(), megabytes());
-    let disk = Arc::new(FileDisk::open(path, OpenMode::Write).unwrap());
-    let drive = Drive::open(disk, Arc::new(SystemClock)).unwrap();
+    let drive = open(path);
     println!(
         "{} objects, opened in {:?}, {before} to {} MB resident",
         drive.room().objects,

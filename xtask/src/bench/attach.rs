@@ -1,0 +1,215 @@
+//! `cargo xtask bench attach`: what attaching a drive costs, by how many objects are on it and by how many commits it has missed.
+//!
+//! # How
+//! 1. A machine serves a volume, makes a drive for each count of objects, and writes files, whose content they get. Then objects are added to each drive that
+//!    the volume knows nothing of (`teal-device/examples/many.rs`): content of zeros, so that it is metadata that counts.
+//! 2. For each count of missed commits so many files are changed, then each drive is attached to another machine by `teal device attach` and detached again. A change is
+//!    one commit of one file.
+//! 3. Time is that of the command: it comes back when the drive is read from. Memory is what the daemon's peak has grown by.
+
+use super::andrew::pair::{Line, Replica};
+use super::lab::{self, Facts, Site};
+use super::meter::now;
+use super::statistics::spread;
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HELP: &str = "\
+cargo xtask bench attach [--objects N,N,...] [--missed N,N,...] [--json FILE] [--dir DIR]
+  --objects LIST  on the drives (100000,1000000,10000000: takes 3 minutes and some GiB)
+  --missed LIST   commits that a drive has missed when it is attached (0,1000,10000)
+  --json FILE     raw samples (target/bench/attach.json; the table goes beside it as .md)
+  --dir DIR       where stores, drives and mounts lie (target/bench)";
+/// Times each drive is attached with nothing missed.
+const TIMES: usize = 5;
+/// Files in a directory.
+const EACH: u64 = 500;
+/// Bytes of a drive for each object, and besides.
+const OBJECT: u64 = 1536;
+const DRIVE: u64 = 1 << 30;
+
+#[derive(Debug)]
+struct Plan {
+    objects: Vec<u64>,
+    missed: Vec<u64>,
+    json: Option<PathBuf>,
+    dir: Option<PathBuf>,
+}
+
+fn parse(args: &[&str]) -> Result<Option<Plan>> {
+    let mut plan =
+        Plan { objects: vec![100_000, 1_000_000, 10_000_000], missed: vec![0, 1_000, 10_000], json: None, dir: None };
+    let mut args = args.iter();
+    while let Some(&arg) = args.next() {
+        let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));
+        let numbers =
+            |list: &str| list.split(',').map(str::parse).collect::<Result<Vec<u64>, _>>().context(arg.to_owned());
+        match arg {
+            "--objects" => plan.objects = numbers(value()?)?,
+            "--missed" => plan.missed = numbers(value()?)?,
+            "--json" => plan.json = Some(value()?.into()),
+            "--dir" => plan.dir = Some(value()?.into()),
+            "--help" => return Ok(None),
+            _ => bail!("unknown argument {arg}\n{HELP}"),
+        }
+    }
+    ensure!(!plan.objects.is_empty() && !plan.missed.is_empty(), "nothing would be measured");
+    Ok(Some(plan))
+}
+
+/// One attachment.
+#[derive(Debug)]
+struct Sample {
+    objects: u64,
+    missed: u64,
+    seconds: f64,
+    /// Bytes by which the daemon's peak of memory grew.
+    memory: u64,
+}
+
+pub(crate) fn bench(args: &[&str]) -> Result<bool> {
+    let Some(plan) = parse(args)? else {
+        println!("{HELP}");
+        return Ok(true);
+    };
+    let site = Site::begin("attach", plan.json.as_deref(), plan.dir.as_deref())?;
+    lab::build(&[&["-p", "teal", "--bin", "teal"], &["-p", "teal-device", "--example", "many"]])?;
+    let nas = Replica::serving(&site.target.join("release/teal"), &site.dir.join("nas"))?;
+    let files = plan.missed.iter().copied().max().unwrap_or(0);
+    let tree = nas.point().join("tree");
+    for objects in &plan.objects {
+        let (drive, size) = (site.dir.join(format!("d{objects}.drive")), (DRIVE + objects * OBJECT).to_string());
+        nas.teal_device(&["add", text(&drive)?, "--size", &size, "--portable"])?;
+    }
+    // Drives that are attached get what is written.
+    change(&tree, files, 0)?;
+    nas.flush()?;
+    for objects in &plan.objects {
+        eprintln!("a drive with {objects} objects");
+        nas.teal_device(&["detach", &format!("d{objects}")])?;
+        // Where it was made, it would be attached again.
+        let away = site.dir.join(format!("away-{objects}"));
+        std::fs::rename(site.dir.join(format!("d{objects}.drive")), &away)?;
+        let many = site.target.join("release/examples/many");
+        lab::run(Command::new(many).arg("fill").arg(&away).arg(objects.to_string()))?;
+    }
+    let line = Line::to(&site.target.join("release/teal"), &site.dir, nas)?;
+    line.set(0, 1000.0)?;
+    let home = line.join("home")?;
+    let mut samples = Vec::new();
+    for (round, missed) in plan.missed.iter().enumerate() {
+        change(&tree, *missed, round as u64 + 1)?;
+        line.nas.flush()?;
+        for objects in &plan.objects {
+            let away = site.dir.join(format!("away-{objects}"));
+            // What was missed is missed once.
+            for _ in 0..if *missed == 0 { TIMES } else { 1 } {
+                let (seconds, memory) = attach(&home, &away)?;
+                let there = on_it(&home, &format!("d{objects}"))?;
+                // What has changed since makes way.
+                let least = if round == 0 { objects + files } else { *objects };
+                ensure!(there >= least, "{there} objects are on a drive with {objects} and {files} files");
+                home.teal_device(&["detach", &format!("d{objects}"), "--fast"])?;
+                eprintln!("{objects} objects, {missed} missed: {seconds:.3} s, {} MiB", memory >> 20);
+                samples.push(Sample { objects: *objects, missed: *missed, seconds, memory });
+            }
+        }
+    }
+    let kept = site.keep(TIMES, |of| to_json(&samples, of), |of| markdown(&samples, &plan, of))?;
+    home.down()?;
+    line.nas.down()?;
+    println!("{kept}");
+    Ok(true)
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("a path that is no text")
+}
+
+/// Writes so many files anew, each by itself.
+fn change(tree: &Path, files: u64, round: u64) -> Result<()> {
+    for n in 0..files {
+        let dir = tree.join((n / EACH).to_string());
+        if n % EACH == 0 {
+            std::fs::create_dir_all(&dir)?;
+        }
+        std::fs::write(dir.join(n.to_string()), format!("{round} {n}"))?;
+    }
+    Ok(())
+}
+
+/// Seconds, and bytes by which the peak grew.
+fn attach(home: &Replica, drive: &Path) -> Result<(f64, u64)> {
+    let proc = PathBuf::from(format!("/proc/{}", home.pid()?));
+    // 5: the peak begins anew at what there is (proc_pid_clear_refs(5)).
+    std::fs::OpenOptions::new().write(true).open(proc.join("clear_refs"))?.write_all_at(b"5", 0)?;
+    let before = field(&proc, "VmRSS:")?;
+    let begun = now();
+    home.teal_device(&["attach", text(drive)?])?;
+    let seconds = now() - begun;
+    Ok((seconds, field(&proc, "VmHWM:")?.saturating_sub(before)))
+}
+
+/// Objects that are on a drive.
+fn on_it(home: &Replica, name: &str) -> Result<u64> {
+    let said: Vec<Value> = serde_json::from_str(&home.teal_device(&["ls", "--json"])?)?;
+    let drive = said.iter().find(|drive| drive["name"] == name).context("a drive that is not there")?;
+    drive["objects"].as_u64().context("a drive that does not say what is on it")
+}
+
+/// Bytes that the kernel says of a process.
+fn field(proc: &Path, name: &str) -> Result<u64> {
+    let status = std::fs::read_to_string(proc.join("status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+    Ok(line.split_whitespace().next().context("no number")?.parse::<u64>()? << 10)
+}
+
+fn of(samples: &[Sample], objects: u64, missed: u64) -> impl Iterator<Item = &Sample> {
+    samples.iter().filter(move |sample| (sample.objects, sample.missed) == (objects, missed))
+}
+
+fn markdown(samples: &[Sample], plan: &Plan, facts: &Facts) -> String {
+    let mut out = format!(
+        "Measured {} at {}: Linux {}, {} cores; load {}. Medians of {TIMES} where nothing was missed, otherwise one. MiB: what the daemon's peak grew by.\n\n| objects |",
+        facts.date, facts.commit, facts.kernel, facts.cores, facts.load
+    );
+    for missed in &plan.missed {
+        let _ = write!(out, " {missed} missed |");
+    }
+    let _ = writeln!(out, "\n|---:|{}", "---:|".repeat(plan.missed.len()));
+    for objects in &plan.objects {
+        let _ = write!(out, "| {objects} |");
+        for missed in &plan.missed {
+            let seconds = spread(of(samples, *objects, *missed).map(|sample| sample.seconds));
+            let memory = of(samples, *objects, *missed).map(|sample| sample.memory >> 20).max();
+            let _ = write!(out, " {:.3} s, {} MiB |", seconds.map_or(f64::NAN, |s| s.median), memory.unwrap_or(0));
+        }
+        let _ = writeln!(out);
+    }
+    out
+}
+
+fn to_json(samples: &[Sample], facts: &Facts) -> Value {
+    let sample =
+        |s: &Sample| json!({ "objects": s.objects, "missed": s.missed, "seconds": s.seconds, "peak_bytes": s.memory });
+    json!({
+        "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores, "load": facts.load,
+        "seconds": facts.seconds, "samples": samples.iter().map(sample).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_say_what_is_measured() {
+        let plan = parse(&["--objects", "10,20", "--missed", "3"]).unwrap().unwrap();
+        assert_eq!((plan.objects, plan.missed), (vec![10, 20], vec![3]));
+        assert!(parse(&["--missed", ""]).is_err() && parse(&["--x"]).is_err() && parse(&["--objects"]).is_err());
+    }
+}
