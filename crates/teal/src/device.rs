@@ -6,9 +6,15 @@ use crate::say::say;
 use crate::status::human;
 use crate::{lab, paths};
 use anyhow::{Context, Result, bail};
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// How often somebody who waits for a drive to be let go hears how far that is.
+const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) fn asked(dir: &Path, ask: &Ask) -> Result<Answer> {
     control::ask(dir, ask)?.with_context(|| format!("nothing of TealFS is mounted on {}", dir.display()))
@@ -47,7 +53,7 @@ pub(crate) fn device(what: Device) -> Result<ExitCode> {
             say!("the drive in {} is attached", path.display());
         }
         Device::Detach { name, fast, dir } => {
-            asked(&paths::point(dir)?, &Ask::DeviceDetach { name: name_or_place(&name)?, fast })?;
+            detach(&paths::point(dir)?, &name_or_place(&name)?, fast)?;
             say!("{name} is detached; it may be unplugged");
         }
         Device::Rm { name, dir } => {
@@ -56,6 +62,33 @@ pub(crate) fn device(what: Device) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Detaches a drive; while that takes long, says how far it is.
+fn detach(dir: &Path, name: &str, fast: bool) -> Result<()> {
+    let (done, ended) = sync_channel(1);
+    std::thread::scope(|scope| {
+        let ask = Ask::DeviceDetach { name: name.to_owned(), fast };
+        std::thread::Builder::new().spawn_scoped(scope, move || drop(done.send(asked(dir, &ask))))?;
+        loop {
+            match ended.recv_timeout(LOOK) {
+                Ok(answer) => return answer.map(drop),
+                Err(RecvTimeoutError::Timeout) => tell_progress(dir, name),
+                Err(RecvTimeoutError::Disconnected) => bail!("nothing came of it"),
+            }
+        }
+    })
+}
+
+/// Says on standard error what still waits to be copied to a drive.
+fn tell_progress(dir: &Path, name: &str) {
+    let Ok(Answer::Devices { devices }) = asked(dir, &Ask::DeviceLs) else { return };
+    let is_it = |line: &&DeviceLine| line.name == name || line.place.as_deref() == Some(name);
+    if let Some(line) = devices.iter().find(is_it) {
+        let written = line.counts.iter().find(|(known, _)| known == "written_bytes").map_or(0, |(_, count)| *count);
+        let copied = human(written);
+        drop(writeln!(std::io::stderr(), "{}: {} objects wait to be copied, {copied} are", line.name, line.queued));
+    }
 }
 
 /// Drives are called by their names or by where they are.

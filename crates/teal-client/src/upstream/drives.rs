@@ -79,6 +79,8 @@ pub(crate) struct Attached {
     queue: Mutex<Queue>,
     changed: Condvar,
     flushing: Mutex<()>,
+    /// Objects that the burst under way has not come to yet.
+    ahead: AtomicU64,
     /// Monotonic time at which the last burst began.
     last_burst: Mutex<Duration>,
     /// Something may be always to be on it.

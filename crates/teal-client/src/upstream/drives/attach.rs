@@ -21,7 +21,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use teal_device::{Drive, DriveError, Hand, Label, UpstreamError};
 use teal_energy::Profile;
@@ -365,6 +365,7 @@ impl Client {
             queue: Mutex::new(Queue::default()),
             changed: Condvar::new(),
             flushing: Mutex::new(()),
+            ahead: AtomicU64::new(0),
             last_burst: Mutex::new(self.clock.monotonic()),
             has_affinity: AtomicBool::new(has_affinity),
             is_checked: AtomicBool::new(is_untold),

@@ -160,7 +160,9 @@ impl Client {
     pub(super) fn burst(&self, replica: &Replica, attached: &Arc<Attached>) -> Result<(), SyncError> {
         let _flushing = attached.flushing.lock();
         let taken = std::mem::take(&mut *attached.queue.lock());
+        attached.ahead.store(taken.objects.len() as u64, Ordering::Relaxed);
         let done = self.burst_of(replica, attached, &taken);
+        attached.ahead.store(0, Ordering::Relaxed);
         if let Err(e) = &done {
             if let SyncError::Fs(crate::FsError::Io(e)) = e {
                 self.lose_if(replica, attached, e);
@@ -190,13 +192,16 @@ impl Client {
         }
         objects.extend(self.advance(replica, attached)?);
         let objects: Vec<ObjectNo> = objects.into_iter().collect();
+        attached.ahead.store(objects.len() as u64, Ordering::Relaxed);
         for objects in objects.chunks(WANTS_MAX) {
             let (seen, versions) = {
                 let _applying = replica.apply()?;
                 (replica.seen(), self.look_at(replica, objects)?)
             };
             let (now, position) = (self.clock.monotonic(), drive.label().seen);
-            for version in versions.into_iter().flatten() {
+            for version in versions {
+                attached.ahead.fetch_sub(1, Ordering::Relaxed);
+                let Some(version) = version else { continue };
                 let is_affine = self.inherits(attached, &version)?;
                 if version.data_seq > position {
                     // It has come since. What is not newer than the position is the newest as of it.

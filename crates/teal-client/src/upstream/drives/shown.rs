@@ -23,7 +23,7 @@ pub struct DriveShown {
     pub objects: u64,
     /// Nothing on it is older.
     pub seen: CommitSeq,
-    /// Objects and bytes that wait for it.
+    /// Objects that wait to be copied to it, also those of the burst under way; bytes of the others, as far as known.
     pub queued: (u64, u64),
     /// It has not come back from what it was asked.
     pub is_late: bool,
@@ -68,7 +68,7 @@ impl Attached {
         let (room, label) = (self.drive.room(), self.drive.label());
         let (objects, bytes) = {
             let queue = self.queue.lock();
-            (queue.objects.len() as u64, queue.bytes)
+            (queue.objects.len() as u64 + self.ahead.load(Relaxed), queue.bytes)
         };
         let counters = &self.counters;
         let counts = [
