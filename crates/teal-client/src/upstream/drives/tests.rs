@@ -27,6 +27,7 @@ fn drive(profile: Option<&Profile>) -> Arc<Attached> {
         queue: Mutex::default(),
         changed: Condvar::new(),
         flushing: Mutex::new(()),
+        ahead: AtomicU64::new(0),
         last_burst: Mutex::default(),
         has_affinity: AtomicBool::new(false),
         is_checked: AtomicBool::new(true),
