@@ -4,7 +4,7 @@
 //! ```toml
 //! version = 1
 //! [device]                       # profile and size, or path
-//! profile = "wd-re-4tb"          # a modelled disk (`teal lab disk`); path = "/dev/sdX" is a real one
+//! profile = "desktop-7200rpm-composed"  # a modelled disk (`teal lab disk`); path = "/dev/sdX" is a real one
 //! size = "4G"
 //! [runs]
 //! least = 2                      # blocks at least, and at most

@@ -170,7 +170,7 @@ pub(crate) struct Tune {
     /// A script, or a workload's name
     #[arg(long, required_unless_present = "replay", requires = "results")]
     pub(crate) workload: Option<String>,
-    /// A block device, or a modelled disk as PROFILE:SIZE, such as wd-re-4tb:4G
+    /// A block device, or a modelled disk as PROFILE:SIZE, such as desktop-7200rpm-composed:4G
     #[arg(long, required_unless_present = "replay")]
     pub(crate) device: Option<String>,
     #[command(flatten)]
