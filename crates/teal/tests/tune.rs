@@ -8,7 +8,7 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use support::World;
+use support::{World, has_loop_devices};
 
 const STUDY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab-study");
 const SPACE: &str = r#"
@@ -39,8 +39,8 @@ names = ["none", "mq-deadline"]
 #[test]
 fn a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was() {
     let test = "a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was";
-    if !Path::new("/dev/loop-control").exists() {
-        return teal_testkit::skip(test, "there are no loop devices");
+    if !has_loop_devices(test) {
+        return;
     }
     let Some(world) = World::new(test) else { return };
     let (space, results) = (world.path("space.toml"), world.path("results"));
@@ -74,7 +74,8 @@ fn a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was() {
 
 #[test]
 fn searches_that_make_no_sense_are_refused_with_a_reason() {
-    let Some(world) = World::new("searches_that_make_no_sense_are_refused_with_a_reason") else { return };
+    let test = "searches_that_make_no_sense_are_refused_with_a_reason";
+    let Some(world) = World::new(test) else { return };
     let results = world.path("results");
     for (workload, device, words) in [
         ("mial", "wd-re-4tb:4G", "did you mean mail"),
@@ -86,6 +87,26 @@ fn searches_that_make_no_sense_are_refused_with_a_reason() {
         let said = world.teal(&args).refused();
         assert!(said.contains(words), "{workload} {device}: {said}");
     }
+    if !has_loop_devices(test) {
+        return;
+    }
+    let aged = |percent: &str, scale: &str| {
+        let args = [
+            "lab",
+            "tune",
+            "--workload",
+            "mail",
+            "--device",
+            "desktop-7200rpm-composed:600M",
+            "--results",
+            results.to_str().unwrap(),
+        ];
+        world.teal(&[&args[..], &["--dry-run", "--scale", scale, "--aged", percent]].concat())
+    };
+    assert!(aged("95", "0.01").refused().contains("runs.aged: 95 percent are none"));
+    assert!(aged("70", "0.3").refused().contains("do not fit on 600.0 MiB aged to 70 %"));
+    let said = aged("70", "0.01").good();
+    assert!(said.contains("aged to 70 %: each of ") && said.contains("if the budget allows"), "{said}");
     assert!(!results.exists());
 }
 

@@ -12,6 +12,7 @@
 //! 2. Each run begins on a fresh file system, on a fresh disk if that is modelled.
 //! 3. Whatever is interrupted goes on with the next run; what was mounted and started for a run goes with it.
 
+mod age;
 mod cell;
 pub(super) mod ground;
 mod memory;
@@ -53,8 +54,10 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     let scripts = scripts.collect::<Result<Vec<_>>>()?;
     let results = crate::paths::absolute(&args.kept.results)?;
     let bench = Bench { matrix, scripts, results, ended: Arc::default() };
-    let touches = !args.kept.dry_run && !args.kept.only_report;
-    bench.check(args.erase.as_deref(), touches)?;
+    // A report takes nothing of what runs take.
+    if !args.kept.only_report {
+        bench.check(args.erase.as_deref(), !args.kept.dry_run)?;
+    }
     if args.kept.dry_run {
         bench.describe()?;
         return Ok(ExitCode::SUCCESS);
@@ -112,6 +115,7 @@ impl Bench {
                 bail!("everything on {path} will be lost: say --erase {path} if that is meant");
             }
         }
+        age::check_room(self)?;
         Ok(())
     }
 
@@ -145,13 +149,9 @@ impl Bench {
             let sets = preview(&plan(&self.scripts[at], self.options(at, 0, Path::new("/"))?)?);
             let (files, bytes) = sets.iter().fold((0, 0), |(f, b), set| (f + set.files, b + set.bytes));
             say!("workload {}: {files} files, {}", workload.name, human(bytes));
-            if let Some(size) = device.size.filter(|size| bytes > size / 10 * 9) {
-                bail!(
-                    "workload {} does not fit on {}: say a smaller runs.scale, or a larger device.size",
-                    workload.name,
-                    human(size)
-                );
-            }
+        }
+        if let Some(words) = age::described(self, [least, most])? {
+            say!("{words}");
         }
         match (&device.profile, &device.path) {
             (Some(profile), _) => say!("on modelled disks of {profile}: no device of this machine is touched"),

@@ -7,7 +7,7 @@
 //! 2. The same command goes on where it was interrupted.
 
 use super::ground::{self, Ground};
-use super::{Bench, line, machine, script};
+use super::{Bench, age, line, machine, script};
 use crate::cli::lab::{Aim, Tune as Args};
 use crate::cli::parse_size;
 use crate::say::say;
@@ -52,6 +52,10 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
         let all = systems.len() * schedulers.names.len();
         say!("{all} candidates: {} file systems under {}", systems.len(), schedulers.names.join(", "));
         systems.iter().for_each(|system| say!("  {}{}", system.name, at_risk(system)));
+        let all = all as u64;
+        if let Some(words) = age::described(&bench, [all, all * u64::from(args.blocks)])? {
+            say!("{words}, if the budget allows for so many");
+        }
         return Ok(ExitCode::SUCCESS);
     }
     bench.listen()?;
@@ -82,7 +86,7 @@ fn wanted(args: &Args) -> Result<Matrix> {
             Device { profile: Some(profile.to_owned()), path: None, size: Some(size) }
         }
         _ if device.starts_with('/') => Device { profile: None, path: Some(device.to_owned()), size: None },
-        _ => bail!("--device {device}: a device has a path, a modelled disk a size, as in wd-re-4tb:4G"),
+        _ => bail!("--device {device}: a device has a path, a modelled disk a size, as in desktop-7200rpm-composed:4G"),
     };
     let (systems, schedulers) = match &args.space {
         Some(file) => {
@@ -104,6 +108,7 @@ fn wanted(args: &Args) -> Result<Matrix> {
         seconds: args.seconds,
         cache: Cache::Cold,
         memory: args.memory,
+        aged: args.aged,
     };
     let workload = args.workload.clone().unwrap_or_default();
     let name = Path::new(&workload).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
