@@ -51,7 +51,8 @@ struct Plan {
 }
 
 fn parse(args: &[&str]) -> Result<Option<Plan>> {
-    let mut plan = Plan { only: None, rounds: 1, delays: vec![0, 30, 60], rates: vec![2.0, 11.0], json: None, dir: None };
+    let mut plan =
+        Plan { only: None, rounds: 1, delays: vec![0, 30, 60], rates: vec![2.0, 11.0], json: None, dir: None };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
         let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));

@@ -3,8 +3,8 @@
 //! # How
 //! 1. The files lie apart on the drive, with as much between them as nobody reads along, and are read in an order that jumps: each costs the drive a
 //!    read of its own.
-//! 2. In turns a block of the drive is read past the page cache, the first byte of a file through the mount, and the same byte again when the kernel has
-//!    forgotten it: that one comes from the home log, and is what asking a mount costs at all.
+//! 2. In turns a block of the drive is read past the page cache, the first byte of a file through the mount, and that of the file before again, which the
+//!    kernel has been made to forget: it comes from the home log, and is what asking a mount costs at all.
 //! 3. Drives: a file of this machine's disk, and modelled ones in real time.
 
 use super::super::emulator::Modelled;
@@ -124,18 +124,22 @@ fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<Fir
     let span = FILES * (1 + BETWEEN / BLOCK);
     let (before, at_device) = (reads_of(home)?, reads_at(place));
     let (mut own, mut mount, mut here) = (Vec::new(), Vec::new(), Vec::new());
+    let mut last: Option<File> = None;
     for n in (0..FILES).map(|n| n * STEP % FILES) {
         let at = (256 + n * 7919 % span) * BLOCK;
         own.push(timed(&mut || Ok(raw.read_exact_at(&mut pages[aligned..aligned + BLOCK], at as u64)?))?);
         let mut byte = [0];
+        if let Some(file) = last {
+            // It has come for the one before by now.
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+            here.push(timed(&mut || Ok(file.read_exact_at(&mut byte, 0)?))?);
+        }
         let mut open = None;
         mount.push(timed(&mut || {
             let file = open.insert(File::open(there.join(n.to_string()))?);
             Ok(file.read_exact_at(&mut byte, 0)?)
         })?);
-        let file = open.context("it was opened")?;
-        fadvise(&file, 0, None, Advice::DontNeed)?;
-        here.push(timed(&mut || Ok(file.read_exact_at(&mut byte, 0)?))?);
+        last = open;
         ensure!(byte[0] == n as u8 + 1, "another byte");
     }
     let from_it = reads_of(home)? - before;

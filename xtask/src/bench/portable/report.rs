@@ -121,9 +121,7 @@ pub(super) fn json(found: &Found<'_>, facts: &Facts) -> Value {
             "waits": s.waits, "content_requests": s.requests, "fetched_bytes": s.fetched,
         })
     };
-    let first = |f: &First| {
-        json!({ "drive": f.drive, "own_ms": f.own, "mount_ms": f.mount, "here_ms": f.here, "drive_reads": f.reads })
-    };
+    let first = |f: &First| json!({ "drive": f.drive, "own_ms": f.own, "mount_ms": f.mount, "here_ms": f.here, "drive_reads": f.reads });
     let jump = found.jump.map(|j| json!({ "before_ms": j.before, "after_ms": j.after, "accesses": j.accesses }));
     json!({
         "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores, "load": facts.load,
