@@ -255,7 +255,7 @@ fn while_the_disk_is_written_to_the_drive_says_so_cleaning_included() {
     assert!(disk.drive.set(Arc::downgrade(&usb)).is_ok());
     // Many times what it has room for, in parts of what is there already: nothing of it is free without cleaning.
     let (mut rng, mut asked) = (Rng::new(3), 0);
-    for round in 0..1500 {
+    for round in 0..3000 {
         let no = ObjectNo::new(A.get() + rng.below(40));
         let (from, len) = (rng.below(16) * 4096, 4096 * (1 + rng.below(8)));
         let piece = bytes(round, len);

@@ -25,6 +25,9 @@ const STEP: usize = 37;
 /// ... and what lies between two of them.
 const BETWEEN: usize = 64 << 10;
 const BLOCK: usize = 4096;
+/// And large files, whose first byte is read, too.
+const LARGE: usize = 8;
+const LARGE_BYTES: usize = 2 << 20;
 /// The way to the server, in milliseconds and Mbit/s: nobody would rather ask there, even if a drive begins slowly.
 const FAR: u64 = 400;
 const WIDE: f64 = 11.0;
@@ -52,7 +55,9 @@ pub(super) struct First {
     pub(super) mount: f64,
     /// Through the mount, from the home log.
     pub(super) here: f64,
-    /// Reads of the drive for a file, where they can be counted.
+    /// Through the mount, of a large file.
+    pub(super) large: f64,
+    /// Reads of the drive for a small file, where they can be counted.
     pub(super) reads: Option<f64>,
 }
 
@@ -93,6 +98,9 @@ fn lay_out(dir: &Path) -> Result<()> {
     for n in 0..FILES {
         std::fs::write(dir.join(n.to_string()), vec![n as u8 + 1; BLOCK])?;
         std::fs::write(dir.join(format!("{n}-between")), vec![n as u8; BETWEEN])?;
+    }
+    for n in 0..LARGE {
+        std::fs::write(dir.join(format!("{n}-large")), vec![n as u8 + 1; LARGE_BYTES])?;
     }
     Ok(())
 }
@@ -145,6 +153,20 @@ fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<Fir
     let from_it = reads_of(home)? - before;
     ensure!(from_it * 10 >= FILES as u64 * 9, "only {from_it} of {FILES} files came from the drive");
     let reads = at_device.zip(reads_at(place)).map(|(before, after)| (after - before) as f64 / FILES as f64 - 1.0);
+    let mut large = Vec::new();
+    for n in 0..LARGE {
+        let mut byte = [0];
+        let path = there.join(format!("{n}-large"));
+        large.push(timed(&mut || Ok(File::open(&path)?.read_exact_at(&mut byte, 0)?))?);
+        ensure!(byte[0] == n as u8 + 1, "another byte");
+    }
     let median = |times: Vec<f64>| spread(times).map(|spread| spread.median).context("no times");
-    Ok(First { drive: kind.name, own: median(own)?, mount: median(mount)?, here: median(here)?, reads })
+    Ok(First {
+        drive: kind.name,
+        own: median(own)?,
+        mount: median(mount)?,
+        here: median(here)?,
+        large: median(large)?,
+        reads,
+    })
 }

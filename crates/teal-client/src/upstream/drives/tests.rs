@@ -162,7 +162,7 @@ fn a_burst_under_way_is_anticipated() {
 fn a_batch_on_its_way_to_the_server_is_anticipated() {
     let usb = drive(None);
     let drives = with(&usb);
-    usb.meter.lock().measured(BLOCK, Span::millis(15));
+    (0..8).for_each(|_| usb.meter.lock().measured(BLOCK, Span::millis(15)));
     answers(&drives, 10);
     assert!(!is_drive_first(&drives));
     let batch = drives.sends();
