@@ -113,6 +113,10 @@ pub(super) fn reads_of(home: &Replica) -> Result<u64> {
     counts.into_iter().find(|(name, _)| name == "reads").map(|(_, count)| count).context("no reads")
 }
 
+pub(super) fn open(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).open(path)
+}
+
 /// Reads that a block device has had.
 fn reads_at(device: &Path) -> Option<u64> {
     let name = device.file_name()?.to_str()?;
@@ -142,12 +146,12 @@ fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<Fir
             fadvise(&file, 0, None, Advice::DontNeed)?;
             here.push(timed(&mut || Ok(file.read_exact_at(&mut byte, 0)?))?);
         }
-        let mut open = None;
+        let mut opened = None;
         mount.push(timed(&mut || {
-            let file = open.insert(File::open(there.join(n.to_string()))?);
+            let file = opened.insert(open(&there.join(n.to_string()))?);
             Ok(file.read_exact_at(&mut byte, 0)?)
         })?);
-        last = open;
+        last = opened;
         ensure!(byte[0] == n as u8 + 1, "another byte");
     }
     let from_it = reads_of(home)? - before;
@@ -157,7 +161,7 @@ fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<Fir
     for n in 0..LARGE {
         let mut byte = [0];
         let path = there.join(format!("{n}-large"));
-        large.push(timed(&mut || Ok(File::open(&path)?.read_exact_at(&mut byte, 0)?))?);
+        large.push(timed(&mut || Ok(open(&path)?.read_exact_at(&mut byte, 0)?))?);
         ensure!(byte[0] == n as u8 + 1, "another byte");
     }
     let median = |times: Vec<f64>| spread(times).map(|spread| spread.median).context("no times");

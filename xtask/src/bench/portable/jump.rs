@@ -6,10 +6,9 @@
 //!    sends are counted until the drive serves.
 
 use super::super::emulator::Modelled;
-use super::first::reads_of;
+use super::first::{open, reads_of};
 use super::{Line, Replica, Work, session, text};
 use anyhow::{Context as _, Result, ensure};
-use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -60,7 +59,7 @@ impl Reader<'_> {
         let n = self.next * STEP % FILES;
         self.next += 1;
         let mut block = [0; 4096];
-        File::open(self.dir.join(n.to_string()))?.read_exact_at(&mut block, 0)?;
+        open(&self.dir.join(n.to_string()))?.read_exact_at(&mut block, 0)?;
         ensure!(block == [n as u8; 4096], "another file");
         Ok(())
     }

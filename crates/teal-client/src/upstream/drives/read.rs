@@ -45,11 +45,7 @@ impl Fresh {
 
 impl Client {
     /// What somebody reads who does not have it here, from a drive, if one is to be asked first and has it all; it is to be entered then.
-    pub(crate) fn read_fresh(
-        &self,
-        attr: &Attr,
-        (from, to): (u64, u64),
-    ) -> Result<Option<(Parts, Fresh)>, FsError> {
+    pub(crate) fn read_fresh(&self, attr: &Attr, (from, to): (u64, u64)) -> Result<Option<(Parts, Fresh)>, FsError> {
         let Some(replica) = &self.replica else { return Ok(None) };
         if replica.drives.is_empty() {
             return Ok(None);
