@@ -3,9 +3,10 @@
 //! # Guarantees
 //! 1. A write of up to [`WRITE_STEP`] bytes happens as a whole or not at all; a larger one may end early and says how far it came.
 //! 2. Reading never causes a commit.
+//! 3. What is read is as it is at one moment between the call and the answer.
 
 use crate::attributes::is_file;
-use crate::upstream::Pend;
+use crate::upstream::{Fresh, Pend};
 use crate::{Client, FsError};
 use teal_log::{FILE_MAX, Parts, Purpose, SYMLINK_MAX};
 use teal_types::{BLOCK, FileType, ObjectNo};
@@ -81,20 +82,47 @@ impl Client {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_parts(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Parts, FsError> {
-        let attr = self.getattr(no)?;
-        is_file(&attr)?;
+        let mut said = Err(FsError::Stale);
+        self.read_then(no, offset, len, |parts| said = parts);
+        said
+    }
+
+    /// The same; what is read is given to `answer` as soon as it is known, and what it came with is entered here after that.
+    pub fn read_then(&self, no: ObjectNo, offset: u64, len: usize, answer: impl FnOnce(Result<Parts, FsError>)) {
+        let (parts, fresh) = match self.read_or_bring(no, offset, len) {
+            Ok((parts, fresh)) => (Ok(parts), fresh),
+            Err(e) => (Err(e), None),
+        };
+        answer(parts);
+        if let Some(fresh) = fresh {
+            if let Err(e) = self.enter(fresh) {
+                log::debug!("what was read of {no} is not kept: {e}");
+            }
+            self.replica.as_ref().inspect(|replica| replica.uses(no, offset.saturating_add(len as u64)));
+        }
+    }
+
+    /// What is read, and what came for it and is not entered here yet.
+    fn read_or_bring(&self, no: ObjectNo, offset: u64, len: usize) -> Result<(Parts, Option<Fresh>), FsError> {
         let end = offset.saturating_add(len as u64);
-        let parts = loop {
+        loop {
             let here = self.replica.as_ref().map(|replica| replica.absence(no).read());
-            if !self.absent(no)?.touches(offset, end) {
+            let attr = self.getattr(no)?;
+            is_file(&attr)?;
+            let is_here = !self.absent(no)?.touches(offset, end);
+            if is_here {
                 self.replica.as_ref().inspect(|replica| replica.uses(no, end));
-                break self.store.read_parts(no, offset, len)?;
+                let parts = self.store.read_parts(no, offset, len)?;
+                self.accessed(&attr);
+                return Ok((parts, None));
             }
             drop(here);
+            if let Some((parts, fresh)) = self.read_fresh(&attr, (offset, end))? {
+                self.accessed(&attr);
+                return Ok((parts, Some(fresh)));
+            }
             self.present(no, offset, end)?;
-        };
-        self.accessed(&attr);
-        Ok(parts)
+        }
     }
 
     /// The target of a symbolic link.

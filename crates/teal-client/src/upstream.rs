@@ -60,6 +60,7 @@ pub use pin::{Freed, PinRefused, Pinned, PinsShown};
 pub use run::UpstreamOptions;
 pub use status::{Link, UpstreamStatus};
 
+pub(crate) use drives::Fresh;
 pub(crate) use identity::Identity;
 pub(crate) use note::Note;
 pub(crate) use pend::Pend;
@@ -268,7 +269,7 @@ impl Replica {
         deadline: Duration,
     ) -> Result<Reply, UpstreamError> {
         self.counters.asked(request);
-        let begun = clock.monotonic();
+        let begun = (clock.monotonic(), self.drives.is_sending());
         let said = self.upstream.call(request, deadline);
         self.said(clock, begun, request, said)
     }
@@ -281,7 +282,7 @@ impl Replica {
         deadline: Duration,
     ) -> Vec<Result<Reply, UpstreamError>> {
         requests.iter().for_each(|request| self.counters.asked(request));
-        let begun = clock.monotonic();
+        let begun = (clock.monotonic(), self.drives.is_sending());
         let said = self.upstream.call_all(requests, deadline);
         requests.iter().zip(said).map(|(request, said)| self.said(clock, begun, request, said)).collect()
     }
@@ -289,7 +290,7 @@ impl Replica {
     fn said(
         &self,
         clock: &dyn Clock,
-        begun: Duration,
+        (begun, is_busy): (Duration, bool),
         request: &Request,
         said: Result<Reply, UpstreamError>,
     ) -> Result<Reply, UpstreamError> {
@@ -298,7 +299,7 @@ impl Replica {
             reply => Ok(reply),
         });
         let now = clock.monotonic();
-        said.iter().for_each(|reply| self.drives.answered(request, reply, now.saturating_sub(begun)));
+        said.iter().for_each(|reply| self.drives.answered(request, reply, (now.saturating_sub(begun), is_busy)));
         let mut state = self.state.lock();
         match &said {
             Ok(_) => (state.is_denied, state.trouble) = (false, None),

@@ -10,6 +10,7 @@
 //!    before anything newer is installed; since after a crash, or when it was pulled out, it is as after some of the changes in their order,
 //!    an unclean end needs no other care than a clean one. And who knows the history at the position knows all of which something is on it.
 //! 4. *Room*: what was not read lately makes way (second chance); what has affinity does not.
+//! 5. *No surprise*: while the disk is written to, by whatever, cleaning of the log included, [`Drive::is_written`] says so.
 //!
 //! # How
 //! An object of the volume is a file of the same number in the store, without a name, in the set of orphans; its note is [`Held`]. The note
@@ -36,6 +37,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use teal_env::{Clock, Disk, Entropy};
 use teal_log::{Cost, MkfsError, MkfsOptions, OpenError, OpenOptions, Store, StoreError, note_cost};
 use teal_types::{ObjectNo, Sector};
@@ -84,6 +86,17 @@ pub struct Drive {
     shards: Vec<RwLock<()>>,
     used: Mutex<HashSet<ObjectNo>>,
     clock_hand: Mutex<u64>,
+    /// Calls under way that may write.
+    writing: AtomicU32,
+}
+
+/// See [`Drive::is_written`].
+struct Writing<'a>(&'a AtomicU32);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl std::fmt::Debug for Drive {
@@ -137,6 +150,7 @@ impl Drive {
             shards,
             used: Mutex::default(),
             clock_hand: Mutex::default(),
+            writing: AtomicU32::new(0),
         }
     }
 
@@ -160,6 +174,7 @@ impl Drive {
     /// # Errors
     /// What changing the note met.
     pub fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<Label, StoreError> {
+        let _writing = self.writes();
         let mut cost = Cost::names(1).freeing();
         cost.bytes += note_cost(label::BYTES);
         let op = self.store.begin(cost)?;
@@ -176,6 +191,7 @@ impl Drive {
     /// # Errors
     /// What the disk met; the drive takes nothing any more then, until it is opened again.
     pub fn sync(&self) -> Result<(), StoreError> {
+        let _writing = self.writes();
         self.store.commit()?;
         // Checkpoints that are due.
         self.store.tick().map(|_| ())
@@ -186,7 +202,18 @@ impl Drive {
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn close(&self) -> Result<(), StoreError> {
+        let _writing = self.writes();
         self.store.close()
+    }
+
+    /// Whether something is being written to it: what was asked for, or what that causes, as when its log is cleaned.
+    pub fn is_written(&self) -> bool {
+        self.writing.load(Ordering::Acquire) > 0
+    }
+
+    fn writes(&self) -> Writing<'_> {
+        self.writing.fetch_add(1, Ordering::AcqRel);
+        Writing(&self.writing)
     }
 
     /// Whether it has failed to write, and takes nothing any more.

@@ -1,12 +1,14 @@
 //! A drive on a disk in memory: exact versions, prefixes after power cuts, damage, room.
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
-use std::sync::Arc;
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use teal_device::{Drive, DriveError, Label};
 use teal_env::{Disk, DiskShape, MemDisk};
 use teal_log::{MkfsOptions, Store};
 use teal_testkit::{RecordingDisk, Rng, SeededEntropy, SimClock};
-use teal_types::{BLOCK, CommitSeq, ObjectNo, Ranges};
+use teal_types::{BLOCK, CommitSeq, ObjectNo, Ranges, Sector};
 
 const A: ObjectNo = ObjectNo::new(1 << 31);
 const SIZE: u64 = 20_000;
@@ -208,4 +210,67 @@ fn what_is_no_drive_is_told_apart() {
     assert!(matches!(Drive::open(disk, clock), Err(DriveError::NotADrive)));
     assert_eq!(fresh(20).label(), Label { volume: 7, device: 1, seen: seq(100), ..Label::default() });
     assert_eq!(BLOCK, 4096);
+}
+
+/// A disk that looks at its drive when it is written to.
+struct Watched {
+    disk: MemDisk,
+    drive: OnceLock<Weak<Drive>>,
+    bytes: AtomicU64,
+    /// Writes that the drive said nothing of.
+    silent: AtomicU64,
+}
+
+impl Disk for Watched {
+    fn shape(&self) -> DiskShape {
+        self.disk.shape()
+    }
+    fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
+        self.disk.read_at(at, buf)
+    }
+    fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        if let Some(drive) = self.drive.get().and_then(Weak::upgrade) {
+            self.silent.fetch_add(u64::from(!drive.is_written()), Ordering::Relaxed);
+            self.bytes.fetch_add(parts.iter().map(|part| part.len() as u64).sum(), Ordering::Relaxed);
+        }
+        self.disk.write_at(at, parts)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.disk.sync()
+    }
+    fn allocate(&self, at: Sector, sectors: u64) -> io::Result<()> {
+        self.disk.allocate(at, sectors)
+    }
+    fn discard(&self, at: Sector, sectors: u64) -> io::Result<()> {
+        self.disk.discard(at, sectors)
+    }
+}
+
+#[test]
+fn while_the_disk_is_written_to_the_drive_says_so_cleaning_included() {
+    const MIB: u64 = 16;
+    let disk = MemDisk::new((MIB << 20) / 512);
+    let disk = Arc::new(Watched { disk, drive: OnceLock::new(), bytes: AtomicU64::new(0), silent: AtomicU64::new(0) });
+    let usb = Arc::new(make(Arc::clone(&disk) as _));
+    assert!(disk.drive.set(Arc::downgrade(&usb)).is_ok());
+    // Many times what it has room for, in parts of what is there already: nothing of it is free without cleaning.
+    let (mut rng, mut asked) = (Rng::new(3), 0);
+    for round in 0..3000 {
+        let no = ObjectNo::new(A.get() + rng.below(40));
+        let (from, len) = (rng.below(16) * 4096, 4096 * (1 + rng.below(8)));
+        let piece = bytes(round, len);
+        asked += len;
+        assert!(usb.install(no, (seq(5), 1 << 20), (from, from + len), &[(from, piece)]).unwrap());
+        match rng.below(8) {
+            0 => usb.spoil(no, seq(5), &Ranges::of(vec![(0, 8192)]).unwrap()).unwrap(),
+            1 => usb.mark(no, rng.chance(0.5), false).unwrap(),
+            2 => usb.sync().unwrap(),
+            _ => {}
+        }
+    }
+    usb.close().unwrap();
+    let written = disk.bytes.load(Ordering::Relaxed);
+    assert!(asked > 2 * (MIB << 20) && written > asked, "{written} bytes for {asked}");
+    assert_eq!(disk.silent.load(Ordering::Relaxed), 0);
+    assert!(!usb.is_written());
 }

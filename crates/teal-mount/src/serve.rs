@@ -245,13 +245,15 @@ impl Mount {
     fn content(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
         let (client, no) = (&self.client, object(header.node));
         match *operation {
-            Operation::Read { offset, size, .. } => match client.read_parts(no, offset, size as usize) {
-                Ok(parts) => match &parts.pieces()[..] {
-                    pieces if pieces.len() <= PIECES_MAX => reply.data_vectored(pieces),
-                    pieces => reply.data(&pieces.concat()),
-                },
-                Err(error) => reply.error(errno(&error)),
-            },
+            Operation::Read { offset, size, .. } => {
+                client.read_then(no, offset, size as usize, |read| match read {
+                    Ok(parts) => match &parts.pieces()[..] {
+                        pieces if pieces.len() <= PIECES_MAX => reply.data_vectored(pieces),
+                        pieces => reply.data(&pieces.concat()),
+                    },
+                    Err(error) => reply.error(errno(&error)),
+                });
+            }
             Operation::Write { offset, data, kill_suidgid, .. } => {
                 let flags = WriteFlags { append: false, kill_suidgid };
                 match client.write(no, offset, data, flags) {

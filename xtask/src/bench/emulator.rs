@@ -27,23 +27,27 @@ const JOBS: [(&str, [&str; 3]); 4] = [
     ("sequential writes of 128 KiB", ["--rw=write", "--bs=128k", "--iodepth=1"]),
 ];
 
-/// Stops the disk however the run ends.
-struct Modelled {
+/// A modelled disk, stopped however the run ends.
+pub(super) struct Modelled {
     program: PathBuf,
-    device: PathBuf,
+    name: String,
+    pub(super) device: PathBuf,
 }
 
 impl Modelled {
-    fn start(program: PathBuf) -> Result<Self> {
-        let lab = ["lab", "disk", "start", "--profile", "ibm-microdrive-1gb", "--size", SIZE, NAME];
-        let device = PathBuf::from(run(Command::new(&program).args(lab))?.trim());
-        Ok(Self { program, device })
+    /// Of a profile, which is shipped or a file.
+    pub(super) fn start(program: PathBuf, profile: &str, name: &str, is_real_time: bool) -> Result<Self> {
+        let mut command = Command::new(&program);
+        command.args(["lab", "disk", "start", "--profile", profile, "--size", SIZE]);
+        command.args(is_real_time.then_some("--real-time"));
+        let device = PathBuf::from(run(command.arg(name))?.trim());
+        Ok(Self { program, name: name.to_owned(), device })
     }
 }
 
 impl Drop for Modelled {
     fn drop(&mut self) {
-        drop(run(Command::new(&self.program).args(["lab", "disk", "stop", NAME])));
+        drop(run(Command::new(&self.program).args(["lab", "disk", "stop", &self.name])));
     }
 }
 
@@ -77,7 +81,7 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     run(Command::new("truncate").args(["-s", SIZE]).arg(&image))?;
     let plain = PathBuf::from(run(Command::new("losetup").args(["--show", "-f"]).arg(&image))?.trim());
     undo::note(Undo::Loop(plain.clone()));
-    let modelled = Modelled::start(target.join("release/teal"))?;
+    let modelled = Modelled::start(target.join("release/teal"), "ibm-microdrive-1gb", NAME, false)?;
 
     let mut table = String::from("| job | plain loop, ops/s | modelled disk, ops/s | ratio |\n|---|---:|---:|---:|\n");
     for (name, job) in JOBS {

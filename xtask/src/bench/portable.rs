@@ -6,8 +6,11 @@
 //! 2. The tree is on the serving machine and on a drive. For each line (Mbit/s, round trip) a machine joins over it, looks at all names, and
 //!    then replays: without the drive, with both, and once with the drive and no server.
 //! 3. Between the machines is a line of ours (`road`), with the round trip and the bandwidth that were asked for.
-//! 4. Then the first byte of small files is read that only the drive has, beside reads of blocks of the drive's own file.
+//! 4. Then the first byte of small files is read that only a drive has, beside blocks of the drive itself ([`first`]): of drives of several kinds.
+//! 5. And the line's delay jumps while content is read that a slow drive has, too ([`jump`]).
 
+mod first;
+mod jump;
 mod report;
 mod session;
 
@@ -15,23 +18,31 @@ use super::andrew::pair::{Counts, Line, Replica};
 use super::lab::{self, Site};
 use super::meter::now;
 use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
+use first::First;
+use jump::Jump;
 use session::Step;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
-cargo xtask bench portable [--rounds N] [--delays MS,MS,...] [--rates MBIT,MBIT,...] [--json FILE] [--dir DIR]
+cargo xtask bench portable [--only PART] [--rounds N] [--delays MS,MS,...] [--rates MBIT,MBIT,...] [--json FILE] [--dir DIR]
+  --only PART    lines, first or jump: no other part
   --rounds N     rounds through all lines (1)
   --delays LIST  round trips to the server in milliseconds (0,30,60)
   --rates LIST   of the line each way, in Mbit/s (2,11)
   --json FILE    raw samples (target/bench/portable.json; the table goes beside it as .md)
   --dir DIR      where stores, drives and mounts lie (target/bench)";
-/// Small files whose first byte is read.
-const FIRST: usize = 200;
+
+/// A part of the benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Lines,
+    First,
+    Jump,
+}
 
 #[derive(Debug)]
 struct Plan {
+    only: Option<Part>,
     rounds: usize,
     delays: Vec<u64>,
     rates: Vec<f64>,
@@ -40,11 +51,20 @@ struct Plan {
 }
 
 fn parse(args: &[&str]) -> Result<Option<Plan>> {
-    let mut plan = Plan { rounds: 1, delays: vec![0, 30, 60], rates: vec![2.0, 11.0], json: None, dir: None };
+    let mut plan =
+        Plan { only: None, rounds: 1, delays: vec![0, 30, 60], rates: vec![2.0, 11.0], json: None, dir: None };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
         let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));
         match arg {
+            "--only" => {
+                plan.only = Some(match value()? {
+                    "lines" => Part::Lines,
+                    "first" => Part::First,
+                    "jump" => Part::Jump,
+                    part => bail!("no part {part}\n{HELP}"),
+                });
+            }
             "--rounds" => plan.rounds = value()?.parse().context("--rounds")?,
             "--delays" => {
                 plan.delays = value()?.split(',').map(str::parse).collect::<Result<_, _>>().context("--delays")?;
@@ -98,13 +118,6 @@ struct Sample {
     fetched: u64,
 }
 
-/// Milliseconds until the first byte, medians: of the drive's own file, and through the mount.
-#[derive(Debug, Clone, Copy)]
-struct First {
-    own: f64,
-    mount: f64,
-}
-
 /// What was replayed.
 #[derive(Debug, Default)]
 struct Trace {
@@ -122,30 +135,31 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     lab::build(&[&["-p", "teal", "--bin", "teal"]])?;
     let work = Work { program: site.target.join("release/teal"), dir: site.dir.clone() };
 
-    eprintln!("recording");
+    let has = |part| plan.only.is_none_or(|only| only == part);
+    let (mut samples, mut trace, mut firsts, mut jumped) = (Vec::new(), Trace::default(), Vec::new(), None);
+    let nas = Replica::serving(&work.program, &work.dir.join("nas"))?;
     let stick = work.dir.join("stick");
-    let (nas, trace) = work.record(&stick)?;
-    let mut samples = Vec::new();
+    if has(Part::Lines) {
+        eprintln!("recording");
+        trace = work.record(&nas, &stick)?;
+    }
     let line = Line::to(&work.program, &work.dir, nas)?;
-    for round in 0..plan.rounds {
-        for (rate, delay) in plan.rates.iter().flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay))) {
-            line.set(delay, rate)?;
-            // The drive alone again on each line, as a measure of what else happens on the machine.
-            for from in &From::ALL {
-                let name = format!("{}-{rate}-{delay}-{round}", from.name().replace(' ', "-"));
-                eprint!("{name}: ");
-                let sample = work.replay(&line, &name, *from, &trace, &stick)?;
-                eprintln!("{:.1} s", sample.0);
-                let (seconds, counts) = sample;
-                let [waits, requests, fetched] = ["waits", "request_read", "fetched"].map(|name| counts.get(name));
-                samples.push(Sample { from: *from, rate, delay, round, seconds, waits, requests, fetched });
-            }
+    if has(Part::Lines) {
+        for round in 0..plan.rounds {
+            work.replays(&line, &plan, round, (&trace, &stick), &mut samples)?;
         }
     }
-    eprintln!("first bytes");
-    line.set(plan.delays[plan.delays.len() - 1], plan.rates[0])?;
-    let first = work.first(&line, &stick)?;
-    let found = report::Found { samples: &samples, first, trace: &trace };
+    if has(Part::First) {
+        for kind in &first::KINDS {
+            eprintln!("first bytes: {}", kind.name);
+            firsts.push(first::measure(&work, &line, kind)?);
+        }
+    }
+    if has(Part::Jump) {
+        eprintln!("a jump of the delay");
+        jumped = Some(jump::measure(&work, &line)?);
+    }
+    let found = report::Found { samples: &samples, firsts: &firsts, jump: jumped.as_ref(), trace: &trace };
     let (json, table) = (|of: &_| report::json(&found, of), |of: &_| report::markdown(&found, &plan, of));
     let kept = site.keep(plan.rounds, json, table)?;
     line.nas.down()?;
@@ -163,9 +177,8 @@ struct Work {
 }
 
 impl Work {
-    /// The serving machine with the tree as it was before, which is on a drive, too; and what was done with a copy of it.
-    fn record(&self, stick: &Path) -> Result<(Replica, Trace)> {
-        let nas = Replica::serving(&self.program, &self.dir.join("nas"))?;
+    /// Lays out the tree on the serving machine, as it was before, and on a drive, too; and records what is done with a copy of it.
+    fn record(&self, nas: &Replica, stick: &Path) -> Result<Trace> {
         let made = self.dir.join("usb.drive");
         nas.teal_device(&["add", text(&made)?, "--size", "512M", "--portable"])?;
         let tree = nas.point().join("tree");
@@ -179,12 +192,36 @@ impl Work {
         nas.flush()?;
         nas.remount()?;
         let log = self.dir.join("session.trace");
-        let steps = session::record(&nas, &copy, &log)?;
+        let steps = session::record(nas, &copy, &log)?;
         std::fs::remove_dir_all(&copy)?;
         nas.flush()?;
         let (files, bytes) = session::measure(&tree)?;
         ensure!(!steps.is_empty(), "nothing was recorded");
-        Ok((nas, Trace { steps, files, bytes }))
+        Ok(Trace { steps, files, bytes })
+    }
+
+    /// One round through all lines.
+    fn replays(
+        &self,
+        line: &Line,
+        plan: &Plan,
+        round: usize,
+        (trace, stick): (&Trace, &Path),
+        samples: &mut Vec<Sample>,
+    ) -> Result<()> {
+        for (rate, delay) in plan.rates.iter().flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay))) {
+            line.set(delay, rate)?;
+            // The drive alone again on each line, as a measure of what else happens on the machine.
+            for from in From::ALL {
+                let name = format!("{}-{rate}-{delay}-{round}", from.name().replace(' ', "-"));
+                eprint!("{name}: ");
+                let (seconds, counts) = self.replay(line, &name, from, trace, stick)?;
+                eprintln!("{seconds:.1} s");
+                let [waits, requests, fetched] = ["waits", "request_read", "fetched"].map(|name| counts.get(name));
+                samples.push(Sample { from, rate, delay, round, seconds, waits, requests, fetched });
+            }
+        }
+        Ok(())
     }
 
     /// A machine that joins, knows all names, and has none of the content; `drive`: what is attached to it, a copy of `stick`: what is left on one is not the
@@ -226,56 +263,6 @@ impl Work {
         }
         Ok((seconds, counts))
     }
-
-    /// The first byte of files that only the drive and the server have.
-    fn first(&self, line: &Line, stick: &Path) -> Result<First> {
-        let drive = &self.dir.join("first.drive");
-        line.nas.teal_device(&["attach", text(stick)?])?;
-        let dir = line.nas.point().join("first");
-        std::fs::create_dir(&dir)?;
-        for n in 0..FIRST {
-            std::fs::write(dir.join(n.to_string()), vec![n as u8 + 1; 4096])?;
-        }
-        line.nas.flush()?;
-        line.nas.teal_device(&["detach", "usb"])?;
-        let home = self.join(line, "first", Some((drive, stick)))?;
-        let there = home.point().join("first");
-        session::measure(&there)?;
-        let timed = |read: &dyn Fn(usize) -> Result<()>| -> Result<f64> {
-            let times: Result<Vec<f64>> = (0..FIRST)
-                .map(|n| {
-                    let begun = now();
-                    read(n)?;
-                    Ok((now() - begun) * 1e3)
-                })
-                .collect();
-            Ok(super::statistics::spread(times?).context("no times")?.median)
-        };
-        let reads = || -> Result<u64> {
-            let said: Value = serde_json::from_str(&home.teal_device(&["ls", "--json"])?)?;
-            let counts: Vec<(String, u64)> = serde_json::from_value(said[0]["counts"].clone())?;
-            counts.into_iter().find(|(name, _)| name == "reads").map(|(_, count)| count).context("no reads")
-        };
-        let before = reads()?;
-        let mount = timed(&|n| {
-            let file = std::fs::OpenOptions::new().read(true).open(there.join(n.to_string()))?;
-            let mut byte = [0];
-            file.read_exact_at(&mut byte, 0)?;
-            ensure!(byte[0] == n as u8 + 1, "another byte");
-            Ok(())
-        })?;
-        let from_it = reads()? - before;
-        ensure!(from_it * 10 >= FIRST as u64 * 9, "only {from_it} of {FIRST} files came from the drive");
-        let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
-        let raw = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(drive)?;
-        let own = timed(&|n| {
-            let mut pages = vec![0_u8; 8192];
-            let at = pages.as_ptr().align_offset(4096);
-            Ok(raw.read_exact_at(&mut pages[at..at + 4096], (n as u64 * 7919 % 12_000) * 4096)?)
-        })?;
-        Self::leave(&home, drive)?;
-        Ok(First { own, mount })
-    }
 }
 
 #[cfg(test)]
@@ -284,6 +271,8 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_measured() {
+        assert!(parse(&["--only", "all"]).is_err());
+        assert_eq!(parse(&["--only", "jump"]).unwrap().unwrap().only, Some(Part::Jump));
         let plan = parse(&["--rounds", "2", "--delays", "0,8", "--rates", "3"]).unwrap().unwrap();
         assert_eq!((plan.rounds, plan.delays, plan.rates), (2, vec![0, 8], vec![3.0]));
         assert!(parse(&["--rates", "0"]).is_err() && parse(&["--rounds", "0"]).is_err() && parse(&["--x"]).is_err());

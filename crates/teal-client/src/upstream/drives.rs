@@ -18,6 +18,7 @@ mod affinity;
 mod attach;
 mod choice;
 mod cursor;
+mod read;
 mod rest;
 mod shown;
 #[cfg(test)]
@@ -25,11 +26,12 @@ mod tests;
 
 pub use affinity::Affinity;
 pub use attach::{DriveRefused, KnownDrive, KnownDrives, NewDrive};
+pub(crate) use read::Fresh;
 pub use shown::{DriveShown, SourceShown, Whereabouts};
 
-use super::{Replica, SyncError};
+use super::Replica;
+use crate::Client;
 use crate::seeded::{Bug, bug};
-use crate::{Client, FsError};
 use choice::{Meter, span};
 use cursor::Queue;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -40,11 +42,11 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use teal_device::{Drive, Found, Hand};
+use teal_device::{Drive, Hand};
 use teal_energy::policy::choice::{Cost, Weights};
 use teal_env::Clock;
 use teal_log::StoreError;
-use teal_proto::{Reply, Request, Want};
+use teal_proto::{Reply, Request};
 use teal_types::{BLOCK, CommitSeq, ObjectNo, Ranges};
 
 /// Content read at once, beginning with what is needed.
@@ -132,6 +134,8 @@ impl std::fmt::Debug for Told {
 pub(crate) struct Drives {
     attached: RwLock<Vec<Arc<Attached>>>,
     server: Mutex<Meter>,
+    /// Batches of changes on their way to the server.
+    sending: AtomicU32,
     priority: AtomicU32,
     /// What a drive does not have: by drive and object the commit.
     enodes: Cache<(u32, ObjectNo), CommitSeq>,
@@ -144,10 +148,21 @@ impl Default for Drives {
         Self {
             attached: RwLock::default(),
             server: Mutex::new(Meter::network()),
+            sending: AtomicU32::new(0),
             priority: AtomicU32::new(PRIORITY),
             enodes: Cache::new(ENODES_BYTES / ENODE_BYTES),
             lost: OnceLock::new(),
         }
+    }
+}
+
+/// See [`Drives::sends`].
+#[derive(Debug)]
+pub(crate) struct Sending<'a>(&'a AtomicU32);
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -192,10 +207,15 @@ impl Attached {
         self.rest.lock().iter_mut().for_each(|rest| rest.uses(now));
     }
 
+    /// Whether it is written to: a burst is under way, or its log writes for another reason, as when it is cleaned.
+    fn is_busy(&self) -> bool {
+        self.flushing.is_locked() || self.drive.is_written()
+    }
+
     /// What it costs as it is now.
     fn metered(&self) -> Meter {
         let mut meter = self.meter.lock().clone();
-        meter.is_busy = self.flushing.is_locked();
+        meter.is_busy = self.is_busy();
         meter
     }
 
@@ -233,16 +253,41 @@ impl Drives {
         choice::weights(self.priority.load(Ordering::Relaxed))
     }
 
-    /// The server has answered, after this time: measures the way to it.
-    pub(super) fn answered(&self, request: &Request, reply: &Reply, time: Duration) {
+    /// A batch of changes is on its way to the server, until the answer is dropped: who reads from there would wait behind it.
+    pub(super) fn sends(&self) -> Sending<'_> {
+        self.sending.fetch_add(1, Ordering::AcqRel);
+        Sending(&self.sending)
+    }
+
+    /// Whether a batch of changes is on its way to the server.
+    pub(super) fn is_sending(&self) -> bool {
+        self.sending.load(Ordering::Acquire) > 0
+    }
+
+    /// What the server costs as it is now.
+    fn server_metered(&self) -> Meter {
+        let mut meter = self.server.lock().clone();
+        meter.is_busy = self.is_sending();
+        meter
+    }
+
+    /// The server has answered, after this time; `is_busy`: a batch was on its way to it. Measures the way to it.
+    pub(super) fn answered(&self, request: &Request, reply: &Reply, (time, is_busy): (Duration, bool)) {
         let bytes = match (request, reply) {
             // It waits for news.
-            (Request::Pull { .. } | Request::Commit { .. } | Request::Put { .. }, _) => return,
+            (Request::Pull { .. }, _) => return,
+            // They take what they send.
+            (Request::Commit { .. } | Request::Put { .. } | Request::Stage { .. }, _) => return,
             (_, Reply::Data(got)) => got.iter().map(got_bytes).sum(),
             (_, Reply::Listings { .. } | Reply::Versions { .. } | Reply::Past { .. }) => return,
             _ => 0,
         };
-        self.server.lock().measured(bytes, span(time));
+        match is_busy {
+            true if bytes > 0 => self.server.lock().measured_busy(bytes, span(time)),
+            // The batch's own questions wait for nothing of it.
+            true => {}
+            false => self.server.lock().measured(bytes, span(time)),
+        }
         if bytes > 0 {
             self.all().iter().for_each(|drive| drive.meter.lock().waits(span(time)));
         }
@@ -272,7 +317,7 @@ impl Drives {
             }
         }
         if has_server && !(sources.is_empty() && asleep.is_empty()) {
-            meters.push(self.server.lock().clone());
+            meters.push(self.server_metered());
             sources.push(Some(Source::Server));
         }
         let (weights, mut ordered) = (self.weights(), Vec::new());
@@ -299,7 +344,7 @@ impl Drives {
     pub(super) fn without_cheaper(&self, mut near: Vec<Near>, now: Duration) -> Vec<Near> {
         for drive in self.all() {
             let is_cheaper = {
-                let (server, weights) = (self.server.lock().clone(), self.weights());
+                let (server, weights) = (self.server_metered(), self.weights());
                 let meter = drive.meter.lock();
                 server.predict(BLOCK).is_none() || meter.cost(BLOCK, weights) < server.cost(BLOCK, weights)
             };
@@ -348,109 +393,6 @@ impl Client {
     /// See [`set_priority`](Self::set_priority); `None`: the volume has no server.
     pub fn priority(&self) -> Option<u32> {
         self.replica.as_ref().map(|replica| replica.drives.priority.load(Ordering::Relaxed))
-    }
-
-    /// Brings absent content from a drive, if one is to be asked before the server: `true` if some of it is here now.
-    pub(super) fn read_drives(
-        &self,
-        replica: &Replica,
-        no: ObjectNo,
-        (from, to): (u64, u64),
-        has_server: bool,
-    ) -> Result<bool, FsError> {
-        if replica.drives.attached.read().is_empty() {
-            return Ok(false);
-        }
-        let note = self.note(no)?;
-        let Some((first, _)) = note.absent.within(from, to).iter().next() else { return Ok(true) };
-        let last = note.absent.within(first, to.max(first + AHEAD)).iter().last().map_or(to, |(_, last)| last);
-        let has_server = has_server && replica.state.lock().trouble.is_none();
-        let bytes = to.saturating_sub(first).min(AHEAD);
-        for source in replica.drives.order((no, note.data_seq), bytes, has_server, (&self.clock, true)) {
-            let Source::Drive(drive) = source else { return Ok(false) };
-            self.room_for(last - first);
-            if self.read_drive(replica, &drive, (no, note.data_seq), (first, last), has_server)?
-                && !self.note(no)?.absent.touches(first, first + 1)
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Brings what one drive has of it.
-    fn read_drive(
-        &self,
-        replica: &Replica,
-        attached: &Arc<Attached>,
-        (no, data_seq): (ObjectNo, CommitSeq),
-        (from, to): (u64, u64),
-        has_other: bool,
-    ) -> Result<bool, SyncError> {
-        let predicted =
-            attached.meter.lock().predict(to - from).map_or(Duration::ZERO, |time| Duration::from_nanos(time.get()));
-        let patience = if has_other { PATIENCE.max(predicted * TIMES) } else { PATIENCE_MAX };
-        let (begun, drive) = (self.clock.monotonic(), Arc::clone(&attached.drive));
-        let is_busy = attached.flushing.is_locked();
-        let read = move || {
-            let held = drive.held(no)?.content.filter(|_| bug(Bug::DriveStale));
-            drive.read(no, held.map_or(data_seq, |content| content.data_seq), from, to)
-        };
-        let Some(found) = attached.reader.ask(patience, read) else {
-            attached.counters.late.fetch_add(1, Ordering::Relaxed);
-            return Ok(false);
-        };
-        let found = match found {
-            Ok(found) => found,
-            Err(e) => {
-                self.lose_if(replica, attached, &e);
-                return Ok(false);
-            }
-        };
-        let now = self.clock.monotonic();
-        attached.uses(now);
-        self.take(replica, attached, (no, data_seq), found, (span(now.saturating_sub(begun)), is_busy))
-    }
-
-    fn take(
-        &self,
-        replica: &Replica,
-        attached: &Arc<Attached>,
-        (no, data_seq): (ObjectNo, CommitSeq),
-        found: Found,
-        (time, is_busy): (teal_types::Span, bool),
-    ) -> Result<bool, SyncError> {
-        let Found { mut present, mut pieces, spoiled } = found;
-        if bug(Bug::SpoiledServed) {
-            spoiled.iter().for_each(|(from, to)| present.add(from, to));
-        }
-        if !spoiled.is_empty() {
-            let bytes = spoiled.iter().map(|(from, to)| to - from).sum();
-            log::warn!("{}: {bytes} bytes of {} are damaged there", attached.name, self.store.path_of(no));
-            attached.counters.spoiled.fetch_add(bytes, Ordering::Relaxed);
-            attached.spoils(no, data_seq, &spoiled, self.clock.monotonic());
-        }
-        if present.is_empty() {
-            if spoiled.is_empty() {
-                replica.drives.enodes.insert((attached.device, no), data_seq);
-            }
-            return Ok(false);
-        }
-        let bytes: u64 = present.iter().map(|(from, to)| to - from).sum();
-        {
-            let mut meter = attached.meter.lock();
-            if is_busy { meter.measured_busy(bytes, time) } else { meter.measured(bytes, time) }
-        }
-        replica.drives.server.lock().waits(time);
-        attached.counters.reads.fetch_add(1, Ordering::Relaxed);
-        attached.counters.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-        for (from, to) in present.iter() {
-            let rest = pieces.split_off(pieces.partition_point(|(at, _)| *at < to));
-            let want = Want { object: no, data_seq, offset: from, len: to - from };
-            self.fill(replica, &want, to - from, std::mem::replace(&mut pieces, rest))?;
-        }
-        replica.drives.has_news(no, bytes, self.clock.monotonic(), Some(attached.device));
-        Ok(true)
     }
 
     /// Has this called whenever a drive is lost, from the thread that has found out: who attaches what comes looks again. The first

@@ -51,6 +51,7 @@ impl Client {
         let Some(cut) = self.take_cut(replica)? else { return Ok(Flushed::Nothing) };
         let (batch, is_partial) = (cut.batch, cut.is_partial);
         let objects = cut.objects.clone();
+        let _sending = replica.drives.sends();
         let staged = self.stage(replica, cut);
         let (parts, digest) = match staged {
             Ok(staged) => staged,

@@ -98,6 +98,7 @@ impl Drive {
         if data_seq > self.label().seen {
             return Ok(false);
         }
+        let _writing = self.writes();
         let bytes: u64 = pieces.iter().map(|(_, bytes)| bytes.len() as u64 + 2 * BLOCK).sum();
         self.make_room(no, bytes)?;
         let _shard = self.shard(no).write();
@@ -160,6 +161,7 @@ impl Drive {
         (data_seq, size): (CommitSeq, u64),
         changed: Option<&[(u64, u64)]>,
     ) -> Result<(), StoreError> {
+        let _writing = self.writes();
         let _shard = self.shard(no).write();
         let mut held = self.held(no)?;
         let Some(content) = held.content.take().filter(|content| content.data_seq < data_seq) else { return Ok(()) };
@@ -174,6 +176,7 @@ impl Drive {
     /// # Errors
     /// What the disk met.
     pub fn spoil(&self, no: ObjectNo, data_seq: CommitSeq, spoiled: &Ranges) -> Result<(), StoreError> {
+        let _writing = self.writes();
         let _shard = self.shard(no).write();
         let mut held = self.held(no)?;
         let Some(mut content) = held.content.take().filter(|content| content.data_seq == data_seq) else {
@@ -189,6 +192,7 @@ impl Drive {
     /// # Errors
     /// What the disk met.
     pub fn gone(&self, no: ObjectNo) -> Result<(), StoreError> {
+        let _writing = self.writes();
         let _shard = self.shard(no).write();
         self.strip(no, &Held::default(), &Ranges::default())
     }
@@ -198,6 +202,7 @@ impl Drive {
     /// # Errors
     /// What the disk met.
     pub fn mark(&self, no: ObjectNo, affinity: bool, sticky: bool) -> Result<(), StoreError> {
+        let _writing = self.writes();
         let _shard = self.shard(no).write();
         let held = Held { affinity, sticky, ..self.held(no)? };
         self.keep(no, &held)

@@ -18,6 +18,7 @@ mod pins;
 mod power;
 mod restore;
 mod run;
+mod sources;
 mod steps;
 mod tags;
 mod times;

@@ -3,21 +3,24 @@
 use super::super::lab::Facts;
 use super::super::statistics::spread;
 use super::session::Step;
-use super::{First, From, Plan, Sample, Trace};
+use super::{First, From, Jump, Plan, Sample, Trace};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// What both may take beside the better of the two, ...
 const BOTH: f64 = 1.1;
-/// ... how often as fast the slowest line is with the drive, ...
+/// ..., how often as fast the slowest line is with the drive, ...
 const FASTER: f64 = 5.0;
-/// ... and how often as long as the drive itself takes the first byte through the mount.
+/// ..., how often as long as the drive itself takes the first byte through the mount, ...
 const FIRST: f64 = 2.0;
+/// ... and after how many accesses of the network the choice follows a jump of its delay.
+const ACCESSES: u64 = 20;
 
 /// All that was measured.
 pub(super) struct Found<'a> {
     pub(super) samples: &'a [Sample],
-    pub(super) first: First,
+    pub(super) firsts: &'a [First],
+    pub(super) jump: Option<&'a Jump>,
     pub(super) trace: &'a Trace,
 }
 
@@ -34,18 +37,44 @@ fn shown(value: Option<f64>) -> String {
 }
 
 pub(super) fn markdown(found: &Found<'_>, plan: &Plan, facts: &Facts) -> String {
-    let (steps, mut out) = (&found.trace.steps, String::new());
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "Measured {} at {}: Linux {}, {} cores, {} GiB of memory; load {}; {} rounds.",
+        facts.date, facts.commit, facts.kernel, facts.cores, facts.memory_gib, facts.load, facts.rounds,
+    );
+    if !found.samples.is_empty() {
+        lines(&mut out, found, plan);
+    }
+    if !found.firsts.is_empty() {
+        firsts(&mut out, found.firsts);
+    }
+    if let Some(Jump { before, after, accesses }) = found.jump {
+        let _ = writeln!(
+            out,
+            "\nAfter a jump from {before} to {after} ms: {accesses} accesses of the network until the drive is asked (goal {ACCESSES})."
+        );
+    }
+    out
+}
+
+fn firsts(out: &mut String, firsts: &[First]) {
+    let _ = writeln!(
+        out,
+        "\nThe first byte of a file that is on the drive and not here, and of one that is here; medians.\n\n| drive | a block of it, ms | a file of 4 KiB through the mount, ms | times that (goal {FIRST}) | reads of the drive for each | a file of 2 MiB, ms | from the home log, ms |\n|---|---:|---:|---:|---:|---:|---:|"
+    );
+    for First { drive, own, mount, here, large, reads } in firsts {
+        let (reads, times) = (shown(*reads), mount / own);
+        let _ = writeln!(out, "| {drive} | {own:.3} | {mount:.3} | {times:.2} | {reads} | {large:.3} | {here:.3} |");
+    }
+}
+
+fn lines(out: &mut String, found: &Found<'_>, plan: &Plan) {
+    let steps = &found.trace.steps;
     let writes = steps.iter().filter(|step| matches!(step, Step::Write(..))).count();
     let _ = writeln!(
         out,
-        "Measured {} at {}: Linux {}, {} cores, {} GiB of memory; load {}; {} rounds. The tree: {} files, {:.1} MiB. Recorded: {} steps, {writes} of them writes.\n",
-        facts.date,
-        facts.commit,
-        facts.kernel,
-        facts.cores,
-        facts.memory_gib,
-        facts.load,
-        facts.rounds,
+        "The tree: {} files, {:.1} MiB. Recorded: {} steps, {writes} of them writes.\n",
         found.trace.files,
         found.trace.bytes as f64 / f64::from(1 << 20),
         steps.len(),
@@ -83,13 +112,6 @@ pub(super) fn markdown(found: &Found<'_>, plan: &Plan, facts: &Facts) -> String 
         out,
         "\nGoal on the slowest line, farthest away: no drive to both at least {FASTER}, and both the same from 30 ms on."
     );
-    let First { own, mount } = found.first;
-    let _ = writeln!(
-        out,
-        "\nFirst byte of a file of 4 KiB that is on the drive and not here, median: {mount:.3} ms through the mount; a block of the drive's own file {own:.3} ms: {:.2} times that (goal {FIRST}).",
-        mount / own
-    );
-    out
 }
 
 pub(super) fn json(found: &Found<'_>, facts: &Facts) -> Value {
@@ -99,10 +121,12 @@ pub(super) fn json(found: &Found<'_>, facts: &Facts) -> Value {
             "waits": s.waits, "content_requests": s.requests, "fetched_bytes": s.fetched,
         })
     };
-    let first = json!({ "own_ms": found.first.own, "mount_ms": found.first.mount });
+    let first = |f: &First| json!({ "drive": f.drive, "own_ms": f.own, "mount_ms": f.mount, "here_ms": f.here, "large_ms": f.large, "drive_reads": f.reads });
+    let jump = found.jump.map(|j| json!({ "before_ms": j.before, "after_ms": j.after, "accesses": j.accesses }));
     json!({
         "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores, "load": facts.load,
         "rounds": facts.rounds, "seconds": facts.seconds, "files": found.trace.files, "bytes": found.trace.bytes,
-        "steps": found.trace.steps.len(), "first": first, "samples": found.samples.iter().map(sample).collect::<Vec<_>>(),
+        "steps": found.trace.steps.len(), "first": found.firsts.iter().map(first).collect::<Vec<_>>(), "jump": jump,
+        "samples": found.samples.iter().map(sample).collect::<Vec<_>>(),
     })
 }

@@ -146,7 +146,7 @@ impl Client {
         for source in ordered {
             match source {
                 Source::Server => {
-                    let meter = replica.drives.server.lock().clone();
+                    let meter = replica.drives.server_metered();
                     let why = match (is_up, is_first) {
                         (false, _) => "out of reach",
                         (_, true) => "read next: it costs least",

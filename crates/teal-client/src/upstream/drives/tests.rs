@@ -49,7 +49,8 @@ fn with(drive: &Arc<Attached>) -> Drives {
 fn answers(drives: &Drives, millis: u64) {
     let data = teal_proto::Data { offset: 0, bytes: serde_bytes::ByteBuf::from(vec![1; 4096]) };
     let reply = Reply::Data(vec![Got::Is { len: 4096, pieces: vec![data] }]);
-    drives.answered(&Request::Read { wants: Vec::new() }, &reply, Duration::from_millis(millis));
+    let is_busy = drives.is_sending();
+    drives.answered(&Request::Read { wants: Vec::new() }, &reply, (Duration::from_millis(millis), is_busy));
 }
 
 /// Whether the drive comes first.
@@ -156,4 +157,30 @@ fn a_burst_under_way_is_anticipated() {
     assert!(is_drive_first(&drives), "it was measured");
     drop(burst);
     assert!(is_drive_first(&drives));
+}
+
+#[test]
+fn a_batch_on_its_way_to_the_server_is_anticipated() {
+    let usb = drive(None);
+    let drives = with(&usb);
+    (0..8).for_each(|_| usb.meter.lock().measured(BLOCK, Span::millis(15)));
+    answers(&drives, 10);
+    assert!(!is_drive_first(&drives));
+    let batch = drives.sends();
+    assert!(is_drive_first(&drives), "content would come behind it");
+    let quiet = drives.server.lock().predict(BLOCK);
+    drives.answered(&Request::Have { chunks: Vec::new() }, &Reply::Done, (Duration::from_secs(1), true));
+    answers(&drives, 11);
+    assert!(!is_drive_first(&drives), "it was measured");
+    drop(batch);
+    assert_eq!(drives.server.lock().predict(BLOCK), quiet, "that tells nothing of how it is otherwise");
+    assert!(!is_drive_first(&drives));
+}
+
+#[test]
+fn a_drive_that_is_written_to_outside_of_a_burst_is_anticipated() {
+    let usb = drive(None);
+    assert!(!usb.is_busy());
+    let label = usb.drive.relabel(|_| assert!(usb.is_busy()));
+    assert!(label.is_ok() && !usb.is_busy());
 }

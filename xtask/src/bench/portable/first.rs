@@ -1,0 +1,176 @@
+//! The first byte of small files that are on a drive and not here, beside a block of the drive itself.
+//!
+//! # How
+//! 1. The files lie apart on the drive, with as much between them as nobody reads along, and are read in an order that jumps: each costs the drive a
+//!    read of its own.
+//! 2. In turns a block of the drive is read past the page cache, the first byte of a file through the mount, and that of the file before again, which the
+//!    kernel has been made to forget: it comes from the home log, and is what asking a mount costs at all.
+//! 3. Drives: a file of this machine's disk, and modelled ones in real time.
+
+use super::super::emulator::Modelled;
+use super::super::meter::now;
+use super::super::statistics::spread;
+use super::{Line, Replica, Work, session, text};
+use anyhow::{Context as _, Result, ensure};
+use rustix::fs::{Advice, OFlags, fadvise};
+use serde_json::Value;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+/// Small files whose first byte is read, ...
+const FILES: usize = 200;
+/// ... in steps of so many, ...
+const STEP: usize = 37;
+/// ... and what lies between two of them.
+const BETWEEN: usize = 64 << 10;
+const BLOCK: usize = 4096;
+/// And large files, whose first byte is read, too.
+const LARGE: usize = 8;
+const LARGE_BYTES: usize = 2 << 20;
+/// The way to the server, in milliseconds and Mbit/s: nobody would rather ask there, even if a drive begins slowly.
+const FAR: u64 = 400;
+const WIDE: f64 = 11.0;
+
+/// A kind of drive: a file of this machine's disk, or a modelled disk of a shipped profile.
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    short: &'static str,
+    profile: Option<&'static str>,
+}
+
+pub(super) const KINDS: [Kind; 3] = [
+    Kind { name: "a file of this machine's disk", short: "file", profile: None },
+    Kind { name: "a 1 GB Microdrive (BlueFS's)", short: "microdrive", profile: Some("ibm-microdrive-1gb") },
+    Kind { name: "a 2.5 inch disk of 5400 rpm", short: "travelstar", profile: Some("hitachi-travelstar-5k320") },
+];
+
+/// Milliseconds until the first byte, medians.
+#[derive(Debug)]
+pub(super) struct First {
+    pub(super) drive: &'static str,
+    /// Of a block of the drive itself.
+    pub(super) own: f64,
+    /// Through the mount.
+    pub(super) mount: f64,
+    /// Through the mount, from the home log.
+    pub(super) here: f64,
+    /// Through the mount, of a large file.
+    pub(super) large: f64,
+    /// Reads of the drive for a small file, where they can be counted.
+    pub(super) reads: Option<f64>,
+}
+
+pub(super) fn measure(work: &Work, line: &Line, kind: &Kind) -> Result<First> {
+    let start = |profile| Modelled::start(work.program.clone(), profile, &format!("bench-{}", kind.short), true);
+    let modelled = kind.profile.map(start).transpose()?;
+    line.set(FAR, WIDE)?;
+    let made = work.dir.join(format!("{}.drive", kind.short));
+    let nas = &line.nas;
+    let place = if let Some(modelled) = &modelled {
+        nas.teal_device(&["add", text(&modelled.device)?, "--name", kind.short, "--portable"])?;
+        modelled.device.clone()
+    } else {
+        nas.teal_device(&["add", text(&made)?, "--name", kind.short, "--size", "256M", "--portable"])?;
+        work.dir.join(format!("{}.moved", kind.short))
+    };
+    let dir = format!("first-{}", kind.short);
+    lay_out(&nas.point().join(&dir))?;
+    nas.flush()?;
+    nas.teal_device(&["detach", kind.short])?;
+    if modelled.is_none() {
+        // Where it was made, it would be attached again.
+        std::fs::rename(&made, &place)?;
+        OpenOptions::new().write(true).open(&place)?.sync_all()?;
+    }
+    let home = line.join(kind.short)?;
+    session::measure(&home.point().join(&dir))?;
+    home.teal_device(&["attach", text(&place)?])?;
+    let first = sample(kind, &home, &home.point().join(&dir), &place);
+    // However it ended: a modelled disk goes only when nobody has it.
+    home.teal_device(&["detach", kind.short, "--fast"])?;
+    home.down()?;
+    first
+}
+
+fn lay_out(dir: &Path) -> Result<()> {
+    std::fs::create_dir(dir)?;
+    for n in 0..FILES {
+        std::fs::write(dir.join(n.to_string()), vec![n as u8 + 1; BLOCK])?;
+        std::fs::write(dir.join(format!("{n}-between")), vec![n as u8; BETWEEN])?;
+    }
+    for n in 0..LARGE {
+        std::fs::write(dir.join(format!("{n}-large")), vec![n as u8 + 1; LARGE_BYTES])?;
+    }
+    Ok(())
+}
+
+/// Reads of content from the only drive that is attached.
+pub(super) fn reads_of(home: &Replica) -> Result<u64> {
+    let said: Vec<Value> = serde_json::from_str(&home.teal_device(&["ls", "--json"])?)?;
+    let attached = said.iter().find(|drive| !drive["place"].is_null()).context("no drive is attached")?;
+    let counts: Vec<(String, u64)> = serde_json::from_value(attached["counts"].clone())?;
+    counts.into_iter().find(|(name, _)| name == "reads").map(|(_, count)| count).context("no reads")
+}
+
+pub(super) fn open(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).open(path)
+}
+
+/// Reads that a block device has had.
+fn reads_at(device: &Path) -> Option<u64> {
+    let name = device.file_name()?.to_str()?;
+    let stat = std::fs::read_to_string(format!("/sys/class/block/{name}/stat")).ok()?;
+    stat.split_whitespace().next()?.parse().ok()
+}
+
+fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<First> {
+    let raw = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(place)?;
+    let timed = |read: &mut dyn FnMut() -> Result<()>| -> Result<f64> {
+        let begun = now();
+        read()?;
+        Ok((now() - begun) * 1e3)
+    };
+    let mut pages = vec![0_u8; 2 * BLOCK];
+    let aligned = pages.as_ptr().align_offset(BLOCK);
+    let span = FILES * (1 + BETWEEN / BLOCK);
+    let (before, at_device) = (reads_of(home)?, reads_at(place));
+    let (mut own, mut mount, mut here) = (Vec::new(), Vec::new(), Vec::new());
+    let mut last: Option<File> = None;
+    for n in (0..FILES).map(|n| n * STEP % FILES) {
+        let at = (256 + n * 7919 % span) * BLOCK;
+        own.push(timed(&mut || Ok(raw.read_exact_at(&mut pages[aligned..aligned + BLOCK], at as u64)?))?);
+        let mut byte = [0];
+        if let Some(file) = last {
+            // It has come for the one before by now.
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+            here.push(timed(&mut || Ok(file.read_exact_at(&mut byte, 0)?))?);
+        }
+        let mut opened = None;
+        mount.push(timed(&mut || {
+            let file = opened.insert(open(&there.join(n.to_string()))?);
+            Ok(file.read_exact_at(&mut byte, 0)?)
+        })?);
+        last = opened;
+        ensure!(byte[0] == n as u8 + 1, "another byte");
+    }
+    let from_it = reads_of(home)? - before;
+    ensure!(from_it * 10 >= FILES as u64 * 9, "only {from_it} of {FILES} files came from the drive");
+    let reads = at_device.zip(reads_at(place)).map(|(before, after)| (after - before) as f64 / FILES as f64 - 1.0);
+    let mut large = Vec::new();
+    for n in 0..LARGE {
+        let mut byte = [0];
+        let path = there.join(format!("{n}-large"));
+        large.push(timed(&mut || Ok(open(&path)?.read_exact_at(&mut byte, 0)?))?);
+        ensure!(byte[0] == n as u8 + 1, "another byte");
+    }
+    let median = |times: Vec<f64>| spread(times).map(|spread| spread.median).context("no times");
+    Ok(First {
+        drive: kind.name,
+        own: median(own)?,
+        mount: median(mount)?,
+        here: median(here)?,
+        large: median(large)?,
+        reads,
+    })
+}

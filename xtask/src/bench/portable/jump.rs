@@ -1,0 +1,115 @@
+//! How soon another source is chosen when the way to the server becomes long.
+//!
+//! # How
+//! 1. Content is on the server and on a slow drive, a Microdrive that is modelled in real time. The server is near, and so it is asked.
+//! 2. Then the line's delay jumps. Files are read one after the other, in an order that nothing comes ahead for, and the requests for content that the machine
+//!    sends are counted until the drive serves.
+
+use super::super::emulator::Modelled;
+use super::first::{open, reads_of};
+use super::{Line, Replica, Work, session, text};
+use anyhow::{Context as _, Result, ensure};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+/// Round trips before and after, in milliseconds; the line is as wide all the time, in Mbit/s.
+const BEFORE: u64 = 0;
+const AFTER: u64 = 60;
+const WIDE: f64 = 100.0;
+const FILES: usize = 160;
+const STEP: usize = 37;
+const BYTES: usize = 256 << 10;
+/// Files that are read while the server is near; of the second half it gives three of four.
+const NEAR: usize = 40;
+/// So many files in a row from the drive: it is the one that is chosen, not one that is tried.
+const ROW: usize = 4;
+const NAME: &str = "slow";
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Jump {
+    pub(super) before: u64,
+    pub(super) after: u64,
+    /// Requests for content to the server until the drive was the one that is asked.
+    pub(super) accesses: u64,
+}
+
+/// Reads the beginnings of files, one after the other.
+struct Reader<'a> {
+    home: &'a Replica,
+    dir: &'a Path,
+    next: usize,
+}
+
+/// All requests for content to the server so far, and all reads of the drive.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    server: u64,
+    drive: u64,
+}
+
+impl Reader<'_> {
+    fn asked(&self) -> Result<Asked> {
+        Ok(Asked { server: self.home.counts()?.get("request_read"), drive: reads_of(self.home)? })
+    }
+
+    /// Reads the beginning of the next file.
+    fn next(&mut self) -> Result<()> {
+        ensure!(self.next < FILES, "all files were read");
+        let n = self.next * STEP % FILES;
+        self.next += 1;
+        let mut block = [0; 4096];
+        open(&self.dir.join(n.to_string()))?.read_exact_at(&mut block, 0)?;
+        ensure!(block == [n as u8; 4096], "another file");
+        Ok(())
+    }
+}
+
+pub(super) fn measure(work: &Work, line: &Line) -> Result<Jump> {
+    let modelled = Modelled::start(work.program.clone(), "ibm-microdrive-1gb", "bench-jump", true)?;
+    let nas = &line.nas;
+    nas.teal_device(&["add", text(&modelled.device)?, "--name", NAME, "--portable"])?;
+    let dir = nas.point().join("jump");
+    std::fs::create_dir(&dir)?;
+    for n in 0..FILES {
+        std::fs::write(dir.join(n.to_string()), vec![n as u8; BYTES])?;
+    }
+    nas.flush()?;
+    nas.teal_device(&["detach", NAME])?;
+    line.set(BEFORE, WIDE)?;
+    let home = line.join("jump")?;
+    let dir = home.point().join("jump");
+    session::measure(&dir)?;
+    home.teal_device(&["attach", text(&modelled.device)?])?;
+    let jump = follow(line, &mut Reader { home: &home, dir: &dir, next: 0 });
+    // However it ended: the modelled disk goes only when nobody has it.
+    home.teal_device(&["detach", NAME, "--fast"])?;
+    home.down()?;
+    jump
+}
+
+fn follow(line: &Line, reader: &mut Reader<'_>) -> Result<Jump> {
+    let (mut last, mut from_server) = (reader.asked()?, 0);
+    for n in 0..NEAR {
+        reader.next()?;
+        let now = reader.asked()?;
+        from_server += usize::from(n >= NEAR / 2 && now.drive == last.drive);
+        last = now;
+    }
+    // The drive is tried now and then.
+    ensure!(from_server * 8 >= NEAR * 3, "the near server gave only {from_server} of {} files", NEAR / 2);
+    line.set(AFTER, WIDE)?;
+    let begun = last.server;
+    let mut row = Vec::new();
+    while row.len() < ROW {
+        reader.next().with_context(|| format!("the drive was not asked after {} accesses", last.server - begun))?;
+        let now = reader.asked()?;
+        if now.drive > last.drive {
+            row.push(last.server - begun);
+        } else if now.server > last.server {
+            row.clear();
+        }
+        last = now;
+    }
+    Ok(Jump { before: BEFORE, after: AFTER, accesses: row[0] })
+}
