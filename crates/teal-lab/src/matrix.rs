@@ -24,7 +24,7 @@ pub mod tune;
 
 pub use compare::{Change, Changes, changes};
 pub use decide::{Cemp, Choice, Score, cemp, choose, front};
-pub use file::{Cache, Device, Gauge, Kind, Matrix, MatrixError, Metering, Runs, Schedulers, System, Workload};
+pub use file::{Cache, Device, Gauge, Kind, Matrix, MatrixError, Metering, Place, Runs, Schedulers, System, Workload};
 pub use findings::{Findings, Row, Verdict};
 pub use order::Cell;
 pub use page::{About, html};

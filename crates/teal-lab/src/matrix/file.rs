@@ -25,6 +25,7 @@
 //! kind = "ext4"
 //! mkfs = ["-b", "4096"]
 //! mount = "noatime"
+//! where = "guest"                # in a user-mode Linux guest; "host": on this machine's kernel. Left out: here if its kernel has it
 //! [schedulers]
 //! names = ["none", "mq-deadline", "bfq"]
 //! [meter]                        # of a real device
@@ -217,6 +218,19 @@ pub struct System {
     /// Options of mount, with commas between.
     #[serde(default)]
     pub mount: String,
+    /// On which kernel; `None`: on this machine's if that has it, else in a guest.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+}
+
+/// On which kernel a file system runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// On this machine's.
+    Host,
+    /// On a guest's.
+    Guest,
 }
 
 /// File systems that can be made here.
@@ -385,6 +399,18 @@ impl Matrix {
         Ok(matrix)
     }
 
+    /// Whether a system can be where it is said to be.
+    fn check_place(&self, System { name, kind, place, .. }: &System) -> Result<(), MatrixError> {
+        let why = match place {
+            Some(Place::Guest) if self.device.path.is_some() => {
+                "a guest has modelled disks only; say device.profile and size, or leave it out"
+            }
+            Some(Place::Guest) if kind.is_ours() => "teal runs on this machine's kernel; leave it out",
+            _ => return Ok(()),
+        };
+        Err(MatrixError::Value { at: "system.where".into(), why: format!("{name}: {why}") })
+    }
+
     fn check(&self) -> Result<(), MatrixError> {
         let wrong = |at: &str, why: String| Err(MatrixError::Value { at: at.into(), why });
         if self.version != VERSION {
@@ -444,6 +470,7 @@ impl Matrix {
                 );
             }
         }
+        self.systems.iter().try_for_each(|system| self.check_place(system))?;
         distinct("workload", self.workloads.iter().map(|w| &w.name))?;
         distinct("system", self.systems.iter().map(|s| &s.name))?;
         distinct("schedulers", self.schedulers.names.iter())

@@ -44,6 +44,7 @@ pub fn space(kinds: &[Kind], risky: bool) -> Vec<System> {
             kind: *kind,
             mkfs: mkfs.iter().map(|&arg| arg.to_owned()).collect(),
             mount: (*mount).to_owned(),
+            place: None,
         })
         .collect()
 }

@@ -125,6 +125,7 @@ pub(super) fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64
         drain: spent(0.25),
         load_before: 0.1,
         power: Vec::new(),
+        guest: None,
     }
 }
 
