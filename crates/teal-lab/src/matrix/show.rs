@@ -90,7 +90,10 @@ pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict) {
     let clock = match guests {
         0 => choice(of.by_rate.as_ref(), "not steady here: no ranking"),
         all if all == rows().count() => NO_CLOCK.to_owned(),
-        _ => choice(of.by_rate.as_ref(), "not steady here: no ranking") + "; of the others: " + NO_CLOCK,
+        _ => {
+            choice(of.by_rate.as_ref(), "not steady here: no ranking")
+                + "; file systems in a guest are not ranked on the clock"
+        }
     };
     let _ = writeln!(out, "- Operations a second on the clock: {clock}");
     let none = "not known: fewer than two blocks";

@@ -126,7 +126,8 @@ impl Bench {
         if let Some(of) = self.matrix.meter.as_ref().filter(|_| touches) {
             meter::Meter::open(of)?;
         }
-        if self.matrix.runs.memory.is_some() {
+        let here = (0..self.matrix.systems.len()).any(|system| !self.in_guest(system));
+        if self.matrix.runs.memory.is_some() && here {
             memory::check()?;
         }
         if let Some(profile) = &self.matrix.device.profile {
@@ -309,12 +310,15 @@ fn line(run: &Run) -> String {
     let spent = run.spent();
     let joules = if spent.joules > 0.0 { format!(", {:.2} J", spent.joules) } else { String::new() };
     let steady = if run.steady_from.is_some() { "" } else { " (not steady)" };
+    let rate = match (&run.guest, run.rate_of_device()) {
+        (Some(_), Some(rate)) => format!("in a guest, {rate:.1} ops/s of the device"),
+        _ => format!("{:.1} ops/s{steady}", run.rate),
+    };
     format!(
-        "{}, {}, {}: {:.1} ops/s{steady}{joules}, {} read, {} written",
+        "{}, {}, {}: {rate}{joules}, {} read, {} written",
         run.workload,
         run.system,
         run.scheduler,
-        run.rate,
         human(spent.read),
         human(spent.written)
     )
