@@ -110,6 +110,9 @@ impl Bench {
                 bail!("{}, and a guest has modelled disks only; say device.profile and size", lacks())
             }
             (None, true) => guest::check(kind).with_context(lacks),
+            (Some(_), false) if !kind.is_ours() && !ground::kernel_has(kind) => {
+                bail!("this kernel has no {}; leave `where` out, and it runs in a guest", kind.name())
+            }
             (_, false) => ground::check_kind(kind),
         }
     }

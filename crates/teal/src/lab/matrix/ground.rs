@@ -54,7 +54,8 @@ pub(in crate::lab) fn check_kind(kind: Kind) -> Result<()> {
 /// Whether this machine's kernel has it, or has a module of it.
 pub(in crate::lab) fn kernel_has(kind: Kind) -> bool {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    let module = || run(Path::new("modprobe"), &["--dry-run", "--quiet", &format!("fs-{}", kind.name())]).is_ok();
+    let wanted = format!("fs-{}", kind.name());
+    let module = || found("modprobe").is_some_and(|at| run(&at, &["--dry-run", "--quiet", &wanted]).is_ok());
     known.lines().any(|line| line.split_whitespace().last() == Some(kind.name())) || module()
 }
 
