@@ -9,6 +9,7 @@ use crate::account::{Account, Requests};
 use crate::drive::{Drive, Power, PowerEvent};
 use crate::log::{Header, Kind, Record, Sink};
 use crate::pace::Pace;
+use crate::series::Series;
 use crate::setup::{Setup, SetupError};
 use parking_lot::Mutex;
 use std::io::{self, IoSlice};
@@ -34,6 +35,8 @@ pub struct Snapshot {
     pub account: Account,
     /// As it was at the last mark; empty before the first.
     pub at_mark: Account,
+    /// Joules since the last mark, or the start, over time.
+    pub series: Series,
     /// The last mark and its time.
     pub mark: Option<(String, Time)>,
     /// Where it rests.
@@ -172,6 +175,7 @@ impl<D: Disk> EmulatedDisk<D> {
         let now = core.advance(&self.pace);
         core.note(Kind::Mark, Sector::new(0), 0, now, label);
         core.at_mark = core.account();
+        core.drive.begin_series();
         core.mark = Some((label.to_owned(), now));
         core.flush_log();
     }
@@ -202,6 +206,7 @@ impl<D: Disk> EmulatedDisk<D> {
             now,
             account: core.account(),
             at_mark: core.at_mark.clone(),
+            series: core.drive.series().clone(),
             mark: core.mark.clone(),
             power: core.drive.power(),
             unwritten: core.drive.unwritten(),

@@ -4,11 +4,13 @@
 //! 1. *Accounted*: the ledger's time is [`Drive::accounted`], to the nanosecond, after every event.
 //! 2. *One at a time*: a request begins when the one before it is done, background work that has begun is finished, and the
 //!    drive has come up.
-//! 3. *Nothing is lost by sleeping*: before it goes down, what is in the cache is on the surface.
+//! 3. *Over time*: the series holds the same joules as the ledger since [`Drive::begin_series`], by when they were spent.
+//! 4. *Nothing is lost by sleeping*: before it goes down, what is in the cache is on the surface.
 
 #[cfg(test)]
 mod tests;
 
+use crate::series::Series;
 use crate::setup::Setup;
 use teal_energy::ledger::{Ledger, Use};
 use teal_energy::mechanics::{Mechanics, Request};
@@ -67,6 +69,7 @@ pub struct Drive {
     /// When it last had something to do.
     busy: Time,
     ledger: Ledger,
+    series: Series,
     cycles: u64,
     events: Vec<PowerEvent>,
 }
@@ -92,6 +95,7 @@ impl Drive {
             accounted: Time::ZERO,
             busy: Time::ZERO,
             ledger,
+            series: Series::default(),
             cycles: 0,
             events: Vec::new(),
         })
@@ -115,6 +119,16 @@ impl Drive {
     /// The account since time zero.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// The joules since the series began, by when they were spent.
+    pub fn series(&self) -> &Series {
+        &self.series
+    }
+
+    /// Begins the series anew with what is not in the ledger yet.
+    pub fn begin_series(&mut self) {
+        self.series = Series::default();
     }
 
     /// Rated cycles used up.
@@ -179,6 +193,7 @@ impl Drive {
     fn did(&mut self, job: &Job) {
         for part in job.parts() {
             self.ledger.draw(Use::Work(part.phase), part.power, part.time);
+            self.series.draw(part.power, part.time);
         }
         self.accounted = self.accounted + job.time();
         if job.time() > Span::ZERO {
@@ -189,7 +204,9 @@ impl Drive {
     /// Books rest until `until`, if it has not begun something already that lasts longer.
     fn rest(&mut self, until: Time) {
         let state = if self.power == Power::Ready { self.ready } else { self.lowest };
-        self.ledger.draw_on(Use::Rest(state), self.model.power(state), until.since(self.accounted));
+        let (power, time) = (self.model.power(state), until.since(self.accounted));
+        self.ledger.draw_on(Use::Rest(state), power, time);
+        self.series.draw(power, time);
         self.accounted = self.accounted.max(until);
     }
 
@@ -215,6 +232,7 @@ impl Drive {
             && let Some(way) = self.model.way(here, next)
         {
             self.ledger.pay(Use::Move(here, next), way.time, way.energy);
+            self.series.pay(way.time, way.energy);
             self.accounted = self.accounted + way.time;
             self.cycles += u64::from(way.cycles);
             energy += way.energy;

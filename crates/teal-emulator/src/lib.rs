@@ -18,6 +18,7 @@ mod image;
 pub mod log;
 pub mod nbd;
 mod pace;
+mod series;
 mod setup;
 
 pub use account::{Account, Requests};
@@ -25,4 +26,5 @@ pub use disk::{EmulatedDisk, Snapshot, Ticket};
 pub use drive::{Drive, Power, PowerEvent, Work};
 pub use image::{ImageFs, Owner};
 pub use pace::{Pace, VirtualClock};
+pub use series::Series;
 pub use setup::{Setup, SetupError};

@@ -170,3 +170,27 @@ impl BurstTime {
 
 /// Starts that may come at once where the profile's rating gives the rate.
 const BURST: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_time_of_a_burst_is_that_of_its_job(bytes in 0_u64..1 << 34, objects in 0_u64..10_000, is_scattered in any::<bool>()) {
+            let mut compared = 0;
+            for name in Profile::shipped_names() {
+                // A machine serves nothing by itself.
+                let Ok(device) = Device::new(&Profile::shipped(name).unwrap()) else { continue };
+                let device = Device { is_scattered, ..device };
+                for state in device.power.ids() {
+                    let time = device.burst_time(state).map(|time| time.of(bytes, objects));
+                    prop_assert_eq!(time, device.flush(state, bytes, objects).map(|job| job.time()), "{} {:?}", name, state);
+                    compared += usize::from(time.is_some());
+                }
+            }
+            prop_assert!(compared >= 7, "{}", compared);
+        }
+    }
+}

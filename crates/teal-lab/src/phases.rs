@@ -20,5 +20,5 @@ mod tests;
 pub use cell::{Cell, Measured, Tally, Usage};
 pub use floor::floor;
 pub use perform::{Ground, PhaseError, carry_out};
-pub use plan::{Act, Group, Mode, Order, Phase, Set};
+pub use plan::{Act, Filling, Group, Mode, Order, Phase, Set, ageing};
 pub use show::{Sheet, markdown};

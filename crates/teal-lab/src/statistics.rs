@@ -106,6 +106,48 @@ impl Comparison {
     }
 }
 
+/// A straight line through figures that follow each other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trend {
+    /// Figures.
+    pub n: usize,
+    /// The line at the last by the line at the first.
+    pub ratio: f64,
+    /// Its 95 % interval, by Student's t on the logarithms.
+    pub low: f64,
+    /// See `low`.
+    pub high: f64,
+}
+
+impl Trend {
+    /// Of figures above zero with the times at which they were taken; at least three, at different times. The line is that of least squares through the logarithms.
+    pub fn of(points: &[(f64, f64)]) -> Option<Self> {
+        let n = points.len();
+        if n < 3 || points.iter().any(|(_, y)| *y <= 0.0) {
+            return None;
+        }
+        let points: Vec<(f64, f64)> = points.iter().map(|(x, y)| (*x, y.ln())).collect();
+        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n as f64;
+        let (mean_x, mean_y) = (mean(|p| p.0), mean(|p| p.1));
+        let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|(x, y)| of(x - mean_x, y - mean_y)).sum::<f64>();
+        let spread = sum(&|x, _| x * x);
+        if spread <= 0.0 {
+            return None;
+        }
+        let rise = sum(&|x, y| x * y) / spread;
+        let rest = sum(&|x, y| (y - rise * x).powi(2)) / (n - 2) as f64;
+        let (first, last) =
+            points.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), p| (a.min(p.0), b.max(p.0)));
+        let (middle, half) = (rise * (last - first), t95(n - 2) * (rest / spread).sqrt() * (last - first));
+        Some(Self { n, ratio: middle.exp(), low: (middle - half).exp(), high: (middle + half).exp() })
+    }
+
+    /// Whether the interval leaves it open whether there is any.
+    pub fn is_none(&self) -> bool {
+        self.low <= 1.0 && self.high >= 1.0
+    }
+}
+
 /// The median of all means of two samples, each with itself, too.
 fn hodges_lehmann(samples: &[f64]) -> f64 {
     let mut means = Vec::with_capacity(samples.len() * (samples.len() + 1) / 2);
@@ -115,7 +157,7 @@ fn hodges_lehmann(samples: &[f64]) -> f64 {
     median(&mut means)
 }
 
-fn median(of: &mut [f64]) -> f64 {
+pub(crate) fn median(of: &mut [f64]) -> f64 {
     of.sort_by(f64::total_cmp);
     let half = of.len() / 2;
     if of.len() % 2 == 1 { of[half] } else { f64::midpoint(of[half - 1], of[half]) }

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{PATIENCE, Said, World, program, run, wait_until};
+use support::{PATIENCE, Said, World, has_loop_devices, program, run, wait_until};
 
 /// A modelled disk in a world of its own; it goes with the test, and so does what is mounted from it.
 struct Emulated {
@@ -23,8 +23,7 @@ const MICRODRIVE: [&str; 4] = ["--profile", "ibm-microdrive-1gb", "--size", "512
 impl Emulated {
     /// `None`, on record as skipped, where nothing can be mounted.
     fn new(test: &str, more: &[&str]) -> Option<Self> {
-        if !Path::new("/dev/loop-control").exists() {
-            teal_testkit::skip(test, "there are no loop devices");
+        if !has_loop_devices(test) {
             return None;
         }
         let mut this = Self { world: World::new(test)?, device: PathBuf::new() };
@@ -246,11 +245,22 @@ fn accounts_add_up_and_begin_anew_at_a_mark() {
         assert_eq!(number(sums, "microjoules"), uses.iter().map(|used| number(used, "microjoules")).sum::<u64>());
         assert_eq!(number(sums, "elapsed_ns"), uses.iter().map(|used| number(used, "ns")).sum::<u64>());
     }
+    // The same over time, since the mark.
+    let bins = since["power"]["microjoules"].as_array().unwrap();
+    let (width, elapsed) = (number(&since["power"], "bin_ns"), number(since, "elapsed_ns"));
+    assert_eq!(bins.iter().map(|bin| bin.as_u64().unwrap()).sum::<u64>(), number(since, "microjoules"));
+    assert_eq!((bins.len() as u64, total["power"].is_null()), (elapsed.div_ceil(width), true));
+    assert!((33..=64).contains(&bins.len()) && width.is_multiple_of(1_000_000), "{since}");
+    // Whatever it did, it did in the first two seconds; then it rested at 222 mW.
+    let rests = bins[1..bins.len() - 1].iter().map(|bin| bin.as_u64().unwrap());
+    assert!(rests.clone().all(|bin| bin.abs_diff(width * 222 / 1_000_000) <= 1), "{since}");
+    assert!(bins[0].as_u64().unwrap() > width * 223 / 1_000_000, "{since}");
     // 100 s at 222 mW, a seek, and ten writes of which nine just missed their place: a turn each.
     let joules = number(since, "microjoules") as f64 / 1e6;
     assert!((22.2 + 0.08..22.2 + 0.13).contains(&joules), "{joules} J");
     let text = disk.lab(&["stat", NAME]).good();
     assert!(text.contains("modelled by ibm-microdrive-1gb") && text.contains("assumed"), "{text}");
+    assert!(text.contains("power     0.222 to "), "{text}");
     assert!(disk.lab(&["ls"]).good().starts_with("tested: ibm-microdrive-1gb on /dev/loop"));
     disk.lab(&["sleep", NAME]).good();
     assert_eq!(disk.stat()["state"], "asleep");

@@ -8,9 +8,9 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
-use support::{PATIENCE, World, guests_of, has_guests, wait_until};
+use support::{PATIENCE, World, guests_of, has_guests, has_loop_devices, wait_until};
 
 const TEXT: &str = r#"
 version = 1
@@ -49,11 +49,7 @@ struct Matrix {
 
 impl Matrix {
     fn new(test: &str) -> Option<Self> {
-        if !Path::new("/dev/loop-control").exists() {
-            teal_testkit::skip(test, "there are no loop devices");
-            return None;
-        }
-        if !has_guests(test, &["mkfs.nilfs2", "mkfs.vfat"]) {
+        if !has_loop_devices(test) || !has_guests(test, &["mkfs.nilfs2", "mkfs.vfat"]) {
             return None;
         }
         let world = World::new(test)?;

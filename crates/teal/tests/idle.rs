@@ -6,9 +6,8 @@
 mod support;
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
-use support::{Mounted, PATIENCE, World, fill, is_long, let_pass, program, run, wait_until};
+use support::{LoopDevice, Mounted, PATIENCE, World, fill, has_loop_devices, is_long, let_pass, wait_until};
 
 /// A number for everything that could move: I/O of the process and of the device below, wake-ups of each thread.
 fn traces(pid: i32, device: Option<&Path>) -> Vec<(String, u64)> {
@@ -91,27 +90,16 @@ fn an_unused_mount_neither_reads_nor_writes_nor_wakes() {
     m.check();
 }
 
-/// A loop device over a file, gone with the last who uses it.
-fn attached(world: &World) -> Option<std::path::PathBuf> {
-    let file = world.path("device");
-    std::fs::write(&file, "").unwrap();
-    let whole = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
-    whole.set_len(128 << 20).unwrap();
-    let said = run(Command::new("losetup").args(["--find", "--show"]).arg(&file));
-    (said.code == 0).then(|| said.stdout.trim().into())
-}
-
 #[test]
 fn a_device_under_an_unused_mount_is_left_alone() {
     let test = "a_device_under_an_unused_mount_is_left_alone";
-    let Some(world) = World::new(test) else { return };
-    let device = program("losetup", &[]).and_then(|_| attached(&world));
-    let Some(device) = device else { return teal_testkit::skip(test, "no loop device can be had") };
-    let made = world.teal(&["mkfs".as_ref(), device.as_os_str()]);
+    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else { return };
+    let attached = LoopDevice::new(&world.path("device"), 128 << 20);
+    let device = attached.path().to_owned();
+    world.teal(&["mkfs".as_ref(), device.as_os_str()]).good();
     let mut m = Mounted::on(world, device.clone());
     // In use: it is detached when the daemon closes it.
-    run(Command::new("losetup").arg("--detach").arg(&device)).good();
-    made.good();
+    drop(attached);
     falls_silent(&m, Some(&device));
     m.down();
 }

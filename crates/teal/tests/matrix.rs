@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use support::{PATIENCE, World, wait_until};
+use support::{LoopDevice, PATIENCE, Point, World, has_loop_devices, wait_until};
 
 const TEXT: &str = r#"
 version = 1
@@ -46,8 +46,7 @@ struct Matrix {
 
 impl Matrix {
     fn new(test: &str) -> Option<Self> {
-        if !Path::new("/dev/loop-control").exists() {
-            teal_testkit::skip(test, "there are no loop devices");
+        if !has_loop_devices(test) {
             return None;
         }
         let world = World::new(test)?;
@@ -108,6 +107,13 @@ fn a_matrix_that_is_interrupted_goes_on_and_says_what_to_take() {
         assert!(run["operations"].as_u64().unwrap() > 10 && run["latency_ms"][0].as_f64().unwrap() > 0.0);
         assert!(run["run"]["read"].as_u64().unwrap() > 0, "cold: {run}");
         assert_eq!(run["meter"]["model"], "ibm-microdrive-1gb");
+        // Over the drive's own time, from the first operation to the end of the drain.
+        let power: Vec<[f64; 2]> = serde_json::from_value(run["power"].clone()).unwrap();
+        assert!((20..=64).contains(&power.len()) && power.is_sorted_by(|a, b| a[0] < b[0]), "{run}");
+        assert!(power[0][0] > 0.0 && power[power.len() - 1][0] < spent("busy"), "{run}");
+        assert!(power.iter().all(|of| (0.05..1.3).contains(&of[1])), "{run}");
+        let mean = power.iter().map(|of| of[1]).sum::<f64>() / power.len() as f64;
+        assert!((mean / watts - 1.0).abs() < 0.1, "{mean} W, but for the last bin, which is shorter: {run}");
     }
     let report = fs::read_to_string(matrix.results.join("report.md")).unwrap();
     for words in [
@@ -119,6 +125,9 @@ fn a_matrix_that_is_interrupted_goes_on_and_says_what_to_take() {
     ] {
         assert!(report.contains(words), "{words}: {report}");
     }
+    let page = fs::read_to_string(matrix.results.join("report.html")).unwrap();
+    assert!(page.contains("s of virtual time, modelled: "), "{page}");
+    assert!(report.contains("processes wanted to run"), "{report}");
     assert!(!is_mounted(&matrix.results) && matrix.world.teal(&["lab", "disk", "ls"]).good().is_empty());
     let again = matrix.world.teal(&matrix.args(&["--only-report"])).good();
     assert!(again.contains("8 runs"), "{again}");
@@ -144,7 +153,9 @@ fn matrices_that_cannot_be_run_are_refused_with_a_reason() {
         ("size = \"300M\"", "size = \"3T\"", "holds 1000000000 bytes"),
         ("\"mq-deadline\"", "\"elevator\"", "has no scheduler elevator"),
         ("\"-b\", \"1024\"", "\"-b\", \"1000\"", "mkfs.ext4"),
-        ("scale = 0.01", "scale = 2.0", "--scale"),
+        ("scale = 0.01", "scale = 2.0", "of files on 300.0 MiB; say a smaller runs.scale"),
+        ("scale = 0.01", "scale = 0.5\naged = 80", "of files do not fit on 300.0 MiB aged to 80 %"),
+        ("scale = 0.01", "scale = 0.01\naged = 95", "runs.aged: 95 percent are none"),
     ] {
         let said = refused(from, to, &[]);
         assert!(said.contains(words), "{to}: {said}");
@@ -173,27 +184,26 @@ fn a_real_device_is_not_touched_while_it_is_used_or_before_it_is_said_twice() {
     let test = "a_real_device_is_not_touched_while_it_is_used_or_before_it_is_said_twice";
     let Some(matrix) = Matrix::new(test) else { return };
     let image = matrix.world.path("image");
-    fs::File::create_new(&image).unwrap().set_len(300 << 20).unwrap();
-    let device = support::run(Command::new("losetup").args(["-f", "--show"]).arg(&image)).good();
-    let device = Loop(device.trim().to_owned());
-    let by_path = format!("path = \"{}\"", device.0);
+    let attached = LoopDevice::new(&image, 300 << 20);
+    let device = attached.path().to_str().unwrap();
+    let by_path = format!("path = \"{device}\"");
     let text = TEXT.replacen("profile = \"ibm-microdrive-1gb\"\nsize = \"300M\"", &by_path, 1);
     fs::write(&matrix.file, text.replacen("least = 2\nmost = 2", "least = 1\nmost = 1", 1)).unwrap();
     let said = matrix.world.teal(&matrix.args(&[])).refused();
-    assert!(said.contains(&format!("--erase {}", device.0)), "{said}");
+    assert!(said.contains(&format!("--erase {device}")), "{said}");
     assert_eq!(
         fs::metadata(&image).map(|meta| std::os::unix::fs::MetadataExt::blocks(&meta)).unwrap(),
         0,
         "nothing was written"
     );
-    support::run(Command::new("mkfs.ext4").args(["-q", &device.0])).good();
+    support::run(Command::new("mkfs.ext4").args(["-q", device])).good();
     let point = matrix.world.path("point");
     fs::create_dir(&point).unwrap();
-    support::run(Command::new("mount").arg(&device.0).arg(&point)).good();
-    let said = matrix.world.teal(&matrix.args(&["--erase", &device.0])).refused();
+    support::run(Command::new("mount").arg(device).arg(&point)).good();
+    let said = matrix.world.teal(&matrix.args(&["--erase", device])).refused();
     support::run(Command::new("umount").arg(&point)).good();
     assert!(said.contains("is in use"), "{said}");
-    matrix.world.teal(&matrix.args(&["--erase", &device.0])).good();
+    matrix.world.teal(&matrix.args(&["--erase", device])).good();
     let runs = matrix.runs();
     assert_eq!(runs.len(), 4);
     for run in runs {
@@ -213,7 +223,7 @@ fn a_real_device_is_not_touched_while_it_is_used_or_before_it_is_said_twice() {
             text.replacen("least = 2\nmost = 2", "least = 1\nmost = 1", 1).replacen("seconds = 1", "seconds = 3", 1);
         fs::write(&matrix.file, format!("{text}\n[meter]\n{meter}\n")).unwrap();
         let _ = fs::remove_dir_all(&matrix.results);
-        matrix.world.teal(&matrix.args(&["--erase", &device.0]))
+        matrix.world.teal(&matrix.args(&["--erase", device]))
     };
     for (meter, words) in [
         ("kind = \"hwmon\"\npath = \"/nowhere/power1_input\"", "there is no /nowhere/power1_input"),
@@ -239,13 +249,68 @@ fn a_real_device_is_not_touched_while_it_is_used_or_before_it_is_said_twice() {
     assert!(page.contains("measured by echo 5"), "{page}");
 }
 
-/// A loop device that goes with the test.
-struct Loop(String);
+/// Reads a file of 8 MiB from its beginning to its end.
+const LOOK: &str = "define fileset name=ff,path=$dir,entries=1,size=8m,dirwidth=20,dirgamma=0,prealloc
+define process name=pp { thread name=tt,memsize=1m { flowop read name=rr,filesetname=ff,fd=1,iosize=64k } }
+run 60
+";
 
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.0]).status();
-    }
+#[test]
+fn an_aged_file_system_has_its_files_in_pieces_and_the_same_ones_each_time() {
+    let test = "an_aged_file_system_has_its_files_in_pieces_and_the_same_ones_each_time";
+    let Some(matrix) = Matrix::new(test) else { return };
+    fs::write(matrix.world.path("look.wml"), LOOK).unwrap();
+    let text = TEXT
+        .replacen("least = 2\nmost = 2", "least = 1\nmost = 1", 1)
+        .replacen("scale = 0.01\nseconds = 1", "AGED\nseconds = 60", 1)
+        .replacen("script = \"mail\"\nset = [\"threads=2\"]", "script = \"look.wml\"\noperations = 128", 1)
+        .replacen("\"300M\"", "\"100M\"", 1)
+        .replacen("[\"none\", \"mq-deadline\"]", "[\"none\"]", 1);
+    let run = |text: &str, more: &[&str]| {
+        fs::write(&matrix.file, text).unwrap();
+        let _ = fs::remove_dir_all(&matrix.results);
+        matrix.world.teal(&matrix.args(more)).good()
+    };
+    let aged = text.replacen("AGED", "aged = 60", 1);
+    let said = run(&aged, &["--dry-run"]);
+    assert!(said.contains("aged to 60 %: each of 2 to 2 runs first writes 100.0 MiB"), "{said}");
+    let seeks = |aged: &str| {
+        run(&text.replacen("AGED", aged, 1), &[]);
+        matrix.runs().iter().map(|run| run["run"]["seeks"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let (fresh, old) = (seeks(""), seeks("aged = 60"));
+    assert_eq!((fresh.len(), old.len()), (2, 2));
+    assert!(old.iter().sum::<u64>() > 5 * fresh.iter().sum::<u64>().max(1), "{fresh:?} {old:?}");
+    let report = fs::read_to_string(matrix.results.join("report.md")).unwrap();
+    assert!(report.contains("File systems are aged") && report.contains("of which 60 %"), "{report}");
+
+    // What is left on a device that stays.
+    let device = LoopDevice::new(&matrix.world.path("image"), 100 << 20);
+    let (name, point) = (device.path().to_str().unwrap(), matrix.world.path("point"));
+    fs::create_dir(&point).unwrap();
+    let by_path = format!("path = \"{name}\"");
+    let on_it = aged.replacen("profile = \"ibm-microdrive-1gb\"\nsize = \"100M\"", &by_path, 1).replacen(
+        "[[system]]\nname = \"teal\"\nkind = \"teal\"\n",
+        "",
+        1,
+    );
+    let left = |text: &str| {
+        run(text, &["--erase", name]);
+        support::run(Command::new("mount").args(["-o", "ro", name]).arg(&point)).good();
+        let mounted = Point(point.clone());
+        let room = rustix::fs::statvfs(&point).unwrap();
+        let part = |dir: fs::DirEntry| fs::read_dir(dir.path()).unwrap().map(Result::unwrap);
+        let files = fs::read_dir(point.join("aged")).unwrap().map(Result::unwrap).flat_map(part);
+        let mut files: Vec<_> = files.map(|file| (file.path(), file.metadata().unwrap().len())).collect();
+        files.sort();
+        drop(mounted);
+        (files, room.f_blocks * room.f_frsize)
+    };
+    let (files, room) = left(&on_it);
+    let bytes = files.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    assert!((0.54..0.62).contains(&(bytes as f64 / room as f64)), "{bytes} of {room}");
+    assert_eq!(left(&on_it).0, files, "the same each time");
+    assert_ne!(left(&on_it.replacen("[runs]\n", "[runs]\nseed = 9\n", 1)).0, files);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use support::{Mounted, World, program, shell};
+use support::{Mounted, Point, World, has_loop_devices, program, shell};
 use teal_testkit::model::Model;
 use teal_testkit::ops::{FsOp, Target, Weights, generate};
 use teal_testkit::{PathTarget, Rng};
@@ -89,32 +89,27 @@ fn the_mount_does_what_the_model_does_with_other_seeds() {
     with_the_model("the_mount_does_what_the_model_does_with_other_seeds", 100..103);
 }
 
-/// An ext4 file system on a loop device, unmounted when dropped.
-struct Ext4(PathBuf);
-
-impl Ext4 {
-    fn new(world: &World) -> Option<Self> {
-        program("mkfs.ext4", &[])?;
-        let (image, point) = (world.path("ext4.img"), world.path("ext4"));
-        std::fs::create_dir(&point).unwrap();
-        let script = r#"truncate -s 512M "$1"; mkfs.ext4 -q -F "$1"; mount -o loop "$1" "$2""#;
-        (shell(world, script, &[&image, &point]).code == 0).then_some(Self(point))
+/// An ext4 file system on a loop device; `None`, on record as skipped, where there can be none.
+fn ext4(test: &str, world: &World) -> Option<Point> {
+    if program("mkfs.ext4", &[]).is_none() {
+        teal_testkit::skip(test, "mkfs.ext4 is missing");
+        return None;
     }
-}
-
-impl Drop for Ext4 {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    if !has_loop_devices(test) {
+        return None;
     }
+    let (image, point) = (world.path("ext4.img"), world.path("ext4"));
+    std::fs::create_dir(&point).unwrap();
+    let script = r#"truncate -s 512M "$1"; mkfs.ext4 -q -F "$1"; mount -o loop "$1" "$2""#;
+    shell(world, script, &[&image, &point]).good();
+    Some(Point(point))
 }
 
 #[test]
 fn the_mount_does_what_ext4_does() {
     let test = "the_mount_does_what_ext4_does";
     let Some(m) = Mounted::new(test, "512M") else { return };
-    let Some(ext4) = Ext4::new(m.world()) else {
-        return teal_testkit::skip(test, "no ext4 loop mount can be made here");
-    };
+    let Some(ext4) = ext4(test, m.world()) else { return };
     let below = |root: &Path, seed: u64| {
         let dir = root.join(format!("seed-{seed}"));
         std::fs::create_dir(&dir).unwrap();

@@ -7,9 +7,9 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
-use support::{PATIENCE, World, guests_of, has_guests, wait_until};
+use support::{PATIENCE, World, guests_of, has_guests, has_loop_devices, wait_until};
 
 struct Phases {
     world: World,
@@ -18,8 +18,7 @@ struct Phases {
 
 impl Phases {
     fn new(test: &str) -> Option<Self> {
-        if !Path::new("/dev/loop-control").exists() {
-            teal_testkit::skip(test, "there are no loop devices");
+        if !has_loop_devices(test) {
             return None;
         }
         let world = World::new(test)?;

@@ -8,7 +8,7 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use support::World;
+use support::{World, has_loop_devices};
 
 const STUDY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab-study");
 const SPACE: &str = r#"
@@ -39,8 +39,8 @@ names = ["none", "mq-deadline"]
 #[test]
 fn a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was() {
     let test = "a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was";
-    if !Path::new("/dev/loop-control").exists() {
-        return teal_testkit::skip(test, "there are no loop devices");
+    if !has_loop_devices(test) {
+        return;
     }
     let Some(world) = World::new(test) else { return };
     let (space, results) = (world.path("space.toml"), world.path("results"));

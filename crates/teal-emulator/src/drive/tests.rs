@@ -88,7 +88,12 @@ proptest! {
         };
         let mut drive = drive(electronics, patience.map(Span::millis));
         let (mut now, mut spent) = (Time::ZERO, Energy::ZERO);
-        for (gap, at, act) in acts {
+        let (half, mut before) = (acts.len() / 2, Ledger::default());
+        for (n, (gap, at, act)) in acts.into_iter().enumerate() {
+            if n == half {
+                drive.begin_series();
+                before = drive.ledger().clone();
+            }
             now = now + Span::micros(gap);
             match act {
                 0..=2 => { let work = drive.serve(now, read(at)); prop_assert!(work.start >= now); now = work.done; }
@@ -100,6 +105,15 @@ proptest! {
             prop_assert!(drive.ledger().total() >= spent);
             spent = drive.ledger().total();
         }
+        // The same since the middle, over time.
+        let by_use: Vec<_> = drive.ledger().entries().collect();
+        let since = by_use.iter().map(|(used, entry)| entry.energy().less(before.entry(*used).energy())).sum::<Energy>();
+        let bins = drive.series().bins(since);
+        prop_assert_eq!(bins.iter().copied().sum::<Energy>(), since);
+        prop_assert_eq!(drive.series().passed(), drive.ledger().time().less(before.time()));
+        // Without what each use rounds, there is nothing to share out.
+        let exact = drive.series().bins(Energy::microjoules(u64::MAX)).iter().rev().skip(1).copied().sum::<Energy>();
+        prop_assert!(exact <= since + Energy::microjoules(by_use.len() as u64));
         // Nothing draws less than standby or more than writing, but the way up.
         let elapsed = drive.accounted().since(Time::ZERO);
         let ups = drive.take_events().iter().filter(|e| e.to == Power::Ready).count() as u64;

@@ -15,6 +15,7 @@
 //! seconds = 20
 //! cache = "cold"                 # or "warm", or "sync": mounted so that every write waits for the device
 //! memory = "64M"                 # for the kernel's caches, beside what the workload's threads hold; without it, all there is
+//! aged = 60                      # percent: each file system is filled first, and so many of those files stay; without it, it is fresh
 //! [[workload]]
 //! name = "web"
 //! script = "web"                 # a shipped workload or a path beside this file
@@ -42,6 +43,8 @@ use std::collections::BTreeSet;
 const VERSION: u32 = 1;
 /// Memory below which a run would be one of the kernel looking for memory, or be killed for the want of it.
 const MEMORY_LEAST: u64 = 24 << 20;
+/// How full a file system is aged to at most, in percent: the workload's files need the rest.
+const AGED_MAX: u64 = 80;
 /// Blocks of one matrix at most.
 const BLOCKS_MAX: u32 = 1000;
 
@@ -175,6 +178,9 @@ pub struct Runs {
     /// Bytes of memory that a run has beside what its threads hold for themselves: for the kernel's caches, above all. `None`: whatever is there.
     #[serde(default, deserialize_with = "size", serialize_with = "bytes", skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
+    /// Before a run's files are made, its file system is filled ([`ageing`](crate::phases::ageing)), and so many percent of the files stay. `None`: it is fresh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aged: Option<u64>,
 }
 
 /// What the kernel remembers when a run begins, and afterwards.
@@ -340,6 +346,11 @@ impl Matrix {
                 "{memory} bytes do not hold a file system's own tables and the pages that are on their way; say \"24M\" or more"
             );
             return wrong("runs.memory", why);
+        }
+        if let Some(aged) = self.runs.aged.filter(|aged| !(1..=AGED_MAX).contains(aged)) {
+            let why =
+                format!("{aged} percent are none that a file system is aged to; say 1 to {AGED_MAX}, or leave it out");
+            return wrong("runs.aged", why);
         }
         for workload in &self.workloads {
             if let Some(bad) = workload.set.iter().find(|set| !set.contains('=')) {

@@ -4,7 +4,7 @@ use super::decide::{Cemp, Choice, Score, cemp, choose, front};
 use super::file::Matrix;
 use super::order::Cell;
 use super::run::Run;
-use crate::statistics::{Interval, correlation};
+use crate::statistics::{Interval, Trend, correlation, median};
 use std::collections::BTreeMap;
 
 /// A cell's figures.
@@ -59,6 +59,8 @@ pub struct Verdict {
     pub front: Vec<usize>,
     /// From the largest AI to the best performance, from the least power to the largest AI, from the least power to the best performance.
     pub cemp: Option<[Cemp; 3]>,
+    /// How the machine drifted: operations a second on the clock of the first system, all schedulers, from the first block to the last.
+    pub drift: Option<Trend>,
 }
 
 /// Everything.
@@ -72,6 +74,8 @@ pub struct Findings {
     pub runs: usize,
     /// Blocks that have every cell.
     pub blocks: u32,
+    /// Processes that wanted to run before runs began, by the load of the minute before: least, median, most.
+    pub load: Option<[f64; 3]>,
 }
 
 fn mean(of: impl Iterator<Item = f64> + Clone) -> f64 {
@@ -141,8 +145,10 @@ impl Findings {
         let verdicts = (0..matrix.workloads.len()).map(|at| verdict(matrix, at, &rows, &by_cell)).collect();
         let has = |block: u32| by_cell.values().all(|runs| runs.iter().any(|run| run.block == block));
         let blocks = (0..matrix.runs.most).take_while(|block| has(*block)).count() as u32;
-        let runs = by_cell.values().map(Vec::len).sum();
-        Self { rows, verdicts, runs, blocks }
+        let mut loads: Vec<f64> = by_cell.values().flatten().map(|run| run.load_before).collect();
+        let middle = (!loads.is_empty()).then(|| median(&mut loads));
+        let load = middle.map(|middle| [loads[0], middle, loads[loads.len() - 1]]);
+        Self { rows, verdicts, runs: loads.len(), blocks, load }
     }
 
     /// The widest relative interval of what is compared by device, or of the rates where there is none; `None` while a cell has fewer than two runs.
@@ -193,7 +199,20 @@ fn verdict(matrix: &Matrix, at: usize, rows: &[Row], by_cell: &BTreeMap<Cell, Ve
         watts,
         front: front(&points).into_iter().map(|at| both[at].0).collect(),
         cemp: cemps(&both.iter().map(|(row, ..)| &rows[*row]).collect::<Vec<_>>()),
+        drift: drift(at, by_cell),
     }
+}
+
+/// The drift of the first system of a workload. Blocks that lack one of its cells would compare others than the rest.
+fn drift(at: usize, by_cell: &BTreeMap<Cell, Vec<&Run>>) -> Option<Trend> {
+    let mine: Vec<_> = by_cell.iter().filter(|(cell, _)| cell.workload == at && cell.system == 0).collect();
+    let mut blocks: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for run in mine.iter().flat_map(|(_, runs)| runs.iter()).filter(|run| run.seconds > 0.0 && run.operations > 0) {
+        blocks.entry(run.block).or_default().push((run.operations as f64 / run.seconds).ln());
+    }
+    let whole = blocks.into_iter().filter(|(_, logs)| logs.len() == mine.len());
+    let points = whole.map(|(block, logs)| (f64::from(block), mean(logs.iter().copied()).exp()));
+    Trend::of(&points.collect::<Vec<_>>())
 }
 
 /// Between the cells with the largest AI, the least power and the best performance.

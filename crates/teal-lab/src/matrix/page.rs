@@ -8,7 +8,7 @@ mod plot;
 
 use super::file::Matrix;
 use super::findings::{Findings, Row, Verdict};
-use super::show::{figure, guests, on_the_clock, short, verdict};
+use super::show::{circumstances, figure, guests, on_the_clock, short, verdict};
 use std::fmt::Write as _;
 
 /// What a page says besides findings.
@@ -47,20 +47,21 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
     let machine: Vec<String> = about.machine.iter().map(|line| escaped(line)).collect();
     let _ = writeln!(
         out,
-        "<p>{}</p>\n<p>{} runs of {} cells, {} whole blocks. File sets scaled by {}. Energy: {}. Whiskers and &#177; are 95 % intervals of the mean (Student's t over runs).</p>",
+        "<p>{}</p>\n<p>{} runs of {} cells, {} whole blocks. File sets scaled by {}. Energy: {}. Whiskers and &#177; are 95 % intervals of the mean (Student's t over runs).{}</p>",
         machine.join("<br>"),
         findings.runs,
         findings.rows.len(),
         findings.blocks,
         matrix.runs.scale,
-        escaped(&about.meter)
+        escaped(&about.meter),
+        escaped(&circumstances(matrix, findings))
     );
     if let Some(guests) = guests(findings) {
         let _ = writeln!(out, "<p>{}</p>", escaped(&guests));
     }
     out.push_str("<h2>What to take</h2>\n");
     for of in &findings.verdicts {
-        workload(&mut out, findings, of);
+        workload(&mut out, matrix, findings, of);
     }
     out.push_str("<h2>All cells</h2>\n");
     table(&mut out, findings);
@@ -74,7 +75,7 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
     out
 }
 
-fn workload(out: &mut String, findings: &Findings, of: &Verdict) {
+fn workload(out: &mut String, matrix: &Matrix, findings: &Findings, of: &Verdict) {
     let mut words = String::new();
     verdict(&mut words, findings, of);
     let _ = writeln!(out, "<h3>{}</h3>\n<ul>", escaped(&of.workload));
@@ -91,7 +92,7 @@ fn workload(out: &mut String, findings: &Findings, of: &Verdict) {
         .map(|(_, row)| *row)
         .find(|row| of.by_joule.as_ref().is_some_and(|choice| choice.best.names == row.names))
     {
-        out.push_str(&plot::power(row));
+        out.push_str(&plot::power(row, matrix.device.profile.is_some()));
     }
 }
 

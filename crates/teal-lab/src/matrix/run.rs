@@ -90,7 +90,7 @@ pub struct Run {
     pub drain: Spent,
     /// Processes that wanted to run beside this, by the load of the last minute before it: interference.
     pub load_before: f64,
-    /// Of a meter: seconds from the first operation, and watts; thinned.
+    /// Seconds from the first operation, and watts: of a meter, thinned; of a modelled disk the means of at most 64 parts of its virtual time. Run and drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub power: Vec<[f64; 2]>,
     /// The kernel of the guest it was in; then its clock does not compare with that of others.

@@ -3,7 +3,7 @@
 use super::decide::{Cemp, Choice};
 use super::file::Matrix;
 use super::findings::{Findings, Row, Verdict};
-use crate::statistics::Interval;
+use crate::statistics::{Interval, Trend};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -124,17 +124,45 @@ pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict) {
             cemp(ph)
         );
     }
+    if let Some(drift) = of.drift {
+        let Trend { n, ratio, low, high } = drift;
+        let words = if drift.is_none() { "none is seen" } else { "the machine did not stay the same" };
+        let _ = writeln!(
+            out,
+            "- Drift of {}, operations a second on the clock, from the first block to the last: {ratio:.2} (95 %: {low:.2} to {high:.2}, {n} blocks): {words}",
+            findings.rows.first().map_or("", |row| &row.names[1])
+        );
+    }
     out.push('\n');
+}
+
+/// From what state file systems were run, and what else the machine did.
+pub(super) fn circumstances(matrix: &Matrix, findings: &Findings) -> String {
+    let mut out = String::new();
+    if let Some(aged) = matrix.runs.aged {
+        let _ = write!(
+            out,
+            " File systems are aged: before each run they were filled with files of 4 to 60 KiB, of which {aged} %, drawn anew in each block, were left."
+        );
+    }
+    if let Some([least, middle, most]) = findings.load {
+        let _ = write!(
+            out,
+            " Before runs {least:.1} to {most:.1} processes wanted to run, {middle:.1} in the median (load of a minute, what runs leave behind in it)."
+        );
+    }
+    out
 }
 
 /// Everything, as a page: what is best for each workload, then the table of all cells.
 pub fn markdown(matrix: &Matrix, findings: &Findings, meter: &str) -> String {
     let mut out = format!(
         "{} runs of {} cells, {} whole blocks. Energy: {meter}. ± is half of the 95 % interval of the mean (Student's t over runs); cells are compared in pairs of the same \
-         block, on a log scale; those whose interval holds 1 are not told from the best.\n\n## What to take\n\n",
+         block, on a log scale; those whose interval holds 1 are not told from the best.{}\n\n## What to take\n\n",
         findings.runs,
         findings.rows.len(),
-        findings.blocks
+        findings.blocks,
+        circumstances(matrix, findings)
     );
     findings.verdicts.iter().for_each(|of| verdict(&mut out, findings, of));
     out.push_str("## Cells\n\n");

@@ -56,6 +56,8 @@ fn a_matrix_is_read_and_what_is_wrong_is_told_with_its_place() {
         ("scale = 0.5", "scale = -1.0", "runs.scale"),
         ("seconds = 10", "seconds = 0", "runs.seconds"),
         ("seconds = 10", "memory = \"23M\"", "runs.memory: 24117248 bytes do not hold"),
+        ("seconds = 10", "aged = 81", "runs.aged: 81 percent are none"),
+        ("seconds = 10", "aged = 0", "runs.aged: 0 percent are none"),
         ("set = [\"files=100\"]", "operations = 0", "workload.operations"),
         ("files=100", "files", "'files' sets nothing"),
         ("kind = \"xfs\"", "kind = \"zfs\"", "unknown variant `zfs`"),
@@ -260,4 +262,47 @@ proptest! {
             prop_assert_eq!(front.contains(&at), !is_beaten);
         }
     }
+}
+
+#[test]
+fn what_the_machine_did_besides_and_how_it_drifted_is_said() {
+    let matrix = Matrix::parse(&TEXT.replacen("seed = 7", "aged = 60", 1)).unwrap();
+    assert_eq!(Matrix::parse(&matrix.text()), Ok(matrix.clone()));
+    // The first system gets a tenth slower from block to block, under both schedulers; the other does not count.
+    let runs: Vec<Run> = (0..4)
+        .flat_map(|block| {
+            [("ext4", "none"), ("ext4", "bfq"), ("xfs noatime", "none")].map(|(system, scheduler)| {
+                let slower = if system == "ext4" { 1.1_f64.powi(block as i32) } else { 1.0 };
+                let (seconds, load_before) = (10.0 * slower, f64::from(block) + 0.5);
+                Run {
+                    seconds,
+                    load_before,
+                    power: vec![[0.5, 4.0], [1.5, 6.0]],
+                    ..run(["web", system, scheduler], block, 9.0, 20.0, 5.0)
+                }
+            })
+        })
+        .collect();
+    let findings = Findings::of(&matrix, &runs);
+    let drift = findings.verdicts[0].drift.unwrap();
+    assert!((drift.ratio - 1.1_f64.powi(-3)).abs() < 1e-9 && drift.n == 4 && !drift.is_none(), "{drift:?}");
+    assert_eq!((findings.load, findings.verdicts[1].drift), (Some([0.5, 2.0, 3.5]), None));
+    // A block that lacks a cell of the first system does not count.
+    let lacking: Vec<Run> = runs.iter().filter(|run| run.block != 3 || run.scheduler != "bfq").cloned().collect();
+    assert_eq!(Findings::of(&matrix, &lacking).verdicts[0].drift.unwrap().n, 3);
+    let about = About { title: "t".into(), machine: Vec::new(), meter: "modelled".into(), commands: Vec::new() };
+    let page = html(&matrix, &findings, &about);
+    for text in [markdown(&matrix, &findings, "modelled"), page.clone()] {
+        assert!(
+            text.contains("Drift of ext4, operations a second on the clock, from the first block to the last: 0.75"),
+            "{text}"
+        );
+        assert!(text.contains("the machine did not stay the same"), "{text}");
+        assert!(text.contains("0.5 to 3.5 processes wanted to run, 2.0 in the median"), "{text}");
+        assert!(text.contains("of which 60 %, drawn anew in each block, were left"), "{text}");
+    }
+    assert!(page.contains("watts over 1.0 s of virtual time, modelled: "), "{page}");
+    let measured = TEXT.replacen("profile = \"wd-re-4tb\"\nsize = \"4G\"", "path = \"/dev/sdz\"", 1);
+    let page = html(&Matrix::parse(&measured).unwrap(), &findings, &about);
+    assert!(page.contains("watts over 1.0 s of a run, measured: "), "{page}");
 }

@@ -8,7 +8,7 @@
 //! 4. What is written differs from file to file and from phase to phase.
 
 use super::orders;
-use super::plan::{Act, Mode, Order, PIECE, Phase, Set};
+use super::plan::{Act, Filling, Mode, Order, PIECE, Phase, Set};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -119,8 +119,8 @@ impl<G: Ground> Work<'_, G> {
             Act::Write { set, call, again } => self.write(&set, call, again)?,
             Act::Read { set, call, order } => self.read(&set, call, order)?,
             Act::Touch { set, pieces, write, seed } => self.touch(&set, pieces, write, seed)?,
-            Act::Fill => self.fill()?,
-            Act::Thin(percent) => self.thin(percent)?,
+            Act::Fill(filling) => self.fill(&filling)?,
+            Act::Thin { percent, seed } => self.thin(percent, seed)?,
             Act::Remove(set) => self.remove(&set)?,
         };
         let writes = !matches!(act, Act::Read { .. } | Act::Touch { write: false, .. });
@@ -236,13 +236,13 @@ impl<G: Ground> Work<'_, G> {
         Ok(pieces)
     }
 
-    fn fill(&mut self) -> Result<u64, PhaseError> {
+    fn fill(&mut self, filling: &Filling) -> Result<u64, PhaseError> {
         loop {
             let at = *self.filled;
             let path = self.path(&FILLING, at);
             let made = self.make_directory(&path).and_then(|()| {
                 let mut file = self.open(&path, OpenOptions::new().write(true).create_new(true))?;
-                file.write_all(&self.content(at, PIECE)).map_err(failed("writing", &path))
+                file.write_all(&self.content(at, filling.size(at))).map_err(failed("writing", &path))
             });
             match made {
                 Ok(()) => *self.filled += 1,
@@ -256,8 +256,8 @@ impl<G: Ground> Work<'_, G> {
         }
     }
 
-    fn thin(&self, percent: u64) -> Result<u64, PhaseError> {
-        let order = orders::shuffled(*self.filled, *self.filled, Order::SEED);
+    fn thin(&self, percent: u64, seed: u64) -> Result<u64, PhaseError> {
+        let order = orders::shuffled(*self.filled, *self.filled, seed);
         let mut removed = 0;
         for at in &order[(*self.filled * percent / 100) as usize..] {
             let path = self.path(&FILLING, *at);

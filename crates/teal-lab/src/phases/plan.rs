@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// Accesses to the large file, files that fill a file system.
+const BLOCK: u64 = 4 * KIB;
+/// Accesses to the large file, files that fill a file system in the thesis.
 pub(super) const PIECE: u64 = 8 * KIB;
 /// Files of a directory at most.
 const PER_DIRECTORY: u64 = 200;
@@ -79,6 +80,35 @@ impl Set {
     }
 }
 
+/// Files that fill a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Filling {
+    /// Bytes of the smallest.
+    least: u64,
+    /// Bytes of the largest; sizes between are drawn, whole blocks apart.
+    most: u64,
+    /// What is drawn.
+    seed: u64,
+}
+
+impl Filling {
+    /// Those of the thesis.
+    const PIECES: Self = Self { least: PIECE, most: PIECE, seed: 0 };
+
+    /// The bytes of a file.
+    pub fn size(&self, at: u64) -> u64 {
+        let sizes = (self.most - self.least) / BLOCK + 1;
+        self.least + orders::drawn(orders::drawn(self.seed) ^ at) % sizes * BLOCK
+    }
+}
+
+/// Phases that make a fresh file system one that has been lived on: files of 4 to 60 KiB, 32 in the mean, until there is no room; then so many percent of them stay, whichever this
+/// seed draws. (Of smaller ones an ext file system would run out of inodes before it is full.)
+pub fn ageing(percent: u64, seed: u64) -> Vec<Phase> {
+    let filling = Filling { least: BLOCK, most: 15 * BLOCK, seed };
+    vec![Phase::prepares("fill", Act::Fill(filling)), Phase::prepares("thin", Act::Thin { percent, seed })]
+}
+
 /// What is done in a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
@@ -111,10 +141,15 @@ pub enum Act {
         /// What is drawn.
         seed: u64,
     },
-    /// Files of 8 KB until there is no room.
-    Fill,
+    /// Files until there is no room.
+    Fill(Filling),
     /// Of those that filled it, this many percent stay, whichever are drawn.
-    Thin(u64),
+    Thin {
+        /// Percent.
+        percent: u64,
+        /// What is drawn.
+        seed: u64,
+    },
     /// The files of a set go.
     Remove(Set),
 }
@@ -143,7 +178,7 @@ impl Phase {
         match self.act {
             Act::Write { set, .. } | Act::Read { set, .. } => set.bytes,
             Act::Touch { pieces, .. } => pieces * PIECE,
-            Act::Fill | Act::Thin(_) | Act::Remove(_) => 0,
+            Act::Fill(_) | Act::Thin { .. } | Act::Remove(_) => 0,
         }
     }
 
@@ -254,10 +289,10 @@ fn of_updates(scale: f64) -> Vec<Phase> {
 }
 
 fn of_fragments(photos: Set, music: Set) -> Vec<Phase> {
-    let mut phases = vec![Phase::prepares("fill", Act::Fill)];
+    let mut phases = vec![Phase::prepares("fill", Act::Fill(Filling::PIECES))];
     for level in LEVELS {
         phases.extend([
-            Phase::prepares(format!("thin to {level} %"), Act::Thin(level)),
+            Phase::prepares(format!("thin to {level} %"), Act::Thin { percent: level, seed: Order::SEED }),
             Phase::counted(format!("camera at {level} %"), write(photos, None)),
             Phase::prepares(format!("no photos at {level} %"), Act::Remove(photos)),
             Phase::counted(format!("mp3 write at {level} %"), write(music, None)),

@@ -233,3 +233,24 @@ fn the_table_has_joules_and_how_many_times_the_floor_and_what_they_went_for() {
     );
     assert_eq!(markdown(&Sheet { cells: &[], assumed: &[] }), "No phase has been measured.\n");
 }
+
+#[test]
+fn ageing_is_drawn_by_its_seed_and_its_files_are_larger_than_those_of_the_thesis() {
+    let parts = |percent, seed| match &ageing(percent, seed)[..] {
+        [
+            Phase { act: Act::Fill(filling), counts: false, .. },
+            Phase { act: Act::Thin { percent, seed }, counts: false, .. },
+        ] => (*filling, *percent, *seed),
+        other => panic!("{other:?}"),
+    };
+    let sizes = |seed| (0..10_000).map(|at| parts(60, seed).0.size(at)).collect::<Vec<u64>>();
+    let mine = sizes(7);
+    assert_eq!((parts(60, 7).1, parts(60, 7).2, &mine), (60, 7, &sizes(7)));
+    assert!(mine.iter().all(|size| (4096..=15 * 4096).contains(size) && size % 4096 == 0));
+    let mean = mine.iter().sum::<u64>() / 10_000;
+    assert!((31 << 10..33 << 10).contains(&mean), "{mean}");
+    let same = mine.iter().zip(sizes(8)).filter(|(a, b)| **a == *b).count();
+    assert!((500..850).contains(&same), "one of 15: {same}");
+    let Act::Fill(thesis) = named(Group::Fragmented, "fill", 1.0).act else { panic!() };
+    assert!((0..100).all(|at| thesis.size(at) == 8192));
+}

@@ -78,3 +78,32 @@ proptest! {
         prop_assert!(there.p.is_none_or(|p| (p - back.p.unwrap()).abs() < 1e-9 && (0.0..=1.0).contains(&p)));
     }
 }
+
+#[test]
+fn a_trend_is_the_line_through_the_logarithms() {
+    // Doubles every two steps, exactly.
+    let exact: Vec<(f64, f64)> = (0..5).map(|n| (f64::from(n), 3.0 * 2_f64.powf(f64::from(n) / 2.0))).collect();
+    let trend = Trend::of(&exact).unwrap();
+    assert!((trend.ratio - 4.0).abs() < 1e-9 && (trend.high - trend.low).abs() < 1e-6 && !trend.is_none(), "{trend:?}");
+    // By hand: logarithms 0, 0.1, -0.1, 0 at 0, 1, 2, 4. Means 1.75 and 0; spread 8.75; rise -0.1 / 8.75; rest (0.02 - 0.01 / 8.75) / 2; t(2) = 4.303.
+    let logs = [(0.0, 0.0_f64), (1.0, 0.1), (2.0, -0.1), (4.0, 0.0)].map(|(x, y)| (x, y.exp()));
+    let trend = Trend::of(&logs).unwrap();
+    let half = 4.303 * ((0.02_f64 - 0.01 / 8.75) / 2.0 / 8.75).sqrt() * 4.0;
+    assert!((trend.ratio.ln() + 0.4 / 8.75).abs() < 1e-9, "{trend:?}");
+    assert!((trend.high.ln() - trend.low.ln() - 2.0 * half).abs() < 1e-9 && trend.is_none(), "{trend:?}");
+    assert_eq!(Trend::of(&exact[..2]), None);
+    assert_eq!(Trend::of(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]), None, "all at once");
+    assert_eq!(Trend::of(&[(1.0, 1.0), (2.0, 0.0), (3.0, 3.0)]), None, "nothing has no logarithm");
+}
+
+proptest! {
+    #[test]
+    fn a_trend_of_noise_is_none_nearly_always(noise in prop::collection::vec(prop::collection::vec(0.9_f64..1.1, 8), 200)) {
+        let seen = noise.iter().filter(|of| {
+            let points: Vec<(f64, f64)> = (0..).zip(of.iter()).map(|(at, y)| (f64::from(at), *y)).collect();
+            !Trend::of(&points).unwrap().is_none()
+        });
+        // Ten are expected; thirty would be six deviations more.
+        prop_assert!(seen.count() <= 30);
+    }
+}

@@ -186,6 +186,9 @@ pub(crate) struct Tune {
     /// Memory for the kernel's caches, beside what the workload's threads hold [default: all there is]
     #[arg(long, value_name = "SIZE", value_parser = super::parse_size)]
     pub(crate) memory: Option<u64>,
+    /// Fill each file system first, and leave so many percent of those files: 1 to 80 [default: it is fresh]
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) aged: Option<u64>,
     /// What is drawn: order and workloads
     #[arg(long, default_value = "1")]
     pub(crate) seed: u64,

@@ -14,6 +14,7 @@
 //! 3. Whatever is interrupted goes on with the next run; what was mounted and started for a run goes with it.
 //! 4. The runs of a file system are all on this machine's kernel, or all in guests.
 
+mod age;
 mod cell;
 pub(super) mod far;
 pub(super) mod ground;
@@ -139,6 +140,7 @@ impl Bench {
                 bail!("everything on {path} will be lost: say --erase {path} if that is meant");
             }
         }
+        age::check_room(self)?;
         Ok(())
     }
 
@@ -172,13 +174,9 @@ impl Bench {
             let sets = preview(&plan(&self.scripts[at], self.options(at, 0, Path::new("/"))?)?);
             let (files, bytes) = sets.iter().fold((0, 0), |(f, b), set| (f + set.files, b + set.bytes));
             say!("workload {}: {files} files, {}", workload.name, human(bytes));
-            if let Some(size) = device.size.filter(|size| bytes > size / 10 * 9) {
-                bail!(
-                    "workload {} does not fit on {}: say a smaller runs.scale, or a larger device.size",
-                    workload.name,
-                    human(size)
-                );
-            }
+        }
+        if let Some(words) = age::described(self, [least, most])? {
+            say!("{words}");
         }
         for (at, system) in systems.iter().enumerate().filter(|(at, _)| self.in_guest(*at)) {
             let why = if system.place.is_some() {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use support::{Mounted, Nas, PATIENCE, check, end, join, seeded, wait_until};
+use support::{Mounted, Nas, PATIENCE, Point, check, end, join, seeded, wait_until};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -114,15 +114,6 @@ fn what_was_written_at_work_is_read_at_home_from_the_drive() {
     end(vec![home, nas.0]);
 }
 
-/// What is mounted for a test, and goes with it.
-struct Bound(PathBuf);
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
-    }
-}
-
 #[test]
 fn a_drive_is_found_wherever_it_is_mounted() {
     let test = "a_drive_is_found_wherever_it_is_mounted";
@@ -135,7 +126,7 @@ fn a_drive_is_found_wherever_it_is_mounted() {
     device(&nas.0, &["detach", "usb"]);
     fs::write(stick.join("other"), vec![0; 20 << 20]).unwrap();
     rustix::mount::mount_bind(&stick, &media).unwrap();
-    let bound = Bound(media.clone());
+    let bound = Point(media.clone());
     let there = media.join("usb.drive");
     assert!(wait_until(PATIENCE, || shown(&nas.0, "usb")["place"] == text(&there)), "{}", shown(&nas.0, "usb"));
     device(&nas.0, &["detach", "usb"]);

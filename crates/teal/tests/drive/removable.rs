@@ -1,6 +1,8 @@
 //! Drives that are block devices which come and go, and places that nobody may write to.
 
-use crate::support::{Mounted, Nas, PATIENCE, World, check, end, flush, run, seeded, wait_until};
+use crate::support::{
+    LoopDevice, Mounted, Nas, PATIENCE, Point, World, check, end, flush, has_loop_devices, run, seeded, wait_until,
+};
 use crate::{asked, catches_up, device, refused, shown, text, work_and_home};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,27 +10,26 @@ use std::process::Command;
 
 const SIZE: u64 = 64 << 20;
 
-/// A loop device: a disk that can be taken away while it is in use, and put in again. It goes with the test.
+/// A disk that can be taken away while it is in use, and put in again.
 struct Stick {
     image: PathBuf,
-    device: PathBuf,
+    device: LoopDevice,
 }
 
 impl Stick {
     /// `None`, on record as skipped, where there are no loop devices.
     fn new(test: &str, world: &World) -> Option<Self> {
         let image = world.path("stick.img");
-        fs::File::create_new(&image).unwrap().set_len(SIZE).unwrap();
-        let Some(device) = attached(&image, &[]) else {
-            teal_testkit::skip(test, "no loop device can be had");
-            return None;
-        };
-        Some(Self { image, device })
+        has_loop_devices(test).then(|| Self { device: LoopDevice::new(&image, SIZE), image })
+    }
+
+    fn device(&self) -> &Path {
+        self.device.path()
     }
 
     fn is_size(&self, bytes: u64) {
         fs::OpenOptions::new().write(true).open(&self.image).unwrap().set_len(bytes).unwrap();
-        run(Command::new("losetup").arg("--set-capacity").arg(&self.device)).good();
+        run(Command::new("losetup").arg("--set-capacity").arg(self.device())).good();
     }
 
     /// It is taken out in the middle of anything: the disk has no medium any more, and all it is asked for fails. What was on it.
@@ -44,17 +45,6 @@ impl Stick {
     }
 }
 
-impl Drop for Stick {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
-    }
-}
-
-fn attached(image: &Path, options: &[&str]) -> Option<PathBuf> {
-    let said = run(Command::new("losetup").args(options).args(["--find", "--show"]).arg(image));
-    (said.code == 0).then(|| said.stdout.trim().into())
-}
-
 /// Waits until a machine says that a drive is there, or is not.
 #[track_caller]
 fn is_there(m: &Mounted, place: &Path, is_it: bool) {
@@ -68,7 +58,7 @@ fn a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there
     let Some((nas, home, _)) = work_and_home(test) else { return };
     let Some(stick) = Stick::new(test, home.world()) else { return };
     device(&nas.0, &["rm", "usb"]);
-    device(&home, &["add", text(&stick.device), "--name", "usb", "--portable"]);
+    device(&home, &["add", text(stick.device()), "--name", "usb", "--portable"]);
     (0..6).for_each(|n| fs::write(nas.0.path(format!("f{n}")), seeded(n, 300_000)).unwrap());
     nas.flush();
     catches_up(&nas, &home);
@@ -91,42 +81,32 @@ fn a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there
     // Pulled out, and read, written and sent without it.
     let bytes = stick.pull();
     (1..4).for_each(read);
-    is_there(&home, &stick.device, false);
+    is_there(&home, stick.device(), false);
     fs::write(home.path("new"), "written without it").unwrap();
     flush(&home);
     // Put in again, as it was.
     stick.plug(&bytes, SIZE);
-    is_there(&home, &stick.device, true);
+    is_there(&home, stick.device(), true);
     is_from_it(4);
     // Detached by somebody, it comes back when another one has been put in, even if nobody saw it away.
     device(&home, &["detach", "usb"]);
     let bytes = stick.pull();
     stick.plug(&bytes, SIZE + (1 << 20));
-    is_there(&home, &stick.device, true);
+    is_there(&home, stick.device(), true);
     is_from_it(5);
     device(&home, &["detach", "usb"]);
-    check(home.world(), &stick.device);
+    check(home.world(), stick.device());
     end(vec![home, nas.0]);
 }
 
-/// A place that nobody may write to, and goes with the test.
-struct Protected(PathBuf);
-
-impl Protected {
-    fn new(dir: &Path, point: PathBuf) -> Self {
-        fs::create_dir(&point).unwrap();
-        rustix::mount::mount_bind(dir, &point).unwrap();
-        let this = Self(point);
-        let flags = rustix::mount::MountFlags::BIND | rustix::mount::MountFlags::RDONLY;
-        rustix::mount::mount_remount(&this.0, flags, "").unwrap();
-        this
-    }
-}
-
-impl Drop for Protected {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
-    }
+/// A place that nobody may write to, with what is in `dir`.
+fn protected_from(dir: &Path, point: PathBuf) -> Point {
+    fs::create_dir(&point).unwrap();
+    rustix::mount::mount_bind(dir, &point).unwrap();
+    let point = Point(point);
+    let flags = rustix::mount::MountFlags::BIND | rustix::mount::MountFlags::RDONLY;
+    rustix::mount::mount_remount(&point.0, flags, "").unwrap();
+    point
 }
 
 #[test]
@@ -139,21 +119,21 @@ fn a_drive_that_is_write_protected_is_refused_in_one_line_and_attached_when_it_i
     fs::create_dir(&files).unwrap();
     let drive = nas.0.world().path("file.drive");
     device(&nas.0, &["add", text(&drive), "--size", "64M"]);
-    device(&nas.0, &["add", text(&stick.device), "--name", "usb"]);
+    device(&nas.0, &["add", text(stick.device()), "--name", "usb"]);
     for name in ["file", "usb"] {
         device(&nas.0, &["detach", name]);
     }
-    let protected = Protected::new(&files, nas.0.world().path("protected"));
+    let protected = protected_from(&files, nas.0.world().path("protected"));
     // Not before: it would be attached where it has just been mounted.
     fs::rename(&drive, files.join("file.drive")).unwrap();
     refused(&nas.0, &["attach", text(&protected.0.join("file.drive"))], &["file.drive", "write-protected"]);
     refused(&nas.0, &["add", text(&protected.0.join("new.drive")), "--size", "64M"], &["new.drive", "write-protected"]);
-    run(Command::new("blockdev").arg("--setro").arg(&stick.device)).good();
-    refused(&nas.0, &["attach", text(&stick.device)], &[text(&stick.device), "write-protected"]);
-    run(Command::new("blockdev").arg("--setrw").arg(&stick.device)).good();
+    run(Command::new("blockdev").arg("--setro").arg(stick.device())).good();
+    refused(&nas.0, &["attach", text(stick.device())], &[text(stick.device()), "write-protected"]);
+    run(Command::new("blockdev").arg("--setrw").arg(stick.device())).good();
     drop(protected);
     fs::rename(files.join("file.drive"), &drive).unwrap();
-    device(&nas.0, &["attach", text(&stick.device)]);
+    device(&nas.0, &["attach", text(stick.device())]);
     let is_back = || shown(&nas.0, "file")["place"] == text(&drive);
     assert!(wait_until(PATIENCE, is_back), "it is attached by itself: {}", shown(&nas.0, "file"));
     fs::write(nas.0.path("f"), seeded(1, 10_000)).unwrap();
@@ -163,6 +143,6 @@ fn a_drive_that_is_write_protected_is_refused_in_one_line_and_attached_when_it_i
     }
     nas.0.down();
     check(nas.0.world(), &drive);
-    check(nas.0.world(), &stick.device);
+    check(nas.0.world(), stick.device());
     nas.0.check();
 }

@@ -166,8 +166,8 @@ pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
     out
 }
 
-/// Watts over the time of a run, if a meter was read.
-pub(super) fn power(row: &Row) -> String {
+/// Watts over the time of a run, if they are known. `modelled`: they are a model's, and so is the time.
+pub(super) fn power(row: &Row, modelled: bool) -> String {
     let (Some(first), Some(last)) = (row.power.first(), row.power.last()) else { return String::new() };
     let up = steps(row.power.iter().map(|of| of[1]).fold(0.0, f64::max));
     let high = up[up.len() - 1];
@@ -191,10 +191,11 @@ pub(super) fn power(row: &Row) -> String {
     let _ = writeln!(out, "<polyline class=\"line\" points=\"{}\"/>", points.join(" "));
     let _ = writeln!(
         out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">watts over {:.0} s of {}</text>",
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">watts over {:.1} s of {}: {}</text>",
         WIDTH / 2.0,
         high - 12.0,
         last[0] - first[0],
+        if modelled { "virtual time, modelled" } else { "a run, measured" },
         label(row)
     );
     out.push_str("</svg>\n");

@@ -5,7 +5,7 @@ use crate::status::human;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use teal_emulator::{Account, Power, Snapshot};
+use teal_emulator::{Account, Power, Series, Snapshot};
 use teal_energy::ledger::{Phase, Use};
 use teal_energy::power::PowerModel;
 use teal_types::{Energy, SECTOR, Span, Time};
@@ -50,6 +50,18 @@ pub(in crate::lab) struct Sums {
     pub(in crate::lab) microjoules: u64,
     /// By what it was used for; they sum up to `microjoules`.
     pub(in crate::lab) uses: Vec<Usage>,
+    /// Over time, where that is kept: since the mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::lab) power: Option<Bins>,
+}
+
+/// Joules by bins of the disk's time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::lab) struct Bins {
+    /// How wide a bin is; the last ends with the time that has passed.
+    pub(in crate::lab) bin_ns: u64,
+    /// They sum up to those of all uses.
+    pub(in crate::lab) microjoules: Vec<u64>,
 }
 
 /// One use.
@@ -84,7 +96,25 @@ impl Sums {
             wakes: requests.wakes,
             microjoules: uses.iter().map(|u| u.microjoules).sum(),
             uses,
+            power: None,
         }
+    }
+
+    /// With the same joules over time.
+    pub(in crate::lab) fn with_power(mut self, series: &Series) -> Self {
+        let bins = series.bins(Energy::microjoules(self.microjoules));
+        let microjoules = bins.into_iter().map(Energy::get).collect();
+        self.power = Some(Bins { bin_ns: series.width().get(), microjoules });
+        self
+    }
+
+    /// Seconds to the middle of each bin, and the mean watts in it.
+    pub(in crate::lab) fn watts(&self) -> Vec<[f64; 2]> {
+        let Some(Bins { bin_ns, microjoules }) = &self.power else { return Vec::new() };
+        let edge = |bin: usize| (bin as u64 * bin_ns).min(self.elapsed_ns) as f64 / 1e9;
+        let bins = microjoules.iter().enumerate().map(|(at, joules)| (edge(at), edge(at + 1), *joules as f64 / 1e6));
+        let of_time = bins.filter(|(from, until, _)| until > from);
+        of_time.map(|(from, until, joules)| [f64::midpoint(from, until), joules / (until - from)]).collect()
     }
 
     pub(in crate::lab) fn show(&self, profile: &str) {
@@ -100,6 +130,12 @@ impl Sums {
         say!("  seeks     {}; woken {} times", self.seeks, self.wakes);
         let (energy, time) = (Energy::microjoules(self.microjoules), Span::nanos(self.elapsed_ns));
         say!("  energy    {energy} in {time}, modelled by {profile}");
+        let watts = self.watts();
+        if let (Some(Bins { bin_ns, .. }), true) = (&self.power, watts.len() > 1) {
+            let (low, high) =
+                watts.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), [_, w]| (low.min(*w), high.max(*w)));
+            say!("  power     {low:.3} to {high:.3} W, means of {}", Span::nanos(*bin_ns));
+        }
         for used in &self.uses {
             let (energy, time) = (Energy::microjoules(used.microjoules).to_string(), Span::nanos(used.ns).to_string());
             say!("    {:<18} {:>8} x {time:>11} {energy:>12}", used.name, used.count);
@@ -121,7 +157,7 @@ impl Report {
         self.log_error.clone_from(&now.log_error);
         self.total = Sums::between(&Account::default(), &now.account, model);
         self.mark = now.mark.as_ref().map(|(label, _): &(String, Time)| label.clone());
-        self.since_mark = Sums::between(&now.at_mark, &now.account, model);
+        self.since_mark = Sums::between(&now.at_mark, &now.account, model).with_power(&now.series);
     }
 
     /// Asks the disk that is mounted there.

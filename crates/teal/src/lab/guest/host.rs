@@ -17,7 +17,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use teal_emulator::{Account, EmulatedDisk, Pace, VirtualClock, nbd};
+use teal_emulator::{EmulatedDisk, Pace, VirtualClock, nbd};
 use teal_env::{Clock as _, SystemClock, Timer as _};
 
 type Disk = Arc<EmulatedDisk<super::super::disk::backing::Backing>>;
@@ -150,23 +150,26 @@ fn listen(disk: Disk, socket: TcpListener, task: &Task, tell: Sender<Event>) -> 
 /// | `finished [KERNEL, ANSWER]`, `failed WHY` | the end | none |
 fn talk(disk: &EmulatedDisk<impl teal_env::Disk>, task: &str, guest: &TcpStream) -> Result<Outcome> {
     let mut counted = Vec::new();
-    let mut from: Option<Account> = None;
+    let mut goes_on = false;
     let mut ran: Option<Sums> = None;
     for line in BufReader::new(guest).lines() {
         let line = line.context("the guest is gone")?;
-        let now = disk.snapshot().account;
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
-        let since = |from: &Option<Account>| {
-            let from = from.as_ref().context("a part goes on that has not begun")?;
-            anyhow::Ok(Sums::between(from, &now, disk.model()))
+        let sums = || {
+            let now = disk.snapshot();
+            Sums::between(&now.at_mark, &now.account, disk.model()).with_power(&now.series)
         };
         match word {
             "task" => {}
-            "begin" => from = Some(now),
-            "ran" => ran = Some(since(&from)?),
+            "begin" => {
+                disk.mark("begin");
+                goes_on = true;
+            }
+            "ran" if goes_on => ran = Some(sums()),
             "drained" => {
                 let ran = ran.take().context("a part ends that has not run")?;
-                counted.push(Counted { ran, all: since(&from.take())? });
+                goes_on = false;
+                counted.push(Counted { ran, all: sums() });
             }
             "finished" => {
                 let (kernel, answer) = serde_json::from_str(rest).context("the guest's answer")?;

@@ -1,10 +1,10 @@
 //! One run of one cell: a fresh file system, its files, a cold start, the workload, the drain.
 
-use super::Bench;
 use super::ground::{Ground, Mounted};
 use super::memory::Fence;
 use super::meter::{self, Meter, Watch};
 use super::shown::Shown;
+use super::{Bench, age};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -126,6 +126,9 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
     let of = &matrix.systems[cell.system];
     ground.make(of)?;
     let dir = bench.results.join("mount");
+    if !age::age(matrix.runs.aged, matrix.seed(block), &ground, of, &dir, &bench.ended)? {
+        return Ok(None);
+    }
     let mounted = ground.mount(of, &dir, Cache::Cold)?;
     let plan = plan(&bench.scripts[cell.workload], bench.options(cell.workload, block, &dir)?)?;
     let memory = matrix.runs.memory.map(|memory| memory.saturating_add(plan.memory()));
@@ -150,7 +153,8 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
     let mounted = held(&start.mounted).take();
     mounted.context("nothing is mounted")?.end()?;
     let mut drain = ground.spent()?.since(&from).since(&ran);
-    let power = start.joules(ended, &mut ran, &mut drain)?;
+    let mut power = ground.power()?;
+    power.extend(start.joules(ended, &mut ran, &mut drain)?);
     if start.interrupted() {
         return Ok(None);
     }

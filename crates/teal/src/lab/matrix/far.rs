@@ -4,12 +4,13 @@ use super::cell::load;
 use super::ground::{Ground, Mounted};
 use super::memory::Fence;
 use super::shown::Shown;
-use super::{Bench, ground};
+use super::{Bench, age, ground};
 use crate::lab::guest::{self, Has, Job, Line};
 use crate::lab::script::Sources;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use teal_env::SystemClock;
 use teal_lab::matrix::{Cache, Cell, Meter, Place, Run, Spent, System};
@@ -21,6 +22,8 @@ pub(in crate::lab) struct Task {
     pub(in crate::lab) system: System,
     scheduler: String,
     cache: Cache,
+    /// Percent.
+    aged: Option<u64>,
     /// Bytes that the run may hold, what its threads hold included.
     pub(in crate::lab) memory: Option<u64>,
     /// With the directory as it is called there.
@@ -79,6 +82,8 @@ impl Listener for Start<'_> {
 pub(in crate::lab) fn inside(of: &Task, ground: &Ground, line: &mut Line) -> Result<impl Serialize + use<>> {
     ground.schedule(&of.scheduler, &[])?;
     ground.make(&of.system)?;
+    // It is ended from outside.
+    age::age(of.aged, of.options.seed, ground, &of.system, &of.options.dir, &AtomicBool::new(false))?;
     let mounted = ground.mount(&of.system, &of.options.dir, Cache::Cold)?;
     let plan = plan(&of.script.script()?, of.options.clone())?;
     let start =
@@ -157,6 +162,7 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
         system: matrix.systems[cell.system].clone(),
         scheduler: names[2].clone(),
         cache: matrix.runs.cache,
+        aged: matrix.runs.aged,
         memory: memory.map(|memory| memory.saturating_add(held)),
         options,
         script: bench.sources[cell.workload].clone(),
@@ -171,6 +177,7 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
         meter: Meter::Model(job.profile),
         drain: Spent::from(&counted.all).since(&ran),
         run: ran,
+        power: counted.all.watts(),
         guest: Some(outcome.kernel),
         ..shown.run(names, block, load_before)
     }))

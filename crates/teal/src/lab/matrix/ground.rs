@@ -75,6 +75,13 @@ pub(in crate::lab) fn check_device(path: &Path) -> Result<()> {
     }
 }
 
+/// How large a device is.
+pub(in crate::lab) fn size_of(path: &Path) -> Result<u64> {
+    use std::io::Seek as _;
+    let device = std::fs::OpenOptions::new().read(true).open(path);
+    device.and_then(|mut device| device.seek(std::io::SeekFrom::End(0))).with_context(|| path.display().to_string())
+}
+
 /// A device for one run.
 pub(in crate::lab) struct Ground {
     path: PathBuf,
@@ -161,6 +168,16 @@ impl Ground {
         }
         let of: Sums = serde_json::from_value(self.since_mark()?).context("the disk's answer cannot be understood")?;
         Ok((&of).into())
+    }
+
+    /// Of a modelled disk: seconds of its time since the mark, and the mean watts around them.
+    pub(in crate::lab) fn power(&self) -> Result<Vec<[f64; 2]>> {
+        if self.modelled.is_none() {
+            return Ok(Vec::new());
+        }
+        let sums: super::super::disk::report::Sums =
+            serde_json::from_value(self.since_mark()?).context("the disk's answer cannot be understood")?;
+        Ok(sums.watts())
     }
 
     /// The kernel's own counts (Documentation/block/stat.rst): sectors read and written, milliseconds at work, flushes.

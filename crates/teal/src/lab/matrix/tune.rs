@@ -108,6 +108,7 @@ fn wanted(args: &Args) -> Result<Matrix> {
         seconds: args.seconds,
         cache: Cache::Cold,
         memory: args.memory,
+        aged: args.aged,
     };
     let workload = args.workload.clone().unwrap_or_default();
     let name = Path::new(&workload).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());

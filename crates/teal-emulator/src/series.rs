@@ -1,0 +1,112 @@
+//! Power over time: joules by bins of time, in memory that does not grow.
+//!
+//! # Guarantees
+//! 1. *Complete*: the bins hold all energy that was booked since the beginning, to the femtojoule, each part in the bins of the time in which it was spent. What takes time is spent evenly
+//!    over it.
+//! 2. *Bounded*: there are never more than [`Series::BINS_MAX`] bins. When time goes beyond the last, each two become one, and bins are twice as wide.
+//! 3. *Whole*: as microjoules they sum up to the total that they are given, which rounds by use, not by time; each end of a bin is off by no more than that differs.
+
+#[cfg(test)]
+mod tests;
+
+use teal_types::{Energy, Power, Span};
+
+/// Microwatts times nanoseconds: 10^-15 J.
+type Femtojoules = u128;
+const PER_MICROJOULE: Femtojoules = 1_000_000_000;
+
+/// Joules over the time since a beginning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Series {
+    /// Until when everything is in the bins.
+    passed: Span,
+    width: Span,
+    bins: Vec<Femtojoules>,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self { passed: Span::ZERO, width: Self::FIRST, bins: Vec::with_capacity(Self::BINS_MAX) }
+    }
+}
+
+impl Series {
+    /// Bins at most.
+    pub const BINS_MAX: usize = 64;
+    /// How wide bins are at first.
+    pub const FIRST: Span = Span::millis(1);
+
+    /// How wide the bins are. The last ends with what has passed.
+    pub fn width(&self) -> Span {
+        self.width
+    }
+
+    /// How long it is.
+    pub fn passed(&self) -> Span {
+        self.passed
+    }
+
+    /// The joules of each bin, in the order of time; they sum up to `total`.
+    pub fn bins(&self, total: Energy) -> Vec<Energy> {
+        let (mut sum, mut before) = (0, 0);
+        let mut bins = Vec::with_capacity(self.bins.len());
+        for (at, bin) in self.bins.iter().enumerate() {
+            sum += bin;
+            let rounded = u64::try_from((sum + PER_MICROJOULE / 2) / PER_MICROJOULE).unwrap_or(u64::MAX);
+            let until = if at + 1 == self.bins.len() { total.get() } else { rounded.min(total.get()) };
+            bins.push(Energy::microjoules(until - before));
+            before = until;
+        }
+        bins
+    }
+
+    /// Books `time` at `power`, after all that was booked before.
+    pub(crate) fn draw(&mut self, power: Power, time: Span) {
+        let power = Femtojoules::from(power.get());
+        self.book(time, |part| power * Femtojoules::from(part.get()));
+    }
+
+    /// Books energy that is known as a whole, spent evenly over `time`.
+    pub(crate) fn pay(&mut self, time: Span, energy: Energy) {
+        let all = Femtojoules::from(energy.get()) * PER_MICROJOULE;
+        match Femtojoules::from(time.get()) {
+            0 => self.add(self.passed.get().saturating_sub(1) / self.width.get(), all),
+            whole => self.book(time, |part| all * Femtojoules::from(part.get()) / whole),
+        }
+    }
+
+    /// `spent`: by so much of the time from its beginning.
+    fn book(&mut self, time: Span, spent: impl Fn(Span) -> Femtojoules) {
+        let (from, until) = (self.passed.get(), (self.passed + time).get());
+        while until.div_ceil(self.width.get()) > Self::BINS_MAX as u64 {
+            self.widen();
+        }
+        let (mut at, mut before) = (from, 0);
+        while at < until {
+            let bin = at / self.width.get();
+            at = until.min((bin + 1).saturating_mul(self.width.get()));
+            let so_far = spent(Span::nanos(at - from));
+            self.add(bin, so_far - before);
+            before = so_far;
+        }
+        self.passed = Span::nanos(until);
+    }
+
+    fn add(&mut self, bin: u64, energy: Femtojoules) {
+        let bin = bin as usize;
+        debug_assert!(bin < Self::BINS_MAX, "bin {bin} is beyond the last");
+        if bin >= self.bins.len() {
+            self.bins.resize(bin + 1, 0);
+        }
+        self.bins[bin] += energy;
+    }
+
+    /// Each two bins become one.
+    fn widen(&mut self) {
+        for at in 0..self.bins.len().div_ceil(2) {
+            self.bins[at] = self.bins[2 * at] + self.bins.get(2 * at + 1).copied().unwrap_or(0);
+        }
+        self.bins.truncate(self.bins.len().div_ceil(2));
+        self.width = self.width * 2;
+    }
+}
