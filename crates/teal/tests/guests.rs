@@ -123,6 +123,7 @@ fn what_this_kernel_lacks_runs_in_a_guest_beside_what_it_has() {
         assert!(joules(run) > 0.5 && (0.2..1.3).contains(&(joules(run) / busy)), "watts of this drive: {run}");
         assert!(run["run"]["read"].as_u64().unwrap() > 100_000, "cold: {run}");
         assert!(run["run"]["written"].as_u64().unwrap() > 100_000, "{run}");
+        assert!(run["power"].as_array().is_some_and(|points| points.len() > 5), "power over time: {run}");
         let kernel = run["guest"].as_str().unwrap_or_default();
         assert_eq!(kernel.starts_with("user-mode Linux "), run["system"] != "ext4", "{run}");
     }
@@ -182,6 +183,34 @@ fn a_guest_has_the_schedulers_of_its_kernel_and_the_memory_of_the_matrix() {
     }
     assert!(read[0] < 52 << 20, "each page once, of 50 MiB: {read:?}");
     assert!(read[1] * 10 > read[0] * 12, "{read:?}");
+    assert!(matrix.is_clean());
+}
+
+#[test]
+fn a_file_system_in_a_guest_is_aged_as_on_this_kernel() {
+    let Some(matrix) = Matrix::new("a_file_system_in_a_guest_is_aged_as_on_this_kernel") else { return };
+    let script = "define fileset name=ff,path=$dir,entries=1,size=8m,dirwidth=20,dirgamma=0,prealloc\n\
+        define process name=pp { thread name=tt,memsize=64k { flowop read name=rr,filesetname=ff,fd=1,iosize=64k } }\nrun 60\n";
+    fs::write(matrix.world.path("look.wml"), script).unwrap();
+    let only = &TEXT[TEXT.find("[[system]]\nname = \"nilfs2\"").unwrap()..TEXT.find("[schedulers]").unwrap()];
+    let changes = [
+        ("\"300M\"", "\"100M\""),
+        ("least = 2\nmost = 2", "least = 1\nmost = 1"),
+        ("script = \"post.wml\"\nset = [\"threads=2\"]\noperations = 300", "script = \"look.wml\"\noperations = 128"),
+        (only, "[[system]]\nname = \"ext4 apart\"\nkind = \"ext4\"\nwhere = \"guest\"\n"),
+    ];
+    let seeks = |aged: &str| {
+        matrix.change(&[&changes[..], &[("scale = 0.01\n", aged)]].concat());
+        let _ = fs::remove_dir_all(&matrix.results);
+        matrix.world.teal(&matrix.args(&[])).good();
+        let find =
+            |name: &str| matrix.runs().iter().find(|run| run["system"] == name).unwrap()["run"]["seeks"].as_u64();
+        ["ext4", "ext4 apart"].map(|name| find(name).unwrap())
+    };
+    let (fresh, aged) = (seeks("scale = 1.0\n"), seeks("scale = 1.0\naged = 60\n"));
+    for place in 0..2 {
+        assert!(aged[place] > 5 * fresh[place].max(1), "{fresh:?} {aged:?}");
+    }
     assert!(matrix.is_clean());
 }
 
