@@ -5,18 +5,21 @@
 //!    openings, from when the thread turns to it until it turns to another, or for 16 calls at random places.
 //! 2. Files become *sets* (`sets`): those below one directory at the top of what was recorded, apart from them those at whose places are read and written at random, and single
 //!    files that are visited much more often than their neighbours.
-//! 3. Visits that do the same kinds of things to files of the same set, in the same order, are one *shape* (`shapes`). Threads, all alike, do the shapes in turn: the
+//! 3. Threads that last and do alike are a *role* (`roles`): those that read, say, and those that write. Where threads come and go, all have one.
+//! 4. Visits that do the same kinds of things to files of the same set, in the same order, are one *shape* (`shapes`). The threads of a role do its shapes in turn: the
 //!    commonest once in a round, the others with the probability that makes them as frequent as they were met.
-//! 4. The shapes become composite flowops (`script`), distributions random variables (`table`).
+//! 5. Roles become threads. After each round of the first it lets the others go on by as much as they did meanwhile, and waits when it is too far ahead: roles keep their
+//!    parts of the work, however fast each could be. The shapes become composite flowops (`script`), distributions random variables (`table`).
 //!
 //! # What is preserved
 //! The share of each kind of operation, sizes of calls and how many a visit has, bytes read and written; number, sizes and directories of the files at the beginning, how many
-//! come and go; how visits are spread over the files, if some are visited again and again; how many threads there are at a time; visits a second.
+//! come and go; how visits are spread over the files, if some are visited again and again; how many threads there are at a time, and which of up to four roles they have; visits a second.
 //!
 //! # What is lost
-//! Which thread does what, and in which order files are visited; that sizes of calls depend on each other; bursts and pauses; renames, links, attributes, truncation: the
+//! What sets threads of a role apart, and in which order files are visited; that sizes of calls depend on each other; bursts and pauses; renames, links, attributes, truncation: the
 //! language has no words for them. The script says in its first lines how much that was. Shapes with less than a thousandth of visits and of calls are left out.
 
+mod roles;
 mod script;
 mod sets;
 mod shapes;
@@ -86,9 +89,11 @@ pub fn characterise(
         return Err(NoCharacter::Idle);
     }
     let sets = sets::sets(&seen, survey);
-    let shapes = shapes::shapes(&seen, &sets);
-    let kept = shapes.iter().map(|shape| shape.count).sum();
-    let script = script::script(&seen, &sets, &shapes, about);
+    let doing = |role: roles::Role| (role.threads, shapes::shapes(&seen, &sets, &role.visits));
+    let mut roles: Vec<_> = roles::roles(&seen, &sets).into_iter().map(doing).collect();
+    roles.retain(|(threads, shapes)| *threads > 0 && !shapes.is_empty());
+    let kept = roles.iter().flat_map(|(_, shapes)| shapes).map(|shape| shape.count).sum();
+    let script = script::script(&seen, &sets, &roles, about);
     Ok(Character {
         script,
         visits: [kept, seen.visits.len() as u64],

@@ -91,10 +91,10 @@ fn mean_size(dir: &Path) -> f64 {
     bytes as f64 / f64::from(files.max(1))
 }
 
-/// Runs a workload that comes along, characterises it, runs what came of that: both do the same operations in the same parts, with the same bytes, on files of the same size.
+/// Runs a workload that comes along, characterises it, runs what came of that: both do the same operations in the same parts, with the same bytes, on files of the same size. The script.
 #[track_caller]
-fn is_alike(test: &str, workload: &str, sign: &str, kinds: &[&str], more: &[&str]) {
-    let Some(mut m) = Mounted::new(test, "400M") else { return };
+fn is_alike(test: &str, workload: &str, sign: &str, kinds: &[&str], more: &[&str]) -> String {
+    let Some(mut m) = Mounted::new(test, "400M") else { return String::new() };
     m.down();
     m.mount("observed");
     fs::create_dir(m.path("files")).unwrap();
@@ -114,6 +114,7 @@ fn is_alike(test: &str, workload: &str, sign: &str, kinds: &[&str], more: &[&str
     }
     m.down();
     m.check();
+    script
 }
 
 #[test]
@@ -141,7 +142,10 @@ fn what_is_made_of_a_web_server_does_the_like() {
 fn what_is_made_of_a_database_whose_threads_differ_does_the_like() {
     let more = ["--scale", "0.001", "--set", "posts=100", "--set", "highwater=100"];
     let test = "what_is_made_of_a_database_whose_threads_differ_does_the_like";
-    is_alike(test, "db", "read", &["read", "write"], &more);
+    let script = is_alike(test, "db", "read", &["read", "write"], &more);
+    println!("{script}");
+    // Those that read are told from those that write.
+    assert_eq!(script.matches("thread name=worker").count(), 2 * usize::from(!script.is_empty()), "{script}");
 }
 
 /// Runs git in a directory, without anything of its user's.

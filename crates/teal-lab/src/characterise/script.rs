@@ -11,29 +11,44 @@ use std::fmt::Write as _;
 /// Slots of a thread that can be named.
 const SLOTS: usize = 127;
 
+/// Threads of a role at most.
+const THREADS_MAX: u64 = 4096;
+/// Tokens of the smaller of what is given and taken: the parts of roles are right to one in so many.
+const FINE: f64 = 1000.0;
+
 /// Writes everything down.
-pub(super) fn script(seen: &Seen, sets: &Sets, shapes: &[Shape], about: &str) -> String {
+pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], about: &str) -> String {
     let mut out = Out { text: String::new(), variables: 0 };
     let seconds = seen.length.as_secs_f64().ceil().max(1.0);
-    let kept: u64 = shapes.iter().map(|shape| shape.count).sum();
+    let shapes = || roles.iter().flat_map(|(_, shapes)| shapes);
+    let kept: u64 = shapes().map(|shape| shape.count).sum();
     out.head(seen, about, kept);
-    let _ = writeln!(out.text, "set $threads={}", seen.threads);
+    for (role, (threads, shapes)) in roles.iter().enumerate() {
+        let visits: u64 = shapes.iter().map(|shape| shape.count).sum();
+        if roles.len() > 1 {
+            let _ = writeln!(out.text, "# Threads of role {role}: {visits} visits");
+        }
+        let _ = writeln!(out.text, "set {}={}", threads_of(role), (*threads).clamp(1, THREADS_MAX));
+    }
     let _ = writeln!(out.text, "# Visits a second, as they were met; 0: as fast as it goes");
     let rate = (kept as f64 / seen.length.as_secs_f64().max(0.001)).round().max(1.0);
     let _ = writeln!(
         out.text,
         "set $rate={rate}\nset $seconds={seconds}\n\neventgen rate=$rate\nset mode quit firstdone\n"
     );
-    let used: BTreeSet<usize> = shapes.iter().map(|shape| shape.set).collect();
+    let used: BTreeSet<usize> = shapes().map(|shape| shape.set).collect();
     for at in used {
-        let random = shapes.iter().filter(|shape| shape.set == at).flat_map(|shape| &shape.parts);
+        let random = shapes().filter(|shape| shape.set == at).flat_map(|shape| &shape.parts);
         let random = random.filter(|part| matches!(part.step, Step::ReadRandom | Step::WriteRandom));
         // A place must have room for a call.
         let least = random.map(|part| part.sizes.largest()).max().unwrap_or(0);
         out.set(at, &sets.sets[at], least);
     }
-    let mut calls = String::new();
-    for (at, shape) in shapes.iter().enumerate() {
+    let mut calls = vec![String::new(); roles.len()];
+    let of_roles =
+        roles.iter().enumerate().flat_map(|(role, (_, shapes))| shapes.iter().map(move |shape| (role, shape)));
+    for (at, (role, shape)) in of_roles.enumerate() {
+        let calls = &mut calls[role];
         let [now, of_these] = shape.times.each_ref().map(|times| out.value(times));
         out.shape(at, shape, &sets.sets[shape.set]);
         if of_these == "1" {
@@ -44,11 +59,44 @@ pub(super) fn script(seen: &Seen, sets: &Sets, shapes: &[Shape], about: &str) ->
             writeln!(out.text, "define flowop name=seldom{at} {{\n  flowop visit{at} name=v,iters={of_these}\n}}\n");
         let _ = writeln!(calls, "    flowop seldom{at} name=v{at},iters={now}");
     }
-    let _ = writeln!(
-        out.text,
-        "define process name=recorded,instances=1 {{\n  thread name=worker,instances=$threads {{\n{calls}  }}\n}}\n\nrun $seconds"
-    );
+    let (first, others) = calls.split_first_mut().expect("there is one role at least");
+    for (role, calls) in (1..).zip(others) {
+        let Turn { posted, taken, ahead } = Turn::of(&roles[0], &roles[role]);
+        let _ = writeln!(first, "    flowop sempost name=lets{role},value={posted},target=turn{role},blocking");
+        *calls = format!("    flowop semblock name=turn{role},value={taken},highwater={ahead}\n{calls}");
+    }
+    out.text.push_str("define process name=recorded,instances=1 {\n");
+    for (role, calls) in calls.iter().enumerate() {
+        let name = if role == 0 { "worker".to_owned() } else { format!("worker{role}") };
+        let _ = writeln!(out.text, "  thread name={name},instances={} {{\n{calls}  }}", threads_of(role));
+    }
+    let _ = writeln!(out.text, "}}\n\nrun $seconds");
     out.text
+}
+
+/// The variable with the number of a role's threads.
+fn threads_of(role: usize) -> String {
+    if role == 0 { "$threads".to_owned() } else { format!("$threads{role}") }
+}
+
+/// How the first role lets another go on: tokens that each of its rounds gives to each thread of the other, those that a round of the other takes, how many may be left.
+struct Turn {
+    posted: u64,
+    taken: u64,
+    ahead: u64,
+}
+
+impl Turn {
+    fn of((threads, first): &(u64, Vec<Shape>), (others, other): &(u64, Vec<Shape>)) -> Self {
+        // The commonest shape is done once in a round.
+        let rounds = |shapes: &[Shape]| shapes.iter().map(|shape| shape.count).max().unwrap_or(1).max(1) as f64;
+        let each = rounds(other) / (rounds(first) * (*others).clamp(1, THREADS_MAX) as f64);
+        let taken = (FINE / each.min(1.0)).ceil() as u64;
+        let posted = ((taken as f64 * each).round() as u64).max(1);
+        // Room for some rounds: with none the threads of a role would wait for each other, with many the parts of the work would hold over long times only.
+        let ahead = taken + posted * (1 + (*threads).clamp(1, THREADS_MAX) / 4);
+        Self { posted, taken, ahead }
+    }
 }
 
 struct Out {

@@ -50,10 +50,10 @@ impl Sum {
     }
 }
 
-/// The shapes, in the order in which they were first met.
-pub(super) fn shapes(seen: &Seen, sets: &Sets) -> Vec<Shape> {
+/// The shapes of some visits, in the order in which they were first met.
+pub(super) fn shapes(seen: &Seen, sets: &Sets, visits: &[usize]) -> Vec<Shape> {
     let mut sums: BTreeMap<(usize, bool, Vec<Step>), Sum> = BTreeMap::new();
-    for (at, visit) in seen.visits.iter().enumerate() {
+    for (at, visit) in visits.iter().map(|at| (*at, &seen.visits[*at])) {
         let Some(set) = sets.of(visit) else { continue };
         let steps: Vec<Step> = visit.steps.iter().map(|(step, _)| *step).collect();
         let sum = sums.entry((set, visit.opens, steps)).or_insert_with(|| Sum { first: at, ..Sum::default() });

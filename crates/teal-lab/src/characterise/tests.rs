@@ -174,3 +174,55 @@ fn nothing_comes_of_nothing() {
     let idle = TextReader::new("teal-trace 1 file\n".as_bytes()).unwrap().map(|item| item.unwrap());
     assert_eq!(characterise(idle, &Survey::default(), "idle").unwrap_err(), NoCharacter::Idle);
 }
+
+/// Calls at random places: eight threads read, two write half as much as all of those.
+fn readers_and_writers(lasting: bool) -> Typed {
+    let mut trace = Typed::new();
+    for round in 0..800_u64 {
+        writeln!(trace.text, "called 1000 2 \"table\"").unwrap();
+        // Or each number is that of a thread that comes, reads or writes for a while, and goes.
+        let now = if lasting { 0 } else { 100 * (round / 100) as u32 };
+        for thread in 0..8 {
+            let at = ((round * 7919 + u64::from(thread) * 331) % 1000 + 1) * 2048;
+            trace.put(now + 10 + thread, format_args!("1000 read offset={at} length=2048 = 2048"));
+        }
+        for call in 0..4 {
+            let at = ((round * 104_729 + call * 977) % 1000 + 1) * 4096;
+            trace.put(now + 30 + (call % 2) as u32, format_args!("1000 write offset={at} length=4096 = 4096"));
+        }
+    }
+    trace
+}
+
+#[test]
+fn threads_that_read_and_threads_that_write_come_back_as_two_kinds() {
+    let (character, plan) = planned(&readers_and_writers(true).text);
+    let script = &character.script;
+    let threads = &plan.processes[0].threads;
+    let names = |at: usize| threads[at].ops.iter().map(|op| op.name.as_str()).collect::<Vec<_>>();
+    assert_eq!(threads.len(), 2, "{script}");
+    assert_eq!(names(0), ["v0.go", "v0.open", "v0.read0", "v0.close", "lets1"], "{script}");
+    assert_eq!(names(1), ["turn1", "v1.go", "v1.open", "v1.write0", "v1.close"], "{script}");
+    for words in ["set $threads=8\n", "set $threads1=2\n", "instances=$threads1 {", "# Threads of role 1: "] {
+        assert!(script.contains(words), "{words}: {script}");
+    }
+    assert_eq!(character.visits[0], character.visits[1], "{script}");
+    // The visits of a thread's round by tokens: each of eight readers' rounds lets two writers go on.
+    let visits = |role: &str| -> f64 {
+        let line = script.lines().find_map(|line| line.strip_prefix(&format!("# Threads of role {role}: ")));
+        line.unwrap().strip_suffix(" visits").unwrap().parse().unwrap()
+    };
+    let value = |op: &str| -> f64 {
+        let line = script.lines().find(|line| line.contains(op)).unwrap();
+        line.split("value=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap()
+    };
+    let each = value("name=lets1") / value("name=turn1") * 2.0;
+    assert!((each / (visits("1") / visits("0")) - 1.0).abs() < 0.001, "{each}: {script}");
+}
+
+#[test]
+fn where_threads_come_and_go_all_are_alike() {
+    let (character, plan) = planned(&readers_and_writers(false).text);
+    assert_eq!(plan.processes[0].threads.len(), 1, "{}", character.script);
+    assert!(!character.script.contains("semblock"), "{}", character.script);
+}

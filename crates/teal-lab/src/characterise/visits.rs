@@ -33,6 +33,8 @@ pub(super) struct Done {
 #[derive(Debug)]
 pub(super) struct Visit {
     pub(super) object: u64,
+    /// The thread; 0 if that is not known.
+    pub(super) process: u32,
     /// It begins with an opening and ends with a closing.
     pub(super) opens: bool,
     /// Each kind once, in the order in which they began.
@@ -54,6 +56,8 @@ pub(super) struct Seen {
     pub(super) dirs: HashSet<u64>,
     pub(super) lost: BTreeMap<&'static str, u64>,
     pub(super) threads: u64,
+    /// By thread: first and last heard of.
+    pub(super) lives: HashMap<u32, [Duration; 2]>,
     pub(super) length: Duration,
     pub(super) tells_openings: bool,
 }
@@ -83,7 +87,6 @@ pub(super) struct Follower<'a> {
     going: HashMap<u64, Vec<Going>>,
     /// What each thread did last: object and visit.
     last: HashMap<u32, (u64, usize)>,
-    lives: HashMap<u32, [Duration; 2]>,
 }
 
 impl<'a> Follower<'a> {
@@ -97,6 +100,7 @@ impl<'a> Follower<'a> {
             dirs: HashSet::new(),
             lost: BTreeMap::new(),
             threads: 1,
+            lives: HashMap::new(),
             length: Duration::ZERO,
             tells_openings: false,
         };
@@ -108,7 +112,6 @@ impl<'a> Follower<'a> {
             dirs: HashSet::new(),
             going: HashMap::new(),
             last: HashMap::new(),
-            lives: HashMap::new(),
         }
     }
 
@@ -129,7 +132,7 @@ impl<'a> Follower<'a> {
         };
         self.seen.length = event.at;
         if event.process != 0 {
-            self.lives.entry(event.process).or_insert([event.at; 2])[1] = event.at;
+            self.seen.lives.entry(event.process).or_insert([event.at; 2])[1] = event.at;
         }
         let object = event.object;
         match &event.action {
@@ -197,7 +200,7 @@ impl<'a> Follower<'a> {
             self.seen.sizes.entry(object).or_insert(*size);
         }
         let visit = self.seen.visits.len();
-        self.seen.visits.push(Visit { object, opens: opened, steps: Vec::new() });
+        self.seen.visits.push(Visit { object, process: event.process, opens: opened, steps: Vec::new() });
         self.last.insert(event.process, (object, visit));
         let calls = Calls::default();
         let going = Going { visit, process: event.process, calls, at: event.at, opened, returns: 0 };
@@ -355,7 +358,7 @@ impl<'a> Follower<'a> {
             visit.opens |= visit.steps.iter().any(|(step, _)| *step == Step::Create);
         }
         seen.dirs = self.dirs;
-        seen.threads = at_a_time(self.lives.into_values().collect());
+        seen.threads = at_a_time(seen.lives.values().copied().collect());
         seen
     }
 }
