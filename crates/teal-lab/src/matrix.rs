@@ -18,13 +18,14 @@ mod power;
 mod run;
 mod show;
 mod space;
+mod system;
 #[cfg(test)]
 mod tests;
 pub mod tune;
 
 pub use compare::{Change, Changes, changes};
 pub use decide::{Cemp, Choice, Score, cemp, choose, front};
-pub use file::{Cache, Device, Gauge, Kind, Matrix, MatrixError, Metering, Runs, Schedulers, System, Workload};
+pub use file::{Cache, Device, Gauge, Matrix, MatrixError, Metering, Runs, Schedulers, Workload};
 pub use findings::{Findings, Row, Verdict};
 pub use order::Cell;
 pub use page::{About, html};
@@ -32,3 +33,4 @@ pub use power::{LEAST, Power};
 pub use run::{Meter, Run, Spent};
 pub use show::{markdown, settled};
 pub use space::{risk, space};
+pub use system::{Kind, Place, System};

@@ -15,6 +15,7 @@ mod layout;
 mod plan;
 mod populate;
 mod priority;
+mod quota;
 mod random;
 mod run;
 mod shared;

@@ -5,6 +5,7 @@ mod compare;
 mod disk;
 mod figures;
 mod generate;
+mod guest;
 mod lines;
 mod matrix;
 mod phases;
@@ -13,6 +14,7 @@ mod record;
 mod reenact;
 mod replay;
 mod run;
+mod script;
 mod trace;
 
 use crate::cli::lab::Lab;
@@ -33,8 +35,8 @@ pub(crate) fn lab(what: Lab) -> Result<ExitCode> {
         Lab::Run(args) => run::run(&args),
         Lab::Matrix(args) => matrix::matrix(&args),
         Lab::Phases(args) => phases::phases(&args),
-        Lab::PhasesHost(args) => phases::host(&args),
-        Lab::PhasesGuest(args) => phases::inside(&args),
+        Lab::GuestHost => guest::host(),
+        Lab::Guest => guest::inside(),
         Lab::Tune(args) => matrix::tune(&args),
         Lab::Compare(args) => compare::compare(&args),
         Lab::Workloads { name } => run::workloads(name.as_deref()),

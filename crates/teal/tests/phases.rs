@@ -7,9 +7,9 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
-use support::{PATIENCE, World, has_loop_devices, wait_until};
+use support::{PATIENCE, World, guests_of, has_guests, has_loop_devices, wait_until};
 
 struct Phases {
     world: World,
@@ -143,25 +143,11 @@ fn fragmented_free_space_costs_more() {
     assert!(phases.is_clean());
 }
 
-/// Whether a guest can run here; otherwise on record as skipped.
-fn has_guests(test: &str) -> bool {
-    let found =
-        |program: &str| ["/usr/bin", "/usr/sbin", "/sbin"].iter().any(|dir| Path::new(dir).join(program).exists());
-    let missing = ["linux.uml", "nbd-client", "mkfs.reiserfs", "mkfs.vfat"].into_iter().find(|name| !found(name));
-    let why = match missing {
-        Some(name) => format!("{name} is not installed"),
-        None if !Path::new("/dev/net/tun").exists() => "there are no TAP devices".into(),
-        None => return true,
-    };
-    teal_testkit::skip(test, &why);
-    false
-}
-
 #[test]
 fn file_systems_that_this_kernel_lacks_run_in_a_guest_that_leaves_nothing() {
     let test = "file_systems_that_this_kernel_lacks_run_in_a_guest_that_leaves_nothing";
     let Some(phases) = Phases::new(test) else { return };
-    if !has_guests(test) {
+    if !has_guests(test, &["mkfs.reiserfs", "mkfs.vfat"]) {
         return;
     }
     let groups = ["--groups", "32k", "--scale", "0.01"];
@@ -174,7 +160,7 @@ fn file_systems_that_this_kernel_lacks_run_in_a_guest_that_leaves_nothing() {
         check(cell);
     }
     assert!(phases.report().contains("## reiserfs@guest (user-mode Linux"), "{}", phases.report());
-    assert!(phases.is_clean() && guests_of(&phases).is_empty(), "{:?}", guests_of(&phases));
+    assert!(phases.is_clean() && guests_of(&phases.world).is_empty(), "{:?}", guests_of(&phases.world));
     phases.world.teal(&phases.args("vfat@guest", &["--groups", "32k", "--scale", "0.01"])).good();
     assert!(phases.cells().len() == 3, "vfat needs modules");
 }
@@ -183,37 +169,23 @@ fn file_systems_that_this_kernel_lacks_run_in_a_guest_that_leaves_nothing() {
 fn a_guest_ends_with_the_command_that_wanted_it_however_that_ends() {
     let test = "a_guest_ends_with_the_command_that_wanted_it_however_that_ends";
     let Some(phases) = Phases::new(test) else { return };
-    if !has_guests(test) {
+    if !has_guests(test, &["mkfs.reiserfs", "mkfs.vfat"]) {
         return;
     }
     let args = phases.args("ext4@guest", &["--groups", "4k"]);
     for signal in [rustix::process::Signal::INT, rustix::process::Signal::KILL] {
         let mut command = phases.world.command(&args);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        assert!(wait_until(PATIENCE, || !guests_of(&phases).is_empty()), "a guest is there");
+        assert!(wait_until(PATIENCE, || !guests_of(&phases.world).is_empty()), "a guest is there");
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
         assert!(!child.wait().unwrap().success());
-        assert!(wait_until(PATIENCE, || guests_of(&phases).is_empty()), "{signal:?}: {:?}", guests_of(&phases));
+        assert!(
+            wait_until(PATIENCE, || guests_of(&phases.world).is_empty()),
+            "{signal:?}: {:?}",
+            guests_of(&phases.world)
+        );
     }
     assert!(phases.cells().is_empty() && phases.is_clean());
-}
-
-/// Guests that run a program in this test's directory: their first programs are found by the environment of the test.
-fn guests_of(phases: &Phases) -> Vec<String> {
-    let home = format!("HOME={}", phases.world.path("home").display());
-    let mut found = Vec::new();
-    for process in fs::read_dir("/proc").unwrap().flatten() {
-        let is_ours = fs::read(process.path().join("environ")).is_ok_and(|vars| has(&vars, home.as_bytes()));
-        let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
-        if is_ours && has(&command, b"linux.uml") {
-            found.push(process.file_name().to_string_lossy().into_owned());
-        }
-    }
-    found
-}
-
-fn has(text: &[u8], word: &[u8]) -> bool {
-    text.windows(word.len()).any(|part| part == word)
 }
 
 #[test]

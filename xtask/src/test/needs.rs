@@ -19,6 +19,7 @@ const PACKAGES: &[&str] = &[
     "libcap2-bin",
     "make",
     "nbd-client",
+    "nilfs-tools",
     "postgresql",
     "procps",
     "reiserfsprogs",

@@ -26,6 +26,7 @@
 //! kind = "ext4"
 //! mkfs = ["-b", "4096"]
 //! mount = "noatime"
+//! where = "guest"                # in a user-mode Linux guest; "host": on this machine's kernel. Left out: here if its kernel has it
 //! [schedulers]
 //! names = ["none", "mq-deadline", "bfq"]
 //! [meter]                        # of a real device
@@ -34,6 +35,7 @@
 //! idle_seconds = 0               # so long before each run nothing is done; the mean watts of that are taken off
 //! ```
 
+use super::system::{Place, System};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeSet;
 
@@ -209,112 +211,6 @@ pub struct Workload {
     pub operations: Option<u64>,
 }
 
-/// A file system with its options.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct System {
-    /// How it is called in tables.
-    pub name: String,
-    /// Which.
-    pub kind: Kind,
-    /// Arguments of its mkfs.
-    #[serde(default)]
-    pub mkfs: Vec<String>,
-    /// Options of mount, with commas between.
-    #[serde(default)]
-    pub mount: String,
-}
-
-/// File systems that can be made here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// ext2, by the kernel's ext4.
-    Ext2,
-    /// ext3, by the kernel's ext4.
-    Ext3,
-    /// ext4.
-    Ext4,
-    /// XFS.
-    Xfs,
-    /// Btrfs.
-    Btrfs,
-    /// ReiserFS.
-    Reiserfs,
-    /// JFS.
-    Jfs,
-    /// NILFS2.
-    Nilfs2,
-    /// F2FS.
-    F2fs,
-    /// FAT32.
-    Vfat,
-    /// Our log.
-    Teal,
-}
-
-impl System {
-    /// The arguments with which its mkfs makes it, without asking; but for the device. An ext file system is made whole: else the kernel would go on with it during the runs.
-    pub fn format(&self) -> Vec<String> {
-        const WHOLE: &str = "lazy_itable_init=0,lazy_journal_init=0";
-        let force: &[&str] = match self.kind {
-            Kind::Xfs | Kind::Btrfs | Kind::Reiserfs | Kind::Nilfs2 | Kind::F2fs => &["-q", "-f"],
-            Kind::Jfs => &["-q"],
-            Kind::Vfat => &["-F", "32", "-I"],
-            Kind::Teal => &["--force"],
-            Kind::Ext2 | Kind::Ext3 | Kind::Ext4 => &["-q", "-F"],
-        };
-        let mut args: Vec<String> = force.iter().map(|&arg| arg.to_owned()).chain(self.mkfs.iter().cloned()).collect();
-        if matches!(self.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4) {
-            // Of several -E only the last holds.
-            match args.iter().position(|arg| arg == "-E").and_then(|at| args.get_mut(at + 1)) {
-                Some(own) => *own = format!("{WHOLE},{own}"),
-                None => args.extend(["-E".to_owned(), WHOLE.to_owned()]),
-            }
-        }
-        args
-    }
-}
-
-impl Kind {
-    /// All of them, the usual one first.
-    pub const ALL: &[Self] = &[
-        Self::Ext4,
-        Self::Xfs,
-        Self::Btrfs,
-        Self::Ext3,
-        Self::Ext2,
-        Self::Reiserfs,
-        Self::Jfs,
-        Self::Nilfs2,
-        Self::F2fs,
-        Self::Vfat,
-        Self::Teal,
-    ];
-
-    /// Whether it is made and mounted by this program.
-    pub fn is_ours(self) -> bool {
-        self == Self::Teal
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ext2 => "ext2",
-            Self::Ext3 => "ext3",
-            Self::Ext4 => "ext4",
-            Self::Xfs => "xfs",
-            Self::Btrfs => "btrfs",
-            Self::Reiserfs => "reiserfs",
-            Self::Jfs => "jfs",
-            Self::Nilfs2 => "nilfs2",
-            Self::F2fs => "f2fs",
-            Self::Vfat => "vfat",
-            Self::Teal => "teal",
-        }
-    }
-}
-
 fn tenth() -> u64 {
     100
 }
@@ -391,6 +287,18 @@ impl Matrix {
         Ok(matrix)
     }
 
+    /// Whether a system can be where it is said to be.
+    fn check_place(&self, System { name, kind, place, .. }: &System) -> Result<(), MatrixError> {
+        let why = match place {
+            Some(Place::Guest) if self.device.path.is_some() => {
+                "a guest has modelled disks only; say device.profile and size, or leave it out"
+            }
+            Some(Place::Guest) if kind.is_ours() => "teal runs on this machine's kernel; leave it out",
+            _ => return Ok(()),
+        };
+        Err(MatrixError::Value { at: "system.where".into(), why: format!("{name}: {why}") })
+    }
+
     fn check(&self) -> Result<(), MatrixError> {
         let wrong = |at: &str, why: String| Err(MatrixError::Value { at: at.into(), why });
         if self.version != VERSION {
@@ -455,6 +363,7 @@ impl Matrix {
                 );
             }
         }
+        self.systems.iter().try_for_each(|system| self.check_place(system))?;
         distinct("workload", self.workloads.iter().map(|w| &w.name))?;
         distinct("system", self.systems.iter().map(|s| &s.name))?;
         distinct("schedulers", self.schedulers.names.iter())

@@ -36,6 +36,8 @@ pub struct Row {
     pub is_of_memory: bool,
     /// Seconds and watts of the first run that has them.
     pub power: Vec<[f64; 2]>,
+    /// The kernel of the guest it ran in. Nothing of it is told by the clock, then.
+    pub guest: Option<String>,
 }
 
 /// What is best for a workload.
@@ -86,10 +88,16 @@ fn interval(samples: &[f64]) -> Option<Interval> {
     Interval::of(samples).or_else(|| samples.first().map(|mean| Interval { n: 1, mean: *mean, half: f64::INFINITY }))
 }
 
+/// Of a run that was steady, and on the clock that the others have.
+fn rate_on_the_clock(run: &Run) -> Option<f64> {
+    run.steady_from.filter(|_| run.guest.is_none()).map(|_| run.rate)
+}
+
 impl Row {
     fn of(matrix: &Matrix, cell: Cell, runs: &[&Run]) -> Self {
         let of = |what: &dyn Fn(&Run) -> Option<f64>| -> Vec<f64> { runs.iter().filter_map(|run| what(run)).collect() };
         let steady = of(&|run| run.steady_from.map(|_| run.rate));
+        let guest = runs.iter().find_map(|run| run.guest.clone());
         let per_thousand = interval(&of(&|run| run.per_joule().map(|ops| 1000.0 / ops)));
         let rate_of_device = interval(&of(&Run::rate_of_device));
         let spent: Vec<_> = runs.iter().map(|run| run.spent()).collect();
@@ -103,14 +111,19 @@ impl Row {
             names: matrix.names(cell).map(str::to_owned),
             runs: runs.len(),
             steady: steady.len(),
-            rate: interval(&steady),
+            rate: interval(&of(&rate_on_the_clock)),
             rate_of_device,
             joules_per_thousand: per_thousand,
             drained: by(mean(runs.iter().map(|run| run.drain.joules)), joules),
             watts: (busy > 0.0 && joules > 0.0).then(|| joules / busy),
             performance,
-            ai: performance.map(|of| per_thousand.map(|joules| of / joules.mean)),
+            ai: [0, 1, 2].map(|form| {
+                // The third is by the clock.
+                let joules = per_thousand.filter(|_| form < 2 || guest.is_none())?;
+                Some(performance[form] / joules.mean)
+            }),
             power: runs.iter().map(|run| &run.power).find(|power| !power.is_empty()).cloned().unwrap_or_default(),
+            guest,
             is_of_memory: !runs.is_empty() && runs.iter().all(|run| run.is_of_memory()),
         }
     }
@@ -179,7 +192,7 @@ fn verdict(matrix: &Matrix, at: usize, rows: &[Row], by_cell: &BTreeMap<Cell, Ve
     });
     Verdict {
         workload: matrix.workloads[at].name.clone(),
-        by_rate: choose(&scores(&|run| run.steady_from.map(|_| run.rate))),
+        by_rate: choose(&scores(&rate_on_the_clock)),
         by_device: choose(&scores(&Run::rate_of_device)),
         by_joule: choose(&scores(&Run::per_joule)),
         r: correlation(&points),

@@ -8,7 +8,7 @@ mod plot;
 
 use super::file::Matrix;
 use super::findings::{Findings, Row, Verdict};
-use super::show::{circumstances, figure, short, verdict};
+use super::show::{circumstances, figure, guests, on_the_clock, short, verdict};
 use std::fmt::Write as _;
 
 /// What a page says besides findings.
@@ -56,6 +56,9 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
         escaped(&about.meter),
         escaped(&circumstances(matrix, findings))
     );
+    if let Some(guests) = guests(findings) {
+        let _ = writeln!(out, "<p>{}</p>", escaped(&guests));
+    }
     out.push_str("<h2>What to take</h2>\n");
     for of in &findings.verdicts {
         workload(&mut out, matrix, findings, of);
@@ -128,7 +131,7 @@ fn table(out: &mut String, findings: &Findings) {
         let memory = if row.is_of_memory { " (of memory)" } else { "" };
         for text in [
             format!("{} ({})", row.runs, row.steady),
-            figure(row.rate),
+            on_the_clock(row),
             figure(row.rate_of_device),
             figure(row.joules_per_thousand) + memory,
             format!("{:.0} %", row.drained * 100.0),

@@ -93,6 +93,9 @@ pub struct Run {
     /// Seconds from the first operation, and watts: of a meter, thinned; of a modelled disk the means of at most 64 parts of its virtual time. Run and drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub power: Vec<[f64; 2]>,
+    /// The kernel of the guest it was in; then its clock does not compare with that of others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<String>,
 }
 
 impl Run {

@@ -4,6 +4,7 @@ use super::decide::{Cemp, Choice};
 use super::file::Matrix;
 use super::findings::{Findings, Row, Verdict};
 use crate::statistics::{Interval, Trend};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Whether a block more would tell more: no, when every interval is narrow enough.
@@ -29,6 +30,30 @@ pub(super) fn short(x: f64) -> String {
         0.0 => "0".into(),
         _ => format!("{x:.4}"),
     }
+}
+
+/// Instead of a figure by the clock.
+const NO_CLOCK: &str = "in a guest: not ranked on the clock";
+
+/// Operations a second on the clock.
+pub(super) fn on_the_clock(row: &Row) -> String {
+    if row.guest.is_some() { NO_CLOCK.to_owned() } else { figure(row.rate) }
+}
+
+/// Which file systems ran in a guest, and what that means for their figures.
+pub(super) fn guests(findings: &Findings) -> Option<String> {
+    let kernels: BTreeSet<&str> = findings.rows.iter().filter_map(|row| row.guest.as_deref()).collect();
+    let systems: BTreeSet<&str> =
+        findings.rows.iter().filter(|row| row.guest.is_some()).map(|row| row.names[1].as_str()).collect();
+    let list = |of: BTreeSet<&str>| of.into_iter().collect::<Vec<_>>().join(", ");
+    (!systems.is_empty()).then(|| {
+        format!(
+            "In a guest ({}): {}. Joules and operations for each second that the device worked are of the same modelled disk as everywhere, and compare; but the requests are those \
+             of another kernel than this machine's. Operations a second and latencies on the clock of a guest do not compare, and are not ranked.",
+            list(kernels),
+            list(systems)
+        )
+    })
 }
 
 fn name(row: &Row) -> String {
@@ -60,11 +85,17 @@ fn cemp(of: &Cemp) -> String {
 
 pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict) {
     let _ = writeln!(out, "### {}\n", of.workload);
-    let _ = writeln!(
-        out,
-        "- Operations a second on the clock: {}",
-        choice(of.by_rate.as_ref(), "not steady here: no ranking")
-    );
+    let rows = || findings.rows.iter().filter(|row| row.names[0] == of.workload && row.runs > 0);
+    let guests = rows().filter(|row| row.guest.is_some()).count();
+    let clock = match guests {
+        0 => choice(of.by_rate.as_ref(), "not steady here: no ranking"),
+        all if all == rows().count() => NO_CLOCK.to_owned(),
+        _ => {
+            choice(of.by_rate.as_ref(), "not steady here: no ranking")
+                + "; file systems in a guest are not ranked on the clock"
+        }
+    };
+    let _ = writeln!(out, "- Operations a second on the clock: {clock}");
     let none = "not known: fewer than two blocks";
     let _ = writeln!(out, "- Operations for each second the device worked: {}", choice(of.by_device.as_ref(), none));
     let _ = writeln!(out, "- Operations for each joule: {}", choice(of.by_joule.as_ref(), none));
@@ -146,12 +177,15 @@ pub fn markdown(matrix: &Matrix, findings: &Findings, meter: &str) -> String {
             "| {workload} | {system} | {scheduler} | {} ({}) | {} | {}{memory} | {} | {:.0} % | {} | {ai} |",
             row.runs,
             row.steady,
-            figure(row.rate),
+            on_the_clock(row),
             figure(row.rate_of_device),
             figure(row.joules_per_thousand),
             row.drained * 100.0,
             row.watts.map_or("–".into(), |watts| format!("{watts:.2}")),
         );
+    }
+    if let Some(guests) = guests(findings) {
+        let _ = writeln!(out, "\n{guests}");
     }
     if matrix.runs.scale != 1.0 {
         let _ = writeln!(out, "\nFile sets are scaled by {}.", matrix.runs.scale);

@@ -3,7 +3,7 @@
 //! # Guarantees
 //! 1. Whatever is not marked as a risk keeps what the file system promises without options.
 
-use super::file::{Kind, System};
+use super::system::{Kind, System};
 
 /// Options: of mkfs, of mount, and what is lost by them.
 type Options = (Kind, &'static [&'static str], &'static str, Option<&'static str>);
@@ -44,6 +44,7 @@ pub fn space(kinds: &[Kind], risky: bool) -> Vec<System> {
             kind: *kind,
             mkfs: mkfs.iter().map(|&arg| arg.to_owned()).collect(),
             mount: (*mount).to_owned(),
+            place: None,
         })
         .collect()
 }

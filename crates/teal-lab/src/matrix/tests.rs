@@ -61,6 +61,12 @@ fn a_matrix_is_read_and_what_is_wrong_is_told_with_its_place() {
         ("set = [\"files=100\"]", "operations = 0", "workload.operations"),
         ("files=100", "files", "'files' sets nothing"),
         ("kind = \"xfs\"", "kind = \"zfs\"", "unknown variant `zfs`"),
+        ("kind = \"xfs\"", "kind = \"xfs\"\nwhere = \"here\"", "expected `host` or `guest`"),
+        (
+            "kind = \"ext4\"",
+            "kind = \"teal\"\nwhere = \"guest\"",
+            "system.where: ext4: teal runs on this machine's kernel",
+        ),
         ("name = \"mail\"", "name = \"web\"", "two are called 'web'"),
         ("[\"none\", \"bfq\"]", "[]", "schedulers: there is none"),
         ("name = \"mail\"", "name = \"a|b\"", "is no name"),
@@ -127,6 +133,7 @@ pub(super) fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64
         drain: spent(0.25),
         load_before: 0.1,
         power: Vec::new(),
+        guest: None,
     }
 }
 
@@ -204,6 +211,38 @@ fn runs_that_are_not_steady_are_not_ranked_by_the_clock() {
     // A run that left the device alone is said to be one of memory.
     let still = Run { bytes: 1 << 40, ..runs[0].clone() };
     assert!(still.is_of_memory() && !runs[0].is_of_memory());
+}
+
+#[test]
+fn what_ran_in_a_guest_is_compared_by_the_device_and_not_ranked_on_the_clock() {
+    let text = TEXT.replacen("kind = \"xfs\"", "kind = \"xfs\"\nwhere = \"guest\"", 1);
+    let matrix = Matrix::parse(&text).unwrap();
+    assert_eq!((matrix.systems[0].place, matrix.systems[1].place), (None, Some(Place::Guest)));
+    assert_eq!(Matrix::parse(&matrix.text()), Ok(matrix.clone()), "it is written as it is read");
+    let mut runs = Vec::new();
+    for block in 0..3 {
+        for scheduler in ["none", "bfq"] {
+            runs.push(run(["web", "ext4", scheduler], block, 9.0, 4.0, 5.0));
+            let guest = Some("user-mode Linux 6.1".into());
+            runs.push(Run { guest, ..run(["web", "xfs noatime", scheduler], block, 900.0, 2.0, 5.0) });
+        }
+    }
+    let read: Run = serde_json::from_str(&serde_json::to_string(&runs[1]).unwrap()).unwrap();
+    assert_eq!(read, runs[1]);
+    let findings = Findings::of(&matrix, &runs);
+    let web = &findings.verdicts[0];
+    assert_eq!(web.by_rate.as_ref().unwrap().best.names[1], "ext4", "a hundred times slower on the clock that counts");
+    assert_eq!(web.by_device.as_ref().unwrap().best.names[1], "xfs noatime");
+    assert_eq!(web.by_joule.as_ref().unwrap().best.names[1], "xfs noatime");
+    let row = findings.rows.iter().find(|row| row.names[1] == "xfs noatime").unwrap();
+    assert!(row.rate.is_none() && row.ai[0].is_some() && row.ai[2].is_none(), "{row:?}");
+    let page = markdown(&matrix, &findings, "modelled");
+    assert!(page.contains("In a guest (user-mode Linux 6.1): xfs noatime. "), "{page}");
+    assert!(page.contains("file systems in a guest are not ranked on the clock"), "{page}");
+    // None but guests.
+    runs.retain(|run| run.guest.is_some());
+    let page = markdown(&matrix, &Findings::of(&matrix, &runs), "modelled");
+    assert!(page.contains("on the clock: in a guest: not ranked on the clock"), "{page}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod values;
 
 use super::random::{Draws, Number, Random};
 use crate::wml::{Command, Kind, Place, Quit, Script, Value, WmlError};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 pub(super) use threads::SLOTS;
 use values::{Scope, Variables};
@@ -21,7 +22,7 @@ use values::{Scope, Variables};
 const SECONDS_DEFAULT: u64 = 60;
 
 /// How a script is to be run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Options {
     /// Where filesets lie: absolute.
     pub dir: PathBuf,

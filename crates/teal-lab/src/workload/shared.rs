@@ -7,6 +7,7 @@
 use super::aio::Queue;
 use super::fileset::Files;
 use super::plan::{OpId, Plan};
+use super::quota::Quota;
 use super::random::Stream;
 use super::stats::{Figures, Tally, Totals};
 use super::waiting::{Events, Gate, Semaphore, Stop};
@@ -15,7 +16,6 @@ use crate::wml::Kind;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use teal_env::Timer;
 
 /// Where threads meet: an instance of `block` or of `semblock`.
@@ -68,8 +68,8 @@ pub(super) struct Shared<'a, T> {
     pub(super) clock: &'a T,
     pub(super) sets: Vec<Files>,
     pub(super) stop: Stop,
-    /// Operations that may still be counted, if a run is to have so many.
-    left: Option<AtomicU64>,
+    /// If a run is to have so many operations.
+    quota: Option<Quota>,
     pub(super) events: Events,
     pub(super) queue: Queue,
     pub(super) threads: Vec<ThreadState>,
@@ -122,7 +122,7 @@ impl<'a, T: Timer> Shared<'a, T> {
             clock,
             sets,
             stop: Stop::default(),
-            left: plan.options.operations.map(AtomicU64::new),
+            quota: plan.options.operations.map(Quota::new),
             events: Events::new(clock.monotonic().as_nanos() as u64),
             queue: Queue::new(),
             threads,
@@ -142,17 +142,23 @@ impl<'a, T: Timer> Shared<'a, T> {
 
     /// Whether one operation more counts; the first that does not ends the run.
     pub(super) fn counts(&self) -> bool {
-        let Some(left) = &self.left else { return true };
-        let counts = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+        let counts = self.quota.as_ref().is_none_or(Quota::take);
         if !counts {
             self.stop.set();
         }
         counts
     }
 
-    /// Whether as many operations as a run is to have were done.
+    /// An operation that counts is in the figures.
+    pub(super) fn recorded(&self) {
+        if let Some(quota) = &self.quota {
+            quota.recorded();
+        }
+    }
+
+    /// Whether as many operations as a run is to have were done and are in the figures.
     pub(super) fn is_done(&self) -> bool {
-        self.left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) == 0)
+        self.quota.as_ref().is_some_and(Quota::is_met)
     }
 
     /// The threads of the same process.

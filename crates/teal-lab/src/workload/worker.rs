@@ -185,6 +185,7 @@ impl<'a, T: Timer> Worker<'a, T> {
         self.me.tallies[at].record(self.now().saturating_sub(began), bytes);
         if kind.is_io() {
             self.me.totals.record(kind.is_read() || kind.is_write(), bytes);
+            self.shared.recorded();
         }
     }
 

@@ -31,12 +31,12 @@ pub(crate) enum Lab {
     Matrix(Matrix),
     /// Measure the phases of scherlfs on file systems: joules by phase on a modelled disk, beside the physical floor
     Phases(Phases),
-    /// One cell of `phases` on the host's side of a guest, in namespaces of its own
+    /// The host's side of a guest, in namespaces of its own
     #[command(hide = true)]
-    PhasesHost(PhasesCell),
-    /// One cell of `phases` as the first program of a guest
+    GuestHost,
+    /// The first program of a guest
     #[command(hide = true)]
-    PhasesGuest(PhasesCell),
+    Guest,
     /// Search for the file system, options and scheduler that are best for a workload on a device, and print the commands
     Tune(Tune),
     /// Compare two results of a matrix, or two outputs of `teal lab run --json`; status 3 if a workload is worse, with 95 %
@@ -147,22 +147,6 @@ pub(crate) enum PhasesMode {
     F,
     /// Cached
     C,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PhasesCell {
-    #[arg(long)]
-    pub(crate) kind: String,
-    #[arg(long)]
-    pub(crate) group: String,
-    #[arg(long, value_enum, ignore_case = true)]
-    pub(crate) mode: PhasesMode,
-    #[arg(long, value_parser = parse_scale)]
-    pub(crate) scale: f64,
-    #[arg(long)]
-    pub(crate) profile: String,
-    #[arg(long)]
-    pub(crate) size: u64,
 }
 
 #[derive(Debug, Args)]

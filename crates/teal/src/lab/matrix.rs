@@ -5,20 +5,26 @@
 //! |---|---|
 //! | `matrix.toml` | the matrix as it was when the first run began; another one is refused |
 //! | `runs.jsonl` | one run a line; a line that was cut off in the middle is taken away |
+//! | `versions.json` | kernels and programs that made the runs |
 //! | `report.md`, `report.html` | what follows, made anew after every block; the page needs nothing else |
 //!
 //! # Guarantees
 //! 1. Nothing is written to a device that is in use, nor to a real one without being told to lose what is on it.
 //! 2. Each run begins on a fresh file system, on a fresh disk if that is modelled.
 //! 3. Whatever is interrupted goes on with the next run; what was mounted and started for a run goes with it.
+//! 4. The runs of a file system are all on this machine's kernel, or all in guests.
 
 mod age;
 mod cell;
+pub(super) mod far;
 pub(super) mod ground;
 mod memory;
 mod meter;
+mod shown;
 mod tune;
+mod versions;
 
+use super::script::Sources;
 use crate::cli::lab::Matrix as Args;
 use crate::say::say;
 use crate::status::human;
@@ -40,6 +46,8 @@ struct Bench {
     matrix: Matrix,
     /// By workload.
     scripts: Vec<Script>,
+    /// The same, as text.
+    sources: Vec<Sources>,
     results: PathBuf,
     ended: Arc<AtomicBool>,
 }
@@ -50,10 +58,9 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     let text = std::fs::read_to_string(&args.file).with_context(|| name.to_string())?;
     let matrix = Matrix::parse(&text).with_context(|| name.to_string())?;
     let beside = args.file.parent().unwrap_or(Path::new("."));
-    let scripts = matrix.workloads.iter().map(|workload| script(&workload.script, beside));
-    let scripts = scripts.collect::<Result<Vec<_>>>()?;
-    let results = crate::paths::absolute(&args.kept.results)?;
-    let bench = Bench { matrix, scripts, results, ended: Arc::default() };
+    let sources = matrix.workloads.iter().map(|workload| sources(&workload.script, beside));
+    let sources = sources.collect::<Result<_>>()?;
+    let bench = Bench::new(matrix, sources, &args.kept.results)?;
     // A report takes nothing of what runs take.
     if !args.kept.only_report {
         bench.check(args.erase.as_deref(), !args.kept.dry_run)?;
@@ -65,6 +72,7 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     let mut runs = bench.open(&text)?;
     if !args.kept.only_report {
         bench.listen()?;
+        bench.begin(&runs)?;
         bench.go_on(&mut runs)?;
     }
     bench.report(&runs)?;
@@ -74,15 +82,33 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn script(name: &str, beside: &Path) -> Result<Script> {
+fn sources(name: &str, beside: &Path) -> Result<Sources> {
     let path = beside.join(name);
     match path.to_str().filter(|_| name.contains('/') || name.ends_with(".wml") || name.ends_with(".f")) {
-        Some(path) => super::run::script(path),
-        None => super::run::script(name),
+        Some(path) => Sources::of(path),
+        None => Sources::of(name),
     }
 }
 
 impl Bench {
+    fn new(matrix: Matrix, sources: Vec<Sources>, results: &Path) -> Result<Self> {
+        let scripts = sources.iter().map(Sources::script).collect::<Result<_>>()?;
+        Ok(Self { matrix, scripts, sources, results: crate::paths::absolute(results)?, ended: Arc::default() })
+    }
+
+    /// Before the first run: the guest is looked into, if one is needed, and what runs are made with from now on is kept.
+    fn begin(&self, runs: &[Run]) -> Result<()> {
+        for (at, system) in self.matrix.systems.iter().enumerate() {
+            let was = runs.iter().find(|run| run.system == system.name).map(|run| run.guest.is_some());
+            if was.is_some_and(|was| was != self.in_guest(at)) {
+                let [then, now] = if was == Some(true) { ["in a guest", "here"] } else { ["here", "in a guest"] };
+                bail!("system {} ran {then} so far and would run {now} now; say another --results", system.name);
+            }
+        }
+        let guest = self.guest_kernel()?;
+        if self.ended.load(Ordering::Relaxed) { Ok(()) } else { versions::keep(&self.results, &self.matrix, guest) }
+    }
+
     /// Ends with the run that is on its way when the program is told to end.
     fn listen(&self) -> Result<()> {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -97,13 +123,14 @@ impl Bench {
             plan(&self.scripts[at], self.options(at, 0, Path::new("/"))?)
                 .with_context(|| format!("workload {}", self.matrix.workloads[at].name))?;
         }
-        for system in &self.matrix.systems {
-            ground::check_kind(system.kind).with_context(|| format!("system {}", system.name))?;
+        for (at, system) in self.matrix.systems.iter().enumerate() {
+            self.check_system(at).with_context(|| format!("system {}", system.name))?;
         }
         if let Some(of) = self.matrix.meter.as_ref().filter(|_| touches) {
             meter::Meter::open(of)?;
         }
-        if self.matrix.runs.memory.is_some() {
+        let here = (0..self.matrix.systems.len()).any(|system| !self.in_guest(system));
+        if self.matrix.runs.memory.is_some() && here {
             memory::check()?;
         }
         if let Some(profile) = &self.matrix.device.profile {
@@ -153,6 +180,17 @@ impl Bench {
         if let Some(words) = age::described(self, [least, most])? {
             say!("{words}");
         }
+        for (at, system) in systems.iter().enumerate().filter(|(at, _)| self.in_guest(*at)) {
+            let why = if system.place.is_some() {
+                "as it says".into()
+            } else {
+                format!("this kernel has no {}", systems[at].kind.name())
+            };
+            say!(
+                "system {}: in a guest, {why}; each run takes some seconds more, and is not ranked on the clock",
+                system.name
+            );
+        }
         match (&device.profile, &device.path) {
             (Some(profile), _) => say!("on modelled disks of {profile}: no device of this machine is touched"),
             (_, Some(path)) => say!("on {path}: everything that is on it will be lost"),
@@ -194,7 +232,7 @@ impl Bench {
     /// Runs a cell and keeps the run; `None` if that was interrupted.
     fn run(&self, kept: &mut File, cell: Cell, block: u32) -> Result<Option<Run>> {
         let [workload, system, scheduler] = self.matrix.names(cell);
-        let run = cell::run(self, cell, block);
+        let run = if self.in_guest(cell.system) { far::run(self, cell, block) } else { cell::run(self, cell, block) };
         let Some(run) = run.with_context(|| format!("workload {workload} on {system} under {scheduler}"))? else {
             return Ok(None);
         };
@@ -238,15 +276,17 @@ impl Bench {
             (None, None) => "not known: the device has no meter".to_owned(),
         };
         let name = self.results.file_name().map_or("Matrix".into(), |name| name.to_string_lossy());
-        let page = format!("# {name}\n\n{}.\n\n{}", machine(), markdown(&self.matrix, &findings, &meter));
+        let machine = versions::lines(&self.results)?;
+        let commands = vec!["teal lab matrix matrix.toml --results again".into(), "teal lab compare . again".into()];
+        let page = format!(
+            "# {name}\n\n{}.\n\n{}\n## To have it again\n\n```console\n{}\n```\n",
+            machine.join("; "),
+            markdown(&self.matrix, &findings, &meter),
+            commands.join("\n")
+        );
         let path = self.results.join("report.md");
         std::fs::write(&path, page).with_context(|| path.display().to_string())?;
-        let about = About {
-            title: name.into_owned(),
-            machine: vec![machine()],
-            meter,
-            commands: vec!["teal lab matrix matrix.toml --results again".into(), "teal lab compare . again".into()],
-        };
+        let about = About { title: name.into_owned(), machine, meter, commands };
         let beside = path.with_extension("html");
         std::fs::write(&beside, html(&self.matrix, &findings, &about)).with_context(|| beside.display().to_string())?;
         say!("{} runs; {}, {}", findings.runs, path.display(), beside.display());
@@ -270,12 +310,15 @@ fn line(run: &Run) -> String {
     let spent = run.spent();
     let joules = if spent.joules > 0.0 { format!(", {:.2} J", spent.joules) } else { String::new() };
     let steady = if run.steady_from.is_some() { "" } else { " (not steady)" };
+    let rate = match (&run.guest, run.rate_of_device()) {
+        (Some(_), Some(rate)) => format!("in a guest, {rate:.1} ops/s of the device"),
+        _ => format!("{:.1} ops/s{steady}", run.rate),
+    };
     format!(
-        "{}, {}, {}: {:.1} ops/s{steady}{joules}, {} read, {} written",
+        "{}, {}, {}: {rate}{joules}, {} read, {} written",
         run.workload,
         run.system,
         run.scheduler,
-        run.rate,
         human(spent.read),
         human(spent.written)
     )

@@ -12,18 +12,18 @@
 //! 3. A cell that cannot be measured is told and left out; the others are measured.
 //! 4. File systems that this kernel lacks run in a guest, which ends with its cell.
 
-mod guest;
-mod host;
-mod inside;
+pub(super) mod far;
 mod near;
 mod stage;
 mod tally;
 
+use super::guest;
 use super::matrix::ground;
 use super::profile::{nearest, profile};
-use crate::cli::lab::{Phases as Args, PhasesCell, PhasesMode};
+use crate::cli::lab::{Phases as Args, PhasesMode};
 use crate::say::say;
 use anyhow::{Context, Result, bail};
+use far::Task;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -34,9 +34,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use teal_emulator::Setup;
 use teal_lab::matrix::Kind;
 use teal_lab::phases::{Cell, Group, Mode, Sheet, floor, markdown};
-
-pub(super) use host::host;
-pub(super) use inside::inside;
 
 /// What is measured.
 #[derive(Debug, Clone)]
@@ -111,7 +108,7 @@ impl Subject {
         let (name, place) = text.split_once('@').unwrap_or((text, ""));
         let kind = kind(name)?;
         let in_guest = match place {
-            "" => !kind.is_ours() && !guest::kernel_has(kind),
+            "" => !kind.is_ours() && !ground::kernel_has(kind),
             "guest" => true,
             "host" => false,
             _ => bail!("'{text}': behind @ comes guest or host"),
@@ -239,23 +236,12 @@ impl Bench {
     }
 
     fn measure(&self, subject: &Subject, group: Group) -> Result<Cell> {
-        let of = PhasesCell {
-            kind: subject.kind.name().to_owned(),
-            group: group.name(),
-            mode: match self.mode {
-                Mode::T => PhasesMode::T,
-                Mode::F => PhasesMode::F,
-                Mode::C => PhasesMode::C,
-            },
-            scale: self.scale,
-            profile: self.profile.clone(),
-            size: self.size,
-        };
+        let of = Task { kind: subject.kind, group: group.name(), mode: self.mode, scale: self.scale };
         let (kernel, mut phases) = if subject.in_guest {
-            guest::run(&of, &self.ended)?
+            far::run(self, &of)?
         } else {
             let release = rustix::system::uname().release().to_string_lossy().into_owned();
-            (format!("Linux {release}"), near::run(&of, &self.results.join("mount"), &self.ended)?)
+            (format!("Linux {release}"), near::run(self, &of)?)
         };
         let plan = group.phases(self.scale);
         for (phase, measured) in plan.iter().filter(|phase| phase.counts).zip(&mut phases) {

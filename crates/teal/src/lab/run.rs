@@ -2,18 +2,16 @@
 
 mod figures;
 
-use super::profile::nearest;
+use super::script::{Sources, unknown};
 use crate::cli::lab::Run;
 use crate::say::say;
 use crate::status::human;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teal_env::SystemClock;
-use teal_lab::wml::{self, Script};
 use teal_lab::workload::shipped::{SHIPPED, Shipped};
 use teal_lab::workload::{Listener, Options, Outcome, Plan, check_room, execute, plan, preview};
 
@@ -23,7 +21,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     if !dir.is_dir() {
         bail!("{} is no directory; --dir says where the files of the workload are made", dir.display());
     }
-    let script = script(&args.workload)?;
+    let script = Sources::of(&args.workload)?.script()?;
     let options = Options {
         dir,
         seconds: args.seconds,
@@ -75,45 +73,6 @@ pub(crate) fn workloads(name: Option<&str>) -> Result<ExitCode> {
         say!("    {}", variables.join(" "));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn unknown(name: &str) -> String {
-    let names = SHIPPED.iter().flat_map(|shipped| [shipped.name, shipped.alias]);
-    match nearest(name, names.clone()) {
-        Some(known) => {
-            format!("there is no workload {name}; did you mean {known}? A script is named with its .wml or a '/'")
-        }
-        None => format!(
-            "there is no workload {name}; `teal lab workloads` lists them, and a script is named with its .wml or a '/'"
-        ),
-    }
-}
-
-/// A script by name or path, with what it loads.
-pub(super) fn script(name: &str) -> Result<Script> {
-    let is_path = name.contains('/') || name.ends_with(".wml") || name.ends_with(".f");
-    let (text, beside) = match Shipped::named(name) {
-        Some(shipped) if !is_path => (shipped.text.to_owned(), None),
-        _ if is_path || Path::new(name).is_file() => (read(Path::new(name))?, Path::new(name).parent()),
-        _ => bail!(unknown(name)),
-    };
-    let mut load = |wanted: &str| -> Result<String, String> {
-        let beside = beside.unwrap_or(Path::new("."));
-        let named = [wanted.to_owned(), format!("{wanted}.wml"), format!("{wanted}.f")];
-        match named.iter().map(|name| beside.join(name)).find(|path| path.is_file()) {
-            Some(path) => read(&path).map_err(|e| format!("{e:#}")),
-            None => match Shipped::named(wanted) {
-                Some(shipped) => Ok(shipped.text.to_owned()),
-                None => Err(format!("there is no such script in {}, and no such workload", beside.display())),
-            },
-        }
-    };
-    Ok(wml::parse(name, &text, &mut load)?)
-}
-
-fn read(path: &Path) -> Result<String> {
-    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-    String::from_utf8(bytes).with_context(|| format!("{}: a script is text", path.display()))
 }
 
 /// What a plan would do.

@@ -101,7 +101,7 @@ impl Sums {
     }
 
     /// With the same joules over time.
-    fn with_power(mut self, series: &Series) -> Self {
+    pub(in crate::lab) fn with_power(mut self, series: &Series) -> Self {
         let bins = series.bins(Energy::microjoules(self.microjoules));
         let microjoules = bins.into_iter().map(Energy::get).collect();
         self.power = Some(Bins { bin_ns: series.width().get(), microjoules });

@@ -10,7 +10,7 @@ use crate::status::human;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use teal_lab::matrix::{Cache, System};
 use teal_lab::phases::{Ground as Phases, Phase, PhaseError, ageing, carry_out};
 use teal_lab::workload::{plan, preview};
@@ -22,7 +22,7 @@ const DIR: &str = "aged";
 
 /// A file system that is aged.
 struct Ageing<'a> {
-    bench: &'a Bench,
+    ended: &'a AtomicBool,
     ground: &'a Ground,
     system: &'a System,
     dir: &'a Path,
@@ -64,15 +64,22 @@ impl Phases for Ageing<'_> {
     fn next_tick(&self) {}
 
     fn is_over(&self) -> bool {
-        self.bench.ended.load(Ordering::Relaxed)
+        self.ended.load(Ordering::Relaxed)
     }
 }
 
-/// Ages a file system that has just been made, if the matrix wants that; `false` if that was interrupted.
-pub(super) fn age(bench: &Bench, ground: &Ground, system: &System, dir: &Path, block: u32) -> Result<bool> {
-    let Some(percent) = bench.matrix.runs.aged else { return Ok(true) };
-    let mut stage = Ageing { bench, ground, system, dir, mounted: None };
-    match carry_out(&ageing(percent, bench.matrix.seed(block)), teal_lab::phases::Mode::C, &mut stage) {
+/// Ages a file system that has just been made to so many percent, if that is wanted; `false` if that was interrupted.
+pub(super) fn age(
+    percent: Option<u64>,
+    seed: u64,
+    ground: &Ground,
+    system: &System,
+    dir: &Path,
+    ended: &AtomicBool,
+) -> Result<bool> {
+    let Some(percent) = percent else { return Ok(true) };
+    let mut stage = Ageing { ended, ground, system, dir, mounted: None };
+    match carry_out(&ageing(percent, seed), teal_lab::phases::Mode::C, &mut stage) {
         Err(PhaseError::Interrupted) => Ok(false),
         done => done.context("ageing").map(|()| true),
     }

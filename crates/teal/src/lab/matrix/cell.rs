@@ -3,6 +3,7 @@
 use super::ground::{Ground, Mounted};
 use super::memory::Fence;
 use super::meter::{self, Meter, Watch};
+use super::shown::Shown;
 use super::{Bench, age};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -11,7 +12,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_lab::matrix::{Cache, Cell, Run, Spent, System};
-use teal_lab::statistics::steady_from;
 use teal_lab::workload::{Listener, Outcome, RunError, execute, plan};
 
 /// What happens between the files and the run.
@@ -126,7 +126,7 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
     let of = &matrix.systems[cell.system];
     ground.make(of)?;
     let dir = bench.results.join("mount");
-    if !age::age(bench, &ground, of, &dir, block)? {
+    if !age::age(matrix.runs.aged, matrix.seed(block), &ground, of, &dir, &bench.ended)? {
         return Ok(None);
     }
     let mounted = ground.mount(of, &dir, Cache::Cold)?;
@@ -158,40 +158,20 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
     if start.interrupted() {
         return Ok(None);
     }
-    let all = outcome.summary().all;
-    let rates: Vec<f64> = outcome.seconds.iter().map(|second| second.operations as f64).collect();
-    let steady = steady_from(&rates);
-    let counted = &rates[steady.unwrap_or(0)..];
-    let rate = match steady {
-        Some(_) => counted.iter().sum::<f64>() / (counted.len() as f64).max(1.0),
-        None => all.count as f64 * 1e9 / (outcome.nanos as f64).max(1.0),
-    };
     Ok(Some(Run {
-        version: Run::VERSION,
-        workload,
-        system,
-        scheduler,
-        block,
-        operations: all.count,
-        bytes: all.bytes,
-        seconds: outcome.nanos as f64 / 1e9,
-        latency_ms: [all.mean(), all.percentile(0.5) as f64, all.percentile(0.95) as f64, all.percentile(0.99) as f64]
-            .map(|nanos| nanos / 1e6),
-        steady_from: steady,
-        rate,
         meter: match &matrix.meter {
             Some(of) => teal_lab::matrix::Meter::Measured(of.name()),
             None => ground.meter(),
         },
         run: ran,
         drain,
-        load_before,
         power,
+        ..Shown::of(&outcome).run([workload, system, scheduler], block, load_before)
     }))
 }
 
 /// Processes that wanted to run in the last minute.
-fn load() -> f64 {
+pub(super) fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
 }

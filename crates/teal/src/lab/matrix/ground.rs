@@ -1,5 +1,6 @@
 //! Where a run takes place: a device, a file system made on it, a mount. All of it goes when it is dropped.
 
+use super::super::disk::report::Sums;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,11 +45,18 @@ pub(in crate::lab) fn check_kind(kind: Kind) -> Result<()> {
     if found(&mkfs).is_none() {
         bail!("{mkfs} is not installed");
     }
-    let known = std::fs::read_to_string("/proc/filesystems").context("/proc/filesystems")?;
-    if !known.lines().any(|line| line.split_whitespace().last() == Some(kind.name())) {
+    if !kernel_has(kind) {
         bail!("this kernel has no {}", kind.name());
     }
     Ok(())
+}
+
+/// Whether this machine's kernel has it, or has a module of it.
+pub(in crate::lab) fn kernel_has(kind: Kind) -> bool {
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let wanted = format!("fs-{}", kind.name());
+    let module = || found("modprobe").is_some_and(|at| run(&at, &["--dry-run", "--quiet", &wanted]).is_ok());
+    known.lines().any(|line| line.split_whitespace().last() == Some(kind.name())) || module()
 }
 
 /// Whether a device is one, and nobody uses it.
@@ -158,16 +166,8 @@ impl Ground {
         if self.modelled.is_none() {
             return self.counted();
         }
-        let of = self.since_mark()?;
-        let number = |key: &str| of[key].as_u64().with_context(|| format!("the disk does not tell {key}"));
-        Ok(Spent {
-            joules: number("microjoules")? as f64 / 1e6,
-            busy: number("elapsed_ns")? as f64 / 1e9,
-            read: number("bytes_read")?,
-            written: number("bytes_written")?,
-            flushes: number("flushes")?,
-            seeks: number("seeks")?,
-        })
+        let of: Sums = serde_json::from_value(self.since_mark()?).context("the disk's answer cannot be understood")?;
+        Ok((&of).into())
     }
 
     /// Of a modelled disk: seconds of its time since the mark, and the mean watts around them.
@@ -227,6 +227,19 @@ impl Ground {
             run(Path::new("mount"), &[&["-t", system.kind.name()], &args[..], &[&device, &point]].concat())?;
         }
         Ok(Mounted { dir: dir.to_owned(), is_ours: system.kind.is_ours(), is_there: true })
+    }
+}
+
+impl From<&Sums> for Spent {
+    fn from(of: &Sums) -> Self {
+        Self {
+            joules: of.microjoules as f64 / 1e6,
+            busy: of.elapsed_ns as f64 / 1e9,
+            read: of.bytes_read,
+            written: of.bytes_written,
+            flushes: of.flushes,
+            seeks: of.seeks,
+        }
     }
 }
 

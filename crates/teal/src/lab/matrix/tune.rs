@@ -6,8 +6,9 @@
 //! 1. What cannot be made or mounted here is left out, and said.
 //! 2. The same command goes on where it was interrupted.
 
+use super::super::guest;
 use super::ground::{self, Ground};
-use super::{Bench, age, line, machine, script};
+use super::{Bench, age, line, sources, versions};
 use crate::cli::lab::{Aim, Tune as Args};
 use crate::cli::parse_size;
 use crate::say::say;
@@ -15,12 +16,11 @@ use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 use teal_lab::matrix::tune::{self as search, Found, Limits, Measured, Replay, search};
-use teal_lab::matrix::{Cache, Device, Kind, Matrix, Run, Runs, Schedulers, System, Workload, risk, space};
+use teal_lab::matrix::{Cache, Device, Kind, Matrix, Place, Run, Runs, Schedulers, System, Workload, risk, space};
 use teal_lab::statistics::Comparison;
 
 fn aim(of: Aim) -> search::Aim {
@@ -39,19 +39,16 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
     let (Some(name), Some(kept)) = (&args.workload, &args.kept) else {
         bail!("say --workload, --device and --results");
     };
-    let script = script(name, Path::new("."))?;
-    let mut bench = Bench {
-        matrix: wanted(args)?,
-        scripts: vec![script],
-        results: crate::paths::absolute(&kept.results)?,
-        ended: Arc::default(),
-    };
+    let sources = sources(name, Path::new("."))?;
+    let mut bench = Bench::new(wanted(args)?, vec![sources], &kept.results)?;
     bench.check(args.erase.as_deref(), !kept.dry_run && !kept.only_report)?;
     if kept.dry_run {
         let Matrix { systems, schedulers, .. } = &bench.matrix;
         let all = systems.len() * schedulers.names.len();
         say!("{all} candidates: {} file systems under {}", systems.len(), schedulers.names.join(", "));
-        systems.iter().for_each(|system| say!("  {}{}", system.name, at_risk(system)));
+        for (at, system) in systems.iter().enumerate() {
+            say!("  {}{}{}", system.name, at_risk(system), if bench.in_guest(at) { " (in a guest)" } else { "" });
+        }
         let all = all as u64;
         if let Some(words) = age::described(&bench, [all, all * u64::from(args.blocks)])? {
             say!("{words}, if the budget allows for so many");
@@ -63,12 +60,19 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
         bail!("{} has no runs to report on", bench.results.display());
     }
     bench.narrow()?;
+    if bench.ended.load(Ordering::Relaxed) {
+        bail!("interrupted before the first run; the same command begins anew");
+    }
     let text = bench.matrix.text();
     let mut runs = bench.open(&text)?;
+    if !kept.only_report {
+        bench.begin(&runs)?;
+    }
     let found = bench.seek(args, kept.only_report, &mut runs)?;
     let report = bench.advice(&found);
     report.lines().for_each(|line| say!("{line}"));
-    let page = format!("# Tuning\n\n{}.\n\n```text\n{report}```\n", machine());
+    let machine = versions::lines(&bench.results)?.join("; ");
+    let page = format!("# Tuning\n\n{machine}.\n\n```text\n{report}```\n");
     let path = bench.results.join("tune.md");
     std::fs::write(&path, page).with_context(|| path.display().to_string())?;
     if bench.ended.load(Ordering::Relaxed) {
@@ -143,10 +147,16 @@ impl Bench {
         let dir = self.results.join("mount");
         let mut fine = Vec::new();
         for system in std::mem::take(&mut self.matrix.systems) {
-            let made = self.ground().and_then(|ground| {
+            if self.ended.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let here = || {
+                let ground = self.ground()?;
                 ground.make(&system)?;
                 ground.mount(&system, &dir, Cache::Cold)?.end()
-            });
+            };
+            let is_here = guest::place(&system) == Place::Host;
+            let made = if is_here { here() } else { self.try_in_guest(&system) };
             match made {
                 Ok(()) => fine.push(system),
                 Err(error) => say!("left out: {}: {error:#}", system.name),
@@ -205,6 +215,13 @@ impl Bench {
         }
         if let Some(risk) = risk(system) {
             let _ = writeln!(out, "at a risk: {risk}");
+        }
+        if self.in_guest(cells[best].system) {
+            let _ = writeln!(
+                out,
+                "it ran in a guest, on another kernel: this machine's needs to have {}",
+                system.kind.name()
+            );
         }
         if best == found.reference {
             let _ = writeln!(out, "nothing to change: that is what one has without options");

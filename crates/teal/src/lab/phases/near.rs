@@ -2,12 +2,11 @@
 
 use super::super::disk::report::Sums;
 use super::super::matrix::ground::Ground;
+use super::Bench;
+use super::far::Task;
 use super::stage::{Count, Machine, Stage};
 use super::tally::measured;
-use crate::cli::lab::PhasesCell;
 use anyhow::{Context, Result};
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use teal_lab::phases::{Measured, Phase};
 
 /// Asks the modelled disk's process.
@@ -36,9 +35,10 @@ impl Count for Asked {
 }
 
 /// Measures a cell.
-pub(super) fn run(of: &PhasesCell, dir: &Path, ended: &AtomicBool) -> Result<Vec<Measured>> {
-    let ground = Ground::modelled(&of.profile, of.size)?;
-    let mut stage = Stage::new(of, ground, dir, Machine::Shared, Asked::default(), ended)?;
+pub(super) fn run(bench: &Bench, of: &Task) -> Result<Vec<Measured>> {
+    let ground = Ground::modelled(&bench.profile, bench.size)?;
+    let dir = bench.results.join("mount");
+    let mut stage = Stage::new(of, ground, &dir, Machine::Shared, Asked::default(), &bench.ended)?;
     stage.perform(of)?;
     let _ = std::fs::remove_dir(dir);
     Ok(std::mem::take(&mut stage.count.done))

@@ -1,8 +1,7 @@
 //! A file system on which phases are carried out, here or in a guest.
 
 use super::super::matrix::ground::{Ground, Mounted};
-use super::kind;
-use crate::cli::lab::PhasesCell;
+use super::far::Task;
 use anyhow::{Context, Result};
 use rustix::fs::Advice;
 use rustix::time::ClockId;
@@ -51,27 +50,26 @@ pub(super) struct Stage<'a, C> {
 impl<'a, C: Count> Stage<'a, C> {
     /// A fresh file system on this ground.
     pub(super) fn new(
-        of: &PhasesCell,
+        of: &Task,
         ground: Ground,
         dir: &Path,
         machine: Machine,
         count: C,
         ended: &'a AtomicBool,
     ) -> Result<Self> {
-        let kind = kind(&of.kind)?;
-        let is_ext = matches!(kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4);
+        let is_ext = matches!(of.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4);
         // Enough inodes for files of 8 KiB.
         let mkfs =
             if is_ext && of.group == Group::Fragmented.name() { vec!["-i".into(), "8192".into()] } else { vec![] };
-        let system = System { name: of.kind.clone(), kind, mkfs, mount: String::new() };
+        let system = System { name: of.kind.name().to_owned(), kind: of.kind, mkfs, mount: String::new(), place: None };
         ground.make(&system)?;
         Ok(Self { ground, system, dir: dir.to_owned(), machine, mounted: None, count, ended })
     }
 
     /// Carries out a cell's phases.
-    pub(super) fn perform(&mut self, of: &PhasesCell) -> Result<()> {
+    pub(super) fn perform(&mut self, of: &Task) -> Result<()> {
         let phases = super::group(&of.group)?.phases(of.scale);
-        Ok(carry_out(&phases, super::mode(of.mode), self)?)
+        Ok(carry_out(&phases, of.mode, self)?)
     }
 }
 

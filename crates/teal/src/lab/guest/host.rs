@@ -6,9 +6,8 @@
 
 use super::super::disk::model::{Model, Switch};
 use super::super::disk::report::Sums;
-use super::guest::{ADDRESSES, Outcome, PORTS, arguments, program};
-use super::tally::measured;
-use crate::cli::lab::PhasesCell;
+use super::super::matrix::ground;
+use super::{ADDRESSES, Counted, Job, MEMORY, Outcome, PORTS, Task, program};
 use crate::say::say;
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
@@ -18,14 +17,13 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use teal_emulator::{Account, EmulatedDisk, Pace, VirtualClock, nbd};
+use teal_emulator::{EmulatedDisk, Pace, VirtualClock, nbd};
 use teal_env::{Clock as _, SystemClock, Timer as _};
-use teal_lab::phases::{Measured, Phase};
 
 type Disk = Arc<EmulatedDisk<super::super::disk::backing::Backing>>;
 
-/// A guest that asks nothing of its disk for so many looks hangs.
-const LOOKS_MAX: u32 = 300;
+/// A guest that asks nothing of its disk for so many looks hangs; beside the seconds that its task may be busy without.
+const LOOKS_MAX: u64 = 300;
 /// How long one that is done may take to switch itself off, and how often it is looked.
 const OFF_MAX: Duration = Duration::from_secs(30);
 const OFF_LOOK: Duration = Duration::from_millis(50);
@@ -33,8 +31,6 @@ const OFF_LOOK: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(1);
 /// Lines of its console that are kept.
 const LINES_MAX: usize = 12;
-/// Memory of a guest.
-const MEMORY: &str = "mem=512M";
 /// The network device.
 const TAP: &str = "guest";
 /// No directory: the guest keeps nothing on this machine, and has no console to be commanded by.
@@ -49,11 +45,14 @@ enum Event {
 }
 
 /// Runs the command.
-pub(crate) fn host(of: &PhasesCell) -> Result<ExitCode> {
+pub(crate) fn host() -> Result<ExitCode> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).context("standard input")?;
+    let job: Job = serde_json::from_str(&line).context("this is for guests; say `teal lab matrix` or `phases`")?;
     make_network()?;
     let model = Model {
-        profile: of.profile.clone(),
-        size: of.size,
+        profile: job.profile.clone(),
+        size: job.size,
         cache: Switch::On,
         spin_down: None,
         log: None,
@@ -66,11 +65,11 @@ pub(crate) fn host(of: &PhasesCell) -> Result<ExitCode> {
     let (tell, told) = mpsc::channel();
     let [blocks, words] = PORTS;
     serve(Arc::clone(&disk), TcpListener::bind((ADDRESSES[0], blocks))?)?;
-    listen(Arc::clone(&disk), TcpListener::bind((ADDRESSES[0], words))?, of, tell.clone())?;
+    listen(Arc::clone(&disk), TcpListener::bind((ADDRESSES[0], words))?, &job.task, tell.clone())?;
     watch_input(tell)?;
     let console = Arc::default();
-    let mut guest = start(of, &console)?;
-    match wait(&mut guest, &told, &disk) {
+    let mut guest = start(MEMORY.saturating_add(job.memory), &console)?;
+    match wait(&mut guest, &told, &disk, LOOKS_MAX.saturating_add(job.busy)) {
         Ok(Some(outcome)) => {
             say!("{}", serde_json::to_string(&outcome)?);
             switched_off(&mut guest)?;
@@ -104,7 +103,7 @@ fn make_network() -> Result<()> {
         &["address", "add", &address, "dev", TAP],
         &["link", "set", TAP, "up"],
     ] {
-        super::ground::run(&ip, args)?;
+        ground::run(&ip, args)?;
     }
     Ok(())
 }
@@ -126,12 +125,12 @@ fn serve(disk: Disk, socket: TcpListener) -> Result<()> {
 }
 
 /// Counts as the guest says.
-fn listen(disk: Disk, socket: TcpListener, of: &PhasesCell, tell: Sender<Event>) -> Result<()> {
-    let phases = super::group(&of.group)?.phases(of.scale);
+fn listen(disk: Disk, socket: TcpListener, task: &Task, tell: Sender<Event>) -> Result<()> {
+    let task = serde_json::to_string(task)?;
     std::thread::Builder::new().name("words".to_owned()).spawn(move || {
         let talked = socket.accept().map_err(anyhow::Error::from).and_then(|(guest, _)| {
             guest.set_nodelay(true)?;
-            talk(&disk, &phases, &guest)
+            talk(&disk, &task, &guest)
         });
         let event = match talked {
             Ok(outcome) => Event::Finished(outcome),
@@ -142,32 +141,45 @@ fn listen(disk: Disk, socket: TcpListener, of: &PhasesCell, tell: Sender<Event>)
     Ok(())
 }
 
-/// `begin PHASE`, `ran`, `drained OPERATIONS`, in this order for each phase; at the end `finished KERNEL`, or `failed WHY`. Each is answered with an empty line.
-fn talk(disk: &EmulatedDisk<impl teal_env::Disk>, phases: &[Phase], guest: &TcpStream) -> Result<Outcome> {
-    let mut done: Vec<Measured> = Vec::new();
-    let mut phase = None;
-    let mut from = Account::default();
-    let mut ran = Sums::default();
+/// What the guest says is a word, and perhaps more; each is answered with a line.
+///
+/// | it says | means | answer |
+/// |---|---|---|
+/// | `task` | what shall it do? | the task |
+/// | `begin`, `ran`, `drained` | a part begins, has done its last operation, has left nothing to be written; in this order, as often as it has parts | an empty line |
+/// | `finished [KERNEL, ANSWER]`, `failed WHY` | the end | none |
+fn talk(disk: &EmulatedDisk<impl teal_env::Disk>, task: &str, guest: &TcpStream) -> Result<Outcome> {
+    let mut counted = Vec::new();
+    let mut goes_on = false;
+    let mut ran: Option<Sums> = None;
     for line in BufReader::new(guest).lines() {
         let line = line.context("the guest is gone")?;
-        let now = disk.snapshot().account;
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        let sums = || {
+            let now = disk.snapshot();
+            Sums::between(&now.at_mark, &now.account, disk.model()).with_power(&now.series)
+        };
         match word {
+            "task" => {}
             "begin" => {
-                phase = phases.iter().find(|phase| phase.name == rest);
-                from = now;
+                disk.mark("begin");
+                goes_on = true;
             }
-            "ran" => ran = Sums::between(&from, &now, disk.model()),
+            "ran" if goes_on => ran = Some(sums()),
             "drained" => {
-                let phase = phase.take().context("a phase ends that has not begun")?;
-                let all = Sums::between(&from, &now, disk.model());
-                done.push(measured(phase, rest.parse().context(line.clone())?, &ran, all));
+                let ran = ran.take().context("a part ends that has not run")?;
+                goes_on = false;
+                counted.push(Counted { ran, all: sums() });
             }
-            "finished" => return Ok(Outcome { kernel: rest.to_owned(), phases: done }),
+            "finished" => {
+                let (kernel, answer) = serde_json::from_str(rest).context("the guest's answer")?;
+                return Ok(Outcome { kernel, counted, answer });
+            }
             "failed" => bail!("{rest}"),
             _ => bail!("the guest says '{line}'"),
         }
-        (&*guest).write_all(b"\n").context("the guest is gone")?;
+        let answer = if word == "task" { task } else { "" };
+        (&*guest).write_all(format!("{answer}\n").as_bytes()).context("the guest is gone")?;
     }
     bail!("the guest went away")
 }
@@ -183,15 +195,16 @@ fn watch_input(tell: Sender<Event>) -> Result<()> {
 }
 
 /// Starts the guest; the last lines of its console are kept.
-fn start(of: &PhasesCell, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
+fn start(memory: u64, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
     let exe = std::env::current_exe().context("where is this program?")?;
     let exe = exe.to_str().filter(|path| !path.contains([' ', '"', ','])).context("this program's path has blanks")?;
     let mut command = Command::new(program("linux.uml", "user-mode-linux")?);
     // A root and a console are said, as what is made up for them would come behind the arguments of the first program.
-    command.args([MEMORY, "root=/dev/root", "console=tty0", "rootfstype=hostfs", "rootflags=/", "ro"]);
+    command.arg(format!("mem={}M", memory.div_ceil(1 << 20)));
+    command.args(["root=/dev/root", "console=tty0", "rootfstype=hostfs", "rootflags=/", "ro"]);
     command.args(["con=null", "con0=null,fd:1", "umid=guest"]).arg(format!("uml_dir={NOWHERE}"));
     command.arg(format!("vec0:transport=tap,ifname={TAP},depth=128,gro=1"));
-    command.arg(format!("init={exe}")).args(["--", "lab", "phases-guest"]).args(arguments(of));
+    command.arg(format!("init={exe}")).args(["--", "lab", "guest"]);
     let mut guest = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let out = guest.stdout.take().context("piped")?;
     let console = Arc::clone(console);
@@ -208,7 +221,7 @@ fn start(of: &PhasesCell, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Chil
 }
 
 /// Waits for the guest's end; `None` if nobody wants it any more.
-fn wait(guest: &mut Child, told: &Receiver<Event>, disk: &Disk) -> Result<Option<Outcome>> {
+fn wait(guest: &mut Child, told: &Receiver<Event>, disk: &Disk, looks: u64) -> Result<Option<Outcome>> {
     let mut last = 0;
     let mut silent = 0;
     loop {
@@ -226,8 +239,8 @@ fn wait(guest: &mut Child, told: &Receiver<Event>, disk: &Disk) -> Result<Option
         let asked = asked.reads + asked.writes + asked.flushes;
         silent = if asked == last { silent + 1 } else { 0 };
         last = asked;
-        if silent == LOOKS_MAX {
-            bail!("it has asked nothing of its disk for {LOOKS_MAX} seconds");
+        if silent == looks {
+            bail!("it has asked nothing of its disk for {looks} seconds");
         }
     }
 }
