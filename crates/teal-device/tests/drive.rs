@@ -153,6 +153,18 @@ fn damage_is_told_from_what_is_whole_and_can_be_repaired() {
     let mut all = Ranges::default();
     all.add(0, 1 << 20);
     assert_eq!(found.present, all.without(&found.spoiled));
+    // Whoever reads a part of the block meets it as well, and none of that block is given to others then.
+    let part = drive.read(A, seq(5), 600_000, 600_010).unwrap().spoiled;
+    assert_eq!(part.iter().collect::<Vec<_>>(), [(600_000, 600_010)]);
+    drive.spoil(A, seq(5), &part).unwrap();
+    let block = (600_000 / 4096 * 4096, 600_000 / 4096 * 4096 + 4096);
+    let left = drive.held(A).unwrap().content.unwrap().present;
+    assert_eq!(all.without(&left).iter().collect::<Vec<_>>(), [block]);
+    let piece = (600_000, content[600_000..600_010].to_vec());
+    assert!(drive.install(A, (seq(5), 1 << 20), (600_000, 600_010), &[piece]).unwrap());
+    for (from, to) in drive.read(A, seq(5), 0, 1 << 20).unwrap().present.within(block.0, block.1).iter() {
+        assert_eq!((from, to), (600_000, 600_010), "nothing else of it is known");
+    }
     drive.spoil(A, seq(5), &found.spoiled).unwrap();
     assert!(drive.read(A, seq(5), 0, 1 << 20).unwrap().spoiled.is_empty());
     let piece = (from, content[from as usize..to as usize].to_vec());

@@ -171,7 +171,7 @@ impl Drive {
         self.strip(no, &held, &gone)
     }
 
-    /// Gives up damaged content: it comes again from elsewhere.
+    /// Gives up damaged content, with all that lies in the same blocks: it comes again from elsewhere.
     ///
     /// # Errors
     /// What the disk met.
@@ -182,9 +182,12 @@ impl Drive {
         let Some(mut content) = held.content.take().filter(|content| content.data_seq == data_seq) else {
             return Ok(());
         };
-        content.present = content.present.without(spoiled);
+        // A reader asks for a part of a block; damaged is all of it.
+        let mut whole = Ranges::default();
+        spoiled.iter().map(|(from, to)| blocks(from, to)).for_each(|(from, to)| whole.add(from, to));
+        content.present = content.present.without(&whole);
         held.content = Some(content).filter(|content| !content.present.is_empty());
-        self.strip(no, &held, spoiled)
+        self.strip(no, &held, &whole)
     }
 
     /// An object is no more.

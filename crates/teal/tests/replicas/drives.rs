@@ -244,10 +244,12 @@ impl Run {
             }
             for (from, to) in found.present.iter() {
                 let range = from as usize..to as usize;
+                let other = range.clone().find(|at| read[*at] != there[*at]);
                 assert!(
-                    read[range.clone()] == there[range],
-                    "{}: {no} from {from} is not as of {:?}",
+                    other.is_none(),
+                    "{}: {no}, {from} to {to} of {}, is not as of {:?} at {other:?}",
                     drive.name(),
+                    content.size,
                     content.data_seq
                 );
             }
