@@ -10,7 +10,7 @@ use std::sync::Arc;
 use teal_chunk::{Domain, DomainId};
 use teal_proto::{ConflictKind, ConflictNote, Got, Reply, Request, VersionNote, batch_digest, encode_ops};
 use teal_server::{Peer, Server};
-use teal_types::{ChunkId, CommitSeq, ContentChange, ObjectNo, Op, Source, Version};
+use teal_types::{ChunkId, CommitSeq, ContentChange, FileType, ObjectNo, Op, Source, Version};
 
 /// Replica, incarnation, counter.
 type Stamp = (u32, u32, u64);
@@ -196,6 +196,18 @@ impl Eyes<'_> {
     /// The commit that had changed content last at a commit.
     pub(crate) fn data_seq(&self, object: ObjectNo, at: CommitSeq) -> Option<CommitSeq> {
         self.past(object, at).map(|version| version.data_seq)
+    }
+
+    /// The commits behind `after`, up to `to`, that made a version of an object which has content.
+    pub(crate) fn versions(&self, object: ObjectNo, after: CommitSeq, to: CommitSeq) -> Vec<CommitSeq> {
+        let Reply::History(notes) = self.ask(Request::History { object, after }) else {
+            panic!("no history of {object}")
+        };
+        let is_one = |note: &&VersionNote| {
+            let version = note.version.as_ref();
+            note.seq <= to && version.is_some_and(|version| version.kind == FileType::File && version.size > 0)
+        };
+        notes.iter().filter(is_one).map(|note| note.seq).collect()
     }
 
     fn author(&self, object: ObjectNo, at: CommitSeq) -> Option<u32> {

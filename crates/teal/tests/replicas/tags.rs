@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use teal_proto::{Change, Hello, Reply, Request};
 use teal_server::{Peer, Server};
-use teal_types::{CommitSeq, FileType, ObjectNo};
+use teal_types::{CommitSeq, ObjectNo};
 
 pub(crate) const TAG: usize = 16;
 /// Each begins with this.
@@ -59,7 +59,7 @@ impl Tag {
 /// The account.
 struct Account {
     tags: BTreeMap<u64, Tag>,
-    /// Since the last look: in objects that the server had made by then (copies of what met a conflict), tags are found at the next one only.
+    /// Since the last look: what had been committed by then, and in which objects (copies of what met a conflict), is found at the next one only.
     changes: Vec<Changed>,
     seen: CommitSeq,
     digest: [u8; 32],
@@ -70,6 +70,17 @@ struct Account {
 pub(crate) struct Tags {
     account: Arc<Mutex<Account>>,
     peer: Peer,
+}
+
+impl Account {
+    /// A commit has a tag in an object.
+    fn came(&mut self, id: u64, object: ObjectNo, at: CommitSeq) {
+        let tag = self.tags.get_mut(&id).unwrap();
+        let is_known = tag.committed.is_some() && tag.objects.contains(&object);
+        tag.objects.insert(object);
+        tag.committed = Some(tag.committed.map_or(at, |before| before.min(at)));
+        self.changes.iter().filter(|of| !is_known && of.object == object).for_each(|of| tag.meet(of));
+    }
 }
 
 fn bytes_of(id: u64) -> [u8; TAG] {
@@ -188,19 +199,17 @@ impl Tags {
                 panic!()
             };
             for change in pulled.changes {
-                let Change::Is { version, .. } = change else { continue };
-                if version.kind != FileType::File || version.size == 0 {
-                    continue;
-                }
-                let content = eyes.content(version.object, pulled.to).unwrap_or_default();
-                let found = found_in(&content);
-                all.extend(&found);
-                for id in found {
-                    let tag = account.tags.get_mut(&id).unwrap();
-                    let is_new = tag.objects.insert(version.object);
-                    tag.committed.get_or_insert(pulled.to);
-                    let here = account.changes.iter().filter(|of| is_new && of.object == version.object);
-                    here.for_each(|of| tag.meet(of));
+                let object = match change {
+                    Change::Is { version, .. } => version.object,
+                    Change::Gone { object } => object,
+                };
+                // Also what was changed again, or removed, before anybody looked.
+                for at in eyes.versions(object, since, pulled.to) {
+                    let found = found_in(&eyes.content(object, at).unwrap_or_default());
+                    if at == pulled.to || eyes.data_seq(object, pulled.to) == eyes.data_seq(object, at) {
+                        all.extend(&found);
+                    }
+                    found.into_iter().for_each(|id| account.came(id, object, at));
                 }
             }
             (account.seen, account.digest) = (pulled.to, pulled.digest);
