@@ -32,5 +32,5 @@ pub use page::{About, html};
 pub use power::{LEAST, Power};
 pub use run::{Meter, Run, Spent};
 pub use show::{markdown, settled};
-pub use space::{risk, space};
+pub use space::{combinations, features, risk, space};
 pub use system::{Kind, Place, System};

@@ -72,6 +72,62 @@ fn a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was() {
     assert!(world.teal(&["lab", "disk", "ls"]).good().is_empty(), "no disk is left");
 }
 
+const OPTIONS: &str = r#"
+version = 1
+[device]
+profile = "ibm-microdrive-1gb"
+size = "300M"
+[runs]
+[[workload]]
+name = "mail"
+script = "mail"
+[[system]]
+name = "ext4"
+kind = "ext4"
+[[system]]
+name = "ext4 -m 0"
+kind = "ext4"
+mkfs = ["-m", "0"]
+[[system]]
+name = "ext4 delalloc"
+kind = "ext4"
+mount = "delalloc"
+[[system]]
+name = "ext4 data=journal"
+kind = "ext4"
+mount = "data=journal"
+[schedulers]
+names = ["none"]
+"#;
+
+#[test]
+fn options_that_promise_most_are_tried_together_and_what_cannot_be_had_is_left_out() {
+    let test = "options_that_promise_most_are_tried_together_and_what_cannot_be_had_is_left_out";
+    if !has_loop_devices(test) {
+        return;
+    }
+    let Some(world) = World::new(test) else { return };
+    let (space, results) = (world.path("space.toml"), world.path("results"));
+    fs::write(&space, OPTIONS).unwrap();
+    let tune = |more: &[&str]| {
+        let args = ["lab", "tune", "--workload", "mail", "--device", "ibm-microdrive-1gb:300M", "--scale", "0.01"];
+        let more = [&["--operations", "1000", "--set", "threads=2", "--space", space.to_str().unwrap()], more].concat();
+        world.teal(&[&args[..], &["--results", results.to_str().unwrap()], &more].concat()).good()
+    };
+    let said = tune(&["--dry-run"]);
+    assert!(said.contains("4 candidates: 4 file systems under none") && said.contains("and 4 combinations"), "{said}");
+    let said = tune(&["--blocks", "5"]);
+    assert!(said.contains(" of 8, 5 whole blocks"), "{said}");
+    let runs = || fs::read_to_string(results.join("runs.jsonl")).unwrap();
+    let of = |system: &str| runs().matches(&format!("\"system\":\"{system}\"")).count();
+    // Neither does anything to mail, so that nothing speaks against both.
+    assert!((1..5).contains(&of("ext4 -m 0 delalloc")) && of("ext4") == 5, "{}", runs());
+    // ext4 takes each of the two, and not both.
+    assert!(of("ext4 data=journal") > 0 && of("ext4 data=journal,delalloc") == 0, "{}", runs());
+    let (before, again) = (runs(), tune(&["--blocks", "5"]));
+    assert_eq!(runs(), before, "nothing was run again: {again}");
+}
+
 #[test]
 fn searches_that_make_no_sense_are_refused_with_a_reason() {
     let test = "searches_that_make_no_sense_are_refused_with_a_reason";

@@ -1,7 +1,8 @@
-//! What `teal lab tune` chooses from: file systems with options that make a difference.
+//! What `teal lab tune` chooses from: file systems with options that make a difference, and combinations of these options.
 //!
 //! # Guarantees
-//! 1. Whatever is not marked as a risk keeps what the file system promises without options.
+//! 1. Whatever is not marked as a risk keeps what the file system promises without options; a combination has the risks of its options.
+//! 2. No combination says two things of the same, or has options that are known to exclude each other.
 
 use super::system::{Kind, System};
 
@@ -49,11 +50,140 @@ pub fn space(kinds: &[Kind], risky: bool) -> Vec<System> {
         .collect()
 }
 
-/// What is lost by a file system's options; `None`: nothing that is known here.
-pub fn risk(system: &System) -> Option<&'static str> {
-    let same =
-        |(kind, mkfs, mount, _): &&Options| *kind == system.kind && *mkfs == system.mkfs && *mount == system.mount;
-    OPTIONS.iter().find(same).and_then(|(.., risk)| *risk)
+/// What is lost by a file system's options, with a semicolon between; `None`: nothing that is known here.
+pub fn risk(system: &System) -> Option<String> {
+    let mine = Choices::of(&system.mkfs, &system.mount);
+    let is_in = |(kind, mkfs, mount, _): &&Options| {
+        *kind == system.kind && Choices::of(mkfs, mount).0.iter().all(|choice| mine.0.contains(choice))
+    };
+    let mut risks: Vec<&str> = OPTIONS.iter().filter(is_in).filter_map(|(.., risk)| *risk).collect();
+    risks.dedup();
+    (!risks.is_empty()).then(|| risks.join("; "))
+}
+
+/// Options that exclude each other, by how they begin: together they mean nothing, or cannot be had.
+const EXCLUDED: &[[&str; 2]] = &[
+    ["nodatacow", "compress="],
+    ["-O ^has_journal", "data="],
+    ["-O ^has_journal", "commit="],
+    ["-O fast_commit", "data=journal"],
+];
+/// Rows of options that are combined at most.
+const COMBINED: usize = 3;
+
+/// Single options: of mkfs with its value (`-b 1024`), of mount (`data=journal`); sorted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Choices(Vec<Choice>);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Choice {
+    Mkfs(Vec<String>),
+    Mount(String),
+}
+
+impl Choice {
+    /// What it says something of.
+    fn subject(&self) -> &str {
+        match self {
+            Self::Mkfs(args) => &args[0],
+            Self::Mount(option) => option.split('=').next().unwrap_or_default(),
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Mkfs(args) => args.join(" "),
+            Self::Mount(option) => option.clone(),
+        }
+    }
+
+    fn excludes(&self, other: &Self) -> bool {
+        let [a, b] = [self.words(), other.words()];
+        let is_same = self.subject() == other.subject() && self != other;
+        is_same || EXCLUDED.iter().any(|[one, two]| a.starts_with(one) && b.starts_with(two))
+    }
+}
+
+impl Choices {
+    fn of(mkfs: &[impl AsRef<str>], mount: &str) -> Self {
+        let mut found: Vec<Choice> = Vec::new();
+        for arg in mkfs.iter().map(AsRef::as_ref) {
+            match found.last_mut() {
+                Some(Choice::Mkfs(args)) if !arg.starts_with('-') => args.push(arg.to_owned()),
+                _ => found.push(Choice::Mkfs(vec![arg.to_owned()])),
+            }
+        }
+        found.extend(
+            mount.split(',').filter(|option| !option.is_empty()).map(|option| Choice::Mount(option.to_owned())),
+        );
+        found.sort();
+        found.dedup();
+        Self(found)
+    }
+
+    /// A file system with these, in all else as another.
+    fn of_system(self, like: &System) -> System {
+        let (mut mkfs, mut mount) = (Vec::new(), Vec::new());
+        for choice in self.0 {
+            match choice {
+                Choice::Mkfs(args) => mkfs.extend(args),
+                Choice::Mount(option) => mount.push(option),
+            }
+        }
+        let mount = mount.join(",");
+        let name = [&[like.kind.name().to_owned()], &mkfs[..], std::slice::from_ref(&mount)].concat().join(" ");
+        System { name: name.trim_end().to_owned(), mkfs, mount, ..like.clone() }
+    }
+
+    /// All of both; `None`: they exclude each other.
+    fn with(&self, other: &Self) -> Option<Self> {
+        let excluded = |a: &Choice| other.0.iter().any(|b| a.excludes(b) || b.excludes(a));
+        if self.0.iter().any(excluded) {
+            return None;
+        }
+        let mut all = [&self.0[..], &other.0].concat();
+        all.sort();
+        all.dedup();
+        Some(Self(all))
+    }
+}
+
+/// Combinations of the options that file systems of one kind have, of up to three of them, that are none of these themselves. In all else they are as the first of them.
+pub fn combinations(systems: &[System]) -> Vec<System> {
+    let rows: Vec<(&System, Choices)> = systems.iter().map(|of| (of, Choices::of(&of.mkfs, &of.mount))).collect();
+    let (mut known, mut last) = (rows.clone(), rows.clone());
+    for _ in 1..COMBINED {
+        let mut larger = Vec::new();
+        for (like, choices) in &last {
+            for (_, other) in rows.iter().filter(|(of, _)| of.kind == like.kind) {
+                let Some(all) = choices.with(other) else { continue };
+                if !known.iter().any(|(of, known)| of.kind == like.kind && *known == all) {
+                    known.push((*like, all.clone()));
+                    larger.push((*like, all));
+                }
+            }
+        }
+        last = larger;
+    }
+    known.split_off(rows.len()).into_iter().map(|(like, choices)| choices.of_system(like)).collect()
+}
+
+/// What each pair of a file system and a scheduler consists of, as numbers that pairs share: the kind, each option of that kind, the scheduler, the kind under the scheduler.
+pub fn features(pairs: &[(&System, &str)]) -> Vec<Vec<u32>> {
+    let mut known = std::collections::HashMap::new();
+    let mut all = Vec::new();
+    for (system, scheduler) in pairs {
+        let kind = system.kind.name();
+        let options = Choices::of(&system.mkfs, &system.mount).0;
+        let options = options.iter().map(|option| format!("{kind} {}", option.words()));
+        let others = [kind.to_owned(), format!("under {scheduler}"), format!("{kind} under {scheduler}")];
+        let number = |name: String| {
+            let next = known.len() as u32;
+            *known.entry(name).or_insert(next)
+        };
+        all.push(others.into_iter().chain(options).map(number).collect());
+    }
+    all
 }
 
 #[cfg(test)]
@@ -71,5 +201,44 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), all.len(), "each has a name of its own");
+    }
+
+    #[test]
+    fn combinations_are_new_say_nothing_twice_and_have_the_risks_of_their_options() {
+        let rows = space(&[Kind::Ext4, Kind::Xfs, Kind::Btrfs], true);
+        let all = combinations(&rows);
+        let named = |name: &str| all.iter().find(|system| system.name == name);
+        let both = named("ext4 -I 1024 -b 1024 noatime").unwrap();
+        assert_eq!((&both.mkfs[..], &*both.mount), (&["-I", "1024", "-b", "1024"].map(str::to_owned)[..], "noatime"));
+        assert!(named("xfs -d agcount=2 -i size=1024 noatime").is_some());
+        for system in &all {
+            assert!(
+                !rows.iter().any(|row| Choices::of(&row.mkfs, &row.mount) == Choices::of(&system.mkfs, &system.mount))
+            );
+            let words = format!("{} {}", system.mkfs.join(" "), system.mount);
+            let once = |word: &str| words.matches(word).count() <= 1;
+            assert!(["-b ", "-O ", "-i ", "data=", "noatime"].into_iter().all(once), "{words}");
+            assert!(!words.contains("nodatacow") || !words.contains("compress"), "{words}");
+        }
+        let risky = named("btrfs -m single compress=zstd:1,noatime").unwrap();
+        assert_eq!(risk(risky).unwrap(), "metadata is kept once, not twice");
+        assert!(all.iter().any(|system| risk(system).is_some_and(|risk| risk.contains("; "))));
+        let safe = combinations(&space(&[Kind::Ext4, Kind::Xfs, Kind::Btrfs], false));
+        assert!(safe.len() < all.len() && safe.iter().all(|system| risk(system).is_none()));
+        assert!(combinations(&space(&[Kind::Teal], true)).is_empty());
+    }
+
+    #[test]
+    fn pairs_share_the_features_that_they_have_in_common() {
+        let rows = space(&[Kind::Ext4], false);
+        let pairs: Vec<(&System, &str)> = rows[..3].iter().flat_map(|row| [(row, "none"), (row, "bfq")]).collect();
+        let of = features(&pairs);
+        let common = |a: usize, b: usize| of[a].iter().filter(|n| of[b].contains(n)).count();
+        assert_eq!(
+            (of[0].len(), of[2].len(), of[4].len()),
+            (3, 4, 5),
+            "the kind, the scheduler, both; noatime; -b 1024"
+        );
+        assert_eq!((common(0, 1), common(0, 2), common(2, 4), common(3, 4)), (1, 3, 4, 2));
     }
 }

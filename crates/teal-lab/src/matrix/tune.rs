@@ -4,6 +4,9 @@
 //! - *screening* keeps the best third, while there are more than `MANY`, then the best two thirds, down to `FEW`;
 //! - the *race* drops whoever another beats in every goal: in pairs of the same block, on a log scale, with 95 %.
 //!
+//! Then, while few are left, *proposals* join the race: candidates that nobody has measured yet, of which a model (`surrogate`) says, from what their options have done elsewhere, that they may well
+//! beat the best.
+//!
 //! One candidate is the *reference*, measured in every block whether it is still in the race or not: what the best gains is told against it, in the blocks of both.
 //!
 //! # Guarantees
@@ -12,17 +15,52 @@
 //! 3. There are no more runs than are allowed: a block is begun only if all of it may be run. A block that the caller breaks off does not count.
 
 mod replay;
+mod surrogate;
 #[cfg(test)]
 mod tests;
 
 use crate::statistics::Comparison;
 use crate::workload::Stream;
 pub use replay::{Replay, Trial};
+use surrogate::{Seen, Surrogate};
 
 /// Candidates above which one run is enough to go.
 const MANY: usize = 24;
 /// Candidates that screening leaves.
 const FEW: usize = 4;
+/// Proposals that join after a block, ...
+const JOIN: usize = 3;
+/// ..., in all, ...
+const JOIN_MAX: u32 = 24;
+/// ... and by how much, as a logarithm, one must be able to beat the best: by its mean and one standard deviation.
+const WORTH: f64 = 0.01;
+
+/// What may be measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// What it consists of: numbers of features that others may have, too. Only proposals need them, and those they are judged by.
+    pub features: Vec<u32>,
+    /// It is measured only if it is likely to be the best.
+    pub is_proposal: bool,
+}
+
+impl Candidate {
+    /// Candidates that are all measured.
+    pub fn all(many: usize) -> Vec<Self> {
+        vec![Self { features: Vec::new(), is_proposal: false }; many]
+    }
+}
+
+/// What comes of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Answer {
+    /// A run.
+    Run(Measured),
+    /// There is no such thing here.
+    Impossible,
+    /// The search is broken off.
+    Stop,
+}
 
 /// What a run has shown.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,12 +109,16 @@ pub enum Gone {
     Screened,
     /// This one beats it in every goal.
     Beaten(usize),
+    /// It cannot be had here.
+    Impossible,
 }
 
 /// A candidate's runs and fate.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Standing {
-    /// By block; those of whole blocks only.
+    /// The block of the first run.
+    pub from: u32,
+    /// By block, from there on; those of whole blocks only.
     pub runs: Vec<Measured>,
     /// After which block it went, and why.
     pub gone: Option<(u32, Gone)>,
@@ -122,31 +164,40 @@ impl Found {
 type Goal<'a> = &'a dyn Fn(&Measured) -> Option<f64>;
 
 fn compare(standings: &[Standing], one: usize, other: usize, goal: Goal) -> Option<Comparison> {
-    let pairs = standings[one].runs.iter().zip(&standings[other].runs);
+    let from = standings[one].from.max(standings[other].from);
+    let since = |at: usize| standings[at].runs.iter().skip((from - standings[at].from) as usize);
+    let pairs = since(one).zip(since(other));
     let pairs: Option<Vec<(f64, f64)>> = pairs.map(|(a, b)| Some((goal(a)?, goal(b)?))).collect();
     Comparison::of(&pairs?)
 }
 
-/// Searches for the best of so many candidates. `measure` runs a candidate in a block; `None` breaks the search off.
+/// Searches for the best candidate. `measure` runs one in a block.
 ///
 /// # Errors
 /// What `measure` says.
 pub fn search<E>(
-    candidates: usize,
+    candidates: &[Candidate],
     reference: usize,
     aim: Aim,
     limits: Limits,
     seed: u64,
-    measure: &mut dyn FnMut(usize, u32) -> Result<Option<Measured>, E>,
+    measure: &mut dyn FnMut(usize, u32) -> Result<Answer, E>,
 ) -> Result<Found, E> {
-    let standings = vec![Standing::default(); candidates];
+    let standings = vec![Standing::default(); candidates.len()];
     let mut found = Found { standings, best: None, blocks: 0, runs: 0, reference, aim };
+    let mut racing: Vec<usize> = (0..candidates.len()).filter(|at| !candidates[*at].is_proposal).collect();
+    let mut joined = 0;
     while found.blocks < limits.blocks {
-        let left: Vec<usize> = (0..candidates).filter(|at| found.standings[*at].gone.is_none()).collect();
-        if left.len() < 2 && found.blocks > 1 {
+        if found.blocks > 0 && racing.len() <= FEW {
+            let proposed = found.proposals(candidates, JOIN.min((JOIN_MAX - joined) as usize));
+            joined += proposed.len() as u32;
+            proposed.iter().for_each(|at| found.standings[*at].from = found.blocks);
+            racing.extend(proposed);
+        }
+        if racing.len() < 2 && found.blocks > 1 {
             break;
         }
-        let mut order = left.clone();
+        let mut order = racing.clone();
         if !order.contains(&reference) {
             order.push(reference);
         }
@@ -156,16 +207,21 @@ pub fn search<E>(
         shuffle(&mut order, seed, found.blocks);
         let mut measured = Vec::new();
         for at in order {
-            let Some(run) = measure(at, found.blocks)? else { return Ok(found.settled()) };
-            measured.push((at, run));
+            match measure(at, found.blocks)? {
+                Answer::Run(run) => measured.push((at, run)),
+                Answer::Impossible => found.standings[at].gone = Some((found.blocks, Gone::Impossible)),
+                Answer::Stop => return Ok(found.settled()),
+            }
             found.runs += 1;
         }
         for (at, run) in measured {
             found.standings[at].runs.push(run);
         }
         found.blocks += 1;
-        found.race(&left);
+        racing.retain(|at| found.standings[*at].gone.is_none());
+        found.race(&racing);
         found.screen();
+        racing.retain(|at| found.standings[*at].gone.is_none());
     }
     Ok(found.settled())
 }
@@ -204,18 +260,50 @@ impl Found {
         }
     }
 
+    /// The figures of a candidate by the reference's of the same block, as logarithms.
+    fn logs(&self, at: usize) -> impl Iterator<Item = f64> {
+        let Standing { from, runs, .. } = &self.standings[at];
+        let beside = self.standings[self.reference].runs.iter().skip(*from as usize);
+        runs.iter().zip(beside).map(|(run, beside)| (self.aim.of(run) / self.aim.of(beside)).ln())
+    }
+
     /// Those that are left, the best first.
     fn ranked(&self) -> Vec<usize> {
-        let standings = self.standings.iter().enumerate();
-        let left = standings.filter(|(_, of)| of.gone.is_none() && !of.runs.is_empty());
-        let mean = |of: &Standing| of.runs.iter().map(|run| self.aim.of(run).ln()).sum::<f64>() / of.runs.len() as f64;
-        let mut left: Vec<(usize, f64)> = left.map(|(at, of)| (at, mean(of))).collect();
+        let left = (0..self.standings.len()).filter(|at| self.standings[*at].gone.is_none());
+        let mut left: Vec<(usize, f64)> = left.filter_map(|at| Some((at, mean(self.logs(at))?))).collect();
         left.sort_by(|a, b| b.1.total_cmp(&a.1));
         left.into_iter().map(|(at, _)| at).collect()
+    }
+
+    /// Candidates that have not been measured and may well beat the best: the most promising, so many at most.
+    fn proposals(&self, candidates: &[Candidate], most: usize) -> Vec<usize> {
+        let is_new = |at: &usize| {
+            let Standing { runs, gone, .. } = &self.standings[*at];
+            candidates[*at].is_proposal && runs.is_empty() && gone.is_none()
+        };
+        let features = candidates.iter().flat_map(|of| &of.features).max().map_or(0, |most| *most as usize + 1);
+        let seen = (0..candidates.len()).filter(|at| !self.standings[*at].runs.is_empty());
+        let seen: Vec<Seen<'_>> =
+            seen.map(|at| Seen { features: &candidates[at].features, logs: self.logs(at).collect() }).collect();
+        let Some(best) = self.ranked().first().and_then(|at| mean(self.logs(*at))) else { return Vec::new() };
+        let model = Surrogate::of(&seen, features);
+        let hoped = |at: usize| {
+            let (mean, spread) = model.predict(&candidates[at].features);
+            mean + spread
+        };
+        let mut new: Vec<(usize, f64)> = (0..candidates.len()).filter(is_new).map(|at| (at, hoped(at))).collect();
+        new.retain(|(_, hoped)| *hoped > best + WORTH);
+        new.sort_by(|a, b| b.1.total_cmp(&a.1));
+        new.into_iter().take(most).map(|(at, _)| at).collect()
     }
 
     fn settled(mut self) -> Self {
         self.best = self.ranked().first().copied();
         self
     }
+}
+
+fn mean(of: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, n) = of.fold((0.0, 0_u32), |(sum, n), log| (sum + log, n + 1));
+    (n > 0).then(|| sum / f64::from(n))
 }

@@ -4,7 +4,7 @@
 //! is widened by sqrt(n / (n - 1)), as runs are nearer to their own mean than to the truth.
 
 use super::super::{Findings, Matrix, Run};
-use super::{Aim, Limits, Measured, search};
+use super::{Aim, Answer, Candidate, Limits, Measured, search};
 use crate::workload::Stream;
 
 /// One workload of a recorded matrix.
@@ -69,10 +69,10 @@ impl Replay {
             let Recorded { mean, noise } = &self.cells[at];
             let noise = noise[drawn.below(noise.len() as u64) as usize];
             let [rate, per_joule] = [0, 1].map(|goal| (mean[goal] + noise[goal]).exp());
-            Ok(Some(Measured { rate, per_joule: Some(per_joule) }))
+            Ok(Answer::Run(Measured { rate, per_joule: Some(per_joule) }))
         };
         let limits = Limits { blocks: u32::MAX, runs: (self.runs as f64 * part) as usize };
-        let Ok(found) = search(self.cells.len(), 0, aim, limits, seed, &mut measure);
+        let Ok(found) = search(&Candidate::all(self.cells.len()), 0, aim, limits, seed, &mut measure);
         let chosen = found.best?;
         let goal = usize::from(aim != Aim::Rate);
         let best = self.cells.iter().map(|cell| cell.mean[goal]).fold(f64::NEG_INFINITY, f64::max);

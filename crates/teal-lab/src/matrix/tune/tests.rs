@@ -12,9 +12,9 @@ fn among(truth: &[(f64, f64)], noise: f64, seed: u64, limits: Limits) -> (Found,
         asked.push((at, block));
         let (rate, watts) = truth[at];
         let rate = rate * (1.0 + noise * (drawn.unit() - 0.5)) * (1.0 + 0.3 * f64::from(block));
-        Ok(Some(Measured { rate, per_joule: (watts > 0.0).then(|| rate / watts) }))
+        Ok(Answer::Run(Measured { rate, per_joule: (watts > 0.0).then(|| rate / watts) }))
     };
-    let found = search(truth.len(), 0, Aim::Both, limits, seed, &mut measure).unwrap();
+    let found = search(&Candidate::all(truth.len()), 0, Aim::Both, limits, seed, &mut measure).unwrap();
     (found, asked)
 }
 
@@ -57,12 +57,76 @@ fn a_search_that_is_broken_off_tells_what_whole_blocks_say() {
     let mut left = 7;
     let mut measure = |at: usize, _: u32| -> Result<_, ()> {
         left -= 1;
-        Ok((left >= 0).then_some(Measured { rate: at as f64 + 1.0, per_joule: None }))
+        let run = Answer::Run(Measured { rate: at as f64 + 1.0, per_joule: None });
+        Ok(if left >= 0 { run } else { Answer::Stop })
     };
-    let found = search(4, 0, Aim::Rate, ENOUGH, 1, &mut measure).unwrap();
+    let found = search(&Candidate::all(4), 0, Aim::Rate, ENOUGH, 1, &mut measure).unwrap();
     assert_eq!((found.blocks, found.runs, found.best), (1, 7, Some(3)));
-    let failed = search(2, 0, Aim::Rate, ENOUGH, 1, &mut |_, _| Err("the disk is gone"));
+    let failed = search(&Candidate::all(2), 0, Aim::Rate, ENOUGH, 1, &mut |_, _| Err("the disk is gone"));
     assert_eq!(failed, Err("the disk is gone"));
+}
+
+/// Options of a file system, each of which does something, and all sets of up to three of them; those of one or none are measured, the others may be.
+fn sets(options: u32) -> Vec<Candidate> {
+    let sets = (0_u32..1 << options).filter(|set| set.count_ones() <= 3);
+    sets.map(|set| Candidate {
+        features: std::iter::once(0).chain((0..options).filter(|n| set >> n & 1 == 1).map(|n| n + 1)).collect(),
+        is_proposal: set.count_ones() > 1,
+    })
+    .collect()
+}
+
+/// Searches among them. `does`: what each option does, as a logarithm; `cannot`: this candidate cannot be had.
+fn among_sets(candidates: &[Candidate], does: &[f64], cannot: Option<usize>, noise: f64, seed: u64) -> Found {
+    let mut drawn = Stream::new(seed, 2);
+    let mut measure = |at: usize, block: u32| -> Result<_, ()> {
+        let sum: f64 = candidates[at].features[1..].iter().map(|n| does[*n as usize - 1]).sum();
+        let rate = (sum + noise * (drawn.unit() - 0.5) + 0.1 * f64::from(block)).exp() * 100.0;
+        Ok(if cannot == Some(at) { Answer::Impossible } else { Answer::Run(Measured { rate, per_joule: None }) })
+    };
+    search(candidates, 0, Aim::Rate, Limits { blocks: 12, runs: 10_000 }, seed, &mut measure).unwrap()
+}
+
+#[test]
+fn options_that_help_alone_are_tried_together() {
+    let candidates = sets(7);
+    let mut found_it = 0;
+    for seed in 0..100 {
+        let mut drawn = Stream::new(seed, 3);
+        let does: Vec<f64> = (0..7).map(|_| 0.4 * (drawn.unit() - 0.5)).collect();
+        let found = among_sets(&candidates, &does, None, 0.04, seed);
+        let worth = |at: usize| candidates[at].features[1..].iter().map(|n| does[*n as usize - 1]).sum::<f64>();
+        let best = (0..candidates.len()).map(worth).fold(f64::NEG_INFINITY, f64::max);
+        let alone = (0..candidates.len()).filter(|at| !candidates[*at].is_proposal).map(worth);
+        assert!(alone.fold(f64::NEG_INFINITY, f64::max) <= best);
+        found_it += u32::from(worth(found.best.unwrap()) > best - 0.03);
+        let measured = found.standings.iter().filter(|of| !of.runs.is_empty()).count();
+        assert!(measured <= 8 + JOIN_MAX as usize, "{measured} of {}", candidates.len());
+    }
+    assert!(found_it >= 95, "{found_it} of 100");
+}
+
+#[test]
+fn what_cannot_be_had_goes_and_what_promises_nothing_is_not_measured() {
+    let candidates = sets(3);
+    let both = candidates.iter().position(|of| of.features == [0, 1, 2]).unwrap();
+    let found = among_sets(&candidates, &[0.3, 0.2, -0.9], Some(both), 0.01, 5);
+    assert!(matches!(found.standings[both].gone, Some((_, Gone::Impossible))) && found.standings[both].runs.is_empty());
+    assert_eq!(candidates[found.best.unwrap()].features, [0, 1]);
+    let found = among_sets(&candidates, &[-0.3, -0.5, -0.6], None, 0.01, 5);
+    let proposed = (0..candidates.len()).filter(|at| candidates[*at].is_proposal);
+    assert!(found.best == Some(0) && proposed.into_iter().all(|at| found.standings[at].runs.is_empty()));
+}
+
+#[test]
+fn who_joins_later_is_compared_in_the_blocks_of_both() {
+    let candidates = sets(2);
+    let found = among_sets(&candidates, &[0.3, 0.2], None, 0.01, 1);
+    let both = candidates.iter().position(|of| of.features == [0, 1, 2]).unwrap();
+    assert!(found.best == Some(both) && found.standings[both].from > 0, "{found:?}");
+    // A tenth more in every block: who compared its blocks with others' would see that.
+    let gain = found.gain()[0].unwrap();
+    assert!((gain.ratio.ln() - 0.5).abs() < 0.02, "{gain:?}");
 }
 
 proptest! {

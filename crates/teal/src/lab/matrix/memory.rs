@@ -6,7 +6,15 @@
 
 use anyhow::{Context, Result, bail};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use teal_env::{Clock as _, SystemClock, Timer as _};
+
+/// How long a group may linger when all have left it, and how often it is tried.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A memory controller: where its groups are, and how it calls a limit.
 struct Controller {
@@ -27,7 +35,9 @@ impl Fence {
     /// Enters a group that may hold so many bytes.
     pub(super) fn enter(bytes: u64) -> Result<Self> {
         let Controller { home, parent, limit } = controller()?;
-        let group = parent.join(format!("teal-lab-{}", std::process::id()));
+        // Each has its own name: one that lingers must not be in the way.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let group = parent.join(format!("teal-lab-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed)));
         let refused = || format!("a control group for runs.memory: {}", group.display());
         fs::create_dir(&group).with_context(refused)?;
         // From here on it is removed, whatever happens.
@@ -41,7 +51,18 @@ impl Fence {
 
 impl Drop for Fence {
     fn drop(&mut self) {
-        let left = join(&self.home).and_then(|()| Ok(fs::remove_dir(&self.group)?));
+        let deadline = SystemClock.monotonic() + PATIENCE;
+        let left = join(&self.home).and_then(|()| {
+            loop {
+                match fs::remove_dir(&self.group) {
+                    // A thread or a program that ends in it has not ended yet.
+                    Err(error) if error.kind() == ErrorKind::ResourceBusy && SystemClock.monotonic() < deadline => {
+                        SystemClock.wait_until(SystemClock.monotonic() + PAUSE);
+                    }
+                    done => return Ok(done?),
+                }
+            }
+        });
         if let Err(error) = left {
             log::warn!("control group {}: {error:#}", self.group.display());
         }

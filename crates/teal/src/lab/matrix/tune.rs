@@ -5,6 +5,7 @@
 //! # Guarantees
 //! 1. What cannot be made or mounted here is left out, and said.
 //! 2. The same command goes on where it was interrupted.
+//! 3. Combinations of the candidates' options are candidates, too, and measured when they are likely to be the best.
 
 use super::super::guest;
 use super::ground::{self, Ground};
@@ -19,8 +20,9 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
-use teal_lab::matrix::tune::{self as search, Found, Limits, Measured, Replay, search};
-use teal_lab::matrix::{Cache, Device, Kind, Matrix, Place, Run, Runs, Schedulers, System, Workload, risk, space};
+use teal_lab::matrix::tune::{self as search, Answer, Candidate, Found, Limits, Measured, Replay, search};
+use teal_lab::matrix::{Cache, Device, Kind, Matrix, Place, Run, Runs, Schedulers, System, Workload};
+use teal_lab::matrix::{combinations, features, risk, space};
 use teal_lab::statistics::Comparison;
 
 fn aim(of: Aim) -> search::Aim {
@@ -53,6 +55,8 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
         if let Some(words) = age::described(&bench, [all, all * u64::from(args.blocks)])? {
             say!("{words}, if the budget allows for so many");
         }
+        let more = combinations(systems).len() * schedulers.names.len();
+        say!("and {more} combinations of their options, of which those are measured that promise most");
         return Ok(ExitCode::SUCCESS);
     }
     bench.listen()?;
@@ -63,12 +67,14 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
     if bench.ended.load(Ordering::Relaxed) {
         bail!("interrupted before the first run; the same command begins anew");
     }
+    let single = bench.matrix.systems.len();
+    bench.matrix.systems.extend(combinations(&bench.matrix.systems));
     let text = bench.matrix.text();
     let mut runs = bench.open(&text)?;
     if !kept.only_report {
         bench.begin(&runs)?;
     }
-    let found = bench.seek(args, kept.only_report, &mut runs)?;
+    let found = bench.seek(args, kept.only_report, single, &mut runs)?;
     let report = bench.advice(&found);
     report.lines().for_each(|line| say!("{line}"));
     let machine = versions::lines(&bench.results)?.join("; ");
@@ -144,20 +150,12 @@ impl Bench {
             self.matrix.systems.retain(|system| kept.systems.contains(system));
             return Ok(());
         }
-        let dir = self.results.join("mount");
         let mut fine = Vec::new();
         for system in std::mem::take(&mut self.matrix.systems) {
             if self.ended.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let here = || {
-                let ground = self.ground()?;
-                ground.make(&system)?;
-                ground.mount(&system, &dir, Cache::Cold)?.end()
-            };
-            let is_here = guest::place(&system) == Place::Host;
-            let made = if is_here { here() } else { self.try_in_guest(&system) };
-            match made {
+            match self.try_out(&system) {
                 Ok(()) => fine.push(system),
                 Err(error) => say!("left out: {}: {error:#}", system.name),
             }
@@ -169,30 +167,63 @@ impl Bench {
         Ok(())
     }
 
-    fn seek(&self, args: &Args, only_report: bool, runs: &mut Vec<Run>) -> Result<Found> {
+    /// Makes and mounts a file system, to see whether it can be had.
+    fn try_out(&self, system: &System) -> Result<()> {
+        if guest::place(system) == Place::Guest {
+            return self.try_in_guest(system);
+        }
+        let ground = self.ground()?;
+        ground.make(system)?;
+        ground.mount(system, &self.results.join("mount"), Cache::Cold)?.end()
+    }
+
+    /// `single`: so many file systems are no combinations.
+    fn seek(&self, args: &Args, only_report: bool, single: usize, runs: &mut Vec<Run>) -> Result<Found> {
         let cells = self.matrix.cells();
+        let candidates = self.candidates(single);
+        let mut is_tried = vec![false; self.matrix.systems.len()];
         let (clock, mut file) = (SystemClock, self.kept()?);
         let began = clock.monotonic();
         // What was run before has had its time.
         let mut fresh: u32 = 0;
-        let mut measure = |at: usize, block: u32| -> Result<Option<Measured>> {
+        let mut measure = |at: usize, block: u32| -> Result<Answer> {
             if let Some(run) = self.of(runs, block, cells[at]) {
-                return Ok(Some(measured(run)));
+                is_tried[cells[at].system] = true;
+                return Ok(Answer::Run(measured(run)));
             }
             let spent = clock.monotonic().saturating_sub(began);
             let each = spent.checked_div(fresh).unwrap_or(Duration::ZERO);
             if only_report || self.ended.load(Ordering::Relaxed) || spent + each > args.budget {
-                return Ok(None);
+                return Ok(Answer::Stop);
             }
-            let Some(run) = self.run(&mut file, cells[at], block)? else { return Ok(None) };
+            let system = &self.matrix.systems[cells[at].system];
+            let is_known = std::mem::replace(&mut is_tried[cells[at].system], true);
+            if candidates[at].is_proposal
+                && !is_known
+                && let Err(error) = self.try_out(system)
+            {
+                say!("left out: {}: {error:#}", system.name);
+                return Ok(Answer::Impossible);
+            }
+            let Some(run) = self.run(&mut file, cells[at], block)? else { return Ok(Answer::Stop) };
             fresh += 1;
             say!("block {block}: {}", line(&run));
             let shown = measured(&run);
             runs.push(run);
-            Ok(Some(shown))
+            Ok(Answer::Run(shown))
         };
         let limits = Limits { blocks: args.blocks, runs: usize::MAX };
-        search(cells.len(), 0, aim(args.aim), limits, args.seed, &mut measure)
+        search(&candidates, 0, aim(args.aim), limits, args.seed, &mut measure)
+    }
+
+    /// What may be measured, in the order of the cells.
+    fn candidates(&self, single: usize) -> Vec<Candidate> {
+        let Matrix { systems, schedulers, .. } = &self.matrix;
+        let cells = self.matrix.cells();
+        let pairs: Vec<(&System, &str)> =
+            cells.iter().map(|cell| (&systems[cell.system], &*schedulers.names[cell.scheduler])).collect();
+        let of = features(&pairs).into_iter().zip(&cells);
+        of.map(|(features, cell)| Candidate { features, is_proposal: cell.system >= single }).collect()
     }
 
     /// What to do, and what that brings.
@@ -206,7 +237,9 @@ impl Bench {
             let [_, system, scheduler] = self.matrix.names(cells[at]);
             format!("{system} under {scheduler}")
         };
-        let _ = writeln!(out, "{} runs of {} candidates, {} whole blocks", found.runs, cells.len(), found.blocks);
+        let met = found.standings.iter().filter(|of| !of.runs.is_empty()).count();
+        let (runs, blocks, all) = (found.runs, found.blocks, cells.len());
+        let _ = writeln!(out, "{runs} runs of {met} candidates of {all}, {blocks} whole blocks");
         let _ = writeln!(out, "best for {}: {}", self.matrix.workloads[0].name, name(best));
         let system = &self.matrix.systems[cells[best].system];
         let scheduler = &self.matrix.schedulers.names[cells[best].scheduler];
