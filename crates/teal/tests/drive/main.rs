@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use support::{Mounted, Nas, PATIENCE, Point, check, end, join, seeded, wait_until};
+use support::{Cable, Mounted, Nas, PATIENCE, Point, World, apart_in, check, end, seeded, wait_until};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -51,15 +51,15 @@ fn sent(nas: &Nas) -> u64 {
     count(&nas.0.status()["upstream"]["server_counts"], "sent_bytes")
 }
 
-/// Work, where the server is, and home, far away from it; a drive at work.
-fn work_and_home(test: &str) -> Option<(Nas, Mounted, PathBuf)> {
-    let mut nas = Nas::of(test, |_| {})?;
-    let mut home = join(test, &nas.serve_for_good());
+/// Work, where the server is, and home, far away from it: machines in network namespaces of their own, with a cable between them; a drive at work.
+fn work_and_home(test: &str) -> Option<(Cable, Nas, Mounted, PathBuf)> {
+    let worlds = [World::new(test)?, World::new(test)?];
+    let (cable, nas, mut home) = apart_in(test, worlds, |_| {})?;
     home.down();
     home.mount("flush=1,delay_ms=40");
     let drive = nas.0.world().path("usb.drive");
     device(&nas.0, &["add", text(&drive), "--size", "64M", "--portable"]);
-    Some((nas, home, drive))
+    Some((cable, nas, home, drive))
 }
 
 /// Takes the drive from work to home.
@@ -80,7 +80,7 @@ fn catches_up(nas: &Nas, home: &Mounted) {
 #[test]
 fn what_was_written_at_work_is_read_at_home_from_the_drive() {
     let test = "what_was_written_at_work_is_read_at_home_from_the_drive";
-    let Some((nas, home, drive)) = work_and_home(test) else { return };
+    let Some((_cable, nas, home, drive)) = work_and_home(test) else { return };
     let large = seeded(1, 3_000_000);
     fs::create_dir(nas.0.path("papers")).unwrap();
     fs::write(nas.0.path("papers/large"), &large).unwrap();
@@ -170,7 +170,7 @@ fn a_drive_that_somebody_detached_stays_so_over_a_remount_until_it_was_away() {
 #[test]
 fn a_drive_that_was_here_is_read_while_the_server_is_away_and_one_that_was_elsewhere_is_not() {
     let test = "a_drive_that_was_here_is_read_while_the_server_is_away_and_one_that_was_elsewhere_is_not";
-    let Some((mut nas, mut home, drive)) = work_and_home(test) else { return };
+    let Some((_cable, mut nas, mut home, drive)) = work_and_home(test) else { return };
     fs::write(nas.0.path("talk"), seeded(1, 300_000)).unwrap();
     fs::write(nas.0.path("draft"), seeded(2, 200_000)).unwrap();
     nas.flush();
@@ -210,7 +210,7 @@ fn a_drive_that_was_here_is_read_while_the_server_is_away_and_one_that_was_elsew
 #[test]
 fn what_the_drive_has_does_not_come_from_the_server_with_what_it_has_not() {
     let test = "what_the_drive_has_does_not_come_from_the_server_with_what_it_has_not";
-    let Some((nas, home, drive)) = work_and_home(test) else { return };
+    let Some((_cable, nas, home, drive)) = work_and_home(test) else { return };
     fs::create_dir(nas.0.path("notes")).unwrap();
     (0..60).for_each(|n| fs::write(nas.0.path(format!("notes/n{n}")), seeded(n, 3000)).unwrap());
     nas.flush();
@@ -233,7 +233,7 @@ fn what_the_drive_has_does_not_come_from_the_server_with_what_it_has_not() {
 #[test]
 fn a_drive_that_was_forgotten_is_not_missed_and_one_that_is_behind_is_not_believed() {
     let test = "a_drive_that_was_forgotten_is_not_missed_and_one_that_is_behind_is_not_believed";
-    let Some((nas, home, drive)) = work_and_home(test) else { return };
+    let Some((_cable, nas, home, drive)) = work_and_home(test) else { return };
     (0..3).for_each(|n| fs::write(nas.0.path(format!("f{n}")), seeded(n, 200_000)).unwrap());
     nas.flush();
     device(&nas.0, &["detach", "usb"]);
@@ -264,7 +264,7 @@ fn a_drive_that_was_forgotten_is_not_missed_and_one_that_is_behind_is_not_believ
 #[test]
 fn what_is_on_the_drive_is_read_while_the_server_is_away() {
     let test = "what_is_on_the_drive_is_read_while_the_server_is_away";
-    let Some((mut nas, mut home, drive)) = work_and_home(test) else { return };
+    let Some((_cable, mut nas, mut home, drive)) = work_and_home(test) else { return };
     fs::write(nas.0.path("here"), seeded(1, 300_000)).unwrap();
     nas.flush();
     carried(&nas, &home, &drive);
@@ -283,7 +283,7 @@ fn what_is_on_the_drive_is_read_while_the_server_is_away() {
 #[test]
 fn a_drive_that_is_pulled_out_blocks_nothing_and_loses_nothing() {
     let test = "a_drive_that_is_pulled_out_blocks_nothing_and_loses_nothing";
-    let Some((nas, home, drive)) = work_and_home(test) else { return };
+    let Some((_cable, nas, home, drive)) = work_and_home(test) else { return };
     (0..6).for_each(|n| fs::write(nas.0.path(format!("f{n}")), seeded(n, 300_000)).unwrap());
     nas.flush();
     let there = carried(&nas, &home, &drive);
@@ -305,7 +305,7 @@ fn a_drive_that_is_pulled_out_blocks_nothing_and_loses_nothing() {
 #[test]
 fn damaged_blocks_of_a_drive_are_read_elsewhere_and_repaired() {
     let test = "damaged_blocks_of_a_drive_are_read_elsewhere_and_repaired";
-    let Some((nas, home, drive)) = work_and_home(test) else { return };
+    let Some((_cable, nas, home, drive)) = work_and_home(test) else { return };
     let large = seeded(5, 900_000);
     fs::write(nas.0.path("large"), &large).unwrap();
     nas.flush();
@@ -333,7 +333,7 @@ fn damaged_blocks_of_a_drive_are_read_elsewhere_and_repaired() {
 #[test]
 fn what_has_affinity_stays_on_the_drive_follows_saves_and_comes_again_when_it_has_changed_elsewhere() {
     let test = "what_has_affinity_stays_on_the_drive_follows_saves_and_comes_again_when_it_has_changed_elsewhere";
-    let Some((nas, home, drive)) = work_and_home(test) else { return };
+    let Some((_cable, nas, home, drive)) = work_and_home(test) else { return };
     fs::create_dir_all(nas.0.path("talk/slides")).unwrap();
     fs::write(nas.0.path("talk/notes"), seeded(1, 100_000)).unwrap();
     fs::write(nas.0.path("talk/slides/one"), seeded(2, 50_000)).unwrap();
@@ -379,7 +379,7 @@ fn what_has_affinity_stays_on_the_drive_follows_saves_and_comes_again_when_it_ha
 #[test]
 fn what_is_no_drive_of_this_volume_is_refused_in_one_line() {
     let test = "what_is_no_drive_of_this_volume_is_refused_in_one_line";
-    let Some((nas, home, drive)) = work_and_home(test) else { return };
+    let Some((_cable, nas, home, drive)) = work_and_home(test) else { return };
     let world = nas.0.world();
     refused(&nas.0, &["add", text(&world.path("small")), "--size", "1M"], &["16 MiB"]);
     refused(&nas.0, &["add", text(&world.path("usb2")), "--size", "20M", "--name", "usb"], &["usb", "--name"]);

@@ -55,7 +55,7 @@ fn is_there(m: &Mounted, place: &Path, is_it: bool) {
 #[test]
 fn a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there_again() {
     let test = "a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there_again";
-    let Some((nas, home, _)) = work_and_home(test) else { return };
+    let Some((_cable, nas, home, _)) = work_and_home(test) else { return };
     let Some(stick) = Stick::new(test, home.world()) else { return };
     device(&nas.0, &["rm", "usb"]);
     device(&home, &["add", text(stick.device()), "--name", "usb", "--portable"]);
