@@ -86,7 +86,8 @@ const SLOW: Duration = Duration::from_secs(1);
 pub enum Invalidation {
     /// The attributes of an object.
     Attributes(ObjectNo),
-    /// Its attributes and its content from an offset on, so many bytes; 0: to the end.
+    /// Its attributes and its content from an offset on, so many bytes; 0: to the end. The content of a directory is what was listed of it: a kernel that keeps that looks at it anew when the directory's
+    /// time has changed, and otherwise when it is told so.
     Data(ObjectNo, u64, u64),
     /// What a name leads to, or that it leads nowhere.
     Entry(ObjectNo, Name),

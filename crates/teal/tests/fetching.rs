@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use support::{Mounted, Nas, World, converge, end, join, run, seeded, wait_until};
+use support::{Mounted, Nas, World, converge, end, flush, join, run, seeded, wait_until};
 
 #[test]
 fn a_tree_of_small_files_comes_with_few_requests() {
@@ -110,6 +110,33 @@ fn content_stays_when_one_more_name_of_its_file_is_listed() {
     nas.flush();
     assert_eq!(fs::read_dir(laptop.path("farther")).unwrap().count(), 9_001);
     assert!(wait_until(Duration::from_secs(60), || fs::read(laptop.path("farther/link")).unwrap() == seeded(2, SIZE)));
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn who_looks_into_a_directory_all_the_time_sees_each_name_that_comes_and_goes() {
+    const FILES: usize = 100;
+    let test = "who_looks_into_a_directory_all_the_time_sees_each_name_that_comes_and_goes";
+    let Some(mut nas) = Nas::of(test, |root| fs::create_dir(root.join("in")).unwrap()) else { return };
+    let with = nas.serve();
+    nas.flush();
+    let laptop = join(test, &with);
+    assert_eq!(fs::read_dir(laptop.path("in")).unwrap().count(), 0);
+    // The kernel keeps what it has listed, also what it listed while something came.
+    let sees = |count: usize| {
+        let is_so = || fs::read_dir(nas.0.path("in")).unwrap().count() == count;
+        assert!(wait_until(Duration::from_secs(30), is_so), "{count}: {}", nas.0.status());
+    };
+    for n in 0..FILES {
+        fs::write(laptop.path(format!("in/{n}")), b"").unwrap();
+        flush(&laptop);
+        sees(n + 1);
+    }
+    for n in 0..FILES {
+        fs::remove_file(laptop.path(format!("in/{n}"))).unwrap();
+        flush(&laptop);
+        sees(FILES - n - 1);
+    }
     end(vec![laptop, nas.0]);
 }
 

@@ -62,7 +62,7 @@ impl Client {
         for link in old {
             locked.remove_entry(link.dir, &link.name)?;
             told.push(Invalidation::Entry(link.dir, link.name.clone()));
-            told.push(Invalidation::Attributes(link.dir));
+            told.push(Invalidation::Data(link.dir, 0, 0));
         }
         if here.is_empty() && !new.is_empty() && !self.references.is_linkable(no) {
             // It had lost its last name to another.
@@ -80,8 +80,12 @@ impl Client {
             }
             locked.insert_entry(link.dir, &link.name, no)?;
             self.references.named(no);
-            told.extend(is_known.then(|| Invalidation::Entry(link.dir, link.name.clone())));
-            told.push(Invalidation::Attributes(link.dir));
+            if is_known {
+                told.push(Invalidation::Entry(link.dir, link.name.clone()));
+                told.push(Invalidation::Data(link.dir, 0, 0));
+            } else {
+                told.push(Invalidation::Attributes(link.dir));
+            }
         }
         Ok(())
     }
@@ -165,7 +169,7 @@ impl Client {
         for (dir, name) in locked.names(no) {
             locked.remove_entry(dir, &name)?;
             told.push(Invalidation::Entry(dir, name));
-            told.push(Invalidation::Attributes(dir));
+            told.push(Invalidation::Data(dir, 0, 0));
         }
         self.set_note(&locked, no, &Note::default())?;
         let fate = self.judge(&mut locked, no)?;
@@ -208,6 +212,7 @@ impl Client {
         note.again = false;
         note.pending.links.get_or_insert((replica.seen(), Vec::new()));
         replica.tell(Invalidation::Entry(root, name));
+        replica.tell(Invalidation::Data(root, 0, 0));
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //!    twice is harmless.
 //! 2. What does not concern this replica is not told (`keep`), and costs no I/O: a poll that brings nothing moves the position in memory only.
 //! 3. What a copy of this store has made is not installed before this one has a life of its own.
+//! 4. The time of a directory changes after the names in it: who lists it at its new time, and keeps that, has all of them.
 
 use super::install::is_number;
 use super::keep::Told;
@@ -12,11 +13,22 @@ use super::{Identity, Replica, SyncError, unexpected};
 use crate::Client;
 use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
+use teal_log::StoreError;
 use teal_proto::{Change, Pulled, RefusalCode, Refused, Reply, Request};
-use teal_types::{CommitSeq, ObjectNo};
+use teal_types::{CommitSeq, Link, ObjectNo, Version};
 
 /// A batch of this replica that history is known to hold: its counter and its place.
 pub(crate) type Landed = Option<(u64, CommitSeq)>;
+
+/// Directories whose attributes come after all else, at most; more come in their turn.
+const LATER_MAX: usize = 4096;
+
+/// What is installed when all the rest of an answer is.
+#[derive(Debug, Default)]
+struct Later {
+    gone: Vec<ObjectNo>,
+    dirs: Vec<Version>,
+}
 
 /// From where on the server is asked for news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +111,7 @@ impl Client {
     ) -> Result<(), SyncError> {
         replica.check_author(&first)?;
         let (to, digest, is_live) = (first.to, first.digest, first.is_live);
-        let mut gone = Vec::new();
+        let mut later = Later::default();
         let mut more = first.more;
         let mut changes = first.changes;
         replica.heard_with(since, first.filter);
@@ -114,7 +126,7 @@ impl Client {
             changes.clear();
         }
         loop {
-            self.install(replica, changes, landed, &mut gone)?;
+            self.install(replica, changes, landed, &mut later)?;
             let Some(after) = more else { break };
             let request = replica.pull(since, Some((after, to)), 0);
             let Reply::Pulled(next) = self.ask(replica, &request)? else {
@@ -122,7 +134,8 @@ impl Client {
             };
             (more, changes) = (next.more, next.changes);
         }
-        self.bury_gone(replica, gone, landed)?;
+        self.bury_gone(replica, later.gone, landed)?;
+        later.dirs.iter().try_for_each(|version| self.install_version(replica, version, None, landed))?;
         self.identify(replica, |identity| identity.come_to(to, digest))?;
         replica.state.lock().is_live = is_live;
         replica.counters.pulls.fetch_add(1, Ordering::Relaxed);
@@ -160,17 +173,35 @@ impl Client {
         replica: &Replica,
         changes: Vec<Change>,
         landed: Landed,
-        gone: &mut Vec<ObjectNo>,
+        later: &mut Later,
     ) -> Result<(), SyncError> {
         for change in changes {
             match change {
+                Change::Is { version, .. } if later.dirs.len() < LATER_MAX && self.has_same_names(&version)? => {
+                    later.dirs.push(*version);
+                }
                 Change::Is { version, ranges } => self.install_version(replica, &version, ranges.as_deref(), landed)?,
                 Change::Gone { object } if !is_number(object) || object == ObjectNo::ROOT => {
                     return Err(unexpected("an end of what cannot end").into());
                 }
-                Change::Gone { object } => gone.push(object),
+                Change::Gone { object } => later.gone.push(object),
             }
         }
         Ok(())
+    }
+
+    /// Whether it is a directory that is here, as the server has it, where it is.
+    fn has_same_names(&self, version: &Version) -> Result<bool, SyncError> {
+        if !version.kind.is_dir() || !is_number(version.object) {
+            return Ok(false);
+        }
+        let names = match self.store.names(version.object) {
+            Err(StoreError::NotFound(_)) => return Ok(false),
+            names => names?,
+        };
+        let note = self.note(version.object)?;
+        let is_theirs = !note.is_ours() && note.flying.is_none() && !note.again;
+        let is_there = |(dir, name): (ObjectNo, _)| version.links.contains(&Link { dir, name });
+        Ok(is_theirs && names.len() == version.links.len() && names.into_iter().all(is_there))
     }
 }

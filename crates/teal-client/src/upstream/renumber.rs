@@ -75,6 +75,7 @@ impl Client {
             locked.remove_entry(dir, &name)?;
             locked.insert_entry(dir, &name, new)?;
             told.push(Invalidation::Entry(dir, name));
+            told.push(Invalidation::Data(dir, 0, 0));
         }
         // The other life's object of this number is another one.
         self.set_note(&locked, old, &Note::default())?;

@@ -115,7 +115,7 @@ fn names_that_lead_elsewhere_are_no_names_and_odd_ones_are_kept_as_they_are() {
         names.filter(|name| odd.contains(&&name[..])).collect()
     };
     for m in [&volume.nas.0, &volume.laptop] {
-        assert!(wait_until(PATIENCE, || names(m).len() == odd.len()), "{:?}", names(m));
+        assert!(wait_until(PATIENCE, || names(m).len() == odd.len()), "{:?}: {}", names(m), m.status());
         for name in odd {
             let meta = fs::metadata(m.path(OsStr::from_bytes(name))).unwrap();
             assert!(meta.is_file() && meta.len() == 0 && meta.nlink() == 1);
