@@ -254,10 +254,18 @@ impl Mounted {
         logs.map(|log| std::fs::read_to_string(log.unwrap().path()).unwrap()).collect()
     }
 
-    /// Unmounts it.
+    /// Unmounts it. A program that another test begins just now has all of this one's files open for a moment.
     #[track_caller]
     pub(crate) fn down(&mut self) {
-        self.world.teal(&["down", self.point_str()]).good();
+        let mut said = self.world.teal(&["down", self.point_str()]);
+        let _ = wait_until(PATIENCE, || {
+            let is_busy = said.code != 0 && said.stderr.contains(" is busy: ");
+            if is_busy {
+                said = self.world.teal(&["down", self.point_str()]);
+            }
+            !is_busy
+        });
+        said.good();
         let pid = self.pid.take().expect("it was mounted");
         assert!(is_gone(pid), "`teal down` waits for the daemon's end: the store can be used again");
     }
