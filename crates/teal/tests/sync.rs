@@ -6,7 +6,7 @@
 mod support;
 
 use std::path::Path;
-use support::{Mounted, PrivateMounts, World, has_loop_devices};
+use support::{Mounted, PATIENCE, PrivateMounts, World, has_loop_devices, wait_until};
 
 fn kind_of(point: &Path) -> String {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
@@ -30,7 +30,9 @@ fn syncfs_is_durable_without_any_fsync() {
     assert_eq!(std::fs::read(m.path("f")).unwrap(), support::seeded(1, 300_000));
     m.down();
     m.check();
-    assert_eq!(loops_over(&m), "", "the loop device goes with the mount");
+    // At once, but for somebody who looks at all devices just now.
+    let is_gone = wait_until(PATIENCE, || loops_over(&m).is_empty());
+    assert!(is_gone, "the loop device goes with the mount: {}", loops_over(&m));
     m.mount("nosyncfs");
     assert_eq!(kind_of(m.point()), "fuse.teal");
     assert_eq!(loops_over(&m), "");
