@@ -6,7 +6,7 @@
 //! 3. What it installs it names first; what it cannot install it names too, and goes on: the tests that need it fail.
 //! 4. It ends: what hangs is described, ended and counted as failed, and the rest goes on (`attempt`, `runner`).
 //! 5. What failed or hung runs once more. If it passes then, it is listed as flaky right above the last line (`flaky`).
-//! 6. A program leaves nothing behind; if it does, that is taken away and said (`leftovers`).
+//! 6. A program leaves nothing behind; if it does, that is taken away and said, by the next run if this one is killed (`leftovers`).
 //!
 //! Tests find the outside suites in `$TEAL_TOOLS/bin`. A test that cannot run here appends one line with the reason to the file
 //! `$TEAL_SKIPS` and returns; it is counted as skipped, not as passed. With `--long` (`$TEAL_LONG` is set), tests that have a long form
@@ -119,6 +119,9 @@ fn runner(plan: &Plan<'_>, target: &Path, tools: &Path) -> Result<Runner> {
     let open = Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir()).unwrap_or_else(std::env::temp_dir);
     let large = target.join("tmp");
     std::fs::create_dir_all(&large).with_context(|| large.display().to_string())?;
+    for dead in leftovers::clean_dead(std::slice::from_ref(&large)) {
+        println!("left behind by a run that was killed: {dead}");
+    }
     Ok(Runner {
         limits: LIMITS[usize::from(plan.is_long)],
         start: bounded::now(),

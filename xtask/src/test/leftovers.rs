@@ -4,6 +4,7 @@
 //! # Guarantees
 //! 1. Only what appeared since the first look is taken away, and only if it is of the tests: mounts under their directories, loop
 //!    devices over files in there, connections of such mounts.
+//!    What a run that was killed left is taken away by the next: FUSE mounts there whose daemon is gone, which say so.
 //! 2. No call that may wait for a dead file system is waited for without end.
 
 use super::bounded::{is_done, within};
@@ -108,6 +109,24 @@ impl Look {
         }
         found
     }
+}
+
+/// Takes away the FUSE mounts under `places` that nobody serves any more, and with them the loop devices they are the last to hold; which
+/// mounts that were.
+pub(super) fn clean_dead(places: &[PathBuf]) -> Vec<String> {
+    let dead = mounts("self").into_iter().filter(|mount| mount.is_fuse() && is_under(&mount.point, places));
+    let taken = dead.filter(|mount| is_dead(&mount.point)).map(|mount| {
+        let said = mount.to_string();
+        within(PATIENCE, move || unmount(mount.point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW));
+        said
+    });
+    taken.collect()
+}
+
+/// Whether the file system there says that its daemon is gone. One that does not answer may have one.
+fn is_dead(point: &Path) -> bool {
+    let point = point.to_owned();
+    within(PATIENCE, move || rustix::fs::statfs(&point).err()) == Some(Some(rustix::io::Errno::NOTCONN))
 }
 
 fn abort(connection: &str) {

@@ -64,3 +64,41 @@ fn mounts_and_loop_devices_that_appeared_in_our_places_are_taken_away() {
     assert!(is_old_there && is_foreign_there, "what is not ours stays");
     assert!(!is_mounted_below(ours.path()));
 }
+
+#[test]
+fn of_the_mounts_that_were_there_only_those_without_a_daemon_are_taken_away() {
+    if !can("of_the_mounts_that_were_there_only_those_without_a_daemon_are_taken_away") {
+        return;
+    }
+    let (ours, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // Served as long as the file is open.
+    let mounted = |point: &Path| {
+        std::fs::create_dir(point).unwrap();
+        let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let options = std::ffi::CString::new(options).unwrap();
+        rustix::mount::mount("none", point, "fuse", rustix::mount::MountFlags::empty(), &*options).unwrap();
+        file
+    };
+    let (dead, served, foreign) = (ours.path().join("dead"), ours.path().join("served"), others.path().join("dead"));
+    drop((mounted(&dead), mounted(&foreign)));
+    let server = mounted(&served);
+
+    let places = [ours.path().to_owned()];
+    let started = super::super::bounded::now();
+    let found = clean_dead(&places);
+    let took = super::super::bounded::now() - started;
+    let there = [&dead, &served, &foreign].map(|point| is_mounted_below(point));
+    drop(server);
+    let (second, others) = (clean_dead(&places), clean_dead(&[others.path().to_owned()]));
+    assert_eq!(found, [format!("mount of fuse at {}", dead.display())]);
+    assert_eq!(there, [false, true, true], "what answers late and what is not ours stays");
+    assert!(took >= PATIENCE, "an answer was waited for");
+    assert_eq!(
+        (second, others),
+        (
+            vec![format!("mount of fuse at {}", served.display())],
+            vec![format!("mount of fuse at {}", foreign.display())]
+        )
+    );
+}
