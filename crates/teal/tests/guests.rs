@@ -49,7 +49,7 @@ struct Matrix {
 
 impl Matrix {
     fn new(test: &str) -> Option<Self> {
-        if !has_loop_devices(test) || !has_guests(test, &["mkfs.nilfs2", "mkfs.vfat"]) {
+        if !has_loop_devices(test) || !has_guests(test, &["mkfs.nilfs2", "mkfs.vfat", "mkfs.reiserfs"]) {
             return None;
         }
         let world = World::new(test)?;
@@ -234,6 +234,26 @@ fn a_search_tries_candidates_in_guests_and_says_so() {
     assert!(runs.iter().any(|run| run["system"] == "nilfs2" && joules(run) > 0.5), "{runs:?}");
     assert!(fs::read_to_string(matrix.results.join("tune.md")).unwrap().contains("guests: user-mode Linux "));
     assert!(matrix.is_clean());
+}
+
+#[test]
+fn all_candidates_of_a_search_can_be_in_guests() {
+    let Some(matrix) = Matrix::new("all_candidates_of_a_search_can_be_in_guests") else { return };
+    let tune = |more: &[&str]| {
+        let args = ["lab", "tune", "--workload", "mail", "--device", "ibm-microdrive-1gb:300M", "--guests"];
+        let kept = ["--scale", "0.01", "--operations", "200", "--set", "threads=2", "--blocks", "2", "--results"];
+        matrix.world.teal(&[&args[..], &kept, &[matrix.results.to_str().unwrap()], more].concat())
+    };
+    let said = tune(&["--dry-run"]).good();
+    let offered: Vec<&str> = said.lines().filter(|line| line.starts_with("  ")).collect();
+    assert!(offered.iter().all(|line| line.ends_with("(in a guest)") && !line.contains("teal")), "{said}");
+    assert!(["ext4", "nilfs2", "nilfs2 noatime"].iter().all(|name| said.contains(&format!("  {name} (in"))), "{said}");
+    assert!(!said.contains("reiserfs"), "it would be a risk: {said}");
+    let said = tune(&["--dry-run", "--risky"]).good();
+    assert!(said.contains("  reiserfs (at a risk: Linux 6.13 and later have no reiserfs) (in a guest)"), "{said}");
+    let said = tune(&["--space", matrix.file.to_str().unwrap()]);
+    assert!(said.code == 2 && said.stderr.contains("'--guests' cannot be used with '--space"), "{said}");
+    assert!(matrix.is_clean() && !matrix.results.exists());
 }
 
 #[test]

@@ -33,6 +33,17 @@ const OPTIONS: &[Options] = &[
     (Kind::Btrfs, &["-m", "single"], "noatime", Some("metadata is kept once, not twice")),
     (Kind::Btrfs, &[], "noatime,compress=zstd:1", None),
     (Kind::Btrfs, &[], "noatime,nodatacow", Some("data has no checksums and is overwritten in place")),
+    (Kind::Reiserfs, &[], "", Some("Linux 6.13 and later have no reiserfs")),
+    (Kind::Reiserfs, &[], "noatime", Some("Linux 6.13 and later have no reiserfs")),
+    (Kind::Reiserfs, &[], "noatime,notail", Some("Linux 6.13 and later have no reiserfs")),
+    (Kind::Jfs, &[], "", None),
+    (Kind::Jfs, &[], "noatime", None),
+    (Kind::Nilfs2, &[], "", None),
+    (Kind::Nilfs2, &[], "noatime", None),
+    (Kind::Nilfs2, &["-B", "512"], "noatime", None),
+    (Kind::F2fs, &[], "", None),
+    (Kind::F2fs, &[], "noatime", None),
+    (Kind::F2fs, &[], "noatime,mode=lfs", None),
     (Kind::Teal, &[], "", None),
 ];
 
@@ -195,6 +206,9 @@ mod tests {
         let safe = space(&[Kind::Ext2, Kind::Ext4, Kind::Teal], false);
         assert_eq!((safe[0].name.as_str(), safe[1].name.as_str()), ("ext4", "ext4 noatime"));
         assert!(safe.iter().all(|system| risk(system).is_none() && system.kind != Kind::Ext2));
+        let offered = |kind| space(Kind::ALL, true).iter().any(|system| system.kind == kind);
+        let none: Vec<&Kind> = Kind::ALL.iter().filter(|kind| !offered(**kind)).collect();
+        assert_eq!(none, [&Kind::Vfat], "it has no owners and no modes of files");
         let all = space(&[Kind::Ext2, Kind::Ext4], true);
         assert!(all.len() > safe.len() && all.iter().filter_map(risk).count() >= 3);
         let mut names: Vec<&str> = all.iter().map(|system| system.name.as_str()).collect();

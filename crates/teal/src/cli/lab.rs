@@ -171,6 +171,9 @@ pub(crate) struct Tune {
     /// Try options that cost safety, too; what they cost is said
     #[arg(long)]
     pub(crate) risky: bool,
+    /// Run all of them in guests, those that this machine's kernel lacks among them: one kernel for all. For modelled disks
+    #[arg(long, conflicts_with_all = ["space", "replay"])]
+    pub(crate) guests: bool,
     /// A variable of the script
     #[arg(long, value_name = "VARIABLE=VALUE", value_parser = parse_setting)]
     pub(crate) set: Vec<(String, String)>,

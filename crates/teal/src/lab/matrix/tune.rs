@@ -104,10 +104,7 @@ fn wanted(args: &Args) -> Result<Matrix> {
             let matrix = Matrix::parse(&text).with_context(|| file.display().to_string())?;
             (matrix.systems, matrix.schedulers)
         }
-        None => {
-            let kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(|kind| ground::check_kind(*kind).is_ok()).collect();
-            (space(&kinds, args.risky), Schedulers { names: schedulers(&device)? })
-        }
+        None => (systems(args)?, Schedulers { names: schedulers(&device)? }),
     };
     let runs = Runs {
         least: 1,
@@ -125,6 +122,19 @@ fn wanted(args: &Args) -> Result<Matrix> {
     let set = args.set.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let workload = Workload { name, script: workload, set, operations: args.operations };
     Matrix::new(device, runs, vec![workload], systems, schedulers).context("what is to be tried")
+}
+
+/// What can be had here with its options: on this machine's kernel, or all of it in guests.
+fn systems(args: &Args) -> Result<Vec<System>> {
+    if !args.guests {
+        let here = |kind: &Kind| ground::check_kind(*kind).is_ok();
+        return Ok(space(&Kind::ALL.iter().copied().filter(here).collect::<Vec<_>>(), args.risky));
+    }
+    guest::check(Kind::Ext4)?;
+    let there = |kind: &Kind| !kind.is_ours() && guest::check(*kind).is_ok();
+    let mut all = space(&Kind::ALL.iter().copied().filter(there).collect::<Vec<_>>(), args.risky);
+    all.iter_mut().for_each(|system| system.place = Some(Place::Guest));
+    Ok(all)
 }
 
 /// The schedulers of a device, the one it is under first. Modelled disks have those that loop devices have.
