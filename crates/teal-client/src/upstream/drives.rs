@@ -46,7 +46,7 @@ use teal_device::{Drive, Hand};
 use teal_energy::policy::choice::{Cost, Weights};
 use teal_env::Clock;
 use teal_log::StoreError;
-use teal_proto::{Reply, Request};
+use teal_proto::{Reply, Request, encode_reply};
 use teal_types::{BLOCK, CommitSeq, ObjectNo, Ranges};
 
 /// Content read at once, beginning with what is needed.
@@ -264,6 +264,11 @@ impl Drives {
         self.sending.load(Ordering::Acquire) > 0
     }
 
+    /// Whether drives have content, too, and nobody knows how wide the way to the server is: who asks it for something asks for that alone.
+    pub(super) fn is_server_unknown(&self) -> bool {
+        !self.is_empty() && !self.server.lock().is_width_known()
+    }
+
     /// What the server costs as it is now.
     fn server_metered(&self) -> Meter {
         let mut meter = self.server.lock().clone();
@@ -279,7 +284,14 @@ impl Drives {
             // They take what they send.
             (Request::Commit { .. } | Request::Put { .. } | Request::Stage { .. }, _) => return,
             (_, Reply::Data(got)) => got.iter().map(got_bytes).sum(),
-            (_, Reply::Listings { .. } | Reply::Versions { .. } | Reply::Past { .. }) => return,
+            (_, Reply::Listings { .. } | Reply::Versions { .. } | Reply::Past { .. }) => {
+                let mut server = self.server.lock();
+                if !is_busy && server.is_bound_wanted() {
+                    let bytes = encode_reply(reply).map_or(0, |bytes| bytes.len() as u64);
+                    server.bounded(bytes, span(time));
+                }
+                return;
+            }
             _ => 0,
         };
         match is_busy {

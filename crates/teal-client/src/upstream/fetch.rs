@@ -129,7 +129,7 @@ impl Client {
 
     fn fetch(&self, replica: &Replica, no: ObjectNo, from: u64, to: u64) -> Result<(), SyncError> {
         let ahead = &replica.content_ahead;
-        let window = ahead.open().min(BESIDE);
+        let window = if replica.drives.is_server_unknown() { 0 } else { ahead.open().min(BESIDE) };
         self.room_for((to - from).saturating_add(window));
         let mut range = Ranges::default();
         let end = to.max(from.saturating_add(window));

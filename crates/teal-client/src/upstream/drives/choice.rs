@@ -2,8 +2,9 @@
 //!
 //! # Guarantees
 //! 1. A source nobody has measured yet comes first: it is measured by that.
-//! 2. A flush under way is anticipated: what a source takes meanwhile is measured for itself.
-//! 3. A source that is not used is tried now and then, so that a change of it is noticed; that costs a thirty-second part of all the time
+//! 2. What a source has told of its way and its width counts before it has sent any content: names come in bulk, too.
+//! 3. A flush under way is anticipated: what a source takes meanwhile is measured for itself.
+//! 4. A source that is not used is tried now and then, so that a change of it is noticed; that costs a thirty-second part of all the time
 //!    spent on reading at most, more only while hardly anything is known of it: a slow beginning is not believed for long.
 
 use std::time::Duration;
@@ -21,6 +22,9 @@ const TRIED: u64 = 32;
 const TRIED_AT_FIRST: u64 = 4;
 /// What brings no more than this tells how long the way is.
 const SHORT: u64 = 2 * BLOCK;
+
+/// So many answers that are no content tell how wide the way is at least.
+const TELLING: u8 = 8;
 
 pub(crate) fn span(time: Duration) -> Span {
     Span::nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
@@ -53,6 +57,12 @@ pub(crate) struct Meter {
     first: Known,
     /// For each block more.
     block: Known,
+    /// The most that can be, as answers show that are no content; until content has told.
+    bound: Option<Span>,
+    /// Answers that may still tell.
+    telling: u8,
+    /// Something came without content: the first byte is known apart from blocks.
+    is_way_known: bool,
     /// Until the first byte, while it is written to as well.
     busy: Known,
     /// It is written to now.
@@ -68,6 +78,9 @@ impl Meter {
             power: Power::ZERO,
             first: Known::default(),
             block: Known::default(),
+            bound: None,
+            telling: TELLING,
+            is_way_known: false,
             busy: Known::default(),
             is_busy: false,
             owed: Span::ZERO,
@@ -103,14 +116,45 @@ impl Meter {
                 self.first.update(self.weight, each);
                 self.block.update(self.weight, each);
             }
-            _ => self.first.update(self.weight, time),
+            Some(first) if bytes > 0 && self.is_way_known && self.block.count == 0 => {
+                let each = Span::nanos(time.less(first).get() / bytes.div_ceil(BLOCK));
+                self.block.update(self.weight, self.bound.map_or(each, |bound| bound.min(each)));
+            }
+            _ => {
+                self.is_way_known |= bytes == 0;
+                self.first.update(self.weight, time);
+            }
         }
+    }
+
+    /// An answer of so many bytes that is no content took so long, with the work on it: no block of content takes longer than one of it.
+    pub(crate) fn bounded(&mut self, bytes: u64, time: Span) {
+        if bytes > SHORT {
+            self.telling = self.telling.saturating_sub(1);
+            let rest = time.less(self.first.get().unwrap_or(Span::ZERO));
+            let each = Span::nanos(rest.get() / bytes.div_ceil(BLOCK));
+            self.bound = Some(self.bound.map_or(each, |bound| bound.min(each)));
+        }
+    }
+
+    /// Whether [`bounded`](Self::bounded) is to be told.
+    pub(crate) fn is_bound_wanted(&self) -> bool {
+        self.telling > 0 && self.block.count == 0
+    }
+
+    /// Whether anybody knows how long a block takes.
+    pub(crate) fn is_width_known(&self) -> bool {
+        self.each().is_some()
+    }
+
+    fn each(&self) -> Option<Span> {
+        self.block.get().or(self.bound)
     }
 
     /// The same, while it was written to as well: that tells nothing of how it is otherwise.
     pub(crate) fn measured_busy(&mut self, bytes: u64, time: Span) {
         self.owed = Span::ZERO;
-        let rest = self.block.get().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK);
+        let rest = self.each().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK);
         self.busy.update(self.weight, time.less(rest));
     }
 
@@ -124,7 +168,7 @@ impl Meter {
         let first = self.first.get()?;
         // Nobody has seen it yet: behind something that it does first.
         let first = if self.is_busy { self.busy.get().unwrap_or(first * 2) } else { first };
-        Some(first + self.block.get().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK))
+        Some(first + self.each().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK))
     }
 
     /// What they cost.
@@ -201,6 +245,36 @@ mod tests {
             accesses += 1;
         }
         assert!(accesses <= 20, "{accesses}");
+    }
+
+    #[test]
+    fn a_narrow_line_is_known_by_its_names_and_by_its_first_block() {
+        // 2 Mbit/s: 16 ms a block, and next to nothing until it begins.
+        let drive = || both(2, 60)[0].clone();
+        let told = |way: u64| {
+            let mut server = Meter::network();
+            (0..5).for_each(|_| server.measured(0, Span::millis(way)));
+            server
+        };
+        let mut server = told(1);
+        assert_eq!(order(&[drive(), server.clone()], BLOCK, weights(100))[0], 1, "nobody knows better");
+        let mut by_names = server.clone();
+        by_names.bounded(16 * BLOCK, Span::millis(1 + 16 * 20));
+        by_names.bounded(16 * BLOCK, Span::millis(1 + 16 * 16));
+        by_names.bounded(BLOCK, Span::millis(2));
+        assert!(by_names.is_width_known() && !server.is_width_known());
+        assert_eq!(
+            by_names.predict(4 * BLOCK),
+            Some(Span::millis(65)),
+            "the widest that was seen, a small answer does not count"
+        );
+        assert_eq!(order(&[drive(), by_names.clone()], BLOCK, weights(100))[0], 0);
+        server.measured(BLOCK, Span::millis(17));
+        assert_eq!(server.predict(4 * BLOCK), Some(Span::millis(65)));
+        assert_eq!(order(&[drive(), server], BLOCK, weights(100))[0], 0);
+        // Work on names is no width: content tells.
+        by_names.measured(16 * BLOCK, Span::millis(17));
+        assert_eq!(by_names.predict(4 * BLOCK), Some(Span::millis(5)));
     }
 
     #[test]

@@ -178,6 +178,30 @@ fn a_batch_on_its_way_to_the_server_is_anticipated() {
 }
 
 #[test]
+fn names_tell_how_narrow_the_way_to_the_server_is_before_any_content_comes() {
+    let usb = drive(None);
+    let drives = with(&usb);
+    usb.meter.lock().measured(BLOCK, Span::millis(2));
+    let answered = |reply: &Reply, millis| {
+        let request = Request::List { dirs: Vec::new(), ahead: 0 };
+        drives.answered(&request, reply, (Duration::from_millis(millis), drives.is_sending()));
+    };
+    let listing = |no: u64| teal_proto::Listing { dir: ObjectNo::new(no), entries: None, more: false };
+    let few = Reply::Listings { head: SEQ, dirs: vec![listing(70)] };
+    let many = Reply::Listings { head: SEQ, dirs: (1 << 20..(1 << 20) + 20_000).map(listing).collect() };
+    let blocks = encode_reply(&many).unwrap().len() as u64 / BLOCK;
+    assert!(blocks > 10, "{blocks}");
+    answered(&Reply::Done, 1);
+    answered(&few, 1);
+    assert!(!is_drive_first(&drives) && drives.is_server_unknown(), "the way is short, and that is all that is known");
+    answered(&many, 1 + 16 * (blocks + 1));
+    assert!(is_drive_first(&drives) && !drives.is_server_unknown(), "2 Mbit/s");
+    answered(&many, 1 + (blocks + 1) / 10);
+    assert!(!is_drive_first(&drives), "it was the server's work");
+    assert!(!Drives::default().is_server_unknown(), "who has no drives asks the server for all");
+}
+
+#[test]
 fn a_drive_that_is_written_to_outside_of_a_burst_is_anticipated() {
     let usb = drive(None);
     assert!(!usb.is_busy());
