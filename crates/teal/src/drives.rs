@@ -118,8 +118,11 @@ impl Drives {
         Ok(Self { client: Arc::clone(client), file, state, attaching, bell })
     }
 
-    /// Attaches what is there, and from now on what appears.
+    /// Attaches what is there, and from now on what appears. A volume without a server has no drives, and nobody wakes when something is mounted.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        if !self.client.is_replica() {
+            return Ok(());
+        }
         let this = Arc::downgrade(self);
         let (mut places, bell) = Places::new()?;
         let poll = move || {
@@ -159,9 +162,7 @@ impl Drives {
         let attached: BTreeSet<PathBuf> = self.client.drives().into_iter().map(|drive| drive.place.into()).collect();
         let tried: Vec<PathBuf> = {
             let mut state = self.state();
-            if self.client.is_replica() {
-                state.tries.extend(places.into_iter().map(|place| (place, TRIES)));
-            }
+            state.tries.extend(places.into_iter().map(|place| (place, TRIES)));
             let State { known, leaving, tries, .. } = &mut *state;
             tries.retain(|place, _| {
                 let is_said = known.places.contains(place) || leaving.contains(place) || known.left.contains_key(place);
