@@ -164,3 +164,21 @@ fn as_many_paths_as_a_byte_counts_are_pinned_and_a_directory_takes_the_place_of_
     comes(&home, "other", 900_000);
     end(vec![home, nas.0]);
 }
+
+#[test]
+fn what_is_below_a_pinned_directory_is_given_back_only_with_it_whatever_was_pinned_first() {
+    let test = "what_is_below_a_pinned_directory_is_given_back_only_with_it_whatever_was_pinned_first";
+    let Some((nas, home)) = two(test) else { return };
+    let pinned = || home.status()["upstream"]["pinned"].as_array().unwrap().clone();
+    for order in [["papers/old", "papers"], ["papers", "papers/old"]] {
+        order.iter().for_each(|path| drop(said(&home, "pin", path)));
+        for path in ["papers/old", "papers/old/two"] {
+            let refused = home.world().teal(&["free", text(&home.path(path))]).refused();
+            assert!(refused.ends_with("it is kept here because /papers is pinned: free that"), "{refused}");
+        }
+        comes(&home, "papers/old/two", 300_000);
+        said(&home, "free", "papers");
+        assert_eq!((pinned().len(), here(&home, "papers/old/two")), (0, 0), "{order:?}");
+    }
+    end(vec![home, nas.0]);
+}

@@ -5,7 +5,7 @@
 //! 2. A pin follows renames, since objects keep their numbers, and atomic saves made here. It is kept with who this replica is, so it outlives the mount.
 //! 3. What does not fit is said before anything is pinned.
 //! 4. Only content that the server has is given back; what stays is counted.
-//! 5. At most [`PINS_MAX`] objects are pinned. Then a directory takes the place of what is pinned below it.
+//! 5. At most [`PINS_MAX`] objects are pinned. A directory takes the place of what is pinned below it.
 //! 6. No pin, no work: nothing is looked at, and nothing is asked.
 
 use super::evict::is_servers;
@@ -245,14 +245,20 @@ impl Client {
 
     /// What an object is pinned by: itself, or a directory above it.
     pub(super) fn pinned_by(&self, replica: &Replica, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
+        let is_pinned = replica.identity.lock().pins.has(no);
+        if is_pinned { Ok(Some(no)) } else { self.pinned_above(replica, no) }
+    }
+
+    /// The highest directory above an object that is pinned.
+    fn pinned_above(&self, replica: &Replica, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
         let pins = replica.identity.lock().pins;
         if pins.list().is_empty() {
             return Ok(None);
         }
-        let (mut above, mut known) = (vec![no], HashSet::new());
+        let (mut above, mut known, mut found) = (vec![no], HashSet::new(), None);
         while let Some(at) = above.pop() {
-            if pins.has(at) {
-                return Ok(Some(at));
+            if at != no && pins.has(at) {
+                found = Some(at);
             }
             if known.insert(at) && at != ObjectNo::ROOT {
                 match self.store.names(at) {
@@ -261,7 +267,7 @@ impl Client {
                 }
             }
         }
-        Ok(None)
+        Ok(found)
     }
 
     /// Has an object, and all that is or comes below it, always here. What is missing is fetched behind this.
@@ -298,11 +304,8 @@ impl Client {
         }
         let mut is_in = false;
         self.identify(replica, |identity| {
-            identity.pins.retain(|pin| !gone.contains(&pin));
-            is_in = identity.pins.insert(no) || {
-                identity.pins.retain(|pin| !below.contains(&pin));
-                identity.pins.insert(no)
-            };
+            identity.pins.retain(|pin| !gone.contains(&pin) && !below.contains(&pin));
+            is_in = identity.pins.insert(no);
         })?;
         if !is_in {
             return Err(PinRefused::TooMany);
@@ -318,7 +321,7 @@ impl Client {
     pub fn free(&self, no: ObjectNo) -> Result<Freed, PinRefused> {
         let replica = self.replica.as_ref().ok_or(PinRefused::Alone)?;
         self.getattr(no)?;
-        if let Some(above) = self.pinned_by(replica, no)?.filter(|above| *above != no) {
+        if let Some(above) = self.pinned_above(replica, no)? {
             return Err(PinRefused::Below(self.store.path_of(above)));
         }
         let all = self.subtree(no, false)?;
