@@ -4,7 +4,8 @@
 //! 1. What has affinity is never evicted. It follows renames, since objects keep their numbers, and atomic saves that this client sees.
 //! 2. What comes into a directory with sticky affinity has affinity, and is sticky if it is a directory.
 //! 3. What does not fit is said before anything is marked.
-//! 4. What has changed elsewhere is fetched again from the server at the latest [`REFETCH`] later, and before the drive is detached.
+//! 4. What has changed elsewhere is fetched again from the server at the latest [`REFETCH`] later, and before the drive is detached. What a drive that is
+//!    attached does not have all of is fetched, too.
 
 use super::super::{Replica, SyncError, unexpected};
 use super::Attached;
@@ -138,6 +139,22 @@ impl Client {
             ControlFlow::Continue(())
         })?;
         Ok(found)
+    }
+
+    /// Has a drive get what has affinity and is not all on it: it was pulled out before that was copied, or full.
+    pub(super) fn want_incomplete(&self, replica: &Replica, attached: &Attached) -> Result<(), StoreError> {
+        if !attached.has_affinity.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let now = self.clock.monotonic();
+        for no in self.affine(attached)? {
+            let content = attached.drive.held(no)?.content;
+            let is_whole = content.is_some_and(|content| content.present.len() == content.size);
+            if !is_whole && self.store.attr(no).is_ok_and(|attr| attr.kind == FileType::File && attr.size > 0) {
+                replica.drives.has_news_for(attached, no, 0, now);
+            }
+        }
+        Ok(())
     }
 
     fn size_of(&self, no: ObjectNo) -> u64 {

@@ -1,4 +1,4 @@
-//! Drives come and go: registered, attached, detached, removed.
+//! Drives come: they are registered, and attached.
 //!
 //! # Guarantees
 //! 1. A drive is attached only if it belongs to this volume, a client of the volume wrote its label, and the server knows the history it has
@@ -8,7 +8,6 @@
 //! 3. While the server is away a drive is attached only if its label proves that a machine of the volume wrote it, it is of the same life of the server, and nobody
 //!    else has attached it since it was attached here, or the history it has seen is on this replica's own way: then all that is on it is of the
 //!    history that the notes here mean. The server hears of it when it is there again.
-//! 4. Ending waits for no drive for longer than `GOODBYE`.
 
 use super::super::{Identity, Replica, SyncError, unexpected};
 use super::choice::Meter;
@@ -22,19 +21,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 use teal_device::{Drive, DriveError, Hand, Label, UpstreamError};
 use teal_energy::Profile;
 use teal_energy::device::DEVICES_MAX;
 use teal_env::{Disk, Entropy};
 use teal_proto::{DeviceAsk, DeviceNote, RefusalCode, Reply, Request};
-
-/// Unmounting waits no longer for a drive.
-const GOODBYE: Duration = Duration::from_secs(10);
-/// What comes meanwhile is taken along so often before a drive is let go.
-const BURSTS: u32 = 4;
-/// Nor for a server that is told of it: the drive itself knows.
-const TELLING: Duration = Duration::from_secs(2);
 
 /// What a person says of a new drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,7 +185,7 @@ fn tell(client: &Client, replica: &Replica, drive: &Drive, nonces: [u64; 2]) -> 
 }
 
 impl Client {
-    fn ask_devices(&self, replica: &Replica, ask: DeviceAsk) -> Result<Vec<DeviceNote>, DriveRefused> {
+    pub(super) fn ask_devices(&self, replica: &Replica, ask: DeviceAsk) -> Result<Vec<DeviceNote>, DriveRefused> {
         self.connect(replica)?;
         match self.ask(replica, &Request::Devices(ask)).map_err(SyncError::from)? {
             Reply::Devices(notes) => Ok(notes),
@@ -411,85 +402,13 @@ impl Client {
         };
         let now = self.clock.monotonic();
         wanted.into_iter().for_each(|no| replica.drives.has_news_for(attached, no, 0, now));
-        if self.runs() {
+        if !self.runs() {
+            self.want_incomplete(replica, attached)?;
+        } else {
             let (client, attached) = (Arc::downgrade(self), Arc::clone(attached));
             let cursor = std::thread::Builder::new().name("teal-cursor".into());
             cursor.spawn(move || cursor::run(&client, &attached))?;
         }
-        Ok(())
-    }
-
-    /// Detaches a drive, after it got all that waits for it, unless it is to go at once.
-    ///
-    /// # Errors
-    /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the same.
-    pub fn detach_drive(&self, name: &str, fast: bool) -> Result<(), DriveRefused> {
-        let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
-        let found = replica.drives.all().into_iter().find(|drive| drive.name == name || drive.place == name);
-        let attached = found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))?;
-        let mut burst = Ok(());
-        for _ in 0..if fast { 0 } else { BURSTS } {
-            burst = self.burst(replica, &attached);
-            if burst.is_err() || attached.queue.lock().objects.is_empty() {
-                break;
-            }
-        }
-        let ended = self.end_drive(replica, &attached);
-        let behind =
-            |e: &dyn std::fmt::Display| DriveRefused::Behind { name: attached.name.clone(), why: e.to_string() };
-        burst.map_err(|e| behind(&e)).and(ended.map_err(|e| behind(&e)))
-    }
-
-    /// Nobody reads from it any more; it is said to be clean, and closed.
-    fn end_drive(&self, replica: &Replica, attached: &Arc<Attached>) -> Result<(), SyncError> {
-        replica.drives.attached.write().retain(|other| !Arc::ptr_eq(other, attached));
-        attached.is_gone.store(true, Ordering::Release);
-        attached.changed.notify_all();
-        let _flushing = attached.flushing.lock();
-        self.relabel(replica, attached, |label| label.is_clean = true)?;
-        attached.drive.close()?;
-        let is_there = {
-            let state = replica.state.lock();
-            state.is_connected && state.trouble.is_none()
-        };
-        let detach = Request::Devices(DeviceAsk::Detach { device: attached.device });
-        if is_there && let Err(e) = replica.call(&*self.clock, &detach, TELLING) {
-            log::debug!("the server does not hear that {} is detached: {e}", attached.name);
-        }
-        Ok(())
-    }
-
-    /// Detaches all drives, as fast as they can; for the end of a mount.
-    pub(crate) fn end_drives(self: &Arc<Self>) {
-        let Some(replica) = &self.replica else { return };
-        for attached in replica.drives.all() {
-            let (client, drive) = (Arc::clone(self), Arc::clone(&attached));
-            let Ok(hand) = Hand::new("teal-detach") else { return };
-            let ended = hand.ask(GOODBYE, move || {
-                client.replica.as_ref().map_or(Ok(()), |replica| client.end_drive(replica, &drive))
-            });
-            match ended {
-                Some(Ok(())) => {}
-                Some(Err(e)) => log::warn!("the drive {} was not detached properly: {e}", attached.name),
-                None => log::warn!("the drive {} does not answer: it is left as it is", attached.name),
-            }
-        }
-    }
-
-    /// The volume forgets a drive, which is detached first if it is here.
-    ///
-    /// # Errors
-    /// [`DriveRefused::Unknown`], [`DriveRefused::Server`].
-    pub fn remove_drive(&self, name: &str) -> Result<(), DriveRefused> {
-        let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
-        let known = self.ask_devices(replica, DeviceAsk::List)?;
-        let note = known.into_iter().find(|note| note.name == name);
-        let note = note.ok_or_else(|| DriveRefused::Unknown(name.to_owned()))?;
-        match self.detach_drive(name, true) {
-            Err(DriveRefused::NotAttached(_)) | Ok(()) => {}
-            Err(e) => log::warn!("{name}: {e}"),
-        }
-        self.ask_devices(replica, DeviceAsk::Remove { device: note.device })?;
         Ok(())
     }
 }

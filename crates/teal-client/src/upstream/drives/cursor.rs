@@ -113,6 +113,11 @@ impl super::Drives {
 
 /// Flushes a drive when that is due, until it is gone.
 pub(super) fn run(client: &Weak<Client>, attached: &Arc<Attached>) {
+    if let Some((client, Some(replica))) = client.upgrade().map(|client| (Arc::clone(&client), client.replica.clone()))
+        && let Err(e) = client.want_incomplete(&replica, attached)
+    {
+        log::warn!("{}: what it lacks is not known: {e}", attached.name);
+    }
     let mut wait = attached.is_untold.load(Ordering::Acquire).then_some(PAUSE);
     while attached.wait(wait) {
         let Some(client) = client.upgrade() else { return };
@@ -201,6 +206,10 @@ impl Client {
             let (now, position) = (self.clock.monotonic(), drive.label().seen);
             for version in versions {
                 attached.ahead.fetch_sub(1, Ordering::Relaxed);
+                if attached.is_gone.load(Ordering::Acquire) {
+                    // It is let go as it is.
+                    return Ok(());
+                }
                 let Some(version) = version else { continue };
                 let is_affine = self.inherits(attached, &version)?;
                 if version.data_seq > position {

@@ -1,0 +1,102 @@
+//! Letting drives go: when somebody says so, when the volume forgets them, and at the end of a mount.
+//!
+//! # Guarantees
+//! 1. A drive that does not answer is waited for no longer than `GOODBYE`; a burst under way ends with the object it is at.
+//! 2. One that got everything, and one that did not, is closed alike: what it has is whole, and it is said to be clean.
+
+use super::super::{Replica, SyncError};
+use super::Attached;
+use super::attach::DriveRefused;
+use crate::Client;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use teal_device::Hand;
+use teal_proto::{DeviceAsk, Request};
+
+/// Unmounting waits no longer for a drive.
+const GOODBYE: Duration = Duration::from_secs(10);
+/// What comes meanwhile is taken along so often before a drive is let go.
+const BURSTS: u32 = 4;
+/// Nor for a server that is told of it: the drive itself knows.
+const TELLING: Duration = Duration::from_secs(2);
+
+impl Client {
+    /// Detaches a drive, after it got all that waits for it, unless it is to go at once.
+    ///
+    /// # Errors
+    /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the same.
+    pub fn detach_drive(self: &Arc<Self>, name: &str, fast: bool) -> Result<(), DriveRefused> {
+        let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
+        let found = replica.drives.all().into_iter().find(|drive| drive.name == name || drive.place == name);
+        let attached = found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))?;
+        let mut burst = if fast { Ok(()) } else { self.want_incomplete(replica, &attached).map_err(SyncError::from) };
+        for _ in 0..if fast { 0 } else { BURSTS } {
+            burst = self.burst(replica, &attached);
+            if burst.is_err() || attached.queue.lock().objects.is_empty() {
+                break;
+            }
+        }
+        let ended = self.end_soon(&attached);
+        burst.map_err(|e| DriveRefused::Behind { name: attached.name.clone(), why: e.to_string() }).and(ended)
+    }
+
+    /// Ends a drive; one that does not answer is waited for no longer than [`GOODBYE`].
+    fn end_soon(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
+        let (client, drive) = (Arc::clone(self), Arc::clone(attached));
+        let ended = Hand::new("teal-detach")?
+            .ask(GOODBYE, move || client.replica.as_ref().map_or(Ok(()), |replica| client.end_drive(replica, &drive)));
+        let why = match ended {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(e)) => e.to_string(),
+            None => "it does not answer, and is left as it is".to_owned(),
+        };
+        Err(DriveRefused::Behind { name: attached.name.clone(), why })
+    }
+
+    /// Nobody reads from it any more; it is said to be clean, and closed.
+    fn end_drive(&self, replica: &Replica, attached: &Arc<Attached>) -> Result<(), SyncError> {
+        replica.drives.attached.write().retain(|other| !Arc::ptr_eq(other, attached));
+        attached.is_gone.store(true, Ordering::Release);
+        attached.changed.notify_all();
+        let _flushing = attached.flushing.lock();
+        self.relabel(replica, attached, |label| label.is_clean = true)?;
+        attached.drive.close()?;
+        let is_there = {
+            let state = replica.state.lock();
+            state.is_connected && state.trouble.is_none()
+        };
+        let detach = Request::Devices(DeviceAsk::Detach { device: attached.device });
+        if is_there && let Err(e) = replica.call(&*self.clock, &detach, TELLING) {
+            log::debug!("the server does not hear that {} is detached: {e}", attached.name);
+        }
+        Ok(())
+    }
+
+    /// Detaches all drives, as fast as they can; for the end of a mount.
+    pub(crate) fn end_drives(self: &Arc<Self>) {
+        let Some(replica) = &self.replica else { return };
+        for attached in replica.drives.all() {
+            if let Err(e) = self.end_soon(&attached) {
+                log::warn!("{e}");
+            }
+        }
+    }
+
+    /// The volume forgets a drive, which is detached first if it is here.
+    ///
+    /// # Errors
+    /// [`DriveRefused::Unknown`], [`DriveRefused::Server`].
+    pub fn remove_drive(self: &Arc<Self>, name: &str) -> Result<(), DriveRefused> {
+        let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
+        let known = self.ask_devices(replica, DeviceAsk::List)?;
+        let note = known.into_iter().find(|note| note.name == name);
+        let note = note.ok_or_else(|| DriveRefused::Unknown(name.to_owned()))?;
+        match self.detach_drive(name, true) {
+            Err(DriveRefused::NotAttached(_)) | Ok(()) => {}
+            Err(e) => log::warn!("{name}: {e}"),
+        }
+        self.ask_devices(replica, DeviceAsk::Remove { device: note.device })?;
+        Ok(())
+    }
+}
