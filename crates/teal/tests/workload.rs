@@ -198,6 +198,35 @@ fn a_set_larger_than_the_disk_is_refused_before_anything_is_written() {
     let args = ["lab", "run", "db", "--dir", dir.to_str().unwrap(), "--set", "size=4096g"];
     let said = world.teal(&args).refused();
     assert!(said.contains("nothing was written") && said.contains("--scale"), "{said}");
+    assert!(said.contains("db:") && said.contains("tables, most of all"), "{said}");
+    // Sizes that are drawn, as large as numbers are; memory; where the figures are to go.
+    let run = |script: &str, more: &[&str]| {
+        let path = world.path("script.wml");
+        std::fs::write(&path, script).unwrap();
+        world.teal(&[&["lab", "run", path.to_str().unwrap(), "--dir", dir.to_str().unwrap()], more].concat())
+    };
+    let thread = |memory: &str| {
+        format!(
+            "define fileset name=ff,path=$dir,entries=10,size=$size,dirwidth=5,prealloc
+             define process name=pp {{ thread name=tt{memory} {{ flowop read name=rr,filename=ff,iosize=4k }} }}\nrun 1"
+        )
+    };
+    let endless = "set $size=randvar(type=tabular,randtable={{100,9223372036854775807,9223372036854775807}})\n";
+    let unbounded = "set $size=cvar(type=cvar-exponential,parameters=mean:1e300)\n";
+    for drawn in [endless, unbounded] {
+        for more in [&["--dry-run"][..], &[]] {
+            let said = run(&(drawn.to_owned() + &thread("")), more).refused();
+            assert!(said.contains("script.wml:2:") && said.contains("nothing was written"), "{said}");
+        }
+    }
+    let said = run(&("set $size=4k\n".to_owned() + &thread(",memsize=2000000g")), &[]).refused();
+    assert!(said.contains("hold 2147483648") && said.contains("thread 'tt'"), "{said}");
+    let kept = world.path("nowhere/figures.json");
+    let said = run(&("set $size=4k\n".to_owned() + &thread("")), &["--json", kept.to_str().unwrap()]).refused();
+    assert!(said.contains("nowhere/figures.json"), "{said}");
+    std::fs::write(world.path("script.wml"), b"set $aa=1\n\xff\xfe").unwrap();
+    let said = world.teal(&["lab", "run", world.path("script.wml").to_str().unwrap(), "--dir", "/"]).refused();
+    assert!(said.contains("script.wml:2: these bytes are no text"), "{said}");
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
 }
 

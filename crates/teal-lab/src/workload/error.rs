@@ -6,19 +6,20 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A system call failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {why}")]
     Io {
         /// Which, by which flowop, on what.
         what: String,
         /// Why.
-        #[source]
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// The filesets would not fit.
     #[error(
-        "the filesets need {need} bytes in {files} files, and {dir} has room for {room} bytes and {inodes} files; nothing was written: say --scale {hint}, or take a larger disk"
+        "{at}the filesets need {need} bytes in {files} files and directories, and {dir} has room for {room} bytes and {inodes} of them; nothing was written: say --scale {hint}, or take a larger disk"
     )]
     Space {
+        /// Place and name of the largest set, with what follows from that.
+        at: String,
         /// Bytes of all files, in whole blocks.
         need: u64,
         /// Files and directories.
@@ -32,6 +33,18 @@ pub enum RunError {
         /// A scale that would fit.
         hint: String,
     },
+    /// The threads would hold more memory than there is.
+    #[error(
+        "the threads hold {need} bytes of memory, and this machine has {has}; nothing was written: lower memsize= or iosize= of thread '{thread}', or its instances="
+    )]
+    Memory {
+        /// Bytes they hold.
+        need: u64,
+        /// Bytes the machine has.
+        has: u64,
+        /// The kind of thread that holds most of it.
+        thread: String,
+    },
     /// A thread ended in a run that only time may end.
     #[error("the run stopped early and has no valid results: {0}")]
     Early(String),
@@ -42,7 +55,7 @@ pub enum RunError {
 
 impl RunError {
     pub(super) fn io(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
-        Self::Io { what: what.into(), source: source.into() }
+        Self::Io { what: what.into(), why: source.into() }
     }
 
     pub(super) fn at(what: &str, path: &Path, source: impl Into<std::io::Error>) -> Self {

@@ -62,6 +62,8 @@ pub enum Access {
 /// A set of files, as it is defined.
 #[derive(Debug, Clone)]
 pub struct Fileset {
+    /// Where it is defined: file, line and column.
+    pub place: String,
     /// Its name.
     pub name: String,
     /// Where it lies: path and name.
@@ -223,19 +225,25 @@ impl Plan {
 
     /// Bytes of memory that the threads of a run hold for themselves, about: what they transfer from and to, and their figures.
     pub fn memory(&self) -> u64 {
+        self.memory_by_kind().into_iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
+    }
+
+    /// The same for each kind of thread, by its name.
+    pub(super) fn memory_by_kind(&self) -> Vec<(&str, u64)> {
         const FOR_ITSELF: u64 = 64 << 10;
         const FOR_A_FLOWOP: u64 = 5 << 10;
         let mut draws = Draws::new(&self.randoms, self.options.seed, 0);
         let mut of = |thread: &Thread| match draws.whole(thread.memsize) {
             // Each flowop has its own.
-            0 => thread.ops.iter().map(|op| draws.whole(op.iosize)).sum::<u64>(),
+            0 => thread.ops.iter().map(|op| draws.whole(op.iosize)).fold(0, u64::saturating_add),
             memory => memory,
         };
-        let mut all = 0_u64;
+        let mut all = Vec::new();
         for process in &self.processes {
             for thread in &process.threads {
-                let each = of(thread) + FOR_ITSELF + FOR_A_FLOWOP * thread.ops.len() as u64;
-                all = all.saturating_add(each.saturating_mul(process.instances.saturating_mul(thread.instances)));
+                let each = of(thread).saturating_add(FOR_ITSELF + FOR_A_FLOWOP * thread.ops.len() as u64);
+                let many = process.instances.saturating_mul(thread.instances);
+                all.push((thread.name.as_str(), each.saturating_mul(many)));
             }
         }
         all

@@ -64,20 +64,34 @@ pub fn preview(plan: &Plan) -> Vec<Preview> {
     .collect()
 }
 
-/// Refuses sets that do not fit where they are to lie.
+/// Refuses threads that would hold more memory than this machine has.
+fn check_memory(plan: &Plan) -> Result<(), RunError> {
+    let machine = rustix::system::sysinfo();
+    let has = machine.totalram.saturating_add(machine.totalswap).saturating_mul(machine.mem_unit.into());
+    let need = plan.memory();
+    if need <= has {
+        return Ok(());
+    }
+    let most = plan.memory_by_kind().into_iter().max_by_key(|(_, bytes)| *bytes);
+    Err(RunError::Memory { need, has, thread: most.map_or_else(String::new, |(name, _)| name.to_owned()) })
+}
+
+/// Refuses sets that do not fit where they are to lie, and threads that do not fit into memory.
 ///
 /// # Errors
-/// [`RunError::Space`], or what asking for the room ran into.
+/// [`RunError::Space`], [`RunError::Memory`], or what asking for the room ran into.
 pub fn check_room(plan: &Plan) -> Result<(), RunError> {
+    check_memory(plan)?;
     let layouts = laid_out(plan);
-    let rounded = |layout: &Layout| -> u64 {
-        let files: u64 = layout.files.iter().map(|file| file.size.div_ceil(BLOCK) * BLOCK).sum();
-        files + (layout.dirs.len() + layout.leaves.len()) as u64 * BLOCK
+    let dirs = |layout: &Layout| (layout.dirs.len() + layout.leaves.len()) as u64;
+    // Drawn sizes can be as large as a number.
+    let rounded = |layout: &Layout| {
+        let files = layout.files.iter().map(|file| file.size.div_ceil(BLOCK).saturating_mul(BLOCK));
+        files.fold(dirs(layout) * BLOCK, u64::saturating_add)
     };
     let sets = || plan.filesets.iter().zip(&layouts).filter(|(set, _)| !is_device(&set.root));
-    let need: u64 = sets().map(|(_, layout)| rounded(layout)).sum();
-    let files: u64 =
-        sets().map(|(_, layout)| (layout.files.len() + layout.dirs.len() + layout.leaves.len()) as u64).sum();
+    let need = sets().map(|(_, layout)| rounded(layout)).fold(0, u64::saturating_add);
+    let files: u64 = sets().map(|(_, layout)| layout.files.len() as u64 + dirs(layout)).sum();
     let dir = &plan.options.dir;
     let stat = rustix::fs::statvfs(dir).map_err(|e| RunError::at("asking for the room in", dir, e))?;
     // What is there already will be removed, or is used.
@@ -92,7 +106,9 @@ pub fn check_room(plan: &Plan) -> Result<(), RunError> {
     let digits = (-fits.max(1e-9).log10()).ceil().max(0.0);
     let unit = 10_f64.powf(digits);
     let hint = format!("{:.*}", digits as usize, (fits * unit).floor() / unit);
-    Err(RunError::Space { need, files, room, inodes, dir: dir.display().to_string(), hint })
+    let largest = sets().max_by_key(|(_, layout)| rounded(layout)).map(|(set, _)| set);
+    let at = largest.map_or_else(String::new, |set| format!("{}: {}, most of all: ", set.place, set.name));
+    Err(RunError::Space { at, need, files, room, inodes, dir: dir.display().to_string(), hint })
 }
 
 fn is_device(path: &Path) -> bool {

@@ -55,8 +55,10 @@ pub struct Line {
 /// What a run has shown.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Its length in nanoseconds.
+    /// Its length in nanoseconds; of figures on the way that begin anew, the time since they did.
     pub nanos: u64,
+    /// Nanoseconds since the run began.
+    pub at: u64,
     /// By flowop, in the order of definition.
     pub lines: Vec<Line>,
     /// By second.
@@ -363,7 +365,7 @@ impl Series {
 fn outcome<T: Timer>(shared: &Shared<'_, T>, began: u64, series: &Series, ended: String) -> Outcome {
     let nanos = shared.now() - began;
     let lines = shared.figures().into_iter().map(|(name, kind, figures)| Line { name, kind, figures }).collect();
-    Outcome { nanos, lines, seconds: series.seconds.clone(), ended, threads: shared.threads.len() as u64 }
+    Outcome { nanos, at: nanos, lines, seconds: series.seconds.clone(), ended, threads: shared.threads.len() as u64 }
 }
 
 fn since(now: &Outcome, before: Option<&Outcome>) -> Outcome {

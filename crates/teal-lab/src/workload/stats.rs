@@ -30,6 +30,11 @@ fn upper(bucket: usize) -> u64 {
     ((16 + part as u64 + 1) << (octave - 4)) - 1
 }
 
+/// The least latency of a bucket.
+fn lower(bucket: usize) -> u64 {
+    bucket.checked_sub(1).map_or(0, |below| upper(below) + 1)
+}
+
 /// What one thread has done by one flowop.
 #[derive(Debug)]
 pub(super) struct Tally {
@@ -156,17 +161,23 @@ impl Figures {
         self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, n)| *sum += n);
     }
 
-    /// What has been added since `before`. Its extremes are those of its buckets.
+    /// What has been added since `before`. Its extremes are those of its buckets, and one operation's own.
     pub fn since(&self, before: &Self) -> Self {
         let buckets: Vec<u64> =
             self.buckets.iter().zip(&before.buckets).map(|(now, then)| now.saturating_sub(*then)).collect();
         let used = || buckets.iter().enumerate().filter(|(_, n)| **n > 0).map(|(at, _)| at);
+        let (count, nanos) = (self.count.saturating_sub(before.count), self.nanos.saturating_sub(before.nanos));
+        let extremes = match (count, used().next(), used().next_back()) {
+            (1, ..) => (nanos, nanos),
+            (_, Some(first), Some(last)) => (lower(first).max(self.min), upper(last).min(self.max)),
+            _ => (0, 0),
+        };
         Self {
-            count: self.count.saturating_sub(before.count),
+            count,
             bytes: self.bytes.saturating_sub(before.bytes),
-            nanos: self.nanos.saturating_sub(before.nanos),
-            min: used().next().map_or(0, |at| upper(at).min(self.max)),
-            max: used().next_back().map_or(0, |at| upper(at).min(self.max)),
+            nanos,
+            min: extremes.0,
+            max: extremes.1,
             opens: self.opens.saturating_sub(before.opens),
             skips: self.skips.saturating_sub(before.skips),
             buckets,

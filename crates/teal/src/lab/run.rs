@@ -40,6 +40,11 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
         check_room(&plan)?;
         return Ok(ExitCode::SUCCESS);
     }
+    for file in [&args.json, &args.csv].into_iter().flatten() {
+        // Known before the run, whose figures would be lost.
+        let kept = std::fs::OpenOptions::new().create(true).append(true).open(file);
+        kept.with_context(|| file.display().to_string())?;
+    }
     let listener = Terminal { strict: args.strict_filebench, ended: Arc::default() };
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&listener.ended)).context("signals")?;
@@ -113,6 +118,9 @@ impl Listener for Terminal {
     }
 
     fn progress(&self, so_far: &Outcome) {
+        if !self.strict {
+            say!("after {:.1} s, of the last {:.1} s:", so_far.at as f64 / 1e9, so_far.nanos as f64 / 1e9);
+        }
         figures::table(so_far, self.strict).iter().for_each(|line| say!("{line}"));
     }
 

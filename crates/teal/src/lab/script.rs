@@ -55,7 +55,11 @@ fn load(wanted: &str, beside: &Path) -> Result<String, String> {
 
 fn read(path: &Path) -> Result<String> {
     let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-    String::from_utf8(bytes).with_context(|| format!("{}: a script is text", path.display()))
+    String::from_utf8(bytes).map_err(|e| {
+        let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = before.split(|byte| *byte == b'\n').count();
+        anyhow::anyhow!("{}:{line}: these bytes are no text (UTF-8)", path.display())
+    })
 }
 
 /// What is said of a name that no workload has.

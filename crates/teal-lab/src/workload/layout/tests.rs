@@ -6,6 +6,7 @@ use crate::workload::random::Spread;
 
 fn set(entries: u64, dirwidth: u64, dirgamma: u64) -> Fileset {
     Fileset {
+        place: String::new(),
         name: "ff".into(),
         root: "/x/ff".into(),
         entries,

@@ -13,7 +13,10 @@ pub(super) fn check(script: &Script, plan: &Plan) -> Result<(), WmlError> {
     let threads = plan.threads();
     if threads > THREADS_MAX {
         let message = format!("{threads} threads are more than {THREADS_MAX}; lower instances=");
-        return Err(WmlError { file: script.files[0].clone(), line: 0, column: 0, message });
+        let kinds =
+            plan.processes.iter().flat_map(|p| p.threads.iter().map(|t| (p.instances.saturating_mul(t.instances), t)));
+        let most = kinds.max_by_key(|(count, _)| *count).and_then(|(_, thread)| thread.ops.first());
+        return Err(script.error(most.map_or_else(Default::default, |op| op.place), message));
     }
     for thread in plan.processes.iter().flat_map(|process| &process.threads) {
         for op in &thread.ops {
@@ -80,6 +83,15 @@ fn memory(op: &Op, thread: &Thread) -> Option<String> {
     }
 }
 
+/// Whether some flowop makes files of a set longer.
+fn is_written(set: usize, plan: &Plan) -> bool {
+    use Kind::*;
+    let ops = plan.processes.iter().flat_map(|process| &process.threads).flat_map(|thread| &thread.ops);
+    let writes = |op: &&Op| matches!(op.kind, Write | WriteWholeFile | AppendFile | AppendFileRand | AioWrite);
+    // What is written by a descriptor may be any set's.
+    ops.filter(writes).any(|op| op.set.is_none_or(|other| other == set))
+}
+
 fn fits(op: &Op, plan: &Plan) -> Option<String> {
     let set = &plan.filesets[op.set?];
     let dirs = matches!(op.kind, Kind::MakeDir | Kind::RemoveDir);
@@ -89,6 +101,10 @@ fn fits(op: &Op, plan: &Plan) -> Option<String> {
     let files = !dirs && !matches!(op.kind, Kind::ListDir | Kind::FsyncSet);
     if files && set.entries == 0 {
         return Some(format!("needs files: define fileset '{}' with entries=…", set.name));
+    }
+    let reads = matches!(op.kind, Kind::Read | Kind::ReadWholeFile);
+    if reads && set.size.is_zero() && op.set.is_some_and(|set| !is_written(set, plan)) {
+        return Some(format!("reads nothing: the files of '{}' have size=0, and no flowop writes them", set.name));
     }
     let (Number::Fixed(size), Number::Fixed(transfer)) = (set.size, op.iosize) else { return None };
     let whole = match op.workingset {

@@ -84,6 +84,7 @@ impl Maker<'_> {
             scaled = entries;
         }
         Ok(Fileset {
+            place: script.at(place),
             name,
             root,
             entries: scaled,

@@ -4,6 +4,8 @@ use super::super::random::{Random, Spread};
 use super::values::{Resolved, Scope};
 use crate::wml::{Attributes, Place, Script, Value, WmlError, did_you_mean};
 
+/// The largest shape of an Erlang distribution.
+const ERLANG_MAX: f64 = 1e6;
 const TYPES: &[&str] = &[
     "cvar-uniform",
     "cvar-normal",
@@ -59,6 +61,10 @@ pub(super) fn randvar(
     if spread == Spread::Uniform && mean.is_none() {
         return Err(script.error(place, format!("${name} is uniform and has no mean; say mean=…")));
     }
+    let min = read.number("min")?.unwrap_or(0.0);
+    if let Some(mean) = mean.filter(|mean| *mean < min) {
+        return Err(script.error(place, format!("${name} has mean {mean} below its min {min}; it is never below that")));
+    }
     if let Some((source, at)) = read.word("randsrc")?
         && !["urandom", "rand48"].contains(&source.as_str())
     {
@@ -69,7 +75,7 @@ pub(super) fn randvar(
     Ok(Random {
         name: name.to_owned(),
         spread,
-        min: read.number("min")?.unwrap_or(0.0),
+        min,
         max: f64::INFINITY,
         mean,
         round: read.number("round")?.unwrap_or(0.0),
@@ -102,6 +108,36 @@ fn table(script: &Script, scope: &Scope<'_>, place: Place, rows: &[[Value; 3]]) 
     Ok(slots)
 }
 
+/// The parameters of a type, with what they are when nothing is said.
+fn parameters_of(kind: &str) -> Option<&'static [(&'static str, f64)]> {
+    Some(match kind {
+        "cvar-uniform" => &[("lower", 0.0), ("upper", 1.0)],
+        "cvar-normal" => &[("mean", 0.0), ("sigma", 1.0)],
+        "cvar-lognormal" | "cvar-weibull" => &[("shape", 1.0), ("scale", 1.0)],
+        "cvar-exponential" => &[("mean", 1.0)],
+        "cvar-gamma" => &[("mean", 4096.0), ("gamma", 1.5)],
+        "cvar-erlang" => &[("shape", 1.0), ("rate", 1.0)],
+        "cvar-triangular" => &[("lower", 0.0), ("upper", 1.0), ("mode", 0.5)],
+        _ => return None,
+    })
+}
+
+/// What makes no sense about the parameters of a type.
+fn nonsense(kind: &str, value: impl Fn(&str) -> Option<f64>) -> Option<String> {
+    match (value("lower"), value("upper"), value("mode")) {
+        (Some(lower), Some(upper), _) if lower > upper => Some(format!("lower {lower} is above upper {upper}")),
+        (Some(lower), Some(upper), Some(mode)) if !(lower..=upper).contains(&mode) => {
+            Some(format!("mode {mode} is not between lower {lower} and upper {upper}"))
+        }
+        _ if value("sigma").is_some_and(|sigma| sigma < 0.0) => Some("sigma is below 0".to_owned()),
+        _ if value("mean").is_some_and(|mean| mean < 0.0) => Some("mean is below 0, and no value can be".to_owned()),
+        _ if kind == "cvar-erlang" && value("shape").is_some_and(|shape| shape > ERLANG_MAX) => {
+            Some(format!("shape is more than {ERLANG_MAX}: each value is a sum of so many"))
+        }
+        _ => None,
+    }
+}
+
 pub(super) fn cvar(
     script: &Script,
     scope: &Scope<'_>,
@@ -116,18 +152,9 @@ pub(super) fn cvar(
     let parameters = read.word("parameters")?;
     let given = parameters.as_ref().map_or(Vec::new(), |(text, _)| text.split(';').filter(|p| !p.is_empty()).collect());
     let at_parameters = parameters.as_ref().map_or(place, |(_, at)| *at);
-    let names: &[(&str, f64)] = match kind.as_str() {
-        "cvar-uniform" => &[("lower", 0.0), ("upper", 1.0)],
-        "cvar-normal" => &[("mean", 0.0), ("sigma", 1.0)],
-        "cvar-lognormal" | "cvar-weibull" => &[("shape", 1.0), ("scale", 1.0)],
-        "cvar-exponential" => &[("mean", 1.0)],
-        "cvar-gamma" => &[("mean", 4096.0), ("gamma", 1.5)],
-        "cvar-erlang" => &[("shape", 1.0), ("rate", 1.0)],
-        "cvar-triangular" => &[("lower", 0.0), ("upper", 1.0), ("mode", 0.5)],
-        other => {
-            let hint = did_you_mean(other, TYPES.iter().copied());
-            return Err(script.error(at, format!("'{other}' is no type of cvar{hint}; there are {}", TYPES.join(", "))));
-        }
+    let Some(names) = parameters_of(&kind) else {
+        let hint = did_you_mean(&kind, TYPES.iter().copied());
+        return Err(script.error(at, format!("'{kind}' is no type of cvar{hint}; there are {}", TYPES.join(", "))));
     };
     let mut values: Vec<f64> = names.iter().map(|(_, default)| *default).collect();
     for parameter in given {
@@ -147,6 +174,11 @@ pub(super) fn cvar(
     if let Some(((name, _), value)) = wrong {
         return Err(script.error(at_parameters, format!("'{name}' of {kind} is {value}; it must be above 0")));
     }
+    let named =
+        |wanted: &str| names.iter().zip(&values).find(|((name, _), _)| *name == wanted).map(|(_, value)| *value);
+    if let Some(nonsense) = nonsense(&kind, named) {
+        return Err(script.error(at_parameters, format!("${name}, a {kind}: {nonsense}")));
+    }
     let spread = match kind.as_str() {
         "cvar-uniform" => Spread::Between(values[0], values[1]),
         "cvar-normal" => Spread::Normal(values[0], values[1]),
@@ -154,14 +186,18 @@ pub(super) fn cvar(
         "cvar-weibull" => Spread::Weibull(values[0], values[1]),
         "cvar-exponential" => Spread::Exponential(values[0]),
         "cvar-gamma" => Spread::GammaOf(values[0], values[1]),
-        "cvar-erlang" => Spread::Erlang(values[0].min(1e6), values[1]),
+        "cvar-erlang" => Spread::Erlang(values[0], values[1]),
         _ => Spread::Triangular(values[0], values[1], values[2]),
     };
+    let (min, max) = (read.number("min")?.unwrap_or(0.0), read.number("max")?.unwrap_or(f64::INFINITY));
+    if min > max {
+        return Err(script.error(place, format!("${name} has min {min} above its max {max}")));
+    }
     Ok(Random {
         name: name.to_owned(),
         spread,
-        min: read.number("min")?.unwrap_or(0.0),
-        max: read.number("max")?.unwrap_or(f64::INFINITY),
+        min,
+        max,
         mean: None,
         round: read.number("round")?.unwrap_or(0.0),
         seed: 0,

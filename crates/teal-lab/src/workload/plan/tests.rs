@@ -106,6 +106,41 @@ fn zero_sizes_are_refused() {
     refused("define fileset name=ff,path=$dir,entries=5\nrun", 1, "dirwidth 0");
     refused("define fileset name=ff,path=$dir,dirwidth=5\nrun", 1, "neither files nor leaf");
     refused(&thread("flowop semblock name=ss"), 3, "value of at least 1");
+    let empty = |op: &str| thread(op).replace("size=16k", "size=0");
+    assert_ne!(empty(""), thread(""), "the set of these tests has that size");
+    refused(&empty("flowop readwholefile name=rr,filename=ff,iosize=1m"), 3, "the files of 'ff' have size=0");
+    planned(&empty(
+        "flowop appendfile name=aa,filename=ff,iosize=4k\nflowop readwholefile name=rr,filename=ff,iosize=1m",
+    ));
+}
+
+#[test]
+fn composite_flowops_are_not_nested_without_end() {
+    let nested = |deep: usize| {
+        let first = "define flowop name=f0 { flowop hog name=hh,value=1 }\n".to_owned();
+        let each = |n: usize| format!("define flowop name=f{n} {{ flowop f{} name=xx }}\n", n - 1);
+        first + &(1..deep).map(each).collect::<String>() + &thread(&format!("flowop f{} name=top", deep - 1))
+    };
+    planned(&nested(90));
+    let error = planned_with(&nested(3000), options()).unwrap_err().to_string();
+    assert!(error.contains("more than 100 deep"), "{error}");
+}
+
+#[test]
+fn random_variables_that_make_no_sense_are_refused() {
+    for (definition, words) in [
+        ("randvar(type=uniform,mean=1,min=10)", "mean 1 below its min 10"),
+        ("randvar(type=gamma,mean=1,min=10)", "mean 1 below its min 10"),
+        ("cvar(type=cvar-normal,parameters=mean:5;sigma:-1)", "sigma is below 0"),
+        ("cvar(type=cvar-normal,parameters=mean:-5000)", "mean is below 0"),
+        ("cvar(type=cvar-exponential,parameters=mean:-1)", "mean is below 0"),
+        ("cvar(type=cvar-uniform,parameters=lower:9;upper:5)", "lower 9 is above upper 5"),
+        ("cvar(type=cvar-triangular,parameters=lower:1;upper:5;mode:9)", "mode 9 is not between"),
+        ("cvar(type=cvar-erlang,parameters=shape:1e14;rate:1)", "shape is more than"),
+        ("cvar(type=cvar-uniform,parameters=lower:1;upper:5,min=10,max=5)", "min 10 above its max 5"),
+    ] {
+        refused(&format!("set $rv={definition}\n{}", thread("flowop hog name=hh")), 1, words);
+    }
 }
 
 #[test]

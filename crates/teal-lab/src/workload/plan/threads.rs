@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 /// Flowops of one thread, composite ones written out.
 const OPS_MAX: usize = 16_384;
+/// Composite flowops in each other: each takes some of the stack, here and where they run.
+const NESTED_MAX: usize = 100;
 /// File descriptors a thread can name; 0 is the one it has when it names none.
 pub(crate) const SLOTS: usize = 128;
 /// Names are shorter.
@@ -181,6 +183,11 @@ impl Expansion<'_> {
         if self.open.contains(&composite.name) {
             let chain = format!("{} -> {}", self.open.join(" -> "), composite.name);
             let message = format!("cyclic composite flowop: {chain}; take one of these calls out");
+            return Err(script.error(flowop.place, message));
+        }
+        if self.open.len() >= NESTED_MAX {
+            let message =
+                format!("composite flowops lie more than {NESTED_MAX} deep in each other: call this one from fewer");
             return Err(script.error(flowop.place, message));
         }
         let inner = self.locals(flowop, composite, scope)?;

@@ -49,7 +49,15 @@ fn what_has_been_added_since_is_the_difference() {
     after.add(&tally);
     let since = after.since(&before);
     assert_eq!((since.count, since.bytes, since.nanos), (1, 2, 50));
-    assert!((50..54).contains(&since.max) && since.min == since.max, "{since:?}");
+    assert_eq!((since.min, since.max), (50, 50), "one operation's extremes are its own");
+    let one = after.clone();
+    tally.record(1_000_200, 0);
+    tally.record(1_000_300, 0);
+    let mut after = Figures::default();
+    after.add(&tally);
+    let since = after.since(&one);
+    let mean = since.mean();
+    assert!((since.min as f64) <= mean && mean <= since.max as f64 && since.max == 1_000_300, "{since:?}");
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn ours(outcome: &Outcome) -> Vec<String> {
 
 /// Filebench 1.5's lines, which others read by program; in its order, the last first.
 fn as_filebench(outcome: &Outcome) -> Vec<String> {
-    let at = outcome.nanos as f64 / 1e9;
+    let at = outcome.at as f64 / 1e9;
     let mut out = vec![format!("{at:.3}: Per-Operation Breakdown")];
     for line in outcome.lines.iter().rev() {
         let figures = &line.figures;
