@@ -266,7 +266,13 @@ impl Parser {
             other => match GONE.iter().find(|(gone, _)| *gone == other) {
                 Some((_, advice)) => Err((place, format!("'{other}' is of an older Filebench; {advice}"))),
                 None => {
-                    let hint = did_you_mean(other, COMMANDS.iter().copied());
+                    let hint = match other.strip_prefix('/') {
+                        // As in path=$dir/sub.
+                        Some(_) => {
+                            "; a variable is not continued: give a variable of its own the whole path".to_owned()
+                        }
+                        None => did_you_mean(other, COMMANDS.iter().copied()),
+                    };
                     Err((place, format!("syntax error at '{other}': no command begins so{hint}")))
                 }
             },

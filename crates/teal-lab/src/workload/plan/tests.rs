@@ -149,6 +149,11 @@ fn what_a_flowop_needs_is_said() {
     refused(&thread("flowop read name=rr,iosize=4k"), 3, "fd=N");
     refused(&thread("flowop read name=rr,filename=fx,iosize=4k"), 3, "did you mean ff?");
     refused(&thread("flowop makedir name=mm,filename=ff"), 3, "leafdirs");
+    let late = format!("create files\n{}", SET.replace("name=ff", "name=late"));
+    let late =
+        thread("flowop read name=rr,filename=late,iosize=4k").replacen("define process", &(late + "define process"), 1);
+    refused(&late, 5, "define it above 'create files'");
+    refused("define fileset name=ff,path=$dir/sub,entries=1", 1, "a variable is not continued");
     refused(&thread("flowop aiowrite name=aa,filename=ff,iosize=4k"), 3, "random");
     refused(&thread("flowop wakeup name=ww"), 3, "target");
     refused(&thread("flowop read name=rr,fd=128,iosize=4k"), 3, "slots 1 to 127");

@@ -62,6 +62,16 @@ impl Maker<'_> {
         })
     }
 
+    /// Whether the script defines a fileset of this name somewhere, if too late.
+    fn is_defined_late(&self, wanted: &str) -> bool {
+        let is_it = |attributes: &Attributes| {
+            attributes
+                .get("name")
+                .is_some_and(|name| matches!(&name.value, crate::wml::Value::Text(text) if text == wanted))
+        };
+        self.script.commands.iter().any(|(_, command)| matches!(command, Command::Files(_, of) if is_it(of)))
+    }
+
     fn composite(&self, name: &str) -> Option<&Composite> {
         self.script.commands.iter().find_map(|(_, command)| match command {
             Command::Composite(composite) if composite.name == name => Some(composite),
@@ -245,7 +255,10 @@ impl Expansion<'_> {
                 match sets().position(|known| known == wanted) {
                     Some(found) => Some(found),
                     None => {
-                        let hint = did_you_mean(&wanted, sets());
+                        let hint = match self.maker.is_defined_late(&wanted) {
+                            true => " before the files are created; define it above 'create files'".to_owned(),
+                            false => did_you_mean(&wanted, sets()),
+                        };
                         let message = format!("'{name}' works on the fileset '{wanted}', which is not defined{hint}");
                         return Err(script.error(place("filename"), message));
                     }
