@@ -18,6 +18,7 @@ mod affinity;
 mod attach;
 mod choice;
 mod cursor;
+mod leave;
 mod read;
 mod rest;
 mod shown;

@@ -31,8 +31,6 @@ use teal_proto::{DeviceAsk, DeviceNote, RefusalCode, Reply, Request};
 
 /// Unmounting waits no longer for a drive.
 const GOODBYE: Duration = Duration::from_secs(10);
-/// What comes meanwhile is taken along so often before a drive is let go.
-const BURSTS: u32 = 4;
 /// Nor for a server that is told of it: the drive itself knows.
 const TELLING: Duration = Duration::from_secs(2);
 
@@ -419,7 +417,7 @@ impl Client {
         Ok(())
     }
 
-    /// Detaches a drive, after it got all that waits for it, unless it is to go at once.
+    /// Detaches a drive, after the server got all that is only here, and the drive all that waits for it; unless it is to go at once.
     ///
     /// # Errors
     /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the same.
@@ -427,17 +425,10 @@ impl Client {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
         let found = replica.drives.all().into_iter().find(|drive| drive.name == name || drive.place == name);
         let attached = found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))?;
-        let mut burst = Ok(());
-        for _ in 0..if fast { 0 } else { BURSTS } {
-            burst = self.burst(replica, &attached);
-            if burst.is_err() || attached.queue.lock().objects.is_empty() {
-                break;
-            }
-        }
+        let brought = if fast { Ok(()) } else { self.bring_up_to_date(replica, &attached) };
         let ended = self.end_drive(replica, &attached);
-        let behind =
-            |e: &dyn std::fmt::Display| DriveRefused::Behind { name: attached.name.clone(), why: e.to_string() };
-        burst.map_err(|e| behind(&e)).and(ended.map_err(|e| behind(&e)))
+        let behind = |why: String| DriveRefused::Behind { name: attached.name.clone(), why };
+        brought.map_err(behind).and(ended.map_err(|e| behind(e.to_string())))
     }
 
     /// Nobody reads from it any more; it is said to be clean, and closed.
