@@ -166,7 +166,8 @@ pub(crate) fn affinity(what: Affinity) -> Result<ExitCode> {
             if let Answer::Affinities { affinities } = asked(&paths::point(dir)?, &Ask::AffinityLs { drive })? {
                 for line in affinities {
                     let sticky = if line.sticky { ", and whatever comes into it" } else { "" };
-                    say!("{:>10}  {}{sticky}", human(line.bytes), line.path);
+                    let of = if line.bytes < line.size { format!(" of {}", human(line.size)) } else { String::new() };
+                    say!("{:>10}{of}  {}{sticky}", human(line.bytes), line.path);
                 }
             }
         }

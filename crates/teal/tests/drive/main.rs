@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
 mod leaving;
+mod marked;
 mod removable;
 mod slow;
 #[path = "../support/support.rs"]
