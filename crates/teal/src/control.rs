@@ -72,6 +72,8 @@ pub(crate) enum Ask {
 pub(crate) struct AffinityLine {
     pub(crate) path: String,
     pub(crate) bytes: u64,
+    /// Of all of it.
+    pub(crate) size: u64,
     pub(crate) sticky: bool,
 }
 

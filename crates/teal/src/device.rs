@@ -87,7 +87,17 @@ fn tell_progress(dir: &Path, name: &str) {
     if let Some(line) = devices.iter().find(is_it) {
         let written = line.counts.iter().find(|(known, _)| known == "written_bytes").map_or(0, |(_, count)| *count);
         let copied = human(written);
-        drop(writeln!(std::io::stderr(), "{}: {} objects wait to be copied, {copied} are", line.name, line.queued));
+        let first = match asked(dir, &Ask::Status) {
+            Ok(Answer::Status(status)) => status.upstream.map_or(0, |upstream| upstream.only_here),
+            _ => 0,
+        };
+        let first = if first == 0 { String::new() } else { format!("; {first} are to be at the server first") };
+        drop(writeln!(
+            std::io::stderr(),
+            "{}: {} objects wait to be copied, {copied} are{first}",
+            line.name,
+            line.queued
+        ));
     }
 }
 
@@ -156,7 +166,8 @@ pub(crate) fn affinity(what: Affinity) -> Result<ExitCode> {
             if let Answer::Affinities { affinities } = asked(&paths::point(dir)?, &Ask::AffinityLs { drive })? {
                 for line in affinities {
                     let sticky = if line.sticky { ", and whatever comes into it" } else { "" };
-                    say!("{:>10}  {}{sticky}", human(line.bytes), line.path);
+                    let of = if line.bytes < line.size { format!(" of {}", human(line.size)) } else { String::new() };
+                    say!("{:>10}{of}  {}{sticky}", human(line.bytes), line.path);
                 }
             }
         }

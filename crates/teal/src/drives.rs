@@ -307,8 +307,10 @@ impl Drives {
             Ask::AffinityRm { object, drive } => self.client.remove_affinity(ObjectNo::new(*object), drive)?,
             Ask::AffinityLs { drive } => {
                 let found = self.client.affinities(drive)?.into_iter();
-                let line =
-                    |of: teal_client::Affinity| AffinityLine { path: of.path, bytes: of.bytes, sticky: of.sticky };
+                let line = |of: teal_client::Affinity| {
+                    let teal_client::Affinity { path, bytes, size, sticky } = of;
+                    AffinityLine { path, bytes, size, sticky }
+                };
                 return Ok(Answer::Affinities { affinities: found.map(line).collect() });
             }
             _ => bail!("this is no question about drives"),

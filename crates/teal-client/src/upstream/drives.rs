@@ -12,7 +12,8 @@
 //! | lock | guards | under it |
 //! |---|---|---|
 //! | `flushing` of a drive | one burst at a time, and its end | all of it, calls to the server too |
-//! | `attached`, `server`, `meter`, `queue` | what they are called | nothing |
+//! | `marking` of a drive | what has affinity is changed by one at a time | reads and writes of its notes, `heirs` |
+//! | `attached`, `server`, `meter`, `queue`, `heirs` | what they are called | nothing |
 
 mod affinity;
 mod attach;
@@ -20,14 +21,17 @@ mod choice;
 mod cursor;
 mod detach;
 mod read;
+mod refused;
 mod rest;
 mod shown;
 #[cfg(test)]
 mod tests;
 
 pub use affinity::Affinity;
-pub use attach::{DriveRefused, KnownDrive, KnownDrives, NewDrive};
+use affinity::Heirs;
+pub use attach::{KnownDrive, KnownDrives, NewDrive};
 pub(crate) use read::Fresh;
+pub use refused::DriveRefused;
 pub use shown::{DriveShown, SourceShown, Whereabouts};
 
 use super::Replica;
@@ -95,6 +99,8 @@ pub(crate) struct Attached {
     /// All objects of which something is on it, and perhaps others; `None`: they are too many.
     has: Mutex<Option<HashSet<ObjectNo>>>,
     profile: String,
+    marking: Mutex<()>,
+    heirs: Mutex<Heirs>,
     is_gone: AtomicBool,
     counters: Counters,
 }

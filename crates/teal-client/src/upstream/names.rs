@@ -121,8 +121,9 @@ impl Client {
             let before = gone.len();
             let mut left = Vec::new();
             for no in gone {
-                if !self.bury_one(replica, no, landed)? {
-                    left.push(no);
+                match self.bury_one(replica, no, landed)? {
+                    true => replica.drives.ends(no),
+                    false => left.push(no),
                 }
             }
             if left.is_empty() || left.len() == before {

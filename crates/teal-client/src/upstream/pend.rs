@@ -54,7 +54,13 @@ impl Client {
         match what {
             Pend::Created => note.pending.created = true,
             Pend::Gone if bug(Bug::RemovalNotNoted) => note = Note::default(),
-            Pend::Gone => bury(&mut note),
+            Pend::Gone => {
+                bury(&mut note);
+                if note.is_empty() {
+                    // Nobody will hear of it.
+                    replica.drives.ends(no);
+                }
+            }
             _ if note.pending.created => absorb(&mut note, what),
             Pend::Attributes => drop(note.pending.attributes.get_or_insert(base)),
             Pend::Data(from, to) => {

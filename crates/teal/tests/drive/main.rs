@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
 mod hung;
+mod leaving;
+mod marked;
 mod removable;
 mod slow;
 #[path = "../support/support.rs"]

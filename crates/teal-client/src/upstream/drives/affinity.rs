@@ -3,19 +3,22 @@
 //! # Guarantees
 //! 1. What has affinity is never evicted. It follows renames, since objects keep their numbers, and atomic saves that this client sees.
 //! 2. What comes into a directory with sticky affinity has affinity, and is sticky if it is a directory.
+//!    What was taken away from an object stays away, whatever else waits for the drive.
 //! 3. What does not fit is said before anything is marked.
 //! 4. What has changed elsewhere is fetched again from the server at the latest [`REFETCH`] later, and before the drive is detached. What a drive that is
 //!    attached does not have all of is fetched, too.
 
 use super::super::{Replica, SyncError, unexpected};
 use super::Attached;
-use super::attach::DriveRefused;
+use super::cursor::{QUEUE_MAX, skip};
+use super::refused::DriveRefused;
 use crate::{Client, FsError};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use teal_device::Content;
 use teal_log::StoreError;
 use teal_proto::{Got, REPLY_BYTES, Reply, Request, Want};
 use teal_types::{FileType, ObjectNo, Version};
@@ -30,10 +33,21 @@ const SHARE: u64 = 85;
 pub struct Affinity {
     /// Where it is, as far as that is known here.
     pub path: String,
-    /// Bytes of it on the drive.
+    /// Bytes of it on the drive, as it is here.
     pub bytes: u64,
+    /// Bytes of all of it, as far as that is known here.
+    pub size: u64,
     /// Whether what comes into it has affinity, too.
     pub sticky: bool,
+}
+
+/// What has happened to what may have affinity, until the drive is told.
+#[derive(Debug, Default)]
+pub(super) struct Heirs {
+    /// What takes over the affinity of what.
+    successors: Vec<(ObjectNo, ObjectNo)>,
+    /// What is no more.
+    ended: Vec<ObjectNo>,
 }
 
 impl Client {
@@ -93,6 +107,7 @@ impl Client {
             return Err(DriveRefused::TooSmall { drive: drive.to_owned(), bytes, others, room });
         }
         self.relabel(&replica, &attached, |label| label.has_affinity = true)?;
+        let _marking = attached.marking.lock();
         for (no, kind, _) in &objects {
             attached.drive.mark(*no, true, sticky && kind.is_dir())?;
         }
@@ -106,13 +121,41 @@ impl Client {
     /// Takes the affinity of an object, and of all below it, to a drive away.
     ///
     /// # Errors
-    /// As [`add_affinity`](Self::add_affinity).
+    /// [`DriveRefused::Inherited`], [`DriveRefused::NoAffinity`], and as [`add_affinity`](Self::add_affinity).
     pub fn remove_affinity(&self, no: ObjectNo, drive: &str) -> Result<(), DriveRefused> {
         let (_, attached) = self.drive_called(drive)?;
-        for (no, ..) in self.subtree(no, true)? {
-            attached.drive.mark(no, false, false)?;
+        let objects = self.subtree(no, true)?;
+        let _marking = attached.marking.lock();
+        self.adopt(&attached)?;
+        if let Some(above) = self.sticky_above(&attached, no)? {
+            let (path, above) = (self.store.path_of(no), self.store.path_of(above));
+            return Err(DriveRefused::Inherited { path, above, drive: drive.to_owned() });
+        }
+        let mut had_some = false;
+        for (no, ..) in objects {
+            if attached.drive.held(no)?.affinity {
+                attached.drive.mark(no, false, false)?;
+                had_some = true;
+            }
+        }
+        if !had_some {
+            return Err(DriveRefused::NoAffinity { path: self.store.path_of(no), drive: drive.to_owned() });
         }
         Ok(attached.drive.sync()?)
+    }
+
+    /// The highest directory because of which an object has affinity.
+    fn sticky_above(&self, attached: &Attached, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
+        let (mut top, mut at) = (None, Some(no));
+        while let Some(below) = at.take() {
+            for (dir, _) in self.store.names(below)? {
+                if attached.drive.held(dir)?.sticky {
+                    (top, at) = (Some(dir), Some(dir));
+                    break;
+                }
+            }
+        }
+        Ok(top)
     }
 
     /// What has affinity to a drive that is attached.
@@ -120,16 +163,79 @@ impl Client {
     /// # Errors
     /// [`DriveRefused::NotAttached`], or what the drive met.
     pub fn affinities(&self, drive: &str) -> Result<Vec<Affinity>, DriveRefused> {
-        let (_, attached) = self.drive_called(drive)?;
+        let (replica, attached) = self.drive_called(drive)?;
+        {
+            let _marking = attached.marking.lock();
+            self.adopt(&attached)?;
+        }
         let mut found = Vec::new();
         for no in self.affine(&attached)? {
             let held = attached.drive.held(no)?;
-            let present = held.content.iter().flat_map(|content| content.present.iter());
-            let bytes = present.map(|(from, to)| to - from).sum();
-            found.push(Affinity { path: self.store.path_of(no), bytes, sticky: held.sticky });
+            let Some((bytes, size)) = self.of_which_there(&replica, &attached, no, held.content.as_ref())? else {
+                continue;
+            };
+            found.push(Affinity { path: self.store.path_of(no), bytes, size, sticky: held.sticky });
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(found)
+    }
+
+    /// How many bytes of an object are on a drive, as it is here, and of how many; `None`: it was removed here.
+    fn of_which_there(
+        &self,
+        replica: &Replica,
+        attached: &Attached,
+        no: ObjectNo,
+        content: Option<&Content>,
+    ) -> Result<Option<(u64, u64)>, FsError> {
+        let there = content.map_or(0, |content| content.present.len());
+        let note = self.note(no)?;
+        let parts = [Some(&note.pending), note.flying.as_ref().map(|flying| &flying.part)];
+        let mut parts = parts.into_iter().flatten();
+        let size = match self.store.attr(no) {
+            Err(StoreError::NotFound(_)) if parts.any(|part| part.gone) => return Ok(None),
+            // It has not been listed here.
+            Err(StoreError::NotFound(_)) => return Ok(Some((there, content.map_or(0, |content| content.size)))),
+            attr => attr?.size,
+        };
+        if no != ObjectNo::ROOT && self.store.names(no)?.is_empty() {
+            return Ok(None);
+        }
+        let Some(content) = content else { return Ok(Some((0, self.size_of(no)))) };
+        let is_changed = parts.any(|part| part.created || part.data.is_some());
+        let is_older = !note.absent.is_empty() && note.data_seq != content.data_seq;
+        let is_behind = attached.drive.label().seen < replica.seen() && attached.queue.lock().objects.contains(&no);
+        let is_stale = is_changed || is_older || is_behind || content.size != size;
+        Ok(Some((if is_stale { 0 } else { there }, size)))
+    }
+
+    /// Tells the drive what has happened to what has affinity to it; under `marking`. What has it since.
+    pub(super) fn adopt(&self, attached: &Attached) -> Result<Vec<ObjectNo>, StoreError> {
+        let Heirs { successors, ended } = std::mem::take(&mut *attached.heirs.lock());
+        let (drive, mut new) = (&attached.drive, Vec::new());
+        for (old, heir) in successors {
+            let held = drive.held(old)?;
+            if held.affinity {
+                drive.mark(heir, true, held.sticky)?;
+                new.push(heir);
+                if !self.is_named(old)? {
+                    drive.mark(old, false, false)?;
+                }
+            }
+        }
+        for no in ended {
+            if drive.held(no)?.affinity && !self.is_named(no)? {
+                skip(drive.gone(no))?;
+            }
+        }
+        Ok(new)
+    }
+
+    fn is_named(&self, no: ObjectNo) -> Result<bool, StoreError> {
+        match self.store.names(no) {
+            Err(StoreError::NotFound(_)) => Ok(false),
+            names => Ok(!names?.is_empty()),
+        }
     }
 
     fn affine(&self, attached: &Attached) -> Result<Vec<ObjectNo>, StoreError> {
@@ -169,6 +275,7 @@ impl Client {
         if attached.drive.held(version.object)?.affinity {
             return Ok(true);
         }
+        let _marking = attached.marking.lock();
         for link in &version.links {
             if attached.drive.held(link.dir)?.sticky {
                 attached.drive.mark(version.object, true, version.kind.is_dir())?;
@@ -203,8 +310,20 @@ impl Client {
 impl super::Drives {
     /// An object has taken the name of another, which is no more: it takes over its affinity.
     pub(crate) fn succeeds(&self, old: ObjectNo, new: ObjectNo) {
+        self.inform(|heirs| heirs.successors.push((old, new)));
+    }
+
+    /// An object is no more, here and at the server, if that knew it.
+    pub(crate) fn ends(&self, no: ObjectNo) {
+        self.inform(|heirs| heirs.ended.push(no));
+    }
+
+    fn inform(&self, of: impl Fn(&mut Heirs)) {
         for drive in self.attached.read().iter().filter(|drive| drive.has_affinity.load(Ordering::Acquire)) {
-            drive.queue.lock().succeeds(old, new);
+            let mut heirs = drive.heirs.lock();
+            if heirs.successors.len() + heirs.ended.len() < QUEUE_MAX {
+                of(&mut heirs);
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ use teal_types::{CommitSeq, FileType, ObjectNo, Ranges, Version};
 /// So many bytes that wait make a burst.
 const BURST: u64 = 8 << 20;
 /// So many objects wait at most: what is one more is on the drive when it is read again.
-const QUEUE_MAX: usize = 1 << 16;
+pub(super) const QUEUE_MAX: usize = 1 << 16;
 /// Content is copied in such pieces.
 const STEP: u64 = 1 << 20;
 /// After a burst that failed.
@@ -36,17 +36,9 @@ pub(crate) struct Queue {
     pub(super) bytes: u64,
     since: Option<Duration>,
     spoiled: Vec<(ObjectNo, CommitSeq, Ranges)>,
-    /// What takes over the affinity of what.
-    successors: Vec<(ObjectNo, ObjectNo)>,
 }
 
 impl Queue {
-    pub(super) fn succeeds(&mut self, old: ObjectNo, new: ObjectNo) {
-        if self.successors.len() < QUEUE_MAX {
-            self.successors.push((old, new));
-        }
-    }
-
     fn add(&mut self, no: ObjectNo, bytes: u64, now: Duration) {
         if self.objects.len() < QUEUE_MAX {
             self.objects.insert(no);
@@ -175,7 +167,6 @@ impl Client {
             let (mut queue, now) = (attached.queue.lock(), self.clock.monotonic());
             taken.objects.iter().for_each(|no| queue.add(*no, 0, now));
             queue.spoiled.extend(taken.spoiled);
-            taken.successors.into_iter().for_each(|(old, new)| queue.succeeds(old, new));
         }
         done
     }
@@ -188,12 +179,9 @@ impl Client {
             skip(drive.spoil(*no, *data_seq, spoiled))?;
         }
         let mut objects = taken.objects.clone();
-        for (old, new) in &taken.successors {
-            let held = drive.held(*old)?;
-            if held.affinity {
-                drive.mark(*new, true, held.sticky)?;
-                objects.insert(*new);
-            }
+        {
+            let _marking = attached.marking.lock();
+            objects.extend(self.adopt(attached)?);
         }
         objects.extend(self.advance(replica, attached)?);
         let objects: Vec<ObjectNo> = objects.into_iter().collect();
@@ -391,7 +379,7 @@ fn is_servers(note: &Note, data_seq: CommitSeq) -> bool {
 }
 
 /// What is damaged on a drive stays behind; it is not read.
-fn skip(done: Result<(), StoreError>) -> Result<(), StoreError> {
+pub(super) fn skip(done: Result<(), StoreError>) -> Result<(), StoreError> {
     match done {
         Err(e @ StoreError::Corrupt { .. }) => {
             log::warn!("on a drive: {e}");

@@ -3,11 +3,13 @@
 //! # Guarantees
 //! 1. A drive that does not answer is waited for no longer than `GOODBYE`; a burst under way ends with the object it is at.
 //! 2. One that got everything, and one that did not, is closed alike: what it has is whole, and it is said to be clean.
+//! 3. What was changed here is sent to the server first, and copied to the drive then: drives get what the server has.
+//! 4. What is left behind is said, with the reason; the drive is let go all the same.
 
 use super::super::{Replica, SyncError};
 use super::Attached;
-use super::attach::DriveRefused;
-use crate::Client;
+use super::refused::DriveRefused;
+use crate::{Client, FsError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,7 +24,7 @@ const BURSTS: u32 = 4;
 const TELLING: Duration = Duration::from_secs(2);
 
 impl Client {
-    /// Detaches a drive, after it got all that waits for it, unless it is to go at once.
+    /// Detaches a drive, after the server got all that is only here, and the drive all that waits for it; unless it is to go at once.
     ///
     /// # Errors
     /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the same.
@@ -30,15 +32,41 @@ impl Client {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
         let found = replica.drives.all().into_iter().find(|drive| drive.name == name || drive.place == name);
         let attached = found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))?;
-        let mut burst = if fast { Ok(()) } else { self.want_incomplete(replica, &attached).map_err(SyncError::from) };
-        for _ in 0..if fast { 0 } else { BURSTS } {
-            burst = self.burst(replica, &attached);
-            if burst.is_err() || attached.queue.lock().objects.is_empty() {
+        let brought = if fast { Ok(()) } else { self.bring_up_to_date(replica, &attached) };
+        let ended = self.end_soon(&attached);
+        brought.map_err(|why| DriveRefused::Behind { name: attached.name.clone(), why }).and(ended)
+    }
+
+    /// Sends what is only here to the server, as [`flush_upstream`](Self::flush_upstream) does, and copies all that waits to the drive.
+    ///
+    /// # Errors
+    /// Why something is left behind, for people.
+    pub(super) fn bring_up_to_date(&self, replica: &Replica, attached: &Arc<Attached>) -> Result<(), String> {
+        let sent = self.flush_upstream();
+        let left = |e: FsError| {
+            let why = match e {
+                FsError::Unreachable(why) => why,
+                e => e.to_string(),
+            };
+            match self.only_here() {
+                Ok((0, _)) => why,
+                Ok((1, _)) => format!("one object is neither at the server nor on the drive ({why})"),
+                Ok((objects, _)) => format!("{objects} objects are neither at the server nor on the drive ({why})"),
+                Err(e) => format!("{why}; {e}"),
+            }
+        };
+        if sent.is_err() && replica.state.lock().trouble.is_some() {
+            // Nothing is copied while nobody knows what the server has.
+            return sent.map_err(left);
+        }
+        self.want_incomplete(replica, attached).map_err(|e| e.to_string())?;
+        for _ in 0..BURSTS {
+            self.burst(replica, attached).map_err(|e| e.to_string())?;
+            if attached.queue.lock().objects.is_empty() {
                 break;
             }
         }
-        let ended = self.end_soon(&attached);
-        burst.map_err(|e| DriveRefused::Behind { name: attached.name.clone(), why: e.to_string() }).and(ended)
+        sent.map_err(left)
     }
 
     /// Ends a drive; one that does not answer is waited for no longer than [`GOODBYE`].

@@ -34,6 +34,8 @@ fn drive(profile: Option<&Profile>) -> Arc<Attached> {
         is_untold: AtomicBool::new(false),
         has: Mutex::new(None),
         profile: String::new(),
+        marking: Mutex::new(()),
+        heirs: Mutex::default(),
         is_gone: AtomicBool::new(false),
         counters: Counters::default(),
     })

@@ -1,0 +1,125 @@
+//! Why something is not done with a drive, for people.
+
+use super::super::SyncError;
+use crate::FsError;
+use std::io;
+use teal_device::{DriveError, UpstreamError};
+use teal_energy::device::DEVICES_MAX;
+
+/// Why a drive is not attached, made or detached.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveRefused {
+    /// The volume has no server: nobody else could ever read the drive.
+    #[error("this volume has no server; drives belong to volumes that have one: see `teal serve`")]
+    Alone,
+    /// The disk is no drive.
+    #[error(transparent)]
+    Disk(#[from] DriveError),
+    /// It belongs to another volume.
+    #[error("this drive belongs to volume {theirs:08x}, perhaps of another server; this is volume {ours:08x}")]
+    OtherVolume {
+        /// Whose it is.
+        theirs: u32,
+        /// The one that is mounted.
+        ours: u32,
+    },
+    /// Nobody who knows the volume wrote its label.
+    #[error("the label of this drive was not written by a machine of this volume: it is not read")]
+    Forged,
+    /// It, or a copy of it, is attached already.
+    #[error("the drive {name} is attached already, from {place}: this is a copy of it, or the same")]
+    Twice {
+        /// Its name.
+        name: String,
+        /// Where the other is.
+        place: String,
+    },
+    /// The server does not have the history that the drive has seen.
+    #[error(
+        "this drive has seen history that the server does not have, which was perhaps put back from a copy: it is not read"
+    )]
+    History,
+    /// The server is away, and without it nobody can tell what the drive has seen.
+    #[error("{name} was used elsewhere since it was here: it is read when the server can be asked again ({why})")]
+    Elsewhere {
+        /// Its name.
+        name: String,
+        /// Why the server cannot be asked.
+        why: String,
+    },
+    /// There are too many.
+    #[error("{DEVICES_MAX} drives are attached; detach one first")]
+    TooMany,
+    /// No drive of this name is attached.
+    #[error("no drive called {0} is attached here; see `teal device ls`")]
+    NotAttached(String),
+    /// What is to have affinity does not fit on it.
+    #[error(
+        "{drive} is too small: {bytes} bytes are to be always on it, besides {others} that are already, and {room} are for that; \
+         take affinity from something else, or use a larger drive"
+    )]
+    TooSmall {
+        /// Its name.
+        drive: String,
+        /// What is to come.
+        bytes: u64,
+        /// What has affinity already.
+        others: u64,
+        /// What may have affinity together.
+        room: u64,
+    },
+    /// It has affinity because of a directory above.
+    #[error("{path} is in {above}, which is sticky on {drive}: take that away, or move it")]
+    Inherited {
+        /// What it is.
+        path: String,
+        /// The directory.
+        above: String,
+        /// The drive's name.
+        drive: String,
+    },
+    /// There is no affinity that could be taken away.
+    #[error("{path} has no affinity to {drive}, nor has anything below it; see `teal affinity ls {drive}`")]
+    NoAffinity {
+        /// What it is.
+        path: String,
+        /// The drive's name.
+        drive: String,
+    },
+    /// It is detached, and did not get everything.
+    #[error("{name} is detached, without all that waited for it: {why}")]
+    Behind {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// The volume knows no drive of this name.
+    #[error("this volume has no drive called {0}; see `teal device ls`")]
+    Unknown(String),
+    /// The server said no, or could not be asked.
+    #[error("{0}")]
+    Server(String),
+    /// No thread can be had.
+    #[error("a thread for the drive")]
+    Thread(#[from] io::Error),
+    /// This client's own store cannot be read.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+}
+
+impl From<SyncError> for DriveRefused {
+    fn from(e: SyncError) -> Self {
+        match e {
+            SyncError::Fs(e) => Self::Fs(e),
+            SyncError::Upstream(UpstreamError::Refused(refused)) => Self::Server(refused.words),
+            e => Self::Server(e.to_string()),
+        }
+    }
+}
+
+impl From<teal_log::StoreError> for DriveRefused {
+    fn from(e: teal_log::StoreError) -> Self {
+        Self::Disk(e.into())
+    }
+}
