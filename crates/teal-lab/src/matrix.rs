@@ -12,6 +12,7 @@ mod compare;
 mod decide;
 mod file;
 mod findings;
+mod options;
 mod order;
 mod page;
 mod power;
