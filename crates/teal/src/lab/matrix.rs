@@ -6,12 +6,13 @@
 //! | `matrix.toml` | the matrix as it was when the first run began; another one is refused |
 //! | `runs.jsonl` | one run a line; a line that was cut off in the middle is taken away |
 //! | `versions.json` | kernels and programs that made the runs |
+//! | `owner` | who is measuring; it is there as long as somebody is ([`held`](super::held)) |
 //! | `report.md`, `report.html` | what follows, made anew after every block; the page needs nothing else |
 //!
 //! # Guarantees
 //! 1. Nothing is written to a device that is in use, nor to a real one without being told to lose what is on it.
 //! 2. Each run begins on a fresh file system, on a fresh disk if that is modelled.
-//! 3. Whatever is interrupted goes on with the next run; what was mounted and started for a run goes with it.
+//! 3. Whatever is interrupted goes on with the next run; what was mounted and started for a run goes with it, or, if this program was killed, when it goes on.
 //! 4. The runs of a file system are all on this machine's kernel, or all in guests.
 
 mod age;
@@ -24,11 +25,13 @@ mod shown;
 mod tune;
 mod versions;
 
+use super::held::{self, Held};
 use super::script::Sources;
 use crate::cli::lab::Matrix as Args;
 use crate::say::say;
 use crate::status::human;
 use anyhow::{Context, Result, bail};
+pub(super) use memory::groups;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -40,6 +43,9 @@ use teal_lab::matrix::{About, Cell, Findings, Matrix, Run, html, markdown, settl
 use teal_lab::wml::Script;
 use teal_lab::workload::{Options, plan, preview};
 pub(crate) use tune::tune;
+
+/// Without it a directory of results is none.
+const MARK: &str = "runs.jsonl";
 
 /// A matrix with what its names stand for.
 struct Bench {
@@ -61,6 +67,9 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     let sources = matrix.workloads.iter().map(|workload| sources(&workload.script, beside));
     let sources = sources.collect::<Result<_>>()?;
     let bench = Bench::new(matrix, sources, &args.kept.results)?;
+    held::check(&bench.results, MARK)?;
+    // Before anything is looked at: a killed run may have left the device mounted.
+    let _held = if args.kept.dry_run { None } else { Some(Held::claim(&bench.results, MARK)?) };
     // A report takes nothing of what runs take.
     if !args.kept.only_report {
         bench.check(args.erase.as_deref(), !args.kept.dry_run)?;
@@ -202,7 +211,9 @@ impl Bench {
     /// The runs that are there; the directory is made if it is not.
     fn open(&self, text: &str) -> Result<Vec<Run>> {
         std::fs::create_dir_all(&self.results).with_context(|| self.results.display().to_string())?;
-        let runs = read_runs(&self.results.join("runs.jsonl"))?;
+        // From here on it is a directory of results.
+        drop(self.kept()?);
+        let runs = read_runs(&self.results.join(MARK))?;
         let kept = self.results.join("matrix.toml");
         match std::fs::read_to_string(&kept) {
             Ok(there) if there == text => {}
@@ -225,7 +236,7 @@ impl Bench {
 
     /// Where runs are kept.
     fn kept(&self) -> Result<File> {
-        let path = self.results.join("runs.jsonl");
+        let path = self.results.join(MARK);
         OpenOptions::new().create(true).append(true).open(&path).with_context(|| path.display().to_string())
     }
 

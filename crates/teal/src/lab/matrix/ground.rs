@@ -1,6 +1,7 @@
 //! Where a run takes place: a device, a file system made on it, a mount. All of it goes when it is dropped.
 
 use super::super::disk::report::Sums;
+use super::super::held;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,7 +26,7 @@ pub(in crate::lab) fn run(program: &Path, args: &[&str]) -> Result<String> {
 }
 
 /// This program.
-fn teal(args: &[&str]) -> Result<String> {
+pub(in crate::lab) fn teal(args: &[&str]) -> Result<String> {
     run(&std::env::current_exe().context("where is this program?")?, args)
 }
 
@@ -94,7 +95,7 @@ impl Ground {
     pub(in crate::lab) fn modelled(profile: &str, size: u64) -> Result<Self> {
         // Each has its own name: one that somebody holds longer than we have patience must not be in the way.
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("matrix-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let name = held::disk(held::token(), &MADE.fetch_add(1, Ordering::Relaxed).to_string());
         let path = teal(&["lab", "disk", "start", "--profile", profile, "--size", &size.to_string(), &name])?;
         Ok(Self { path: path.into(), modelled: Some((name, profile.to_owned())) })
     }

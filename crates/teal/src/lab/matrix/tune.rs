@@ -8,8 +8,9 @@
 //! 3. Combinations of the candidates' options are candidates, too, and measured when they are likely to be the best.
 
 use super::super::guest;
+use super::super::held::{self, Held};
 use super::ground::{self, Ground};
-use super::{Bench, age, line, sources, versions};
+use super::{Bench, MARK, age, line, sources, versions};
 use crate::cli::lab::{Aim, Tune as Args};
 use crate::cli::parse_size;
 use crate::say::say;
@@ -41,6 +42,9 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
     let (Some(name), Some(kept)) = (&args.workload, &args.kept) else {
         bail!("say --workload, --device and --results");
     };
+    let results = crate::paths::absolute(&kept.results)?;
+    held::check(&results, MARK)?;
+    let _held = if kept.dry_run { None } else { Some(Held::claim(&results, MARK)?) };
     let sources = sources(name, Path::new("."))?;
     let mut bench = Bench::new(wanted(args)?, vec![sources], &kept.results)?;
     bench.check(args.erase.as_deref(), !kept.dry_run && !kept.only_report)?;
@@ -60,7 +64,7 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     bench.listen()?;
-    if kept.only_report && !bench.results.join("runs.jsonl").exists() {
+    if kept.only_report && !bench.results.join(MARK).exists() {
         bail!("{} has no runs to report on", bench.results.display());
     }
     bench.narrow()?;
