@@ -150,12 +150,12 @@ fn lock(path: &Path) -> Result<File> {
 fn mounted_at(point: &Path) -> Result<Option<String>> {
     let mounts = std::fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
     let mounts = String::from_utf8_lossy(&mounts);
-    let kinds = mounts.lines().filter_map(|line| {
+    let mut kinds = mounts.lines().filter_map(|line| {
         let (mount, source) = line.split_once(" - ")?;
         let at = unescape(mount.split(' ').nth(4)?);
         (Path::new(&at) == point).then(|| source.split(' ').next().unwrap_or_default().to_owned())
     });
-    Ok(kinds.last())
+    Ok(kinds.next_back())
 }
 
 /// Mounts first, then the disks below them, then control groups.
