@@ -182,3 +182,35 @@ fn an_option_names_no_device_that_would_be_erased() {
     let blocks = fs::metadata(&image).map(|meta| std::os::unix::fs::MetadataExt::blocks(&meta)).unwrap();
     assert!(blocks == 0 && !lab.results.exists(), "nothing was written");
 }
+
+#[test]
+fn results_keep_their_scripts_and_refuse_others() {
+    let test = "results_keep_their_scripts_and_refuse_others";
+    let Some(lab) = Lab::new(test) else { return };
+    let part = "define fileset name=ff,path=$dir,entries=4,size=64k,dirwidth=20,dirgamma=0,prealloc\n";
+    let script = "load \"part\"\ndefine process name=pp { thread name=tt,memsize=1m { flowop read name=rr,filesetname=ff,iosize=4k } }\nrun 60\n";
+    let of = |name: &str| lab.world.path(name);
+    fs::write(of("part.wml"), part).unwrap();
+    fs::write(of("own.wml"), script).unwrap();
+    let own = text("ext4").replacen("script = \"mail\"\nset = [\"threads=2\"]", "script = \"own.wml\"", 1);
+    fs::write(&lab.file, own).unwrap();
+    lab.world.teal(&lab.matrix(&[])).good();
+    lab.world.teal(&lab.matrix(&[])).good();
+    // What it loads is part of it.
+    fs::write(of("part.wml"), part.replacen("64k", "32k", 1)).unwrap();
+    let said = lab.world.teal(&lab.matrix(&[])).refused();
+    assert!(said.contains("workload mail: its script own.wml is not the one") && said.lines().count() == 1, "{said}");
+    lab.world.teal(&lab.matrix(&["--only-report"])).good();
+    // As the report says, with nothing but the results.
+    for gone in ["part.wml", "own.wml"] {
+        fs::remove_file(of(gone)).unwrap();
+    }
+    let again = of("again");
+    let (kept, to) = (lab.results.join("matrix.toml"), again.to_str().unwrap());
+    lab.world.teal(&["lab", "matrix", kept.to_str().unwrap(), "--results", to]).good();
+    let operations = |dir: &Path| {
+        let runs = fs::read_to_string(dir.join("runs.jsonl")).unwrap();
+        serde_json::from_str::<serde_json::Value>(runs.trim()).unwrap()["operations"].clone()
+    };
+    assert_eq!((operations(&lab.results), operations(&again)), (400.into(), 400.into()));
+}

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `matrix.toml` | the matrix as it was when the first run began; another one is refused |
 //! | `runs.jsonl` | one run a line; a line that was cut off in the middle is taken away |
+//! | `scripts.json` | the scripts of the workloads, with what they load; another one is refused |
 //! | `versions.json` | kernels and programs that made the runs |
 //! | `owner` | who is measuring; it is there as long as somebody is ([`held`](super::held)) |
 //! | `report.md`, `report.html` | what follows, made anew after every block; the page needs nothing else |
@@ -21,9 +22,10 @@ pub(super) mod far;
 pub(super) mod ground;
 mod memory;
 mod meter;
+pub(super) mod scripts;
 mod shown;
 mod tune;
-mod versions;
+pub(super) mod versions;
 
 use super::held::{self, Held};
 use super::script::Sources;
@@ -64,8 +66,7 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     let text = std::fs::read_to_string(&args.file).with_context(|| name.to_string())?;
     let matrix = Matrix::parse(&text).with_context(|| name.to_string())?;
     let beside = args.file.parent().unwrap_or(Path::new("."));
-    let sources = matrix.workloads.iter().map(|workload| sources(&workload.script, beside));
-    let sources = sources.collect::<Result<_>>()?;
+    let sources = scripts::of(&matrix, beside)?;
     let bench = Bench::new(matrix, sources, &args.kept.results)?;
     held::check(&bench.results, MARK)?;
     // Before anything is looked at: a killed run may have left the device mounted.
@@ -91,14 +92,6 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn sources(name: &str, beside: &Path) -> Result<Sources> {
-    let path = beside.join(name);
-    match path.to_str().filter(|_| name.contains('/') || name.ends_with(".wml") || name.ends_with(".f")) {
-        Some(path) => Sources::of(path),
-        None => Sources::of(name),
-    }
-}
-
 impl Bench {
     fn new(matrix: Matrix, sources: Vec<Sources>, results: &Path) -> Result<Self> {
         let scripts = sources.iter().map(Sources::script).collect::<Result<_>>()?;
@@ -114,6 +107,7 @@ impl Bench {
                 bail!("system {} ran {then} so far and would run {now} now; say another --results", system.name);
             }
         }
+        scripts::keep(&self.results, &self.matrix, &self.sources, !runs.is_empty())?;
         let guest = self.guest_kernel()?;
         if self.ended.load(Ordering::Relaxed) { Ok(()) } else { versions::keep(&self.results, &self.matrix, guest) }
     }

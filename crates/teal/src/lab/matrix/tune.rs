@@ -10,7 +10,7 @@
 use super::super::guest;
 use super::super::held::{self, Held};
 use super::ground::{self, Ground};
-use super::{Bench, MARK, age, line, sources, versions};
+use super::{Bench, MARK, age, line, scripts, versions};
 use crate::cli::lab::{Aim, Tune as Args};
 use crate::cli::parse_size;
 use crate::say::say;
@@ -45,7 +45,7 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
     let results = crate::paths::absolute(&kept.results)?;
     held::check(&results, MARK)?;
     let _held = if kept.dry_run { None } else { Some(Held::claim(&results, MARK)?) };
-    let sources = sources(name, Path::new("."))?;
+    let sources = scripts::sources(name, Path::new("."))?;
     let mut bench = Bench::new(wanted(args)?, vec![sources], &kept.results)?;
     bench.check(args.erase.as_deref(), !kept.dry_run && !kept.only_report)?;
     if kept.dry_run {
