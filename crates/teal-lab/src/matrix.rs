@@ -10,6 +10,7 @@
 
 mod compare;
 mod decide;
+mod differ;
 mod file;
 mod findings;
 mod options;
@@ -26,6 +27,7 @@ pub mod tune;
 
 pub use compare::{Change, Changes, changes};
 pub use decide::{Cemp, Choice, Score, cemp, choose, front};
+pub use differ::{Differences, differences};
 pub use file::{Cache, Device, Gauge, Matrix, MatrixError, Metering, Runs, Schedulers, Workload};
 pub use findings::{Findings, Row, Verdict};
 pub use order::Cell;
