@@ -33,7 +33,7 @@ pub use findings::{Findings, Row, Verdict};
 pub use order::Cell;
 pub use page::{About, html};
 pub use power::{LEAST, Power};
-pub use run::{Meter, Run, Spent};
+pub use run::{Failure, Meter, Run, Spent};
 pub use show::{markdown, settled};
 pub use space::{combinations, features, risk, space};
 pub use system::{Kind, Place, System};

@@ -20,7 +20,8 @@ pub(in crate::lab) fn run(program: &Path, args: &[&str]) -> Result<String> {
     let said = said.with_context(|| program.display().to_string())?;
     if !said.status.success() {
         let words = String::from_utf8_lossy(&said.stderr);
-        bail!("{} {}: {}", program.display(), args.join(" "), words.trim());
+        let lines: Vec<&str> = words.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        bail!("{} {}: {}", program.display(), args.join(" "), lines.join("; "));
     }
     Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
 }
@@ -122,11 +123,17 @@ impl Ground {
     /// Sets the scheduler, after a look whether the device has all that will be wanted.
     pub(in crate::lab) fn schedule(&self, scheduler: &str, wanted: &[String]) -> Result<()> {
         let file = self.queue("queue/scheduler")?;
+        self.check_schedulers(wanted)?;
+        std::fs::write(&file, scheduler).with_context(|| file.display().to_string())
+    }
+
+    /// Whether the device has these schedulers.
+    pub(in crate::lab) fn check_schedulers(&self, wanted: &[String]) -> Result<()> {
         let names = self.schedulers()?;
         if let Some(missing) = wanted.iter().find(|name| !names.contains(name)) {
             bail!("{} has no scheduler {missing}; it has {}", self.path.display(), names.join(", "));
         }
-        std::fs::write(&file, scheduler).with_context(|| file.display().to_string())
+        Ok(())
     }
 
     /// A file that the kernel has of this device, or of the disk it is a partition of.

@@ -181,16 +181,6 @@ impl Bench {
         Ok(())
     }
 
-    /// Makes and mounts a file system, to see whether it can be had.
-    fn try_out(&self, system: &System) -> Result<()> {
-        if guest::place(system) == Place::Guest {
-            return self.try_in_guest(system);
-        }
-        let ground = self.ground()?;
-        ground.make(system)?;
-        ground.mount(system, &self.results.join("mount"), Cache::Cold)?.end()
-    }
-
     /// `single`: so many file systems are no combinations.
     fn seek(&self, args: &Args, only_report: bool, single: usize, runs: &mut Vec<Run>) -> Result<Found> {
         let cells = self.matrix.cells();
@@ -219,7 +209,14 @@ impl Bench {
                 say!("left out: {}: {error:#}", system.name);
                 return Ok(Answer::Impossible);
             }
-            let Some(run) = self.run(&mut file, cells[at], block)? else { return Ok(Answer::Stop) };
+            let run = match self.run(&mut file, cells[at], block) {
+                Ok(Some(run)) => run,
+                Ok(None) => return Ok(Answer::Stop),
+                Err(error) => {
+                    say!("left out: {error:#}");
+                    return Ok(Answer::Impossible);
+                }
+            };
             fresh += 1;
             say!("block {block}: {}", line(&run));
             let shown = measured(&run);
@@ -288,15 +285,6 @@ impl Bench {
             );
         }
         out
-    }
-
-    /// The device for a run.
-    pub(super) fn ground(&self) -> Result<Ground> {
-        let device = &self.matrix.device;
-        match (&device.profile, &device.path) {
-            (Some(profile), _) => Ground::modelled(profile, device.size.unwrap_or(0)),
-            (None, path) => Ground::real(Path::new(path.as_deref().unwrap_or_default())),
-        }
     }
 }
 
