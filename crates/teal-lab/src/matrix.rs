@@ -10,8 +10,10 @@
 
 mod compare;
 mod decide;
+mod differ;
 mod file;
 mod findings;
+mod options;
 mod order;
 mod page;
 mod power;
@@ -25,12 +27,13 @@ pub mod tune;
 
 pub use compare::{Change, Changes, changes};
 pub use decide::{Cemp, Choice, Score, cemp, choose, front};
+pub use differ::{Differences, differences};
 pub use file::{Cache, Device, Gauge, Matrix, MatrixError, Metering, Runs, Schedulers, Workload};
 pub use findings::{Findings, Row, Verdict};
 pub use order::Cell;
 pub use page::{About, html};
 pub use power::{LEAST, Power};
-pub use run::{Meter, Run, Spent};
+pub use run::{Failure, Meter, Run, Spent};
 pub use show::{markdown, settled};
 pub use space::{combinations, features, risk, space};
 pub use system::{Kind, Place, System};

@@ -6,6 +6,7 @@ mod disk;
 mod figures;
 mod generate;
 mod guest;
+mod held;
 mod lines;
 mod matrix;
 mod phases;

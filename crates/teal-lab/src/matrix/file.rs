@@ -287,8 +287,12 @@ impl Matrix {
         Ok(matrix)
     }
 
-    /// Whether a system can be where it is said to be.
-    fn check_place(&self, System { name, kind, place, .. }: &System) -> Result<(), MatrixError> {
+    /// Whether a system can be where it is said to be, and its options name no device.
+    fn check_system(&self, system: &System) -> Result<(), MatrixError> {
+        let System { name, kind, place, .. } = system;
+        if let Err(why) = system.check_options() {
+            return Err(MatrixError::Value { at: "system".into(), why: format!("{name}: {why}") });
+        }
         let why = match place {
             Some(Place::Guest) if self.device.path.is_some() => {
                 "a guest has modelled disks only; say device.profile and size, or leave it out"
@@ -363,7 +367,7 @@ impl Matrix {
                 );
             }
         }
-        self.systems.iter().try_for_each(|system| self.check_place(system))?;
+        self.systems.iter().try_for_each(|system| self.check_system(system))?;
         distinct("workload", self.workloads.iter().map(|w| &w.name))?;
         distinct("system", self.systems.iter().map(|s| &s.name))?;
         distinct("schedulers", self.schedulers.names.iter())

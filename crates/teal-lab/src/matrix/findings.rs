@@ -3,7 +3,7 @@
 use super::decide::{Cemp, Choice, Score, cemp, choose, front};
 use super::file::Matrix;
 use super::order::Cell;
-use super::run::Run;
+use super::run::{Failure, Run};
 use crate::statistics::{Interval, Trend, correlation, median};
 use std::collections::BTreeMap;
 
@@ -76,6 +76,8 @@ pub struct Findings {
     pub blocks: u32,
     /// Processes that wanted to run before runs began, by the load of the minute before: least, median, most.
     pub load: Option<[f64; 3]>,
+    /// Cells that came to nothing.
+    pub failures: Vec<Failure>,
 }
 
 fn mean(of: impl Iterator<Item = f64> + Clone) -> f64 {
@@ -130,8 +132,13 @@ impl Row {
 }
 
 impl Findings {
-    /// What these runs of a matrix say. Runs of cells that the matrix does not have are left out.
+    /// What these runs of a matrix say, if no cell came to nothing.
     pub fn of(matrix: &Matrix, runs: &[Run]) -> Self {
+        Self::with(matrix, runs, &[])
+    }
+
+    /// What these runs of a matrix say. Runs of cells that the matrix does not have are left out, and nobody waits for those that came to nothing.
+    pub fn with(matrix: &Matrix, runs: &[Run], failures: &[Failure]) -> Self {
         let cells = matrix.cells();
         let mut by_cell: BTreeMap<Cell, Vec<&Run>> = cells.iter().map(|cell| (*cell, Vec::new())).collect();
         let of_names: BTreeMap<[&str; 3], Cell> = cells.iter().map(|cell| (matrix.names(*cell), *cell)).collect();
@@ -143,12 +150,15 @@ impl Findings {
         }
         let rows: Vec<Row> = by_cell.iter().map(|(cell, runs)| Row::of(matrix, *cell, runs)).collect();
         let verdicts = (0..matrix.workloads.len()).map(|at| verdict(matrix, at, &rows, &by_cell)).collect();
-        let has = |block: u32| by_cell.values().all(|runs| runs.iter().any(|run| run.block == block));
+        let has_failed = |cell: &Cell| failures.iter().any(|of| of.names == matrix.names(*cell));
+        let awaited: Vec<_> = by_cell.iter().filter(|(cell, _)| !has_failed(cell)).map(|(_, runs)| runs).collect();
+        let has =
+            |block: u32| !awaited.is_empty() && awaited.iter().all(|runs| runs.iter().any(|run| run.block == block));
         let blocks = (0..matrix.runs.most).take_while(|block| has(*block)).count() as u32;
         let mut loads: Vec<f64> = by_cell.values().flatten().map(|run| run.load_before).collect();
         let middle = (!loads.is_empty()).then(|| median(&mut loads));
         let load = middle.map(|middle| [loads[0], middle, loads[loads.len() - 1]]);
-        Self { rows, verdicts, runs: loads.len(), blocks, load }
+        Self { rows, verdicts, runs: loads.len(), blocks, load, failures: failures.to_vec() }
     }
 
     /// The widest relative interval of what is compared by device, or of the rates where there is none; `None` while a cell has fewer than two runs.
@@ -157,7 +167,8 @@ impl Findings {
             let of = row.joules_per_thousand.or(row.rate)?;
             (of.n >= 2).then(|| of.relative())
         };
-        self.rows.iter().map(relative).try_fold(0.0, |widest: f64, of| Some(widest.max(of?)))
+        let awaited = self.rows.iter().filter(|row| !self.failures.iter().any(|of| of.names == row.names));
+        awaited.map(relative).try_fold(0.0, |widest: f64, of| Some(widest.max(of?)))
     }
 }
 

@@ -8,7 +8,7 @@ mod plot;
 
 use super::file::Matrix;
 use super::findings::{Findings, Row, Verdict};
-use super::show::{circumstances, figure, guests, on_the_clock, short, verdict};
+use super::show::{circumstances, failures, figure, guests, on_the_clock, short, verdict};
 use std::fmt::Write as _;
 
 /// What a page says besides findings.
@@ -62,6 +62,11 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
     out.push_str("<h2>What to take</h2>\n");
     for of in &findings.verdicts {
         workload(&mut out, matrix, findings, of);
+    }
+    let failed = failures(findings);
+    if !failed.is_empty() {
+        let lines: Vec<String> = failed.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
+        let _ = writeln!(out, "<h2>What failed</h2>\n<ul>{}</ul>", lines.concat());
     }
     out.push_str("<h2>All cells</h2>\n");
     table(&mut out, findings);

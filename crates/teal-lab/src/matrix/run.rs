@@ -98,6 +98,17 @@ pub struct Run {
     pub guest: Option<String>,
 }
 
+/// A cell that came to nothing in a block. One line of JSON in the file of failures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Workload, system, scheduler.
+    pub names: [String; 3],
+    /// In which block.
+    pub block: u32,
+    /// Why.
+    pub why: String,
+}
+
 impl Run {
     /// The version of the form.
     pub const VERSION: u32 = 1;

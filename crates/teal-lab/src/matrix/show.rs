@@ -3,9 +3,22 @@
 use super::decide::{Cemp, Choice};
 use super::file::Matrix;
 use super::findings::{Findings, Row, Verdict};
+use super::run::Failure;
 use crate::statistics::{Interval, Trend};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+
+/// As text of Markdown: what would be a mark is none.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        if r"\`*_<>[]#|".contains(c) {
+            out.push('\\');
+        }
+        out.push(if c == '\n' { ' ' } else { c });
+    }
+    out
+}
 
 /// Whether a block more would tell more: no, when every interval is narrow enough.
 pub fn settled(matrix: &Matrix, findings: &Findings) -> bool {
@@ -154,6 +167,12 @@ pub(super) fn circumstances(matrix: &Matrix, findings: &Findings) -> String {
     out
 }
 
+/// Cells that came to nothing, and why; a line each.
+pub(super) fn failures(findings: &Findings) -> Vec<String> {
+    let line = |of: &Failure| format!("{}, in block {}: {}", of.names.join(", "), of.block, of.why);
+    findings.failures.iter().map(line).collect()
+}
+
 /// Everything, as a page: what is best for each workload, then the table of all cells.
 pub fn markdown(matrix: &Matrix, findings: &Findings, meter: &str) -> String {
     let mut out = format!(
@@ -165,6 +184,14 @@ pub fn markdown(matrix: &Matrix, findings: &Findings, meter: &str) -> String {
         circumstances(matrix, findings)
     );
     findings.verdicts.iter().for_each(|of| verdict(&mut out, findings, of));
+    let failed = failures(findings);
+    if !failed.is_empty() {
+        out.push_str("## What failed\n\n");
+        for line in &failed {
+            let _ = writeln!(out, "- {}", escaped(line));
+        }
+        out.push('\n');
+    }
     out.push_str("## Cells\n\n");
     out.push_str("| workload | file system | scheduler | runs (steady) | ops/s on the clock | ops/s of the device | J per 1,000 ops | of that in the drain | W | AI: ops/s, MB/s, 1/latency by J |\n");
     out.push_str("|---|---|---|---:|---:|---:|---:|---:|---:|---:|\n");

@@ -79,6 +79,56 @@ fn a_matrix_is_read_and_what_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
+fn options_name_no_device_that_nobody_has_allowed_to_be_erased() {
+    let parse = |kind: &str, mkfs: &str, mount: &str| {
+        let own = format!("kind = \"{kind}\"\nmkfs = [{mkfs}]\nmount = \"{mount}\"");
+        Matrix::parse(&TEXT.replacen("kind = \"ext4\"", &own, 1)).map_err(|error| error.to_string())
+    };
+    for (kind, mkfs, mount) in [
+        ("btrfs", r#""/dev/loop3""#, ""),
+        ("btrfs", r#""-d", "single", "loop3""#, ""),
+        ("btrfs", r#""-K", "../dev/loop3""#, ""),
+        ("btrfs", r#""-Kd", "single", "loop3""#, ""),
+        ("btrfs", r#""--nodesize=4096", "loop3""#, ""),
+        ("btrfs", r#""--", "loop3""#, ""),
+        ("btrfs", r#""-""#, ""),
+        ("btrfs", r#""--root", "home""#, ""),
+        ("btrfs", "", "noatime,device=/dev/loop3"),
+        ("ext4", r#""-J", "device=LABEL=j""#, ""),
+        ("ext4", r#""-Jsize=4,device=loop3""#, ""),
+        ("ext4", r#""-O", "journal_dev""#, ""),
+        ("ext4", "", "journal_path=loop3"),
+        ("ext4", "", "journal_dev=0x700"),
+        ("xfs", r#""-l", "logdev=loop3""#, ""),
+        ("xfs", r#""-r", "rtdev=loop3""#, ""),
+        ("xfs", r#""-d", "name=loop3""#, ""),
+        ("xfs", "", "logdev=loop3"),
+        ("jfs", r#""-j", "loop3""#, ""),
+        ("f2fs", r#""-fc", "loop3""#, ""),
+        ("reiserfs", r#""--journal-device", "loop3""#, ""),
+        ("reiserfs", "", "jdev=loop3"),
+        ("teal", r#""loop3""#, ""),
+    ] {
+        let error = parse(kind, mkfs, mount).unwrap_err();
+        assert!(error.starts_with("system: ext4: m") && error.lines().count() == 1, "{kind} {mkfs} {mount}: {error}");
+        assert!(error.contains("names a device") || error.contains("is no option"), "{kind} {mkfs} {mount}: {error}");
+    }
+    assert!(parse("ext4", r#""-b""#, "").unwrap_err().contains("mkfs: '-b' lacks its value"));
+    for (kind, mkfs, mount) in [
+        ("ext4", r#""-b", "1024", "-O^has_journal", "-J", "size=4""#, "noatime,data=journal"),
+        ("xfs", r#""-d", "agcount=2", "-i", "size=1024", "-K""#, "noatime"),
+        ("btrfs", r#""-m", "single", "--csum", "xxhash", "-K", "-L", "loop3""#, "compress=zstd:1"),
+        ("f2fs", r#""-O", "encrypt", "-s1""#, "mode=lfs"),
+        ("teal", r#""--label", "loop3""#, "commit=5"),
+    ] {
+        assert!(parse(kind, mkfs, mount).is_ok(), "{kind} {mkfs} {mount}: {:?}", parse(kind, mkfs, mount));
+    }
+    let kinds = Kind::ALL.to_vec();
+    let all = space(&kinds, true);
+    assert!(all.iter().chain(&combinations(&all)).all(|system| system.check_options().is_ok()), "what tune tries");
+}
+
+#[test]
 fn ext_file_systems_are_made_whole_whatever_else_is_asked() {
     let text = |mkfs: &str| TEXT.replacen("kind = \"ext4\"", &format!("kind = \"ext4\"\nmkfs = [{mkfs}]"), 1);
     let format = |mkfs: &str| Matrix::parse(&text(mkfs)).unwrap().systems[0].format().join(" ");

@@ -219,6 +219,9 @@ pub(crate) struct Compare {
     /// Other results of the same kind
     #[arg(required_unless_present_any = ["system", "scheduler"])]
     pub(crate) after: Option<PathBuf>,
+    /// Compare what did other work, too: another script, scale, number of operations, or an interrupted run
+    #[arg(long)]
+    pub(crate) anyway: bool,
     /// Within one directory: every other file system by this one, over all schedulers
     #[arg(long, value_name = "NAME", conflicts_with_all = ["after", "scheduler"])]
     pub(crate) system: Option<String>,

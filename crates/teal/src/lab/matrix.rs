@@ -5,41 +5,55 @@
 //! |---|---|
 //! | `matrix.toml` | the matrix as it was when the first run began; another one is refused |
 //! | `runs.jsonl` | one run a line; a line that was cut off in the middle is taken away |
+//! | `failed.jsonl` | one cell a line that came to nothing, and why; the next command tries them again |
+//! | `scripts.json` | the scripts of the workloads, with what they load; another one is refused |
 //! | `versions.json` | kernels and programs that made the runs |
+//! | `owner` | who is measuring; it is there as long as somebody is ([`held`](super::held)) |
 //! | `report.md`, `report.html` | what follows, made anew after every block; the page needs nothing else |
 //!
 //! # Guarantees
 //! 1. Nothing is written to a device that is in use, nor to a real one without being told to lose what is on it.
 //! 2. Each run begins on a fresh file system, on a fresh disk if that is modelled.
-//! 3. Whatever is interrupted goes on with the next run; what was mounted and started for a run goes with it.
-//! 4. The runs of a file system are all on this machine's kernel, or all in guests.
+//! 3. Whatever is interrupted goes on with the next run; what was mounted and started for a run goes with it, or, if this program was killed, when it goes on.
+//! 4. Each file system has been made and mounted once before the first run. A cell that fails ends no other.
+//! 5. The runs of a file system are all on this machine's kernel, or all in guests.
 
 mod age;
+mod beforehand;
 mod cell;
 pub(super) mod far;
 pub(super) mod ground;
 mod memory;
 mod meter;
+pub(super) mod scripts;
 mod shown;
 mod tune;
-mod versions;
+pub(super) mod versions;
 
+use super::held::{self, Held};
 use super::script::Sources;
 use crate::cli::lab::Matrix as Args;
 use crate::say::say;
 use crate::status::human;
 use anyhow::{Context, Result, bail};
+pub(super) use memory::groups;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use teal_lab::matrix::{About, Cell, Findings, Matrix, Run, html, markdown, settled};
+use teal_lab::matrix::{About, Cell, Failure, Findings, Matrix, Run, html, markdown, settled};
 use teal_lab::wml::Script;
 use teal_lab::workload::{Options, plan, preview};
 pub(crate) use tune::tune;
+
+/// Without it a directory of results is none.
+const MARK: &str = "runs.jsonl";
+/// Cells that came to nothing.
+const FAILED: &str = "failed.jsonl";
 
 /// A matrix with what its names stand for.
 struct Bench {
@@ -58,9 +72,11 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     let text = std::fs::read_to_string(&args.file).with_context(|| name.to_string())?;
     let matrix = Matrix::parse(&text).with_context(|| name.to_string())?;
     let beside = args.file.parent().unwrap_or(Path::new("."));
-    let sources = matrix.workloads.iter().map(|workload| sources(&workload.script, beside));
-    let sources = sources.collect::<Result<_>>()?;
+    let sources = scripts::of(&matrix, beside)?;
     let bench = Bench::new(matrix, sources, &args.kept.results)?;
+    held::check(&bench.results, MARK)?;
+    // Before anything is looked at: a killed run may have left the device mounted.
+    let _held = if args.kept.dry_run { None } else { Some(Held::claim(&bench.results, MARK)?) };
     // A report takes nothing of what runs take.
     if !args.kept.only_report {
         bench.check(args.erase.as_deref(), !args.kept.dry_run)?;
@@ -73,21 +89,19 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     if !args.kept.only_report {
         bench.listen()?;
         bench.begin(&runs)?;
+        bench.try_all(&runs)?;
         bench.go_on(&mut runs)?;
     }
     bench.report(&runs)?;
     if bench.ended.load(Ordering::Relaxed) {
         bail!("interrupted after {} runs; the same command goes on", runs.len());
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn sources(name: &str, beside: &Path) -> Result<Sources> {
-    let path = beside.join(name);
-    match path.to_str().filter(|_| name.contains('/') || name.ends_with(".wml") || name.ends_with(".f")) {
-        Some(path) => Sources::of(path),
-        None => Sources::of(name),
+    let failures = bench.failures(&runs)?;
+    if !args.kept.only_report && !failures.is_empty() {
+        let lines: Vec<String> = failures.iter().map(|of| format!("{}: {}", of.names.join(", "), of.why)).collect();
+        bail!("{} cells failed, and the same command tries them again: {}", failures.len(), lines.join("; "));
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 impl Bench {
@@ -105,6 +119,7 @@ impl Bench {
                 bail!("system {} ran {then} so far and would run {now} now; say another --results", system.name);
             }
         }
+        scripts::keep(&self.results, &self.matrix, &self.sources, !runs.is_empty())?;
         let guest = self.guest_kernel()?;
         if self.ended.load(Ordering::Relaxed) { Ok(()) } else { versions::keep(&self.results, &self.matrix, guest) }
     }
@@ -133,9 +148,6 @@ impl Bench {
         if self.matrix.runs.memory.is_some() && here {
             memory::check()?;
         }
-        if let Some(profile) = &self.matrix.device.profile {
-            super::shipped(profile)?;
-        }
         if let Some(path) = &self.matrix.device.path {
             ground::check_device(Path::new(path))?;
             if touches && erase != Some(Path::new(path)) {
@@ -143,7 +155,7 @@ impl Bench {
             }
         }
         age::check_room(self)?;
-        Ok(())
+        self.check_disk()
     }
 
     fn options(&self, workload: usize, block: u32, dir: &Path) -> Result<Options> {
@@ -202,7 +214,9 @@ impl Bench {
     /// The runs that are there; the directory is made if it is not.
     fn open(&self, text: &str) -> Result<Vec<Run>> {
         std::fs::create_dir_all(&self.results).with_context(|| self.results.display().to_string())?;
-        let runs = read_runs(&self.results.join("runs.jsonl"))?;
+        // From here on it is a directory of results.
+        drop(self.kept()?);
+        let runs = read_runs(&self.results.join(MARK))?;
         let kept = self.results.join("matrix.toml");
         match std::fs::read_to_string(&kept) {
             Ok(there) if there == text => {}
@@ -225,7 +239,7 @@ impl Bench {
 
     /// Where runs are kept.
     fn kept(&self) -> Result<File> {
-        let path = self.results.join("runs.jsonl");
+        let path = self.results.join(MARK);
         OpenOptions::new().create(true).append(true).open(&path).with_context(|| path.display().to_string())
     }
 
@@ -241,21 +255,52 @@ impl Bench {
         Ok(Some(run))
     }
 
+    /// Cells that came to nothing, and have not been run since.
+    fn failures(&self, runs: &[Run]) -> Result<Vec<Failure>> {
+        let all: Vec<Failure> = super::lines::read(&self.results.join(FAILED))?;
+        let is_run = |of: &Failure| {
+            runs.iter()
+                .any(|run| run.block == of.block && [&run.workload, &run.system, &run.scheduler] == of.names.each_ref())
+        };
+        Ok(all.into_iter().filter(|of| !is_run(of)).collect())
+    }
+
+    fn fail(&self, cell: Cell, block: u32, error: &anyhow::Error) -> Result<()> {
+        let failure = Failure { names: self.matrix.names(cell).map(str::to_owned), block, why: format!("{error:#}") };
+        let path = self.results.join(FAILED);
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let line = serde_json::to_string(&failure)?;
+        file.and_then(|mut file| writeln!(file, "{line}")).with_context(|| path.display().to_string())
+    }
+
     /// Blocks until their intervals are narrow enough, or there are enough.
     fn go_on(&self, runs: &mut Vec<Run>) -> Result<()> {
         let mut file = self.kept()?;
+        // Whatever failed before is tried again, and what fails now is not.
+        let _ = std::fs::remove_file(self.results.join(FAILED));
+        let mut failed = BTreeSet::new();
         for block in 0..self.matrix.runs.most {
-            if block >= self.matrix.runs.least && settled(&self.matrix, &Findings::of(&self.matrix, runs)) {
+            let findings = || Ok::<_, anyhow::Error>(Findings::with(&self.matrix, runs, &self.failures(runs)?));
+            if block >= self.matrix.runs.least && settled(&self.matrix, &findings()?) {
                 say!("every interval is within {:.1} % of its mean", self.matrix.runs.within * 100.0);
                 return Ok(());
             }
-            let cells: Vec<Cell> =
-                self.matrix.block(block).into_iter().filter(|cell| self.of(runs, block, *cell).is_none()).collect();
+            let is_open = |cell: &Cell| !failed.contains(cell) && self.of(runs, block, *cell).is_none();
+            let cells: Vec<Cell> = self.matrix.block(block).into_iter().filter(is_open).collect();
             for (at, cell) in cells.iter().enumerate() {
                 if self.ended.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                let Some(run) = self.run(&mut file, *cell, block)? else { return Ok(()) };
+                let run = match self.run(&mut file, *cell, block) {
+                    Ok(Some(run)) => run,
+                    Ok(None) => return Ok(()),
+                    Err(error) => {
+                        say!("block {block}, {} of {}: failed: {error:#}", at + 1, cells.len());
+                        self.fail(*cell, block, &error)?;
+                        failed.insert(*cell);
+                        continue;
+                    }
+                };
                 say!("block {block}, {} of {}: {}", at + 1, cells.len(), line(&run));
                 runs.push(run);
             }
@@ -267,7 +312,7 @@ impl Bench {
     }
 
     fn report(&self, runs: &[Run]) -> Result<()> {
-        let findings = Findings::of(&self.matrix, runs);
+        let findings = Findings::with(&self.matrix, runs, &self.failures(runs)?);
         let meter = match (&self.matrix.device.profile, &self.matrix.meter) {
             (Some(profile), _) => {
                 format!("modelled by {profile} from the requests that reached the device, in virtual time")

@@ -4,11 +4,12 @@
 //! | file | what |
 //! |---|---|
 //! | `cells.jsonl` | what came of a group of phases on a file system, one a line; a line that was cut off in the middle is taken away |
+//! | `owner` | who is measuring; it is there as long as somebody is ([`held`](super::held)) |
 //! | `report.md` | the tables, made anew after every cell |
 //!
 //! # Guarantees
 //! 1. Each cell begins on a fresh file system on a fresh modelled disk; no device of this machine is touched.
-//! 2. Whatever is interrupted goes on with the next cell; what was mounted and started for a cell goes with it.
+//! 2. Whatever is interrupted goes on with the next cell; what was mounted and started for a cell goes with it, or, if this program was killed, when it goes on.
 //! 3. A cell that cannot be measured is told and left out; the others are measured.
 //! 4. File systems that this kernel lacks run in a guest, which ends with its cell.
 
@@ -18,6 +19,7 @@ mod stage;
 mod tally;
 
 use super::guest;
+use super::held::{self, Held};
 use super::matrix::ground;
 use super::profile::{nearest, profile};
 use crate::cli::lab::{Phases as Args, PhasesMode};
@@ -34,6 +36,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use teal_emulator::Setup;
 use teal_lab::matrix::Kind;
 use teal_lab::phases::{Cell, Group, Mode, Sheet, floor, markdown};
+
+/// Without it a directory of results is none.
+const MARK: &str = "cells.jsonl";
 
 /// What is measured.
 #[derive(Debug, Clone)]
@@ -60,6 +65,8 @@ struct Bench {
 /// Runs the command.
 pub(crate) fn phases(args: &Args) -> Result<ExitCode> {
     let bench = Bench::new(args)?;
+    held::check(&bench.results, MARK)?;
+    let _held = if args.kept.dry_run { None } else { Some(Held::claim(&bench.results, MARK)?) };
     let mut cells = bench.read()?;
     let todo = bench.todo(&cells);
     if args.kept.dry_run {
@@ -179,7 +186,7 @@ impl Bench {
     }
 
     fn cells_file(&self) -> PathBuf {
-        self.results.join("cells.jsonl")
+        self.results.join(MARK)
     }
 
     /// The cells that are there; those of another mode, scale or disk are refused.

@@ -35,6 +35,11 @@ impl Sources {
         Ok(Self { name: name.to_owned(), text, loaded })
     }
 
+    /// Whether both say the same, whatever they are called.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.text == other.text && self.loaded == other.loaded
+    }
+
     /// The script.
     pub(super) fn script(&self) -> Result<Script> {
         let mut load = |wanted: &str| self.loaded.get(wanted).cloned().ok_or_else(|| format!("{wanted} is not here"));

@@ -42,7 +42,7 @@ pub(super) fn mounted_from(device: &Path) -> Result<Vec<std::path::PathBuf>> {
 }
 
 /// Undoes the kernel's octal escapes of blanks and backslashes.
-fn unescape(text: &str) -> String {
+pub(in crate::lab) fn unescape(text: &str) -> String {
     let known = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     known.iter().fold(text.to_owned(), |text, (code, plain)| text.replace(code, plain))
 }

@@ -1,6 +1,7 @@
 //! Where a run takes place: a device, a file system made on it, a mount. All of it goes when it is dropped.
 
 use super::super::disk::report::Sums;
+use super::super::held;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,13 +20,14 @@ pub(in crate::lab) fn run(program: &Path, args: &[&str]) -> Result<String> {
     let said = said.with_context(|| program.display().to_string())?;
     if !said.status.success() {
         let words = String::from_utf8_lossy(&said.stderr);
-        bail!("{} {}: {}", program.display(), args.join(" "), words.trim());
+        let lines: Vec<&str> = words.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        bail!("{} {}: {}", program.display(), args.join(" "), lines.join("; "));
     }
     Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
 }
 
 /// This program.
-fn teal(args: &[&str]) -> Result<String> {
+pub(in crate::lab) fn teal(args: &[&str]) -> Result<String> {
     run(&std::env::current_exe().context("where is this program?")?, args)
 }
 
@@ -94,7 +96,7 @@ impl Ground {
     pub(in crate::lab) fn modelled(profile: &str, size: u64) -> Result<Self> {
         // Each has its own name: one that somebody holds longer than we have patience must not be in the way.
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("matrix-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let name = held::disk(held::token(), &MADE.fetch_add(1, Ordering::Relaxed).to_string());
         let path = teal(&["lab", "disk", "start", "--profile", profile, "--size", &size.to_string(), &name])?;
         Ok(Self { path: path.into(), modelled: Some((name, profile.to_owned())) })
     }
@@ -121,11 +123,17 @@ impl Ground {
     /// Sets the scheduler, after a look whether the device has all that will be wanted.
     pub(in crate::lab) fn schedule(&self, scheduler: &str, wanted: &[String]) -> Result<()> {
         let file = self.queue("queue/scheduler")?;
+        self.check_schedulers(wanted)?;
+        std::fs::write(&file, scheduler).with_context(|| file.display().to_string())
+    }
+
+    /// Whether the device has these schedulers.
+    pub(in crate::lab) fn check_schedulers(&self, wanted: &[String]) -> Result<()> {
         let names = self.schedulers()?;
         if let Some(missing) = wanted.iter().find(|name| !names.contains(name)) {
             bail!("{} has no scheduler {missing}; it has {}", self.path.display(), names.join(", "));
         }
-        std::fs::write(&file, scheduler).with_context(|| file.display().to_string())
+        Ok(())
     }
 
     /// A file that the kernel has of this device, or of the disk it is a partition of.

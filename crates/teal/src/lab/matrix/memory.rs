@@ -4,6 +4,7 @@
 //! 1. Whatever has come in goes out when the fence is dropped, and its group is removed.
 //! 2. What this process held before does not count: only what it touches from then on, the kernel's caches for it included.
 
+use super::super::held;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::ErrorKind;
@@ -37,7 +38,7 @@ impl Fence {
         let Controller { home, parent, limit } = controller()?;
         // Each has its own name: one that lingers must not be in the way.
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let group = parent.join(format!("teal-lab-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed)));
+        let group = parent.join(held::group(held::token(), &MADE.fetch_add(1, Ordering::Relaxed).to_string()));
         let refused = || format!("a control group for runs.memory: {}", group.display());
         fs::create_dir(&group).with_context(refused)?;
         // From here on it is removed, whatever happens.
@@ -72,6 +73,11 @@ impl Drop for Fence {
 fn join(group: &Path) -> Result<()> {
     let procs = group.join("cgroup.procs");
     fs::write(&procs, std::process::id().to_string()).with_context(|| procs.display().to_string())
+}
+
+/// Where groups are made, if they can be.
+pub(in crate::lab) fn groups() -> Option<PathBuf> {
+    controller().ok().map(|found| found.parent)
 }
 
 /// Whether memory can be limited here.

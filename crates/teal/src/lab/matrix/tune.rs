@@ -8,8 +8,9 @@
 //! 3. Combinations of the candidates' options are candidates, too, and measured when they are likely to be the best.
 
 use super::super::guest;
+use super::super::held::{self, Held};
 use super::ground::{self, Ground};
-use super::{Bench, age, line, sources, versions};
+use super::{Bench, MARK, age, line, scripts, versions};
 use crate::cli::lab::{Aim, Tune as Args};
 use crate::cli::parse_size;
 use crate::say::say;
@@ -41,7 +42,10 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
     let (Some(name), Some(kept)) = (&args.workload, &args.kept) else {
         bail!("say --workload, --device and --results");
     };
-    let sources = sources(name, Path::new("."))?;
+    let results = crate::paths::absolute(&kept.results)?;
+    held::check(&results, MARK)?;
+    let _held = if kept.dry_run { None } else { Some(Held::claim(&results, MARK)?) };
+    let sources = scripts::sources(name, Path::new("."))?;
     let mut bench = Bench::new(wanted(args)?, vec![sources], &kept.results)?;
     bench.check(args.erase.as_deref(), !kept.dry_run && !kept.only_report)?;
     if kept.dry_run {
@@ -60,7 +64,7 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     bench.listen()?;
-    if kept.only_report && !bench.results.join("runs.jsonl").exists() {
+    if kept.only_report && !bench.results.join(MARK).exists() {
         bail!("{} has no runs to report on", bench.results.display());
     }
     bench.narrow()?;
@@ -177,16 +181,6 @@ impl Bench {
         Ok(())
     }
 
-    /// Makes and mounts a file system, to see whether it can be had.
-    fn try_out(&self, system: &System) -> Result<()> {
-        if guest::place(system) == Place::Guest {
-            return self.try_in_guest(system);
-        }
-        let ground = self.ground()?;
-        ground.make(system)?;
-        ground.mount(system, &self.results.join("mount"), Cache::Cold)?.end()
-    }
-
     /// `single`: so many file systems are no combinations.
     fn seek(&self, args: &Args, only_report: bool, single: usize, runs: &mut Vec<Run>) -> Result<Found> {
         let cells = self.matrix.cells();
@@ -215,7 +209,14 @@ impl Bench {
                 say!("left out: {}: {error:#}", system.name);
                 return Ok(Answer::Impossible);
             }
-            let Some(run) = self.run(&mut file, cells[at], block)? else { return Ok(Answer::Stop) };
+            let run = match self.run(&mut file, cells[at], block) {
+                Ok(Some(run)) => run,
+                Ok(None) => return Ok(Answer::Stop),
+                Err(error) => {
+                    say!("left out: {error:#}");
+                    return Ok(Answer::Impossible);
+                }
+            };
             fresh += 1;
             say!("block {block}: {}", line(&run));
             let shown = measured(&run);
@@ -284,15 +285,6 @@ impl Bench {
             );
         }
         out
-    }
-
-    /// The device for a run.
-    pub(super) fn ground(&self) -> Result<Ground> {
-        let device = &self.matrix.device;
-        match (&device.profile, &device.path) {
-            (Some(profile), _) => Ground::modelled(profile, device.size.unwrap_or(0)),
-            (None, path) => Ground::real(Path::new(path.as_deref().unwrap_or_default())),
-        }
     }
 }
 

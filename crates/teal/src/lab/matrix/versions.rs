@@ -75,7 +75,7 @@ pub(super) fn keep(results: &Path, matrix: &Matrix, guest: Option<String>) -> Re
 }
 
 /// What the runs there were made with; of results that do not say it, what is here.
-pub(super) fn lines(results: &Path) -> Result<Vec<String>> {
+pub(in crate::lab) fn lines(results: &Path) -> Result<Vec<String>> {
     let all = read(results)?;
     Ok(if all.is_empty() { vec![machine()] } else { all.iter().flat_map(Versions::lines).collect() })
 }

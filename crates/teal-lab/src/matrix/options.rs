@@ -1,0 +1,134 @@
+//! What may be among the options of a file system: nothing that names a device or a file.
+//!
+//! The device that a file system is made on is the matrix's, and mkfs and mount get it from the program. mkfs of some kinds takes more devices (Btrfs), or one for its journal (ext, JFS,
+//! ReiserFS, XFS), and mount finds some by its options: all of that would be written to, although nobody has said that what is on it may be lost.
+//!
+//! # Guarantees
+//! 1. Every argument of mkfs that comes through is an option, or the value of one that is known to take a value: no operand is.
+//! 2. None has a `/`, and none is or has an option that names a device: `/dev/sdX` does not come through, and neither does `sdX` in `/dev`.
+
+use super::system::{Kind, System};
+
+/// What names a device or a file wherever it is in an option.
+const NAMING: &[&str] =
+    &["/", "device=", "logdev", "rtdev", "journal_dev", "journal_path", "jdev", "name=", "helper=", "loop="];
+
+/// Of mkfs: one-letter options and words that take a value, and those that name a device.
+struct Known {
+    valued: &'static str,
+    words: &'static [&'static str],
+    naming: &'static [&'static str],
+}
+
+fn known(kind: Kind) -> Known {
+    let (valued, words, naming): (_, &[&str], &[&str]) = match kind {
+        Kind::Ext2 | Kind::Ext3 | Kind::Ext4 => ("bCdeEgGiIJlLmMNoOrRstTUz", &[], &["-d", "-l", "-z"]),
+        Kind::Xfs => ("bcdilLmnprs", &[], &["-p", "-c"]),
+        Kind::Btrfs => (
+            "AbdlmLnOrRsU",
+            &[
+                "--alloc-start",
+                "--byte-count",
+                "--checksum",
+                "--csum",
+                "--data",
+                "--features",
+                "--label",
+                "--leafsize",
+                "--metadata",
+                "--nodesize",
+                "--runtime-features",
+                "--sectorsize",
+                "--uuid",
+            ],
+            &["-r", "--rootdir"],
+        ),
+        Kind::Reiserfs => (
+            "bsjtBhulo",
+            &["--block-size", "--format", "--hash", "--label", "--uuid"],
+            &["-j", "-B", "--journal-device"],
+        ),
+        Kind::Jfs => ("jJLs", &[], &["-j"]),
+        Kind::Nilfs2 => ("bBLmO", &[], &[]),
+        Kind::F2fs => ("acdeElOoRstTUwz", &[], &["-c"]),
+        Kind::Vfat => ("bDfFghilmMnrRsS", &[], &["-l", "-m"]),
+        Kind::Teal => ("", &["--size", "--label"], &[]),
+    };
+    Known { valued, words, naming }
+}
+
+/// What an option is followed by.
+enum Follows {
+    /// Its value, in the next argument.
+    Value,
+    /// Whatever comes next.
+    Anything,
+}
+
+impl Known {
+    /// An argument that begins with `-`; an error says what is wrong with it.
+    fn option(&self, arg: &str) -> Result<Follows, String> {
+        let word = arg.split('=').next().unwrap_or(arg);
+        if arg.starts_with("--") {
+            if arg == "--" || self.naming.iter().any(|name| name.starts_with("--") && name.starts_with(word)) {
+                return Err(names_a_device(arg));
+            }
+            return Ok(if self.words.contains(&arg) { Follows::Value } else { Follows::Anything });
+        }
+        // One letter after the other, until one takes the rest or the next argument.
+        let mut letters = arg[1..].chars();
+        while let Some(letter) = letters.next() {
+            if self.naming.contains(&&*format!("-{letter}")) {
+                return Err(names_a_device(arg));
+            }
+            if self.valued.contains(letter) {
+                return Ok(if letters.as_str().is_empty() { Follows::Value } else { Follows::Anything });
+            }
+        }
+        Ok(Follows::Anything)
+    }
+}
+
+fn names_a_device(arg: &str) -> String {
+    format!(
+        "'{arg}' names a device or a file, and device.path or device.profile alone says where it is made; leave it out"
+    )
+}
+
+fn is_naming(text: &str) -> bool {
+    NAMING.iter().any(|part| text.contains(part))
+}
+
+impl System {
+    /// Whether its options are options, and none names a device.
+    ///
+    /// # Errors
+    /// What is wrong with which, and what to do.
+    pub(super) fn check_options(&self) -> Result<(), String> {
+        let known = known(self.kind);
+        let mut is_value = false;
+        for arg in &self.mkfs {
+            if is_naming(arg) {
+                return Err(format!("mkfs: {}", names_a_device(arg)));
+            }
+            is_value = match (is_value, arg.strip_prefix('-')) {
+                (true, _) => false,
+                (false, Some(rest)) if !rest.is_empty() => {
+                    matches!(known.option(arg).map_err(|why| format!("mkfs: {why}"))?, Follows::Value)
+                }
+                (false, _) => {
+                    return Err(format!(
+                        "mkfs: '{arg}' is no option, and would be taken for one more device; write a value and its option as one, as in -b4096"
+                    ));
+                }
+            };
+        }
+        if is_value {
+            return Err(format!("mkfs: '{}' lacks its value", self.mkfs.last().map_or("", String::as_str)));
+        }
+        if is_naming(&self.mount) {
+            return Err(format!("mount: {}", names_a_device(&self.mount)));
+        }
+        Ok(())
+    }
+}
