@@ -19,7 +19,6 @@ use crate::seeded::{Bug, bug};
 use crate::{Client, FsError};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -132,12 +131,15 @@ pub enum DriveRefused {
     /// The volume knows no drive of this name.
     #[error("this volume has no drive called {0}; see `teal device ls`")]
     Unknown(String),
-    /// The server said no, or could not be asked.
+    /// The server knows better: such a drive there is not, any more or at all, or another has its name.
+    #[error("{0}")]
+    Refused(String),
+    /// The server said no for now, or could not be asked.
     #[error("{0}")]
     Server(String),
     /// No thread can be had.
     #[error("a thread for the drive")]
-    Thread(#[from] io::Error),
+    Thread(#[from] std::io::Error),
     /// This client's own store cannot be read.
     #[error(transparent)]
     Fs(#[from] FsError),
@@ -147,6 +149,9 @@ impl From<SyncError> for DriveRefused {
     fn from(e: SyncError) -> Self {
         match e {
             SyncError::Fs(e) => Self::Fs(e),
+            SyncError::Upstream(UpstreamError::Refused(refused)) if refused.code == RefusalCode::BadRequest => {
+                Self::Refused(refused.words)
+            }
             SyncError::Upstream(UpstreamError::Refused(refused)) => Self::Server(refused.words),
             e => Self::Server(e.to_string()),
         }
@@ -334,7 +339,9 @@ impl Client {
                 attached.is_untold.store(false, Ordering::Release);
                 Ok(())
             }
-            Err(DriveRefused::Server(words)) if replica.state.lock().trouble.is_none() => {
+            Err(DriveRefused::Server(words) | DriveRefused::Refused(words))
+                if replica.state.lock().trouble.is_none() =>
+            {
                 log::warn!("{} is not read any more: {words}", attached.name);
                 attached.is_checked.store(false, Ordering::Release);
                 Err(UpstreamError::Denied(words).into())
@@ -476,20 +483,18 @@ impl Client {
         }
     }
 
-    /// The volume forgets a drive, which is detached first if it is here.
+    /// The volume forgets a drive, which is detached first if it is here; its number.
     ///
     /// # Errors
     /// [`DriveRefused::Unknown`], [`DriveRefused::Server`].
-    pub fn remove_drive(&self, name: &str) -> Result<(), DriveRefused> {
+    pub fn remove_drive(&self, name: &str) -> Result<u32, DriveRefused> {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
-        let known = self.ask_devices(replica, DeviceAsk::List)?;
-        let note = known.into_iter().find(|note| note.name == name);
+        let note = self.ask_devices(replica, DeviceAsk::List)?.into_iter().find(|note| note.name == name);
         let note = note.ok_or_else(|| DriveRefused::Unknown(name.to_owned()))?;
         match self.detach_drive(name, true) {
             Err(DriveRefused::NotAttached(_)) | Ok(()) => {}
             Err(e) => log::warn!("{name}: {e}"),
         }
-        self.ask_devices(replica, DeviceAsk::Remove { device: note.device })?;
-        Ok(())
+        self.ask_devices(replica, DeviceAsk::Remove { device: note.device }).map(|_| note.device)
     }
 }
