@@ -63,11 +63,11 @@ pub(crate) fn device(what: Device) -> Result<ExitCode> {
         }
         Device::Detach { name, fast, dir } => {
             detach(&paths::point(dir)?, &name_or_place(&name)?, fast)?;
-            say!("{name} is detached; it may be unplugged");
+            say!("{} is detached; it may be unplugged", plain(&name));
         }
         Device::Rm { name, dir } => {
             asked(&paths::point(dir)?, &Ask::DeviceRm { name: name.clone() })?;
-            say!("{name} is no drive of this volume any more; its file is left where it is");
+            say!("{} is no drive of this volume any more; its file is left where it is", plain(&name));
         }
     }
     Ok(ExitCode::SUCCESS)

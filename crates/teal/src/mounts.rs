@@ -5,7 +5,7 @@
 //! 2. The last part of a path is not followed if it lies on a mount of TealFS; all before it is.
 
 use crate::control;
-use crate::say::shown;
+use crate::say::{quoted, shown};
 use anyhow::{Context, Error, Result, anyhow, bail};
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -96,7 +96,12 @@ fn others(mount: &Mount) -> Error {
         Some(user) if user != rustix::process::geteuid().as_raw() => {
             anyhow!("{point} is a mount of TealFS of another user (number {user}), who alone can ask its daemon")
         }
-        _ => anyhow!("{point} is a mount of TealFS whose daemon does not answer; `teal down {point}` takes it away"),
+        _ if teal_fuse::is_dead(&mount.point) => {
+            anyhow!("the daemon of {point} is gone; free the mount point: teal down {}", quoted(&point))
+        }
+        _ => anyhow!(
+            "{point} is a mount of TealFS whose daemon cannot be asked from here: is XDG_RUNTIME_DIR another one?"
+        ),
     }
 }
 

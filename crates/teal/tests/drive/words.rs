@@ -413,3 +413,34 @@ fn a_setting_that_is_not_known_is_told_all_that_are() {
     }
     end(vec![nas.0]);
 }
+
+#[test]
+fn what_is_given_back_is_counted_as_it_is() {
+    let test = "what_is_given_back_is_counted_as_it_is";
+    let Some((mut nas, _)) = with_drive(test) else { return };
+    let home = crate::support::join(test, &nas.serve());
+    fs::write(nas.0.path("nine"), "nine byte").unwrap();
+    nas.flush();
+    crate::catches_up(&nas, &home);
+    let nine = home.path("nine");
+    let teal = |what: &str| home.world().teal(&[what, text(&nine)]).good();
+    assert_eq!(fs::read(&nine).unwrap(), b"nine byte");
+    assert!(teal("free").starts_with("1 file given back; it comes"), "all of it was in its inode");
+    assert!(teal("free").starts_with("nothing to give back"));
+    assert!(teal("pin").starts_with("1 file (9 B) is always here"));
+    end(vec![home, nas.0]);
+}
+
+#[test]
+fn a_mount_whose_daemon_is_gone_or_out_of_reach_is_called_so() {
+    let Some(mut m) = Mounted::new("a_mount_whose_daemon_is_gone_or_out_of_reach_is_called_so", "64M") else { return };
+    let elsewhere = m.world().path("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let said = run(m.world().command(&["device", "ls", text(m.point())]).env("XDG_RUNTIME_DIR", &elsewhere)).refused();
+    assert!(said.contains("XDG_RUNTIME_DIR"), "{said}");
+    m.kill();
+    for args in [["device", "ls"], ["config", "ls"]] {
+        let said = m.world().teal(&[&args[..], &[text(m.point())]].concat()).refused();
+        assert!(said.contains("is gone") && said.contains(&format!("teal down {}", text(m.point()))), "{said}");
+    }
+}
