@@ -80,13 +80,9 @@ pub(super) fn said(error: Error, path: &Path) -> Error {
             "{name}: permission denied: the user who has mounted the volume (number {user}) may not write there"
         );
     }
-    if let Some(DriveRefused::Disk(DriveError::Open(why))) = error.downcast_ref()
-        && is_damage(why)
+    if let Some(DriveRefused::Disk(why)) = error.downcast_ref()
+        && let Some(why) = damage(why)
     {
-        let why = match why {
-            OpenError::Lost { seq, at } => format!("record {seq} at sector {at} cannot be read"),
-            why => why.to_string(),
-        };
         let path = quoted(&name);
         return unfit(format!(
             "{name} is damaged ({why}); nothing was only on it if it was a drive: \
@@ -96,19 +92,19 @@ pub(super) fn said(error: Error, path: &Path) -> Error {
     error
 }
 
-fn is_damage(why: &OpenError) -> bool {
+/// What of a store, which may be a drive, is damaged.
+fn damage(why: &DriveError) -> Option<String> {
     match why {
-        OpenError::Superblocks
-        | OpenError::Geometry(_)
-        | OpenError::Truncated { .. }
-        | OpenError::Anchors
-        | OpenError::Lost { .. } => true,
-        OpenError::Store(e) => matches!(e, StoreError::Corrupt { .. }),
-        OpenError::NotTeal
-        | OpenError::Newer(_)
-        | OpenError::Older(_)
-        | OpenError::Features(_)
-        | OpenError::ReadOnlyFeatures(_) => false,
+        DriveError::Open(OpenError::Lost { seq, at }) => Some(format!("record {seq} at sector {at} cannot be read")),
+        DriveError::Open(
+            e @ (OpenError::Superblocks
+            | OpenError::Geometry(_)
+            | OpenError::Truncated { .. }
+            | OpenError::Anchors
+            | OpenError::Store(StoreError::Corrupt { .. })),
+        ) => Some(e.to_string()),
+        DriveError::Store(e @ StoreError::Corrupt { .. }) => Some(e.to_string()),
+        _ => None,
     }
 }
 
