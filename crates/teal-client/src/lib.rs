@@ -51,7 +51,7 @@ pub use rename::RenameMode;
 pub use status::{Remaining, StatFs, Status};
 pub use upstream::{
     Affinity, DriveRefused, DriveShown, Freed, Invalidation, KnownDrive, KnownDrives, Link, NewDrive, PinRefused,
-    Pinned, PinsShown, SourceShown, UpstreamOptions, UpstreamStatus, Whereabouts,
+    Pinned, PinsShown, Price, SourceShown, UpstreamOptions, UpstreamStatus, Whereabouts,
 };
 pub use xattr::XattrMode;
 

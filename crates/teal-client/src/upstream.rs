@@ -55,7 +55,9 @@ mod settle;
 mod status;
 mod trail;
 
-pub use drives::{Affinity, DriveRefused, DriveShown, KnownDrive, KnownDrives, NewDrive, SourceShown, Whereabouts};
+pub use drives::{
+    Affinity, DriveRefused, DriveShown, KnownDrive, KnownDrives, NewDrive, Price, SourceShown, Whereabouts,
+};
 pub use pin::{Freed, PinRefused, Pinned, PinsShown};
 pub use run::UpstreamOptions;
 pub use status::{Link, UpstreamStatus};

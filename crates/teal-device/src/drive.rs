@@ -229,6 +229,14 @@ impl Drive {
         self.disk.read_at(Sector::new(0), &mut [0; 4096])
     }
 
+    /// Whether what is put on it can be found again: it was not deleted meanwhile, or cut short.
+    ///
+    /// # Errors
+    /// What has become of it.
+    pub fn is_there(&self) -> std::io::Result<()> {
+        self.disk.is_there()
+    }
+
     /// How full it is.
     pub fn room(&self) -> Room {
         let space = self.store.space();

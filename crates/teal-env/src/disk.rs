@@ -54,6 +54,14 @@ pub trait Disk: Send + Sync {
     /// `StorageFull` when the host has no room; nothing changed then.
     fn allocate(&self, at: Sector, sectors: u64) -> io::Result<()>;
 
+    /// Whether what is written can be found again by whoever opens it next: nobody has deleted it meanwhile, or cut it short.
+    ///
+    /// # Errors
+    /// What has become of it.
+    fn is_there(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Tells the device that these sectors hold nothing of value. A hint: their content is undefined afterwards.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ pub enum OpenMode {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The host refused.
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     Io {
         /// The path as given.
         path: PathBuf,
@@ -109,8 +109,11 @@ impl FileDisk {
         if !meta.is_file() && !meta.file_type().is_block_device() {
             return Err(OpenError::WrongKind { path: path.to_owned() });
         }
-        if let OpenMode::Create(bytes) = mode {
-            fs::ftruncate(&fd, bytes / SECTOR * SECTOR).map_err(|e| io(e.into()))?;
+        if let OpenMode::Create(bytes) = mode
+            && let Err(e) = fs::ftruncate(&fd, bytes / SECTOR * SECTOR)
+        {
+            let _ = fs::unlink(path);
+            return Err(io(e.into()));
         }
         let shape = shape_of(&fd, is_block, meta.rdev()).map_err(io)?;
         let direct_flags = (flags & !(OFlags::CREATE | OFlags::EXCL)) | OFlags::DIRECT;
@@ -298,6 +301,17 @@ impl Disk for FileDisk {
         }
     }
 
+    fn is_there(&self) -> io::Result<()> {
+        let meta = self.file.metadata()?;
+        match meta.is_file() {
+            true if meta.nlink() == 0 => Err(io::Error::new(io::ErrorKind::NotFound, "its file was deleted")),
+            true if meta.len() < self.shape.sectors * SECTOR => {
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, "its file was cut short"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn discard(&self, at: Sector, sectors: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(fs::fallocate(&self.file, flags, at.byte(), sectors * SECTOR)?)
@@ -361,6 +375,18 @@ mod tests {
         assert!(matches!(FileDisk::open(&path, OpenMode::Write), Err(OpenError::InUse { .. })));
         drop(disk);
         assert!(FileDisk::open(&path, OpenMode::Write).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_deleted_or_cut_short_is_not_there() {
+        let (_dir, path, disk) = temp(1 << 20);
+        disk.is_there().unwrap();
+        disk.file.set_len(1 << 19).unwrap();
+        assert_eq!(disk.is_there().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        disk.file.set_len(1 << 21).unwrap();
+        disk.is_there().unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(disk.is_there().unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -256,6 +256,9 @@ pub(crate) enum Device {
         /// It is meant to be carried around
         #[arg(long)]
         portable: bool,
+        /// Overwrite what is there: what it holds is lost
+        #[arg(long)]
+        force: bool,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },

@@ -2,9 +2,10 @@
 
 use crate::cli::{Config, parse_size};
 use crate::control::{self, Answer, Ask};
+use crate::mounts::nothing_on;
 use crate::paths;
 use crate::say::say;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
 use teal_log::Settings;
@@ -32,15 +33,24 @@ pub(crate) fn apply(settings: &mut Settings, key: &str, value: u64) -> Result<()
         "batch-bytes" => settings.batch_bytes = between(1 << 16, 1 << 28)?,
         "clean-below-percent" => settings.clean_below_percent = between(0, 50)? as u32,
         _ => {
-            let known: Vec<_> = list(settings).into_iter().map(|(k, _)| k).collect();
+            let mut known: Vec<_> = list(settings).into_iter().map(|(k, _)| k).collect();
+            known.push(OF_SOURCES.into());
             return Err(format!("unknown setting {key}; known are {}", known.join(", ")));
         }
     }
     Ok(())
 }
 
+/// Changes one setting, of the store or of the client.
+pub(crate) fn set(client: &teal_client::Client, settings: &mut Settings, key: &str, value: u64) -> Result<(), String> {
+    match key {
+        OF_SOURCES => set_priority(client, value),
+        _ => apply(settings, key, value),
+    }
+}
+
 /// Changes how much speed counts against joules, in percent.
-pub(crate) fn set_priority(client: &teal_client::Client, percent: u64) -> Result<(), String> {
+fn set_priority(client: &teal_client::Client, percent: u64) -> Result<(), String> {
     let percent = u32::try_from(percent).ok().filter(|percent| *percent <= 100).ok_or_else(|| PRIORITY.to_owned())?;
     if client.priority().is_none() {
         return Err("this volume has no server: there is nothing to choose from".into());
@@ -51,9 +61,11 @@ pub(crate) fn set_priority(client: &teal_client::Client, percent: u64) -> Result
 
 /// The setting that is the client's, not the store's, if there is anything to choose: in percent.
 pub(crate) fn priority(client: &teal_client::Client) -> Option<(String, u64)> {
-    Some(("priority".into(), client.priority()?.into()))
+    Some((OF_SOURCES.into(), client.priority()?.into()))
 }
 
+/// The setting that says how sources of content are chosen.
+const OF_SOURCES: &str = "priority";
 const PRIORITY: &str = "the priority goes from 0 (joules) to 1 (speed)";
 
 /// Reads a priority as people write it.
@@ -69,11 +81,11 @@ pub(crate) fn config(what: Config) -> Result<ExitCode> {
         Config::Ls { dir } => {
             let dir = paths::point(dir)?;
             let Some(Answer::Status(status)) = control::ask(&dir, &Ask::Status)? else {
-                bail!("nothing of TealFS is mounted on {}", dir.display());
+                return Err(nothing_on(&dir));
             };
             for (key, value) in status.settings {
                 match key.as_str() {
-                    "priority" => say!("{key} {}", value as f64 / 100.0),
+                    OF_SOURCES => say!("{key} {}", value as f64 / 100.0),
                     _ => say!("{key} {value}"),
                 }
             }
@@ -81,11 +93,11 @@ pub(crate) fn config(what: Config) -> Result<ExitCode> {
         Config::Set { key, value, dir } => {
             let dir = paths::point(dir)?;
             let value = match key.as_str() {
-                "priority" => parse_priority(&value)?,
+                OF_SOURCES => parse_priority(&value)?,
                 _ => parse_size(&value).map_err(|e| anyhow::anyhow!("{value}: {e}"))?,
             };
             if control::ask(&dir, &Ask::Set { key, value })?.is_none() {
-                bail!("nothing of TealFS is mounted on {}", dir.display());
+                return Err(nothing_on(&dir));
             }
         }
     }
@@ -105,5 +117,6 @@ mod tests {
         }
         assert_eq!(settings, Settings::default());
         assert!(apply(&mut settings, "nonsense", 1).unwrap_err().contains("commit-seconds"));
+        assert!(apply(&mut settings, "prioriti", 1).unwrap_err().contains(OF_SOURCES));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::cli::{Conflicts, Keep};
 use crate::control::{self, Answer, Ask, ConflictShown};
+use crate::mounts::nothing_on;
 use crate::paths;
 use crate::say::say;
 use anyhow::{Context, Result, bail};
@@ -13,7 +14,7 @@ pub(crate) fn flush(dir: Option<PathBuf>) -> Result<ExitCode> {
     let dir = paths::point(dir)?;
     match control::ask(&dir, &Ask::Flush)? {
         Some(Answer::Done { .. }) => say!("everything in {} is at the server", dir.display()),
-        _ => bail!("nothing of TealFS is mounted on {}", dir.display()),
+        _ => return Err(nothing_on(&dir)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -21,7 +22,7 @@ pub(crate) fn flush(dir: Option<PathBuf>) -> Result<ExitCode> {
 fn list(dir: &Path) -> Result<Vec<ConflictShown>> {
     match control::ask(dir, &Ask::Conflicts)? {
         Some(Answer::Conflicts { conflicts }) => Ok(conflicts),
-        _ => bail!("nothing of TealFS is mounted on {}", dir.display()),
+        _ => Err(nothing_on(dir)),
     }
 }
 

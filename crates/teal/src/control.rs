@@ -12,8 +12,9 @@
 //! | `{"do":"flush"}` | `{"ok":true}` when the server has all that was only here |
 //! | `{"do":"conflicts"}` | the open conflicts |
 //! | `{"do":"resolve","id":N}`, `{"do":"revoke","replica":N}` | `{"ok":true}` |
-//! | `{"do":"deviceadd",…}`, `{"do":"deviceattach","path":P}`, `{"do":"devicedetach","name":N,"fast":B}`, `{"do":"devicerm","name":N}` | `{"ok":true}` |
-//! | `{"do":"devicels"}` | the drives of the volume |
+//! | `{"do":"deviceadd",…}`, `{"do":"devicedetach","name":N,"fast":B}`, `{"do":"devicerm","name":N}` | `{"ok":true}` |
+//! | `{"do":"deviceattach","path":P}` | `{"ok":true}`, or the name of the drive if it was attached already |
+//! | `{"do":"devicels"}` | the drives of the volume, and why the server could not be asked for all of them |
 //! | `{"do":"affinityadd","object":N,"drive":D,"sticky":B}` | how many files have affinity, and their bytes |
 //! | `{"do":"affinityls","drive":D}`, `{"do":"affinityrm","object":N,"drive":D}` | what has affinity; `{"ok":true}` |
 //! | `{"do":"pin","object":N}` | how many files are always here, their bytes, and how many of those are missing |
@@ -24,6 +25,7 @@
 //! A failure answers `{"error":"…"}`.
 
 use crate::paths;
+use crate::say::plain;
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::PidfdFlags;
@@ -54,7 +56,7 @@ pub(crate) enum Ask {
     Conflicts,
     Resolve { id: u64 },
     Revoke { replica: u32 },
-    DeviceAdd { path: PathBuf, size: Option<u64>, name: String, portable: bool, profile: String },
+    DeviceAdd { path: PathBuf, size: Option<u64>, name: String, portable: bool, profile: String, force: bool },
     DeviceLs,
     DeviceAttach { path: PathBuf },
     DeviceDetach { name: String, fast: bool },
@@ -88,7 +90,7 @@ pub(crate) struct DeviceLine {
     pub(crate) bytes: u64,
     /// Where it is, if it is attached here.
     pub(crate) place: Option<String>,
-    /// The machine that it is attached to, as far as the server knows.
+    /// The machine that has it attached, as far as the server knows.
     pub(crate) attached_to: Option<String>,
     /// What content can take on it; this and what follows of one that is attached here.
     pub(crate) total_bytes: u64,
@@ -121,10 +123,14 @@ pub(crate) struct SourceLine {
     /// The commit whose content it has.
     pub(crate) version: Option<u64>,
     pub(crate) bytes: u64,
-    /// Until the first block, as predicted.
+    /// Until the first block, as predicted; this and what follows is `null` where nothing is known yet.
     pub(crate) microseconds: Option<u64>,
+    /// Whether that was measured; otherwise it is of the drive's profile.
+    pub(crate) is_measured: Option<bool>,
+    /// What the machine and the source draw meanwhile, modelled.
+    pub(crate) microjoules: Option<u64>,
     /// Weighted seconds and joules.
-    pub(crate) cost: f64,
+    pub(crate) cost: Option<f64>,
     pub(crate) why: String,
 }
 
@@ -156,6 +162,18 @@ pub(crate) struct Status {
     pub(crate) recording: Option<RecordingStatus>,
     /// What is between this mount and the server, if the volume has one.
     pub(crate) upstream: Option<UpstreamShown>,
+    /// The drives that are attached here.
+    #[serde(default)]
+    pub(crate) drives: Vec<DriveHere>,
+}
+
+/// A drive that is attached here.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct DriveHere {
+    pub(crate) name: String,
+    pub(crate) place: String,
+    /// Objects that wait to be copied to it.
+    pub(crate) queued: u64,
 }
 
 /// The state of a recording.
@@ -230,20 +248,57 @@ pub(crate) struct MachineShown {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Answer {
-    Error { error: String },
-    Done { ok: bool },
-    Token { token: String, address: String, fingerprint: String, minutes: u64 },
-    Conflicts { conflicts: Vec<ConflictShown> },
-    Devices { devices: Vec<DeviceLine> },
-    Where { whereabouts: WhereLine },
-    Affinities { affinities: Vec<AffinityLine> },
+    Error {
+        error: String,
+    },
+    Done {
+        ok: bool,
+    },
+    Token {
+        token: String,
+        address: String,
+        fingerprint: String,
+        minutes: u64,
+    },
+    Conflicts {
+        conflicts: Vec<ConflictShown>,
+    },
+    /// A drive was attached before it was asked for.
+    Already {
+        already: String,
+    },
+    /// `trouble`: why the server cannot be asked for those that are not attached here.
+    Devices {
+        devices: Vec<DeviceLine>,
+        trouble: Option<String>,
+    },
+    Where {
+        whereabouts: WhereLine,
+    },
+    Affinities {
+        affinities: Vec<AffinityLine>,
+    },
     // Before those of which all fields are in it, too.
-    Pinned { files: u64, bytes: u64, missing: u64 },
-    Freed { files: u64, bytes: u64, stay: u64, stay_bytes: u64 },
-    Marked { files: u64, bytes: u64 },
+    Pinned {
+        files: u64,
+        bytes: u64,
+        missing: u64,
+    },
+    Freed {
+        files: u64,
+        bytes: u64,
+        stay: u64,
+        stay_bytes: u64,
+    },
+    Marked {
+        files: u64,
+        bytes: u64,
+    },
     Status(Box<Status>),
     // Behind the status, which has a field of this name, too.
-    Recording { recording: RecordingStatus },
+    Recording {
+        recording: RecordingStatus,
+    },
 }
 
 fn socket_path(dir: &Path) -> Result<PathBuf> {
@@ -327,7 +382,7 @@ fn ask_on(mut stream: UnixStream, ask: &Ask) -> Result<Answer> {
         bail!("the daemon ended without an answer");
     }
     match serde_json::from_str(&line).context("the daemon's answer cannot be understood")? {
-        Answer::Error { error } => bail!("{error}"),
+        Answer::Error { error } => bail!("{}", plain(&error)),
         answer => Ok(answer),
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::cli::Mount as Args;
 use crate::config;
-use crate::control::{self, Answer, Ask, Listener, Status, UpstreamShown};
+use crate::control::{self, Answer, Ask, DriveHere, Listener, Status, UpstreamShown};
 use crate::drives::Drives;
 use crate::launch::READY;
 use crate::options::MountOptions;
@@ -207,10 +207,7 @@ impl Daemon {
             Ok(Ask::Set { key, value }) => {
                 let store = self.client.store();
                 let mut settings = store.settings();
-                let done = match key.as_str() {
-                    "priority" => config::set_priority(&self.client, value),
-                    _ => config::apply(&mut settings, &key, value),
-                };
+                let done = config::set(&self.client, &mut settings, &key, value);
                 store.set_settings(settings);
                 self.client.settings_changed();
                 control::answer(
@@ -348,6 +345,10 @@ impl Daemon {
             uring: self.mount.is_over_rings(),
             recording: self.recordings.progress(),
             upstream: self.upstream(),
+            drives: {
+                let here = self.client.drives_here().into_iter();
+                here.map(|(name, place, queued)| DriveHere { name, place, queued }).collect()
+            },
         }
     }
 }

@@ -3,51 +3,36 @@
 //! # Guarantees
 //! 1. A drive that was attached here once is attached again whenever its file is there, unless somebody has detached it: then not before the
 //!    file was away, or has changed, even if the volume is mounted anew meanwhile.
-//! 2. Places are only looked at ([`POLL`]), never opened, while nothing has appeared there.
+//! 2. Places are only looked at ([`POLL`]), never opened, while nothing has appeared there; what is there and is no drive is not opened again before it
+//!    has changed. Where a drive was that the volume has forgotten, nobody looks any more.
 //! 3. A registered drive is attached wherever it appears: at the top of a file system that is mounted, or on a removable disk ([`Places`]).
 
+mod memory;
 mod places;
+mod shown;
+mod unfit;
 
-use crate::control::{AffinityLine, Answer, Ask, DeviceLine, SourceLine, WhereLine};
+use crate::control::{AffinityLine, Answer, Ask};
+use crate::say::quoted;
 use crate::{mkfs, replica};
 use anyhow::{Context, Result, bail};
-use places::{Bell, Places, looks};
-use serde::{Deserialize, Serialize};
+use memory::Known;
+use places::{Bell, Places, is_same, looks};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use teal_client::{Client, DriveRefused, KnownDrive, KnownDrives, NewDrive};
+use teal_client::{Client, DriveRefused, NewDrive};
 use teal_env::{FileDisk, OpenMode, SystemEntropy};
 use teal_types::ObjectNo;
+use unfit::{is_final, is_fit, is_outside, is_removed, said, too_small};
 
 /// A file that was not there is looked for so often.
 const POLL: Duration = Duration::from_secs(2);
+/// Names that other sources of content have.
+const TAKEN: &[&str] = &["server", "home log", "elsewhere"];
 /// What appears is tried so often: somebody else may have it open, who only looks whose it is.
 const TRIES: u32 = 15;
-
-/// A drive that has been attached.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Had {
-    device: u32,
-    /// Of its last attachment here, in hexadecimal digits.
-    nonce: String,
-    profile: String,
-}
-
-/// Where drives have been attached, and which: `drives.toml` beside the store.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Known {
-    places: BTreeSet<PathBuf>,
-    #[serde(default)]
-    drives: Vec<Had>,
-    /// Detached by somebody, as they looked then: until their file was away, or somebody else has used it.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    left: BTreeMap<PathBuf, String>,
-}
 
 /// What is kept in mind.
 #[derive(Debug, Default)]
@@ -59,6 +44,8 @@ struct State {
     tries: BTreeMap<PathBuf, u32>,
     /// Why a place could not be attached, as it was said last.
     said: BTreeMap<PathBuf, String>,
+    /// What is no drive of this volume, as it looked when that was found.
+    unfit: BTreeMap<PathBuf, String>,
 }
 
 /// See the module.
@@ -72,48 +59,11 @@ pub(crate) struct Drives {
     bell: std::sync::OnceLock<Bell>,
 }
 
-/// Why there is no drive in `path`, for people: of a disk that cannot be written to nothing else needs to be said.
-fn said(error: anyhow::Error, path: &Path) -> anyhow::Error {
-    let is_protected = |cause: &(dyn std::error::Error + 'static)| {
-        let shared = cause.downcast_ref::<Arc<std::io::Error>>().map(|e| &**e);
-        let kind = shared.or(cause.downcast_ref()).map(std::io::Error::kind);
-        matches!(kind, Some(ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied))
-    };
-    if error.chain().any(is_protected) {
-        let path = path.display();
-        return anyhow::anyhow!(
-            "{path} is write-protected, and a drive writes down how far it has come: take the protection off"
-        );
-    }
-    error
-}
-
-/// Whether it will not be otherwise soon: what has appeared is no drive of this volume.
-fn is_final(error: &anyhow::Error) -> bool {
-    let refused = error.downcast_ref();
-    matches!(
-        refused,
-        Some(
-            DriveRefused::Alone
-                | DriveRefused::Disk(_)
-                | DriveRefused::OtherVolume { .. }
-                | DriveRefused::Forged
-                | DriveRefused::Twice { .. }
-                | DriveRefused::History
-        )
-    )
-}
-
 impl Drives {
     /// Those of a client whose store is this.
     pub(crate) fn new(client: &Arc<Client>, store: &Path) -> Result<Self> {
         let file = replica::beside(store)?.join("drives.toml");
-        let known = match std::fs::read_to_string(&file) {
-            Ok(text) => toml::from_str(&text).with_context(|| file.display().to_string())?,
-            Err(e) if e.kind() == ErrorKind::NotFound => Known::default(),
-            Err(e) => return Err(e).with_context(|| file.display().to_string()),
-        };
-        let state = Mutex::new(State { known, ..State::default() });
+        let state = Mutex::new(State { known: Known::load(&file)?, ..State::default() });
         let (attaching, bell) = (Mutex::new(()), std::sync::OnceLock::new());
         Ok(Self { client: Arc::clone(client), file, state, attaching, bell })
     }
@@ -147,7 +97,7 @@ impl Drives {
         let mut state = self.state();
         let before = state.known.clone();
         state.known.left.retain(|place, looked| looks(place).as_ref() == Some(looked));
-        if let Err(e) = self.save(&state.known, &before) {
+        if let Err(e) = state.known.save(&self.file, &before) {
             log::warn!("{e:#}");
         }
     }
@@ -193,90 +143,114 @@ impl Drives {
         let attached: BTreeSet<PathBuf> = self.client.drives().into_iter().map(|drive| drive.place.into()).collect();
         let known = self.state().known.places.clone();
         let away: Vec<_> = known.into_iter().filter(|place| !attached.contains(place)).collect();
-        for place in &away {
-            if self.state().leaving.contains(place) {
-                continue;
-            }
-            if looks(place).is_some() && !self.state().known.left.contains_key(place) {
-                let words = self.attach(place).err().map(|e| format!("{e:#}")).unwrap_or_default();
-                let mut state = self.state();
-                if state.said.insert(place.clone(), words.clone()).unwrap_or_default() != words && !words.is_empty() {
-                    log::warn!("{} is not attached: {words}", place.display());
-                }
-            }
-        }
+        away.iter().for_each(|place| self.attach_again(place));
         !away.is_empty()
     }
 
-    fn attach(&self, path: &Path) -> Result<()> {
+    /// Attaches what has appeared where somebody has named a place, unless it is known to be none of ours.
+    fn attach_again(&self, place: &Path) {
+        let looked = looks(place);
+        {
+            let mut state = self.state();
+            if looked.is_none() || state.unfit.get(place) != looked.as_ref() {
+                state.unfit.remove(place);
+            }
+            let is_left = state.leaving.contains(place) || state.known.left.contains_key(place);
+            if looked.is_none() || is_left || state.unfit.contains_key(place) {
+                return;
+            }
+        }
+        let done = self.attach(place);
+        if done.as_ref().is_err_and(is_removed)
+            && let Err(e) = self.list()
+        {
+            log::debug!("{e:#}");
+        }
+        let words = done.as_ref().err().map(|e| format!("{e:#}")).unwrap_or_default();
+        let mut state = self.state();
+        if let Some(looked) = looks(place).filter(|_| done.is_err_and(|e| is_final(&e))) {
+            state.unfit.insert(place.to_owned(), looked);
+        }
+        if state.said.insert(place.to_owned(), words.clone()).unwrap_or_default() != words && !words.is_empty() {
+            log::warn!("{} is not attached: {words}", place.display());
+        }
+    }
+
+    /// Attaches what is there; its name if it is attached already.
+    fn attach(&self, path: &Path) -> Result<Option<String>> {
         let _attaching = self.attaching.lock().unwrap_or_else(PoisonError::into_inner);
+        self.client.lose_absent_drives();
+        if let Some(name) = self.attached_from(path) {
+            return Ok(Some(name));
+        }
+        is_fit(path)?;
         let disk = FileDisk::open(path, OpenMode::Write).map_err(|e| said(e.into(), path))?;
         let place = path.to_string_lossy();
-        let known = self.known();
+        let known = self.state().known.drives();
         let attached = self.client.attach_drive(Arc::new(disk), &place, &known, &SystemEntropy);
         attached.with_context(|| place.into_owned()).map_err(|e| said(e, path))?;
         log::info!("the drive in {} is attached", path.display());
-        self.remember(path, None)
+        self.remember(path, false)?;
+        Ok(None)
     }
 
-    /// The drives that were attached here.
-    fn known(&self) -> KnownDrives {
-        let state = self.state();
-        let known = state.known.drives.iter().filter_map(|had| {
-            let nonce = u64::from_str_radix(&had.nonce, 16).ok()?;
-            Some((had.device, KnownDrive { nonce, profile: had.profile.clone() }))
-        });
-        known.collect()
+    /// The drive that is attached from this file or disk.
+    fn attached_from(&self, path: &Path) -> Option<String> {
+        let mut drives = self.client.drives_here().into_iter();
+        drives.find(|(_, place, _)| is_same(Path::new(place), path)).map(|(name, ..)| name)
     }
 
-    /// Keeps in mind which drives are attached; and that one is to be looked for at this place, or not any more.
-    fn remember(&self, path: &Path, is_place: Option<bool>) -> Result<()> {
+    /// Keeps in mind which drives are attached; and, if somebody has named it, that one is to be looked for at this place.
+    fn remember(&self, path: &Path, is_named: bool) -> Result<()> {
         let attached = self.client.drives();
         let mut state = self.state();
         let before = state.known.clone();
         state.known.left.remove(path);
-        match is_place {
-            Some(true) => drop(state.known.places.insert(path.to_owned())),
-            Some(false) => drop(state.known.places.remove(path)),
-            None => {}
+        state.unfit.remove(path);
+        if is_named {
+            state.known.places.insert(path.to_owned());
         }
         for drive in attached {
-            let KnownDrive { nonce, profile } = drive.known;
-            state.known.drives.retain(|had| had.device != drive.device);
-            state.known.drives.push(Had { device: drive.device, nonce: format!("{nonce:x}"), profile });
+            state.known.had(drive.device, &drive.place, drive.known);
         }
-        state.known.drives.sort_by_key(|had| had.device);
-        self.save(&state.known, &before)?;
+        state.known.save(&self.file, &before)?;
         drop(state);
         self.ring();
         Ok(())
     }
 
-    /// Writes down what is kept in mind, under the lock of the state.
-    fn save(&self, known: &Known, before: &Known) -> Result<()> {
-        if known != before {
-            let new = self.file.with_extension("new");
-            std::fs::write(&new, toml::to_string(known).context("the list of drives")?)
-                .with_context(|| new.display().to_string())?;
-            std::fs::rename(&new, &self.file).with_context(|| self.file.display().to_string())?;
+    /// Forgets drives that the volume has forgotten, and where they were.
+    fn forget(&self, devices: &[u32]) -> Result<()> {
+        let mut state = self.state();
+        let before = state.known.clone();
+        for device in devices {
+            let places = state.known.forget(*device);
+            places.iter().for_each(|place| log::info!("nobody looks for a drive in {} any more", place.display()));
         }
-        Ok(())
+        state.known.save(&self.file, &before)
     }
 
     /// Answers what is asked about drives.
     pub(crate) fn answer(&self, ask: &Ask) -> Result<Answer> {
         match ask {
-            Ask::DeviceLs => return Ok(Answer::Devices { devices: self.list()? }),
+            Ask::DeviceLs => return self.list(),
             Ask::Where { object } => return self.whereabouts(ObjectNo::new(*object)),
-            Ask::DeviceAdd { path, size, name, portable, profile } => {
+            Ask::DeviceAdd { path, size, name, portable, profile, force } => {
                 let new = NewDrive { name: name.clone(), portable: *portable, profile: profile.clone() };
-                self.add(path, *size, &new)?;
+                self.add(path, (*size, *force), &new)?;
             }
             Ask::DeviceAttach { path } => {
-                self.attach(path)?;
-                self.remember(path, Some(true))?;
+                let already = self.attach(path)?;
+                self.remember(path, true)?;
+                if let Some(already) = already {
+                    return Ok(Answer::Already { already });
+                }
             }
             Ask::DeviceDetach { name, fast } => {
+                let mut lost = self.client.lose_absent_drives().into_iter();
+                if let Some((name, _, why)) = lost.find(|(lost, place, _)| lost == name || place == name) {
+                    bail!("{name} is gone already ({why}); nothing is lost with it");
+                }
                 let places = self.places(name);
                 self.state().leaving.extend(places.iter().cloned());
                 let done = self.client.detach_drive(name, *fast);
@@ -288,7 +262,7 @@ impl Drives {
                         .known
                         .left
                         .extend(places.into_iter().filter_map(|place| Some((place.clone(), looks(&place)?))));
-                    let saved = self.save(&state.known, &before);
+                    let saved = state.known.save(&self.file, &before);
                     drop(state);
                     self.ring();
                     saved?;
@@ -297,11 +271,15 @@ impl Drives {
             }
             Ask::DeviceRm { name } => {
                 let places = self.places(name);
-                self.client.remove_drive(name)?;
-                places.iter().try_for_each(|place| self.remember(place, Some(false)))?;
+                self.state().leaving.extend(places.iter().cloned());
+                let done = self.client.remove_drive(name).map(|device| self.forget(&[device]));
+                self.state().leaving.retain(|place| !places.contains(place));
+                self.ring();
+                done??;
             }
             Ask::AffinityAdd { object, drive, sticky } => {
-                let (files, bytes) = self.client.add_affinity(ObjectNo::new(*object), drive, *sticky)?;
+                let (files, bytes) =
+                    self.client.add_affinity(ObjectNo::new(*object), drive, *sticky).map_err(too_small)?;
                 return Ok(Answer::Marked { files, bytes });
             }
             Ask::AffinityRm { object, drive } => self.client.remove_affinity(ObjectNo::new(*object), drive)?,
@@ -320,78 +298,36 @@ impl Drives {
 
     /// Where the drive of this name is attached.
     fn places(&self, name: &str) -> Vec<PathBuf> {
-        let drives = self.client.drives().into_iter();
-        drives.filter(|drive| drive.name == name || drive.place == name).map(|drive| drive.place.into()).collect()
+        let drives = self.client.drives_here().into_iter();
+        drives.filter(|(known, place, _)| known == name || place == name).map(|(_, place, _)| place.into()).collect()
     }
 
-    fn add(&self, path: &Path, size: Option<u64>, new: &NewDrive) -> Result<()> {
+    fn add(&self, path: &Path, (size, force): (Option<u64>, bool), new: &NewDrive) -> Result<()> {
         if !self.client.is_replica() {
             return Err(DriveRefused::Alone.into());
         }
-        let (disk, is_created) = mkfs::disk(path, size, false).map_err(|e| said(e, path))?;
+        let name = &new.name;
+        if TAKEN.contains(&name.to_lowercase().as_str()) {
+            bail!("{name} is the name of another place where content is; choose another with --name");
+        }
+        is_outside(path)?;
+        self.client.lose_absent_drives();
+        if let Some(name) = self.attached_from(path) {
+            let quoted = quoted(&name);
+            bail!(
+                "{} is in use: it is the drive {name}; let go of it first: teal device detach {quoted}",
+                path.display()
+            );
+        }
+        if self.client.registered_drives()?.iter().any(|known| known.name == *name) {
+            bail!("this volume has a drive called {name} already; choose another name with --name");
+        }
+        let (disk, is_created) = mkfs::disk(path, size, force).map_err(|e| said(e, path))?;
         let added = self.client.add_drive(Arc::new(disk), &path.to_string_lossy(), new, &SystemEntropy);
         if added.is_err() && is_created {
             let _ = std::fs::remove_file(path);
         }
         added.with_context(|| format!("no drive was made in {}", path.display())).map_err(|e| said(e, path))?;
-        self.remember(path, Some(true))
-    }
-
-    fn list(&self) -> Result<Vec<DeviceLine>> {
-        let here = self.client.drives();
-        let registered = self.client.registered_drives();
-        let mut lines = Vec::new();
-        for drive in &here {
-            lines.push(DeviceLine {
-                device: drive.device,
-                name: drive.name.clone(),
-                place: Some(drive.place.clone()),
-                total_bytes: drive.room.0,
-                free_bytes: Some(drive.room.1),
-                objects: Some(drive.objects),
-                position: Some(drive.seen.get()),
-                queued: drive.queued.0,
-                queued_bytes: drive.queued.1,
-                late: drive.is_late,
-                counts: drive.counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
-                ..DeviceLine::default()
-            });
-        }
-        match registered {
-            // What is here is shown without the server, too.
-            Err(_) if !here.is_empty() => {}
-            registered => {
-                for note in registered? {
-                    let known = lines.iter_mut().find(|line| line.device == note.device);
-                    let line = match known {
-                        Some(line) => line,
-                        None => {
-                            lines.push(DeviceLine { device: note.device, name: note.name, ..DeviceLine::default() });
-                            lines.last_mut().context("a line")?
-                        }
-                    };
-                    (line.portable, line.profile) = (note.portable, note.profile);
-                    line.bytes = note.bytes;
-                    line.attached_to = note.attached.map(|(_, machine)| machine);
-                }
-            }
-        }
-        lines.sort_by_key(|line| line.device);
-        Ok(lines)
-    }
-
-    fn whereabouts(&self, object: ObjectNo) -> Result<Answer> {
-        let found = self.client.whereabouts(object)?;
-        let line = |source: teal_client::SourceShown| SourceLine {
-            name: source.name,
-            version: source.data_seq.map(|seq| seq.get()),
-            bytes: source.bytes,
-            microseconds: source.latency.map(|time| time.as_micros() as u64),
-            cost: source.cost as f64 / 1e11,
-            why: source.why.to_owned(),
-        };
-        let sources = found.sources.into_iter().map(line).collect();
-        let (path, size, pinned) = (found.path, found.size, found.pinned);
-        Ok(Answer::Where { whereabouts: WhereLine { path, size, pinned, sources } })
+        self.remember(path, true)
     }
 }

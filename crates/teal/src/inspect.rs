@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use teal_device::Drive;
 use teal_env::{FileDisk, OpenMode, SystemClock};
 use teal_log::{CheckOptions, CheckProgress, DumpWhat, OpenOptions, Phase, RawWhat, Severity, Store, dump_raw};
 use teal_types::ObjectNo;
@@ -65,9 +66,14 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
     }
     let damaged = report.problems.iter().any(|p| p.severity == Severity::Damage);
     say!(
-        "{} problems{}",
-        report.total,
-        if damaged { "; the files named above have lost data: restore them" } else { "" }
+        "{}{}",
+        crate::say::count(report.total, "problem"),
+        match (damaged, Drive::is_one(&store)) {
+            (true, true) =>
+                "; this is a drive: nothing is lost, what is damaged is read elsewhere and copied to it again",
+            (true, false) => "; the files named above have lost data: restore them",
+            (false, _) => "",
+        }
     );
     Ok(ExitCode::FAILURE)
 }

@@ -11,6 +11,7 @@ mod inspect;
 mod lab;
 mod launch;
 mod mkfs;
+mod mounts;
 mod options;
 mod paths;
 mod pin;

@@ -1,7 +1,7 @@
 //! `teal mkfs`: an empty store, never over something else by accident.
 
 use crate::cli::Mkfs;
-use crate::say::say;
+use crate::say::{say, shown};
 use crate::{paths, probe};
 use anyhow::{Context, Result, bail};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -43,6 +43,9 @@ pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileD
     let is_block = meta.as_ref().is_some_and(|m| m.file_type().is_block_device());
     let created = meta.is_none();
     let disk = match &meta {
+        None if std::fs::symlink_metadata(path).is_ok() => {
+            bail!("{} is a symbolic link that leads nowhere; remove it, or name a file", shown(path))
+        }
         None => {
             let size = size.context("the file does not exist yet: say how large it shall be with --size")?;
             if size < SMALLEST_STORE {

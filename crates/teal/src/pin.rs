@@ -1,8 +1,9 @@
 //! `teal pin`, `teal free`: files on demand, for people.
 
 use crate::control::{Answer, Ask};
-use crate::device::{asked, on_mount};
-use crate::say::say;
+use crate::device::asked;
+use crate::mounts::object_at;
+use crate::say::{count, say};
 use crate::status::human;
 use anyhow::{Result, bail};
 use std::os::unix::fs::MetadataExt as _;
@@ -11,27 +12,34 @@ use std::process::ExitCode;
 
 /// Runs `teal pin`.
 pub(crate) fn pin(path: &Path) -> Result<ExitCode> {
-    let (dir, meta) = on_mount(path)?;
+    let (dir, meta) = object_at(path)?;
     let Answer::Pinned { files, bytes, missing } = asked(&dir, &Ask::Pin { object: meta.ino() })? else {
         bail!("the daemon's answer is about something else");
     };
     let coming = if missing > 0 { format!("; {} are on their way", human(missing)) } else { String::new() };
-    say!("{files} files ({}) are always here{coming}", human(bytes));
+    let are = if files == 1 { "is" } else { "are" };
+    say!("{} ({}) {are} always here{coming}", count(files, "file"), human(bytes));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `teal free`.
 pub(crate) fn free(path: &Path) -> Result<ExitCode> {
-    let (dir, meta) = on_mount(path)?;
+    let (dir, meta) = object_at(path)?;
     let Answer::Freed { files, bytes, stay, stay_bytes } = asked(&dir, &Ask::Free { object: meta.ino() })? else {
         bail!("the daemon's answer is about something else");
     };
-    say!("{} of {files} files given back; they come again when they are needed", human(bytes));
+    // What is in the file's inode takes no room of its own.
+    let room = if bytes > 0 { format!("{} of ", human(bytes)) } else { String::new() };
+    match (files, stay) {
+        (0, 0) => say!("nothing to give back: no content of it is here"),
+        (0, _) => {}
+        (1, _) => say!("{room}1 file given back; it comes again when it is needed"),
+        _ => say!("{room}{files} files given back; they come again when they are needed"),
+    }
     if stay > 0 {
-        say!(
-            "{stay} files ({}) stay: the server does not have them as they are here; `teal flush` sends them",
-            human(stay_bytes)
-        );
+        let (files, stays) = (count(stay, "file"), if stay == 1 { "stays" } else { "stay" });
+        let (has, are) = if stay == 1 { ("it as it is", "it") } else { ("them as they are", "them") };
+        say!("{files} ({}) {stays}: the server does not have {has} here; `teal flush` sends {are}", human(stay_bytes));
     }
     Ok(ExitCode::SUCCESS)
 }

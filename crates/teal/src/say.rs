@@ -2,6 +2,7 @@
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Prints a line to standard output. What nobody reads any more is not printed; when it cannot be written for another reason, the
@@ -24,6 +25,31 @@ pub(crate) fn complain(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// A text from elsewhere, on one line: what is no character to be seen is escaped.
+pub(crate) fn plain(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
+/// A path for people.
+pub(crate) fn shown(path: &Path) -> String {
+    plain(&path.to_string_lossy())
+}
+
+/// So many of something: `1 file`, `2 files`.
+pub(crate) fn count(number: u64, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_safe = |c: char| c.is_alphanumeric() || "-_./".contains(c);
+    if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_safe) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// A time for people: `2026-11-22 14:05`, universal time.
 pub(crate) fn date(at: teal_types::Timestamp) -> String {
     let secs = at.secs.rem_euclid(86_400);
@@ -40,11 +66,20 @@ pub(crate) use say;
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use teal_types::Timestamp;
 
     #[test]
+    fn what_is_shown_stays_on_one_line_and_can_be_typed() {
+        assert_eq!(plain("a\nb\u{1b}c"), "a\\nb\\u{1b}c");
+        assert_eq!((count(1, "file"), count(0, "file")), ("1 file".to_owned(), "0 files".to_owned()));
+        assert_eq!((quoted("usb-1"), quoted("sp ace")), ("usb-1".to_owned(), "'sp ace'".to_owned()));
+        assert_eq!((quoted("it's"), quoted("-x")), (r"'it'\''s'".to_owned(), "'-x'".to_owned()));
+    }
+
+    #[test]
     fn times_are_shown_as_the_calendar_has_them() {
-        let shown = |secs| super::date(Timestamp::new(secs, 0));
+        let shown = |secs| date(Timestamp::new(secs, 0));
         // As `date -u -d @N` prints them.
         assert_eq!(shown(0), "1970-01-01 00:00");
         assert_eq!(shown(951_782_399), "2000-02-28 23:59");

@@ -1,8 +1,9 @@
 //! `teal status` and `teal down`.
 
 use crate::control::{self, Answer, Ask, Status, UpstreamShown};
+use crate::mounts::nothing_on;
 use crate::paths::{self, Point};
-use crate::say::say;
+use crate::say::{count as so_many, plain, say};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,10 +23,13 @@ pub(crate) fn human(bytes: u64) -> String {
 /// Shows one mount or all.
 pub(crate) fn status(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {
     let found = match &dir {
-        Some(dir) => match control::ask(&paths::absolute(dir)?, &Ask::Status)? {
-            Some(Answer::Status(status)) => vec![*status],
-            _ => bail!("nothing of TealFS is mounted on {}", dir.display()),
-        },
+        Some(dir) => {
+            let dir = paths::absolute(dir)?;
+            match control::ask(&dir, &Ask::Status)? {
+                Some(Answer::Status(status)) => vec![*status],
+                _ => return Err(nothing_on(&dir)),
+            }
+        }
         None => control::all()?,
     };
     if json {
@@ -46,11 +50,11 @@ fn show(s: &Status) {
     say!("{}{label}", s.mount_point.display());
     say!("  store    {} ({}, process {})", s.store.display(), s.uuid, s.pid);
     say!(
-        "  space    {} used, {} free of {}; {} objects",
+        "  space    {} used, {} free of {}; {}",
         human(s.live_bytes),
         human(s.free_bytes),
         human(s.total_bytes),
-        s.objects
+        so_many(s.objects, "object")
     );
     let state = match (s.failed, s.read_only, s.uncommitted) {
         (true, _, _) => {
@@ -75,6 +79,18 @@ fn show(s: &Status) {
         None => say!("  devices  this store is the only one; nothing waits to be sent anywhere else"),
         Some(upstream) => show_upstream(upstream),
     }
+    for drive in &s.drives {
+        let (name, place) = (plain(&drive.name), plain(&drive.place));
+        match drive.queued {
+            0 => say!("  drive    {name}, in {place}"),
+            queued => say!("  drive    {name}, in {place}; {} to be copied to it", waiting(queued)),
+        }
+    }
+}
+
+/// `1 object waits`, `2 objects wait`.
+pub(crate) fn waiting(objects: u64) -> String {
+    format!("{} wait{}", so_many(objects, "object"), if objects == 1 { "s" } else { "" })
 }
 
 fn show_upstream(u: &UpstreamShown) {
@@ -119,9 +135,10 @@ fn show_upstream(u: &UpstreamShown) {
     if u.announcing {
         say!("  safe?    NO: the volume is still on its way to {place}");
     } else if u.only_here > 0 {
+        let (are, them) = if u.only_here == 1 { ("is", "it") } else { ("are", "them") };
         say!(
-            "  safe?    NO: {} objects ({}) are only here; `teal flush` sends them",
-            u.only_here,
+            "  safe?    NO: {} ({}) {are} only here; `teal flush` sends {them}",
+            so_many(u.only_here, "object"),
             human(u.only_here_bytes)
         );
     } else {

@@ -112,7 +112,7 @@ fn what_is_given_back_comes_again_and_what_is_only_here_stays() {
     fs::write(home.path("papers/new"), seeded(10, 90_000)).unwrap();
     let freed = said(&home, "free", "papers");
     assert!(freed.contains("of 2 files given back"), "{freed}");
-    assert!(freed.contains("1 files (87.9 KiB) stay"), "{freed}");
+    assert!(freed.contains("1 file (87.9 KiB) stays"), "{freed}");
     assert_eq!(here(&home, "papers"), 90_000);
     assert!(home.status()["upstream"]["pinned"].as_array().unwrap().is_empty());
     assert_eq!(fs::read(home.path("papers/one")).unwrap(), seeded(1, 700_000));

@@ -32,7 +32,7 @@ use affinity::Heirs;
 pub use attach::{KnownDrive, KnownDrives, NewDrive};
 pub(crate) use read::Fresh;
 pub use refused::DriveRefused;
-pub use shown::{DriveShown, SourceShown, Whereabouts};
+pub use shown::{DriveShown, Price, SourceShown, Whereabouts};
 
 use super::Replica;
 use crate::Client;
@@ -422,17 +422,34 @@ impl Client {
         }
     }
 
+    /// Drives whose file was deleted, or cut short, are not used any more, as if they had been pulled out: their names, where they were, and what
+    /// has become of them.
+    pub fn lose_absent_drives(&self) -> Vec<(String, String, String)> {
+        let Some(replica) = &self.replica else { return Vec::new() };
+        let absent = |attached: Arc<Attached>| {
+            let why = attached.drive.is_there().err()?.to_string();
+            self.lose(replica, &attached, &why);
+            Some((attached.name.clone(), attached.place.clone(), why))
+        };
+        replica.drives.all().into_iter().filter_map(absent).collect()
+    }
+
+    /// A drive is not used any more.
+    fn lose(&self, replica: &Replica, attached: &Arc<Attached>, why: &str) {
+        if !attached.is_gone.swap(true, Ordering::AcqRel) {
+            log::warn!("the drive {} is gone ({why}); nothing is lost with it", attached.name);
+        }
+        replica.drives.attached.write().retain(|other| !Arc::ptr_eq(other, attached));
+        attached.changed.notify_all();
+        replica.drives.lost.get().iter().for_each(|told| (told.0)());
+    }
+
     /// A drive that cannot be read or written any more is not used any more.
     fn lose_if(&self, replica: &Replica, attached: &Arc<Attached>, why: &StoreError) {
         match why {
             StoreError::Io { .. } | StoreError::Poisoned => {
-                if !attached.is_gone.swap(true, Ordering::AcqRel) {
-                    let source = std::error::Error::source(why).map(|e| format!(": {e}")).unwrap_or_default();
-                    log::warn!("the drive {} is gone ({why}{source}); nothing is lost with it", attached.name);
-                }
-                replica.drives.attached.write().retain(|other| !Arc::ptr_eq(other, attached));
-                attached.changed.notify_all();
-                replica.drives.lost.get().iter().for_each(|told| (told.0)());
+                let source = std::error::Error::source(why).map(|e| format!(": {e}")).unwrap_or_default();
+                self.lose(replica, attached, &format!("{why}{source}"));
             }
             why => log::warn!("{}: {why}", attached.name),
         }

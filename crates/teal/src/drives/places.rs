@@ -5,12 +5,14 @@
 //! 2. Only file systems that lie on a disk of this machine, or in its memory, are looked at: never one over a network, and never a mount of TealFS, which would wait for itself.
 //! 3. Of a file system only what lies at its top is looked at, at most [`LOOKED_MAX`] entries, and of a file only its first bytes.
 
+use crate::mounts;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::fs::OFlags;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -61,37 +63,45 @@ impl Bell {
 }
 
 /// The mount points of such file systems, in the words of `/proc/self/mountinfo`.
-fn points(mountinfo: &str) -> BTreeSet<PathBuf> {
-    let line = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let kind = after.split(' ').next()?;
-        let point = before.split(' ').nth(4)?;
-        KINDS.contains(&kind).then(|| PathBuf::from(unescaped(point)))
-    };
-    mountinfo.lines().filter_map(line).collect()
+fn points(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
+    let known = mounts::parse(mountinfo).into_iter().filter(|mount| KINDS.contains(&mount.kind.as_str()));
+    known.map(|mount| mount.point).collect()
 }
 
-/// Blanks and backslashes are three octal digits there.
-fn unescaped(point: &str) -> String {
-    let mut parts = point.split('\\');
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        match part.get(..3).and_then(|octal| u8::from_str_radix(octal, 8).ok()) {
-            Some(byte) => {
-                out.push(char::from(byte));
-                out.push_str(&part[3..]);
-            }
-            None => out.extend(["\\", part]),
-        }
+/// Whether both are the same file or disk.
+pub(super) fn is_same(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (std::fs::metadata(one), std::fs::metadata(other)) else { return one == other };
+    match one.file_type().is_block_device() && other.file_type().is_block_device() {
+        true => one.rdev() == other.rdev(),
+        false => (one.dev(), one.ino()) == (other.dev(), other.ino()),
     }
-    out
 }
 
-/// Whether a store begins there: a file or block device.
-fn is_store(path: &Path) -> bool {
+/// Whether a disk takes no writes.
+pub(super) fn is_read_only_disk(path: &Path) -> bool {
+    let Some(meta) = std::fs::metadata(path).ok().filter(|meta| meta.file_type().is_block_device()) else {
+        return false;
+    };
+    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|text| text.trim() == "1")
+}
+
+/// Whether a store begins in a file or block device, which is only read.
+///
+/// # Errors
+/// It may not be read.
+pub(super) fn begins_a_store(path: &Path) -> std::io::Result<bool> {
     let mut first = [0; MAGIC.len()];
-    let file = OpenOptions::new().read(true).open(path);
-    file.is_ok_and(|file| file.read_exact_at(&mut first, 0).is_ok()) && first == MAGIC
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    match file.read_exact_at(&mut first, 0) {
+        Ok(()) => Ok(first == MAGIC),
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+fn is_store(path: &Path) -> bool {
+    begins_a_store(path).unwrap_or(false)
 }
 
 /// Removable disks, and their partitions.
@@ -133,9 +143,9 @@ impl Places {
 
     /// Stores that lie where nothing was mounted before, and on removable disks.
     pub(super) fn appeared(&mut self) -> Vec<PathBuf> {
-        let mut text = String::new();
+        let mut text = Vec::new();
         use std::io::Seek as _;
-        if self.mounts.rewind().and_then(|()| self.mounts.read_to_string(&mut text).map(drop)).is_err() {
+        if self.mounts.rewind().and_then(|()| self.mounts.read_to_end(&mut text).map(drop)).is_err() {
             return Vec::new();
         }
         let now = points(&text);
@@ -168,14 +178,13 @@ mod tests {
 
     #[test]
     fn only_file_systems_of_this_machine_are_looked_at() {
-        let info = "22 27 0:21 / /proc rw,relatime - proc proc rw\n\
+        let info = b"22 27 0:21 / /proc rw,relatime - proc proc rw\n\
                     36 27 8:1 / /media/my\\040stick rw shared:1 - vfat /dev/sdb1 rw\n\
                     37 27 0:50 / /home/a/Teal rw - fuseblk.teal /a rw\n\
                     38 27 0:51 / /nfs rw - nfs4 nas:/ rw\n\
                     39 27 8:2 / / rw - ext4 /dev/sda2 rw\n";
         let found: Vec<_> = points(info).into_iter().collect();
         assert_eq!(found, [PathBuf::from("/"), PathBuf::from("/media/my stick")]);
-        assert_eq!(unescaped("a\\134b\\9"), "a\\b\\9");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::characterise;
 use crate::cli::lab::Record;
 use crate::control::{self, Answer, Ask, RecordingStatus};
+use crate::mounts::nothing_on;
 use crate::paths;
 use crate::say::say;
 use crate::status::human;
@@ -106,7 +107,7 @@ fn not_inside(file: &Path, dir: &Path) -> Result<()> {
 }
 
 fn ask(dir: &Path, ask: &Ask) -> Result<Answer> {
-    control::ask(dir, ask)?.with_context(|| format!("nothing of TealFS is mounted on {}", dir.display()))
+    control::ask(dir, ask)?.ok_or_else(|| nothing_on(dir))
 }
 
 fn progress(dir: &Path, what: &Ask) -> Result<RecordingStatus> {

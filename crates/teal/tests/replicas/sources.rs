@@ -87,7 +87,11 @@ fn while_a_batch_is_on_its_way_the_server_is_expected_to_take_longer() {
     let (world, laptop, file) = carried();
     let cost = move |client: &Client, name: &str| {
         let sources = client.whereabouts(file).unwrap().sources;
-        sources.iter().find(|source| source.name == name).map(|source| source.cost).unwrap()
+        sources
+            .iter()
+            .find(|source| source.name == name)
+            .map(|source| source.price.map_or(0, |price| price.cost))
+            .unwrap()
     };
     let during: Arc<Mutex<Vec<(u128, u128)>>> = Arc::default();
     let (clock, client, seen) = (world.machines[1].clock.clone(), Arc::clone(&laptop), Arc::clone(&during));

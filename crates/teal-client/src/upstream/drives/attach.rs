@@ -225,7 +225,9 @@ impl Client {
                 attached.is_untold.store(false, Ordering::Release);
                 Ok(())
             }
-            Err(DriveRefused::Server(words)) if replica.state.lock().trouble.is_none() => {
+            Err(DriveRefused::Server(words) | DriveRefused::Refused(words))
+                if replica.state.lock().trouble.is_none() =>
+            {
                 log::warn!("{} is not read any more: {words}", attached.name);
                 attached.is_checked.store(false, Ordering::Release);
                 Err(UpstreamError::Denied(words).into())

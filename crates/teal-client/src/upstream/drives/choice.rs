@@ -61,6 +61,8 @@ pub(crate) struct Meter {
     bound: Option<Span>,
     /// Answers that may still tell.
     telling: u8,
+    /// What it tells was seen, not taken from a profile.
+    is_measured: bool,
     /// Something came without content: the first byte is known apart from blocks.
     is_way_known: bool,
     /// Until the first byte, while it is written to as well.
@@ -80,6 +82,7 @@ impl Meter {
             block: Known::default(),
             bound: None,
             telling: TELLING,
+            is_measured: false,
             is_way_known: false,
             busy: Known::default(),
             is_busy: false,
@@ -105,7 +108,7 @@ impl Meter {
 
     /// So many bytes took so long.
     pub(crate) fn measured(&mut self, bytes: u64, time: Span) {
-        self.owed = Span::ZERO;
+        (self.owed, self.is_measured) = (Span::ZERO, true);
         let first = self.first.get();
         match first {
             Some(first) if bytes > SHORT && time > first => {
@@ -153,7 +156,7 @@ impl Meter {
 
     /// The same, while it was written to as well: that tells nothing of how it is otherwise.
     pub(crate) fn measured_busy(&mut self, bytes: u64, time: Span) {
-        self.owed = Span::ZERO;
+        (self.owed, self.is_measured) = (Span::ZERO, true);
         let rest = self.each().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK);
         self.busy.update(self.weight, time.less(rest));
     }
@@ -171,10 +174,20 @@ impl Meter {
         Some(first + self.each().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK))
     }
 
+    /// What they cost in time and energy; `None`: nobody knows.
+    pub(crate) fn predicted(&self, bytes: u64) -> Option<Predicted> {
+        let latency = self.predict(bytes)?;
+        Some(Predicted { latency, energy: (self.power + BASE) * latency })
+    }
+
+    /// Whether times were seen, and not taken from a profile.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.is_measured
+    }
+
     /// What they cost.
     pub(crate) fn cost(&self, bytes: u64, weights: Weights) -> Cost {
-        let latency = self.predict(bytes).unwrap_or(Span::ZERO);
-        weights.cost(Predicted { latency, energy: (self.power + BASE) * latency })
+        weights.cost(self.predicted(bytes).unwrap_or_default())
     }
 
     /// Whether it is its turn, though it costs more than the best.

@@ -156,6 +156,10 @@ impl Client {
     /// One burst: commits, copies, durable.
     pub(super) fn burst(&self, replica: &Replica, attached: &Arc<Attached>) -> Result<(), SyncError> {
         let _flushing = attached.flushing.lock();
+        if let Err(e) = attached.drive.is_there() {
+            self.lose(replica, attached, &e.to_string());
+            return Err(StoreError::Io { at: 0, source: Arc::new(e) }.into());
+        }
         let taken = std::mem::take(&mut *attached.queue.lock());
         attached.ahead.store(taken.objects.len() as u64, Ordering::Relaxed);
         let done = self.burst_of(replica, attached, &taken);

@@ -111,20 +111,18 @@ impl Client {
         }
     }
 
-    /// The volume forgets a drive, which is detached first if it is here.
+    /// The volume forgets a drive, which is detached first if it is here; its number.
     ///
     /// # Errors
     /// [`DriveRefused::Unknown`], [`DriveRefused::Server`].
-    pub fn remove_drive(self: &Arc<Self>, name: &str) -> Result<(), DriveRefused> {
+    pub fn remove_drive(self: &Arc<Self>, name: &str) -> Result<u32, DriveRefused> {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
-        let known = self.ask_devices(replica, DeviceAsk::List)?;
-        let note = known.into_iter().find(|note| note.name == name);
+        let note = self.ask_devices(replica, DeviceAsk::List)?.into_iter().find(|note| note.name == name);
         let note = note.ok_or_else(|| DriveRefused::Unknown(name.to_owned()))?;
         match self.detach_drive(name, true) {
             Err(DriveRefused::NotAttached(_)) | Ok(()) => {}
             Err(e) => log::warn!("{name}: {e}"),
         }
-        self.ask_devices(replica, DeviceAsk::Remove { device: note.device })?;
-        Ok(())
+        self.ask_devices(replica, DeviceAsk::Remove { device: note.device }).map(|_| note.device)
     }
 }

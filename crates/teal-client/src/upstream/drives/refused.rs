@@ -5,6 +5,7 @@ use crate::FsError;
 use std::io;
 use teal_device::{DriveError, UpstreamError};
 use teal_energy::device::DEVICES_MAX;
+use teal_proto::RefusalCode;
 
 /// Why a drive is not attached, made or detached.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +98,10 @@ pub enum DriveRefused {
     /// The volume knows no drive of this name.
     #[error("this volume has no drive called {0}; see `teal device ls`")]
     Unknown(String),
-    /// The server said no, or could not be asked.
+    /// The server knows better: such a drive there is not, any more or at all, or another has its name.
+    #[error("{0}")]
+    Refused(String),
+    /// The server said no for now, or could not be asked.
     #[error("{0}")]
     Server(String),
     /// No thread can be had.
@@ -112,6 +116,9 @@ impl From<SyncError> for DriveRefused {
     fn from(e: SyncError) -> Self {
         match e {
             SyncError::Fs(e) => Self::Fs(e),
+            SyncError::Upstream(UpstreamError::Refused(refused)) if refused.code == RefusalCode::BadRequest => {
+                Self::Refused(refused.words)
+            }
             SyncError::Upstream(UpstreamError::Refused(refused)) => Self::Server(refused.words),
             e => Self::Server(e.to_string()),
         }

@@ -1,10 +1,12 @@
 //! Drives for people: how each stands, and where an object's content is and would be read from.
 
+use super::choice::Meter;
 use super::{Attached, KnownDrive, Source};
 use crate::{Client, FsError};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use teal_types::{CommitSeq, FileType, ObjectNo};
+use teal_energy::policy::choice::Weights;
+use teal_types::{BLOCK, CommitSeq, Energy, FileType, ObjectNo};
 
 /// How a drive that is attached stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +35,31 @@ pub struct DriveShown {
     pub counts: Vec<(&'static str, u64)>,
 }
 
+/// What reading a block costs, as predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Price {
+    /// How long it takes.
+    pub latency: Duration,
+    /// Whether that was measured; otherwise it is of the drive's profile.
+    pub is_measured: bool,
+    /// What the machine and the source draw meanwhile, modelled.
+    pub energy: Energy,
+    /// Both, by the priority: billionths of weighted seconds and joules.
+    pub cost: u128,
+}
+
+impl Price {
+    fn of(meter: &Meter, weights: Weights) -> Option<Self> {
+        let predicted = meter.predicted(BLOCK)?;
+        Some(Self {
+            latency: Duration::from_nanos(predicted.latency.get()),
+            is_measured: meter.is_measured(),
+            energy: predicted.energy,
+            cost: weights.cost(predicted).0,
+        })
+    }
+}
+
 /// What a source has of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceShown {
@@ -42,10 +69,8 @@ pub struct SourceShown {
     pub data_seq: Option<CommitSeq>,
     /// How many bytes of it.
     pub bytes: u64,
-    /// How long reading its first block would take, as far as known.
-    pub latency: Option<Duration>,
-    /// What that costs, by the priority: billionths of weighted seconds and joules.
-    pub cost: u128,
+    /// What reading its first block would cost, as far as known.
+    pub price: Option<Price>,
     /// Why it is not, or is, read now.
     pub why: &'static str,
 }
@@ -101,6 +126,14 @@ impl Attached {
 }
 
 impl Client {
+    /// The names of the drives that are attached here, where they are, and how many objects wait to be copied to each; asks none of them.
+    pub fn drives_here(&self) -> Vec<(String, String, u64)> {
+        let replica = self.replica.iter();
+        let waits = |drive: &Attached| drive.queue.lock().objects.len() as u64 + drive.ahead.load(Relaxed);
+        let line = |drive: std::sync::Arc<Attached>| (drive.name.clone(), drive.place.clone(), waits(&drive));
+        replica.flat_map(|replica| replica.drives.all()).map(line).collect()
+    }
+
     /// The drives that are attached here.
     pub fn drives(&self) -> Vec<DriveShown> {
         let replica = self.replica.iter();
@@ -121,16 +154,15 @@ impl Client {
         let (note, mut sources) = (self.note(no)?, Vec::new());
         let absent: u64 = note.absent.within(0, attr.size).iter().map(|(from, to)| to - from).sum();
         let here = attr.size - absent;
-        let mut shown = |name: &str, data_seq, bytes, latency: Option<teal_types::Span>, cost, why| {
-            let latency = latency.map(|time| Duration::from_nanos(time.get()));
-            sources.push(SourceShown { name: name.to_owned(), data_seq, bytes, latency, cost, why });
+        let mut shown = |name: &str, data_seq, bytes, price, why| {
+            sources.push(SourceShown { name: name.to_owned(), data_seq, bytes, price, why });
         };
         let why = match (absent, here) {
             (0, _) => "read: all of it is here",
             (_, 0) => "not here",
             _ => "read where it is here",
         };
-        shown("home log", None, here, None, 0, why);
+        shown("home log", None, here, None, why);
         let Some(replica) = &self.replica else {
             return Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, pinned: None, sources });
         };
@@ -138,8 +170,7 @@ impl Client {
         let weights = replica.drives.weights();
         let is_up = replica.state.lock().trouble.is_none();
         let mut is_first = absent > 0;
-        let block = teal_types::BLOCK;
-        let mut ordered = replica.drives.order((no, note.data_seq), block, is_up, (&self.clock, false));
+        let mut ordered = replica.drives.order((no, note.data_seq), BLOCK, is_up, (&self.clock, false));
         if !ordered.iter().any(|source| matches!(source, Source::Server)) {
             ordered.push(Source::Server);
         }
@@ -154,7 +185,7 @@ impl Client {
                     };
                     is_first &= !is_up;
                     let known = (!note.absent.is_empty()).then_some(note.data_seq);
-                    shown("server", known, attr.size, meter.predict(block), meter.cost(block, weights).0, why);
+                    shown("server", known, attr.size, Price::of(&meter, weights), why);
                 }
                 Source::Drive(drive) => {
                     let meter = drive.metered();
@@ -173,7 +204,7 @@ impl Client {
                     };
                     is_first &= !has_it;
                     let seq = content.map(|content| content.data_seq);
-                    shown(&drive.name, seq, bytes, meter.predict(block), meter.cost(block, weights).0, why);
+                    shown(&drive.name, seq, bytes, Price::of(&meter, weights), why);
                 }
             }
         }
@@ -190,7 +221,7 @@ impl Client {
         }
         let shown = |name: &str, bytes, why| {
             let name = name.to_owned();
-            SourceShown { name, data_seq: None, bytes, latency: None, cost: 0, why }
+            SourceShown { name, data_seq: None, bytes, price: None, why }
         };
         let why = if absent == 0 { "all that is known here of it" } else { "the rest comes when it is read" };
         let mut sources = vec![shown("home log", size - absent, why)];

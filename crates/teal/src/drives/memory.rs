@@ -1,0 +1,95 @@
+//! What is kept in mind of drives over a remount: `drives.toml` beside the store.
+//!
+//! # Guarantees
+//! 1. The file is replaced as a whole, and only when something has changed.
+//! 2. Of a drive that the volume has forgotten no place is kept.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use teal_client::{KnownDrive, KnownDrives};
+
+/// A drive that has been attached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Had {
+    device: u32,
+    /// Of its last attachment here, in hexadecimal digits.
+    nonce: String,
+    profile: String,
+}
+
+/// Where drives have been attached, and which.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Known {
+    /// Places that somebody has named.
+    pub(super) places: BTreeSet<PathBuf>,
+    #[serde(default)]
+    drives: Vec<Had>,
+    /// Detached by somebody, as they looked then: until their file was away, or somebody else has used it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) left: BTreeMap<PathBuf, String>,
+    /// The drive that was in a place last, by its number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) at: BTreeMap<PathBuf, u32>,
+}
+
+impl Known {
+    /// What the file says; nothing if there is none yet.
+    pub(super) fn load(file: &Path) -> Result<Self> {
+        match std::fs::read_to_string(file) {
+            Ok(text) => toml::from_str(&text).with_context(|| file.display().to_string()),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Self::default()),
+            Err(e) => Err(e).with_context(|| file.display().to_string()),
+        }
+    }
+
+    /// Writes down what differs from `before`.
+    pub(super) fn save(&self, file: &Path, before: &Self) -> Result<()> {
+        if self != before {
+            let new = file.with_extension("new");
+            std::fs::write(&new, toml::to_string(self).context("the list of drives")?)
+                .with_context(|| new.display().to_string())?;
+            std::fs::rename(&new, file).with_context(|| file.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    /// The drives that were attached here.
+    pub(super) fn drives(&self) -> KnownDrives {
+        let known = self.drives.iter().filter_map(|had| {
+            let nonce = u64::from_str_radix(&had.nonce, 16).ok()?;
+            Some((had.device, KnownDrive { nonce, profile: had.profile.clone() }))
+        });
+        known.collect()
+    }
+
+    /// A drive is attached from this place.
+    pub(super) fn had(&mut self, device: u32, place: &str, KnownDrive { nonce, profile }: KnownDrive) {
+        self.drives.retain(|had| had.device != device);
+        self.drives.push(Had { device, nonce: format!("{nonce:x}"), profile });
+        self.drives.sort_by_key(|had| had.device);
+        // What merely appeared somewhere may never be there again.
+        self.at.retain(|place, at| *at != device || self.places.contains(place) || self.left.contains_key(place));
+        self.at.insert(place.into(), device);
+    }
+
+    /// Nobody looks for a drive there any more.
+    pub(super) fn forget_place(&mut self, place: &Path) {
+        self.places.remove(place);
+        self.left.remove(place);
+        self.at.remove(place);
+    }
+
+    /// The volume has forgotten a drive; where it was.
+    pub(super) fn forget(&mut self, device: u32) -> Vec<PathBuf> {
+        let places: Vec<PathBuf> =
+            self.at.iter().filter(|(_, at)| **at == device).map(|(place, _)| place.clone()).collect();
+        places.iter().for_each(|place| self.forget_place(place));
+        self.drives.retain(|had| had.device != device);
+        places
+    }
+}

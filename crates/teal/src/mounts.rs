@@ -1,0 +1,181 @@
+//! What is mounted where, as the kernel tells: on whose mount a path lies, and which mounts are of TealFS.
+//!
+//! # Guarantees
+//! 1. A path belongs to a mount if the kernel says so: neither what is mounted below a volume, or over it, nor `..` at its top, is taken for a part of it.
+//! 2. The last part of a path is not followed if it lies on a mount of TealFS; all before it is.
+
+use crate::control;
+use crate::say::{quoted, shown};
+use anyhow::{Context, Error, Result, anyhow, bail};
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// One line of `/proc/self/mountinfo`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// Major and minor number.
+    pub(crate) device: (u32, u32),
+    pub(crate) point: PathBuf,
+    pub(crate) kind: String,
+    /// Who mounted it, of FUSE.
+    user: Option<u32>,
+}
+
+impl Mount {
+    pub(crate) fn is_teal(&self) -> bool {
+        ["fuse.teal", "fuseblk.teal"].contains(&self.kind.as_str())
+    }
+}
+
+/// What is mounted, in the order in which it was.
+pub(crate) fn parse(mountinfo: &[u8]) -> Vec<Mount> {
+    let line = |line: &[u8]| {
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+        let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+        // Between them are fields of which there may be any number.
+        let behind = fields.iter().position(|field| *field == b"-")?;
+        let device = text(fields.get(2)?);
+        let (major, minor) = device.split_once(':')?;
+        let options = text(fields.get(behind + 3).copied().unwrap_or_default());
+        let user = options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
+        Some(Mount {
+            device: (major.parse().ok()?, minor.parse().ok()?),
+            point: OsString::from_vec(unescaped(fields.get(4)?)).into(),
+            kind: text(fields.get(behind + 1)?),
+            user,
+        })
+    };
+    mountinfo.split(|byte| *byte == b'\n').filter_map(line).collect()
+}
+
+/// Blanks, line ends and backslashes are three octal digits there.
+fn unescaped(point: &[u8]) -> Vec<u8> {
+    let mut parts = point.split(|byte| *byte == b'\\');
+    let mut out = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let octal = part.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                out.extend(&part[3..]);
+            }
+            None => {
+                out.push(b'\\');
+                out.extend(part);
+            }
+        }
+    }
+    out
+}
+
+fn all() -> Result<Vec<Mount>> {
+    const FILE: &str = "/proc/self/mountinfo";
+    Ok(parse(&std::fs::read(FILE).context(FILE)?))
+}
+
+/// The mounts of TealFS of which an object is.
+fn teal_of(meta: &Metadata) -> Result<Vec<Mount>> {
+    let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    Ok(all()?.into_iter().filter(|mount| mount.device == device && mount.is_teal()).collect())
+}
+
+/// Whether a file, or the directory in which it would be made, lies on a mount of TealFS; or the file that a loop device, or a part of one, has its
+/// bytes in.
+pub(crate) fn is_inside(path: &Path) -> Result<bool> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let Ok(meta) = std::fs::metadata(path).or_else(|_| std::fs::metadata(parent)) else { return Ok(false) };
+    if !meta.file_type().is_block_device() {
+        return Ok(!teal_of(&meta)?.is_empty());
+    }
+    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    let backing = |dir: &str| std::fs::read(format!("/sys/dev/block/{major}:{minor}/{dir}/backing_file")).ok();
+    let Some(file) = backing("loop").or_else(|| backing("../loop")) else { return Ok(false) };
+    let file = PathBuf::from(OsString::from_vec(file.strip_suffix(b"\n").unwrap_or(&file).to_vec()));
+    Ok(std::fs::metadata(file).is_ok_and(|meta| teal_of(&meta).is_ok_and(|mounts| !mounts.is_empty())))
+}
+
+/// Whose mount it is whose daemon does not answer.
+fn others(mount: &Mount) -> Error {
+    let point = shown(&mount.point);
+    match mount.user {
+        Some(user) if user != rustix::process::geteuid().as_raw() => {
+            anyhow!("{point} is a mount of TealFS of another user (number {user}), who alone can ask its daemon")
+        }
+        _ if teal_fuse::is_dead(&mount.point) => {
+            anyhow!("the daemon of {point} is gone; free the mount point: teal down {}", quoted(&point))
+        }
+        _ => anyhow!(
+            "{point} is a mount of TealFS whose daemon cannot be asked from here: is XDG_RUNTIME_DIR another one?"
+        ),
+    }
+}
+
+/// Why nobody can be asked about what is mounted there.
+pub(crate) fn nothing_on(dir: &Path) -> Error {
+    let mounted = all().unwrap_or_default().into_iter().rfind(|mount| mount.point == dir);
+    match mounted.filter(Mount::is_teal) {
+        Some(mount) => others(&mount),
+        None => anyhow!("nothing of TealFS is mounted on {}", shown(dir)),
+    }
+}
+
+/// A path that leads to the same, of which only the last part may be a symlink.
+fn resolved(path: &Path) -> Result<PathBuf> {
+    let named = || shown(path);
+    let whole = std::path::absolute(path).with_context(named)?;
+    let is_dir = path.as_os_str().as_bytes().ends_with(b"/");
+    match (whole.parent(), whole.file_name()) {
+        (Some(parent), Some(name)) if !is_dir => Ok(parent.canonicalize().with_context(named)?.join(name)),
+        _ => whole.canonicalize().with_context(named),
+    }
+}
+
+/// The mount that a path lies on, and the object it leads to.
+pub(crate) fn object_at(path: &Path) -> Result<(PathBuf, Metadata)> {
+    let found = resolved(path).and_then(|path| {
+        let meta = std::fs::symlink_metadata(&path).with_context(|| shown(&path))?;
+        if meta.is_symlink() && teal_of(&meta)?.is_empty() {
+            let there = path.canonicalize().with_context(|| shown(&path))?;
+            return std::fs::metadata(&there).with_context(|| shown(&path));
+        }
+        Ok(meta)
+    });
+    let meta = match found {
+        Ok(meta) => meta,
+        Err(e) => {
+            // Another user's may not even be looked at.
+            let whole = std::path::absolute(path).unwrap_or_default();
+            let above = all()?.into_iter().rfind(|mount| mount.is_teal() && whole.starts_with(&mount.point));
+            let is_denied = e.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            let is_denied = is_denied == Some(std::io::ErrorKind::PermissionDenied);
+            return Err(above.filter(|_| is_denied).map_or(e, |mount| others(&mount)));
+        }
+    };
+    let mounts = teal_of(&meta)?;
+    let Some(one) = mounts.first() else { bail!("{} is not on a mount of TealFS", shown(path)) };
+    let answering = control::all()?.into_iter().map(|status| status.mount_point);
+    let found = answering.into_iter().find(|point| mounts.iter().any(|mount| mount.point == *point));
+    Ok((found.ok_or_else(|| others(one))?, meta))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_words_are_understood() {
+        let info = b"36 27 8:1 / /media/my\\040st\xffick rw shared:1 master:2 - vfat /dev/sdb1 rw\n\
+                     37 27 0:50 / /home/a/Teal rw - fuse.teal /a rw,user_id=7,group_id=0\n\
+                     nonsense\n";
+        let found = parse(info);
+        let point = PathBuf::from(OsString::from_vec(b"/media/my st\xffick".to_vec()));
+        assert_eq!(found[0], Mount { device: (8, 1), point, kind: "vfat".into(), user: None });
+        let point = PathBuf::from("/home/a/Teal");
+        assert_eq!(found[1], Mount { device: (0, 50), point, kind: "fuse.teal".into(), user: Some(7) });
+        assert!(found.len() == 2 && found[1].is_teal() && !found[0].is_teal());
+        assert_eq!(unescaped(b"a\\134b\\9"), b"a\\b\\9");
+    }
+}
