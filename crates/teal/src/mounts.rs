@@ -10,7 +10,7 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// One line of `/proc/self/mountinfo`.
@@ -82,19 +82,12 @@ fn teal_of(meta: &Metadata) -> Result<Vec<Mount>> {
     Ok(all()?.into_iter().filter(|mount| mount.device == device && mount.is_teal()).collect())
 }
 
-/// Whether a file, or the directory in which it would be made, lies on a mount of TealFS; or the file that a loop device, or a part of one, has its
-/// bytes in.
+/// Whether a file, or the directory in which it would be made, lies on a mount of TealFS. Of a device it is where its node lies: modelled disks are loop
+/// devices over such mounts.
 pub(crate) fn is_inside(path: &Path) -> Result<bool> {
     let parent = path.parent().unwrap_or(Path::new("/"));
     let Ok(meta) = std::fs::metadata(path).or_else(|_| std::fs::metadata(parent)) else { return Ok(false) };
-    if !meta.file_type().is_block_device() {
-        return Ok(!teal_of(&meta)?.is_empty());
-    }
-    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
-    let backing = |dir: &str| std::fs::read(format!("/sys/dev/block/{major}:{minor}/{dir}/backing_file")).ok();
-    let Some(file) = backing("loop").or_else(|| backing("../loop")) else { return Ok(false) };
-    let file = PathBuf::from(OsString::from_vec(file.strip_suffix(b"\n").unwrap_or(&file).to_vec()));
-    Ok(std::fs::metadata(file).is_ok_and(|meta| teal_of(&meta).is_ok_and(|mounts| !mounts.is_empty())))
+    Ok(!teal_of(&meta)?.is_empty())
 }
 
 /// Whose mount it is whose daemon does not answer.
