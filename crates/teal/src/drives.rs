@@ -308,8 +308,8 @@ impl Drives {
             Ask::AffinityLs { drive } => {
                 let found = self.client.affinities(drive)?.into_iter();
                 let line = |of: teal_client::Affinity| {
-                    let teal_client::Affinity { path, bytes, size, sticky } = of;
-                    AffinityLine { path, bytes, size, sticky }
+                    let teal_client::Affinity { path, bytes, size, sticky, is_short } = of;
+                    AffinityLine { path, bytes, size, sticky, short: is_short }
                 };
                 return Ok(Answer::Affinities { affinities: found.map(line).collect() });
             }
@@ -352,6 +352,8 @@ impl Drives {
                 position: Some(drive.seen.get()),
                 queued: drive.queued.0,
                 queued_bytes: drive.queued.1,
+                short: drive.short.0,
+                short_bytes: drive.short.1,
                 late: drive.is_late,
                 counts: drive.counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
                 ..DeviceLine::default()

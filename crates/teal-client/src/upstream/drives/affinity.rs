@@ -38,6 +38,8 @@ pub struct Affinity {
     pub size: u64,
     /// Whether what comes into it has affinity, too.
     pub sticky: bool,
+    /// The rest of it has found no room.
+    pub is_short: bool,
 }
 
 /// What has happened to what may have affinity, until the drive is told.
@@ -134,6 +136,7 @@ impl Client {
         for (no, ..) in objects {
             if attached.drive.held(no)?.affinity {
                 attached.drive.mark(no, false, false)?;
+                attached.falls_short(no, 0);
                 had_some = true;
             }
         }
@@ -173,7 +176,8 @@ impl Client {
             let Some((bytes, size)) = self.of_which_there(&replica, &attached, no, held.content.as_ref())? else {
                 continue;
             };
-            found.push(Affinity { path: self.store.path_of(no), bytes, size, sticky: held.sticky });
+            let is_short = attached.is_short_of(no);
+            found.push(Affinity { path: self.store.path_of(no), bytes, size, sticky: held.sticky, is_short });
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(found)
@@ -219,12 +223,14 @@ impl Client {
                 new.push(heir);
                 if !self.is_named(old)? {
                     drive.mark(old, false, false)?;
+                    attached.falls_short(old, 0);
                 }
             }
         }
         for no in ended {
             if drive.held(no)?.affinity && !self.is_named(no)? {
                 skip(drive.gone(no))?;
+                attached.falls_short(no, 0);
             }
         }
         Ok(new)

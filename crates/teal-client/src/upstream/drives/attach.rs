@@ -272,6 +272,7 @@ impl Client {
             profile: note.profile.clone(),
             marking: Mutex::new(()),
             heirs: Mutex::default(),
+            short: Mutex::default(),
             is_gone: AtomicBool::new(false),
             counters: Counters::default(),
         });
@@ -297,6 +298,9 @@ impl Client {
         let advanced = {
             let _flushing = attached.flushing.lock();
             attached.warm()?;
+            if attached.has_affinity.load(Ordering::Acquire) {
+                self.wants_the_rest(attached, self.clock.monotonic())?;
+            }
             if attached.is_untold.load(Ordering::Acquire) {
                 Ok(Vec::new())
             } else {

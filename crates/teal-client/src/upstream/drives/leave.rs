@@ -35,12 +35,21 @@ impl Client {
             // Nothing is copied while nobody knows what the server has.
             return sent.map_err(left);
         }
+        let (again, now) = (attached.short_again(true), self.clock.monotonic());
+        again.into_iter().for_each(|no| replica.drives.has_news_for(attached, no, 0, now));
         for _ in 0..BURSTS {
             self.burst(replica, attached).map_err(|e| e.to_string())?;
             if attached.queue.lock().objects.is_empty() {
                 break;
             }
         }
-        sent.map_err(left)
+        sent.map_err(left)?;
+        match attached.short_of() {
+            (0, _) => Ok(()),
+            (1, bytes) => Err(format!("it is full, and one file with affinity ({bytes} bytes of it) is not on it")),
+            (files, bytes) => {
+                Err(format!("it is full, and {files} files with affinity ({bytes} bytes of them) are not on it"))
+            }
+        }
     }
 }
