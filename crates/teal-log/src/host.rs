@@ -2,10 +2,12 @@
 //!
 //! # Invariants
 //! 1. A segment of a sparse store counts as ready only after its host has allocated it.
+//! 2. That the host is full is said once, until it has given something again.
 
 use crate::error::StoreError;
 use crate::geometry::Segment;
 use crate::store::Store;
+use std::sync::atomic::Ordering;
 
 impl Store {
     /// Lets the host allocate free segments until this much is ready; says so in the log when the host is full.
@@ -18,9 +20,10 @@ impl Store {
             let Some(segment) = next else { break };
             let run = self.geometry.whole(segment);
             if let Err(e) = self.reader.disk().allocate(run.addr, u64::from(run.sectors)) {
-                log::warn!("the file system that holds the store has no room for more of it: {e}");
+                self.say_host_is_full("more of it", &e);
                 break;
             }
+            self.host_is_full.store(false, Ordering::Relaxed);
             let mut segments = self.segments.lock();
             segments.set_ready(segment);
             segments.refill();
@@ -33,11 +36,18 @@ impl Store {
         for segment in doubtful {
             let run = self.geometry.whole(Segment(segment));
             if let Err(e) = self.reader.disk().allocate(run.addr, u64::from(run.sectors)) {
-                log::warn!("the file system that holds the store has no room for what the store uses: {e}");
+                self.say_host_is_full("what it uses", &e);
                 return Err(StoreError::NoSpace);
             }
             self.segments.lock().doubtful.remove(&segment);
         }
         Ok(())
+    }
+
+    fn say_host_is_full(&self, what: &str, e: &std::io::Error) {
+        if !self.host_is_full.swap(true, Ordering::Relaxed) {
+            let name = if self.sb.label.is_empty() { "the store" } else { self.sb.label.as_str() };
+            log::warn!("the file system that holds {name} has no room for {what}: {e}");
+        }
     }
 }

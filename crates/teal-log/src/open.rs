@@ -317,6 +317,7 @@ impl Store {
             promised: AtomicI64::new(0),
             budget: AtomicI64::new(0),
             poisoned: AtomicBool::new(false),
+            host_is_full: AtomicBool::new(false),
             when_changed: OnceLock::new(),
             names: NameHash::of(&sb),
             sb,

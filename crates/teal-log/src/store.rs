@@ -124,6 +124,8 @@ pub struct Store {
     /// Bytes that may still be promised before somebody must look closer.
     pub(crate) budget: AtomicI64,
     pub(crate) poisoned: AtomicBool,
+    /// It has been said that the host is full, and nothing was had from it since.
+    pub(crate) host_is_full: AtomicBool,
     pub(crate) when_changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 

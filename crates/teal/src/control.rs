@@ -77,6 +77,8 @@ pub(crate) struct AffinityLine {
     /// Of all of it.
     pub(crate) size: u64,
     pub(crate) sticky: bool,
+    /// The rest of it has found no room.
+    pub(crate) short: bool,
 }
 
 /// A drive of the volume, as it is shown.
@@ -100,6 +102,9 @@ pub(crate) struct DeviceLine {
     pub(crate) position: Option<u64>,
     pub(crate) queued: u64,
     pub(crate) queued_bytes: u64,
+    /// Files with affinity that found no room on it, and how many bytes of them.
+    pub(crate) short: u64,
+    pub(crate) short_bytes: u64,
     /// It has not come back from what it was asked.
     pub(crate) late: bool,
     pub(crate) counts: Vec<(String, u64)>,

@@ -152,6 +152,10 @@ fn show(line: &DeviceLine) {
             if line.queued > 0 {
                 say!("  {} to be copied to it", waiting(line.queued));
             }
+            if line.short > 0 {
+                let missing = human(line.short_bytes);
+                say!("  it is full: {} files with affinity ({missing} of them) are not on it", line.short);
+            }
         }
         (None, Some(machine)) => say!("{name}  attached to {}, {kind}, {}", plain(machine), human(line.bytes)),
         (None, None) => say!("{name}  not attached, {kind}, {}", human(line.bytes)),
@@ -174,11 +178,18 @@ pub(crate) fn affinity(what: Affinity) -> Result<ExitCode> {
             }
         }
         Affinity::Ls { drive, dir } => {
-            if let Answer::Affinities { affinities } = asked(&paths::point(dir)?, &Ask::AffinityLs { drive })? {
+            let ask = Ask::AffinityLs { drive: drive.clone() };
+            if let Answer::Affinities { affinities } = asked(&paths::point(dir)?, &ask)? {
+                let (mut short, mut missing) = (0, 0);
                 for line in affinities {
+                    short += u64::from(line.short);
+                    missing += if line.short { line.size.saturating_sub(line.bytes) } else { 0 };
                     let sticky = if line.sticky { ", and whatever comes into it" } else { "" };
                     let of = if line.bytes < line.size { format!(" of {}", human(line.size)) } else { String::new() };
                     say!("{:>10}{of}  {}{sticky}", human(line.bytes), plain(&line.path));
+                }
+                if short > 0 {
+                    say!("{drive} is full: {short} files with affinity ({} of them) are not on it", human(missing));
                 }
             }
         }

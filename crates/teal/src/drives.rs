@@ -286,8 +286,8 @@ impl Drives {
             Ask::AffinityLs { drive } => {
                 let found = self.client.affinities(drive)?.into_iter();
                 let line = |of: teal_client::Affinity| {
-                    let teal_client::Affinity { path, bytes, size, sticky } = of;
-                    AffinityLine { path, bytes, size, sticky }
+                    let teal_client::Affinity { path, bytes, size, sticky, is_short } = of;
+                    AffinityLine { path, bytes, size, sticky, short: is_short }
                 };
                 return Ok(Answer::Affinities { affinities: found.map(line).collect() });
             }

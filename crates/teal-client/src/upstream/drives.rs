@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | `flushing` of a drive | one burst at a time, and its end | all of it, calls to the server too |
 //! | `marking` of a drive | what has affinity is changed by one at a time | reads and writes of its notes, `heirs` |
-//! | `attached`, `server`, `meter`, `queue`, `heirs` | what they are called | nothing |
+//! | `attached`, `server`, `meter`, `queue`, `heirs`, `short` | what they are called | nothing |
 
 mod affinity;
 mod attach;
@@ -23,6 +23,7 @@ mod detach;
 mod read;
 mod refused;
 mod rest;
+mod short;
 mod shown;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use affinity::Heirs;
 pub use attach::{KnownDrive, KnownDrives, NewDrive};
 pub(crate) use read::Fresh;
 pub use refused::DriveRefused;
+use short::Short;
 pub use shown::{DriveShown, Price, SourceShown, Whereabouts};
 
 use super::Replica;
@@ -101,6 +103,7 @@ pub(crate) struct Attached {
     profile: String,
     marking: Mutex<()>,
     heirs: Mutex<Heirs>,
+    short: Mutex<Short>,
     is_gone: AtomicBool,
     counters: Counters,
 }

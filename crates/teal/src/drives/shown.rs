@@ -26,6 +26,8 @@ impl Drives {
                 position: Some(drive.seen.get()),
                 queued: drive.queued.0,
                 queued_bytes: drive.queued.1,
+                short: drive.short.0,
+                short_bytes: drive.short.1,
                 late: drive.is_late,
                 counts: drive.counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
                 ..DeviceLine::default()

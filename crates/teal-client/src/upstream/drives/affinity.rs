@@ -39,6 +39,8 @@ pub struct Affinity {
     pub size: u64,
     /// Whether what comes into it has affinity, too.
     pub sticky: bool,
+    /// The rest of it has found no room.
+    pub is_short: bool,
 }
 
 /// What has happened to what may have affinity, until the drive is told.
@@ -135,6 +137,7 @@ impl Client {
         for (no, ..) in objects {
             if attached.drive.held(no)?.affinity {
                 attached.drive.mark(no, false, false)?;
+                attached.falls_short(no, 0);
                 had_some = true;
             }
         }
@@ -174,7 +177,8 @@ impl Client {
             let Some((bytes, size)) = self.of_which_there(&replica, &attached, no, held.content.as_ref())? else {
                 continue;
             };
-            found.push(Affinity { path: self.store.path_of(no), bytes, size, sticky: held.sticky });
+            let is_short = attached.is_short_of(no);
+            found.push(Affinity { path: self.store.path_of(no), bytes, size, sticky: held.sticky, is_short });
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(found)
@@ -220,12 +224,14 @@ impl Client {
                 new.push(heir);
                 if !self.is_named(old)? {
                     drive.mark(old, false, false)?;
+                    attached.falls_short(old, 0);
                 }
             }
         }
         for no in ended {
             if drive.held(no)?.affinity && !self.is_named(no)? {
                 skip(drive.gone(no))?;
+                attached.falls_short(no, 0);
             }
         }
         Ok(new)
@@ -256,7 +262,7 @@ impl Client {
         for no in self.affine(attached)? {
             let content = attached.drive.held(no)?.content;
             let is_whole = content.is_some_and(|content| content.present.len() == content.size);
-            if !is_whole && self.store.attr(no).is_ok_and(|attr| attr.kind == FileType::File && attr.size > 0) {
+            if !is_whole && self.store.attr(no).map_or(true, |attr| attr.kind == FileType::File && attr.size > 0) {
                 replica.drives.has_news_for(attached, no, 0, now);
             }
         }

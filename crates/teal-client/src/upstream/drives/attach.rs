@@ -267,6 +267,7 @@ impl Client {
             profile: note.profile.clone(),
             marking: Mutex::new(()),
             heirs: Mutex::default(),
+            short: Mutex::default(),
             is_gone: AtomicBool::new(false),
             counters: Counters::default(),
         });

@@ -9,8 +9,8 @@
 use super::super::{Note, Replica, SyncError, unexpected};
 use super::Attached;
 use super::affinity::REFETCH;
-use crate::Client;
 use crate::seeded::{Bug, bug};
+use crate::{Client, FsError};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -39,7 +39,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    fn add(&mut self, no: ObjectNo, bytes: u64, now: Duration) {
+    pub(super) fn add(&mut self, no: ObjectNo, bytes: u64, now: Duration) {
         if self.objects.len() < QUEUE_MAX {
             self.objects.insert(no);
             self.bytes += bytes;
@@ -187,6 +187,7 @@ impl Client {
             let _marking = attached.marking.lock();
             objects.extend(self.adopt(attached)?);
         }
+        objects.extend(attached.short_again());
         objects.extend(self.advance(replica, attached)?);
         let objects: Vec<ObjectNo> = objects.into_iter().collect();
         attached.ahead.store(objects.len() as u64, Ordering::Relaxed);
@@ -196,13 +197,16 @@ impl Client {
                 (replica.seen(), self.look_at(replica, objects)?)
             };
             let (now, position) = (self.clock.monotonic(), drive.label().seen);
-            for version in versions {
+            for (no, version) in objects.iter().zip(versions) {
                 attached.ahead.fetch_sub(1, Ordering::Relaxed);
                 if attached.is_gone.load(Ordering::Acquire) {
                     // It is let go as it is.
                     return Ok(());
                 }
-                let Some(version) = version else { continue };
+                let Some(version) = version else {
+                    attached.falls_short(*no, 0);
+                    continue;
+                };
                 let is_affine = self.inherits(attached, &version)?;
                 if version.data_seq > position {
                     // It has come since. What is not newer than the position is the newest as of it.
@@ -213,6 +217,7 @@ impl Client {
             }
         }
         drive.sync()?;
+        attached.says_short();
         attached.counters.bursts.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -277,8 +282,30 @@ impl Client {
         super::attach::sign(replica, &attached.drive, change)
     }
 
-    /// Copies what is here of an object, as the server has it, where the drive does not have it.
+    /// Copies what is here of an object, as the server has it, where the drive does not have it; and what is not here, if it is always to be there.
     fn copy_to(
+        &self,
+        replica: &Replica,
+        attached: &Attached,
+        version: &Version,
+        (seen, is_affine): (CommitSeq, bool),
+    ) -> Result<(), SyncError> {
+        let copied = self.copy_parts(replica, attached, version, (seen, is_affine));
+        let lacks = match copied {
+            Err(SyncError::Fs(FsError::NoSpace)) => {
+                attached.counters.full.fetch_add(1, Ordering::Relaxed);
+                // A part of it may be there.
+                replica.drives.enodes.remove(&(attached.device, version.object));
+                attached.has_now(version.object);
+                if is_affine { attached.lacks(version)?.len() } else { 0 }
+            }
+            copied => copied.map(|()| 0)?,
+        };
+        attached.falls_short(version.object, lacks);
+        Ok(())
+    }
+
+    fn copy_parts(
         &self,
         replica: &Replica,
         attached: &Attached,
@@ -296,10 +323,6 @@ impl Client {
                     match drive.install(no, (version.data_seq, version.size), range, &pieces) {
                         Ok(true) => drop(attached.counters.written_bytes.fetch_add(bytes, Ordering::Relaxed)),
                         Ok(false) => return Ok(()),
-                        Err(StoreError::NoSpace) => {
-                            attached.counters.full.fetch_add(1, Ordering::Relaxed);
-                            return Ok(());
-                        }
                         Err(StoreError::Corrupt { .. }) => return Ok(()),
                         Err(e) => return Err(e.into()),
                     }

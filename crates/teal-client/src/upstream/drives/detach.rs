@@ -66,7 +66,14 @@ impl Client {
                 break;
             }
         }
-        sent.map_err(left)
+        sent.map_err(left)?;
+        match attached.short_of() {
+            (0, _) => Ok(()),
+            (1, bytes) => Err(format!("it is full, and one file with affinity ({bytes} bytes of it) is not on it")),
+            (files, bytes) => {
+                Err(format!("it is full, and {files} files with affinity ({bytes} bytes of them) are not on it"))
+            }
+        }
     }
 
     /// Ends a drive; one that does not answer is waited for no longer than [`GOODBYE`].

@@ -27,6 +27,8 @@ pub struct DriveShown {
     pub seen: CommitSeq,
     /// Objects that wait to be copied to it, also those of the burst under way; bytes of the others, as far as known.
     pub queued: (u64, u64),
+    /// Files with affinity that found no room on it, and how many bytes of them.
+    pub short: (u64, u64),
     /// It has not come back from what it was asked.
     pub is_late: bool,
     /// The server has heard of its attachment here.
@@ -118,6 +120,7 @@ impl Attached {
             objects: room.objects,
             seen: label.seen,
             queued: (objects, bytes),
+            short: self.short_of(),
             is_late: self.reader.is_late(),
             is_told: !self.is_untold.load(Relaxed),
             counts: counts.into_iter().map(|(name, count)| (name, count.load(Relaxed))).collect(),

@@ -36,6 +36,7 @@ fn drive(profile: Option<&Profile>) -> Arc<Attached> {
         profile: String::new(),
         marking: Mutex::new(()),
         heirs: Mutex::default(),
+        short: Mutex::default(),
         is_gone: AtomicBool::new(false),
         counters: Counters::default(),
     })
