@@ -8,7 +8,7 @@ mod plot;
 
 use super::file::Matrix;
 use super::findings::{Findings, Row, Verdict};
-use super::show::{circumstances, failures, figure, guests, on_the_clock, short, verdict};
+use super::show::{SHORT, circumstances, failures, figure, guests, on_the_clock, short, verdict};
 use std::fmt::Write as _;
 
 /// What a page says besides findings.
@@ -67,6 +67,10 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
     if !failed.is_empty() {
         let lines: Vec<String> = failed.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
         let _ = writeln!(out, "<h2>What failed</h2>\n<ul>{}</ul>", lines.concat());
+    }
+    if !findings.short.is_empty() {
+        let lines: Vec<String> = findings.short.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
+        let _ = writeln!(out, "<h2>What ended early</h2>\n<p>{SHORT}</p>\n<ul>{}</ul>", lines.concat());
     }
     out.push_str("<h2>All cells</h2>\n");
     table(&mut out, findings);

@@ -45,6 +45,10 @@ pub(super) fn short(x: f64) -> String {
     }
 }
 
+/// Of runs that were short of what was asked for.
+pub(super) const SHORT: &str =
+    "These runs did fewer operations than were asked for. They are not ranked with those that did more.";
+
 /// Instead of a figure by the clock.
 const NO_CLOCK: &str = "in a guest: not ranked on the clock";
 
@@ -188,6 +192,13 @@ pub fn markdown(matrix: &Matrix, findings: &Findings, meter: &str) -> String {
     if !failed.is_empty() {
         out.push_str("## What failed\n\n");
         for line in &failed {
+            let _ = writeln!(out, "- {}", escaped(line));
+        }
+        out.push('\n');
+    }
+    if !findings.short.is_empty() {
+        let _ = writeln!(out, "## What ended early\n\n{SHORT}\n");
+        for line in &findings.short {
             let _ = writeln!(out, "- {}", escaped(line));
         }
         out.push('\n');

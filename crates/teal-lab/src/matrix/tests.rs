@@ -184,7 +184,34 @@ pub(super) fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64
         load_before: 0.1,
         power: Vec::new(),
         guest: None,
+        ended: None,
     }
+}
+
+#[test]
+fn runs_that_did_less_than_was_asked_are_named_and_not_ranked_with_the_rest() {
+    let matrix = Matrix::parse(&TEXT.replacen("set = [\"files=100\"]", "operations = 1000", 1)).unwrap();
+    let mut runs: Vec<Run> = (0..3)
+        .flat_map(|block| ["ext4", "xfs noatime"].map(|of| run(["mail", of, "none"], block, 9.0, 2.0, 1.0)))
+        .collect();
+    let best = |runs: &[Run]| Findings::of(&matrix, runs).verdicts[1].by_joule.as_ref().map(|of| of.ties.len());
+    assert_eq!((best(&runs), Findings::of(&matrix, &runs).short.len()), (Some(1), 0));
+    runs[0].operations = 999;
+    assert_eq!(Findings::of(&matrix, &runs).short.len(), 0, "one that was on its way");
+    for run in runs.iter_mut().filter(|run| run.system == "ext4") {
+        (run.operations, run.ended) = (700, Some("<all> files are gone".into()));
+    }
+    let findings = Findings::of(&matrix, &runs);
+    assert_eq!(
+        findings.short,
+        ["mail, ext4, none: 3 of 3 runs ended after 700 of 1000 operations: <all> files are gone"]
+    );
+    assert_eq!(best(&runs), None, "nothing is left that could be compared");
+    let page = markdown(&matrix, &findings, "modelled");
+    assert!(page.contains("## What ended early") && page.contains(r"\<all\> files are gone"), "{page}");
+    // Those that did alike much are ranked.
+    runs.iter_mut().for_each(|run| run.operations = 700);
+    assert_eq!(best(&runs), Some(1));
 }
 
 #[test]

@@ -301,7 +301,7 @@ impl Bench {
                         continue;
                     }
                 };
-                say!("block {block}, {} of {}: {}", at + 1, cells.len(), line(&run));
+                say!("block {block}, {} of {}: {}", at + 1, cells.len(), self.line(&run));
                 runs.push(run);
             }
             if !cells.is_empty() {
@@ -351,22 +351,13 @@ fn machine() -> String {
     )
 }
 
-fn line(run: &Run) -> String {
-    let spent = run.spent();
-    let joules = if spent.joules > 0.0 { format!(", {:.2} J", spent.joules) } else { String::new() };
-    let steady = if run.steady_from.is_some() { "" } else { " (not steady)" };
-    let rate = match (&run.guest, run.rate_of_device()) {
-        (Some(_), Some(rate)) => format!("in a guest, {rate:.1} ops/s of the device"),
-        _ => format!("{:.1} ops/s{steady}", run.rate),
-    };
-    format!(
-        "{}, {}, {}: {rate}{joules}, {} read, {} written",
-        run.workload,
-        run.system,
-        run.scheduler,
-        human(spent.read),
-        human(spent.written)
-    )
+impl Bench {
+    /// A run, for people.
+    fn line(&self, run: &Run) -> String {
+        let workload = self.matrix.workloads.iter().find(|of| of.name == run.workload);
+        let short = run.shortfall(workload.and_then(|of| of.operations));
+        shown::line(run) + &short.map_or(String::new(), |short| format!("; {short}"))
+    }
 }
 
 /// Reads runs, and takes away a last line that is not whole.

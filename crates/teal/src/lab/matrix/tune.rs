@@ -10,7 +10,7 @@
 use super::super::guest;
 use super::super::held::{self, Held};
 use super::ground::{self, Ground};
-use super::{Bench, MARK, age, line, scripts, versions};
+use super::{Bench, MARK, age, scripts, versions};
 use crate::cli::lab::{Aim, Tune as Args};
 use crate::cli::parse_size;
 use crate::say::say;
@@ -218,7 +218,7 @@ impl Bench {
                 }
             };
             fresh += 1;
-            say!("block {block}: {}", line(&run));
+            say!("block {block}: {}", self.line(&run));
             let shown = measured(&run);
             runs.push(run);
             Ok(Answer::Run(shown))
