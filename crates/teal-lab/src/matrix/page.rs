@@ -86,7 +86,7 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
 
 fn workload(out: &mut String, matrix: &Matrix, findings: &Findings, of: &Verdict) {
     let mut words = String::new();
-    verdict(&mut words, findings, of);
+    verdict(&mut words, findings, of, str::to_owned);
     let _ = writeln!(out, "<h3>{}</h3>\n<ul>", escaped(&of.workload));
     for line in words.lines().filter_map(|line| line.strip_prefix("- ")) {
         let _ = writeln!(out, "<li>{}</li>", strong(&escaped(line)));

@@ -60,6 +60,9 @@ fn a_matrix_is_read_and_what_is_wrong_is_told_with_its_place() {
         ("seconds = 10", "aged = 0", "runs.aged: 0 percent are none"),
         ("set = [\"files=100\"]", "operations = 0", "workload.operations"),
         ("files=100", "files", "'files' sets nothing"),
+        ("files=100", "files=100\", \"$files=7", "workload.set: $files is set twice in mail"),
+        ("profile = \"wd-re-4tb\"\nsize = \"4G\"", "path = \"\"", "device.path: it is empty"),
+        ("name = \"mail\"", "name = \"a\\nb\"", r#""a\nb" is no name: 1 to 60 bytes without '|', '/' and line breaks"#),
         ("kind = \"xfs\"", "kind = \"zfs\"", "unknown variant `zfs`"),
         ("kind = \"xfs\"", "kind = \"xfs\"\nwhere = \"here\"", "expected `host` or `guest`"),
         (
@@ -251,6 +254,21 @@ fn what_cannot_be_told_apart_is_a_tie_and_the_rest_is_not() {
     let page = markdown(&matrix, &findings, "modelled");
     assert!(page.contains("**xfs noatime,") && page.contains("not to be told from it: xfs noatime"), "{page}");
     assert!(page.contains("scaled by 0.5"));
+    // Names are names, whatever they look like.
+    let odd = "<i>*`x`*";
+    let text = TEXT.replacen("xfs noatime", odd, 1);
+    let renamed: Vec<Run> = runs
+        .iter()
+        .map(|run| Run { system: run.system.replace("xfs noatime", odd), meter: Meter::None, ..run.clone() })
+        .map(|mut run| {
+            (run.run.joules, run.drain.joules) = (0.0, 0.0);
+            run
+        })
+        .collect();
+    let odd = Matrix::parse(&text).unwrap();
+    let page_ = markdown(&odd, &Findings::of(&odd, &renamed), "none");
+    assert!(page_.contains(r"**\<i\>\*\`x\`\*, ") && !page_.contains("<i>"), "{page_}");
+    assert!(page_.contains("Operations for each joule: not known: the device has no meter"), "{page_}");
     let about = About {
         title: "a & b".into(),
         machine: vec!["Linux <6>".into()],

@@ -45,7 +45,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use teal_lab::matrix::{About, Cell, Failure, Findings, Matrix, Run, html, markdown, settled};
+use teal_lab::matrix::{About, Cell, Failure, Findings, Matrix, Run, escaped, html, markdown, settled};
 use teal_lab::wml::Script;
 use teal_lab::workload::{Options, plan, preview};
 pub(crate) use tune::tune;
@@ -145,8 +145,11 @@ impl Bench {
             meter::Meter::open(of)?;
         }
         let here = (0..self.matrix.systems.len()).any(|system| !self.in_guest(system));
-        if self.matrix.runs.memory.is_some() && here {
-            memory::check()?;
+        if let Some(wanted) = self.matrix.runs.memory.filter(|_| here) {
+            memory::check(wanted)?;
+        }
+        if let (Some(erase), None) = (erase, &self.matrix.device.path) {
+            bail!("--erase {}: this is on a modelled disk, and no device is erased; leave it out", erase.display());
         }
         if let Some(path) = &self.matrix.device.path {
             ground::check_device(Path::new(path))?;
@@ -322,9 +325,12 @@ impl Bench {
         };
         let name = self.results.file_name().map_or("Matrix".into(), |name| name.to_string_lossy());
         let machine = versions::lines(&self.results)?;
-        let commands = vec!["teal lab matrix matrix.toml --results again".into(), "teal lab compare . again".into()];
+        let erase = self.matrix.device.path.as_ref().map_or(String::new(), |path| format!(" --erase {path}"));
+        let commands =
+            vec![format!("teal lab matrix matrix.toml --results again{erase}"), "teal lab compare . again".into()];
         let page = format!(
-            "# {name}\n\n{}.\n\n{}\n## To have it again\n\n```console\n{}\n```\n",
+            "# {}\n\n{}.\n\n{}\n## To have it again\n\n```console\n{}\n```\n",
+            escaped(&name),
             machine.join("; "),
             markdown(&self.matrix, &findings, &meter),
             commands.join("\n")
