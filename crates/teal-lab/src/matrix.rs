@@ -34,6 +34,6 @@ pub use order::Cell;
 pub use page::{About, html};
 pub use power::{LEAST, Power};
 pub use run::{Failure, Meter, Run, Spent};
-pub use show::{markdown, settled};
+pub use show::{escaped, markdown, settled};
 pub use space::{combinations, features, risk, space};
 pub use system::{Kind, Place, System};

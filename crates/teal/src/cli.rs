@@ -139,7 +139,7 @@ pub(crate) struct Mount {
     pub(crate) path: PathBuf,
     /// The mount point, an empty directory
     pub(crate) dir: PathBuf,
-    /// ro, salvage, noatime, commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, flush=SECONDS,
+    /// ro, salvage, noatime, observed (all that programs ask comes as requests, for `teal lab record`), commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, flush=SECONDS,
     /// queue=SIZE, sync=local|remote
     #[arg(short, long, value_delimiter = ',')]
     pub(crate) options: Vec<String>,

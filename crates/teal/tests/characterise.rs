@@ -207,3 +207,16 @@ fn what_is_made_of_a_real_program_runs() {
     m.down();
     m.check();
 }
+
+#[test]
+fn of_a_mount_that_nobody_used_nothing_is_left() {
+    let Some(mut m) = Mounted::new("of_a_mount_that_nobody_used_nothing_is_left", "64M") else { return };
+    let wml = m.world().path("idle.wml");
+    let args = ["lab", "record", m.point().to_str().unwrap(), "--for", "1s", "--wml", wml.to_str().unwrap()];
+    m.world().teal(&args).refused();
+    assert!(!wml.exists() && !wml.with_extension("trace").exists(), "neither a script nor a trace");
+    let help = m.world().teal(&["mount", "--help"]).good();
+    assert!(help.contains("observed"), "{help}");
+    m.down();
+    m.check();
+}

@@ -91,3 +91,32 @@ fn what_fails_is_named_before_anything_is_run_or_in_the_report() {
     assert!(world.teal(&["lab", "disk", "ls"]).good().is_empty(), "no disk is left");
     run(TEXT, &["--only-report"]).good();
 }
+
+#[test]
+fn a_run_that_ends_before_its_operations_says_so() {
+    let test = "a_run_that_ends_before_its_operations_says_so";
+    if !has_loop_devices(test) {
+        return;
+    }
+    let Some(world) = World::new(test) else { return };
+    let (file, results) = (world.path("matrix.toml"), world.path("results"));
+    let script = "set mode quit firstdone
+define fileset name=ff,path=$dir,entries=50,size=4k,dirwidth=20,dirgamma=0,prealloc
+define process name=pp { thread name=tt,memsize=1m { flowop deletefile name=dd,filesetname=ff } }
+run 60
+";
+    fs::write(world.path("small.wml"), script).unwrap();
+    let large = TEXT.find("[[workload]]\nname = \"large\"").unwrap()..TEXT.find("[[system]]").unwrap();
+    let mut text = TEXT.to_owned();
+    text.replace_range(large, "");
+    fs::write(&file, text).unwrap();
+    let said = world.teal(&["lab", "matrix", file.to_str().unwrap(), "--results", results.to_str().unwrap()]).good();
+    assert!(said.contains("; ended after 50 of 200 operations: "), "{said}");
+    for name in ["report.md", "report.html"] {
+        let report = fs::read_to_string(results.join(name)).unwrap();
+        assert!(
+            report.contains("What ended early") && report.contains("2 of 2 runs ended after 50 of 200"),
+            "{report}"
+        );
+    }
+}

@@ -153,6 +153,7 @@ fn matrices_that_cannot_be_run_are_refused_with_a_reason() {
         ("size = \"300M\"", "size = \"3T\"", "holds 1000000000 bytes"),
         ("\"mq-deadline\"", "\"elevator\"", "has no scheduler elevator"),
         ("\"-b\", \"1024\"", "\"-b\", \"1000\"", "mkfs.ext4"),
+        ("scale = 0.01", "scale = 0.01\nmemory = \"99999G\"", "runs.memory: "),
         ("scale = 0.01", "scale = 2.0", "of files on 300.0 MiB; say a smaller runs.scale"),
         ("scale = 0.01", "scale = 0.5\naged = 80", "of files do not fit on 300.0 MiB aged to 80 %"),
         ("scale = 0.01", "scale = 0.01\naged = 95", "runs.aged: 95 percent are none"),
@@ -162,6 +163,8 @@ fn matrices_that_cannot_be_run_are_refused_with_a_reason() {
         let _ = fs::remove_dir_all(&matrix.results);
         assert!(!is_mounted(&matrix.results), "{to}");
     }
+    let said = refused("mail", "mail", &["--erase", "/dev/null"]);
+    assert!(said.contains("--erase /dev/null: this is on a modelled disk"), "{said}");
     assert!(matrix.world.teal(&["lab", "disk", "ls"]).good().is_empty(), "no disk is left");
     let line = r#"{"version":1,"workload":"mail","system":"teal","scheduler":"none","block":0,"operations":9,"bytes":9,"seconds":1.0,
         "latency_ms":[1,1,1,1],"steady_from":null,"rate":9.0,"meter":"none","run":{"joules":0,"busy":0,"read":0,"written":0,"flushes":0,"seeks":0},
@@ -216,6 +219,8 @@ fn a_real_device_is_not_touched_while_it_is_used_or_before_it_is_said_twice() {
     }
     let report = fs::read_to_string(matrix.results.join("report.md")).unwrap();
     assert!(report.contains("Energy: not known"), "{report}");
+    assert!(report.contains("each joule: not known: the device has no meter"), "{report}");
+    assert!(report.contains(&format!("--results again --erase {device}")), "{report}");
 
     // A meter: a program that prints watts.
     let metered = |meter: &str| {

@@ -193,6 +193,7 @@ fn what_makes_no_sense_is_refused_and_what_is_missing_is_named() {
     let Some(phases) = Phases::new("what_makes_no_sense_is_refused_and_what_is_missing_is_named") else { return };
     for (systems, more, words) in [
         ("ext5", &[][..], "did you mean ext"),
+        ("ext4,ext2,ext4", &[], "ext4 is named twice"),
         ("ext4@moon", &[], "guest or host"),
         ("teal@guest", &[], "runs on this kernel"),
         ("ext4", &["--groups", "5k"], "there are 4k, 32k"),

@@ -53,6 +53,13 @@ fn a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was() {
     let said = tune(&["--dry-run"]).good();
     assert!(said.contains("6 candidates: 3 file systems under none, mq-deadline"), "{said}");
     assert!(!results.exists(), "a dry run makes nothing");
+    assert!(
+        said.contains("the first block: 6 runs, at most 180 s of running") && said.contains("--budget is 3600 s"),
+        "{said}"
+    );
+    let short = tune(&["--blocks", "2", "--budget", "1s"]).refused();
+    assert!(short.contains("not even one block was whole"), "{short}");
+    fs::remove_dir_all(&results).unwrap();
     let first = tune(&["--blocks", "2"]).good();
     assert!(first.contains("left out: ext4 no such option"), "{first}");
     let runs = || fs::read_to_string(results.join("runs.jsonl")).unwrap().lines().count();

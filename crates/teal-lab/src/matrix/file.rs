@@ -211,6 +211,23 @@ pub struct Workload {
     pub operations: Option<u64>,
 }
 
+impl Workload {
+    /// Whether every setting sets something, and none what another sets.
+    fn check_set(&self) -> Result<(), MatrixError> {
+        let wrong = |why: String| Err(MatrixError::Value { at: "workload.set".into(), why });
+        let mut known = BTreeSet::new();
+        for set in &self.set {
+            let Some((name, _)) = set.split_once('=') else {
+                return wrong(format!("'{set}' sets nothing; say \"files=1000\""));
+            };
+            if !known.insert(name.trim_start_matches('$')) {
+                return wrong(format!("{} is set twice in {}", name, self.name));
+            }
+        }
+        Ok(())
+    }
+}
+
 fn tenth() -> u64 {
     100
 }
@@ -309,6 +326,9 @@ impl Matrix {
             return wrong("version", format!("{} is not known here; this program knows {VERSION}", self.version));
         }
         match (&self.device.profile, &self.device.path, self.device.size) {
+            (_, Some(path), _) if path.is_empty() => {
+                return wrong("device.path", "it is empty; say a block device, such as \"/dev/sdX\"".into());
+            }
             (Some(_), None, Some(_)) | (None, Some(_), None) => {}
             (Some(_), None, None) => return wrong("device", "a modelled disk needs a size, such as \"4G\"".into()),
             _ => return wrong("device", "say either profile and size, or path".into()),
@@ -357,9 +377,7 @@ impl Matrix {
             return wrong("runs.aged", why);
         }
         for workload in &self.workloads {
-            if let Some(bad) = workload.set.iter().find(|set| !set.contains('=')) {
-                return wrong("workload.set", format!("'{bad}' sets nothing; say \"files=1000\""));
-            }
+            workload.check_set()?;
             if workload.operations == Some(0) {
                 return wrong(
                     "workload.operations",
@@ -379,8 +397,8 @@ fn distinct<'a>(at: &str, names: impl Iterator<Item = &'a String>) -> Result<(),
     let wrong = |why: String| Err(MatrixError::Value { at: at.into(), why });
     let mut known = BTreeSet::new();
     for name in names {
-        if name.is_empty() || name.len() > 60 || name.contains(['|', '\n', '/']) {
-            return wrong(format!("'{name}' is no name: 1 to 60 bytes without '|' and '/'"));
+        if name.is_empty() || name.len() > 60 || name.contains(['|', '/']) || name.contains(char::is_control) {
+            return wrong(format!("{name:?} is no name: 1 to 60 bytes without '|', '/' and line breaks"));
         }
         if !known.insert(name) {
             return wrong(format!("two are called '{name}'"));

@@ -78,6 +78,8 @@ pub struct Findings {
     pub load: Option<[f64; 3]>,
     /// Cells that came to nothing.
     pub failures: Vec<Failure>,
+    /// Runs that ended before as many operations as were asked for: one of each cell, with how many of its runs did.
+    pub short: Vec<String>,
 }
 
 fn mean(of: impl Iterator<Item = f64> + Clone) -> f64 {
@@ -158,7 +160,8 @@ impl Findings {
         let mut loads: Vec<f64> = by_cell.values().flatten().map(|run| run.load_before).collect();
         let middle = (!loads.is_empty()).then(|| median(&mut loads));
         let load = middle.map(|middle| [loads[0], middle, loads[loads.len() - 1]]);
-        Self { rows, verdicts, runs: loads.len(), blocks, load, failures: failures.to_vec() }
+        let short = by_cell.iter().filter_map(|(cell, runs)| short(matrix, *cell, runs)).collect();
+        Self { rows, verdicts, runs: loads.len(), blocks, load, failures: failures.to_vec(), short }
     }
 
     /// The widest relative interval of what is compared by device, or of the rates where there is none; `None` while a cell has fewer than two runs.
@@ -172,21 +175,44 @@ impl Findings {
     }
 }
 
+/// Of a cell with runs that were short of what was asked for: the first of them, and how many there are.
+fn short(matrix: &Matrix, cell: Cell, runs: &[&Run]) -> Option<String> {
+    let asked = matrix.workloads[cell.workload].operations;
+    let all: Vec<String> = runs.iter().filter_map(|run| run.shortfall(asked)).collect();
+    let first = all.first()?;
+    Some(format!("{}: {} of {} runs {first}", matrix.names(cell).join(", "), all.len(), runs.len()))
+}
+
+/// Runs of a workload that did alike much: where some were short of what was asked for, those that did the most.
+fn alike<'a>(matrix: &Matrix, at: usize, by_cell: &BTreeMap<Cell, Vec<&'a Run>>) -> BTreeMap<Cell, Vec<&'a Run>> {
+    let mine = by_cell.iter().filter(|(cell, _)| cell.workload == at);
+    let mine: BTreeMap<Cell, Vec<&Run>> = mine.map(|(cell, runs)| (*cell, runs.clone())).collect();
+    if matrix.workloads[at].operations.is_none() {
+        return mine;
+    }
+    let most = mine.values().flatten().map(|run| run.operations).max();
+    let whole = |runs: Vec<&'a Run>| runs.into_iter().filter(|run| !run.is_short_of(most)).collect();
+    mine.into_iter().map(|(cell, runs)| (cell, whole(runs))).collect()
+}
+
 fn verdict(matrix: &Matrix, at: usize, rows: &[Row], by_cell: &BTreeMap<Cell, Vec<&Run>>) -> Verdict {
+    let alike = alike(matrix, at, by_cell);
     let scores = |what: &dyn Fn(&Run) -> Option<f64>| -> Vec<Score> {
-        let mine = by_cell.iter().filter(|(cell, _)| cell.workload == at);
-        mine.map(|(cell, runs)| {
-            let by_block: BTreeMap<u32, f64> = runs.iter().filter_map(|run| Some((run.block, what(run)?))).collect();
-            let samples: Vec<f64> = by_block.values().copied().collect();
-            let system = &matrix.systems[cell.system];
-            Score {
-                names: matrix.names(*cell).map(str::to_owned),
-                is_default: system.mkfs.is_empty() && system.mount.is_empty(),
-                by_block,
-                mean: mean(samples.iter().copied()),
-            }
-        })
-        .collect()
+        alike
+            .iter()
+            .map(|(cell, runs)| {
+                let by_block: BTreeMap<u32, f64> =
+                    runs.iter().filter_map(|run| Some((run.block, what(run)?))).collect();
+                let samples: Vec<f64> = by_block.values().copied().collect();
+                let system = &matrix.systems[cell.system];
+                Score {
+                    names: matrix.names(*cell).map(str::to_owned),
+                    is_default: system.mkfs.is_empty() && system.mount.is_empty(),
+                    by_block,
+                    mean: mean(samples.iter().copied()),
+                }
+            })
+            .collect()
     };
     let mine: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].cell.workload == at).collect();
     // By place: operations a second and for each joule, where both are known.

@@ -8,7 +8,7 @@ mod plot;
 
 use super::file::Matrix;
 use super::findings::{Findings, Row, Verdict};
-use super::show::{circumstances, failures, figure, guests, on_the_clock, short, verdict};
+use super::show::{SHORT, circumstances, failures, figure, guests, on_the_clock, short, verdict};
 use std::fmt::Write as _;
 
 /// What a page says besides findings.
@@ -68,6 +68,10 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
         let lines: Vec<String> = failed.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
         let _ = writeln!(out, "<h2>What failed</h2>\n<ul>{}</ul>", lines.concat());
     }
+    if !findings.short.is_empty() {
+        let lines: Vec<String> = findings.short.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
+        let _ = writeln!(out, "<h2>What ended early</h2>\n<p>{SHORT}</p>\n<ul>{}</ul>", lines.concat());
+    }
     out.push_str("<h2>All cells</h2>\n");
     table(&mut out, findings);
     out.push_str("<h2>To have it again</h2>\n");
@@ -82,7 +86,7 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
 
 fn workload(out: &mut String, matrix: &Matrix, findings: &Findings, of: &Verdict) {
     let mut words = String::new();
-    verdict(&mut words, findings, of);
+    verdict(&mut words, findings, of, str::to_owned);
     let _ = writeln!(out, "<h3>{}</h3>\n<ul>", escaped(&of.workload));
     for line in words.lines().filter_map(|line| line.strip_prefix("- ")) {
         let _ = writeln!(out, "<li>{}</li>", strong(&escaped(line)));

@@ -96,6 +96,9 @@ pub struct Run {
     /// The kernel of the guest it was in; then its clock does not compare with that of others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<String>,
+    /// Why it ended; not known of runs of a time when that was not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
 }
 
 /// A cell that came to nothing in a block. One line of JSON in the file of failures.
@@ -112,6 +115,18 @@ pub struct Failure {
 impl Run {
     /// The version of the form.
     pub const VERSION: u32 = 1;
+
+    /// Whether it ended before as many operations as were asked for. One in a thousand may be missing: those that were on their way.
+    pub fn is_short_of(&self, operations: Option<u64>) -> bool {
+        operations.is_some_and(|asked| self.operations.saturating_mul(1000) < asked.saturating_mul(999))
+    }
+
+    /// What to say of a run that was short of what was asked for.
+    pub fn shortfall(&self, operations: Option<u64>) -> Option<String> {
+        let asked = operations.filter(|_| self.is_short_of(operations))?;
+        let why = self.ended.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        Some(format!("ended after {} of {asked} operations{why}", self.operations))
+    }
 
     /// What it took in all.
     pub fn spent(&self) -> Spent {

@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// As text of Markdown: what would be a mark is none.
-pub(super) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
-        if r"\`*_<>[]#|".contains(c) {
+        if r"\`*_<>[]|".contains(c) {
             out.push('\\');
         }
         out.push(if c == '\n' { ' ' } else { c });
@@ -45,6 +45,10 @@ pub(super) fn short(x: f64) -> String {
     }
 }
 
+/// Of runs that were short of what was asked for.
+pub(super) const SHORT: &str =
+    "These runs did fewer operations than were asked for. They are not ranked with those that did more.";
+
 /// Instead of a figure by the clock.
 const NO_CLOCK: &str = "in a guest: not ranked on the clock";
 
@@ -69,13 +73,16 @@ pub(super) fn guests(findings: &Findings) -> Option<String> {
     })
 }
 
-fn name(row: &Row) -> String {
-    format!("{}, {}", row.names[1], row.names[2])
+/// How names are written.
+pub(super) type Write = fn(&str) -> String;
+
+fn name(names: &[String; 3], write: Write) -> String {
+    format!("{}, {}", write(&names[1]), write(&names[2]))
 }
 
-fn choice(of: Option<&Choice>, without: &str) -> String {
+fn choice(of: Option<&Choice>, without: &str, write: Write) -> String {
     let Some(of) = of else { return without.to_owned() };
-    let mut text = format!("**{}, {}**", of.best.names[1], of.best.names[2]);
+    let mut text = format!("**{}**", name(&of.best.names, write));
     if let Some((low, high)) = of.gain {
         let _ = write!(text, " ({} to {} times what file systems without options give)", short(low), short(high));
     }
@@ -84,7 +91,7 @@ fn choice(of: Option<&Choice>, without: &str) -> String {
         ties => {
             let ties = ties
                 .iter()
-                .map(|(score, by)| format!("{}, {} ({:.2} to {:.2})", score.names[1], score.names[2], by.low, by.high));
+                .map(|(score, by)| format!("{} ({:.2} to {:.2})", name(&score.names, write), by.low, by.high));
             let _ = write!(text, "; not to be told from it: {}", ties.collect::<Vec<_>>().join("; "));
         }
     }
@@ -96,22 +103,25 @@ fn cemp(of: &Cemp) -> String {
     format!("{value} (energy {:+.1} %, performance {:+.1} %)", of.energy * 100.0, of.performance * 100.0)
 }
 
-pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict) {
-    let _ = writeln!(out, "### {}\n", of.workload);
+pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict, write: Write) {
+    let _ = writeln!(out, "### {}\n", write(&of.workload));
     let rows = || findings.rows.iter().filter(|row| row.names[0] == of.workload && row.runs > 0);
     let guests = rows().filter(|row| row.guest.is_some()).count();
     let clock = match guests {
-        0 => choice(of.by_rate.as_ref(), "not steady here: no ranking"),
+        0 => choice(of.by_rate.as_ref(), "not steady here: no ranking", write),
         all if all == rows().count() => NO_CLOCK.to_owned(),
         _ => {
-            choice(of.by_rate.as_ref(), "not steady here: no ranking")
+            choice(of.by_rate.as_ref(), "not steady here: no ranking", write)
                 + "; file systems in a guest are not ranked on the clock"
         }
     };
     let _ = writeln!(out, "- Operations a second on the clock: {clock}");
     let none = "not known: fewer than two blocks";
-    let _ = writeln!(out, "- Operations for each second the device worked: {}", choice(of.by_device.as_ref(), none));
-    let _ = writeln!(out, "- Operations for each joule: {}", choice(of.by_joule.as_ref(), none));
+    let _ =
+        writeln!(out, "- Operations for each second the device worked: {}", choice(of.by_device.as_ref(), none, write));
+    let has_joules = rows().count() == 0 || rows().any(|row| row.joules_per_thousand.is_some());
+    let none = if has_joules { none } else { "not known: the device has no meter" };
+    let _ = writeln!(out, "- Operations for each joule: {}", choice(of.by_joule.as_ref(), none, write));
     if let (Some(rate), Some(joule)) = (&of.by_device, &of.by_joule)
         && rate.best.names != joule.best.names
     {
@@ -125,7 +135,7 @@ pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict) {
         };
     }
     if !of.front.is_empty() {
-        let names: Vec<String> = of.front.iter().map(|row| name(&findings.rows[*row])).collect();
+        let names: Vec<String> = of.front.iter().map(|row| name(&findings.rows[*row].names, write)).collect();
         let _ = writeln!(out, "- Not beaten in both: {}", names.join("; "));
     }
     if let Some([ah, pa, ph]) = &of.cemp {
@@ -143,7 +153,7 @@ pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict) {
         let _ = writeln!(
             out,
             "- Drift of {}, operations a second on the clock, from the first block to the last: {ratio:.2} (95 %: {low:.2} to {high:.2}, {n} blocks): {words}",
-            findings.rows.first().map_or("", |row| &row.names[1])
+            findings.rows.first().map_or(String::new(), |row| write(&row.names[1]))
         );
     }
     out.push('\n');
@@ -183,11 +193,18 @@ pub fn markdown(matrix: &Matrix, findings: &Findings, meter: &str) -> String {
         findings.blocks,
         circumstances(matrix, findings)
     );
-    findings.verdicts.iter().for_each(|of| verdict(&mut out, findings, of));
+    findings.verdicts.iter().for_each(|of| verdict(&mut out, findings, of, escaped));
     let failed = failures(findings);
     if !failed.is_empty() {
         out.push_str("## What failed\n\n");
         for line in &failed {
+            let _ = writeln!(out, "- {}", escaped(line));
+        }
+        out.push('\n');
+    }
+    if !findings.short.is_empty() {
+        let _ = writeln!(out, "## What ended early\n\n{SHORT}\n");
+        for line in &findings.short {
             let _ = writeln!(out, "- {}", escaped(line));
         }
         out.push('\n');
@@ -198,7 +215,7 @@ pub fn markdown(matrix: &Matrix, findings: &Findings, meter: &str) -> String {
     for row in &findings.rows {
         let ai = row.ai.map(|ai| ai.map_or("–".into(), short)).join(", ");
         let memory = if row.is_of_memory { " (of memory: the device was hardly needed)" } else { "" };
-        let [workload, system, scheduler] = &row.names;
+        let [workload, system, scheduler] = row.names.each_ref().map(|name| escaped(name));
         let _ = writeln!(
             out,
             "| {workload} | {system} | {scheduler} | {} ({}) | {} | {}{memory} | {} | {:.0} % | {} | {ai} |",

@@ -60,6 +60,9 @@ fn a_matrix_is_read_and_what_is_wrong_is_told_with_its_place() {
         ("seconds = 10", "aged = 0", "runs.aged: 0 percent are none"),
         ("set = [\"files=100\"]", "operations = 0", "workload.operations"),
         ("files=100", "files", "'files' sets nothing"),
+        ("files=100", "files=100\", \"$files=7", "workload.set: $files is set twice in mail"),
+        ("profile = \"wd-re-4tb\"\nsize = \"4G\"", "path = \"\"", "device.path: it is empty"),
+        ("name = \"mail\"", "name = \"a\\nb\"", r#""a\nb" is no name: 1 to 60 bytes without '|', '/' and line breaks"#),
         ("kind = \"xfs\"", "kind = \"zfs\"", "unknown variant `zfs`"),
         ("kind = \"xfs\"", "kind = \"xfs\"\nwhere = \"here\"", "expected `host` or `guest`"),
         (
@@ -184,7 +187,34 @@ pub(super) fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64
         load_before: 0.1,
         power: Vec::new(),
         guest: None,
+        ended: None,
     }
+}
+
+#[test]
+fn runs_that_did_less_than_was_asked_are_named_and_not_ranked_with_the_rest() {
+    let matrix = Matrix::parse(&TEXT.replacen("set = [\"files=100\"]", "operations = 1000", 1)).unwrap();
+    let mut runs: Vec<Run> = (0..3)
+        .flat_map(|block| ["ext4", "xfs noatime"].map(|of| run(["mail", of, "none"], block, 9.0, 2.0, 1.0)))
+        .collect();
+    let best = |runs: &[Run]| Findings::of(&matrix, runs).verdicts[1].by_joule.as_ref().map(|of| of.ties.len());
+    assert_eq!((best(&runs), Findings::of(&matrix, &runs).short.len()), (Some(1), 0));
+    runs[0].operations = 999;
+    assert_eq!(Findings::of(&matrix, &runs).short.len(), 0, "one that was on its way");
+    for run in runs.iter_mut().filter(|run| run.system == "ext4") {
+        (run.operations, run.ended) = (700, Some("<all> files are gone".into()));
+    }
+    let findings = Findings::of(&matrix, &runs);
+    assert_eq!(
+        findings.short,
+        ["mail, ext4, none: 3 of 3 runs ended after 700 of 1000 operations: <all> files are gone"]
+    );
+    assert_eq!(best(&runs), None, "nothing is left that could be compared");
+    let page = markdown(&matrix, &findings, "modelled");
+    assert!(page.contains("## What ended early") && page.contains(r"\<all\> files are gone"), "{page}");
+    // Those that did alike much are ranked.
+    runs.iter_mut().for_each(|run| run.operations = 700);
+    assert_eq!(best(&runs), Some(1));
 }
 
 #[test]
@@ -224,6 +254,21 @@ fn what_cannot_be_told_apart_is_a_tie_and_the_rest_is_not() {
     let page = markdown(&matrix, &findings, "modelled");
     assert!(page.contains("**xfs noatime,") && page.contains("not to be told from it: xfs noatime"), "{page}");
     assert!(page.contains("scaled by 0.5"));
+    // Names are names, whatever they look like.
+    let odd = "<i>*`x`*";
+    let text = TEXT.replacen("xfs noatime", odd, 1);
+    let renamed: Vec<Run> = runs
+        .iter()
+        .map(|run| Run { system: run.system.replace("xfs noatime", odd), meter: Meter::None, ..run.clone() })
+        .map(|mut run| {
+            (run.run.joules, run.drain.joules) = (0.0, 0.0);
+            run
+        })
+        .collect();
+    let odd = Matrix::parse(&text).unwrap();
+    let page_ = markdown(&odd, &Findings::of(&odd, &renamed), "none");
+    assert!(page_.contains(r"**\<i\>\*\`x\`\*, ") && !page_.contains("<i>"), "{page_}");
+    assert!(page_.contains("Operations for each joule: not known: the device has no meter"), "{page_}");
     let about = About {
         title: "a & b".into(),
         machine: vec!["Linux <6>".into()],

@@ -159,7 +159,7 @@ pub(crate) struct Tune {
     pub(crate) device: Option<String>,
     #[command(flatten)]
     pub(crate) kept: Option<Kept>,
-    /// End before this time is over, such as 30m or 2h
+    /// Begin no run that would end after this time, if it takes as long as the longest so far; such as 30m or 2h
     #[arg(long, value_parser = parse_duration, default_value = "1h")]
     pub(crate) budget: Duration,
     /// What the best is the best in

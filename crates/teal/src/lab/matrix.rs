@@ -45,7 +45,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use teal_lab::matrix::{About, Cell, Failure, Findings, Matrix, Run, html, markdown, settled};
+use teal_lab::matrix::{About, Cell, Failure, Findings, Matrix, Run, escaped, html, markdown, settled};
 use teal_lab::wml::Script;
 use teal_lab::workload::{Options, plan, preview};
 pub(crate) use tune::tune;
@@ -145,8 +145,11 @@ impl Bench {
             meter::Meter::open(of)?;
         }
         let here = (0..self.matrix.systems.len()).any(|system| !self.in_guest(system));
-        if self.matrix.runs.memory.is_some() && here {
-            memory::check()?;
+        if let Some(wanted) = self.matrix.runs.memory.filter(|_| here) {
+            memory::check(wanted)?;
+        }
+        if let (Some(erase), None) = (erase, &self.matrix.device.path) {
+            bail!("--erase {}: this is on a modelled disk, and no device is erased; leave it out", erase.display());
         }
         if let Some(path) = &self.matrix.device.path {
             ground::check_device(Path::new(path))?;
@@ -301,7 +304,7 @@ impl Bench {
                         continue;
                     }
                 };
-                say!("block {block}, {} of {}: {}", at + 1, cells.len(), line(&run));
+                say!("block {block}, {} of {}: {}", at + 1, cells.len(), self.line(&run));
                 runs.push(run);
             }
             if !cells.is_empty() {
@@ -322,9 +325,12 @@ impl Bench {
         };
         let name = self.results.file_name().map_or("Matrix".into(), |name| name.to_string_lossy());
         let machine = versions::lines(&self.results)?;
-        let commands = vec!["teal lab matrix matrix.toml --results again".into(), "teal lab compare . again".into()];
+        let erase = self.matrix.device.path.as_ref().map_or(String::new(), |path| format!(" --erase {path}"));
+        let commands =
+            vec![format!("teal lab matrix matrix.toml --results again{erase}"), "teal lab compare . again".into()];
         let page = format!(
-            "# {name}\n\n{}.\n\n{}\n## To have it again\n\n```console\n{}\n```\n",
+            "# {}\n\n{}.\n\n{}\n## To have it again\n\n```console\n{}\n```\n",
+            escaped(&name),
             machine.join("; "),
             markdown(&self.matrix, &findings, &meter),
             commands.join("\n")
@@ -351,22 +357,13 @@ fn machine() -> String {
     )
 }
 
-fn line(run: &Run) -> String {
-    let spent = run.spent();
-    let joules = if spent.joules > 0.0 { format!(", {:.2} J", spent.joules) } else { String::new() };
-    let steady = if run.steady_from.is_some() { "" } else { " (not steady)" };
-    let rate = match (&run.guest, run.rate_of_device()) {
-        (Some(_), Some(rate)) => format!("in a guest, {rate:.1} ops/s of the device"),
-        _ => format!("{:.1} ops/s{steady}", run.rate),
-    };
-    format!(
-        "{}, {}, {}: {rate}{joules}, {} read, {} written",
-        run.workload,
-        run.system,
-        run.scheduler,
-        human(spent.read),
-        human(spent.written)
-    )
+impl Bench {
+    /// A run, for people.
+    fn line(&self, run: &Run) -> String {
+        let workload = self.matrix.workloads.iter().find(|of| of.name == run.workload);
+        let short = run.shortfall(workload.and_then(|of| of.operations));
+        shown::line(run) + &short.map_or(String::new(), |short| format!("; {short}"))
+    }
 }
 
 /// Reads runs, and takes away a last line that is not whole.

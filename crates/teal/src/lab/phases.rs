@@ -130,6 +130,11 @@ impl Subject {
 impl Bench {
     fn new(args: &Args) -> Result<Self> {
         let subjects = args.systems.iter().map(|text| Subject::parse(text)).collect::<Result<Vec<_>>>()?;
+        for names in [&args.systems, &args.groups] {
+            if let Some((_, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+                bail!("{twice} is named twice; each is measured once");
+            }
+        }
         let groups = args.groups.iter().map(|name| group(name)).collect::<Result<Vec<_>>>()?;
         let of = profile(&args.profile)?;
         let holds = of.media.map_or(0, |media| media.capacity.get());

@@ -48,10 +48,12 @@ pub(crate) fn record(args: &Record) -> Result<ExitCode> {
     let file = args.out.clone().unwrap_or_else(|| wml.with_extension("trace"));
     let file = paths::absolute(&file)?;
     follow(args, &dir, &file)?;
-    characterise::write(&file, &survey, wml, &dir.display().to_string())?;
+    let written = characterise::write(&file, &survey, wml, &dir.display().to_string());
+    // Nobody has asked for the trace, whatever came of it.
     if args.out.is_none() {
         std::fs::remove_file(&file).with_context(|| file.display().to_string())?;
     }
+    written?;
     Ok(ExitCode::SUCCESS)
 }
 

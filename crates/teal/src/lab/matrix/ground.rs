@@ -72,6 +72,12 @@ pub(in crate::lab) fn check_device(path: &Path) -> Result<()> {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC;
     match rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
         Ok(_) => Ok(()),
+        Err(e @ (rustix::io::Errno::PERM | rustix::io::Errno::ACCESS)) => {
+            bail!(
+                "{} may not be opened here ({e}): neither by this user nor in this container, perhaps; say another device",
+                path.display()
+            )
+        }
         Err(rustix::io::Errno::BUSY) => bail!("{} is in use; unmount what is on it first", path.display()),
         Err(e) => Err(e).with_context(|| path.display().to_string()),
     }

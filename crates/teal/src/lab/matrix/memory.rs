@@ -5,6 +5,7 @@
 //! 2. What this process held before does not count: only what it touches from then on, the kernel's caches for it included.
 
 use super::super::held;
+use crate::status::human;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::ErrorKind;
@@ -80,8 +81,13 @@ pub(in crate::lab) fn groups() -> Option<PathBuf> {
     controller().ok().map(|found| found.parent)
 }
 
-/// Whether memory can be limited here.
-pub(super) fn check() -> Result<()> {
+/// Whether memory can be limited here, to less than there is.
+pub(super) fn check(bytes: u64) -> Result<()> {
+    let machine = rustix::system::sysinfo();
+    let all = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
+    if bytes > all {
+        bail!("runs.memory: {} is no limit, this machine has {}; say less, or leave it out", human(bytes), human(all));
+    }
     controller().map(drop)
 }
 

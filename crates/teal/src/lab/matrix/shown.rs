@@ -1,5 +1,6 @@
 //! What a workload has shown, wherever it ran: the part of a [`Run`] that does not come from the device.
 
+use crate::status::human;
 use serde::{Deserialize, Serialize};
 use teal_lab::matrix::{Meter, Run, Spent};
 use teal_lab::statistics::steady_from;
@@ -14,6 +15,7 @@ pub(super) struct Shown {
     latency_ms: [f64; 4],
     steady_from: Option<usize>,
     rate: f64,
+    ended: String,
 }
 
 impl Shown {
@@ -35,12 +37,13 @@ impl Shown {
             latency_ms: latencies.map(|nanos| nanos / 1e6),
             steady_from: steady,
             rate,
+            ended: outcome.ended.clone(),
         }
     }
 
     /// As a run of which the device's part is not known yet.
     pub(super) fn run(self, [workload, system, scheduler]: [String; 3], block: u32, load_before: f64) -> Run {
-        let Self { operations, bytes, seconds, latency_ms, steady_from, rate } = self;
+        let Self { operations, bytes, seconds, latency_ms, steady_from, rate, ended } = self;
         Run {
             version: Run::VERSION,
             workload,
@@ -59,6 +62,26 @@ impl Shown {
             load_before,
             power: Vec::new(),
             guest: None,
+            ended: Some(ended),
         }
     }
+}
+
+/// A run, for people.
+pub(super) fn line(run: &Run) -> String {
+    let spent = run.spent();
+    let joules = if spent.joules > 0.0 { format!(", {:.2} J", spent.joules) } else { String::new() };
+    let steady = if run.steady_from.is_some() { "" } else { " (not steady)" };
+    let rate = match (&run.guest, run.rate_of_device()) {
+        (Some(_), Some(rate)) => format!("in a guest, {rate:.1} ops/s of the device"),
+        _ => format!("{:.1} ops/s{steady}", run.rate),
+    };
+    format!(
+        "{}, {}, {}: {rate}{joules}, {} read, {} written",
+        run.workload,
+        run.system,
+        run.scheduler,
+        human(spent.read),
+        human(spent.written)
+    )
 }

@@ -10,7 +10,7 @@
 use super::super::guest;
 use super::super::held::{self, Held};
 use super::ground::{self, Ground};
-use super::{Bench, MARK, age, line, scripts, versions};
+use super::{Bench, MARK, age, scripts, versions};
 use crate::cli::lab::{Aim, Tune as Args};
 use crate::cli::parse_size;
 use crate::say::say;
@@ -25,6 +25,10 @@ use teal_lab::matrix::tune::{self as search, Answer, Candidate, Found, Limits, M
 use teal_lab::matrix::{Cache, Device, Kind, Matrix, Place, Run, Runs, Schedulers, System, Workload};
 use teal_lab::matrix::{combinations, features, risk, space};
 use teal_lab::statistics::Comparison;
+
+/// What there is to say without a whole block.
+const NOTHING: &str =
+    "not even one block was whole: say a longer --budget, fewer candidates (--space), or shorter runs";
 
 fn aim(of: Aim) -> search::Aim {
     match of {
@@ -42,6 +46,7 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
     let (Some(name), Some(kept)) = (&args.workload, &args.kept) else {
         bail!("say --workload, --device and --results");
     };
+    let began = SystemClock.monotonic();
     let results = crate::paths::absolute(&kept.results)?;
     held::check(&results, MARK)?;
     let _held = if kept.dry_run { None } else { Some(Held::claim(&results, MARK)?) };
@@ -49,18 +54,7 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
     let mut bench = Bench::new(wanted(args)?, vec![sources], &kept.results)?;
     bench.check(args.erase.as_deref(), !kept.dry_run && !kept.only_report)?;
     if kept.dry_run {
-        let Matrix { systems, schedulers, .. } = &bench.matrix;
-        let all = systems.len() * schedulers.names.len();
-        say!("{all} candidates: {} file systems under {}", systems.len(), schedulers.names.join(", "));
-        for (at, system) in systems.iter().enumerate() {
-            say!("  {}{}{}", system.name, at_risk(system), if bench.in_guest(at) { " (in a guest)" } else { "" });
-        }
-        let all = all as u64;
-        if let Some(words) = age::described(&bench, [all, all * u64::from(args.blocks)])? {
-            say!("{words}, if the budget allows for so many");
-        }
-        let more = combinations(systems).len() * schedulers.names.len();
-        say!("and {more} combinations of their options, of which those are measured that promise most");
+        bench.forecast(args)?;
         return Ok(ExitCode::SUCCESS);
     }
     bench.listen()?;
@@ -78,15 +72,20 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
     if !kept.only_report {
         bench.begin(&runs)?;
     }
-    let found = bench.seek(args, kept.only_report, single, &mut runs)?;
+    let found = bench.seek(args, began, single, &mut runs)?;
     let report = bench.advice(&found);
-    report.lines().for_each(|line| say!("{line}"));
+    if found.best.is_some() {
+        report.lines().for_each(|line| say!("{line}"));
+    }
     let machine = versions::lines(&bench.results)?.join("; ");
     let page = format!("# Tuning\n\n{machine}.\n\n```text\n{report}```\n");
     let path = bench.results.join("tune.md");
     std::fs::write(&path, page).with_context(|| path.display().to_string())?;
     if bench.ended.load(Ordering::Relaxed) {
         bail!("interrupted after {} runs; the same command goes on", runs.len());
+    }
+    if found.best.is_none() {
+        bail!("{NOTHING}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -156,6 +155,31 @@ fn at_risk(system: &System) -> String {
 }
 
 impl Bench {
+    /// What would be tried, and whether that fits into the time.
+    fn forecast(&self, args: &Args) -> Result<()> {
+        let Matrix { systems, schedulers, runs, .. } = &self.matrix;
+        let all = systems.len() * schedulers.names.len();
+        say!("{all} candidates: {} file systems under {}", systems.len(), schedulers.names.join(", "));
+        for (at, system) in systems.iter().enumerate() {
+            say!("  {}{}{}", system.name, at_risk(system), if self.in_guest(at) { " (in a guest)" } else { "" });
+        }
+        let all = all as u64;
+        let (block, budget) = (all * runs.seconds, args.budget.as_secs());
+        let most = if args.operations.is_some() { "at most " } else { "" };
+        say!(
+            "the first block: {all} runs, {most}{block} s of running, making files and file systems on top; --budget is {budget} s"
+        );
+        if block > budget && args.operations.is_none() {
+            say!("that is more than --budget: not even one block would be whole");
+        }
+        if let Some(words) = age::described(self, [all, all * u64::from(args.blocks)])? {
+            say!("{words}, if the budget allows for so many");
+        }
+        let more = combinations(systems).len() * schedulers.names.len();
+        say!("and {more} combinations of their options, of which those are measured that promise most");
+        Ok(())
+    }
+
     /// Leaves out what cannot be made or mounted here. What earlier runs of this search have left out, too.
     fn narrow(&mut self) -> Result<()> {
         if let Ok(text) = std::fs::read_to_string(self.results.join("matrix.toml"))
@@ -182,22 +206,22 @@ impl Bench {
     }
 
     /// `single`: so many file systems are no combinations.
-    fn seek(&self, args: &Args, only_report: bool, single: usize, runs: &mut Vec<Run>) -> Result<Found> {
+    fn seek(&self, args: &Args, began: Duration, single: usize, runs: &mut Vec<Run>) -> Result<Found> {
+        let only_report = args.kept.as_ref().is_some_and(|kept| kept.only_report);
         let cells = self.matrix.cells();
         let candidates = self.candidates(single);
         let mut is_tried = vec![false; self.matrix.systems.len()];
         let (clock, mut file) = (SystemClock, self.kept()?);
-        let began = clock.monotonic();
-        // What was run before has had its time.
-        let mut fresh: u32 = 0;
+        // The longest so far, trial included; what was run before has had its time.
+        let Runs { seconds, .. } = self.matrix.runs;
+        let mut longest = Duration::from_secs(if args.operations.is_none() { seconds } else { 0 });
         let mut measure = |at: usize, block: u32| -> Result<Answer> {
             if let Some(run) = self.of(runs, block, cells[at]) {
                 is_tried[cells[at].system] = true;
                 return Ok(Answer::Run(measured(run)));
             }
             let spent = clock.monotonic().saturating_sub(began);
-            let each = spent.checked_div(fresh).unwrap_or(Duration::ZERO);
-            if only_report || self.ended.load(Ordering::Relaxed) || spent + each > args.budget {
+            if only_report || self.ended.load(Ordering::Relaxed) || spent + longest > args.budget {
                 return Ok(Answer::Stop);
             }
             let system = &self.matrix.systems[cells[at].system];
@@ -217,8 +241,8 @@ impl Bench {
                     return Ok(Answer::Impossible);
                 }
             };
-            fresh += 1;
-            say!("block {block}: {}", line(&run));
+            longest = longest.max(clock.monotonic().saturating_sub(began + spent));
+            say!("block {block}: {}", self.line(&run));
             let shown = measured(&run);
             runs.push(run);
             Ok(Answer::Run(shown))
@@ -242,7 +266,7 @@ impl Bench {
         let cells = self.matrix.cells();
         let mut out = String::new();
         let Some(best) = found.best else {
-            return "not even one block was whole: say a longer --budget, or shorter runs\n".to_owned();
+            return format!("{NOTHING}\n");
         };
         let name = |at: usize| {
             let [_, system, scheduler] = self.matrix.names(cells[at]);
@@ -268,7 +292,13 @@ impl Bench {
             );
         }
         if best == found.reference {
-            let _ = writeln!(out, "nothing to change: that is what one has without options");
+            let is_plain = system.mkfs.is_empty() && system.mount.is_empty();
+            let what = if is_plain {
+                "what one has without options"
+            } else {
+                "the first candidate, which all others are told by"
+            };
+            let _ = writeln!(out, "nothing to change: that is {what}");
         } else {
             for (gain, what) in found.gain().into_iter().zip(["operations a second", "operations for each joule"]) {
                 let Some(gain) = gain else { continue };
