@@ -141,6 +141,7 @@ fn show(line: &DeviceLine) {
         (None, Some(machine)) => say!("{}  last attached to {machine}, {kind}, {}", line.name, human(line.bytes)),
         (None, None) => say!("{}  not attached, {kind}, {}", line.name, human(line.bytes)),
     }
+    line.superseded.iter().for_each(|words| say!("  {words}"));
 }
 
 /// The mount that a path lies on, and the object it leads to.

@@ -128,6 +128,7 @@ impl Drives {
         let poll = move || {
             while let Some(drives) = this.upgrade() {
                 drives.forget_left();
+                drives.leave_superseded();
                 let is_trying = drives.attach_appeared(places.appeared());
                 let is_waiting = drives.attach_known() || is_trying;
                 drop(drives);
@@ -147,6 +148,17 @@ impl Drives {
         let mut state = self.state();
         let before = state.known.clone();
         state.known.left.retain(|place, looked| looks(place).as_ref() == Some(looked));
+        if let Err(e) = self.save(&state.known, &before) {
+            log::warn!("{e:#}");
+        }
+    }
+
+    /// What is another machine's now is not attached by itself where it was, until it was away.
+    fn leave_superseded(&self) {
+        let mut state = self.state();
+        let before = state.known.clone();
+        let places = self.client.superseded_places().into_iter();
+        state.known.left.extend(places.filter_map(|place| looks(&place).map(|looked| (place, looked))));
         if let Err(e) = self.save(&state.known, &before) {
             log::warn!("{e:#}");
         }
@@ -338,8 +350,10 @@ impl Drives {
     }
 
     fn list(&self) -> Result<Vec<DeviceLine>> {
-        let here = self.client.drives();
+        let mut here = self.client.drives();
         let registered = self.client.registered_drives();
+        let superseded = self.client.superseded_drives();
+        here.retain(|drive| !superseded.contains_key(&drive.device));
         let mut lines = Vec::new();
         for drive in &here {
             lines.push(DeviceLine {
@@ -374,6 +388,7 @@ impl Drives {
                     };
                     (line.portable, line.profile) = (note.portable, note.profile);
                     line.bytes = note.bytes;
+                    line.superseded = superseded.get(&note.device).cloned();
                     line.attached_to = note.attached.map(|(_, machine)| machine);
                 }
             }

@@ -106,7 +106,10 @@ impl Client {
     /// [`DriveRefused::Server`], [`DriveRefused::Alone`].
     pub fn registered_drives(&self) -> Result<Vec<DeviceNote>, DriveRefused> {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
-        self.ask_devices(replica, DeviceAsk::List)
+        let notes = self.ask_devices(replica, DeviceAsk::List)?;
+        let ours = replica.identity.lock().replica;
+        replica.drives.compare(ours, &notes);
+        Ok(notes)
     }
 
     /// Registers a drive, makes it on the disk, and attaches it. Whatever was on the disk is gone. `place`: where it is, for people.
@@ -286,6 +289,7 @@ impl Client {
             }
             all.push(Arc::clone(&attached));
         }
+        replica.drives.is_ours_again(note.device);
         let begun = self.begin_cursor(replica, &attached);
         if begun.is_err() {
             attached.is_gone.store(true, Ordering::Release);
@@ -330,7 +334,11 @@ impl Client {
     pub fn detach_drive(&self, name: &str, fast: bool) -> Result<(), DriveRefused> {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
         let found = replica.drives.all().into_iter().find(|drive| drive.name == name || drive.place == name);
-        let attached = found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))?;
+        let refused = || match replica.drives.superseded_words(name) {
+            Some(words) => DriveRefused::Superseded(words),
+            None => DriveRefused::NotAttached(name.to_owned()),
+        };
+        let attached = found.ok_or_else(refused)?;
         let brought = if fast { Ok(()) } else { self.bring_up_to_date(replica, &attached) };
         let ended = self.end_drive(replica, &attached);
         let behind = |why: String| DriveRefused::Behind { name: attached.name.clone(), why };
@@ -383,7 +391,7 @@ impl Client {
         let note = known.into_iter().find(|note| note.name == name);
         let note = note.ok_or_else(|| DriveRefused::Unknown(name.to_owned()))?;
         match self.detach_drive(name, true) {
-            Err(DriveRefused::NotAttached(_)) | Ok(()) => {}
+            Err(DriveRefused::NotAttached(_) | DriveRefused::Superseded(_)) | Ok(()) => {}
             Err(e) => log::warn!("{name}: {e}"),
         }
         self.ask_devices(replica, DeviceAsk::Remove { device: note.device })?;
