@@ -94,6 +94,8 @@ pub(crate) struct DeviceLine {
     pub(crate) place: Option<String>,
     /// The machine that has it attached, as far as the server knows.
     pub(crate) attached_to: Option<String>,
+    /// It was attached here, and is another machine's since: what is said of that.
+    pub(crate) superseded: Option<String>,
     /// What content can take on it; this and what follows of one that is attached here.
     pub(crate) total_bytes: u64,
     pub(crate) free_bytes: Option<u64>,

@@ -160,6 +160,7 @@ fn show(line: &DeviceLine) {
         (None, Some(machine)) => say!("{name}  attached to {}, {kind}, {}", plain(machine), human(line.bytes)),
         (None, None) => say!("{name}  not attached, {kind}, {}", human(line.bytes)),
     }
+    line.superseded.iter().for_each(|words| say!("  {words}"));
 }
 
 /// Runs `teal affinity`.

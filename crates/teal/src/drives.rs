@@ -78,6 +78,7 @@ impl Drives {
         let poll = move || {
             while let Some(drives) = this.upgrade() {
                 drives.forget_left();
+                drives.leave_superseded();
                 let is_trying = drives.attach_appeared(places.appeared());
                 let is_waiting = drives.attach_known() || is_trying;
                 drop(drives);
@@ -97,6 +98,17 @@ impl Drives {
         let mut state = self.state();
         let before = state.known.clone();
         state.known.left.retain(|place, looked| looks(place).as_ref() == Some(looked));
+        if let Err(e) = state.known.save(&self.file, &before) {
+            log::warn!("{e:#}");
+        }
+    }
+
+    /// What is another machine's now is not attached by itself where it was, until it was away.
+    fn leave_superseded(&self) {
+        let mut state = self.state();
+        let before = state.known.clone();
+        let places = self.client.superseded_places().into_iter();
+        state.known.left.extend(places.filter_map(|place| looks(&place).map(|looked| (place, looked))));
         if let Err(e) = state.known.save(&self.file, &before) {
             log::warn!("{e:#}");
         }

@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | `flushing` of a drive | one burst at a time, and its end | all of it, calls to the server too |
 //! | `marking` of a drive | what has affinity is changed by one at a time | reads and writes of its notes, `heirs` |
-//! | `attached`, `server`, `meter`, `queue`, `heirs`, `short` | what they are called | nothing |
+//! | `attached`, `server`, `meter`, `queue`, `heirs`, `short`, `superseded` | what they are called | nothing |
 
 mod affinity;
 mod attach;
@@ -25,6 +25,7 @@ mod refused;
 mod rest;
 mod short;
 mod shown;
+mod superseded;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +36,7 @@ pub(crate) use read::Fresh;
 pub use refused::DriveRefused;
 use short::Short;
 pub use shown::{DriveShown, Price, SourceShown, Whereabouts};
+use superseded::Superseded;
 
 use super::Replica;
 use crate::Client;
@@ -151,6 +153,7 @@ pub(crate) struct Drives {
     enodes: Cache<(u32, ObjectNo), CommitSeq>,
     /// Called when one is lost.
     lost: OnceLock<Told>,
+    superseded: Mutex<Superseded>,
 }
 
 impl Default for Drives {
@@ -162,6 +165,7 @@ impl Default for Drives {
             priority: AtomicU32::new(PRIORITY),
             enodes: Cache::new(ENODES_BYTES / ENODE_BYTES),
             lost: OnceLock::new(),
+            superseded: Mutex::default(),
         }
     }
 }

@@ -256,6 +256,7 @@ fn run_pull(client: &Weak<Client>, replica: &Arc<Replica>) {
         let polled = polled.and_then(|()| client.look_again(replica));
         let wait = match polled {
             Ok(()) => {
+                client.look_after_drives(replica);
                 if !said.is_empty() {
                     log::info!("the server is there again");
                     said.clear();

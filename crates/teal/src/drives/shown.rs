@@ -11,9 +11,11 @@ impl Drives {
     /// All drives of the volume; without the server those that are attached here, and why it cannot be asked.
     pub(super) fn list(&self) -> Result<Answer> {
         self.client.lose_absent_drives();
-        let here = self.client.drives();
+        let mut here = self.client.drives();
         let placed: BTreeSet<u32> = self.state().known.at.values().copied().collect();
         let registered = self.client.registered_drives();
+        let superseded = self.client.superseded_drives();
+        here.retain(|drive| !superseded.contains_key(&drive.device));
         let mut lines = Vec::new();
         for drive in &here {
             lines.push(DeviceLine {
@@ -51,6 +53,7 @@ impl Drives {
                     };
                     (line.portable, line.profile) = (note.portable, note.profile);
                     line.bytes = note.bytes;
+                    line.superseded = superseded.get(&note.device).cloned();
                     line.attached_to = note.attached.map(|(_, machine)| machine);
                 }
                 None

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
+mod copied;
 mod full;
 mod hung;
 mod leaving;

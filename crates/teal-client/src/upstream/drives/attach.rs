@@ -99,7 +99,10 @@ impl Client {
     /// [`DriveRefused::Server`], [`DriveRefused::Alone`].
     pub fn registered_drives(&self) -> Result<Vec<DeviceNote>, DriveRefused> {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
-        self.ask_devices(replica, DeviceAsk::List)
+        let notes = self.ask_devices(replica, DeviceAsk::List)?;
+        let ours = replica.identity.lock().replica;
+        replica.drives.compare(ours, &notes);
+        Ok(notes)
     }
 
     /// Registers a drive, makes it on the disk, and attaches it. Whatever was on the disk is gone. `place`: where it is, for people.
@@ -281,6 +284,7 @@ impl Client {
             }
             all.push(Arc::clone(&attached));
         }
+        replica.drives.is_ours_again(note.device);
         let begun = self.begin_cursor(replica, &attached);
         if begun.is_err() {
             attached.is_gone.store(true, Ordering::Release);

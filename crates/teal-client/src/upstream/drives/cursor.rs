@@ -175,7 +175,9 @@ impl Client {
         done
     }
 
-    fn burst_of(&self, replica: &Replica, attached: &Attached, taken: &Queue) -> Result<(), SyncError> {
+    fn burst_of(&self, replica: &Replica, attached: &Arc<Attached>, taken: &Queue) -> Result<(), SyncError> {
+        self.tell_attached(replica, attached)?;
+        self.is_still_here(replica, attached)?;
         let drive = &attached.drive;
         *attached.last_burst.lock() = self.clock.monotonic();
         attached.uses(self.clock.monotonic());

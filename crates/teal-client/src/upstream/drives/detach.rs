@@ -31,7 +31,11 @@ impl Client {
     pub fn detach_drive(self: &Arc<Self>, name: &str, fast: bool) -> Result<(), DriveRefused> {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
         let found = replica.drives.all().into_iter().find(|drive| drive.name == name || drive.place == name);
-        let attached = found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))?;
+        let refused = || match replica.drives.superseded_words(name) {
+            Some(words) => DriveRefused::Superseded(words),
+            None => DriveRefused::NotAttached(name.to_owned()),
+        };
+        let attached = found.ok_or_else(refused)?;
         let brought = if fast { Ok(()) } else { self.bring_up_to_date(replica, &attached) };
         let ended = self.end_soon(&attached);
         brought.map_err(|why| DriveRefused::Behind { name: attached.name.clone(), why }).and(ended)
@@ -127,7 +131,7 @@ impl Client {
         let note = self.ask_devices(replica, DeviceAsk::List)?.into_iter().find(|note| note.name == name);
         let note = note.ok_or_else(|| DriveRefused::Unknown(name.to_owned()))?;
         match self.detach_drive(name, true) {
-            Err(DriveRefused::NotAttached(_)) | Ok(()) => {}
+            Err(DriveRefused::NotAttached(_) | DriveRefused::Superseded(_)) | Ok(()) => {}
             Err(e) => log::warn!("{name}: {e}"),
         }
         self.ask_devices(replica, DeviceAsk::Remove { device: note.device }).map(|_| note.device)

@@ -54,6 +54,9 @@ pub enum DriveRefused {
     /// No drive of this name is attached.
     #[error("no drive called {0} is attached here; see `teal device ls`")]
     NotAttached(String),
+    /// It was attached here, and another machine has attached it since.
+    #[error("{0}")]
+    Superseded(String),
     /// What is to have affinity does not fit on it.
     #[error(
         "{drive} is too small: {bytes} bytes are to be always on it, besides {others} that are already, and {room} are for that; \
