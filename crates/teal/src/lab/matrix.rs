@@ -8,7 +8,7 @@
 //! | `failed.jsonl` | one cell a line that came to nothing, and why; the next command tries them again |
 //! | `scripts.json` | the scripts of the workloads, with what they load; another one is refused |
 //! | `versions.json` | kernels and programs that made the runs |
-//! | `owner` | who is measuring; it is there as long as somebody is ([`held`](super::held)) |
+//! | `owner` | who is measuring; it is there as long as somebody is ([`held`]) |
 //! | `report.md`, `report.html` | what follows, made anew after every block; the page needs nothing else |
 //!
 //! # Guarantees

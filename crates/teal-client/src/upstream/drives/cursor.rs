@@ -144,7 +144,7 @@ impl Client {
     /// Writes what waits for the drives that are attached, and brings them up to date; for whoever runs no threads.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`](crate::FsError::Unreachable), or what the store met.
+    /// [`FsError::Unreachable`], or what the store met.
     pub fn flush_drives(&self) -> Result<(), crate::FsError> {
         let Some(replica) = &self.replica else { return Ok(()) };
         for attached in replica.drives.all() {
