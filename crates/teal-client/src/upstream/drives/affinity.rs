@@ -253,16 +253,18 @@ impl Client {
         Ok(found)
     }
 
-    /// Has a drive get what has affinity and is not all on it: it was pulled out before that was copied, or full.
+    /// Has a drive get what has affinity and is not all on it: it was pulled out before that was copied. Of a drive with more objects than are known
+    /// ([`HAS_MAX`](super::HAS_MAX)) only what found no room: looking at all of them would take long.
     pub(super) fn want_incomplete(&self, replica: &Replica, attached: &Attached) -> Result<(), StoreError> {
-        if !attached.has_affinity.load(Ordering::Acquire) {
-            return Ok(());
-        }
         let now = self.clock.monotonic();
-        for no in self.affine(attached)? {
-            let content = attached.drive.held(no)?.content;
-            let is_whole = content.is_some_and(|content| content.present.len() == content.size);
-            if !is_whole && self.store.attr(no).map_or(true, |attr| attr.kind == FileType::File && attr.size > 0) {
+        let short = attached.short_again(true);
+        short.into_iter().for_each(|no| replica.drives.has_news_for(attached, no, 0, now));
+        let has = attached.has.lock().clone().filter(|_| attached.has_affinity.load(Ordering::Acquire));
+        for no in has.into_iter().flatten() {
+            let held = attached.drive.held(no)?;
+            let is_whole = held.content.is_some_and(|content| content.present.len() == content.size);
+            let has_content = || self.store.attr(no).map_or(true, |attr| attr.kind == FileType::File && attr.size > 0);
+            if held.affinity && !is_whole && has_content() {
                 replica.drives.has_news_for(attached, no, 0, now);
             }
         }

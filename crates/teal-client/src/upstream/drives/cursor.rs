@@ -189,7 +189,7 @@ impl Client {
             let _marking = attached.marking.lock();
             objects.extend(self.adopt(attached)?);
         }
-        objects.extend(attached.short_again());
+        objects.extend(attached.short_again(false));
         objects.extend(self.advance(replica, attached)?);
         let objects: Vec<ObjectNo> = objects.into_iter().collect();
         attached.ahead.store(objects.len() as u64, Ordering::Relaxed);

@@ -40,11 +40,11 @@ impl Attached {
         self.short.lock().files.contains_key(&no)
     }
 
-    /// What may find room now.
-    pub(super) fn short_again(&self) -> Vec<ObjectNo> {
+    /// What is to be tried again: all, or what may find room now.
+    pub(super) fn short_again(&self, all: bool) -> Vec<ObjectNo> {
         let free = self.drive.room().free;
         let short = self.short.lock();
-        if free > short.free { short.files.keys().copied().collect() } else { Vec::new() }
+        if all || free > short.free { short.files.keys().copied().collect() } else { Vec::new() }
     }
 
     /// After all was tried.
