@@ -277,12 +277,7 @@ fn what_cannot_be_in_a_guest_is_refused_before_anything_is_done() {
             "system.where: nilfs2: a guest has modelled disks only",
         ),
         (nilfs2, nilfs2, device, "this kernel has no nilfs2: it needs a guest, and a guest has modelled disks only"),
-        (
-            "\"none\"",
-            "\"none\", \"elevator\"",
-            "",
-            "runs in a guest, and that has no scheduler elevator; it has none, ",
-        ),
+        ("\"none\"", "\"none\", \"elevator\"", "", "has no scheduler elevator; it has none, "),
         ("mount = \"noatime\"", "mount = \"nosuchoption\"", "", "nosuchoption"),
     ] {
         let path = if more.is_empty() { device } else { "path = \"/dev/null\"" };
