@@ -219,10 +219,15 @@ pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
         .map_err(|errno| UnmountError::System { point: point.to_owned(), source: errno.into() })
 }
 
+/// A question that is interrupted is asked so often.
+const INTERRUPTED_MAX: u32 = 10;
+
 /// Whether a mount at `point` has lost its server. The kernel answers `stat` from its cache even then; `statfs` asks the server.
 pub fn is_dead(point: &Path) -> bool {
-    // The others are told to those whose request was under way when the server died, the last over rings.
-    matches!(rustix::fs::statfs(point).err(), Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED))
+    // A request that was on its way to a worker when the server died is interrupted, over rings; the next is told.
+    let asked = (0..INTERRUPTED_MAX).map(|_| rustix::fs::statfs(point).err()).find(|said| *said != Some(Errno::INTR));
+    // The others are told to those whose request was under way then, the last over rings.
+    matches!(asked.flatten(), Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED))
 }
 
 /// Mounts at the directory `point`: by `mount(2)` as root, else by `fusermount3`. Nobody answers yet; see
