@@ -2,7 +2,7 @@
 
 use crate::cli::Mkfs;
 use crate::say::{say, shown};
-use crate::{paths, probe};
+use crate::{mounts, paths, probe};
 use anyhow::{Context, Result, bail};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -89,11 +89,9 @@ fn refuse_mounted(path: &Path, meta: &std::fs::Metadata) -> Result<()> {
     if !meta.file_type().is_block_device() {
         return Ok(());
     }
-    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
-    let device = format!("{major}:{minor}");
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    if let Some(line) = mounts.lines().find(|line| line.split(' ').nth(2) == Some(device.as_str())) {
-        bail!("{} is mounted on {}", path.display(), line.split(' ').nth(4).unwrap_or("?"));
+    let device = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    if let Some(mount) = mounts::all().unwrap_or_default().into_iter().find(|mount| mount.device == device) {
+        bail!("{} is mounted on {}", path.display(), mount.point.display());
     }
     Ok(())
 }

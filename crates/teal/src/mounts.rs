@@ -20,6 +20,8 @@ pub(crate) struct Mount {
     pub(crate) device: (u32, u32),
     pub(crate) point: PathBuf,
     pub(crate) kind: String,
+    /// A device's path, or whatever the file system says it is of.
+    pub(crate) source: PathBuf,
     /// Who mounted it, of FUSE.
     user: Option<u32>,
 }
@@ -45,6 +47,7 @@ pub(crate) fn parse(mountinfo: &[u8]) -> Vec<Mount> {
             device: (major.parse().ok()?, minor.parse().ok()?),
             point: OsString::from_vec(unescaped(fields.get(4)?)).into(),
             kind: text(fields.get(behind + 1)?),
+            source: OsString::from_vec(unescaped(fields.get(behind + 2)?)).into(),
             user,
         })
     };
@@ -71,7 +74,8 @@ fn unescaped(point: &[u8]) -> Vec<u8> {
     out
 }
 
-fn all() -> Result<Vec<Mount>> {
+/// What is mounted in this process's namespace, in the order in which it was.
+pub(crate) fn all() -> Result<Vec<Mount>> {
     const FILE: &str = "/proc/self/mountinfo";
     Ok(parse(&std::fs::read(FILE).context(FILE)?))
 }
@@ -165,9 +169,11 @@ mod tests {
                      nonsense\n";
         let found = parse(info);
         let point = PathBuf::from(OsString::from_vec(b"/media/my st\xffick".to_vec()));
-        assert_eq!(found[0], Mount { device: (8, 1), point, kind: "vfat".into(), user: None });
+        let source = "/dev/sdb1".into();
+        assert_eq!(found[0], Mount { device: (8, 1), point, kind: "vfat".into(), source, user: None });
         let point = PathBuf::from("/home/a/Teal");
-        assert_eq!(found[1], Mount { device: (0, 50), point, kind: "fuse.teal".into(), user: Some(7) });
+        let source = "/a".into();
+        assert_eq!(found[1], Mount { device: (0, 50), point, kind: "fuse.teal".into(), source, user: Some(7) });
         assert!(found.len() == 2 && found[1].is_teal() && !found[0].is_teal());
         assert_eq!(unescaped(b"a\\134b\\9"), b"a\\b\\9");
     }

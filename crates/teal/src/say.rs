@@ -43,8 +43,8 @@ pub(crate) fn count(number: u64, one: &str) -> String {
 
 /// A word as a shell takes it.
 pub(crate) fn quoted(word: &str) -> String {
-    let is_safe = |c: char| c.is_alphanumeric() || "-_./".contains(c);
-    if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_safe) {
+    let is_safe = |c: char| c.is_alphanumeric() || "-_=,.:/".contains(c);
+    if !word.is_empty() && word.chars().all(is_safe) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
@@ -74,7 +74,12 @@ mod tests {
         assert_eq!(plain("a\nb\u{1b}c"), "a\\nb\\u{1b}c");
         assert_eq!((count(1, "file"), count(0, "file")), ("1 file".to_owned(), "0 files".to_owned()));
         assert_eq!((quoted("usb-1"), quoted("sp ace")), ("usb-1".to_owned(), "'sp ace'".to_owned()));
-        assert_eq!((quoted("it's"), quoted("-x")), (r"'it'\''s'".to_owned(), "'-x'".to_owned()));
+        // To a shell an option is a word like others, quoted or not.
+        assert_eq!(
+            (quoted("it's"), quoted("-x"), quoted("")),
+            (r"'it'\''s'".to_owned(), "-x".to_owned(), "''".to_owned())
+        );
+        assert_eq!((quoted("data=journal,x"), quoted("^has")), ("data=journal,x".to_owned(), "'^has'".to_owned()));
     }
 
     #[test]

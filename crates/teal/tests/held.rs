@@ -146,6 +146,7 @@ fn directories_of_others_are_left_alone() {
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("report.md"), "mine").unwrap();
     fs::write(dir.join("matrix.toml"), text("ext4")).unwrap();
+    fs::write(dir.join("owner"), "me").unwrap();
     let (file, results) = (dir.join("matrix.toml"), dir.to_str().unwrap());
     let matrix = ["lab", "matrix", file.to_str().unwrap(), "--results", results];
     let tune = ["lab", "tune", "--workload", "mail", "--device", "ibm-microdrive-1gb:300M", "--results", results];
@@ -157,7 +158,8 @@ fn directories_of_others_are_left_alone() {
         }
     }
     assert_eq!(fs::read_to_string(dir.join("report.md")).unwrap(), "mine");
-    assert_eq!(fs::read_dir(&dir).unwrap().count(), 2, "nothing came");
+    assert_eq!(fs::read_to_string(dir.join("owner")).unwrap(), "me", "not a file of that name, either");
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 3, "nothing came");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 pub(super) mod backing;
 mod daemon;
-pub(super) mod leftovers;
+mod leftovers;
 pub(super) mod model;
 mod nbd;
 pub(super) mod report;

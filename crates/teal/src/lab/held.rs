@@ -9,9 +9,8 @@
 //! 2. What is cleared away is of the dead owner of this directory: a token is of one process for ever, a process's number is not.
 //! 3. A directory that was made for nothing goes again.
 
-use super::disk::leftovers::unescape;
 use super::matrix::{ground, groups};
-use crate::paths;
+use crate::{mounts, paths};
 use anyhow::{Context, Result, bail};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -26,6 +25,8 @@ use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 
 const FILE: &str = "owner";
+/// How the file begins, as far as it was written: others have files of that name, too.
+const HEAD: &[u8] = br#"{"version":1,"pid":"#;
 /// Where file systems are mounted, below the directory.
 const POINT: &str = "mount";
 /// Mounts on one another at most; each killed process of a version that did not clear up has left one.
@@ -82,7 +83,8 @@ pub(super) fn check(dir: &Path, mark: &str) -> Result<()> {
         entries => entries.with_context(name)?,
     };
     let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>().with_context(name)?;
-    if names.is_empty() || names.iter().any(|name| name == mark || name == FILE) {
+    let is_ours = || std::fs::read(dir.join(FILE)).is_ok_and(|text| text.starts_with(HEAD) || HEAD.starts_with(&text));
+    if names.is_empty() || names.iter().any(|name| name == mark || name == FILE && is_ours()) {
         return Ok(());
     }
     bail!("{} has other files and no {mark}; say another --results, a new directory or an empty one", name());
@@ -146,27 +148,16 @@ fn lock(path: &Path) -> Result<File> {
     }
 }
 
-/// The kind of what is mounted at a place, the last that was.
-fn mounted_at(point: &Path) -> Result<Option<String>> {
-    let mounts = std::fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
-    let mounts = String::from_utf8_lossy(&mounts);
-    let mut kinds = mounts.lines().filter_map(|line| {
-        let (mount, source) = line.split_once(" - ")?;
-        let at = unescape(mount.split(' ').nth(4)?);
-        (Path::new(&at) == point).then(|| source.split(' ').next().unwrap_or_default().to_owned())
-    });
-    Ok(kinds.next_back())
-}
-
 /// Mounts first, then the disks below them, then control groups.
 fn clear(dir: &Path, dead: Option<Owner>) -> Result<()> {
     let point = dir.join(POINT);
     for _ in 0..DEPTH {
-        let Some(kind) = mounted_at(&point)? else { break };
+        // The last that was.
+        let Some(mount) = mounts::all()?.into_iter().rfind(|mount| mount.point == point) else { break };
         log::warn!("{} was mounted by a run that was killed; it is unmounted", point.display());
         let name = point.display().to_string();
         // Its own process ends with that.
-        if kind.starts_with("fuse") && ground::teal(&["down", &name]).is_ok() {
+        if mount.kind.starts_with("fuse") && ground::teal(&["down", &name]).is_ok() {
             continue;
         }
         let done = match unmount(&point, UnmountFlags::empty()) {

@@ -45,7 +45,7 @@ impl Client {
     ///
     /// # Errors
     /// Why something is left behind, for people.
-    pub(super) fn bring_up_to_date(&self, replica: &Replica, attached: &Arc<Attached>) -> Result<(), String> {
+    fn bring_up_to_date(&self, replica: &Replica, attached: &Arc<Attached>) -> Result<(), String> {
         let sent = self.flush_upstream();
         let left = |e: FsError| {
             let why = match e {

@@ -3,6 +3,7 @@
 //! # Guarantees
 //! 1. Only devices over this disk's own file are touched, and only what is mounted from them.
 
+use crate::mounts;
 use anyhow::{Context, Result};
 use std::path::Path;
 use teal_fuse::LoopDevice;
@@ -26,23 +27,6 @@ pub(super) fn clear(dir: &Path) -> Result<()> {
 
 /// The mount points of a device in this namespace, the newest first.
 pub(super) fn mounted_from(device: &Path) -> Result<Vec<std::path::PathBuf>> {
-    let mounts = std::fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
-    let mounts = String::from_utf8_lossy(&mounts);
-    let mut points = Vec::new();
-    for line in mounts.lines() {
-        let Some((mount, source)) = line.split_once(" - ") else { continue };
-        if source.split(' ').nth(1).map(Path::new) == Some(device)
-            && let Some(point) = mount.split(' ').nth(4)
-        {
-            points.push(unescape(point).into());
-        }
-    }
-    points.reverse();
-    Ok(points)
-}
-
-/// Undoes the kernel's octal escapes of blanks and backslashes.
-pub(in crate::lab) fn unescape(text: &str) -> String {
-    let known = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    known.iter().fold(text.to_owned(), |text, (code, plain)| text.replace(code, plain))
+    let found = mounts::all()?.into_iter().rev().filter(|mount| mount.source == device);
+    Ok(found.map(|mount| mount.point).collect())
 }

@@ -13,7 +13,7 @@ use super::ground::{self, Ground};
 use super::{Bench, MARK, age, scripts, versions};
 use crate::cli::lab::{Aim, Tune as Args};
 use crate::cli::parse_size;
-use crate::say::say;
+use crate::say::{quoted, say};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -340,12 +340,6 @@ fn commands(system: &System, scheduler: &str, device: Option<&str>) -> Vec<Strin
         [format!("mkfs.{kind} {args} {device}"), format!("mount -t {kind}{options} {device} DIR")]
     };
     vec![mkfs, format!("echo {scheduler} > /sys/block/{name}/queue/scheduler"), mount]
-}
-
-/// As a shell reads it.
-fn quoted(arg: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=,.:/".contains(c);
-    if arg.chars().all(plain) { arg.to_owned() } else { format!("'{}'", arg.replace('\'', r"'\''")) }
 }
 
 /// How often a search would have found what all runs of a matrix say.
