@@ -2,11 +2,12 @@
 //!
 //! # Guarantees
 //! 1. The last line of its output is `N passed, N failed, N skipped`, over all test programs and the examples in the docs.
-//! 2. It fails if any test failed twice, if a test program died without saying, or if no test ran.
+//! 2. It fails if any test failed, if a test program died without saying, or if no test ran.
 //! 3. What it installs it names first; what it cannot install it names too, and goes on: the tests that need it fail.
 //! 4. It ends: what hangs is described, ended and counted as failed, and the rest goes on (`attempt`, `runner`).
-//! 5. What failed or hung runs once more. If it passes then, it is listed as flaky right above the last line (`flaky`).
-//! 6. A program leaves nothing behind; if it does, that is taken away and said, by the next run if this one is killed (`leftovers`).
+//! 5. Nothing runs a second time: what failed has failed, however it would do if it were asked again (`verdict`).
+//! 6. A program leaves nothing behind; if it does, that is taken away and said (`leftovers`), by the next run if this one is killed (`killed`).
+//! 7. Above what was skipped and what failed it says what each program took, the longest first (`times`).
 //!
 //! Tests find the outside suites in `$TEAL_TOOLS/bin`. A test that cannot run here appends one line with the reason to the file
 //! `$TEAL_SKIPS` and returns; it is counted as skipped, not as passed. With `--long` (`$TEAL_LONG` is set), tests that have a long form
@@ -14,8 +15,8 @@
 
 mod attempt;
 mod bounded;
-mod flaky;
 mod hung;
+mod killed;
 mod leftovers;
 mod libtest;
 pub(crate) mod needs;
@@ -23,9 +24,12 @@ mod processes;
 mod programs;
 mod runner;
 mod summary;
+mod times;
+mod verdict;
 
 use anyhow::{Context as _, Result};
 use attempt::Rooms;
+use killed::Claim;
 use programs::Program;
 use runner::{Limits, Runner};
 use std::ffi::OsString;
@@ -88,7 +92,12 @@ pub(crate) fn run(plan: &Plan<'_>) -> Result<bool> {
     let mut programs = programs::build(plan)?;
     programs.push(Program::docs(plan));
 
-    let runner = runner(plan, &target, &tools)?;
+    let rooms = rooms(&target)?;
+    let claim = Claim::on(&rooms.large)?;
+    for dead in claim.clean(&rooms)? {
+        println!("left behind by a run that was killed: {dead}");
+    }
+    let runner = runner(plan, &target, &tools, rooms)?;
     let mut summary = Summary::default();
     for program in &programs {
         if !runner.run(program, &mut summary) {
@@ -100,8 +109,17 @@ pub(crate) fn run(plan: &Plan<'_>) -> Result<bool> {
     Ok(summary.is_good())
 }
 
+/// Where programs get their directories.
+fn rooms(target: &Path) -> Result<Rooms> {
+    // On a disk also where /tmp is memory.
+    let open = Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir()).unwrap_or_else(std::env::temp_dir);
+    let large = target.join("tmp");
+    std::fs::create_dir_all(&large).with_context(|| large.display().to_string())?;
+    Ok(Rooms { open, large })
+}
+
 /// Everything that is the same for all programs.
-fn runner(plan: &Plan<'_>, target: &Path, tools: &Path) -> Result<Runner> {
+fn runner(plan: &Plan<'_>, target: &Path, tools: &Path, rooms: Rooms) -> Result<Runner> {
     let kept = target.join("test-output");
     let _ = std::fs::remove_dir_all(&kept);
     std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
@@ -115,20 +133,13 @@ fn runner(plan: &Plan<'_>, target: &Path, tools: &Path) -> Result<Runner> {
         env.push(("TEAL_LONG", "1".into()));
         args.push("--test-threads=1".to_owned());
     }
-    // On a disk also where /tmp is memory.
-    let open = Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir()).unwrap_or_else(std::env::temp_dir);
-    let large = target.join("tmp");
-    std::fs::create_dir_all(&large).with_context(|| large.display().to_string())?;
-    for dead in leftovers::clean_dead(std::slice::from_ref(&large)) {
-        println!("left behind by a run that was killed: {dead}");
-    }
     Ok(Runner {
         limits: LIMITS[usize::from(plan.is_long)],
         start: bounded::now(),
         env,
         filter: plan.filter.map(str::to_owned).into_iter().collect(),
         args,
-        rooms: Rooms { open, large },
+        rooms,
         kept,
         is_shown: true,
         stop,

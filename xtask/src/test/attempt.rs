@@ -8,6 +8,7 @@
 
 use super::bounded::{now, pause};
 use super::hung;
+use super::killed::PREFIX;
 use super::leftovers::{self, Look};
 use super::libtest::Outcome;
 use super::processes::{self, Mark, Process};
@@ -69,7 +70,6 @@ pub(super) struct Attempt {
     pub(super) outcome: Outcome,
     /// What it said on both channels.
     pub(super) output: Vec<u8>,
-    pub(super) took: Duration,
     /// What was running at the deadline, of the tests that were expected.
     pub(super) running: BTreeSet<String>,
     /// What it did not take away itself.
@@ -161,7 +161,7 @@ pub(super) fn run(
 ) -> Result<Attempt> {
     let start = now();
     let mark = Mark::new();
-    let open = course.rooms.open.join(format!("teal-{}", mark.number()));
+    let open = course.rooms.open.join(format!("{PREFIX}{}", mark.number()));
     std::fs::create_dir(&open).with_context(|| open.display().to_string())?;
     let places = [open, numbered(&course.rooms.large)?];
     // As /tmp: some tests are run as somebody else.
@@ -196,7 +196,7 @@ pub(super) fn run(
     left.extend(places.iter().flat_map(|place| sweep(place)));
     let ending = ended_early.unwrap_or(Ending::Exit(status.and_then(|status| status.code())));
     let Hearing { outcome, output, .. } = hearing;
-    Ok(Attempt { ending, outcome, output, took: now() - start, running, left })
+    Ok(Attempt { ending, outcome, output, running, left })
 }
 
 /// A new directory with the shortest name there is: the paths of sockets have a limit, and tests make some in there.

@@ -14,6 +14,11 @@ use std::time::Duration;
 /// How long the environments of all processes may take to read.
 const READING: Duration = Duration::from_secs(5);
 
+/// How the variables begin that mark runs; the number of the program that made the run comes next.
+const MARK: &[u8] = b"TEAL_TEST_RUN_";
+/// How the name of that program begins.
+const RUNNER: &str = "xtask";
+
 /// A variable that only the environment of one run has. Its name is the run's, so that runs inside of runs carry both marks.
 #[derive(Debug, Clone)]
 pub(super) struct Mark {
@@ -133,6 +138,46 @@ fn extend(ours: &mut BTreeSet<i32>, all: &[Process]) {
     }
 }
 
+/// The programs whose runs have marked a process.
+fn runners(pid: i32) -> BTreeSet<i32> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let marks = environment.split(|byte| *byte == 0).filter_map(|one| one.strip_prefix(MARK));
+    let number = |mark: &[u8]| String::from_utf8_lossy(mark.split(|byte| *byte == b'_').next()?).parse().ok();
+    marks.filter_map(number).collect()
+}
+
+/// Whether a program that makes runs lives under this number.
+pub(super) fn is_runner(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with(RUNNER))
+}
+
+/// All live processes that were marked by runs, and by none that goes on.
+fn orphans() -> Vec<Process> {
+    gather(READING, |sender| {
+        let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        for process in numbers.filter_map(Process::of).filter(Process::is_alive) {
+            let runners = runners(process.pid);
+            if !runners.is_empty() && !runners.into_iter().any(is_runner) {
+                let _ = sender.send(process);
+            }
+        }
+    })
+}
+
+/// Kills what runs left that were killed themselves; which processes that were.
+pub(super) fn kill_orphans(limit: Duration) -> Vec<Process> {
+    let found = orphans();
+    let end = now() + limit;
+    let mut alive = found.clone();
+    while !alive.is_empty() && now() < end {
+        alive.iter().for_each(Process::kill);
+        pause();
+        alive = orphans();
+    }
+    found
+}
+
 /// Waits until no process of the run is left; those that are after `limit`.
 pub(super) fn wait(mark: &Mark, leader: i32, limit: Duration) -> Vec<Process> {
     until_gone(mark, leader, limit, |_| {})
@@ -196,5 +241,36 @@ mod tests {
         assert!(sleeper(&other, -1).is_some());
         assert_eq!(kill(&other, number(&others), Duration::from_secs(60)), []);
         others.wait().unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_killed_and_what_a_live_run_has_is_not() {
+        let mut gone = Command::new("true").spawn().unwrap();
+        let dead = format!("TEAL_TEST_RUN_{}_0", gone.id());
+        gone.wait().unwrap();
+        let live = Mark::new();
+        let start = |marks: &[&str]| {
+            let mut command = Command::new("sleep");
+            // What the test itself runs in is no mark of these.
+            command.arg("1000").env_clear().envs(marks.iter().map(|mark| (mark, "1"))).spawn().unwrap()
+        };
+        let mut left = start(&[&dead]);
+        let mut ours = [start(&[live.name()]), start(&[&dead, live.name()])];
+        let number = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
+        // A child that has not become another program yet has the marks of this one.
+        let is_marked = |child| Process::of(number(child)).is_some_and(|process| process.name == "sleep");
+        let began = now();
+        while !is_marked(&left) || !ours.iter().all(is_marked) {
+            assert!(now() - began < Duration::from_secs(60));
+            pause();
+        }
+        let killed = kill_orphans(Duration::from_secs(60));
+        assert!(killed.iter().any(|process| process.pid == number(&left)), "{killed:?}");
+        assert!(!left.wait().unwrap().success());
+        for child in &mut ours {
+            assert!(child.try_wait().unwrap().is_none(), "it belongs to a run that goes on");
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 }

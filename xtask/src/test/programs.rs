@@ -16,6 +16,11 @@ const BUILDS: &[&[&str]] = &[
     &["--workspace"],
 ];
 
+/// Programs whose tests mostly wait, for time-outs and for other machines: they run more tests side by side than there are processors.
+const WAITING: &[&str] = &["teal::apart", "teal::strangers"];
+/// How many that are.
+const SIDE_BY_SIDE: &str = "--test-threads=6";
+
 /// A program that runs tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Program {
@@ -41,6 +46,11 @@ impl Program {
             dir: crate::root().to_owned(),
             is_harness: false,
         }
+    }
+
+    /// How many of its tests run side by side, as an argument; as many as there are processors, if nothing is said.
+    pub(super) fn side_by_side(&self) -> Option<&'static str> {
+        WAITING.contains(&self.name.as_str()).then_some(SIDE_BY_SIDE)
     }
 
     /// The program with everything in its environment that cargo would put there, and `more` arguments.
@@ -115,6 +125,9 @@ mod tests {
         assert_eq!(program(&message("bin", "teal-x", false)), None, "no test");
         assert_eq!(program("   Compiling teal-x"), None);
         let found = program(&message("test", "stress", true)).unwrap();
+        assert_eq!(found.side_by_side(), None);
+        let waiting = Program { name: "teal::apart".into(), ..found.clone() };
+        assert_eq!(waiting.side_by_side(), Some("--test-threads=6"));
         assert_eq!((found.path, found.dir), ("/w/target/a".into(), "/w/crates/teal-x".into()));
     }
 }

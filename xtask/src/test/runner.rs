@@ -1,20 +1,22 @@
-//! Runs one test program after the other: each to its end or its deadline, and once more what did not pass.
+//! Runs one test program after the other, once: each to its end or its deadline.
 //!
 //! # Guarantees
 //! 1. A program has a deadline, all programs together have one, and nothing runs beyond them; what does not come to run has failed.
 //! 2. Whatever happens to one program, the others run, and the results so far are told; also when somebody stops the run.
-//! 3. The output of programs that did not pass at once is kept, of both runs.
+//! 3. The output of programs that did not pass is kept.
+//! 4. Nothing runs a second time: a test that passes only then hides a defect.
 
 use super::attempt::{self, Attempt, Course, Ending, Rooms};
 use super::bounded::now;
-use super::flaky::{self, Again, Verdict};
 use super::libtest;
 use super::programs::Program;
 use super::summary::Summary;
+use super::times::{Spent, Stopwatch};
+use super::verdict::{self, Verdict};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,7 +27,7 @@ const LISTING: Duration = Duration::from_secs(60);
 /// How long things may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// One run of one program.
+    /// One program.
     pub(super) program: Duration,
     /// All programs.
     pub(super) total: Duration,
@@ -39,7 +41,7 @@ pub(super) struct Runner {
     pub(super) limits: Limits,
     /// Since boot.
     pub(super) start: Duration,
-    /// For every program: its environment, and what it is told when it runs all of its tests and when only some.
+    /// For every program: its environment, a part of the names of its tests if only some are to run, and other arguments.
     pub(super) env: Vec<(&'static str, OsString)>,
     pub(super) filter: Vec<String>,
     pub(super) args: Vec<String>,
@@ -51,7 +53,7 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// Runs a program, and once more what did not pass. Whether others may be run after it: not if somebody wants an end.
+    /// Runs a program. Whether others may be run after it: not if somebody wants an end.
     pub(super) fn run(&self, program: &Program, summary: &mut Summary) -> bool {
         if let Err(e) = self.judge(program, summary) {
             let why = format!("{}: {e:#}", program.name);
@@ -67,60 +69,34 @@ impl Runner {
             bail!("not run, the {:?} for all programs are over", self.limits.total);
         }
         let expected = self.list(program);
-        let filter: Vec<&str> = self.filter.iter().map(String::as_str).collect();
-        let (one, mut reasons) = self.attempt(program, &filter, &expected, 1)?;
-        let again = flaky::again(&one, &expected);
-        let mut took = one.took;
-        let mut verdict = flaky::first(&one);
-        if again != Again::Nothing {
-            self.keep(program, 1, &one)?;
-            self.say(&format!("\n==> {}, once more: {}", program.name, words(&again)));
-            let args: Vec<&str> = match &again {
-                Again::Only(names) => ["--exact"].into_iter().chain(names.iter().map(String::as_str)).collect(),
-                _ => filter,
-            };
-            let (two, more) = self.attempt(program, &args, &expected, 2)?;
-            self.keep(program, 2, &two)?;
-            took += two.took;
-            verdict = match &again {
-                Again::Only(names) => {
-                    reasons.extend(more);
-                    flaky::second(&program.name, names, [&one, &two])
-                }
-                _ => {
-                    reasons = more;
-                    flaky::second_whole(&program.name, [&one, &two])
-                }
-            };
-            if !verdict.flaky.is_empty() {
-                summary.kept(&program.name, self.file(program, 1), self.file(program, 2), &one.output);
-            }
-            summary.left(&program.name, two.left);
+        let watch = Stopwatch::start();
+        let (attempt, reasons) = self.attempt(program, &expected)?;
+        let spent: Spent = watch.stop();
+        let verdict = Verdict::of(&program.name, &attempt, &expected);
+        if !verdict::is_good(&attempt) {
+            let file = self.keep(program, &attempt)?;
+            summary.kept(&program.name, &file);
         }
-        summary.left(&program.name, one.left);
-        self.say(&format!("{} took {:.1} s", program.name, took.as_secs_f64()));
+        self.say(&format!("{} took {:.1} s", program.name, spent.wall.as_secs_f64()));
+        summary.left(&program.name, attempt.left);
         summary.add(verdict);
         summary.skip(reasons);
-        summary.took(&program.name, took);
+        summary.took(&program.name, spent);
         Ok(())
     }
 
-    /// One run, and why tests were skipped in it.
-    fn attempt(
-        &self,
-        program: &Program,
-        args: &[&str],
-        expected: &BTreeSet<String>,
-        number: u8,
-    ) -> Result<(Attempt, Vec<String>)> {
+    /// The run, and why tests were skipped in it.
+    fn attempt(&self, program: &Program, expected: &BTreeSet<String>) -> Result<(Attempt, Vec<String>)> {
         let skips = self.kept.join("skips");
         let _ = std::fs::remove_file(&skips);
-        let told: Vec<&str> = self.args.iter().map(String::as_str).chain(args.iter().copied()).collect();
+        let mut told: Vec<&str> = self.args.iter().chain(&self.filter).map(String::as_str).collect();
+        // The long form runs one test after the other.
+        told.extend(program.side_by_side().filter(|_| self.args.is_empty()));
         let mut command = program.command(if program.is_harness { &told } else { &[] });
         command.envs(self.env.iter().map(|(name, value)| (name, value))).env("TEAL_SKIPS", &skips);
         let attempt = attempt::run(&program.name, command, expected, self.course(self.limits.program))?;
         if attempt.ending == Ending::Stopped {
-            bail!("stopped in run {number}, what it left is taken away; what comes after it was not run");
+            bail!("stopped, what it left is taken away; what comes after it was not run");
         }
         for left in &attempt.left {
             self.say(&format!("left behind by {}: {left}", program.name));
@@ -157,29 +133,19 @@ impl Runner {
         (self.start + self.limits.total).saturating_sub(now())
     }
 
-    fn keep(&self, program: &Program, number: u8, attempt: &Attempt) -> Result<()> {
-        let file = self.file(program, number);
-        std::fs::write(&file, &attempt.output).with_context(|| file.display().to_string())
-    }
-
-    /// Where the output of a run is kept.
-    fn file(&self, program: &Program, number: u8) -> PathBuf {
+    /// Keeps the output of a run; where.
+    fn keep(&self, program: &Program, attempt: &Attempt) -> Result<PathBuf> {
         let name: String =
             program.name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
-        Path::new(&self.kept).join(format!("{name}-{number}.txt"))
+        let file = self.kept.join(format!("{name}.txt"));
+        std::fs::write(&file, &attempt.output).with_context(|| file.display().to_string())?;
+        Ok(file)
     }
 
     fn say(&self, text: &str) {
         if self.is_shown {
             println!("{text}");
         }
-    }
-}
-
-fn words(again: &Again) -> String {
-    match again {
-        Again::Only(names) => names.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
-        _ => "all of it".to_owned(),
     }
 }
 

@@ -1,14 +1,9 @@
 //! Adds up what the test programs say.
 
-use super::flaky::Verdict;
+use super::times::{Spent, table};
+use super::verdict::Verdict;
 use std::fmt::Write as _;
-use std::path::PathBuf;
-use std::time::Duration;
-
-/// Programs in the list of the slowest.
-const SLOWEST: usize = 10;
-/// Lines shown again of the run in which a flaky test failed.
-const LINES: usize = 60;
+use std::path::Path;
 
 /// The results of a run.
 #[derive(Debug, Default)]
@@ -16,9 +11,9 @@ pub(super) struct Summary {
     total: Verdict,
     reasons: Vec<String>,
     left: Vec<String>,
-    times: Vec<(Duration, String)>,
-    /// The ends of the first runs of what is flaky.
-    first_runs: Vec<String>,
+    times: Vec<(Spent, String)>,
+    /// Where the output of what did not pass is.
+    outputs: Vec<String>,
 }
 
 impl Summary {
@@ -28,7 +23,6 @@ impl Summary {
         self.total.failed += verdict.failed;
         self.total.skipped += verdict.skipped;
         self.total.failures.extend(verdict.failures);
-        self.total.flaky.extend(verdict.flaky);
     }
 
     /// Counts tests that said they could not run as skipped instead of passed.
@@ -44,45 +38,30 @@ impl Summary {
         self.left.extend(what.iter().map(|one| format!("{program}: {one}")));
     }
 
-    pub(super) fn took(&mut self, program: &str, time: Duration) {
-        self.times.push((time, program.to_owned()));
+    /// What a program took.
+    pub(super) fn took(&mut self, program: &str, spent: Spent) {
+        self.times.push((spent, program.to_owned()));
     }
 
-    /// Where both runs of a flaky program are kept, and the output of the first.
-    pub(super) fn kept(&mut self, program: &str, one: PathBuf, two: PathBuf, output: &[u8]) {
-        let text = String::from_utf8_lossy(output);
-        let lines: Vec<&str> = text.lines().collect();
-        let mut said =
-            format!("the first run of {program}, all of it in {}; the second in {}\n", one.display(), two.display());
-        for line in &lines[lines.len().saturating_sub(LINES)..] {
-            let _ = writeln!(said, "  | {line}");
-        }
-        self.first_runs.push(said);
+    /// Where the output of a program that did not pass is kept.
+    pub(super) fn kept(&mut self, program: &str, file: &Path) {
+        self.outputs.push(format!("what {program} said is in {}", file.display()));
     }
 
     pub(super) fn is_good(&self) -> bool {
         self.total.failed == 0 && self.total.passed > 0
     }
 
-    /// What took long, what was left behind, skipped, failed and flaky; the last line is the count.
+    /// What each program took, what was left behind, skipped and failed; the last line is the count.
     pub(super) fn report(&self) -> String {
-        let mut out = String::new();
-        let mut times: Vec<&(Duration, String)> = self.times.iter().collect();
-        times.sort_by(|a, b| b.cmp(a));
-        for (time, program) in times.into_iter().take(SLOWEST) {
-            let _ = writeln!(out, "slowest: {:7.1} s {program}", time.as_secs_f64());
-        }
+        let mut out = table(&self.times);
         self.left.iter().for_each(|one| _ = writeln!(out, "left behind by {one}"));
         let mut say = |what: &str, of: &[String]| of.iter().for_each(|one| _ = writeln!(out, "{what}: {one}"));
         say("skipped", &self.reasons);
         say("failed", &self.total.failures);
+        self.outputs.iter().for_each(|one| _ = writeln!(out, "{one}"));
         if self.total.passed + self.total.failed == 0 {
             out.push_str("no test ran\n");
-        }
-        if !self.total.flaky.is_empty() {
-            self.first_runs.iter().for_each(|run| out.push_str(run));
-            out.push_str("flaky: these failed, and passed when they were run once more\n");
-            self.total.flaky.iter().for_each(|one| _ = writeln!(out, "flaky: {one}"));
         }
         let Verdict { passed, failed, skipped, .. } = &self.total;
         let _ = write!(out, "{passed} passed, {failed} failed, {skipped} skipped");
@@ -93,6 +72,7 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn passed(passed: u64) -> Verdict {
         Verdict { passed, ..Verdict::default() }
@@ -124,21 +104,19 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_come_first_and_what_is_flaky_stands_above_the_last_line() {
+    fn what_programs_took_stands_first_and_what_failed_above_the_last_line() {
         let mut summary = Summary::default();
-        for seconds in 1..=12 {
-            summary.took(&format!("p{seconds}"), Duration::from_secs(seconds));
-        }
-        summary.add(Verdict { passed: 1, flaky: vec!["x: a failed, then passed".into()], ..Verdict::default() });
-        summary.kept("x", "one.txt".into(), "two.txt".into(), b"panicked\n");
+        let spent = |wall| Spent { wall: Duration::from_secs(wall), ..Spent::default() };
+        summary.took("quick", spent(1));
+        summary.took("slow", spent(12));
+        summary.add(Verdict { failed: 1, failures: vec!["x: a".into()], ..passed(1) });
+        summary.kept("x", Path::new("x.txt"));
         summary.left("x", vec!["mount of tmpfs at /m".into()]);
         let report = summary.report();
         let lines: Vec<&str> = report.lines().collect();
-        assert_eq!((lines[0], lines[9]), ("slowest:    12.0 s p12", "slowest:     3.0 s p3"));
-        assert_eq!(lines[10], "left behind by x: mount of tmpfs at /m");
-        assert_eq!(lines[11], "the first run of x, all of it in one.txt; the second in two.txt");
-        assert_eq!(lines[12], "  | panicked");
-        assert_eq!(lines[14..], ["flaky: x: a failed, then passed", "1 passed, 0 failed, 0 skipped"]);
-        assert!(summary.is_good(), "flaky is loud, not red");
+        assert!(lines[1].ends_with(" slow") && lines[2].ends_with(" quick"), "{report}");
+        let rest = ["left behind by x: mount of tmpfs at /m", "failed: x: a", "what x said is in x.txt"];
+        assert_eq!((&lines[4..7], lines[7]), (&rest[..], "1 passed, 1 failed, 0 skipped"), "{report}");
+        assert!(!summary.is_good(), "what fails has failed");
     }
 }

@@ -1,0 +1,83 @@
+//! What the run of a test program means.
+//!
+//! # Guarantees
+//! 1. Each test counts once: as passed if the program said so, as skipped if it was ignored, as failed in any other case.
+//! 2. Nothing is run to change a verdict: a test that failed has failed.
+//! 3. A program that did not come to its end fails with every test it owes a result. Those that were running are told apart from those
+//!    that had not begun.
+//! 4. A program that ends badly without a test to blame is one failure.
+
+use super::attempt::{Attempt, Ending};
+use super::libtest::Counts;
+use std::collections::BTreeSet;
+
+/// What a program adds to the summary.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
+    pub(super) skipped: u64,
+    /// Names of what failed, as many as known.
+    pub(super) failures: Vec<String>,
+}
+
+impl Verdict {
+    /// A program that did not come to run.
+    pub(super) fn failure(why: String) -> Self {
+        Self { failed: 1, failures: vec![why], ..Self::default() }
+    }
+
+    /// The verdict on `attempt`, of the tests that were `expected` as far as known.
+    pub(super) fn of(program: &str, attempt: &Attempt, expected: &BTreeSet<String>) -> Self {
+        let outcome = &attempt.outcome;
+        let mut verdict = match outcome.counts.filter(|_| has_ended(attempt)) {
+            Some(Counts { passed, failed, ignored }) => Self { passed, failed, skipped: ignored, ..Self::default() },
+            None => Self {
+                passed: outcome.passed.len() as u64,
+                failed: outcome.failed.len() as u64,
+                skipped: outcome.ignored.len() as u64,
+                ..Self::default()
+            },
+        };
+        verdict.failures.extend(outcome.failed.iter().map(|name| format!("{program}: {name}")));
+        if !has_ended(attempt) || outcome.counts.is_none() {
+            for name in outcome.unfinished(expected) {
+                let why = if attempt.running.contains(&name) { "did not end" } else { "has no result" };
+                verdict.failed += 1;
+                verdict.failures.push(format!("{program}: {name} {why}"));
+            }
+        }
+        let unnamed = verdict.failed.saturating_sub(verdict.failures.len() as u64);
+        if unnamed > 0 {
+            verdict.failures.push(format!("{program}: {unnamed} whose names are not known"));
+        }
+        if !is_good(attempt) && verdict.failed == 0 {
+            verdict.failed = 1;
+        }
+        let is_explained = is_good(attempt) || !verdict.failures.is_empty();
+        if !has_ended(attempt) || outcome.counts.is_none() || !is_explained {
+            verdict.failures.push(format!("{program} {}", how(attempt)));
+        }
+        verdict
+    }
+}
+
+/// Whether the program came to an end of its own.
+fn has_ended(attempt: &Attempt) -> bool {
+    matches!(attempt.ending, Ending::Exit(Some(_)))
+}
+
+/// Whether the program itself says that all is well.
+pub(super) fn is_good(attempt: &Attempt) -> bool {
+    attempt.ending == Ending::Exit(Some(0)) && attempt.outcome.counts.is_some_and(|counts| counts.failed == 0)
+}
+
+fn how(attempt: &Attempt) -> &'static str {
+    match attempt.ending {
+        Ending::Hung => "did not end",
+        Ending::Stopped => "was stopped",
+        Ending::Exit(None) => "was killed by a signal",
+        Ending::Exit(Some(0)) if attempt.outcome.counts.is_none() => "ended without a result",
+        Ending::Exit(Some(_)) => "failed",
+    }
+}
