@@ -5,13 +5,16 @@
 //! pack is removed.
 //!
 //! # Guarantees
-//! 1. *Kept*: what is live, pinned at any time since the beginning, or in a pack younger than the grace or the collection stays.
+//! 1. *Kept*: what is live, pinned at any time since the beginning, or in a pack younger than the grace or the collection stays, and what
+//!    somebody was told within the grace to be here.
 //! 2. *A crash is harmless*: at any point each live chunk is in some durable pack. A chunk in two packs after a crash is dead weight in
 //!    one of them; a removed pack that is back is found and collected again.
 //! 3. *Resumable*: every step stands for itself. A collection that is dropped, or whose process ends, has done what its steps did; the next
 //!    one goes on with the packs that are left, with marks of its own, since what is live has changed.
 //! 4. *Bounded*: marks are bits of the index; beside them there are eight bytes for each pack, and one pack being written.
 //! 5. *Damage is kept*: a pack in which something is damaged is reported and stays.
+//!
+//! [`ChunkStore::merge`] is a collection that needs to be told nothing: whatever is in many small packs, dead or alive, is put into fewer.
 //!
 //! Live chunks are those that metadata names *after* [`ChunkStore::collect`] has returned: what is committed later was pinned meanwhile.
 
@@ -20,8 +23,8 @@ use crate::format::{PackId, chunk, table};
 use crate::index::{Half, Slot};
 use crate::limits::PROBLEMS_MAX;
 use crate::seeded::{Bug, bug};
-use crate::store::ChunkStore;
-use std::collections::VecDeque;
+use crate::store::{ChunkStore, State};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use teal_types::ChunkId;
 
@@ -31,6 +34,10 @@ mod sweep;
 const MARKED_AT_ONCE: usize = 1024;
 /// Small packs, of less than a quarter of the target, are merged when there are so many: each merge leaves at most a quarter of them.
 const SMALL_MERGED: usize = 8;
+/// Small packs of about the same size are merged when there are so many.
+const SCATTERED: usize = 16;
+/// Sizes that differ by less than so many bits are about the same.
+const SIZE_BITS: u32 = 3;
 
 /// What a collection has done and found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,6 +63,15 @@ pub struct Collected {
     pub missing_count: usize,
 }
 
+/// What a sweep keeps of the packs it takes up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    /// Whatever is in them.
+    Everything,
+    /// What is marked; packs that are young after this time are left alone.
+    Marked(Duration),
+}
+
 /// Ends the collection when dropped.
 struct Running(ChunkStore);
 
@@ -68,7 +84,8 @@ impl Drop for Running {
 /// A collection that is being told what lives.
 pub struct Marking {
     running: Running,
-    grace: Duration,
+    /// Packs in which something was put, or said to be, after this time stay.
+    since: Duration,
     /// Packs from this order on came after the beginning.
     until: u64,
     report: Collected,
@@ -78,6 +95,7 @@ pub struct Marking {
 pub struct Sweep {
     running: Running,
     todo: VecDeque<Slot>,
+    keeps: Keeps,
     report: Collected,
 }
 
@@ -88,6 +106,16 @@ impl ChunkStore {
     /// # Errors
     /// [`ChunkError::Collecting`], [`ChunkError::ReadOnly`].
     pub fn collect(&self, grace: Duration) -> Result<Marking, ChunkError> {
+        // What came at the end of the grace may go.
+        let since = self.now().checked_sub(grace);
+        self.collect_before(since)
+    }
+
+    /// The same: packs in which something was put, or said to be here, after `since` stay. `None`: all of them.
+    ///
+    /// # Errors
+    /// As [`collect`](Self::collect).
+    pub fn collect_before(&self, since: Option<Duration>) -> Result<Marking, ChunkError> {
         self.writable()?;
         let mut state = self.0.state.write();
         if state.collecting {
@@ -99,9 +127,32 @@ impl ChunkStore {
         for half in pinned.iter().filter(|_| !bug(Bug::PinNotMarked) && !bug(Bug::PinsIgnored)) {
             state.index.get_mut(half).into_iter().for_each(|known| known.mark());
         }
-        let until = state.packs.next_order();
+        // Within the grace since the very beginning nothing is old.
+        let until = if since.is_some() || bug(Bug::GraceIgnored) { state.packs.next_order() } else { 0 };
         drop(state);
-        Ok(Marking { running: Running(self.clone()), grace, until, report: Collected::default() })
+        let since = since.unwrap_or_default();
+        Ok(Marking { running: Running(self.clone()), since, until, report: Collected::default() })
+    }
+
+    /// Whether there are so many small packs that a merge would leave fewer.
+    pub fn is_scattered(&self) -> bool {
+        !scattered(&self.0.state.read(), self.0.pack_target).is_empty()
+    }
+
+    /// Begins to put the content of many small packs into fewer; nothing of it is lost, whether anybody names it or not.
+    ///
+    /// # Errors
+    /// [`ChunkError::Collecting`], [`ChunkError::ReadOnly`].
+    pub fn merge(&self) -> Result<Sweep, ChunkError> {
+        self.writable()?;
+        let mut state = self.0.state.write();
+        if state.collecting {
+            return Err(ChunkError::Collecting);
+        }
+        state.collecting = true;
+        let todo = scattered(&state, self.0.pack_target);
+        drop(state);
+        Ok(Sweep { running: Running(self.clone()), todo, keeps: Keeps::Everything, report: Collected::default() })
     }
 }
 
@@ -131,15 +182,14 @@ impl Marking {
 
     /// Every live chunk has been marked: what is not is dead. Plans what to do; nothing is removed yet.
     pub fn sweep(self) -> Sweep {
-        let Self { running, grace, until, report } = self;
-        let todo = plan(&running.0, grace, until);
-        Sweep { running, todo, report }
+        let Self { running, since, until, report } = self;
+        let todo = plan(&running.0, since, until);
+        Sweep { running, todo, keeps: Keeps::Marked(since), report }
     }
 }
 
 /// The packs worth a step: dead ones, then the least alive, then small ones if there are many.
-fn plan(store: &ChunkStore, grace: Duration, until: u64) -> VecDeque<Slot> {
-    let now = store.now();
+fn plan(store: &ChunkStore, since: Duration, until: u64) -> VecDeque<Slot> {
     let state = store.0.state.read();
     let mut live = vec![0_u64; state.packs.slots()];
     for (half, known) in state.index.iter() {
@@ -150,7 +200,7 @@ fn plan(store: &ChunkStore, grace: Duration, until: u64) -> VecDeque<Slot> {
     }
     let (mut worst, mut small) = (Vec::new(), Vec::new());
     for (slot, pack) in state.packs.inserted_before(until).filter(|(_, pack)| pack.whole) {
-        if now.saturating_sub(pack.seen) < grace && !bug(Bug::GraceIgnored) {
+        if state.packs.is_young(slot, since) && !bug(Bug::GraceIgnored) {
             continue;
         }
         let live = live[slot.0 as usize];
@@ -168,9 +218,23 @@ fn plan(store: &ChunkStore, grace: Duration, until: u64) -> VecDeque<Slot> {
     worst.into_iter().chain(small).map(|(_, _, slot)| slot).collect()
 }
 
+/// The small packs of which there are many of about the same size, the smallest first. Only those of one size are merged, so that what is merged
+/// once is not written again with each small pack that comes.
+fn scattered(state: &State, target: usize) -> VecDeque<Slot> {
+    let mut of_size: BTreeMap<u32, Vec<(u64, PackId, Slot)>> = BTreeMap::new();
+    let small = target as u64 / 4;
+    for (slot, pack) in state.packs.iter().filter(|(_, pack)| pack.whole && pack.bytes < small) {
+        let size = u64::BITS - pack.bytes.leading_zeros();
+        of_size.entry(size / SIZE_BITS).or_default().push((pack.bytes, pack.id, slot));
+    }
+    let mut many: Vec<_> = of_size.into_values().filter(|packs| packs.len() >= SCATTERED).flatten().collect();
+    many.sort_unstable();
+    many.into_iter().map(|(_, _, slot)| slot).collect()
+}
+
 impl std::fmt::Debug for Marking {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Marking").field("grace", &self.grace).finish_non_exhaustive()
+        f.debug_struct("Marking").field("since", &self.since).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Every bound of this crate in one place.
 
 /// The most bytes of one chunk, before compression.
-pub const CHUNK_MAX: usize = 4 << 20;
+pub use teal_types::limits::CHUNK_MAX;
 
 /// The most bytes of a pack that is believed: a longer one is damage.
 pub const PACK_MAX: u64 = 256 << 20;

@@ -2,6 +2,7 @@
 
 use crate::format::PackId;
 use crate::index::Slot;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A pack on the shelf.
@@ -16,10 +17,16 @@ pub(crate) struct Pack {
     pub(crate) whole: bool,
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Every pack. A slot is used again when its pack is gone; nothing refers to it any more then.
 #[derive(Debug, Default)]
 pub(crate) struct Packs {
     slots: Vec<Option<(u64, Pack)>>,
+    /// For each slot when somebody was told last that a chunk of its pack is here, in nanoseconds of the monotonic clock.
+    told: Vec<AtomicU64>,
     free: Vec<u32>,
     /// Packs ever inserted: the order of each.
     inserted: u64,
@@ -31,9 +38,11 @@ impl Packs {
         self.inserted += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
+            self.told.push(AtomicU64::new(0));
             u32::try_from(self.slots.len() - 1).expect("a store has fewer than 2^32 packs")
         });
         self.slots[slot as usize] = entry;
+        *self.told[slot as usize].get_mut() = 0;
         Slot(slot)
     }
 
@@ -41,6 +50,25 @@ impl Packs {
         if self.slots[slot.0 as usize].take().is_some() {
             self.free.push(slot.0);
         }
+    }
+
+    /// Somebody is told that a chunk of this pack is here.
+    pub(crate) fn tell(&self, slot: Slot, now: Duration) {
+        if let Some(told) = self.told.get(slot.0 as usize) {
+            told.fetch_max(nanos(now), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a client may still name a chunk of the pack that was here, or that it was told of, after `since`.
+    pub(crate) fn is_young(&self, slot: Slot, since: Duration) -> bool {
+        self.last_use(slot) > since
+    }
+
+    /// When something was put into the pack, or somebody was told of it, last.
+    pub(crate) fn last_use(&self, slot: Slot) -> Duration {
+        let told = self.told.get(slot.0 as usize).map_or(0, |told| told.load(Ordering::Relaxed));
+        let seen = self.get(slot).map_or(Duration::ZERO, |pack| pack.seen);
+        seen.max(Duration::from_nanos(told))
     }
 
     pub(crate) fn get(&self, slot: Slot) -> Option<&Pack> {

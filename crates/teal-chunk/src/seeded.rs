@@ -21,6 +21,8 @@ teal_env::seeded_bugs! {
         RemovedTooEarly,
         /// A damaged chunk is still said to be there, so that nobody sends it again.
         DamageHad,
+        /// What somebody was told to be here may be collected at once.
+        HaveForgotten,
         /// Leftovers of interrupted puts stay.
         LeftoversStay,
     }

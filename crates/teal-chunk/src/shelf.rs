@@ -42,6 +42,11 @@ pub trait Shelf: Send + Sync {
     /// [`ShelfError::NotFound`] if there is no such object.
     fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ShelfError>;
 
+    /// Bytes that there is room for, and of how many; `None` if the place cannot tell.
+    fn room(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// Every object whose name begins with `packs/`, sorted by name.
     ///
     /// # Errors

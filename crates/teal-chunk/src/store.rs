@@ -20,6 +20,7 @@ use crate::index::{Half, Index, Known};
 use crate::pack::PackBuilder;
 use crate::packs::{Pack, Packs};
 use crate::pin::Pins;
+use crate::seeded::{Bug, bug};
 use crate::shelf::Shelf;
 use crate::shelf::directory::Access;
 use parking_lot::RwLock;
@@ -99,10 +100,36 @@ impl ChunkStore {
         &self.0.domain
     }
 
-    /// Which of these chunks are here. A hint: until it is [pinned](Self::pin), a chunk may be collected.
+    /// Which of these chunks are here. What is said to be here stays for the grace of a collection; after that, until it is
+    /// [pinned](Self::pin), it may go.
     pub fn have(&self, chunks: &[ChunkId]) -> Vec<bool> {
+        let (state, now) = (self.0.state.read(), self.now());
+        let is_here = |chunk: &ChunkId| match state.index.get(&Half::of(chunk)) {
+            Some(known) if !known.is_bad() => {
+                if !bug(Bug::HaveForgotten) {
+                    state.packs.tell(known.place().slot, now);
+                }
+                true
+            }
+            _ => false,
+        };
+        chunks.iter().map(is_here).collect()
+    }
+
+    /// Which of these chunks are here, for nobody who is going to name them: they may be collected at once.
+    pub fn peek(&self, chunks: &[ChunkId]) -> Vec<bool> {
         let state = self.0.state.read();
         chunks.iter().map(|chunk| state.has(&Half::of(chunk))).collect()
+    }
+
+    /// Bytes that the shelf has room for, and of how many; `None` if it cannot tell.
+    pub fn room(&self) -> Option<(u64, u64)> {
+        self.0.shelf.room()
+    }
+
+    /// Where the packs are, for people.
+    pub fn place(&self) -> String {
+        self.0.shelf.place()
     }
 
     /// What the store holds now.

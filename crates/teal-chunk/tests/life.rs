@@ -6,8 +6,8 @@ mod life;
 
 use life::{GRACE, Life, content, open};
 use std::sync::Arc;
-use teal_chunk::ChunkError;
-use teal_testkit::SimClock;
+use teal_chunk::{ChunkError, ChunkStore, Options};
+use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::ChunkId;
 
 #[test]
@@ -144,4 +144,74 @@ fn many_small_packs_become_few() {
     for (n, id) in (0..40_u32).zip(&ids) {
         assert_eq!(store.get(id).unwrap(), n.to_le_bytes());
     }
+}
+
+/// Puts each content by itself, as one commit after the other does.
+fn scattered(shelf: &life::fault::FaultShelf, clock: &SimClock) -> (teal_chunk::ChunkStore, Vec<ChunkId>) {
+    let options = Options { pack_target: 64 << 10, ..Options::default() };
+    let entropy = Arc::new(SeededEntropy::new(1));
+    let (store, _) =
+        ChunkStore::open(Arc::new(shelf.clone()), life::domain(), options, Arc::new(clock.clone()), entropy).unwrap();
+    let put = |n| store.put([content(n).as_slice()]).map(|(ids, _)| ids[0]);
+    let ids = (0..200).map_while(|n| put(n).ok()).collect();
+    (store, ids)
+}
+
+#[test]
+fn small_packs_are_put_together_with_everything_in_them_and_grow_no_younger() {
+    let shelf = life::fault::FaultShelf::new(teal_chunk::MemoryShelf::new(), 1);
+    let clock = SimClock::default();
+    let (store, ids) = scattered(&shelf, &clock);
+    assert_eq!((ids.len(), store.holding().packs), (200, 200));
+    let mut merges = 0;
+    while store.is_scattered() {
+        store.merge().unwrap().run().unwrap();
+        merges += 1;
+    }
+    let holding = store.holding();
+    assert!(merges < 10 && holding.packs < 48 && holding.chunks == 200, "{merges} merges left {holding:?}");
+    for (n, id) in (0..).zip(&ids) {
+        assert_eq!(store.get(id).unwrap(), content(n));
+    }
+    // What nobody names goes when its own time has come, not later.
+    clock.advance(GRACE);
+    let mut marking = store.collect(GRACE).unwrap();
+    marking.mark(ids[..20].iter().copied());
+    marking.sweep().run().unwrap();
+    assert_eq!(store.holding().chunks, 20);
+}
+
+#[test]
+fn a_crash_at_any_point_of_a_merge_loses_nothing() {
+    for seed in 0..60 {
+        let shelf = life::fault::FaultShelf::new(teal_chunk::MemoryShelf::new(), seed);
+        let clock = SimClock::default();
+        let (store, ids) = scattered(&shelf, &clock);
+        shelf.crash_soon();
+        let outcome = store.merge().unwrap().run();
+        assert_eq!(outcome.is_err(), shelf.is_dead(), "seed {seed}");
+        let after = life::fault::FaultShelf::new(shelf.after_crash(), seed);
+        let (store, _) = open(Arc::new(after), &clock, seed).unwrap();
+        for (n, id) in (0..).zip(&ids) {
+            assert_eq!(store.get(id).unwrap(), content(n), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn what_a_client_was_told_to_be_here_stays_for_the_grace() {
+    let (shelf, clock) = (teal_chunk::MemoryShelf::new(), SimClock::default());
+    let (store, _) = open(Arc::new(shelf), &clock, 1).unwrap();
+    let (ids, _) = store.put([content(1).as_slice(), content(3).as_slice()]).unwrap();
+    clock.advance(GRACE * 2);
+    // It asks while a collection is on its way, when the packs to remove are chosen already.
+    let sweep = store.collect(GRACE).unwrap().sweep();
+    assert_eq!(store.have(&ids), [true, true]);
+    sweep.run().unwrap();
+    clock.advance(GRACE / 2);
+    store.collect(GRACE).unwrap().sweep().run().unwrap();
+    drop(store.pin(&ids).unwrap());
+    clock.advance(GRACE * 2);
+    store.collect(GRACE).unwrap().sweep().run().unwrap();
+    assert_eq!(store.holding().chunks, 0, "it was never named");
 }

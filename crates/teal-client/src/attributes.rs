@@ -8,9 +8,11 @@
 //! 3. A change of mode changes the access control list with it.
 
 use crate::acl::{self, Acl};
+use crate::content::Base;
 use crate::upstream::Pend;
 use crate::{Client, FsError};
-use teal_log::{Cost, FILE_MAX, Locked, Purpose, SetAttr, StoreError};
+use teal_log::{Cost, Locked, Purpose, SetAttr, StoreError};
+use teal_types::limits::FILE_MAX;
 use teal_types::{Attr, BLOCK, FileType, ObjectNo, Timestamp};
 
 const S_ISUID: u16 = 0o4000;
@@ -38,6 +40,8 @@ pub struct SetAttrRequest {
     pub gid: Option<u32>,
     /// Length.
     pub size: Option<u64>,
+    /// The length is set through an open file (`ftruncate`), not by name or by opening it.
+    pub is_held: bool,
     /// Access time.
     pub atime: Option<TimeChange>,
     /// Modification time.
@@ -87,8 +91,12 @@ impl Client {
             }
             if let Some(size) = set.size {
                 is_file(&attr)?;
+                // Who opens a file to empty it replaces what is there, whatever that is; who cuts one he holds has seen it.
+                let base = if set.is_held { self.base_of(no, size, attr.size) } else { Base::Position };
                 self.pend(&mut locked, no, Pend::Cut(size.min(attr.size)))?;
+                self.based_on(&locked, no, base)?;
                 locked.truncate(no, size)?;
+                self.replica.as_ref().inspect(|replica| replica.stale.is_known(no));
             }
             let owner = set.uid.is_some() || set.gid.is_some();
             if owner || set.kill_suidgid {

@@ -6,10 +6,12 @@
 //! 3. What is read is as it is at one moment between the call and the answer.
 
 use crate::attributes::is_file;
-use crate::upstream::{Fresh, Pend};
-use crate::{Client, FsError};
-use teal_log::{FILE_MAX, Parts, Purpose, SYMLINK_MAX};
-use teal_types::{BLOCK, FileType, ObjectNo};
+use crate::seeded::{Bug, bug};
+use crate::upstream::{Fresh, Pend, Placement};
+use crate::{Client, FsError, Moment};
+use teal_log::{Locked, Parts, Purpose, StoreError};
+use teal_types::limits::{FILE_MAX, TARGET_MAX};
+use teal_types::{BLOCK, CommitSeq, FileType, ObjectNo};
 
 /// Bytes written in one operation.
 pub const WRITE_STEP: usize = 1 << 20;
@@ -17,8 +19,11 @@ pub const WRITE_STEP: usize = 1 << 20;
 /// How to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteFlags {
-    /// At the end of the file as it stands, whatever the offset. (The kernel's `O_APPEND` comes with the right offset.)
+    /// At the end of the file as it stands, whatever the offset.
     pub append: bool,
+    /// The file is open with `O_APPEND`, and the caller takes the offset for its end: where that is the size the caller was last given
+    /// of it, the write [appends](Self::append).
+    pub asks_for_end: bool,
     /// The caller may not keep set-user-id and set-group-id.
     pub kill_suidgid: bool,
 }
@@ -38,6 +43,25 @@ pub enum FallocateMode {
         /// The length stays.
         keep_size: bool,
     },
+}
+
+/// The state of a file that a change of its content was made in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// That at the position of this replica.
+    Position,
+    /// That of this commit at the latest: no program here was given a later one.
+    Given(CommitSeq),
+    /// That of this commit, which is installed though the position may not have come to it yet. Only for a first change.
+    Installed(CommitSeq),
+}
+
+/// What one step of a write has done.
+#[derive(Debug, Clone, Copy, Default)]
+struct Written {
+    bytes: usize,
+    /// They lie elsewhere than where the caller takes them to be.
+    is_moved: bool,
 }
 
 impl FallocateMode {
@@ -134,7 +158,7 @@ impl Client {
         if attr.kind != FileType::Symlink {
             return Err(FsError::Invalid);
         }
-        let target = self.store.read(no, 0, SYMLINK_MAX)?;
+        let target = self.store.read(no, 0, TARGET_MAX)?;
         self.accessed(&attr);
         Ok(target)
     }
@@ -144,27 +168,37 @@ impl Client {
     /// # Errors
     /// [`FsError::FileTooBig`], [`FsError::NoSpace`], and as [`read`](Self::read).
     pub fn write(&self, no: ObjectNo, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize, FsError> {
-        let mut done = 0;
-        loop {
+        let (mut done, mut is_moved) = (0, false);
+        let failed = loop {
             let step = &data[done..data.len().min(done + WRITE_STEP)];
             match self.on(no, || {
                 self.wait_for_queue(step.len() as u64)?;
                 self.room_for(step.len() as u64);
                 self.write_step(no, offset.saturating_add(done as u64), step, flags)
             }) {
-                Ok(n) => done += n,
-                Err(e) if done == 0 => return Err(e),
-                Err(_) => return Ok(done),
+                Ok(written) => {
+                    done += written.bytes;
+                    is_moved |= written.is_moved;
+                }
+                Err(e) => break Some(e),
             }
             if done == data.len() {
-                return Ok(done);
+                break None;
             }
+        };
+        if is_moved && let (Some(replica), Ok(attr)) = (&self.replica, self.store.attr(no)) {
+            replica.is_elsewhere(no, attr.size);
+        }
+        match failed {
+            Some(e) if done == 0 => Err(e),
+            _ => Ok(done),
         }
     }
 
-    fn write_step(&self, no: ObjectNo, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize, FsError> {
+    fn write_step(&self, no: ObjectNo, asked: u64, data: &[u8], flags: WriteFlags) -> Result<Written, FsError> {
         let mut cost = self.cost_of_content(no, data.len() as u64)?;
-        if !flags.append && offset.saturating_add(data.len() as u64) <= self.store.attr(no)?.size {
+        if !flags.append && !flags.asks_for_end && asked.saturating_add(data.len() as u64) <= self.store.attr(no)?.size
+        {
             cost.purpose = Purpose::Replaces;
         }
         let _absence = self.absence_of(no);
@@ -172,17 +206,101 @@ impl Client {
         let mut locked = op.lock(&[no])?;
         let attr = locked.attr(no);
         is_file(&attr)?;
-        let offset = if flags.append { attr.size } else { offset };
+        let (flags, base) = self.placed(no, asked, attr.size, flags)?;
+        let offset = if flags.append && !bug(Bug::AppendedAtStaleSize) { attr.size } else { asked };
         let room = usize::try_from(FILE_MAX.saturating_sub(offset)).unwrap_or(usize::MAX);
         let data = &data[..data.len().min(room)];
         if data.is_empty() {
-            return if room == 0 { Err(FsError::FileTooBig) } else { Ok(0) };
+            return if room == 0 { Err(FsError::FileTooBig) } else { Ok(Written::default()) };
         }
         locked.write(no, offset, data)?;
         let end = offset + data.len() as u64;
-        self.content_changed(&mut locked, no, Pend::Data(offset, end), flags.kill_suidgid)?;
+        // What begins at the end of a file that is open for appending was put behind its end, whoever knew where that is.
+        let is_append = flags.append || flags.asks_for_end && offset == attr.size;
+        let changed = if is_append { Pend::Append(offset, end) } else { Pend::Data(offset, end) };
+        self.content_changed(&mut locked, no, changed, flags.kill_suidgid)?;
+        self.based_on(&locked, no, base)?;
+        self.kernel_extended(&locked, no, asked.saturating_add(data.len() as u64));
         self.wrote(data.len() as u64);
-        Ok(data.len())
+        Ok(Written { bytes: data.len(), is_moved: flags.asks_for_end && offset != asked })
+    }
+
+    /// Whether a write to a locked file appends, and which state of the file it was made in.
+    fn placed(&self, no: ObjectNo, asked: u64, size: u64, flags: WriteFlags) -> Result<(WriteFlags, Base), StoreError> {
+        let Some(replica) = self.replica.as_ref().filter(|_| !flags.append) else {
+            return Ok((flags, Base::Position));
+        };
+        match replica.stale.place(no, asked, size, flags.asks_for_end) {
+            Placement::Offset(given) => Ok((flags, given.map_or(Base::Position, Base::Given))),
+            Placement::End => {
+                let flags = WriteFlags { append: true, ..flags };
+                let Some(installed) = replica.stale.installed(no) else { return Ok((flags, Base::Position)) };
+                let is_first = !self.note(no)?.is_ours();
+                Ok((flags, if is_first { Base::Installed(installed) } else { Base::Position }))
+            }
+        }
+    }
+
+    /// Which state of a locked file a change was made in that is no write: it begins at `offset`.
+    pub(crate) fn base_of(&self, no: ObjectNo, offset: u64, size: u64) -> Base {
+        let place = self.replica.as_ref().map(|replica| replica.stale.place(no, offset, size, false));
+        match place {
+            Some(Placement::Offset(Some(given))) => Base::Given(given),
+            _ => Base::Position,
+        }
+    }
+
+    /// Corrects the base of a change of content that was just noted of a locked file.
+    pub(crate) fn based_on(&self, locked: &Locked<'_>, no: ObjectNo, base: Base) -> Result<(), StoreError> {
+        if base == Base::Position {
+            return Ok(());
+        }
+        let mut note = self.note(no)?;
+        let Some(dirty) = &mut note.pending.data else { return Ok(()) };
+        let corrected = match base {
+            Base::Position => dirty.base,
+            Base::Given(commit) => dirty.base.min(commit),
+            Base::Installed(commit) => dirty.base.max(commit),
+        };
+        if corrected != dirty.base {
+            dirty.base = corrected;
+            self.set_note(locked, no, &note)?;
+        }
+        Ok(())
+    }
+
+    /// The kernel takes `end` for the end of a locked file, after its own change, if it believed it to be before that.
+    pub(crate) fn kernel_extended(&self, locked: &Locked<'_>, no: ObjectNo, end: u64) {
+        if let Some(replica) = &self.replica {
+            replica.stale.kernel_raised(no, end, locked.attr(no).size);
+        }
+    }
+
+    /// The kernel was told that a file ends no earlier than at `end` ([`Invalidation::Grown`](crate::Invalidation::Grown)).
+    pub fn kernel_raised(&self, no: ObjectNo, end: u64) {
+        let (Some(replica), Ok(attr)) = (&self.replica, self.store.attr(no)) else { return };
+        if attr.size < end {
+            replica.stale.may_hold(no, end);
+            replica.invalidate_attributes(no);
+        }
+        replica.stale.kernel_raised(no, end, attr.size);
+    }
+
+    /// The present moment: what begins now sees all content that was replaced before.
+    pub fn moment(&self) -> Moment {
+        self.replica.as_ref().map_or_else(Moment::default, |replica| replica.stale.moment())
+    }
+
+    /// The kernel was given attributes or content of these objects by the answer to a request that began at `since`.
+    pub fn was_given(&self, objects: &[ObjectNo], since: Moment) {
+        let Some(replica) = &self.replica else { return };
+        for no in objects {
+            if replica.stale.was_given(*no, since)
+                && let Ok(attr) = self.store.attr(*no)
+            {
+                replica.has_changed(*no, attr.size);
+            }
+        }
     }
 
     /// Makes room, holes or zeros. Room is not set aside: there must be enough of it now.
@@ -210,6 +328,7 @@ impl Client {
             let _absence = self.absence_of(no);
             let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;
+            let size = locked.attr(no).size;
             let changed = if matches!(mode, FallocateMode::Allocate { .. }) {
                 Pend::Cut(locked.attr(no).size)
             } else {
@@ -223,7 +342,13 @@ impl Client {
             if !keep_size && end > locked.attr(no).size {
                 locked.truncate(no, end)?;
             }
-            Ok(self.content_changed(&mut locked, no, changed, false)?)
+            let base = self.base_of(no, offset, size);
+            self.content_changed(&mut locked, no, changed, false)?;
+            self.based_on(&locked, no, base)?;
+            if !keep_size {
+                self.kernel_extended(&locked, no, end);
+            }
+            Ok(())
         })
     }
 

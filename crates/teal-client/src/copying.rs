@@ -125,7 +125,10 @@ impl Client {
         }
         let done = locked.share(from, to, len, &sharing)?;
         if done > 0 {
+            let base = self.base_of(to.0, to.1, locked.attr(to.0).size);
             self.content_changed(&mut locked, to.0, Pend::Data(to.1, to.1 + done), flags.kill_suidgid)?;
+            self.based_on(&locked, to.0, base)?;
+            self.kernel_extended(&locked, to.0, to.1 + done);
             self.wrote(cost.bytes);
         }
         Ok(done)

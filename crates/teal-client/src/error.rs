@@ -73,6 +73,12 @@ pub enum FsError {
     /// Durable here, and not at the server in time.
     #[error("durable here, but the server does not have it: {0}")]
     OnlyHere(String),
+    /// A limit of the object or its directory is reached that has no error number of its own.
+    #[error("{0} cannot be more than it is")]
+    LimitReached(&'static str),
+    /// Everything is at the server and here, but what these words name.
+    #[error("{0}")]
+    Stuck(String),
     /// The store cannot read or write what it must.
     #[error(transparent)]
     Io(StoreError),
@@ -97,12 +103,12 @@ impl FsError {
             Self::NotSupported => Errno::OPNOTSUPP,
             Self::Permission => Errno::PERM,
             Self::OnlyDir => Errno::ACCESS,
-            Self::NoSpace => Errno::NOSPC,
+            Self::NoSpace | Self::LimitReached(_) => Errno::NOSPC,
             Self::FileTooBig => Errno::FBIG,
             Self::ValueTooBig => Errno::TOOBIG,
             Self::ReadOnly => Errno::ROFS,
             Self::Unreachable(_) => Errno::HOSTUNREACH,
-            Self::OnlyHere(_) | Self::Io(_) => Errno::IO,
+            Self::OnlyHere(_) | Self::Stuck(_) | Self::Io(_) => Errno::IO,
         }
         .raw_os_error()
     }
@@ -113,9 +119,13 @@ impl From<StoreError> for FsError {
         match e {
             StoreError::NotFound(_) => Self::Stale,
             // The limits with an error number of their own are checked before the store is asked.
-            StoreError::NoSpace | StoreError::TooBig(_) => Self::NoSpace,
+            StoreError::NoSpace => Self::NoSpace,
+            StoreError::TooBig(what) => Self::LimitReached(what),
             StoreError::ReadOnly => Self::ReadOnly,
-            e @ (StoreError::Io { .. } | StoreError::Corrupt { .. } | StoreError::Poisoned) => Self::Io(e),
+            e @ (StoreError::Io { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::Poisoned
+            | StoreError::WrittenElsewhere) => Self::Io(e),
         }
     }
 }

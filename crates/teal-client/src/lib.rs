@@ -50,8 +50,9 @@ pub use options::{AtimePolicy, Caller, ClientOptions};
 pub use rename::RenameMode;
 pub use status::{Remaining, StatFs, Status};
 pub use upstream::{
-    Affinity, DriveRefused, DriveShown, Freed, Invalidation, KnownDrive, KnownDrives, Link, NewDrive, PinRefused,
-    Pinned, PinsShown, Price, SourceShown, UpstreamOptions, UpstreamStatus, Whereabouts,
+    Affinity, DriveRefused, DriveShown, Freed, Invalidation, KnownDrive, KnownDrives, Link, Listener, Moment, NewDrive,
+    PinRefused, Pinned, PinsShown, Price, SourceShown, StuckObject, StuckWay, Unsent, UpstreamOptions, UpstreamStatus,
+    Whereabouts,
 };
 pub use xattr::XattrMode;
 

@@ -10,7 +10,8 @@ use crate::acl::{self, Acl};
 use crate::attributes::acl_of;
 use crate::upstream::Pend;
 use crate::{Caller, Client, FsError};
-use teal_log::{Cost, LINK_MAX, Locked, NewObject, SYMLINK_MAX, SetAttr, StoreError};
+use teal_log::{Cost, Locked, NewObject, SetAttr, StoreError};
+use teal_types::limits::{LINKS_MAX, TARGET_MAX};
 use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 
 /// Set-group-id, inherited from directories.
@@ -108,12 +109,12 @@ impl Client {
     /// Makes a symbolic link.
     ///
     /// # Errors
-    /// [`FsError::NotFound`] for an empty target, [`FsError::NameTooLong`] for one beyond [`SYMLINK_MAX`], and as
+    /// [`FsError::NotFound`] for an empty target, [`FsError::NameTooLong`] for one beyond [`TARGET_MAX`], and as
     /// [`mknod`](Self::mknod).
     pub fn symlink(&self, caller: &Caller, parent: ObjectNo, name: &[u8], target: &[u8]) -> Result<Attr, FsError> {
         match target.len() {
             0 => Err(FsError::NotFound),
-            len if len > SYMLINK_MAX => Err(FsError::NameTooLong),
+            len if len > TARGET_MAX => Err(FsError::NameTooLong),
             _ => self.make(caller, parent, name, &New { kind: FileType::Symlink, perm: 0o777, rdev: 0, target }),
         }
     }
@@ -241,7 +242,7 @@ impl Client {
             if attr.nlink == 0 && !self.references.is_linkable(no) {
                 return Err(FsError::NotFound);
             }
-            if attr.nlink >= LINK_MAX {
+            if attr.nlink as usize >= LINKS_MAX {
                 return Err(FsError::TooManyLinks);
             }
             if attr.nlink == 0 {

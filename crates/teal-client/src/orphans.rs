@@ -49,6 +49,11 @@ impl Client {
         if self.references.release(no, n) {
             self.bury(Fate::Doomed(no));
         }
+        if let Some(replica) = &self.replica
+            && !self.references.is_held(no)
+        {
+            replica.stale.is_known(no);
+        }
     }
 
     /// Under the object's lock, after one of its names was removed: what becomes of it.

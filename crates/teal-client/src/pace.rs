@@ -98,6 +98,7 @@ mod tests {
         let space = Space {
             total: 900 * MIB,
             free: 200 * MIB,
+            free_of_capacity: 200 * MIB,
             live: 700 * MIB,
             objects: 10,
             free_segments,

@@ -104,6 +104,11 @@ impl References {
         }
     }
 
+    /// Whether somebody refers to an object.
+    pub(crate) fn is_held(&self, no: ObjectNo) -> bool {
+        self.shard(no).lock().get(no).is_some_and(|count| count.holds > 0)
+    }
+
     /// Takes `n` back; says whether that was the last of an orphan.
     pub(crate) fn release(&self, no: ObjectNo, n: u64) -> bool {
         if no == ObjectNo::ROOT || n == 0 {

@@ -27,6 +27,10 @@ teal_env::seeded_bugs! {
         StaleFetched,
         /// What has changed meanwhile keeps the base it had before its batch landed.
         BaseKept,
+        /// What is appended is written where the end was when somebody looked.
+        AppendedAtStaleSize,
+        /// What is written elsewhere in a file that was appended to counts as appended, too.
+        RewriteTakenForAppend,
         /// The server is not told of all directories that are kept here.
         KeptHalfSaid,
         /// A drive is read at whatever version it has.
@@ -49,5 +53,7 @@ teal_env::seeded_bugs! {
         PendingGivenBack,
         /// What comes to where something is pinned is not looked at.
         PinNotFollowed,
+        /// One change that cannot be sent, or state that cannot be installed, stops all others.
+        OneStopsAll,
     }
 }

@@ -8,12 +8,14 @@ use teal_types::{BLOCK, NAME_MAX};
 /// What `statfs` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatFs {
-    /// Bytes in a block, the unit of the next three.
+    /// Bytes in a block, the unit of the next three fields.
     pub block_size: u32,
     /// Blocks that files can take together.
     pub blocks: u64,
-    /// Blocks that can still be written.
+    /// Blocks that hold nothing.
     pub free: u64,
+    /// Blocks that can still be written: the disk under the store may have room for fewer than are free.
+    pub available: u64,
     /// Objects that could be there.
     pub files: u64,
     /// Objects that could still be made.
@@ -66,7 +68,8 @@ impl Client {
         StatFs {
             block_size: BLOCK as u32,
             blocks: space.total / BLOCK,
-            free: space.free / BLOCK,
+            free: space.free_of_capacity / BLOCK,
+            available: space.free / BLOCK,
             files: space.objects + files_free,
             files_free,
             name_max: NAME_MAX as u32,

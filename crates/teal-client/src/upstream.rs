@@ -24,7 +24,7 @@
 //! | `lookout` | who looks what comes ahead: one at a time | reading the store |
 //! | a *flight* (`ahead`), by bytes of an object | that nobody else fetches them | calls to the server, installing content |
 //! | `absence`, by object | whether content is here: shared by readers, exclusive for whoever changes it | reads and writes of that object |
-//! | `identity`, `next`, `state`, `told`, `quiet`, `pinning.queue` | what they are called | nothing |
+//! | `identity`, `next`, `state`, `told`, `quiet`, `held`, `pinning.queue` | what they are called | nothing |
 
 mod ahead;
 mod announce;
@@ -37,6 +37,7 @@ mod evict;
 mod fetch;
 mod fetch_ahead;
 mod flush;
+mod held;
 mod identity;
 mod install;
 mod keep;
@@ -52,20 +53,25 @@ mod queue;
 mod renumber;
 mod run;
 mod settle;
+mod stale;
 mod status;
+mod tails;
 mod trail;
 
 pub use drives::{
     Affinity, DriveRefused, DriveShown, KnownDrive, KnownDrives, NewDrive, Price, SourceShown, Whereabouts,
 };
+pub use held::{StuckObject, StuckWay};
 pub use pin::{Freed, PinRefused, Pinned, PinsShown};
 pub use run::UpstreamOptions;
-pub use status::{Link, UpstreamStatus};
+pub use stale::Moment;
+pub use status::{Link, Unsent, UpstreamStatus};
 
 pub(crate) use drives::Fresh;
 pub(crate) use identity::Identity;
 pub(crate) use note::Note;
 pub(crate) use pend::Pend;
+pub(crate) use stale::Placement;
 
 use crate::seeded::{Bug, bug};
 use crate::{Client, FsError};
@@ -77,11 +83,17 @@ use teal_chunk::{Domain, DomainId};
 use teal_device::{Upstream, UpstreamError};
 use teal_env::Clock;
 use teal_proto::{RefusalCode, Refused, Reply, Request};
+use teal_types::limits::BATCH_BYTES_MAX;
 use teal_types::{CommitSeq, Name, ObjectNo, ranges};
 
 const ABSENCES: u64 = 64;
 /// A server that does not answer makes others wait if it took longer than this to tell.
 const SLOW: Duration = Duration::from_secs(1);
+/// How long a position waits for the kernel to hear what has changed up to it. It hears within microseconds, but for a page that is locked
+/// until a request is answered that waits for the server, or for the position.
+const HEARD_WITHIN: Duration = Duration::from_secs(2);
+/// How long an append that was moved waits for the same. Here the locked page may be its own, which nobody can read before the answer.
+const MOVED_WITHIN: Duration = Duration::from_millis(100);
 
 /// What the kernel, or whoever caches what this client told, must forget.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,8 +103,21 @@ pub enum Invalidation {
     /// Its attributes and its content from an offset on, so many bytes; 0: to the end. The content of a directory is what was listed of it: a kernel that keeps that looks at it anew when the directory's
     /// time has changed, and otherwise when it is told so.
     Data(ObjectNo, u64, u64),
+    /// That a file ends before this size, if it believes so. Comes after the [`Data`](Self::Data) of the same change;
+    /// [`Client::kernel_raised`] is to be called when it is done.
+    Grown(ObjectNo, u64),
     /// What a name leads to, or that it leads nowhere.
     Entry(ObjectNo, Name),
+}
+
+/// Passes on what the kernel must forget.
+pub trait Listener: Send + Sync {
+    /// Takes a word in its order, and waits for nothing.
+    fn tell(&self, what: Invalidation);
+
+    /// Waits until the kernel has heard all that was told before, for `limit` at most: it may be waiting for a request that waits for the
+    /// caller.
+    fn wait_until_heard(&self, limit: Duration);
 }
 
 /// What threads tell each other.
@@ -146,6 +171,8 @@ pub(crate) struct Replica {
     listing: Mutex<Option<ObjectNo>>,
     /// Directories whose entries were here are to be listed again: names may have been looked up in them.
     lists_again: AtomicBool,
+    /// What cannot be sent or installed; nothing is done under its lock.
+    pub(crate) held: Mutex<held::Held>,
     flushing: Mutex<()>,
     applying: Mutex<()>,
     absence: Vec<RwLock<()>>,
@@ -160,7 +187,9 @@ pub(crate) struct Replica {
     pub(crate) drives: drives::Drives,
     pinning: pin::Pinning,
     domain: OnceLock<Domain>,
-    invalidate: OnceLock<Box<dyn Fn(Invalidation) + Send + Sync>>,
+    listener: OnceLock<Arc<dyn Listener>>,
+    /// Files of which the kernel may hold an older state than the one here.
+    pub(crate) stale: stale::StaleFiles,
     pub(crate) counters: status::Counters,
 }
 
@@ -199,6 +228,7 @@ impl Replica {
             quiet: Mutex::default(),
             listing: Mutex::new(None),
             lists_again: AtomicBool::new(false),
+            held: Mutex::default(),
             flushing: Mutex::new(()),
             applying: Mutex::new(()),
             absence: (0..ABSENCES).map(|_| RwLock::new(())).collect(),
@@ -214,7 +244,8 @@ impl Replica {
             drives: drives::Drives::default(),
             pinning: pin::Pinning::of(&identity.pins),
             domain: OnceLock::new(),
-            invalidate: OnceLock::new(),
+            listener: OnceLock::new(),
+            stale: stale::StaleFiles::default(),
             counters: status::Counters::default(),
         }
     }
@@ -229,8 +260,33 @@ impl Replica {
     }
 
     fn tell(&self, what: Invalidation) {
-        if let Some(invalidate) = self.invalidate.get() {
-            invalidate(what);
+        if let Some(listener) = self.listener.get() {
+            listener.tell(what);
+        }
+    }
+
+    /// Has the kernel forget the attributes of an object.
+    pub(crate) fn invalidate_attributes(&self, no: ObjectNo) {
+        self.tell(Invalidation::Attributes(no));
+    }
+
+    /// Has the kernel forget what it holds of a file of this size, which it may have heard of before the file changed.
+    pub(crate) fn has_changed(&self, no: ObjectNo, size: u64) {
+        self.tell(Invalidation::Data(no, 0, 0));
+        self.tell(Invalidation::Grown(no, size));
+    }
+
+    /// Bytes that a program has written lie elsewhere in the file than where the kernel holds them: returns when nobody can read them
+    /// there. Only a page that the kernel itself keeps locked until the write is answered is left; nobody can read that either.
+    pub(crate) fn is_elsewhere(&self, no: ObjectNo, size: u64) {
+        self.has_changed(no, size);
+        self.wait_until_heard(MOVED_WITHIN);
+    }
+
+    /// Waits until everything that was told has been heard, for `limit` at most.
+    fn wait_until_heard(&self, limit: Duration) {
+        if let Some(listener) = self.listener.get() {
+            listener.wait_until_heard(limit);
         }
     }
 
@@ -306,6 +362,11 @@ impl Replica {
         let mut state = self.state.lock();
         match &said {
             Ok(_) => (state.is_denied, state.trouble) = (false, None),
+            // Shut out while it waited for the answer.
+            Err(UpstreamError::Refused(refused)) if refused.code == RefusalCode::Denied => {
+                state.is_denied = true;
+                state.trouble = Some((refused.words.clone(), now));
+            }
             Err(UpstreamError::Refused(refused)) => {
                 state.trouble = None;
                 state.is_connected &=
@@ -340,6 +401,9 @@ pub(crate) enum SyncError {
     /// Other changes go before the content of this batch.
     #[error("other changes go first")]
     Later,
+    /// The operations of a batch are more than a server keeps.
+    #[error("its operations are more than {BATCH_BYTES_MAX} bytes")]
+    TooLarge,
 }
 
 impl From<teal_log::StoreError> for SyncError {
@@ -364,10 +428,10 @@ impl From<SyncError> for FsError {
 }
 
 impl Client {
-    /// Has every [`Invalidation`] told to `tell`, which must not wait for anything. Only the first call counts.
-    pub fn on_invalidation(&self, tell: impl Fn(Invalidation) + Send + Sync + 'static) {
+    /// Has every [`Invalidation`] told to `listener`. Only the first call counts.
+    pub fn on_invalidation(&self, listener: Arc<dyn Listener>) {
         if let Some(replica) = &self.replica {
-            let _ = replica.invalidate.set(Box::new(tell));
+            let _ = replica.listener.set(listener);
         }
     }
 

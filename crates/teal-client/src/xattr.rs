@@ -6,7 +6,8 @@
 use crate::acl::{Acl, Which};
 use crate::upstream::Pend;
 use crate::{Caller, Client, FsError};
-use teal_log::{Cost, Locked, SetAttr, XATTR_NAME_MAX, XATTR_VALUE_MAX};
+use teal_log::{Cost, Locked, SetAttr};
+use teal_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use teal_types::{FileType, ObjectNo};
 
 const S_ISGID: u16 = 0o2000;

@@ -132,12 +132,25 @@ impl Drive {
     /// [`DriveError`]; nothing has been written.
     pub fn open(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<Self, DriveError> {
         let (store, _) = Store::open(Arc::clone(&disk), Arc::clone(&clock), OpenOptions::default())?;
-        let label = match Label::decode(&store.note(LABEL)?.unwrap_or_default()) {
-            Ok(label) => label,
-            Err(NoLabel::Other) => return Err(DriveError::NotADrive),
-            Err(NoLabel::Version(version)) => return Err(DriveError::Newer(version)),
-        };
+        let label = Self::label_of(&store)?;
         Ok(Self::of(disk, store, clock, label))
+    }
+
+    /// What the drive on a disk says of itself. Reads only; somebody may be using the disk meanwhile, so that an error need not last.
+    ///
+    /// # Errors
+    /// [`DriveError`].
+    pub fn look(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<Label, DriveError> {
+        let (store, _) = Store::open(disk, clock, OpenOptions { read_only: true, ..OpenOptions::default() })?;
+        Self::label_of(&store)
+    }
+
+    fn label_of(store: &Store) -> Result<Label, DriveError> {
+        match Label::decode(&store.note(LABEL)?.unwrap_or_default()) {
+            Ok(label) => Ok(label),
+            Err(NoLabel::Other) => Err(DriveError::NotADrive),
+            Err(NoLabel::Version(version)) => Err(DriveError::Newer(version)),
+        }
     }
 
     fn of(disk: Arc<dyn Disk>, store: Arc<Store>, clock: Arc<dyn Clock>, label: Label) -> Self {

@@ -18,6 +18,15 @@ pub struct DiskShape {
     pub sparse: bool,
 }
 
+/// What the file system below a sparse disk has left, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostRoom {
+    /// What the host can still allocate.
+    pub free: u64,
+    /// What it has allocated to the disk already.
+    pub allocated: u64,
+}
+
 /// A disk of sectors. The contract is the fault model.
 ///
 /// 1. A write is *pending* until the next [`sync`](Disk::sync) that starts after it returned has returned `Ok`.
@@ -53,6 +62,12 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// `StorageFull` when the host has no room; nothing changed then.
     fn allocate(&self, at: Sector, sectors: u64) -> io::Result<()>;
+
+    /// What the host has left for a [sparse](DiskShape::sparse) disk; `None` where nothing bounds it, or that is not known. It reads
+    /// nothing of the disk itself.
+    fn host_room(&self) -> Option<HostRoom> {
+        None
+    }
 
     /// Whether what is written can be found again by whoever opens it next: nobody has deleted it meanwhile, or cut it short.
     ///

@@ -1,14 +1,17 @@
 //! A disk in a file of a host file system, or a raw block device.
 //!
 //! # How
-//! 1. The file is locked exclusively (`flock`) for as long as it is open for writing, so that a store is never mounted twice.
+//! 1. The file is locked exclusively (`flock`) for as long as it is open for writing, so that a store is never mounted twice; of a loop
+//!    device also the file it lies on ([`beneath`]).
 //! 2. Whole, aligned transfers bypass the page cache through a second, `O_DIRECT` descriptor: memory that is aligned goes as it is,
 //!    the rest through an aligned buffer. Where the host refuses `O_DIRECT`, everything goes through the page cache.
 //! 3. A block device that is mounted or otherwise held by the kernel is refused with `O_EXCL`, and claimed by a descriptor of its own
 //!    until it is mounted itself.
 
+mod beneath;
+
 use crate::buffer::ALIGN;
-use crate::{Buffer, Buffers, Disk, DiskShape};
+use crate::{Buffer, Buffers, Disk, DiskShape, HostRoom};
 use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
@@ -21,6 +24,8 @@ use teal_types::{SECTOR, Sector};
 /// How a store's file or device is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
+    /// Reads only, and takes no lock: somebody may be writing, so that what is read may not fit together.
+    Look,
     /// Reads only; takes a shared lock.
     Read,
     /// Reads and writes; takes the exclusive lock.
@@ -33,8 +38,10 @@ pub enum OpenMode {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The host refused.
-    #[error("{path}")]
+    #[error("cannot {doing} {path}")]
     Io {
+        /// What was tried, as a verb.
+        doing: &'static str,
         /// The path as given.
         path: PathBuf,
         /// The host's reason.
@@ -46,6 +53,14 @@ pub enum OpenError {
     InUse {
         /// The path as given.
         path: PathBuf,
+    },
+    /// What the device lies on is open elsewhere, itself or under another name.
+    #[error("{path} lies on {beneath}, which is in use by another process (mounted already?)")]
+    InUseBeneath {
+        /// The path as given.
+        path: PathBuf,
+        /// The file or device beneath, or the other device over the same.
+        beneath: PathBuf,
     },
     /// Neither a regular file nor a block device.
     #[error("{path} is neither a regular file nor a block device")]
@@ -72,6 +87,8 @@ pub struct FileDisk {
     shape: DiskShape,
     /// What keeps others from mounting the block device.
     claim: Mutex<Option<OwnedFd>>,
+    /// The locks on what the block device lies on.
+    _beneath: Vec<OwnedFd>,
     buffers: Arc<Buffers>,
 }
 
@@ -81,10 +98,16 @@ impl FileDisk {
     /// # Errors
     /// [`OpenError`], naming the path.
     pub fn open(path: &Path, mode: OpenMode) -> Result<Self, OpenError> {
-        let io = |source: io::Error| OpenError::Io { path: path.to_owned(), source };
-        let is_block = std::fs::metadata(path).map(|m| m.file_type().is_block_device()).unwrap_or(false);
+        let doing = if matches!(mode, OpenMode::Create(_)) { "make" } else { "open" };
+        let io = |source: io::Error| OpenError::Io { doing, path: path.to_owned(), source };
+        let kind = std::fs::metadata(path).map(|meta| meta.file_type());
+        if kind.as_ref().is_ok_and(|kind| !kind.is_file() && !kind.is_block_device()) {
+            // Not opened: a pipe would wait for somebody at its other end.
+            return Err(OpenError::WrongKind { path: path.to_owned() });
+        }
+        let is_block = kind.is_ok_and(|kind| kind.is_block_device());
         let flags = match mode {
-            OpenMode::Read => OFlags::RDONLY,
+            OpenMode::Look | OpenMode::Read => OFlags::RDONLY,
             OpenMode::Write => OFlags::RDWR,
             OpenMode::Create(_) => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
         } | OFlags::CLOEXEC;
@@ -96,12 +119,12 @@ impl FileDisk {
         };
         let claim = (is_block && mode == OpenMode::Write).then(|| open(flags | OFlags::EXCL)).transpose()?;
         let fd = open(flags)?;
-        let lock = if mode == OpenMode::Read {
-            FlockOperation::NonBlockingLockShared
-        } else {
-            FlockOperation::NonBlockingLockExclusive
+        let lock = match mode {
+            OpenMode::Look => None,
+            OpenMode::Read => Some(FlockOperation::NonBlockingLockShared),
+            OpenMode::Write | OpenMode::Create(_) => Some(FlockOperation::NonBlockingLockExclusive),
         };
-        fs::flock(&fd, lock).map_err(|e| match e {
+        lock.map_or(Ok(()), |lock| fs::flock(&fd, lock)).map_err(|e| match e {
             Errno::AGAIN => OpenError::InUse { path: path.to_owned() },
             e => io(e.into()),
         })?;
@@ -109,16 +132,22 @@ impl FileDisk {
         if !meta.is_file() && !meta.file_type().is_block_device() {
             return Err(OpenError::WrongKind { path: path.to_owned() });
         }
+        let is_locked = is_block && mode != OpenMode::Look;
+        let beneath = if is_locked { beneath::lock(path, meta.rdev(), mode)? } else { Vec::new() };
         if let OpenMode::Create(bytes) = mode
             && let Err(e) = fs::ftruncate(&fd, bytes / SECTOR * SECTOR)
         {
             let _ = fs::unlink(path);
             return Err(io(e.into()));
         }
+        if matches!(mode, OpenMode::Create(_)) {
+            sync_name(path).map_err(io)?;
+        }
         let shape = shape_of(&fd, is_block, meta.rdev()).map_err(io)?;
         let direct_flags = (flags & !(OFlags::CREATE | OFlags::EXCL)) | OFlags::DIRECT;
         let direct = fs::open(path, direct_flags, Mode::empty()).ok().map(std::fs::File::from);
-        Ok(Self { file: fd.into(), direct, shape, claim: Mutex::new(claim), buffers: Buffers::new(BUFFERS_MAX * STEP) })
+        let buffers = Buffers::new(BUFFERS_MAX * STEP);
+        Ok(Self { file: fd.into(), direct, shape, claim: Mutex::new(claim), _beneath: beneath, buffers })
     }
 
     /// Lets the block device be mounted: the kernel claims it then, until it is unmounted. The lock stays.
@@ -136,6 +165,17 @@ impl FileDisk {
     fn direct_for(&self, at: Sector, len: usize) -> Option<&std::fs::File> {
         let unit = u64::from(self.shape.logical);
         self.direct.as_ref().filter(|_| at.byte().is_multiple_of(unit) && (len as u64).is_multiple_of(unit))
+    }
+}
+
+/// Makes the name of a new file durable.
+fn sync_name(path: &Path) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    match fs::fsync(&dir) {
+        // A file system whose directories are not synced by themselves.
+        Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+        Err(e) => Err(e.into()),
     }
 }
 
@@ -301,6 +341,15 @@ impl Disk for FileDisk {
         }
     }
 
+    fn host_room(&self) -> Option<HostRoom> {
+        if !self.shape.sparse {
+            return None;
+        }
+        let host = fs::fstatvfs(&self.file).ok()?;
+        let meta = self.file.metadata().ok()?;
+        Some(HostRoom { free: host.f_bavail.saturating_mul(host.f_frsize), allocated: meta.blocks() * 512 })
+    }
+
     fn is_there(&self) -> io::Result<()> {
         let meta = self.file.metadata()?;
         match meta.is_file() {
@@ -373,7 +422,9 @@ mod tests {
     fn a_disk_open_for_writing_is_locked() {
         let (_dir, path, disk) = temp(1 << 16);
         assert!(matches!(FileDisk::open(&path, OpenMode::Write), Err(OpenError::InUse { .. })));
+        let look = FileDisk::open(&path, OpenMode::Look).unwrap();
         drop(disk);
+        assert!(look.write_at(Sector::new(0), &[IoSlice::new(&[1; 512])]).is_err(), "looking writes nothing");
         assert!(FileDisk::open(&path, OpenMode::Write).is_ok());
     }
 

@@ -14,7 +14,7 @@ mod seeded;
 
 pub use buffer::{Buffer, Buffers};
 pub use clock::{Clock, SystemClock, Timer};
-pub use disk::{Disk, DiskShape};
+pub use disk::{Disk, DiskShape, HostRoom};
 pub use entropy::{Entropy, SystemEntropy};
 pub use file::{FileDisk, OpenError, OpenMode};
 pub use memory::MemDisk;

@@ -1,4 +1,4 @@
-//! What is asked of devices by other ways than `read` and `write`: a few `ioctl`s, and commands through a ring. All `unsafe` of this
+//! What is asked of devices by other ways than `read` and `write`: a few `ioctl`s, a message with no end, and commands through a ring. All `unsafe` of this
 //! crate is here.
 
 #![allow(unsafe_code, reason = "an ioctl has no safe form, nor has memory that is lent to a ring")]
@@ -35,6 +35,22 @@ const LO_FILE_NAME: std::ops::Range<usize> = 8 + 56..8 + 56 + 63;
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
+
+/// Writes `head` and `missing` bytes that nobody can read, as one message. The device takes it up to these, and fails with `EFAULT`.
+pub(crate) fn write_without_its_end(device: BorrowedFd<'_>, head: &[u8], missing: usize) -> Result<(), Errno> {
+    let parts = [
+        libc::iovec { iov_base: head.as_ptr().cast_mut().cast(), iov_len: head.len() },
+        libc::iovec { iov_base: std::ptr::null_mut(), iov_len: missing },
+    ];
+    // SAFETY: writing only reads what the parts describe. The first is memory of this program; of the second the kernel finds that it
+    // is none.
+    let written = unsafe { libc::writev(device.as_raw_fd(), parts.as_ptr(), parts.len() as libc::c_int) };
+    if written < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    }
+    Ok(())
+}
 
 struct GetFree;
 

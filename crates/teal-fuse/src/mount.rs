@@ -4,6 +4,7 @@
 //! 1. *Only ours*: an unmount touches the mount it was made for, recognised by its device number, never what lies there instead.
 //! 2. *No request*: neither way asks the served file system anything, so that neither can hang on it.
 
+mod beneath;
 mod fusermount;
 
 use crate::transport::{DEV_FUSE, DevFuse};
@@ -236,6 +237,9 @@ pub fn is_dead(point: &Path) -> bool {
 /// # Errors
 /// [`MountError`].
 pub fn mount(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmounter), MountError> {
+    if rustix::process::geteuid().is_root() && is_dead(point) {
+        return mount_for_dead(point, options);
+    }
     let stat = rustix::fs::stat(point).map_err(|errno| MountError::at(point, errno))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Err(MountError::NotDirectory { point: point.to_owned() });
@@ -251,20 +255,38 @@ pub fn mount(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmounter
     Ok((device, Unmounter { point: resolved, device: number }))
 }
 
-fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountError> {
-    let device = DevFuse::open().map_err(|errno| match errno {
+/// Mounts in the place of a mount whose server has died.
+fn mount_for_dead(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmounter), MountError> {
+    let device = open_device(point)?;
+    options.is_source_free()?;
+    if let Err(errno) = beneath::mount(&device, point, options) {
+        log::debug!("the dead mount at {} goes before the new one comes: {errno}", point.display());
+        // It has known of one mount already.
+        drop(device);
+        detach_dead(point).map_err(|error| MountError::System {
+            point: point.to_owned(),
+            source: io::Error::other(error.to_string()),
+        })?;
+        return mount(point, options);
+    }
+    let number = DeviceNumber::at(point).map_err(|errno| MountError::at(point, errno))?;
+    Ok((device, Unmounter { point: point.to_owned(), device: number }))
+}
+
+fn open_device(point: &Path) -> Result<DevFuse, MountError> {
+    DevFuse::open().map_err(|errno| match errno {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => MountError::NoDevice,
         Errno::ACCESS | Errno::PERM => {
             MountError::Denied { point: point.to_owned(), message: format!("{DEV_FUSE} may not be opened") }
         }
         other => MountError::at(Path::new(DEV_FUSE), other),
-    })?;
+    })
+}
+
+fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountError> {
+    let device = open_device(point)?;
     let kind = if options.block_device { "fuseblk" } else { "fuse" };
-    if options.block_device {
-        // Of a device that is mounted already, the kernel would show that mount here again and leave our descriptor idle.
-        rustix::fs::open(&*options.source, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| MountError::at(Path::new(&options.source), errno))?;
-    }
+    options.is_source_free()?;
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={}",
         device.as_fd().as_raw_fd(),
@@ -290,6 +312,15 @@ fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountE
 }
 
 impl MountOptions {
+    /// Of a device that is mounted already, the kernel would show that mount here again and leave our descriptor idle.
+    fn is_source_free(&self) -> Result<(), MountError> {
+        if self.block_device {
+            rustix::fs::open(&*self.source, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty())
+                .map_err(|errno| MountError::at(Path::new(&self.source), errno))?;
+        }
+        Ok(())
+    }
+
     /// The options FUSE itself reads, alike for `mount(2)` and `fusermount3`.
     fn fuse_options(&self) -> Vec<String> {
         let named = [(self.allow_other, "allow_other"), (self.default_permissions, "default_permissions")];

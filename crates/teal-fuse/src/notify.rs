@@ -85,6 +85,22 @@ impl Notifier {
         self.send(abi::fuse_notify_code::FUSE_NOTIFY_STORE as i32, &[out.as_bytes(), data])
     }
 
+    /// Raises the size that the kernel holds of a file to `size`, if it is less; its content stays as it is in the cache.
+    ///
+    /// The kernel has no message for this, but it raises the size before it takes the bytes of a [`store`](Self::store) that reaches
+    /// further. Here it finds none to take, and says so. (Linux 2.6.36 to 6.18. A kernel in which the size came last would leave it alone.)
+    pub fn raise_size(&self, node: NodeId, size: u64) -> Result<bool, Errno> {
+        let Some(offset) = size.checked_sub(1) else { return Ok(true) };
+        let transport = self.transport.upgrade().ok_or(Errno::NODEV)?;
+        let out = abi::fuse_notify_store_out { nodeid: node.get(), offset, size: 1, padding: 0 };
+        let code = abi::fuse_notify_code::FUSE_NOTIFY_STORE as i32;
+        match crate::reply::send_without_its_end(&*transport, code, out.as_bytes(), 1) {
+            Ok(()) | Err(Errno::FAULT) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// Wakes those who poll with this `wakeup` number.
     pub fn poll_wakeup(&self, wakeup: u64) -> Result<bool, Errno> {
         let out = abi::fuse_notify_poll_wakeup_out { kh: wakeup };

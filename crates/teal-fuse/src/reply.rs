@@ -14,7 +14,7 @@ pub use wire::{Entry, OpenFlags, StatFs};
 
 use crate::abi::{self, fuse_out_header, opcode};
 use crate::request::{Handle, Header, Lock};
-use crate::transport::Outlet;
+use crate::transport::{Outlet, Transport};
 use rustix::io::Errno;
 use std::fmt;
 use std::io::IoSlice;
@@ -242,6 +242,19 @@ pub(crate) fn send(outlet: &dyn Outlet, unique: u64, error: i32, parts: &[&[u8]]
     let header = fuse_out_header { len, error, unique };
     let slices = std::iter::once(header.as_bytes()).chain(parts.iter().copied()).map(IoSlice::new).collect::<Vec<_>>();
     outlet.send(&slices)
+}
+
+/// Sends a notification that says it is `missing` bytes longer than `body`, and lets the other side find out that they cannot be read.
+pub(crate) fn send_without_its_end(
+    transport: &dyn Transport,
+    code: i32,
+    body: &[u8],
+    missing: u32,
+) -> Result<(), Errno> {
+    let length = size_of::<fuse_out_header>() + body.len();
+    let len = u32::try_from(length).ok().and_then(|len| len.checked_add(missing)).ok_or(Errno::TOOBIG)?;
+    let header = fuse_out_header { len, error: code, unique: 0 };
+    transport.send_without_its_end(&[header.as_bytes(), body].concat(), missing as usize)
 }
 
 #[cfg(test)]

@@ -36,6 +36,16 @@ pub trait Transport: Outlet {
     /// Where further channels are not allowed; the caller then shares this one.
     fn channel(&self) -> Result<Arc<dyn Transport>, Errno>;
 
+    /// Sends a message that ends with `missing` bytes which nobody can read.
+    ///
+    /// # Errors
+    /// `EFAULT` when the other side has taken the message up to there; otherwise as [`send`](Outlet::send).
+    fn send_without_its_end(&self, head: &[u8], missing: usize) -> Result<(), Errno> {
+        let end = vec![0_u8; missing];
+        self.send(&[IoSlice::new(head), IoSlice::new(&end)])?;
+        Err(Errno::FAULT)
+    }
+
     /// The device, whose requests can come over rings as well; `None` if there is none.
     fn device(&self) -> Option<BorrowedFd<'_>> {
         None

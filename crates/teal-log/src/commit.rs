@@ -6,19 +6,21 @@
 //! 2. Sealing holds `gate` exclusively and does no I/O: every page it changes was warmed by the operation that will need it.
 //! 3. A batch that has become large is written without a barrier of its own: the next one, of an fsync, of the interval or of a
 //!    checkpoint, covers it.
-//! 4. A checkpoint is a batch that also folds all changed pages and ends with the roots; an anchor then points to it.
+//! 4. A checkpoint is a batch that also folds all changed pages and ends with the roots; two anchors far apart then point to it, so that a
+//!    stale range over one of them and the log's end does not pass for an older state of the store.
 //!
 //! # Why a crash at any point is harmless
 //! - Before the barrier of a batch returns, any subset of its sectors may be there: recovery takes it whole or not at all. Of several
 //!   batches before one barrier it takes those before the first that is not whole.
 //! - Between the barrier and the anchor, the older anchor finds the new checkpoint by rolling forward.
-//! - An anchor is torn: its place's other slot, and all other places, hold older ones.
+//! - Both anchors of a checkpoint are torn: the other slots of their places, and all other places, hold older ones.
 
 use crate::counters::add;
 use crate::error::StoreError;
 use crate::format::anchor::Anchor;
 use crate::format::record;
 use crate::layout::{Chain, Layout, NoRoom};
+use crate::owner::Witness;
 use crate::reader::InFlight;
 use crate::seeded::{Bug, bug};
 use crate::store::{OpenBatch, Store};
@@ -48,6 +50,10 @@ pub(crate) struct Committer {
     /// Monotonic time of the first operation in a batch that is written and not yet durable.
     pub(crate) unsynced_since: Option<Duration>,
     pub(crate) closed: bool,
+    /// Whether the last record before this opening says that a machine has the store open.
+    pub(crate) is_marked: bool,
+    /// What lay where this opening writes first; `None` once it has written, or if it does not mark the store.
+    pub(crate) seen: Option<Witness>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +169,8 @@ impl Store {
             return Ok(());
         }
         self.checkpoint_locked(&mut committer)?;
-        if committer.epoch_written && !bug(Bug::NoCleanRecord) {
+        // A mark left by an opening that was not closed goes, even if this one has changed nothing.
+        if (committer.epoch_written || committer.is_marked) && !bug(Bug::NoCleanRecord) {
             self.commit_as(&mut committer, Kind::Empty(record::CLEAN))?;
         }
         committer.closed = true;
@@ -211,6 +218,8 @@ impl Store {
             committer.epoch_written = true;
         }
         if !committer.epoch_written && kind != Kind::Empty(record::FRESH_EPOCH) {
+            self.still_unchanged(committer).inspect_err(|e| self.poison(e))?;
+            committer.seen = None;
             committer.chain.epoch += 1;
             self.commit_as(committer, Kind::Empty(record::FRESH_EPOCH))?;
             committer.epoch_written = true;
@@ -275,8 +284,7 @@ impl Store {
     }
 
     fn write_anchor(&self, committer: &mut Committer, addr: Sector, seq: u64) -> Result<(), StoreError> {
-        let place = self.geometry.place_near(addr);
-        let slot = committer.slots[place as usize] ^ 1;
+        let near = self.geometry.place_near(addr);
         let anchor = Anchor {
             checkpoint: committer.checkpoint,
             addr,
@@ -286,11 +294,16 @@ impl Store {
         };
         let mut bytes = anchor.encode(&self.sb.uuid);
         crate::format::pad(&mut bytes, (self.geometry.align * SECTOR) as usize);
-        let len = bytes.len() as u64;
-        self.reader.write(self.geometry.anchor_slot(place, slot), bytes.into())?;
-        add(&self.reader.counters.bytes_anchors, len);
+        // The second one tells of the checkpoint where the first one and the log's end are lost together.
+        let places = [Some(near), self.geometry.place_opposite(near)].into_iter().flatten();
+        for place in places {
+            let slot = committer.slots[place as usize] ^ 1;
+            self.reader.write(self.geometry.anchor_slot(place, slot), bytes.clone().into())?;
+            add(&self.reader.counters.bytes_anchors, bytes.len() as u64);
+            // Written or torn: the other slot is the one that is whole.
+            committer.slots[place as usize] = slot;
+        }
         self.reader.sync()?;
-        committer.slots[place as usize] = slot;
         committer.anchored = committer.checkpoint;
         add(&self.reader.counters.checkpoints, 1);
         self.segments.lock().ripen(committer.anchored);

@@ -12,10 +12,12 @@ use teal_types::ObjectNo;
 /// Cloning is cheap: one failed sync is answered to everyone who waited for it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// The backing store refused a read, a write or a sync.
-    #[error("disk i/o at sector {at}")]
+    /// The backing store refused a request.
+    #[error("the disk failed to {doing}{}: {source}", place(*.doing, *.at))]
     Io {
-        /// The first sector of the request.
+        /// What it was asked for.
+        doing: DiskRequest,
+        /// The first sector of the request; 0 for those of the whole disk.
         at: u64,
         /// What the backing store said.
         #[source]
@@ -43,9 +45,48 @@ pub enum StoreError {
     /// A write or sync failed earlier; durable reads go on.
     #[error("the store stopped after an i/o failure; unmount and mount again")]
     Poisoned,
+    /// Somebody else has written to the store since it was opened; nothing was written by this opening.
+    #[error(
+        "somebody else has written to the store since it was opened here: nothing was written to it; unmount and mount again"
+    )]
+    WrittenElsewhere,
     /// A named limit of the format was exceeded.
     #[error("{0} is over its limit")]
     TooBig(&'static str),
+}
+
+/// What a disk is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskRequest {
+    /// To read sectors.
+    Read,
+    /// To write sectors.
+    Write,
+    /// To make everything written before durable.
+    Sync,
+    /// To have room for sectors in the file system below.
+    Allocate,
+    /// Whether the disk as a whole is still there.
+    Find,
+}
+
+impl std::fmt::Display for DiskRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "make what was written durable",
+            Self::Allocate => "allocate room for a write",
+            Self::Find => "answer",
+        })
+    }
+}
+
+fn place(doing: DiskRequest, at: u64) -> String {
+    match doing {
+        DiskRequest::Sync | DiskRequest::Find => String::new(),
+        DiskRequest::Read | DiskRequest::Write | DiskRequest::Allocate => format!(" at sector {at}"),
+    }
 }
 
 fn owned_by(object: Option<&ObjectNo>) -> String {

@@ -73,6 +73,11 @@ impl Geometry {
         (0..self.places).min_by_key(|p| self.anchor_slot(*p, 0).get().abs_diff(at.get())).unwrap_or(0)
     }
 
+    /// The anchor place farthest from another one: what damages both is half as long as the disk. `None`: there is only one place.
+    pub(crate) fn place_opposite(&self, place: u32) -> Option<u32> {
+        Some((place + self.places / 2) % self.places).filter(|other| *other != place)
+    }
+
     fn start(&self, segment: Segment) -> Sector {
         Sector::new(u64::from(segment.0) * self.segment_sectors)
     }

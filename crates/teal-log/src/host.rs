@@ -2,14 +2,50 @@
 //!
 //! # Invariants
 //! 1. A segment of a sparse store counts as ready only after its host has allocated it.
-//! 2. That the host is full is said once, until it has given something again.
+//! 2. What is said to be free is no more than the host has room for; the host is asked at most once in [`HOST_AGE`].
+//! 3. That the host is full is said once, until it has given something again.
 
 use crate::error::StoreError;
 use crate::geometry::Segment;
 use crate::store::Store;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+use teal_env::HostRoom;
+
+/// How old an answer of the host may be. Asking it is a system call that reads nothing where the host is a local file system.
+const HOST_AGE: Duration = Duration::from_secs(1);
+
+/// An answer of the host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HostSeen {
+    at: Duration,
+    room: Option<HostRoom>,
+}
 
 impl Store {
+    /// What the host has left for the store; `None` where nothing bounds it.
+    fn host_room(&self) -> Option<HostRoom> {
+        let now = self.clock.monotonic();
+        let mut seen = self.host_seen.lock();
+        match *seen {
+            Some(known) if now.saturating_sub(known.at) < HOST_AGE => known.room,
+            _ => {
+                let room = self.reader.disk().host_room();
+                *seen = Some(HostSeen { at: now, room });
+                room
+            }
+        }
+    }
+
+    /// Bytes of the segments that the host would not give if it were asked now, out of `unready` bytes that it was not asked for yet while
+    /// it was for `held` bytes.
+    pub(crate) fn host_lacks(&self, held: u64, unready: u64) -> u64 {
+        let Some(room) = self.host_room() else { return 0 };
+        // An earlier opening may have had more allocated than this one knows of.
+        let allocated_before = room.allocated.saturating_sub(held);
+        unready.saturating_sub(room.free.saturating_add(allocated_before))
+    }
+
     /// Lets the host allocate free segments until this much is ready; says so in the log when the host is full.
     pub(crate) fn host_more(&self, bytes: u64) {
         loop {
@@ -24,6 +60,8 @@ impl Store {
                 break;
             }
             self.host_is_full.store(false, Ordering::Relaxed);
+            // It has less left now.
+            *self.host_seen.lock() = None;
             let mut segments = self.segments.lock();
             segments.set_ready(segment);
             segments.refill();

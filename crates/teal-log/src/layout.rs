@@ -11,6 +11,7 @@ use crate::format::imap::Home;
 use crate::format::record::{self, HEADER, Header, Sums};
 use crate::format::{crc, crc_joined};
 use crate::object::{Dirty, ObjectRef};
+use crate::owner::Owner;
 use crate::page::PagePtr;
 use crate::parts::{Bytes, Parts};
 use crate::reader::InFlight;
@@ -34,6 +35,8 @@ pub(crate) struct Chain {
     pub(crate) watermark: u64,
     /// Those of the last batch.
     pub(crate) sums: Sums,
+    /// Who writes.
+    pub(crate) owner: Owner,
 }
 
 struct Open {
@@ -268,6 +271,7 @@ impl<'a> Layout<'a> {
             payload_crc: open.payload_crc,
             body_crc: crc(&open.body),
             sums: self.chain.sums,
+            owner: self.chain.owner,
             ..Header::default()
         };
         let end = open.start.plus(header.sectors());

@@ -4,6 +4,7 @@
 //! `open`, `deferred` and `redo` are recovery; `space` and `clean` keep room.
 
 mod ahead;
+mod anchors;
 mod check;
 mod clean;
 mod codec;
@@ -29,6 +30,7 @@ mod notes;
 mod object;
 mod op;
 mod open;
+mod owner;
 mod page;
 mod parts;
 mod read;
@@ -55,14 +57,13 @@ pub use check::{CheckOptions, CheckProgress, PROBLEMS_MAX, Phase, Place, Problem
 pub use cost::{Cost, Purpose};
 pub use counters::Counts;
 pub use dump::{DumpWhat, RawWhat, dump_raw};
-pub use error::StoreError;
+pub use error::{DiskRequest, StoreError};
 pub use format::superblock::Superblock;
 pub use mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};
 pub use notes::{NOTE_HEAD, NOTE_MAX, note_cost};
-pub use op::{
-    FILE_MAX, LINK_MAX, Locked, NewObject, Op, SYMLINK_MAX, SetAttr, XATTR_NAME_MAX, XATTR_TOTAL_MAX, XATTR_VALUE_MAX,
-};
+pub use op::{Locked, NewObject, Op, SetAttr};
 pub use open::{OpenError, OpenOptions, Recovery, read_superblock};
+pub use owner::{OwnedElsewhere, Owner};
 pub use parts::Parts;
 pub use read::FIRST_COOKIE;
 pub use share::Sharing;

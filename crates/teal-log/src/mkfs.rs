@@ -2,7 +2,7 @@
 
 use crate::commit::{Committer, Kind};
 use crate::cost::Cost;
-use crate::error::StoreError;
+use crate::error::{DiskRequest, StoreError};
 use crate::format::delta::Roots;
 use crate::format::record::Sums;
 use crate::format::superblock::{self, GROUPED_NAMES, LABEL_MAX, Superblock};
@@ -10,6 +10,7 @@ use crate::geometry::{Geometry, Segment};
 use crate::layout::Chain;
 use crate::op::NewObject;
 use crate::open::OpenOptions;
+use crate::owner::Owner;
 use crate::reader::Reader;
 use crate::segments::Head;
 use crate::store::Store;
@@ -105,7 +106,11 @@ impl Store {
             // Fixed places are written for ever, whether or not their segment is in use.
             let slot = geometry.slot_sectors().min(sb.sectors - at.get());
             let allocated = reader.disk().allocate(at, slot);
-            allocated.map_err(|source| StoreError::Io { at: at.get(), source: Arc::new(source) })?;
+            allocated.map_err(|source| StoreError::Io {
+                doing: DiskRequest::Allocate,
+                at: at.get(),
+                source: Arc::new(source),
+            })?;
             reader.write(at, vec![0; superblock::BYTES].into())?;
         }
         reader.sync()?;
@@ -121,7 +126,16 @@ impl Store {
 
     /// A store with nothing in it, not even a root.
     fn first(sb: Superblock, reader: Reader, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        let chain = Chain { uuid: sb.uuid, epoch: 1, seq: 1, batch: 1, digest: 0, watermark: 0, sums: Sums::default() };
+        let chain = Chain {
+            uuid: sb.uuid,
+            epoch: 1,
+            seq: 1,
+            batch: 1,
+            digest: 0,
+            watermark: 0,
+            sums: Sums::default(),
+            owner: Owner::default(),
+        };
         let committer = Committer {
             chain,
             epoch_written: true,
@@ -132,16 +146,18 @@ impl Store {
             since: None,
             unsynced_since: None,
             closed: false,
+            is_marked: false,
+            seen: None,
         };
         let roots = Roots { next_object: ObjectNo::ROOT.get(), ..Roots::default() };
         let store = Self::assemble(sb, reader, clock, OpenOptions::default(), committer, &roots)?;
         let first = Segment(0);
         let whole = store.geometry.whole(first);
-        store
-            .reader
-            .disk()
-            .allocate(whole.addr, u64::from(whole.sectors))
-            .map_err(|source| StoreError::Io { at: 0, source: Arc::new(source) })?;
+        store.reader.disk().allocate(whole.addr, u64::from(whole.sectors)).map_err(|source| StoreError::Io {
+            doing: DiskRequest::Allocate,
+            at: whole.addr.get(),
+            source: Arc::new(source),
+        })?;
         let mut segments = store.segments.lock();
         segments.set_ready(first);
         segments.set_head(Head { a: store.geometry.usable(first), b: Default::default() });

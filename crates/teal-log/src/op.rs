@@ -19,21 +19,8 @@ use crate::weight::{PAGE, Weight};
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use teal_types::limits::{FILE_MAX, LINKS_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, xattr_bytes};
 use teal_types::{Attr, FileType, Lsn, Name, ObjectNo, Stamp, Timestamp};
-
-/// Most names one object may have.
-pub const LINK_MAX: u32 = 1000;
-/// Longest name of an extended attribute.
-pub const XATTR_NAME_MAX: usize = 255;
-/// Longest value of an extended attribute.
-pub const XATTR_VALUE_MAX: usize = 65536;
-/// Bytes that names and values of one object's extended attributes may take together, each with 16 more.
-pub const XATTR_TOTAL_MAX: usize = 131_072;
-const XATTR_EACH: usize = 16;
-/// Longest target of a symlink.
-pub const SYMLINK_MAX: usize = 4095;
-/// Longest file: block numbers stay far from the end of 64 bits.
-pub const FILE_MAX: u64 = 1 << 60;
 
 /// One operation in progress; joins the open batch.
 pub struct Op<'s> {
@@ -289,10 +276,10 @@ impl Locked<'_> {
     /// Adds an entry for `child`; both are locked. The name must be free.
     ///
     /// # Errors
-    /// [`StoreError::TooBig`] beyond [`LINK_MAX`] names, or what reading the directory met; nothing has changed then.
+    /// [`StoreError::TooBig`] beyond [`LINKS_MAX`] names, or what reading the directory met; nothing has changed then.
     pub fn insert_entry(&mut self, dir: ObjectNo, name: &Name, child: ObjectNo) -> Result<(), StoreError> {
         let kind = self.peek(child).core.kind;
-        if self.peek(child).links.len() >= LINK_MAX as usize {
+        if self.peek(child).links.len() >= LINKS_MAX {
             return Err(StoreError::TooBig("an object's number of names"));
         }
         let (reader, names) = (&self.store.reader, self.store.names);
@@ -397,7 +384,7 @@ impl Locked<'_> {
         self.change(no, |state, freed| state.punch(&store.reader, no, offset, end, freed))
     }
 
-    /// Sets a symlink's target, at most [`SYMLINK_MAX`] bytes.
+    /// Sets a symlink's target, at most [`TARGET_MAX`](teal_types::limits::TARGET_MAX) bytes.
     pub fn set_target(&mut self, no: ObjectNo, target: &[u8]) {
         let state = self.mark(no);
         state.content = Content::Inline(target.to_vec());
@@ -413,9 +400,13 @@ impl Locked<'_> {
             return Err(StoreError::TooBig("an extended attribute"));
         }
         let state = self.peek(no);
-        let others: usize =
-            state.xattrs.iter().filter(|(k, _)| k.as_ref() != name).map(|(k, v)| k.len() + v.len() + XATTR_EACH).sum();
-        if value.is_some_and(|v| others + name.len() + v.len() + XATTR_EACH > XATTR_TOTAL_MAX) {
+        let others: usize = state
+            .xattrs
+            .iter()
+            .filter(|(other, _)| other.as_ref() != name)
+            .map(|(other, value)| xattr_bytes(other.len(), value.len()))
+            .sum();
+        if value.is_some_and(|value| others + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX) {
             return Err(StoreError::TooBig("an object's extended attributes"));
         }
         let state = self.mark(no);

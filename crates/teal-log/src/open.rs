@@ -4,20 +4,26 @@
 //! 1. The backing store is synced first: after a SIGKILL the tail may exist only in a page cache.
 //! 2. The newest whole anchor leads to a checkpoint. From there the chain is followed: each record names where the next one may start,
 //!    and the next one names the digest of the one before.
-//! 3. The chain ends at the first record that is not whole. If any record or anchor says that this one was durable, the store is
+//! 3. If the newest anchor leads nowhere, the store is damaged and does not open: an older one would lead to an older state of it. The
+//!    chain ends at the first record that is not whole. If any record or anchor says that this one was durable, the store is
 //!    damaged and does not open; otherwise it is a torn tail, which is normal. Above the watermark payloads are verified too.
 //! 4. An unfinished batch at the end is dropped. The last checkpoint in the chain is loaded. Of the batches after it, what they say of the
 //!    store is redone, and what they say of objects [waits](crate::deferred) for whoever asks for them: so opening takes as long as
 //!    reading the log, however many objects there are and however they are spread.
 //! 5. Nothing is written. The first commit writes a record of a fresh epoch where the dropped tail began.
 
+mod refusal;
+
+pub use refusal::OpenError;
+
 use crate::ahead::Window;
+use crate::anchors::Anchors;
 use crate::codec::COUNTER_LIMIT;
 use crate::commit::Committer;
 use crate::deferred::{Deferred, Dues};
 use crate::dir::NameHash;
-use crate::error::StoreError;
-use crate::format::anchor::{self, Anchor};
+use crate::error::{DiskRequest, StoreError};
+use crate::format::anchor::Anchor;
 use crate::format::crc_matches;
 use crate::format::delta::{Delta, Roots, decode_body};
 use crate::format::record::{self, HEADER, Header, Run};
@@ -25,6 +31,7 @@ use crate::format::superblock::{self, Refused, Superblock};
 use crate::geometry::Geometry;
 use crate::imap::InodeMap;
 use crate::layout::Chain;
+use crate::owner::{self, OwnedElsewhere, Owner, Witness};
 use crate::page::{STORE_WIDE, TreeKind};
 use crate::reader::Reader;
 use crate::seeded::{Bug, bug};
@@ -39,62 +46,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use teal_env::{Clock, Disk};
-use teal_types::{ObjectNo, SECTOR, Sector};
-
-/// Why a disk cannot be opened as a store.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// No superblock: something else, or nothing.
-    #[error("this is not a TealFS store (no superblock found); make one with `teal mkfs`")]
-    NotTeal,
-    /// Both superblocks are damaged.
-    #[error("both superblocks are damaged; the store cannot be opened")]
-    Superblocks,
-    /// Made by a newer program.
-    #[error("this store has format version {0}, newer than this program knows; use a newer teal")]
-    Newer(u16),
-    /// Made by an older program, before there was a release.
-    #[error(
-        "this store has format version {0}, which this program does not know any more; copy its files out with the teal that made it"
-    )]
-    Older(u16),
-    /// Uses features this program does not know.
-    #[error("this store uses features this program does not know (bits {0:#x}); use a newer teal")]
-    Features(u64),
-    /// As [`OpenError::Features`], but reading is possible.
-    #[error(
-        "this store uses features this program can only read (bits {0:#x}); mount it read-only or use a newer teal"
-    )]
-    ReadOnlyFeatures(u64),
-    /// The superblock contradicts itself.
-    #[error("the superblock is damaged: its {0} makes no sense")]
-    Geometry(&'static str),
-    /// The disk is smaller than the store.
-    #[error("the disk has {have} bytes but the store has {want}: it was cut short; restore it to its full length")]
-    Truncated {
-        /// Bytes there are.
-        have: u64,
-        /// Bytes there should be.
-        want: u64,
-    },
-    /// No anchor is whole.
-    #[error("no checkpoint can be found: all anchors are damaged")]
-    Anchors,
-    /// A record that was durable cannot be read.
-    #[error(
-        "record {seq} at sector {at} was durable and cannot be read now: the disk lost data. Everything before it is whole; \
-         mount read-only with -o salvage to copy it out"
-    )]
-    Lost {
-        /// Its sequence number.
-        seq: u64,
-        /// Where it should be.
-        at: u64,
-    },
-    /// A structure the chain leads to is damaged, or the disk failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
+use teal_types::{ObjectNo, SECTOR, Sector, Timestamp};
 
 /// How to open a store.
 #[derive(Debug, Clone, Copy, Default)]
@@ -103,6 +55,10 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Accept that durable records at the end are lost (only with `read_only`).
     pub salvage: bool,
+    /// The machine that opens it; if it is not known, the store is not marked and no mark is looked at.
+    pub owner: Owner,
+    /// What is done if another machine has it open.
+    pub elsewhere: OwnedElsewhere,
     /// Settings to start with.
     pub settings: Settings,
 }
@@ -118,12 +74,33 @@ pub struct Recovery {
     pub bytes: u64,
 }
 
+impl OpenOptions {
+    /// Whether a store with this mark, whose last record is of this time, may be opened so.
+    fn may_open(&self, mark: Option<Owner>, written: Timestamp) -> Result<(), OpenError> {
+        let is_free = self.read_only || self.owner.is_unknown() || self.elsewhere == OwnedElsewhere::TakeOver;
+        match mark {
+            Some(owner) if !is_free && !owner.is_same_machine(&self.owner) => {
+                Err(OpenError::OwnedElsewhere { owner, since: written.minute() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A record of the chain.
 pub(crate) struct Link {
     pub(crate) at: Sector,
     pub(crate) header: Header,
     pub(crate) digest: u64,
     pub(crate) body: Arc<[u8]>,
+}
+
+/// What an anchor leads to.
+struct Followed {
+    /// The records of whole batches.
+    chain: Vec<Link>,
+    /// The last record behind them, whether or not its batch is whole.
+    last: Header,
 }
 
 /// The disk while it is being opened.
@@ -141,16 +118,26 @@ struct Opening<'a> {
 /// [`OpenError`] when neither can be used.
 pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, OpenError> {
     let sectors = disk.shape().sectors;
-    let mut first = None;
+    if sectors * SECTOR < superblock::BYTES as u64 {
+        return Err(OpenError::TooShort(sectors * SECTOR));
+    }
+    let (mut first, mut unread) = (None, None);
     for at in [Sector::new(0), Geometry::second_superblock(sectors)] {
         let mut bytes = vec![0; superblock::BYTES];
-        let got = if disk.read_at(at, &mut bytes).is_ok() { Superblock::decode(&bytes) } else { Err(Refused::Damaged) };
-        match got {
+        if let Err(source) = disk.read_at(at, &mut bytes) {
+            let source = Arc::new(source);
+            unread = Some(StoreError::Io { doing: DiskRequest::Read, at: at.get(), source });
+            continue;
+        }
+        match Superblock::decode(&bytes) {
             Ok(sb) if sb.sectors <= sectors => return Ok(sb),
             Ok(sb) => return Err(OpenError::Truncated { have: sectors * SECTOR, want: sb.sectors * SECTOR }),
             Err(e) if first.is_none() => first = Some(e),
             Err(_) => {}
         }
+    }
+    if let Some(unread) = unread {
+        return Err(OpenError::Store(unread));
     }
     Err(match first {
         Some(Refused::Version(v)) if v < superblock::VERSION => OpenError::Older(v),
@@ -184,21 +171,25 @@ impl Store {
         }
         let geometry = Geometry::new(&sb);
         let opening = Opening { reader: &reader, sb: &sb, geometry, window: RefCell::default() };
-        let anchors = opening.anchors();
-        let newest = anchors.iter().map(|(_, a)| *a).max_by_key(|a| a.checkpoint).ok_or(OpenError::Anchors)?;
-        let watermark = anchors.iter().map(|(_, a)| a.watermark).max().unwrap_or(0);
-        let chain = opening.follow(newest, watermark, options.read_only && options.salvage)?;
+        let anchors = Anchors::read(&reader, &sb, &geometry);
+        let salvage = options.read_only && options.salvage;
+        // Only for salvage an older checkpoint will do.
+        let tried = anchors.by_age().into_iter().take(if salvage { usize::MAX } else { 1 });
+        let mut found = Err(OpenError::Anchors);
+        for anchor in tried {
+            found = opening.follow(anchor, anchors.watermark(), salvage).map(|followed| (anchor, followed));
+            if found.is_ok() {
+                break;
+            }
+        }
+        let (newest, Followed { chain, last }) = found?;
+        let mark = owner::mark(&last);
+        options.may_open(mark, last.time)?;
         let last = chain.last().ok_or(OpenError::Anchors)?;
         let from = chain.iter().rposition(|l| l.header.is(record::CHECKPOINT)).ok_or(OpenError::Anchors)?;
         let roots = roots_of(&chain[from])?;
 
-        let mut slots = vec![1; sb.anchor_places as usize];
-        for place in 0..sb.anchor_places {
-            let of = |slot| {
-                anchors.iter().find(|(at, _)| *at == geometry.anchor_slot(place, slot)).map(|(_, a)| a.checkpoint)
-            };
-            slots[place as usize] = u64::from(of(0) < of(1));
-        }
+        let slots = anchors.last_slots(&sb, &geometry);
         let committer = Committer {
             chain: Chain {
                 uuid: sb.uuid,
@@ -208,6 +199,7 @@ impl Store {
                 digest: last.digest,
                 watermark: last.header.seq,
                 sums: last.header.sums,
+                owner: options.owner,
             },
             epoch_written: false,
             checkpoint: roots.checkpoint,
@@ -217,6 +209,8 @@ impl Store {
             since: None,
             unsynced_since: None,
             closed: false,
+            is_marked: mark.is_some() && !options.owner.is_unknown(),
+            seen: None,
         };
         let head = Head { a: last.header.next_a, b: last.header.next_b };
         if [head.a, head.b].iter().any(|run| run.sectors > 0 && !geometry.takes(*run)) {
@@ -250,7 +244,13 @@ impl Store {
             segments.doubtful =
                 runs.filter(|_| is_sparse).filter_map(|at| geometry.segment_of(at)).map(|s| s.0).collect();
         }
-        store.commit.lock().log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
+        let is_marking = !options.read_only && !options.owner.is_unknown();
+        let seen = is_marking.then(|| Witness::of(&store, head));
+        {
+            let mut committer = store.commit.lock();
+            committer.log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
+            committer.seen = seen;
+        }
         if !options.read_only {
             store.count_on()?;
         }
@@ -318,6 +318,7 @@ impl Store {
             budget: AtomicI64::new(0),
             poisoned: AtomicBool::new(false),
             host_is_full: AtomicBool::new(false),
+            host_seen: Mutex::default(),
             when_changed: OnceLock::new(),
             names: NameHash::of(&sb),
             sb,
@@ -339,26 +340,6 @@ fn roots_of(link: &Link) -> Result<Roots, StoreError> {
 }
 
 impl Opening<'_> {
-    fn anchors(&self) -> Vec<(Sector, Anchor)> {
-        let decode = |at: Sector, bytes: &[u8]| Anchor::decode(bytes, &self.sb.uuid).map(|a| (at, a));
-        let mut found = Vec::new();
-        for place in 0..self.sb.anchor_places {
-            let slots = [0, 1].map(|slot| self.geometry.anchor_slot(place, slot));
-            let second = (slots[1].byte() - slots[0].byte()) as usize;
-            let mut both = vec![0; second + anchor::BYTES];
-            if self.reader.raw(slots[0], &mut both).is_ok() {
-                found.extend(decode(slots[0], &both[..anchor::BYTES]));
-                found.extend(decode(slots[1], &both[second..]));
-                continue;
-            }
-            for at in slots {
-                let mut one = vec![0; anchor::BYTES];
-                found.extend(self.reader.raw(at, &mut one).ok().and_then(|()| decode(at, &one)));
-            }
-        }
-        found
-    }
-
     fn raw(&self, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
         self.window.borrow_mut().read(self.reader, at, buf)
     }
@@ -457,7 +438,7 @@ impl Opening<'_> {
     }
 
     /// The committed records from an anchor's checkpoint to the end of the log.
-    fn follow(&self, from: Anchor, mut watermark: u64, salvage: bool) -> Result<Vec<Link>, OpenError> {
+    fn follow(&self, from: Anchor, mut watermark: u64, salvage: bool) -> Result<Followed, OpenError> {
         let lost = |seq, at: Sector| OpenError::Lost { seq, at: at.get() };
         let first = self.record(from.addr, |h| h.seq == from.seq).ok_or_else(|| lost(from.seq, from.addr))?;
         let mut chain = vec![first];
@@ -480,7 +461,7 @@ impl Opening<'_> {
                 }
             }
         }
-        let found = chain.len();
+        let (found, last) = (chain.len(), chain.last().map(|link| link.header).unwrap_or_default());
         let whole = chain.iter().position(|l| l.header.seq > watermark && !self.payload_is_whole(l));
         chain.truncate(whole.unwrap_or(chain.len()));
         let committed = chain.iter().rposition(|l| l.header.is(record::COMMIT)).map_or(0, |i| i + 1);
@@ -488,6 +469,6 @@ impl Opening<'_> {
             return Err(lost(0, from.addr));
         }
         chain.truncate(if bug(Bug::CommitFlagIgnored) { chain.len() } else { committed });
-        Ok(chain)
+        Ok(Followed { chain, last })
     }
 }

@@ -8,7 +8,7 @@
 //!    drops the chunk.
 
 use crate::counters::{Counters, add};
-use crate::error::StoreError;
+use crate::error::{DiskRequest, StoreError};
 use crate::format::crc_matches;
 use crate::page::{Expect, Node, PagePtr, STORE_WIDE};
 use crate::parts::Parts;
@@ -16,7 +16,7 @@ use crate::shared::SharedTable;
 use crate::tree::PageSource;
 use parking_lot::RwLock;
 use quick_cache::sync::Cache;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teal_env::{Buffers, Disk};
@@ -69,6 +69,10 @@ pub(crate) struct Reader {
     limit: u64,
 }
 
+fn failed(doing: DiskRequest, at: Sector, source: io::Error) -> StoreError {
+    StoreError::Io { doing, at: at.get(), source: Arc::new(source) }
+}
+
 impl Reader {
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
         let limit = disk.shape().sectors;
@@ -111,7 +115,7 @@ impl Reader {
         add(&self.counters.repositionings, u64::from(before != first.start.get()));
         let done = self.disk.write_at(first.start, &slices);
         records.iter().for_each(|r| self.update_chunks(r.start, &r.parts, done.is_ok()));
-        done.map_err(|source| StoreError::Io { at: first.start.get(), source: Arc::new(source) })
+        done.map_err(|source| failed(DiskRequest::Write, first.start, source))
     }
 
     fn update_chunks(&self, at: Sector, bytes: &Parts, is_written: bool) {
@@ -140,7 +144,7 @@ impl Reader {
 
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         add(&self.counters.barriers, 1);
-        self.disk.sync().map_err(|source| StoreError::Io { at: 0, source: Arc::new(source) })
+        self.disk.sync().map_err(|source| failed(DiskRequest::Sync, Sector::new(0), source))
     }
 
     fn copy_in_flight(&self, byte: u64, buf: &mut [u8]) -> bool {
@@ -165,7 +169,7 @@ impl Reader {
         }
         add(&self.counters.reads, 1);
         add(&self.counters.bytes_read, buf.len() as u64);
-        self.disk.read_at(at, buf).map_err(|source| StoreError::Io { at: at.get(), source: Arc::new(source) })
+        self.disk.read_at(at, buf).map_err(|source| failed(DiskRequest::Read, at, source))
     }
 
     fn chunk(&self, chunk: u64) -> Result<Arc<Vec<u8>>, StoreError> {

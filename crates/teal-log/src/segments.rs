@@ -318,6 +318,11 @@ impl Segments {
         self.unready.len() as u64 * self.geometry.segment_bytes()
     }
 
+    /// Segments that hold something, the head's among them.
+    pub(crate) fn in_use(&self) -> u64 {
+        u64::from(self.geometry.segments) - (self.free.len() + self.unready.len()) as u64
+    }
+
     /// Free segments, ready or not.
     pub(crate) fn free_segments(&self) -> usize {
         let reserved = self.reserved().filter(|s| !self.table[s.0 as usize].used).count();

@@ -16,9 +16,10 @@ use crate::error::StoreError;
 use crate::extents::Freed;
 use crate::format::extent::{Extent, Mapped, SHARED_BLOCKS, Slice};
 use crate::object::{Blocks, Content, Dirty, State};
-use crate::op::{FILE_MAX, Locked};
+use crate::op::Locked;
 use crate::reader::Reader;
 use crate::store::Store;
+use teal_types::limits::FILE_MAX;
 use teal_types::{BLOCK, ObjectNo, SECTOR};
 
 /// Most extents of either file that one step looks at: 128 MiB of the source where it lies in one piece.

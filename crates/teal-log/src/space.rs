@@ -3,7 +3,7 @@
 //! # Invariants
 //! R: what can be written now; T: what sealing all that is changed in memory as a checkpoint takes at most
 //! ([`batch_takes`](Store::batch_takes)); P: what is promised to operations under way; S: a segment; C: what is set aside for the cleaner and
-//! for giving back: at least six segments, and [`OBJECT_SPARE`] for each object; E: what three checkpoints of nothing take, and S / 2.
+//! for giving back: at least six segments, or as many as are in use and two while that is less, and [`OBJECT_SPARE`] for each object; E: what three checkpoints of nothing take, and S / 2.
 //! 1. *Promise*: an operation that grows or replaces begins only if T + P + its cost + C fit into R, one that gives back if T + P + its
 //!    cost + C / 4 do, or, when cleaning has gained nothing, T + P + its cost + E. While a round of cleaning runs, what it has taken counts
 //!    as if it were there, up to C / 2.
@@ -41,6 +41,8 @@ use std::sync::atomic::Ordering;
 /// Segments that only the cleaner and checkpoints may start: one in this many, within bounds. The more, the more one round can move.
 const CLEANER_PART: u64 = 20;
 const CLEANER_SEGMENTS: std::ops::RangeInclusive<u64> = 6..=64;
+/// Fewer are set aside while fewer are in use, but no fewer than these.
+const CLEANER_LEAST: u64 = 2;
 /// A small store sets more aside anyhow.
 const SMALL_CLEANER_PART: u64 = 12;
 const SMALL_CLEANER: u64 = 10;
@@ -75,9 +77,17 @@ impl Store {
             .max((capacity / SMALL_PART).min(FOLD_RESERVE))
     }
 
-    /// What only the cleaner and checkpoints may start to fill.
+    /// What only the cleaner and checkpoints may start to fill, when so many segments are in use. A store in a file has that much allocated:
+    /// while there is little to clean, it is no more than what is in use already.
+    fn cleaner_bytes_with(&self, in_use: u64) -> u64 {
+        let in_use = in_use.max(CLEANER_LEAST) * self.geometry.segment_bytes();
+        self.cleaner_base().min(in_use) + self.spare()
+    }
+
+    /// As [`Self::cleaner_bytes_with`], now.
     pub(crate) fn cleaner_bytes(&self) -> u64 {
-        self.cleaner_base() + self.spare()
+        let in_use = self.segments.lock().in_use();
+        self.cleaner_bytes_with(in_use)
     }
 
     fn cleaner_base(&self) -> u64 {
@@ -109,7 +119,7 @@ impl Store {
             - self.really_live(segments.live()) as i64
             - self.spare() as i64;
         // What the cleaner has in hand comes out of what is set aside for it, and comes back.
-        let cleaner = self.cleaner_bytes() as i64;
+        let cleaner = self.cleaner_bytes_with(segments.in_use()) as i64;
         let lent = self.lent.load(Ordering::Relaxed);
         let physical = segments.ready_bytes() as i64 - cleaner + lent.min(cleaner / 2);
         (logical - (gathered - moved) - promised - fold, physical - gathered - promised - fold)
@@ -271,7 +281,7 @@ impl Store {
         let takes =
             || if kind == Kind::Checkpoint { self.batch_takes().min(self.warm_takes()) } else { self.batch_takes() };
         let mut need = takes();
-        let spare = 2 * self.geometry.segment_bytes();
+        let spare = (2 * self.geometry.segment_bytes()).min(SPARE_MAX).max(self.geometry.segment_bytes());
         let mut ready = self.segments.lock().ready_bytes();
         if ready < need + spare {
             self.settle_all();
@@ -292,20 +302,36 @@ impl Store {
         (self.geometry.capacity() - self.reserve(), self.available().0.max(0) as u64)
     }
 
-    /// How full the store is. What can be cleaned counts as free.
+    /// How full the store is. What can be cleaned counts as free, what the host has no room for does not.
     pub fn space(&self) -> Space {
         let (logical, physical) = self.available();
         let segments = self.segments.lock();
-        Space {
-            total: self.geometry.capacity() - self.reserve(),
-            free: logical.max(0) as u64,
-            live: self.really_live(segments.live()),
+        let (unready, all) = (segments.unready_bytes(), self.geometry.capacity());
+        let live = self.really_live(segments.live());
+        let free_of_capacity = logical.max(0) as u64;
+        let space = Space {
+            total: all - self.reserve(),
+            free: free_of_capacity,
+            free_of_capacity,
+            live,
             objects: self.objects.load(Ordering::Relaxed).max(0) as u64,
             free_segments: segments.free_segments() as u64,
             ripening: segments.ripening() as u64,
             segments: u64::from(self.geometry.segments),
             segment_bytes: self.geometry.segment_bytes(),
-            before_waiting: physical.max(0) as u64 + segments.unready_bytes(),
+            before_waiting: physical.max(0) as u64 + unready,
+        };
+        drop(segments);
+        let lacks = self.host_lacks(all.saturating_sub(unready), unready);
+        if lacks == 0 {
+            return space;
         }
+        // What is left of the segments there can be, cleaned, without what is promised already and what the cleaner keeps.
+        let taken = live as i64 + self.cleaner_bytes() as i64 + self.promised.load(Ordering::Relaxed);
+        let waiting =
+            self.gathered.load(Ordering::Relaxed) - self.moved.load(Ordering::Relaxed) + self.fold_bytes() as i64;
+        let within_host = (all - lacks) as i64 - taken - waiting;
+        let free = free_of_capacity.min(within_host.max(0) as u64);
+        Space { free, before_waiting: space.before_waiting.saturating_sub(lacks), ..space }
     }
 }

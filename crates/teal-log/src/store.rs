@@ -26,6 +26,7 @@ use crate::error::StoreError;
 use crate::format::imap::Home;
 use crate::format::superblock::Superblock;
 use crate::geometry::Geometry;
+use crate::host::HostSeen;
 use crate::imap::InodeMap;
 use crate::notes::Changed;
 use crate::object::{Object, ObjectRef, State};
@@ -126,6 +127,8 @@ pub struct Store {
     pub(crate) poisoned: AtomicBool,
     /// It has been said that the host is full, and nothing was had from it since.
     pub(crate) host_is_full: AtomicBool,
+    /// What the host had left when it was last asked; taken after `segments` is given back.
+    pub(crate) host_seen: Mutex<Option<HostSeen>>,
     pub(crate) when_changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -140,8 +143,10 @@ impl std::fmt::Debug for Store {
 pub struct Space {
     /// What files can take together.
     pub total: u64,
-    /// What can still be written.
+    /// What can still be written: of the capacity, and of what the host has room for.
     pub free: u64,
+    /// The same if the host had room for the whole store.
+    pub free_of_capacity: u64,
     /// What the newest state takes.
     pub live: u64,
     /// Objects there are.

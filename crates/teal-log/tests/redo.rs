@@ -80,9 +80,15 @@ fn opening_reads_no_object_and_then_nothing_until_somebody_asks() {
     assert!(report.is_clean(), "{report:?}");
 }
 
+/// A directory with room for large sparse files, which goes with the run of the program.
+fn place() -> tempfile::TempDir {
+    let room = std::env::var_os("CARGO_TARGET_TMPDIR").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+    tempfile::tempdir_in(room).unwrap()
+}
+
 #[test]
 fn the_first_operation_on_a_large_sparse_store_waits_for_the_host_and_cleans_nothing() {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = place();
     let disk = Arc::new(FileDisk::open(&dir.path().join("store"), OpenMode::Create(1 << 40)).unwrap());
     let store = made(&disk);
     let first = file(&store, "first", &[1; 100]);
@@ -99,7 +105,7 @@ fn the_first_operation_on_a_large_sparse_store_waits_for_the_host_and_cleans_not
 
 #[test]
 fn a_lost_record_is_noticed_without_reading_large_segments_to_their_ends() {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = place();
     let path = dir.path().join("store");
     let disk = Arc::new(FileDisk::open(&path, OpenMode::Create(1 << 40)).unwrap());
     let store = made(&disk);

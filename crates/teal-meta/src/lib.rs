@@ -19,10 +19,10 @@ pub use error::MetaError;
 pub use memory::Memory;
 pub use meta::{Durability, Meta, Read, Write, read, write, write_soon};
 pub use row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastXattr, Ranges,
-    ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastPlace, PastXattr,
+    Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
 };
 pub use sqlite::Sqlite;
 
 /// The longest extent, in bytes: no chunk is longer. Whoever looks for what covers a place need not look farther before it.
-pub const EXTENT_MAX: u64 = 4 << 20;
+pub const EXTENT_MAX: u64 = teal_types::limits::CHUNK_MAX as u64;

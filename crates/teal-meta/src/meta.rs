@@ -8,11 +8,11 @@
 use crate::MetaError;
 use crate::error::Result;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastXattr, Ranges,
-    ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastPlace, PastXattr,
+    Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use std::ops::Range;
-use teal_types::{CommitSeq, Link, Name, ObjectNo, VolumeId};
+use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo, VolumeId};
 
 /// When a transaction must be durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,6 +146,10 @@ pub trait Read {
     fn xattrs_at(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>>;
     /// Every row of an object's content history at or before `at` that overlaps the range, whole, by commit.
     fn extents_at(&self, object: ObjectNo, range: Range<u64>, at: CommitSeq) -> Result<Vec<PastExtent>>;
+
+    /// Chunks that content history names, in an order that stays, at most `limit` rows, behind `after`; a chunk comes as often as it is named.
+    /// Whatever lives now is in history too.
+    fn named_chunks(&self, after: Option<PastPlace>, limit: usize) -> Result<Vec<(PastPlace, ChunkId)>>;
 
     /// A commit.
     fn commit(&self, seq: CommitSeq) -> Result<Option<CommitRow>>;

@@ -43,6 +43,8 @@ pub struct ObjectRow {
     pub size: u64,
     /// The commit that changed the content last.
     pub data_seq: CommitSeq,
+    /// The commit that changed the content last in another way than by appending to it.
+    pub rewritten_seq: CommitSeq,
     /// Where a symbolic link leads.
     pub target: Vec<u8>,
     /// The commit that changed its names last.
@@ -80,6 +82,17 @@ pub struct ExtentRow {
     pub chunk: ChunkId,
     /// First byte in it.
     pub start: u32,
+}
+
+/// Where a row of content history has its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PastPlace {
+    /// Of which object.
+    pub object: ObjectNo,
+    /// Where it begins.
+    pub offset: u64,
+    /// The commit that made it.
+    pub seq: CommitSeq,
 }
 
 /// A piece of content in history.

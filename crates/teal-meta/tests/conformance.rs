@@ -28,6 +28,7 @@ conforms! {
     an_object_has_all_its_names
     live_extents_are_found_by_range
     history_has_the_newest_row_at_or_before
+    every_chunk_that_history_names_comes_page_by_page
     names_of_the_past_are_those_of_a_snapshot_and_what_changed_since
     content_history_comes_in_the_order_of_commits
     changes_come_commit_by_commit
@@ -59,6 +60,7 @@ fn object(size: u64) -> ObjectRow {
         attr_seq: seq(1),
         size,
         data_seq: seq(2),
+        rewritten_seq: seq(1),
         target: vec![0, 255],
         link_seq: seq(3),
         xattr_seq: seq(4),
@@ -355,6 +357,35 @@ fn content_history_comes_in_the_order_of_commits(meta: &dyn Meta) {
         assert_eq!(txn.extents_at(A, 0..5, seq(3))?, rows[..2]);
         assert_eq!(txn.extents_at(A, 1 << 39..1 << 41, seq(9))?, rows[1..2]);
         assert_eq!(txn.extents_at(B, 0..5, seq(3))?, []);
+        Ok(())
+    });
+}
+
+fn every_chunk_that_history_names_comes_page_by_page(meta: &dyn Meta) {
+    let row = |at, offset, source| PastExtent { seq: seq(at), offset, len: 10, source };
+    put(meta, |txn| {
+        for n in 0..20_u8 {
+            txn.remember_extent(A, &row(u64::from(1 + n % 3), u64::from(n) * 10, Some((chunk(n), 0))))?;
+        }
+        txn.remember_extent(A, &row(9, 500, None))?;
+        txn.remember_extent(B, &row(2, 0, Some((chunk(99), 4))))?;
+        txn.remember_extent(B, &row(3, 0, Some((chunk(3), 4))))
+    });
+    see(meta, |txn| {
+        for limit in [1, 7, 100] {
+            let (mut found, mut after) = (Vec::new(), None);
+            loop {
+                let page = txn.named_chunks(after, limit)?;
+                assert!(page.len() <= limit);
+                let Some((place, _)) = page.last() else { break };
+                after = Some(*place);
+                found.extend(page.into_iter().map(|(_, chunk)| chunk));
+            }
+            found.sort_unstable();
+            let mut expected: Vec<_> = (0..20_u8).map(chunk).chain([chunk(99), chunk(3)]).collect();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{limit} at a time");
+        }
         Ok(())
     });
 }

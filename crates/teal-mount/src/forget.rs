@@ -3,14 +3,19 @@
 //! # Guarantees
 //! 1. The kernel is told from a thread of its own that holds no lock: it may take an inode's lock, which a request may hold until it is
 //!    answered.
-//! 2. Whoever changes something only leaves word and goes on; the order in which things changed is the order in which the kernel hears.
+//! 2. A file that has grown is as long in the kernel before anybody is told that the change has arrived here: programs that append ask
+//!    nobody for its size.
+//! 3. Whoever changes something only leaves word and goes on; the order in which things changed is the order in which the kernel hears.
 
 use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use teal_client::Invalidation;
+use std::time::Duration;
+use teal_client::{Client, Invalidation, Listener};
 use teal_fuse::{NodeId, Notifier};
+use teal_types::ObjectNo;
 
 /// More than this at once, and the kernel forgets everything of the objects concerned when it gets to it: the queue is cut to the newest word
 /// on each.
@@ -19,6 +24,9 @@ const QUEUE_MAX: usize = 1 << 16;
 #[derive(Debug, Default)]
 struct Queue {
     words: VecDeque<Invalidation>,
+    /// Words that were left, and of them those that the kernel has heard or never will.
+    left: u64,
+    heard: u64,
     ended: bool,
 }
 
@@ -27,6 +35,19 @@ struct Queue {
 pub(crate) struct Forgetting {
     queue: Mutex<Queue>,
     changed: Condvar,
+    heard: Condvar,
+}
+
+impl Listener for Forgetting {
+    fn tell(&self, what: Invalidation) {
+        self.leave_word(what);
+    }
+
+    fn wait_until_heard(&self, limit: Duration) {
+        let mut queue = self.queue.lock();
+        let all = queue.left;
+        self.heard.wait_while_for(&mut queue, |queue| queue.heard < all && !queue.ended, limit);
+    }
 }
 
 impl Forgetting {
@@ -36,12 +57,20 @@ impl Forgetting {
             return;
         }
         queue.words.push_back(what);
+        queue.left += 1;
         self.changed.notify_one();
     }
 
     pub(crate) fn end(&self) {
         self.queue.lock().ended = true;
         self.changed.notify_one();
+        self.heard.notify_all();
+    }
+
+    /// The kernel has heard another word.
+    fn has_heard(&self) {
+        self.queue.lock().heard += 1;
+        self.heard.notify_all();
     }
 
     fn next(&self) -> Option<Invalidation> {
@@ -58,27 +87,40 @@ impl Forgetting {
     }
 
     /// Starts the thread.
-    pub(crate) fn start(self: &Arc<Self>, notifier: Notifier) -> std::io::Result<JoinHandle<()>> {
+    pub(crate) fn start(self: &Arc<Self>, notifier: Notifier, client: Arc<Client>) -> std::io::Result<JoinHandle<()>> {
         let this = Arc::clone(self);
         std::thread::Builder::new().name("teal-forget".into()).spawn(move || {
             while let Some(what) = this.next() {
                 let done = match &what {
                     Invalidation::Attributes(no) => notifier.inval_attr(NodeId::new(no.get())),
                     Invalidation::Data(no, offset, len) => notifier.inval_data(NodeId::new(no.get()), *offset, *len),
+                    Invalidation::Grown(no, size) => raise(&notifier, &client, *no, *size),
                     Invalidation::Entry(dir, name) => notifier.inval_entry(NodeId::new(dir.get()), name.as_bytes()),
                 };
                 if let Err(error) = done {
                     log::debug!("the kernel was told to forget {what:?}: {error}");
                 }
+                this.has_heard();
             }
         })
     }
 }
 
+/// Raises the size that the kernel holds of a file, unless the file has been cut since: then the kernel did that itself, or hears of it next.
+fn raise(notifier: &Notifier, client: &Client, no: ObjectNo, size: u64) -> Result<bool, Errno> {
+    if client.getattr(no).is_ok_and(|attr| attr.size < size) {
+        return Ok(true);
+    }
+    let raised = notifier.raise_size(NodeId::new(no.get()), size);
+    if raised == Ok(true) {
+        client.kernel_raised(no, size);
+    }
+    raised
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use teal_types::ObjectNo;
 
     #[test]
     fn words_come_in_their_order_and_the_same_twice_in_a_row_once() {

@@ -9,7 +9,9 @@
 //!    an inherited list overrules, is left to the client (`DONT_MASK`). Locks stay in the kernel.
 //! 4. As root the mount is made on a block device (the store's, or a loop device over its file): then `sync(2)` and `syncfs(2)` are
 //!    passed on, and `umount` returns when everything is durable.
-//! 5. Written data goes through at once (no write-back cache): what a commit takes is never older than the interval.
+//! 5. Direct writes are answered before the program goes on, asynchronous ones too: of one that is still on its way the kernel keeps old
+//!    pages for good that somebody reads meanwhile.
+//! 6. Written data goes through at once (no write-back cache): what a commit takes is never older than the interval.
 
 mod counts;
 mod forget;
@@ -135,7 +137,6 @@ impl Mount {
                 | InitFlags::POSIX_ACL
                 | InitFlags::DONT_MASK
                 | InitFlags::DIRECT_IO_ALLOW_MMAP
-                | InitFlags::ASYNC_DIO
                 | if settings.uring == Uring::On { InitFlags::OVER_IO_URING } else { InitFlags::empty() },
             ..defaults
         };
@@ -155,8 +156,7 @@ impl Mount {
             }
         }
         let forgetting = Arc::new(Forgetting::default());
-        let words = Arc::clone(&forgetting);
-        client.on_invalidation(move |what| words.leave_word(what));
+        client.on_invalidation(forgetting.clone());
         Ok(Self {
             client,
             session,
@@ -180,7 +180,7 @@ impl Mount {
     /// [`SessionError`] when the device fails.
     pub fn run(&self) -> Result<(), SessionError> {
         if self.client.is_replica() {
-            let started = self.forgetting.start(self.session.notifier());
+            let started = self.forgetting.start(self.session.notifier(), Arc::clone(&self.client));
             // Not waited for in the end: it may just be telling the kernel something, until the connection is gone.
             drop(started.map_err(|e| SessionError::Device(Errno::from_io_error(&e).unwrap_or(Errno::AGAIN)))?);
         }

@@ -1,12 +1,12 @@
 //! Each request, in the words of the client.
 
 use crate::Mount;
-use rustix::fs::{FallocateFlags, RenameFlags, XattrFlags};
+use rustix::fs::{FallocateFlags, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use std::ops::ControlFlow;
 use std::time::Duration;
 use teal_client::{
-    Caller, FallocateMode, FsError, RenameMode, Seek, SetAttrRequest, TimeChange, WriteFlags, XattrMode,
+    Caller, FallocateMode, FsError, Moment, RenameMode, Seek, SetAttrRequest, TimeChange, WriteFlags, XattrMode,
 };
 use teal_fuse::{
     Delivery, DirBuffer, Entry, Handle, Header, NodeId, OpenFlags, Operation, Reply, Request, Serve, SetAttr, StatFs,
@@ -48,6 +48,10 @@ fn generation(attr: &Attr) -> u64 {
     birth & u64::from(u32::MAX >> 1)
 }
 
+fn until_full(full: bool) -> ControlFlow<()> {
+    if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
 fn time(set: TimeSet) -> TimeChange {
     match set {
         TimeSet::Now => TimeChange::Now,
@@ -69,6 +73,7 @@ fn changes(set: &SetAttr) -> SetAttrRequest {
         uid: set.uid,
         gid: set.gid,
         size: set.size,
+        is_held: set.handle.is_some(),
         atime: set.atime.map(time),
         mtime: set.mtime.map(time),
         ctime: set.ctime,
@@ -81,6 +86,7 @@ impl Serve for Mount {
         let header = request.header;
         self.requests.count(header.opcode);
         let reply = self.watch.show(&request, reply);
+        let since = self.client.moment();
         let done = match request.operation {
             Operation::Lookup { .. }
             | Operation::Symlink { .. }
@@ -90,7 +96,7 @@ impl Serve for Mount {
             | Operation::Tmpfile { .. }
             | Operation::Unlink { .. }
             | Operation::Rmdir { .. }
-            | Operation::Rename { .. } => return self.names(&header, &request.operation, reply),
+            | Operation::Rename { .. } => return self.names(&header, &request.operation, since, reply),
             Operation::Forget { lookups } => {
                 self.client.release(object(header.node), lookups);
                 return;
@@ -103,10 +109,19 @@ impl Serve for Mount {
             | Operation::Getxattr { .. }
             | Operation::Listxattr { .. }
             | Operation::Removexattr { .. } => return self.xattrs(&header, &request.operation, reply),
-            Operation::Readdir { cookie, size, .. } => self.readdir(&header, cookie, size, false),
-            Operation::Readdirplus { cookie, size, .. } => self.readdir(&header, cookie, size, true),
-            Operation::Read { .. }
-            | Operation::Write { .. }
+            Operation::Readdir { cookie, size, .. } => self.readdir(&header, cookie, size),
+            Operation::Readdirplus { cookie, size, .. } => {
+                return self.readdirplus(&header, cookie, size, since, reply);
+            }
+            Operation::Read { .. } => {
+                self.content(&header, &request.operation, reply);
+                return self.client.was_given(&[object(header.node)], since);
+            }
+            Operation::Getattr { .. } | Operation::Statx { .. } => {
+                self.attributes(&header, &request.operation, reply);
+                return self.client.was_given(&[object(header.node)], since);
+            }
+            Operation::Write { .. }
             | Operation::Fallocate { .. }
             | Operation::Lseek { .. }
             | Operation::CopyFileRange { .. } => return self.content(&header, &request.operation, reply),
@@ -140,13 +155,12 @@ impl Mount {
     }
 
     /// Answers with an object, which the client has counted once for the kernel.
-    fn entry(&self, found: Result<Attr, FsError>, reply: Reply) {
+    fn entry(&self, found: Result<Attr, FsError>, since: Moment, reply: Reply) {
         match found {
-            Ok(attr) => {
-                if reply.entry(&self.to_entry(&attr)) == Delivery::Lost {
-                    self.client.release(attr.object, 1);
-                }
-            }
+            Ok(attr) => match reply.entry(&self.to_entry(&attr)) {
+                Delivery::Delivered => self.client.was_given(&[attr.object], since),
+                Delivery::Lost => self.client.release(attr.object, 1),
+            },
             Err(error) => reply.error(errno(&error)),
         }
     }
@@ -158,24 +172,24 @@ impl Mount {
         }
     }
 
-    fn names(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
+    fn names(&self, header: &Header, operation: &Operation<'_>, since: Moment, reply: Reply) {
         let (client, dir) = (&self.client, object(header.node));
         match *operation {
             Operation::Lookup { name } => match client.lookup(dir, name) {
                 Err(FsError::NotFound) => reply.negative_entry(EVER),
-                found => self.entry(found, reply),
+                found => self.entry(found, since, reply),
             },
             Operation::Symlink { name, target } => {
-                self.entry(client.symlink(&caller(header), dir, name, target), reply)
+                self.entry(client.symlink(&caller(header), dir, name, target), since, reply)
             }
             Operation::Mknod { name, kind, perm, rdev, umask } => {
                 let mode = u32::from(kind.code()) << 12 | u32::from(perm);
-                self.entry(client.mknod(&maker(header, umask), dir, name, mode, rdev), reply);
+                self.entry(client.mknod(&maker(header, umask), dir, name, mode, rdev), since, reply);
             }
             Operation::Mkdir { name, perm, umask } => {
-                self.entry(client.mkdir(&maker(header, umask), dir, name, perm), reply);
+                self.entry(client.mkdir(&maker(header, umask), dir, name, perm), since, reply);
             }
-            Operation::Link { target, name } => self.entry(client.link(object(target), dir, name), reply),
+            Operation::Link { target, name } => self.entry(client.link(object(target), dir, name), since, reply),
             Operation::Tmpfile { perm, umask, .. } => match client.tmpfile(&maker(header, umask), dir, perm) {
                 Ok(attr) => {
                     if reply.create(&self.to_entry(&attr), NO_HANDLE, self.open_flags()) == Delivery::Lost {
@@ -222,24 +236,27 @@ impl Mount {
         }
     }
 
-    fn readdir(&self, header: &Header, cookie: u64, size: u32, plus: bool) -> Result<DirBuffer, FsError> {
+    fn readdir(&self, header: &Header, cookie: u64, size: u32) -> Result<DirBuffer, FsError> {
         let mut buffer = DirBuffer::new(size);
-        let dir = object(header.node);
-        let full = |full| if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        if plus {
-            self.client.readdirplus(dir, cookie, &mut |e, attr| {
-                full(buffer.push_plus(
-                    attr.map(|attr| self.to_entry(attr)).as_ref(),
-                    e.object,
-                    e.cookie,
-                    e.kind,
-                    &e.name,
-                ))
-            })?;
-        } else {
-            self.client.readdir(dir, cookie, &mut |e| full(buffer.push(e.object, e.cookie, e.kind, &e.name)))?;
-        }
+        self.client.readdir(object(header.node), cookie, &mut |e| {
+            until_full(buffer.push(e.object, e.cookie, e.kind, &e.name))
+        })?;
         Ok(buffer)
+    }
+
+    fn readdirplus(&self, header: &Header, cookie: u64, size: u32, since: Moment, reply: Reply) {
+        let mut buffer = DirBuffer::new(size);
+        let mut given = Vec::new();
+        let listed = self.client.readdirplus(object(header.node), cookie, &mut |e, attr| {
+            given.extend(attr.map(|attr| attr.object));
+            let entry = attr.map(|attr| self.to_entry(attr));
+            until_full(buffer.push_plus(entry.as_ref(), e.object, e.cookie, e.kind, &e.name))
+        });
+        match listed {
+            Ok(()) => reply.directory(&buffer),
+            Err(error) => return reply.error(errno(&error)),
+        }
+        self.client.was_given(&given, since);
     }
 
     fn content(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
@@ -254,8 +271,11 @@ impl Mount {
                     Err(error) => reply.error(errno(&error)),
                 });
             }
-            Operation::Write { offset, data, kill_suidgid, .. } => {
-                let flags = WriteFlags { append: false, kill_suidgid };
+            Operation::Write { offset, data, kill_suidgid, flags, cached, .. } => {
+                // The kernel takes the size it holds for the end. It does not say of single writes that they append, or do not
+                // (RWF_APPEND, RWF_NOAPPEND): only their offset tells. What comes out of its cache has its place.
+                let asks_for_end = flags.contains(OFlags::APPEND) && !cached;
+                let flags = WriteFlags { asks_for_end, kill_suidgid, ..WriteFlags::default() };
                 match client.write(no, offset, data, flags) {
                     Ok(count) => reply.written(count as u32),
                     Err(error) => reply.error(errno(&error)),
@@ -274,7 +294,7 @@ impl Mount {
             }
             Operation::CopyFileRange { offset, to_node, to_offset, length, .. } => {
                 // The kernel does not say whether the caller may keep them: root may.
-                let flags = WriteFlags { append: false, kill_suidgid: header.uid != 0 };
+                let flags = WriteFlags { kill_suidgid: header.uid != 0, ..WriteFlags::default() };
                 match client.copy_file_range((no, offset), (object(to_node), to_offset), length, flags) {
                     Ok(copied) => reply.copied(copied),
                     Err(error) => reply.error(errno(&error)),
@@ -311,7 +331,7 @@ impl Mount {
                     block_size: s.block_size,
                     blocks: s.blocks,
                     free: s.free,
-                    available: s.free,
+                    available: s.available,
                     files: s.files,
                     files_free: s.files_free,
                     name_max: s.name_max,

@@ -11,7 +11,10 @@ pub struct Limits {
     pub connections: usize,
     /// Connections of one enrolled machine at a time; one would do, but a machine that has moved leaves dead ones. 8.
     pub connections_per_peer: usize,
-    /// Connections at a time of those who have not shown a certificate: in the handshake, or enrolling. 64.
+    /// Connections in the handshake at a time; whoever comes then takes the place of the oldest. 64.
+    pub handshakes: usize,
+    /// Connections at a time of those who have shown no certificate, after the handshake; whoever comes then takes the place of the
+    /// oldest. 64.
     pub strangers: usize,
     /// Requests in progress at a time, each of which occupies a blocking thread of the runtime; everybody who waits
     /// for news has one. 2048.
@@ -38,6 +41,7 @@ impl Default for Limits {
             message_bytes: 4 << 20,
             connections: 1024,
             connections_per_peer: 8,
+            handshakes: 64,
             strangers: 64,
             requests: 2048,
             requests_per_peer: 32,

@@ -1,18 +1,20 @@
 //! The server's side: listens, lets in, and stops.
 //!
 //! # Guarantees
-//! 1. Whoever is slow, silent or talks nonsense costs one place among the strangers for a limited time, and nobody else
-//!    anything.
+//! 1. Whoever is slow, silent or talks nonsense costs one place among those in the handshake, or among the strangers, for a limited
+//!    time, loses it to newcomers when there are no others, and costs nobody else anything.
 //! 2. [`Listening::stop`] returns by its deadline. Until then no new request is let in and those in progress are answered.
 
 mod answer;
 mod connection;
+mod places;
 mod seats;
 
 use crate::authority::ServerIdentity;
 use crate::error::NetError;
 use crate::limits::{Bucket, Limits};
 use parking_lot::Mutex;
+use places::Places;
 use seats::Seats;
 use std::io;
 use std::net::SocketAddr;
@@ -61,8 +63,10 @@ struct Shared {
     service: Arc<dyn Service>,
     tls: TlsAcceptor,
     seats: Seats,
-    /// Connections of those who have shown no certificate.
-    strangers: Arc<Semaphore>,
+    /// Connections in the handshake, of machines and strangers.
+    handshakes: Arc<Places>,
+    /// Connections after the handshake of those who have shown no certificate.
+    strangers: Arc<Places>,
     /// Requests in progress.
     requests: Arc<Semaphore>,
     /// Guards the measure of enrolments per second; held for a computation only.
@@ -110,7 +114,8 @@ pub fn serve(
     let shared = Arc::new(Shared {
         tls: TlsAcceptor::from(Arc::new(tls)),
         seats: Seats::new(&limits),
-        strangers: Arc::new(Semaphore::new(limits.strangers.max(1))),
+        handshakes: Places::new(limits.handshakes),
+        strangers: Places::new(limits.strangers),
         requests: Arc::new(Semaphore::new(limits.requests.max(1))),
         enrolments: Mutex::new(Bucket::new(limits.enrolments_per_second)),
         identity,
@@ -155,12 +160,10 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut orders: watch::R
             },
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((tcp, from)) => match shared.strangers.clone().try_acquire_owned() {
-                    Ok(place) => {
-                        connections.spawn(connection::serve(shared.clone(), tcp, place, orders.clone()));
-                    }
-                    Err(_) => log::warn!("too many connections of strangers: {from} is turned away"),
-                },
+                Ok((tcp, _)) => {
+                    let place = shared.handshakes.take();
+                    connections.spawn(connection::serve(shared.clone(), tcp, place, orders.clone()));
+                }
                 Err(error) => {
                     // Out of file descriptors, most likely: those in use come back.
                     log::warn!("a connection cannot be accepted: {error}");

@@ -4,7 +4,7 @@ use crate::{MESSAGE_MAX, Reply, Request};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The protocol this program speaks.
-pub const PROTOCOL: u16 = 2;
+pub const PROTOCOL: u16 = 3;
 
 /// Why bytes are no message, or a message cannot become bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

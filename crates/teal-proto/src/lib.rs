@@ -14,12 +14,14 @@
 
 mod batch;
 mod codec;
+mod conflict_name;
 mod limits;
 mod reply;
 mod request;
 
 pub use batch::{batch_digest, decode_ops, encode_ops};
 pub use codec::{CodecError, PROTOCOL, decode_reply, decode_request, encode_reply, encode_request};
+pub use conflict_name::conflict_name;
 pub use limits::*;
 pub use reply::{
     Change, ConflictKind, ConflictNote, Data, DeviceNote, Got, Listing, Pulled, RefusalCode, Refused, Reply, Told,

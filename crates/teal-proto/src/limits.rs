@@ -8,9 +8,6 @@ pub const MESSAGE_MAX: usize = (4 << 20) + (64 << 10);
 /// Bytes of operations that a client gathers into one [`Stage`](crate::Request::Stage), unless a single one is larger.
 pub const STAGE_BYTES: usize = 1 << 20;
 
-/// The most parts of one batch: with full parts, 64 GiB of operations.
-pub const PARTS_MAX: u32 = 1 << 16;
-
 /// The most chunks asked for or announced in one message.
 pub const CHUNKS_MAX: usize = 4096;
 

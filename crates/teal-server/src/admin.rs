@@ -2,10 +2,12 @@
 //!
 //! # Guarantees
 //! 1. A token is good once, for a while, and nobody can read it out of the database: only its hash is kept.
-//! 2. Replica numbers are never given twice.
+//! 2. Replica numbers are never given twice, and no two replicas of a volume have the same name.
+//! 3. The serving machine's own replica cannot be shut out.
 
 use crate::commit::{chained, volume_of};
 use crate::limits::GUESS_WINDOW;
+use crate::names::unique_device;
 use crate::refusal::{Outcome, Refusal, bad};
 use crate::server::{Peer, Server};
 use std::time::Duration;
@@ -208,7 +210,8 @@ impl Server {
         Ok(Peer { volume, replica: replica.map_err(|refusal| refusal.0)? })
     }
 
-    /// Shuts a replica out, at once and for ever. What it has committed stays.
+    /// Shuts a replica out, at once and until it is [let in again](Self::readmit): from the return on, it gets no answer any more. What it has
+    /// committed stays.
     ///
     /// # Errors
     /// In words.
@@ -217,10 +220,32 @@ impl Server {
             let Some(mut row) = txn.replica(replica)? else {
                 return bad(format!("there is no device number {replica} in this volume"));
             };
+            if row.is_local {
+                return bad(format!("device {replica} is the serving machine itself: it cannot be shut out"));
+            }
             row.is_revoked = true;
             Ok(txn.put_replica(replica, &row)?)
         });
-        revoked.map_err(|refusal| refusal.0)
+        revoked.map_err(|refusal| refusal.0)?;
+        self.room.lock().shut_out(Peer { volume, replica });
+        Ok(())
+    }
+
+    /// Lets a replica in again that was shut out; its certificate is good again.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn readmit(&self, volume: VolumeId, replica: u32) -> Result<(), Refused> {
+        let readmitted = self.write(volume, |txn| {
+            let Some(mut row) = txn.replica(replica)? else {
+                return bad(format!("there is no device number {replica} in this volume"));
+            };
+            row.is_revoked = false;
+            Ok(txn.put_replica(replica, &row)?)
+        });
+        readmitted.map_err(|refusal| refusal.0)?;
+        self.room.lock().readmit(Peer { volume, replica });
+        Ok(())
     }
 
     /// Every replica of a volume.
@@ -253,6 +278,7 @@ fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
         attr_seq: none,
         size: 0,
         data_seq: none,
+        rewritten_seq: none,
         target: Vec::new(),
         link_seq: none,
         xattr_seq: none,
@@ -277,12 +303,13 @@ fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
 }
 
 fn add(txn: &mut dyn Write, device: &str, is_local: bool, now: Timestamp) -> Outcome<u32> {
+    let device = unique_device(txn, device, None)?;
     let mut volume = volume_of(txn)?;
     let replica = volume.next_replica;
     volume.next_replica += 1;
     txn.put_volume(&volume)?;
     let row = ReplicaRow {
-        device: device.to_owned(),
+        device,
         incarnation: 0,
         last_batch: 0,
         position: CommitSeq::new(0),

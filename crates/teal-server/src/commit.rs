@@ -6,9 +6,10 @@
 //! 3. *Whole*: every chunk it names is durable, and pinned until the names are.
 //! 4. *Always*: what cannot be done as it was meant becomes a conflict that is shown; only nonsense is refused.
 //!
-//! The parts: `removals` and `placements` (names), `states` and `content` (the rest), `rebirth` (what others removed), `finish` and `snapshots`
+//! The parts: `removals` and `placements` (names), `states`, `content` and `appends` (the rest), `rebirth` (what others removed), `finish` and `snapshots`
 //! (history).
 
+mod appends;
 mod content;
 mod finish;
 mod placements;
@@ -18,7 +19,6 @@ mod snapshots;
 mod states;
 mod work;
 
-use crate::limits::{STAGED_BYTES_MAX, STAGED_PARTS_MAX};
 use crate::recent::Concern;
 use crate::refusal::{Outcome, Refusal, bad, refuse};
 use crate::rules::valid;
@@ -26,8 +26,10 @@ use crate::seeded::{Bug, bug};
 use crate::server::{Peer, Server};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use teal_chunk::ChunkStore;
 use teal_meta::{BatchRow, CommitRow, Read, ReplicaRow, VolumeRow, Write};
-use teal_proto::{PARTS_MAX, RefusalCode, Reply, batch_digest, decode_ops, encode_ops};
+use teal_proto::{RefusalCode, Reply, batch_digest, decode_ops, encode_ops};
+use teal_types::limits::{BATCH_BYTES_MAX, BATCH_PARTS_MAX};
 use teal_types::{ChunkId, CommitSeq, FileType, ObjectNo, Op, Source, Stamp, Timestamp};
 use work::Work;
 
@@ -45,14 +47,17 @@ struct Done {
     seq: CommitSeq,
     ops: usize,
     conflicts: usize,
+    climbed: u64,
     /// What it changed, unless it had been carried out before.
     concern: Option<Arc<Concern>>,
 }
 
 impl Server {
     pub(crate) fn stage(&self, peer: Peer, incarnation: u32, batch: u64, part: u32, ops: &[Op]) -> Outcome<Reply> {
-        if part >= PARTS_MAX || batch == 0 || i64::try_from(batch).is_err() {
-            return bad(format!("part {part} of batch {batch}: batches count from 1, parts from 0 below {PARTS_MAX}"));
+        if part >= BATCH_PARTS_MAX || batch == 0 || i64::try_from(batch).is_err() {
+            return bad(format!(
+                "part {part} of batch {batch}: batches count from 1, parts from 0 below {BATCH_PARTS_MAX}"
+            ));
         }
         if let Some(fault) = ops.iter().find_map(valid::fault) {
             return bad(fault);
@@ -69,9 +74,9 @@ impl Server {
                 |of: &&teal_meta::StagedPart| (of.incarnation, of.batch, of.part) != (incarnation, batch, part);
             let held: u64 = staged.iter().filter(is_other).map(|of| of.len).sum();
             let is_new = !staged.iter().any(|of| !is_other(&of));
-            if held + bytes.len() as u64 > STAGED_BYTES_MAX || (is_new && staged.len() >= STAGED_PARTS_MAX) {
+            if held + bytes.len() as u64 > BATCH_BYTES_MAX || (is_new && staged.len() >= BATCH_PARTS_MAX as usize) {
                 let words = format!(
-                    "more than {STAGED_BYTES_MAX} bytes of operations wait for their commit: commit smaller batches"
+                    "more than {BATCH_BYTES_MAX} bytes of operations wait for their commit: commit smaller batches"
                 );
                 return refuse(RefusalCode::Busy, words);
             }
@@ -95,9 +100,9 @@ impl Server {
         let work = |txn: &mut dyn Write| {
             // Another connection of the same client may have been faster.
             if let Some(seq) = committed(txn, peer, &named)? {
-                return Ok(Done { seq, ops: 0, conflicts: 0, concern: None });
+                return Ok(Done { seq, ops: 0, conflicts: 0, climbed: 0, concern: None });
             }
-            let done = carry_out(txn, peer, &named, &ops, now, draw)?;
+            let done = carry_out((txn, self.chunks()), peer, &named, &ops, (now, draw))?;
             // In the order of the commits, before anybody can see this one.
             if let Some(concern) = &done.concern {
                 self.room.lock().remember(peer.volume, concern);
@@ -110,7 +115,8 @@ impl Server {
             self.write(peer.volume, work)?
         };
         drop(pin);
-        self.counters().committed(done.ops, done.conflicts);
+        self.uploads.lock().named(peer, &chunks);
+        self.counters().committed(done.ops, done.conflicts, done.climbed);
         if let Some(concern) = &done.concern {
             self.room.lock().committed(peer.volume, concern);
         }
@@ -152,8 +158,8 @@ fn committed(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Option<Commit
 
 /// The operations of a batch, from its parts.
 fn staged_ops(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Vec<Op>> {
-    if named.parts > PARTS_MAX {
-        return bad(format!("a batch of {} parts; at most {PARTS_MAX} are allowed", named.parts));
+    if named.parts > BATCH_PARTS_MAX {
+        return bad(format!("a batch of {} parts; at most {BATCH_PARTS_MAX} are allowed", named.parts));
     }
     let mut parts = Vec::new();
     for part in 0..named.parts {
@@ -186,7 +192,7 @@ fn new_dir(op: &Op) -> Option<ObjectNo> {
 
 fn chunks_of(op: &Op) -> impl Iterator<Item = ChunkId> {
     let pieces = match op {
-        Op::SetContent { change, .. } => &change.pieces[..],
+        Op::SetContent { change, .. } | Op::Append { change, .. } => &change.pieces[..],
         _ => &[],
     };
     pieces.iter().filter_map(|piece| match piece.source {
@@ -203,7 +209,13 @@ pub(crate) fn volume_of(txn: &dyn Read) -> Outcome<VolumeRow> {
     }
 }
 
-fn carry_out(txn: &mut dyn Write, peer: Peer, named: &Named, ops: &[Op], clock: Timestamp, draw: u32) -> Outcome<Done> {
+fn carry_out(
+    (txn, chunks): (&mut dyn Write, &ChunkStore),
+    peer: Peer,
+    named: &Named,
+    ops: &[Op],
+    (clock, draw): (Timestamp, u32),
+) -> Outcome<Done> {
     let mut replica = present(txn, peer, named.incarnation)?;
     let volume = volume_of(txn)?;
     let seq = CommitSeq::new(volume.head.get() + 1);
@@ -215,26 +227,50 @@ fn carry_out(txn: &mut dyn Write, peer: Peer, named: &Named, ops: &[Op], clock: 
         draw,
         volume,
         txn,
+        chunks,
         objects: HashMap::new(),
         entries: BTreeMap::new(),
         xattrs: BTreeMap::new(),
         changed: BTreeMap::new(),
         touched: BTreeSet::new(),
         anywhere: BTreeSet::new(),
+        seen: seen(ops),
         copies: HashMap::new(),
         same: BTreeSet::new(),
         lies: BTreeSet::new(),
         notes: Vec::new(),
+        above: HashMap::new(),
+        climbed: 0,
     };
     work.run(if bug(Bug::HalfABatch) && ops.len() > 6 { &ops[..ops.len() / 2] } else { ops })?;
-    let conflicts = work.notes.len();
+    let (conflicts, climbed) = (work.notes.len(), work.climbed);
     let stamp = Stamp { replica: peer.replica, incarnation: named.incarnation, counter: named.batch };
     let concern = Some(Arc::new(work.close(stamp, &named.digest)?));
     txn.add_batch(peer.replica, named.incarnation, named.batch, &BatchRow { digest: named.digest, seq })?;
     txn.drop_staged(peer.replica, named.incarnation, named.batch)?;
     replica.last_batch = named.batch;
     txn.put_replica(peer.replica, &replica)?;
-    Ok(Done { seq, ops: ops.len(), conflicts, concern })
+    Ok(Done { seq, ops: ops.len(), conflicts, climbed, concern })
+}
+
+/// Up to where history had been applied when the author of a batch changed the content of each object, or else the rest of its state.
+fn seen(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
+    let mut rest: HashMap<ObjectNo, CommitSeq> = HashMap::new();
+    let mut content = HashMap::new();
+    for op in ops {
+        match op {
+            Op::SetAttributes { object, base, .. } | Op::SetXattr { object, base, .. } => {
+                let newest = rest.entry(*object).or_default();
+                *newest = (*newest).max(*base);
+            }
+            Op::SetContent { object, base, .. } | Op::Append { object, base, .. } => {
+                content.insert(*object, *base);
+            }
+            Op::Create { .. } | Op::Remove { .. } | Op::Place { .. } | Op::Move { .. } => {}
+        }
+    }
+    rest.extend(content);
+    rest
 }
 
 impl Work<'_> {
@@ -256,6 +292,7 @@ impl Work<'_> {
                     self.set_xattr(*object, *base, name, value.as_deref())?;
                 }
                 Op::SetContent { object, base, change } => self.set_content(*object, *base, change, ops)?,
+                Op::Append { object, base, change } => self.append(*object, *base, change, ops)?,
                 Op::Create { .. } | Op::Remove { .. } | Op::Place { .. } | Op::Move { .. } => {}
             }
         }

@@ -16,6 +16,8 @@ pub struct Counts {
     pub ops: u64,
     /// Conflicts they met.
     pub conflicts: u64,
+    /// Directories passed on the way up, to see that none is put into itself.
+    pub climbed: u64,
     /// Bytes of chunks that came.
     pub received_bytes: u64,
     /// Bytes of content that went out.
@@ -29,6 +31,7 @@ pub(crate) struct Counters {
     commits: AtomicU64,
     ops: AtomicU64,
     conflicts: AtomicU64,
+    climbed: AtomicU64,
     received: AtomicU64,
     sent: AtomicU64,
 }
@@ -40,10 +43,11 @@ impl Counters {
     pub(crate) fn refused(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
-    pub(crate) fn committed(&self, ops: usize, conflicts: usize) {
+    pub(crate) fn committed(&self, ops: usize, conflicts: usize, climbed: u64) {
         self.commits.fetch_add(1, Relaxed);
         self.ops.fetch_add(ops as u64, Relaxed);
         self.conflicts.fetch_add(conflicts as u64, Relaxed);
+        self.climbed.fetch_add(climbed, Relaxed);
     }
     pub(crate) fn received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Relaxed);
@@ -58,6 +62,7 @@ impl Counters {
             commits: self.commits.load(Relaxed),
             ops: self.ops.load(Relaxed),
             conflicts: self.conflicts.load(Relaxed),
+            climbed: self.climbed.load(Relaxed),
             received_bytes: self.received.load(Relaxed),
             sent_bytes: self.sent.load(Relaxed),
         }

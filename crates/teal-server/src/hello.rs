@@ -7,10 +7,11 @@
 
 use crate::commit::volume_of;
 use crate::lease;
-use crate::refusal::{Outcome, bad, refuse};
-use crate::server::{Peer, Server};
+use crate::names::unique_device;
+use crate::refusal::{Outcome, bad};
+use crate::server::{Peer, Server, refuse_stranger};
 use teal_meta::{Read, ReplicaRow, VolumeRow};
-use teal_proto::{EARLIER_MAX, Hello, RefusalCode, Reply, Told, Welcome};
+use teal_proto::{EARLIER_MAX, Hello, Reply, Told, Welcome};
 use teal_types::CommitSeq;
 
 /// The life of a history that was never lost in part; it gets another one when the first client after an opening tells of more than there is.
@@ -36,7 +37,7 @@ impl Server {
                 txn.put_volume(&volume)?;
             }
             if teal_proto::is_device_name(&hello.device) {
-                replica.device.clone_from(&hello.device);
+                replica.device = unique_device(txn, &hello.device, Some(peer.replica))?;
             }
             replica.seen = now;
             txn.put_replica(peer.replica, &replica)?;
@@ -90,7 +91,7 @@ impl Server {
 pub(crate) fn replica_of(txn: &dyn Read, peer: Peer) -> Outcome<ReplicaRow> {
     match txn.replica(peer.replica)? {
         Some(replica) if !replica.is_revoked => Ok(replica),
-        _ => refuse(RefusalCode::Denied, "this device is not enrolled any more; enrol it with a new token"),
+        _ => refuse_stranger(),
     }
 }
 

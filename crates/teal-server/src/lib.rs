@@ -23,6 +23,7 @@ mod history;
 mod lease;
 mod limits;
 mod list;
+mod names;
 mod pull;
 mod recent;
 mod refusal;
@@ -34,6 +35,8 @@ pub mod seeded;
 #[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
 mod seeded;
 mod server;
+mod upkeep;
+mod uploads;
 mod version;
 
 pub use admin::{EnrolError, ReplicaNote, VolumeNote};

@@ -1,11 +1,19 @@
-//! Every bound of the server in one place; those of messages are in `teal_proto`.
+//! Every bound of the server in one place; those of messages are in `teal_proto`, those of what a volume can hold in `teal_types::limits`.
 
 use std::time::Duration;
 
-/// The most bytes of operations one replica may have staged.
-pub const STAGED_BYTES_MAX: u64 = 256 << 20;
-/// The most parts one replica may have staged.
-pub const STAGED_PARTS_MAX: usize = 4096;
+/// The most chunks of one replica that no commit has named; as many as a commit can pin.
+pub const UNNAMED_CHUNKS_MAX: usize = teal_chunk::PINS_MAX;
+/// What no commit has named is collected when nobody was told of it for so long.
+pub const UNNAMED_GRACE: Duration = Duration::from_secs(3600);
+/// An upload is in progress for as long as its replica asks or sends something so often.
+pub const UPLOAD_ACTIVE: Duration = Duration::from_secs(90);
+/// After this time an upload keeps nothing from being collected any more.
+pub const UPLOAD_LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Content of a replica that no commit has named leaves this part of the place of the chunks to the others, ...
+pub const ROOM_FOR_OTHERS_SHARE: u64 = 10;
+/// ... but at most so many bytes.
+pub const ROOM_FOR_OTHERS_MAX: u64 = 4 << 30;
 /// A replica that has asked for something so recently is live.
 pub const LIVE_FOR: Duration = Duration::from_secs(60);
 /// The most objects in one filter; beyond, its client is told everything.
@@ -24,18 +32,6 @@ pub(crate) const FEW: u32 = 16;
 pub(crate) const GATHER_FOR_EACH: Duration = Duration::from_millis(2);
 /// ... at most for this time.
 pub(crate) const GATHER_MAX: Duration = Duration::from_secs(3);
-/// The most bytes of extended attributes of one object: names and values.
-pub const XATTR_BYTES_MAX: usize = 1 << 20;
-/// The longest name of an extended attribute.
-pub const XATTR_NAME_MAX: usize = 255;
-/// The longest value of an extended attribute.
-pub const XATTR_VALUE_MAX: usize = 64 << 10;
-/// The most names of one object, so that a version fits into a message.
-pub const LINKS_MAX: usize = 4096;
-/// The longest target of a symbolic link.
-pub const TARGET_MAX: usize = 4095;
-/// The longest file, so that offsets fit into every database.
-pub const FILE_MAX: u64 = 1 << 62;
 /// The deepest directory that paths are shown for.
 pub const DEPTH_MAX: usize = 4096;
 /// Wrong tokens within [`GUESS_WINDOW`] after which none is looked at any more until it has passed.
@@ -52,3 +48,7 @@ pub(crate) const SCAN_MAX: usize = 8192;
 pub(crate) const NOTES_MAX: usize = 256;
 /// Estimated bytes that a small piece of a reply takes beside its content.
 pub(crate) const ITEM_BYTES: usize = 32;
+/// Bytes looked at, at either end of what was appended, to tell text from other content.
+pub(crate) const TEXT_SAMPLE: u64 = 64 << 10;
+/// Files in a row, each saved over the one before, that are followed from one that is gone to the one that lives.
+pub(crate) const SUCCESSORS_MAX: usize = 1 << 14;

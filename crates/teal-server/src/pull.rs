@@ -96,7 +96,7 @@ impl Server {
                 break many;
             }
             let has_company = room.has_company(peer, self.clock().monotonic());
-            if (has_company && !had_company) || room.byes(peer) != byes {
+            if (has_company && !had_company) || room.byes(peer) != byes || room.is_shut_out(peer) {
                 return Ok(Ended::Otherwise);
             }
             had_company = has_company;

@@ -5,7 +5,7 @@ use crate::limits::{FEW, FILTER_FOR, FILTERS_EACH, GATHER_FOR_EACH, GATHER_MAX, 
 use crate::recent::{Concern, Recent};
 use crate::server::Peer;
 use parking_lot::Condvar;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -82,6 +82,8 @@ impl Hall {
 pub(crate) struct Room {
     halls: HashMap<VolumeId, Hall>,
     is_stopping: bool,
+    /// Shut out since the server was opened: what is on its way to them is not answered.
+    shut_out: HashSet<Peer>,
     next_ticket: u64,
     /// Objects in all filters.
     kept: Arc<AtomicUsize>,
@@ -140,6 +142,18 @@ impl Room {
         presence.filters.clear();
         let waiting = self.hall(peer.volume).waiting.values();
         waiting.filter(|waiting| waiting.replica == peer.replica).for_each(Waiting::ring);
+    }
+    /// It is shut out: whoever waits for it is told.
+    pub(crate) fn shut_out(&mut self, peer: Peer) {
+        self.shut_out.insert(peer);
+        self.bye(peer);
+    }
+    /// It is let in again.
+    pub(crate) fn readmit(&mut self, peer: Peer) {
+        self.shut_out.remove(&peer);
+    }
+    pub(crate) fn is_shut_out(&self, peer: Peer) -> bool {
+        self.shut_out.contains(&peer)
     }
     /// Another number than before: it has said goodbye since.
     pub(crate) fn byes(&self, peer: Peer) -> u64 {

@@ -2,5 +2,4 @@
 
 pub(crate) mod canvas;
 pub(crate) mod changed;
-pub(crate) mod conflict_name;
 pub(crate) mod valid;

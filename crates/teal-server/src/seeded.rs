@@ -11,6 +11,8 @@ teal_env::seeded_bugs! {
         HalfABatch,
         /// The later content replaces the first.
         LastWriterWins,
+        /// What was appended is put behind what another has rewritten meanwhile.
+        MergedOverRewrite,
         /// A conflict copy has only what its author changed, not what he had seen.
         CopyWithoutBase,
         /// What another has changed is removed all the same.
@@ -27,5 +29,7 @@ teal_env::seeded_bugs! {
         FilterForgetsOrigin,
         /// A copy of a drive is taken for the drive.
         DriveCopyTaken,
+        /// More names and extended attributes are merged than a client can have.
+        LimitsDiffer,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //! 1. *Any bytes*: [`Server::handle_bytes`] answers whatever comes, in words if it makes no sense.
-//! 2. *Own volume only*: a peer sees its volume, and nothing once it is revoked.
+//! 2. *Own volume only*: a peer sees its volume, and nothing once it is revoked, what it waits for included.
 //! 3. *Hello first*: history is given and taken only after a hello, which tells whether it is the one that the peer knows.
 //! 4. *Durable*: what it has answered to a commit survives whatever the stores survive.
 //!
@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | `room` | who is here, who waits for what, and the last commits of each volume | the locks of filters; waiting lets it go |
 //! | `guesses` | wrong tokens of late | nothing |
+//! | `uploads` | content that no commit has named | `room`; waiting lets it go |
 
 use crate::commit::{Named, volume_of};
 use crate::counters::{Counters, Counts};
@@ -18,6 +19,8 @@ use crate::pull::From;
 use crate::refusal::{Outcome, Refusal, bad, refuse};
 use crate::room::Room;
 use crate::seeded::{Bug, bug};
+use crate::upkeep::is_no_room;
+use crate::uploads::{Admission, Uploads};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use teal_chunk::{ChunkError, ChunkStore};
@@ -61,6 +64,9 @@ pub struct Server {
     /// Who gathers news sleeps on it, with the room's lock; rung at the end only.
     pub(crate) ending: Condvar,
     pub(crate) guesses: Mutex<Guesses>,
+    pub(crate) uploads: Mutex<Uploads>,
+    /// Whoever looks after the chunks sleeps on it, with the lock of `uploads`.
+    pub(crate) upkeep_due: Condvar,
 }
 
 impl std::fmt::Debug for Server {
@@ -85,6 +91,7 @@ impl Server {
             return Err(OpenError::OtherDomain);
         }
         crate::lease::leave_own(&*meta)?;
+        let uploads = Mutex::new(Uploads::new(clock.monotonic()));
         Ok(Self {
             meta,
             chunks,
@@ -95,6 +102,8 @@ impl Server {
             room: Mutex::default(),
             ending: Condvar::new(),
             guesses: Mutex::default(),
+            uploads,
+            upkeep_due: Condvar::new(),
         })
     }
 
@@ -118,6 +127,8 @@ impl Server {
     pub fn handle(&self, peer: Peer, request: Request) -> Reply {
         self.counters.asked(&request);
         let outcome = self.admit(peer).and_then(|()| self.dispatch(peer, request));
+        // What it waited for is not for a machine that was shut out meanwhile.
+        let outcome = if self.room.lock().is_shut_out(peer) { refuse_stranger() } else { outcome };
         outcome.unwrap_or_else(|refusal| {
             self.counters.refused();
             refusal.into()
@@ -142,14 +153,14 @@ impl Server {
             }
             Request::Have { chunks } if chunks.len() > CHUNKS_MAX => too_many(chunks.len(), CHUNKS_MAX),
             Request::Have { chunks } => {
+                self.uploads.lock().touch(peer, self.clock.monotonic());
                 let have = self.chunks.have(&chunks);
                 Ok(Reply::Missing((0_u32..).zip(have).filter(|(_, here)| !here).map(|(at, _)| at).collect()))
             }
             Request::Put { chunks } if chunks.len() > CHUNKS_MAX => too_many(chunks.len(), CHUNKS_MAX),
             Request::Put { chunks } => {
-                self.chunks.put(chunks.iter().map(|chunk| &chunk[..]))?;
-                self.counters.received(chunks.iter().map(|chunk| chunk.len()).sum());
-                Ok(Reply::Done)
+                let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+                self.put(peer, &chunks)
             }
             Request::Stage { incarnation, batch, part, ops } => self.stage(peer, incarnation, batch, part, &ops),
             Request::Commit { incarnation, batch, parts, digest } => {
@@ -172,6 +183,43 @@ impl Server {
         }
     }
 
+    /// Takes content in that a commit is going to name.
+    fn put(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<Reply> {
+        let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        let admission = {
+            let mut uploads = self.uploads.lock();
+            uploads.touch(peer, self.clock.monotonic());
+            uploads.admit(peer, bytes, self.chunks.room())
+        };
+        match admission {
+            Admission::Now => {}
+            Admission::After(wait) => self.pause(wait),
+            Admission::Not { chunks, bytes } => {
+                self.uploads.lock().found_no_room(peer);
+                self.wake_upkeep();
+                let words = format!(
+                    "no space left for more content of this machine in {}: {chunks} chunks of it ({bytes} bytes) wait for a \
+                     commit that names them, and what is left is for the other machines; make room there, then try again",
+                    self.chunks.place()
+                );
+                return refuse(RefusalCode::NoSpace, words);
+            }
+        }
+        let (ids, pin) = self.chunks.put(chunks.iter().copied()).inspect_err(|error| {
+            if is_no_room(error) {
+                self.uploads.lock().found_no_room(peer);
+                self.wake_upkeep();
+            }
+        })?;
+        let lengths = chunks.iter().map(|chunk| chunk.len() as u64);
+        if self.uploads.lock().sent(peer, ids.into_iter().zip(lengths)) {
+            self.wake_upkeep();
+        }
+        drop(pin);
+        self.counters.received(usize::try_from(bytes).unwrap_or(usize::MAX));
+        Ok(Reply::Done)
+    }
+
     /// Whether this peer may ask anything.
     fn admit(&self, peer: Peer) -> Outcome<()> {
         if self.room.lock().is_stopping() {
@@ -182,7 +230,7 @@ impl Server {
             Ok(txn.replica(peer.replica)?.is_some_and(|replica| !replica.is_revoked))
         })?;
         if !is_welcome {
-            return refuse(RefusalCode::Denied, "this device is not enrolled any more; enrol it with a new token");
+            return refuse_stranger();
         }
         self.room.lock().seen(peer, self.clock.monotonic());
         Ok(())
@@ -192,6 +240,7 @@ impl Server {
     pub fn stop(&self) {
         self.room.lock().stop();
         self.ending.notify_all();
+        self.wake_upkeep();
     }
 
     /// What has been done since the server was opened.
@@ -233,6 +282,13 @@ impl Server {
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
+}
+
+/// Refuses whoever is not enrolled, or not any more.
+pub(crate) fn refuse_stranger<T>() -> Outcome<T> {
+    let words = "this device is not enrolled any more: it was shut out; let it in again on the serving machine, or enrol it \
+                 with a new token";
+    refuse(RefusalCode::Denied, words)
 }
 
 fn too_many<T>(asked: usize, most: usize) -> Outcome<T> {

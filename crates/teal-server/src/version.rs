@@ -6,7 +6,7 @@ use teal_meta::{ObjectRow, Read};
 use teal_types::{CommitSeq, Link, ObjectNo, Version};
 
 fn assemble(object: ObjectNo, row: ObjectRow, links: Vec<Link>, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Version {
-    let ObjectRow { kind, attributes, attr_seq, size, data_seq, target, link_seq, xattr_seq } = row;
+    let ObjectRow { kind, attributes, attr_seq, size, data_seq, target, link_seq, xattr_seq, .. } = row;
     Version { object, kind, attributes, attr_seq, size, data_seq, target, links, link_seq, xattrs, xattr_seq }
 }
 

@@ -4,7 +4,7 @@
 #[path = "kit/kit.rs"]
 mod kit;
 
-use kit::{ROOT, World, link, seq};
+use kit::{Device, ROOT, World, link, seq};
 use teal_proto::{Change, RefusalCode, Reply, Request, Told};
 
 #[test]
@@ -47,6 +47,57 @@ fn a_revoked_device_is_denied() {
     world.server.revoke(world.volume, world.laptop.peer.replica).unwrap();
     assert_eq!(world.laptop.refusal(Request::Bye), RefusalCode::Denied);
     world.desk.pull();
+    world.server.readmit(world.volume, world.laptop.peer.replica).unwrap();
+    world.laptop.pull();
+}
+
+#[test]
+fn the_serving_machine_cannot_be_shut_out() {
+    let world = World::new();
+    let local = world.server.local_replica(world.volume, "nas").unwrap();
+    let refused = world.server.revoke(world.volume, local.replica).unwrap_err();
+    assert!(refused.words.contains("the serving machine itself"), "{refused}");
+}
+
+#[test]
+fn names_of_devices_are_different() {
+    let world = World::new();
+    let enrol = |name: &str| Device::enrol(&world.server, &world.stores, world.volume, name);
+    let long = "x".repeat(teal_proto::DEVICE_NAME_MAX);
+    let devices = ["laptop", "laptop", "phone", &long, &long].map(enrol);
+    let names = || {
+        let notes = world.server.replicas(world.volume).unwrap();
+        notes.into_iter().map(|note| note.device).collect::<Vec<_>>()
+    };
+    let expected = ["laptop", "desk", "laptop-2", "laptop-3", "phone", &long, &format!("{}-2", &long[2..])];
+    assert_eq!(names(), expected);
+    // Each keeps the name it was given, whatever it calls itself again, and may take another.
+    for (device, wanted) in [(&devices[0], "laptop"), (&devices[1], "laptop"), (&devices[2], "desk")] {
+        let mut hello = device.hello_request();
+        hello.device = wanted.into();
+        assert!(matches!(device.ask(Request::Hello(hello)), Reply::Welcome(_)));
+    }
+    let expected = ["laptop", "desk", "laptop-2", "laptop-3", "desk-2", &long, &format!("{}-2", &long[2..])];
+    assert_eq!(names(), expected);
+}
+
+#[test]
+fn a_pull_that_waits_ends_with_a_refusal_when_its_device_is_shut_out() {
+    let mut world = World::new();
+    let Request::Pull { incarnation, since, digest, filter, after, .. } =
+        world.laptop.pull_from(world.laptop.base, None)
+    else {
+        panic!()
+    };
+    let pull = Request::Pull { incarnation, since, digest, filter, after, wait_ms: 3_600_000 };
+    let (server, peer) = (std::sync::Arc::clone(&world.server), world.laptop.peer);
+    let waiting = std::thread::Builder::new().spawn(move || server.handle(peer, pull)).unwrap();
+    world.server.revoke(world.volume, peer.replica).unwrap();
+    world.desk.file(ROOT, "secret", b"1");
+    match waiting.join().unwrap() {
+        Reply::Refused(refused) => assert_eq!(refused.code, RefusalCode::Denied),
+        reply => panic!("{reply:?}"),
+    }
 }
 
 #[test]

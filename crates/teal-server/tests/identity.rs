@@ -7,7 +7,8 @@ mod kit;
 use kit::{Device, ROOT, Stores, World, link, seq};
 use std::time::Duration;
 use teal_proto::{RefusalCode, Reply, Request, Told};
-use teal_server::{EnrolError, GUESS_WINDOW, GUESSES_MAX, LIVE_FOR, OpenError, STAGED_BYTES_MAX, Server};
+use teal_server::{EnrolError, GUESS_WINDOW, GUESSES_MAX, LIVE_FOR, OpenError, Server};
+use teal_types::limits::BATCH_BYTES_MAX;
 use teal_types::{CommitSeq, LEASE};
 
 on_both! {
@@ -189,7 +190,7 @@ fn what_waits_for_its_commit_is_bounded() {
     let world = World::new();
     let value = "x".repeat(64 << 10);
     let ops: Vec<_> = (0..48).map(|n| world.laptop.xattr(ROOT, &format!("user.{n}"), Some(&value))).collect();
-    let parts = u32::try_from(STAGED_BYTES_MAX / (48 * (64 << 10)) + 1).unwrap();
+    let parts = u32::try_from(BATCH_BYTES_MAX / (48 * (64 << 10)) + 1).unwrap();
     let refused = (0..parts).find_map(|part| match world.laptop.stage(1, part, &ops) {
         Reply::Done => None,
         Reply::Refused(refused) => Some((part, refused.code)),

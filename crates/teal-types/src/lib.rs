@@ -9,6 +9,7 @@ mod attr;
 mod chunk;
 mod id;
 mod joules;
+pub mod limits;
 mod name;
 mod op;
 mod position;

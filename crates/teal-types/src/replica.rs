@@ -163,6 +163,16 @@ pub enum Op {
         /// What.
         change: ContentChange,
     },
+    /// Content was put behind the end of a file, and nothing else was done to it since `base`.
+    Append {
+        /// Whose.
+        object: ObjectNo,
+        /// What the author had seen.
+        base: CommitSeq,
+        /// The tail, as if directly behind what the author had seen: it begins at `cut`, all pieces lie behind that, and it ends at `size`. Others may
+        /// have appended since: then the server moves it behind theirs, if it may (`docs/protocol.md`).
+        change: ContentChange,
+    },
 }
 
 impl Op {
@@ -175,7 +185,8 @@ impl Op {
             | Self::Move { object, .. }
             | Self::SetAttributes { object, .. }
             | Self::SetXattr { object, .. }
-            | Self::SetContent { object, .. } => *object,
+            | Self::SetContent { object, .. }
+            | Self::Append { object, .. } => *object,
         }
     }
 }

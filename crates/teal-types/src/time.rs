@@ -17,6 +17,12 @@ impl Timestamp {
         Self { secs: secs.saturating_add((nanos / 1_000_000_000) as i64), nanos: nanos % 1_000_000_000 }
     }
 
+    /// The minute in universal time, for people: `2026-11-22 17:05 UTC`.
+    pub fn minute(self) -> String {
+        let minutes = self.secs.rem_euclid(86_400) / 60;
+        format!("{} {:02}:{:02} UTC", self.date(), minutes / 60, minutes % 60)
+    }
+
     /// The day in universal time, for people: `2026-11-22`.
     pub fn date(self) -> String {
         // Days since 0000-03-01 in eras of 400 years; the year begins in March, so that the leap day is its last.
@@ -34,6 +40,12 @@ impl Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn minutes_are_shown_with_their_day() {
+        assert_eq!(Timestamp::new(1_700_000_000, 0).minute(), "2023-11-14 22:13 UTC");
+        assert_eq!(Timestamp::new(-1, 0).minute(), "1969-12-31 23:59 UTC");
+    }
 
     #[test]
     fn days_are_shown_as_the_calendar_has_them() {

@@ -116,6 +116,9 @@ pub(crate) struct Up {
     /// Stay in the foreground and log to the terminal
     #[arg(long)]
     pub(crate) foreground: bool,
+    /// Mount it even if another machine has it open or did not close it: only if that one surely does not write to it any more
+    #[arg(long)]
+    pub(crate) take_over: bool,
 }
 
 #[derive(Debug, Args)]
@@ -139,7 +142,7 @@ pub(crate) struct Mount {
     pub(crate) path: PathBuf,
     /// The mount point, an empty directory
     pub(crate) dir: PathBuf,
-    /// ro, salvage, noatime, observed (all that programs ask comes as requests, for `teal lab record`), commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, flush=SECONDS,
+    /// Of options that contradict each other the last one holds: ro, salvage, noatime, observed (all that programs ask comes as requests, for `teal lab record`), commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, flush=SECONDS,
     /// queue=SIZE, sync=local|remote
     #[arg(short, long, value_delimiter = ',')]
     pub(crate) options: Vec<String>,
@@ -149,6 +152,9 @@ pub(crate) struct Mount {
     /// Tell the parent on standard output once mounted
     #[arg(long, hide = true)]
     pub(crate) tell: bool,
+    /// Mount it even if another machine has it open or did not close it: only if that one surely does not write to it any more
+    #[arg(long)]
+    pub(crate) take_over: bool,
 }
 
 #[derive(Debug, Args)]
@@ -171,8 +177,14 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) device: Option<String>,
     /// Shut a machine out, by its number in `teal status`
-    #[arg(long, value_name = "REPLICA")]
+    #[arg(long, value_name = "REPLICA", conflicts_with = "readmit")]
     pub(crate) revoke: Option<u32>,
+    /// Let a machine in again that was shut out, by its number in `teal status`
+    #[arg(long, value_name = "REPLICA")]
+    pub(crate) readmit: Option<u32>,
+    /// Shut out without asking
+    #[arg(long, requires = "revoke")]
+    pub(crate) yes: bool,
     /// Stay in the foreground and log to the terminal
     #[arg(long)]
     pub(crate) foreground: bool,
@@ -250,7 +262,7 @@ pub(crate) enum Device {
         /// Its name [default: that of the file]
         #[arg(long)]
         name: Option<String>,
-        /// What it is, for its joules and times: see `teal lab profile ls`
+        /// What it is, for its joules and times: the name of a device profile, such as samsung-850-pro or seagate-barracuda-es
         #[arg(long)]
         profile: Option<String>,
         /// It is meant to be carried around
@@ -343,8 +355,8 @@ pub(crate) enum Config {
 }
 
 /// Reads a size: a number with an optional K, M, G or T (powers of 1024).
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
+pub(crate) fn parse_size(given: &str) -> Result<u64, String> {
+    let text = given.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
     let (digits, unit) = match text.char_indices().last() {
         Some((i, c)) if c.is_ascii_alphabetic() => (&text[..i], c.to_ascii_uppercase()),
         _ => (text, ' '),
@@ -355,10 +367,16 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         'M' => 20,
         'G' => 30,
         'T' => 40,
-        other => return Err(format!("'{other}' is no unit; use K, M, G or T")),
+        _ => return Err(no_size(given)),
     };
-    let number: u64 = digits.trim().parse().map_err(|_| format!("'{digits}' is no number"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+    let number: u64 = digits.trim().parse().map_err(|_| no_size(given))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("{given} is too large a size: at most 16777215T"))
+}
+
+fn no_size(given: &str) -> String {
+    format!(
+        "'{given}' is no size: give a whole number of bytes, or one with K, M, G or T (times 1024), such as 1536M or 20G"
+    )
 }
 
 #[cfg(test)]

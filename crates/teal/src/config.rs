@@ -24,7 +24,11 @@ pub(crate) fn list(s: &Settings) -> Vec<(String, u64)> {
 /// Changes one setting; says what is wrong with it otherwise.
 pub(crate) fn apply(settings: &mut Settings, key: &str, value: u64) -> Result<(), String> {
     let between = |low: u64, high: u64| {
-        if (low..=high).contains(&value) { Ok(value) } else { Err(format!("{key} must be between {low} and {high}")) }
+        if (low..=high).contains(&value) {
+            Ok(value)
+        } else {
+            Err(format!("{key} must be between {low} and {high}, not {value}"))
+        }
     };
     match key {
         "commit-seconds" => settings.commit_interval = Duration::from_secs(between(1, 3600)?),
@@ -71,7 +75,7 @@ const PRIORITY: &str = "the priority goes from 0 (joules) to 1 (speed)";
 /// Reads a priority as people write it.
 fn parse_priority(text: &str) -> Result<u64> {
     let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
-    let share = share.ok_or_else(|| anyhow::anyhow!("{text}: {PRIORITY}"))?;
+    let share = share.ok_or_else(|| anyhow::anyhow!("'{text}' is no priority: {PRIORITY}, such as 0.5"))?;
     Ok((share * 100.0).round() as u64)
 }
 
@@ -94,7 +98,10 @@ pub(crate) fn config(what: Config) -> Result<ExitCode> {
             let dir = paths::point(dir)?;
             let value = match key.as_str() {
                 OF_SOURCES => parse_priority(&value)?,
-                _ => parse_size(&value).map_err(|e| anyhow::anyhow!("{value}: {e}"))?,
+                sized if sized.ends_with("-bytes") => parse_size(&value).map_err(|e| anyhow::anyhow!("{key}: {e}"))?,
+                _ => value
+                    .parse()
+                    .map_err(|_| anyhow::anyhow!("'{value}' is no value of {key}: give a whole number, such as 5"))?,
             };
             if control::ask(&dir, &Ask::Set { key, value })?.is_none() {
                 return Err(nothing_on(&dir));

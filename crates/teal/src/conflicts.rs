@@ -4,7 +4,7 @@ use crate::cli::{Conflicts, Keep};
 use crate::control::{self, Answer, Ask, ConflictShown};
 use crate::mounts::nothing_on;
 use crate::paths;
-use crate::say::say;
+use crate::say::{count, say, shown};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +13,19 @@ use std::process::ExitCode;
 pub(crate) fn flush(dir: Option<PathBuf>) -> Result<ExitCode> {
     let dir = paths::point(dir)?;
     match control::ask(&dir, &Ask::Flush)? {
-        Some(Answer::Done { .. }) => say!("everything in {} is at the server", dir.display()),
+        Some(Answer::Done { .. }) => {
+            // Programs may have gone on meanwhile.
+            let since = match control::ask(&dir, &Ask::Status)? {
+                Some(Answer::Status(status)) => status.upstream.map_or(0, |upstream| upstream.only_here),
+                _ => 0,
+            };
+            if since == 0 {
+                say!("everything in {} is at the server", shown(&dir));
+            } else {
+                let objects = count(since, "object");
+                say!("what was in {} before is at the server; {objects} changed meanwhile", shown(&dir));
+            }
+        }
         _ => return Err(nothing_on(&dir)),
     }
     Ok(ExitCode::SUCCESS)
@@ -65,7 +77,7 @@ pub(crate) fn conflicts(what: Conflicts) -> Result<ExitCode> {
                         .with_context(|| format!("moving {} to {}", later.display(), first.display()))?;
                 }
             }
-            control::ask(&dir, &Ask::Resolve { id })?;
+            control::ask(&dir, &Ask::Resolve { id })?.ok_or_else(|| nothing_on(&dir))?;
             say!("conflict {id} is resolved");
         }
     }

@@ -6,14 +6,18 @@
 
 use crate::cli::Mount as Args;
 use crate::config;
-use crate::control::{self, Answer, Ask, DriveHere, Listener, Status, UpstreamShown};
+use crate::control::{self, Answer, Ask, DriveHere, Ended, Listener, Status, Unsent, UpstreamShown};
 use crate::drives::Drives;
 use crate::launch::READY;
-use crate::options::MountOptions;
+use crate::machine;
+use crate::mounts;
+use crate::options::{MountOptions, SyncFs};
+use crate::private;
 use crate::recording::Recordings;
 use crate::replica::{self, Running};
-use crate::say::say;
-use anyhow::{Context, Result, anyhow};
+use crate::rollback::Rollback;
+use crate::say::{quoted, say, shown, with_causes};
+use anyhow::{Context, Result, anyhow, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -21,36 +25,47 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 use teal_client::{AtimePolicy, Client, ClientOptions, Freed, FsError, Pinned, UpstreamOptions};
 use teal_device::Drive;
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
 use teal_fuse::{Unmount, Unmounter};
-use teal_log::{OpenOptions, Recovery, Store};
+use teal_log::{OpenOptions, Owner, Recovery, Store};
 use teal_mount::{Mount, MountSettings};
 use teal_types::ObjectNo;
 
 /// Threads of a mount whose requests may wait for the server: others are to be answered meanwhile.
 const WAITING: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 
+/// After so long, a mount that was taken away and lives on has a copy in another mount namespace.
+const COPIES: Duration = Duration::from_secs(3);
+
 struct Daemon {
     args: Args,
     client: Arc<Client>,
     mount: Mount,
     unmounter: Unmounter,
+    /// Whether `sync(2)` reaches the mount.
+    is_on_device: bool,
     /// Those who asked for the end and wait for the answer.
     waiting: Mutex<Vec<UnixStream>>,
     ending: AtomicBool,
+    /// Somebody closes the store: whoever comes second leaves it alone.
+    closing: AtomicBool,
+    /// Whether the kernel has ended the mount, and who waits for that.
+    served: (Mutex<bool>, Condvar),
     recordings: Recordings,
     /// What talks to the server; taken at the end.
     running: Mutex<Option<Running>>,
     drives: Arc<Drives>,
 }
 
-/// Opens the store, mounts it and serves until the mount is gone.
-pub(crate) fn serve(args: &Args, options: MountOptions) -> Result<ExitCode> {
+/// Opens the store, mounts it and serves until the mount is gone. What was made for the mount is kept as soon as it is there.
+pub(crate) fn serve(args: &Args, options: MountOptions, made: Rollback) -> Result<ExitCode> {
     match start(args, options) {
         Ok((daemon, listener)) => {
+            made.keep();
             if args.tell {
                 let mut out = std::io::stdout();
                 writeln!(out, "{READY}").and_then(|()| out.flush()).context("the parent does not listen")?;
@@ -61,7 +76,7 @@ pub(crate) fn serve(args: &Args, options: MountOptions) -> Result<ExitCode> {
             run(&Arc::new(daemon), listener)
         }
         Err(error) if args.tell => {
-            say!("{}", format!("{error:#}").replace('\n', " "));
+            say!("{}", with_causes(&error).replace('\n', " "));
             Ok(ExitCode::FAILURE)
         }
         Err(error) => Err(error),
@@ -71,19 +86,16 @@ pub(crate) fn serve(args: &Args, options: MountOptions) -> Result<ExitCode> {
 fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
     let mode = if options.read_only { OpenMode::Read } else { OpenMode::Write };
     let disk = Arc::new(FileDisk::open(&args.path, mode)?);
-    let clock = Arc::new(SystemClock);
-    let how = OpenOptions { read_only: options.read_only, salvage: options.salvage, settings: options.settings };
-    let (store, recovery) = Store::open(disk.clone(), clock.clone(), how)
-        .with_context(|| format!("cannot open {}", args.path.display()))?;
-    told(args, &recovery);
-    if Drive::is_one(&store) {
-        return Err(anyhow!("{} is a drive: `teal device attach` uses it beside a mount", args.path.display()));
-    }
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let store = open_store(args, &options, &disk, &clock)?;
     let listener = Listener::bind(&args.dir)?;
     let atime = if options.noatime { AtimePolicy::Noatime } else { AtimePolicy::Relatime };
     let how = ClientOptions { atime, ..ClientOptions::default() };
-    let clock: Arc<dyn Clock> = clock;
     let running = if options.read_only { None } else { replica::start(&args.path, &clock, options.delay)? };
+    if let (None, Some(option)) = (&running, options.about_a_server().first()) {
+        let why = if options.read_only { "a read-only mount sends nothing" } else { "the volume has no server" };
+        bail!("mount option {option}: {why}; leave it out, or give the volume a server first (`teal serve`)");
+    }
     let client = match &running {
         Some(running) => {
             let upstream = Arc::clone(&running.upstream);
@@ -95,40 +107,77 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
         }
         None => Client::new(store, clock, how)?,
     };
-    let settings = MountSettings {
-        source: args.path.clone(),
-        syncfs: options.syncfs,
-        read_only: options.read_only,
-        nosuid: options.nosuid,
-        nodev: options.nodev,
-        noexec: options.noexec,
-        noatime: options.noatime,
-        threads: if client.is_replica() { options.threads.max(WAITING) } else { options.threads },
-        uring: options.uring,
-        observed: options.observed,
-    };
-    if options.syncfs {
+    let is_shared = replica::setting(&args.path)?.is_some();
+    let settings = mount_settings(args, &options, is_shared, client.is_replica());
+    if settings.syncfs {
         // The kernel's claim on the device, which comes with the mount, takes the place of ours.
         disk.release_claim();
     }
     let mount = Mount::new(Arc::clone(&client), &args.dir, settings)?;
     let unmounter = mount.unmounter();
+    let is_on_device = mounts::is_on_device(unmounter.point());
     let drives = Arc::new(Drives::new(&client, &args.path)?);
-    let args = Args { path: args.path.clone(), dir: args.dir.clone(), options: Vec::new(), ..*args };
+    let args = Args { path: args.path.clone(), dir: args.dir.clone(), options: args.options.clone(), ..*args };
     Ok((
         Daemon {
             args,
             client,
             mount,
             unmounter,
+            is_on_device,
             waiting: Mutex::default(),
             ending: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            served: (Mutex::default(), Condvar::new()),
             recordings: Recordings::default(),
             running: Mutex::new(running),
             drives,
         },
         listener,
     ))
+}
+
+/// Opens the store of a mount, and says what was redone for that.
+fn open_store(args: &Args, options: &MountOptions, disk: &Arc<FileDisk>, clock: &Arc<dyn Clock>) -> Result<Arc<Store>> {
+    if !options.read_only {
+        private::enforce_store(&args.path)?;
+    }
+    let how = OpenOptions {
+        read_only: options.read_only,
+        salvage: options.salvage,
+        owner: if options.read_only { Owner::default() } else { machine::owner()? },
+        elsewhere: options.elsewhere,
+        settings: options.settings,
+    };
+    let (store, recovery) = Store::open(disk.clone(), clock.clone(), how)
+        .with_context(|| format!("cannot open {}", args.path.display()))?;
+    told(args, &recovery);
+    if Drive::is_one(&store) {
+        return Err(anyhow!("{} is a drive: `teal device attach` uses it beside a mount", args.path.display()));
+    }
+    Ok(store)
+}
+
+/// How a volume is mounted. `is_shared`: it has a server, so that what other machines make is in its tree.
+fn mount_settings(args: &Args, options: &MountOptions, is_shared: bool, is_replica: bool) -> MountSettings {
+    let syncfs = options.syncfs.is_wanted();
+    if options.syncfs == SyncFs::WhereSafe && !syncfs {
+        log::info!(
+            "sync(2) and syncfs(2) will not reach this mount, fsync(2) does: this mount namespace may end with the daemon"
+        );
+    }
+    MountSettings {
+        source: args.path.clone(),
+        syncfs,
+        read_only: options.read_only,
+        nosuid: options.nosuid.holds(is_shared),
+        nodev: options.nodev.holds(is_shared),
+        noexec: options.noexec,
+        noatime: options.noatime,
+        threads: if is_replica { options.threads.max(WAITING) } else { options.threads },
+        uring: options.uring,
+        observed: options.observed,
+    }
 }
 
 fn told(args: &Args, recovery: &Recovery) {
@@ -157,17 +206,10 @@ fn run(daemon: &Arc<Daemon>, listener: Listener) -> Result<ExitCode> {
         }
     })?;
     let served = daemon.mount.run();
-    daemon.recordings.end();
-    let closed = daemon.client.shutdown();
-    daemon.stop_serving();
+    *daemon.served.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    daemon.served.1.notify_all();
+    let closed = daemon.close();
     drop(listener);
-    let answer = match &closed {
-        Ok(_) => Answer::Done { ok: true },
-        Err(e) => Answer::Error { error: format!("unmounted, but the store could not be closed: {e}") },
-    };
-    for stream in daemon.waiting.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-        control::answer(&stream, &answer);
-    }
     served?;
     closed.context("closing the store")?;
     Ok(ExitCode::SUCCESS)
@@ -178,8 +220,58 @@ fn not_recorded() -> Answer {
 }
 
 impl Daemon {
+    /// Closes the store and answers those who wait for that. Comes back to the first caller only.
+    fn close(&self) -> Result<(), FsError> {
+        while self.closing.swap(true, Ordering::AcqRel) {
+            // The other one ends the process.
+            std::thread::park();
+        }
+        self.recordings.end();
+        let closed = self.client.shutdown();
+        let (is_served, unsent) = (self.is_served(), replica::unsent(&self.client));
+        self.stop_serving();
+        if let Unsent::Some { objects, bytes } = &unsent {
+            log::warn!("{objects} objects ({bytes} bytes) are only on this machine: the server lacks them");
+        }
+        let answer = match &closed {
+            Ok(_) => Answer::Ended { ended: Ended { store: self.args.path.clone(), served: is_served, unsent } },
+            Err(e) => Answer::Error { error: format!("unmounted, but the store could not be closed: {e}") },
+        };
+        for stream in self.waiting.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            control::answer(&stream, &answer);
+        }
+        closed.map(drop)
+    }
+
+    /// Ends the process without waiting for those who use the mount still: whatever they have written is on the disk.
+    fn leave(&self) -> ! {
+        let closed = self.close();
+        if let Err(error) = &closed {
+            log::error!("closing the store: {error}");
+        }
+        std::process::exit(i32::from(closed.is_err()));
+    }
+
+    /// After an unmount: the kernel ends the mount at once, unless another mount namespace has a copy of it. That does not keep it alive:
+    /// there, it is as if the disk had gone.
+    fn leave_copies(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        let watch = move || {
+            let served = this.served.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = this.served.1.wait_timeout_while(served, COPIES, |served| !*served);
+            let has_ended = *waited.unwrap_or_else(PoisonError::into_inner).0;
+            if !has_ended {
+                log::warn!("another mount namespace holds a copy of the mount, which is dead from now on");
+                this.leave();
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("teal-copies".into()).spawn(watch) {
+            log::error!("a thread that waits for the end of the mount: {error}");
+        }
+    }
+
     /// A signal: the mount goes, whoever uses it.
-    fn interrupted(&self) {
+    fn interrupted(self: &Arc<Self>) {
         if self.ending.swap(true, Ordering::AcqRel) {
             // The second signal: somebody is impatient. What was synced is safe; recovery does the rest.
             log::warn!("ending at once");
@@ -190,15 +282,10 @@ impl Daemon {
             if let Err(error) = self.unmounter.unmount(Unmount::Detach) {
                 log::error!("{error}");
             }
-            self.recordings.end();
             // Whoever has files open goes on without them: the store is closed and the process ends.
-            let closed = self.client.shutdown();
-            self.stop_serving();
-            if let Err(error) = &closed {
-                log::error!("closing the store: {error}");
-            }
-            std::process::exit(i32::from(closed.is_err()));
+            self.leave();
         }
+        self.leave_copies();
     }
 
     fn asked(self: &Arc<Self>, stream: UnixStream) {
@@ -219,7 +306,10 @@ impl Daemon {
                 let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
                 // Listed first: the end may come before this thread runs again.
                 match self.unmounter.unmount(Unmount::IfIdle) {
-                    Ok(()) => waiting.push(stream),
+                    Ok(()) => {
+                        waiting.push(stream);
+                        self.leave_copies();
+                    }
                     Err(error) => {
                         let error = format!(
                             "{error}: a program has files open there or works in it (try `fuser -vm {}`)",
@@ -231,7 +321,7 @@ impl Daemon {
             }
             Ok(Ask::Record { file, anonymous, seconds }) => {
                 let done = self.record(&file, anonymous, seconds).map(|()| Answer::Done { ok: true });
-                control::answer(&stream, &done.unwrap_or_else(|e| Answer::Error { error: format!("{e:#}") }));
+                control::answer(&stream, &done.unwrap_or_else(|e| Answer::Error { error: with_causes(&e) }));
             }
             Ok(Ask::RecordMark { text }) => {
                 let done = if self.recordings.mark(&text) { Answer::Done { ok: true } } else { not_recorded() };
@@ -248,14 +338,14 @@ impl Daemon {
                 let this = Arc::clone(self);
                 let asked = move || {
                     let done = this.about_the_server(&what);
-                    let done = done.unwrap_or_else(|e| Answer::Error { error: format!("{e:#}") });
+                    let done = done.unwrap_or_else(|e| Answer::Error { error: with_causes(&e) });
                     control::answer(&stream, &done);
                 };
                 if let Err(error) = std::thread::Builder::new().name("teal-asked".into()).spawn(asked) {
                     log::error!("a thread for a request of the control socket: {error}");
                 }
             }
-            Err(error) => control::answer(&stream, &Answer::Error { error: format!("{error:#}") }),
+            Err(error) => control::answer(&stream, &Answer::Error { error: with_causes(&error) }),
         }
     }
 
@@ -268,8 +358,16 @@ impl Daemon {
 
     fn about_the_server(&self, what: &Ask) -> Result<Answer> {
         match what {
+            Ask::Flush if !self.asks_server() => {
+                let dir = shown(&self.args.dir);
+                if !self.client.is_replica() {
+                    let dir = quoted(&dir);
+                    bail!("the volume on {dir} has no server to send anything to; give it one: teal serve {dir}");
+                }
+                bail!("nothing was sent to the server of {dir}: {}", self.why_alone());
+            }
             Ask::Flush => self.client.flush_upstream().map_err(|e| match e {
-                FsError::Unreachable(why) => anyhow!("not everything is at the server: {why}"),
+                FsError::Unreachable(why) | FsError::Stuck(why) => anyhow!("not everything is at the server: {why}"),
                 e => e.into(),
             })?,
             Ask::Conflicts => return Ok(Answer::Conflicts { conflicts: replica::conflicts(&self.client)? }),
@@ -282,12 +380,13 @@ impl Daemon {
                 let Freed { files, bytes, only_here, only_here_bytes } = self.client.free(ObjectNo::new(*object))?;
                 return Ok(Answer::Freed { files, bytes, stay: only_here, stay_bytes: only_here_bytes });
             }
-            Ask::Token | Ask::Revoke { .. } => {
+            Ask::Token | Ask::Revoke { .. } | Ask::Readmit { .. } => {
                 let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
                 let serving = running.as_ref().and_then(|running| running.serving.as_ref());
                 let serving = serving.context("this volume is not served here")?;
                 match what {
                     Ask::Revoke { replica } => serving.server.revoke(serving.volume(), *replica)?,
+                    Ask::Readmit { replica } => serving.server.readmit(serving.volume(), *replica)?,
                     _ => return serving.invitation(),
                 }
             }
@@ -314,27 +413,52 @@ impl Daemon {
         Ok(())
     }
 
-    fn upstream(&self) -> Option<UpstreamShown> {
-        let status = self.client.upstream_status().ok().flatten()?;
+    /// Whether this mount knows where the server of its volume is.
+    fn asks_server(&self) -> bool {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Whether the server of its volume is in this process.
+    fn is_served(&self) -> bool {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.as_ref().is_some_and(|running| running.serving.is_some())
+    }
+
+    fn why_alone(&self) -> String {
+        replica::why_alone(&self.args.path, self.client.store().is_read_only())
+    }
+
+    fn upstream(&self) -> Result<Option<UpstreamShown>, FsError> {
+        let Some(status) = self.client.upstream_status()? else { return Ok(None) };
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let serving = running.as_ref().and_then(|running| running.serving.as_ref());
-        Some(replica::shown(&status, serving))
+        let mut shown = replica::shown(&status, serving);
+        if running.is_none() {
+            shown.trouble = Some(self.why_alone());
+        }
+        Ok(Some(shown))
     }
 
     fn status(&self) -> Status {
         let store = self.client.store();
         let space = store.space();
+        let (upstream, upstream_unknown) = match self.upstream() {
+            Ok(upstream) => (upstream, None),
+            Err(e) => (None, Some(e.to_string())),
+        };
         let uuid: String = store.superblock().uuid.iter().map(|b| format!("{b:02x}")).collect();
         Status {
             mount_point: self.args.dir.clone(),
             store: self.args.path.clone(),
             label: store.superblock().label.clone(),
             uuid,
+            options: self.args.options.clone(),
             pid: std::process::id(),
             read_only: store.is_read_only(),
             failed: store.is_poisoned(),
             total_bytes: space.total,
             free_bytes: space.free,
+            host_lacks_bytes: space.free_of_capacity - space.free,
             live_bytes: space.live,
             objects: space.objects,
             uncommitted: store.is_dirty(),
@@ -343,8 +467,10 @@ impl Daemon {
             counters: store.counts().each().map(|(k, v)| (k.to_owned(), v)).collect(),
             requests: self.mount.requests(),
             uring: self.mount.is_over_rings(),
+            syncfs: self.is_on_device,
             recording: self.recordings.progress(),
-            upstream: self.upstream(),
+            upstream,
+            upstream_unknown,
             drives: {
                 let here = self.client.drives_here().into_iter();
                 here.map(|(name, place, queued)| DriveHere { name, place, queued }).collect()

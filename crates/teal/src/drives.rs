@@ -6,6 +6,7 @@
 //! 2. Places are only looked at ([`POLL`]), never opened, while nothing has appeared there; what is there and is no drive is not opened again before it
 //!    has changed. Where a drive was that the volume has forgotten, nobody looks any more.
 //! 3. A registered drive is attached wherever it appears: at the top of a file system that is mounted, or on a removable disk ([`Places`]).
+//! 4. What appears and is no drive of this volume is never locked: it is only read.
 
 mod memory;
 mod places;
@@ -25,7 +26,7 @@ use std::time::Duration;
 use teal_client::{Client, DriveRefused, NewDrive};
 use teal_env::{FileDisk, OpenMode, SystemEntropy};
 use teal_types::ObjectNo;
-use unfit::{is_final, is_fit, is_outside, is_removed, said, too_small};
+use unfit::{damage, is_final, is_fit, is_outside, is_removed, said, too_small};
 
 /// A file that was not there is looked for so often.
 const POLL: Duration = Duration::from_secs(2);
@@ -133,7 +134,7 @@ impl Drives {
             tries.keys().cloned().collect()
         };
         for place in tried {
-            let done = self.attach(&place);
+            let done = self.look(&place).and_then(|()| self.attach(&place));
             let mut state = self.state();
             let left = state.tries.remove(&place).unwrap_or(0);
             if let Err(e) = done {
@@ -186,6 +187,20 @@ impl Drives {
         if state.said.insert(place.to_owned(), words.clone()).unwrap_or_default() != words && !words.is_empty() {
             log::warn!("{} is not attached: {words}", place.display());
         }
+    }
+
+    /// Looks whether a drive of this volume is there, without a lock: whoever else opens what is there finds it free.
+    fn look(&self, path: &Path) -> Result<()> {
+        is_fit(path)?;
+        let disk = FileDisk::open(path, OpenMode::Look).map_err(|e| said(e.into(), path))?;
+        let looked = self.client.look_at_drive(Arc::new(disk));
+        if let Err(DriveRefused::Disk(why)) = &looked
+            && let Some(why) = damage(why)
+        {
+            // Not final: somebody who writes to it looks like that, too.
+            bail!("{} is damaged, or in use: {why}", path.display());
+        }
+        looked.with_context(|| path.to_string_lossy().into_owned()).map_err(|e| said(e, path))
     }
 
     /// Attaches what is there; its name if it is attached already.

@@ -1,7 +1,7 @@
 //! `teal check` and `teal dump`: looking at a store that is not mounted.
 
-use crate::say::say;
-use anyhow::{Context, Result, bail};
+use crate::say::{say, shown};
+use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::path::Path;
@@ -61,7 +61,7 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
         crate::status::human(report.verified),
     );
     if report.is_clean() {
-        say!("clean");
+        say!("{}", if quick { "clean, but no content was read (--quick)" } else { "clean" });
         return Ok(ExitCode::SUCCESS);
     }
     let damaged = report.problems.iter().any(|p| p.severity == Severity::Damage);
@@ -79,7 +79,8 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
 }
 
 fn number(text: &str, what: &str) -> Result<u64> {
-    text.parse().with_context(|| format!("{what}: '{text}' is no number"))
+    text.parse()
+        .map_err(|_| anyhow!("'{what}' names nothing: a whole number follows the colon, such as segment:0 or object:1"))
 }
 
 /// Shows the inside of a store.
@@ -111,7 +112,7 @@ pub(crate) fn dump(path: &Path, what: &str) -> Result<ExitCode> {
     match done.and_then(|()| out.flush()) {
         // The reader of a pipe has seen enough.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
-        done => done.with_context(|| path.display().to_string())?,
+        done => done.with_context(|| format!("cannot show this of {}", shown(path)))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,9 +2,11 @@
 
 use crate::cli::Mount;
 use crate::paths::{self, Point};
-use crate::{daemon, options, status};
+use crate::rollback::Rollback;
+use crate::{daemon, options, replica, status};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 /// What the daemon prints when the mount is there.
@@ -12,41 +14,71 @@ pub(crate) const READY: &str = "ready";
 
 /// Whether the kernel offers FUSE here.
 pub(crate) fn fuse_is_there() -> bool {
-    std::path::Path::new("/dev/fuse").exists()
+    Path::new("/dev/fuse").exists()
 }
 
-/// Runs the command.
-pub(crate) fn mount(mut args: Mount) -> Result<ExitCode> {
+/// Refuses a mount point that cannot be one, and a machine without FUSE. `true` when a dead mount was found there. It is repaired now, unless the
+/// new mount takes its place.
+pub(crate) fn prepare(dir: &Path, store: &Path) -> Result<bool> {
+    let is_dead = match paths::look_at(dir)? {
+        Point::Mounted => bail!("something is mounted on {} already; see `teal status`", dir.display()),
+        Point::NotDirectory => bail!("{} is no directory; a mount point must be one", dir.display()),
+        Point::NotEmpty => bail!("{} is not empty; choose an empty directory, or a name that is free", dir.display()),
+        Point::Dead => true,
+        Point::Empty | Point::Missing => false,
+    };
+    if !fuse_is_there() {
+        bail!("/dev/fuse is missing: this kernel or container has no FUSE; load the module `fuse` or allow the device");
+    }
+    // The new mount takes the place of the dead one, so that nobody writes into the bare directory; but a device is free only then.
+    if is_dead && !is_replaced(store) {
+        status::repair(dir)?;
+    }
+    Ok(is_dead)
+}
+
+/// Says whether the options and the places of a mount are ones that can be; mounts nothing.
+pub(crate) fn pretend(args: &Mount) -> Result<ExitCode> {
+    options::parse(&args.options)?;
+    paths::absolute(&args.path)?;
+    paths::absolute(&args.dir)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the command. What was made for the mount is kept when the mount is there, and taken back otherwise.
+pub(crate) fn mount(mut args: Mount, made: Rollback) -> Result<ExitCode> {
     args.path = paths::absolute(&args.path)?;
     args.dir = paths::absolute(&args.dir)?;
+    if args.take_over {
+        args.options.push(options::TAKE_OVER.to_owned());
+    }
     let parsed = options::parse(&args.options)?;
     if parsed.remount {
         return remount(&args, &parsed);
     }
-    match paths::look_at(&args.dir)? {
-        Point::Missing => bail!("{} does not exist; make the directory first", args.dir.display()),
-        Point::NotDirectory => bail!("{} is no directory; a mount point must be one", args.dir.display()),
-        Point::NotEmpty => bail!("{} is not empty; choose an empty directory", args.dir.display()),
-        Point::Mounted => bail!("something is mounted on {} already", args.dir.display()),
-        Point::Dead => status::repair(&args.dir)?,
-        Point::Empty => {}
+    if paths::look_at(&args.dir)? == Point::Missing {
+        bail!("{} does not exist; make the directory first", args.dir.display());
     }
-    if !fuse_is_there() {
-        bail!("/dev/fuse is missing: this kernel or container has no FUSE; load the module `fuse` or allow the device");
-    }
+    prepare(&args.dir, &args.path)?;
     if args.foreground || args.tell {
-        return daemon::serve(&args, parsed);
+        return daemon::serve(&args, parsed, made);
     }
-    detach(&args)
+    detach(&args, made)
+}
+
+/// Whether a mount of this store comes before the dead one at its mount point goes.
+fn is_replaced(store: &Path) -> bool {
+    rustix::process::geteuid().is_root() && std::fs::metadata(store).is_ok_and(|meta| meta.is_file())
 }
 
 /// Changes the kernel's flags of a mount; a store opened read-only stays read-only.
 fn remount(args: &Mount, options: &options::MountOptions) -> Result<ExitCode> {
     use rustix::mount::MountFlags;
+    let is_shared = replica::setting(&args.path)?.is_some();
     let flags = [
         (options.read_only, MountFlags::RDONLY),
-        (options.nosuid, MountFlags::NOSUID),
-        (options.nodev, MountFlags::NODEV),
+        (options.nosuid.holds(is_shared), MountFlags::NOSUID),
+        (options.nodev.holds(is_shared), MountFlags::NODEV),
         (options.noexec, MountFlags::NOEXEC),
         (options.noatime, MountFlags::NOATIME),
     ];
@@ -56,7 +88,7 @@ fn remount(args: &Mount, options: &options::MountOptions) -> Result<ExitCode> {
 }
 
 /// Starts the daemon and waits until it serves or says why it cannot.
-fn detach(args: &Mount) -> Result<ExitCode> {
+fn detach(args: &Mount, made: Rollback) -> Result<ExitCode> {
     let log = paths::log_file(&args.dir)?;
     let errors =
         std::fs::OpenOptions::new().create(true).append(true).open(&log).with_context(|| log.display().to_string())?;
@@ -72,15 +104,22 @@ fn detach(args: &Mount) -> Result<ExitCode> {
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
     let mut child = command.spawn().context("cannot start the daemon")?;
     let mut said = String::new();
-    if let Some(out) = child.stdout.take() {
-        BufReader::new(out).read_line(&mut said).context("the daemon says nothing")?;
+    if let Some(out) = child.stdout.take()
+        && let Err(error) = BufReader::new(out).read_line(&mut said)
+    {
+        // It may serve all the same.
+        made.keep();
+        return Err(error).context("what the daemon says cannot be read");
     }
     let said = said.trim();
     if said == READY {
+        made.keep();
         return Ok(ExitCode::SUCCESS);
     }
     let _ = child.wait();
     if said.is_empty() {
+        // It may have come far.
+        made.keep();
         bail!("the daemon ended without a word; see {}", log.display());
     }
     bail!("{}", said.strip_prefix("teal: ").unwrap_or(said))

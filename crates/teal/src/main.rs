@@ -10,14 +10,19 @@ mod drives;
 mod inspect;
 mod lab;
 mod launch;
+mod machine;
 mod mkfs;
 mod mounts;
+mod namespace;
 mod options;
 mod paths;
 mod pin;
+mod place_text;
+mod private;
 mod probe;
 mod recording;
 mod replica;
+mod rollback;
 mod say;
 mod serve;
 mod serving;
@@ -26,15 +31,20 @@ mod up;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use options::Asked;
+use rollback::Rollback;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).format_target(false).init();
-    let called = std::env::args().next().unwrap_or_default();
+    let called = std::env::args_os().next().unwrap_or_default();
     let name = std::path::Path::new(&called).file_name().unwrap_or_default();
     // mount(8) calls the first for `-t teal` and fstab, the others to remount.
     let done = if ["mount.teal", "mount.fuse.teal", "mount.fuseblk.teal"].iter().any(|known| name == *known) {
-        options::from_mount_8(std::env::args().skip(1)).and_then(launch::mount)
+        options::from_mount_8(std::env::args_os().skip(1)).and_then(|asked| match asked {
+            Asked::Mount(mount) => launch::mount(mount, Rollback::default()),
+            Asked::Nothing(mount) => launch::pretend(&mount),
+        })
     } else {
         run(Cli::parse())
     };
@@ -49,7 +59,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Up(up) => up::up(&up),
         Command::Down { dir } => status::down(dir),
         Command::Mkfs(mkfs) => mkfs::mkfs(&mkfs),
-        Command::Mount(mount) => launch::mount(mount),
+        Command::Mount(mount) => launch::mount(mount, Rollback::default()),
         Command::Check { path, quick } => inspect::check(&path, quick),
         Command::Dump { path, what } => inspect::dump(&path, &what),
         Command::Status { dir, json } => status::status(dir, json),

@@ -47,9 +47,11 @@ pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileD
             bail!("{} is a symbolic link that leads nowhere; remove it, or name a file", shown(path))
         }
         None => {
-            let size = size.context("the file does not exist yet: say how large it shall be with --size")?;
+            let missing =
+                || format!("{} does not exist: give the size of the new file with --size, such as 20G", shown(path));
+            let size = size.with_context(missing)?;
             if size < SMALLEST_STORE {
-                bail!("{size} bytes are too few: a store needs at least {SMALLEST_STORE} (16 MiB)");
+                bail!("{}", too_small(size));
             }
             FileDisk::open(path, OpenMode::Create(size))?
         }
@@ -76,9 +78,15 @@ pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileD
     Ok((disk, created))
 }
 
+fn too_small(size: u64) -> String {
+    format!(
+        "a size of {size} bytes is too small: a store needs at least 16 MiB; sizes take a unit, such as 500M or 20G"
+    )
+}
+
 fn resize(path: &Path, size: u64) -> Result<()> {
     if size < SMALLEST_STORE {
-        bail!("{size} bytes are too few: a store needs at least {SMALLEST_STORE} (16 MiB)");
+        bail!("{}", too_small(size));
     }
     let file = std::fs::OpenOptions::new().write(true).open(path).with_context(|| path.display().to_string())?;
     file.set_len(size).with_context(|| path.display().to_string())

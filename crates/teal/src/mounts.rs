@@ -80,6 +80,12 @@ pub(crate) fn all() -> Result<Vec<Mount>> {
     Ok(parse(&std::fs::read(FILE).context(FILE)?))
 }
 
+/// Whether what is mounted there is on a block device: then the kernel passes `sync(2)` on to it.
+pub(crate) fn is_on_device(point: &Path) -> bool {
+    let mounts = all().unwrap_or_default();
+    mounts.iter().rfind(|mount| mount.point == point).is_some_and(|mount| mount.kind == "fuseblk.teal")
+}
+
 /// The mounts of TealFS of which an object is.
 fn teal_of(meta: &Metadata) -> Result<Vec<Mount>> {
     let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));

@@ -1,12 +1,43 @@
 //! Mount options, from `-o` and from fstab.
 
 use crate::cli::{Mount, parse_size};
-use anyhow::{Context, Result, bail};
+use crate::namespace;
+use crate::status::human;
+use anyhow::{Context, Result, anyhow, bail};
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
-use teal_log::Settings;
+use teal_log::{OwnedElsewhere, Settings};
 use teal_mount::Uring;
+
+/// Whether the kernel is to leave something of a mount without effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Restriction {
+    /// Nothing was said: it holds where other machines can put things into the tree.
+    Default,
+    /// `nosuid`, `nodev`.
+    Restricted,
+    /// `suid`, `dev`.
+    Allowed,
+}
+
+impl Restriction {
+    /// What an option of this name asks for.
+    fn of(option: &str) -> Self {
+        if option.starts_with("no") { Self::Restricted } else { Self::Allowed }
+    }
+
+    /// Whether it holds for a volume that is, or is not, shared with other machines.
+    pub(crate) fn holds(self, is_shared: bool) -> bool {
+        match self {
+            Self::Default => is_shared,
+            Self::Restricted => true,
+            Self::Allowed => false,
+        }
+    }
+}
 
 /// What `-o` asks for, validated.
 #[derive(Debug, Clone)]
@@ -14,15 +45,19 @@ pub(crate) struct MountOptions {
     pub(crate) read_only: bool,
     pub(crate) salvage: bool,
     pub(crate) noatime: bool,
-    pub(crate) nosuid: bool,
-    pub(crate) nodev: bool,
+    /// Setuid and setgid bits and file capabilities.
+    pub(crate) nosuid: Restriction,
+    /// Device nodes.
+    pub(crate) nodev: Restriction,
     pub(crate) noexec: bool,
     /// Be told of `sync(2)`, where that is possible.
-    pub(crate) syncfs: bool,
+    pub(crate) syncfs: SyncFs,
     /// All that programs ask comes as requests, for recordings.
     pub(crate) observed: bool,
     /// Change the flags of what is mounted there already.
     pub(crate) remount: bool,
+    /// What is done with a store that another machine has open.
+    pub(crate) elsewhere: OwnedElsewhere,
     pub(crate) threads: NonZeroUsize,
     /// Whether requests come over io_uring.
     pub(crate) uring: Uring,
@@ -37,7 +72,11 @@ pub(crate) struct MountOptions {
     pub(crate) delay: Duration,
 }
 
-const KNOWN: &str = "ro, rw, remount, salvage, noatime, relatime, nosuid, nodev, noexec, nosyncfs, observed, commit=SECONDS, checkpoint=SECONDS, \
+/// Threads that answer requests; more wait for each other, and the kernel cannot have so many requests under way.
+const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
+/// Has a store mounted that another machine has open.
+pub(crate) const TAKE_OVER: &str = "take-over";
+const KNOWN: &str = "ro, rw, remount, salvage, take-over, noatime, relatime, nosuid, suid, nodev, dev, noexec, syncfs, nosyncfs, observed, commit=SECONDS, checkpoint=SECONDS, \
                      checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, \
                      flush=SECONDS, queue=SIZE, sync=local|remote, delay_ms=N";
 /// Options of mount(8) and fstab that are none of a file system's business.
@@ -54,8 +93,6 @@ const IGNORED: &[&str] = &[
     "group",
     "nofail",
     "_netdev",
-    "suid",
-    "dev",
     "exec",
     "async",
     "allow_other",
@@ -69,18 +106,81 @@ const IGNORED: &[&str] = &[
     "nodiratime",
 ];
 
-/// Validates options.
+/// Options of ours that are there or not.
+const FLAGS: &[&str] = &[
+    "ro", "rw", "remount", "salvage", "noatime", "relatime", "nosuid", "nodev", "noexec", "syncfs", "nosyncfs",
+    "observed", TAKE_OVER,
+];
+
+/// The number of an option, within its bounds; `what` it is, with an example.
+fn within(option: &str, value: Option<&str>, range: RangeInclusive<u64>, what: &str, example: &str) -> Result<u64> {
+    let number = value.and_then(|text| text.parse().ok()).filter(|number| range.contains(number));
+    let (low, high) = range.into_inner();
+    number.ok_or_else(|| anyhow!("mount option {option}: give {what} from {low} to {high}, such as {example}"))
+}
+
+fn seconds(option: &str, value: Option<&str>, range: RangeInclusive<u64>) -> Result<Duration> {
+    let key = option.split('=').next().unwrap_or_default();
+    let number = within(option, value, range, "a whole number of seconds", &format!("{key}=30"))?;
+    Ok(Duration::from_secs(number))
+}
+
+fn size(option: &str, value: Option<&str>, range: RangeInclusive<u64>) -> Result<u64> {
+    let key = option.split('=').next().unwrap_or_default();
+    let bytes = parse_size(value.unwrap_or_default()).map_err(|e| anyhow!("mount option {option}: {e}"))?;
+    if !range.contains(&bytes) {
+        let (low, high) = (human(*range.start()), human(*range.end()));
+        bail!("mount option {option}: give a size from {low} to {high}, such as {key}=64M");
+    }
+    Ok(bytes)
+}
+
+impl MountOptions {
+    /// The options given that are about a server, for a volume that has none or is not written to.
+    pub(crate) fn about_a_server(&self) -> Vec<&'static str> {
+        let given = [
+            (self.sync_remote, "sync=remote"),
+            (self.flush_age.is_some(), "flush"),
+            (self.queue.is_some(), "queue"),
+            (!self.delay.is_zero(), "delay_ms"),
+        ];
+        given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, name)| name).collect()
+    }
+}
+
+/// Whether a mount is made on a block device, so that `sync(2)` and `syncfs(2)` reach it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SyncFs {
+    /// Where a daemon that is killed cannot make the kernel wait for it.
+    WhereSafe,
+    Always,
+    Never,
+}
+
+impl SyncFs {
+    /// What that means for this process.
+    pub(crate) fn is_wanted(self) -> bool {
+        match self {
+            Self::WhereSafe => namespace::is_first(),
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
+}
+
+/// Validates options. Of those that contradict each other the last one holds, as with mount(8).
 pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
     let mut parsed = MountOptions {
         read_only: false,
         salvage: false,
         noatime: false,
-        nosuid: false,
-        nodev: false,
+        nosuid: Restriction::Default,
+        nodev: Restriction::Default,
         noexec: false,
-        syncfs: true,
+        syncfs: SyncFs::WhereSafe,
         observed: false,
         remount: false,
+        elsewhere: OwnedElsewhere::Refuse,
         threads: std::thread::available_parallelism()
             .unwrap_or(NonZeroUsize::MIN)
             .max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
@@ -93,44 +193,42 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
     };
     for option in options {
         let (key, value) = option.split_once('=').map_or((option.as_str(), None), |(k, v)| (k, Some(v)));
-        let seconds = || -> Result<Duration> {
-            let text = value.with_context(|| format!("mount option {key} needs a number of seconds"))?;
-            let number: u64 =
-                text.parse().with_context(|| format!("mount option {option}: not a number of seconds"))?;
-            Ok(Duration::from_secs(number))
-        };
-        let size = || parse_size(value.unwrap_or_default()).map_err(|e| anyhow::anyhow!("mount option {option}: {e}"));
+        if value.is_some() && FLAGS.contains(&key) {
+            bail!("mount option {option}: {key} takes no value");
+        }
         match key {
             "ro" => parsed.read_only = true,
             "rw" => parsed.read_only = false,
             "salvage" => parsed.salvage = true,
             "noatime" => parsed.noatime = true,
             "relatime" => parsed.noatime = false,
-            "nosuid" => parsed.nosuid = true,
-            "nodev" => parsed.nodev = true,
+            "nosuid" | "suid" => parsed.nosuid = Restriction::of(key),
+            "nodev" | "dev" => parsed.nodev = Restriction::of(key),
             "noexec" => parsed.noexec = true,
-            "syncfs" => parsed.syncfs = true,
-            "nosyncfs" => parsed.syncfs = false,
+            "syncfs" => parsed.syncfs = SyncFs::Always,
+            "nosyncfs" => parsed.syncfs = SyncFs::Never,
             "observed" => parsed.observed = true,
             "remount" => parsed.remount = true,
-            "commit" => parsed.settings.commit_interval = seconds()?,
+            TAKE_OVER => parsed.elsewhere = OwnedElsewhere::TakeOver,
+            "commit" => parsed.settings.commit_interval = seconds(option, value, 1..=3600)?,
             "sync" if value == Some("remote") => parsed.sync_remote = true,
             "sync" if value == Some("local") => parsed.sync_remote = false,
-            "flush" => parsed.flush_age = Some(seconds()?),
+            "flush" => parsed.flush_age = Some(seconds(option, value, 1..=86_400)?),
             "uring" if value == Some("auto") => parsed.uring = Uring::Auto,
             "uring" if value == Some("on") => parsed.uring = Uring::On,
             "uring" if value == Some("off") => parsed.uring = Uring::Off,
             "delay_ms" => {
-                let text = value.unwrap_or_default();
-                let number =
-                    text.parse().with_context(|| format!("mount option {option}: not a number of milliseconds"))?;
+                let number = within(option, value, 0..=60_000, "a whole number of milliseconds", "delay_ms=40")?;
                 parsed.delay = Duration::from_millis(number);
             }
-            "checkpoint" => parsed.settings.checkpoint_interval = seconds()?,
-            "checkpoint_bytes" => parsed.settings.checkpoint_bytes = size()?,
-            "queue" => parsed.queue = Some(size()?),
+            "checkpoint" => parsed.settings.checkpoint_interval = seconds(option, value, 1..=86_400)?,
+            "checkpoint_bytes" => parsed.settings.checkpoint_bytes = size(option, value, 1 << 20..=1 << 32)?,
+            "queue" => parsed.queue = Some(size(option, value, 1 << 20..=1 << 50)?),
             "threads" => {
-                parsed.threads = value.unwrap_or_default().parse().with_context(|| format!("mount option {option}"))?;
+                let threads = value.and_then(|text| text.parse::<NonZeroUsize>().ok());
+                parsed.threads = threads.filter(|threads| *threads <= THREADS_MAX).ok_or_else(|| {
+                    anyhow!("mount option {option}: give a whole number from 1 to {THREADS_MAX}, such as threads=4")
+                })?;
             }
             key if IGNORED.contains(&key) || key.starts_with("x-") || key == "comment" => {}
             _ => bail!("unknown mount option {option}; known are {KNOWN}"),
@@ -142,22 +240,40 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
     Ok(parsed)
 }
 
+/// What mount(8) wants of `mount.teal`.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Mount(Mount),
+    /// `-f`: everything but the mount itself.
+    Nothing(Mount),
+}
+
 /// The arguments mount(8) gives to `mount.teal`: `SOURCE DIR [-sfnv] [-N NS] [-t TYPE] [-o OPTIONS]`.
-pub(crate) fn from_mount_8(args: impl Iterator<Item = String>) -> Result<Mount> {
+pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<Asked> {
     let mut places = Vec::new();
     let mut options = Vec::new();
-    let mut args = args;
+    let mut is_fake = false;
     while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "-o" => options.extend(args.next().unwrap_or_default().split(',').map(str::to_owned)),
-            "-t" | "-N" => drop(args.next()),
-            flag if flag.starts_with('-') && flag.len() > 1 => {}
+        match arg.to_str() {
+            Some("-o") => {
+                let list = args.next().unwrap_or_default();
+                let list = list.to_str().context("the mount options are not UTF-8")?;
+                options.extend(list.split(',').map(str::to_owned));
+            }
+            Some("-t" | "-N") => drop(args.next()),
+            Some(flags) if flags.starts_with('-') && flags.len() > 1 => is_fake |= flags == "--fake" || fakes(flags),
             _ => places.push(PathBuf::from(arg)),
         }
     }
     let [path, dir] =
-        <[PathBuf; 2]>::try_from(places).map_err(|_| anyhow::anyhow!("usage: mount.teal STORE DIR [-o OPTIONS]"))?;
-    Ok(Mount { path, dir, options, foreground: false, tell: false })
+        <[PathBuf; 2]>::try_from(places).map_err(|_| anyhow!("usage: mount.teal STORE DIR [-o OPTIONS]"))?;
+    let mount = Mount { path, dir, options, foreground: false, tell: false, take_over: false };
+    Ok(if is_fake { Asked::Nothing(mount) } else { Asked::Mount(mount) })
+}
+
+/// Whether `-f` is among flags of one letter each.
+fn fakes(flags: &str) -> bool {
+    !flags.starts_with("--") && flags.contains('f')
 }
 
 #[cfg(test)]
@@ -175,18 +291,42 @@ mod tests {
         assert!(parsed.read_only && parsed.noatime);
         assert_eq!(parsed.settings.commit_interval, Duration::from_secs(7));
         assert_eq!(parsed.settings.checkpoint_bytes, 4 << 20);
-        for bad in ["frobnicate", "commit", "commit=soon", "threads=0", "uring=maybe", "salvage"] {
+        let out_of_range = ["commit=0", "checkpoint_bytes=1", "queue=1", "flush=0", "checkpoint=100000", "noatime=1"];
+        let bad = [
+            "frobnicate",
+            "commit",
+            "commit=soon",
+            "threads=0",
+            "threads=257",
+            "threads=100000",
+            "uring=maybe",
+            "salvage",
+        ];
+        for bad in bad.into_iter().chain(out_of_range) {
             let said = parse(&strings(&[bad])).unwrap_err().to_string();
             assert!(said.contains(bad), "{said}");
         }
     }
 
     #[test]
+    fn the_last_of_contradicting_options_holds() {
+        assert!(!parse(&strings(&["ro", "rw"])).unwrap().read_only);
+        assert!(parse(&strings(&["rw", "ro"])).unwrap().read_only);
+    }
+
+    #[test]
     fn mount_8_is_understood() {
-        let args = strings(&["/dev/loop3", "/mnt", "-n", "-o", "rw,noatime", "-t", "teal"]);
-        let mount = from_mount_8(args.into_iter()).unwrap();
+        let asked = |list: &[&str]| from_mount_8(list.iter().map(OsString::from));
+        let Asked::Mount(mount) = asked(&["/dev/loop3", "/mnt", "-n", "-o", "rw,noatime", "-t", "teal"]).unwrap()
+        else {
+            panic!("it is to be mounted");
+        };
         assert_eq!(mount.path, PathBuf::from("/dev/loop3"));
         assert_eq!(mount.options, strings(&["rw", "noatime"]));
-        assert!(from_mount_8(strings(&["/dev/loop3"]).into_iter()).is_err());
+        for fake in [["/s", "/mnt", "-f"], ["/s", "/mnt", "-sfn"], ["-vf", "/s", "/mnt"]] {
+            assert!(matches!(asked(&fake), Ok(Asked::Nothing(_))), "{fake:?}");
+        }
+        assert!(matches!(asked(&["/s", "/mnt", "-t", "fuse"]), Ok(Asked::Mount(_))));
+        assert!(asked(&["/dev/loop3"]).is_err());
     }
 }

@@ -5,25 +5,27 @@ use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
-fn home() -> Result<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).context("HOME is not set; name the directory")?;
+/// The home directory; `way_out`: what to do where there is none.
+fn home(way_out: &str) -> Result<PathBuf> {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let home = home.with_context(|| format!("HOME is not set, and the default place is below it: {way_out}"))?;
     if !home.is_absolute() {
         // The daemon works in another directory than its caller.
-        bail!("HOME is '{}', and must begin with '/'; set it, or name directory and store", home.display());
+        bail!("HOME is '{}', and must begin with '/': set it, or {way_out}", home.display());
     }
     Ok(home)
 }
 
-fn xdg(variable: &str, default: &str) -> Result<PathBuf> {
+fn xdg(variable: &str, default: &str, way_out: &str) -> Result<PathBuf> {
     match std::env::var_os(variable).map(PathBuf::from).filter(|p| p.is_absolute()) {
         Some(path) => Ok(path),
-        None => Ok(home()?.join(default)),
+        None => Ok(home(&format!("{way_out}, or set {variable}"))?.join(default)),
     }
 }
 
 /// The mount point to use when none was named.
 pub(crate) fn default_mount_point() -> Result<PathBuf> {
-    Ok(home()?.join("Teal"))
+    Ok(home("name the mount point (an absolute path)")?.join("Teal"))
 }
 
 /// An absolute path without symlinks, `.` and `..` as far as it exists. A dead mount point at its end is not touched.
@@ -57,7 +59,9 @@ pub(crate) fn point(dir: Option<PathBuf>) -> Result<PathBuf> {
 /// The store that belongs to a mount point.
 pub(crate) fn store_for(dir: &Path) -> Result<PathBuf> {
     let name = dir.file_name().map_or("root".into(), |n| n.to_string_lossy().into_owned());
-    Ok(xdg("XDG_DATA_HOME", ".local/share")?.join("teal").join(format!("{name}-{}.teal", &key(dir)[..8])))
+    Ok(xdg("XDG_DATA_HOME", ".local/share", "name the store with --store")?
+        .join("teal")
+        .join(format!("{name}-{}.teal", &key(dir)[..8])))
 }
 
 /// The mount point and the store that a command means.
@@ -73,7 +77,7 @@ pub(crate) fn disk_image(name: &str) -> Result<PathBuf> {
     let data = if rustix::process::geteuid().is_root() && std::env::var_os("XDG_DATA_HOME").is_none() {
         PathBuf::from("/var/tmp/teal-disks")
     } else {
-        xdg("XDG_DATA_HOME", ".local/share")?.join("teal/disks")
+        xdg("XDG_DATA_HOME", ".local/share", "name the image of the disk")?.join("teal/disks")
     };
     make_private(&data)?;
     Ok(data.join(format!("{name}.img")))
@@ -104,10 +108,20 @@ pub(crate) fn log_file(dir: &Path) -> Result<PathBuf> {
     let logs = if rustix::process::geteuid().is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
         PathBuf::from("/var/log/teal")
     } else {
-        xdg("XDG_STATE_HOME", ".local/state")?.join("teal")
+        xdg("XDG_STATE_HOME", ".local/state", "set it")?.join("teal")
     };
     make_private(&logs)?;
     Ok(logs.join(format!("{}.log", key(dir))))
+}
+
+/// The number of this machine, if the system has none.
+pub(crate) fn machine_file() -> Result<PathBuf> {
+    let dir = match rustix::process::geteuid().is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
+        true => PathBuf::from("/var/lib/teal"),
+        false => xdg("XDG_STATE_HOME", ".local/state", "set it")?.join("teal"),
+    };
+    make_private(&dir)?;
+    Ok(dir.join("machine-id"))
 }
 
 fn make_private(dir: &Path) -> Result<()> {

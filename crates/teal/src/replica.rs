@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_client::{Client, Link, PinsShown, UpstreamStatus};
+use teal_client::{Client, Link, PinsShown, StuckObject, StuckWay, UpstreamStatus};
 use teal_device::{Remote, Upstream};
 use teal_env::Clock;
 use teal_net::{Channel, ClientIdentity, Limits};
@@ -22,9 +22,10 @@ use teal_proto::{ConflictKind, MESSAGE_MAX, REQUEST_KINDS};
 use teal_server::{Counts, ReplicaNote};
 use tokio::runtime::Runtime;
 
-use crate::control::{ConflictShown, MachineShown, UpstreamShown};
-use crate::paths;
+use crate::control::{ConflictShown, MachineShown, StuckShown, Unsent, UpstreamShown};
+use crate::say::shown as shown_path;
 use crate::serving::Serving;
+use crate::{paths, private};
 
 /// Where a volume's server is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +36,7 @@ pub(crate) enum Setting {
         /// Where it listens.
         listen: String,
         /// Its data.
+        #[serde(with = "crate::place_text")]
         data: PathBuf,
         /// The volume, in hexadecimal digits.
         volume: String,
@@ -86,6 +88,20 @@ pub(crate) fn keep(store: &Path, setting: &Setting) -> Result<()> {
     std::fs::rename(&new, &file).with_context(|| file.display().to_string())
 }
 
+/// Removes the setting of a store, and the directory beside it if nothing else is in it.
+pub(crate) fn forget(store: &Path) -> Result<()> {
+    let file = setting_file(store)?;
+    match std::fs::remove_file(&file) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(e).with_context(|| file.display().to_string());
+        }
+        _ => {}
+    }
+    // Not empty: the server's data is in it.
+    let _ = std::fs::remove_dir(beside(store)?);
+    Ok(())
+}
+
 /// Where the identity of a joined store is kept.
 pub(crate) fn identity_dir(store: &Path) -> Result<PathBuf> {
     Ok(beside(store)?.join("identity"))
@@ -130,6 +146,7 @@ pub(crate) fn runtime() -> Result<Runtime> {
 /// Starts what a store's volume needs; `None`: it has no server.
 pub(crate) fn start(store: &Path, clock: &Arc<dyn Clock>, delay: Duration) -> Result<Option<Running>> {
     let Some(setting) = setting(store)? else { return Ok(None) };
+    private::enforce_below(&beside(store)?)?;
     let runtime = runtime()?;
     Ok(Some(match setting {
         Setting::Served { listen, data, volume, device } => {
@@ -168,6 +185,26 @@ pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
     Ok(name)
 }
 
+/// What the server of a volume lacks.
+pub(crate) fn unsent(client: &Client) -> Unsent {
+    match client.left_to_send() {
+        Ok(None) => Unsent::NoServer,
+        Ok(Some(left)) if left.announcing => Unsent::Announcing,
+        Ok(Some(left)) if left.objects > 0 => Unsent::Some { objects: left.objects, bytes: left.bytes },
+        Ok(Some(_)) => Unsent::Nothing,
+        Err(e) => Unsent::Unknown { why: e.to_string() },
+    }
+}
+
+/// Why a mount of a volume with a server does not ask it.
+pub(crate) fn why_alone(store: &Path, read_only: bool) -> String {
+    if read_only {
+        return "this mount is read-only and does not ask it".to_owned();
+    }
+    let file = setting_file(store).map_or_else(|_| "the setting beside the store".to_owned(), |file| shown_path(&file));
+    format!("it is not known where it is: {file} was missing when the volume was mounted")
+}
+
 /// How a replica's standing is shown.
 pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> UpstreamShown {
     let (trouble, denied) = match &status.link {
@@ -186,6 +223,9 @@ pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> Upstr
         trouble,
         denied,
         stuck: status.stuck.clone(),
+        stuck_files: status.stuck_objects.1.iter().map(stuck).collect(),
+        stuck_count: status.stuck_objects.0,
+        connected: status.is_connected,
         live: status.is_live,
         announcing: status.announcing,
         pinned: status.pins.paths.clone(),
@@ -201,12 +241,21 @@ pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> Upstr
     }
 }
 
+fn stuck(object: &StuckObject) -> StuckShown {
+    let way = match object.way {
+        StuckWay::Sending => "sending",
+        StuckWay::Installing => "installing",
+    };
+    StuckShown { path: object.path.clone(), way: way.to_owned(), why: object.why.clone() }
+}
+
 fn machine(note: ReplicaNote) -> MachineShown {
     MachineShown {
         replica: note.replica,
         device: note.device,
         connected: note.is_live,
         revoked: note.is_revoked,
+        local: note.is_local,
         position: note.position.get(),
         last_heard: crate::say::date(note.seen),
     }

@@ -1,5 +1,6 @@
 //! Lines for the person at the terminal, or the program behind a pipe that may have seen enough.
 
+use crate::place_text;
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -21,8 +22,23 @@ pub(crate) fn line(text: Arguments<'_>) {
 
 /// Prints what went wrong, if anybody listens, and gives the status to end with.
 pub(crate) fn complain(error: &anyhow::Error) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "teal: {error:#}");
+    let _ = writeln!(std::io::stderr(), "teal: {}", with_causes(error));
     ExitCode::FAILURE
+}
+
+/// An error with its causes, each said once: some say theirs themselves.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    // Less than this may be in another sentence by accident.
+    const TELLING: usize = 8;
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        let is_said = text.ends_with(&cause) || (cause.len() >= TELLING && text.contains(&cause));
+        if !is_said {
+            let between = if text.is_empty() { "" } else { ": " };
+            text = format!("{text}{between}{cause}");
+        }
+    }
+    text
 }
 
 /// A text from elsewhere, on one line: what is no character to be seen is escaped.
@@ -33,7 +49,7 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// A path for people.
 pub(crate) fn shown(path: &Path) -> String {
-    plain(&path.to_string_lossy())
+    plain(&place_text::encode(path))
 }
 
 /// So many of something: `1 file`, `2 files`.
@@ -80,6 +96,15 @@ mod tests {
             (r"'it'\''s'".to_owned(), "-x".to_owned(), "''".to_owned())
         );
         assert_eq!((quoted("data=journal,x"), quoted("^has")), ("data=journal,x".to_owned(), "'^has'".to_owned()));
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let disk = || std::io::Error::other("the disk is gone");
+        let error = anyhow::Error::new(disk()).context("reading sector 7");
+        assert_eq!(with_causes(&error), "reading sector 7: the disk is gone");
+        let error = anyhow::Error::new(disk()).context("reading sector 7: the disk is gone").context("no");
+        assert_eq!(with_causes(&error), "no: reading sector 7: the disk is gone");
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! `teal serve`, `teal join`: a volume gets a server, and other machines a part in it.
 
-use crate::cli::{Join, Serve, Up};
-use crate::control::{self, Answer, Ask};
+use crate::cli::{Join, Mount, Serve};
+use crate::control::{self, Answer, Ask, MachineShown, Status};
+use crate::mounts::nothing_on;
 use crate::paths::{self, Point};
 use crate::replica::{self, Setting};
-use crate::say::say;
-use crate::{serving, up};
+use crate::rollback::Rollback;
+use crate::say::{plain, quoted, say};
+use crate::{launch, private, serving, up};
 use anyhow::{Context, Result, bail};
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::io::IsTerminal as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,70 +24,186 @@ const ENROLMENT: Duration = Duration::from_secs(20);
 
 /// Runs `teal serve`.
 pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
-    let (dir, store) = paths::place(args.dir.as_deref(), args.store.as_deref())?;
+    let dir = paths::point(args.dir.clone())?;
     if let Some(replica) = args.revoke {
-        return revoke(&dir, replica);
+        return revoke(&dir, replica, args.yes);
     }
-    let is_mounted = paths::look_at(&dir)? == Point::Mounted;
-    match replica::setting(&store)? {
-        Some(Setting::Joined { address, .. }) => {
-            bail!("{} belongs to the server at {address}; a volume has one server", store.display())
-        }
-        Some(Setting::Served { listen, .. }) if is_mounted && args.listen.as_ref().is_none_or(|new| *new == listen) => {
-            return tell(&dir);
-        }
-        known => {
-            if is_mounted {
-                // It comes up again with its server.
-                control::ask_down(&dir)?;
-            }
-            if !store.exists() {
-                up::make_store(&store, args.size, &dir)?;
-            }
-            prepare(args, &store, &dir, known)?;
-        }
+    if let Some(replica) = args.readmit {
+        return readmit(&dir, replica);
     }
-    let up = Up { dir: Some(dir.clone()), store: Some(store), size: None, foreground: args.foreground };
-    let code = up::up(&up)?;
+    let mounted = mounted_on(&dir)?;
+    let store = match &mounted {
+        Some(status) => store_of(status, args)?,
+        None => paths::place(Some(&dir), args.store.as_deref())?.1,
+    };
+    if args.size.is_some() && store.exists() {
+        bail!("{} exists already: --size is for a new store", store.display());
+    }
+    let known = replica::setting(&store)?;
+    if let Some(Setting::Joined { address, .. }) = &known {
+        bail!("{} belongs to the server at {address}; a volume has one server", store.display());
+    }
+    let own = mounted.as_ref().and_then(|status| status.upstream.as_ref()?.served.clone());
+    if let Some(Setting::Served { listen, .. }) = &known
+        && own.is_some()
+        && args.listen.as_ref().is_none_or(|new| new == listen)
+    {
+        return tell(&dir);
+    }
+    if mounted.is_none() {
+        launch::prepare(&dir, &store)?;
+    }
+    let mut made = Rollback::default();
+    let fresh = if store.exists() { None } else { Some(up::make_store(&store, args.size, &dir, &mut made)?) };
+    let setting = prepare(args, (&store, &dir), known.as_ref(), own.as_deref(), &mut made)?;
+    let code = match mounted {
+        Some(status) => restart(args, &status, (known, &setting), made)?,
+        None => {
+            made.setting_changes(&store, known);
+            replica::keep(&store, &setting)?;
+            up::bring_up(mount_of(&store, &dir, args.foreground), made)?
+        }
+    };
     if !args.foreground {
+        if let Some(size) = fresh {
+            up::say_made(&store, size);
+        }
         tell(&dir)?;
     }
     Ok(code)
 }
 
-/// Makes the server's data and the volume in it, and writes down that it is served.
-fn prepare(args: &Serve, store: &Path, dir: &Path, known: Option<Setting>) -> Result<()> {
-    let device = replica::device_name(args.device.as_deref())?;
-    let setting = match known {
-        Some(Setting::Served { data, volume, device, listen }) => {
-            if args.data.as_ref().is_some_and(|new| paths::absolute(new).is_ok_and(|new| new != data)) {
-                bail!(
-                    "the server's data is in {}; move it with its volume unmounted, and correct replica.toml",
-                    data.display()
-                );
-            }
-            Setting::Served { listen: args.listen.clone().unwrap_or(listen), data, volume, device }
+/// A mount without options.
+fn mount_of(store: &Path, dir: &Path, foreground: bool) -> Mount {
+    let (path, dir) = (store.to_owned(), dir.to_owned());
+    Mount { path, dir, options: Vec::new(), foreground, tell: false, take_over: false }
+}
+
+/// What the daemon of a mount says of itself; `None` when nothing is mounted there.
+fn mounted_on(dir: &Path) -> Result<Option<Status>> {
+    if paths::look_at(dir)? != Point::Mounted {
+        return Ok(None);
+    }
+    match control::ask(dir, &Ask::Status)? {
+        Some(Answer::Status(status)) => Ok(Some(*status)),
+        _ => Err(nothing_on(dir).context(format!("cannot serve {}", dir.display()))),
+    }
+}
+
+/// The store that is mounted: that one is served, and no other.
+fn store_of(status: &Status, args: &Serve) -> Result<PathBuf> {
+    let identity = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
+    if let Some(named) = &args.store {
+        let named = paths::absolute(named)?;
+        let is_same = named == status.store || identity(&named).is_some_and(|id| Some(id) == identity(&status.store));
+        if !is_same {
+            bail!(
+                "{} is mounted with the store {}, not with {}; leave --store out to serve what is mounted, or unmount it \
+                 first: teal down {}",
+                status.mount_point.display(),
+                status.store.display(),
+                named.display(),
+                quoted(&status.mount_point.to_string_lossy())
+            );
         }
-        _ => {
-            let data = match &args.data {
-                Some(data) => paths::absolute(data)?,
-                None => replica::beside(store)?.join("server"),
-            };
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(data.join("chunks"))
-                .with_context(|| data.display().to_string())?;
-            let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-            let runtime = replica::runtime()?;
-            let server = serving::open(runtime.handle(), &data, &clock)?;
-            let label = dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-            let volume = format!("{:08x}", server.create_volume(&label)?.get());
-            let listen = args.listen.clone().unwrap_or_else(|| format!("0.0.0.0:{PORT}"));
-            Setting::Served { listen, data, volume, device }
+    }
+    if status.read_only {
+        bail!(
+            "{} is mounted read-only, and a served volume is written to; unmount it and mount it without `ro`",
+            status.mount_point.display()
+        );
+    }
+    Ok(status.store.clone())
+}
+
+/// Mounts a volume again with its server. When that fails, it is mounted again as it was.
+fn restart(
+    args: &Serve,
+    status: &Status,
+    (before, setting): (Option<Setting>, &Setting),
+    mut made: Rollback,
+) -> Result<ExitCode> {
+    let (store, dir) = (&status.store, &status.mount_point);
+    let as_it_was = |foreground| Mount {
+        path: store.clone(),
+        dir: dir.clone(),
+        options: status.options.clone(),
+        foreground,
+        tell: false,
+        take_over: false,
+    };
+    // Files that are open there refuse this; nothing has changed then.
+    control::ask_down(dir)?;
+    made.unmounted(as_it_was(false));
+    made.setting_changes(store, before);
+    replica::keep(store, setting)?;
+    let done = launch::mount(as_it_was(args.foreground), made);
+    done.map_err(|error| match mounted_on(dir) {
+        Ok(Some(_)) => error.context(format!("{} is not served, and mounted as it was", dir.display())),
+        _ => error.context(format!(
+            "{} is neither served nor mounted: `teal mount {} {}` mounts it as it was",
+            dir.display(),
+            store.display(),
+            dir.display()
+        )),
+    })
+}
+
+/// Refuses an address at which nobody can listen. That of this volume's own server is free as soon as it ends.
+fn check_address(listen: &str, own: Option<&str>) -> Result<()> {
+    let port = |address: &str| address.rsplit_once(':').map(|(_, port)| port.to_owned());
+    if own.is_some_and(|own| port(own) == port(listen)) {
+        return Ok(());
+    }
+    serving::bind(listen).map(drop)
+}
+
+/// Makes the server's data and the volume in it, if the volume is not served yet; what is to be written down beside the store.
+fn prepare(
+    args: &Serve,
+    (store, dir): (&Path, &Path),
+    known: Option<&Setting>,
+    own: Option<&str>,
+    made: &mut Rollback,
+) -> Result<Setting> {
+    if let Some(Setting::Served { data, volume, device, listen }) = known {
+        if args.data.as_ref().is_some_and(|new| paths::absolute(new).is_ok_and(|new| new != *data)) {
+            bail!(
+                "the server's data is in {}; move it with its volume unmounted, and correct replica.toml",
+                data.display()
+            );
+        }
+        let listen = args.listen.as_ref().unwrap_or(listen).clone();
+        check_address(&listen, own)?;
+        return Ok(Setting::Served { listen, data: data.clone(), volume: volume.clone(), device: device.clone() });
+    }
+    let device = replica::device_name(args.device.as_deref())?;
+    let listen = args.listen.clone().unwrap_or_else(|| format!("0.0.0.0:{PORT}"));
+    check_address(&listen, own)?;
+    let data = match &args.data {
+        Some(data) => paths::absolute(data)?,
+        None => {
+            made.make_private_tree(&replica::beside(store)?)?;
+            replica::beside(store)?.join("server")
         }
     };
-    replica::keep(store, &setting)
+    if data.exists() {
+        // Refused before anything is changed.
+        private::enforce_server_data(&data)?;
+    }
+    made.make_private_tree(&data)?;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data.join("chunks"))
+        .with_context(|| data.display().to_string())?;
+    let _private = private::PrivateFiles::begin();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let runtime = replica::runtime()?;
+    let server = serving::open(runtime.handle(), &data, &clock)?;
+    let label = dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let volume = format!("{:08x}", server.create_volume(&label)?.get());
+    Ok(Setting::Served { listen, data, volume, device })
 }
 
 /// Prints how others join.
@@ -100,9 +219,61 @@ fn tell(dir: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn revoke(dir: &Path, replica: u32) -> Result<ExitCode> {
+/// The machine of this number, as the server on `dir` sees it.
+fn machine(dir: &Path, replica: u32) -> Result<MachineShown> {
+    let status = match control::ask(dir, &Ask::Status)? {
+        Some(Answer::Status(status)) => status,
+        _ => bail!("nothing is mounted on {}; `teal up` mounts it", dir.display()),
+    };
+    let upstream = status.upstream.filter(|upstream| upstream.served.is_some());
+    let machines = upstream.with_context(|| format!("nothing is served on {}", dir.display()))?.machines;
+    machines
+        .into_iter()
+        .find(|machine| machine.replica == replica)
+        .with_context(|| format!("no machine has the number {replica}; `teal status {}` lists them", dir.display()))
+}
+
+fn revoke(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
+    let machine = machine(dir, replica)?;
+    let name = format!("machine {replica} \"{}\"", plain(&machine.device));
+    if machine.local {
+        bail!("{name} is this machine, which serves the volume: it cannot be shut out");
+    }
+    if machine.revoked {
+        bail!("{name} is shut out already; `teal serve --readmit {replica}` lets it in again");
+    }
+    if !is_sure && !is_confirmed(&name, replica)? {
+        bail!("{name} was not shut out");
+    }
     match control::ask(dir, &Ask::Revoke { replica })? {
-        Some(Answer::Done { .. }) => say!("replica {replica} is shut out; what it has sent stays"),
+        Some(Answer::Done { .. }) => {
+            say!("{name} is shut out; what it has sent stays. `teal serve --readmit {replica}` lets it in again");
+        }
+        _ => bail!("nothing is served on {}", dir.display()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the person at the terminal.
+fn is_confirmed(name: &str, replica: u32) -> Result<bool> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        bail!("{name} would be shut out, and there is no terminal to ask: say `teal serve --revoke {replica} --yes`");
+    }
+    say!("shut out {name}? What it has not sent yet stays with it alone [y/N]");
+    let mut line = String::new();
+    stdin.read_line(&mut line).context("the answer")?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+fn readmit(dir: &Path, replica: u32) -> Result<ExitCode> {
+    let machine = machine(dir, replica)?;
+    let name = format!("machine {replica} \"{}\"", plain(&machine.device));
+    if !machine.revoked {
+        bail!("{name} is not shut out");
+    }
+    match control::ask(dir, &Ask::Readmit { replica })? {
+        Some(Answer::Done { .. }) => say!("{name} is let in again; it connects by itself within half a minute"),
         _ => bail!("nothing is served on {}", dir.display()),
     }
     Ok(ExitCode::SUCCESS)
@@ -111,9 +282,7 @@ fn revoke(dir: &Path, replica: u32) -> Result<ExitCode> {
 /// Runs `teal join`.
 pub(crate) fn join(args: &Join) -> Result<ExitCode> {
     let (dir, store) = paths::place(args.dir.as_deref(), args.store.as_deref())?;
-    if paths::look_at(&dir)? == Point::Mounted {
-        bail!("something is mounted on {} already; name another directory", dir.display());
-    }
+    launch::prepare(&dir, &store)?;
     if store.exists() {
         bail!(
             "{} exists already: `teal up {}` mounts it; to join with a new one, name it with --store",
@@ -137,6 +306,8 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
         format!("{}:{PORT}", args.host)
     };
     let device = replica::device_name(args.device.as_deref())?;
+    let mut made = Rollback::default();
+    let size = up::make_store(&store, args.size, &dir, &mut made)?;
     let runtime = replica::runtime()?;
     let identity = teal_net::enrol(runtime.handle(), &address, &fingerprint, secret, &device, ENROLMENT)?;
     drop(runtime);
@@ -144,9 +315,10 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
     let kept = replica::identity_dir(&store)?;
     std::fs::DirBuilder::new().mode(0o700).create(&kept).with_context(|| kept.display().to_string())?;
     identity.save(&kept)?;
-    up::make_store(&store, args.size, &dir)?;
-    let up = Up { dir: Some(dir.clone()), store: Some(store), size: None, foreground: args.foreground };
-    let code = up::up(&up)?;
+    // The token is used up: from here on this machine is known to the server, and `teal up` tries again.
+    made.keep();
+    up::say_made(&store, size);
+    let code = up::bring_up(mount_of(&store, &dir, args.foreground), Rollback::default())?;
     if !args.foreground {
         say!("{} is a part of the volume at {address}; what is there comes as it is needed", dir.display());
     }

@@ -1,10 +1,12 @@
 //! The server in this process: its two stores, its listener, and the way in for this machine's own mount.
 
 use crate::control::Answer;
+use crate::private;
 use anyhow::{Context, Result};
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use teal_chunk::{Access, ChunkStore, DirectoryShelf, Options};
 use teal_device::{Upstream, UpstreamError};
@@ -27,6 +29,8 @@ pub(crate) struct Serving {
     pub(crate) server: Arc<Server>,
     peer: Peer,
     listening: Listening,
+    /// Looks after the chunks.
+    upkeep: JoinHandle<()>,
     fingerprint: Fingerprint,
 }
 
@@ -48,7 +52,7 @@ impl Service for Door {
     }
 
     fn welcome(&self, from: teal_net::Peer) -> Result<(), String> {
-        self.0.welcome(peer(from)).map(drop).map_err(|e| e.to_string())
+        self.0.welcome(peer(from)).map(drop).map_err(|e| e.words)
     }
 }
 
@@ -64,8 +68,9 @@ impl Upstream for Inside {
     }
 }
 
-/// Opens the two stores of a server.
+/// Opens the two stores of a server, which nobody but their owner can read from then on.
 pub(crate) fn open(runtime: &Handle, data: &Path, clock: &Arc<dyn Clock>) -> Result<Arc<Server>> {
+    private::enforce_server_data(data)?;
     let entropy = Arc::new(SystemEntropy);
     let meta: Arc<dyn Meta> = Arc::new(Sqlite::open(&data.join("meta.db"))?);
     let domain = teal_server::domain(&*meta, &*entropy)?;
@@ -78,6 +83,12 @@ pub(crate) fn open(runtime: &Handle, data: &Path, clock: &Arc<dyn Clock>) -> Res
     Ok(Arc::new(Server::open(meta, chunks, Arc::clone(clock), entropy)?))
 }
 
+/// Listens on an address.
+pub(crate) fn bind(listen: &str) -> Result<TcpListener> {
+    TcpListener::bind(listen)
+        .with_context(|| format!("cannot listen on {listen}: choose another address with `teal serve --listen`"))
+}
+
 impl Serving {
     /// Serves a volume of the server in `data`.
     pub(crate) fn start(
@@ -88,16 +99,20 @@ impl Serving {
         device: &str,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self> {
+        // Packs and the database's own files are made at any time.
+        private::PrivateFiles::begin().for_good();
         let server = open(runtime, data, clock).with_context(|| format!("the server's data in {}", data.display()))?;
         let peer = server.local_replica(VolumeId::new(volume), device)?;
         let identity = teal_net::ServerIdentity::open(&data.join("identity"), &**clock)?;
         let fingerprint = identity.fingerprint();
-        let listener = TcpListener::bind(listen)
-            .with_context(|| format!("cannot listen on {listen}: choose another address with `teal serve --listen`"))?;
+        let listener = bind(listen)?;
         let limits = Limits { message_bytes: MESSAGE_MAX, ..Limits::default() };
         let door = Arc::new(Door(Arc::clone(&server)));
         let listening = teal_net::serve(runtime, listener, identity, limits, Arc::clone(clock), door)?;
-        Ok(Self { server, peer, listening, fingerprint })
+        let for_upkeep = Arc::clone(&server);
+        let upkeep = std::thread::Builder::new().name("teal-upkeep".into()).spawn(move || for_upkeep.keep_up());
+        let upkeep = upkeep.context("a thread for the server's chunks")?;
+        Ok(Self { server, peer, listening, upkeep, fingerprint })
     }
 
     pub(crate) fn upstream(&self) -> Arc<dyn Upstream> {
@@ -137,6 +152,10 @@ impl Serving {
         self.server.stop();
         if !self.listening.stop(GRACE) {
             log::warn!("some requests of other machines were cut off");
+        }
+        // It stops after the step it is in.
+        if self.upkeep.join().is_err() {
+            log::error!("the thread that looks after the server's chunks broke down");
         }
     }
 }

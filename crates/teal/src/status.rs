@@ -1,9 +1,9 @@
 //! `teal status` and `teal down`.
 
-use crate::control::{self, Answer, Ask, Status, UpstreamShown};
+use crate::control::{self, Answer, Ask, Ended, Status, Unsent, UpstreamShown};
 use crate::mounts::nothing_on;
 use crate::paths::{self, Point};
-use crate::say::{count as so_many, plain, say};
+use crate::say::{count as so_many, plain, quoted, say, shown};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,8 +47,8 @@ pub(crate) fn status(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {
 
 fn show(s: &Status) {
     let label = if s.label.is_empty() { String::new() } else { format!(" \"{}\"", s.label) };
-    say!("{}{label}", s.mount_point.display());
-    say!("  store    {} ({}, process {})", s.store.display(), s.uuid, s.pid);
+    say!("{}{label}", shown(&s.mount_point));
+    say!("  store    {} ({}, process {})", shown(&s.store), s.uuid, s.pid);
     say!(
         "  space    {} used, {} free of {}; {}",
         human(s.live_bytes),
@@ -56,6 +56,9 @@ fn show(s: &Status) {
         human(s.total_bytes),
         so_many(s.objects, "object")
     );
+    if s.host_lacks_bytes > 0 {
+        say!("           the disk under the store is too full for the other {}", human(s.host_lacks_bytes));
+    }
     let state = match (s.failed, s.read_only, s.uncommitted) {
         (true, _, _) => {
             "FAILED: the disk refused a write; what was synced before is safe. Unmount, check the disk, mount again"
@@ -65,6 +68,9 @@ fn show(s: &Status) {
         _ => "everything is on the disk",
     };
     say!("  state    {state}");
+    if !s.syncfs && !s.read_only {
+        say!("  sync     sync(2) and syncfs(2) do not reach this volume; fsync(2) does");
+    }
     if s.uring {
         say!("  kernel   requests come over io_uring");
     }
@@ -75,9 +81,10 @@ fn show(s: &Status) {
             (None, true) => {}
         }
     }
-    match &s.upstream {
-        None => say!("  devices  this store is the only one; nothing waits to be sent anywhere else"),
-        Some(upstream) => show_upstream(upstream),
+    match (&s.upstream, &s.upstream_unknown) {
+        (Some(upstream), _) => show_upstream(upstream),
+        (None, Some(why)) => say!("  safe?    UNKNOWN: what only this machine has cannot be read: {}", plain(why)),
+        (None, None) => say!("  devices  the volume has no server: this store is the only copy of it"),
     }
     for drive in &s.drives {
         let (name, place) = (plain(&drive.name), plain(&drive.place));
@@ -96,6 +103,7 @@ pub(crate) fn waiting(objects: u64) -> String {
 fn show_upstream(u: &UpstreamShown) {
     match (&u.served, &u.trouble) {
         (Some(address), None) => say!("  server   in this process, listening on {address}"),
+        (None, None) if !u.connected => say!("  server   not reached yet"),
         (_, None) => say!("  server   connected; history applied up to commit {}", u.seen),
         (_, Some(why)) if u.denied => say!("  server   REFUSES this machine: {why}"),
         (_, Some(why)) => say!("  server   out of reach: {why}"),
@@ -103,11 +111,18 @@ fn show_upstream(u: &UpstreamShown) {
     if let Some(why) = &u.stuck {
         say!("           and does not take changes: {why}");
     }
+    for stuck in &u.stuck_files {
+        say!("  stuck    {} ({}): {}", plain(&stuck.path), stuck.way, plain(&stuck.why));
+    }
+    if u.stuck_count > u.stuck_files.len() {
+        say!("           and {} more", u.stuck_count - u.stuck_files.len());
+    }
     for m in &u.machines {
-        let live = match (m.revoked, m.connected) {
-            (true, _) => "shut out".to_owned(),
-            (false, true) => "connected".to_owned(),
-            (false, false) => format!("last heard of at {}", m.last_heard),
+        let live = match (m.local, m.revoked, m.connected) {
+            (true, _, _) => "this machine".to_owned(),
+            (_, true, _) => "shut out".to_owned(),
+            (_, _, true) => "connected".to_owned(),
+            (_, _, false) => format!("last heard of at {}", m.last_heard),
         };
         say!("  machine  {} \"{}\", {live}; history known up to commit {}", m.replica, m.device, m.position);
     }
@@ -128,18 +143,38 @@ fn show_upstream(u: &UpstreamShown) {
             .map_or_else(|| "all of it is here".to_owned(), |why| format!("not all of it is here: {why}"));
         say!("  pinned   {}; {all}", u.pinned.join(", "));
     }
+    show_safety(u);
+}
+
+/// Says whether the server has everything, and what it lacks.
+fn show_safety(u: &UpstreamShown) {
     let (place, means) = match u.served {
         Some(_) => ("the server's own store", "its data is on this machine: back it up"),
         None => ("the server", "this machine may be unplugged or lost"),
     };
     if u.announcing {
         say!("  safe?    NO: the volume is still on its way to {place}");
+    } else if u.only_here > 0 && u.denied {
+        let are = if u.only_here == 1 { "is" } else { "are" };
+        say!(
+            "  safe?    NO: {} ({}) {are} only here, and the server takes nothing from this machine",
+            so_many(u.only_here, "object"),
+            human(u.only_here_bytes)
+        );
+    } else if u.denied {
+        say!("  safe?    unknown: the server had taken all changes of this machine, and does not answer it any more");
     } else if u.only_here > 0 {
         let (are, them) = if u.only_here == 1 { ("is", "it") } else { ("are", "them") };
         say!(
             "  safe?    NO: {} ({}) {are} only here; `teal flush` sends {them}",
             so_many(u.only_here, "object"),
             human(u.only_here_bytes)
+        );
+    } else if u.stuck_count > 0 {
+        say!(
+            "  safe?    NO: {} cannot be brought here as {place} has {}",
+            so_many(u.stuck_count as u64, "object"),
+            if u.stuck_count == 1 { "it" } else { "them" }
         );
     } else {
         say!("  safe?    yes: {place} has everything; {means}");
@@ -150,17 +185,41 @@ fn show_upstream(u: &UpstreamShown) {
 pub(crate) fn down(dir: Option<PathBuf>) -> Result<ExitCode> {
     let dir = paths::point(dir)?;
     match control::ask_down(&dir)? {
-        true => say!("{} is unmounted; everything is on the disk", dir.display()),
-        false => match paths::look_at(&dir)? {
+        Some(Answer::Ended { ended }) => say!("{}", ended_words(&dir, &ended)),
+        // A daemon of an earlier version says no more.
+        Some(_) => say!("{} is unmounted; everything is on the disk", shown(&dir)),
+        None => match paths::look_at(&dir)? {
             Point::Dead => {
                 repair(&dir)?;
-                say!("the daemon of {} had been killed; the mount point is free again", dir.display());
+                say!("the daemon of {} had been killed; the mount point is free again", shown(&dir));
             }
-            Point::Mounted => bail!("what is mounted on {} is not TealFS, or belongs to another user", dir.display()),
-            _ => bail!("nothing is mounted on {}", dir.display()),
+            Point::Mounted => bail!("what is mounted on {} is not TealFS, or belongs to another user", shown(&dir)),
+            _ => bail!("nothing is mounted on {}", shown(&dir)),
         },
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is said of a mount that has ended, and where its content is.
+fn ended_words(dir: &Path, ended: &Ended) -> String {
+    let (point, store) = (quoted(&shown(dir)), quoted(&shown(&ended.store)));
+    let unmounted = format!("{} is unmounted; everything is on the disk", shown(dir));
+    let again = format!("to send it: teal up {point} --store {store}; teal flush {point}");
+    match &ended.unsent {
+        Unsent::NoServer => format!("{unmounted}, in {store}, and nowhere else: the volume has no server"),
+        Unsent::Nothing if ended.served => {
+            format!("{unmounted}, and the server's own store on this machine has all of it: back that up")
+        }
+        Unsent::Nothing => format!("{unmounted}, and the server has all of it"),
+        Unsent::Announcing => format!("{unmounted}, but the server has not been told of all of it; {again}"),
+        Unsent::Some { objects, bytes } => {
+            let are = if *objects == 1 { "is" } else { "are" };
+            format!("{unmounted}, but {} ({}) {are} only there; {again}", so_many(*objects, "object"), human(*bytes))
+        }
+        Unsent::Unknown { why } => {
+            format!("{unmounted}, but what the server lacks of it cannot be read ({}); {again}", plain(why))
+        }
+    }
 }
 
 /// Takes away the mount of a daemon that is gone.

@@ -2,9 +2,10 @@
 
 use crate::cli::{Mount, Up};
 use crate::paths::{self, Point};
+use crate::rollback::Rollback;
 use crate::say::say;
 use crate::status::human;
-use crate::{launch, mkfs, status};
+use crate::{launch, mkfs};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,34 +17,34 @@ const LARGEST_DEFAULT: u64 = 1 << 40;
 /// Runs the command.
 pub(crate) fn up(args: &Up) -> Result<ExitCode> {
     let (dir, store) = paths::place(args.dir.as_deref(), args.store.as_deref())?;
-    match paths::look_at(&dir)? {
-        Point::Mounted => bail!("something is mounted on {} already; see `teal status`", dir.display()),
-        Point::NotDirectory => bail!("{} is no directory; a mount point must be one", dir.display()),
-        Point::NotEmpty => bail!("{} is not empty; choose an empty directory, or a name that is free", dir.display()),
-        Point::Dead => {
-            status::repair(&dir)?;
-            say!("the daemon of {} had been killed: the mount point is repaired", dir.display());
-        }
-        Point::Empty | Point::Missing => {}
-    }
-    if !launch::fuse_is_there() {
-        bail!("/dev/fuse is missing: this kernel or container has no FUSE; load the module `fuse` or allow the device");
-    }
+    let was_dead = launch::prepare(&dir, &store)?;
+    let mut made = Rollback::default();
     let fresh = !store.exists();
-    if fresh {
-        make_store(&store, args.size, &dir)?;
+    let size = if fresh {
+        Some(make_store(&store, args.size, &dir, &mut made)?)
     } else if args.size.is_some() {
         bail!("{} exists already: --size is for a new store", store.display());
-    }
-    if !dir.exists() {
-        std::fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
-    }
-    let mount =
-        Mount { path: store.clone(), dir: dir.clone(), options: Vec::new(), foreground: args.foreground, tell: false };
+    } else {
+        None
+    };
+    let mount = Mount {
+        path: store.clone(),
+        dir: dir.clone(),
+        options: Vec::new(),
+        foreground: args.foreground,
+        tell: false,
+        take_over: args.take_over,
+    };
+    let code = bring_up(mount, made)?;
     if args.foreground {
-        return launch::mount(mount);
+        return Ok(code);
     }
-    let code = launch::mount(mount)?;
+    if let Some(size) = size {
+        say_made(&store, size);
+    }
+    if was_dead {
+        say!("the daemon of {} had been killed: the mount point is repaired", dir.display());
+    }
     say!("{} is ready. Its files live in {}", dir.display(), store.display());
     if fresh {
         say!("");
@@ -61,21 +62,50 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
     Ok(code)
 }
 
-pub(crate) fn make_store(store: &Path, size: Option<u64>, dir: &Path) -> Result<()> {
-    let parent = store.parent().unwrap_or(Path::new("/"));
-    std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
-    let host = rustix::fs::statvfs(parent).with_context(|| parent.display().to_string())?;
-    let free = host.f_bavail * host.f_frsize;
-    let size = size.unwrap_or_else(|| (free / 5 * 4).min(LARGEST_DEFAULT) >> 20 << 20);
-    if size < SMALLEST_STORE {
-        bail!("{} has {} free: a store needs at least 16 MiB", parent.display(), human(free));
+/// Mounts a store, on a directory that is made if it is missing; what was made is taken back when that fails.
+pub(crate) fn bring_up(mount: Mount, mut made: Rollback) -> Result<ExitCode> {
+    // A mount point whose daemon has died cannot be looked into, and is not missing.
+    if paths::look_at(&mount.dir)? == Point::Missing {
+        std::fs::create_dir(&mount.dir)
+            .with_context(|| format!("cannot make the mount point {}: choose another place", mount.dir.display()))?;
+        made.made_dir(&mount.dir);
     }
+    launch::mount(mount, made)
+}
+
+/// Makes a store for a mount point; returns its size.
+pub(crate) fn make_store(store: &Path, size: Option<u64>, dir: &Path, made: &mut Rollback) -> Result<u64> {
+    let parent = store.parent().unwrap_or(Path::new("/"));
+    made.make_dirs(parent)?;
+    let size = match size {
+        Some(size) => size,
+        None => {
+            let host = rustix::fs::statvfs(parent).with_context(|| parent.display().to_string())?;
+            let free = host.f_bavail * host.f_frsize;
+            let size = (free / 5 * 4).min(LARGEST_DEFAULT) >> 20 << 20;
+            if size < SMALLEST_STORE {
+                bail!(
+                    "{} has {} free, of which a new store takes at most four fifths, and a store needs at least {}; \
+                     name another place with --store",
+                    parent.display(),
+                    human(free),
+                    human(SMALLEST_STORE)
+                );
+            }
+            size
+        }
+    };
     let label = dir.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     let mut cut = label.len().min(64);
     while !label.is_char_boundary(cut) {
         cut -= 1;
     }
     mkfs::make(store, Some(size), &label[..cut], false)?;
+    made.made_file(store);
+    Ok(size)
+}
+
+/// Says what [`make_store`] has made.
+pub(crate) fn say_made(store: &Path, size: u64) {
     say!("made a store of up to {} in {} (space is taken as it is used)", human(size), store.display());
-    Ok(())
 }

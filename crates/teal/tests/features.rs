@@ -41,7 +41,7 @@ fn a_file_has_up_to_a_thousand_names() {
     let Some(mut m) = Mounted::new("a_file_has_up_to_a_thousand_names", "64M") else { return };
     let first = m.path("name1");
     std::fs::write(&first, "content").unwrap();
-    let limit = u64::from(teal_log::LINK_MAX);
+    let limit = teal_types::limits::LINKS_MAX as u64;
     for n in 2..=limit {
         std::fs::hard_link(&first, m.path(format!("name{n}"))).unwrap();
     }

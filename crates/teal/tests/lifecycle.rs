@@ -128,7 +128,8 @@ fn status_tells_programs_everything() {
 
 #[test]
 fn a_setting_takes_effect_at_once_and_is_shown() {
-    let Some(m) = Mounted::new("a_setting_takes_effect_at_once_and_is_shown", "64M") else { return };
+    let Some(mut m) = Mounted::new("a_setting_takes_effect_at_once_and_is_shown", "64M") else { return };
+    m.hide_from_sync();
     m.set("checkpoint-seconds", "3600");
     m.set("commit-seconds", "3600");
     let shown = |m: &Mounted| m.world().teal(&["config", "ls", m.point().to_str().unwrap()]).good();
@@ -164,7 +165,8 @@ fn io_counters(m: &Mounted) -> Vec<(String, u64)> {
 
 #[test]
 fn an_idle_mount_is_silent() {
-    let Some(m) = Mounted::new("an_idle_mount_is_silent", "128M") else { return };
+    let Some(mut m) = Mounted::new("an_idle_mount_is_silent", "128M") else { return };
+    m.hide_from_sync();
     m.set("commit-seconds", "1");
     m.set("checkpoint-seconds", "1");
     fill(&m.path("t"), 5, 100);
@@ -207,7 +209,7 @@ fn mount_8_and_fstab_work() {
     let script = r#"
         store="$1"; point=$PWD/point; teal="$2"
         trap 'umount -l "$point" 2> /dev/null || true' EXIT
-        mount -t teal "$store" "$point" -o noatime,commit=2
+        mount -t teal "$store" "$point" -o noatime,commit=2,syncfs
         echo content > "$point/f"
         grep -q " $point fuseblk.teal rw,.*noatime" /proc/self/mounts
         "$teal" config ls "$point" | grep -qx 'commit-seconds 2'
@@ -268,4 +270,115 @@ fn a_mount_by_a_user_serves_that_user() {
     "#;
     let script = script.replace('~', "\"$HOME\"");
     private.run(&script, &[Path::new(env!("CARGO_BIN_EXE_teal"))]).good();
+}
+
+#[test]
+fn the_space_a_new_store_takes_does_not_grow_with_what_it_may_hold() {
+    let test = "the_space_a_new_store_takes_does_not_grow_with_what_it_may_hold";
+    let Some(world) = World::new(test) else { return };
+    for (size, most) in [("100G", 80), ("1T", 160), ("10T", 1100)] {
+        let store = world.store("s.teal", size);
+        let taken = (std::fs::metadata(&store).unwrap().blocks() * 512) >> 20;
+        assert!(taken < most, "{taken} MiB for an empty store of {size}");
+        std::fs::remove_file(store).unwrap();
+    }
+}
+
+#[test]
+fn the_name_of_a_new_store_is_durable_when_mkfs_returns() {
+    let test = "the_name_of_a_new_store_is_durable_when_mkfs_returns";
+    let Some(world) = World::new(test) else { return };
+    if program("strace", &[]).is_none() {
+        return teal_testkit::skip(test, "needs strace");
+    }
+    let script = r#"
+        strace -f -y -e trace=?open,openat,fsync -o trace "$1" mkfs new.teal --size 64M
+        grep -q "/new.teal\".*O_CREAT" trace
+        grep -q "fsync([0-9]*<$(pwd -P)>) *= 0" trace
+    "#;
+    support::shell(&world, script, &[Path::new(env!("CARGO_BIN_EXE_teal"))]).good();
+}
+
+#[test]
+fn the_bare_directory_is_never_seen_while_a_killed_daemon_is_replaced() {
+    let Some(mut m) = Mounted::new("the_bare_directory_is_never_seen_while_a_killed_daemon_is_replaced", "64M") else {
+        return;
+    };
+    std::fs::write(m.path("kept"), "content").unwrap();
+    for round in 0..10 {
+        m.set("commit-seconds", "1");
+        assert!(wait_until(PATIENCE, || m.status()["uncommitted"] == false));
+        m.kill();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let point = m.point().to_owned();
+        std::thread::scope(|scope| {
+            // A program that writes a new file whenever it can.
+            scope.spawn(|| {
+                let mut number = 0;
+                while !is_over.load(std::sync::atomic::Ordering::Acquire) {
+                    number += u32::from(std::fs::write(point.join(format!("{round}-{number}")), "x").is_ok());
+                }
+            });
+            let said = m.world().teal(&["up", point.to_str().unwrap(), "--store", m.store().to_str().unwrap()]);
+            is_over.store(true, std::sync::atomic::Ordering::Release);
+            assert!(said.code == 0 && said.to_string().contains("repaired"), "round {round}: {said}");
+        });
+        m.adopt();
+        assert_eq!(std::fs::read(m.path("kept")).unwrap(), b"content");
+    }
+    m.down();
+    assert_eq!(std::fs::read_dir(m.point()).unwrap().count(), 0, "nothing was written beneath the mount");
+    m.check();
+}
+
+#[test]
+fn too_many_threads_are_refused_and_as_many_as_are_allowed_end() {
+    let Some(mut m) = Mounted::new("too_many_threads_are_refused_and_as_many_as_are_allowed_end", "64M") else {
+        return;
+    };
+    m.down();
+    for number in ["100000", "257", "0", "-1", "many"] {
+        let option = format!("threads={number}");
+        let said = m.world().teal(&["mount", m.store().to_str().unwrap(), m.point().to_str().unwrap(), "-o", &option]);
+        let line = said.refused();
+        assert!(line.contains(&option) && line.contains("from 1 to 256"), "{line}");
+    }
+    for number in [1, 256] {
+        m.mount(&format!("threads={number}"));
+        std::fs::write(m.path("f"), "content").unwrap();
+        m.down();
+    }
+    m.check();
+}
+
+#[test]
+fn a_copy_of_the_mount_in_another_namespace_does_not_keep_it_from_ending() {
+    let test = "a_copy_of_the_mount_in_another_namespace_does_not_keep_it_from_ending";
+    let Some(mut m) = Mounted::new(test, "64M") else { return };
+    if PrivateMounts::new(m.world()).is_none() {
+        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+    }
+    for is_signal in [false, true] {
+        let mut holder = std::process::Command::new("unshare");
+        let script = "test -d \"$0\"; echo ready; cat > /dev/null";
+        let script = ["--mount", "--propagation", "private", "sh", "-e", "-c", script, m.point().to_str().unwrap()];
+        let mut holder = holder.args(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(holder.stdout.take().unwrap()), &mut said).unwrap();
+        assert_eq!(said, "ready\n");
+        let content = support::seeded(u64::from(is_signal), 300_000);
+        std::fs::write(m.path("f"), &content).unwrap();
+        if is_signal {
+            rustix::process::kill_process(Pid::from_raw(m.pid()).unwrap(), Signal::TERM).unwrap();
+            m.ended();
+        } else {
+            m.down();
+        }
+        m.check();
+        m.up();
+        assert!(std::fs::read(m.path("f")).unwrap() == content);
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+    }
+    m.down();
 }

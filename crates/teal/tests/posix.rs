@@ -5,12 +5,15 @@
 #[path = "support/support.rs"]
 mod support;
 
-use support::{Mounted, pjdfstest};
+use support::{Mounted, World, pjdfstest};
 
 #[test]
 fn pjdfstest_passes() {
     let test = "pjdfstest_passes";
-    let Some(mut m) = Mounted::new(test, "1G") else { return };
+    if World::new(test).is_none() {
+        return;
+    }
+    let mut m = Mounted::of(World::open_to_all(), "1G");
     if pjdfstest(test, &m) {
         m.down();
         m.check();

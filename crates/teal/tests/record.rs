@@ -108,7 +108,7 @@ fn what_programs_do_is_in_the_trace_in_order_with_offsets_and_lengths() {
     fs::create_dir(m.path("old")).unwrap();
     fs::write(m.path("old/data"), seeded(1, 300_000)).unwrap();
     let (old, data) = (ino(&m.path("old")), ino(&m.path("old/data")));
-    m.remount();
+    m.hide_from_sync();
     let run = Recording::start(&m, m.world().path("day.trace"), &[]);
     let dir = m.path("d");
     fs::create_dir(&dir).unwrap();
@@ -273,7 +273,7 @@ fn a_recording_ends_with_its_time_or_with_the_mount_and_can_hide_names() {
     let test = "a_recording_ends_with_its_time_or_with_the_mount_and_can_hide_names";
     let Some(mut m) = Mounted::new(test, "64M") else { return };
     fs::create_dir(m.path("secret")).unwrap();
-    m.remount();
+    m.hide_from_sync();
     let run = Recording::start(&m, m.world().path("short.trace"), &["--for", "6s", "--anonymous"]);
     fs::write(m.path("secret/diary.odt"), "dear diary").unwrap();
     let is_written = || show(m.world(), &run.file, &[]).stdout.contains(" write ");
@@ -282,7 +282,7 @@ fn a_recording_ends_with_its_time_or_with_the_mount_and_can_hide_names() {
     let size = run.size();
     let (said, trace) = run.ended();
     said.good();
-    // Nothing came meanwhile, nothing was written: only the last block, with its 32 bytes. (Or a sync(2) of somebody else.)
+    // Nothing came meanwhile, nothing was written: only the last block, with its 32 bytes.
     let grown = fs::metadata(&trace).unwrap().len() - size;
     assert!((32..32 + 256).contains(&grown), "{grown} bytes");
     let said = show(m.world(), &trace, &[]);

@@ -350,6 +350,7 @@ fn a_bad_token_a_used_one_and_a_machine_shut_out_are_told_in_words() {
             nas.0.store().to_str().unwrap(),
             "--revoke",
             &replica,
+            "--yes",
         ])
         .good();
     fs::write(laptop.path("b"), "too late").unwrap();

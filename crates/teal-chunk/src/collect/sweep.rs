@@ -1,6 +1,6 @@
 //! The steps of a sweep: each gathers packs until a new one is full, moves what lives, and removes them.
 
-use super::{Collected, Sweep};
+use super::{Collected, Keeps, Sweep};
 use crate::error::ChunkError;
 use crate::format::chunk::{self, ChunkHeader};
 use crate::format::{Entry, PackId};
@@ -39,7 +39,16 @@ impl Sweep {
                 self.todo.pop_front();
                 continue;
             };
-            let live = store.table(&pack)?.map(|entries| store.drop_dead(slot, entries));
+            let live = match store.table(&pack)? {
+                Some(entries) => match store.drop_dead(slot, entries, self.keeps) {
+                    Some(live) => Some(live),
+                    None => {
+                        self.todo.pop_front();
+                        continue;
+                    }
+                },
+                None => None,
+            };
             if live.as_ref().is_some_and(|live| !moving.builder.has_room_for(live, store.0.pack_target)) {
                 break;
             }
@@ -110,21 +119,25 @@ impl ChunkStore {
         }
     }
 
-    /// Forgets what is dead in a pack, so that nobody is told any more that it is here, and gives what lives there.
-    fn drop_dead(&self, slot: Slot, mut entries: Vec<Entry>) -> Vec<Entry> {
+    /// Forgets what is dead in a pack, so that nobody is told any more that it is here, and gives what lives there; `None` if somebody was told
+    /// of it since it was chosen.
+    fn drop_dead(&self, slot: Slot, mut entries: Vec<Entry>, keeps: Keeps) -> Option<Vec<Entry>> {
         let mut state = self.0.state.write();
+        if matches!(keeps, Keeps::Marked(since) if state.packs.is_young(slot, since)) && !bug(Bug::GraceIgnored) {
+            return None;
+        }
         entries.retain(|entry| {
             let half = Half::of(&entry.id);
             let Some(known) = state.index.get(&half).filter(|known| known.place() == entry.place(slot)) else {
                 return false;
             };
-            let lives = known.is_marked() || state.pins.contains(&half);
+            let lives = keeps == Keeps::Everything || known.is_marked() || state.pins.contains(&half);
             if !lives {
                 state.index.remove(&half);
             }
             lives
         });
-        entries
+        Some(entries)
     }
 
     /// Appends these chunks of a pack to the new one. False if one of them is damaged; it is then known to be.
@@ -165,8 +178,10 @@ impl ChunkStore {
 
     /// Puts the new pack and lets the index point there. Returns its bytes.
     fn settle_moved(&self, moving: Moving) -> Result<u64, ChunkError> {
-        let (pack, entries) = self.put_pack(moving.builder)?;
+        let (mut pack, entries) = self.put_pack(moving.builder)?;
         let mut state = self.0.state.write();
+        // What has no name does not get younger by being moved, and what somebody was told of meanwhile not older.
+        pack.seen = moving.from.iter().map(|place| state.packs.last_use(place.slot)).max().unwrap_or(pack.seen);
         let slot = state.packs.insert(pack);
         for (entry, from) in entries.iter().zip(moving.from) {
             let known = state.index.get_mut(&Half::of(&entry.id)).filter(|known| known.place() == from);

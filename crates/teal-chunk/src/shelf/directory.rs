@@ -34,6 +34,7 @@ pub enum Access {
 #[derive(Debug)]
 pub struct DirectoryShelf {
     objects: Objects,
+    dir: PathBuf,
     /// Holds the lock until it is dropped.
     _lock: Option<OwnedFd>,
     leftovers: usize,
@@ -70,7 +71,7 @@ impl DirectoryShelf {
             .map_err(|error| ShelfError::from_cause(dir.display().to_string(), Arc::new(error)))?
             .with_fsync(!bug(Bug::NotSynced));
         let objects = Objects::new(Arc::new(files), runtime, dir.display().to_string());
-        Ok(Self { objects, _lock: lock, leftovers })
+        Ok(Self { objects, dir: dir.to_owned(), _lock: lock, leftovers })
     }
 
     /// How many leftovers of interrupted puts opening has removed.
@@ -121,6 +122,10 @@ impl Shelf for DirectoryShelf {
     }
     fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ShelfError> {
         self.objects.read(name, range)
+    }
+    fn room(&self) -> Option<(u64, u64)> {
+        let host = rustix::fs::statvfs(&self.dir).ok()?;
+        Some((host.f_bavail * host.f_frsize, host.f_blocks * host.f_frsize))
     }
     fn list(&self) -> Result<Vec<Item>, ShelfError> {
         self.objects.list()

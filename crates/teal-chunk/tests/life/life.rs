@@ -61,7 +61,7 @@ impl Life {
     /// Does `steps` things. Whatever promise is found broken is the error.
     pub(crate) fn run(&mut self, steps: u32) -> Result<(), String> {
         for _ in 0..steps {
-            match self.rng.below(12) {
+            match self.rng.below(14) {
                 0..=4 => self.put()?,
                 5 => self.pin_known()?,
                 6 => drop((!self.pins.is_empty()).then(|| self.pins.swap_remove(self.rng.index(self.pins.len())))),
@@ -69,6 +69,8 @@ impl Life {
                 8 => self.clock.advance(GRACE / 2),
                 9 => self.shelf.fail_puts(1 + self.rng.below(2) as u32),
                 10 => self.collect()?,
+                11 => self.merge()?,
+                12 => self.ask()?,
                 _ => self.reopen(self.shelf.objects().clone())?,
             }
             if self.shelf.is_dead() {
@@ -100,7 +102,7 @@ impl Life {
         let (mut chunks, mut fresh) = (Vec::new(), Vec::new());
         for n in numbers {
             let content = content(n);
-            if !self.store.have(&[domain().name(&content)])[0] {
+            if !self.store.peek(&[domain().name(&content)])[0] {
                 fresh.push(domain().name(&content));
             }
             chunks.push((batch.add(&content).map_err(|e| e.to_string())?, n));
@@ -128,12 +130,42 @@ impl Life {
             Ok(pin) if self.rng.chance(0.5) => self.pins.push((pin, chunks)),
             Ok(_) => self.named.extend(chunks),
             Err(PinError::Missing(missing)) => {
-                let have = self.store.have(&missing);
+                let have = self.store.peek(&missing);
                 if have.contains(&true) {
                     return Err("a chunk is had and cannot be pinned".into());
                 }
             }
             Err(PinError::Store(error)) => return Err(error.to_string()),
+        }
+        self.verify()
+    }
+
+    /// A client asks what is here, and is going to name it within the grace.
+    fn ask(&mut self) -> Result<(), String> {
+        let chunks: Vec<ChunkId> = (0..4).map(|_| domain().name(&content(self.rng.below(CONTENTS)))).collect();
+        let now = self.clock.monotonic();
+        let have = self.store.have(&chunks);
+        let told = chunks.into_iter().zip(have).filter(|(_, had)| *had).map(|(chunk, _)| (chunk, now));
+        self.fresh.extend(told);
+        Ok(())
+    }
+
+    /// Small packs are put together, with commits at any point of it.
+    fn merge(&mut self) -> Result<(), String> {
+        let before = self.store.holding();
+        let mut sweep = self.store.merge().map_err(|e| e.to_string())?;
+        loop {
+            self.meanwhile()?;
+            match sweep.step() {
+                Ok(true) if self.rng.chance(0.1) => break,
+                Ok(true) => {}
+                Ok(false) | Err(_) => break,
+            }
+        }
+        drop(sweep);
+        let after = self.store.holding();
+        if after.chunks < before.chunks {
+            return Err(format!("a merge lost chunks: {after:?}, and before {before:?}"));
         }
         self.verify()
     }
@@ -170,6 +202,7 @@ impl Life {
     fn meanwhile(&mut self) -> Result<(), String> {
         match self.rng.below(5) {
             0 => self.put(),
+            4 => self.ask(),
             1 | 2 => self.pin_known(),
             3 => {
                 drop((!self.pins.is_empty()).then(|| self.pins.swap_remove(self.rng.index(self.pins.len()))));
@@ -196,7 +229,7 @@ impl Life {
         let now = self.clock.monotonic();
         self.fresh.retain(|_, since| now.saturating_sub(*since) < GRACE);
         let fresh: Vec<ChunkId> = self.fresh.keys().copied().collect();
-        if self.store.have(&fresh).contains(&false) {
+        if self.store.peek(&fresh).contains(&false) {
             return Err("a chunk is gone before its grace was over".into());
         }
         Ok(())

@@ -8,7 +8,7 @@ use super::{Identity, Replica, SyncError, unexpected};
 use crate::Client;
 use crate::seeded::{Bug, bug};
 use teal_device::UpstreamError;
-use teal_proto::{Hello, Reply, Request, Told, Welcome};
+use teal_proto::{Hello, RefusalCode, Reply, Request, Told, Welcome};
 use teal_types::LEASE;
 
 impl Client {
@@ -34,6 +34,17 @@ impl Client {
         self.offer_some(replica)?;
         replica.state.lock().is_connected = true;
         Ok(())
+    }
+
+    /// Asks the server for something, and once more after another hello if it has begun anew since it was greeted.
+    pub(crate) fn greeted<T>(&self, replica: &Replica, ask: impl Fn() -> Result<T, SyncError>) -> Result<T, SyncError> {
+        match ask() {
+            Err(SyncError::Upstream(UpstreamError::Refused(refused))) if refused.code == RefusalCode::Stopping => {
+                self.connect(replica)?;
+                ask()
+            }
+            done => done,
+        }
     }
 
     /// Says hello, and does what it is told.
@@ -98,6 +109,7 @@ impl Client {
     /// A new life: new numbers, batches counted from the beginning. What it was before.
     pub(crate) fn new_life(&self, replica: &Replica, welcome: &Welcome) -> Result<Identity, SyncError> {
         let before = *replica.identity.lock();
+        self.forget_all_tails()?;
         let Reply::Incarnated { incarnation, lease } = self.ask(replica, &Request::Incarnate)? else {
             return Err(unexpected("to a request for a new incarnation").into());
         };

@@ -7,7 +7,7 @@
 //! 4. Content that only the server has is never sent back as zeros.
 
 use super::large::Turn;
-use super::note::Dirty;
+use super::note::{Dirty, Tail};
 use super::{Replica, SyncError, ranges::Ranges, unexpected};
 use crate::{Client, FsError};
 use serde_bytes::ByteBuf;
@@ -16,7 +16,7 @@ use std::io::{self, Read};
 use teal_chunk::{ChunkStream, Sizes};
 use teal_log::StoreError;
 use teal_proto::{Reply, Request};
-use teal_types::{ChunkId, CommitSeq, ContentChange, ObjectNo, Op, Piece, Source};
+use teal_types::{ChunkId, CommitSeq, ContentChange, ObjectNo, Op, Piece, Source, Timestamp};
 
 /// Chunks gathered before the server is asked about them.
 const HELD: usize = 3 << 20;
@@ -74,6 +74,13 @@ impl<'a> Sending<'a> {
             Err(StoreError::NotFound(_)) => return Ok(()),
             attr => attr?,
         };
+        if let Some(tail) = &dirty.tail {
+            if let Some(op) = self.tail(no, dirty.base, tail, attr.mtime)? {
+                ops.push(op);
+                return Ok(());
+            }
+            self.client.forget_tail(no)?;
+        }
         let is_new = dirty.base == CommitSeq::default() && dirty.cut == 0;
         let absent = self.client.note(no)?.absent;
         let mut pieces = Vec::new();
@@ -93,6 +100,23 @@ impl<'a> Sending<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// The operation that brings a tail to the server; `None` if something else was done to the content since the cut, or it is too large for one operation.
+    fn tail(&mut self, no: ObjectNo, base: CommitSeq, tail: &Tail, mtime: Timestamp) -> Result<Option<Op>, SyncError> {
+        let mut pieces = Vec::new();
+        if !self.client.has_tail(no, tail)? {
+            return Ok(None);
+        }
+        self.range(no, tail.from, tail.to, false, &mut pieces)?;
+        // Looked at again: what was read is what the cut meant.
+        if pieces.len() > PIECES_MAX || !self.client.has_tail(no, tail)? {
+            return Ok(None);
+        }
+        let seen_from_base = |at: u64| at - tail.from + tail.start;
+        pieces.iter_mut().for_each(|piece| piece.offset = seen_from_base(piece.offset));
+        let change = ContentChange { cut: tail.start, size: seen_from_base(tail.to), mtime, pieces };
+        Ok(Some(Op::Append { object: no, base, change }))
     }
 
     fn range(
@@ -183,5 +207,5 @@ impl<'a> Sending<'a> {
 pub(crate) fn whole(size: u64) -> Dirty {
     let mut ranges = Ranges::default();
     ranges.add(0, size.max(1));
-    Dirty { base: CommitSeq::default(), cut: u64::MAX, ranges }
+    Dirty { base: CommitSeq::default(), cut: u64::MAX, ranges, tail: None }
 }

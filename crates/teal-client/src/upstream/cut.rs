@@ -9,6 +9,7 @@
 //! A new batch is announced in the identity first (without parts), then every object's note is changed. Should the program end in between, the
 //! notes name a batch that was never sent, and everything is taken back.
 
+use super::held::OBJECTS_MAX;
 use super::large::{Before, Divided};
 use super::note::{Dirty, Flying, Note, Part};
 use super::{Replica, SyncError, ranges::Ranges};
@@ -18,9 +19,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use teal_log::{Cost, Locked, StoreError, note_cost};
 use teal_types::{Attr, Attributes, CommitSeq, FileType, Link, ObjectNo, Op, Timestamp};
-
-/// The most objects of one batch; more wait for the next.
-const OBJECTS_MAX: usize = 100_000;
 
 /// A batch before its content has been read.
 #[derive(Debug, Default)]
@@ -35,6 +33,23 @@ pub(crate) struct Cut {
     pub(crate) contents: Vec<(ObjectNo, Dirty)>,
     /// Whether more is pending than fits.
     pub(crate) is_partial: bool,
+}
+
+impl Cut {
+    fn lens(&self) -> [usize; 6] {
+        let Self { objects, creates, removals, placements, others, contents, .. } = self;
+        [objects.len(), creates.len(), removals.len(), placements.len(), others.len(), contents.len()]
+    }
+
+    /// Takes away what came since it had these lengths.
+    fn shorten(&mut self, [objects, creates, removals, placements, others, contents]: [usize; 6]) {
+        self.objects.truncate(objects);
+        self.creates.truncate(creates);
+        self.removals.truncate(removals);
+        self.placements.truncate(placements);
+        self.others.truncate(others);
+        self.contents.truncate(contents);
+    }
 }
 
 pub(crate) fn attributes(attr: &Attr) -> Attributes {
@@ -66,7 +81,15 @@ impl Client {
             self.identify(replica, |identity| (identity.batch, identity.parts) = (identity.batch + 1, 0))?.batch;
         let mut cut = Cut { batch, is_partial, ..Cut::default() };
         for no in chosen {
-            self.cut_one(&mut cut, no)?;
+            let before = cut.lens();
+            let done = self.cut_one(&mut cut, no).or_else(|e| {
+                cut.shorten(before);
+                self.hold_unread(replica, no, e)
+            });
+            if let Err(e) = done {
+                self.take_back_all(replica)?;
+                return Err(e);
+            }
         }
         if cut.objects.is_empty() {
             // Nothing but files without names: there is nothing to say.
@@ -76,8 +99,8 @@ impl Client {
         Ok(Some(cut))
     }
 
-    /// Numbers of the objects that are pending: all, or a closed part of them.
-    fn choose(&self, replica: &Replica) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+    /// Numbers of all objects of which something is pending.
+    pub(crate) fn pending(&self) -> Result<Vec<ObjectNo>, SyncError> {
         let mut pending = Vec::new();
         self.store.each_note(ObjectNo::ROOT, &mut |no, head| {
             if Note::glance(head).0 {
@@ -85,6 +108,20 @@ impl Client {
             }
             ControlFlow::Continue(())
         })?;
+        Ok(pending)
+    }
+
+    /// Numbers of the objects that are to go: all that are pending, or a closed part of them.
+    fn choose(&self, replica: &Replica) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+        let all = self.pending()?;
+        let pending = self.free_of_held(replica, all.clone())?;
+        if pending.is_empty() {
+            return self.choose_held(replica, &all);
+        }
+        let limit = replica.held.lock().limit();
+        if limit < OBJECTS_MAX {
+            return self.choose_few(pending, limit);
+        }
         if pending.len() <= OBJECTS_MAX {
             let divided = self.divide(replica, &pending)?;
             let mut state = replica.state.lock();
@@ -95,17 +132,56 @@ impl Client {
                 None => (pending, false),
             });
         }
+        self.choose_some(pending, OBJECTS_MAX)
+    }
+
+    /// The next of what is held back, by itself with what it needs.
+    fn choose_held(&self, replica: &Replica, all: &[ObjectNo]) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+        let Some(no) = self.next_held(replica)? else { return Ok((Vec::new(), false)) };
+        let Before { had, .. } = self.before(all)?;
+        let mut chosen = BTreeSet::new();
+        self.close_over(no, &had, &mut chosen)?;
+        Ok((chosen.into_iter().collect(), true))
+    }
+
+    /// A few objects, those with the least content first; removals when nothing else is left, children before their directories.
+    fn choose_few(&self, pending: Vec<ObjectNo>, limit: usize) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+        let Before { gone, .. } = self.before(&pending)?;
+        if gone.len() < pending.len() {
+            let mut by_content = Vec::new();
+            for no in pending {
+                by_content.push((self.unsent(no)?, no));
+            }
+            by_content.sort_unstable();
+            return self.choose_some(by_content.into_iter().map(|(_, no)| no).collect(), limit);
+        }
+        let mut above: HashMap<ObjectNo, ObjectNo> = HashMap::new();
+        for no in &gone {
+            above.extend(self.note(*no)?.pending.links.and_then(|(_, had)| had.first().map(|link| (*no, link.dir))));
+        }
+        let depth = |no: &ObjectNo| std::iter::successors(above.get(no), |dir| above.get(dir)).take(gone.len()).count();
+        let mut by_depth: Vec<(usize, ObjectNo)> = gone.iter().map(|no| (depth(no), *no)).collect();
+        by_depth.sort_unstable_by(|a, b| b.cmp(a));
+        let is_partial = by_depth.len() > limit;
+        Ok((by_depth.into_iter().take(limit).map(|(_, no)| no).collect(), is_partial))
+    }
+
+    /// At most so many objects and what they need.
+    fn choose_some(&self, pending: Vec<ObjectNo>, limit: usize) -> Result<(Vec<ObjectNo>, bool), SyncError> {
         // Who takes the name that another had goes with it.
         let Before { had, gone } = self.before(&pending)?;
         let last: BTreeSet<ObjectNo> = gone.into_iter().collect();
         let mut chosen = BTreeSet::new();
         for no in pending.iter().filter(|no| !last.contains(no)) {
-            if chosen.len() >= OBJECTS_MAX {
+            if chosen.len() >= limit {
                 return Ok((chosen.into_iter().collect(), true));
             }
             self.close_over(*no, &had, &mut chosen)?;
         }
         // Removed directories must be empty at the server by then: removals go when all else has gone.
+        if limit < OBJECTS_MAX && !chosen.is_empty() && !last.is_empty() {
+            return Ok((chosen.into_iter().collect(), true));
+        }
         chosen.extend(last);
         Ok((chosen.into_iter().collect(), false))
     }
@@ -121,12 +197,7 @@ impl Client {
             if !chosen.insert(no) {
                 continue;
             }
-            for link in self.links_here(no)? {
-                if self.note(link.dir)?.pending.created {
-                    with.push(link.dir);
-                }
-                with.extend(had.get(&link));
-            }
+            with.extend(self.needs(no, had)?);
         }
         Ok(())
     }
@@ -161,6 +232,10 @@ impl Client {
         if sent.is_empty() && no != ObjectNo::ROOT {
             part = Part { gone: part.gone, links: part.links, ..Part::default() };
         }
+        if let (Some(locked), Some(Dirty { tail: Some(tail), .. })) = (&locked, &mut part.data) {
+            // What comes behind it from here on goes in another batch.
+            tail.to = locked.attr(no).size;
+        }
         cut.objects.push(no);
         let mut latest = self.now();
         if let Some(locked) = &locked {
@@ -191,7 +266,8 @@ impl Client {
                 cut.others.push(Op::SetXattr { object: no, base: CommitSeq::default(), name, value });
             }
             if attr.kind == FileType::File && attr.size > 0 {
-                cut.contents.push((no, Dirty { base: CommitSeq::default(), cut: 0, ranges: Ranges::all() }));
+                cut.contents
+                    .push((no, Dirty { base: CommitSeq::default(), cut: 0, ranges: Ranges::all(), tail: None }));
             }
             return Ok(());
         }

@@ -117,7 +117,7 @@ impl Client {
                 if !is_absent()? {
                     return Ok(());
                 }
-                if let Err(e) = self.fetch(replica, no, from, to)
+                if let Err(e) = self.greeted(replica, || self.fetch(replica, no, from, to))
                     && !self.read_drives(replica, no, (from, to), false)?
                 {
                     return Err(e.into());

@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use teal_device::UpstreamError;
 use teal_log::{Cost, note_cost};
 use teal_proto::{RefusalCode, Reply, Request, STAGE_BYTES, encode_ops};
+use teal_types::limits::BATCH_BYTES_MAX;
 use teal_types::{CommitSeq, ObjectNo, Op};
 
 impl Client {
@@ -27,9 +28,10 @@ impl Client {
     /// as long as nobody does something about it.
     pub(crate) fn flush_once(&self, replica: &Replica) -> Result<Flushed, SyncError> {
         let flushed = self.send_batch(replica);
+        let held = replica.held.lock().refusal();
         let stuck = match &flushed {
             Err(SyncError::Upstream(UpstreamError::Refused(refused))) if lasts(refused.code) => Some(&refused.words),
-            _ => None,
+            _ => held.as_ref(),
         };
         let mut state = replica.state.lock();
         if state.stuck.as_ref() != stuck {
@@ -44,7 +46,7 @@ impl Client {
 
     fn send_batch(&self, replica: &Replica) -> Result<Flushed, SyncError> {
         let _flushing = replica.flushing.lock();
-        self.land(replica)?;
+        self.land_earlier(replica)?;
         self.catch_up(replica)?;
         // What has lost its name by that has another one at the server.
         self.look_again(replica)?;
@@ -52,36 +54,75 @@ impl Client {
         let (batch, is_partial) = (cut.batch, cut.is_partial);
         let objects = cut.objects.clone();
         let _sending = replica.drives.sends();
-        let staged = self.stage(replica, cut);
+        let mut unread = Vec::new();
+        let staged = self.stage(replica, cut, &mut unread);
         let (parts, digest) = match staged {
-            Ok(staged) => staged,
-            Err(e) => {
+            Ok(staged) if unread.is_empty() => staged,
+            staged => {
                 self.take_back(replica, batch, &objects)?;
-                return if matches!(e, SyncError::Later) { Ok(Flushed::Part) } else { Err(e) };
+                for (no, e) in unread {
+                    self.hold_unread(replica, no, e)?;
+                }
+                return match staged {
+                    Ok(_) | Err(SyncError::Later) => Ok(Flushed::Part),
+                    Err(e) => self.narrow(replica, &objects, e).map(|()| Flushed::Part),
+                };
             }
         };
         self.identify(replica, |identity| (identity.parts, identity.batch_digest) = (parts, digest))?;
         if !bug(Bug::UnsyncedCommit) {
             self.sync()?;
         }
-        self.land(replica)?;
+        if let Err(e) = self.land(replica) {
+            // Taken back if it was refused; if not, it is found out later what became of it.
+            if replica.identity.lock().parts > 0 {
+                return Err(e);
+            }
+            return self.narrow(replica, &objects, e).map(|()| Flushed::Part);
+        }
+        replica.held.lock().sent(&objects);
         Ok(if is_partial { Flushed::Part } else { Flushed::All })
     }
 
-    /// Sends the parts of a batch and all its content; how many parts, and their digest.
-    fn stage(&self, replica: &Replica, cut: Cut) -> Result<(u32, [u8; 32]), SyncError> {
-        let Cut { batch, creates, removals, placements, mut others, contents, .. } = cut;
+    /// Finds out what has become of a batch of which an earlier flush did not hear. What was in one that is refused is sent anew.
+    fn land_earlier(&self, replica: &Replica) -> Result<(), SyncError> {
+        if replica.identity.lock().parts == 0 {
+            return Ok(());
+        }
+        let objects = self.flying()?;
+        match self.land(replica) {
+            Err(e) if replica.identity.lock().parts == 0 => self.narrow(replica, &objects, e),
+            landed => landed,
+        }
+    }
+
+    /// Sends the parts of a batch and all its content, the smallest files first; how many parts, and their digest. `unread`: files that cannot
+    /// be read here.
+    fn stage(
+        &self,
+        replica: &Replica,
+        cut: Cut,
+        unread: &mut Vec<(ObjectNo, SyncError)>,
+    ) -> Result<(u32, [u8; 32]), SyncError> {
+        let Cut { batch, creates, removals, placements, mut others, mut contents, .. } = cut;
         let mut sending = Sending::new(self, replica);
+        contents.sort_by_cached_key(|(no, _)| self.store.attr(*no).map_or(0, |attr| attr.size));
         for (no, dirty) in &contents {
-            sending.file(*no, dirty, &mut others)?;
+            match sending.file(*no, dirty, &mut others) {
+                Err(e @ SyncError::Fs(_)) if !bug(Bug::OneStopsAll) => unread.push((*no, e)),
+                sent => sent?,
+            }
         }
         sending.send()?;
+        if !unread.is_empty() {
+            return Ok((0, [0; 32]));
+        }
         let ops: Vec<Op> = [creates, removals, placements, others].into_iter().flatten().collect();
         replica.counters.ops.fetch_add(ops.len() as u64, Ordering::Relaxed);
         let incarnation = replica.identity.lock().incarnation;
         let (mut parts, mut digest) = (0, blake3::Hasher::new());
         let mut gathered = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut bytes_in_all) = (0, 0);
         let mut stage = |ops: Vec<Op>, parts: &mut u32| -> Result<(), SyncError> {
             digest.update(&encode_ops(&ops).map_err(UpstreamError::from)?);
             let request = Request::Stage { incarnation, batch, part: *parts, ops };
@@ -98,6 +139,10 @@ impl Client {
                 bytes = 0;
             }
             bytes += len;
+            bytes_in_all += len as u64;
+            if bytes_in_all > BATCH_BYTES_MAX {
+                return Err(SyncError::TooLarge);
+            }
             gathered.push(op);
         }
         stage(gathered, &mut parts)?;
@@ -120,7 +165,8 @@ impl Client {
             Ok(Reply::Committed { seq }) => seq,
             Ok(_) => return Err(unexpected("to a commit").into()),
             Err(UpstreamError::Refused(refused)) => {
-                let again = matches!(refused.code, RefusalCode::Busy | RefusalCode::Stopping);
+                // Whoever is shut out is not told what became of it; that is asked again when it is let in.
+                let again = matches!(refused.code, RefusalCode::Busy | RefusalCode::Stopping | RefusalCode::Denied);
                 if !again {
                     // It was not committed, and never will be in this form.
                     self.take_back_all(replica)?;

@@ -11,13 +11,26 @@ use super::cut::attributes;
 use super::pull::Landed;
 use super::ranges::END;
 use super::settle::{Free, settle};
+use super::tails::ranges_behind;
 use super::{Identity, Invalidation, Note, Replica, SyncError, unexpected};
 use crate::Client;
 use crate::seeded::{Bug, bug};
+use std::collections::HashSet;
 use teal_device::UpstreamError;
-use teal_log::{Cost, FILE_MAX, Locked, NewObject, SetAttr, StoreError, note_cost};
+use teal_log::{Cost, Locked, NewObject, SetAttr, StoreError, note_cost};
 use teal_proto::{RefusalCode, Refused};
-use teal_types::{FileType, LEASE, Link, ObjectNo, REPLICATED_LIMIT, Version};
+use teal_types::{CommitSeq, FileType, LEASE, Link, ObjectNo, REPLICATED_LIMIT, Version};
+
+/// What is known of the batch that an installed state may settle.
+#[derive(Debug, Clone, Copy, Default)]
+struct Arrival<'a> {
+    landed: Landed,
+    /// The state that it made, where that is not the present one and was asked for.
+    past: Option<&'a Version>,
+}
+
+/// What a name that comes or goes takes: its entry, and a page of its directory.
+const NAME_TAKES: u64 = 5120;
 
 impl Client {
     /// Installs a state. `ranges`: where the content has changed since the position; `None`: anywhere.
@@ -29,7 +42,7 @@ impl Client {
         landed: Landed,
     ) -> Result<(), SyncError> {
         let no = version.object;
-        if !is_number(no) || version.size > FILE_MAX {
+        if !is_number(no) {
             return Err(unexpected("an object that no volume can hold").into());
         }
         let known = match self.store.attr(no) {
@@ -43,7 +56,8 @@ impl Client {
         if known || version.links.len() > 1 {
             self.make_place(replica, version)?;
         }
-        self.install_here(replica, version, ranges, landed, known)
+        let past = self.past_of_tail(replica, version, landed)?;
+        self.install_here(replica, version, ranges, Arrival { landed, past: past.as_ref() }, known)
     }
 
     /// Whether an object the server knows can be of this life, if its number is of this life's lease: given out here, and sent.
@@ -77,7 +91,7 @@ impl Client {
                 above.push(parent);
             }
             while let Some(parent) = above.pop() {
-                self.install_here(replica, &parent, None, None, false)?;
+                self.install_here(replica, &parent, None, Arrival::default(), false)?;
             }
         }
         Ok(())
@@ -88,7 +102,7 @@ impl Client {
         replica: &Replica,
         version: &Version,
         ranges: Option<&[(u64, u64)]>,
-        landed: Landed,
+        arrival: Arrival<'_>,
         known: bool,
     ) -> Result<(), SyncError> {
         let no = version.object;
@@ -102,7 +116,7 @@ impl Client {
             let with = self.plan(version)?;
             let _absence = replica.absence(no).write();
             // Until then somebody else had one of the names.
-            if self.try_install(replica, version, ranges, landed, &with, known)? {
+            if self.try_install(replica, version, ranges, arrival, &with, known)? {
                 return Ok(());
             }
         }
@@ -142,7 +156,7 @@ impl Client {
         let mut cost = Cost::names(1).freeing();
         cost.bytes += note_cost(note.encode().len());
         let op = self.begin(cost)?;
-        settle(&mut note, version, landed, 0);
+        settle(&mut note, version, landed, None, 0);
         // Still there at the server: it is to come back here, unless its removal is pending anew.
         note.again = note.flying.is_none() && note.pending.is_empty() && !version.links.is_empty();
         if note.again {
@@ -178,7 +192,27 @@ impl Client {
                 with.push(there);
             }
         }
+        // Many names may be in one directory.
+        with.sort_unstable();
+        with.dedup();
         Ok(with)
+    }
+
+    /// What installing a state takes at most.
+    fn cost_of_version(&self, version: &Version, with: &[ObjectNo], known: bool) -> Result<Cost, SyncError> {
+        let no = version.object;
+        let mut cost = Cost::data(8192).freeing();
+        let xattrs: usize = version.xattrs.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
+        let here = if known { self.links_here(no)? } else { Vec::new() };
+        let (known_names, wanted): (HashSet<&Link>, HashSet<&Link>) =
+            (here.iter().collect(), version.links.iter().collect());
+        let changed = known_names.symmetric_difference(&wanted).count();
+        cost.bytes += xattrs as u64 + note_cost(self.note(no)?.encode().len() + 8192);
+        cost.bytes += 12288 * with.len() as u64 + NAME_TAKES * changed as u64;
+        if known {
+            cost.bytes += self.store.head_bytes(no)?;
+        }
+        Ok(cost)
     }
 
     /// `false`: others must be locked with it.
@@ -187,18 +221,12 @@ impl Client {
         replica: &Replica,
         version: &Version,
         ranges: Option<&[(u64, u64)]>,
-        landed: Landed,
+        Arrival { landed, past }: Arrival<'_>,
         with: &[ObjectNo],
         known: bool,
     ) -> Result<bool, SyncError> {
         let no = version.object;
-        let mut cost = Cost::data(8192).freeing();
-        let xattrs: usize = version.xattrs.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
-        cost.bytes += xattrs as u64 + note_cost(8192) + 12288 * with.len() as u64;
-        if known {
-            cost.bytes += self.store.head_bytes(no)?;
-        }
-        let op = self.begin(cost)?;
+        let op = self.begin(self.cost_of_version(version, with, known)?)?;
         let wanted: Vec<ObjectNo> = with.iter().copied().chain(known.then_some(no)).collect();
         let mut locked = match op.lock(&wanted) {
             Err(StoreError::NotFound(_)) => return Ok(false),
@@ -218,25 +246,33 @@ impl Client {
             self.make_stub(&mut locked, version, &mut note)?;
         }
         let size = locked.attr(no).size;
-        let free = if known { settle(&mut note, version, landed, size) } else { FREE };
+        let was_sent = has_sent_content(&note, landed);
+        let free = if known { settle(&mut note, version, landed, past, size) } else { FREE };
+        // Content of this machine that lost a conflict lies in the file wherever it was written, not only where others wrote.
+        let has_lost = was_sent && free.data && free.behind.is_none();
+        let ranges = if has_lost { Some(&[(0, END)][..]) } else { ranges };
         let mut told = Vec::new();
         if free.attributes {
             install_attributes(&mut locked, version, free, &mut told);
         }
-        if free.xattrs {
-            install_xattrs(&mut locked, version, &note, &mut told)?;
+        let mut behind = None;
+        if free.xattrs && install_xattrs(&mut locked, version, &note, &mut told)? == Fits::Partly {
+            behind = Some(note.behind.unwrap_or(replica.seen()));
         }
         if free.data && known && version.kind == FileType::File {
-            let ctime = locked.attr(no).ctime;
-            install_content(&mut locked, version, ranges, &mut note, &mut told)?;
-            if !free.older && locked.attr(no).ctime < ctime {
-                locked.set_attr(no, SetAttr { ctime: Some(ctime), ..SetAttr::default() });
+            let behind_tail = free.behind.map(|tail| ranges_behind(&tail, version, ranges, landed, replica.seen()));
+            let ranges = behind_tail.as_ref().map_or(ranges, Option::as_deref);
+            if install_content_of(&mut locked, version, (ranges, free), &mut note)? == Content::Replaced {
+                self.content_replaced(replica, version, size, &mut told);
             }
         }
-        note.again = false;
+        (note.again, note.behind) = (behind.is_some(), behind);
         if free.links {
             let keeps = note.is_ours() || version.kind.is_dir();
             self.install_names(replica, &mut locked, version, with, keeps, &mut note.again, &mut told)?;
+        }
+        if !note.again {
+            note.lost = None;
         }
         self.set_note(&locked, no, &note)?;
         let fate = self.judge(&mut locked, no)?;
@@ -255,6 +291,19 @@ impl Client {
         told.into_iter().for_each(|what| replica.tell(what));
         replica.pins_look(no);
         Ok(true)
+    }
+
+    /// Under the lock of a file that had `size` bytes before its content was replaced: what the kernel holds of it is old.
+    fn content_replaced(&self, replica: &Replica, version: &Version, size: u64, told: &mut Vec<Invalidation>) {
+        let no = version.object;
+        if self.references.is_held(no) {
+            let before = CommitSeq::new(version.data_seq.get().saturating_sub(1));
+            replica.stale.replaced(no, size, before.min(replica.seen()), version.data_seq);
+        }
+        told.push(Invalidation::Data(no, 0, 0));
+        if version.size > size {
+            told.push(Invalidation::Grown(no, version.size));
+        }
     }
 
     /// A new object as the server has it, with nothing in it yet.
@@ -279,13 +328,20 @@ impl Client {
     }
 }
 
+/// Whether content of the object was in the batch that has landed.
+fn has_sent_content(note: &Note, landed: Landed) -> bool {
+    let flying = note.flying.as_ref().zip(landed);
+    flying.is_some_and(|(flying, (batch, _))| flying.batch == batch && flying.part.data.is_some())
+}
+
 /// Whether a volume may number an object so; what else comes from a server is no object, and must not reach the notes of this replica.
 pub(crate) fn is_number(no: ObjectNo) -> bool {
     (ObjectNo::ROOT.get()..REPLICATED_LIMIT).contains(&no.get())
 }
 
 /// Nothing of a new object is anybody's here.
-const FREE: Free = Free { attributes: true, times: true, older: true, data: true, links: true, xattrs: true };
+const FREE: Free =
+    Free { attributes: true, times: true, older: true, data: true, behind: None, links: true, xattrs: true };
 
 /// With content pending, its time stays; with anything else, time does not go back.
 fn install_attributes(locked: &mut Locked<'_>, version: &Version, free: Free, told: &mut Vec<Invalidation>) {
@@ -308,32 +364,69 @@ fn install_attributes(locked: &mut Locked<'_>, version: &Version, free: Free, to
     }
 }
 
+/// Whether all extended attributes of the server's state are there beside those that are pending here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fits {
+    Fully,
+    /// Together they are more than an object can have: the server decides which, when it has those from here.
+    Partly,
+}
+
 fn install_xattrs(
     locked: &mut Locked<'_>,
     version: &Version,
     note: &Note,
     told: &mut Vec<Invalidation>,
-) -> Result<(), StoreError> {
+) -> Result<Fits, StoreError> {
     let no = version.object;
     let flown = note.flying.iter().flat_map(|flying| &flying.part.xattrs);
     let ours: Vec<&[u8]> = note.pending.xattrs.iter().chain(flown).map(|(name, _)| &name[..]).collect();
     let mut changed = false;
     for name in locked.xattr_names(no) {
-        if !ours.contains(&&name[..]) && !version.xattrs.iter().any(|(known, _)| *known == name) {
+        // All that goes or is another goes first, so that what comes has the room.
+        let same = |(known, value): &(Vec<u8>, Vec<u8>)| *known == name && locked.xattr(no, &name) == Some(&value[..]);
+        if !ours.contains(&&name[..]) && !version.xattrs.iter().any(same) {
             changed |= locked.set_xattr(no, &name, None)?;
         }
     }
+    let mut fits = Fits::Fully;
     for (name, value) in &version.xattrs {
-        if !ours.contains(&&name[..]) && locked.xattr(no, name) != Some(&value[..]) {
-            locked.set_xattr(no, name, Some(value))?;
-            changed = true;
+        if ours.contains(&&name[..]) || locked.xattr(no, name).is_some() {
+            continue;
+        }
+        match locked.set_xattr(no, name, Some(value)) {
+            Err(StoreError::TooBig(_)) if !ours.is_empty() => fits = Fits::Partly,
+            done => changed |= done.map(|_| true)?,
         }
     }
     if changed {
         // Access control lists are among them, and the kernel remembers those with the attributes.
         told.push(Invalidation::Attributes(no));
     }
-    Ok(())
+    Ok(fits)
+}
+
+/// Content; what time may not go back does not.
+fn install_content_of(
+    locked: &mut Locked<'_>,
+    version: &Version,
+    (ranges, free): (Option<&[(u64, u64)]>, Free),
+    note: &mut Note,
+) -> Result<Content, StoreError> {
+    let no = version.object;
+    let ctime = locked.attr(no).ctime;
+    let content = install_content(locked, version, ranges, note)?;
+    if !free.older && locked.attr(no).ctime < ctime {
+        locked.set_attr(no, SetAttr { ctime: Some(ctime), ..SetAttr::default() });
+    }
+    Ok(content)
+}
+
+/// What has become of the content of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Kept,
+    Replaced,
 }
 
 fn install_content(
@@ -341,19 +434,20 @@ fn install_content(
     version: &Version,
     ranges: Option<&[(u64, u64)]>,
     note: &mut Note,
-    told: &mut Vec<Invalidation>,
-) -> Result<(), StoreError> {
+) -> Result<Content, StoreError> {
     let no = version.object;
     let size = locked.attr(no).size;
     let all = [(0, END)];
     // A file of which a part is absent already, of another commit than this one: the ranges tell from where on.
     let changed = match ranges {
         Some(ranges) => ranges,
-        None if !note.absent.is_empty() && note.data_seq == version.data_seq && size == version.size => return Ok(()),
+        None if !note.absent.is_empty() && note.data_seq == version.data_seq && size == version.size => {
+            return Ok(Content::Kept);
+        }
         None => &all,
     };
     if changed.is_empty() && size == version.size {
-        return Ok(());
+        return Ok(Content::Kept);
     }
     for &(offset, len) in changed {
         note.absent.add(offset, offset.saturating_add(len).min(version.size.max(offset)));
@@ -371,8 +465,7 @@ fn install_content(
     }
     let of = &version.attributes;
     locked.set_attr(no, SetAttr { mtime: Some(of.mtime), ctime: Some(of.ctime), ..SetAttr::default() });
-    told.push(Invalidation::Data(no, 0, 0));
-    Ok(())
+    Ok(Content::Replaced)
 }
 
 /// The names of a locked object.

@@ -79,7 +79,7 @@ impl Client {
     }
 
     /// Bytes of content that the server lacks of an object.
-    fn unsent(&self, no: ObjectNo) -> Result<u64, SyncError> {
+    pub(crate) fn unsent(&self, no: ObjectNo) -> Result<u64, SyncError> {
         let attr = match self.store.attr(no) {
             Err(StoreError::NotFound(_)) => return Ok(0),
             attr => attr?,

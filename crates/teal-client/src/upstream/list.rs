@@ -39,7 +39,7 @@ impl Client {
                 // Whoever has never been welcomed has no numbers for what may be made in it.
                 self.connect(replica)?;
             }
-            Ok(self.list(replica, dir)?)
+            Ok(self.greeted(replica, || self.list(replica, dir))?)
         })
     }
 
@@ -151,7 +151,7 @@ impl Client {
         *replica.listing.lock() = Some(dir);
         let entered = entries.iter().try_for_each(|(_, version)| {
             let ranges = self.is_followed(replica, version)?.then_some(&[][..]);
-            self.install_version(replica, version, ranges, None)
+            self.install_listed(replica, version, ranges)
         });
         *replica.listing.lock() = None;
         entered?;

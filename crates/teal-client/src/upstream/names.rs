@@ -9,9 +9,20 @@ use super::install::links;
 use super::pull::Landed;
 use super::{Invalidation, Note, Replica, SyncError};
 use crate::Client;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use teal_log::{Cost, Locked, StoreError, note_cost};
+use teal_proto::conflict_name;
 use teal_types::{Link, Name, ObjectNo, Version};
+
+/// The most conflict names of one file that are tried here; the server tries more.
+const CONFLICT_NAMES_MAX: u32 = 1000;
+
+/// A name in the root for what has no better place.
+fn number_name(no: ObjectNo) -> Option<Link> {
+    let name = Name::new(format!("object-{}", no.get()).as_bytes()).ok()?;
+    Some(Link { dir: ObjectNo::ROOT, name })
+}
 
 impl Client {
     /// Gives a locked object the names it has at the server. `with`: what is locked beside it. `keeps`: something of it is pending, or
@@ -75,7 +86,7 @@ impl Client {
             if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
                 is_known = true;
                 locked.remove_entry(link.dir, &link.name)?;
-                self.displaced(replica, locked, there)?;
+                self.displaced(replica, locked, there, link)?;
                 told.push(Invalidation::Attributes(there));
             }
             locked.insert_entry(link.dir, &link.name, no)?;
@@ -98,9 +109,16 @@ impl Client {
     }
 
     /// An object has lost a name to another: what it has instead comes with its own state, or is asked for.
-    fn displaced(&self, replica: &Replica, locked: &mut Locked<'_>, no: ObjectNo) -> Result<(), StoreError> {
+    fn displaced(
+        &self,
+        replica: &Replica,
+        locked: &mut Locked<'_>,
+        no: ObjectNo,
+        link: &Link,
+    ) -> Result<(), StoreError> {
         let mut note = self.note(no)?;
         note.again = true;
+        note.lost = note.is_ours().then(|| link.clone());
         replica.state.lock().again = true;
         self.set_note(locked, no, &note)?;
         if !locked.is_linked(no) {
@@ -117,11 +135,12 @@ impl Client {
         landed: Landed,
     ) -> Result<(), SyncError> {
         self.settle_gone(replica, &gone, landed)?;
+        self.sort_deepest_first(&mut gone);
         loop {
             let before = gone.len();
             let mut left = Vec::new();
             for no in gone {
-                match self.bury_one(replica, no, landed)? {
+                match self.bury_or_hold(replica, no, landed)? {
                     true => replica.drives.ends(no),
                     false => left.push(no),
                 }
@@ -134,8 +153,28 @@ impl Client {
         }
     }
 
+    /// Orders objects so that what lies in a directory comes before it: one pass then ends all of a tree.
+    fn sort_deepest_first(&self, gone: &mut [ObjectNo]) {
+        let dir_of = |no: ObjectNo| self.store.names(no).ok()?.first().map(|(dir, _)| *dir);
+        let above: HashMap<ObjectNo, ObjectNo> = gone.iter().filter_map(|no| Some((*no, dir_of(*no)?))).collect();
+        let mut depths: HashMap<ObjectNo, u64> = HashMap::new();
+        for no in gone.iter() {
+            let (mut way, mut at) = (Vec::new(), *no);
+            while let Some(dir) = above.get(&at).filter(|_| !depths.contains_key(&at) && way.len() < gone.len()) {
+                way.push(at);
+                at = *dir;
+            }
+            let mut depth = depths.get(&at).copied().unwrap_or(0);
+            for below in way.into_iter().rev() {
+                depth += 1;
+                depths.insert(below, depth);
+            }
+        }
+        gone.sort_by_key(|no| std::cmp::Reverse(depths.get(no).copied().unwrap_or(0)));
+    }
+
     /// `false`: a directory that is not empty.
-    fn bury_one(&self, replica: &Replica, no: ObjectNo, landed: Landed) -> Result<bool, SyncError> {
+    pub(crate) fn bury_one(&self, replica: &Replica, no: ObjectNo, landed: Landed) -> Result<bool, SyncError> {
         let _names = self.namespace.read();
         let names = match self.store.names(no) {
             Err(StoreError::NotFound(_)) => return self.bury_note(no, landed).map(|()| true),
@@ -144,7 +183,9 @@ impl Client {
         let mut cost = self.cost_of_names(2 + names.len() as u64, &[no])?.freeing();
         cost.bytes += note_cost(4096);
         let op = self.begin(cost)?;
-        let with: Vec<ObjectNo> = names.iter().map(|(dir, _)| *dir).chain([no, ObjectNo::ROOT]).collect();
+        let lost = self.note(no)?.lost.map(|link| link.dir).filter(|dir| self.store.attr(*dir).is_ok());
+        let dirs = names.iter().map(|(dir, _)| *dir).chain(lost);
+        let with: Vec<ObjectNo> = dirs.chain([no, ObjectNo::ROOT]).collect();
         let mut locked = match op.lock(&with) {
             Err(StoreError::NotFound(_)) => return Ok(false),
             locked => locked?,
@@ -155,7 +196,7 @@ impl Client {
         }
         if note.is_ours() {
             // It was changed here: the server hears of it, and lets it live again.
-            self.name_anew(replica, &mut locked, no, &mut note)?;
+            self.name_anew(replica, &mut locked, no, &mut note, lost)?;
             self.set_note(&locked, no, &note)?;
             return Ok(true);
         }
@@ -194,27 +235,53 @@ impl Client {
         Ok(note.again && note.is_ours() && !note.pending.gone && note.pending.links.is_none())
     }
 
-    /// What lost its name here to another, and is gone there, gets one that nobody else has.
+    /// What lost its name here to another, and is gone there, gets the conflict name beside that; one in the root if the directory has gone too. The
+    /// server knows what became of the other since, and may decide otherwise. `lost`: where it lay, if that is here and locked.
     fn name_anew(
         &self,
         replica: &Replica,
         locked: &mut Locked<'_>,
         no: ObjectNo,
         note: &mut Note,
+        lost: Option<ObjectNo>,
     ) -> Result<(), StoreError> {
-        let Ok(name) = Name::new(format!("object-{}", no.get()).as_bytes()) else { return Ok(()) };
-        let root = ObjectNo::ROOT;
-        if !note.again || note.pending.gone || locked.is_linked(no) || locked.entry(root, &name)?.is_some() {
+        if !note.again || note.pending.gone || locked.is_linked(no) {
+            return Ok(());
+        }
+        let is_here =
+            |link: &Link| lost == Some(link.dir) && (link.dir == ObjectNo::ROOT || locked.is_linked(link.dir));
+        let beside = match note.lost.clone().filter(is_here) {
+            Some(link) => self.free_name_beside(replica, locked, &link)?,
+            None => None,
+        };
+        let Some(Link { dir, name }) = beside.or_else(|| number_name(no)) else { return Ok(()) };
+        if locked.entry(dir, &name)?.is_some() {
             return Ok(());
         }
         locked.set_orphan(no, false)?;
-        locked.insert_entry(root, &name, no)?;
+        locked.insert_entry(dir, &name, no)?;
         self.references.named(no);
-        note.again = false;
+        (note.again, note.lost) = (false, None);
         note.pending.links.get_or_insert((replica.seen(), Vec::new()));
-        replica.tell(Invalidation::Entry(root, name));
-        replica.tell(Invalidation::Data(root, 0, 0));
+        replica.tell(Invalidation::Entry(dir, name));
+        replica.tell(Invalidation::Data(dir, 0, 0));
         Ok(())
+    }
+
+    /// The first conflict name of `link` that nothing has here.
+    fn free_name_beside(
+        &self,
+        replica: &Replica,
+        locked: &Locked<'_>,
+        link: &Link,
+    ) -> Result<Option<Link>, StoreError> {
+        for number in 1..=CONFLICT_NAMES_MAX {
+            let name = conflict_name(&link.name, &replica.device, self.now(), number);
+            if locked.entry(link.dir, &name)?.is_none() {
+                return Ok(Some(Link { dir: link.dir, name }));
+            }
+        }
+        Ok(None)
     }
 
     /// Of an object that is gone on both sides.

@@ -9,25 +9,56 @@
 //! # Bytes, little-endian
 //! | bytes | field |
 //! |---:|---|
-//! | 1 | version, 1 |
-//! | 1 | flags: 1 pending, 2 flying, 4 absent, 8 unlisted, 16 to be looked at again |
+//! | 1 | version, 2; 1 is read too |
+//! | 1 | flags: 1 pending, 2 flying, 4 absent, 8 unlisted, 16 to be looked at again; from version 2 on 32 lost a name, 64 behind |
 //! | | if pending: a part |
 //! | | if flying: batch u64, a part, and the names that were sent: links |
 //! | | if absent: data commit u64, ranges |
+//! | | if it lost a name: the name: directory u64, length u8, name |
+//! | | if behind: commit u64 |
 //!
-//! A *part* is flags (1 created, 2 gone, 4 attributes, 8 data, 16 names); for attributes the base u64; for data the base u64, the least size
-//! u64, and ranges; for names the base u64 and links; then a count u16 of extended attributes, each base u64, length u8, name. *Links* are a
+//! A *part* is flags (1 created, 2 gone, 4 attributes, 8 data, 16 names, 32 tail: with data, from version 2 on); for attributes the base u64; for data the
+//! base u64, the least size u64, and ranges, then the tail if there is one: three u64; for names the base u64 and links; then a count u16 of extended attributes, each base u64, length u8, name. *Links* are a
 //! count u16, each directory u64, length u8, name. *Ranges* are a count u32, each start u64, end u64.
 
 use super::ranges::Ranges;
 use teal_types::{CommitSeq, Link, Name, ObjectNo};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The first version that notes the name that an object lost, and since when it is behind.
+const WITH_LOST: u8 = 2;
+/// The first version that notes tails.
+const WITH_TAIL: u8 = 2;
 const PENDING: u8 = 1;
 const FLYING: u8 = 2;
 const ABSENT: u8 = 4;
 const UNLISTED: u8 = 8;
 const AGAIN: u8 = 16;
+const LOST: u8 = 32;
+const BEHIND: u8 = 64;
+
+/// What was put behind the end of a file, if nothing else was done to its content since the base.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tail {
+    /// Where what the server had at the base ends.
+    pub(crate) start: u64,
+    /// From where on the server does not have it. What is between has landed there, maybe behind what others had appended; that is not installed here yet.
+    pub(crate) from: u64,
+    /// Where it ends, once it flies.
+    pub(crate) to: u64,
+}
+
+impl Tail {
+    /// One that may still grow.
+    pub(crate) const fn open(start: u64, from: u64) -> Self {
+        Self { start, from, to: u64::MAX }
+    }
+
+    /// Whether a file that ends here has it where it is in this replica.
+    pub(crate) const fn ends_at(&self, size: u64) -> bool {
+        self.start == self.from && self.to == size
+    }
+}
 
 /// Content that the server does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +67,8 @@ pub(crate) struct Dirty {
     /// The least size since.
     pub(crate) cut: u64,
     pub(crate) ranges: Ranges,
+    /// Unless more was done than appending.
+    pub(crate) tail: Option<Tail>,
 }
 
 /// Components of an object that the server does not have.
@@ -90,12 +123,16 @@ impl Part {
         }
         self.data = match (flown.data, self.data.take()) {
             (Some(mut flown), Some(newer)) => {
+                flown.tail = flown.tail.filter(|_| newer.tail.is_some());
                 flown.cut = flown.cut.min(newer.cut);
                 flown.ranges.join(&newer.ranges);
                 Some(flown)
             }
             (flown, newer) => flown.or(newer),
         };
+        if let Some(Dirty { tail: Some(tail), .. }) = &mut self.data {
+            tail.to = u64::MAX;
+        }
     }
 }
 
@@ -121,12 +158,18 @@ pub(crate) struct Note {
     pub(crate) unlisted: bool,
     /// The server's state did not fit in here: it must be looked at again.
     pub(crate) again: bool,
+    /// The name it had here until the server gave that to another, while it waits for one.
+    pub(crate) lost: Option<Link>,
+    /// What others have changed in it since this commit is not all here: it could not be installed. Whatever is changed in it here from then
+    /// on was made without having seen that.
+    pub(crate) behind: Option<CommitSeq>,
 }
 
 impl Note {
     /// Whether there is nothing to note.
     pub(crate) fn is_empty(&self) -> bool {
-        self.pending.is_empty() && self.flying.is_none() && self.absent.is_empty() && !self.unlisted && !self.again
+        let is_settled = self.pending.is_empty() && self.flying.is_none() && self.behind.is_none();
+        is_settled && self.absent.is_empty() && !self.unlisted && !self.again
     }
 
     /// Whether the server lacks something.
@@ -146,7 +189,9 @@ impl Note {
             | flag(self.flying.is_some(), FLYING)
             | flag(!self.absent.is_empty(), ABSENT)
             | flag(self.unlisted, UNLISTED)
-            | flag(self.again, AGAIN);
+            | flag(self.again, AGAIN)
+            | flag(self.lost.is_some(), LOST)
+            | flag(self.behind.is_some(), BEHIND);
         let mut out = vec![VERSION, flags];
         if !self.pending.is_empty() {
             put_part(&mut out, &self.pending);
@@ -160,25 +205,36 @@ impl Note {
             out.extend(self.data_seq.get().to_le_bytes());
             put_ranges(&mut out, &self.absent);
         }
+        self.lost.iter().for_each(|link| put_link(&mut out, link));
+        if let Some(since) = self.behind {
+            out.extend(since.get().to_le_bytes());
+        }
         out
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut t = Take(bytes);
         let (version, flags) = (t.u8()?, t.u8()?);
-        if version != VERSION || flags >= 2 * AGAIN {
+        let known = if version < WITH_LOST { 2 * AGAIN } else { 2 * BEHIND };
+        if !(1..=VERSION).contains(&version) || flags >= known {
             return None;
         }
         let mut note = Self { unlisted: flags & UNLISTED != 0, again: flags & AGAIN != 0, ..Self::default() };
         if flags & PENDING != 0 {
-            note.pending = t.part()?;
+            note.pending = t.part(version)?;
         }
         if flags & FLYING != 0 {
-            note.flying = Some(Flying { batch: t.u64()?, part: t.part()?, sent: t.links()? });
+            note.flying = Some(Flying { batch: t.u64()?, part: t.part(version)?, sent: t.links()? });
         }
         if flags & ABSENT != 0 {
             note.data_seq = t.seq()?;
             note.absent = t.ranges()?;
+        }
+        if flags & LOST != 0 {
+            note.lost = Some(t.link()?);
+        }
+        if flags & BEHIND != 0 {
+            note.behind = Some(t.seq()?);
         }
         t.0.is_empty().then_some(note)
     }
@@ -186,10 +242,12 @@ impl Note {
 
 fn put_links(out: &mut Vec<u8>, links: &[Link]) {
     out.extend((links.len() as u16).to_le_bytes());
-    for link in links {
-        out.extend(link.dir.get().to_le_bytes());
-        put_short(out, link.name.as_bytes());
-    }
+    links.iter().for_each(|link| put_link(out, link));
+}
+
+fn put_link(out: &mut Vec<u8>, link: &Link) {
+    out.extend(link.dir.get().to_le_bytes());
+    put_short(out, link.name.as_bytes());
 }
 
 /// At most 255 bytes, as names are.
@@ -207,7 +265,9 @@ fn put_ranges(out: &mut Vec<u8>, ranges: &Ranges) {
 }
 
 fn put_part(out: &mut Vec<u8>, part: &Part) {
-    let flags = [part.created, part.gone, part.attributes.is_some(), part.data.is_some(), part.links.is_some()];
+    let tail = part.data.as_ref().and_then(|dirty| dirty.tail);
+    let (created, gone, has_tail) = (part.created, part.gone, tail.is_some());
+    let flags = [created, gone, part.attributes.is_some(), part.data.is_some(), part.links.is_some(), has_tail];
     out.push(flags.iter().rev().fold(0, |bits, set| bits << 1 | u8::from(*set)));
     if let Some(base) = part.attributes {
         out.extend(base.get().to_le_bytes());
@@ -216,6 +276,9 @@ fn put_part(out: &mut Vec<u8>, part: &Part) {
         out.extend(dirty.base.get().to_le_bytes());
         out.extend(dirty.cut.to_le_bytes());
         put_ranges(out, &dirty.ranges);
+    }
+    if let Some(Tail { start, from, to }) = tail {
+        [start, from, to].iter().for_each(|word| out.extend(word.to_le_bytes()));
     }
     if let Some((base, links)) = &part.links {
         out.extend(base.get().to_le_bytes());
@@ -258,23 +321,29 @@ impl<'a> Take<'a> {
     }
     fn links(&mut self) -> Option<Vec<Link>> {
         let count = self.u16()?;
-        (0..count)
-            .map(|_| Some(Link { dir: ObjectNo::new(self.u64()?), name: Name::new(self.short()?).ok()? }))
-            .collect()
+        (0..count).map(|_| self.link()).collect()
+    }
+    fn link(&mut self) -> Option<Link> {
+        Some(Link { dir: ObjectNo::new(self.u64()?), name: Name::new(self.short()?).ok()? })
     }
     fn ranges(&mut self) -> Option<Ranges> {
         let count = u32::from_le_bytes(self.array()?);
         let ranges: Option<Vec<_>> = (0..count).map(|_| Some((self.u64()?, self.u64()?))).collect();
         Ranges::of(ranges?)
     }
-    fn part(&mut self) -> Option<Part> {
-        let flags = self.u8().filter(|flags| *flags < 32)?;
+    fn part(&mut self, version: u8) -> Option<Part> {
+        let known = if version < WITH_TAIL { 32 } else { 64 };
+        let flags = self.u8().filter(|flags| *flags < known)?;
         let mut part = Part { created: flags & 1 != 0, gone: flags & 2 != 0, ..Part::default() };
         if flags & 4 != 0 {
             part.attributes = Some(self.seq()?);
         }
         if flags & 8 != 0 {
-            part.data = Some(Dirty { base: self.seq()?, cut: self.u64()?, ranges: self.ranges()? });
+            part.data = Some(Dirty { base: self.seq()?, cut: self.u64()?, ranges: self.ranges()?, tail: None });
+        }
+        if flags & 32 != 0 {
+            let tail = Tail { start: self.u64()?, from: self.u64()?, to: self.u64()? };
+            part.data.as_mut()?.tail = Some(tail);
         }
         if flags & 16 != 0 {
             part.links = Some((self.seq()?, self.links()?));

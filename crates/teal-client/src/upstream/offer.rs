@@ -301,7 +301,7 @@ impl Living<'_> {
             let mut ranges = Ranges::default();
             ranges.add(0, attr.size.max(1));
             // What is absent is as it was at the last common commit.
-            note.pending.data = Some(Dirty { base: common, cut, ranges: ranges.without(&note.absent) });
+            note.pending.data = Some(Dirty { base: common, cut, ranges: ranges.without(&note.absent), tail: None });
             is_any = true;
         }
         is_any

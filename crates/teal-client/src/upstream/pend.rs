@@ -2,9 +2,10 @@
 //!
 //! # Guarantees
 //! 1. A component that the server does not have is pending, with the position in history at its first change as its base.
-//! 2. What was made and removed between two flushes leaves no trace.
+//! 2. A file that is only appended to keeps a *tail* in its note, until something else is done to its content.
+//! 3. What was made and removed between two flushes leaves no trace.
 
-use super::note::Dirty;
+use super::note::{Dirty, Tail};
 use super::{Note, ranges::Ranges};
 use crate::Client;
 use crate::seeded::{Bug, bug};
@@ -20,6 +21,8 @@ pub(crate) enum Pend<'a> {
     Attributes,
     /// Content from an offset to another.
     Data(u64, u64),
+    /// Content that was put behind its end, from there to another offset.
+    Append(u64, u64),
     /// Its size was less meanwhile, or is now.
     Cut(u64),
     /// An extended attribute.
@@ -30,10 +33,17 @@ pub(crate) enum Pend<'a> {
     Gone,
 }
 
-/// Changed content is noted in pieces of this size, so that writes in a row change the note rarely.
+/// Changed content is noted in blocks, so that a small change costs the server as little.
+const BLOCK: u64 = 4 << 10;
+/// What is written at the end is noted in pieces of this size, so that appends in a row change the note rarely: behind the end nothing is sent.
 const GRAIN: u64 = 256 << 10;
 /// The most ranges of changed content; beyond, the smallest gaps are sent too.
 const DIRTY_MAX: usize = 64;
+
+/// Up to where content is noted that has changed up to `to`.
+fn noted_end(to: u64, size: u64) -> u64 {
+    to.next_multiple_of(if to >= size { GRAIN } else { BLOCK })
+}
 
 fn links(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
     locked.names(no).into_iter().map(|(dir, name)| Link { dir, name }).collect()
@@ -45,9 +55,10 @@ impl Client {
         let Some(replica) = &self.replica else { return Ok(()) };
         let before = self.note(no)?;
         let mut note = before.clone();
-        let base = replica.seen();
+        // What came since was not seen here, though the position has passed it.
+        let base = note.behind.unwrap_or(replica.seen());
         match what {
-            Pend::Data(from, to) => replica.queued(to - from),
+            Pend::Data(from, to) | Pend::Append(from, to) => replica.queued(to - from),
             Pend::Cut(_) | Pend::Gone => replica.unqueued(),
             _ => {}
         }
@@ -63,14 +74,23 @@ impl Client {
             }
             _ if note.pending.created => absorb(&mut note, what),
             Pend::Attributes => drop(note.pending.attributes.get_or_insert(base)),
-            Pend::Data(from, to) => {
-                dirty(&mut note, base).ranges.add(from / GRAIN * GRAIN, to.next_multiple_of(GRAIN));
+            Pend::Data(from, to) | Pend::Append(from, to) => {
+                let is_first = note.pending.data.is_none();
+                let tail = &mut dirty(&mut note, base).tail;
+                match what {
+                    Pend::Append(..) if is_first => *tail = Some(Tail::open(from, from)),
+                    Pend::Append(..) => {}
+                    _ if bug(Bug::RewriteTakenForAppend) => {}
+                    _ => *tail = None,
+                }
+                dirty(&mut note, base).ranges.add(from / BLOCK * BLOCK, noted_end(to, locked.attr(no).size));
                 dirty(&mut note, base).ranges.coarsen(DIRTY_MAX);
                 note.absent.remove(from, to);
             }
             Pend::Cut(size) => {
-                let cut = &mut dirty(&mut note, base).cut;
-                *cut = size.min(*cut);
+                let dirty = dirty(&mut note, base);
+                dirty.cut = size.min(dirty.cut);
+                dirty.tail = None;
                 note.absent.remove(size, super::ranges::END);
             }
             Pend::Xattr(name) => {
@@ -101,13 +121,13 @@ impl Client {
 }
 
 fn dirty(note: &mut Note, base: CommitSeq) -> &mut Dirty {
-    note.pending.data.get_or_insert_with(|| Dirty { base, cut: u64::MAX, ranges: Ranges::default() })
+    note.pending.data.get_or_insert_with(|| Dirty { base, cut: u64::MAX, ranges: Ranges::default(), tail: None })
 }
 
 /// All of a new object is pending anyway.
 fn absorb(note: &mut Note, what: Pend<'_>) {
     match what {
-        Pend::Data(from, to) => note.absent.remove(from, to),
+        Pend::Data(from, to) | Pend::Append(from, to) => note.absent.remove(from, to),
         Pend::Cut(size) => note.absent.remove(size, super::ranges::END),
         _ => {}
     }

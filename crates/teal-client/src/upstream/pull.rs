@@ -1,7 +1,7 @@
 //! Bringing history up to date: what has changed at the server is asked for and installed, piece by piece.
 //!
 //! # Guarantees
-//! 1. The position moves only when everything up to it is installed; whatever a crash interrupts is asked for again, and installing it
+//! 1. The position moves only when everything up to it is installed, or held back with a note of that (`held`); whatever a crash interrupts is asked for again, and installing it
 //!    twice is harmless.
 //! 2. What does not concern this replica is not told (`keep`), and costs no I/O: a poll that brings nothing moves the position in memory only.
 //! 3. What a copy of this store has made is not installed before this one has a life of its own.
@@ -135,7 +135,9 @@ impl Client {
             (more, changes) = (next.more, next.changes);
         }
         self.bury_gone(replica, later.gone, landed)?;
-        later.dirs.iter().try_for_each(|version| self.install_version(replica, version, None, landed))?;
+        later.dirs.iter().try_for_each(|version| self.install_or_hold(replica, version, None, landed))?;
+        // Whoever sees this position finds the kernel's sizes as they are at it.
+        replica.wait_until_heard(super::HEARD_WITHIN);
         self.identify(replica, |identity| identity.come_to(to, digest))?;
         replica.state.lock().is_live = is_live;
         replica.counters.pulls.fetch_add(1, Ordering::Relaxed);
@@ -177,10 +179,12 @@ impl Client {
     ) -> Result<(), SyncError> {
         for change in changes {
             match change {
-                Change::Is { version, .. } if later.dirs.len() < LATER_MAX && self.has_same_names(&version)? => {
+                Change::Is { version, .. }
+                    if later.dirs.len() < LATER_MAX && self.has_same_names(&version).unwrap_or(false) =>
+                {
                     later.dirs.push(*version);
                 }
-                Change::Is { version, ranges } => self.install_version(replica, &version, ranges.as_deref(), landed)?,
+                Change::Is { version, ranges } => self.install_or_hold(replica, &version, ranges.as_deref(), landed)?,
                 Change::Gone { object } if !is_number(object) || object == ObjectNo::ROOT => {
                     return Err(unexpected("an end of what cannot end").into());
                 }

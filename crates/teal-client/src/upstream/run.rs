@@ -8,6 +8,7 @@
 
 use super::fetch_ahead::{AT_ONCE, run_ahead};
 use super::flush::Flushed;
+use super::held::StuckWay;
 use super::{Replica, SyncError};
 use crate::{Client, FsError};
 use std::sync::{Arc, Weak};
@@ -19,6 +20,8 @@ use teal_proto::{RefusalCode, Request};
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// How often a flush begins again with a new life: copies of a store that are all at work take each other's away.
 const LIVES_MAX: u32 = 5;
+/// How often a flush says hello again to a server that has begun anew.
+const GREETINGS_MAX: u32 = 3;
 /// Unmounting waits no longer for the server.
 const GOODBYE: Duration = Duration::from_millis(500);
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
@@ -76,11 +79,13 @@ impl Replica {
     fn due_in(&self, now: Duration) -> Option<Duration> {
         let state = self.state.lock();
         let age = if state.is_live { self.options.live_age } else { self.options.flush_age };
-        let since = state.pending_since?;
+        let held = self.held.lock().due_in(StuckWay::Sending, now);
+        let Some(since) = state.pending_since else { return held };
         if self.is_filling() {
             return Some(Duration::ZERO);
         }
-        Some((since + age).saturating_sub(now))
+        let due = (since + age).saturating_sub(now);
+        Some(held.map_or(due, |held| held.min(due)))
     }
 
     /// Whether a flush is due.
@@ -130,22 +135,24 @@ impl Client {
 
     fn flush_due(&self, replica: &Replica) -> Result<(), SyncError> {
         while replica.is_due(self.clock.monotonic()) {
-            self.flush_once(replica)?;
+            // What does not fit into one batch, or is sent by itself, goes at once.
+            while self.flush_once(replica)? == Flushed::Part {}
             self.look_again(replica)?;
         }
         Ok(())
     }
 
-    /// Sends everything that is pending now.
+    /// Sends everything that is pending now, and tries again what is held back.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`], or what the store met.
+    /// [`FsError::Unreachable`], [`FsError::Stuck`] when all else has gone, or what the store met.
     pub fn flush_upstream(&self) -> Result<(), FsError> {
         let Some(replica) = &self.replica else { return Ok(()) };
-        let mut lives = 0;
+        replica.held.lock().try_all();
+        let (mut lives, mut greetings) = (0, 0);
         loop {
-            self.connect(replica)?;
-            match self.flush_once(replica) {
+            let flushed = self.connect(replica).and_then(|()| self.flush_once(replica));
+            match flushed {
                 Ok(Flushed::Part) => {}
                 Ok(_) => break,
                 // A copy of this store has gone on meanwhile: it gets a new life, and sends again.
@@ -154,11 +161,18 @@ impl Client {
                 {
                     lives += 1;
                 }
+                // The server has begun anew since it was greeted.
+                Err(SyncError::Upstream(UpstreamError::Refused(refused)))
+                    if refused.code == RefusalCode::Stopping && greetings < GREETINGS_MAX =>
+                {
+                    greetings += 1;
+                }
                 Err(e) => return Err(e.into()),
             }
         }
         self.look_again(replica)?;
-        Ok(())
+        let stuck = replica.held.lock().words();
+        stuck.map_or(Ok(()), |words| Err(FsError::Stuck(words)))
     }
 
     /// Where that is wanted, waits until the server has everything that is durable here.
@@ -170,7 +184,7 @@ impl Client {
             return Ok(());
         }
         self.flush_upstream().map_err(|e| match e {
-            FsError::Unreachable(words) => FsError::OnlyHere(words),
+            FsError::Unreachable(words) | FsError::Stuck(words) => FsError::OnlyHere(words),
             e => e,
         })
     }

@@ -6,8 +6,10 @@
 //!    the conflict is met again, with the whole content.
 //! 3. What has changed here since meets the conflict with what others have changed behind the batch's back, though the position has passed both.
 
-use super::note::Part;
+use super::held::StuckWay;
+use super::note::{Dirty, Part, Tail};
 use super::pull::Landed;
+use super::tails::Landing;
 use super::{Note, Replica, SyncError, content, unexpected};
 use crate::Client;
 use crate::seeded::{Bug, bug};
@@ -26,13 +28,15 @@ pub(crate) struct Free {
     /// server has not heard; and not those of a directory that is listed here, where it is its entries that may be pending.
     pub(crate) older: bool,
     pub(crate) data: bool,
+    /// What was sent of it lies elsewhere at the server than here.
+    pub(crate) behind: Option<Tail>,
     pub(crate) links: bool,
     /// Extended attributes but those that are pending.
     pub(crate) xattrs: bool,
 }
 
 /// Settles what flies of an object whose state after the batch is known, and says what may be installed.
-pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u64) -> Free {
+pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, past: Option<&Version>, size: u64) -> Free {
     let is_listed = version.kind.is_dir() && !note.unlisted;
     let flying = note.flying.as_ref().filter(|flying| landed.is_some_and(|(batch, _)| flying.batch == batch));
     let Some((flying, seq)) = flying.zip(landed.map(|(_, seq)| seq)) else {
@@ -44,6 +48,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
             times: !held(&|part| part.created || part.data.is_some()),
             older: !is_listed && !held(&|part| !part.is_empty()),
             data: !held(&|part| part.created || part.data.is_some()),
+            behind: None,
             links: !held(&|part| part.created || part.gone || part.links.is_some()),
             xattrs: !held(&|part| part.created),
         };
@@ -52,7 +57,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
     let all = part.created;
     // A component is won if the server's state of it is the one of this batch.
     let attributes = (all || part.attributes.is_some(), version.attr_seq == seq);
-    let data = (all || part.data.is_some(), version.data_seq == seq);
+    let landing = Landing::of(&part, version, past, seq);
     let named = all || part.links.is_some();
     note.flying = None;
     let pending = &mut note.pending;
@@ -63,16 +68,7 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
         _ => base,
     });
     if let Some(newer) = &mut pending.data {
-        match (data, &part.data) {
-            ((true, true), _) if bug(Bug::BaseKept) => {}
-            ((true, true), _) => newer.base = seq,
-            ((true, false), flown) => {
-                // It goes to a file of its own: all of it must be there.
-                let base = flown.as_ref().map_or(newer.base.min(seq), |flown| flown.base);
-                *newer = super::note::Dirty { base, ..content::whole(size) };
-            }
-            _ => {}
-        }
+        settle_newer(newer, part.data.as_ref(), landing, (seq, version.size, size));
     }
     if let Some((base, names)) = &mut pending.links {
         if pending.gone {
@@ -96,10 +92,35 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, size: u
         attributes: pending.attributes.is_none(),
         times: pending.data.is_none(),
         older: attributes == (true, false) || !is_listed && pending.is_empty(),
-        data: (pending.data.is_none() || bug(Bug::NewerOverwritten)) && data != (true, true),
+        data: (pending.data.is_none() || bug(Bug::NewerOverwritten)) && landing != Landing::AsSent,
+        behind: if let Landing::Behind(tail) = landing { Some(tail) } else { None },
         // A name that another had is another one at the server.
         links: pending.links.is_none() && !pending.gone,
         xattrs: true,
+    }
+}
+
+/// Content that has changed here since a batch took some along, once it is known what became of that. `there`, `here`: the sizes.
+fn settle_newer(newer: &mut Dirty, flown: Option<&Dirty>, landing: Landing, (seq, there, here): (CommitSeq, u64, u64)) {
+    match (landing, flown) {
+        (Landing::NotSent, _) => {}
+        (Landing::AsSent, _) if bug(Bug::BaseKept) => {}
+        (Landing::AsSent, _) => {
+            newer.base = seq;
+            // What was sent was read after the cut, and may have had some of it already.
+            newer.tail = newer.tail.filter(|_| there <= here).map(|_| Tail::open(there, there));
+        }
+        (Landing::Behind(tail), Some(flown)) if newer.tail.is_some() => {
+            newer.base = flown.base;
+            newer.cut = newer.cut.min(flown.cut);
+            newer.ranges.join(&flown.ranges);
+            newer.tail = Some(Tail::open(tail.start, tail.to));
+        }
+        (Landing::Behind(_) | Landing::Lost, flown) => {
+            // It goes to a file of its own: all of it must be there.
+            let base = flown.map_or(newer.base.min(seq), |flown| flown.base);
+            *newer = Dirty { base, ..content::whole(here) };
+        }
     }
 }
 
@@ -121,7 +142,7 @@ impl Client {
             let mut gone = Vec::new();
             for (no, version) in objects.iter().zip(self.look_at(replica, objects)?) {
                 match version {
-                    Some(version) => self.install_version(replica, &version, None, Some((batch, seq)))?,
+                    Some(version) => self.install_or_hold(replica, &version, None, Some((batch, seq)))?,
                     None => gone.push(*no),
                 }
             }
@@ -148,7 +169,7 @@ impl Client {
             let op = self.begin(cost)?;
             let locked = op.lock(&[*no]).ok();
             let mut note = self.note(*no)?;
-            settle(&mut note, &version, landed, locked.as_ref().map_or(0, |locked| locked.attr(*no).size));
+            settle(&mut note, &version, landed, None, locked.as_ref().map_or(0, |locked| locked.attr(*no).size));
             op.set_note(*no, Some(&note.encode()).filter(|_| !note.is_empty()).map(|bytes| &bytes[..]))?;
         }
         Ok(())
@@ -172,7 +193,9 @@ impl Client {
 
     /// Looks again at what did not fit in here before.
     pub(crate) fn look_again(&self, replica: &Replica) -> Result<(), SyncError> {
-        if !std::mem::take(&mut replica.state.lock().again) {
+        let now = self.clock.monotonic();
+        let is_due = replica.held.lock().due_in(StuckWay::Installing, now).is_some_and(|wait| wait.is_zero());
+        if !std::mem::take(&mut replica.state.lock().again) && !is_due {
             return Ok(());
         }
         // What an answer that is lost leaves undone is done the next time.
@@ -188,11 +211,17 @@ impl Client {
             }
             ControlFlow::Continue(())
         })?;
+        let now = self.clock.monotonic();
+        {
+            let mut held = replica.held.lock();
+            held.keep(StuckWay::Installing, |no| objects.contains(&no));
+            objects.retain(|no| !held.waits(StuckWay::Installing, *no, now));
+        }
         for objects in objects.chunks(WANTS_MAX) {
             let mut gone = Vec::new();
             for (no, version) in objects.iter().zip(self.look_at(replica, objects)?) {
                 match version {
-                    Some(version) => self.install_version(replica, &version, None, None)?,
+                    Some(version) => self.install_or_hold(replica, &version, None, None)?,
                     None => gone.push(*no),
                 }
             }

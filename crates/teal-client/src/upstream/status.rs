@@ -1,6 +1,6 @@
 //! What is only here, what the server was asked, and whether it can be.
 
-use super::{PinsShown, SyncError, unexpected};
+use super::{PinsShown, StuckObject, SyncError, unexpected};
 use crate::{Client, FsError};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,6 +81,17 @@ pub enum Link {
     },
 }
 
+/// What the server of a volume lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsent {
+    /// Objects of which something is only here.
+    pub objects: u64,
+    /// Bytes of content among that, at most.
+    pub bytes: u64,
+    /// Not all that is here has been told to a new server, or compared with one that was restored: there may be more.
+    pub announcing: bool,
+}
+
 /// Where this replica stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamStatus {
@@ -96,6 +107,10 @@ pub struct UpstreamStatus {
     pub link: Link,
     /// Why the server, though it answers, does not take what it is sent.
     pub stuck: Option<String>,
+    /// What is held back, one way or the other, and how many there are in all.
+    pub stuck_objects: (usize, Vec<StuckObject>),
+    /// Whether the server has been spoken to since the store was opened, or since it was last lost.
+    pub is_connected: bool,
     /// Whether another client of the volume is connected.
     pub is_live: bool,
     /// How long ago the last flush was.
@@ -121,6 +136,7 @@ impl Client {
         let (only_here, only_here_bytes) = self.only_here()?;
         let pins = self.pins_shown(replica);
         let identity = *replica.identity.lock();
+        let stuck_objects = replica.held.lock().shown();
         let state = replica.state.lock();
         let link = match &state.trouble {
             Some((why, _)) if state.is_denied => Link::Denied { why: why.clone() },
@@ -134,6 +150,8 @@ impl Client {
             only_here_bytes,
             link,
             stuck: state.stuck.clone(),
+            stuck_objects,
+            is_connected: state.is_connected,
             is_live: state.is_live,
             last_flush: state.last_flush.map(|then| now.saturating_sub(then)),
             announcing: identity.announce != 0 || identity.offer != 0,
@@ -141,6 +159,17 @@ impl Client {
             counts: replica.counters.list(),
             requests: std::array::from_fn(|kind| replica.counters.asked[kind].load(Ordering::Relaxed)),
         }))
+    }
+
+    /// What this machine has and the server lacks; `None`: the volume has no server.
+    ///
+    /// # Errors
+    /// What reading the notes met.
+    pub fn left_to_send(&self) -> Result<Option<Unsent>, FsError> {
+        let Some(replica) = &self.replica else { return Ok(None) };
+        let (objects, bytes) = self.only_here()?;
+        let identity = *replica.identity.lock();
+        Ok(Some(Unsent { objects, bytes, announcing: identity.announce != 0 || identity.offer != 0 }))
     }
 
     /// The conflicts of the volume that nobody has resolved.
@@ -168,7 +197,10 @@ impl Client {
     /// [`FsError::Unreachable`], also when there is none of this number.
     pub fn resolve_conflict(&self, conflict: u64) -> Result<(), FsError> {
         let Some(replica) = &self.replica else { return Err(FsError::NotFound) };
-        self.flush_upstream()?;
+        match self.flush_upstream() {
+            Ok(()) | Err(FsError::Stuck(_)) => {}
+            Err(e) => return Err(e),
+        }
         self.ask(replica, &Request::Resolve { conflict }).map_err(SyncError::from)?;
         Ok(())
     }

@@ -7,6 +7,7 @@ use teal_client::{Caller, SetAttrRequest, TimeChange, WriteFlags, XattrMode};
 use teal_types::{ObjectNo, Timestamp};
 
 const NONE: SetAttrRequest = SetAttrRequest {
+    is_held: false,
     perm: None,
     uid: None,
     gid: None,

@@ -3,7 +3,7 @@
 use crate::fixture::{CALLER, ROOT, Volume, refused};
 use rustix::io::Errno;
 use teal_client::{FallocateMode, Seek, WRITE_STEP, WriteFlags};
-use teal_log::FILE_MAX;
+use teal_types::limits::FILE_MAX;
 
 #[test]
 fn only_files_have_content() {

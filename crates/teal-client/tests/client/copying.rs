@@ -96,7 +96,7 @@ fn a_copy_counts_as_a_write() {
     assert_eq!(v.attr(g).perm, 0o6755, "who may keep them, keeps them");
     assert!(v.attr(g).mtime > old.mtime && v.attr(g).ctime > old.ctime);
     assert_eq!((v.attr(f).mtime, v.attr(f).ctime), (old.mtime, old.ctime), "the source has not changed");
-    let flags = WriteFlags { append: false, kill_suidgid: true };
+    let flags = WriteFlags { kill_suidgid: true, ..WriteFlags::default() };
     assert_eq!(v.client.copy_file_range((f, 0), (g, 0), 50_000, flags).unwrap(), 50_000);
     assert_eq!(v.attr(g).perm, 0o755);
     assert_eq!(v.client.copy_file_range((f, 50_000), (g, 0), 1, flags).unwrap(), 0);

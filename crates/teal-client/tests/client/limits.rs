@@ -3,7 +3,7 @@
 use crate::fixture::{CALLER, ROOT, Volume, refused};
 use rustix::io::Errno;
 use teal_client::{FallocateMode, SetAttrRequest, WriteFlags, XattrMode};
-use teal_log::{FILE_MAX, SYMLINK_MAX, XATTR_NAME_MAX, XATTR_TOTAL_MAX, XATTR_VALUE_MAX};
+use teal_types::limits::{FILE_MAX, TARGET_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX};
 
 #[test]
 fn a_name_has_255_bytes() {
@@ -26,11 +26,11 @@ fn a_name_has_255_bytes() {
 
 #[test]
 fn a_symlink_target_has_4095_bytes() {
-    assert_eq!(SYMLINK_MAX, 4095);
+    assert_eq!(TARGET_MAX, 4095);
     let mut v = Volume::new();
-    let target = vec![b't'; SYMLINK_MAX];
+    let target = vec![b't'; TARGET_MAX];
     let link = v.client.symlink(&CALLER, ROOT, b"l", &target).unwrap().object;
-    assert_eq!(refused(v.client.symlink(&CALLER, ROOT, b"m", &[b't'; SYMLINK_MAX + 1])), Errno::NAMETOOLONG);
+    assert_eq!(refused(v.client.symlink(&CALLER, ROOT, b"m", &[b't'; TARGET_MAX + 1])), Errno::NAMETOOLONG);
     v.client.sync().unwrap();
     v.reopen();
     assert_eq!(v.client.readlink(link).unwrap(), target);
@@ -58,7 +58,7 @@ fn a_file_has_an_exbibyte() {
 
 #[test]
 fn an_extended_attribute_has_255_bytes_of_name_64_kib_of_value_and_128_kib_in_all() {
-    assert_eq!((XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTR_TOTAL_MAX), (255, 64 << 10, 128 << 10));
+    assert_eq!((XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX), (255, 64 << 10, 128 << 10));
     let mut v = Volume::new();
     let f = v.file(ROOT, "f");
     let set =
@@ -69,7 +69,7 @@ fn an_extended_attribute_has_255_bytes_of_name_64_kib_of_value_and_128_kib_in_al
     assert_eq!(refused(set(&v, &format!("{long}n"), b"")), Errno::RANGE);
     assert_eq!(refused(set(&v, &long, &[7; XATTR_VALUE_MAX + 1])), Errno::TOOBIG);
     // Each takes 16 bytes besides its name and value.
-    let left = XATTR_TOTAL_MAX - (XATTR_VALUE_MAX + 255 + 16) - ("security.x".len() + 16);
+    let left = XATTRS_BYTES_MAX - (XATTR_VALUE_MAX + 255 + 16) - ("security.x".len() + 16);
     assert_eq!(refused(set(&v, "security.x", &value[..=left])), Errno::NOSPC);
     set(&v, "security.x", &value[..left]).unwrap();
     assert_eq!(refused(set(&v, "user.y", b"")), Errno::NOSPC);

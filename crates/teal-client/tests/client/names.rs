@@ -4,6 +4,7 @@ use crate::fixture::{CALLER, ROOT, Volume, refused};
 use rustix::io::Errno;
 use std::ops::ControlFlow;
 use teal_client::{Caller, RenameMode, SetAttrRequest};
+use teal_types::limits::LINKS_MAX;
 use teal_types::{FileType, ObjectNo};
 
 const REPLACE: RenameMode = RenameMode::Replace;
@@ -81,18 +82,18 @@ fn a_thousand_links_and_no_more() {
     let v = Volume::new();
     let f = v.file(ROOT, "f");
     let long = "n".repeat(250);
-    for n in 1..teal_log::LINK_MAX {
+    for n in 1..LINKS_MAX {
         v.client.link(f, ROOT, format!("{long}{n}").as_bytes()).unwrap();
     }
     assert_eq!(refused(v.client.link(f, ROOT, b"more")), Errno::MLINK);
     // At the limit a name can still be moved.
     assert_eq!(v.rename((ROOT, "f"), (ROOT, "g"), REPLACE), Ok(()));
-    v.client.release(f, u64::from(teal_log::LINK_MAX));
+    v.client.release(f, LINKS_MAX as u64);
     v.client.sync().unwrap();
     let mut v = v;
     v.reopen();
-    assert_eq!(v.attr(f).nlink, teal_log::LINK_MAX);
-    assert_eq!(v.names(ROOT).len(), 2 + teal_log::LINK_MAX as usize);
+    assert_eq!(v.attr(f).nlink as usize, LINKS_MAX);
+    assert_eq!(v.names(ROOT).len(), 2 + LINKS_MAX);
 }
 
 #[test]

@@ -37,6 +37,8 @@ fn golden_notifications() {
     assert_eq!(sent(none, |n| n.delete(node, NodeId::new(4), b"ab")), (6, name(&[3, 4, 2])));
     let store = [numbers(&[3, 4, 2]), b"xy".to_vec()].concat();
     assert_eq!(sent(none, |n| n.store(node, 4, b"xy")), (4, store));
+    let raised = [numbers(&[3, 8, 1]), vec![0]].concat();
+    assert_eq!(sent(none, |n| n.raise_size(node, 9)), (4, raised), "the byte before the end, which nobody can read");
     assert_eq!(sent(none, |n| n.poll_wakeup(9)), (1, numbers(&[9])));
     assert_eq!(sent(none, Notifier::increment_epoch), (8, Vec::new()));
 }

@@ -6,6 +6,7 @@
 
 use crate::abi;
 use crate::request::InitRequest;
+use teal_types::limits::XATTR_VALUE_MAX;
 
 /// The oldest minor version spoken (Linux 5.4): below it structs are shorter and limits differ.
 pub(crate) const OLDEST_MINOR: u32 = 31;
@@ -14,8 +15,6 @@ pub(crate) const OLDEST_MINOR: u32 = 31;
 const PAGE: u32 = 4096;
 /// The most a kernel without `MAX_PAGES` puts into one request.
 const MAX_WRITE_WITHOUT_PAGES: u32 = 32 * PAGE;
-/// The longest extended attribute value; larger than a small `max_write`.
-const XATTR_VALUE_MAX: u32 = 64 * 1024;
 
 bitflags::bitflags! {
     /// Capabilities exchanged by `INIT`: `flags` in the low word, `flags2` in the high one. The kernel's names and meanings.
@@ -209,12 +208,12 @@ pub struct Negotiated {
 impl Negotiated {
     /// Bytes of the largest payload of a request or an answer, as the kernel counts it for an entry of a ring.
     pub(crate) fn payload_size(&self) -> usize {
-        (self.max_write.max(XATTR_VALUE_MAX)).next_multiple_of(PAGE) as usize
+        (self.max_write.max(XATTR_VALUE_MAX as u32)).next_multiple_of(PAGE) as usize
     }
 
     /// Bytes of a buffer that holds any request: the largest payload, and a page for the structs and names before it.
     pub(crate) fn buffer_size(&self) -> usize {
-        (self.max_write.max(XATTR_VALUE_MAX) + PAGE) as usize
+        (self.max_write.max(XATTR_VALUE_MAX as u32) + PAGE) as usize
     }
 }
 

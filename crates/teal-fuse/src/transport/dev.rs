@@ -60,6 +60,10 @@ impl Transport for DevFuse {
         Ok(Arc::new(clone))
     }
 
+    fn send_without_its_end(&self, head: &[u8], missing: usize) -> Result<(), Errno> {
+        rustix::io::retry_on_intr(|| ioctl::write_without_its_end(self.as_fd(), head, missing))
+    }
+
     fn device(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
     }

@@ -6,7 +6,7 @@ use crate::format::crc_matches;
 use crate::format::delta::{Delta, decode_body};
 use crate::format::extent::{Extent, Mapped};
 use crate::format::record::{HEADER, Header, Run, digest, follows};
-use crate::format::superblock::{self, Superblock};
+use crate::format::superblock::{self, Refused, Superblock};
 use crate::geometry::{Geometry, Segment};
 use crate::open::read_superblock;
 use std::io::{self, Write};
@@ -19,22 +19,22 @@ const RECORDS_MAX: usize = 1 << 20;
 /// Prints what lies on a disk; it need not open as a store, but one superblock must be whole for all but the superblocks.
 ///
 /// # Errors
-/// Those of `out`; what cannot be read is said in the text.
+/// Those of `out`; that no superblock can be read, or that there is no such segment. Other damage is said in the text.
 pub fn dump_raw(disk: &dyn Disk, what: RawWhat, out: &mut dyn Write) -> io::Result<()> {
     if what == RawWhat::Superblock {
-        return superblocks(disk, out);
+        superblocks(disk, out)?;
     }
-    let sb = match read_superblock(disk) {
-        Ok(sb) => sb,
-        Err(e) => return writeln!(out, "{e}"),
-    };
+    let sb = read_superblock(disk).map_err(io::Error::other)?;
     let raw = Raw { disk, geometry: Geometry::new(&sb), sb };
     match what {
         RawWhat::Superblock => Ok(()),
         RawWhat::Anchors => raw.anchors(out),
         RawWhat::Chain => raw.chain(out),
         RawWhat::Segment(number) if number < raw.sb.segments => raw.segment(Segment(number), out),
-        RawWhat::Segment(number) => writeln!(out, "there is no segment {number}, only {}", raw.sb.segments),
+        RawWhat::Segment(number) => {
+            let words = format!("there is no segment {number}; the store has {} of them, from 0", raw.sb.segments);
+            Err(io::Error::new(io::ErrorKind::InvalidInput, words))
+        }
     }
 }
 
@@ -48,13 +48,27 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// Why bytes are no superblock, for people.
+fn words(why: &Refused) -> String {
+    match why {
+        Refused::NotTeal => "none of TealFS is there".into(),
+        Refused::Version(version) => format!("its format version {version} is not the one of this program"),
+        Refused::Damaged => "it is damaged".into(),
+        Refused::Features(bits) => format!("it has features this program does not know (bits {bits:#x})"),
+        Refused::Geometry(what) => format!("it is damaged: its {what} makes no sense"),
+    }
+}
+
 fn superblocks(disk: &dyn Disk, out: &mut dyn Write) -> io::Result<()> {
+    if disk.shape().sectors * SECTOR < superblock::BYTES as u64 {
+        return Ok(());
+    }
     for at in [Sector::new(0), Geometry::second_superblock(disk.shape().sectors)] {
         let mut bytes = vec![0; superblock::BYTES];
         let read = disk.read_at(at, &mut bytes);
         match (read, Superblock::decode(&bytes)) {
             (Err(e), _) => writeln!(out, "superblock at {}: {e}", at.get())?,
-            (Ok(()), Err(why)) => writeln!(out, "superblock at {}: {why:?}", at.get())?,
+            (Ok(()), Err(why)) => writeln!(out, "superblock at {}: {}", at.get(), words(&why))?,
             (Ok(()), Ok(sb)) => {
                 writeln!(out, "superblock at {}: uuid {} label {:?}", at.get(), hex(&sb.uuid), sb.label)?;
                 writeln!(out, "  sectors {} in {} segments of {}", sb.sectors, sb.segments, sb.segment_sectors)?;

@@ -34,16 +34,16 @@
 
 use super::extent::Mapped;
 use crate::codec::{Put, Take};
-use crate::op::{LINK_MAX, SYMLINK_MAX, XATTR_TOTAL_MAX};
 use crate::page::PagePtr;
 use crate::read::FIRST_COOKIE;
+use teal_types::limits::{LINKS_MAX, TARGET_MAX, XATTRS_BYTES_MAX};
 use teal_types::{FileType, Lsn, Name, ObjectNo, SECTOR, Stamp, Timestamp};
 
 pub(crate) const CORE: usize = 128;
 /// Longest record: all names, all extended attributes and the rest of an object stay below it.
 pub(crate) const RECORD_MAX: usize = 448 << 10;
 const _: () = assert!(
-    CORE + LINK_MAX as usize * (16 + 255) + XATTR_TOTAL_MAX + 8 + SYMLINK_MAX <= RECORD_MAX,
+    CORE + LINKS_MAX * (16 + 255) + XATTRS_BYTES_MAX + 8 + TARGET_MAX <= RECORD_MAX,
     "an object at all of its limits fits"
 );
 const VERSION: u8 = 1;

@@ -32,11 +32,15 @@
 //! | 148 | 8 | objects there are after this batch |
 //! | 156 | 8 | bytes that live after it |
 //! | 164 | 8 | bytes that a checkpoint would write, at most, for objects that are newer than their records |
-//! | 172 | 336 | zero |
+//! | 172 | 16 | owner: the machine that writes; zero: not said |
+//! | 188 | 16 | owner: the boot of that machine |
+//! | 204 | 64 | owner: the machine's name, UTF-8, zero padded |
+//! | 268 | 240 | zero |
 //! | 508 | 4 | CRC32C of the bytes before |
 
 use super::{crc, is_sealed};
 use crate::codec::{Put, Take};
+use crate::owner::Owner;
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use teal_types::{Lsn, SECTOR, Sector, Stamp, Timestamp};
@@ -88,6 +92,7 @@ pub(crate) struct Header {
     pub(crate) payload_crc: u32,
     pub(crate) body_crc: u32,
     pub(crate) sums: Sums,
+    pub(crate) owner: Owner,
 }
 
 impl Header {
@@ -129,6 +134,9 @@ impl Header {
         out.put_u64(self.sums.objects);
         out.put_u64(self.sums.live);
         out.put_u64(self.sums.unfolded);
+        out.put(&self.owner.machine);
+        out.put(&self.owner.boot);
+        out.put(&self.owner.name);
         out.resize(HEADER - 4, 0);
         let sum = crc(&out);
         out.put_u32(sum);
@@ -160,6 +168,7 @@ impl Header {
         let stamp = Stamp { replica: t.u32()?, incarnation: t.u32()?, counter };
         let (time, payload_crc, body_crc) = (t.time()?, t.u32()?, t.u32()?);
         let sums = Sums { objects: t.counter()?, live: t.counter()?, unfolded: t.counter()? };
+        let owner = Owner { machine: t.array()?, boot: t.array()?, name: t.array()? };
         Some(Self {
             flags,
             epoch,
@@ -179,6 +188,7 @@ impl Header {
             payload_crc,
             body_crc,
             sums,
+            owner,
         })
     }
 }

@@ -10,6 +10,7 @@ use super::record::{self, Header, Run, Sums};
 use super::shared::SharedExtent;
 use super::superblock::{Refused, Superblock};
 use super::usage::SegmentUse;
+use crate::owner::Owner;
 use crate::page::PagePtr;
 use proptest::prelude::*;
 use teal_types::{FileType, Lsn, Name, ObjectNo, Sector, Stamp, Timestamp};
@@ -63,6 +64,7 @@ fn header() -> Header {
         payload_crc: 0xdead_beef,
         body_crc: 0xfeed_face,
         sums: Sums { objects: 12, live: 345_678, unfolded: 9000 },
+        owner: Owner::new(*b"this very machin", *b"its present life", "workshop"),
     }
 }
 
@@ -149,7 +151,16 @@ fn golden_record_header() {
     let bytes = header().encode(&UUID);
     assert_eq!(pin(&bytes), "512 bytes, crc 48674bc7");
     assert_eq!(Header::decode(&bytes, &UUID), Some(header()));
+    assert_eq!(format!("{:016x}", record::digest(&bytes, &UUID)), "d5c023b97cab61bb");
+    // As records were before they named their writer: zeros there, which are no mark.
+    let unmarked = Header { owner: Owner::default(), ..header() };
+    let bytes = unmarked.encode(&UUID);
+    assert_eq!(bytes[172..508], [0; 336]);
+    assert_eq!(Header::decode(&bytes, &UUID), Some(unmarked));
     assert_eq!(format!("{:016x}", record::digest(&bytes, &UUID)), "2eb44f3dd8671b2e");
+    assert_eq!(crate::owner::mark(&unmarked), None);
+    assert_eq!(crate::owner::mark(&header()), Some(header().owner));
+    assert_eq!(crate::owner::mark(&Header { flags: record::CLEAN, ..header() }), None);
 }
 
 #[test]

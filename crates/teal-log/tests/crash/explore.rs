@@ -216,12 +216,12 @@ impl Explorer {
         Ok(())
     }
 
-    /// Flips a bit of the newest anchor, as decay does; what was durable then must come from the one before.
+    /// Flips a bit of both anchors of the newest checkpoint, as decay does; what was durable then must come from the one before.
     pub(crate) fn lose_newest_anchor(&mut self, image: &Image) {
         let Ok(sb) = teal_log::read_superblock(&image.disk) else { return };
         let per = u64::from(sb.segment_sectors) * u64::from(sb.segments) / u64::from(sb.anchor_places);
         let slot = 8.max(u64::from(sb.commit_align) / SECTOR);
-        let mut newest = None;
+        let mut newest = (0, Vec::new());
         for place in 0..u64::from(sb.anchor_places) {
             for side in 0..2 {
                 let start = place * per / u64::from(sb.segment_sectors) * u64::from(sb.segment_sectors);
@@ -230,15 +230,21 @@ impl Explorer {
                 let is_read = image.disk.read_at(at, &mut bytes).is_ok();
                 if is_read && bytes[..4] == *b"TANC" {
                     let number = u64::from_le_bytes(bytes[24..32].try_into().unwrap());
-                    newest = newest.max(Some((number, at)));
+                    if number > newest.0 {
+                        newest = (number, Vec::new());
+                    }
+                    if number == newest.0 {
+                        newest.1.push(at);
+                    }
                 }
             }
         }
         // The first checkpoint of all has none before it.
-        if let Some((number, at)) = newest
-            && number > 1
-        {
-            image.disk.flip_bit(at, self.rng.below(4096) as u32);
+        let (number, places) = newest;
+        if number > 1 {
+            for at in places {
+                image.disk.flip_bit(at, self.rng.below(4096) as u32);
+            }
             self.tally.anchors_lost += 1;
         }
     }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_env::Disk;
 use teal_log::{
-    Cost, Counts, NewObject, Op, OpenError, OpenOptions, Purpose, SetAttr, Settings, Store, StoreError, note_cost,
+    Cost, Counts, NewObject, Op, OpenError, OpenOptions, Owner, Purpose, SetAttr, Settings, Store, StoreError,
+    note_cost,
 };
 use teal_testkit::{RecordingDisk, Rng, SimClock};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
@@ -81,7 +82,8 @@ pub(crate) fn options() -> OpenOptions {
         clean_below_percent: 60,
         ..Settings::default()
     };
-    OpenOptions { settings, ..OpenOptions::default() }
+    let owner = Owner::new([1; 16], [2; 16], "life");
+    OpenOptions { settings, owner, ..OpenOptions::default() }
 }
 
 pub(crate) fn open(disk: &Arc<dyn Disk>, clock: &SimClock) -> Result<Arc<Store>, OpenError> {

@@ -4,14 +4,14 @@ use super::{State, Txn, first_name};
 use crate::error::Result;
 use crate::meta::Read;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastXattr, Ranges,
-    ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastPlace, PastXattr,
+    Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::ops::Range;
-use teal_types::{CommitSeq, Link, Name, ObjectNo};
+use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo};
 
 /// Before the first commit.
 const ZERO: CommitSeq = CommitSeq::new(0);
@@ -143,6 +143,21 @@ impl<S: Borrow<State>> Read for Txn<S> {
         let all = (self.volume, (of, ZERO, 0))..=(self.volume, (of, at, u64::MAX));
         let rows = self.state.borrow().past_extents.range(all);
         Ok(rows.map(|(_, row)| *row).filter(|row| overlaps(row.offset, row.len, &range)).collect())
+    }
+
+    fn named_chunks(&self, after: Option<PastPlace>, limit: usize) -> Result<Vec<(PastPlace, ChunkId)>> {
+        let state = self.state.borrow();
+        let behind = after
+            .map_or(Included((self.volume, (ObjectNo::new(0), ZERO, 0))), |PastPlace { object, offset, seq }| {
+                Excluded((self.volume, (object, seq, offset)))
+            });
+        let last = (self.volume, (ObjectNo::new(u64::MAX), CommitSeq::new(u64::MAX), u64::MAX));
+        let rows = state.past_extents.range((behind, Included(last)));
+        let named = rows.filter_map(|((_, (object, seq, offset)), row)| {
+            let (chunk, _) = row.source?;
+            Some((PastPlace { object: *object, offset: *offset, seq: *seq }, chunk))
+        });
+        Ok(named.take(limit).collect())
     }
 
     fn commit(&self, of: CommitSeq) -> Result<Option<CommitRow>> {

@@ -2,17 +2,22 @@
 //!
 //! A state: kind (1), permissions (2), owner (4), group (4), device (4), then modification, change and birth time as seconds (8) and
 //! nanoseconds (4) each, then the commit of the attributes, the size, and the commits of data, names and extended attributes (8 each), then
-//! the target to the end.
+//! the target to the end. Where content was appended since it was written otherwise, the kind has the bit [`APPENDED`], and the commit of that writing (8)
+//! comes before the target; without the bit that commit is the one of the data.
 
 use teal_proto::ConflictKind;
 use teal_types::{Attributes, CommitSeq, FileType, Timestamp};
 
 use crate::row::{ObjectRow, Ranges};
 
+/// See the head of this file.
+const APPENDED: u8 = 0x80;
+
 pub(super) fn encode_state(row: &ObjectRow) -> Vec<u8> {
-    let mut out = Vec::with_capacity(91 + row.target.len());
+    let mut out = Vec::with_capacity(99 + row.target.len());
+    let is_appended = row.rewritten_seq != row.data_seq;
     let Attributes { perm, uid, gid, rdev, mtime, ctime, btime } = row.attributes;
-    out.push(row.kind.code());
+    out.push(row.kind.code() | if is_appended { APPENDED } else { 0 });
     out.extend(perm.to_le_bytes());
     [uid, gid, rdev].iter().for_each(|word| out.extend(word.to_le_bytes()));
     for time in [mtime, ctime, btime] {
@@ -21,6 +26,9 @@ pub(super) fn encode_state(row: &ObjectRow) -> Vec<u8> {
     }
     let words = [row.attr_seq.get(), row.size, row.data_seq.get(), row.link_seq.get(), row.xattr_seq.get()];
     words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+    if is_appended {
+        out.extend(row.rewritten_seq.get().to_le_bytes());
+    }
     out.extend(&row.target);
     out
 }
@@ -51,8 +59,9 @@ impl Reader<'_> {
 
 pub(super) fn decode_state(bytes: &[u8]) -> Option<ObjectRow> {
     let mut from = Reader(bytes);
-    Some(ObjectRow {
-        kind: FileType::from_code(from.take::<1>()?[0])?,
+    let [code] = from.take()?;
+    let mut row = ObjectRow {
+        kind: FileType::from_code(code & !APPENDED)?,
         attributes: Attributes {
             perm: u16::from_le_bytes(from.take()?),
             uid: from.word()?,
@@ -65,10 +74,14 @@ pub(super) fn decode_state(bytes: &[u8]) -> Option<ObjectRow> {
         attr_seq: from.seq()?,
         size: from.long()?,
         data_seq: from.seq()?,
+        rewritten_seq: CommitSeq::new(0),
         link_seq: from.seq()?,
         xattr_seq: from.seq()?,
-        target: from.0.to_vec(),
-    })
+        target: Vec::new(),
+    };
+    row.rewritten_seq = if code & APPENDED != 0 { from.seq()? } else { row.data_seq };
+    row.target = from.0.to_vec();
+    Some(row)
 }
 
 pub(super) fn encode_ranges(ranges: &Ranges) -> Option<Vec<u8>> {
@@ -126,6 +139,7 @@ mod tests {
             attr_seq: CommitSeq::new(9),
             size: 10,
             data_seq: CommitSeq::new(11),
+            rewritten_seq: CommitSeq::new(11),
             target: b"to".to_vec(),
             link_seq: CommitSeq::new(12),
             xattr_seq: CommitSeq::new(13),
@@ -137,8 +151,15 @@ mod tests {
         [9_u64, 10, 11, 12, 13].iter().for_each(|word| wanted.extend(word.to_le_bytes()));
         wanted.extend(b"to");
         assert_eq!(bytes, wanted);
-        assert_eq!(decode_state(&bytes), Some(row));
+        assert_eq!(decode_state(&bytes), Some(row.clone()));
         assert!((0..91).all(|len| decode_state(&bytes[..len]).is_none()));
+        let appended = ObjectRow { rewritten_seq: CommitSeq::new(14), ..row };
+        let bytes = encode_state(&appended);
+        wanted[0] = 0x8a;
+        wanted.splice(91..91, 14_u64.to_le_bytes());
+        assert_eq!(bytes, wanted);
+        assert_eq!(decode_state(&bytes), Some(appended));
+        assert!((0..99).all(|len| decode_state(&bytes[..len]).is_none()));
     }
 
     #[test]

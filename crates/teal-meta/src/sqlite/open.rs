@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Marks a database as ours: "teal".
 const APPLICATION: i32 = 0x7465_616c;
 /// What makes each version of the tables of the one before, beginning with nothing; `docs/format-meta.md` tells what they hold.
-const SCHEMAS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema_2.sql")];
+const SCHEMAS: [&str; 3] = [include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 /// The version of the tables.
 #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a few")]
 const VERSION: i32 = SCHEMAS.len() as i32;

@@ -6,8 +6,8 @@ use crate::EXTENT_MAX;
 use crate::error::Result;
 use crate::meta::Read;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastXattr, Ranges,
-    ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastPlace, PastXattr,
+    Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use rusqlite::types::{FromSqlError, Type};
 use rusqlite::{OptionalExtension as _, Params, Row, params};
@@ -233,6 +233,17 @@ impl Read for Txn<'_> {
         })?);
         found.sort_unstable_by_key(|extent| (extent.seq, extent.offset));
         Ok(found)
+    }
+
+    fn named_chunks(&self, after: Option<PastPlace>, rows: usize) -> Result<Vec<(PastPlace, ChunkId)>> {
+        let sql = "SELECT object, offset, seq, chunk FROM past_extents
+            WHERE volume = ?1 AND (object, offset, seq) > (?2, ?3, ?4) ORDER BY object, offset, seq LIMIT ?5";
+        let (of, offset, at) =
+            after.map_or((-1, -1, -1), |after| (int(after.object.get()), int(after.offset), int(after.seq.get())));
+        self.rows(sql, params![self.volume, of, offset, at, limit(rows)], |row| {
+            let place = PastPlace { object: object(row, 0)?, offset: row.get(1)?, seq: seq(row, 2)? };
+            Ok((place, chunk(row, 3)?))
+        })
     }
 
     fn commit(&self, of: CommitSeq) -> Result<Option<CommitRow>> {

@@ -1,6 +1,7 @@
 //! One connection, from the handshake to its end.
 
 use super::answer::{self, Session};
+use super::places::Place;
 use super::{Course, Shared};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
@@ -26,27 +27,38 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Bytes that are passed over in that time.
 const FAREWELL_BYTES: u64 = 64 << 10;
 
+/// What is known of the other side once its time for it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attention {
+    /// Nothing yet.
+    Unheard,
+    /// A stranger who has asked for something.
+    Enrolling,
+    /// A machine that has asked for something.
+    Known,
+}
+
 /// Serves `tcp` until either side ends it.
-pub(super) async fn serve(
-    shared: Arc<Shared>,
-    tcp: TcpStream,
-    place: OwnedSemaphorePermit,
-    mut orders: watch::Receiver<Course>,
-) {
+pub(super) async fn serve(shared: Arc<Shared>, tcp: TcpStream, place: Place, mut orders: watch::Receiver<Course>) {
     // Small answers shall not wait for more.
     let _ = tcp.set_nodelay(true);
     let handshake = timeout(shared.limits.patience, shared.tls.accept(tcp).into_fallible());
     let shaken = tokio::select! {
         shaken = handshake => shaken,
+        () = place.lost() => {
+            log::debug!("a connection is closed in its handshake: others want to be heard");
+            return;
+        }
         _ = orders.changed() => return,
     };
+    drop(place);
     match shaken {
         Err(_) => log::debug!("a connection is closed: no handshake in time"),
         Ok(Err((error, tcp))) => {
             log::debug!("a connection is closed: {error}");
             say_farewell(tcp).await;
         }
-        Ok(Ok(tls)) => speak(shared, tls, place, orders).await,
+        Ok(Ok(tls)) => speak(shared, tls, orders).await,
     }
 }
 
@@ -58,17 +70,12 @@ async fn say_farewell(mut tcp: TcpStream) {
 }
 
 /// Speaks HTTP/2.
-async fn speak(
-    shared: Arc<Shared>,
-    tls: TlsStream<TcpStream>,
-    place: OwnedSemaphorePermit,
-    mut orders: watch::Receiver<Course>,
-) {
+async fn speak(shared: Arc<Shared>, tls: TlsStream<TcpStream>, mut orders: watch::Receiver<Course>) {
     let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let visitor = certificate.and_then(|certificate| shared.identity.recognise(certificate));
     let session = Arc::new(Session::new(shared.clone(), visitor, orders.clone()));
     // Who has no seat stays among the strangers, with their time.
-    let place = (!session.is_seated()).then_some(place);
+    let place = (!session.is_seated()).then(|| shared.strangers.take());
     let limits = &shared.limits;
     let serve = service_fn({
         let session = session.clone();
@@ -87,9 +94,15 @@ async fn speak(
         .keep_alive_interval(limits.silence)
         .keep_alive_timeout(limits.patience);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(tls), serve));
-    let stranger = place.is_some();
-    let mut patience = pin!(sleep(if stranger { limits.patience * 3 } else { limits.patience }));
-    let (mut going, mut watching) = (true, true);
+    let mut lost = pin!(async {
+        match &place {
+            Some(place) => place.lost().await,
+            None => std::future::pending().await,
+        }
+    });
+    let mut patience = pin!(sleep(limits.patience));
+    let mut attention = Attention::Unheard;
+    let mut going = true;
     loop {
         tokio::select! {
             ended = connection.as_mut() => {
@@ -102,12 +115,21 @@ async fn speak(
                 going = false;
                 connection.as_mut().graceful_shutdown();
             }
-            () = patience.as_mut(), if watching => {
-                watching = false;
-                if stranger || !session.was_heard() {
-                    log::debug!("a connection is closed: nothing sensible came in time");
-                    return;
-                }
+            () = lost.as_mut() => {
+                log::debug!("a connection of a stranger is closed: others want to be heard");
+                return;
+            }
+            () = patience.as_mut(), if attention != Attention::Known => {
+                attention = match attention {
+                    Attention::Unheard if session.was_heard() && place.is_none() => Attention::Known,
+                    Attention::Unheard if session.was_heard() => Attention::Enrolling,
+                    _ => {
+                        log::debug!("a connection is closed: nothing sensible came in time");
+                        return;
+                    }
+                };
+                // Enrolling may take thrice as long as everything before.
+                patience.as_mut().reset(tokio::time::Instant::now() + limits.patience * 2);
             }
         }
     }

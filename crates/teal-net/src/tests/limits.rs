@@ -107,7 +107,7 @@ fn who_connects_and_says_nothing_is_closed_in_time() {
 #[test]
 fn strangers_have_few_places_and_give_them_back() {
     let patience = Duration::from_millis(500);
-    let limits = Limits { strangers: 3, patience, enrolments_per_second: 1000, ..Limits::default() };
+    let limits = Limits { handshakes: 3, patience, enrolments_per_second: 1000, ..Limits::default() };
     let world = World::new(limits);
     let identity = world.enrolled(1);
     let channel = world.channel(&identity);
@@ -116,6 +116,36 @@ fn strangers_have_few_places_and_give_them_back() {
     channel.call(b"the enrolled do not notice", LONG).unwrap();
     crowd.iter_mut().for_each(|tcp| drop(read_to_close(tcp)));
     world.assert_well();
+}
+
+#[test]
+fn silent_connections_lose_their_places_to_newcomers() {
+    // They have all the time there is: only newcomers end them.
+    let patience = LONG * 10;
+    let limits = Limits { handshakes: 3, strangers: 3, patience, enrolments_per_second: 1000, ..Limits::default() };
+    let world = World::new(limits);
+    let identity = world.enrolled(1);
+    let mut raw: Vec<_> = (0..10).map(|_| TcpStream::connect(world.address()).unwrap()).collect();
+    raw.iter_mut().take(7).for_each(|tcp| drop(read_to_close(tcp)));
+    let config = Arc::new(crate::tls::client(world.identity().fingerprint(), None).unwrap());
+    let silent: Vec<_> = (0..10)
+        .map(|_| {
+            world.runtime().block_on(async {
+                let tcp = tokio::net::TcpStream::connect(world.address()).await.unwrap();
+                let connector = tokio_rustls::TlsConnector::from(config.clone());
+                connector.connect("teal".try_into().unwrap(), tcp).await.unwrap()
+            })
+        })
+        .collect();
+    world.assert_well();
+    world.channel(&identity).call(b"the enrolled do not notice", LONG).unwrap();
+    world.runtime().block_on(async {
+        use tokio::io::AsyncReadExt as _;
+        for mut tls in silent.into_iter().take(7) {
+            let mut all = Vec::new();
+            assert!(tokio::time::timeout(LONG, tls.read_to_end(&mut all)).await.is_ok(), "still open");
+        }
+    });
 }
 
 #[test]

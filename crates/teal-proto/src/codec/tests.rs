@@ -3,7 +3,7 @@
 use super::*;
 use crate::{DeviceAsk, Hello, RefusalCode, Refused, Want};
 use serde_bytes::ByteBuf;
-use teal_types::{CommitSeq, Link, Name, ObjectNo, Op, Timestamp};
+use teal_types::{ChunkId, CommitSeq, ContentChange, Link, Name, ObjectNo, Op, Piece, Source, Timestamp};
 
 fn remove() -> Op {
     Op::Remove {
@@ -15,31 +15,38 @@ fn remove() -> Op {
 }
 
 #[test]
-fn the_bytes_of_protocol_2_are_pinned() {
+fn the_bytes_of_protocol_3_are_pinned() {
     let stage = Request::Stage { incarnation: 1, batch: 2, part: 0, ops: vec![remove()] };
     let bytes = encode_request(&stage).unwrap();
     // Protocol, Stage, incarnation, batch, part, one op: Remove of 300, base 7, root, one byte of name, seconds in zigzag, nanoseconds.
-    assert_eq!(bytes, [2, 0, 5, 1, 2, 0, 1, 1, 0xac, 2, 7, 1, 1, b'a', 1, 5]);
+    assert_eq!(bytes, [3, 0, 5, 1, 2, 0, 1, 1, 0xac, 2, 7, 1, 1, b'a', 1, 5]);
+    let pieces = vec![Piece { offset: 10, len: 3, source: Source::Chunk { id: ChunkId::new([7; 32]), offset: 1 } }];
+    let change = ContentChange { cut: 10, size: 13, mtime: Timestamp::new(1, 2), pieces };
+    let append = Op::Append { object: ObjectNo::new(300), base: CommitSeq::new(7), change };
+    let bytes = encode_request(&Request::Stage { incarnation: 1, batch: 2, part: 0, ops: vec![append] }).unwrap();
+    // One op: Append to 300, base 7, from 10 to 13, time, one piece at 10 of 3 bytes: a chunk, from its second byte on.
+    let head = [3, 0, 5, 1, 2, 0, 1, 7, 0xac, 2, 7, 10, 13, 2, 2, 1, 10, 3, 0];
+    assert_eq!(bytes, [&head[..], &[7; 32], &[1]].concat());
     let refused = Reply::Refused(Refused { code: RefusalCode::NoSpace, words: "full".into() });
-    assert_eq!(encode_reply(&refused).unwrap(), [2, 0, 12, 2, 4, b'f', b'u', b'l', b'l']);
+    assert_eq!(encode_reply(&refused).unwrap(), [3, 0, 12, 2, 4, b'f', b'u', b'l', b'l']);
     let read = Request::Read {
         wants: vec![Want { object: ObjectNo::ROOT, data_seq: CommitSeq::new(3), offset: 0, len: 128 }],
     };
-    assert_eq!(encode_request(&read).unwrap(), [2, 0, 9, 1, 1, 3, 0, 0x80, 1]);
+    assert_eq!(encode_request(&read).unwrap(), [3, 0, 9, 1, 1, 3, 0, 0x80, 1]);
     let keep = Request::Keep { filter: 5, objects: vec![ObjectNo::ROOT, ObjectNo::new(300)], is_last: true };
-    assert_eq!(encode_request(&keep).unwrap(), [2, 0, 15, 5, 2, 1, 0xac, 2, 1]);
+    assert_eq!(encode_request(&keep).unwrap(), [3, 0, 15, 5, 2, 1, 0xac, 2, 1]);
     let pull =
         Request::Pull { incarnation: 3, since: CommitSeq::new(4), digest: [7; 32], filter: 5, after: None, wait_ms: 6 };
-    let bytes = [&[2, 0, 2, 3, 4][..], &[7; 32], &[5, 0, 6]].concat();
+    let bytes = [&[3, 0, 2, 3, 4][..], &[7; 32], &[5, 0, 6]].concat();
     assert_eq!(encode_request(&pull).unwrap(), bytes);
-    assert_eq!(encode_reply(&Reply::Kept { filter: 5 }).unwrap(), [2, 0, 13, 5]);
-    assert_eq!(encode_request(&Request::Devices(DeviceAsk::Detach { device: 300 })).unwrap(), [2, 0, 16, 3, 0xac, 2]);
-    assert_eq!(encode_reply(&Reply::Devices(Vec::new())).unwrap(), [2, 0, 14, 0]);
+    assert_eq!(encode_reply(&Reply::Kept { filter: 5 }).unwrap(), [3, 0, 13, 5]);
+    assert_eq!(encode_request(&Request::Devices(DeviceAsk::Detach { device: 300 })).unwrap(), [3, 0, 16, 3, 0xac, 2]);
+    assert_eq!(encode_reply(&Reply::Devices(Vec::new())).unwrap(), [3, 0, 14, 0]);
     let request = Request::ListPast { dir: ObjectNo::new(1), at: CommitSeq::new(300), after: None };
-    assert_eq!(encode_request(&request).unwrap(), [2, 0, 17, 1, 0xac, 2, 0]);
-    assert_eq!(encode_reply(&Reply::PastNames { names: Some(Vec::new()), more: true }).unwrap(), [2, 0, 15, 1, 0, 1]);
+    assert_eq!(encode_request(&request).unwrap(), [3, 0, 17, 1, 0xac, 2, 0]);
+    assert_eq!(encode_reply(&Reply::PastNames { names: Some(Vec::new()), more: true }).unwrap(), [3, 0, 15, 1, 0, 1]);
     let list = Request::List { dirs: vec![(ObjectNo::ROOT, Some(Name::new(b"a").unwrap()))], ahead: 128 };
-    assert_eq!(encode_request(&list).unwrap(), [2, 0, 7, 1, 1, 1, 1, b'a', 0x80, 1]);
+    assert_eq!(encode_request(&list).unwrap(), [3, 0, 7, 1, 1, 1, 1, b'a', 0x80, 1]);
 }
 
 #[test]
@@ -98,7 +105,7 @@ fn what_is_no_message_is_refused() {
 #[test]
 fn an_announced_length_is_not_believed() {
     // A Put of one chunk that claims to have 2^60 bytes.
-    let bytes = [2, 0, 4, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10];
+    let bytes = [3, 0, 4, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10];
     assert!(matches!(decode_request(&bytes), Err(CodecError::Malformed(_))));
     assert_eq!(decode_request(&vec![0; MESSAGE_MAX + 1]), Err(CodecError::TooLarge { bytes: MESSAGE_MAX + 1 }));
     let chunks = vec![ByteBuf::from(vec![0; MESSAGE_MAX])];

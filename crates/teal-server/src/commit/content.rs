@@ -14,6 +14,15 @@ use teal_meta::{ExtentRow, ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
 use teal_types::{Attributes, CommitSeq, ContentChange, FileType, LEASE, Link, ObjectNo, Op, Piece, Source};
 
+/// How content changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// Only behind its end.
+    Append,
+    /// Anywhere.
+    Rewrite,
+}
+
 impl Work<'_> {
     pub(super) fn set_content(
         &mut self,
@@ -23,7 +32,7 @@ impl Work<'_> {
         ops: &[Op],
     ) -> Outcome<()> {
         if let Some(copy) = self.copies.get(&object).copied() {
-            return self.apply(copy, change);
+            return self.apply(copy, change, Manner::Rewrite);
         }
         if self.same.contains(&object) {
             return Ok(());
@@ -42,9 +51,9 @@ impl Work<'_> {
             }
             let copy = self.copy(object, base, ops)?;
             self.copies.insert(object, copy);
-            return self.apply(copy, change);
+            return self.apply(copy, change, Manner::Rewrite);
         }
-        self.apply(object, change)
+        self.apply(object, change, Manner::Rewrite)
     }
 
     /// Whether an author's changes make of what he had seen what is there now: somebody else brought the same before.
@@ -76,12 +85,15 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn apply(&mut self, object: ObjectNo, change: &ContentChange) -> Outcome<()> {
+    pub(super) fn apply(&mut self, object: ObjectNo, change: &ContentChange, manner: Manner) -> Outcome<()> {
         let seq = self.seq;
         let Some(row) = self.object(object)? else { return Ok(()) };
         let before = row.size;
         row.size = change.size;
         row.data_seq = seq;
+        if manner == Manner::Rewrite {
+            row.rewritten_seq = seq;
+        }
         row.attributes.mtime = change.mtime;
         row.attributes.ctime = row.attributes.ctime.max(change.mtime);
         self.touched.insert(object);
@@ -120,7 +132,7 @@ impl Work<'_> {
     }
 
     /// A file beside `object` with what the author of `ops` had seen of it.
-    fn copy(&mut self, object: ObjectNo, base: CommitSeq, ops: &[Op]) -> Outcome<ObjectNo> {
+    pub(super) fn copy(&mut self, object: ObjectNo, base: CommitSeq, ops: &[Op]) -> Outcome<ObjectNo> {
         let seen = self.txn.object_at(object, base)?.and_then(|(_, row)| row);
         let (size, attributes) = match (seen, self.object(object)?) {
             (Some(row), _) => (row.size, row.attributes),
@@ -137,6 +149,7 @@ impl Work<'_> {
             attr_seq: seq,
             size,
             data_seq: seq,
+            rewritten_seq: seq,
             target: Vec::new(),
             link_seq: seq,
             xattr_seq: CommitSeq::new(0),

@@ -3,14 +3,22 @@
 //! # Guarantees
 //! 1. What lives again has the attributes, extended attributes and content of its last moment, and a name before the batch ends.
 //! 2. Directories above it live again too; if history has none of them, it is in the root.
+//! 3. *Beside its successor*: a file that another file has replaced under its name, as editors do when they save, and that was changed
+//!    elsewhere meanwhile, lives again as its author has it, beside the file that replaced it, wherever that is now.
+//!
+//! # Successors
+//! A replacing rename needs no record of its own: history has the commit in which the old file lost its last name, and what that name led to after the
+//! same commit. A chain of saves is followed to the file that lives.
 
 use super::finish::number_name;
 use super::work::{EVER, Work};
+use crate::limits::SUCCESSORS_MAX;
 use crate::refusal::Outcome;
 use crate::rules::canvas::Canvas;
+use std::collections::HashSet;
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
-use teal_types::{CommitSeq, Link, Name, ObjectNo};
+use teal_types::{CommitSeq, FileType, Link, Name, ObjectNo};
 
 /// The last moment of an object.
 struct Last {
@@ -64,8 +72,58 @@ impl Work<'_> {
         self.set_object(object, Some(last.row.clone()))
     }
 
+    /// The file that took the place of one that is gone: it lives, and has this name now.
+    fn successor(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, Link)>> {
+        let mut at = object;
+        for _ in 0..SUCCESSORS_MAX {
+            let Some(next) = self.replaced_by(at)? else { return Ok(None) };
+            if self.is_live(next)? {
+                let is_file = self.object(next)?.is_some_and(|row| row.kind == FileType::File);
+                let link = self.txn.links(next)?.into_iter().next().map(|(link, _)| link);
+                return Ok(link.filter(|_| is_file).map(|link| (next, link)));
+            }
+            at = next;
+        }
+        Ok(None)
+    }
+
+    /// What has had a name of an object since the very commit in which the object lost it and was gone.
+    fn replaced_by(&mut self, object: ObjectNo) -> Outcome<Option<ObjectNo>> {
+        let Some((end, None)) = self.txn.object_at(object, EVER)? else { return Ok(None) };
+        let before = CommitSeq::new(end.get().saturating_sub(1));
+        for name in self.txn.names_ever(object, before)? {
+            let led_to = |at| -> Outcome<Option<ObjectNo>> { Ok(self.txn.entry_at(&name, at)?.and_then(|(_, to)| to)) };
+            if led_to(before)? == Some(object)
+                && let Some(next) = led_to(end)?
+            {
+                return Ok(Some(next));
+            }
+        }
+        Ok(None)
+    }
+
+    /// An object that was replaced elsewhere and changed by the author of this batch lives again as he has seen it, without a name yet. What replaced it;
+    /// `None` if nothing did, or he has changed nothing but its names.
+    fn restore_replaced(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, Link)>> {
+        let Some(seen) = self.seen.get(&object).copied() else { return Ok(None) };
+        let Some(successor) = self.successor(object)? else { return Ok(None) };
+        let Some((_, Some(row))) = self.txn.object_at(object, seen)? else { return Ok(None) };
+        // Not as it was at its end: whoever replaced it had seen that.
+        self.restore(object, &Last { row, at: seen, link: None })?;
+        Ok(Some(successor))
+    }
+
+    fn beside(&mut self, object: ObjectNo, (successor, name): (ObjectNo, &Name)) {
+        let lost = format!("content of {name}, which another had replaced by a new file first");
+        self.conflict(ConflictKind::Content, successor, Some(object), lost);
+    }
+
     /// An object about to get a name lives again. False if it has never been there; nothing can be done then.
     pub(super) fn raise(&mut self, object: ObjectNo, name: &Name) -> Outcome<bool> {
+        if let Some((successor, link)) = self.restore_replaced(object)? {
+            self.beside(object, (successor, &link.name));
+            return Ok(true);
+        }
         let Some(last) = self.last(object)? else {
             self.unheard_of(object, &format!("the name {name}"));
             return Ok(false);
@@ -88,9 +146,10 @@ impl Work<'_> {
     /// The directory lives again under its last name, and those above it; the root if it has never been there.
     pub(super) fn resurrect(&mut self, dir: ObjectNo) -> Outcome<ObjectNo> {
         let mut chain: Vec<(ObjectNo, Last)> = Vec::new();
+        let mut seen = HashSet::new();
         let mut at = dir;
         while !self.is_dir(at)? {
-            let known = if chain.iter().any(|(seen, _)| *seen == at) { None } else { self.last(at)? };
+            let known = if seen.insert(at) { self.last(at)? } else { None };
             let Some(last) = known.filter(|last| last.row.kind.is_dir()) else {
                 at = ObjectNo::ROOT;
                 break;
@@ -118,6 +177,12 @@ impl Work<'_> {
         }
         if self.is_removed_here(object)? {
             return Ok(false);
+        }
+        if let Some((successor, beside)) = self.restore_replaced(object)? {
+            let link = self.free_name(&beside)?;
+            self.link(&link, object, self.now)?;
+            self.beside(object, (successor, &beside.name));
+            return Ok(true);
         }
         let Some(last) = self.last(object)? else {
             self.unheard_of(object, what);

@@ -21,7 +21,8 @@ struct Pending<'a> {
 /// Whether a batch changes more of an object than its names: then it lives on, where the batch was made.
 fn is_changed(ops: &[Op], object: ObjectNo) -> bool {
     ops.iter().any(|op| {
-        let is_state = matches!(op, Op::SetContent { .. } | Op::SetAttributes { .. } | Op::SetXattr { .. });
+        let is_state =
+            matches!(op, Op::SetContent { .. } | Op::Append { .. } | Op::SetAttributes { .. } | Op::SetXattr { .. });
         is_state && op.object() == object
     })
 }

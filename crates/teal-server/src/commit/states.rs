@@ -6,10 +6,12 @@
 use super::work::{EVER, Work};
 use crate::hello::FIRST_LIFE;
 use crate::lease;
-use crate::limits::{NOTES_MAX, XATTR_BYTES_MAX};
+use crate::limits::NOTES_MAX;
 use crate::refusal::{Outcome, bad};
+use crate::seeded::{Bug, bug};
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
+use teal_types::limits::{XATTRS_BYTES_MAX, xattr_bytes, xattrs_bytes};
 use teal_types::{Attributes, CommitSeq, FileType, LEASE, ObjectNo};
 
 impl Work<'_> {
@@ -40,6 +42,7 @@ impl Work<'_> {
             attr_seq: seq,
             size: target.len() as u64,
             data_seq: seq,
+            rewritten_seq: seq,
             target,
             link_seq: seq,
             xattr_seq: none,
@@ -109,13 +112,17 @@ impl Work<'_> {
             return Ok(());
         }
         let is_ours = self.xattrs.contains_key(&(object, name.to_vec()));
-        let bytes: usize = live.iter().filter(|(of, _)| of != name).map(|(of, row)| of.len() + row.value.len()).sum();
-        let is_too_much = value.is_some_and(|value| bytes + name.len() + value.len() > XATTR_BYTES_MAX);
+        let others = live.iter().filter(|(of, _)| of != name).map(|(of, row)| (&of[..], &row.value[..]));
+        let bytes = xattrs_bytes(others);
+        let is_too_much = value.is_some_and(|value| bytes + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX)
+            && !bug(Bug::LimitsDiffer);
         if (self.is_unseen(seq_before, base)? && !is_ours) || is_too_much {
             let lost = match value {
                 Some(value) => format!("{words} = {}", String::from_utf8_lossy(&value[..value.len().min(256)])),
                 None => format!("the removal of {words}"),
             };
+            let why = format!(": together with the others more than {XATTRS_BYTES_MAX} bytes");
+            let lost = if is_too_much { lost + &why } else { lost };
             self.conflict(ConflictKind::Xattr, object, None, lost);
             return Ok(());
         }

@@ -9,6 +9,7 @@ use crate::refusal::Outcome;
 use crate::rules::changed::Changed;
 use crate::seeded::{Bug, bug};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use teal_chunk::ChunkStore;
 use teal_meta::{CommitRow, ConflictRow, EntryRow, ObjectRow, VolumeRow, Write};
 use teal_proto::ConflictKind;
 use teal_types::{CommitSeq, Link, ObjectNo, Timestamp};
@@ -26,6 +27,8 @@ pub(super) struct Loaded {
 /// One batch being carried out.
 pub(crate) struct Work<'a> {
     pub(super) txn: &'a mut dyn Write,
+    /// Content, of which merging appends looks at a little.
+    pub(super) chunks: &'a ChunkStore,
     pub(super) volume: VolumeRow,
     /// Its author: replica and incarnation.
     pub(super) author: (u32, u32),
@@ -47,6 +50,8 @@ pub(crate) struct Work<'a> {
     pub(super) touched: BTreeSet<ObjectNo>,
     /// Objects whose content may differ anywhere from what some replica has: they live again, or lost a change.
     pub(super) anywhere: BTreeSet<ObjectNo>,
+    /// What the author of each object that the batch changes had seen of it: of its content, or of the rest if that is all he changes.
+    pub(super) seen: HashMap<ObjectNo, CommitSeq>,
     /// Which object takes the content that came too late for another.
     pub(super) copies: HashMap<ObjectNo, ObjectNo>,
     /// Objects whose late content is what is there already.
@@ -54,6 +59,10 @@ pub(crate) struct Work<'a> {
     /// Where what has changed lay, and lies at the end.
     pub(super) lies: BTreeSet<Row>,
     pub(super) notes: Vec<ConflictRow>,
+    /// Directories that lie above others, at any distance; forgotten whenever a name goes.
+    pub(super) above: HashMap<ObjectNo, ObjectNo>,
+    /// Directories passed on the way up, to see that none is put into itself.
+    pub(super) climbed: u64,
 }
 
 impl Work<'_> {
@@ -141,6 +150,7 @@ impl Work<'_> {
 
     /// Takes a name away. The object lives on.
     pub(super) fn unlink(&mut self, link: &Link, time: Timestamp) -> Outcome<()> {
+        self.above.clear();
         self.set_entry(link, None, time)
     }
 

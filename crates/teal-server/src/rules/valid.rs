@@ -1,8 +1,7 @@
 //! Operations that make no sense, whatever the volume holds.
 
-use crate::limits::{FILE_MAX, TARGET_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX};
-use teal_chunk::CHUNK_MAX;
-use teal_types::{Attributes, ContentChange, Link, ObjectNo, Op, REPLICATED_LIMIT, Source};
+use teal_types::limits::{CHUNK_MAX, FILE_MAX, TARGET_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX};
+use teal_types::{Attributes, ContentChange, Link, ObjectNo, Op, REPLICATED_LIMIT, Source, Timestamp};
 
 /// What is wrong with an operation, in words.
 pub(crate) fn fault(op: &Op) -> Option<String> {
@@ -14,11 +13,16 @@ pub(crate) fn fault(op: &Op) -> Option<String> {
                 .or_else(|| attributes_fault(attributes))
                 .or((target.len() > TARGET_MAX).then_some("the target of a symbolic link is too long"))
         }
-        Op::Remove { link, .. } | Op::Place { link, .. } => link_fault(object, link),
-        Op::Move { from, to, .. } => link_fault(object, from).or_else(|| link_fault(object, to)),
+        Op::Remove { link, time, .. } | Op::Place { link, time, .. } => {
+            link_fault(object, link).or_else(|| time_fault(*time))
+        }
+        Op::Move { from, to, time, .. } => {
+            link_fault(object, from).or_else(|| link_fault(object, to)).or_else(|| time_fault(*time))
+        }
         Op::SetAttributes { attributes, .. } => attributes_fault(attributes),
         Op::SetXattr { name, value, .. } => xattr_fault(name, value.as_deref()),
         Op::SetContent { change, .. } => content_fault(change),
+        Op::Append { change, .. } => content_fault(change).or_else(|| tail_fault(change)),
     })?;
     Some(format!("an operation on object {object} makes no sense: {why}"))
 }
@@ -35,7 +39,11 @@ fn link_fault(object: ObjectNo, link: &Link) -> Option<&'static str> {
 }
 
 fn attributes_fault(attributes: &Attributes) -> Option<&'static str> {
-    (attributes.perm > 0o7777).then_some("permissions have twelve bits")
+    (!attributes.are_valid()).then_some("permissions have twelve bits, and times less than a second of nanoseconds")
+}
+
+fn time_fault(time: Timestamp) -> Option<&'static str> {
+    (!time.is_valid()).then_some("nanoseconds of a time are less than a second")
 }
 
 fn xattr_fault(name: &[u8], value: Option<&[u8]>) -> Option<&'static str> {
@@ -46,6 +54,9 @@ fn xattr_fault(name: &[u8], value: Option<&[u8]>) -> Option<&'static str> {
 }
 
 fn content_fault(change: &ContentChange) -> Option<&'static str> {
+    if let Some(fault) = time_fault(change.mtime) {
+        return Some(fault);
+    }
     if change.cut > change.size || change.size > FILE_MAX {
         return Some("the size is too large, or less than what it was cut to");
     }
@@ -62,6 +73,11 @@ fn content_fault(change: &ContentChange) -> Option<&'static str> {
         }
     }
     None
+}
+
+fn tail_fault(change: &ContentChange) -> Option<&'static str> {
+    let is_before = change.pieces.first().is_some_and(|piece| piece.offset < change.cut);
+    is_before.then_some("what is appended begins before the end")
 }
 
 #[cfg(test)]

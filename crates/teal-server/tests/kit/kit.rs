@@ -156,8 +156,8 @@ impl Device {
         }
     }
 
-    pub(crate) fn hello(&self) -> Welcome {
-        let hello = Hello {
+    pub(crate) fn hello_request(&self) -> Hello {
+        Hello {
             incarnation: self.incarnation,
             last_batch: self.batch,
             seen: self.base,
@@ -165,8 +165,11 @@ impl Device {
             server_incarnation: self.server_incarnation,
             earlier: self.earlier[self.earlier.len().saturating_sub(EARLIER_MAX)..].to_vec(),
             device: String::new(),
-        };
-        match self.ask(Request::Hello(hello)) {
+        }
+    }
+
+    pub(crate) fn hello(&self) -> Welcome {
+        match self.ask(Request::Hello(self.hello_request())) {
             Reply::Welcome(welcome) => welcome,
             other => panic!("{other:?}"),
         }

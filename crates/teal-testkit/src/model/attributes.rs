@@ -2,12 +2,9 @@
 
 use super::{Ino, Inode, Kind, Model};
 use rustix::io::Errno;
+use teal_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use teal_types::{FileType, Timestamp};
 
-/// Longest name of an extended attribute.
-const XATTR_NAME_MAX: usize = 255;
-/// Longest value of an extended attribute.
-const XATTR_SIZE_MAX: usize = 65536;
 const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
 const S_IXGRP: u32 = 0o0010;
@@ -200,7 +197,7 @@ impl Model {
         if name.is_empty() || name.len() > XATTR_NAME_MAX {
             return Err(Errno::RANGE);
         }
-        if value.len() > XATTR_SIZE_MAX {
+        if value.len() > XATTR_VALUE_MAX {
             return Err(Errno::TOOBIG);
         }
         may_change_xattr(inode, name)?;

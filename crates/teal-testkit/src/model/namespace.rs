@@ -3,10 +3,9 @@
 use super::{Bytes, Ino, Inode, Kind, Model, ROOT};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use teal_types::limits::TARGET_MAX;
 use teal_types::{FileType, NAME_MAX};
 
-/// Longest target of a symbolic link.
-const TARGET_MAX: usize = 4095;
 const S_ISGID: u32 = 0o2000;
 
 /// The flags of `renameat2`.

@@ -386,7 +386,7 @@ pub(crate) enum Format {
     Blktrace,
     /// CloudPhysics's traces of virtual disks, version 1 or 2
     Vscsi,
-    /// libCacheSim's oracleGeneral, uncompressed
+    /// Accesses to objects of a cache, in the binary format that the simulator libCacheSim calls oracleGeneral; uncompressed
     OracleGeneral,
 }
 
@@ -411,19 +411,23 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         b'd' => 86_400,
         _ => 1,
     };
-    let number: u64 = digits.parse().map_err(|_| format!("'{text}' is no time; say 90s, 10m, 8h or 2d"))?;
+    let number: u64 = digits.parse().map_err(|_| no_time(text))?;
     match number.checked_mul(seconds) {
-        None => Err("too long".into()),
-        Some(0) => Err("nothing can be recorded in no time".into()),
+        None => Err(format!("{text} is too long a time: at most 18446744073709551615 seconds, such as 2d")),
+        Some(0) => Err(format!("{text} is no time at all: give 1 second or more, such as 90s, 10m, 8h or 2d")),
         Some(seconds) => Ok(Duration::from_secs(seconds)),
     }
+}
+
+fn no_time(text: &str) -> String {
+    format!("'{text}' is no time: give a whole number of seconds, or one with s, m, h or d, such as 90s, 10m, 8h or 2d")
 }
 
 /// A factor above 0.
 fn parse_scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(scale) if scale > 0.0 && scale <= 1000.0 => Ok(scale),
-        _ => Err(format!("'{text}' is no scale; say a factor such as 0.02")),
+        _ => Err(format!("'{text}' is no scale: give a factor above 0 and at most 1000, such as 0.02")),
     }
 }
 
@@ -431,7 +435,7 @@ fn parse_scale(text: &str) -> Result<f64, String> {
 fn parse_setting(text: &str) -> Result<(String, String), String> {
     match text.trim_start_matches('$').split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("'{text}' sets nothing; say files=1000")),
+        _ => Err(format!("'{text}' sets nothing: give the name of a variable and its value, such as files=1000")),
     }
 }
 

@@ -93,7 +93,7 @@ pub(super) fn said(error: Error, path: &Path) -> Error {
 }
 
 /// What of a store, which may be a drive, is damaged.
-fn damage(why: &DriveError) -> Option<String> {
+pub(super) fn damage(why: &DriveError) -> Option<String> {
     match why {
         DriveError::Open(OpenError::Lost { seq, at }) => Some(format!("record {seq} at sector {at} cannot be read")),
         DriveError::Open(

@@ -3,6 +3,7 @@
 use crate::support::{
     LoopDevice, Mounted, Nas, PATIENCE, Point, World, check, end, flush, has_loop_devices, run, seeded, wait_until,
 };
+use crate::words::kept;
 use crate::{asked, catches_up, device, refused, shown, text, work_and_home};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -132,6 +133,13 @@ fn a_drive_that_is_write_protected_is_refused_in_one_line_and_attached_when_it_i
     refused(&nas.0, &["attach", text(stick.device())], &[text(stick.device()), "write-protected"]);
     run(Command::new("blockdev").arg("--setrw").arg(stick.device())).good();
     drop(protected);
+    // Detached by somebody, it is attached again only when the daemon has seen it away.
+    let is_left = || {
+        let kept = kept(&nas);
+        let left = kept.split_once("[left]\n").map_or("", |(_, rest)| rest.split("\n[").next().unwrap());
+        left.contains(text(&drive))
+    };
+    assert!(wait_until(PATIENCE, || !is_left()), "{}", kept(&nas));
     fs::rename(files.join("file.drive"), &drive).unwrap();
     device(&nas.0, &["attach", text(stick.device())]);
     let is_back = || shown(&nas.0, "file")["place"] == text(&drive);

@@ -23,7 +23,7 @@ fn with_drive(test: &str) -> Option<(Nas, PathBuf)> {
 }
 
 /// What the daemon keeps in mind of drives.
-fn kept(nas: &Nas) -> String {
+pub(crate) fn kept(nas: &Nas) -> String {
     fs::read_to_string(nas.0.store().with_extension("teal.d").join("drives.toml")).unwrap()
 }
 

@@ -14,6 +14,8 @@ fn life(stage: Stage, seed: u64, is_printed: bool) -> (u64, Counts) {
     run.heal();
     run.restore();
     run.settle();
+    run.poison();
+    run.settle();
     run.judge();
     (run.world.trace.digest(), run.counts)
 }

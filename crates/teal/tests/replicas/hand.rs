@@ -4,6 +4,7 @@
 //! 1. What is read here, and has not been changed here, is what the server's history has at the commit up to which it is applied here.
 
 use crate::ledger::Eyes;
+use crate::logs::Kernel;
 use crate::power::Power;
 use crate::tags::Tags;
 use crate::wire::Seat;
@@ -24,6 +25,7 @@ pub(crate) struct Hand {
     /// The directory in the root that nobody else changes anything in; `None`: all work everywhere.
     pub(crate) home: Option<String>,
     pub(crate) power: Power,
+    pub(crate) kernel: Kernel,
     pub(crate) tags: Tags,
     pub(crate) seat: Seat,
     pub(crate) is_printed: bool,

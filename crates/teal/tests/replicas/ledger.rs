@@ -84,9 +84,10 @@ impl Ledger {
         let unknown = before.as_ref().map(|_| 0);
         let mut content: Vec<Option<u8>> = before.into_iter().flatten().map(Some).collect();
         for op in ops {
-            let Op::SetContent { object: of, change: ContentChange { cut, size, pieces, .. }, .. } = op else {
+            let (Op::SetContent { object: of, change, .. } | Op::Append { object: of, change, .. }) = op else {
                 continue;
             };
+            let ContentChange { cut, size, pieces, .. } = change;
             if *of != object {
                 continue;
             }
@@ -122,6 +123,7 @@ impl Check<'_> {
         let of = version.as_ref();
         match op {
             Op::SetContent { base, .. } => self.has_content(object, *base),
+            Op::Append { base, change, .. } => self.has_content(object, *base) || self.has_behind(object, change),
             _ if is_shown => true,
             Op::Create { .. } => of.is_some(),
             Op::Remove { link, .. } => of.is_none_or(|version| !version.links.contains(link)),
@@ -132,6 +134,18 @@ impl Check<'_> {
                 there.map(|(_, value)| &value[..]) == value.as_deref()
             }),
         }
+    }
+
+    /// A tail is behind all that was there before.
+    fn has_behind(&self, object: ObjectNo, change: &ContentChange) -> bool {
+        let at = self.batch.seq;
+        let before = self.eyes.content(object, CommitSeq::new(at.get() - 1)).unwrap_or_default();
+        let tail = change.pieces.iter().flat_map(|piece| match piece.source {
+            Source::Chunk { id, offset } => &self.ledger.chunks[&id][offset as usize..][..piece.len as usize],
+            Source::Hole => panic!("a hole in what was appended"),
+        });
+        let wanted: Vec<u8> = before.iter().chain(tail).copied().collect();
+        self.eyes.content(object, at).is_some_and(|there| there == wanted)
     }
 
     /// The change is applied to what was there; or, in a copy, to what its author had seen.
@@ -220,12 +234,24 @@ impl Eyes<'_> {
         }
     }
 
+    /// Who ended an object that was gone before a commit.
+    fn ended_by(&self, object: ObjectNo, at: CommitSeq) -> Option<u32> {
+        let Reply::History(notes) = self.ask(Request::History { object, after: CommitSeq::new(0) }) else {
+            panic!("no history of {object}")
+        };
+        let last = notes.iter().take_while(|note| note.seq < at).last();
+        last.filter(|note| note.version.is_none()).map(|note| note.stamp.replica)
+    }
+
     /// Conflicts of somebody's content with his own.
     pub(crate) fn with_oneself(&self) -> Vec<ConflictNote> {
         let mut found = self.conflicts();
         found.retain(|note| {
             let (ConflictKind::Content, Some(copy)) = (note.kind, note.copy) else { return false };
-            let first = self.past(note.object, note.seq).and_then(|first| self.author(note.object, first.data_seq));
+            let content =
+                || self.past(note.object, note.seq).and_then(|first| self.author(note.object, first.data_seq));
+            // Of a file that was replaced it is the renaming that came first, whoever wrote what it put there.
+            let first = self.ended_by(copy, note.seq).or_else(content);
             first.is_some() && first == self.author(copy, note.seq)
         });
         found

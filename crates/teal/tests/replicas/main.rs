@@ -9,10 +9,13 @@
 
 mod ails;
 mod attempt;
+mod behind;
+mod bounds;
 mod drives;
 mod hand;
 mod judge;
 mod ledger;
+mod logs;
 mod nonces;
 mod pins;
 mod power;
@@ -30,6 +33,8 @@ use attempt::attempt;
 use run::{Counts, Stage};
 
 const SEEDS: u64 = 100;
+/// Lives with a thousand names are long.
+const SEEDS_OF_LIMITS: u64 = 8;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|said| said.parse().unwrap())
@@ -41,7 +46,7 @@ fn explore(stage: Stage) {
         return;
     }
     let (mut failed, mut all) = (Vec::new(), Counts::default());
-    let seeds = number("TEAL_SEEDS").unwrap_or(SEEDS);
+    let seeds = number("TEAL_SEEDS").unwrap_or(if stage == Stage::Limits { SEEDS_OF_LIMITS } else { SEEDS });
     for seed in 0..seeds {
         match attempt(stage, seed, false) {
             Ok((_, counts)) => all += counts,
@@ -60,6 +65,11 @@ fn machines_that_take_turns_never_meet_a_conflict_and_agree() {
 #[test]
 fn machines_at_once_agree_and_lose_nothing() {
     explore(Stage::AtOnce);
+}
+
+#[test]
+fn machines_near_the_limits_of_objects_agree_and_one_refused_file_stops_nothing() {
+    explore(Stage::Limits);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! One life of a volume: what happens to its machines and its server, by seed.
 //!
 //! # Stages
-//! The first four each have what the one before has: two machines that take turns; then both at once, each with other threads that go on while it waits for the
+//! The first two and the two after the limits each have what the one before has: two machines that take turns; then both at once, each with other threads that go on while it waits for the
 //! server; then a network with faults and clocks that somebody sets; then power cuts in the middle of anything. Then, beside all that, each machine in a directory of its own, while it looks at
 //! those of others; or drives that are carried around, and files on demand; or stores that are copied, and go on; or a server that is restored from a copy, without copied stores; or both.
 
@@ -12,7 +12,7 @@ use crate::tags::Tags;
 use crate::world::{CALLER, Machine, ROOT, World};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_client::{Client, FsError, WriteFlags};
+use teal_client::{Client, FsError, UpstreamStatus, WriteFlags};
 use teal_proto::Request;
 use teal_testkit::Rng;
 
@@ -29,6 +29,7 @@ const COPIES: u64 = 2;
 pub(crate) enum Stage {
     Turns,
     AtOnce,
+    Limits,
     Faults,
     Power,
     Apart,
@@ -111,6 +112,9 @@ impl Run {
         }
         let (counts, may_fail) = (Counts::default(), stage >= Stage::Faults);
         let mut run = Self { stage, rng, world, tags, counts, may_fail, is_printed };
+        if stage == Stage::Limits {
+            run.begin_near_limits();
+        }
         run.keep_all_busy();
         run
     }
@@ -126,10 +130,10 @@ impl Run {
     }
 
     pub(crate) fn hand(&self, who: usize) -> Hand {
-        let Machine { name, power, .. } = &self.world.machines[who];
+        let Machine { name, power, kernel, .. } = &self.world.machines[who];
         let (tags, seat, is_printed) = (self.tags.clone(), self.world.seat.clone(), self.is_printed);
         let home = (self.stage == Stage::Apart).then(|| format!("of {name}"));
-        Hand { who, name: name.clone(), home, power: power.clone(), tags, seat, is_printed }
+        Hand { who, name: name.clone(), home, power: power.clone(), kernel: kernel.clone(), tags, seat, is_printed }
     }
 
     pub(crate) fn operate(&mut self, who: usize) {
@@ -140,7 +144,7 @@ impl Run {
 
     /// While a machine waits for the server, its other threads go on, and other machines.
     fn keep_busy(&mut self, who: usize) {
-        if self.stage < Stage::AtOnce {
+        if self.stage < Stage::AtOnce || self.stage == Stage::Limits {
             return;
         }
         let (machine, hand, mut rng) = (&self.world.machines[who], self.hand(who), self.rng.fork());
@@ -188,7 +192,7 @@ impl Run {
     fn must_round(&mut self, who: usize, flushes: bool) {
         match self.round(who, flushes) {
             Ok(()) => {}
-            Err(FsError::Unreachable(_)) if self.may_fail => {}
+            Err(FsError::Unreachable(_) | FsError::Stuck(_)) if self.may_fail => {}
             Err(_) if self.world.machines[who].power.is_off() => {}
             Err(e) => panic!("{} cannot deal with the server: {e}", self.world.machines[who].name),
         }
@@ -233,6 +237,7 @@ impl Run {
                 self.say(format_args!("the server is copied"));
                 self.world.back_up();
             }
+            36.. if self.stage == Stage::Limits => self.near_limits(who),
             50..66 if self.stage == Stage::Drives => self.happen_to_drives(who),
             66..70 if self.stage == Stage::Drives => drop(machine.client.make_room(1 << 20)),
             70..73 if self.stage == Stage::Drives => self.pin_or_free(who),
@@ -269,7 +274,9 @@ impl Run {
         }
         // What can happen to drives takes its time.
         let share = if self.stage == Stage::Drives { 3 } else { 1 };
-        for _ in 0..share * (20 + self.rng.below(80)) {
+        // And what has a thousand names.
+        let most = if self.stage == Stage::Limits { 10 } else { 80 };
+        for _ in 0..share * (20 + self.rng.below(most)) {
             if self.stage == Stage::Turns {
                 let who = self.rng.index(self.world.machines.len());
                 self.must_round(who, false);
@@ -309,13 +316,16 @@ impl Run {
             let clients = self.world.machines.iter().map(|machine| &machine.client);
             let all: Vec<_> = clients.map(|client| client.upstream_status().unwrap().unwrap()).collect();
             let now: Vec<_> = all.iter().map(|status| status.seen).collect();
-            if all.iter().all(|status| status.only_here == 0) && seen.as_ref() == Some(&now) {
+            let is_done = |status: &UpstreamStatus| status.only_here == 0 && status.stuck_objects.0 == 0;
+            if all.iter().all(is_done) && seen.as_ref() == Some(&now) {
                 return;
             }
             seen = Some(now);
         }
         let notes: Vec<_> = self.world.machines.iter().map(Machine::notes).collect();
-        panic!("after {ROUNDS} rounds something is still pending: {notes:?}");
+        let clients = self.world.machines.iter().map(|machine| &machine.client);
+        let stuck: Vec<_> = clients.map(|client| client.upstream_status().unwrap().unwrap().stuck_objects).collect();
+        panic!("after {ROUNDS} rounds something is still pending: {stuck:?}, {notes:?}");
     }
 }
 

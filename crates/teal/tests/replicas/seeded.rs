@@ -4,10 +4,12 @@
 
 mod ails;
 mod attempt;
+mod bounds;
 mod drives;
 mod hand;
 mod judge;
 mod ledger;
+mod logs;
 mod pins;
 mod power;
 mod restore;
@@ -30,7 +32,11 @@ const LIVES: u64 = 400;
 /// Every bug of the clients, and where it shows soonest.
 fn of_clients(bug: client::Bug) -> Stage {
     match bug {
-        client::Bug::NewerOverwritten | client::Bug::BaseKept | client::Bug::StaleFetched => Stage::AtOnce,
+        client::Bug::NewerOverwritten
+        | client::Bug::BaseKept
+        | client::Bug::StaleFetched
+        | client::Bug::AppendedAtStaleSize
+        | client::Bug::RewriteTakenForAppend => Stage::AtOnce,
         client::Bug::DriveStale
         | client::Bug::DriveGetsPending
         | client::Bug::DriveMissesNews
@@ -43,6 +49,7 @@ fn of_clients(bug: client::Bug) -> Stage {
         | client::Bug::PinNotFollowed => Stage::Drives,
         client::Bug::NotRenumbered | client::Bug::CopyUnnoticed => Stage::Copies,
         client::Bug::KeptHalfSaid => Stage::AtOnce,
+        client::Bug::OneStopsAll => Stage::Limits,
         _ => Stage::Power,
     }
 }
@@ -55,6 +62,7 @@ fn of_server(bug: server::Bug) -> Stage {
         server::Bug::DriveCopyTaken => Stage::Drives,
         server::Bug::OwnUnseen => Stage::Apart,
         server::Bug::AnsweredTooEarly => Stage::Power,
+        server::Bug::LimitsDiffer => Stage::Limits,
         _ => Stage::AtOnce,
     }
 }
@@ -85,6 +93,10 @@ fn every_seeded_bug_is_caught() {
     for bug in server::Bug::ALL {
         server::seed(Some(bug));
         look(format!("{bug:?}"), of_server(bug));
+    }
+    if only.as_ref().is_none_or(|only| only == "older") {
+        server::seed(Some(server::Bug::LimitsDiffer));
+        bounds::an_older_server_stops_nobody();
     }
     server::seed(None);
     for bug in device::Bug::ALL {

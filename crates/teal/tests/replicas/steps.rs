@@ -1,6 +1,7 @@
 //! Random operations of one machine on its tree.
 
 use crate::hand::{Hand, seen};
+use crate::logs::LOG;
 use crate::tags::{NOBODY, TAG};
 use crate::tree::entries;
 use crate::world::{CALLER, ROOT};
@@ -28,14 +29,14 @@ impl Steps<'_> {
         Arc::clone(&self.client)
     }
 
-    fn say(&self, what: std::fmt::Arguments<'_>) {
+    pub(crate) fn say(&self, what: std::fmt::Arguments<'_>) {
         if self.hand.is_printed {
             println!("  {}: {what}", self.hand.name);
         }
     }
 
     /// Where changes are made: anywhere, or below the home.
-    fn dir(&mut self) -> Result<ObjectNo, FsError> {
+    pub(crate) fn dir(&mut self) -> Result<ObjectNo, FsError> {
         let from = match &self.hand.home {
             Some(home) => self.home(home)?,
             None => ROOT,
@@ -95,13 +96,16 @@ impl Steps<'_> {
         Ok(Some((name, no)))
     }
 
+    /// A file; rarely one that others append to, of which all would be excused that somebody writes over.
     fn file(&mut self) -> Result<Option<ObjectNo>, FsError> {
-        Ok(self.there(Some(FileType::File))?.map(|(.., no)| no))
+        let found = self.there(Some(FileType::File))?;
+        Ok(found.filter(|(_, name, _)| !name.starts_with(LOG) || self.rng.chance(0.1)).map(|(.., no)| no))
     }
 
     /// One operation. Errors that a program can meet are none.
     pub(crate) fn step(&mut self) {
-        let done = match self.rng.below(100) {
+        let share = if self.rng.chance(0.2) { 100 } else { 0 };
+        let done = match share + self.rng.below(100) {
             0..18 => self.create(),
             18..38 => self.write(),
             38..44 => self.truncate(),
@@ -112,7 +116,8 @@ impl Steps<'_> {
             71..83 => self.rename(),
             83..92 => self.mkdir(),
             92..94 => self.symlink(),
-            _ => self.read(),
+            94..100 => self.read(),
+            _ => self.log(),
         };
         match done {
             Ok(()) => {}
@@ -136,7 +141,7 @@ impl Steps<'_> {
     }
 
     /// Notes that a part of an object is about to be changed by someone who may have seen it.
-    fn changes(&mut self, no: ObjectNo, from: u64, to: u64) {
+    pub(crate) fn changes(&mut self, no: ObjectNo, from: u64, to: u64) {
         let (seen, store) = (seen(&self.client), Arc::clone(self.client().store()));
         // What is here of it, without asking for more: its number may be a new one.
         if let Ok(content) = store.attr(no).and_then(|attr| store.read(no, 0, attr.size as usize)) {
@@ -145,7 +150,7 @@ impl Steps<'_> {
         self.hand.tags.change(self.hand.who, seen, no, from, to);
     }
 
-    fn put(&mut self, no: ObjectNo, from: u64, len: usize) -> Result<(), FsError> {
+    pub(crate) fn put(&mut self, no: ObjectNo, from: u64, len: usize) -> Result<(), FsError> {
         self.changes(no, from, from + len as u64);
         let content = self.hand.tags.write(self.hand.who, no, from, len);
         self.say(format_args!("write {no} {from}+{len}: {}", String::from_utf8_lossy(&content[..TAG])));
@@ -157,7 +162,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    fn len(&mut self) -> usize {
+    pub(crate) fn len(&mut self) -> usize {
         let blocks = match self.rng.below(10) {
             0 => 4096 + self.rng.below(2000),
             1..4 => 256 + self.rng.below(400),
@@ -241,6 +246,9 @@ impl Steps<'_> {
 
     fn remove(&mut self) -> Result<(), FsError> {
         let Some((dir, name, no)) = self.there(None)? else { return Ok(()) };
+        if name.starts_with(LOG) && self.rng.chance(0.8) {
+            return Ok(());
+        }
         self.say(format_args!("remove {dir}/{}: {no}", String::from_utf8_lossy(&name)));
         if self.client().getattr(no)?.kind.is_dir() {
             return self.client().rmdir(dir, &name);

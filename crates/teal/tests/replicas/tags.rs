@@ -1,7 +1,7 @@
 //! The account of what was written: no update is lost.
 //!
 //! # Guarantees
-//! 1. Content is written as a tag of 16 bytes, again and again, at offsets that are multiples of 16; each write has a tag of its own.
+//! 1. Content is written as a tag of 16 bytes, again and again; each write has a tag of its own. What is appended may be lines, and may come to lie anywhere.
 //! 2. A tag is excused from being found in the end only if somebody who wrote it, or may have seen it, has since changed that part of an
 //!    object it was in, or removed the object (or several have removed all its names, one each); or if its author's power failed before it was durable or at the server.
 
@@ -17,6 +17,8 @@ use teal_types::{CommitSeq, ObjectNo};
 pub(crate) const TAG: usize = 16;
 /// Each begins with this.
 pub(crate) const TAG_BEGINS: &[u8] = b"<tag:";
+/// And ends with one of these: content that is no line, and a line.
+const ENDS: [&str; 2] = ["t>", "t\n"];
 /// No author: he knows what was committed only.
 pub(crate) const NOBODY: usize = usize::MAX;
 
@@ -91,11 +93,10 @@ fn bytes_of(id: u64) -> [u8; TAG] {
 
 /// The tags in some content.
 pub(crate) fn found_in(content: &[u8]) -> BTreeSet<u64> {
-    let pieces = content.chunks_exact(TAG);
-    pieces
-        .filter(|piece| piece.starts_with(b"<tag:"))
-        .filter_map(|p| str::from_utf8(&p[5..13]).ok()?.parse().ok())
-        .collect()
+    let is_tag =
+        |piece: &&[u8]| piece.starts_with(TAG_BEGINS) && ENDS.iter().any(|end| piece.ends_with(end.as_bytes()));
+    let pieces = content.windows(TAG).filter(is_tag);
+    pieces.filter_map(|p| str::from_utf8(&p[5..13]).ok()?.parse().ok()).collect()
 }
 
 impl Tags {
@@ -123,6 +124,23 @@ impl Tags {
         let tag = Tag { author, from, to, objects, committed, is_durable, holders, lost_name, is_excused };
         tags.insert(id, tag);
         bytes_of(id).into_iter().cycle().take(len).collect()
+    }
+
+    /// Content to append, with a new tag and its number.
+    pub(crate) fn append(&self, author: usize, object: ObjectNo, count: usize, is_line: bool) -> (u64, Vec<u8>) {
+        // Nobody knows where it will lie.
+        self.write(author, object, 0, TAG);
+        let account = &mut *self.account.lock();
+        let id = account.tags.len() as u64 - 1;
+        account.tags.get_mut(&id).unwrap().to = u64::MAX;
+        let mut bytes = bytes_of(id);
+        bytes[TAG - 2..].copy_from_slice(ENDS[usize::from(is_line)].as_bytes());
+        (id, bytes.repeat(count))
+    }
+
+    /// The write of a tag was refused.
+    pub(crate) fn was_not_written(&self, id: u64) {
+        self.account.lock().tags.get_mut(&id).unwrap().is_excused = true;
     }
 
     /// An object loses one of several names.

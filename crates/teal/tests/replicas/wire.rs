@@ -5,6 +5,7 @@
 //! 2. *As a network*: what the client is told has not arrived may have; what arrived may arrive once more, later too.
 //! 3. *Meanwhile*: while an answer is on its way, other threads of the same machine go on.
 
+use crate::bounds::POISON;
 use crate::ledger::Ledger;
 use crate::power::Power;
 use parking_lot::{Mutex, RwLock};
@@ -13,9 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use teal_device::{Upstream, UpstreamError};
-use teal_proto::{Reply, Request, encode_reply, encode_request};
+use teal_proto::{RefusalCode, Refused, Reply, Request, encode_reply, encode_request};
 use teal_server::{Peer, Server};
 use teal_testkit::Rng;
+use teal_types::Op;
 
 /// The server of now: a power cut puts another one here.
 #[derive(Clone)]
@@ -68,6 +70,8 @@ struct State {
     /// The share of requests that something happens to.
     faults: f64,
     is_cut: bool,
+    /// Operations on files that are called so are refused.
+    refuses: bool,
     /// A request that is still somewhere, and arrives once more.
     straying: Option<Request>,
     meanwhile: Option<Meanwhile>,
@@ -89,7 +93,8 @@ fn lost() -> UpstreamError {
 
 impl Wire {
     pub(crate) fn new(seat: &Seat, peer: Peer, trace: &Trace, power: &Power, rng: Rng, is_printed: bool) -> Arc<Self> {
-        let state = Mutex::new(State { rng, faults: 0.0, is_cut: false, straying: None, meanwhile: None });
+        let state =
+            Mutex::new(State { rng, faults: 0.0, is_cut: false, refuses: false, straying: None, meanwhile: None });
         Arc::new(Self { seat: seat.clone(), peer, trace: trace.clone(), power: power.clone(), is_printed, state })
     }
 
@@ -103,6 +108,10 @@ impl Wire {
 
     pub(crate) fn set_meanwhile(&self, meanwhile: Option<Meanwhile>) {
         self.state.lock().meanwhile = meanwhile;
+    }
+
+    pub(crate) fn refuse(&self, refuses: bool) {
+        self.state.lock().refuses = refuses;
     }
 
     pub(crate) fn cut(&self, is_cut: bool) {
@@ -152,6 +161,12 @@ impl Wire {
     }
 }
 
+/// Whether a part of a batch has a file in it that is refused: as with the server, all of the part is.
+fn is_poisoned(request: &Request) -> bool {
+    let Request::Stage { ops, .. } = request else { return false };
+    ops.iter().any(|op| matches!(op, Op::Place { link, .. } if link.name.to_string().starts_with(POISON)))
+}
+
 fn short(what: &impl std::fmt::Debug) -> String {
     let mut words = format!("{what:?}");
     if let Some((end, _)) = words.char_indices().nth(2500) {
@@ -175,6 +190,10 @@ impl Upstream for Wire {
             }
             (fate, straying)
         };
+        if self.state.lock().refuses && is_poisoned(request) {
+            let words = "this operation makes no sense".into();
+            return Err(UpstreamError::Refused(Refused { code: RefusalCode::BadRequest, words }));
+        }
         if let Some(straying) = straying {
             let _ = self.deliver(&straying);
         }

@@ -2,6 +2,7 @@
 
 use crate::drives::Stick;
 use crate::hand::{FLYING, PENDING};
+use crate::logs::Kernel;
 use crate::power::{Power, PoweredDisk, PoweredMeta, PoweredShelf};
 use crate::wire::{Seat, Trace, Wire};
 use std::ops::ControlFlow;
@@ -28,6 +29,7 @@ pub(crate) struct Machine {
     pub(crate) client: Arc<Client>,
     pub(crate) wire: Arc<Wire>,
     pub(crate) power: Power,
+    pub(crate) kernel: Kernel,
     pub(crate) clock: SimClock,
     disk: RecordingDisk,
     joins: bool,
@@ -207,7 +209,17 @@ impl World {
         let wire = Wire::new(&self.seat, peer, &self.trace, &power, rng.fork(), self.is_printed);
         let options = options(rng);
         let client = Self::open(name, &disk, &wire, (joins, options), &power, &clock);
-        self.machines.push(Machine { name: name.into(), client, wire, power, clock, disk, joins, options });
+        self.machines.push(Machine {
+            name: name.into(),
+            client,
+            wire,
+            power,
+            kernel: Kernel::default(),
+            clock,
+            disk,
+            joins,
+            options,
+        });
     }
 
     fn open(
@@ -235,6 +247,7 @@ impl World {
         let client = Self::open(name, &image.disk, wire, (*joins, *options), power, clock);
         self.drop_sticks(at, rng);
         (self.machines[at].client, self.machines[at].disk) = (client, image.disk);
+        self.machines[at].kernel.forgets();
     }
 
     /// The server's power fails, if it has not, and comes back: what was to be durable soon is, or is not. `power`: that of its next life.

@@ -6,8 +6,10 @@
 #[path = "../support/support.rs"]
 mod support;
 
+mod hostile;
 mod identity;
 mod messages;
+mod rights;
 mod servers;
 
 use std::fs;

@@ -2,10 +2,11 @@
 
 use super::identity::old_volume;
 use super::support::stranger::{Office, Stranger, call_with, days_ago, identity_dir};
-use super::support::{Nas, PATIENCE, World, converge, end, join, run, seeded, wait_until};
+use super::support::{Nas, PATIENCE, World, converge, end, flush, is_long, join, run, seeded, wait_until};
 use super::{Volume, flush_fails, trouble};
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use teal_net::ClientIdentity;
 use teal_proto::{PROTOCOL, Reply, Request, encode_request};
@@ -128,4 +129,97 @@ fn chunks_that_cannot_be_written_are_said_and_sent_later() {
     assert_eq!(fs::read(third.path("new")).unwrap(), seeded(7, 3_000_000));
     end(vec![third]);
     volume.end();
+}
+
+/// Bytes of the packs in a server's data, how many there are, and what they take of the disk.
+fn packs(data: &Path) -> (u64, usize, u64) {
+    let (mut bytes, mut many, mut taken) = (0, 0, 0);
+    let mut dirs = vec![data.join("chunks/packs")];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            // One that has just been removed is none.
+            match fs::symlink_metadata(&path) {
+                Ok(meta) if meta.is_dir() => dirs.push(path),
+                Ok(meta) => (bytes, many, taken) = (bytes + meta.len(), many + 1, taken + meta.blocks() * 512),
+                Err(_) => {}
+            }
+        }
+    }
+    (bytes, many, taken)
+}
+
+#[test]
+fn small_changes_of_a_large_file_cost_the_server_little() {
+    let test = "small_changes_of_a_large_file_cost_the_server_little";
+    const SIZE: u64 = 10_000_000;
+    let edits = if is_long() { 1000 } else { 60 };
+    let Some(mut nas) = Nas::of(test, |root| fs::write(root.join("large"), seeded(1, SIZE as usize)).unwrap()) else {
+        return;
+    };
+    let laptop = join(test, &nas.serve());
+    converge(&nas.0, &laptop);
+    let mut expected = fs::read(laptop.path("large")).unwrap();
+    let data = nas.0.store().with_extension("teal.d").join("server");
+    let before = packs(&data);
+    let file = fs::OpenOptions::new().write(true).open(laptop.path("large")).unwrap();
+    for n in 0..edits {
+        let at = (n * 7_919_317) % (SIZE - 100);
+        let bytes = seeded(n, 100);
+        file.write_all_at(&bytes, at).unwrap();
+        expected[at as usize..at as usize + 100].copy_from_slice(&bytes);
+        flush(&laptop);
+    }
+    drop(file);
+    // An edit may lie in two blocks.
+    let most = edits * (4096 + 400) + (edits / 8) * 4096;
+    let is_little = || {
+        let (bytes, many, taken) = packs(&data);
+        bytes - before.0 < most && taken - before.2 < most + (64 << 12) && many < before.1 + 48
+    };
+    assert!(wait_until(PATIENCE, is_little), "{edits} edits: {:?}, and {before:?} before", packs(&data));
+    println!("{edits} edits: bytes, packs, bytes of disk: {:?}, and {before:?} before", packs(&data));
+    converge(&nas.0, &laptop);
+    assert!(fs::read(nas.0.path("large")).unwrap() == expected);
+    end(vec![laptop, nas.0]);
+}
+
+#[test]
+fn an_upload_that_failed_gives_its_space_back_to_others() {
+    let test = "an_upload_that_failed_gives_its_space_back_to_others";
+    let Some(world) = World::new(test) else { return };
+    let data = world.path("server's data");
+    fs::create_dir(&data).unwrap();
+    let disk = Fitting::new(&["-t", "tmpfs", "-o", "size=40m", "none"], data.clone());
+    let mut nas = Nas::alone(world, |root| fs::write(root.join("known"), seeded(1, 200_000)).unwrap());
+    let (address, _) = nas.serve_with(&["--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
+    // At an address that stays.
+    let laptop = join(test, &nas.serve_at(&address));
+    converge(&nas.0, &laptop);
+    for n in 0..12 {
+        fs::write(laptop.path(format!("large{n}")), seeded(n, 4_000_000)).unwrap();
+    }
+    flush_fails(&laptop, &["no space left for", "make room", data.to_str().unwrap()]);
+    assert!(packs(&data).0 > 20 << 20, "it came far: {:?}", packs(&data));
+    // It is given up; what has been sent of it has no name, and makes way when another machine needs the room.
+    for n in 0..12 {
+        fs::remove_file(laptop.path(format!("large{n}"))).unwrap();
+    }
+    for n in 0..6 {
+        fs::write(nas.0.path(format!("other{n}")), seeded(100 + n, 4_000_000)).unwrap();
+    }
+    run(Command::new("sync").arg("-f").arg(nas.0.point())).good();
+    // The server dies at any point of it, and goes on.
+    let _ = nas.0.world().teal(&["flush", nas.0.point().to_str().unwrap()]);
+    nas.0.kill();
+    nas.0.up();
+    assert!(wait_until(PATIENCE, || nas.0.status()["upstream"]["only_here"] == 0), "{}", nas.0.status());
+    assert!(wait_until(PATIENCE, || packs(&data).0 < 30 << 20), "{:?}", packs(&data));
+    assert!(wait_until(PATIENCE, || laptop.status()["upstream"]["only_here"] == 0), "{}", laptop.status());
+    for n in 0..6 {
+        assert_eq!(fs::read(nas.0.path(format!("other{n}"))).unwrap(), seeded(100 + n, 4_000_000));
+    }
+    assert_eq!(fs::read(nas.0.path("known")).unwrap(), seeded(1, 200_000));
+    end(vec![laptop, nas.0]);
+    drop(disk);
 }

@@ -1,6 +1,7 @@
 //! Programs of others, other users, and mount namespaces in which the machine can be changed without changing it.
 
 use super::{Said, World, run};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,6 +27,12 @@ pub(crate) fn tool(name: &str) -> Option<PathBuf> {
 /// Whether programs can be run as another user here.
 pub(crate) fn is_user_able() -> bool {
     is_root() && program("setpriv", &[]).is_some()
+}
+
+/// The directory above `path` that other users may not pass through, as root's own home, which mostly has the mode 0700.
+pub(crate) fn closed_to_others(path: &Path) -> Option<PathBuf> {
+    let is_closed = |dir: &&Path| std::fs::metadata(dir).is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0);
+    path.ancestors().skip(1).find(is_closed).map(Path::to_owned)
 }
 
 /// Whether the long forms run, which take hours: `cargo xtask test --long`.

@@ -8,7 +8,7 @@ mod postgresql;
 mod sources;
 mod sqlite;
 
-pub(crate) use fio::{DIRECT_AND_MAPPED, MIXED, fio};
+pub(crate) use fio::{ASYNC_BESIDE_BUFFERED, DIRECT_AND_MAPPED, MIXED, fio};
 pub(crate) use fsx::fsx;
 pub(crate) use git::git;
 pub(crate) use pjdfstest::pjdfstest;

@@ -27,13 +27,15 @@ pub(crate) use cable::Cable;
 pub(crate) use devices::{LoopDevice, Point, has_loop_devices};
 pub(crate) use guests::{guests_of, has_guests};
 pub(crate) use history::History;
-pub(crate) use outside::{PrivateMounts, is_long, is_root, is_user_able, program, shell, tool};
+pub(crate) use outside::{PrivateMounts, closed_to_others, is_long, is_root, is_user_able, program, shell, tool};
 pub(crate) use pair::{Nas, apart, apart_in, converge, end, flush, join, try_join};
 pub(crate) use said::{Said, run};
-pub(crate) use suites::{DIRECT_AND_MAPPED, MIXED, fio, fsx, git, pjdfstest, postgresql, sources, sqlite};
+pub(crate) use suites::{
+    ASYNC_BESIDE_BUFFERED, DIRECT_AND_MAPPED, MIXED, fio, fsx, git, pjdfstest, postgresql, sources, sqlite,
+};
 pub(crate) use tree::{are_alike, compare_replicas, compare_trees, digest, fill, seeded};
 pub(crate) use work::{Library, Work};
-pub(crate) use world::{Mounted, World};
+pub(crate) use world::{Mounted, TEAL, World};
 
 use std::path::Path;
 use std::time::Duration;

@@ -277,6 +277,21 @@ impl Mounted {
         self.up();
     }
 
+    /// Mounts it again where no `sync(2)` reaches it. Any program of the machine may call that at any time, and with it syncs every file
+    /// system: whoever counts commits, or tells what was not committed, is not to be reached.
+    #[track_caller]
+    pub(crate) fn hide_from_sync(&mut self) {
+        self.down();
+        self.mount("nosyncfs");
+    }
+
+    /// How often somebody has asked for everything to be durable: this test, or a `sync(2)`.
+    pub(crate) fn syncs(&self) -> u64 {
+        let status = self.status();
+        let found = status["requests"].as_array().unwrap().iter().find(|pair| pair[0] == "syncfs");
+        found.map_or(0, |pair| pair[1].as_u64().unwrap())
+    }
+
     /// Kills the daemon with SIGKILL and waits until it is dead; the dead mount stays.
     pub(crate) fn kill(&mut self) {
         kill(self.pid.take().expect("it was mounted"));

@@ -144,6 +144,17 @@ impl Client {
         Ok(Drive::make(disk, Arc::clone(&self.clock), entropy, &note.name, label)?)
     }
 
+    /// Whether a disk, which is only read, holds a drive of this volume, as far as it says itself.
+    ///
+    /// # Errors
+    /// [`DriveRefused`] if it holds something else, or cannot be read.
+    pub fn look_at_drive(&self, disk: Arc<dyn Disk>) -> Result<(), DriveRefused> {
+        let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
+        let theirs = Drive::look(disk, Arc::clone(&self.clock))?.volume;
+        let ours = replica.identity.lock().volume;
+        if theirs == ours { Ok(()) } else { Err(DriveRefused::OtherVolume { theirs, ours }) }
+    }
+
     /// Attaches a drive. `place`: where it is, for people; `known`: those that were here, which are attached while the server is away, too.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use teal_device::{Label, Piece};
-use teal_log::StoreError;
+use teal_log::{DiskRequest, StoreError};
 use teal_proto::{Change, Reply, Request, WANTS_MAX};
 use teal_types::{CommitSeq, FileType, ObjectNo, Ranges, Version};
 
@@ -158,7 +158,7 @@ impl Client {
         let _flushing = attached.flushing.lock();
         if let Err(e) = attached.drive.is_there() {
             self.lose(replica, attached, &e.to_string());
-            return Err(StoreError::Io { at: 0, source: Arc::new(e) }.into());
+            return Err(StoreError::Io { doing: DiskRequest::Find, at: 0, source: Arc::new(e) }.into());
         }
         let taken = std::mem::take(&mut *attached.queue.lock());
         attached.ahead.store(taken.objects.len() as u64, Ordering::Relaxed);

@@ -22,7 +22,7 @@ fn full() -> Note {
             batch: 6,
             part: Part {
                 created: true,
-                data: Some(Dirty { base: seq(7), cut: 8, ranges: ranges.clone() }),
+                data: Some(Dirty { base: seq(7), cut: 8, ranges: ranges.clone(), tail: None }),
                 ..Part::default()
             },
             sent: vec![link(9, b"b")],
@@ -31,23 +31,52 @@ fn full() -> Note {
         data_seq: seq(10),
         unlisted: false,
         again: true,
+        lost: Some(link(11, b"c")),
+        behind: None,
     }
 }
 
 #[test]
-fn the_bytes_of_version_1_are_pinned() {
+fn an_object_that_is_behind_says_since_when() {
+    let note = Note { again: true, behind: Some(CommitSeq::new(0x0102)), ..Note::default() };
+    assert_eq!(note.encode(), [2, 0b101_0000, 2, 1, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(Note::decode(&note.encode()), Some(note));
+    assert_eq!(Note::decode(&[1, 0b101_0000, 2, 1, 0, 0, 0, 0, 0, 0]), None, "a flag that version 1 does not have");
+}
+
+#[test]
+fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
     let word = |n: u64| n.to_le_bytes().to_vec();
     let pending = [vec![0b10110], word(3), word(4), vec![1, 0], word(1), vec![1, b'a', 1, 0], word(5), vec![1, b'u']];
     let flying = [word(6), vec![0b01001], word(7), word(8), vec![1, 0, 0, 0], word(1), word(2), vec![0, 0]];
     let sent = [vec![1, 0], word(9), vec![1, b'b']];
     let absent = [word(10), vec![1, 0, 0, 0], word(1), word(2)];
-    let want = [vec![1, 0b10111], pending.concat(), flying.concat(), sent.concat(), absent.concat()].concat();
+    let lost = [word(11), vec![1, b'c']];
+    let body = [pending.concat(), flying.concat(), sent.concat(), absent.concat()].concat();
+    let want = [vec![2, 0b11_0111], body.clone(), lost.concat()].concat();
     assert_eq!(full().encode(), want);
+    let old = [vec![1, 0b1_0111], body].concat();
+    assert_eq!(Note::decode(&old), Some(Note { lost: None, ..full() }));
+    assert_eq!(Note::decode(&[&[1], &want[1..]].concat()), None, "version 1 knows no lost names");
+    assert_eq!(Note::decode(&[&[3], &want[1..]].concat()), None);
+    let tail = Some(Tail { start: 12, from: 13, to: 14 });
+    let data = Some(Dirty { base: CommitSeq::new(7), cut: 8, ranges: Ranges::default(), tail });
+    let note = Note { pending: Part { data, ..Part::default() }, ..Note::default() };
+    let words = [word(7), word(8), vec![0; 4], word(12), word(13), word(14)].concat();
+    let want = [vec![2, 1, 0b10_1000], words, vec![0, 0]].concat();
+    assert_eq!(note.encode(), want);
+    assert_eq!(Note::decode(&want), Some(note));
+    assert_eq!(Note::decode(&[&[1], &want[1..]].concat()), None, "version 1 knows no tails");
 }
 
 #[test]
 fn notes_survive_and_damage_is_noticed() {
-    for note in [full(), Note { unlisted: true, ..Note::default() }, Note::default()] {
+    for note in [
+        full(),
+        Note { unlisted: true, ..Note::default() },
+        Note::default(),
+        Note { behind: Some(CommitSeq::new(3)), ..full() },
+    ] {
         let bytes = note.encode();
         assert_eq!(Note::decode(&bytes), Some(note));
         for len in 0..bytes.len() {
@@ -72,4 +101,22 @@ fn what_did_not_arrive_is_pending_with_its_first_base() {
     let mut removed = Part { gone: true, links: Some((CommitSeq::new(8), vec![link(1, b"old")])), ..Part::default() };
     removed.take_back(Part { attributes: Some(CommitSeq::new(3)), ..Part::default() });
     assert_eq!(removed.links.unwrap().0, CommitSeq::new(3));
+}
+
+#[test]
+fn tails_that_did_not_arrive_are_one_if_both_are() {
+    let part = |tail| {
+        let data = Some(Dirty { base: CommitSeq::new(3), cut: u64::MAX, ranges: Ranges::default(), tail });
+        Part { data, ..Part::default() }
+    };
+    let (flown, newer) = (Tail { start: 10, from: 20, to: 30 }, Tail::open(30, 30));
+    let joined = |mut newer: Part, flown: Part| {
+        newer.take_back(flown);
+        newer.data.unwrap().tail
+    };
+    let open = Some(Tail::open(10, 20));
+    assert_eq!(joined(part(Some(newer)), part(Some(flown))), open);
+    assert_eq!(joined(Part::default(), part(Some(flown))), open);
+    assert_eq!(joined(part(None), part(Some(flown))), None);
+    assert_eq!(joined(part(Some(newer)), part(None)), None);
 }

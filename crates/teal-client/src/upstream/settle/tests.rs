@@ -9,7 +9,7 @@ fn seq(seq: u64) -> CommitSeq {
 }
 
 fn dirty(base: u64) -> Dirty {
-    Dirty { base: seq(base), cut: u64::MAX, ranges: Ranges::default() }
+    Dirty { base: seq(base), cut: u64::MAX, ranges: Ranges::default(), tail: None }
 }
 
 /// What is pending when a batch has landed at 5, and another has changed the rest of the object at `other`.
@@ -29,7 +29,7 @@ fn left(pending: Part, flown: Part, data_seq: u64, other: u64) -> Part {
         xattrs: Vec::new(),
         xattr_seq: seq(other),
     };
-    settle(&mut note, &version, Some((1, seq(5))), 100);
+    settle(&mut note, &version, Some((1, seq(5))), None, 100);
     assert!(note.flying.is_none());
     note.pending
 }

@@ -7,7 +7,8 @@ use teal_types::{CommitSeq, ObjectNo};
 #[test]
 fn the_tables_of_each_version_are_pinned() {
     // Whoever changes a table makes a new version, with a way there from the old one.
-    assert_eq!(SCHEMAS.map(|schema| digest(schema.as_bytes())), [6_879_845_871_405_250_944, 2_575_816_757_859_279_488]);
+    let digests = [6_879_845_871_405_250_944, 2_575_816_757_859_279_488, 13_140_057_061_166_340_572];
+    assert_eq!(SCHEMAS.map(|schema| digest(schema.as_bytes())), digests);
     let page = include_str!("../../../../../docs/format-meta.md");
     let tables = SCHEMAS.iter().flat_map(|schema| schema.lines()).filter_map(|line| line.strip_prefix("CREATE TABLE "));
     for table in tables.filter_map(|line| line.split('(').next()) {

@@ -69,3 +69,27 @@ bs=16k
 ioengine=mmap
 end_fsync=1
 ";
+
+/// A database that writes past the cache, many blocks at once, and two backups that read the same file through it meanwhile.
+pub(crate) const ASYNC_BESIDE_BUFFERED: &str = "
+[database]
+filename=database
+rw=randwrite
+bs=4k
+ioengine=libaio
+iodepth=128
+direct=1
+verify=0
+loops=8
+exitall
+[backup]
+filename=database
+rw=read
+bs=4k
+ioengine=psync
+verify=0
+invalidate=0
+numjobs=2
+time_based=1
+runtime=60
+";

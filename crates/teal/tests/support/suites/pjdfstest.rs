@@ -1,6 +1,6 @@
 //! pjdfstest, the outside POSIX suite.
 
-use super::super::{Mounted, PrivateMounts, tool};
+use super::super::{Mounted, PrivateMounts, closed_to_others, tool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -39,7 +39,8 @@ enum Outcome {
     Failed,
 }
 
-/// Runs every case on a mount; `false`, on record as skipped, where it cannot run.
+/// Runs every case on a mount in a [`World::open_to_all`](super::super::World::open_to_all), since some become other users; `false`, on
+/// record as skipped, where it cannot run.
 #[track_caller]
 pub(crate) fn pjdfstest(test: &str, m: &Mounted) -> bool {
     let Some(suite) = tool("pjdfstest") else {
@@ -50,6 +51,11 @@ pub(crate) fn pjdfstest(test: &str, m: &Mounted) -> bool {
         teal_testkit::skip(test, "mount namespaces cannot be made here");
         return false;
     };
+    if let Some(closed) = closed_to_others(m.point()) {
+        let why = format!("runs as other users, who cannot come through {}: set TMPDIR", closed.display());
+        teal_testkit::skip(test, &why);
+        return false;
+    }
     let (config, second) = (m.world().path("pjdfstest.toml"), m.world().path("second"));
     std::fs::create_dir(&second).unwrap();
     rustix::fs::chmod(m.point(), rustix::fs::Mode::from_raw_mode(0o755)).unwrap();

@@ -10,7 +10,7 @@ use teal_types::{NAME_MAX, Name, Timestamp};
 const EXTENSION_MAX: usize = 32;
 
 /// The conflict name of `name`: number 1 has no number.
-pub(crate) fn conflict_name(name: &Name, device: &str, time: Timestamp, number: u32) -> Name {
+pub fn conflict_name(name: &Name, device: &str, time: Timestamp, number: u32) -> Name {
     let (stem, extension) = split(name.as_bytes());
     let count = if number > 1 { format!(" {number}") } else { String::new() };
     let middle = format!(" (conflict {device} {}){count}", time.date());

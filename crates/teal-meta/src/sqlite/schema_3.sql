@@ -1,0 +1,1 @@
+-- The state of an object may say since when content was only appended. The tables are as before.

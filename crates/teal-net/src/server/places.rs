@@ -1,0 +1,68 @@
+//! Places for those who have not shown who they are: when all are taken, whoever has had one for longest loses it to the newcomer.
+//!
+//! # Guarantees
+//! 1. At most so many places are taken at a time.
+//! 2. Nobody can hold back a newcomer by being silent: there is always a place, and it is the silent ones that go.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// A number of places.
+#[derive(Debug)]
+pub(super) struct Places {
+    most: usize,
+    /// Guards who has a place; held for look-ups only.
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    next: u64,
+    /// By age: what tells each that it has lost its place.
+    by_age: BTreeMap<u64, Arc<Notify>>,
+}
+
+/// One place; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Arc<Places>,
+    number: u64,
+    lost: Arc<Notify>,
+}
+
+impl Places {
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most: most.max(1), taken: Mutex::default() })
+    }
+
+    /// Takes a place, that of the oldest if all are taken.
+    pub(super) fn take(self: &Arc<Self>) -> Place {
+        let lost = Arc::new(Notify::new());
+        let mut taken = self.taken.lock();
+        if taken.by_age.len() >= self.most
+            && let Some((_, oldest)) = taken.by_age.pop_first()
+        {
+            oldest.notify_one();
+        }
+        let number = taken.next;
+        taken.next += 1;
+        taken.by_age.insert(number, Arc::clone(&lost));
+        assert!(taken.by_age.len() <= self.most, "whoever comes takes the place of another");
+        Place { places: Arc::clone(self), number, lost }
+    }
+}
+
+impl Place {
+    /// Waits until the place has gone to somebody else.
+    pub(super) async fn lost(&self) {
+        self.lost.notified().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.taken.lock().by_age.remove(&self.number);
+    }
+}

@@ -1,0 +1,179 @@
+//! What the server does for its chunks without being asked: many small packs become few, and what nothing names goes.
+//!
+//! # Guarantees
+//! 1. *Nothing that is named goes*: what history names is marked after the collection has begun, and what is committed meanwhile is pinned.
+//! 2. *Nothing that is going to be named goes*: uploads in progress are left alone (`uploads`).
+//! 3. *A crash is harmless*: every step of a collection or a merge stands for itself.
+//! 4. *Quiet*: while nothing is sent, nothing is done; and then no more than half of the time, unless there is no room.
+
+use crate::refusal::{Outcome, Refusal};
+use crate::server::Server;
+use std::time::Duration;
+use teal_chunk::{ChunkError, Collected, Marking, Sweep};
+use teal_meta::PastPlace;
+use teal_types::VolumeId;
+
+/// Rows of history looked at in one transaction.
+const ROWS: usize = 4096;
+/// When something could not be done, it is tried again after this time.
+const AGAIN: Duration = Duration::from_secs(30);
+/// The longest pause after a step.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Whether there is time for pauses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Haste {
+    None,
+    /// Somebody waits for room.
+    Room,
+}
+
+impl Server {
+    /// Looks after the chunks for as long as the server lives; meant for a thread of its own.
+    pub fn keep_up(&self) {
+        loop {
+            let wait = match self.upkeep() {
+                Ok(wait) => wait,
+                Err(refusal) => {
+                    log::warn!("the chunks could not be looked after: {}", refusal.0.words);
+                    Some(AGAIN)
+                }
+            };
+            if !self.await_upkeep(wait) {
+                return;
+            }
+        }
+    }
+
+    /// Waits until something may be to be done; false when the server has ended.
+    fn await_upkeep(&self, at_most: Option<Duration>) -> bool {
+        let mut uploads = self.uploads.lock();
+        if self.has_stopped() {
+            return false;
+        }
+        let is_due = uploads.wants_merge() || uploads.collection_in(self.clock().monotonic()) == Some(Duration::ZERO);
+        match at_most {
+            _ if is_due && at_most != Some(AGAIN) => {}
+            Some(wait) => drop(self.upkeep_due.wait_for(&mut uploads, wait)),
+            None => self.upkeep_due.wait(&mut uploads),
+        }
+        drop(uploads);
+        !self.has_stopped()
+    }
+
+    /// Does what is due now: merges small packs, collects what nothing names. Says when something will be due.
+    ///
+    /// # Errors
+    /// In words; nothing is lost, and it can be done again.
+    pub fn look_after_chunks(&self) -> Result<Option<Duration>, teal_proto::Refused> {
+        self.upkeep().map_err(|refusal| refusal.0)
+    }
+
+    fn upkeep(&self) -> Outcome<Option<Duration>> {
+        if self.uploads.lock().wants_merge() {
+            self.merge()?;
+        }
+        let due = self.uploads.lock().collection_in(self.clock().monotonic());
+        if due == Some(Duration::ZERO) {
+            self.collect().inspect_err(|_| self.uploads.lock().collect_again(self.clock().monotonic()))?;
+        }
+        Ok(self.uploads.lock().collection_in(self.clock().monotonic()))
+    }
+
+    fn merge(&self) -> Outcome<()> {
+        self.uploads.lock().merging();
+        while self.chunks().is_scattered() {
+            let before = self.chunks().holding().packs;
+            let merged = self.sweep(self.chunks().merge()?, Haste::None)?;
+            log::debug!("{} small packs became {}", merged.rewritten_packs, merged.new_packs);
+            if self.chunks().holding().packs >= before || self.has_stopped() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn collect(&self) -> Outcome<()> {
+        let now = self.clock().monotonic();
+        let (since, haste) = {
+            let mut uploads = self.uploads.lock();
+            let haste = if uploads.is_short() { Haste::Room } else { Haste::None };
+            let since = uploads.keep_since(now);
+            uploads.collecting(now);
+            (since, haste)
+        };
+        let mut marking = self.chunks().collect_before(since)?;
+        let mut volumes = self.meta().volumes()?;
+        volumes.push(crate::domain::SERVER);
+        for volume in volumes {
+            self.mark(&mut marking, volume)?;
+        }
+        let collected = self.sweep(marking.sweep(), haste)?;
+        if collected.missing_count > 0 {
+            log::error!(
+                "{} chunks that history names are not there; the first is {}",
+                collected.missing_count,
+                collected.missing[0]
+            );
+        }
+        if collected.freed > 0 {
+            log::info!("{} bytes that nothing named are free again", collected.freed);
+        }
+        let now = self.clock().monotonic();
+        self.uploads.lock().retain(now, |chunks| self.chunks().peek(chunks));
+        Ok(())
+    }
+
+    /// Marks what the history of a volume names, some rows at a time: rows are added to it and never changed, and whoever adds one has pinned
+    /// what it names.
+    fn mark(&self, marking: &mut Marking, volume: VolumeId) -> Outcome<()> {
+        let mut after: Option<PastPlace> = None;
+        loop {
+            let rows = self.read(volume, |txn| Ok(txn.named_chunks(after, ROWS)?))?;
+            let Some((last, _)) = rows.last() else { return Ok(()) };
+            after = Some(*last);
+            marking.mark(rows.into_iter().map(|(_, chunk)| chunk));
+        }
+    }
+
+    fn sweep(&self, mut sweep: Sweep, haste: Haste) -> Outcome<Collected> {
+        loop {
+            let begun = self.clock().monotonic();
+            if !sweep.step().map_err(Refusal::from)? || self.has_stopped() {
+                return Ok(sweep.report().clone());
+            }
+            if haste == Haste::None {
+                let took = self.clock().monotonic().saturating_sub(begun);
+                self.pause(took.min(PAUSE_MAX));
+            }
+        }
+    }
+
+    /// Waits so long, or until the server ends.
+    pub(crate) fn pause(&self, time: Duration) {
+        let until = self.clock().monotonic() + time;
+        let mut room = self.room.lock();
+        while !room.is_stopping() {
+            let left = until.saturating_sub(self.clock().monotonic());
+            if left.is_zero() || self.ending.wait_for(&mut room, left).timed_out() {
+                return;
+            }
+        }
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.room.lock().is_stopping()
+    }
+
+    /// Wakes whoever looks after the chunks.
+    pub(crate) fn wake_upkeep(&self) {
+        // Under the lock, so that nobody misses it between looking and waiting.
+        let _uploads = self.uploads.lock();
+        self.upkeep_due.notify_all();
+    }
+}
+
+/// Whether an error says that there is no room.
+pub(crate) fn is_no_room(error: &ChunkError) -> bool {
+    matches!(error, ChunkError::Shelf(teal_chunk::ShelfError::NoSpace { .. }))
+}

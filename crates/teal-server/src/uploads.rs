@@ -1,0 +1,224 @@
+//! Content on its way: chunks that were sent and that no commit has named yet, machine by machine.
+//!
+//! # Guarantees
+//! 1. An upload in progress is never hurt by a collection: what was sent or asked about since its beginning stays.
+//! 2. A machine that sends and never commits is slowed when room becomes short, and refused before the others have none.
+//! 3. Of the uploads that failed because there was no room, the largest makes way when another machine needs it.
+
+use crate::limits::{
+    ROOM_FOR_OTHERS_MAX, ROOM_FOR_OTHERS_SHARE, UNNAMED_CHUNKS_MAX, UNNAMED_GRACE, UPLOAD_ACTIVE, UPLOAD_LONGEST,
+};
+use crate::server::Peer;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+use teal_types::ChunkId;
+
+/// Room on the place of the chunks, as far as it is known: free bytes, of so many.
+pub(crate) type Room = Option<(u64, u64)>;
+
+/// What a machine is sending.
+#[derive(Debug)]
+struct Upload {
+    /// Chunks without a name, and their bytes.
+    chunks: HashMap<ChunkId, u64>,
+    bytes: u64,
+    begun: Duration,
+    /// When it asked or sent something last.
+    last: Duration,
+    /// There was no room for it.
+    has_failed: bool,
+}
+
+/// What all machines are sending, and what is to be done about it.
+#[derive(Debug)]
+pub(crate) struct Uploads {
+    of: HashMap<Peer, Upload>,
+    /// Who found no room since the last collection.
+    short: HashSet<Peer>,
+    /// When there may be something to collect.
+    due: Option<Duration>,
+    /// When the last collection began.
+    collected: Option<Duration>,
+    /// Packs since the last merge, at most.
+    puts: u32,
+}
+
+/// Whether content of a machine is taken now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// At once.
+    Now,
+    /// After so long.
+    After(Duration),
+    /// Not before its commit: it has so many chunks of so many bytes that nothing names.
+    Not {
+        /// How many.
+        chunks: usize,
+        /// Of how many bytes.
+        bytes: u64,
+    },
+}
+
+/// The longest that content is held back.
+const SLOWED: Duration = Duration::from_millis(200);
+
+/// Bytes that one machine's unnamed content leaves to the others, of so many.
+fn room_for_others(total: u64) -> u64 {
+    (total / ROOM_FOR_OTHERS_SHARE).min(ROOM_FOR_OTHERS_MAX)
+}
+
+impl Uploads {
+    /// Content that an earlier life of the server left may be there.
+    pub(crate) fn new(now: Duration) -> Self {
+        Self { of: HashMap::new(), short: HashSet::new(), due: Some(now + UNNAMED_GRACE), collected: None, puts: 0 }
+    }
+
+    /// A machine is about to send, or to name, content that is asked about.
+    pub(crate) fn touch(&mut self, peer: Peer, now: Duration) {
+        let begin = || Upload { chunks: HashMap::new(), bytes: 0, begun: now, last: now, has_failed: false };
+        let upload = self.of.entry(peer).or_insert_with(begin);
+        if now.saturating_sub(upload.last) >= UPLOAD_ACTIVE {
+            // Another one begins: what it needs of the last it asks about again.
+            upload.begun = now;
+        }
+        upload.last = now;
+    }
+
+    /// Whether so many bytes of a machine are taken.
+    pub(crate) fn admit(&self, peer: Peer, bytes: u64, room: Room) -> Admission {
+        let Some(upload) = self.of.get(&peer).filter(|upload| !upload.chunks.is_empty()) else { return Admission::Now };
+        let refused = Admission::Not { chunks: upload.chunks.len(), bytes: upload.bytes };
+        if upload.chunks.len() >= UNNAMED_CHUNKS_MAX {
+            return refused;
+        }
+        let Some((free, total)) = room else { return Admission::Now };
+        let kept = room_for_others(total);
+        if free < kept + bytes {
+            refused
+        } else if free < 2 * kept + bytes {
+            Admission::After(SLOWED)
+        } else {
+            Admission::Now
+        }
+    }
+
+    /// These chunks of a machine are here now. Says whether there may be many small packs.
+    pub(crate) fn sent(&mut self, peer: Peer, chunks: impl IntoIterator<Item = (ChunkId, u64)>) -> bool {
+        if let Some(upload) = self.of.get_mut(&peer) {
+            upload.has_failed = false;
+            for (chunk, bytes) in chunks {
+                if upload.chunks.insert(chunk, bytes).is_none() {
+                    upload.bytes += bytes;
+                }
+            }
+        }
+        self.puts += 1;
+        self.puts >= MERGED_AFTER
+    }
+
+    /// There was no room for content of a machine.
+    pub(crate) fn found_no_room(&mut self, peer: Peer) {
+        self.short.insert(peer);
+        if let Some(upload) = self.of.get_mut(&peer) {
+            upload.has_failed = true;
+        }
+    }
+
+    /// A commit of a machine has named these.
+    pub(crate) fn named(&mut self, peer: Peer, chunks: &[ChunkId]) {
+        let Some(upload) = self.of.get_mut(&peer) else { return };
+        for chunk in chunks {
+            upload.bytes -= upload.chunks.remove(chunk).unwrap_or(0);
+        }
+        if upload.chunks.is_empty() {
+            self.of.remove(&peer);
+        }
+    }
+
+    /// What a collection at `now` is to keep: what was sent or asked about after this time.
+    pub(crate) fn keep_since(&self, now: Duration) -> Option<Duration> {
+        let failed = self.of.iter().filter(|(_, upload)| upload.has_failed);
+        let largest = failed.max_by_key(|(peer, upload)| (upload.bytes, **peer)).map(|(peer, _)| *peer);
+        let is_protected = |peer: &Peer, upload: &Upload| {
+            let is_active = now.saturating_sub(upload.last) < UPLOAD_ACTIVE;
+            let makes_way = Some(*peer) == largest && self.short.iter().any(|short| short != peer);
+            is_active && !makes_way && now.saturating_sub(upload.begun) < UPLOAD_LONGEST
+        };
+        let uploads =
+            self.of.iter().filter(|(peer, upload)| is_protected(peer, upload)).map(|(_, upload)| upload.begun);
+        let latest = if self.short.is_empty() { now.checked_sub(UNNAMED_GRACE)? } else { now };
+        // What came at that very moment belongs to the upload.
+        uploads
+            .map(|begun| begun.checked_sub(Duration::from_nanos(1)))
+            .try_fold(latest, |least, begun| Some(least.min(begun?)))
+    }
+
+    /// A collection begins at `now` that keeps what [`keep_since`](Self::keep_since) says.
+    pub(crate) fn collecting(&mut self, now: Duration) {
+        self.short.clear();
+        self.due = None;
+        self.collected = Some(now);
+    }
+
+    /// A collection has not come to its end.
+    pub(crate) fn collect_again(&mut self, now: Duration) {
+        self.due = Some(now);
+    }
+
+    /// What of the unnamed chunks is still here, after a collection.
+    pub(crate) fn retain(&mut self, now: Duration, mut are_here: impl FnMut(&[ChunkId]) -> Vec<bool>) {
+        for upload in self.of.values_mut() {
+            let chunks: Vec<ChunkId> = upload.chunks.keys().copied().collect();
+            for (chunk, is_here) in chunks.iter().zip(are_here(&chunks)) {
+                if !is_here {
+                    upload.bytes -= upload.chunks.remove(chunk).unwrap_or(0);
+                }
+            }
+        }
+        let mut is_something_left = false;
+        self.of.retain(|_, upload| {
+            let idle = now.saturating_sub(upload.last);
+            let is_given_up = idle >= UNNAMED_GRACE;
+            is_something_left |= is_given_up && !upload.chunks.is_empty();
+            !is_given_up && (idle < UPLOAD_ACTIVE || !upload.chunks.is_empty())
+        });
+        if is_something_left {
+            // Others have named it, or an upload in progress has kept it.
+            self.due = Some(now + UNNAMED_GRACE);
+        }
+    }
+
+    /// Small packs are merged.
+    pub(crate) fn merging(&mut self) {
+        self.puts = 0;
+    }
+
+    /// Whether somebody found no room since the last collection.
+    pub(crate) fn is_short(&self) -> bool {
+        !self.short.is_empty()
+    }
+
+    pub(crate) fn wants_merge(&self) -> bool {
+        self.puts >= MERGED_AFTER
+    }
+
+    /// How long until a collection is due; `None`: until something happens.
+    pub(crate) fn collection_in(&self, now: Duration) -> Option<Duration> {
+        if !self.short.is_empty() {
+            let soonest = self.collected.map_or(Duration::ZERO, |collected| collected + BETWEEN);
+            return Some(soonest.saturating_sub(now));
+        }
+        // What nobody has named by then was given up.
+        let given_up =
+            self.of.values().filter(|upload| !upload.chunks.is_empty()).map(|upload| upload.last + UNNAMED_GRACE);
+        given_up.chain(self.due).min().map(|due| due.saturating_sub(now))
+    }
+}
+
+/// However short room is, history is not looked through more often.
+const BETWEEN: Duration = Duration::from_secs(5);
+/// So many puts may have left enough small packs to merge.
+const MERGED_AFTER: u32 = 16;
+
+#[cfg(test)]
+mod tests;

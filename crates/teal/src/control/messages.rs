@@ -1,0 +1,413 @@
+//! What is asked through a control socket, and answered, as JSON.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `{"do":"status"}` | a [`Status`] |
+//! | `{"do":"down"}` | an [`Ended`] when everything is on the disk and the mount is gone |
+//! | `{"do":"set","key":K,"value":N}` | `{"ok":true}` |
+//! | `{"do":"record","file":F,"anonymous":B,"seconds":N}` | `{"ok":true}` when requests are being recorded into the new file |
+//! | `{"do":"recordmark","text":T}` | `{"ok":true}` |
+//! | `{"do":"recordprogress"}` | a [`RecordingStatus`] |
+//! | `{"do":"token"}` | a token for one machine, where the server listens, its fingerprint |
+//! | `{"do":"flush"}` | `{"ok":true}` when the server has all that was only here |
+//! | `{"do":"conflicts"}` | the open conflicts |
+//! | `{"do":"resolve","id":N}`, `{"do":"revoke","replica":N}`, `{"do":"readmit","replica":N}` | `{"ok":true}` |
+//! | `{"do":"deviceadd",…}`, `{"do":"devicedetach","name":N,"fast":B}`, `{"do":"devicerm","name":N}` | `{"ok":true}` |
+//! | `{"do":"deviceattach","path":P}` | `{"ok":true}`, or the name of the drive if it was attached already |
+//! | `{"do":"devicels"}` | the drives of the volume, and why the server could not be asked for all of them |
+//! | `{"do":"affinityadd","object":N,"drive":D,"sticky":B}` | how many files have affinity, and their bytes |
+//! | `{"do":"affinityls","drive":D}`, `{"do":"affinityrm","object":N,"drive":D}` | what has affinity; `{"ok":true}` |
+//! | `{"do":"pin","object":N}` | how many files are always here, their bytes, and how many of those are missing |
+//! | `{"do":"free","object":N}` | how many files were given back, their bytes, and what stays |
+//! | `{"do":"where","object":N}` | where an object's content is |
+//! | `{"do":"recordend"}` | a [`RecordingStatus`], when everything is written |
+//!
+//! A failure answers `{"error":"…"}`. Paths are written as [`place_text`] says.
+
+use crate::place_text;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// What may be asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Ask {
+    Status,
+    Down,
+    Set {
+        key: String,
+        value: u64,
+    },
+    Record {
+        #[serde(with = "place_text")]
+        file: PathBuf,
+        anonymous: bool,
+        seconds: Option<u64>,
+    },
+    RecordMark {
+        text: String,
+    },
+    RecordProgress,
+    RecordEnd,
+    Token,
+    Flush,
+    Conflicts,
+    Resolve {
+        id: u64,
+    },
+    Revoke {
+        replica: u32,
+    },
+    Readmit {
+        replica: u32,
+    },
+    DeviceAdd {
+        #[serde(with = "place_text")]
+        path: PathBuf,
+        size: Option<u64>,
+        name: String,
+        portable: bool,
+        profile: String,
+        force: bool,
+    },
+    DeviceLs,
+    DeviceAttach {
+        #[serde(with = "place_text")]
+        path: PathBuf,
+    },
+    DeviceDetach {
+        name: String,
+        fast: bool,
+    },
+    DeviceRm {
+        name: String,
+    },
+    Where {
+        object: u64,
+    },
+    Pin {
+        object: u64,
+    },
+    Free {
+        object: u64,
+    },
+    AffinityAdd {
+        object: u64,
+        drive: String,
+        sticky: bool,
+    },
+    AffinityLs {
+        drive: String,
+    },
+    AffinityRm {
+        object: u64,
+        drive: String,
+    },
+}
+
+/// Something that is always to be on a drive.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct AffinityLine {
+    pub(crate) path: String,
+    pub(crate) bytes: u64,
+    /// Of all of it.
+    pub(crate) size: u64,
+    pub(crate) sticky: bool,
+    /// The rest of it has found no room.
+    pub(crate) short: bool,
+}
+
+/// A drive of the volume, as it is shown.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct DeviceLine {
+    pub(crate) device: u32,
+    pub(crate) name: String,
+    pub(crate) portable: bool,
+    pub(crate) profile: String,
+    /// Of its store.
+    pub(crate) bytes: u64,
+    /// Where it is, if it is attached here.
+    pub(crate) place: Option<String>,
+    /// The machine that has it attached, as far as the server knows.
+    pub(crate) attached_to: Option<String>,
+    /// It was attached here, and is another machine's since: what is said of that.
+    pub(crate) superseded: Option<String>,
+    /// What content can take on it; this and what follows of one that is attached here.
+    pub(crate) total_bytes: u64,
+    pub(crate) free_bytes: Option<u64>,
+    pub(crate) objects: Option<u64>,
+    /// Nothing on it is older than this commit.
+    pub(crate) position: Option<u64>,
+    pub(crate) queued: u64,
+    pub(crate) queued_bytes: u64,
+    /// Files with affinity that found no room on it, and how many bytes of them.
+    pub(crate) short: u64,
+    pub(crate) short_bytes: u64,
+    /// It has not come back from what it was asked.
+    pub(crate) late: bool,
+    pub(crate) counts: Vec<(String, u64)>,
+}
+
+/// Where an object's content is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct WhereLine {
+    pub(crate) path: String,
+    pub(crate) size: u64,
+    /// It is always here, because this is pinned.
+    pub(crate) pinned: Option<String>,
+    /// In the order in which they would be asked.
+    pub(crate) sources: Vec<SourceLine>,
+}
+
+/// A place where content may be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SourceLine {
+    pub(crate) name: String,
+    /// The commit whose content it has.
+    pub(crate) version: Option<u64>,
+    pub(crate) bytes: u64,
+    /// Until the first block, as predicted; this and what follows is `null` where nothing is known yet.
+    pub(crate) microseconds: Option<u64>,
+    /// Whether that was measured; otherwise it is of the drive's profile.
+    pub(crate) is_measured: Option<bool>,
+    /// What the machine and the source draw meanwhile, modelled.
+    pub(crate) microjoules: Option<u64>,
+    /// Weighted seconds and joules.
+    pub(crate) cost: Option<f64>,
+    pub(crate) why: String,
+}
+
+/// The state of a mount.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Status {
+    #[serde(with = "place_text")]
+    pub(crate) mount_point: PathBuf,
+    #[serde(with = "place_text")]
+    pub(crate) store: PathBuf,
+    pub(crate) label: String,
+    pub(crate) uuid: String,
+    /// The mount options it was mounted with.
+    #[serde(default)]
+    pub(crate) options: Vec<String>,
+    pub(crate) pid: u32,
+    pub(crate) read_only: bool,
+    /// Writing has ended after a failure of the disk.
+    pub(crate) failed: bool,
+    pub(crate) total_bytes: u64,
+    /// What can still be written.
+    pub(crate) free_bytes: u64,
+    /// How much more that were if the file system that holds the store had room for all of it.
+    #[serde(default)]
+    pub(crate) host_lacks_bytes: u64,
+    pub(crate) live_bytes: u64,
+    pub(crate) objects: u64,
+    /// Changes of the last seconds that are not on the disk yet.
+    pub(crate) uncommitted: bool,
+    pub(crate) orphans: u64,
+    pub(crate) settings: Vec<(String, u64)>,
+    pub(crate) counters: Vec<(String, u64)>,
+    pub(crate) requests: Vec<(String, u64)>,
+    /// Whether they come over io_uring, not over /dev/fuse.
+    #[serde(default)]
+    pub(crate) uring: bool,
+    /// Whether `sync(2)` and `syncfs(2)` reach the volume.
+    #[serde(default)]
+    pub(crate) syncfs: bool,
+    /// The recording that is on its way, or the last one.
+    pub(crate) recording: Option<RecordingStatus>,
+    /// What is between this mount and the server, if the volume has one.
+    pub(crate) upstream: Option<UpstreamShown>,
+    /// Why it is not known what only this machine has, if it is not.
+    #[serde(default)]
+    pub(crate) upstream_unknown: Option<String>,
+    /// The drives that are attached here.
+    #[serde(default)]
+    pub(crate) drives: Vec<DriveHere>,
+}
+
+/// A drive that is attached here.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct DriveHere {
+    pub(crate) name: String,
+    pub(crate) place: String,
+    /// Objects that wait to be copied to it.
+    pub(crate) queued: u64,
+}
+
+/// The state of a recording.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RecordingStatus {
+    #[serde(with = "place_text")]
+    pub(crate) file: PathBuf,
+    pub(crate) events: u64,
+    /// Events that came too fast.
+    pub(crate) dropped: u64,
+    pub(crate) bytes: u64,
+    pub(crate) ended: bool,
+    /// Why it ended early.
+    pub(crate) failure: Option<String>,
+}
+
+/// A conflict, as it is shown.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ConflictShown {
+    pub(crate) id: u64,
+    pub(crate) kind: String,
+    pub(crate) device: String,
+    pub(crate) time: String,
+    pub(crate) path: String,
+    pub(crate) copy_path: String,
+    pub(crate) lost: String,
+}
+
+/// Where a replica stands.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct UpstreamShown {
+    /// Whether the server is in this process.
+    pub(crate) served: Option<String>,
+    pub(crate) replica: u32,
+    pub(crate) incarnation: u32,
+    /// The commit up to which history is applied.
+    pub(crate) seen: u64,
+    /// Objects of which something is only here.
+    pub(crate) only_here: u64,
+    pub(crate) only_here_bytes: u64,
+    /// Why the server cannot be asked.
+    pub(crate) trouble: Option<String>,
+    pub(crate) denied: bool,
+    /// Why the server, though it answers, does not take changes.
+    pub(crate) stuck: Option<String>,
+    /// What cannot be sent or installed, the first of them, and how many there are.
+    #[serde(default)]
+    pub(crate) stuck_files: Vec<StuckShown>,
+    #[serde(default)]
+    pub(crate) stuck_count: usize,
+    /// Whether the server has been spoken to.
+    #[serde(default)]
+    pub(crate) connected: bool,
+    pub(crate) live: bool,
+    pub(crate) announcing: bool,
+    pub(crate) last_flush_secs: Option<u64>,
+    /// What is always to be here, and whether all of it is: `null`, or why not.
+    pub(crate) pinned: Vec<String>,
+    pub(crate) pinned_missing: Option<String>,
+    pub(crate) counts: Vec<(String, u64)>,
+    /// Machines of the volume, if it is served here.
+    pub(crate) machines: Vec<MachineShown>,
+    /// What the server has done since it was started, if it is here.
+    pub(crate) server_counts: Vec<(String, u64)>,
+}
+
+/// Something that is held back.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct StuckShown {
+    /// From the root of the volume.
+    pub(crate) path: String,
+    /// `sending` or `installing`.
+    pub(crate) way: String,
+    pub(crate) why: String,
+}
+
+/// Another machine, as its server sees it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct MachineShown {
+    pub(crate) replica: u32,
+    pub(crate) device: String,
+    pub(crate) connected: bool,
+    pub(crate) revoked: bool,
+    /// It is the serving machine itself.
+    #[serde(default)]
+    pub(crate) local: bool,
+    /// The commit it has come to.
+    pub(crate) position: u64,
+    /// When it was last heard of.
+    pub(crate) last_heard: String,
+}
+
+/// What a mount leaves when it ends.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    #[serde(with = "place_text")]
+    pub(crate) store: PathBuf,
+    /// Whether the server was in this process: its data is on this machine, too.
+    #[serde(default)]
+    pub(crate) served: bool,
+    /// What the server lacks.
+    pub(crate) unsent: Unsent,
+}
+
+/// What the server of a volume lacks, as far as this machine knows.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Unsent {
+    /// The volume has no server.
+    NoServer,
+    /// It has everything.
+    Nothing,
+    /// It is still being told what there is.
+    Announcing,
+    /// Something is only on this machine.
+    Some { objects: u64, bytes: u64 },
+    /// It cannot be said.
+    Unknown { why: String },
+}
+
+/// Any answer.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Answer {
+    Error {
+        error: String,
+    },
+    Done {
+        ok: bool,
+    },
+    Ended {
+        ended: Ended,
+    },
+    Token {
+        token: String,
+        address: String,
+        fingerprint: String,
+        minutes: u64,
+    },
+    Conflicts {
+        conflicts: Vec<ConflictShown>,
+    },
+    /// A drive was attached before it was asked for.
+    Already {
+        already: String,
+    },
+    /// `trouble`: why the server cannot be asked for those that are not attached here.
+    Devices {
+        devices: Vec<DeviceLine>,
+        trouble: Option<String>,
+    },
+    Where {
+        whereabouts: WhereLine,
+    },
+    Affinities {
+        affinities: Vec<AffinityLine>,
+    },
+    // Before those of which all fields are in it, too.
+    Pinned {
+        files: u64,
+        bytes: u64,
+        missing: u64,
+    },
+    Freed {
+        files: u64,
+        bytes: u64,
+        stay: u64,
+        stay_bytes: u64,
+    },
+    Marked {
+        files: u64,
+        bytes: u64,
+    },
+    Status(Box<Status>),
+    // Behind the status, which has a field of this name, too.
+    Recording {
+        recording: RecordingStatus,
+    },
+}

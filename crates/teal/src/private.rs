@@ -1,0 +1,154 @@
+//! What belongs to the owner of a store alone: the directory beside it, the server's data, and the store file itself.
+//!
+//! # Guarantees
+//! 1. Opening makes each directory 0700 and each file 0600 before anything in them is used, and fails if it cannot.
+//! 2. A directory that holds things of others is refused, and nothing of it is changed.
+//! 3. A store file loses the rights of others; those of its group stay, which somebody gave on purpose.
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{Mode, chmod};
+use std::fs::Metadata;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// The bits that a private file or directory does not have.
+const OTHERS: u32 = 0o077;
+/// The bits of those who are neither owner nor in the group.
+const STRANGERS: u32 = 0o007;
+/// What a server's data consists of; `lost+found` is in it if it is a file system of its own.
+const OF_A_SERVER: &[&str] = &["meta.db", "meta.db-wal", "meta.db-shm", "meta.db-journal", "chunks", "identity"];
+
+/// Lets new files be readable by nobody but their owner, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct PrivateFiles(Mode);
+
+impl PrivateFiles {
+    /// Begins; meant for a moment in which no other thread makes files, or for the rest of the process.
+    pub(crate) fn begin() -> Self {
+        Self(rustix::process::umask(Mode::from_raw_mode(OTHERS)))
+    }
+
+    /// Keeps it so for the rest of the process.
+    pub(crate) fn for_good(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for PrivateFiles {
+    fn drop(&mut self) {
+        rustix::process::umask(self.0);
+    }
+}
+
+/// Makes the data of a server private.
+pub(crate) fn enforce_server_data(data: &Path) -> Result<()> {
+    let meta = std::fs::metadata(data).with_context(|| data.display().to_string())?;
+    if is_open(&meta) {
+        for entry in std::fs::read_dir(data).with_context(|| data.display().to_string())? {
+            let name = entry.with_context(|| data.display().to_string())?.file_name();
+            let is_known = name.to_str().is_some_and(|name| name == "lost+found" || OF_A_SERVER.contains(&name));
+            if !is_known {
+                bail!(
+                    "{} can be read by others and holds {}, which is not the server's: name a directory of its own with \
+                     --data",
+                    data.display(),
+                    Path::new(&name).display()
+                );
+            }
+        }
+    }
+    enforce_below(data)
+}
+
+/// Makes a directory and everything in it private. What symbolic links lead to is not touched.
+pub(crate) fn enforce_below(dir: &Path) -> Result<()> {
+    let mut todo = vec![dir.to_owned()];
+    while let Some(dir) = todo.pop() {
+        let meta = std::fs::metadata(&dir).with_context(|| dir.display().to_string())?;
+        narrow(&dir, &meta, OTHERS)?;
+        for entry in std::fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
+            let path = entry.with_context(|| dir.display().to_string())?.path();
+            let meta = match std::fs::symlink_metadata(&path) {
+                // SQLite removes its own files at any time.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                meta => meta.with_context(|| path.display().to_string())?,
+            };
+            if meta.is_dir() {
+                todo.push(path);
+            } else if meta.is_file() {
+                narrow(&path, &meta, OTHERS)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes the rights of others from a store file; a device has its rights from elsewhere.
+pub(crate) fn enforce_store(store: &Path) -> Result<()> {
+    let meta = std::fs::metadata(store).with_context(|| store.display().to_string())?;
+    if meta.is_file() { narrow(store, &meta, STRANGERS) } else { Ok(()) }
+}
+
+fn is_open(meta: &Metadata) -> bool {
+    meta.permissions().mode() & OTHERS != 0
+}
+
+fn narrow(path: &Path, meta: &Metadata, bits: u32) -> Result<()> {
+    let mode = meta.permissions().mode() & 0o7777;
+    if mode & bits == 0 {
+        return Ok(());
+    }
+    let narrowed = mode & !bits;
+    chmod(path, Mode::from_raw_mode(narrowed)).with_context(|| {
+        format!(
+            "{} can be read by others (mode {mode:o}) and that cannot be changed: `chmod {narrowed:o}` it",
+            path.display()
+        )
+    })?;
+    log::warn!("{}: mode {mode:o} let others in; it is {narrowed:o} now", path.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    fn set(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn everything_below_becomes_private_and_what_is_of_others_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        std::fs::create_dir_all(data.join("chunks/packs/00")).unwrap();
+        let files = ["meta.db", "meta.db-wal", "chunks/packs/00/a.pack"].map(|name| data.join(name));
+        for file in &files {
+            std::fs::write(file, "x").unwrap();
+            set(file, 0o644);
+        }
+        set(&data, 0o755);
+        enforce_server_data(&data).unwrap();
+        assert_eq!(files.map(|file| mode(&file)), [0o600; 3]);
+        assert_eq!([&data, &data.join("chunks"), &data.join("chunks/packs/00")].map(|dir| mode(dir)), [0o700; 3]);
+        std::fs::write(data.join("report.txt"), "x").unwrap();
+        set(&data, 0o755);
+        let said = enforce_server_data(&data).unwrap_err().to_string();
+        assert!(said.contains("report.txt") && said.contains("--data"), "{said}");
+        assert_eq!(mode(&data), 0o755, "nothing of it is changed");
+    }
+
+    #[test]
+    fn a_store_file_loses_the_rights_of_others_and_keeps_its_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("a.teal");
+        std::fs::write(&store, "x").unwrap();
+        set(&store, 0o664);
+        enforce_store(&store).unwrap();
+        assert_eq!(mode(&store), 0o660);
+    }
+}

@@ -1,0 +1,104 @@
+//! What a command has made or changed on the way to a mount, and takes back when the mount does not come about.
+//!
+//! # Guarantees
+//! 1. What a step describes is undone in the reverse order of the steps, unless [`Rollback::keep`] was called.
+//! 2. A directory is removed only if it is empty; a whole tree only if this command made its top.
+
+use crate::cli::Mount;
+use crate::launch;
+use crate::replica::{self, Setting};
+use anyhow::{Context as _, Result};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+/// How one step is taken back.
+#[derive(Debug)]
+enum Step {
+    RemoveFile(PathBuf),
+    RemoveEmptyDir(PathBuf),
+    RemoveTree(PathBuf),
+    /// The setting beside a store becomes what it was.
+    Setting(PathBuf, Option<Setting>),
+    /// A store is mounted again as it was.
+    Mount(Box<Mount>),
+}
+
+impl Step {
+    fn undo(self) -> Result<()> {
+        let removing = |path: &Path| format!("removing {}", path.display());
+        match self {
+            Self::RemoveFile(path) => std::fs::remove_file(&path).with_context(|| removing(&path)),
+            Self::RemoveEmptyDir(path) => std::fs::remove_dir(&path).with_context(|| removing(&path)),
+            Self::RemoveTree(path) => std::fs::remove_dir_all(&path).with_context(|| removing(&path)),
+            Self::Setting(store, Some(setting)) => replica::keep(&store, &setting),
+            Self::Setting(store, None) => replica::forget(&store),
+            Self::Mount(mount) => launch::mount(*mount, Rollback::default()).map(drop),
+        }
+    }
+}
+
+/// The steps that are taken back when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Rollback(Vec<Step>);
+
+impl Rollback {
+    /// The command has done what it was to do: everything stays.
+    pub(crate) fn keep(mut self) {
+        self.0.clear();
+    }
+
+    /// A file that this command made.
+    pub(crate) fn made_file(&mut self, path: &Path) {
+        self.0.push(Step::RemoveFile(path.to_owned()));
+    }
+
+    /// A directory that this command made.
+    pub(crate) fn made_dir(&mut self, path: &Path) {
+        self.0.push(Step::RemoveEmptyDir(path.to_owned()));
+    }
+
+    /// Makes a directory and those above it that are missing.
+    pub(crate) fn make_dirs(&mut self, dir: &Path) -> Result<()> {
+        let missing: Vec<&Path> = dir.ancestors().take_while(|above| !above.exists()).collect();
+        for dir in missing.into_iter().rev() {
+            std::fs::create_dir(dir).with_context(|| format!("cannot make the directory {}", dir.display()))?;
+            self.0.push(Step::RemoveEmptyDir(dir.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Makes a directory that only its owner can look into, below which everything is this command's if it was not there before.
+    pub(crate) fn make_private_tree(&mut self, dir: &Path) -> Result<()> {
+        if dir.exists() {
+            return Ok(());
+        }
+        self.make_dirs(dir.parent().unwrap_or(Path::new("/")))?;
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(dir)
+            .with_context(|| format!("cannot make the directory {}", dir.display()))?;
+        self.0.push(Step::RemoveTree(dir.to_owned()));
+        Ok(())
+    }
+
+    /// The setting beside `store` is about to change from `before`.
+    pub(crate) fn setting_changes(&mut self, store: &Path, before: Option<Setting>) {
+        self.0.push(Step::Setting(store.to_owned(), before));
+    }
+
+    /// What was mounted so is unmounted.
+    pub(crate) fn unmounted(&mut self, mount: Mount) {
+        // Undone last: everything else is as it was by then.
+        self.0.insert(0, Step::Mount(Box::new(mount)));
+    }
+}
+
+impl Drop for Rollback {
+    fn drop(&mut self) {
+        while let Some(step) = self.0.pop() {
+            if let Err(error) = step.undo() {
+                log::warn!("{error:#}");
+            }
+        }
+    }
+}
