@@ -282,18 +282,36 @@ fn a_session_that_never_ran_leaves_no_mount() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
+/// How many mounts lie at a directory, one over the other.
+fn mounts_at(dir: &Path) -> usize {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().filter(|line| line.split(' ').nth(4) == dir.to_str()).count()
+}
+
 #[test]
-fn a_device_has_channels_and_a_dead_mount_is_named_as_such() {
+fn a_device_has_channels_and_the_next_mount_takes_the_place_of_a_dead_one() {
     if Mounted::new(&options()).is_none() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let (device, unmounter) = teal_fuse::mount(dir.path(), &options()).unwrap();
+    let (device, dead) = teal_fuse::mount(dir.path(), &options()).unwrap();
     drop(device.channel().unwrap());
     drop(device);
+    assert!(teal_fuse::is_dead(dir.path()));
     let again = teal_fuse::mount(dir.path(), &options());
+    if !rustix::process::geteuid().is_root() {
+        dead.unmount(Unmount::Detach).unwrap();
+        assert!(matches!(again, Err(MountError::Dead { .. })), "{again:?}");
+        return;
+    }
+    let (device, unmounter) = again.unwrap();
+    assert_ne!(unmounter.device(), dead.device());
+    // Its mount is gone, and that of its successor is not taken for it.
+    dead.unmount(Unmount::Detach).unwrap();
+    assert_eq!(mounts_at(dir.path()), 1);
+    drop(device);
     unmounter.unmount(Unmount::Detach).unwrap();
-    assert!(matches!(again, Err(MountError::Dead { .. })), "{again:?}");
+    assert_eq!(mounts_at(dir.path()), 0);
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::store::Store;
 use teal_types::Sector;
 
 /// Bytes of a machine's name that are kept.
-pub(crate) const NAME_MAX: usize = 64;
+pub(crate) const MACHINE_NAME_BYTES: usize = 64;
 
 /// A machine that may have a store open for writing.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,12 +38,12 @@ pub struct Owner {
     /// Identifies the time since it was started.
     pub boot: [u8; 16],
     /// Its name, UTF-8, padded with zeros.
-    pub(crate) name: [u8; NAME_MAX],
+    pub(crate) name: [u8; MACHINE_NAME_BYTES],
 }
 
 impl Default for Owner {
     fn default() -> Self {
-        Self { machine: [0; 16], boot: [0; 16], name: [0; NAME_MAX] }
+        Self { machine: [0; 16], boot: [0; 16], name: [0; MACHINE_NAME_BYTES] }
     }
 }
 
@@ -56,8 +56,8 @@ impl std::fmt::Debug for Owner {
 impl Owner {
     /// A machine of this name, which is cut to 64 bytes.
     pub fn new(machine: [u8; 16], boot: [u8; 16], name: &str) -> Self {
-        let mut kept = [0; NAME_MAX];
-        let mut end = name.len().min(NAME_MAX);
+        let mut kept = [0; MACHINE_NAME_BYTES];
+        let mut end = name.len().min(MACHINE_NAME_BYTES);
         while !name.is_char_boundary(end) {
             end -= 1;
         }
@@ -67,7 +67,7 @@ impl Owner {
 
     /// Its name for people.
     pub fn name(&self) -> String {
-        let end = self.name.iter().position(|byte| *byte == 0).unwrap_or(NAME_MAX);
+        let end = self.name.iter().position(|byte| *byte == 0).unwrap_or(MACHINE_NAME_BYTES);
         String::from_utf8_lossy(&self.name[..end]).into_owned()
     }
 

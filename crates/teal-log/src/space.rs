@@ -326,8 +326,10 @@ impl Store {
         if lacks == 0 {
             return space;
         }
-        // What is left of the segments there can be, cleaned, without what is promised already and what the cleaner keeps.
-        let taken = live as i64 + self.cleaner_bytes() as i64 + self.promised.load(Ordering::Relaxed);
+        // What is left of the segments there can be, cleaned, without what is promised already and what the cleaner keeps once they are all
+        // in use.
+        let cleaner = self.cleaner_bytes_with((all - lacks) / self.geometry.segment_bytes());
+        let taken = live as i64 + cleaner as i64 + self.promised.load(Ordering::Relaxed);
         let waiting =
             self.gathered.load(Ordering::Relaxed) - self.moved.load(Ordering::Relaxed) + self.fold_bytes() as i64;
         let within_host = (all - lacks) as i64 - taken - waiting;

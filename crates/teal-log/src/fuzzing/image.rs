@@ -62,7 +62,8 @@ pub(super) fn image_sealed(input: &[u8]) {
 fn raw_dumps(disk: &MeteredDisk) {
     let mut out = std::io::sink();
     for what in [RawWhat::Superblock, RawWhat::Anchors, RawWhat::Chain, RawWhat::Segment(0), RawWhat::Segment(1)] {
-        dump_raw(disk, what, &mut out).expect("a sink takes everything");
+        // An error says that no superblock is left, or fewer segments.
+        let _ = dump_raw(disk, what, &mut out);
     }
 }
 

@@ -86,16 +86,23 @@ pub(crate) fn assert_checked(store: &Store, verify_data: bool) -> Result<(), Str
     Err(format!("check: {} problems: {said:#?}", report.total))
 }
 
+/// What is set aside for a batch that was redone, at most: two pages for each of ten changes.
+const ASIDE_FOR_BATCH: u64 = 10 * 2 * 4096;
+
 /// What a store said of its space when it had looked at no object, against what it says now that it has looked at all: it promised no
-/// more than there is, and not much less.
-fn sums_held(first: &Space, now: &Space) -> Result<(), String> {
-    // Pages that the first life had taken into memory without need, and what is set aside until all is known.
-    let (pages, aside) = (64 << 10, 256 << 10);
+/// more than there is, and not much less: `redone` batches wait to be looked at.
+fn sums_held(first: &Space, now: &Space, redone: u64) -> Result<(), String> {
+    // Pages that the first life had taken into memory without need, and what is set aside until all is known: two pages for each change.
+    let (pages, aside) = (64 << 10, (256 << 10).max(redone * ASIDE_FOR_BATCH));
     let near = first.objects == now.objects
         && first.live.abs_diff(now.live) <= pages
         && first.free <= now.free + pages
         && now.free <= first.free + aside;
-    if near { Ok(()) } else { Err(format!("it said {first:?} before it had looked at anything, and now {now:?}")) }
+    if near {
+        Ok(())
+    } else {
+        Err(format!("it said {first:?} before it had looked at {redone} batches, and now {now:?}"))
+    }
 }
 
 /// What a crash at a point of a trace may show.
@@ -208,7 +215,7 @@ impl Explorer {
         let (ops, model) = allowed.shown(&store)?;
         let verify = self.rng.below(self.effort.verify) == 0;
         assert_checked(&store, verify)?;
-        sums_held(&space, &store.space())?;
+        sums_held(&space, &store.space(), recovery.batches)?;
         if self.rng.below(self.effort.second_life) == 0 {
             let lost = allowed.submitted - ops;
             self.live_on(image, store, clock, model, lost, is_first && !has_lost)?;

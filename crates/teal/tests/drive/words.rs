@@ -312,7 +312,7 @@ fn names_that_are_no_names_and_errors_are_said_in_one_line_and_once() {
     };
     once(&["attach", text(&world.path("nowhere"))], "No such file");
     once(&["add", text(&world.path("no/where")), "--size", "20M"], "No such file");
-    once(&["add", text(&world.path("")), "--name", "x", "--force"], "Is a directory");
+    once(&["add", text(&world.path("")), "--name", "x", "--force"], "neither a regular file nor a block device");
     once(&["add", text(&world.path("big")), "--size", "100T"], "File too large");
     assert!(!world.path("big").exists(), "what could not be made is not left behind");
     std::os::unix::fs::symlink("nothing", world.path("dangling")).unwrap();

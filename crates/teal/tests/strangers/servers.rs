@@ -35,7 +35,8 @@ fn another_protocol_is_named_on_both_sides() {
     fs::write(&setting, before.replace(address, &format!("{:?}", office.address))).unwrap();
     office.identity.save(&identity_dir(&other)).unwrap();
     other.up();
-    trouble(&other, &["protocol 3", "protocol 2", "update the older of the two"]);
+    let (theirs, ours) = (format!("protocol {}", PROTOCOL + 1), format!("protocol {PROTOCOL}"));
+    trouble(&other, &[&theirs, &ours, "update the older of the two"]);
     assert_eq!(fs::read(other.path("only here")).unwrap(), b"not lost");
     other.down();
     fs::write(&setting, before).unwrap();
@@ -74,9 +75,8 @@ fn a_server_without_space_says_so_and_takes_everything_when_it_has_some() {
     let with = nas.serve_with(&["--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
     let (laptop, other) = (join(test, &with), join(test, &nas.serve()));
     converge(&nas.0, &laptop);
-    for n in 0..12 {
-        fs::write(laptop.path(format!("large{n}")), seeded(n, 4_000_000)).unwrap();
-    }
+    // In one file: of several, those that fit would have been committed, and be kept as versions.
+    fs::write(laptop.path("large"), seeded(1, 48_000_000)).unwrap();
     let words = ["not everything is at the server", "no space left for", "make room", data.to_str().unwrap()];
     flush_fails(&laptop, &words);
     let stuck = || laptop.status()["upstream"]["stuck"].as_str().is_some_and(|why| why.contains("no space left"));
@@ -196,15 +196,12 @@ fn an_upload_that_failed_gives_its_space_back_to_others() {
     // At an address that stays.
     let laptop = join(test, &nas.serve_at(&address));
     converge(&nas.0, &laptop);
-    for n in 0..12 {
-        fs::write(laptop.path(format!("large{n}")), seeded(n, 4_000_000)).unwrap();
-    }
+    // In one file: of several, those that fit would have been committed, and be kept as versions.
+    fs::write(laptop.path("large"), seeded(1, 48_000_000)).unwrap();
     flush_fails(&laptop, &["no space left for", "make room", data.to_str().unwrap()]);
     assert!(packs(&data).0 > 20 << 20, "it came far: {:?}", packs(&data));
     // It is given up; what has been sent of it has no name, and makes way when another machine needs the room.
-    for n in 0..12 {
-        fs::remove_file(laptop.path(format!("large{n}"))).unwrap();
-    }
+    fs::remove_file(laptop.path("large")).unwrap();
     for n in 0..6 {
         fs::write(nas.0.path(format!("other{n}")), seeded(100 + n, 4_000_000)).unwrap();
     }
