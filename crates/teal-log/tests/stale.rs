@@ -77,7 +77,7 @@ enum Seen {
 
 fn look(disk: &Arc<MemDisk>) -> Seen {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let Ok(store) = open(disk, options.clone()) else {
+    let Ok(store) = open(disk, options) else {
         // Unless pages that an older checkpoint needs are in the range.
         return Seen::Refused { is_salvaged: open(disk, OpenOptions { salvage: true, ..options }).is_ok() };
     };
