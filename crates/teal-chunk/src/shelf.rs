@@ -42,8 +42,8 @@ pub trait Shelf: Send + Sync {
     /// [`ShelfError::NotFound`] if there is no such object.
     fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ShelfError>;
 
-    /// Bytes that there is room for, and of how many; `None` if the place cannot tell.
-    fn room(&self) -> Option<(u64, u64)> {
+    /// Returns the bytes that there is room for; `None` if the place cannot tell.
+    fn free_bytes(&self) -> Option<u64> {
         None
     }
 

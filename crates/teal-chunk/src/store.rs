@@ -122,9 +122,9 @@ impl ChunkStore {
         chunks.iter().map(|chunk| state.has(&Half::of(chunk))).collect()
     }
 
-    /// Bytes that the shelf has room for, and of how many; `None` if it cannot tell.
-    pub fn room(&self) -> Option<(u64, u64)> {
-        self.0.shelf.room()
+    /// Returns the bytes that the shelf has room for; `None` if it cannot tell.
+    pub fn free_bytes(&self) -> Option<u64> {
+        self.0.shelf.free_bytes()
     }
 
     /// Where the packs are, for people.

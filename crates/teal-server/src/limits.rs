@@ -10,7 +10,7 @@ pub const UNNAMED_GRACE: Duration = Duration::from_secs(3600);
 pub const UPLOAD_ACTIVE: Duration = Duration::from_secs(90);
 /// After this time an upload keeps nothing from being collected any more.
 pub const UPLOAD_LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Content of a replica that no commit has named leaves this part of the place of the chunks to the others, ...
+/// Content that no commit has named leaves this part of what was free before it to the other replicas, ...
 pub const ROOM_FOR_OTHERS_SHARE: u64 = 10;
 /// ... but at most so many bytes.
 pub const ROOM_FOR_OTHERS_MAX: u64 = 4 << 30;

@@ -189,7 +189,7 @@ impl Server {
         let admission = {
             let mut uploads = self.uploads.lock();
             uploads.touch(peer, self.clock.monotonic());
-            uploads.admit(peer, bytes, self.chunks.room())
+            uploads.admit(peer, bytes, self.chunks.free_bytes())
         };
         match admission {
             Admission::Now => {}

@@ -13,9 +13,6 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use teal_types::ChunkId;
 
-/// Room on the place of the chunks, as far as it is known: free bytes, of so many.
-pub(crate) type Room = Option<(u64, u64)>;
-
 /// What a machine is sending.
 #[derive(Debug)]
 struct Upload {
@@ -62,9 +59,12 @@ pub(crate) enum Admission {
 /// The longest that content is held back.
 const SLOWED: Duration = Duration::from_millis(200);
 
-/// Bytes that one machine's unnamed content leaves to the others, of so many.
-fn room_for_others(total: u64) -> u64 {
-    (total / ROOM_FOR_OTHERS_SHARE).min(ROOM_FOR_OTHERS_MAX)
+/// Returns how many bytes of the disk unnamed content must leave to others.
+///
+/// The share is of what uploads can use (`free`, and `unnamed`, what they have used), not of the whole disk: on a
+/// disk that other files have nearly filled, an upload that fits must still go through.
+fn room_for_others(free: u64, unnamed: u64) -> u64 {
+    (free.saturating_add(unnamed) / ROOM_FOR_OTHERS_SHARE).min(ROOM_FOR_OTHERS_MAX)
 }
 
 impl Uploads {
@@ -84,15 +84,16 @@ impl Uploads {
         upload.last = now;
     }
 
-    /// Whether so many bytes of a machine are taken.
-    pub(crate) fn admit(&self, peer: Peer, bytes: u64, room: Room) -> Admission {
+    /// Decides whether so many bytes of a machine are taken; `free` is what the place of the chunks has room for, if it is known.
+    pub(crate) fn admit(&self, peer: Peer, bytes: u64, free: Option<u64>) -> Admission {
         let Some(upload) = self.of.get(&peer).filter(|upload| !upload.chunks.is_empty()) else { return Admission::Now };
         let refused = Admission::Not { chunks: upload.chunks.len(), bytes: upload.bytes };
         if upload.chunks.len() >= UNNAMED_CHUNKS_MAX {
             return refused;
         }
-        let Some((free, total)) = room else { return Admission::Now };
-        let kept = room_for_others(total);
+        let Some(free) = free else { return Admission::Now };
+        let unnamed = self.of.values().map(|upload| upload.bytes).sum();
+        let kept = room_for_others(free, unnamed);
         if free < kept + bytes {
             refused
         } else if free < 2 * kept + bytes {

@@ -123,9 +123,9 @@ impl Shelf for DirectoryShelf {
     fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ShelfError> {
         self.objects.read(name, range)
     }
-    fn room(&self) -> Option<(u64, u64)> {
+    fn free_bytes(&self) -> Option<u64> {
         let host = rustix::fs::statvfs(&self.dir).ok()?;
-        Some((host.f_bavail * host.f_frsize, host.f_blocks * host.f_frsize))
+        Some(host.f_bavail * host.f_frsize)
     }
     fn list(&self) -> Result<Vec<Item>, ShelfError> {
         self.objects.list()

@@ -29,19 +29,25 @@ fn whoever_commits_nothing_is_slowed_then_refused_and_others_are_not() {
     let mut uploads = begun();
     uploads.touch(peer(1), NOW);
     uploads.sent(peer(1), chunks(0, 20));
-    let total = 1_000_000;
-    assert_eq!(uploads.admit(peer(1), 1000, Some((900_000, total))), Admission::Now);
-    assert_eq!(uploads.admit(peer(1), 1000, Some((150_000, total))), Admission::After(SLOWED));
+    // A tenth of what was free before the upload, 20,000 bytes of which it has taken.
+    assert_eq!(uploads.admit(peer(1), 1000, Some(900_000)), Admission::Now);
+    assert_eq!(uploads.admit(peer(1), 1000, Some(5000)), Admission::After(SLOWED));
     let refused = Admission::Not { chunks: 20, bytes: 20_000 };
-    assert_eq!(uploads.admit(peer(1), 1000, Some((100_000, total))), refused);
-    assert_eq!(uploads.admit(peer(2), 1000, Some((50_000, total))), Admission::Now, "the rest is for others");
+    assert_eq!(uploads.admit(peer(1), 1000, Some(3000)), refused);
+    assert_eq!(uploads.admit(peer(2), 1000, Some(3000)), Admission::Now, "the rest is for others");
     assert_eq!(uploads.admit(peer(1), 1000, None), Admission::Now, "where nobody knows how much room there is");
     uploads.named(peer(1), &ids(&chunks(0, 20)));
-    assert_eq!(
-        uploads.admit(peer(1), 1000, Some((50_000, total))),
-        Admission::Now,
-        "what is named is no upload any more"
-    );
+    assert_eq!(uploads.admit(peer(1), 1000, Some(3000)), Admission::Now, "what is named is no upload any more");
+}
+
+#[test]
+fn an_upload_that_fits_goes_through_on_a_large_disk_that_is_nearly_full() {
+    let mut uploads = begun();
+    uploads.touch(peer(1), NOW);
+    uploads.sent(peer(1), chunks(0, 20));
+    let free = 1 << 30;
+    assert!(free < ROOM_FOR_OTHERS_MAX);
+    assert_eq!(uploads.admit(peer(1), free / 2, Some(free)), Admission::Now);
 }
 
 #[test]
@@ -51,9 +57,9 @@ fn what_is_sent_again_or_named_by_another_counts_once_and_stays_its_own() {
     uploads.sent(peer(1), chunks(0, 3));
     uploads.sent(peer(1), chunks(2, 2));
     uploads.named(peer(2), &ids(&chunks(0, 3)));
-    assert_eq!(uploads.admit(peer(1), 0, Some((0, 1000))), Admission::Not { chunks: 4, bytes: 4000 });
+    assert_eq!(uploads.admit(peer(1), 0, Some(0)), Admission::Not { chunks: 4, bytes: 4000 });
     uploads.named(peer(1), &ids(&chunks(0, 1)));
-    assert_eq!(uploads.admit(peer(1), 0, Some((0, 1000))), Admission::Not { chunks: 3, bytes: 3000 });
+    assert_eq!(uploads.admit(peer(1), 0, Some(0)), Admission::Not { chunks: 3, bytes: 3000 });
 }
 
 #[test]
@@ -105,5 +111,5 @@ fn an_upload_without_room_goes_first_when_another_needs_it() {
     assert_eq!(uploads.keep_since(later), begun_by_the_third, "another needs it, and its own upload stays");
     uploads.collecting(later);
     uploads.retain(later, |chunks| vec![false; chunks.len()]);
-    assert_eq!(uploads.admit(peer(1), 0, Some((0, 1000))), Admission::Now, "nothing of it is left");
+    assert_eq!(uploads.admit(peer(1), 0, Some(0)), Admission::Now, "nothing of it is left");
 }
