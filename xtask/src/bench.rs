@@ -46,11 +46,21 @@ struct Plan {
 }
 
 fn parse(args: &[&str]) -> Result<Option<Plan>> {
-    let mut plan = Plan { rounds: 5, peer_rounds: 1, pattern: String::new(), json: None, dir: None };
+    let mut plan = Plan {
+        rounds: 5,
+        peer_rounds: 1,
+        pattern: String::new(),
+        json: None,
+        dir: None,
+    };
     let mut peers = true;
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
-        let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));
+        let mut value = || {
+            args.next()
+                .copied()
+                .with_context(|| format!("{arg} needs a value"))
+        };
         match arg {
             "--rounds" => plan.rounds = value()?.parse().context("--rounds")?,
             "--peer-rounds" => plan.peer_rounds = value()?.parse().context("--peer-rounds")?,
@@ -63,7 +73,11 @@ fn parse(args: &[&str]) -> Result<Option<Plan>> {
         }
     }
     ensure!(plan.rounds > 0, "--rounds 0 measures nothing");
-    plan.peer_rounds = if peers { plan.peer_rounds.min(plan.rounds) } else { 0 };
+    plan.peer_rounds = if peers {
+        plan.peer_rounds.min(plan.rounds)
+    } else {
+        0
+    };
     Ok(Some(plan))
 }
 
@@ -72,7 +86,12 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
         println!("{HELP}");
         return Ok(true);
     };
-    let chosen = |group: &&Group| group.rows.iter().any(|row| row.name.contains(&plan.pattern));
+    let chosen = |group: &&Group| {
+        group
+            .rows
+            .iter()
+            .any(|row| row.name.contains(&plan.pattern))
+    };
     let groups: Vec<&Group> = GROUPS.iter().filter(chosen).collect();
     ensure!(!groups.is_empty(), "no row contains {:?}", plan.pattern);
     let site = Site::begin("mount", plan.json.as_deref(), plan.dir.as_deref())?;
@@ -87,7 +106,13 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
                 if kind == Kind::Juicefs && round >= plan.peer_rounds {
                     continue;
                 }
-                eprint!("\rround {}/{} {:<10} {:<24}", round + 1, plan.rounds, kind.name(), group.rows[0].name);
+                eprint!(
+                    "\rround {}/{} {:<10} {:<24}",
+                    round + 1,
+                    plan.rounds,
+                    kind.name(),
+                    group.rows[0].name
+                );
                 lab::forget_names()?;
                 let mut stage = Stage::new(&mut lab, kind, round, &mut samples);
                 let done = (group.run)(&mut stage).and_then(|()| stage.commit());
@@ -100,7 +125,10 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     }
     eprintln!();
     samples.retain(|sample| sample.row.contains(&plan.pattern));
-    let (json, table) = (|of: &_| report::json(&samples, of), |of: &_| report::markdown(&samples, of));
+    let (json, table) = (
+        |of: &_| report::json(&samples, of),
+        |of: &_| report::markdown(&samples, of),
+    );
     println!("{}", lab.site.keep(plan.rounds, json, table)?);
     Ok(true)
 }
@@ -111,15 +139,28 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan = parse(&["--rounds", "3", "--rows", "cold", "--peer-rounds", "9"]).unwrap().unwrap();
-        assert_eq!((plan.rounds, plan.peer_rounds, plan.pattern.as_str()), (3, 3, "cold"));
+        let plan = parse(&["--rounds", "3", "--rows", "cold", "--peer-rounds", "9"])
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (plan.rounds, plan.peer_rounds, plan.pattern.as_str()),
+            (3, 3, "cold")
+        );
         assert_eq!(parse(&["--no-peers"]).unwrap().unwrap().peer_rounds, 0);
-        assert!(parse(&["--rounds"]).is_err() && parse(&["--rounds", "0"]).is_err() && parse(&["--fast"]).is_err());
+        assert!(
+            parse(&["--rounds"]).is_err()
+                && parse(&["--rounds", "0"]).is_err()
+                && parse(&["--fast"]).is_err()
+        );
     }
 
     #[test]
     fn rows_have_names_of_their_own() {
-        let mut names: Vec<_> = GROUPS.iter().flat_map(|group| group.rows).map(|row| row.name).collect();
+        let mut names: Vec<_> = GROUPS
+            .iter()
+            .flat_map(|group| group.rows)
+            .map(|row| row.name)
+            .collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();

@@ -24,10 +24,18 @@ struct Plan {
 }
 
 fn parse(args: &[&str]) -> Result<Option<Plan>> {
-    let mut plan = Plan { clients: 1000, seconds: 120, json: None };
+    let mut plan = Plan {
+        clients: 1000,
+        seconds: 120,
+        json: None,
+    };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
-        let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));
+        let mut value = || {
+            args.next()
+                .copied()
+                .with_context(|| format!("{arg} needs a value"))
+        };
         match arg {
             "--clients" => plan.clients = value()?.parse().context("--clients")?,
             "--seconds" => plan.seconds = value()?.parse().context("--seconds")?,
@@ -36,7 +44,10 @@ fn parse(args: &[&str]) -> Result<Option<Plan>> {
             _ => bail!("unknown argument {arg}\n{HELP}"),
         }
     }
-    ensure!(plan.clients >= 4 && plan.seconds > 0, "at least four clients, and a second");
+    ensure!(
+        plan.clients >= 4 && plan.seconds > 0,
+        "at least four clients, and a second"
+    );
     Ok(Some(plan))
 }
 
@@ -46,7 +57,9 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
         return Ok(true);
     };
     let target = crate::test::target_directory()?;
-    let json = plan.json.unwrap_or_else(|| target.join("bench/clients.json"));
+    let json = plan
+        .json
+        .unwrap_or_else(|| target.join("bench/clients.json"));
     std::fs::create_dir_all(json.parent().context("--json")?)?;
     for what in [["--bin", "teal"], ["--example", "clients"]] {
         let mut build = crate::cargo();
@@ -58,16 +71,32 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
         ensure!(built.success(), "the release build failed");
     }
     let clients = plan.clients.to_string();
-    let mut rows = one(&target, &["--commits", "--seconds", &COMMITTING.to_string()])?;
-    for (volumes, how) in
-        [(plan.clients / 4, &[][..]), (1, &[]), (1, &["--everything"]), (1, &["--in-root", "--everything"])]
-    {
+    let mut rows = one(
+        &target,
+        &["--commits", "--seconds", &COMMITTING.to_string()],
+    )?;
+    for (volumes, how) in [
+        (plan.clients / 4, &[][..]),
+        (1, &[]),
+        (1, &["--everything"]),
+        (1, &["--in-root", "--everything"]),
+    ] {
         let (volumes, seconds) = (volumes.to_string(), plan.seconds.to_string());
-        let of_all = ["--clients", &clients, "--volumes", &volumes, "--seconds", &seconds];
+        let of_all = [
+            "--clients",
+            &clients,
+            "--volumes",
+            &volumes,
+            "--seconds",
+            &seconds,
+        ];
         rows.extend(one(&target, &[&of_all[..], how].concat())?);
     }
     let table = markdown(&rows);
-    std::fs::write(&json, serde_json::to_string_pretty(&json!({ "rows": rows }))?)?;
+    std::fs::write(
+        &json,
+        serde_json::to_string_pretty(&json!({ "rows": rows }))?,
+    )?;
     std::fs::write(json.with_extension("md"), &table)?;
     println!("{table}\nraw figures: {}", json.display());
     Ok(true)
@@ -78,11 +107,21 @@ fn one(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
     eprintln!("clients {}", args.join(" "));
     let dir = target.join(format!("bench/clients-{}", std::process::id()));
     let mut command = Command::new(target.join("release/examples/clients"));
-    command.arg("--program").arg(target.join("release/teal")).arg("--dir").arg(&dir).args(args);
-    let out = command.stderr(std::process::Stdio::inherit()).output().context("the example clients")?;
+    command
+        .arg("--program")
+        .arg(target.join("release/teal"))
+        .arg("--dir")
+        .arg(&dir)
+        .args(args);
+    let out = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("the example clients")?;
     ensure!(out.status.success(), "clients {args:?}: {}", out.status);
     let said = String::from_utf8_lossy(&out.stdout);
-    said.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+    said.lines()
+        .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
+        .collect()
 }
 
 fn number(row: &Value, name: &str) -> f64 {
@@ -94,10 +133,25 @@ fn markdown(rows: &[Value]) -> String {
         "| committing | operations/s | batches/s | processors of the server | load |\n|---|---:|---:|---:|---|\n",
     );
     let of = |kind: &'static str| rows.iter().filter(move |row| row["kind"] == kind);
-    let load = |row: &Value| row["load"].as_str().unwrap_or_default().split(' ').next().unwrap_or_default().to_owned();
+    let load = |row: &Value| {
+        row["load"]
+            .as_str()
+            .unwrap_or_default()
+            .split(' ')
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
     for row in of("commits") {
-        let what = if row["with_content"] == true { "files of 16 KiB" } else { "empty files" };
-        let (ops, batches) = (number(row, "ops_per_second"), number(row, "batches_per_second"));
+        let what = if row["with_content"] == true {
+            "files of 16 KiB"
+        } else {
+            "empty files"
+        };
+        let (ops, batches) = (
+            number(row, "ops_per_second"),
+            number(row, "batches_per_second"),
+        );
         let _ = writeln!(
             out,
             "| clients: {}; a batch: {} {what} | {ops:.0} | {batches:.0} | {:.2} | {} |",
@@ -117,8 +171,16 @@ fn markdown(rows: &[Value]) -> String {
             "| {} in {} volumes{}{} | {:.0} | {:.2} | {:.1} | {:.1} / {:.1} | {} | {} | {:.0} | {:.0} | {:.2} | {:.0} | {} |",
             row["clients"],
             row["volumes"],
-            if row["in_root"] == true { ", all in one directory" } else { "" },
-            if row["everything"] == true { ", told everything" } else { "" },
+            if row["in_root"] == true {
+                ", all in one directory"
+            } else {
+                ""
+            },
+            if row["everything"] == true {
+                ", told everything"
+            } else {
+                ""
+            },
             number(row, "requests_per_second"),
             number(row, "p50_ms"),
             number(row, "p99_ms"),
@@ -142,9 +204,15 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan = parse(&["--clients", "8", "--seconds", "5"]).unwrap().unwrap();
+        let plan = parse(&["--clients", "8", "--seconds", "5"])
+            .unwrap()
+            .unwrap();
         assert_eq!((plan.clients, plan.seconds), (8, 5));
-        assert!(parse(&["--clients", "3"]).is_err() && parse(&["--seconds"]).is_err() && parse(&["--fast"]).is_err());
+        assert!(
+            parse(&["--clients", "3"]).is_err()
+                && parse(&["--seconds"]).is_err()
+                && parse(&["--fast"]).is_err()
+        );
     }
 
     #[test]
@@ -153,9 +221,13 @@ mod tests {
             "batches_per_second": 25.0, "server_processors": 0.5, "load": "1.5 1 1"});
         let clients = json!({"kind": "clients", "clients": 1000, "volumes": 250, "everything": true, "p50_ms": 0.8, "late": 3, "load": "2.5 1"});
         let table = markdown(&[commits, clients]);
-        assert!(table.contains("| clients: 8; a batch: 100 empty files | 5000 | 25 | 0.50 | 1.5 |"), "{table}");
         assert!(
-            table.contains("| 1000 in 250 volumes, told everything | NaN | 0.80 |") && table.contains("| 3 |"),
+            table.contains("| clients: 8; a batch: 100 empty files | 5000 | 25 | 0.50 | 1.5 |"),
+            "{table}"
+        );
+        assert!(
+            table.contains("| 1000 in 250 volumes, told everything | NaN | 0.80 |")
+                && table.contains("| 3 |"),
             "{table}"
         );
     }

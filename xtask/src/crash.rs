@@ -13,12 +13,17 @@ struct Size {
 }
 
 fn parse(args: &[&str]) -> Result<Size> {
-    let mut size = Size { images: 50_000, seed: 1 };
+    let mut size = Size {
+        images: 50_000,
+        seed: 1,
+    };
     let mut asked = None;
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
         let mut number = || {
-            let said = args.next().with_context(|| format!("{arg} needs a number"))?;
+            let said = args
+                .next()
+                .with_context(|| format!("{arg} needs a number"))?;
             said.parse::<u64>().with_context(|| format!("{arg} {said}"))
         };
         match arg {
@@ -37,7 +42,16 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     println!("exploring {images} crash images, seed {seed}");
     let status = crate::cargo()
         .current_dir(crate::root())
-        .args(["test", "--release", "-p", "teal-log", "--test", "crash", "--", "--nocapture"])
+        .args([
+            "test",
+            "--release",
+            "-p",
+            "teal-log",
+            "--test",
+            "crash",
+            "--",
+            "--nocapture",
+        ])
         .env("TEAL_CRASH_IMAGES", images.to_string())
         .env("TEAL_CRASH_SEED", seed.to_string())
         .status()
@@ -54,8 +68,17 @@ mod tests {
 
     #[test]
     fn arguments_in_any_order_say_how_much() {
-        assert_eq!(parse(&[]).unwrap(), Size { images: 50_000, seed: 1 });
-        assert_eq!(parse(&["--images", "7", "--long", "--seed", "9"]).unwrap(), Size { images: 7, seed: 9 });
+        assert_eq!(
+            parse(&[]).unwrap(),
+            Size {
+                images: 50_000,
+                seed: 1
+            }
+        );
+        assert_eq!(
+            parse(&["--images", "7", "--long", "--seed", "9"]).unwrap(),
+            Size { images: 7, seed: 9 }
+        );
         assert!(parse(&["--seed"]).is_err());
         assert!(parse(&["--seed", "x"]).is_err());
         assert!(parse(&["--fast"]).is_err());

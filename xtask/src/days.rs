@@ -25,14 +25,27 @@ pub(crate) fn record(args: &[&str]) -> Result<bool> {
         _ => bail!("cargo xtask days [--only {}]", KINDS.join("|")),
     };
     let target = crate::test::target_directory()?;
-    ensure!(crate::cargo().args(["build", "-q", "-p", "teal"]).status()?.success(), "teal was not built");
+    ensure!(
+        crate::cargo()
+            .args(["build", "-q", "-p", "teal"])
+            .status()?
+            .success(),
+        "teal was not built"
+    );
     let _guard = undo::guard()?;
     let top = target.join(format!("days-{}", std::process::id()));
     undo::note(Undo::Tree(top.clone()));
     let days = crate::root().join("crates/teal-lab/days");
-    for kind in KINDS.iter().filter(|kind| only.is_none_or(|only| only == **kind)) {
+    for kind in KINDS
+        .iter()
+        .filter(|kind| only.is_none_or(|only| only == **kind))
+    {
         for seed in 1..=seeds {
-            let session = Session { teal: target.join("debug/teal"), dir: top.join(format!("{kind}-{seed}")), seed };
+            let session = Session {
+                teal: target.join("debug/teal"),
+                dir: top.join(format!("{kind}-{seed}")),
+                seed,
+            };
             let trace = session.record(&days.join(format!("{kind}.sh")))?;
             let pressed = zstd::encode_all(&*std::fs::read(trace)?, LEVEL)?;
             let kept = days.join(format!("{kind}-{seed}.trace.zst"));
@@ -52,7 +65,11 @@ struct Session {
 impl Session {
     fn teal(&self, args: &[&str], paths: &[&Path]) -> Command {
         let mut command = Command::new(&self.teal);
-        command.args(args).args(paths).stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .args(args)
+            .args(paths)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         command
     }
 
@@ -71,8 +88,17 @@ impl Session {
 
     fn part(&self, script: &Path, part: &str) -> Result<()> {
         let mut command = Command::new("sh");
-        command.arg(script).arg(part).arg(self.point()).arg(self.seed.to_string());
-        good(command.env("TEAL", &self.teal).env("REPOSITORY", crate::root()).stdin(Stdio::null()))
+        command
+            .arg(script)
+            .arg(part)
+            .arg(self.point())
+            .arg(self.seed.to_string());
+        good(
+            command
+                .env("TEAL", &self.teal)
+                .env("REPOSITORY", crate::root())
+                .stdin(Stdio::null()),
+        )
     }
 
     /// Prepares, mounts again, and records the session.
@@ -85,12 +111,17 @@ impl Session {
         self.mount()?;
         let trace = self.dir.join("trace");
         let out = trace.to_string_lossy();
-        let recorder = self.teal(&["lab", "record", "--out", &out], &[&self.point()]).spawn()?;
+        let recorder = self
+            .teal(&["lab", "record", "--out", &out], &[&self.point()])
+            .spawn()?;
         self.wait_until_recording()?;
         let done = self.part(script, "session");
         good(&mut self.teal(&["lab", "record", "--stop"], &[&self.point()]))?;
         done?;
-        ensure!(recorder.wait_with_output()?.status.success(), "the recording failed");
+        ensure!(
+            recorder.wait_with_output()?.status.success(),
+            "the recording failed"
+        );
         self.unmount()?;
         Ok(trace)
     }

@@ -45,15 +45,26 @@ struct Plan<'a> {
 }
 
 fn parse<'a>(args: &[&'a str]) -> Result<Plan<'a>> {
-    let mut plan = Plan { target: None, file: None, minutes: 10, keep: false };
+    let mut plan = Plan {
+        target: None,
+        file: None,
+        minutes: 10,
+        keep: false,
+    };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
         match arg {
             "--minutes" => {
-                plan.minutes = args.next().context("--minutes needs a number")?.parse().context("--minutes N")?
+                plan.minutes = args
+                    .next()
+                    .context("--minutes needs a number")?
+                    .parse()
+                    .context("--minutes N")?
             }
             "--keep" => plan.keep = true,
-            _ if arg.starts_with('-') => bail!("unknown argument {arg}; known are --minutes N, --keep"),
+            _ if arg.starts_with('-') => {
+                bail!("unknown argument {arg}; known are --minutes N, --keep")
+            }
             _ if plan.target.is_none() => {
                 let known = TARGETS.iter().any(|(name, _)| *name == arg);
                 let names = || TARGETS.map(|(name, _)| name).join(", ");
@@ -74,7 +85,10 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     if let (Some(target), Some(file)) = (plan.target, plan.file) {
         return Ok(program.on(target).arg(file).status()?.success());
     }
-    let chosen: Vec<_> = TARGETS.into_iter().filter(|(name, _)| plan.target.is_none_or(|only| only == *name)).collect();
+    let chosen: Vec<_> = TARGETS
+        .into_iter()
+        .filter(|(name, _)| plan.target.is_none_or(|only| only == *name))
+        .collect();
     let shares: u64 = chosen.iter().map(|(_, share)| share).sum();
     let mut sound = true;
     for (target, share) in chosen {
@@ -102,8 +116,9 @@ fn build() -> Result<Program> {
         "-Cllvm-args=-sanitizer-coverage-trace-compares",
     ];
     let dir = crate::root().join("fuzz");
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from).join("fuzz");
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| crate::root().join("target"), PathBuf::from)
+        .join("fuzz");
     let built = crate::cargo()
         .current_dir(&dir)
         // With --target, build scripts are built without these flags.
@@ -115,7 +130,10 @@ fn build() -> Result<Program> {
     if !built.success() {
         bail!("the fuzzer does not build; libFuzzer needs a C++ compiler (c++)");
     }
-    Ok(Program { path: target.join("build").join(HOST).join("release/teal-fuzz"), found: target })
+    Ok(Program {
+        path: target.join("build").join(HOST).join("release/teal-fuzz"),
+        found: target,
+    })
 }
 
 fn kept(target: &str) -> PathBuf {
@@ -134,7 +152,9 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
 impl Program {
     fn on(&self, target: &str) -> Command {
         let mut command = Command::new(&self.path);
-        command.env("TEAL_FUZZ_TARGET", target).args([LONGEST, SLOWEST, "-rss_limit_mb=1500"]);
+        command
+            .env("TEAL_FUZZ_TARGET", target)
+            .args([LONGEST, SLOWEST, "-rss_limit_mb=1500"]);
         command
     }
 
@@ -155,7 +175,13 @@ impl Program {
             .on(target)
             .env("TEAL_FUZZ_SEEDS", &found)
             // In a process of its own, which is replaced when an input kills it.
-            .args(["-fork=1", "-len_control=0", "-ignore_crashes=1", "-ignore_ooms=1", "-ignore_timeouts=1"])
+            .args([
+                "-fork=1",
+                "-len_control=0",
+                "-ignore_crashes=1",
+                "-ignore_ooms=1",
+                "-ignore_timeouts=1",
+            ])
             .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-artifact_prefix={}/", broken.display()))
             .args([&found, &kept])
@@ -166,12 +192,21 @@ impl Program {
         let said = String::from_utf8_lossy(&out.stderr);
         let (runs, coverage) = progress(&said).unwrap_or_default();
         println!("{target}: {runs} executions in {seconds} s, coverage {coverage}");
-        let fresh: Vec<_> = files(&broken)?.into_iter().filter(|file| !before.contains(file)).collect();
+        let fresh: Vec<_> = files(&broken)?
+            .into_iter()
+            .filter(|file| !before.contains(file))
+            .collect();
         for file in &fresh {
-            println!("  broken; repeat with: cargo xtask fuzz {target} {}", file.display());
+            println!(
+                "  broken; repeat with: cargo xtask fuzz {target} {}",
+                file.display()
+            );
         }
         if !out.status.success() {
-            said.lines().rev().take(25).for_each(|line| println!("  {line}"));
+            said.lines()
+                .rev()
+                .take(25)
+                .for_each(|line| println!("  {line}"));
         }
         Ok(out.status.success() && fresh.is_empty())
     }
@@ -182,17 +217,28 @@ impl Program {
         let merged = self.found.join(format!("{target}.merged"));
         let _ = std::fs::remove_dir_all(&merged);
         std::fs::create_dir_all(&merged)?;
-        let done = self.on(target).arg("-merge=1").args([&merged, &kept, &found]).stderr(Stdio::null()).status()?;
+        let done = self
+            .on(target)
+            .arg("-merge=1")
+            .args([&merged, &kept, &found])
+            .stderr(Stdio::null())
+            .status()?;
         if !done.success() {
             bail!("{target}: the corpora cannot be merged while an input breaks a promise");
         }
-        let is_named = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().contains('-'));
+        let is_named = |path: &Path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().contains('-'))
+        };
         for old in files(&kept)?.into_iter().filter(|path| !is_named(path)) {
             std::fs::remove_file(old)?;
         }
         let mut count = 0;
         for path in files(&merged)? {
-            if let Some(name) = path.file_name().filter(|_| path.metadata().is_ok_and(|m| m.len() <= KEEP_BYTES)) {
+            if let Some(name) = path
+                .file_name()
+                .filter(|_| path.metadata().is_ok_and(|m| m.len() <= KEEP_BYTES))
+            {
                 std::fs::copy(&path, kept.join(name))?;
                 count += 1;
             }
@@ -216,10 +262,29 @@ mod tests {
 
     #[test]
     fn arguments_say_what_to_fuzz_and_how_long() {
-        assert_eq!(parse(&[]).unwrap(), Plan { target: None, file: None, minutes: 10, keep: false });
-        let all = Plan { target: Some("image"), file: Some("crash-1"), minutes: 3, keep: true };
-        assert_eq!(parse(&["image", "--minutes", "3", "--keep", "crash-1"]).unwrap(), all);
-        assert_eq!(progress("#1: cov: 2 ft: 3\n#10: cov: 25 ft: 9\nINFO: x"), Some((10, 25)));
+        assert_eq!(
+            parse(&[]).unwrap(),
+            Plan {
+                target: None,
+                file: None,
+                minutes: 10,
+                keep: false
+            }
+        );
+        let all = Plan {
+            target: Some("image"),
+            file: Some("crash-1"),
+            minutes: 3,
+            keep: true,
+        };
+        assert_eq!(
+            parse(&["image", "--minutes", "3", "--keep", "crash-1"]).unwrap(),
+            all
+        );
+        assert_eq!(
+            progress("#1: cov: 2 ft: 3\n#10: cov: 25 ft: 9\nINFO: x"),
+            Some((10, 25))
+        );
         assert!(parse(&["nonsense"]).is_err());
         assert!(parse(&["--minutes"]).is_err());
         assert!(parse(&["--fast"]).is_err());

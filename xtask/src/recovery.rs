@@ -7,7 +7,17 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     let place = crate::test::target_directory()?.join("bench");
     let status = crate::cargo()
         .current_dir(crate::root())
-        .args(["run", "--quiet", "--release", "-p", "teal-log", "--example", "recovery", "--", "--dir"])
+        .args([
+            "run",
+            "--quiet",
+            "--release",
+            "-p",
+            "teal-log",
+            "--example",
+            "recovery",
+            "--",
+            "--dir",
+        ])
         .arg(place)
         .args(args)
         .status()

@@ -25,25 +25,40 @@ const WARM: u8 = 70;
 
 /// Runs the command: `false` if something is below what it was.
 pub(crate) fn run(args: &[&str]) -> Result<bool> {
-    let (options, names): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with("--"));
+    let (options, names): (Vec<&str>, Vec<&str>) =
+        args.iter().partition(|arg| arg.starts_with("--"));
     let number = |option: &&str| option.strip_prefix("--rounds=")?.parse().ok();
     let rounds = options.iter().find_map(number);
-    let is_known =
-        |option: &&str| ["--short", "--tuning", "--account", "--policies"].contains(option) || number(option).is_some();
+    let is_known = |option: &&str| {
+        ["--short", "--tuning", "--account", "--policies"].contains(option)
+            || number(option).is_some()
+    };
     if let Some(other) = options.iter().find(|option| !is_known(option)) {
-        bail!("{other}? cargo xtask score [--short] [--tuning] [--account] [--policies] [--rounds=N] [MACHINE…]");
+        bail!(
+            "{other}? cargo xtask score [--short] [--tuning] [--account] [--policies] [--rounds=N] [MACHINE…]"
+        );
     }
     let is_short = options.contains(&"--short");
-    let mut seeds = if options.contains(&"--tuning") { TUNING } else { SCORED };
+    let mut seeds = if options.contains(&"--tuning") {
+        TUNING
+    } else {
+        SCORED
+    };
     if is_short {
         seeds = &seeds[..1];
     }
     let known: Vec<&str> = NAMED.iter().map(|(name, ..)| *name).collect();
     if let Some(other) = names.iter().find(|name| !known.contains(name)) {
-        bail!("there is no machine {other}; there are {}", known.join(", "));
+        bail!(
+            "there is no machine {other}; there are {}",
+            known.join(", ")
+        );
     }
     let sessions = sessions(&crate::root().join("crates/teal-lab/days"))?;
-    for name in known.iter().filter(|known| names.is_empty() || names.contains(known)) {
+    for name in known
+        .iter()
+        .filter(|known| names.is_empty() || names.contains(known))
+    {
         let mut modelled = None;
         for seed in seeds {
             let scene = scene(name, &sessions, *seed, habits(name))?;
@@ -51,13 +66,22 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
                 policies(*seed, name, &scene, options.contains(&"--account"));
                 continue;
             }
-            let score = Score::of(&scene, rounds.unwrap_or(if is_short { ROUNDS.1 } else { ROUNDS.0 }))?;
+            let score = Score::of(
+                &scene,
+                rounds.unwrap_or(if is_short { ROUNDS.1 } else { ROUNDS.0 }),
+            )?;
             modelled.get_or_insert_with(|| {
-                println!("\n{name}, modelled by {}", scene.machine.profiles().join(", "));
+                println!(
+                    "\n{name}, modelled by {}",
+                    scene.machine.profiles().join(", ")
+                );
             });
             print(*seed, &scene, &score);
             if options.contains(&"--account") {
-                score.runs.iter().for_each(|run| account(&run.policy, &run.report, &scene));
+                score
+                    .runs
+                    .iter()
+                    .for_each(|run| account(&run.policy, &run.report, &scene));
                 account("(foresight)", &score.feasible, &scene);
             }
         }
@@ -66,15 +90,27 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
 }
 
 fn sessions(dir: &Path) -> Result<Vec<Session>> {
-    let mut found: Vec<_> = std::fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    let mut found: Vec<_> = std::fs::read_dir(dir)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
     found.retain(|path| path.extension().is_some_and(|extension| extension == "zst"));
     found.sort();
-    ensure!(!found.is_empty(), "no sessions in {}; cargo xtask days records them", dir.display());
+    ensure!(
+        !found.is_empty(),
+        "no sessions in {}; cargo xtask days records them",
+        dir.display()
+    );
     let read = |path: &std::path::PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let kind = name.split('-').next().unwrap_or_default().to_owned();
         let bytes = zstd::decode_all(&*std::fs::read(path)?)?;
-        let items = Reader::new(&*bytes)?.collect::<Result<_, _>>().with_context(|| name.clone())?;
+        let items = Reader::new(&*bytes)?
+            .collect::<Result<_, _>>()
+            .with_context(|| name.clone())?;
         Ok(Session { kind, items })
     };
     found.iter().map(read).collect()
@@ -89,13 +125,28 @@ fn habits(name: &str) -> (u64, u64) {
     }
 }
 
-fn scene(name: &str, sessions: &[Session], seed: u64, (hours, memory): (u64, u64)) -> Result<Scene> {
+fn scene(
+    name: &str,
+    sessions: &[Session],
+    seed: u64,
+    (hours, memory): (u64, u64),
+) -> Result<Scene> {
     let items = day(sessions, Duration::from_secs(hours * 3600), seed);
     let mut machine = Machine::named(name).context("it is known")?;
-    for part in machine.parts.iter_mut().filter(|part| part.device.kind == Kind::Flash) {
-        part.holds = Share { files: WARM, attributes: true };
+    for part in machine
+        .parts
+        .iter_mut()
+        .filter(|part| part.device.kind == Kind::Flash)
+    {
+        part.holds = Share {
+            files: WARM,
+            attributes: true,
+        };
     }
-    let assumptions = Assumptions { memory, ..Assumptions::default() };
+    let assumptions = Assumptions {
+        memory,
+        ..Assumptions::default()
+    };
     Ok(Scene::of(items.into_iter().map(Ok), machine, &assumptions)?)
 }
 
@@ -118,7 +169,16 @@ fn print(seed: u64, scene: &Scene, score: &Score) {
     );
     println!(
         "  {:<16} {:>11} {:>7} {:>7} {:>8} {:>9} {:>7} {:>12} {:>7} {:>7}",
-        "policy", "energy", "E-f/o-f", "E/o", "saved", "of o's", "added", "cold", "starts", "refused"
+        "policy",
+        "energy",
+        "E-f/o-f",
+        "E/o",
+        "saved",
+        "of o's",
+        "added",
+        "cold",
+        "starts",
+        "refused"
     );
     for run in &score.runs {
         row(&run.policy, &run.report, score);
@@ -128,10 +188,18 @@ fn print(seed: u64, scene: &Scene, score: &Score) {
 
 /// What every policy spends, and every fixed time-out, without the bound, which takes most of the time.
 fn policies(seed: u64, name: &str, scene: &Scene, has_account: bool) {
-    println!("{name}, day {seed}: {} events at the devices", scene.trace.events().len());
+    println!(
+        "{name}, day {seed}: {} events at the devices",
+        scene.trace.events().len()
+    );
     let all = Named::ALL.into_iter().chain(TIMES.map(Named::TimeOut));
     for run in all.map(|named| scene.run(&named)) {
-        println!("  {:<16} {:>11} {:>7} starts", run.policy, run.report.total().to_string(), starts(&run.report));
+        println!(
+            "  {:<16} {:>11} {:>7} starts",
+            run.policy,
+            run.report.total().to_string(),
+            starts(&run.report)
+        );
         if has_account {
             account(&run.policy, &run.report, scene);
         }
@@ -140,15 +208,29 @@ fn policies(seed: u64, name: &str, scene: &Scene, has_account: bool) {
 
 /// Starts of what wears by them.
 fn starts(report: &Report) -> u64 {
-    report.devices.iter().filter(|device| device.cycles > 0).map(|device| device.starts).sum()
+    report
+        .devices
+        .iter()
+        .filter(|device| device.cycles > 0)
+        .map(|device| device.starts)
+        .sum()
 }
 
 /// What a run spent, by device and use: in all, and how often.
 fn account(name: &str, report: &Report, scene: &Scene) {
-    println!("  {name}: {} while somebody waited {}", report.waited, report.waiting);
+    println!(
+        "  {name}: {} while somebody waited {}",
+        report.waited, report.waiting
+    );
     for (part, device) in scene.machine.parts.iter().zip(&report.devices) {
-        let uses =
-            device.uses().map(|(what, entry)| format!("{what} {} in {} ({})", entry.energy(), entry.time, entry.count));
+        let uses = device.uses().map(|(what, entry)| {
+            format!(
+                "{what} {} in {} ({})",
+                entry.energy(),
+                entry.time,
+                entry.count
+            )
+        });
         let (label, all, reads) = (&part.label, device.ledger.total(), device.reads);
         println!(
             "    {label}: {all}, {reads} reads, {} starts; {}",
@@ -160,7 +242,11 @@ fn account(name: &str, report: &Report, scene: &Scene) {
 
 fn row(name: &str, report: &Report, score: &Score) {
     let (saved, of) = score.saved(report);
-    let cold = format!("{} {}", report.cold.len(), report.cold.iter().copied().sum::<teal_types::Span>());
+    let cold = format!(
+        "{} {}",
+        report.cold.len(),
+        report.cold.iter().copied().sum::<teal_types::Span>()
+    );
     let starts = starts(report);
     let refused: u64 = report.devices.iter().map(|device| device.refused).sum();
     println!(

@@ -13,11 +13,16 @@ struct Asked {
 }
 
 fn parse(args: &[&str]) -> Result<Asked> {
-    let mut asked = Asked { seeds: 1_000, seed: None };
+    let mut asked = Asked {
+        seeds: 1_000,
+        seed: None,
+    };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
         let mut number = || {
-            let said = args.next().with_context(|| format!("{arg} needs a number"))?;
+            let said = args
+                .next()
+                .with_context(|| format!("{arg} needs a number"))?;
             said.parse::<u64>().with_context(|| format!("{arg} {said}"))
         };
         match arg {
@@ -32,9 +37,18 @@ fn parse(args: &[&str]) -> Result<Asked> {
 pub(crate) fn run(args: &[&str]) -> Result<bool> {
     let Asked { seeds, seed } = parse(args)?;
     let mut command = crate::cargo();
-    command.current_dir(crate::root()).args(["test", "--release", "-p", "teal", "--test", "replicas"]);
+    command.current_dir(crate::root()).args([
+        "test",
+        "--release",
+        "-p",
+        "teal",
+        "--test",
+        "replicas",
+    ]);
     match seed {
-        Some(seed) => command.args(["--", "--nocapture", "--test-threads=1"]).env("TEAL_SEED", seed.to_string()),
+        Some(seed) => command
+            .args(["--", "--nocapture", "--test-threads=1"])
+            .env("TEAL_SEED", seed.to_string()),
         None => command.env("TEAL_SEEDS", seeds.to_string()),
     };
     Ok(command.status().context("cargo test")?.success())
@@ -46,8 +60,20 @@ mod tests {
 
     #[test]
     fn arguments_say_one_seed_or_how_many() {
-        assert_eq!(parse(&[]).unwrap(), Asked { seeds: 1_000, seed: None });
-        assert_eq!(parse(&["--seeds", "7"]).unwrap(), Asked { seeds: 7, seed: None });
+        assert_eq!(
+            parse(&[]).unwrap(),
+            Asked {
+                seeds: 1_000,
+                seed: None
+            }
+        );
+        assert_eq!(
+            parse(&["--seeds", "7"]).unwrap(),
+            Asked {
+                seeds: 7,
+                seed: None
+            }
+        );
         assert_eq!(parse(&["--seed", "0"]).unwrap().seed, Some(0));
         assert!(parse(&["--seeds"]).is_err());
         assert!(parse(&["--fast"]).is_err());

@@ -6,7 +6,16 @@ use anyhow::{Context as _, Result};
 pub(crate) fn run(args: &[&str]) -> Result<bool> {
     let status = crate::cargo()
         .current_dir(crate::root())
-        .args(["run", "--quiet", "--release", "-p", "teal-client", "--example", "space", "--"])
+        .args([
+            "run",
+            "--quiet",
+            "--release",
+            "-p",
+            "teal-client",
+            "--example",
+            "space",
+            "--",
+        ])
         .args(args)
         .status()
         .context("cargo run")?;

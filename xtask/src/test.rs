@@ -76,8 +76,14 @@ impl<'a> Plan<'a> {
             rest => (false, rest),
         };
         match rest {
-            [] => Some(Self { filter: None, is_long }),
-            [filter] if !filter.starts_with('-') => Some(Self { filter: Some(filter), is_long }),
+            [] => Some(Self {
+                filter: None,
+                is_long,
+            }),
+            [filter] if !filter.starts_with('-') => Some(Self {
+                filter: Some(filter),
+                is_long,
+            }),
             _ => None,
         }
     }
@@ -112,7 +118,9 @@ pub(crate) fn run(plan: &Plan<'_>) -> Result<bool> {
 /// Where programs get their directories.
 fn rooms(target: &Path) -> Result<Rooms> {
     // On a disk also where /tmp is memory.
-    let open = Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir()).unwrap_or_else(std::env::temp_dir);
+    let open = Some(PathBuf::from("/var/tmp"))
+        .filter(|dir| dir.is_dir())
+        .unwrap_or_else(std::env::temp_dir);
     let large = target.join("tmp");
     std::fs::create_dir_all(&large).with_context(|| large.display().to_string())?;
     Ok(Rooms { open, large })
@@ -124,7 +132,11 @@ fn runner(plan: &Plan<'_>, target: &Path, tools: &Path, rooms: Rooms) -> Result<
     let _ = std::fs::remove_dir_all(&kept);
     std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    for signal in [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+    ] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let mut env: Vec<(&'static str, OsString)> = vec![("TEAL_TOOLS", tools.into())];
@@ -153,8 +165,12 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
         .stderr(Stdio::inherit())
         .output()
         .context("cargo metadata")?;
-    let metadata: serde_json::Value = serde_json::from_slice(&out.stdout).context("cargo metadata")?;
-    Ok(metadata["target_directory"].as_str().context("metadata without target_directory")?.into())
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&out.stdout).context("cargo metadata")?;
+    Ok(metadata["target_directory"]
+        .as_str()
+        .context("metadata without target_directory")?
+        .into())
 }
 
 #[cfg(test)]
@@ -164,8 +180,20 @@ mod tests {
     #[test]
     fn arguments_say_what_runs() {
         assert_eq!(Plan::of(&[]), Some(Plan::default()));
-        assert_eq!(Plan::of(&["fsx"]), Some(Plan { filter: Some("fsx"), is_long: false }));
-        assert_eq!(Plan::of(&["--long", "fsx"]), Some(Plan { filter: Some("fsx"), is_long: true }));
+        assert_eq!(
+            Plan::of(&["fsx"]),
+            Some(Plan {
+                filter: Some("fsx"),
+                is_long: false
+            })
+        );
+        assert_eq!(
+            Plan::of(&["--long", "fsx"]),
+            Some(Plan {
+                filter: Some("fsx"),
+                is_long: true
+            })
+        );
         assert_eq!(Plan::of(&["--short"]), None);
         assert_eq!(Plan::of(&["fsx", "--long"]), None);
     }

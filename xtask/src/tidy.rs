@@ -24,13 +24,23 @@ struct Finding {
 
 impl Finding {
     fn new(path: &str, line: usize, rule: &'static str, advice: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, rule, advice: advice.into() }
+        Self {
+            path: path.to_owned(),
+            line,
+            rule,
+            advice: advice.into(),
+        }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, line, rule, advice } = self;
+        let Self {
+            path,
+            line,
+            rule,
+            advice,
+        } = self;
         write!(f, "{path}:{line}: {rule}: {advice}")
     }
 }
@@ -40,7 +50,12 @@ pub(crate) fn run() -> Result<bool> {
     let mut findings = sources::check_tree(root)?;
     let rooms = rooms::read(&metadata(root)?, root)?;
     findings.extend(layers::check(&rooms));
-    findings.extend(rooms::check(&rooms, std::fs::read_to_string(root.join("ARCHITECTURE.md")).ok().as_deref()));
+    findings.extend(rooms::check(
+        &rooms,
+        std::fs::read_to_string(root.join("ARCHITECTURE.md"))
+            .ok()
+            .as_deref(),
+    ));
     for finding in &findings {
         println!("{finding}");
     }

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_chunk::{
-    Access, ChunkStore, ChunkStream, DirectoryShelf, Domain, DomainId, MemoryShelf, Options, Shelf, Sizes, cuts,
+    Access, ChunkStore, ChunkStream, DirectoryShelf, Domain, DomainId, MemoryShelf, Options, Shelf,
+    Sizes, cuts,
 };
 use teal_env::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
 use teal_types::ChunkId;
@@ -20,7 +21,10 @@ const MIB: usize = 256;
 fn measured<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let start = SystemClock.monotonic();
     let made = work();
-    let took = SystemClock.monotonic().saturating_sub(start).max(Duration::from_nanos(1));
+    let took = SystemClock
+        .monotonic()
+        .saturating_sub(start)
+        .max(Duration::from_nanos(1));
     println!("{what:<40} {:>8.0} MiB/s", MIB as f64 / took.as_secs_f64());
     made
 }
@@ -30,7 +34,8 @@ fn content(is_random: bool) -> Vec<u8> {
     let mut out = vec![0; MIB << 20];
     SystemEntropy.fill(&mut out);
     if !is_random {
-        out.iter_mut().for_each(|byte| *byte = b"etaoin shrdlu\nteal"[usize::from(*byte) % 18]);
+        out.iter_mut()
+            .for_each(|byte| *byte = b"etaoin shrdlu\nteal"[usize::from(*byte) % 18]);
     }
     out
 }
@@ -39,15 +44,30 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let dir = std::env::args().nth(1);
     for is_random in [true, false] {
-        println!("{}:", if is_random { "content that does not compress" } else { "content that does" });
+        println!(
+            "{}:",
+            if is_random {
+                "content that does not compress"
+            } else {
+                "content that does"
+            }
+        );
         let content = content(is_random);
         let ranges: Vec<_> = measured("cut a slice", || cuts(&content, Sizes::DEFAULT).collect());
-        measured("cut a stream", || ChunkStream::new(&content[..], Sizes::DEFAULT).map(black_box).count());
+        measured("cut a stream", || {
+            ChunkStream::new(&content[..], Sizes::DEFAULT)
+                .map(black_box)
+                .count()
+        });
         let domain = Domain::new(DomainId::new([1; 16]), [2; 32]);
         let name = |range: &Range<usize>| domain.name(&content[range.clone()]);
         let names: Vec<ChunkId> = measured("name", || ranges.iter().map(name).collect());
         let shelf: Arc<dyn Shelf> = match &dir {
-            Some(dir) => Arc::new(DirectoryShelf::open(Path::new(dir), Access::Write, runtime.handle().clone())?),
+            Some(dir) => Arc::new(DirectoryShelf::open(
+                Path::new(dir),
+                Access::Write,
+                runtime.handle().clone(),
+            )?),
             None => Arc::new(MemoryShelf::new()),
         };
         let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
@@ -56,7 +76,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (ids, _) = measured("store", put)?;
         assert_eq!(ids, names);
         measured("store again", put)?;
-        measured("read", || ids.iter().try_for_each(|id| store.get(id).map(drop)))?;
+        measured("read", || {
+            ids.iter().try_for_each(|id| store.get(id).map(drop))
+        })?;
         println!("{:?}\n{:?}", store.counts(), store.holding());
     }
     Ok(())

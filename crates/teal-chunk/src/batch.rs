@@ -39,8 +39,13 @@ struct Filling {
 impl Filling {
     /// The pack that this chunk is on its way in.
     fn flight_of(&self, half: &Half) -> Option<&Arc<Flight>> {
-        let mut pending = self.sealed.iter().chain(self.open.iter().map(|(_, pending)| pending));
-        pending.find(|pending| pending.halves.contains(half)).map(|pending| &pending.flight)
+        let mut pending = self
+            .sealed
+            .iter()
+            .chain(self.open.iter().map(|(_, pending)| pending));
+        pending
+            .find(|pending| pending.halves.contains(half))
+            .map(|pending| &pending.flight)
     }
 }
 
@@ -64,9 +69,15 @@ impl Writer {
             if let Some(flight) = filling.flight_of(&half) {
                 return Some(Arc::clone(flight));
             }
-            let (builder, pending) = filling
-                .open
-                .get_or_insert_with(|| (store.new_pack(), Pending { halves: BTreeSet::new(), flight: Arc::default() }));
+            let (builder, pending) = filling.open.get_or_insert_with(|| {
+                (
+                    store.new_pack(),
+                    Pending {
+                        halves: BTreeSet::new(),
+                        flight: Arc::default(),
+                    },
+                )
+            });
             if builder.has_room(encoded.len(), store.0.pack_target) {
                 builder.append(header, encoded);
                 pending.halves.insert(half);
@@ -93,7 +104,9 @@ impl Writer {
             self.ended.wait(filling);
             return;
         }
-        let Some((builder, pending)) = filling.open.take() else { return };
+        let Some((builder, pending)) = filling.open.take() else {
+            return;
+        };
         let flight = Arc::clone(&pending.flight);
         filling.sealed = Some(pending);
         let outcome = MutexGuard::unlocked(filling, || put(store, builder));
@@ -107,10 +120,19 @@ fn put(store: &ChunkStore, builder: PackBuilder) -> Result<(), ChunkError> {
     if bug(Bug::HadTooEarly) || bug(Bug::FailedPutForgotten) {
         let id = builder.pack();
         let (bytes, entries) = builder.clone().finish();
-        let pack = Pack { id, bytes: bytes.len() as u64, seen: store.now(), whole: true };
+        let pack = Pack {
+            id,
+            bytes: bytes.len() as u64,
+            seen: store.now(),
+            whole: true,
+        };
         store.0.state.write().register(pack, &entries);
         let outcome = store.put_pack(builder).map(drop);
-        return if bug(Bug::FailedPutForgotten) { Ok(()) } else { outcome };
+        return if bug(Bug::FailedPutForgotten) {
+            Ok(())
+        } else {
+            outcome
+        };
     }
     let (pack, entries) = store.put_pack(builder)?;
     store.0.state.write().register(pack, &entries);
@@ -126,7 +148,9 @@ pub struct Batch {
 
 impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").field("pin", &self.pin).finish_non_exhaustive()
+        f.debug_struct("Batch")
+            .field("pin", &self.pin)
+            .finish_non_exhaustive()
     }
 }
 
@@ -137,16 +161,26 @@ impl ChunkStore {
     /// [`ChunkError::ReadOnly`].
     pub fn batch(&self) -> Result<Batch, ChunkError> {
         self.writable()?;
-        Ok(Batch { store: self.clone(), pin: Pin::none(self), flights: Vec::new() })
+        Ok(Batch {
+            store: self.clone(),
+            pin: Pin::none(self),
+            flights: Vec::new(),
+        })
     }
 
     /// Stores these chunks durably and pins them: a batch of its own.
     ///
     /// # Errors
     /// As [`Batch::add`] and [`Batch::commit`].
-    pub fn put<'a>(&self, chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<(Vec<ChunkId>, Pin), ChunkError> {
+    pub fn put<'a>(
+        &self,
+        chunks: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<(Vec<ChunkId>, Pin), ChunkError> {
         let mut batch = self.batch()?;
-        let ids = chunks.into_iter().map(|content| batch.add(content)).collect::<Result<_, _>>()?;
+        let ids = chunks
+            .into_iter()
+            .map(|content| batch.add(content))
+            .collect::<Result<_, _>>()?;
         Ok((ids, batch.commit()?))
     }
 }
@@ -158,7 +192,9 @@ impl Batch {
     /// [`ChunkError::Size`], [`ChunkError::TooManyPins`].
     pub fn add(&mut self, content: &[u8]) -> Result<ChunkId, ChunkError> {
         if content.is_empty() || content.len() > CHUNK_MAX {
-            return Err(ChunkError::Size { bytes: content.len() });
+            return Err(ChunkError::Size {
+                bytes: content.len(),
+            });
         }
         let chunk = self.store.0.domain.name(content);
         let half = Half::of(&chunk);
@@ -172,13 +208,20 @@ impl Batch {
             None
         } else {
             let encoded = chunk::encode(chunk, content);
-            let header = ChunkHeader::decode(&encoded).expect("what was encoded just now can be read");
+            let header =
+                ChunkHeader::decode(&encoded).expect("what was encoded just now can be read");
             self.store.0.writer.add(&self.store, &header, &encoded)
         };
         match flight {
             None => self.store.0.counters.hit(),
             // The last one or two packs: chunks of one batch go where chunks went just before.
-            Some(flight) if self.flights.iter().rev().take(2).any(|known| Arc::ptr_eq(known, &flight)) => {}
+            Some(flight)
+                if self
+                    .flights
+                    .iter()
+                    .rev()
+                    .take(2)
+                    .any(|known| Arc::ptr_eq(known, &flight)) => {}
             Some(flight) => self.flights.push(flight),
         }
         Ok(chunk)

@@ -23,7 +23,11 @@ pub struct Problem {
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.chunk {
-            Some(chunk) => write!(f, "chunk {chunk} in pack {} is damaged: {}", self.pack, self.what),
+            Some(chunk) => write!(
+                f,
+                "chunk {chunk} in pack {} is damaged: {}",
+                self.pack, self.what
+            ),
             None => write!(f, "pack {}: {}", self.pack, self.what),
         }
     }
@@ -67,7 +71,11 @@ impl ChunkStore {
                 Ok(bytes) => self.check_pack(id, &bytes, pack.bytes, &mut checked),
                 Err(ShelfError::NotFound { .. }) if self.pack(id).is_none() => {}
                 Err(ShelfError::NotFound { .. }) => {
-                    checked.problem(id, None, "is gone: put it back from a copy, or have clients send its chunks");
+                    checked.problem(
+                        id,
+                        None,
+                        "is gone: put it back from a copy, or have clients send its chunks",
+                    );
                     self.spoil_pack(id);
                 }
                 Err(error) => return Err(error.into()),
@@ -92,7 +100,9 @@ impl ChunkStore {
         };
         for entry in entries {
             let span = entry.span();
-            let encoded = bytes.get(span.start as usize..span.end as usize).unwrap_or_default();
+            let encoded = bytes
+                .get(span.start as usize..span.end as usize)
+                .unwrap_or_default();
             match pack::verified(&self.0.domain, &entry.id, encoded) {
                 Ok(_) => checked.chunks += 1,
                 Err(what) => {
@@ -106,14 +116,25 @@ impl ChunkStore {
     /// A chunk at this place is not had any more.
     fn spoil(&self, pack: PackId, entry: &Entry) {
         let mut state = self.0.state.write();
-        let Some(slot) = state.packs.find(pack) else { return };
-        let known = state.index.get_mut(&Half::of(&entry.id)).filter(|known| known.place() == entry.place(slot));
+        let Some(slot) = state.packs.find(pack) else {
+            return;
+        };
+        let known = state
+            .index
+            .get_mut(&Half::of(&entry.id))
+            .filter(|known| known.place() == entry.place(slot));
         known.into_iter().for_each(Known::spoil);
     }
 
     fn spoil_pack(&self, pack: PackId) {
         let mut state = self.0.state.write();
-        let Some(slot) = state.packs.find(pack) else { return };
-        state.index.values_mut().filter(|known| known.place().slot == slot).for_each(Known::spoil);
+        let Some(slot) = state.packs.find(pack) else {
+            return;
+        };
+        state
+            .index
+            .values_mut()
+            .filter(|known| known.place().slot == slot)
+            .for_each(Known::spoil);
     }
 }

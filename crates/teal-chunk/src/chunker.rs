@@ -22,7 +22,11 @@ pub struct Sizes {
 
 impl Sizes {
     /// 64 KiB at least, 256 KiB wanted, 1 MiB at most. Every client of a volume uses the same, or nothing would be found again.
-    pub const DEFAULT: Self = Self { min: 64 << 10, avg: 256 << 10, max: 1 << 20 };
+    pub const DEFAULT: Self = Self {
+        min: 64 << 10,
+        avg: 256 << 10,
+        max: 1 << 20,
+    };
 
     /// These sizes, if the algorithm can work with them: even, `min` of at least 64, `avg` of at least 256, `max` of at least 1024,
     /// growing, and no chunk larger than [`CHUNK_MAX`].
@@ -74,7 +78,12 @@ pub struct ChunkStream<R> {
 impl<R: Read> ChunkStream<R> {
     /// The chunks of what `source` gives until its end.
     pub fn new(source: R, sizes: Sizes) -> Self {
-        Self { source, sizes, held: Vec::with_capacity(sizes.max), ended: false }
+        Self {
+            source,
+            sizes,
+            held: Vec::with_capacity(sizes.max),
+            ended: false,
+        }
     }
 
     /// What it reads from.
@@ -86,7 +95,12 @@ impl<R: Read> ChunkStream<R> {
         while !self.ended && self.held.len() < self.sizes.max {
             let room = self.sizes.max - self.held.len();
             // `Take` retries interrupted reads and keeps what was read before an error.
-            self.ended = self.source.by_ref().take(room as u64).read_to_end(&mut self.held)? < room;
+            self.ended = self
+                .source
+                .by_ref()
+                .take(room as u64)
+                .read_to_end(&mut self.held)?
+                < room;
         }
         Ok(())
     }

@@ -46,5 +46,7 @@ pub(crate) fn seal(out: &mut Vec<u8>, start: usize) {
 
 /// Whether the bytes end with the CRC32C of those before.
 pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
-    bytes.split_last_chunk().is_some_and(|(rest, sum)| crc(rest) == u32::from_le_bytes(*sum))
+    bytes
+        .split_last_chunk()
+        .is_some_and(|(rest, sum)| crc(rest) == u32::from_le_bytes(*sum))
 }

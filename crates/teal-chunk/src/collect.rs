@@ -124,14 +124,30 @@ impl ChunkStore {
         state.collecting = true;
         state.index.values_mut().for_each(|known| known.unmark());
         let pinned: Vec<Half> = state.pins.iter().copied().collect();
-        for half in pinned.iter().filter(|_| !bug(Bug::PinNotMarked) && !bug(Bug::PinsIgnored)) {
-            state.index.get_mut(half).into_iter().for_each(|known| known.mark());
+        for half in pinned
+            .iter()
+            .filter(|_| !bug(Bug::PinNotMarked) && !bug(Bug::PinsIgnored))
+        {
+            state
+                .index
+                .get_mut(half)
+                .into_iter()
+                .for_each(|known| known.mark());
         }
         // Within the grace since the very beginning nothing is old.
-        let until = if since.is_some() || bug(Bug::GraceIgnored) { state.packs.next_order() } else { 0 };
+        let until = if since.is_some() || bug(Bug::GraceIgnored) {
+            state.packs.next_order()
+        } else {
+            0
+        };
         drop(state);
         let since = since.unwrap_or_default();
-        Ok(Marking { running: Running(self.clone()), since, until, report: Collected::default() })
+        Ok(Marking {
+            running: Running(self.clone()),
+            since,
+            until,
+            report: Collected::default(),
+        })
     }
 
     /// Whether there are so many small packs that a merge would leave fewer.
@@ -152,7 +168,12 @@ impl ChunkStore {
         state.collecting = true;
         let todo = scattered(&state, self.0.pack_target);
         drop(state);
-        Ok(Sweep { running: Running(self.clone()), todo, keeps: Keeps::Everything, report: Collected::default() })
+        Ok(Sweep {
+            running: Running(self.clone()),
+            todo,
+            keeps: Keeps::Everything,
+            report: Collected::default(),
+        })
     }
 }
 
@@ -182,9 +203,19 @@ impl Marking {
 
     /// Every live chunk has been marked: what is not is dead. Plans what to do; nothing is removed yet.
     pub fn sweep(self) -> Sweep {
-        let Self { running, since, until, report } = self;
+        let Self {
+            running,
+            since,
+            until,
+            report,
+        } = self;
         let todo = plan(&running.0, since, until);
-        Sweep { running, todo, keeps: Keeps::Marked(since), report }
+        Sweep {
+            running,
+            todo,
+            keeps: Keeps::Marked(since),
+            report,
+        }
     }
 }
 
@@ -195,11 +226,16 @@ fn plan(store: &ChunkStore, since: Duration, until: u64) -> VecDeque<Slot> {
     for (half, known) in state.index.iter() {
         if known.is_marked() || state.pins.contains(half) {
             let place = known.place();
-            live[place.slot.0 as usize] += chunk::BYTES as u64 + u64::from(place.stored) + table::ROW as u64;
+            live[place.slot.0 as usize] +=
+                chunk::BYTES as u64 + u64::from(place.stored) + table::ROW as u64;
         }
     }
     let (mut worst, mut small) = (Vec::new(), Vec::new());
-    for (slot, pack) in state.packs.inserted_before(until).filter(|(_, pack)| pack.whole) {
+    for (slot, pack) in state
+        .packs
+        .inserted_before(until)
+        .filter(|(_, pack)| pack.whole)
+    {
         if state.packs.is_young(slot, since) && !bug(Bug::GraceIgnored) {
             continue;
         }
@@ -215,7 +251,11 @@ fn plan(store: &ChunkStore, since: Duration, until: u64) -> VecDeque<Slot> {
     }
     worst.sort_unstable();
     small.sort_unstable();
-    worst.into_iter().chain(small).map(|(_, _, slot)| slot).collect()
+    worst
+        .into_iter()
+        .chain(small)
+        .map(|(_, _, slot)| slot)
+        .collect()
 }
 
 /// The small packs of which there are many of about the same size, the smallest first. Only those of one size are merged, so that what is merged
@@ -223,23 +263,39 @@ fn plan(store: &ChunkStore, since: Duration, until: u64) -> VecDeque<Slot> {
 fn scattered(state: &State, target: usize) -> VecDeque<Slot> {
     let mut of_size: BTreeMap<u32, Vec<(u64, PackId, Slot)>> = BTreeMap::new();
     let small = target as u64 / 4;
-    for (slot, pack) in state.packs.iter().filter(|(_, pack)| pack.whole && pack.bytes < small) {
+    for (slot, pack) in state
+        .packs
+        .iter()
+        .filter(|(_, pack)| pack.whole && pack.bytes < small)
+    {
         let size = u64::BITS - pack.bytes.leading_zeros();
-        of_size.entry(size / SIZE_BITS).or_default().push((pack.bytes, pack.id, slot));
+        of_size
+            .entry(size / SIZE_BITS)
+            .or_default()
+            .push((pack.bytes, pack.id, slot));
     }
-    let mut many: Vec<_> = of_size.into_values().filter(|packs| packs.len() >= SCATTERED).flatten().collect();
+    let mut many: Vec<_> = of_size
+        .into_values()
+        .filter(|packs| packs.len() >= SCATTERED)
+        .flatten()
+        .collect();
     many.sort_unstable();
     many.into_iter().map(|(_, _, slot)| slot).collect()
 }
 
 impl std::fmt::Debug for Marking {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Marking").field("since", &self.since).finish_non_exhaustive()
+        f.debug_struct("Marking")
+            .field("since", &self.since)
+            .finish_non_exhaustive()
     }
 }
 
 impl std::fmt::Debug for Sweep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sweep").field("left", &self.todo.len()).field("report", &self.report).finish_non_exhaustive()
+        f.debug_struct("Sweep")
+            .field("left", &self.todo.len())
+            .field("report", &self.report)
+            .finish_non_exhaustive()
     }
 }

@@ -54,7 +54,9 @@ impl Domain {
 impl fmt::Debug for Domain {
     /// Leaves the key out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Domain").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Domain")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -64,19 +66,28 @@ mod tests {
 
     #[test]
     fn the_key_decides_about_the_name() {
-        let (one, two) = (Domain::new(DomainId::new([1; 16]), [1; 32]), Domain::new(DomainId::new([1; 16]), [2; 32]));
+        let (one, two) = (
+            Domain::new(DomainId::new([1; 16]), [1; 32]),
+            Domain::new(DomainId::new([1; 16]), [2; 32]),
+        );
         assert_ne!(one.name(b"same"), two.name(b"same"));
         assert_ne!(one.name(b"same"), one.name(b"other"));
         assert_ne!(one.key_check(), two.key_check());
         // From the test vectors of BLAKE3.
         let friend = Domain::new(DomainId::new([1; 16]), *b"whats the Elvish word for friend");
         let name = friend.name(b"").to_string();
-        assert_eq!(name, "92b2b75604ed3c761f9d6f62392c8a9227ad0ea3f09573e783f1498a4ed60d26");
+        assert_eq!(
+            name,
+            "92b2b75604ed3c761f9d6f62392c8a9227ad0ea3f09573e783f1498a4ed60d26"
+        );
     }
 
     #[test]
     fn the_key_is_not_shown() {
         let shown = format!("{:?}", Domain::new(DomainId::new([1; 16]), [0xee; 32]));
-        assert!(shown.contains("DomainId") && !shown.contains("238"), "{shown}");
+        assert!(
+            shown.contains("DomainId") && !shown.contains("238"),
+            "{shown}"
+        );
     }
 }

@@ -19,7 +19,9 @@ pub enum ChunkError {
         chunk: ChunkId,
     },
     /// The store should have it and cannot give it; adding it again repairs it.
-    #[error("chunk {chunk} in pack {pack} is damaged: {what}; it is stored again when a client sends it")]
+    #[error(
+        "chunk {chunk} in pack {pack} is damaged: {what}; it is stored again when a client sends it"
+    )]
     Damaged {
         /// The chunk.
         chunk: ChunkId,
@@ -32,13 +34,18 @@ pub enum ChunkError {
     #[error(transparent)]
     Shelf(#[from] ShelfError),
     /// A chunk must have 1 byte to [`CHUNK_MAX`](crate::CHUNK_MAX).
-    #[error("a chunk of {bytes} bytes cannot be stored: 1 to {} are possible", crate::limits::CHUNK_MAX)]
+    #[error(
+        "a chunk of {bytes} bytes cannot be stored: 1 to {} are possible",
+        crate::limits::CHUNK_MAX
+    )]
     Size {
         /// Its length.
         bytes: usize,
     },
     /// The packs were written with another key of the same domain.
-    #[error("pack {pack} in {place} was written with another key of this domain; the right key is needed to open it")]
+    #[error(
+        "pack {pack} in {place} was written with another key of this domain; the right key is needed to open it"
+    )]
     WrongKey {
         /// The first such pack.
         pack: PackId,
@@ -46,7 +53,9 @@ pub enum ChunkError {
         place: String,
     },
     /// All packs belong to another domain.
-    #[error("{place} holds the chunks of another domain (pack {pack}); give this one a place of its own")]
+    #[error(
+        "{place} holds the chunks of another domain (pack {pack}); give this one a place of its own"
+    )]
     WrongDomain {
         /// The first pack.
         pack: PackId,

@@ -36,9 +36,13 @@ impl PackId {
     }
     /// The pack that an object of this name is.
     pub(crate) fn of_object(name: &str) -> Option<Self> {
-        let digits = name.strip_prefix("packs/")?.get(3..)?.strip_suffix(".pack")?;
-        let raw: Vec<u8> =
-            (0..16).map_while(|at| u8::from_str_radix(digits.get(at * 2..at * 2 + 2)?, 16).ok()).collect();
+        let digits = name
+            .strip_prefix("packs/")?
+            .get(3..)?
+            .strip_suffix(".pack")?;
+        let raw: Vec<u8> = (0..16)
+            .map_while(|at| u8::from_str_radix(digits.get(at * 2..at * 2 + 2)?, 16).ok())
+            .collect();
         let pack = Self(raw.try_into().ok()?);
         (pack.object() == name).then_some(pack)
     }
@@ -86,7 +90,11 @@ impl Entry {
 
     /// Its place in the pack of this slot.
     pub(crate) fn place(&self, slot: Slot) -> Place {
-        Place { slot, offset: self.offset, stored: self.stored }
+        Place {
+            slot,
+            offset: self.offset,
+            stored: self.stored,
+        }
     }
 }
 

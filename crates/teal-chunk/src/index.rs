@@ -53,10 +53,18 @@ pub(crate) struct Known {
 impl Known {
     pub(crate) fn new(place: Place) -> Self {
         debug_assert!(place.stored < BAD, "a payload is at most CHUNK_MAX long");
-        Self { slot: place.slot, offset: place.offset, stored: place.stored }
+        Self {
+            slot: place.slot,
+            offset: place.offset,
+            stored: place.stored,
+        }
     }
     pub(crate) fn place(self) -> Place {
-        Place { slot: self.slot, offset: self.offset, stored: self.stored & !(MARKED | BAD) }
+        Place {
+            slot: self.slot,
+            offset: self.offset,
+            stored: self.stored & !(MARKED | BAD),
+        }
     }
     pub(crate) fn is_marked(self) -> bool {
         self.stored & MARKED != 0
@@ -75,7 +83,10 @@ impl Known {
     }
     /// The chunk lies elsewhere now; its mark stays.
     pub(crate) fn moved(&mut self, place: Place) {
-        *self = Self { stored: place.stored | self.stored & MARKED, ..Self::new(place) };
+        *self = Self {
+            stored: place.stored | self.stored & MARKED,
+            ..Self::new(place)
+        };
     }
 }
 
@@ -106,7 +117,10 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn new(keyed: Keyed) -> Self {
-        Self { parts: (0..PARTS).map(|_| HashMap::with_hasher(keyed)).collect(), keyed }
+        Self {
+            parts: (0..PARTS).map(|_| HashMap::with_hasher(keyed)).collect(),
+            keyed,
+        }
     }
 
     fn part(&self, half: &Half) -> usize {

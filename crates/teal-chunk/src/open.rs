@@ -35,7 +35,10 @@ pub struct Options {
 impl Default for Options {
     /// For writing, packs of [`PACK_TARGET`](crate::PACK_TARGET).
     fn default() -> Self {
-        Self { access: Access::Write, pack_target: PACK_TARGET }
+        Self {
+            access: Access::Write,
+            pack_target: PACK_TARGET,
+        }
     }
 }
 
@@ -75,8 +78,12 @@ impl ChunkStore {
     ) -> Result<(Self, Opening), ChunkError> {
         let seed = entropy.id();
         let keyed = Keyed::new(seed);
-        let mut state =
-            State { index: Index::new(keyed), packs: Packs::default(), pins: Pins::new(keyed), collecting: false };
+        let mut state = State {
+            index: Index::new(keyed),
+            packs: Packs::default(),
+            pins: Pins::new(keyed),
+            collecting: false,
+        };
         let mut opening = Opening::default();
         let mut other_domain = None;
         for Item { name, bytes } in shelf.list()? {
@@ -87,7 +94,12 @@ impl ChunkStore {
             let (entries, whole) = match look(&*shelf, &domain, id, bytes)? {
                 Found::Whole(entries) => (entries, true),
                 Found::Damaged(entries) => (entries, false),
-                Found::OtherKey => return Err(ChunkError::WrongKey { pack: id, place: shelf.place() }),
+                Found::OtherKey => {
+                    return Err(ChunkError::WrongKey {
+                        pack: id,
+                        place: shelf.place(),
+                    });
+                }
                 Found::Stranger(why) => {
                     other_domain = other_domain.or((why == OTHER_DOMAIN).then_some(id));
                     opening.stranger(name, why);
@@ -97,15 +109,32 @@ impl ChunkStore {
             if whole {
                 opening.packs += 1;
             } else {
-                log::warn!("pack {id} is cut short or damaged; {} chunks of it are whole", entries.len());
+                log::warn!(
+                    "pack {id} is cut short or damaged; {} chunks of it are whole",
+                    entries.len()
+                );
                 opening.damaged.push((id, entries.len()));
             }
-            state.register(Pack { id, bytes, seen: clock.monotonic(), whole }, &entries);
+            state.register(
+                Pack {
+                    id,
+                    bytes,
+                    seen: clock.monotonic(),
+                    whole,
+                },
+                &entries,
+            );
         }
         if let Some(pack) = other_domain.filter(|_| opening.packs + opening.damaged.len() == 0) {
-            return Err(ChunkError::WrongDomain { pack, place: shelf.place() });
+            return Err(ChunkError::WrongDomain {
+                pack,
+                place: shelf.place(),
+            });
         }
-        let Options { access, pack_target } = options;
+        let Options {
+            access,
+            pack_target,
+        } = options;
         let inner = Inner {
             shelf,
             domain,

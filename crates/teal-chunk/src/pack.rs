@@ -23,28 +23,47 @@ pub(crate) struct PackBuilder {
 impl PackBuilder {
     pub(crate) fn new(domain: &Domain, pack: PackId, made: i64) -> Self {
         let identity = identity(domain, pack);
-        Self { identity, bytes: header::encode(&identity, made), entries: Vec::new() }
+        Self {
+            identity,
+            bytes: header::encode(&identity, made),
+            entries: Vec::new(),
+        }
     }
 
     /// Whether a chunk of this encoded length still fits a pack of about `target` bytes. Into an empty one every chunk fits.
     pub(crate) fn has_room(&self, encoded: usize, target: usize) -> bool {
-        let end = self.bytes.len() + encoded + (self.entries.len() + 1) * table::ROW + table::FOOTER;
-        self.entries.is_empty() || (end <= target && end as u64 <= PACK_MAX && self.entries.len() < PACK_CHUNKS_MAX)
+        let end =
+            self.bytes.len() + encoded + (self.entries.len() + 1) * table::ROW + table::FOOTER;
+        self.entries.is_empty()
+            || (end <= target && end as u64 <= PACK_MAX && self.entries.len() < PACK_CHUNKS_MAX)
     }
 
     /// Whether all of these still fit, as [`has_room`](Self::has_room).
     pub(crate) fn has_room_for(&self, chunks: &[Entry], target: usize) -> bool {
-        let bytes: u64 = chunks.iter().map(|entry| entry.span().end - entry.span().start + table::ROW as u64).sum();
+        let bytes: u64 = chunks
+            .iter()
+            .map(|entry| entry.span().end - entry.span().start + table::ROW as u64)
+            .sum();
         self.entries.is_empty()
             || chunks.is_empty()
-            || (self.has_room(bytes as usize, target) && self.entries.len() + chunks.len() <= PACK_CHUNKS_MAX)
+            || (self.has_room(bytes as usize, target)
+                && self.entries.len() + chunks.len() <= PACK_CHUNKS_MAX)
     }
 
     /// Appends a chunk's header and payload.
     pub(crate) fn append(&mut self, header: &ChunkHeader, encoded: &[u8]) {
-        assert_eq!(encoded.len(), chunk::BYTES + header.stored as usize, "header and payload belong together");
+        assert_eq!(
+            encoded.len(),
+            chunk::BYTES + header.stored as usize,
+            "header and payload belong together"
+        );
         let offset = u32::try_from(self.bytes.len()).expect("PACK_MAX is below 4 GiB");
-        self.entries.push(Entry { id: header.id, offset, stored: header.stored, bytes: header.bytes });
+        self.entries.push(Entry {
+            id: header.id,
+            offset,
+            stored: header.stored,
+            bytes: header.bytes,
+        });
         self.bytes.extend_from_slice(encoded);
     }
 
@@ -64,11 +83,19 @@ impl PackBuilder {
 }
 
 pub(crate) fn identity(domain: &Domain, pack: PackId) -> Identity {
-    Identity { domain: *domain.id().get(), key_check: domain.key_check(), pack }
+    Identity {
+        domain: *domain.id().get(),
+        key_check: domain.key_check(),
+        pack,
+    }
 }
 
 /// The content of the chunk `id`, whose header and payload are `encoded`; or what is wrong with it.
-pub(crate) fn verified(domain: &Domain, id: &ChunkId, encoded: &[u8]) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn verified(
+    domain: &Domain,
+    id: &ChunkId,
+    encoded: &[u8],
+) -> Result<Vec<u8>, &'static str> {
     let header = ChunkHeader::decode(encoded).ok_or("its header is damaged")?;
     if header.id != *id {
         return Err("another chunk is in its place");
@@ -92,9 +119,13 @@ pub(crate) enum Tail {
 
 /// Reads the last bytes of a pack of `size` bytes.
 pub(crate) fn read_tail(tail: &[u8], size: u64) -> Tail {
-    let Some(footer) = Footer::decode(tail, size) else { return Tail::Damaged };
+    let Some(footer) = Footer::decode(tail, size) else {
+        return Tail::Damaged;
+    };
     let needed = footer.table_bytes() + table::FOOTER;
-    let Some(start) = tail.len().checked_sub(needed) else { return Tail::More(needed as u64) };
+    let Some(start) = tail.len().checked_sub(needed) else {
+        return Tail::More(needed as u64);
+    };
     match footer.entries(&tail[start..tail.len() - table::FOOTER]) {
         Some(entries) => Tail::Whole(footer, entries),
         None => Tail::Damaged,
@@ -118,10 +149,14 @@ fn salvage_within(domain: &Domain, pack: &[u8], mut budget: usize) -> Vec<Entry>
             continue;
         }
         let cost = header.map_or(0, |header| header.stored as usize + header.bytes as usize);
-        let Some(left) = budget.checked_sub(cost) else { break };
+        let Some(left) = budget.checked_sub(cost) else {
+            break;
+        };
         budget = left;
         // Damage: the next chunk begins where its magic stands.
-        let step = rest[1..].windows(chunk::MAGIC.len()).position(|bytes| bytes == chunk::MAGIC);
+        let step = rest[1..]
+            .windows(chunk::MAGIC.len())
+            .position(|bytes| bytes == chunk::MAGIC);
         at = step.map_or(pack.len(), |step| at + 1 + step);
     }
     found
@@ -131,7 +166,12 @@ fn whole_chunk(domain: &Domain, header: &ChunkHeader, rest: &[u8], at: usize) ->
     let encoded = rest.get(..chunk::BYTES + header.stored as usize)?;
     verified(domain, &header.id, encoded).ok()?;
     let offset = u32::try_from(at).ok()?;
-    Some(Entry { id: header.id, offset, stored: header.stored, bytes: header.bytes })
+    Some(Entry {
+        id: header.id,
+        offset,
+        stored: header.stored,
+        bytes: header.bytes,
+    })
 }
 
 #[cfg(test)]

@@ -66,17 +66,25 @@ impl Packs {
 
     /// When something was put into the pack, or somebody was told of it, last.
     pub(crate) fn last_use(&self, slot: Slot) -> Duration {
-        let told = self.told.get(slot.0 as usize).map_or(0, |told| told.load(Ordering::Relaxed));
+        let told = self
+            .told
+            .get(slot.0 as usize)
+            .map_or(0, |told| told.load(Ordering::Relaxed));
         let seen = self.get(slot).map_or(Duration::ZERO, |pack| pack.seen);
         seen.max(Duration::from_nanos(told))
     }
 
     pub(crate) fn get(&self, slot: Slot) -> Option<&Pack> {
-        self.slots.get(slot.0 as usize)?.as_ref().map(|(_, pack)| pack)
+        self.slots
+            .get(slot.0 as usize)?
+            .as_ref()
+            .map(|(_, pack)| pack)
     }
 
     pub(crate) fn find(&self, id: PackId) -> Option<Slot> {
-        self.iter().find(|(_, pack)| pack.id == id).map(|(slot, _)| slot)
+        self.iter()
+            .find(|(_, pack)| pack.id == id)
+            .map(|(slot, _)| slot)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &Pack)> {

@@ -36,7 +36,10 @@ impl State {
         }
         *self.pins.0.entry(half).or_default() += 1;
         if self.collecting && !bug(Bug::PinNotMarked) {
-            self.index.get_mut(&half).into_iter().for_each(|known| known.mark());
+            self.index
+                .get_mut(&half)
+                .into_iter()
+                .for_each(|known| known.mark());
         }
         Ok(())
     }
@@ -59,13 +62,18 @@ pub struct Pin {
 
 impl std::fmt::Debug for Pin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pin").field("chunks", &self.halves.len()).finish_non_exhaustive()
+        f.debug_struct("Pin")
+            .field("chunks", &self.halves.len())
+            .finish_non_exhaustive()
     }
 }
 
 impl Pin {
     pub(crate) fn none(store: &ChunkStore) -> Self {
-        Self { store: store.clone(), halves: Vec::new() }
+        Self {
+            store: store.clone(),
+            halves: Vec::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, half: Half, state: &mut State) -> Result<(), ChunkError> {
@@ -114,11 +122,17 @@ impl ChunkStore {
     pub fn pin(&self, chunks: &[ChunkId]) -> Result<Pin, PinError> {
         let mut pin = Pin::none(self);
         let mut state = self.0.state.write();
-        let missing: Vec<ChunkId> = chunks.iter().filter(|chunk| !state.has(&Half::of(chunk))).copied().collect();
+        let missing: Vec<ChunkId> = chunks
+            .iter()
+            .filter(|chunk| !state.has(&Half::of(chunk)))
+            .copied()
+            .collect();
         if !missing.is_empty() {
             return Err(PinError::Missing(missing));
         }
-        let pinned = chunks.iter().try_for_each(|chunk| pin.add(Half::of(chunk), &mut state));
+        let pinned = chunks
+            .iter()
+            .try_for_each(|chunk| pin.add(Half::of(chunk), &mut state));
         // The pin lets go of what it has under the same lock.
         drop(state);
         Ok(pinned.map(|()| pin)?)
@@ -134,15 +148,22 @@ mod tests {
     #[test]
     fn pins_are_counted_and_have_a_limit() {
         let keyed = Keyed::new([0; 16]);
-        let mut state =
-            State { index: Index::new(keyed), packs: Packs::default(), pins: Pins::new(keyed), collecting: false };
+        let mut state = State {
+            index: Index::new(keyed),
+            packs: Packs::default(),
+            pins: Pins::new(keyed),
+            collecting: false,
+        };
         let half = |n: u64| {
             let mut id = [0; 32];
             id[..8].copy_from_slice(&n.to_le_bytes());
             Half::of(&ChunkId::new(id))
         };
         (0..PINS_MAX as u64).for_each(|n| state.hold(half(n)).unwrap());
-        assert!(matches!(state.hold(half(PINS_MAX as u64)), Err(ChunkError::TooManyPins)));
+        assert!(matches!(
+            state.hold(half(PINS_MAX as u64)),
+            Err(ChunkError::TooManyPins)
+        ));
         state.hold(half(0)).unwrap();
         state.let_go(&half(0));
         assert!(state.pins.contains(&half(0)), "pinned twice, let go once");

@@ -47,7 +47,9 @@ impl ChunkStore {
     /// [`ChunkError::Absent`], [`ChunkError::Damaged`], or the shelf's. Content that does not match the name is never returned.
     pub fn get(&self, chunk: &ChunkId) -> Result<Vec<u8>, ChunkError> {
         loop {
-            let (place, pack) = self.locate(chunk).ok_or(ChunkError::Absent { chunk: *chunk })?;
+            let (place, pack) = self
+                .locate(chunk)
+                .ok_or(ChunkError::Absent { chunk: *chunk })?;
             let what = match self.read_at(place, pack, chunk)? {
                 Ok(content) => {
                     self.0.counters.read(content.len());
@@ -64,7 +66,11 @@ impl ChunkStore {
                         known.into_iter().for_each(Known::spoil);
                     }
                     self.0.counters.damage();
-                    return Err(ChunkError::Damaged { chunk: *chunk, pack, what });
+                    return Err(ChunkError::Damaged {
+                        chunk: *chunk,
+                        pack,
+                        what,
+                    });
                 }
             }
         }
@@ -96,13 +102,24 @@ impl ChunkStore {
     ///
     /// # Errors
     /// The shelf's. Packs whose table is damaged are read whole.
-    pub fn list(&self, mut visit: impl FnMut(&ChunkInfo) -> ControlFlow<()>) -> Result<(), ChunkError> {
+    pub fn list(
+        &self,
+        mut visit: impl FnMut(&ChunkInfo) -> ControlFlow<()>,
+    ) -> Result<(), ChunkError> {
         for pack in self.pack_ids() {
-            let Some(entries) = self.entries_of(pack)? else { continue };
+            let Some(entries) = self.entries_of(pack)? else {
+                continue;
+            };
             for entry in entries {
-                let is_here =
-                    self.locate(&entry.id).is_some_and(|(place, at)| at == pack && place.offset == entry.offset);
-                let info = ChunkInfo { chunk: entry.id, bytes: entry.bytes, stored: entry.stored, pack };
+                let is_here = self
+                    .locate(&entry.id)
+                    .is_some_and(|(place, at)| at == pack && place.offset == entry.offset);
+                let info = ChunkInfo {
+                    chunk: entry.id,
+                    bytes: entry.bytes,
+                    stored: entry.stored,
+                    pack,
+                };
                 if is_here && visit(&info).is_break() {
                     return Ok(());
                 }
@@ -113,17 +130,30 @@ impl ChunkStore {
 
     /// Every pack there is now, sorted.
     pub(crate) fn pack_ids(&self) -> Vec<PackId> {
-        let mut packs: Vec<PackId> = self.0.state.read().packs.iter().map(|(_, pack)| pack.id).collect();
+        let mut packs: Vec<PackId> = self
+            .0
+            .state
+            .read()
+            .packs
+            .iter()
+            .map(|(_, pack)| pack.id)
+            .collect();
         packs.sort_unstable();
         packs
     }
 
     /// What a pack holds; `None` if it has been collected.
     fn entries_of(&self, pack: PackId) -> Result<Option<Vec<Entry>>, ChunkError> {
-        let Some(found) = self.pack(pack) else { return Ok(None) };
+        let Some(found) = self.pack(pack) else {
+            return Ok(None);
+        };
         let read = match read_table(&*self.0.shelf, pack, found.bytes) {
             Ok(Tail::Whole(_, entries)) => Ok(entries),
-            Ok(_) => self.0.shelf.read(&pack.object(), 0..found.bytes).map(|all| pack::salvage(&self.0.domain, &all)),
+            Ok(_) => self
+                .0
+                .shelf
+                .read(&pack.object(), 0..found.bytes)
+                .map(|all| pack::salvage(&self.0.domain, &all)),
             Err(error) => Err(error),
         };
         match read {

@@ -110,12 +110,19 @@ pub enum ShelfError {
 impl ShelfError {
     /// Sorts out what a system said about `name`, by the first I/O error among the causes.
     fn from_cause(name: String, source: Cause) -> Self {
-        use std::io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        use std::io::ErrorKind::{
+            PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+        };
         let mut cause: Option<&(dyn Error + 'static)> = Some(&*source);
         while let Some(error) = cause {
-            match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+            match error
+                .downcast_ref::<std::io::Error>()
+                .map(std::io::Error::kind)
+            {
                 Some(StorageFull | QuotaExceeded) => return Self::NoSpace { name, source },
-                Some(ReadOnlyFilesystem | PermissionDenied) => return Self::ReadOnly { name, source },
+                Some(ReadOnlyFilesystem | PermissionDenied) => {
+                    return Self::ReadOnly { name, source };
+                }
                 Some(_) | None => cause = error.source(),
             }
         }

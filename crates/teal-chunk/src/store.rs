@@ -119,7 +119,10 @@ impl ChunkStore {
     /// Which of these chunks are here, for nobody who is going to name them: they may be collected at once.
     pub fn peek(&self, chunks: &[ChunkId]) -> Vec<bool> {
         let state = self.0.state.read();
-        chunks.iter().map(|chunk| state.has(&Half::of(chunk))).collect()
+        chunks
+            .iter()
+            .map(|chunk| state.has(&Half::of(chunk)))
+            .collect()
     }
 
     /// Returns the bytes that the shelf has room for; `None` if it cannot tell.
@@ -135,8 +138,16 @@ impl ChunkStore {
     /// What the store holds now.
     pub fn holding(&self) -> Holding {
         let state = self.0.state.read();
-        let (packs, bytes) = state.packs.iter().fold((0, 0), |(n, bytes), (_, pack)| (n + 1, bytes + pack.bytes));
-        Holding { chunks: state.index.len(), packs, bytes, pinned: state.pins.len() }
+        let (packs, bytes) = state
+            .packs
+            .iter()
+            .fold((0, 0), |(n, bytes), (_, pack)| (n + 1, bytes + pack.bytes));
+        Holding {
+            chunks: state.index.len(),
+            packs,
+            bytes,
+            pinned: state.pins.len(),
+        }
     }
 
     /// What has been done since the store was opened.
@@ -147,7 +158,9 @@ impl ChunkStore {
     pub(crate) fn writable(&self) -> Result<(), ChunkError> {
         match self.0.access {
             Access::Write => Ok(()),
-            Access::Read => Err(ChunkError::ReadOnly { place: self.0.shelf.place() }),
+            Access::Read => Err(ChunkError::ReadOnly {
+                place: self.0.shelf.place(),
+            }),
         }
     }
 
@@ -176,7 +189,12 @@ impl ChunkStore {
     pub(crate) fn put_pack(&self, builder: PackBuilder) -> Result<(Pack, Vec<Entry>), ChunkError> {
         let id = builder.pack();
         let (bytes, entries) = builder.finish();
-        let pack = Pack { id, bytes: bytes.len() as u64, seen: self.now(), whole: true };
+        let pack = Pack {
+            id,
+            bytes: bytes.len() as u64,
+            seen: self.now(),
+            whole: true,
+        };
         if let Err(error) = self.0.shelf.put(&id.object(), bytes) {
             // It may be there nevertheless. If it cannot be removed either, it is found when the store is opened again, and collected.
             if let Err(also) = self.0.shelf.remove(&id.object()) {

@@ -18,7 +18,11 @@ fn promises_are_kept_through_failures_crashes_and_collections() {
             panic!("seed {seed}: {broken}");
         }
         let checked = life.store.check(|_, _| {}).unwrap();
-        assert_eq!((checked.problem_count, checked.packs), (0, life.store.holding().packs), "seed {seed}");
+        assert_eq!(
+            (checked.problem_count, checked.packs),
+            (0, life.store.holding().packs),
+            "seed {seed}"
+        );
     }
 }
 
@@ -33,7 +37,10 @@ fn the_same_seed_gives_the_same_life() {
 }
 
 /// A store with every content, in packs of a few, and the names of them.
-fn filled(shelf: &life::fault::FaultShelf, clock: &SimClock) -> (teal_chunk::ChunkStore, Vec<ChunkId>) {
+fn filled(
+    shelf: &life::fault::FaultShelf,
+    clock: &SimClock,
+) -> (teal_chunk::ChunkStore, Vec<ChunkId>) {
     let (store, _) = open(Arc::new(shelf.clone()), clock, 1).unwrap();
     let contents: Vec<Vec<u8>> = (0..80).map(content).collect();
     let (ids, _) = store.put(contents.iter().map(Vec::as_slice)).unwrap();
@@ -46,7 +53,12 @@ fn live_at_every_crash(live: &dyn Fn(usize) -> bool) {
         let clock = SimClock::default();
         let (store, ids) = filled(&shelf, &clock);
         clock.advance(GRACE);
-        let live: Vec<ChunkId> = ids.iter().enumerate().filter(|(at, _)| live(*at)).map(|(_, id)| *id).collect();
+        let live: Vec<ChunkId> = ids
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| live(*at))
+            .map(|(_, id)| *id)
+            .collect();
         shelf.crash_soon();
         let mut marking = store.collect(GRACE).unwrap();
         marking.mark(live.iter().copied());
@@ -62,8 +74,15 @@ fn live_at_every_crash(live: &dyn Fn(usize) -> bool) {
         let collected = marking.sweep().run().unwrap();
         assert!(collected.damaged.is_empty() && collected.missing_count == 0);
         live.iter().for_each(|id| drop(store.get(id).unwrap()));
-        let bytes: u64 = live.iter().map(|id| store.get(id).unwrap().len() as u64 + 104).sum();
-        assert!(store.holding().bytes <= 2 * bytes + 6 * 1024, "seed {seed}: {:?} for {bytes}", store.holding());
+        let bytes: u64 = live
+            .iter()
+            .map(|id| store.get(id).unwrap().len() as u64 + 104)
+            .sum();
+        assert!(
+            store.holding().bytes <= 2 * bytes + 6 * 1024,
+            "seed {seed}: {:?} for {bytes}",
+            store.holding()
+        );
     }
 }
 
@@ -121,7 +140,14 @@ fn live_chunks_that_are_not_here_are_reported() {
     let mut marking = store.collect(GRACE).unwrap();
     marking.mark([stray]);
     let collected = marking.sweep().run().unwrap();
-    assert_eq!((collected.missing, collected.missing_count, collected.dead_packs), (vec![stray], 1, 0));
+    assert_eq!(
+        (
+            collected.missing,
+            collected.missing_count,
+            collected.dead_packs
+        ),
+        (vec![stray], 1, 0)
+    );
 }
 
 #[test]
@@ -129,7 +155,9 @@ fn many_small_packs_become_few() {
     let shelf = life::fault::FaultShelf::new(teal_chunk::MemoryShelf::new(), 1);
     let clock = SimClock::default();
     let (store, _) = open(Arc::new(shelf.clone()), &clock, 1).unwrap();
-    let ids: Vec<ChunkId> = (0..40_u32).map(|n| store.put([&n.to_le_bytes()[..]]).unwrap().0[0]).collect();
+    let ids: Vec<ChunkId> = (0..40_u32)
+        .map(|n| store.put([&n.to_le_bytes()[..]]).unwrap().0[0])
+        .collect();
     assert_eq!(store.holding().packs, 40);
     clock.advance(GRACE);
     let collect = || {
@@ -140,18 +168,34 @@ fn many_small_packs_become_few() {
     let collected = collect();
     assert_eq!((collected.rewritten_packs, collected.moved), (40, 40));
     assert!(store.holding().packs <= 2, "{:?}", store.holding());
-    assert_eq!(collect().new_packs, 0, "what has been merged is not merged again");
+    assert_eq!(
+        collect().new_packs,
+        0,
+        "what has been merged is not merged again"
+    );
     for (n, id) in (0..40_u32).zip(&ids) {
         assert_eq!(store.get(id).unwrap(), n.to_le_bytes());
     }
 }
 
 /// Puts each content by itself, as one commit after the other does.
-fn scattered(shelf: &life::fault::FaultShelf, clock: &SimClock) -> (teal_chunk::ChunkStore, Vec<ChunkId>) {
-    let options = Options { pack_target: 64 << 10, ..Options::default() };
+fn scattered(
+    shelf: &life::fault::FaultShelf,
+    clock: &SimClock,
+) -> (teal_chunk::ChunkStore, Vec<ChunkId>) {
+    let options = Options {
+        pack_target: 64 << 10,
+        ..Options::default()
+    };
     let entropy = Arc::new(SeededEntropy::new(1));
-    let (store, _) =
-        ChunkStore::open(Arc::new(shelf.clone()), life::domain(), options, Arc::new(clock.clone()), entropy).unwrap();
+    let (store, _) = ChunkStore::open(
+        Arc::new(shelf.clone()),
+        life::domain(),
+        options,
+        Arc::new(clock.clone()),
+        entropy,
+    )
+    .unwrap();
     let put = |n| store.put([content(n).as_slice()]).map(|(ids, _)| ids[0]);
     let ids = (0..200).map_while(|n| put(n).ok()).collect();
     (store, ids)
@@ -169,7 +213,10 @@ fn small_packs_are_put_together_with_everything_in_them_and_grow_no_younger() {
         merges += 1;
     }
     let holding = store.holding();
-    assert!(merges < 10 && holding.packs < 48 && holding.chunks == 200, "{merges} merges left {holding:?}");
+    assert!(
+        merges < 10 && holding.packs < 48 && holding.chunks == 200,
+        "{merges} merges left {holding:?}"
+    );
     for (n, id) in (0..).zip(&ids) {
         assert_eq!(store.get(id).unwrap(), content(n));
     }
@@ -202,7 +249,9 @@ fn a_crash_at_any_point_of_a_merge_loses_nothing() {
 fn what_a_client_was_told_to_be_here_stays_for_the_grace() {
     let (shelf, clock) = (teal_chunk::MemoryShelf::new(), SimClock::default());
     let (store, _) = open(Arc::new(shelf), &clock, 1).unwrap();
-    let (ids, _) = store.put([content(1).as_slice(), content(3).as_slice()]).unwrap();
+    let (ids, _) = store
+        .put([content(1).as_slice(), content(3).as_slice()])
+        .unwrap();
     clock.advance(GRACE * 2);
     // It asks while a collection is on its way, when the packs to remove are chosen already.
     let sweep = store.collect(GRACE).unwrap().sweep();

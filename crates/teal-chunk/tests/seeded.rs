@@ -22,7 +22,8 @@ const LIVES: u64 = 150;
 fn decay() -> Result<(), String> {
     for (at, with_checksums) in [(80 + 56, true), (80 + 56, false), (80 + 8, false)] {
         let shelf = MemoryShelf::new();
-        let (store, _) = open(Arc::new(shelf.clone()), &SimClock::default(), 1).map_err(|e| e.to_string())?;
+        let (store, _) =
+            open(Arc::new(shelf.clone()), &SimClock::default(), 1).map_err(|e| e.to_string())?;
         let (ids, _) = store.put([&b"7"[..]]).map_err(|e| e.to_string())?;
         let name = shelf.snapshot().into_keys().next().unwrap();
         shelf.damage(&name, |pack| {
@@ -38,7 +39,9 @@ fn decay() -> Result<(), String> {
             return Err("damaged content is returned".into());
         }
         store.put([&b"7"[..]]).map_err(|e| e.to_string())?;
-        store.get(&ids[0]).map_err(|e| format!("not repaired: {e}"))?;
+        store
+            .get(&ids[0])
+            .map_err(|e| format!("not repaired: {e}"))?;
     }
     Ok(())
 }
@@ -46,24 +49,43 @@ fn decay() -> Result<(), String> {
 /// A power cut takes what was not synced; an interrupted put leaves a file that the next opening removes.
 fn directories() -> Result<(), String> {
     let runtime = runtime();
-    let Some(ext4) = Ext4::new("seeded: directories") else { return Err("nothing can be mounted here".into()) };
-    let (store, _) = open_store(&ext4.store(), Access::Write, &runtime).map_err(|e| e.to_string())?;
+    let Some(ext4) = Ext4::new("seeded: directories") else {
+        return Err("nothing can be mounted here".into());
+    };
+    let (store, _) =
+        open_store(&ext4.store(), Access::Write, &runtime).map_err(|e| e.to_string())?;
     let (ids, _) = store.put([&b"7"[..]]).map_err(|e| e.to_string())?;
     let after = ext4.power_cut();
-    let (after_cut, _) = open_store(&after.store(), Access::Write, &runtime).map_err(|e| e.to_string())?;
-    after_cut.get(&ids[0]).map_err(|e| format!("after a power cut: {e}"))?;
+    let (after_cut, _) =
+        open_store(&after.store(), Access::Write, &runtime).map_err(|e| e.to_string())?;
+    after_cut
+        .get(&ids[0])
+        .map_err(|e| format!("after a power cut: {e}"))?;
     drop(store);
     let pack = place::files(&ext4.store().join("packs")).pop().unwrap();
     let leftover = format!("{}#1", pack.display());
     std::fs::write(&leftover, "half").unwrap();
-    drop(DirectoryShelf::open(&ext4.store(), Access::Write, runtime.handle().clone()).map_err(|e| e.to_string())?);
-    if std::path::Path::new(&leftover).exists() { Err("a leftover stays".into()) } else { Ok(()) }
+    drop(
+        DirectoryShelf::open(&ext4.store(), Access::Write, runtime.handle().clone())
+            .map_err(|e| e.to_string())?,
+    );
+    if std::path::Path::new(&leftover).exists() {
+        Err("a leftover stays".into())
+    } else {
+        Ok(())
+    }
 }
 
 fn noticed(lives: u64) -> Option<String> {
     let directories = directories().and_then(|()| decay()).err();
-    directories
-        .or_else(|| (0..lives).find_map(|turn| Life::new(turn).run(80).err().map(|e| format!("life {turn}: {e}"))))
+    directories.or_else(|| {
+        (0..lives).find_map(|turn| {
+            Life::new(turn)
+                .run(80)
+                .err()
+                .map(|e| format!("life {turn}: {e}"))
+        })
+    })
 }
 
 /// One test, since a bug is switched on for the whole process.

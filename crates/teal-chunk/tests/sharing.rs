@@ -81,7 +81,9 @@ fn threads_store_what_overlaps_and_everything_is_there() {
             let store = &store;
             scope.spawn(move || {
                 for round in 0..30 {
-                    let numbers: Vec<u64> = (0..5).map(|n| (thread * 13 + round * 7 + n) % 100).collect();
+                    let numbers: Vec<u64> = (0..5)
+                        .map(|n| (thread * 13 + round * 7 + n) % 100)
+                        .collect();
                     let contents: Vec<Vec<u8>> = numbers.iter().map(|n| content(*n)).collect();
                     let (ids, pin) = store.put(contents.iter().map(Vec::as_slice)).unwrap();
                     let read: Vec<Vec<u8>> = ids.iter().map(|id| store.get(id).unwrap()).collect();
@@ -91,6 +93,14 @@ fn threads_store_what_overlaps_and_everything_is_there() {
             });
         }
     });
-    let checked = open(Arc::new(shelf), &clock, 2).unwrap().0.check(|_, _| {}).unwrap();
-    assert_eq!((checked.problem_count, checked.chunks), (0, store.holding().chunks), "no chunk is stored twice");
+    let checked = open(Arc::new(shelf), &clock, 2)
+        .unwrap()
+        .0
+        .check(|_, _| {})
+        .unwrap();
+    assert_eq!(
+        (checked.problem_count, checked.chunks),
+        (0, store.holding().chunks),
+        "no chunk is stored twice"
+    );
 }

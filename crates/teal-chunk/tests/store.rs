@@ -9,8 +9,8 @@ use life::{GRACE, content, domain, open};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use teal_chunk::{
-    Access, CHUNK_MAX, ChunkError, ChunkStore, Domain, DomainId, MemoryShelf, Options, PROBLEMS_MAX, PinError, Shelf,
-    ShelfError,
+    Access, CHUNK_MAX, ChunkError, ChunkStore, Domain, DomainId, MemoryShelf, Options,
+    PROBLEMS_MAX, PinError, Shelf, ShelfError,
 };
 use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::ChunkId;
@@ -21,7 +21,13 @@ fn fresh() -> (ChunkStore, MemoryShelf) {
 }
 
 fn reopen(shelf: &MemoryShelf) -> ChunkStore {
-    open(Arc::new(shelf.clone()), &SimClock::default(), shelf.snapshot().len() as u64).unwrap().0
+    open(
+        Arc::new(shelf.clone()),
+        &SimClock::default(),
+        shelf.snapshot().len() as u64,
+    )
+    .unwrap()
+    .0
 }
 
 fn put(store: &ChunkStore, contents: &[Vec<u8>]) -> Vec<ChunkId> {
@@ -57,7 +63,11 @@ fn what_was_put_is_read_now_and_after_opening_again() {
             })
             .unwrap();
         listed.sort_unstable();
-        let mut expected: Vec<_> = ids.iter().copied().zip(contents.iter().map(Vec::len)).collect();
+        let mut expected: Vec<_> = ids
+            .iter()
+            .copied()
+            .zip(contents.iter().map(Vec::len))
+            .collect();
         expected.sort_unstable();
         assert_eq!(listed, expected);
     }
@@ -70,9 +80,22 @@ fn equal_content_is_stored_once() {
     assert_eq!(ids[0], ids[2]);
     let before = shelf.snapshot();
     assert_eq!(put(&store, &[content(2), content(1)]), [ids[1], ids[0]]);
-    assert!(shelf.snapshot() == before, "nothing was written for what is here");
-    assert_eq!((store.counts().added, store.counts().hits, store.counts().packs), (5, 2, 1));
-    assert_eq!(store.have(&[ids[0], domain().name(b"other")]), [true, false]);
+    assert!(
+        shelf.snapshot() == before,
+        "nothing was written for what is here"
+    );
+    assert_eq!(
+        (
+            store.counts().added,
+            store.counts().hits,
+            store.counts().packs
+        ),
+        (5, 2, 1)
+    );
+    assert_eq!(
+        store.have(&[ids[0], domain().name(b"other")]),
+        [true, false]
+    );
 }
 
 #[test]
@@ -84,7 +107,10 @@ fn nothing_is_had_before_it_is_durable() {
     assert!(matches!(store.get(&id), Err(ChunkError::Absent { chunk }) if chunk == id));
     assert!(matches!(store.pin(&[id]), Err(PinError::Missing(missing)) if missing == [id]));
     let pin = batch.commit().unwrap();
-    assert_eq!((store.have(&[id])[0], pin.len(), store.holding().pinned), (true, 1, 1));
+    assert_eq!(
+        (store.have(&[id])[0], pin.len(), store.holding().pinned),
+        (true, 1, 1)
+    );
     drop(pin);
     assert_eq!(store.holding().pinned, 0);
 }
@@ -95,14 +121,20 @@ fn chunks_have_a_size() {
     let mut batch = store.batch().unwrap();
     for bytes in [0, CHUNK_MAX + 1] {
         let error = batch.add(&vec![0; bytes]).unwrap_err();
-        assert!(matches!(error, ChunkError::Size { bytes: said } if said == bytes), "{error}");
+        assert!(
+            matches!(error, ChunkError::Size { bytes: said } if said == bytes),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn damage_is_named_never_returned_and_repaired_by_sending_again() {
     let contents = [short(2), short(3)];
-    let ids: Vec<ChunkId> = contents.iter().map(|content| domain().name(content)).collect();
+    let ids: Vec<ChunkId> = contents
+        .iter()
+        .map(|content| domain().name(content))
+        .collect();
     let (store, shelf) = fresh();
     put(&store, &contents);
     let sound = shelf.snapshot();
@@ -114,23 +146,44 @@ fn damage_is_named_never_returned_and_repaired_by_sending_again() {
         shelf.damage(&name, |bytes| bytes[at] ^= 0x10);
         let checked = store.check(|_, _| {}).unwrap();
         assert!(checked.problem_count > 0, "check does not see byte {at}");
-        assert!(checked.problems[0].to_string().contains(&name[9..41]), "{}", checked.problems[0]);
-        let store = if at.is_multiple_of(2) { reopen(&shelf) } else { store };
+        assert!(
+            checked.problems[0].to_string().contains(&name[9..41]),
+            "{}",
+            checked.problems[0]
+        );
+        let store = if at.is_multiple_of(2) {
+            reopen(&shelf)
+        } else {
+            store
+        };
         for (id, content) in ids.iter().zip(&contents) {
             match store.get(id) {
                 Ok(read) => assert!(&read == content),
                 Err(error) => {
                     damaged += 1;
-                    assert!(matches!(error, ChunkError::Damaged { .. } | ChunkError::Absent { .. }), "{error}");
+                    assert!(
+                        matches!(
+                            error,
+                            ChunkError::Damaged { .. } | ChunkError::Absent { .. }
+                        ),
+                        "{error}"
+                    );
                     assert!(error.to_string().contains(&id.to_string()), "{error}");
-                    assert_eq!(store.have(&[*id]), [false], "what is damaged is asked for again");
+                    assert_eq!(
+                        store.have(&[*id]),
+                        [false],
+                        "what is damaged is asked for again"
+                    );
                     assert!(matches!(store.pin(&[*id]), Err(PinError::Missing(_))));
                 }
             }
         }
         put(&store, &contents);
         for (id, content) in ids.iter().zip(&contents) {
-            assert!(&store.get(id).unwrap() == content, "byte {at} is not repaired");
+            assert!(
+                &store.get(id).unwrap() == content,
+                "byte {at} is not repaired"
+            );
         }
     }
     assert!(damaged > 100);
@@ -153,7 +206,10 @@ fn content_with_right_checksums_and_another_name_is_refused() {
     let id = put(&store, &[vec![7]])[0];
     shelf.damage(&only_pack(&shelf), |pack| graft(pack, 8));
     let error = store.get(&id).unwrap_err();
-    assert!(error.to_string().contains("does not match its name"), "{error}");
+    assert!(
+        error.to_string().contains("does not match its name"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -163,7 +219,11 @@ fn a_missing_pack_is_damage_that_is_named() {
     let name = only_pack(&shelf);
     shelf.remove(&name).unwrap();
     let error = store.get(&id).unwrap_err();
-    assert!(matches!(error, ChunkError::Damaged { .. }) && error.to_string().contains("the pack is gone"), "{error}");
+    assert!(
+        matches!(error, ChunkError::Damaged { .. })
+            && error.to_string().contains("the pack is gone"),
+        "{error}"
+    );
     assert_eq!(store.check(|_, _| {}).unwrap().problem_count, 1);
     put(&store, &[content(1)]);
     assert!(store.get(&id).is_ok());
@@ -183,7 +243,9 @@ fn a_pack_cut_short_anywhere_gives_what_is_whole() {
         let (store, opening) = open(Arc::new(shelf.clone()), &clock, 1).unwrap();
         let had: Vec<bool> = store.have(&ids);
         let found = had.iter().filter(|had| **had).count();
-        assert!(found >= found_before && opening.damaged.len() == 1 && opening.damaged[0].1 == found);
+        assert!(
+            found >= found_before && opening.damaged.len() == 1 && opening.damaged[0].1 == found
+        );
         found_before = found;
         for ((id, content), _) in ids.iter().zip(&contents).zip(&had).filter(|(_, had)| **had) {
             assert!(&store.get(id).unwrap() == content);
@@ -218,11 +280,25 @@ fn the_wrong_key_or_domain_is_said_so() {
     let (store, shelf) = fresh();
     let id = put(&store, &[content(1)])[0];
     let opened = |domain: Domain| {
-        let (clock, entropy) = (Arc::new(SimClock::default()), Arc::new(SeededEntropy::new(1)));
-        ChunkStore::open(Arc::new(shelf.clone()), domain, Options::default(), clock, entropy)
+        let (clock, entropy) = (
+            Arc::new(SimClock::default()),
+            Arc::new(SeededEntropy::new(1)),
+        );
+        ChunkStore::open(
+            Arc::new(shelf.clone()),
+            domain,
+            Options::default(),
+            clock,
+            entropy,
+        )
     };
-    let said = opened(Domain::new(DomainId::new([1; 16]), [3; 32])).err().unwrap();
-    assert!(matches!(said, ChunkError::WrongKey { .. }) && said.to_string().contains("memory"), "{said}");
+    let said = opened(Domain::new(DomainId::new([1; 16]), [3; 32]))
+        .err()
+        .unwrap();
+    assert!(
+        matches!(said, ChunkError::WrongKey { .. }) && said.to_string().contains("memory"),
+        "{said}"
+    );
     let other = Domain::new(DomainId::new([9; 16]), [2; 32]);
     let said = opened(other.clone()).err().unwrap();
     assert!(matches!(said, ChunkError::WrongDomain { .. }), "{said}");
@@ -241,25 +317,47 @@ fn foreign_things_are_reported_and_left_alone() {
     let bytes = shelf.snapshot()[&name].clone();
     let renamed = "packs/00/00000000000000000000000000000000.pack";
     let other = MemoryShelf::new();
-    let (clock, entropy) = (Arc::new(SimClock::default()), Arc::new(SeededEntropy::new(99)));
+    let (clock, entropy) = (
+        Arc::new(SimClock::default()),
+        Arc::new(SeededEntropy::new(99)),
+    );
     let theirs = Domain::new(DomainId::new([9; 16]), [2; 32]);
-    let (foreign, _) =
-        ChunkStore::open(Arc::new(other.clone()), theirs, Options::default(), clock.clone(), entropy).unwrap();
+    let (foreign, _) = ChunkStore::open(
+        Arc::new(other.clone()),
+        theirs,
+        Options::default(),
+        clock.clone(),
+        entropy,
+    )
+    .unwrap();
     foreign.put([&b"x"[..]]).unwrap();
     let others = only_pack(&other);
     shelf.put("packs/holiday.jpg", b"jpeg".to_vec()).unwrap();
     shelf.put(renamed, bytes).unwrap();
-    shelf.put(&others, other.snapshot()[&others].clone()).unwrap();
+    shelf
+        .put(&others, other.snapshot()[&others].clone())
+        .unwrap();
     let before = shelf.snapshot();
     let (store, opening) = open(Arc::new(shelf.clone()), &clock, 5).unwrap();
-    let mut strangers: Vec<&str> = opening.strangers.iter().map(|(name, _)| name.as_str()).collect();
+    let mut strangers: Vec<&str> = opening
+        .strangers
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
     let mut expected = vec!["packs/holiday.jpg", renamed, others.as_str()];
     strangers.sort_unstable();
     expected.sort_unstable();
-    assert_eq!((strangers, opening.stranger_count, opening.packs), (expected, 3, 1));
+    assert_eq!(
+        (strangers, opening.stranger_count, opening.packs),
+        (expected, 3, 1)
+    );
     clock.advance(GRACE);
     store.collect(GRACE).unwrap().sweep().run().unwrap();
-    assert_eq!(shelf.snapshot().len(), before.len() - 1, "only our dead pack is gone");
+    assert_eq!(
+        shelf.snapshot().len(),
+        before.len() - 1,
+        "only our dead pack is gone"
+    );
     assert!(!store.have(&[id])[0]);
 }
 
@@ -268,11 +366,17 @@ fn reports_have_a_limit_and_count_on() {
     let shelf = MemoryShelf::new();
     (0..PROBLEMS_MAX + 5).for_each(|n| shelf.put(&format!("packs/{n}"), Vec::new()).unwrap());
     let (store, opening) = open(Arc::new(shelf), &SimClock::default(), 1).unwrap();
-    assert_eq!((opening.strangers.len(), opening.stranger_count), (PROBLEMS_MAX, PROBLEMS_MAX + 5));
+    assert_eq!(
+        (opening.strangers.len(), opening.stranger_count),
+        (PROBLEMS_MAX, PROBLEMS_MAX + 5)
+    );
     let mut marking = store.collect(GRACE).unwrap();
     marking.mark((0..PROBLEMS_MAX as u32 + 7).map(|n| domain().name(&n.to_le_bytes())));
     let report = marking.sweep().run().unwrap();
-    assert_eq!((report.missing.len(), report.missing_count), (PROBLEMS_MAX, PROBLEMS_MAX + 7));
+    assert_eq!(
+        (report.missing.len(), report.missing_count),
+        (PROBLEMS_MAX, PROBLEMS_MAX + 7)
+    );
 }
 
 #[test]
@@ -285,10 +389,16 @@ fn a_failed_put_is_told_to_everybody_and_promises_nothing() {
         assert_eq!(two.add(&content(1)).unwrap(), id);
         shelf.fail_puts(1);
         for outcome in [two.commit(), one.commit()] {
-            assert!(matches!(outcome, Err(ChunkError::Shelf(ShelfError::Unreachable { .. }))));
+            assert!(matches!(
+                outcome,
+                Err(ChunkError::Shelf(ShelfError::Unreachable { .. }))
+            ));
         }
         assert_eq!((store.have(&[id])[0], store.holding().pinned), (false, 0));
-        assert!(shelf.objects().snapshot().is_empty(), "what was put nevertheless is taken back");
+        assert!(
+            shelf.objects().snapshot().is_empty(),
+            "what was put nevertheless is taken back"
+        );
     }
     let id = put(&store, &[content(1)])[0];
     assert_eq!(store.get(&id).unwrap(), content(1));
@@ -298,10 +408,22 @@ fn a_failed_put_is_told_to_everybody_and_promises_nothing() {
 fn a_store_for_reading_only_reads_only() {
     let (store, shelf) = fresh();
     let id = put(&store, &[content(1)])[0];
-    let options = Options { access: Access::Read, ..Options::default() };
-    let (clock, entropy) = (Arc::new(SimClock::default()), Arc::new(SeededEntropy::new(1)));
+    let options = Options {
+        access: Access::Read,
+        ..Options::default()
+    };
+    let (clock, entropy) = (
+        Arc::new(SimClock::default()),
+        Arc::new(SeededEntropy::new(1)),
+    );
     let (store, _) = ChunkStore::open(Arc::new(shelf), domain(), options, clock, entropy).unwrap();
     assert_eq!(store.get(&id).unwrap(), content(1));
-    assert!(matches!(store.batch().err(), Some(ChunkError::ReadOnly { .. })));
-    assert!(matches!(store.collect(GRACE).err(), Some(ChunkError::ReadOnly { .. })));
+    assert!(matches!(
+        store.batch().err(),
+        Some(ChunkError::ReadOnly { .. })
+    ));
+    assert!(matches!(
+        store.collect(GRACE).err(),
+        Some(ChunkError::ReadOnly { .. })
+    ));
 }

@@ -4,7 +4,11 @@
 //! Each row is a store in memory of its own, filled, overwritten by as much as the store holds, and then measured while it is overwritten
 //! as often as `--turns` says.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for people")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a program for people"
+)]
 
 #[path = "../tests/space/load.rs"]
 mod load;
@@ -27,7 +31,12 @@ struct Plan {
 }
 
 fn plan() -> Plan {
-    let mut plan = Plan { mib: 1024, turns: 3, pattern: String::new(), seed: 1 };
+    let mut plan = Plan {
+        mib: 1024,
+        turns: 3,
+        pattern: String::new(),
+        seed: 1,
+    };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let Some(value) = args.next() else { stop() };
@@ -60,23 +69,64 @@ fn rows(plan: &Plan) -> Vec<(String, Load)> {
         seed: plan.seed,
     };
     let mut rows = Vec::new();
-    for (pattern, name) in [(Pattern::HotCold, "hot/cold"), (Pattern::Uniform, "uniform")] {
+    for (pattern, name) in [
+        (Pattern::HotCold, "hot/cold"),
+        (Pattern::Uniform, "uniform"),
+    ] {
         for (io, size) in [(4096, "4 KiB"), (65536, "64 KiB")] {
             for percent in [50, 70, 75, 80] {
-                rows.push((format!("{name} {size} at {percent} %"), Load { percent, pattern, io, ..load }));
+                rows.push((
+                    format!("{name} {size} at {percent} %"),
+                    Load {
+                        percent,
+                        pattern,
+                        io,
+                        ..load
+                    },
+                ));
             }
         }
     }
-    let hot = Load { percent: 75, pattern: Pattern::HotCold, ..load };
-    rows.push(("hot/cold 4 KiB at 75 %, fsync each 16".into(), Load { sync: 16, ..hot }));
-    rows.push(("hot/cold 4 KiB at 75 %, no background".into(), Load { background: false, ..hot }));
+    let hot = Load {
+        percent: 75,
+        pattern: Pattern::HotCold,
+        ..load
+    };
+    rows.push((
+        "hot/cold 4 KiB at 75 %, fsync each 16".into(),
+        Load { sync: 16, ..hot },
+    ));
+    rows.push((
+        "hot/cold 4 KiB at 75 %, no background".into(),
+        Load {
+            background: false,
+            ..hot
+        },
+    ));
     for (io, size) in [(4096, "4 KiB"), (65536, "64 KiB")] {
-        let small_files = Load { io, file: 1 << 20, ..load };
+        let small_files = Load {
+            io,
+            file: 1 << 20,
+            ..load
+        };
         rows.push((format!("uniform {size} at 90 % of df"), small_files));
-        rows.push((format!("hot/cold {size} at 90 % of df"), Load { pattern: Pattern::HotCold, ..small_files }));
+        rows.push((
+            format!("hot/cold {size} at 90 % of df"),
+            Load {
+                pattern: Pattern::HotCold,
+                ..small_files
+            },
+        ));
     }
     for percent in [50, 75] {
-        rows.push((format!("small files at {percent} %"), Load { percent, pattern: Pattern::Files, ..load }));
+        rows.push((
+            format!("small files at {percent} %"),
+            Load {
+                percent,
+                pattern: Pattern::Files,
+                ..load
+            },
+        ));
     }
     rows.retain(|(name, _)| name.contains(&plan.pattern));
     rows

@@ -118,14 +118,21 @@ impl Acl {
         if bytes.len() > ACL_MAX {
             return Err(FsError::ValueTooBig);
         }
-        let (version, entries) = bytes.split_first_chunk::<HEADER>().ok_or(FsError::Invalid)?;
+        let (version, entries) = bytes
+            .split_first_chunk::<HEADER>()
+            .ok_or(FsError::Invalid)?;
         if u32::from_le_bytes(*version) != VERSION {
             return Err(FsError::NotSupported);
         }
-        let (entries, []) = entries.as_chunks::<ENTRY>() else { return Err(FsError::Invalid) };
+        let (entries, []) = entries.as_chunks::<ENTRY>() else {
+            return Err(FsError::Invalid);
+        };
         let entry = |&[t0, t1, p0, p1, id @ ..]: &[u8; ENTRY]| {
             let tag = Tag::of(u16::from_le_bytes([t0, t1]), u32::from_le_bytes(id))?;
-            Some(Entry { tag, perm: u16::from_le_bytes([p0, p1]) })
+            Some(Entry {
+                tag,
+                perm: u16::from_le_bytes([p0, p1]),
+            })
         };
         let entries: Option<Vec<Entry>> = entries.iter().map(entry).collect();
         match entries {
@@ -138,8 +145,15 @@ impl Acl {
     /// A list of these entries, if it is well-formed. As in Linux, named users and groups come in any order, even twice.
     pub(crate) fn new(entries: Vec<Entry>) -> Option<Self> {
         let ordered = entries.is_sorted_by(|a, b| a.tag.code() <= b.tag.code());
-        let count = |tag: Tag| entries.iter().filter(|e| e.tag.code() == tag.code()).count();
-        let once = [Tag::Owner, Tag::OwningGroup, Tag::Other].into_iter().all(|tag| count(tag) == 1);
+        let count = |tag: Tag| {
+            entries
+                .iter()
+                .filter(|e| e.tag.code() == tag.code())
+                .count()
+        };
+        let once = [Tag::Owner, Tag::OwningGroup, Tag::Other]
+            .into_iter()
+            .all(|tag| count(tag) == 1);
         let is_named = count(Tag::User(0)) + count(Tag::Group(0)) > 0;
         let masked = count(Tag::Mask) == 1 || (count(Tag::Mask) == 0 && !is_named);
         let bits = entries.iter().all(|e| e.perm <= 7);

@@ -92,11 +92,17 @@ impl Client {
             if let Some(size) = set.size {
                 is_file(&attr)?;
                 // Who opens a file to empty it replaces what is there, whatever that is; who cuts one he holds has seen it.
-                let base = if set.is_held { self.base_of(no, size, attr.size) } else { Base::Position };
+                let base = if set.is_held {
+                    self.base_of(no, size, attr.size)
+                } else {
+                    Base::Position
+                };
                 self.pend(&mut locked, no, Pend::Cut(size.min(attr.size)))?;
                 self.based_on(&locked, no, base)?;
                 locked.truncate(no, size)?;
-                self.replica.as_ref().inspect(|replica| replica.stale.is_known(no));
+                self.replica
+                    .as_ref()
+                    .inspect(|replica| replica.stale.is_known(no));
             }
             let owner = set.uid.is_some() || set.gid.is_some();
             if owner || set.kill_suidgid {
@@ -120,7 +126,17 @@ impl Client {
             let mtime = time(set.mtime).or(set.size.map(|_| now));
             let (perm, uid, gid) = (set.perm, set.uid, set.gid);
             let ctime = Some(set.ctime.unwrap_or(now));
-            locked.set_attr(no, SetAttr { perm, uid, gid, atime: time(set.atime), mtime, ctime });
+            locked.set_attr(
+                no,
+                SetAttr {
+                    perm,
+                    uid,
+                    gid,
+                    atime: time(set.atime),
+                    mtime,
+                    ctime,
+                },
+            );
             let now = locked.attr(no);
             if owner || now.perm != attr.perm || set.mtime.is_some() {
                 self.pend(&mut locked, no, Pend::Attributes)?;
@@ -160,14 +176,26 @@ impl Client {
         }
         self.pend(locked, no, what)?;
         let now = Some(self.now());
-        locked.set_attr(no, SetAttr { mtime: now, ctime: now, ..SetAttr::default() });
+        locked.set_attr(
+            no,
+            SetAttr {
+                mtime: now,
+                ctime: now,
+                ..SetAttr::default()
+            },
+        );
         Ok(())
     }
 
     /// Notes that an object was read, if the policy wants it.
     pub(crate) fn accessed(&self, attr: &Attr) {
         let now = self.now();
-        if !self.store.is_read_only() && self.options.atime.is_due(attr.atime, attr.mtime, attr.ctime, now) {
+        if !self.store.is_read_only()
+            && self
+                .options
+                .atime
+                .is_due(attr.atime, attr.mtime, attr.ctime, now)
+        {
             self.store.set_atime(attr.object, now);
         }
     }
@@ -186,15 +214,31 @@ fn strip(locked: &mut Locked<'_>, no: ObjectNo, ids: bool) -> Result<(), StoreEr
     let sgid = if attr.perm & S_IXGRP == 0 { 0 } else { S_ISGID };
     let perm = attr.perm & !(S_ISUID | sgid);
     if ids && perm != attr.perm {
-        locked.set_attr(no, SetAttr { perm: Some(perm), ..SetAttr::default() });
+        locked.set_attr(
+            no,
+            SetAttr {
+                perm: Some(perm),
+                ..SetAttr::default()
+            },
+        );
     }
     Ok(())
 }
 
 /// An access control list of a locked object. Only well-formed ones are ever stored.
-pub(crate) fn acl_of(locked: &Locked<'_>, no: ObjectNo, name: &[u8]) -> Result<Option<Acl>, FsError> {
-    let Some(bytes) = locked.xattr(no, name) else { return Ok(None) };
-    let damaged = StoreError::Corrupt { what: "an access control list", at: 0, object: Some(no) };
+pub(crate) fn acl_of(
+    locked: &Locked<'_>,
+    no: ObjectNo,
+    name: &[u8],
+) -> Result<Option<Acl>, FsError> {
+    let Some(bytes) = locked.xattr(no, name) else {
+        return Ok(None);
+    };
+    let damaged = StoreError::Corrupt {
+        what: "an access control list",
+        at: 0,
+        object: Some(no),
+    };
     Acl::decode(bytes).map_err(|_| damaged.into())
 }
 
@@ -203,8 +247,10 @@ pub(crate) fn is_file(attr: &Attr) -> Result<(), FsError> {
     match attr.kind {
         FileType::File => Ok(()),
         FileType::Dir => Err(FsError::IsDir),
-        FileType::Symlink | FileType::Fifo | FileType::Socket | FileType::Char | FileType::Block => {
-            Err(FsError::Invalid)
-        }
+        FileType::Symlink
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::Char
+        | FileType::Block => Err(FsError::Invalid),
     }
 }

@@ -85,7 +85,9 @@ impl Client {
         let bell = Arc::clone(&self.bell);
         self.store.when_changed(move || bell.ring());
         let (client, bell) = (Arc::downgrade(self), Arc::clone(&self.bell));
-        let thread = std::thread::Builder::new().name("teal-commit".into()).spawn(move || run(&client, &bell))?;
+        let thread = std::thread::Builder::new()
+            .name("teal-commit".into())
+            .spawn(move || run(&client, &bell))?;
         background.threads.push(thread);
         background.threads.push(self.start_syncing()?);
         // Not waited for in the end: they may be waiting for the server, and a store that is closed takes nothing from them.
@@ -120,7 +122,10 @@ impl Client {
         let rounds = self.background.lock().rounds;
         let mut cleaned = false;
         match rounds.pace(&look) {
-            Pace::Clean { segments, fullest_percent } => {
+            Pace::Clean {
+                segments,
+                fullest_percent,
+            } => {
                 self.store.clean(segments, fullest_percent)?;
                 self.background.lock().rounds = Rounds::after(&look, &self.look());
                 cleaned = true;
@@ -128,7 +133,11 @@ impl Client {
             Pace::Later(time) => wait = Some(wait.map_or(time, |due| due.min(time))),
             Pace::Rest => {}
         }
-        Ok(if self.has_doomed() || cleaned { Some(Duration::ZERO) } else { wait })
+        Ok(if self.has_doomed() || cleaned {
+            Some(Duration::ZERO)
+        } else {
+            wait
+        })
     }
 
     fn look(&self) -> Look {
@@ -189,7 +198,9 @@ impl Drop for Client {
 fn run(client: &Weak<Client>, bell: &Bell) {
     let mut wait = Some(Duration::ZERO);
     while bell.wait(wait) {
-        let Some(client) = client.upgrade() else { return };
+        let Some(client) = client.upgrade() else {
+            return;
+        };
         wait = client.step();
     }
 }

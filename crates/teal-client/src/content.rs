@@ -112,7 +112,13 @@ impl Client {
     }
 
     /// The same; what is read is given to `answer` as soon as it is known, and what it came with is entered here after that.
-    pub fn read_then(&self, no: ObjectNo, offset: u64, len: usize, answer: impl FnOnce(Result<Parts, FsError>)) {
+    pub fn read_then(
+        &self,
+        no: ObjectNo,
+        offset: u64,
+        len: usize,
+        answer: impl FnOnce(Result<Parts, FsError>),
+    ) {
         let (parts, fresh) = match self.read_or_bring(no, offset, len) {
             Ok((parts, fresh)) => (Ok(parts), fresh),
             Err(e) => (Err(e), None),
@@ -122,20 +128,32 @@ impl Client {
             if let Err(e) = self.enter(fresh) {
                 log::debug!("what was read of {no} is not kept: {e}");
             }
-            self.replica.as_ref().inspect(|replica| replica.uses(no, offset.saturating_add(len as u64)));
+            self.replica
+                .as_ref()
+                .inspect(|replica| replica.uses(no, offset.saturating_add(len as u64)));
         }
     }
 
     /// What is read, and what came for it and is not entered here yet.
-    fn read_or_bring(&self, no: ObjectNo, offset: u64, len: usize) -> Result<(Parts, Option<Fresh>), FsError> {
+    fn read_or_bring(
+        &self,
+        no: ObjectNo,
+        offset: u64,
+        len: usize,
+    ) -> Result<(Parts, Option<Fresh>), FsError> {
         let end = offset.saturating_add(len as u64);
         loop {
-            let here = self.replica.as_ref().map(|replica| replica.absence(no).read());
+            let here = self
+                .replica
+                .as_ref()
+                .map(|replica| replica.absence(no).read());
             let attr = self.getattr(no)?;
             is_file(&attr)?;
             let is_here = !self.absent(no)?.touches(offset, end);
             if is_here {
-                self.replica.as_ref().inspect(|replica| replica.uses(no, end));
+                self.replica
+                    .as_ref()
+                    .inspect(|replica| replica.uses(no, end));
                 let parts = self.store.read_parts(no, offset, len)?;
                 self.accessed(&attr);
                 return Ok((parts, None));
@@ -167,7 +185,13 @@ impl Client {
     ///
     /// # Errors
     /// [`FsError::FileTooBig`], [`FsError::NoSpace`], and as [`read`](Self::read).
-    pub fn write(&self, no: ObjectNo, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize, FsError> {
+    pub fn write(
+        &self,
+        no: ObjectNo,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<usize, FsError> {
         let (mut done, mut is_moved) = (0, false);
         let failed = loop {
             let step = &data[done..data.len().min(done + WRITE_STEP)];
@@ -195,9 +219,17 @@ impl Client {
         }
     }
 
-    fn write_step(&self, no: ObjectNo, asked: u64, data: &[u8], flags: WriteFlags) -> Result<Written, FsError> {
+    fn write_step(
+        &self,
+        no: ObjectNo,
+        asked: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<Written, FsError> {
         let mut cost = self.cost_of_content(no, data.len() as u64)?;
-        if !flags.append && !flags.asks_for_end && asked.saturating_add(data.len() as u64) <= self.store.attr(no)?.size
+        if !flags.append
+            && !flags.asks_for_end
+            && asked.saturating_add(data.len() as u64) <= self.store.attr(no)?.size
         {
             cost.purpose = Purpose::Replaces;
         }
@@ -207,43 +239,79 @@ impl Client {
         let attr = locked.attr(no);
         is_file(&attr)?;
         let (flags, base) = self.placed(no, asked, attr.size, flags)?;
-        let offset = if flags.append && !bug(Bug::AppendedAtStaleSize) { attr.size } else { asked };
+        let offset = if flags.append && !bug(Bug::AppendedAtStaleSize) {
+            attr.size
+        } else {
+            asked
+        };
         let room = usize::try_from(FILE_MAX.saturating_sub(offset)).unwrap_or(usize::MAX);
         let data = &data[..data.len().min(room)];
         if data.is_empty() {
-            return if room == 0 { Err(FsError::FileTooBig) } else { Ok(Written::default()) };
+            return if room == 0 {
+                Err(FsError::FileTooBig)
+            } else {
+                Ok(Written::default())
+            };
         }
         locked.write(no, offset, data)?;
         let end = offset + data.len() as u64;
         // What begins at the end of a file that is open for appending was put behind its end, whoever knew where that is.
         let is_append = flags.append || flags.asks_for_end && offset == attr.size;
-        let changed = if is_append { Pend::Append(offset, end) } else { Pend::Data(offset, end) };
+        let changed = if is_append {
+            Pend::Append(offset, end)
+        } else {
+            Pend::Data(offset, end)
+        };
         self.content_changed(&mut locked, no, changed, flags.kill_suidgid)?;
         self.based_on(&locked, no, base)?;
         self.kernel_extended(&locked, no, asked.saturating_add(data.len() as u64));
         self.wrote(data.len() as u64);
-        Ok(Written { bytes: data.len(), is_moved: flags.asks_for_end && offset != asked })
+        Ok(Written {
+            bytes: data.len(),
+            is_moved: flags.asks_for_end && offset != asked,
+        })
     }
 
     /// Whether a write to a locked file appends, and which state of the file it was made in.
-    fn placed(&self, no: ObjectNo, asked: u64, size: u64, flags: WriteFlags) -> Result<(WriteFlags, Base), StoreError> {
+    fn placed(
+        &self,
+        no: ObjectNo,
+        asked: u64,
+        size: u64,
+        flags: WriteFlags,
+    ) -> Result<(WriteFlags, Base), StoreError> {
         let Some(replica) = self.replica.as_ref().filter(|_| !flags.append) else {
             return Ok((flags, Base::Position));
         };
         match replica.stale.place(no, asked, size, flags.asks_for_end) {
             Placement::Offset(given) => Ok((flags, given.map_or(Base::Position, Base::Given))),
             Placement::End => {
-                let flags = WriteFlags { append: true, ..flags };
-                let Some(installed) = replica.stale.installed(no) else { return Ok((flags, Base::Position)) };
+                let flags = WriteFlags {
+                    append: true,
+                    ..flags
+                };
+                let Some(installed) = replica.stale.installed(no) else {
+                    return Ok((flags, Base::Position));
+                };
                 let is_first = !self.note(no)?.is_ours();
-                Ok((flags, if is_first { Base::Installed(installed) } else { Base::Position }))
+                Ok((
+                    flags,
+                    if is_first {
+                        Base::Installed(installed)
+                    } else {
+                        Base::Position
+                    },
+                ))
             }
         }
     }
 
     /// Which state of a locked file a change was made in that is no write: it begins at `offset`.
     pub(crate) fn base_of(&self, no: ObjectNo, offset: u64, size: u64) -> Base {
-        let place = self.replica.as_ref().map(|replica| replica.stale.place(no, offset, size, false));
+        let place = self
+            .replica
+            .as_ref()
+            .map(|replica| replica.stale.place(no, offset, size, false));
         match place {
             Some(Placement::Offset(Some(given))) => Base::Given(given),
             _ => Base::Position,
@@ -251,12 +319,19 @@ impl Client {
     }
 
     /// Corrects the base of a change of content that was just noted of a locked file.
-    pub(crate) fn based_on(&self, locked: &Locked<'_>, no: ObjectNo, base: Base) -> Result<(), StoreError> {
+    pub(crate) fn based_on(
+        &self,
+        locked: &Locked<'_>,
+        no: ObjectNo,
+        base: Base,
+    ) -> Result<(), StoreError> {
         if base == Base::Position {
             return Ok(());
         }
         let mut note = self.note(no)?;
-        let Some(dirty) = &mut note.pending.data else { return Ok(()) };
+        let Some(dirty) = &mut note.pending.data else {
+            return Ok(());
+        };
         let corrected = match base {
             Base::Position => dirty.base,
             Base::Given(commit) => dirty.base.min(commit),
@@ -278,7 +353,9 @@ impl Client {
 
     /// The kernel was told that a file ends no earlier than at `end` ([`Invalidation::Grown`](crate::Invalidation::Grown)).
     pub fn kernel_raised(&self, no: ObjectNo, end: u64) {
-        let (Some(replica), Ok(attr)) = (&self.replica, self.store.attr(no)) else { return };
+        let (Some(replica), Ok(attr)) = (&self.replica, self.store.attr(no)) else {
+            return;
+        };
         if attr.size < end {
             replica.stale.may_hold(no, end);
             replica.invalidate_attributes(no);
@@ -288,7 +365,9 @@ impl Client {
 
     /// The present moment: what begins now sees all content that was replaced before.
     pub fn moment(&self) -> Moment {
-        self.replica.as_ref().map_or_else(Moment::default, |replica| replica.stale.moment())
+        self.replica
+            .as_ref()
+            .map_or_else(Moment::default, |replica| replica.stale.moment())
     }
 
     /// The kernel was given attributes or content of these objects by the answer to a request that began at `since`.
@@ -307,14 +386,24 @@ impl Client {
     ///
     /// # Errors
     /// [`FsError::Invalid`] for an empty range, [`FsError::FileTooBig`], [`FsError::NoSpace`], and as [`read`](Self::read).
-    pub fn fallocate(&self, no: ObjectNo, mode: FallocateMode, offset: u64, len: u64) -> Result<(), FsError> {
+    pub fn fallocate(
+        &self,
+        no: ObjectNo,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), FsError> {
         if len == 0 {
             return Err(FsError::Invalid);
         }
-        let end = offset.checked_add(len).filter(|end| *end <= FILE_MAX).ok_or(FsError::FileTooBig)?;
+        let end = offset
+            .checked_add(len)
+            .filter(|end| *end <= FILE_MAX)
+            .ok_or(FsError::FileTooBig)?;
         self.on(no, || {
             is_file(&self.store.attr(no)?)?;
-            if matches!(mode, FallocateMode::Allocate { .. }) && self.holes(no, offset, end)? > self.store.space().free
+            if matches!(mode, FallocateMode::Allocate { .. })
+                && self.holes(no, offset, end)? > self.store.space().free
             {
                 return Err(FsError::NoSpace);
             }
@@ -336,7 +425,9 @@ impl Client {
                 Pend::Data(offset, end)
             };
             let keep_size = match mode {
-                FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => keep_size,
+                FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => {
+                    keep_size
+                }
                 FallocateMode::PunchHole => true,
             };
             if !keep_size && end > locked.attr(no).size {
@@ -390,7 +481,11 @@ impl Client {
             return Ok(());
         }
         let mut at = from;
-        while let Some(data) = self.store.seek(no, at, false)?.filter(|data| data.saturating_add(step) < end) {
+        while let Some(data) = self
+            .store
+            .seek(no, at, false)?
+            .filter(|data| data.saturating_add(step) < end)
+        {
             at = data + step;
             let _absence = self.absence_of(no);
             let op = self.begin(self.cost_of_content(no, 2 * BLOCK)?.freeing())?;

@@ -47,7 +47,13 @@ impl Client {
     ///
     /// # Errors
     /// [`FsError::Invalid`] for overlapping ranges of one file, and as [`write`](Self::write).
-    pub fn copy_file_range(&self, from: Place, to: Place, len: u64, flags: WriteFlags) -> Result<u64, FsError> {
+    pub fn copy_file_range(
+        &self,
+        from: Place,
+        to: Place,
+        len: u64,
+        flags: WriteFlags,
+    ) -> Result<u64, FsError> {
         let source = self.getattr(from.0)?;
         is_file(&source)?;
         is_file(&self.getattr(to.0)?)?;
@@ -58,7 +64,13 @@ impl Client {
         let mut progress = Progress::default();
         while progress.done < len.min(SHARE_MAX) && progress.copied < COPY_MAX {
             let step = self.wait_for_queue(len - progress.done).and_then(|()| {
-                self.copy_step(behind(from, progress.done), behind(to, progress.done), len, flags, &mut progress)
+                self.copy_step(
+                    behind(from, progress.done),
+                    behind(to, progress.done),
+                    len,
+                    flags,
+                    &mut progress,
+                )
             });
             match step {
                 Ok(0) => break,
@@ -83,14 +95,19 @@ impl Client {
     ) -> Result<u64, FsError> {
         let left = len - progress.done;
         let inside = from.1 % BLOCK;
-        let meets = inside == to.1 % BLOCK && (left >= SHARE_LEAST || progress.done > progress.copied);
+        let meets =
+            inside == to.1 % BLOCK && (left >= SHARE_LEAST || progress.done > progress.copied);
         if meets && inside == 0 {
             let shared = self.on(from.0, || self.share_step(from, to, left, flags, progress))?;
             if shared > 0 {
                 return Ok(shared);
             }
         }
-        let head = if meets && inside > 0 { BLOCK - inside } else { left };
+        let head = if meets && inside > 0 {
+            BLOCK - inside
+        } else {
+            left
+        };
         let step = head.min(left).min(WRITE_STEP as u64) as usize;
         let bytes = self.read(from.0, from.1, step)?;
         let n = self.write(to.0, to.1, &bytes, flags)? as u64;
@@ -107,7 +124,9 @@ impl Client {
         progress: &mut Progress,
     ) -> Result<u64, FsError> {
         let mut sharing = self.store.sharing(from, to, len)?;
-        if sharing.uncommitted >= COMMIT_FROM && !std::mem::replace(&mut progress.has_committed, true) {
+        if sharing.uncommitted >= COMMIT_FROM
+            && !std::mem::replace(&mut progress.has_committed, true)
+        {
             self.store.commit()?;
             sharing = self.store.sharing(from, to, len)?;
         }
@@ -119,14 +138,22 @@ impl Client {
         let _absence = self.absence_of(to.0);
         let op = self.begin(cost)?;
         let mut locked = op.lock(&[from.0, to.0])?;
-        if self.absent(from.0)?.touches(from.1, from.1.saturating_add(len)) {
+        if self
+            .absent(from.0)?
+            .touches(from.1, from.1.saturating_add(len))
+        {
             // Not all of it is here: reading it fetches it.
             return Ok(0);
         }
         let done = locked.share(from, to, len, &sharing)?;
         if done > 0 {
             let base = self.base_of(to.0, to.1, locked.attr(to.0).size);
-            self.content_changed(&mut locked, to.0, Pend::Data(to.1, to.1 + done), flags.kill_suidgid)?;
+            self.content_changed(
+                &mut locked,
+                to.0,
+                Pend::Data(to.1, to.1 + done),
+                flags.kill_suidgid,
+            )?;
             self.based_on(&locked, to.0, base)?;
             self.kernel_extended(&locked, to.0, to.1 + done);
             self.wrote(cost.bytes);

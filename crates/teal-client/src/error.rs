@@ -146,7 +146,11 @@ mod tests {
 
     #[test]
     fn damage_is_always_eio() {
-        let damaged = StoreError::Corrupt { what: "a page", at: 7, object: None };
+        let damaged = StoreError::Corrupt {
+            what: "a page",
+            at: 7,
+            object: None,
+        };
         for (from, errno) in [
             (damaged, Errno::IO),
             (StoreError::Poisoned, Errno::IO),

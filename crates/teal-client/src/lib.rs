@@ -50,9 +50,9 @@ pub use options::{AtimePolicy, Caller, ClientOptions};
 pub use rename::RenameMode;
 pub use status::{Remaining, StatFs, Status};
 pub use upstream::{
-    Affinity, DriveRefused, DriveShown, Freed, Invalidation, KnownDrive, KnownDrives, Link, Listener, Moment, NewDrive,
-    PinRefused, Pinned, PinsShown, Price, SourceShown, StuckObject, StuckWay, Unsent, UpstreamOptions, UpstreamStatus,
-    Whereabouts,
+    Affinity, DriveRefused, DriveShown, Freed, Invalidation, KnownDrive, KnownDrives, Link,
+    Listener, Moment, NewDrive, PinRefused, Pinned, PinsShown, Price, SourceShown, StuckObject,
+    StuckWay, Unsent, UpstreamOptions, UpstreamStatus, Whereabouts,
 };
 pub use xattr::XattrMode;
 
@@ -85,7 +85,9 @@ pub struct Client {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
     }
 }
 
@@ -96,9 +98,14 @@ impl Client {
     ///
     /// # Errors
     /// What reading the note of who this replica is met.
-    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, options: ClientOptions) -> Result<Arc<Self>, FsError> {
+    pub fn new(
+        store: Arc<Store>,
+        clock: Arc<dyn Clock>,
+        options: ClientOptions,
+    ) -> Result<Arc<Self>, FsError> {
         let identity = Identity::of(&store)?;
-        let replica = identity.map(|identity| Replica::new(None, identity, "", UpstreamOptions::default()));
+        let replica =
+            identity.map(|identity| Replica::new(None, identity, "", UpstreamOptions::default()));
         let client = Self::with(store, clock, options, replica);
         client.number_alone();
         Ok(client)
@@ -119,7 +126,12 @@ impl Client {
         (joins, of_upstream): (bool, UpstreamOptions),
     ) -> Result<Arc<Self>, FsError> {
         let known = Identity::of(&store)?;
-        let replica = Replica::new(Some(upstream), known.unwrap_or_default(), device, of_upstream);
+        let replica = Replica::new(
+            Some(upstream),
+            known.unwrap_or_default(),
+            device,
+            of_upstream,
+        );
         let client = Self::with(store, clock, options, Some(replica));
         if known.is_none() {
             client.begin_replica(joins)?;
@@ -128,7 +140,12 @@ impl Client {
         Ok(client)
     }
 
-    fn with(store: Arc<Store>, clock: Arc<dyn Clock>, options: ClientOptions, replica: Option<Replica>) -> Arc<Self> {
+    fn with(
+        store: Arc<Store>,
+        clock: Arc<dyn Clock>,
+        options: ClientOptions,
+        replica: Option<Replica>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             store,
             clock,
@@ -154,7 +171,11 @@ impl Client {
     }
 
     /// Runs an operation on `no` that holds no lock when it returns, and names the object if it met damage.
-    fn on<T>(&self, no: ObjectNo, operation: impl FnOnce() -> Result<T, FsError>) -> Result<T, FsError> {
+    fn on<T>(
+        &self,
+        no: ObjectNo,
+        operation: impl FnOnce() -> Result<T, FsError>,
+    ) -> Result<T, FsError> {
         operation().inspect_err(|e| {
             if let FsError::Io(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) = e {
                 log::error!("{}: {e}", self.store.path_of(no));

@@ -50,7 +50,9 @@ impl Client {
             let mut at = cookie;
             loop {
                 let piece = self.piece(dir, at)?;
-                let Some(last) = piece.last() else { return Ok(()) };
+                let Some(last) = piece.last() else {
+                    return Ok(());
+                };
                 at = last.cookie;
                 if piece.iter().any(|entry| visit(entry).is_break()) {
                     return Ok(());
@@ -98,7 +100,12 @@ impl Client {
 
     fn piece(&self, dir: ObjectNo, after: u64) -> Result<Vec<DirEntry>, FsError> {
         let mut piece = Vec::new();
-        let dot = |cookie, object, name: &[u8]| DirEntry { cookie, object, kind: FileType::Dir, name: name.into() };
+        let dot = |cookie, object, name: &[u8]| DirEntry {
+            cookie,
+            object,
+            kind: FileType::Dir,
+            name: name.into(),
+        };
         if after < COOKIE_DOT {
             piece.push(dot(COOKIE_DOT, dir, b"."));
         }
@@ -106,10 +113,20 @@ impl Client {
             piece.push(dot(COOKIE_DOT_DOT, self.store.parent(dir)?, b".."));
         }
         let from = after.max(COOKIE_DOT_DOT).saturating_add(1);
-        self.store.each_entry(dir, from, &mut |cookie, object, kind, name| {
-            piece.push(DirEntry { cookie, object, kind, name: name.as_bytes().into() });
-            if piece.len() < PIECE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
+        self.store
+            .each_entry(dir, from, &mut |cookie, object, kind, name| {
+                piece.push(DirEntry {
+                    cookie,
+                    object,
+                    kind,
+                    name: name.as_bytes().into(),
+                });
+                if piece.len() < PIECE {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            })?;
         Ok(piece)
     }
 }

@@ -54,7 +54,11 @@ impl Client {
     /// The object an entry leads to.
     pub(crate) fn find(&self, parent: ObjectNo, name: &[u8]) -> Result<ObjectNo, FsError> {
         let name = self.name_in(parent, name)?;
-        Ok(self.store.lookup(parent, &name)?.ok_or(FsError::NotFound)?.0)
+        Ok(self
+            .store
+            .lookup(parent, &name)?
+            .ok_or(FsError::NotFound)?
+            .0)
     }
 
     /// Makes a file, pipe, socket or device. `mode` holds the type, `rdev` is in the kernel's `new_encode_dev` form.
@@ -62,7 +66,14 @@ impl Client {
     /// # Errors
     /// [`FsError::Exists`], [`FsError::Invalid`] for other types, [`FsError::NotFound`] in a removed directory, and as
     /// [`lookup`](Self::lookup).
-    pub fn mknod(&self, caller: &Caller, parent: ObjectNo, name: &[u8], mode: u32, rdev: u32) -> Result<Attr, FsError> {
+    pub fn mknod(
+        &self,
+        caller: &Caller,
+        parent: ObjectNo,
+        name: &[u8],
+        mode: u32,
+        rdev: u32,
+    ) -> Result<Attr, FsError> {
         let kind = FileType::from_code((mode >> 12) as u8 & 0xf).ok_or(FsError::Invalid)?;
         let rdev = match kind {
             FileType::Char | FileType::Block => rdev,
@@ -70,7 +81,17 @@ impl Client {
             FileType::Dir | FileType::Symlink => return Err(FsError::Invalid),
         };
         let perm = (mode & 0o7777) as u16;
-        self.make(caller, parent, name, &New { kind, perm, rdev, target: b"" })
+        self.make(
+            caller,
+            parent,
+            name,
+            &New {
+                kind,
+                perm,
+                rdev,
+                target: b"",
+            },
+        )
     }
 
     /// Makes a file, or finds the one that is there unless `exclusive`.
@@ -85,7 +106,12 @@ impl Client {
         perm: u16,
         exclusive: bool,
     ) -> Result<Attr, FsError> {
-        let new = New { kind: FileType::File, perm, rdev: 0, target: b"" };
+        let new = New {
+            kind: FileType::File,
+            perm,
+            rdev: 0,
+            target: b"",
+        };
         loop {
             match self.make(caller, parent, name, &new) {
                 Err(FsError::Exists) if !exclusive => match self.lookup(parent, name) {
@@ -101,8 +127,19 @@ impl Client {
     ///
     /// # Errors
     /// As [`mknod`](Self::mknod).
-    pub fn mkdir(&self, caller: &Caller, parent: ObjectNo, name: &[u8], perm: u16) -> Result<Attr, FsError> {
-        let new = New { kind: FileType::Dir, perm: perm & DIR_BITS, rdev: 0, target: b"" };
+    pub fn mkdir(
+        &self,
+        caller: &Caller,
+        parent: ObjectNo,
+        name: &[u8],
+        perm: u16,
+    ) -> Result<Attr, FsError> {
+        let new = New {
+            kind: FileType::Dir,
+            perm: perm & DIR_BITS,
+            rdev: 0,
+            target: b"",
+        };
         self.make(caller, parent, name, &new)
     }
 
@@ -111,15 +148,37 @@ impl Client {
     /// # Errors
     /// [`FsError::NotFound`] for an empty target, [`FsError::NameTooLong`] for one beyond [`TARGET_MAX`], and as
     /// [`mknod`](Self::mknod).
-    pub fn symlink(&self, caller: &Caller, parent: ObjectNo, name: &[u8], target: &[u8]) -> Result<Attr, FsError> {
+    pub fn symlink(
+        &self,
+        caller: &Caller,
+        parent: ObjectNo,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Attr, FsError> {
         match target.len() {
             0 => Err(FsError::NotFound),
             len if len > TARGET_MAX => Err(FsError::NameTooLong),
-            _ => self.make(caller, parent, name, &New { kind: FileType::Symlink, perm: 0o777, rdev: 0, target }),
+            _ => self.make(
+                caller,
+                parent,
+                name,
+                &New {
+                    kind: FileType::Symlink,
+                    perm: 0o777,
+                    rdev: 0,
+                    target,
+                },
+            ),
         }
     }
 
-    fn make(&self, caller: &Caller, parent: ObjectNo, name: &[u8], new: &New<'_>) -> Result<Attr, FsError> {
+    fn make(
+        &self,
+        caller: &Caller,
+        parent: ObjectNo,
+        name: &[u8],
+        new: &New<'_>,
+    ) -> Result<Attr, FsError> {
         self.on(parent, || {
             let name = self.name_in(parent, name)?;
             // A name that is taken is no reason to ask for space.
@@ -167,9 +226,20 @@ impl Client {
         };
         let inherited = dir.perm & S_ISGID;
         let gid = if inherited == 0 { caller.gid } else { dir.gid };
-        let perm = if new.kind.is_dir() { perm | inherited } else { perm };
+        let perm = if new.kind.is_dir() {
+            perm | inherited
+        } else {
+            perm
+        };
         let now = self.now();
-        let new_object = NewObject { kind: new.kind, perm, uid: caller.uid, gid, rdev: new.rdev, now };
+        let new_object = NewObject {
+            kind: new.kind,
+            perm,
+            uid: caller.uid,
+            gid,
+            rdev: new.rdev,
+            now,
+        };
         let no = self.create_object(locked, new_object)?;
         if new.kind == FileType::Symlink {
             locked.set_target(no, new.target);
@@ -190,7 +260,10 @@ impl Client {
     /// The cost of a new object, which may inherit the access control list of the directory twice.
     fn cost_of_new(&self, objects: u64, parent: ObjectNo) -> Result<Cost, StoreError> {
         let mut cost = Cost::names(objects);
-        cost.bytes += 2 * self.store.xattr(parent, acl::DEFAULT)?.map_or(0, |list| list.len() as u64);
+        cost.bytes += 2 * self
+            .store
+            .xattr(parent, acl::DEFAULT)?
+            .map_or(0, |list| list.len() as u64);
         Ok(cost)
     }
 
@@ -205,7 +278,12 @@ impl Client {
             if !locked.attr(parent).kind.is_dir() {
                 return Err(FsError::NotDir);
             }
-            let new = New { kind: FileType::File, perm: perm & 0o7777, rdev: 0, target: b"" };
+            let new = New {
+                kind: FileType::File,
+                perm: perm & 0o7777,
+                rdev: 0,
+                target: b"",
+            };
             let no = self.make_in(&mut locked, caller, parent, &new)?;
             if let Err(e) = locked.set_orphan(no, true) {
                 self.give_back(&mut locked, no)?;
@@ -263,8 +341,14 @@ impl Client {
     }
 
     /// Makes an object with the next number of this replica, if it is one.
-    fn create_object(&self, locked: &mut Locked<'_>, new: NewObject) -> Result<ObjectNo, StoreError> {
-        let Some(replica) = &self.replica else { return Ok(locked.create(new)) };
+    fn create_object(
+        &self,
+        locked: &mut Locked<'_>,
+        new: NewObject,
+    ) -> Result<ObjectNo, StoreError> {
+        let Some(replica) = &self.replica else {
+            return Ok(locked.create(new));
+        };
         let no = self.next_number(replica, locked)?;
         locked.create_as(no, new)?;
         self.pend(locked, no, Pend::Created)?;
@@ -272,7 +356,11 @@ impl Client {
     }
 
     /// Gives an object without a name back, and its space.
-    pub(crate) fn give_back(&self, locked: &mut Locked<'_>, no: ObjectNo) -> Result<(), StoreError> {
+    pub(crate) fn give_back(
+        &self,
+        locked: &mut Locked<'_>,
+        no: ObjectNo,
+    ) -> Result<(), StoreError> {
         locked.free(no)?;
         self.pend(locked, no, Pend::Gone)
     }
@@ -280,7 +368,14 @@ impl Client {
     /// The entries of a directory changed.
     pub(crate) fn touch_dir(&self, locked: &mut Locked<'_>, dir: ObjectNo, now: Timestamp) {
         let now = Some(now);
-        locked.set_attr(dir, SetAttr { mtime: now, ctime: now, ..SetAttr::default() });
+        locked.set_attr(
+            dir,
+            SetAttr {
+                mtime: now,
+                ctime: now,
+                ..SetAttr::default()
+            },
+        );
     }
 }
 

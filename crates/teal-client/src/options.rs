@@ -17,10 +17,20 @@ pub enum AtimePolicy {
 
 impl AtimePolicy {
     /// Whether reading at `now` changes an access time.
-    pub(crate) fn is_due(self, atime: Timestamp, mtime: Timestamp, ctime: Timestamp, now: Timestamp) -> bool {
+    pub(crate) fn is_due(
+        self,
+        atime: Timestamp,
+        mtime: Timestamp,
+        ctime: Timestamp,
+        now: Timestamp,
+    ) -> bool {
         match self {
             Self::Noatime => false,
-            Self::Relatime => atime <= mtime || atime <= ctime || now.secs.saturating_sub(atime.secs) >= RELATIME_SECS,
+            Self::Relatime => {
+                atime <= mtime
+                    || atime <= ctime
+                    || now.secs.saturating_sub(atime.secs) >= RELATIME_SECS
+            }
         }
     }
 }
@@ -38,7 +48,11 @@ pub struct ClientOptions {
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        Self { atime: AtimePolicy::default(), reclaim_step: 256 << 20, powered: true }
+        Self {
+            atime: AtimePolicy::default(),
+            reclaim_step: 256 << 20,
+            powered: true,
+        }
     }
 }
 
@@ -62,7 +76,9 @@ mod tests {
     #[test]
     fn relatime_renews_what_is_older_than_the_change_or_a_day() {
         let at = |secs| Timestamp::new(secs, 0);
-        let due = |atime, changed, now| AtimePolicy::Relatime.is_due(at(atime), at(changed), at(changed), at(now));
+        let due = |atime, changed, now| {
+            AtimePolicy::Relatime.is_due(at(atime), at(changed), at(changed), at(now))
+        };
         assert!(due(5, 5, 6));
         assert!(!due(6, 5, 7));
         assert!(!due(6, 5, 5 + RELATIME_SECS));

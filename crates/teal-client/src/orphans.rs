@@ -129,7 +129,10 @@ impl Client {
         if !left.is_empty() {
             log::info!("giving back {} objects without a name", left.len());
         }
-        self.doomed.queue.lock().extend(left.into_iter().map(|no| Grave { no, from: 0 }));
+        self.doomed
+            .queue
+            .lock()
+            .extend(left.into_iter().map(|no| Grave { no, from: 0 }));
         Ok(())
     }
 
@@ -141,7 +144,10 @@ impl Client {
             Err(StoreError::NotFound(_)) => return Ok(None),
             locked => locked?,
         };
-        if locked.is_linked(no) || self.references.keep_orphan(no) || self.is_displaced(&locked, no)? {
+        if locked.is_linked(no)
+            || self.references.keep_orphan(no)
+            || self.is_displaced(&locked, no)?
+        {
             return Ok(None);
         }
         let attr = locked.attr(no);
@@ -154,6 +160,9 @@ impl Client {
         drop(locked);
         drop(op);
         let next = self.store.seek(no, end, false)?;
-        Ok(Some(Grave { no, from: next.unwrap_or(attr.size) }))
+        Ok(Some(Grave {
+            no,
+            from: next.unwrap_or(attr.size),
+        }))
     }
 }

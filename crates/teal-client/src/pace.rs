@@ -70,21 +70,32 @@ impl Rounds {
         let most = (space.segments / ROUND_PART).max(LOW_SEGMENTS);
         if space.before_waiting < low * space.segment_bytes && look.quiet < QUIET {
             let since = look.written.saturating_sub(self.written) / space.segment_bytes;
-            return Pace::Clean { segments: (low + since).min(most), fullest_percent: WORTH_PERCENT };
+            return Pace::Clean {
+                segments: (low + since).min(most),
+                fullest_percent: WORTH_PERCENT,
+            };
         }
-        let few = (space.free_segments + space.ripening) * 100 < space.segments * u64::from(look.percent);
+        let few =
+            (space.free_segments + space.ripening) * 100 < space.segments * u64::from(look.percent);
         match QUIET.checked_sub(look.quiet) {
             _ if !few || !look.powered => Pace::Rest,
             Some(time) if !time.is_zero() => Pace::Later(time),
-            _ => Pace::Clean { segments: most, fullest_percent: CHEAP_PERCENT },
+            _ => Pace::Clean {
+                segments: most,
+                fullest_percent: CHEAP_PERCENT,
+            },
         }
     }
 
     /// Notes what a round has done, from what was seen before and after it.
     pub(crate) fn after(before: &Look, after: &Look) -> Self {
         let gained = after.space.free_segments > before.space.free_segments
-            || after.counts.segments_cleaned > before.counts.segments_cleaned && before.quiet < QUIET;
-        Self { written: after.written, futile_at: (!gained).then_some(after.written) }
+            || after.counts.segments_cleaned > before.counts.segments_cleaned
+                && before.quiet < QUIET;
+        Self {
+            written: after.written,
+            futile_at: (!gained).then_some(after.written),
+        }
     }
 }
 
@@ -108,34 +119,82 @@ mod tests {
             before_waiting,
         };
         let (counts, quiet) = (Counts::default(), Duration::from_secs(quiet));
-        Look { space, counts, written: 500 * MIB, quiet, percent: 10, powered: true }
+        Look {
+            space,
+            counts,
+            written: 500 * MIB,
+            quiet,
+            percent: 10,
+            powered: true,
+        }
     }
 
     #[test]
     fn under_load_it_begins_late_and_gains_what_was_written() {
-        let rounds = Rounds { written: 480 * MIB, futile_at: None };
-        assert_eq!(rounds.pace(&look(11 * MIB, 60, 0)), Pace::Later(QUIET), "not before it is idle");
-        let clean = |segments| Pace::Clean { segments, fullest_percent: WORTH_PERCENT };
+        let rounds = Rounds {
+            written: 480 * MIB,
+            futile_at: None,
+        };
+        assert_eq!(
+            rounds.pace(&look(11 * MIB, 60, 0)),
+            Pace::Later(QUIET),
+            "not before it is idle"
+        );
+        let clean = |segments| Pace::Clean {
+            segments,
+            fullest_percent: WORTH_PERCENT,
+        };
         assert_eq!(rounds.pace(&look(9 * MIB, 60, 0)), clean(30));
-        assert_eq!(Rounds::default().pace(&look(9 * MIB, 60, 0)), clean(50), "a round has its bounds");
+        assert_eq!(
+            Rounds::default().pace(&look(9 * MIB, 60, 0)),
+            clean(50),
+            "a round has its bounds"
+        );
     }
 
     #[test]
     fn idle_it_cleans_ahead_of_what_is_cheap_until_enough_is_free() {
-        let cheap = Pace::Clean { segments: 50, fullest_percent: CHEAP_PERCENT };
+        let cheap = Pace::Clean {
+            segments: 50,
+            fullest_percent: CHEAP_PERCENT,
+        };
         assert_eq!(Rounds::default().pace(&look(60 * MIB, 99, 10)), cheap);
         assert_eq!(Rounds::default().pace(&look(60 * MIB, 100, 10)), Pace::Rest);
-        assert_eq!(Rounds::default().pace(&look(60 * MIB, 99, 9)), Pace::Later(Duration::from_secs(1)), "not idle yet");
-        assert_eq!(Rounds::default().pace(&Look { powered: false, ..look(60 * MIB, 99, 10) }), Pace::Rest);
+        assert_eq!(
+            Rounds::default().pace(&look(60 * MIB, 99, 9)),
+            Pace::Later(Duration::from_secs(1)),
+            "not idle yet"
+        );
+        assert_eq!(
+            Rounds::default().pace(&Look {
+                powered: false,
+                ..look(60 * MIB, 99, 10)
+            }),
+            Pace::Rest
+        );
     }
 
     #[test]
     fn an_idle_store_becomes_silent() {
         let before = look(60 * MIB, 50, 20);
         let rounds = Rounds::after(&before, &look(60 * MIB, 50, 21));
-        assert_eq!(rounds.pace(&look(60 * MIB, 50, 3600)), Pace::Rest, "a futile round is not repeated");
-        let later = Look { written: 501 * MIB, ..look(60 * MIB, 50, 20) };
-        assert_ne!(rounds.pace(&later), Pace::Rest, "until something was written");
-        assert_ne!(Rounds::after(&before, &look(60 * MIB, 51, 21)).pace(&look(60 * MIB, 51, 22)), Pace::Rest);
+        assert_eq!(
+            rounds.pace(&look(60 * MIB, 50, 3600)),
+            Pace::Rest,
+            "a futile round is not repeated"
+        );
+        let later = Look {
+            written: 501 * MIB,
+            ..look(60 * MIB, 50, 20)
+        };
+        assert_ne!(
+            rounds.pace(&later),
+            Pace::Rest,
+            "until something was written"
+        );
+        assert_ne!(
+            Rounds::after(&before, &look(60 * MIB, 51, 21)).pace(&look(60 * MIB, 51, 22)),
+            Pace::Rest
+        );
     }
 }

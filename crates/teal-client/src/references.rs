@@ -28,7 +28,10 @@ impl Count {
     /// Its byte in a group.
     fn byte(self) -> u8 {
         let is_plain = !self.orphan && !self.linkable;
-        u8::try_from(self.holds).ok().filter(|holds| is_plain && *holds != SPECIAL && *holds > 0).unwrap_or(SPECIAL)
+        u8::try_from(self.holds)
+            .ok()
+            .filter(|holds| is_plain && *holds != SPECIAL && *holds > 0)
+            .unwrap_or(SPECIAL)
     }
 }
 
@@ -50,12 +53,16 @@ impl Shard {
         match self.groups.get(&(no.get() / GROUP))?[(no.get() % GROUP) as usize] {
             0 => None,
             SPECIAL => self.special.get(&no).copied(),
-            holds => Some(Count { holds: u32::from(holds), ..Count::default() }),
+            holds => Some(Count {
+                holds: u32::from(holds),
+                ..Count::default()
+            }),
         }
     }
 
     fn set(&mut self, no: ObjectNo, count: Count) {
-        let byte = &mut self.groups.entry(no.get() / GROUP).or_default()[(no.get() % GROUP) as usize];
+        let byte =
+            &mut self.groups.entry(no.get() / GROUP).or_default()[(no.get() % GROUP) as usize];
         let before = std::mem::replace(byte, count.byte());
         if *byte == SPECIAL {
             self.special.insert(no, count);
@@ -65,7 +72,9 @@ impl Shard {
     }
 
     fn remove(&mut self, no: ObjectNo) {
-        let Some(group) = self.groups.get_mut(&(no.get() / GROUP)) else { return };
+        let Some(group) = self.groups.get_mut(&(no.get() / GROUP)) else {
+            return;
+        };
         if std::mem::take(&mut group[(no.get() % GROUP) as usize]) == SPECIAL {
             self.special.remove(&no);
         }
@@ -76,7 +85,9 @@ impl Shard {
 
     /// Changes the count of an object that is referred to; says whether it is.
     fn change(&mut self, no: ObjectNo, change: impl FnOnce(&mut Count)) -> bool {
-        let Some(mut count) = self.get(no) else { return false };
+        let Some(mut count) = self.get(no) else {
+            return false;
+        };
         change(&mut count);
         self.set(no, count);
         true
@@ -100,13 +111,22 @@ impl References {
         if no != ObjectNo::ROOT && n > 0 {
             let mut shard = self.shard(no).lock();
             let count = shard.get(no).unwrap_or_default();
-            shard.set(no, Count { holds: count.holds.saturating_add(clamp(n)), ..count });
+            shard.set(
+                no,
+                Count {
+                    holds: count.holds.saturating_add(clamp(n)),
+                    ..count
+                },
+            );
         }
     }
 
     /// Whether somebody refers to an object.
     pub(crate) fn is_held(&self, no: ObjectNo) -> bool {
-        self.shard(no).lock().get(no).is_some_and(|count| count.holds > 0)
+        self.shard(no)
+            .lock()
+            .get(no)
+            .is_some_and(|count| count.holds > 0)
     }
 
     /// Takes `n` back; says whether that was the last of an orphan.
@@ -133,22 +153,36 @@ impl References {
 
     /// Notes that an object has no name any more. `false` when nobody refers to it: it can go at once.
     pub(crate) fn keep_orphan(&self, no: ObjectNo) -> bool {
-        self.shard(no).lock().change(no, |count| count.orphan = true)
+        self.shard(no)
+            .lock()
+            .change(no, |count| count.orphan = true)
     }
 
     /// Counts the maker of an object without a name.
     pub(crate) fn hold_nameless(&self, no: ObjectNo) {
-        self.shard(no).lock().set(no, Count { holds: 1, orphan: true, linkable: true });
+        self.shard(no).lock().set(
+            no,
+            Count {
+                holds: 1,
+                orphan: true,
+                linkable: true,
+            },
+        );
     }
 
     /// Whether an object without a name may get one.
     pub(crate) fn is_linkable(&self, no: ObjectNo) -> bool {
-        self.shard(no).lock().get(no).is_some_and(|count| count.linkable)
+        self.shard(no)
+            .lock()
+            .get(no)
+            .is_some_and(|count| count.linkable)
     }
 
     /// Notes that an object got its first name.
     pub(crate) fn named(&self, no: ObjectNo) {
-        self.shard(no).lock().change(no, |count| (count.orphan, count.linkable) = (false, false));
+        self.shard(no)
+            .lock()
+            .change(no, |count| (count.orphan, count.linkable) = (false, false));
     }
 
     /// Objects referred to, and among them those without a name.
@@ -156,7 +190,12 @@ impl References {
         let mut totals = (0, 0);
         for shard in &self.0 {
             let shard = shard.lock();
-            totals.0 += shard.groups.values().flatten().filter(|byte| **byte != 0).count() as u64;
+            totals.0 += shard
+                .groups
+                .values()
+                .flatten()
+                .filter(|byte| **byte != 0)
+                .count() as u64;
             totals.1 += shard.special.values().filter(|count| count.orphan).count() as u64;
         }
         totals
@@ -195,7 +234,9 @@ mod tests {
         let (refs, mut model) = (References::new(), BTreeMap::<u64, (u64, bool)>::new());
         let mut random = 7u64;
         let mut draw = |below: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) % below
         };
         for _ in 0..100_000 {
@@ -213,7 +254,10 @@ mod tests {
                     let n = n.min(model.get(&no).map_or(0, |count| count.0));
                     let count = model.get(&no).copied().filter(|_| n > 0);
                     let is_last = count.is_some_and(|count| count.0 == n);
-                    assert_eq!(refs.release(ObjectNo::new(no), n), is_last && count.is_some_and(|count| count.1));
+                    assert_eq!(
+                        refs.release(ObjectNo::new(no), n),
+                        is_last && count.is_some_and(|count| count.1)
+                    );
                     if is_last {
                         model.remove(&no);
                     } else if let Some(count) = model.get_mut(&no) {
@@ -224,11 +268,18 @@ mod tests {
         }
         let orphans = model.values().filter(|count| count.1).count() as u64;
         assert_eq!(refs.totals(), (model.len() as u64, orphans));
-        assert!(model.values().any(|count| count.0 > 255), "large counts were met");
+        assert!(
+            model.values().any(|count| count.0 > 255),
+            "large counts were met"
+        );
         for (no, (n, _)) in model {
             refs.release(ObjectNo::new(no), n);
         }
-        assert!(refs.0.iter().all(|shard| shard.lock().groups.is_empty() && shard.lock().special.is_empty()));
+        assert!(
+            refs.0
+                .iter()
+                .all(|shard| shard.lock().groups.is_empty() && shard.lock().special.is_empty())
+        );
     }
 
     #[test]

@@ -11,7 +11,10 @@ const RETRIES: u32 = 8;
 
 impl Client {
     /// Repeats `attempt`, which answers `None` when a name leads elsewhere than it did before the locks were taken.
-    pub(crate) fn settle<T>(&self, mut attempt: impl FnMut() -> Result<Option<T>, FsError>) -> Result<T, FsError> {
+    pub(crate) fn settle<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<Option<T>, FsError>,
+    ) -> Result<T, FsError> {
         for _ in 0..RETRIES {
             let _names = self.namespace.read();
             if let Some(done) = attempt()? {
@@ -60,7 +63,12 @@ impl Client {
         Ok(())
     }
 
-    fn try_remove(&self, parent: ObjectNo, name: &Name, dir: bool) -> Result<Option<Fate>, FsError> {
+    fn try_remove(
+        &self,
+        parent: ObjectNo,
+        name: &Name,
+        dir: bool,
+    ) -> Result<Option<Fate>, FsError> {
         let (child, kind) = self.store.lookup(parent, name)?.ok_or(FsError::NotFound)?;
         match (kind.is_dir(), dir) {
             (true, false) => return Err(FsError::IsDir),
@@ -72,7 +80,9 @@ impl Client {
             return Err(FsError::NotEmpty);
         }
         let op = self.begin(self.cost_of_names(2, &[child])?.freeing())?;
-        let Some(mut locked) = lock_found(&op, &[parent], &[child])? else { return Ok(None) };
+        let Some(mut locked) = lock_found(&op, &[parent], &[child])? else {
+            return Ok(None);
+        };
         if locked.entry(parent, name)?.map(|e| e.0) != Some(child) {
             return Ok(None);
         }
@@ -88,7 +98,11 @@ impl Client {
     }
 
     /// The cost of changing `objects` objects, of which these write their names again; one that is gone costs nothing.
-    pub(crate) fn cost_of_names(&self, objects: u64, changed: &[ObjectNo]) -> Result<Cost, StoreError> {
+    pub(crate) fn cost_of_names(
+        &self,
+        objects: u64,
+        changed: &[ObjectNo],
+    ) -> Result<Cost, StoreError> {
         let mut cost = Cost::names(objects);
         for no in changed {
             match self.store.head_bytes(*no) {

@@ -68,9 +68,14 @@ impl Client {
         let fate = self.on(parent, || {
             let from = (parent, self.name_in(parent, name)?);
             // That there is nothing to move is said before anything about where to.
-            let to = self.name_in(new_parent, new_name).or_else(|e| self.find(parent, name).and(Err(e)))?;
+            let to = self
+                .name_in(new_parent, new_name)
+                .or_else(|e| self.find(parent, name).and(Err(e)))?;
             self.list_below(new_parent, &to)?;
-            let ends = Ends { from, to: (new_parent, to) };
+            let ends = Ends {
+                from,
+                to: (new_parent, to),
+            };
             self.settle(|| self.try_rename(&ends, mode))
         })?;
         self.bury(fate);
@@ -78,7 +83,10 @@ impl Client {
     }
 
     fn try_rename(&self, ends: &Ends, mode: RenameMode) -> Result<Option<Fate>, FsError> {
-        let Ends { from: (parent, name), to: (new_parent, new_name) } = ends;
+        let Ends {
+            from: (parent, name),
+            to: (new_parent, new_name),
+        } = ends;
         let (parent, new_parent) = (*parent, *new_parent);
         let found = self.store.lookup(parent, name)?.ok_or(FsError::NotFound)?;
         let there = self.store.lookup(new_parent, new_name)?;
@@ -93,7 +101,8 @@ impl Client {
             (RenameMode::Exchange, None) => return Err(FsError::NotFound),
             _ => {}
         }
-        let is_dir = |object: Option<(ObjectNo, FileType)>| object.is_some_and(|(_, kind)| kind.is_dir());
+        let is_dir =
+            |object: Option<(ObjectNo, FileType)>| object.is_some_and(|(_, kind)| kind.is_dir());
         let between = parent != new_parent;
         let _moves = (between && (is_dir(Some(found)) || is_dir(there))).then(|| self.moves.lock());
         if between && is_dir(Some(found)) && self.is_above(found.0, new_parent)? {
@@ -103,12 +112,24 @@ impl Client {
             && between
             && self.is_above(there, parent)?
         {
-            return Err(if mode == RenameMode::Exchange { FsError::Invalid } else { FsError::NotEmpty });
+            return Err(if mode == RenameMode::Exchange {
+                FsError::Invalid
+            } else {
+                FsError::NotEmpty
+            });
         }
-        let objects: Vec<ObjectNo> = [Some(found), there].into_iter().flatten().map(|(no, _)| no).collect();
+        let objects: Vec<ObjectNo> = [Some(found), there]
+            .into_iter()
+            .flatten()
+            .map(|(no, _)| no)
+            .collect();
         let op = self.begin(self.cost_of_names(4, &objects)?)?;
-        let Some(mut locked) = lock_found(&op, &[parent, new_parent], &objects)? else { return Ok(None) };
-        if locked.entry(parent, name)? != Some(found) || locked.entry(new_parent, new_name)? != there {
+        let Some(mut locked) = lock_found(&op, &[parent, new_parent], &objects)? else {
+            return Ok(None);
+        };
+        if locked.entry(parent, name)? != Some(found)
+            || locked.entry(new_parent, new_name)? != there
+        {
             return Ok(None);
         }
         match there {
@@ -154,11 +175,19 @@ impl Client {
         self.touch_dir(locked, from.0, now);
         self.touch_dir(locked, to.0, now);
         self.changed(locked, moved, now);
-        self.replica.iter().for_each(|replica| replica.pins_look(moved));
+        self.replica
+            .iter()
+            .for_each(|replica| replica.pins_look(moved));
         Ok(fate)
     }
 
-    fn exchange(&self, locked: &mut Locked<'_>, ends: &Ends, moved: ObjectNo, there: ObjectNo) -> Result<(), FsError> {
+    fn exchange(
+        &self,
+        locked: &mut Locked<'_>,
+        ends: &Ends,
+        moved: ObjectNo,
+        there: ObjectNo,
+    ) -> Result<(), FsError> {
         let Ends { from, to } = ends;
         let now = self.now();
         self.pend(locked, moved, Pend::Links)?;
@@ -172,14 +201,22 @@ impl Client {
         self.changed(locked, moved, now);
         self.changed(locked, there, now);
         for no in [moved, there] {
-            self.replica.iter().for_each(|replica| replica.pins_look(no));
+            self.replica
+                .iter()
+                .for_each(|replica| replica.pins_look(no));
         }
         Ok(())
     }
 
     /// Something about the object itself changed. All that one operation changes has one time, so that a replica can tell it to others.
     pub(crate) fn changed(&self, locked: &mut Locked<'_>, no: ObjectNo, now: Timestamp) {
-        locked.set_attr(no, SetAttr { ctime: Some(now), ..SetAttr::default() });
+        locked.set_attr(
+            no,
+            SetAttr {
+                ctime: Some(now),
+                ..SetAttr::default()
+            },
+        );
     }
 
     /// Whether `no` is `dir` or lies above it.

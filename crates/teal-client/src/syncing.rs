@@ -83,16 +83,23 @@ impl Client {
     pub(crate) fn start_syncing(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let (client, queue) = (Arc::downgrade(self), Arc::clone(&self.syncs));
         self.syncs.state.lock().running = true;
-        std::thread::Builder::new().name("teal-sync".into()).spawn(move || run(&client, &queue))
+        std::thread::Builder::new()
+            .name("teal-sync".into())
+            .spawn(move || run(&client, &queue))
     }
 }
 
 fn run(client: &Weak<Client>, queue: &SyncQueue) {
     while let Some(waiters) = queue.next() {
-        let Some(client) = client.upgrade() else { return };
+        let Some(client) = client.upgrade() else {
+            return;
+        };
         let began = client.clock.monotonic();
         let result = client.sync().and_then(|()| client.sync_remote());
-        queue.committed(waiters.len(), client.clock.monotonic().saturating_sub(began));
+        queue.committed(
+            waiters.len(),
+            client.clock.monotonic().saturating_sub(began),
+        );
         for waiter in waiters {
             waiter(result.clone());
         }
@@ -104,7 +111,11 @@ mod tests {
     use super::*;
 
     fn waiting(queue: &SyncQueue, n: usize) {
-        queue.state.lock().waiters.extend((0..n).map(|_| Box::new(|_| ()) as Waiter));
+        queue
+            .state
+            .lock()
+            .waiters
+            .extend((0..n).map(|_| Box::new(|_| ()) as Waiter));
     }
 
     fn outlook(queue: &SyncQueue) -> (usize, Duration) {
@@ -118,7 +129,11 @@ mod tests {
         waiting(&queue, 3);
         queue.committed(2, Duration::from_micros(200));
         assert_eq!(outlook(&queue), (5, Duration::from_micros(600)));
-        assert_eq!(queue.next().map(|group| group.len()), Some(3), "nobody else came");
+        assert_eq!(
+            queue.next().map(|group| group.len()),
+            Some(3),
+            "nobody else came"
+        );
     }
 
     #[test]

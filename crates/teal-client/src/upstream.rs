@@ -59,7 +59,8 @@ mod tails;
 mod trail;
 
 pub use drives::{
-    Affinity, DriveRefused, DriveShown, KnownDrive, KnownDrives, NewDrive, Price, SourceShown, Whereabouts,
+    Affinity, DriveRefused, DriveShown, KnownDrive, KnownDrives, NewDrive, Price, SourceShown,
+    Whereabouts,
 };
 pub use held::{StuckObject, StuckWay};
 pub use pin::{Freed, PinRefused, Pinned, PinsShown};
@@ -195,7 +196,9 @@ pub(crate) struct Replica {
 
 impl std::fmt::Debug for Replica {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Replica").field("identity", &self.identity).finish_non_exhaustive()
+        f.debug_struct("Replica")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
     }
 }
 
@@ -205,7 +208,9 @@ struct Nowhere;
 
 impl Upstream for Nowhere {
     fn call(&self, _: &Request, _: Duration) -> Result<Reply, UpstreamError> {
-        Err(UpstreamError::Unreachable("this mount was not told where the server is".into()))
+        Err(UpstreamError::Unreachable(
+            "this mount was not told where the server is".into(),
+        ))
     }
 }
 
@@ -222,7 +227,11 @@ impl Replica {
             options,
             device: device.to_owned(),
             identity: Mutex::new(identity),
-            next: Mutex::new(if bug(Bug::NumbersReused) { first } else { identity.reserved.max(first) }),
+            next: Mutex::new(if bug(Bug::NumbersReused) {
+                first
+            } else {
+                identity.reserved.max(first)
+            }),
             seen: AtomicU64::new(identity.seen.get()),
             told: Mutex::default(),
             quiet: Mutex::default(),
@@ -233,7 +242,10 @@ impl Replica {
             applying: Mutex::new(()),
             absence: (0..ABSENCES).map(|_| RwLock::new(())).collect(),
             // What an earlier life could not place is noted with the objects.
-            state: Mutex::new(State { again: true, ..State::default() }),
+            state: Mutex::new(State {
+                again: true,
+                ..State::default()
+            }),
             changed: Condvar::new(),
             names_ahead: ahead::Window::new(list::LEAST, options.names_ahead.into()),
             content_ahead: ahead::Window::new(fetch::LEAST, options.content_ahead),
@@ -297,13 +309,16 @@ impl Replica {
             return Ok(applying);
         }
         Err(UpstreamError::Unreachable(
-            "the server was restored from an older copy, and is being compared with what is here".into(),
+            "the server was restored from an older copy, and is being compared with what is here"
+                .into(),
         ))
     }
 
     /// The key that chunks of this volume are named with; known once the server has said welcome.
     fn domain(&self) -> Result<&Domain, UpstreamError> {
-        self.domain.get().ok_or_else(|| UpstreamError::Unreachable("no connection yet".into()))
+        self.domain
+            .get()
+            .ok_or_else(|| UpstreamError::Unreachable("no connection yet".into()))
     }
 
     /// The proof that a client of the volume wrote a drive's label: with the key of the server, or that which it had when it was last there.
@@ -317,7 +332,8 @@ impl Replica {
     }
 
     fn set_domain(&self, key: [u8; 32]) {
-        self.domain.get_or_init(|| Domain::new(DomainId::new([0; 16]), key));
+        self.domain
+            .get_or_init(|| Domain::new(DomainId::new([0; 16]), key));
     }
 
     /// Asks the server and keeps in mind whether it could be reached.
@@ -340,10 +356,16 @@ impl Replica {
         requests: &[Request],
         deadline: Duration,
     ) -> Vec<Result<Reply, UpstreamError>> {
-        requests.iter().for_each(|request| self.counters.asked(request));
+        requests
+            .iter()
+            .for_each(|request| self.counters.asked(request));
         let begun = (clock.monotonic(), self.drives.is_sending());
         let said = self.upstream.call_all(requests, deadline);
-        requests.iter().zip(said).map(|(request, said)| self.said(clock, begun, request, said)).collect()
+        requests
+            .iter()
+            .zip(said)
+            .map(|(request, said)| self.said(clock, begun, request, said))
+            .collect()
     }
 
     fn said(
@@ -358,7 +380,10 @@ impl Replica {
             reply => Ok(reply),
         });
         let now = clock.monotonic();
-        said.iter().for_each(|reply| self.drives.answered(request, reply, (now.saturating_sub(begun), is_busy)));
+        said.iter().for_each(|reply| {
+            self.drives
+                .answered(request, reply, (now.saturating_sub(begun), is_busy))
+        });
         let mut state = self.state.lock();
         match &said {
             Ok(_) => (state.is_denied, state.trouble) = (false, None),
@@ -369,8 +394,10 @@ impl Replica {
             }
             Err(UpstreamError::Refused(refused)) => {
                 state.trouble = None;
-                state.is_connected &=
-                    !matches!(refused.code, RefusalCode::Cloned | RefusalCode::Stopping | RefusalCode::BadRequest);
+                state.is_connected &= !matches!(
+                    refused.code,
+                    RefusalCode::Cloned | RefusalCode::Stopping | RefusalCode::BadRequest
+                );
             }
             Err(UpstreamError::Denied(words)) => {
                 state.is_denied = true;
@@ -388,7 +415,9 @@ impl Replica {
 
 /// A reply that does not fit the request.
 fn unexpected(what: &str) -> UpstreamError {
-    UpstreamError::Protocol(teal_proto::CodecError::Malformed(format!("an answer that does not fit: {what}")))
+    UpstreamError::Protocol(teal_proto::CodecError::Malformed(format!(
+        "an answer that does not fit: {what}"
+    )))
 }
 
 /// Why something between this replica and the server did not work.
@@ -442,8 +471,14 @@ impl Client {
 
     /// The note of an object.
     pub(crate) fn note(&self, no: ObjectNo) -> Result<Note, teal_log::StoreError> {
-        let Some(bytes) = self.store.note(no)? else { return Ok(Note::default()) };
-        let damaged = teal_log::StoreError::Corrupt { what: "the note of an object", at: 0, object: Some(no) };
+        let Some(bytes) = self.store.note(no)? else {
+            return Ok(Note::default());
+        };
+        let damaged = teal_log::StoreError::Corrupt {
+            what: "the note of an object",
+            at: 0,
+            object: Some(no),
+        };
         Note::decode(&bytes).ok_or(damaged)
     }
 }

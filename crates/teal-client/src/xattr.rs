@@ -47,7 +47,10 @@ fn check_name(name: &[u8]) -> Result<(), FsError> {
         return Ok(());
     }
     let namespaces = [&b"user."[..], b"security.", b"trusted."];
-    match namespaces.into_iter().find(|namespace| name.starts_with(namespace)) {
+    match namespaces
+        .into_iter()
+        .find(|namespace| name.starts_with(namespace))
+    {
         None => Err(FsError::NotSupported),
         Some(namespace) if namespace == name => Err(FsError::Invalid),
         Some(_) => Ok(()),
@@ -114,7 +117,11 @@ impl Client {
     pub fn removexattr(&self, no: ObjectNo, name: &[u8]) -> Result<(), FsError> {
         self.change_xattr(no, name, 0, |locked| {
             if locked.xattr(no, name).is_none() {
-                return if Which::of(name).is_some() { Ok(()) } else { Err(FsError::NoData) };
+                return if Which::of(name).is_some() {
+                    Ok(())
+                } else {
+                    Err(FsError::NoData)
+                };
             }
             locked.set_xattr(no, name, None)?;
             Ok(())
@@ -166,11 +173,20 @@ fn set_acl(
     if which == Which::Default && !attr.kind.is_dir() && acl.is_some() {
         return Err(FsError::OnlyDir);
     }
-    let kept = acl.as_ref().filter(|acl| which == Which::Default || !acl.is_mode()).map(Acl::encode);
+    let kept = acl
+        .as_ref()
+        .filter(|acl| which == Which::Default || !acl.is_mode())
+        .map(Acl::encode);
     locked.set_xattr(no, name, kept.as_deref())?;
     if let (Which::Access, Some(acl)) = (which, acl) {
         let upper = attr.perm & !if kill_sgid { 0o777 | S_ISGID } else { 0o777 };
-        locked.set_attr(no, SetAttr { perm: Some(upper | acl.mode()), ..SetAttr::default() });
+        locked.set_attr(
+            no,
+            SetAttr {
+                perm: Some(upper | acl.mode()),
+                ..SetAttr::default()
+            },
+        );
     }
     Ok(())
 }

@@ -1,7 +1,11 @@
 //! What a drive with very many objects costs: making it, opening it (that is what attaching waits for, besides the commits that were missed),
 //! asking it for objects, taking in commits. `many FILE SIZE_GIB OBJECTS [COMMITS]`: makes the file if it is not there.
 //! `many fill FILE OBJECTS`: so many are added to a drive of some volume, under numbers that the volume does not use.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement that fails may stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a measurement that fails may stop"
+)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,24 +21,48 @@ const UNUSED: u64 = 1 << 50;
 
 fn megabytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        / 1024
 }
 
 fn make(path: &Path, gib: u64, objects: u64) {
     let begun = Instant::now();
     let disk = Arc::new(FileDisk::open(path, OpenMode::Create(gib << 30)).unwrap());
-    let label = Label { volume: 1, device: 1, seen: CommitSeq::new(1), ..Label::default() };
+    let label = Label {
+        volume: 1,
+        device: 1,
+        seen: CommitSeq::new(1),
+        ..Label::default()
+    };
     let drive = Drive::make(disk, Arc::new(SystemClock), &SystemEntropy, "many", label).unwrap();
     add(&drive, FIRST, objects);
     drive.close().unwrap();
-    println!("made {objects} objects in {:?}, {} MB resident", begun.elapsed(), megabytes());
+    println!(
+        "made {objects} objects in {:?}, {} MB resident",
+        begun.elapsed(),
+        megabytes()
+    );
 }
 
 fn add(drive: &Drive, first: u64, objects: u64) {
     for n in 0..objects {
         // Content of zeros: nothing but what is known of it takes room.
-        drive.install(ObjectNo::new(first + n), (CommitSeq::new(1), SIZE), (0, SIZE), &[]).unwrap();
+        drive
+            .install(
+                ObjectNo::new(first + n),
+                (CommitSeq::new(1), SIZE),
+                (0, SIZE),
+                &[],
+            )
+            .unwrap();
         if n % 5_000 == 4_999 {
             drive.sync().unwrap();
         }
@@ -42,7 +70,11 @@ fn add(drive: &Drive, first: u64, objects: u64) {
 }
 
 fn open(path: &Path) -> Drive {
-    Drive::open(Arc::new(FileDisk::open(path, OpenMode::Write).unwrap()), Arc::new(SystemClock)).unwrap()
+    Drive::open(
+        Arc::new(FileDisk::open(path, OpenMode::Write).unwrap()),
+        Arc::new(SystemClock),
+    )
+    .unwrap()
 }
 
 fn main() {
@@ -76,9 +108,21 @@ fn main() {
     let begun = Instant::now();
     for n in 0..asked {
         let no = ObjectNo::new(FIRST + (n * 7_919_993) % objects);
-        assert!(drive.read(no, CommitSeq::new(1), 0, SIZE).unwrap().present.iter().len() == 1);
+        assert!(
+            drive
+                .read(no, CommitSeq::new(1), 0, SIZE)
+                .unwrap()
+                .present
+                .iter()
+                .len()
+                == 1
+        );
     }
-    println!("{asked} objects read here and there in {:?}, {} MB resident", begun.elapsed(), megabytes());
+    println!(
+        "{asked} objects read here and there in {:?}, {} MB resident",
+        begun.elapsed(),
+        megabytes()
+    );
     let commits = args.get(4).map_or(0, |said| said.parse().unwrap());
     let begun = Instant::now();
     for n in 0..commits {
@@ -90,6 +134,10 @@ fn main() {
         }
     }
     drive.sync().unwrap();
-    println!("{commits} changed objects taken in in {:?}, {} MB resident", begun.elapsed(), megabytes());
+    println!(
+        "{commits} changed objects taken in in {:?}, {} MB resident",
+        begun.elapsed(),
+        megabytes()
+    );
     drive.close().unwrap();
 }

@@ -39,7 +39,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use teal_env::{Clock, Disk, Entropy};
-use teal_log::{Cost, MkfsError, MkfsOptions, OpenError, OpenOptions, Store, StoreError, note_cost};
+use teal_log::{
+    Cost, MkfsError, MkfsOptions, OpenError, OpenOptions, Store, StoreError, note_cost,
+};
 use teal_types::{ObjectNo, Sector};
 
 /// The number whose note the label is.
@@ -56,7 +58,9 @@ pub enum DriveError {
     #[error("this is a store, but not a drive; make a drive with `teal device add`")]
     NotADrive,
     /// A newer program made it.
-    #[error("this drive has a label of version {0}, newer than this program knows; use a newer teal")]
+    #[error(
+        "this drive has a label of version {0}, newer than this program knows; use a newer teal"
+    )]
     Newer(u16),
     /// Its store cannot be made.
     #[error(transparent)]
@@ -101,7 +105,9 @@ impl Drop for Writing<'_> {
 
 impl std::fmt::Debug for Drive {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Drive").field("label", &*self.label.lock()).finish_non_exhaustive()
+        f.debug_struct("Drive")
+            .field("label", &*self.label.lock())
+            .finish_non_exhaustive()
     }
 }
 
@@ -117,9 +123,16 @@ impl Drive {
         name: &str,
         label: Label,
     ) -> Result<Self, DriveError> {
-        let options = MkfsOptions { label: name.to_owned(), ..MkfsOptions::default() };
+        let options = MkfsOptions {
+            label: name.to_owned(),
+            ..MkfsOptions::default()
+        };
         Store::mkfs(Arc::clone(&disk), Arc::clone(&clock), entropy, &options)?;
-        let (store, _) = Store::open(Arc::clone(&disk), Arc::clone(&clock), OpenOptions::default())?;
+        let (store, _) = Store::open(
+            Arc::clone(&disk),
+            Arc::clone(&clock),
+            OpenOptions::default(),
+        )?;
         let this = Self::of(disk, store, clock, label);
         this.relabel(|_| {})?;
         this.sync()?;
@@ -131,7 +144,11 @@ impl Drive {
     /// # Errors
     /// [`DriveError`]; nothing has been written.
     pub fn open(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<Self, DriveError> {
-        let (store, _) = Store::open(Arc::clone(&disk), Arc::clone(&clock), OpenOptions::default())?;
+        let (store, _) = Store::open(
+            Arc::clone(&disk),
+            Arc::clone(&clock),
+            OpenOptions::default(),
+        )?;
         let label = Self::label_of(&store)?;
         Ok(Self::of(disk, store, clock, label))
     }
@@ -141,7 +158,14 @@ impl Drive {
     /// # Errors
     /// [`DriveError`].
     pub fn look(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<Label, DriveError> {
-        let (store, _) = Store::open(disk, clock, OpenOptions { read_only: true, ..OpenOptions::default() })?;
+        let (store, _) = Store::open(
+            disk,
+            clock,
+            OpenOptions {
+                read_only: true,
+                ..OpenOptions::default()
+            },
+        )?;
         Self::label_of(&store)
     }
 
@@ -169,7 +193,11 @@ impl Drive {
 
     /// Whether an open store is a drive's, which is not to be mounted.
     pub fn is_one(store: &Store) -> bool {
-        store.note(LABEL).ok().flatten().is_some_and(|bytes| !matches!(Label::decode(&bytes), Err(NoLabel::Other)))
+        store
+            .note(LABEL)
+            .ok()
+            .flatten()
+            .is_some_and(|bytes| !matches!(Label::decode(&bytes), Err(NoLabel::Other)))
     }
 
     /// Its name for people.
@@ -254,14 +282,21 @@ impl Drive {
     pub fn room(&self) -> Room {
         let space = self.store.space();
         // Its root is no object of the volume.
-        Room { total: space.total, free: space.free, objects: space.objects.saturating_sub(1) }
+        Room {
+            total: space.total,
+            free: space.free,
+            objects: space.objects.saturating_sub(1),
+        }
     }
 
     /// Visits the numbers of all objects it knows something of, ascending, until `visit` says enough.
     ///
     /// # Errors
     /// What reading the notes met.
-    pub fn each(&self, visit: &mut dyn FnMut(ObjectNo) -> ControlFlow<()>) -> Result<(), StoreError> {
+    pub fn each(
+        &self,
+        visit: &mut dyn FnMut(ObjectNo) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
         self.store.each_note(ObjectNo::ROOT, &mut |no, _| visit(no))
     }
 
@@ -269,8 +304,17 @@ impl Drive {
     ///
     /// # Errors
     /// What reading the notes met.
-    pub fn each_affine(&self, visit: &mut dyn FnMut(ObjectNo) -> ControlFlow<()>) -> Result<(), StoreError> {
-        let mut each = |no, head: &[u8]| if Held::has_affinity(head) { visit(no) } else { ControlFlow::Continue(()) };
+    pub fn each_affine(
+        &self,
+        visit: &mut dyn FnMut(ObjectNo) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let mut each = |no, head: &[u8]| {
+            if Held::has_affinity(head) {
+                visit(no)
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
         self.store.each_note(ObjectNo::ROOT, &mut each)
     }
 

@@ -30,8 +30,13 @@ impl Hand {
     /// When no thread can be had.
     pub fn new(name: &str) -> io::Result<Self> {
         let (work, todo) = sync_channel::<Work>(WAITING_MAX);
-        std::thread::Builder::new().name(name.into()).spawn(move || todo.into_iter().for_each(|work| work()))?;
-        Ok(Self { work, late: Arc::default() })
+        std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || todo.into_iter().for_each(|work| work()))?;
+        Ok(Self {
+            work,
+            late: Arc::default(),
+        })
     }
 
     /// Whether it has not come back from what it was asked.
@@ -40,7 +45,11 @@ impl Hand {
     }
 
     /// Has work done, and waits for what comes of it; `None`: not in time.
-    pub fn ask<T: Send + 'static>(&self, deadline: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub fn ask<T: Send + 'static>(
+        &self,
+        deadline: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         if self.is_late() {
             return None;
         }
@@ -80,7 +89,10 @@ mod tests {
         let hand = Hand::new("test").unwrap();
         assert_eq!(hand.ask(LONG, || 1), Some(1));
         let (go, gone) = channel::<()>();
-        assert_eq!(hand.ask(Duration::from_millis(1), move || gone.recv().is_ok()), None);
+        assert_eq!(
+            hand.ask(Duration::from_millis(1), move || gone.recv().is_ok()),
+            None
+        );
         assert!(hand.is_late());
         assert_eq!(hand.ask(LONG, || 2), None, "at once");
         drop(go);

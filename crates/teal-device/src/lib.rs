@@ -51,7 +51,14 @@ pub trait Upstream: Send + Sync {
     ///
     /// # Errors
     /// As [`call`](Self::call), for each.
-    fn call_all(&self, requests: &[Request], deadline: Duration) -> Vec<Result<Reply, UpstreamError>> {
-        requests.iter().map(|request| self.call(request, deadline)).collect()
+    fn call_all(
+        &self,
+        requests: &[Request],
+        deadline: Duration,
+    ) -> Vec<Result<Reply, UpstreamError>> {
+        requests
+            .iter()
+            .map(|request| self.call(request, deadline))
+            .collect()
     }
 }

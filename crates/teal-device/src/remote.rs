@@ -30,7 +30,9 @@ pub struct Remote {
 
 impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Remote").field("channel", &self.channel).finish_non_exhaustive()
+        f.debug_struct("Remote")
+            .field("channel", &self.channel)
+            .finish_non_exhaustive()
     }
 }
 
@@ -41,7 +43,12 @@ impl Remote {
         clock: Arc<dyn Clock>,
         keep: impl Fn(&ClientIdentity) + Send + Sync + 'static,
     ) -> Self {
-        Self { channel, clock, looked: Mutex::new(None), keep: Box::new(keep) }
+        Self {
+            channel,
+            clock,
+            looked: Mutex::new(None),
+            keep: Box::new(keep),
+        }
     }
 
     fn renew(&self) {
@@ -71,8 +78,12 @@ impl Remote {
 
     fn understand(&self, answer: Result<Vec<u8>, NetError>) -> Result<Reply, UpstreamError> {
         let answer = answer.map_err(|error| match error {
-            NetError::Unreachable { .. } | NetError::Busy(_) => UpstreamError::Unreachable(error.to_string()),
-            NetError::Refused(_) | NetError::Certificate(_) => UpstreamError::Denied(error.to_string()),
+            NetError::Unreachable { .. } | NetError::Busy(_) => {
+                UpstreamError::Unreachable(error.to_string())
+            }
+            NetError::Refused(_) | NetError::Certificate(_) => {
+                UpstreamError::Denied(error.to_string())
+            }
             NetError::TooLarge(_) | NetError::Protocol(_) => {
                 UpstreamError::Protocol(CodecError::Malformed(error.to_string()))
             }
@@ -93,12 +104,21 @@ impl Upstream for Remote {
         self.understand(answer)
     }
 
-    fn call_all(&self, requests: &[Request], deadline: Duration) -> Vec<Result<Reply, UpstreamError>> {
+    fn call_all(
+        &self,
+        requests: &[Request],
+        deadline: Duration,
+    ) -> Vec<Result<Reply, UpstreamError>> {
         let encoded: Result<Vec<_>, _> = requests.iter().map(encode_request).collect();
         let Ok(encoded) = encoded else {
-            return requests.iter().map(|request| self.call(request, deadline)).collect();
+            return requests
+                .iter()
+                .map(|request| self.call(request, deadline))
+                .collect();
         };
-        let answers = requests.iter().zip(self.channel.call_all(&encoded, deadline));
+        let answers = requests
+            .iter()
+            .zip(self.channel.call_all(&encoded, deadline));
         let answers = answers.map(|(request, answer)| match answer {
             Err(NetError::Certificate(_)) => self.call(request, deadline),
             answer => self.understand(answer),

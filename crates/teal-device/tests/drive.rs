@@ -23,8 +23,20 @@ fn bytes(seed: u64, len: u64) -> Vec<u8> {
 }
 
 fn make(disk: Arc<dyn Disk>) -> Drive {
-    let label = Label { volume: 7, device: 1, seen: seq(100), ..Label::default() };
-    Drive::make(disk, Arc::new(SimClock::default()), &SeededEntropy::new(1), "usb", label).unwrap()
+    let label = Label {
+        volume: 7,
+        device: 1,
+        seen: seq(100),
+        ..Label::default()
+    };
+    Drive::make(
+        disk,
+        Arc::new(SimClock::default()),
+        &SeededEntropy::new(1),
+        "usb",
+        label,
+    )
+    .unwrap()
 }
 
 fn fresh(mib: u64) -> Drive {
@@ -33,7 +45,11 @@ fn fresh(mib: u64) -> Drive {
 
 fn whole(drive: &Drive, no: ObjectNo, at: u64, content: &[u8]) {
     let size = content.len() as u64;
-    assert!(drive.install(no, (seq(at), size), (0, size), &[(0, content.to_vec())]).unwrap());
+    assert!(
+        drive
+            .install(no, (seq(at), size), (0, size), &[(0, content.to_vec())])
+            .unwrap()
+    );
 }
 
 /// What is found of the first `SIZE` bytes, and whether it is as in `content`.
@@ -45,7 +61,11 @@ fn found(drive: &Drive, at: u64, content: &[u8]) -> Vec<(u64, u64)> {
         read[at as usize..at as usize + piece.len()].copy_from_slice(&piece);
     }
     for (from, to) in found.present.iter() {
-        assert_eq!(read[from as usize..to as usize], content[from as usize..to as usize], "{from} to {to}");
+        assert_eq!(
+            read[from as usize..to as usize],
+            content[from as usize..to as usize],
+            "{from} to {to}"
+        );
     }
     found.present.iter().collect()
 }
@@ -59,20 +79,49 @@ fn content_is_read_at_its_version_and_at_no_other() {
     assert_eq!(found(&drive, 4, &old), []);
     assert_eq!(found(&drive, 6, &old), []);
     // A part of a newer version: nothing of the old one is left.
-    assert!(drive.install(A, (seq(6), SIZE), (4096, 8192), &[(4096, new[4096..8192].to_vec())]).unwrap());
+    assert!(
+        drive
+            .install(
+                A,
+                (seq(6), SIZE),
+                (4096, 8192),
+                &[(4096, new[4096..8192].to_vec())]
+            )
+            .unwrap()
+    );
     assert_eq!(found(&drive, 6, &new), [(4096, 8192)]);
     assert_eq!(found(&drive, 5, &old), []);
-    assert!(!drive.install(A, (seq(5), SIZE), (0, SIZE), &[(0, old)]).unwrap(), "an older one comes too late");
-    assert!(!drive.install(A, (seq(101), SIZE), (0, SIZE), &[(0, new)]).unwrap(), "the drive has not come so far");
+    assert!(
+        !drive
+            .install(A, (seq(5), SIZE), (0, SIZE), &[(0, old)])
+            .unwrap(),
+        "an older one comes too late"
+    );
+    assert!(
+        !drive
+            .install(A, (seq(101), SIZE), (0, SIZE), &[(0, new)])
+            .unwrap(),
+        "the drive has not come so far"
+    );
 }
 
 #[test]
 fn parts_that_meet_in_a_block_leave_each_other_alone() {
     let drive = fresh(32);
     let content = bytes(1, SIZE);
-    for (from, to) in [(1000, 9000), (0, 1000), (9001, SIZE), (9000, 9001), (500, 600)] {
+    for (from, to) in [
+        (1000, 9000),
+        (0, 1000),
+        (9001, SIZE),
+        (9000, 9001),
+        (500, 600),
+    ] {
         let piece = (from, content[from as usize..to as usize].to_vec());
-        assert!(drive.install(A, (seq(5), SIZE), (from, to), &[piece]).unwrap());
+        assert!(
+            drive
+                .install(A, (seq(5), SIZE), (from, to), &[piece])
+                .unwrap()
+        );
     }
     assert_eq!(found(&drive, 5, &content), [(0, SIZE)]);
 }
@@ -82,7 +131,9 @@ fn a_change_elsewhere_leaves_what_it_did_not_touch() {
     let drive = fresh(32);
     let mut content = bytes(1, SIZE);
     whole(&drive, A, 5, &content);
-    drive.changed(A, (seq(7), SIZE), Some(&[(5000, 10)])).unwrap();
+    drive
+        .changed(A, (seq(7), SIZE), Some(&[(5000, 10)]))
+        .unwrap();
     content[5000..5010].fill(0);
     assert_eq!(found(&drive, 7, &content), [(0, 4096), (8192, SIZE)]);
     // It grows, and is cut.
@@ -107,10 +158,19 @@ fn holes_stay_holes() {
     let drive = fresh(32);
     let size = 1 << 40;
     let tail = bytes(3, 4096);
-    assert!(drive.install(A, (seq(5), size), (0, size), &[(1 << 30, tail.clone())]).unwrap());
-    let found = drive.read(A, seq(5), (1 << 30) - 8192, (1 << 30) + 8192).unwrap();
+    assert!(
+        drive
+            .install(A, (seq(5), size), (0, size), &[(1 << 30, tail.clone())])
+            .unwrap()
+    );
+    let found = drive
+        .read(A, seq(5), (1 << 30) - 8192, (1 << 30) + 8192)
+        .unwrap();
     assert_eq!(found.pieces, [(1 << 30, tail)]);
-    assert_eq!(found.present.iter().collect::<Vec<_>>(), [((1 << 30) - 8192, (1 << 30) + 8192)]);
+    assert_eq!(
+        found.present.iter().collect::<Vec<_>>(),
+        [((1 << 30) - 8192, (1 << 30) + 8192)]
+    );
     assert!(drive.room().total - drive.room().free < 1 << 20);
 }
 
@@ -123,11 +183,23 @@ fn what_was_not_used_makes_way_and_what_has_affinity_does_not() {
     drive.mark(no(0), true, false).unwrap();
     for n in 1..200 {
         whole(&drive, no(n), 5, &content);
-        assert!(drive.room().free * 20 > drive.room().total, "{:?}", drive.room());
+        assert!(
+            drive.room().free * 20 > drive.room().total,
+            "{:?}",
+            drive.room()
+        );
     }
     let is_there = |n| drive.held(no(n)).unwrap().content.is_some();
     assert!(is_there(0) && is_there(199) && !is_there(1));
-    assert_eq!(drive.read(no(0), seq(5), 0, 256 << 10).unwrap().present.iter().collect::<Vec<_>>(), [(0, 256 << 10)]);
+    assert_eq!(
+        drive
+            .read(no(0), seq(5), 0, 256 << 10)
+            .unwrap()
+            .present
+            .iter()
+            .collect::<Vec<_>>(),
+        [(0, 256 << 10)]
+    );
 }
 
 #[test]
@@ -141,15 +213,27 @@ fn damage_is_told_from_what_is_whole_and_can_be_repaired() {
     drop(drive);
     let sectors = disk.shape().sectors;
     let mut image = vec![0; (sectors * 512) as usize];
-    disk.read_at(teal_types::Sector::new(0), &mut image).unwrap();
-    let at = image.windows(32).position(|bytes| bytes == &content[600_000..600_032]).unwrap() as u64 / 512;
+    disk.read_at(teal_types::Sector::new(0), &mut image)
+        .unwrap();
+    let at = image
+        .windows(32)
+        .position(|bytes| bytes == &content[600_000..600_032])
+        .unwrap() as u64
+        / 512;
     let mut sector = image[(at * 512) as usize..][..512].to_vec();
     sector[100] ^= 1;
-    disk.write_at(teal_types::Sector::new(at), &[std::io::IoSlice::new(&sector)]).unwrap();
+    disk.write_at(
+        teal_types::Sector::new(at),
+        &[std::io::IoSlice::new(&sector)],
+    )
+    .unwrap();
     let drive = Drive::open(disk, Arc::new(SimClock::default())).unwrap();
     let found = drive.read(A, seq(5), 0, 1 << 20).unwrap();
     let (from, to) = found.spoiled.iter().next().unwrap();
-    assert!(from <= 600_000 && to > 600_000 && to - from <= 128 << 10, "{from} to {to}");
+    assert!(
+        from <= 600_000 && to > 600_000 && to - from <= 128 << 10,
+        "{from} to {to}"
+    );
     let mut all = Ranges::default();
     all.add(0, 1 << 20);
     assert_eq!(found.present, all.without(&found.spoiled));
@@ -161,20 +245,50 @@ fn damage_is_told_from_what_is_whole_and_can_be_repaired() {
     let left = drive.held(A).unwrap().content.unwrap().present;
     assert_eq!(all.without(&left).iter().collect::<Vec<_>>(), [block]);
     let piece = (600_000, content[600_000..600_010].to_vec());
-    assert!(drive.install(A, (seq(5), 1 << 20), (600_000, 600_010), &[piece]).unwrap());
-    for (from, to) in drive.read(A, seq(5), 0, 1 << 20).unwrap().present.within(block.0, block.1).iter() {
-        assert_eq!((from, to), (600_000, 600_010), "nothing else of it is known");
+    assert!(
+        drive
+            .install(A, (seq(5), 1 << 20), (600_000, 600_010), &[piece])
+            .unwrap()
+    );
+    for (from, to) in drive
+        .read(A, seq(5), 0, 1 << 20)
+        .unwrap()
+        .present
+        .within(block.0, block.1)
+        .iter()
+    {
+        assert_eq!(
+            (from, to),
+            (600_000, 600_010),
+            "nothing else of it is known"
+        );
     }
     drive.spoil(A, seq(5), &found.spoiled).unwrap();
-    assert!(drive.read(A, seq(5), 0, 1 << 20).unwrap().spoiled.is_empty());
+    assert!(
+        drive
+            .read(A, seq(5), 0, 1 << 20)
+            .unwrap()
+            .spoiled
+            .is_empty()
+    );
     let piece = (from, content[from as usize..to as usize].to_vec());
-    assert!(drive.install(A, (seq(5), 1 << 20), (from, to), &[piece]).unwrap());
+    assert!(
+        drive
+            .install(A, (seq(5), 1 << 20), (from, to), &[piece])
+            .unwrap()
+    );
     assert_eq!(drive.read(A, seq(5), 0, 1 << 20).unwrap().present, all);
 }
 
 #[test]
 fn after_a_power_cut_a_drive_is_as_after_some_of_its_changes() {
-    let shape = DiskShape { sectors: (20 << 20) / 512, logical: 512, physical: 4096, rotational: false, sparse: false };
+    let shape = DiskShape {
+        sectors: (20 << 20) / 512,
+        logical: 512,
+        physical: 4096,
+        rotational: false,
+        sparse: false,
+    };
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
         let disk = RecordingDisk::new(shape);
@@ -183,8 +297,12 @@ fn after_a_power_cut_a_drive_is_as_after_some_of_its_changes() {
         let mut durable = 0;
         // At each step every object changes; then the position moves; then some of the new content comes.
         for n in 1..=steps {
-            let (at, all) = (100 + 10 * n, (0..4).map(|object| ObjectNo::new(A.get() + object)));
-            all.clone().for_each(|no| drive.changed(no, (seq(at), SIZE), None).unwrap());
+            let (at, all) = (
+                100 + 10 * n,
+                (0..4).map(|object| ObjectNo::new(A.get() + object)),
+            );
+            all.clone()
+                .for_each(|no| drive.changed(no, (seq(at), SIZE), None).unwrap());
             drive.relabel(|label| label.seen = seq(at)).unwrap();
             for no in all {
                 if rng.chance(0.7) {
@@ -204,9 +322,16 @@ fn after_a_power_cut_a_drive_is_as_after_some_of_its_changes() {
             let no = ObjectNo::new(A.get() + object);
             if let Some(content) = drive.held(no).unwrap().content {
                 let at = content.data_seq.get();
-                assert_eq!(at, seen, "seed {seed}: what is there is the newest as of the position");
+                assert_eq!(
+                    at, seen,
+                    "seed {seed}: what is there is the newest as of the position"
+                );
                 let found = drive.read(no, content.data_seq, 0, SIZE).unwrap();
-                let read: Vec<u8> = found.pieces.into_iter().flat_map(|(_, bytes)| bytes).collect();
+                let read: Vec<u8> = found
+                    .pieces
+                    .into_iter()
+                    .flat_map(|(_, bytes)| bytes)
+                    .collect();
                 assert!(read.is_empty() || read == bytes(at, SIZE), "seed {seed}");
             }
         }
@@ -217,10 +342,30 @@ fn after_a_power_cut_a_drive_is_as_after_some_of_its_changes() {
 fn what_is_no_drive_is_told_apart() {
     let clock: Arc<SimClock> = Arc::default();
     let disk = Arc::new(MemDisk::new((20 << 20) / 512));
-    assert!(matches!(Drive::open(Arc::clone(&disk) as _, clock.clone()), Err(DriveError::Open(_))));
-    Store::mkfs(Arc::clone(&disk) as _, clock.clone(), &SeededEntropy::new(1), &MkfsOptions::default()).unwrap();
-    assert!(matches!(Drive::open(disk, clock), Err(DriveError::NotADrive)));
-    assert_eq!(fresh(20).label(), Label { volume: 7, device: 1, seen: seq(100), ..Label::default() });
+    assert!(matches!(
+        Drive::open(Arc::clone(&disk) as _, clock.clone()),
+        Err(DriveError::Open(_))
+    ));
+    Store::mkfs(
+        Arc::clone(&disk) as _,
+        clock.clone(),
+        &SeededEntropy::new(1),
+        &MkfsOptions::default(),
+    )
+    .unwrap();
+    assert!(matches!(
+        Drive::open(disk, clock),
+        Err(DriveError::NotADrive)
+    ));
+    assert_eq!(
+        fresh(20).label(),
+        Label {
+            volume: 7,
+            device: 1,
+            seen: seq(100),
+            ..Label::default()
+        }
+    );
     assert_eq!(BLOCK, 4096);
 }
 
@@ -242,8 +387,12 @@ impl Disk for Watched {
     }
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
         if let Some(drive) = self.drive.get().and_then(Weak::upgrade) {
-            self.silent.fetch_add(u64::from(!drive.is_written()), Ordering::Relaxed);
-            self.bytes.fetch_add(parts.iter().map(|part| part.len() as u64).sum(), Ordering::Relaxed);
+            self.silent
+                .fetch_add(u64::from(!drive.is_written()), Ordering::Relaxed);
+            self.bytes.fetch_add(
+                parts.iter().map(|part| part.len() as u64).sum(),
+                Ordering::Relaxed,
+            );
         }
         self.disk.write_at(at, parts)
     }
@@ -262,7 +411,12 @@ impl Disk for Watched {
 fn while_the_disk_is_written_to_the_drive_says_so_cleaning_included() {
     const MIB: u64 = 16;
     let disk = MemDisk::new((MIB << 20) / 512);
-    let disk = Arc::new(Watched { disk, drive: OnceLock::new(), bytes: AtomicU64::new(0), silent: AtomicU64::new(0) });
+    let disk = Arc::new(Watched {
+        disk,
+        drive: OnceLock::new(),
+        bytes: AtomicU64::new(0),
+        silent: AtomicU64::new(0),
+    });
     let usb = Arc::new(make(Arc::clone(&disk) as _));
     assert!(disk.drive.set(Arc::downgrade(&usb)).is_ok());
     // Many times what it has room for, in parts of what is there already: nothing of it is free without cleaning.
@@ -272,9 +426,14 @@ fn while_the_disk_is_written_to_the_drive_says_so_cleaning_included() {
         let (from, len) = (rng.below(16) * 4096, 4096 * (1 + rng.below(8)));
         let piece = bytes(round, len);
         asked += len;
-        assert!(usb.install(no, (seq(5), 1 << 20), (from, from + len), &[(from, piece)]).unwrap());
+        assert!(
+            usb.install(no, (seq(5), 1 << 20), (from, from + len), &[(from, piece)])
+                .unwrap()
+        );
         match rng.below(8) {
-            0 => usb.spoil(no, seq(5), &Ranges::of(vec![(0, 8192)]).unwrap()).unwrap(),
+            0 => usb
+                .spoil(no, seq(5), &Ranges::of(vec![(0, 8192)]).unwrap())
+                .unwrap(),
             1 => usb.mark(no, rng.chance(0.5), false).unwrap(),
             2 => usb.sync().unwrap(),
             _ => {}
@@ -282,7 +441,10 @@ fn while_the_disk_is_written_to_the_drive_says_so_cleaning_included() {
     }
     usb.close().unwrap();
     let written = disk.bytes.load(Ordering::Relaxed);
-    assert!(asked > 2 * (MIB << 20) && written > asked, "{written} bytes for {asked}");
+    assert!(
+        asked > 2 * (MIB << 20) && written > asked,
+        "{written} bytes for {asked}"
+    );
     assert_eq!(disk.silent.load(Ordering::Relaxed), 0);
     assert!(!usb.is_written());
 }

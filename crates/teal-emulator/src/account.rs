@@ -47,7 +47,12 @@ impl Account {
         let uses = self.ledger.entries().map(|(used, entry)| {
             let before = earlier.ledger.entry(used);
             let energy = entry.energy().less(before.energy());
-            (used, entry.count - before.count, entry.time.less(before.time), energy)
+            (
+                used,
+                entry.count - before.count,
+                entry.time.less(before.time),
+                energy,
+            )
         });
         (requests, uses.collect())
     }

@@ -75,7 +75,10 @@ pub struct EmulatedDisk<D> {
 
 impl<D> std::fmt::Debug for EmulatedDisk<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EmulatedDisk").field("header", &self.header).field("pace", &self.pace).finish_non_exhaustive()
+        f.debug_struct("EmulatedDisk")
+            .field("header", &self.header)
+            .field("pace", &self.pace)
+            .finish_non_exhaustive()
     }
 }
 
@@ -84,14 +87,24 @@ impl<D: Disk> EmulatedDisk<D> {
     ///
     /// # Errors
     /// [`SetupError`], if figures are missing or `inner` is too small.
-    pub fn new(inner: D, setup: &Setup, pace: Pace, sink: Box<dyn Sink>) -> Result<Self, SetupError> {
+    pub fn new(
+        inner: D,
+        setup: &Setup,
+        pace: Pace,
+        sink: Box<dyn Sink>,
+    ) -> Result<Self, SetupError> {
         let (have, need) = (inner.shape().sectors, setup.sectors());
         if have < need {
             return Err(SetupError::Backing { have, need });
         }
         let drive = Drive::new(setup)?;
-        let shape =
-            DiskShape { sectors: need, logical: 512, physical: 512, rotational: true, sparse: inner.shape().sparse };
+        let shape = DiskShape {
+            sectors: need,
+            logical: 512,
+            physical: 512,
+            rotational: true,
+            sparse: inner.shape().sparse,
+        };
         let core = Core {
             drive,
             requests: Requests::default(),
@@ -102,7 +115,14 @@ impl<D: Disk> EmulatedDisk<D> {
             log_error: None,
         };
         let model = core.drive.model().clone();
-        Ok(Self { inner, shape, header: Self::header(setup, &pace), model, pace, core: Mutex::new(core) })
+        Ok(Self {
+            inner,
+            shape,
+            header: Self::header(setup, &pace),
+            model,
+            pace,
+            core: Mutex::new(core),
+        })
     }
 
     /// What the log of such a disk begins with.
@@ -143,8 +163,16 @@ impl<D: Disk> EmulatedDisk<D> {
         core.log_power();
         let (kind, at, count) = match request {
             Request::Read { at, count } => (Kind::Read, at, count),
-            Request::Write { at, count, fua: false } => (Kind::Write, at, count),
-            Request::Write { at, count, fua: true } => (Kind::WriteThrough, at, count),
+            Request::Write {
+                at,
+                count,
+                fua: false,
+            } => (Kind::Write, at, count),
+            Request::Write {
+                at,
+                count,
+                fua: true,
+            } => (Kind::WriteThrough, at, count),
             Request::Flush => (Kind::Flush, Sector::new(0), 0),
         };
         match kind {
@@ -160,7 +188,17 @@ impl<D: Disk> EmulatedDisk<D> {
         }
         let (start, done) = (work.start, work.done);
         let label = String::new();
-        core.log(&Record { kind, at, count, asked, start, done, energy: work.energy, total: work.total, label });
+        core.log(&Record {
+            kind,
+            at,
+            count,
+            asked,
+            start,
+            done,
+            energy: work.energy,
+            total: work.total,
+            label,
+        });
         Ticket { done }
     }
 
@@ -224,10 +262,18 @@ impl<D: Disk> EmulatedDisk<D> {
     pub(crate) fn within(&self, at: Sector, bytes: usize) -> io::Result<u64> {
         let sectors = bytes as u64 / SECTOR;
         if !(bytes as u64).is_multiple_of(SECTOR) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a whole number of sectors"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a whole number of sectors",
+            ));
         }
-        let end = at.get().checked_add(sectors).filter(|end| *end <= self.shape.sectors);
-        end.map(|_| sectors).ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the disk"))
+        let end = at
+            .get()
+            .checked_add(sectors)
+            .filter(|end| *end <= self.shape.sectors);
+        end.map(|_| sectors).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the disk")
+        })
     }
 }
 
@@ -241,15 +287,39 @@ impl Core {
     }
 
     fn account(&self) -> Account {
-        Account { requests: self.requests, ledger: self.drive.ledger().clone() }
+        Account {
+            requests: self.requests,
+            ledger: self.drive.ledger().clone(),
+        }
     }
 
     fn log_power(&mut self) {
-        for PowerEvent { at, done, to, energy, total } in self.drive.take_events() {
-            let kind = if to == Power::Ready { Kind::Awake } else { Kind::Asleep };
+        for PowerEvent {
+            at,
+            done,
+            to,
+            energy,
+            total,
+        } in self.drive.take_events()
+        {
+            let kind = if to == Power::Ready {
+                Kind::Awake
+            } else {
+                Kind::Asleep
+            };
             self.requests.wakes += u64::from(kind == Kind::Awake);
             let (place, label) = (Sector::new(0), String::new());
-            self.log(&Record { kind, at: place, count: 0, asked: at, start: at, done, energy, total, label });
+            self.log(&Record {
+                kind,
+                at: place,
+                count: 0,
+                asked: at,
+                start: at,
+                done,
+                energy,
+                total,
+                label,
+            });
         }
     }
 
@@ -257,7 +327,17 @@ impl Core {
     fn note(&mut self, kind: Kind, at: Sector, count: u64, now: Time, label: &str) {
         let (total, label) = (self.drive.ledger().total(), label.to_owned());
         let energy = Energy::ZERO;
-        self.log(&Record { kind, at, count, asked: now, start: now, done: now, energy, total, label });
+        self.log(&Record {
+            kind,
+            at,
+            count,
+            asked: now,
+            start: now,
+            done: now,
+            energy,
+            total,
+            label,
+        });
     }
 
     fn log(&mut self, record: &Record) {
@@ -289,7 +369,11 @@ impl<D: Disk> Disk for EmulatedDisk<D> {
 
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let count = self.within(at, parts.iter().map(|part| part.len()).sum())?;
-        let ticket = self.ask(Request::Write { at, count, fua: false });
+        let ticket = self.ask(Request::Write {
+            at,
+            count,
+            fua: false,
+        });
         let done = self.inner.write_at(at, parts);
         self.wait(ticket);
         done

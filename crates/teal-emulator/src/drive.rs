@@ -168,7 +168,12 @@ impl Drive {
         self.rest(served.start);
         self.did(&served.job);
         self.busy = served.done;
-        Work { start: served.start, done: served.done, energy: served.job.energy(), total: self.ledger.total() }
+        Work {
+            start: served.start,
+            done: served.done,
+            energy: served.job.energy(),
+            total: self.ledger.total(),
+        }
     }
 
     /// Goes to its lowest state now, or as soon as what it has begun and taken in is on the surface. Says when it is there.
@@ -192,7 +197,8 @@ impl Drive {
     /// Books work that began when the last was done.
     fn did(&mut self, job: &Job) {
         for part in job.parts() {
-            self.ledger.draw(Use::Work(part.phase), part.power, part.time);
+            self.ledger
+                .draw(Use::Work(part.phase), part.power, part.time);
             self.series.draw(part.power, part.time);
         }
         self.accounted = self.accounted + job.time();
@@ -203,7 +209,11 @@ impl Drive {
 
     /// Books rest until `until`, if it has not begun something already that lasts longer.
     fn rest(&mut self, until: Time) {
-        let state = if self.power == Power::Ready { self.ready } else { self.lowest };
+        let state = if self.power == Power::Ready {
+            self.ready
+        } else {
+            self.lowest
+        };
         let (power, time) = (self.model.power(state), until.since(self.accounted));
         self.ledger.draw_on(Use::Rest(state), power, time);
         self.series.draw(power, time);
@@ -239,7 +249,14 @@ impl Drive {
             here = next;
         }
         self.power = power;
-        self.ledger.draw(Use::Rest(to), self.model.power(to), Span::ZERO);
-        self.events.push(PowerEvent { at, done: self.accounted, to: power, energy, total: self.ledger.total() });
+        self.ledger
+            .draw(Use::Rest(to), self.model.power(to), Span::ZERO);
+        self.events.push(PowerEvent {
+            at,
+            done: self.accounted,
+            to: power,
+            energy,
+            total: self.ledger.total(),
+        });
     }
 }

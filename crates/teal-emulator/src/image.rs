@@ -23,8 +23,8 @@ use std::time::Duration;
 use teal_energy::mechanics::Request as Asked;
 use teal_env::Disk;
 use teal_fuse::{
-    DirBuffer, Entry, Handle, InitConfig, InitFlags, NodeId, OpenFlags, Operation, Reply, Request, Serve, Session,
-    SessionError, StatFs,
+    DirBuffer, Entry, Handle, InitConfig, InitFlags, NodeId, OpenFlags, Operation, Reply, Request,
+    Serve, Session, SessionError, StatFs,
 };
 use teal_types::{Attr, BLOCK, FileType, ObjectNo, SECTOR, Sector, Timestamp};
 
@@ -98,7 +98,10 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
     pub fn config() -> InitConfig {
         let defaults = InitConfig::default();
         // Asynchronous direct I/O: the loop device does not wait for one request before it sends the next.
-        InitConfig { wanted: defaults.wanted | InitFlags::ASYNC_DIO, ..defaults }
+        InitConfig {
+            wanted: defaults.wanted | InitFlags::ASYNC_DIO,
+            ..defaults
+        }
     }
 
     /// Serves a session until its mount is gone. One thread reads requests: their order is the kernel's.
@@ -114,10 +117,21 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
         let (due, answers) = mpsc::sync_channel(QUEUE);
         let (commands, orders) = mpsc::sync_channel(QUEUE);
         std::thread::scope(|scope| {
-            let this = Self { disk, owner, made, due, commands, stats: Mutex::default() };
+            let this = Self {
+                disk,
+                owner,
+                made,
+                due,
+                commands,
+                stats: Mutex::default(),
+            };
             let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-            named("answers").spawn_scoped(scope, || answer(disk, answers)).map_err(|_| Errno::AGAIN)?;
-            named("commands").spawn_scoped(scope, || follow(owner, orders)).map_err(|_| Errno::AGAIN)?;
+            named("answers")
+                .spawn_scoped(scope, || answer(disk, answers))
+                .map_err(|_| Errno::AGAIN)?;
+            named("commands")
+                .spawn_scoped(scope, || follow(owner, orders))
+                .map_err(|_| Errno::AGAIN)?;
             let served = session.run(NonZeroUsize::MIN, &this);
             // With it go the senders, and so the threads.
             drop(this);
@@ -132,7 +146,10 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
             STAT => (FileType::File, 0o400, 0),
             _ => (FileType::File, 0o200, 0),
         };
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let (uid, gid) = (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        );
         let (made, nlink) = (self.made, if node == 1 { 2 } else { 1 });
         Attr {
             object: ObjectNo::new(node),
@@ -166,7 +183,10 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
                 }
                 *next += 1;
                 open.insert(*next, content);
-                if !reply.open(Handle::new(*next), direct | OpenFlags::NOFLUSH).is_delivered() {
+                if !reply
+                    .open(Handle::new(*next), direct | OpenFlags::NOFLUSH)
+                    .is_delivered()
+                {
                     open.remove(next);
                 }
             }
@@ -182,7 +202,11 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
     fn later(&self, ticket: Ticket, what: What, reply: Reply) {
         if self.disk.pace().is_real() {
             // Nobody is there to answer only when the session ends: the reply says EIO then.
-            drop(self.due.send(Due { ticket, reply, what }));
+            drop(self.due.send(Due {
+                ticket,
+                reply,
+                what,
+            }));
         } else {
             self.disk.wait(ticket);
             what.answer(reply);
@@ -203,7 +227,9 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
         if size == 0 {
             return reply.data(&[]);
         }
-        let Some((at, count)) = self.sectors(offset, size) else { return reply.error(Errno::INVAL) };
+        let Some((at, count)) = self.sectors(offset, size) else {
+            return reply.error(Errno::INVAL);
+        };
         let ticket = self.disk.ask(Asked::Read { at, count });
         let mut data = vec![0; size as usize];
         let done = self.disk.inner().read_at(at, &mut data);
@@ -211,10 +237,20 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
     }
 
     fn write(&self, offset: u64, data: &[u8], reply: Reply) {
-        let Some((at, count)) = self.sectors(offset, data.len() as u64) else { return reply.error(Errno::INVAL) };
-        let ticket = self.disk.ask(Asked::Write { at, count, fua: false });
+        let Some((at, count)) = self.sectors(offset, data.len() as u64) else {
+            return reply.error(Errno::INVAL);
+        };
+        let ticket = self.disk.ask(Asked::Write {
+            at,
+            count,
+            fua: false,
+        });
         let done = self.disk.inner().write_at(at, &[io::IoSlice::new(data)]);
-        self.later(ticket, outcome(done, What::Written(data.len() as u32)), reply);
+        self.later(
+            ticket,
+            outcome(done, What::Written(data.len() as u32)),
+            reply,
+        );
     }
 
     fn flush(&self, reply: Reply) {
@@ -239,8 +275,12 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
 
     fn stat(&self, handle: Handle, offset: u64, size: u32, reply: Reply) {
         let (open, _) = &*self.stats.lock();
-        let Some(content) = open.get(&handle.get()) else { return reply.error(Errno::BADF) };
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
+        let Some(content) = open.get(&handle.get()) else {
+            return reply.error(Errno::BADF);
+        };
+        let from = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(content.len());
         let until = content.len().min(from.saturating_add(size as usize));
         reply.data(&content[from..until]);
     }
@@ -267,22 +307,26 @@ impl<D: Disk, O: Owner> Serve for ImageFs<'_, D, O> {
     fn serve(&self, request: Request<'_>, reply: Reply) {
         let node = request.header.node.get();
         match request.operation {
-            Operation::Lookup { name } if node == 1 => match FILES.iter().find(|(_, known)| known.as_bytes() == name) {
-                Some((node, _)) => {
-                    let entry = Entry {
-                        node: NodeId::new(*node),
-                        generation: 0,
-                        attr: self.attr(*node),
-                        attr_ttl: EVER,
-                        entry_ttl: EVER,
-                    };
-                    let _ = reply.entry(&entry);
+            Operation::Lookup { name } if node == 1 => {
+                match FILES.iter().find(|(_, known)| known.as_bytes() == name) {
+                    Some((node, _)) => {
+                        let entry = Entry {
+                            node: NodeId::new(*node),
+                            generation: 0,
+                            attr: self.attr(*node),
+                            attr_ttl: EVER,
+                            entry_ttl: EVER,
+                        };
+                        let _ = reply.entry(&entry);
+                    }
+                    None => reply.negative_entry(EVER),
                 }
-                None => reply.negative_entry(EVER),
-            },
+            }
             Operation::Getattr { .. } => reply.attr(&self.attr(node), EVER),
             // Truncating at an open, and times, change nothing.
-            Operation::Setattr(set) if set.size.is_none() || node != IMAGE => reply.attr(&self.attr(node), EVER),
+            Operation::Setattr(set) if set.size.is_none() || node != IMAGE => {
+                reply.attr(&self.attr(node), EVER)
+            }
             Operation::Open { flags, .. } => self.open(node, flags, reply),
             Operation::Release { handle, .. } => {
                 self.stats.lock().0.remove(&handle.get());
@@ -294,12 +338,24 @@ impl<D: Disk, O: Owner> Serve for ImageFs<'_, D, O> {
             Operation::Readdir { cookie, size, .. } => Self::list(cookie, size, reply),
             Operation::Releasedir { .. } => reply.ok(),
             Operation::Read { offset, size, .. } if node == IMAGE => self.read(offset, size, reply),
-            Operation::Read { handle, offset, size, .. } if node == STAT => self.stat(handle, offset, size, reply),
-            Operation::Write { offset, data, .. } if node == IMAGE => self.write(offset, data, reply),
+            Operation::Read {
+                handle,
+                offset,
+                size,
+                ..
+            } if node == STAT => self.stat(handle, offset, size, reply),
+            Operation::Write { offset, data, .. } if node == IMAGE => {
+                self.write(offset, data, reply)
+            }
             Operation::Write { data, .. } if node == CONTROL => self.command(data, reply),
             Operation::Fsync { .. } if node == IMAGE => self.flush(reply),
             Operation::Fsync { .. } => reply.ok(),
-            Operation::Fallocate { offset, length, mode, .. } if node == IMAGE => {
+            Operation::Fallocate {
+                offset,
+                length,
+                mode,
+                ..
+            } if node == IMAGE => {
                 self.fallocate(offset, length, mode, reply);
             }
             Operation::Statfs => {
@@ -323,7 +379,12 @@ impl<D: Disk, O: Owner> Serve for ImageFs<'_, D, O> {
 }
 
 fn answer<D: Disk>(disk: &EmulatedDisk<D>, answers: Receiver<Due>) {
-    for Due { ticket, reply, what } in answers {
+    for Due {
+        ticket,
+        reply,
+        what,
+    } in answers
+    {
         disk.wait(ticket);
         what.answer(reply);
     }

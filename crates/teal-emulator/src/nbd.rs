@@ -53,9 +53,15 @@ pub fn serve(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             magic => u32::from_be_bytes(magic?),
         };
-        let (flags, kind) = (u16::from_be_bytes(number(client)?), u16::from_be_bytes(number(client)?));
+        let (flags, kind) = (
+            u16::from_be_bytes(number(client)?),
+            u16::from_be_bytes(number(client)?),
+        );
         let cookie: [u8; 8] = number(client)?;
-        let (offset, length) = (u64::from_be_bytes(number(client)?), u32::from_be_bytes(number(client)?));
+        let (offset, length) = (
+            u64::from_be_bytes(number(client)?),
+            u32::from_be_bytes(number(client)?),
+        );
         if magic != REQUEST || length > REQUEST_MAX {
             return Err(foreign("no request of the protocol"));
         }
@@ -73,7 +79,9 @@ pub fn serve(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -
         };
         let error = match &done {
             Ok(()) => 0,
-            Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::UnexpectedEof) => EINVAL,
+            Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::UnexpectedEof) => {
+                EINVAL
+            }
             Err(_) => EIO,
         };
         let mut answer = [&REPLY.to_be_bytes()[..], &error.to_be_bytes(), &cookie].concat();
@@ -85,10 +93,19 @@ pub fn serve(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -
 }
 
 fn place(offset: u64) -> io::Result<Sector> {
-    if offset.is_multiple_of(SECTOR) { Ok(Sector::new(offset / SECTOR)) } else { Err(ErrorKind::InvalidInput.into()) }
+    if offset.is_multiple_of(SECTOR) {
+        Ok(Sector::new(offset / SECTOR))
+    } else {
+        Err(ErrorKind::InvalidInput.into())
+    }
 }
 
-fn read(disk: &EmulatedDisk<impl Disk>, offset: u64, length: u32, into: &mut Vec<u8>) -> io::Result<()> {
+fn read(
+    disk: &EmulatedDisk<impl Disk>,
+    offset: u64,
+    length: u32,
+    into: &mut Vec<u8>,
+) -> io::Result<()> {
     let at = place(offset)?;
     into.resize(length as usize, 0);
     disk.read_at(at, into)
@@ -101,7 +118,10 @@ fn write(disk: &EmulatedDisk<impl Disk>, offset: u64, data: &[u8], fua: bool) ->
     }
     let count = disk.within(at, data.len())?;
     let ticket = disk.ask(Request::Write { at, count, fua });
-    let done = disk.inner().write_at(at, &[IoSlice::new(data)]).and_then(|()| disk.inner().sync());
+    let done = disk
+        .inner()
+        .write_at(at, &[IoSlice::new(data)])
+        .and_then(|()| disk.inner().sync());
     disk.wait(ticket);
     done
 }
@@ -109,14 +129,29 @@ fn write(disk: &EmulatedDisk<impl Disk>, offset: u64, data: &[u8], fua: bool) ->
 /// The handshake. `false` if the client wants nothing more.
 fn greet(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -> io::Result<bool> {
     let flags = FIXED_NEWSTYLE | NO_ZEROES;
-    client.write_all(&[&GREETING.to_be_bytes()[..], &OPTION.to_be_bytes(), &flags.to_be_bytes()].concat())?;
+    client.write_all(
+        &[
+            &GREETING.to_be_bytes()[..],
+            &OPTION.to_be_bytes(),
+            &flags.to_be_bytes(),
+        ]
+        .concat(),
+    )?;
     let theirs = u32::from_be_bytes(number(client)?);
     let size = (disk.shape().sectors * SECTOR).to_be_bytes();
     // To a drive without a cache a flush is nothing, and it does not ask for any.
-    let cached = if disk.has_cache() { SEND_FLUSH | SEND_FUA } else { 0 };
+    let cached = if disk.has_cache() {
+        SEND_FLUSH | SEND_FUA
+    } else {
+        0
+    };
     let export = [&size[..], &(HAS_FLAGS | ROTATIONAL | cached).to_be_bytes()].concat();
     loop {
-        let (magic, option, length) = (number(client)?, number(client)?, u32::from_be_bytes(number(client)?));
+        let (magic, option, length) = (
+            number(client)?,
+            number(client)?,
+            u32::from_be_bytes(number(client)?),
+        );
         if u64::from_be_bytes(magic) != OPTION || length > OPTION_MAX {
             return Err(foreign("no option of the protocol"));
         }
@@ -124,11 +159,24 @@ fn greet(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -> io
         client.read_exact(&mut data)?;
         let mut reply = |kind: u32, data: &[u8]| {
             let (kind, length) = (kind.to_be_bytes(), (data.len() as u32).to_be_bytes());
-            client.write_all(&[&OPTION_REPLY.to_be_bytes()[..], &option, &kind, &length, data].concat())
+            client.write_all(
+                &[
+                    &OPTION_REPLY.to_be_bytes()[..],
+                    &option,
+                    &kind,
+                    &length,
+                    data,
+                ]
+                .concat(),
+            )
         };
         match u32::from_be_bytes(option) {
             1 => {
-                let zeroes = if theirs & u32::from(NO_ZEROES) != 0 { 0 } else { 124 };
+                let zeroes = if theirs & u32::from(NO_ZEROES) != 0 {
+                    0
+                } else {
+                    124
+                };
                 client.write_all(&[&export[..], &vec![0; zeroes]].concat())?;
                 return Ok(true);
             }

@@ -34,7 +34,10 @@ impl Clock for VirtualClock {
     /// The time since the clock's start, as if that had been in 1970.
     fn civil(&self) -> Timestamp {
         let nanos = self.now().get();
-        Timestamp::new((nanos / 1_000_000_000) as i64, (nanos % 1_000_000_000) as u32)
+        Timestamp::new(
+            (nanos / 1_000_000_000) as i64,
+            (nanos % 1_000_000_000) as u32,
+        )
     }
     fn monotonic(&self) -> Duration {
         Duration::from_nanos(self.now().get())
@@ -57,7 +60,11 @@ pub enum Pace {
 
 impl fmt::Debug for Pace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if matches!(self, Self::Virtual(_)) { "virtual time" } else { "real time" })
+        f.write_str(if matches!(self, Self::Virtual(_)) {
+            "virtual time"
+        } else {
+            "real time"
+        })
     }
 }
 
@@ -83,7 +90,9 @@ impl Pace {
     pub fn wait(&self, time: Time) {
         match self {
             Self::Virtual(clock) => clock.reach(time),
-            Self::Real { timer, origin } => timer.wait_until(*origin + Duration::from_nanos(time.get())),
+            Self::Real { timer, origin } => {
+                timer.wait_until(*origin + Duration::from_nanos(time.get()))
+            }
         }
     }
 

@@ -26,7 +26,11 @@ pub struct Series {
 
 impl Default for Series {
     fn default() -> Self {
-        Self { passed: Span::ZERO, width: Self::FIRST, bins: Vec::with_capacity(Self::BINS_MAX) }
+        Self {
+            passed: Span::ZERO,
+            width: Self::FIRST,
+            bins: Vec::with_capacity(Self::BINS_MAX),
+        }
     }
 }
 
@@ -52,8 +56,13 @@ impl Series {
         let mut bins = Vec::with_capacity(self.bins.len());
         for (at, bin) in self.bins.iter().enumerate() {
             sum += bin;
-            let rounded = u64::try_from((sum + PER_MICROJOULE / 2) / PER_MICROJOULE).unwrap_or(u64::MAX);
-            let until = if at + 1 == self.bins.len() { total.get() } else { rounded.min(total.get()) };
+            let rounded =
+                u64::try_from((sum + PER_MICROJOULE / 2) / PER_MICROJOULE).unwrap_or(u64::MAX);
+            let until = if at + 1 == self.bins.len() {
+                total.get()
+            } else {
+                rounded.min(total.get())
+            };
             bins.push(Energy::microjoules(until - before));
             before = until;
         }

@@ -67,11 +67,24 @@ impl Setup {
         if bytes == 0 || !bytes.is_multiple_of(BLOCK) {
             return Err(SetupError::Size(bytes));
         }
-        let capacity = profile.media.ok_or_else(|| missing(&profile, "media rate"))?.capacity.get();
+        let capacity = profile
+            .media
+            .ok_or_else(|| missing(&profile, "media rate"))?
+            .capacity
+            .get();
         if bytes > capacity {
-            return Err(SetupError::TooLarge { profile: profile.name, capacity, asked: bytes });
+            return Err(SetupError::TooLarge {
+                profile: profile.name,
+                capacity,
+                asked: bytes,
+            });
         }
-        let mut this = Self { profile, sectors: bytes / SECTOR, spin_down: None, assumed: Vec::new() };
+        let mut this = Self {
+            profile,
+            sectors: bytes / SECTOR,
+            spin_down: None,
+            assumed: Vec::new(),
+        };
         this.assume();
         Ok(this)
     }
@@ -80,14 +93,17 @@ impl Setup {
         let electronics = &mut self.profile.electronics;
         if electronics.overhead == Span::ZERO {
             electronics.overhead = OVERHEAD;
-            self.assumed.push(format!("{OVERHEAD} to take in a command"));
+            self.assumed
+                .push(format!("{OVERHEAD} to take in a command"));
         }
-        for (size, name) in
-            [(&mut electronics.track_buffer, "track buffer"), (&mut electronics.write_cache, "write cache")]
-        {
+        for (size, name) in [
+            (&mut electronics.track_buffer, "track buffer"),
+            (&mut electronics.write_cache, "write cache"),
+        ] {
             if *size == Bytes::default() {
                 *size = BUFFER;
-                self.assumed.push(format!("{name} of {} KiB", BUFFER.get() >> 10));
+                self.assumed
+                    .push(format!("{name} of {} KiB", BUFFER.get() >> 10));
             }
         }
     }
@@ -142,7 +158,10 @@ impl Setup {
 }
 
 fn missing(profile: &Profile, figure: &str) -> Missing {
-    Missing { profile: profile.name.clone(), figure: figure.to_owned() }
+    Missing {
+        profile: profile.name.clone(),
+        figure: figure.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -157,18 +176,37 @@ mod tests {
     fn only_disks_of_a_whole_size_within_their_capacity_are_emulated() {
         let microdrive = || shipped("ibm-microdrive-1gb");
         assert_eq!(Setup::new(microdrive(), 1 << 20).unwrap().sectors(), 2048);
-        assert!(matches!(Setup::new(microdrive(), 0), Err(SetupError::Size(0))));
-        assert!(matches!(Setup::new(microdrive(), 1000), Err(SetupError::Size(1000))));
+        assert!(matches!(
+            Setup::new(microdrive(), 0),
+            Err(SetupError::Size(0))
+        ));
+        assert!(matches!(
+            Setup::new(microdrive(), 1000),
+            Err(SetupError::Size(1000))
+        ));
         let said = Setup::new(microdrive(), 1 << 30).unwrap_err().to_string();
-        assert_eq!(said, "ibm-microdrive-1gb holds 1000000000 bytes; 1073741824 are more");
-        assert!(matches!(Setup::new(shipped("samsung-850-pro"), 1 << 20), Err(SetupError::NoDisk(_))));
-        assert!(matches!(Setup::new(shipped("greenfs-desktop"), 1 << 20), Err(SetupError::NoDisk(_))));
+        assert_eq!(
+            said,
+            "ibm-microdrive-1gb holds 1000000000 bytes; 1073741824 are more"
+        );
+        assert!(matches!(
+            Setup::new(shipped("samsung-850-pro"), 1 << 20),
+            Err(SetupError::NoDisk(_))
+        ));
+        assert!(matches!(
+            Setup::new(shipped("greenfs-desktop"), 1 << 20),
+            Err(SetupError::NoDisk(_))
+        ));
     }
 
     #[test]
     fn what_is_assumed_is_named() {
         let setup = Setup::new(shipped("ibm-microdrive-1gb"), 1 << 20).unwrap();
-        let names = ["500.0 us to take in a command", "track buffer of 128 KiB", "write cache of 128 KiB"];
+        let names = [
+            "500.0 us to take in a command",
+            "track buffer of 128 KiB",
+            "write cache of 128 KiB",
+        ];
         assert_eq!(setup.assumed(), names);
         assert!(setup.has_cache());
         let honest = setup.without_cache();

@@ -62,12 +62,21 @@ impl Second {
     fn next_run(&self) -> Option<(u64, u64)> {
         let begins = |s: &&u64| **s == 0 || !self.dirty.contains(&(**s - 1));
         let from = self.track * PER_TRACK;
-        let at = *self.dirty.range(from..).find(begins).or_else(|| self.dirty.iter().find(begins))?;
-        Some((at, (at..).take_while(|s| self.dirty.contains(s)).count() as u64))
+        let at = *self
+            .dirty
+            .range(from..)
+            .find(begins)
+            .or_else(|| self.dirty.iter().find(begins))?;
+        Some((
+            at,
+            (at..).take_while(|s| self.dirty.contains(s)).count() as u64,
+        ))
     }
 
     fn write_run(&mut self) -> bool {
-        let Some((at, count)) = self.next_run() else { return false };
+        let Some((at, count)) = self.next_run() else {
+            return false;
+        };
         (at..at + count).for_each(|s| assert!(self.dirty.remove(&s)));
         self.surface(at, count, WRITE);
         self.busy = self.now;
@@ -150,41 +159,72 @@ fn log(cache: u64, seed: u64) -> Vec<Record> {
         write_cache: Bytes::new(cache * 512),
     };
     let setup = Setup::new(Profile::shipped("ibm-microdrive-1gb").unwrap(), 64 << 20).unwrap();
-    let setup = setup.with_electronics(electronics).with_spin_down(Some(Span::secs(2)));
+    let setup = setup
+        .with_electronics(electronics)
+        .with_spin_down(Some(Span::secs(2)));
     let clock = VirtualClock::default();
     let (pace, bytes) = (Pace::Virtual(clock.clone()), Shared::default());
-    let writer = LogWriter::new(bytes.clone(), &EmulatedDisk::<MemDisk>::header(&setup, &pace)).unwrap();
-    let disk = EmulatedDisk::new(MemDisk::new(setup.sectors()), &setup, pace, Box::new(writer)).unwrap();
+    let writer = LogWriter::new(
+        bytes.clone(),
+        &EmulatedDisk::<MemDisk>::header(&setup, &pace),
+    )
+    .unwrap();
+    let disk = EmulatedDisk::new(
+        MemDisk::new(setup.sectors()),
+        &setup,
+        pace,
+        Box::new(writer),
+    )
+    .unwrap();
     let mut state = seed;
     let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let mut next = 0;
     for _ in 0..1500 {
         // Half of them follow the one before, as streams do.
         let count = 1 + random(60);
-        let at = if random(2) == 0 { next } else { random(disk.shape().sectors - 100) };
+        let at = if random(2) == 0 {
+            next
+        } else {
+            random(disk.shape().sectors - 100)
+        };
         let at = at.min(disk.shape().sectors - count);
         next = at + count;
         let mut data = vec![1; (count * 512) as usize];
         match random(8) {
             0..=2 => disk.read_at(Sector::new(at), &mut data).unwrap(),
-            3..=5 => disk.write_at(Sector::new(at), &[IoSlice::new(&data)]).unwrap(),
+            3..=5 => disk
+                .write_at(Sector::new(at), &[IoSlice::new(&data)])
+                .unwrap(),
             6 => disk.sync().unwrap(),
             _ => clock.pass(Span::micros(random(4_000_000))),
         }
     }
     drop(disk);
     let bytes = bytes.0.lock();
-    LogReader::new(bytes.as_slice()).unwrap().map(Result::unwrap).collect()
+    LogReader::new(bytes.as_slice())
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
 }
 
 /// The first record that the second computation does not confirm.
 fn disagreement(records: &[Record], cache: u64) -> Option<String> {
     let (now, joules, busy) = (0.0, 0.0, 0.0);
-    let mut second =
-        Second { now, joules, track: 0, dirty: BTreeSet::new(), cache, patience: 2.0, busy, asleep: false };
+    let mut second = Second {
+        now,
+        joules,
+        track: 0,
+        dirty: BTreeSet::new(),
+        cache,
+        patience: 2.0,
+        busy,
+        asleep: false,
+    };
     let (mut served, mut slept, mut off_by_turns) = (0, 0, 0);
     for record in records {
         if matches!(record.kind, Kind::Asleep | Kind::Awake) {
@@ -197,7 +237,8 @@ fn disagreement(records: &[Record], cache: u64) -> Option<String> {
         // A sector that is just met here and just missed there costs a turn.
         let turns = (off / TURN).round();
         let theirs = record.energy.get() as f64 / 1e6;
-        let is_near = (off - turns * TURN).abs() < 2e-5 && (theirs - joules).abs() < 3e-5 + turns * TURN * WAIT;
+        let is_near = (off - turns * TURN).abs() < 2e-5
+            && (theirs - joules).abs() < 3e-5 + turns * TURN * WAIT;
         if !is_near {
             return Some(format!("{record:?}: {done} s and {joules} J here"));
         }
@@ -206,17 +247,29 @@ fn disagreement(records: &[Record], cache: u64) -> Option<String> {
         second.now = seconds(record.done.get());
         second.busy = second.now;
     }
-    assert!(served > 1000 && slept > 5, "{served} requests, {slept} sleeps");
+    assert!(
+        served > 1000 && slept > 5,
+        "{served} requests, {slept} sleeps"
+    );
     let total = records.last()?.total.get() as f64 / 1e6;
     let is_near = off_by_turns * 100 < served && (total - second.joules).abs() < total * 1e-3;
-    let said = || format!("{total} J in the log, {} J here; {off_by_turns} off by a turn", second.joules);
+    let said = || {
+        format!(
+            "{total} J in the log, {} J here; {off_by_turns} off by a turn",
+            second.joules
+        )
+    };
     (!is_near).then(said)
 }
 
 #[test]
 fn a_second_computation_of_the_log_agrees() {
     for (cache, seed) in [(0, 1), (256, 2)] {
-        assert_eq!(disagreement(&log(cache, seed), cache), None, "with a cache of {cache} sectors");
+        assert_eq!(
+            disagreement(&log(cache, seed), cache),
+            None,
+            "with a cache of {cache} sectors"
+        );
     }
 }
 
@@ -225,11 +278,16 @@ fn what_is_wrong_in_a_log_is_noticed() {
     let records = log(256, 2);
     let wrong = |change: &dyn Fn(&mut Record)| {
         let mut records = records.clone();
-        let at = records.iter().rposition(|record| record.kind == Kind::Read).unwrap();
+        let at = records
+            .iter()
+            .rposition(|record| record.kind == Kind::Read)
+            .unwrap();
         change(&mut records[at]);
         disagreement(&records, 256).is_some()
     };
-    assert!(wrong(&|record| record.done = record.done + Span::micros(100)));
+    assert!(wrong(
+        &|record| record.done = record.done + Span::micros(100)
+    ));
     assert!(wrong(&|record| record.energy += Energy::millijoules(1)));
     assert!(wrong(&|record| record.at = record.at.plus(37)));
     let mut more = records.clone();

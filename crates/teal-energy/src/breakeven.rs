@@ -24,7 +24,12 @@ pub struct RoundTrip {
 impl RoundTrip {
     /// From `from` to `to` and back, by direct transitions; `None` if a figure is missing.
     pub fn of(profile: &Profile, from: StateId, to: StateId) -> Option<Self> {
-        let way = |a, b| profile.transitions.iter().find(|way| (way.from, way.to) == (a, b));
+        let way = |a, b| {
+            profile
+                .transitions
+                .iter()
+                .find(|way| (way.from, way.to) == (a, b))
+        };
         let (down, up) = (way(from, to)?, way(to, from)?);
         Some(Self {
             awake: profile.states[from.index()].power,

@@ -19,7 +19,10 @@ pub struct DeviceId(u8);
 impl DeviceId {
     /// The device at this place; `None` beyond [`DEVICES_MAX`].
     pub fn new(index: usize) -> Option<Self> {
-        u8::try_from(index).ok().filter(|_| index < DEVICES_MAX).map(Self)
+        u8::try_from(index)
+            .ok()
+            .filter(|_| index < DEVICES_MAX)
+            .map(Self)
     }
     /// Its place in the list of devices.
     pub const fn index(self) -> usize {
@@ -54,7 +57,9 @@ impl DeviceSet {
     }
     /// The devices, in order.
     pub fn iter(self) -> impl Iterator<Item = DeviceId> {
-        (0..16).map(DeviceId).filter(move |device| self.has(*device))
+        (0..16)
+            .map(DeviceId)
+            .filter(move |device| self.has(*device))
     }
 }
 
@@ -75,9 +80,15 @@ pub struct QueueLimits {
 
 impl QueueLimits {
     /// The window of BlueFS (4.3.1): 30 s.
-    pub const BLUEFS: Self = Self { age: Span::secs(30), bytes: 15 << 20 };
+    pub const BLUEFS: Self = Self {
+        age: Span::secs(30),
+        bytes: 15 << 20,
+    };
     /// A sleeping disk behind a home log: a day.
-    pub const SLEEPING_DISK: Self = Self { age: Span::hours(24), bytes: 1 << 30 };
+    pub const SLEEPING_DISK: Self = Self {
+        age: Span::hours(24),
+        bytes: 1 << 30,
+    };
 }
 
 /// How often a device may start.
@@ -121,7 +132,15 @@ impl Device {
             each: Span::nanos(rating.life.get() / u64::from(rating.cycles)),
         });
         let is_scattered = profile.kind == Kind::Disk;
-        Ok(Self { name: profile.name.clone(), kind: profile.kind, power, service, queue: None, is_scattered, budget })
+        Ok(Self {
+            name: profile.name.clone(),
+            kind: profile.kind,
+            power,
+            service,
+            queue: None,
+            is_scattered,
+            budget,
+        })
     }
 
     /// With changes that may wait so long.
@@ -133,7 +152,8 @@ impl Device {
 
     /// The job of reading.
     pub fn read(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<Job> {
-        self.service.job(state, Direction::Read, bytes, is_continued)
+        self.service
+            .job(state, Direction::Read, bytes, is_continued)
     }
 
     /// The job of a burst of changes.
@@ -147,7 +167,11 @@ impl Device {
     /// How long such bursts take, without the job; `None` where it does not serve.
     pub fn burst_time(&self, state: StateId) -> Option<BurstTime> {
         let (place, rate) = self.service.first(state, Direction::Write)?;
-        Some(BurstTime { place, rate, is_scattered: self.is_scattered })
+        Some(BurstTime {
+            place,
+            rate,
+            is_scattered: self.is_scattered,
+        })
     }
 }
 

@@ -39,8 +39,12 @@ impl Average {
     pub fn update(&mut self, weight: Weight, measured: Span) {
         let new = measured.get().min(LONGEST) << FRACTION;
         let weight = u128::from(weight.0.min(1000));
-        let mixed = |old: u64| (weight * u128::from(new) + (1000 - weight) * u128::from(old)) / 1000;
-        self.0 = Some(self.0.map_or(new, |old| u64::try_from(mixed(old)).unwrap_or(u64::MAX)));
+        let mixed =
+            |old: u64| (weight * u128::from(new) + (1000 - weight) * u128::from(old)) / 1000;
+        self.0 = Some(
+            self.0
+                .map_or(new, |old| u64::try_from(mixed(old)).unwrap_or(u64::MAX)),
+        );
     }
 
     /// The estimate, once there was a measurement.
@@ -69,7 +73,10 @@ fn blocks(bytes: u64) -> u64 {
 impl Estimator {
     /// Nothing is known yet.
     pub fn new(weight: Weight) -> Self {
-        Self { weight, states: BTreeMap::new() }
+        Self {
+            weight,
+            states: BTreeMap::new(),
+        }
     }
 
     /// Takes in that `bytes` took `time` in `state`; a continued access follows the last one without a gap.
@@ -77,12 +84,19 @@ impl Estimator {
         let known = self.states.entry(state).or_default();
         let blocks = blocks(bytes);
         if is_continued {
-            known.block.update(self.weight, Span::nanos(time.get() / blocks));
+            known
+                .block
+                .update(self.weight, Span::nanos(time.get() / blocks));
         } else if blocks == 1 {
             known.first.update(self.weight, time);
         } else {
-            let rest = known.block.get().unwrap_or(Span::nanos(time.get() / (blocks + 1)));
-            known.first.update(self.weight, time.less(rest * (blocks - 1)));
+            let rest = known
+                .block
+                .get()
+                .unwrap_or(Span::nanos(time.get() / (blocks + 1)));
+            known
+                .first
+                .update(self.weight, time.less(rest * (blocks - 1)));
             if known.block.get().is_none() {
                 known.block.update(self.weight, rest);
             }
@@ -114,7 +128,15 @@ mod tests {
             (0..n).for_each(|_| average.update(weight, Span::millis(110)));
             average.get().unwrap().get() / 1_000_000
         };
-        assert_eq!([after(NETWORK, 1), after(NETWORK, 22), after(LOCAL, 1), after(LOCAL, 230)], [20, 100, 11, 100]);
+        assert_eq!(
+            [
+                after(NETWORK, 1),
+                after(NETWORK, 22),
+                after(LOCAL, 1),
+                after(LOCAL, 230)
+            ],
+            [20, 100, 11, 100]
+        );
     }
 
     #[test]
@@ -124,9 +146,18 @@ mod tests {
         estimator.update(idle, 4096, false, Span::millis(20));
         estimator.update(idle, 8192, true, Span::millis(2));
         estimator.update(standby, 4096, false, Span::millis(820));
-        assert_eq!(estimator.predict(idle, 3 * 4096, false), Some(Span::millis(22)));
-        assert_eq!(estimator.predict(idle, 3 * 4096, true), Some(Span::millis(3)));
-        assert_eq!(estimator.predict(standby, 1, false), Some(Span::millis(820)));
+        assert_eq!(
+            estimator.predict(idle, 3 * 4096, false),
+            Some(Span::millis(22))
+        );
+        assert_eq!(
+            estimator.predict(idle, 3 * 4096, true),
+            Some(Span::millis(3))
+        );
+        assert_eq!(
+            estimator.predict(standby, 1, false),
+            Some(Span::millis(820))
+        );
         assert_eq!(estimator.predict(StateId(2), 1, false), None);
     }
 

@@ -156,7 +156,10 @@ mod tests {
         long.draw(used, Power::milliwatts(627), Span::millis(7));
         assert_eq!((short.total(), short.time()), (long.total(), long.time()));
         assert_eq!(long.total(), Energy::microjoules(4389));
-        assert_eq!((short.entry(used).count, long.entry(used).count), (1_000_000, 1));
+        assert_eq!(
+            (short.entry(used).count, long.entry(used).count),
+            (1_000_000, 1)
+        );
         short.add(&long);
         assert_eq!(short.total(), Energy::microjoules(2 * 4389));
     }

@@ -87,12 +87,17 @@ impl Mechanics {
         let missing = |figure| Missing::new(profile, figure);
         let seek = profile.seek.ok_or_else(|| missing("seek times"))?;
         let curve = Curve::new(seek).ok_or_else(|| missing("seek times that fit a curve"))?;
-        let turn = profile.rotation.ok_or_else(|| missing("speed of rotation"))?.turn();
+        let turn = profile
+            .rotation
+            .ok_or_else(|| missing("speed of rotation"))?
+            .turn();
         let media = profile.media.ok_or_else(|| missing("media rate"))?;
         Ok(Self {
             layout: Layout::new(media, turn, curve.switch()),
             curve,
-            active: profile.active.ok_or_else(|| missing("power while active"))?,
+            active: profile
+                .active
+                .ok_or_else(|| missing("power while active"))?,
             electronics: profile.electronics,
             track: 0,
             free: Time::ZERO,
@@ -134,10 +139,15 @@ impl Mechanics {
     pub fn serve(&mut self, now: Time, request: Request) -> Served {
         let background = self.run(now);
         let start = self.free.max(now);
-        let mut parts = vec![Part::new(Phase::Latency, self.active.rotate, self.electronics.overhead)];
+        let mut parts = vec![Part::new(
+            Phase::Latency,
+            self.active.rotate,
+            self.electronics.overhead,
+        )];
         let ready = start + self.electronics.overhead;
         let end = self.layout.sectors();
-        let clip = |at: Sector, count: u64| (at.get().min(end), count.min(end.saturating_sub(at.get())));
+        let clip =
+            |at: Sector, count: u64| (at.get().min(end), count.min(end.saturating_sub(at.get())));
         let done = match request {
             Request::Read { at, count } => {
                 let (at, count) = clip(at, count);
@@ -153,7 +163,12 @@ impl Mechanics {
         if let Some(stream) = &mut self.stream {
             stream.told = stream.told.max(done);
         }
-        Served { start, done, job: Job::of(parts), background }
+        Served {
+            start,
+            done,
+            job: Job::of(parts),
+            background,
+        }
     }
 
     fn read(&mut self, ready: Time, at: u64, count: u64, parts: &mut Vec<Part>) -> Time {
@@ -167,20 +182,40 @@ impl Mechanics {
             begin = self.write_back(begin, u64::MAX, parts);
         }
         let buffer = self.electronics.track_buffer.get() / SECTOR;
-        if let Some(stream) = self.stream.filter(|s| s.first <= at && at <= self.buffered(*s, begin)) {
+        if let Some(stream) = self
+            .stream
+            .filter(|s| s.first <= at && at <= self.buffered(*s, begin))
+        {
             return self.read_buffered(stream, begin, at, count, parts);
         }
         self.stream = None;
         let done = self.surface(begin, at, count, Phase::Read, parts);
         let last = done.max(begin + bus);
-        parts.push(Part::new(Phase::Latency, self.active.rotate, last.since(done)));
+        parts.push(Part::new(
+            Phase::Latency,
+            self.active.rotate,
+            last.since(done),
+        ));
         let limit = (at + count + buffer).min(self.layout.sectors());
         let first = at.max((at + count).saturating_sub(buffer));
-        self.stream = Some(Stream { first, from: at + count, since: done, limit, told: last });
+        self.stream = Some(Stream {
+            first,
+            from: at + count,
+            since: done,
+            limit,
+            told: last,
+        });
         last
     }
 
-    fn write(&mut self, ready: Time, at: u64, count: u64, fua: bool, parts: &mut Vec<Part>) -> Time {
+    fn write(
+        &mut self,
+        ready: Time,
+        at: u64,
+        count: u64,
+        fua: bool,
+        parts: &mut Vec<Part>,
+    ) -> Time {
         self.stream = None;
         let bus = self.bus(count);
         let room = self.electronics.write_cache.get() / SECTOR;
@@ -188,7 +223,11 @@ impl Mechanics {
             self.dirty.forget(at, count);
             let done = self.surface(ready, at, count, Phase::Write, parts);
             let last = done.max(ready + bus);
-            parts.push(Part::new(Phase::Latency, self.active.rotate, last.since(done)));
+            parts.push(Part::new(
+                Phase::Latency,
+                self.active.rotate,
+                last.since(done),
+            ));
             return last;
         }
         let begin = self.write_back(ready, room - count, parts);
@@ -211,12 +250,25 @@ impl Mechanics {
     }
 
     /// Moves sectors between surface and buffer from `begin` on; says when that is done.
-    fn surface(&mut self, begin: Time, at: u64, count: u64, phase: Phase, parts: &mut Vec<Part>) -> Time {
-        let power = if phase == Phase::Write { self.active.write } else { self.active.read };
+    fn surface(
+        &mut self,
+        begin: Time,
+        at: u64,
+        count: u64,
+        phase: Phase,
+        parts: &mut Vec<Part>,
+    ) -> Time {
+        let power = if phase == Phase::Write {
+            self.active.write
+        } else {
+            self.active.read
+        };
         let (mut now, mut next, end) = (begin, at, at + count);
         while next < end {
             let place = self.layout.place(next);
-            let seek = self.curve.span(self.track.abs_diff(place.track), self.layout.tracks());
+            let seek = self
+                .curve
+                .span(self.track.abs_diff(place.track), self.layout.tracks());
             parts.push(Part::new(Phase::Seek, self.active.seek, seek));
             self.track = place.track;
             let wait = self.layout.wait(now + seek, place);
@@ -231,7 +283,9 @@ impl Mechanics {
     }
 
     fn bus(&self, count: u64) -> Span {
-        self.electronics.interface.map_or(Span::ZERO, |rate| rate.span(count * SECTOR))
+        self.electronics
+            .interface
+            .map_or(Span::ZERO, |rate| rate.span(count * SECTOR))
     }
 
     /// What it draws while it is ready and does nothing asked for.

@@ -92,7 +92,10 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     /// All devices with their numbers.
     pub fn each(&self) -> impl Iterator<Item = (DeviceId, &'a DeviceView<'a>)> + use<'a> {
-        self.devices.iter().enumerate().filter_map(|(at, view)| Some((DeviceId::new(at)?, view)))
+        self.devices
+            .iter()
+            .enumerate()
+            .filter_map(|(at, view)| Some((DeviceId::new(at)?, view)))
     }
 
     /// One device.
@@ -113,14 +116,18 @@ impl DeviceView<'_> {
     /// The state it is in or on its way to.
     pub fn heading(&self) -> StateId {
         match self.place {
-            Place::Resting { state, .. } | Place::Working { state, .. } | Place::Moving { to: state, .. } => state,
+            Place::Resting { state, .. }
+            | Place::Working { state, .. }
+            | Place::Moving { to: state, .. } => state,
         }
     }
 
     /// For how long nothing has been asked of it; `None` while it works, moves or is wanted.
     pub fn idle(&self, now: Time) -> Option<Span> {
         match self.place {
-            Place::Resting { since, .. } if !self.is_wanted => Some(now.since(self.last_used.max(since))),
+            Place::Resting { since, .. } if !self.is_wanted => {
+                Some(now.since(self.last_used.max(since)))
+            }
             _ => None,
         }
     }
@@ -178,7 +185,12 @@ pub trait Policy {
 
     /// Something has changed, or the time has come that was asked for: what is to be done now, added to `actions`; and the
     /// time to ask again if nothing changes before.
-    fn decide(&mut self, view: &View<'_>, signal: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time>;
+    fn decide(
+        &mut self,
+        view: &View<'_>,
+        signal: Option<Signal>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Time>;
 }
 
 /// The earlier of two times to ask again.

@@ -75,7 +75,13 @@ impl<'a> Machine<'a> {
     pub fn new(model: &'a PowerModel, state: StateId, now: Time) -> Self {
         let mut ledger = Ledger::default();
         ledger.draw(Use::Rest(state), model.power(state), Span::ZERO);
-        Self { model, place: Place::Resting { state, since: now }, now, ledger, cycles: 0 }
+        Self {
+            model,
+            place: Place::Resting { state, since: now },
+            now,
+            ledger,
+            cycles: 0,
+        }
     }
 
     /// What it is doing, as of the last event.
@@ -86,7 +92,9 @@ impl<'a> Machine<'a> {
     /// The state it rests in or will rest in next.
     pub fn state(&self) -> StateId {
         match self.place {
-            Place::Resting { state, .. } | Place::Working { state, .. } | Place::Moving { to: state, .. } => state,
+            Place::Resting { state, .. }
+            | Place::Working { state, .. }
+            | Place::Moving { to: state, .. } => state,
         }
     }
 
@@ -111,15 +119,26 @@ impl<'a> Machine<'a> {
     /// Lets time pass. What has begun is finished on the way.
     pub fn advance(&mut self, now: Time) {
         debug_assert!(now >= self.now, "time goes back from {} to {now}", self.now);
-        if let Place::Moving { to: state, until, .. } | Place::Working { state, until } = self.place
+        if let Place::Moving {
+            to: state, until, ..
+        }
+        | Place::Working { state, until } = self.place
             && until <= now
         {
             self.now = until;
-            self.place = Place::Resting { state, since: until };
-            self.ledger.draw(Use::Rest(state), self.model.power(state), Span::ZERO);
+            self.place = Place::Resting {
+                state,
+                since: until,
+            };
+            self.ledger
+                .draw(Use::Rest(state), self.model.power(state), Span::ZERO);
         }
         if let Place::Resting { state, .. } = self.place {
-            self.ledger.draw_on(Use::Rest(state), self.model.power(state), now.since(self.now));
+            self.ledger.draw_on(
+                Use::Rest(state),
+                self.model.power(state),
+                now.since(self.now),
+            );
             self.now = self.now.max(now);
         }
     }
@@ -136,7 +155,12 @@ impl<'a> Machine<'a> {
         let way = self.model.way(from, to).ok_or(Refusal::NoWay)?;
         let until = now + way.time;
         // Booked whole at the start: what has begun is finished.
-        self.ledger.book(Use::Move(from, to), 1, way.time, crate::ledger::of_energy(way.energy));
+        self.ledger.book(
+            Use::Move(from, to),
+            1,
+            way.time,
+            crate::ledger::of_energy(way.energy),
+        );
         self.cycles += u64::from(way.cycles);
         self.place = Place::Moving { from, to, until };
         self.advance(now);
@@ -153,7 +177,8 @@ impl<'a> Machine<'a> {
             return Err(Refusal::Asleep);
         }
         for part in job.parts() {
-            self.ledger.book(Use::Work(part.phase), 1, part.time, part.femtojoules());
+            self.ledger
+                .book(Use::Work(part.phase), 1, part.time, part.femtojoules());
         }
         let until = now + job.time();
         self.place = Place::Working { state, until };

@@ -65,8 +65,18 @@ macro_rules! figure {
 }
 
 const DAY: u128 = 86_400_000_000_000;
-figure!(Power, "a power", |raw| Some(Power::microwatts(raw)), ["uW" = 1, "mW" = 1_000, "W" = 1_000_000]);
-figure!(Energy, "an energy", |raw| Some(Energy::microjoules(raw)), ["uJ" = 1, "mJ" = 1_000, "J" = 1_000_000]);
+figure!(
+    Power,
+    "a power",
+    |raw| Some(Power::microwatts(raw)),
+    ["uW" = 1, "mW" = 1_000, "W" = 1_000_000]
+);
+figure!(
+    Energy,
+    "an energy",
+    |raw| Some(Energy::microjoules(raw)),
+    ["uJ" = 1, "mJ" = 1_000, "J" = 1_000_000]
+);
 figure!(
     Span,
     "a time",
@@ -101,7 +111,14 @@ figure!(
     Rate,
     "a rate above zero",
     Rate::per_second,
-    ["B/s" = 1, "KB/s" = 1_000, "KiB/s" = 1 << 10, "MB/s" = 1_000_000, "MiB/s" = 1 << 20, "GB/s" = 1_000_000_000]
+    [
+        "B/s" = 1,
+        "KB/s" = 1_000,
+        "KiB/s" = 1 << 10,
+        "MB/s" = 1_000_000,
+        "MiB/s" = 1 << 20,
+        "GB/s" = 1_000_000_000
+    ]
 );
 figure!(Speed, "a speed above zero", Speed::per_minute, ["rpm" = 1]);
 
@@ -117,9 +134,17 @@ impl<'de, T: Figure> Deserialize<'de> for Given<T> {
 }
 
 fn read<T: Figure>(text: &str) -> Result<T, String> {
-    let units = || T::UNITS.iter().map(|(unit, _)| *unit).collect::<Vec<_>>().join(", ");
+    let units = || {
+        T::UNITS
+            .iter()
+            .map(|(unit, _)| *unit)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let refused = |why: &str| format!("`{text}` is not {}: {why}", T::WHAT);
-    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-').unwrap_or(text.len());
+    let at = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-')
+        .unwrap_or(text.len());
     let (number, unit) = (&text[..at], text[at..].trim());
     if number.starts_with('-') {
         return Err(refused("it must not be negative"));
@@ -137,7 +162,10 @@ fn read<T: Figure>(text: &str) -> Result<T, String> {
     if fine % scale != 0 {
         return Err(refused(&format!("it is finer than 1 {}", T::UNITS[0].0)));
     }
-    u64::try_from(u128::from(whole) * factor + fine / scale).ok().and_then(T::of).ok_or_else(|| refused("out of range"))
+    u64::try_from(u128::from(whole) * factor + fine / scale)
+        .ok()
+        .and_then(T::of)
+        .ok_or_else(|| refused("out of range"))
 }
 
 #[cfg(test)]
@@ -151,7 +179,10 @@ mod tests {
         assert_eq!(read::<Energy>("7.64mJ"), Ok(Energy::microjoules(7640)));
         assert_eq!(read::<Span>("5 years"), Ok(Span::hours(5 * 365 * 24)));
         assert_eq!(read::<Rate>("3300 KiB/s").map(Rate::get), Ok(3_379_200));
-        assert_eq!(read::<Speed>("3600 rpm").map(Speed::turn), Ok(Span::nanos(16_666_667)));
+        assert_eq!(
+            read::<Speed>("3600 rpm").map(Speed::turn),
+            Ok(Span::nanos(16_666_667))
+        );
     }
 
     #[test]
@@ -164,7 +195,11 @@ mod tests {
         assert!(said("1.2.3 W").contains("cannot be read"));
         assert!(said("1. W").contains("cannot be read"));
         assert!(said("").contains("write a number"));
-        assert!(read::<Rate>("0 MB/s").expect_err("accepted").contains("above zero"));
+        assert!(
+            read::<Rate>("0 MB/s")
+                .expect_err("accepted")
+                .contains("above zero")
+        );
         assert!(read::<Speed>("0 rpm").is_err());
     }
 

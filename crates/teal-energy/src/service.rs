@@ -37,7 +37,12 @@ pub struct Part {
 
 impl Part {
     pub(crate) fn new(phase: Phase, power: Power, time: Span) -> Self {
-        Self { phase, power, time, extra: 0 }
+        Self {
+            phase,
+            power,
+            time,
+            extra: 0,
+        }
     }
     pub(crate) fn femtojoules(&self) -> Femtojoules {
         femtojoules(self.power, self.time) + self.extra
@@ -51,13 +56,28 @@ pub struct Job(Vec<Part>);
 impl Job {
     /// A job of these parts.
     pub(crate) fn of(parts: Vec<Part>) -> Self {
-        Self(parts.into_iter().filter(|part| part.time > Span::ZERO || part.extra > 0).collect())
+        Self(
+            parts
+                .into_iter()
+                .filter(|part| part.time > Span::ZERO || part.extra > 0)
+                .collect(),
+        )
     }
     /// This job and another one so many times, as one part more for each of its parts.
     #[must_use]
     pub(crate) fn with_repeated(mut self, other: &Self, times: u64) -> Self {
-        let repeated = |part: &Part| Part { time: part.time * times, extra: part.extra * u128::from(times), ..*part };
-        self.0.extend(other.0.iter().map(repeated).filter(|part| part.time > Span::ZERO || part.extra > 0));
+        let repeated = |part: &Part| Part {
+            time: part.time * times,
+            extra: part.extra * u128::from(times),
+            ..*part
+        };
+        self.0.extend(
+            other
+                .0
+                .iter()
+                .map(repeated)
+                .filter(|part| part.time > Span::ZERO || part.extra > 0),
+        );
         self
     }
     /// The parts.
@@ -71,7 +91,9 @@ impl Job {
     /// What it costs, rounded once.
     pub fn energy(&self) -> Energy {
         let exact: Femtojoules = self.0.iter().map(Part::femtojoules).sum();
-        Energy::microjoules(u64::try_from((exact + 500_000_000) / 1_000_000_000).unwrap_or(u64::MAX))
+        Energy::microjoules(
+            u64::try_from((exact + 500_000_000) / 1_000_000_000).unwrap_or(u64::MAX),
+        )
     }
 }
 
@@ -118,11 +140,26 @@ impl ServiceModel {
 
     /// The job of moving `bytes` while in `state`; `None` if it does not serve there. A continued request follows the last
     /// one on the same device without a gap.
-    pub fn job(&self, state: StateId, direction: Direction, bytes: u64, is_continued: bool) -> Option<Job> {
+    pub fn job(
+        &self,
+        state: StateId,
+        direction: Direction,
+        bytes: u64,
+        is_continued: bool,
+    ) -> Option<Job> {
         let way = self.way(state, direction)?;
-        let mut parts = if is_continued && way.streams { Vec::new() } else { way.first.clone() };
+        let mut parts = if is_continued && way.streams {
+            Vec::new()
+        } else {
+            way.first.clone()
+        };
         let extra = u128::from(way.picojoules_per_byte) * u128::from(bytes) * 1000;
-        parts.push(Part { phase: way.phase, power: way.power, time: way.rate.span(bytes), extra });
+        parts.push(Part {
+            phase: way.phase,
+            power: way.power,
+            time: way.rate.span(bytes),
+            extra,
+        });
         Some(Job::of(parts))
     }
 
@@ -144,23 +181,48 @@ impl ServiceModel {
 fn disk(profile: &Profile, power: &PowerModel, state: StateId) -> Result<Serving, Missing> {
     let missing = |figure| Missing::new(profile, figure);
     let seek = profile.seek.ok_or_else(|| missing("seek times"))?;
-    let turn = profile.rotation.ok_or_else(|| missing("speed of rotation"))?.turn();
+    let turn = profile
+        .rotation
+        .ok_or_else(|| missing("speed of rotation"))?
+        .turn();
     let media = profile.media.ok_or_else(|| missing("media rate"))?;
-    let active = profile.active.ok_or_else(|| missing("power while active"))?;
-    let mean = media.inner.get() / 2 + media.outer.get() / 2 + (media.inner.get() & media.outer.get() & 1);
+    let active = profile
+        .active
+        .ok_or_else(|| missing("power while active"))?;
+    let mean =
+        media.inner.get() / 2 + media.outer.get() / 2 + (media.inner.get() & media.outer.get() & 1);
     let rate = Rate::per_second(mean).ok_or_else(|| missing("media rate"))?;
     let first = vec![
-        Part::new(Phase::Latency, power.power(state), profile.electronics.overhead),
+        Part::new(
+            Phase::Latency,
+            power.power(state),
+            profile.electronics.overhead,
+        ),
         Part::new(Phase::Seek, active.seek, seek.average),
         Part::new(Phase::Rotate, active.rotate, Span::nanos(turn.get() / 2)),
     ];
-    let way = |phase, power| Way { first: first.clone(), streams: true, phase, power, rate, picojoules_per_byte: 0 };
-    Ok(Serving { state, read: way(Phase::Read, active.read), write: way(Phase::Write, active.write) })
+    let way = |phase, power| Way {
+        first: first.clone(),
+        streams: true,
+        phase,
+        power,
+        rate,
+        picojoules_per_byte: 0,
+    };
+    Ok(Serving {
+        state,
+        read: way(Phase::Read, active.read),
+        write: way(Phase::Write, active.write),
+    })
 }
 
 fn line(profile: &Profile, power: &PowerModel, state: StateId) -> Result<Serving, Missing> {
-    let service = profile.services.iter().find(|service| service.state == state);
-    let service = service.ok_or_else(|| Missing::new(profile, format!("service in `{}`", power.name(state))))?;
+    let service = profile
+        .services
+        .iter()
+        .find(|service| service.state == state);
+    let service = service
+        .ok_or_else(|| Missing::new(profile, format!("service in `{}`", power.name(state))))?;
     let way = |phase, line: Line| Way {
         first: vec![Part::new(Phase::Latency, power.power(state), line.latency)],
         streams: false,
@@ -169,5 +231,9 @@ fn line(profile: &Profile, power: &PowerModel, state: StateId) -> Result<Serving
         rate: line.rate,
         picojoules_per_byte: line.picojoules_per_byte,
     };
-    Ok(Serving { state, read: way(Phase::Read, service.read), write: way(Phase::Write, service.write) })
+    Ok(Serving {
+        state,
+        read: way(Phase::Read, service.read),
+        write: way(Phase::Write, service.write),
+    })
 }

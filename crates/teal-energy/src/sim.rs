@@ -22,7 +22,9 @@ mod trace;
 mod unit;
 
 use crate::device::{Device, DeviceId, DeviceSet};
-use crate::policy::{Action, Ask, DeviceView, Measured, Policy, Signal, Supply, Trigger, View, sooner};
+use crate::policy::{
+    Action, Ask, DeviceView, Measured, Policy, Signal, Supply, Trigger, View, sooner,
+};
 use crate::profile::StateId;
 pub use report::{DeviceReport, Report};
 use teal_types::{Power, Span, Time};
@@ -63,11 +65,21 @@ impl World {
         let begin = |device: &Device| {
             let power = &device.power;
             let serving = power.ids().filter(|state| power.serves(*state));
-            serving.min_by_key(|state| power.power(*state)).unwrap_or_else(|| power.lowest())
+            serving
+                .min_by_key(|state| power.power(*state))
+                .unwrap_or_else(|| power.lowest())
         };
         let start = devices.iter().map(begin).collect();
         let begins = Span::hours(9);
-        Self { devices, start, base, begins, pace, supply: Supply::Battery, is_someone_there: true }
+        Self {
+            devices,
+            start,
+            base,
+            begins,
+            pace,
+            supply: Supply::Battery,
+            is_someone_there: true,
+        }
     }
 }
 
@@ -95,9 +107,16 @@ pub fn run(world: &World, trace: &Trace, policy: &mut dyn Policy) -> Report {
     loop {
         let moved = sim.moved;
         let may_come = world.pace == Pace::Open || sim.outstanding == 0;
-        let next = events.peek().map(|event| event.at + moved).filter(|_| may_come);
-        let end = Some(trace.end + moved).filter(|_| events.peek().is_none() && may_come && !sim.has_ended);
-        let due = [sim.settles(), sim.deadline(), next, end, again].into_iter().flatten().min();
+        let next = events
+            .peek()
+            .map(|event| event.at + moved)
+            .filter(|_| may_come);
+        let end = Some(trace.end + moved)
+            .filter(|_| events.peek().is_none() && may_come && !sim.has_ended);
+        let due = [sim.settles(), sim.deadline(), next, end, again]
+            .into_iter()
+            .flatten()
+            .min();
         let Some(now) = due else { break };
         sim.now = sim.now.max(now);
         sim.settle(policy);
@@ -111,7 +130,11 @@ pub fn run(world: &World, trace: &Trace, policy: &mut dyn Policy) -> Report {
             sim.flush_all();
         }
         sim.keep_limits();
-        again = if sim.has_ended { None } else { sim.ask(policy, signal) };
+        again = if sim.has_ended {
+            None
+        } else {
+            sim.ask(policy, signal)
+        };
         while sim.begin() {
             sim.settle(policy);
         }
@@ -121,7 +144,10 @@ pub fn run(world: &World, trace: &Trace, policy: &mut dyn Policy) -> Report {
 
 impl<'a> Sim<'a> {
     fn new(world: &'a World) -> Self {
-        assert!(world.devices.len() <= world.start.len(), "each device begins in a state");
+        assert!(
+            world.devices.len() <= world.start.len(),
+            "each device begins in a state"
+        );
         let start = |(device, state): (&'a Device, &StateId)| Unit::new(device, *state);
         Self {
             world,
@@ -140,7 +166,10 @@ impl<'a> Sim<'a> {
     }
 
     fn settles(&self) -> Option<Time> {
-        self.units.iter().filter_map(|unit| unit.machine.settles()).min()
+        self.units
+            .iter()
+            .filter_map(|unit| unit.machine.settles())
+            .min()
     }
 
     fn deadline(&self) -> Option<Time> {
@@ -150,7 +179,9 @@ impl<'a> Sim<'a> {
     /// Devices finish what they do.
     fn settle(&mut self, policy: &mut dyn Policy) {
         for at in 0..self.units.len() {
-            let Some(done) = self.units[at].settle(self.now) else { continue };
+            let Some(done) = self.units[at].settle(self.now) else {
+                continue;
+            };
             if let Some((delay, wait)) = done.delay {
                 self.outstanding -= 1;
                 self.count(delay, wait);
@@ -158,8 +189,16 @@ impl<'a> Sim<'a> {
                     self.moved += delay;
                 }
             }
-            if let (Some((state, bytes, is_continued, time)), Some(device)) = (done.served, DeviceId::new(at)) {
-                let measured = Measured { device, state, bytes, is_continued, time };
+            if let (Some((state, bytes, is_continued, time)), Some(device)) =
+                (done.served, DeviceId::new(at))
+            {
+                let measured = Measured {
+                    device,
+                    state,
+                    bytes,
+                    is_continued,
+                    time,
+                };
                 self.with_view(|view| policy.measured(view, &measured));
             }
         }
@@ -179,26 +218,60 @@ impl<'a> Sim<'a> {
 
     fn happen(&mut self, event: &Event, policy: &mut dyn Policy) -> Option<Signal> {
         match event.what {
-            What::Read { object, offset, bytes, copies } => {
+            What::Read {
+                object,
+                offset,
+                bytes,
+                copies,
+            } => {
                 if copies.is_empty() {
                     self.delays.push(Span::ZERO);
                     return None;
                 }
                 let continues = |id: &DeviceId| self.units[id.index()].continues(object, offset);
                 let continued: DeviceSet = copies.iter().filter(continues).collect();
-                let ask = Ask { object, offset, bytes, copies, continued };
+                let ask = Ask {
+                    object,
+                    offset,
+                    bytes,
+                    copies,
+                    continued,
+                };
                 let chosen = self.with_view(|view| policy.choose(view, &ask));
-                assert!(copies.has(chosen), "{} read {object} where it is not", policy.name());
+                assert!(
+                    copies.has(chosen),
+                    "{} read {object} where it is not",
+                    policy.name()
+                );
                 let is_sole = copies.iter().count() == 1;
-                let least = copies.iter().filter_map(|id| self.units[id.index()].quickest(object, offset, bytes)).min();
+                let least = copies
+                    .iter()
+                    .filter_map(|id| self.units[id.index()].quickest(object, offset, bytes))
+                    .min();
                 let is_cold = is_sole && !self.units[chosen.index()].is_awake();
-                let wait = Wait { is_sole, is_cold, least: least.unwrap_or(Span::ZERO) };
+                let wait = Wait {
+                    is_sole,
+                    is_cold,
+                    least: least.unwrap_or(Span::ZERO),
+                };
                 self.outstanding += 1;
-                self.units[chosen.index()].want(Work::Read { object, offset, bytes, asked: self.now, wait });
+                self.units[chosen.index()].want(Work::Read {
+                    object,
+                    offset,
+                    bytes,
+                    asked: self.now,
+                    wait,
+                });
                 None
             }
-            What::Write { object, bytes, sinks } => {
-                sinks.iter().for_each(|id| self.units[id.index()].put(self.now, object, bytes));
+            What::Write {
+                object,
+                bytes,
+                sinks,
+            } => {
+                sinks
+                    .iter()
+                    .for_each(|id| self.units[id.index()].put(self.now, object, bytes));
                 None
             }
             What::Signal(signal) => {
@@ -215,11 +288,17 @@ impl<'a> Sim<'a> {
     /// Devices begin what is next; says whether some of it is done already.
     fn begin(&mut self) -> bool {
         let now = self.now;
-        self.units.iter_mut().filter_map(|unit| unit.begin(now).then_some(())).count() > 0
+        self.units
+            .iter_mut()
+            .filter_map(|unit| unit.begin(now).then_some(()))
+            .count()
+            > 0
     }
 
     fn flush_all(&mut self) {
-        self.units.iter_mut().for_each(|unit| unit.flush(Trigger::Shutdown));
+        self.units
+            .iter_mut()
+            .for_each(|unit| unit.flush(Trigger::Shutdown));
     }
 
     fn keep_limits(&mut self) {
@@ -247,7 +326,8 @@ impl<'a> Sim<'a> {
     }
 
     fn with_view<T>(&mut self, look: impl FnOnce(&View<'_>) -> T) -> T {
-        let devices: Vec<DeviceView<'_>> = self.units.iter().map(|unit| unit.view(self.now)).collect();
+        let devices: Vec<DeviceView<'_>> =
+            self.units.iter().map(|unit| unit.view(self.now)).collect();
         let day = Span::hours(24).get();
         let time_of_day = Span::nanos((self.world.begins.get() + self.now.get() % day) % day);
         look(&View {
@@ -262,9 +342,16 @@ impl<'a> Sim<'a> {
 
     fn report(mut self, policy: &'static str, end: Time) -> Report {
         let end = self.now.max(end + self.moved);
-        self.units.iter_mut().for_each(|unit| unit.machine.advance(end));
+        self.units
+            .iter_mut()
+            .for_each(|unit| unit.machine.advance(end));
         let waiting = self.units.iter().map(|unit| unit.waiting).sum();
-        let floor = self.world.devices.iter().map(|device| device.power.power(device.power.lowest())).sum::<Power>();
+        let floor = self
+            .world
+            .devices
+            .iter()
+            .map(|device| device.power.power(device.power.lowest()))
+            .sum::<Power>();
         Report {
             policy,
             elapsed: end.since(Time::ZERO),

@@ -27,7 +27,12 @@ impl Buffer {
     fn new(len: usize) -> Self {
         let bytes = vec![0; len + ALIGN];
         let start = bytes.as_ptr().align_offset(ALIGN);
-        Self { bytes, start, len, home: Weak::new() }
+        Self {
+            bytes,
+            start,
+            len,
+            home: Weak::new(),
+        }
     }
 
     /// What it could hold.
@@ -54,7 +59,12 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(home) = self.home.upgrade() {
             let start = self.start;
-            home.put(Self { bytes: std::mem::take(&mut self.bytes), start, len: 0, home: Weak::new() });
+            home.put(Self {
+                bytes: std::mem::take(&mut self.bytes),
+                start,
+                len: 0,
+                home: Weak::new(),
+            });
         }
     }
 }
@@ -77,13 +87,18 @@ pub struct Buffers {
 impl Buffers {
     /// A stock that keeps at most `limit` bytes for the next who asks.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { kept: Mutex::default(), limit })
+        Arc::new(Self {
+            kept: Mutex::default(),
+            limit,
+        })
     }
 
     /// Lends a buffer of `len` bytes.
     pub fn lend(self: &Arc<Self>, len: usize) -> Buffer {
         let size = len.next_power_of_two().max(1 << LEAST_KEPT);
-        let Some(kept) = class(size) else { return Buffer::new(len) };
+        let Some(kept) = class(size) else {
+            return Buffer::new(len);
+        };
         let found = {
             let mut stock = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             let found = stock.free[kept].pop();
@@ -97,11 +112,15 @@ impl Buffers {
 
     /// Gives back to the system what nobody uses.
     pub fn shrink(&self) {
-        drop(std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner)));
+        drop(std::mem::take(
+            &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner),
+        ));
     }
 
     fn put(&self, buffer: Buffer) {
-        let Some(kept) = class(buffer.capacity()) else { return };
+        let Some(kept) = class(buffer.capacity()) else {
+            return;
+        };
         let mut stock = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if stock.bytes + buffer.capacity() <= self.limit {
             stock.bytes += buffer.capacity();
@@ -141,7 +160,11 @@ mod tests {
         assert_eq!(kept(&stock), 16384, "the third is not kept");
         assert_eq!(stock.lend(8192).len(), 8192);
         let again = stock.lend(4096);
-        assert_eq!((again.len(), kept(&stock)), (4096, 16384), "another size is not taken");
+        assert_eq!(
+            (again.len(), kept(&stock)),
+            (4096, 16384),
+            "another size is not taken"
+        );
         stock.shrink();
         assert_eq!(kept(&stock), 0);
     }

@@ -28,14 +28,20 @@ impl Clock for SystemClock {
     }
     fn monotonic(&self) -> Duration {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        Duration::new(t.tv_sec.unsigned_abs(), u32::try_from(t.tv_nsec).unwrap_or(0))
+        Duration::new(
+            t.tv_sec.unsigned_abs(),
+            u32::try_from(t.tv_nsec).unwrap_or(0),
+        )
     }
 }
 
 impl Timer for SystemClock {
     fn wait_until(&self, until: Duration) {
         let secs = i64::try_from(until.as_secs()).unwrap_or(i64::MAX);
-        let until = rustix::time::Timespec { tv_sec: secs, tv_nsec: until.subsec_nanos().into() };
+        let until = rustix::time::Timespec {
+            tv_sec: secs,
+            tv_nsec: until.subsec_nanos().into(),
+        };
         // Absolute, so that a signal costs nothing: it is asked again.
         while rustix::thread::clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &until)
             == Err(rustix::io::Errno::INTR)

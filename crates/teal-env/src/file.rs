@@ -98,12 +98,25 @@ impl FileDisk {
     /// # Errors
     /// [`OpenError`], naming the path.
     pub fn open(path: &Path, mode: OpenMode) -> Result<Self, OpenError> {
-        let doing = if matches!(mode, OpenMode::Create(_)) { "make" } else { "open" };
-        let io = |source: io::Error| OpenError::Io { doing, path: path.to_owned(), source };
+        let doing = if matches!(mode, OpenMode::Create(_)) {
+            "make"
+        } else {
+            "open"
+        };
+        let io = |source: io::Error| OpenError::Io {
+            doing,
+            path: path.to_owned(),
+            source,
+        };
         let kind = std::fs::metadata(path).map(|meta| meta.file_type());
-        if kind.as_ref().is_ok_and(|kind| !kind.is_file() && !kind.is_block_device()) {
+        if kind
+            .as_ref()
+            .is_ok_and(|kind| !kind.is_file() && !kind.is_block_device())
+        {
             // Not opened: a pipe would wait for somebody at its other end.
-            return Err(OpenError::WrongKind { path: path.to_owned() });
+            return Err(OpenError::WrongKind {
+                path: path.to_owned(),
+            });
         }
         let is_block = kind.is_ok_and(|kind| kind.is_block_device());
         let flags = match mode {
@@ -113,27 +126,42 @@ impl FileDisk {
         } | OFlags::CLOEXEC;
         let open = |flags| {
             fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| match e {
-                Errno::BUSY => OpenError::InUse { path: path.to_owned() },
+                Errno::BUSY => OpenError::InUse {
+                    path: path.to_owned(),
+                },
                 e => io(e.into()),
             })
         };
-        let claim = (is_block && mode == OpenMode::Write).then(|| open(flags | OFlags::EXCL)).transpose()?;
+        let claim = (is_block && mode == OpenMode::Write)
+            .then(|| open(flags | OFlags::EXCL))
+            .transpose()?;
         let fd = open(flags)?;
         let lock = match mode {
             OpenMode::Look => None,
             OpenMode::Read => Some(FlockOperation::NonBlockingLockShared),
             OpenMode::Write | OpenMode::Create(_) => Some(FlockOperation::NonBlockingLockExclusive),
         };
-        lock.map_or(Ok(()), |lock| fs::flock(&fd, lock)).map_err(|e| match e {
-            Errno::AGAIN => OpenError::InUse { path: path.to_owned() },
-            e => io(e.into()),
-        })?;
-        let meta = std::fs::File::from(fd.try_clone().map_err(io)?).metadata().map_err(io)?;
+        lock.map_or(Ok(()), |lock| fs::flock(&fd, lock))
+            .map_err(|e| match e {
+                Errno::AGAIN => OpenError::InUse {
+                    path: path.to_owned(),
+                },
+                e => io(e.into()),
+            })?;
+        let meta = std::fs::File::from(fd.try_clone().map_err(io)?)
+            .metadata()
+            .map_err(io)?;
         if !meta.is_file() && !meta.file_type().is_block_device() {
-            return Err(OpenError::WrongKind { path: path.to_owned() });
+            return Err(OpenError::WrongKind {
+                path: path.to_owned(),
+            });
         }
         let is_locked = is_block && mode != OpenMode::Look;
-        let beneath = if is_locked { beneath::lock(path, meta.rdev(), mode)? } else { Vec::new() };
+        let beneath = if is_locked {
+            beneath::lock(path, meta.rdev(), mode)?
+        } else {
+            Vec::new()
+        };
         if let OpenMode::Create(bytes) = mode
             && let Err(e) = fs::ftruncate(&fd, bytes / SECTOR * SECTOR)
         {
@@ -145,9 +173,18 @@ impl FileDisk {
         }
         let shape = shape_of(&fd, is_block, meta.rdev()).map_err(io)?;
         let direct_flags = (flags & !(OFlags::CREATE | OFlags::EXCL)) | OFlags::DIRECT;
-        let direct = fs::open(path, direct_flags, Mode::empty()).ok().map(std::fs::File::from);
+        let direct = fs::open(path, direct_flags, Mode::empty())
+            .ok()
+            .map(std::fs::File::from);
         let buffers = Buffers::new(BUFFERS_MAX * STEP);
-        Ok(Self { file: fd.into(), direct, shape, claim: Mutex::new(claim), _beneath: beneath, buffers })
+        Ok(Self {
+            file: fd.into(),
+            direct,
+            shape,
+            claim: Mutex::new(claim),
+            _beneath: beneath,
+            buffers,
+        })
     }
 
     /// Lets the block device be mounted: the kernel claims it then, until it is unmounted. The lock stays.
@@ -164,14 +201,23 @@ impl FileDisk {
 
     fn direct_for(&self, at: Sector, len: usize) -> Option<&std::fs::File> {
         let unit = u64::from(self.shape.logical);
-        self.direct.as_ref().filter(|_| at.byte().is_multiple_of(unit) && (len as u64).is_multiple_of(unit))
+        self.direct
+            .as_ref()
+            .filter(|_| at.byte().is_multiple_of(unit) && (len as u64).is_multiple_of(unit))
     }
 }
 
 /// Makes the name of a new file durable.
 fn sync_name(path: &Path) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let dir = fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let dir = path
+        .parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let dir = fs::open(
+        dir,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     match fs::fsync(&dir) {
         // A file system whose directories are not synced by themselves.
         Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
@@ -181,8 +227,11 @@ fn sync_name(path: &Path) -> io::Result<()> {
 
 fn shape_of(fd: &OwnedFd, is_block: bool, rdev: u64) -> io::Result<DiskShape> {
     let bytes = fs::seek(fd, fs::SeekFrom::End(0))?;
-    let (logical, physical) =
-        if is_block { (fs::ioctl_blksszget(fd)?, fs::ioctl_blkpbszget(fd)?) } else { (512, 4096) };
+    let (logical, physical) = if is_block {
+        (fs::ioctl_blksszget(fd)?, fs::ioctl_blkpbszget(fd)?)
+    } else {
+        (512, 4096)
+    };
     let rotational = is_block && {
         let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
         let base = format!("/sys/dev/block/{major}:{minor}");
@@ -190,13 +239,22 @@ fn shape_of(fd: &OwnedFd, is_block: bool, rdev: u64) -> io::Result<DiskShape> {
             .iter()
             .any(|p| std::fs::read_to_string(format!("{base}/{p}")).is_ok_and(|s| s.trim() == "1"))
     };
-    Ok(DiskShape { sectors: bytes / SECTOR, logical, physical: physical.max(logical), rotational, sparse: !is_block })
+    Ok(DiskShape {
+        sectors: bytes / SECTOR,
+        logical,
+        physical: physical.max(logical),
+        rotational,
+        sparse: !is_block,
+    })
 }
 
 impl FileDisk {
     /// Whether the device can be pointed to this memory.
     fn suits(&self, memory: &[u8]) -> bool {
-        memory.as_ptr().addr().is_multiple_of(ALIGN.min(self.shape.logical as usize))
+        memory
+            .as_ptr()
+            .addr()
+            .is_multiple_of(ALIGN.min(self.shape.logical as usize))
             && memory.len().is_multiple_of(self.shape.logical as usize)
     }
 
@@ -215,9 +273,19 @@ impl FileDisk {
         Ok(())
     }
 
-    fn write_direct(&self, direct: &std::fs::File, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let mut request =
-            Request { at: at.byte(), len: 0, pieces: Vec::new(), copied: self.buffers.lend(STEP), filled: 0 };
+    fn write_direct(
+        &self,
+        direct: &std::fs::File,
+        at: Sector,
+        parts: &[IoSlice<'_>],
+    ) -> io::Result<()> {
+        let mut request = Request {
+            at: at.byte(),
+            len: 0,
+            pieces: Vec::new(),
+            copied: self.buffers.lend(STEP),
+            filled: 0,
+        };
         let unit = self.shape.logical as usize;
         for part in parts {
             if part.len() >= WORTH_A_PIECE && self.suits(part) && request.len.is_multiple_of(unit) {
@@ -330,7 +398,12 @@ impl Disk for FileDisk {
         if !self.shape.sparse {
             return Ok(());
         }
-        match fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, at.byte(), sectors * SECTOR) {
+        match fs::fallocate(
+            &self.file,
+            FallocateFlags::KEEP_SIZE,
+            at.byte(),
+            sectors * SECTOR,
+        ) {
             Ok(()) => Ok(()),
             // A host without fallocate: writing zeros where nothing is stored yet takes the space as well.
             Err(Errno::OPNOTSUPP) => {
@@ -347,23 +420,35 @@ impl Disk for FileDisk {
         }
         let host = fs::fstatvfs(&self.file).ok()?;
         let meta = self.file.metadata().ok()?;
-        Some(HostRoom { free: host.f_bavail.saturating_mul(host.f_frsize), allocated: meta.blocks() * 512 })
+        Some(HostRoom {
+            free: host.f_bavail.saturating_mul(host.f_frsize),
+            allocated: meta.blocks() * 512,
+        })
     }
 
     fn is_there(&self) -> io::Result<()> {
         let meta = self.file.metadata()?;
         match meta.is_file() {
-            true if meta.nlink() == 0 => Err(io::Error::new(io::ErrorKind::NotFound, "its file was deleted")),
-            true if meta.len() < self.shape.sectors * SECTOR => {
-                Err(io::Error::new(io::ErrorKind::UnexpectedEof, "its file was cut short"))
-            }
+            true if meta.nlink() == 0 => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "its file was deleted",
+            )),
+            true if meta.len() < self.shape.sectors * SECTOR => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "its file was cut short",
+            )),
             _ => Ok(()),
         }
     }
 
     fn discard(&self, at: Sector, sectors: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(fs::fallocate(&self.file, flags, at.byte(), sectors * SECTOR)?)
+        Ok(fs::fallocate(
+            &self.file,
+            flags,
+            at.byte(),
+            sectors * SECTOR,
+        )?)
     }
 }
 
@@ -372,7 +457,10 @@ mod tests {
     use super::*;
 
     fn temp(bytes: u64) -> (tempfile::TempDir, PathBuf, FileDisk) {
-        let dir = tempfile::tempdir_in(std::env::var_os("CARGO_TARGET_TMPDIR").unwrap_or("/var/tmp".into())).unwrap();
+        let dir = tempfile::tempdir_in(
+            std::env::var_os("CARGO_TARGET_TMPDIR").unwrap_or("/var/tmp".into()),
+        )
+        .unwrap();
         let path = dir.path().join("disk");
         let disk = FileDisk::open(&path, OpenMode::Create(bytes)).unwrap();
         (dir, path, disk)
@@ -381,7 +469,11 @@ mod tests {
     #[test]
     fn what_is_written_at_any_sector_is_read_back() {
         let (_dir, _path, disk) = temp(1 << 20);
-        disk.write_at(Sector::new(3), &[IoSlice::new(&[1; 512]), IoSlice::new(&[2; 1024])]).unwrap();
+        disk.write_at(
+            Sector::new(3),
+            &[IoSlice::new(&[1; 512]), IoSlice::new(&[2; 1024])],
+        )
+        .unwrap();
         disk.sync().unwrap();
         let mut back = vec![0; 2048];
         disk.read_at(Sector::new(2), &mut back).unwrap();
@@ -391,9 +483,12 @@ mod tests {
     #[test]
     fn a_transfer_larger_than_a_buffer_is_whole() {
         let (_dir, _path, disk) = temp(8 << 20);
-        let data: Vec<u8> = (0..2 * STEP + 3 * 4096).map(|i| (i / 4096 % 251) as u8).collect();
+        let data: Vec<u8> = (0..2 * STEP + 3 * 4096)
+            .map(|i| (i / 4096 % 251) as u8)
+            .collect();
         let (head, tail) = data.split_at(STEP - 512);
-        disk.write_at(Sector::new(8), &[IoSlice::new(head), IoSlice::new(tail)]).unwrap();
+        disk.write_at(Sector::new(8), &[IoSlice::new(head), IoSlice::new(tail)])
+            .unwrap();
         let mut back = vec![0; data.len()];
         disk.read_at(Sector::new(8), &mut back).unwrap();
         assert!(back == data);
@@ -404,27 +499,48 @@ mod tests {
         let (_dir, _path, disk) = temp(4 << 20);
         let stock = Buffers::new(0);
         let mut aligned = stock.lend(3 * WORTH_A_PIECE);
-        aligned.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i / 512 % 250) as u8);
+        aligned
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, byte)| *byte = (i / 512 % 250) as u8);
         let (one, two) = aligned.split_at(WORTH_A_PIECE);
         let header = [251; 512];
         let odd = [252; 700];
         let parts: Vec<&[u8]> = vec![&header, one, two, &odd, one, &[253; 324], two];
-        disk.write_at(Sector::new(5), &parts.iter().map(|part| IoSlice::new(part)).collect::<Vec<_>>()).unwrap();
+        disk.write_at(
+            Sector::new(5),
+            &parts
+                .iter()
+                .map(|part| IoSlice::new(part))
+                .collect::<Vec<_>>(),
+        )
+        .unwrap();
         let whole = parts.concat();
         let mut back = stock.lend(whole.len());
         disk.read_at(Sector::new(5), &mut back).unwrap();
         assert!(back[..] == whole[..]);
-        disk.read_at(Sector::new(6), &mut back[1..WORTH_A_PIECE + 1]).unwrap();
-        assert!(back[1..WORTH_A_PIECE + 1] == *one, "memory that is not aligned");
+        disk.read_at(Sector::new(6), &mut back[1..WORTH_A_PIECE + 1])
+            .unwrap();
+        assert!(
+            back[1..WORTH_A_PIECE + 1] == *one,
+            "memory that is not aligned"
+        );
     }
 
     #[test]
     fn a_disk_open_for_writing_is_locked() {
         let (_dir, path, disk) = temp(1 << 16);
-        assert!(matches!(FileDisk::open(&path, OpenMode::Write), Err(OpenError::InUse { .. })));
+        assert!(matches!(
+            FileDisk::open(&path, OpenMode::Write),
+            Err(OpenError::InUse { .. })
+        ));
         let look = FileDisk::open(&path, OpenMode::Look).unwrap();
         drop(disk);
-        assert!(look.write_at(Sector::new(0), &[IoSlice::new(&[1; 512])]).is_err(), "looking writes nothing");
+        assert!(
+            look.write_at(Sector::new(0), &[IoSlice::new(&[1; 512])])
+                .is_err(),
+            "looking writes nothing"
+        );
         assert!(FileDisk::open(&path, OpenMode::Write).is_ok());
     }
 
@@ -433,7 +549,10 @@ mod tests {
         let (_dir, path, disk) = temp(1 << 20);
         disk.is_there().unwrap();
         disk.file.set_len(1 << 19).unwrap();
-        assert_eq!(disk.is_there().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            disk.is_there().unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
         disk.file.set_len(1 << 21).unwrap();
         disk.is_there().unwrap();
         std::fs::remove_file(path).unwrap();
@@ -444,9 +563,14 @@ mod tests {
     fn odd_paths_are_named_in_the_error() {
         let dir = tempfile::tempdir().unwrap();
         let gone = dir.path().join("gone");
-        let said = FileDisk::open(&gone, OpenMode::Read).unwrap_err().to_string();
+        let said = FileDisk::open(&gone, OpenMode::Read)
+            .unwrap_err()
+            .to_string();
         assert!(said.contains("gone"), "{said}");
-        assert!(matches!(FileDisk::open(Path::new("/dev/null"), OpenMode::Read), Err(OpenError::WrongKind { .. })));
+        assert!(matches!(
+            FileDisk::open(Path::new("/dev/null"), OpenMode::Read),
+            Err(OpenError::WrongKind { .. })
+        ));
     }
 
     #[test]

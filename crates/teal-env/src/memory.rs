@@ -15,28 +15,52 @@ pub struct MemDisk {
 impl MemDisk {
     /// A zeroed disk of `sectors` with 512-byte physical sectors.
     pub fn new(sectors: u64) -> Self {
-        Self::from_bytes(vec![0; usize::try_from(sectors * SECTOR).expect("fits the address space")])
+        Self::from_bytes(vec![
+            0;
+            usize::try_from(sectors * SECTOR)
+                .expect("fits the address space")
+        ])
     }
 
     /// A disk with this content, rounded down to whole sectors.
     pub fn from_bytes(mut bytes: Vec<u8>) -> Self {
         let sectors = bytes.len() as u64 / SECTOR;
         bytes.truncate((sectors * SECTOR) as usize);
-        let shape = DiskShape { sectors, logical: 512, physical: 512, rotational: false, sparse: false };
-        Self { shape, bytes: RwLock::new(bytes) }
+        let shape = DiskShape {
+            sectors,
+            logical: 512,
+            physical: 512,
+            rotational: false,
+            sparse: false,
+        };
+        Self {
+            shape,
+            bytes: RwLock::new(bytes),
+        }
     }
 
     /// A copy of the whole content.
     pub fn snapshot(&self) -> Vec<u8> {
-        self.bytes.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.bytes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn range(&self, at: Sector, len: usize) -> io::Result<std::ops::Range<usize>> {
-        let end = at.byte().checked_add(len as u64).filter(|&e| e <= self.shape.sectors * SECTOR);
+        let end = at
+            .byte()
+            .checked_add(len as u64)
+            .filter(|&e| e <= self.shape.sectors * SECTOR);
         if !(len as u64).is_multiple_of(SECTOR) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a whole number of sectors"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a whole number of sectors",
+            ));
         }
-        let end = end.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the disk"))?;
+        let end = end.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the disk")
+        })?;
         Ok(at.byte() as usize..end as usize)
     }
 }

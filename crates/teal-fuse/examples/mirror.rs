@@ -12,7 +12,8 @@
 
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, OFlags, RawDir, RawMode, SeekFrom, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+    AtFlags, CWD, Gid, Mode, OFlags, RawDir, RawMode, SeekFrom, Stat, Timespec, Timestamps,
+    UTIME_NOW, UTIME_OMIT, Uid,
 };
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
@@ -26,8 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use teal_fuse::{
-    BdiKnob, Delivery, DirBuffer, Entry, InitConfig, InitFlags, MountOptions, NodeId, Operation, Reply, Request, Serve,
-    Session, SetAttr, StatFs, TimeSet, Unmount, set_bdi,
+    BdiKnob, Delivery, DirBuffer, Entry, InitConfig, InitFlags, MountOptions, NodeId, Operation,
+    Reply, Request, Serve, Session, SetAttr, StatFs, TimeSet, Unmount, set_bdi,
 };
 use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 
@@ -54,7 +55,11 @@ enum Open {
 
 impl Node {
     fn new(open: Open) -> Self {
-        Self { open: RwLock::new(open), listing: Mutex::default(), lookups: AtomicU64::new(0) }
+        Self {
+            open: RwLock::new(open),
+            listing: Mutex::default(),
+            lookups: AtomicU64::new(0),
+        }
     }
 
     fn path(&self) -> Arc<OwnedFd> {
@@ -66,7 +71,11 @@ impl Node {
         if let Open::Data(fd) = &*self.open.read() {
             return Ok(Arc::clone(fd));
         }
-        let fd = Arc::new(rustix::fs::open(magic(&self.path()), how | OFlags::CLOEXEC, Mode::empty())?);
+        let fd = Arc::new(rustix::fs::open(
+            magic(&self.path()),
+            how | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?);
         *self.open.write() = Open::Data(Arc::clone(&fd));
         Ok(fd)
     }
@@ -111,14 +120,29 @@ fn attr(stat: &Stat) -> Attr {
 }
 
 fn entry(stat: &Stat) -> Entry {
-    Entry { node: NodeId::new(stat.st_ino), generation: 0, attr: attr(stat), attr_ttl: EVER, entry_ttl: EVER }
+    Entry {
+        node: NodeId::new(stat.st_ino),
+        generation: 0,
+        attr: attr(stat),
+        attr_ttl: EVER,
+        entry_ttl: EVER,
+    }
 }
 
 fn timespec(set: Option<TimeSet>) -> Timespec {
     match set {
-        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        Some(TimeSet::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
-        Some(TimeSet::At(at)) => Timespec { tv_sec: at.secs, tv_nsec: i64::from(at.nanos) },
+        None => Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        Some(TimeSet::Now) => Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        },
+        Some(TimeSet::At(at)) => Timespec {
+            tv_sec: at.secs,
+            tv_nsec: i64::from(at.nanos),
+        },
     }
 }
 
@@ -127,13 +151,19 @@ impl Mirror {
         if id == NodeId::ROOT {
             return Ok(Arc::clone(&self.root));
         }
-        self.nodes.read().get(&id.get()).cloned().ok_or(Errno::STALE)
+        self.nodes
+            .read()
+            .get(&id.get())
+            .cloned()
+            .ok_or(Errno::STALE)
     }
 
     /// Finds a name and counts one lookup of it.
     fn lookup(&self, dir: &Node, name: &[u8]) -> Answer<Entry> {
         let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        self.remember(Node::new(Open::Path(rustix::fs::openat(dir.path(), name, how, Mode::empty())?.into())))
+        self.remember(Node::new(Open::Path(
+            rustix::fs::openat(dir.path(), name, how, Mode::empty())?.into(),
+        )))
     }
 
     fn remember(&self, node: Node) -> Answer<Entry> {
@@ -142,13 +172,22 @@ impl Mirror {
             known.lookups.fetch_add(1, Relaxed);
             return Ok(entry(&stat));
         }
-        self.nodes.write().entry(stat.st_ino).or_insert_with(|| Arc::new(node)).lookups.fetch_add(1, Relaxed);
+        self.nodes
+            .write()
+            .entry(stat.st_ino)
+            .or_insert_with(|| Arc::new(node))
+            .lookups
+            .fetch_add(1, Relaxed);
         Ok(entry(&stat))
     }
 
     fn forget(&self, id: NodeId, lookups: u64) {
         let mut nodes = self.nodes.write();
-        let left = nodes.get(&id.get()).map(|node| node.lookups.fetch_sub(lookups, Relaxed).saturating_sub(lookups));
+        let left = nodes.get(&id.get()).map(|node| {
+            node.lookups
+                .fetch_sub(lookups, Relaxed)
+                .saturating_sub(lookups)
+        });
         if left == Some(0) {
             nodes.remove(&id.get());
         }
@@ -176,10 +215,15 @@ impl Mirror {
             let next = next?;
             let (name, cookie) = (next.file_name().to_bytes(), next.next_entry_cookie());
             let object = ObjectNo::new(next.ino());
-            let kind = FileType::from_code(RawMode::from(next.file_type().as_raw_mode() >> 12) as u8);
+            let kind =
+                FileType::from_code(RawMode::from(next.file_type().as_raw_mode() >> 12) as u8);
             let kind = kind.unwrap_or(FileType::File);
             let full = if plus {
-                let found = if name == b"." || name == b".." { None } else { self.lookup(dir, name).ok() };
+                let found = if name == b"." || name == b".." {
+                    None
+                } else {
+                    self.lookup(dir, name).ok()
+                };
                 let full = buffer.push_plus(found.as_ref(), object, cookie, kind, name);
                 if let Some(entry) = found.filter(|_| full) {
                     self.forget(entry.node, 1);
@@ -207,7 +251,10 @@ impl Mirror {
             rustix::fs::ftruncate(node.file()?, size)?;
         }
         if set.atime.is_some() || set.mtime.is_some() {
-            let times = Timestamps { last_access: timespec(set.atime), last_modification: timespec(set.mtime) };
+            let times = Timestamps {
+                last_access: timespec(set.atime),
+                last_modification: timespec(set.mtime),
+            };
             rustix::fs::utimensat(node.path(), "", &times, AtFlags::EMPTY_PATH)?;
         }
         node.stat().map(|stat| attr(&stat))
@@ -216,12 +263,28 @@ impl Mirror {
     fn make(&self, dir: &Node, operation: &Operation<'_>) -> Answer<Entry> {
         match *operation {
             Operation::Lookup { name } => self.lookup(dir, name),
-            Operation::Mknod { name, kind: FileType::File, perm, .. } => {
+            Operation::Mknod {
+                name,
+                kind: FileType::File,
+                perm,
+                ..
+            } => {
                 let how = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-                let file = rustix::fs::openat(dir.path(), name, how, Mode::from_raw_mode(u32::from(perm)))?;
+                let file = rustix::fs::openat(
+                    dir.path(),
+                    name,
+                    how,
+                    Mode::from_raw_mode(u32::from(perm)),
+                )?;
                 self.remember(Node::new(Open::Data(file.into())))
             }
-            Operation::Mknod { name, kind, perm, rdev, .. } => {
+            Operation::Mknod {
+                name,
+                kind,
+                perm,
+                rdev,
+                ..
+            } => {
                 let kind = rustix::fs::FileType::from_raw_mode(u32::from(kind.code()) << 12);
                 let mode = Mode::from_raw_mode(u32::from(perm));
                 rustix::fs::mknodat(dir.path(), name, kind, mode, u64::from(rdev))?;
@@ -237,7 +300,13 @@ impl Mirror {
             }
             Operation::Link { target, name } => {
                 let from = self.node(target)?;
-                rustix::fs::linkat(CWD, magic(&from.path()), dir.path(), name, AtFlags::SYMLINK_FOLLOW)?;
+                rustix::fs::linkat(
+                    CWD,
+                    magic(&from.path()),
+                    dir.path(),
+                    name,
+                    AtFlags::SYMLINK_FOLLOW,
+                )?;
                 self.lookup(dir, name)
             }
             _ => Err(Errno::NOSYS),
@@ -247,16 +316,32 @@ impl Mirror {
     fn change(&self, node: &Node, operation: &Operation<'_>) -> Answer<()> {
         match *operation {
             Operation::Unlink { name } => rustix::fs::unlinkat(node.path(), name, AtFlags::empty()),
-            Operation::Rmdir { name } => rustix::fs::unlinkat(node.path(), name, AtFlags::REMOVEDIR),
-            Operation::Rename { name, new_parent, new_name, flags } => {
-                rustix::fs::renameat_with(node.path(), name, self.node(new_parent)?.path(), new_name, flags)
+            Operation::Rmdir { name } => {
+                rustix::fs::unlinkat(node.path(), name, AtFlags::REMOVEDIR)
             }
+            Operation::Rename {
+                name,
+                new_parent,
+                new_name,
+                flags,
+            } => rustix::fs::renameat_with(
+                node.path(),
+                name,
+                self.node(new_parent)?.path(),
+                new_name,
+                flags,
+            ),
             Operation::Fsync { datasync: true, .. } => rustix::fs::fdatasync(node.file()?),
             Operation::Fsync { .. } => rustix::fs::fsync(node.file()?),
-            Operation::Fsyncdir { .. } => rustix::fs::fsync(node.data(OFlags::RDONLY | OFlags::DIRECTORY)?),
-            Operation::Fallocate { offset, length, mode, .. } => {
-                rustix::fs::fallocate(node.file()?, mode, offset, length)
+            Operation::Fsyncdir { .. } => {
+                rustix::fs::fsync(node.data(OFlags::RDONLY | OFlags::DIRECTORY)?)
             }
+            Operation::Fallocate {
+                offset,
+                length,
+                mode,
+                ..
+            } => rustix::fs::fallocate(node.file()?, mode, offset, length),
             _ => Err(Errno::NOSYS),
         }
     }
@@ -268,7 +353,9 @@ impl Mirror {
             | Operation::Mkdir { .. }
             | Operation::Symlink { .. }
             | Operation::Link { .. } => match self.make(node, operation) {
-                Err(Errno::NOENT) if matches!(operation, Operation::Lookup { .. }) => reply.negative_entry(EVER),
+                Err(Errno::NOENT) if matches!(operation, Operation::Lookup { .. }) => {
+                    reply.negative_entry(EVER)
+                }
                 found => self.entry(found, reply),
             },
             Operation::Getattr { .. } => node_attr(node.stat().map(|stat| attr(&stat)), reply),
@@ -279,22 +366,28 @@ impl Mirror {
             },
             Operation::Read { offset, size, .. } => {
                 let mut bytes = Vec::with_capacity(size as usize);
-                match node
-                    .file()
-                    .and_then(|file| rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), offset))
-                {
+                match node.file().and_then(|file| {
+                    rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), offset)
+                }) {
                     Ok(_) => reply.data(&bytes),
                     Err(errno) => reply.error(errno),
                 }
             }
             Operation::Write { offset, data, .. } => {
-                match node.file().and_then(|f| rustix::io::pwrite(f, data, offset)) {
+                match node
+                    .file()
+                    .and_then(|f| rustix::io::pwrite(f, data, offset))
+                {
                     Ok(count) => reply.written(count as u32),
                     Err(errno) => reply.error(errno),
                 }
             }
-            Operation::Readdir { cookie, size, .. } => listing(self.list(node, cookie, size, false), reply),
-            Operation::Readdirplus { cookie, size, .. } => listing(self.list(node, cookie, size, true), reply),
+            Operation::Readdir { cookie, size, .. } => {
+                listing(self.list(node, cookie, size, false), reply)
+            }
+            Operation::Readdirplus { cookie, size, .. } => {
+                listing(self.list(node, cookie, size, true), reply)
+            }
             Operation::Statfs => {
                 let s = rustix::fs::fstatvfs(node.path())?;
                 reply.statfs(&StatFs {
@@ -361,15 +454,34 @@ fn config(rings: bool) -> InitConfig {
         | InitFlags::HANDLE_KILLPRIV_V2
         | InitFlags::DIRECT_IO_ALLOW_MMAP
         | InitFlags::ASYNC_DIO;
-    let wanted = if rings { wanted | InitFlags::OVER_IO_URING } else { wanted };
+    let wanted = if rings {
+        wanted | InitFlags::OVER_IO_URING
+    } else {
+        wanted
+    };
     InitConfig { wanted, ..defaults }
 }
 
-fn run(from: &Path, point: &Path, threads: NonZeroUsize, rings: bool) -> Result<(), Box<dyn std::error::Error>> {
+fn run(
+    from: &Path,
+    point: &Path,
+    threads: NonZeroUsize,
+    rings: bool,
+) -> Result<(), Box<dyn std::error::Error>> {
     // One descriptor for each node the kernel remembers: as many as we may have.
     let most = rustix::process::getrlimit(Resource::Nofile).maximum;
-    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;
-    let root = rustix::fs::open(from, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::process::setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: most,
+            maximum: most,
+        },
+    )?;
+    let root = rustix::fs::open(
+        from,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let mirror = Mirror {
         root: Arc::new(Node::new(Open::Path(root.into()))),
         nodes: RwLock::default(),
@@ -382,19 +494,34 @@ fn run(from: &Path, point: &Path, threads: NonZeroUsize, rings: bool) -> Result<
         ..MountOptions::default()
     };
     let session = Session::mount(point, &options, &config(rings))?;
-    let (unmounter, device) = (session.unmounter().ok_or("no mount")?, session.device().ok_or("no device")?);
-    for (knob, value) in [(BdiKnob::ReadAheadKb, 1024), (BdiKnob::StrictLimit, 0), (BdiKnob::MaxRatio, 100)] {
+    let (unmounter, device) = (
+        session.unmounter().ok_or("no mount")?,
+        session.device().ok_or("no device")?,
+    );
+    for (knob, value) in [
+        (BdiKnob::ReadAheadKb, 1024),
+        (BdiKnob::StrictLimit, 0),
+        (BdiKnob::MaxRatio, 100),
+    ] {
         set_bdi(device, knob, value)?;
     }
     std::thread::scope(|scope| {
-        std::thread::Builder::new().name("mirror-asked".to_owned()).spawn_scoped(scope, || {
-            for _ in std::io::stdin().lock().lines() {
-                let counts = mirror.requests.iter().enumerate().map(|(code, count)| (code, count.load(Relaxed)));
-                let counts = counts.filter(|(_, count)| *count > 0).map(|(code, count)| format!("{code}={count} "));
-                println!("{}", counts.collect::<String>());
-            }
-            drop(unmounter.unmount(Unmount::Detach));
-        })?;
+        std::thread::Builder::new()
+            .name("mirror-asked".to_owned())
+            .spawn_scoped(scope, || {
+                for _ in std::io::stdin().lock().lines() {
+                    let counts = mirror
+                        .requests
+                        .iter()
+                        .enumerate()
+                        .map(|(code, count)| (code, count.load(Relaxed)));
+                    let counts = counts
+                        .filter(|(_, count)| *count > 0)
+                        .map(|(code, count)| format!("{code}={count} "));
+                    println!("{}", counts.collect::<String>());
+                }
+                drop(unmounter.unmount(Unmount::Detach));
+            })?;
         println!("ready");
         std::io::stdout().flush()?;
         Ok(session.run(threads, &mirror)?)
@@ -405,7 +532,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args: Vec<_> = std::env::args_os().skip(1).collect();
     let mut threads = std::thread::available_parallelism()?;
     if args.first().is_some_and(|arg| arg == "--threads") {
-        threads = args.get(1).and_then(|n| n.to_str()).ok_or("--threads needs a number")?.parse()?;
+        threads = args
+            .get(1)
+            .and_then(|n| n.to_str())
+            .ok_or("--threads needs a number")?
+            .parse()?;
         args.drain(..2);
     }
     let rings = args.first().is_some_and(|arg| arg == "--uring");

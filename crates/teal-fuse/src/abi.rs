@@ -6,7 +6,11 @@
 //! 2. Operation codes are constants instead of that crate's enum: the kernel may send any number.
 //! 3. Sizes are pinned by a test, since the kernel checks them.
 
-#![allow(missing_docs, non_camel_case_types, reason = "names and meanings are those of the kernel's header")]
+#![allow(
+    missing_docs,
+    non_camel_case_types,
+    reason = "names and meanings are those of the kernel's header"
+)]
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -31,7 +35,9 @@ pub const FUSE_NOTIFY_PRUNE: u32 = 9;
 
 /// The `INIT` reply; 7.43 took `request_timeout` out of the unused tail.
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[derive(
+    Debug, Default, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
 pub struct fuse_init_out {
     pub major: u32,
     pub minor: u32,
@@ -51,14 +57,18 @@ pub struct fuse_init_out {
 
 /// 7.45: the reply to [`opcode::FUSE_COPY_FILE_RANGE_64`].
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[derive(
+    Debug, Default, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
 pub struct fuse_copy_file_range_out {
     pub bytes_copied: u64,
 }
 
 /// 7.45: the head of [`FUSE_NOTIFY_PRUNE`]; `count` node ids follow.
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[derive(
+    Debug, Default, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
 pub struct fuse_notify_prune_out {
     pub count: u32,
     pub padding: u32,
@@ -72,7 +82,9 @@ pub const FUSE_IO_URING_CMD_COMMIT_AND_FETCH: u32 = 2;
 
 /// 7.42: what both sides say of the payload.
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[derive(
+    Debug, Default, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
 pub struct fuse_uring_ent_in_out {
     pub flags: u64,
     pub commit_id: u64,
@@ -94,7 +106,9 @@ pub struct fuse_uring_req_header {
 
 /// 7.42: the argument of a command, in its submission entry.
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[derive(
+    Debug, Default, Copy, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
 pub struct fuse_uring_cmd_req {
     pub flags: u64,
     pub commit_id: u64,

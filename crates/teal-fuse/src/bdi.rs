@@ -34,6 +34,10 @@ impl BdiKnob {
 pub fn set_bdi(device: DeviceNumber, knob: BdiKnob, value: u32) -> io::Result<()> {
     // A mount on a block device has settings beside those of the device.
     let own = format!("/sys/class/bdi/{device}-fuseblk");
-    let of = if std::path::Path::new(&own).exists() { own } else { format!("/sys/class/bdi/{device}") };
+    let of = if std::path::Path::new(&own).exists() {
+        own
+    } else {
+        format!("/sys/class/bdi/{device}")
+    };
     std::fs::write(format!("{of}/{}", knob.file()), value.to_string())
 }

@@ -1,7 +1,10 @@
 //! What is asked of devices by other ways than `read` and `write`: a few `ioctl`s, a message with no end, and commands through a ring. All `unsafe` of this
 //! crate is here.
 
-#![allow(unsafe_code, reason = "an ioctl has no safe form, nor has memory that is lent to a ring")]
+#![allow(
+    unsafe_code,
+    reason = "an ioctl has no safe form, nor has memory that is lent to a ring"
+)]
 
 use crate::abi::{FUSE_DEV_IOC_MAGIC, FUSE_IO_URING_CMD_REGISTER, fuse_uring_cmd_req};
 use crate::ring::Area;
@@ -37,14 +40,30 @@ const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
 /// Writes `head` and `missing` bytes that nobody can read, as one message. The device takes it up to these, and fails with `EFAULT`.
-pub(crate) fn write_without_its_end(device: BorrowedFd<'_>, head: &[u8], missing: usize) -> Result<(), Errno> {
+pub(crate) fn write_without_its_end(
+    device: BorrowedFd<'_>,
+    head: &[u8],
+    missing: usize,
+) -> Result<(), Errno> {
     let parts = [
-        libc::iovec { iov_base: head.as_ptr().cast_mut().cast(), iov_len: head.len() },
-        libc::iovec { iov_base: std::ptr::null_mut(), iov_len: missing },
+        libc::iovec {
+            iov_base: head.as_ptr().cast_mut().cast(),
+            iov_len: head.len(),
+        },
+        libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: missing,
+        },
     ];
     // SAFETY: writing only reads what the parts describe. The first is memory of this program; of the second the kernel finds that it
     // is none.
-    let written = unsafe { libc::writev(device.as_raw_fd(), parts.as_ptr(), parts.len() as libc::c_int) };
+    let written = unsafe {
+        libc::writev(
+            device.as_raw_fd(),
+            parts.as_ptr(),
+            parts.len() as libc::c_int,
+        )
+    };
     if written < 0 {
         let error = std::io::Error::last_os_error();
         return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
@@ -90,7 +109,11 @@ pub(crate) fn configure_loop(
     config[4..8].copy_from_slice(&direct.unwrap_or(0).to_ne_bytes());
     let flags = LO_FLAGS_AUTOCLEAR
         | if read_only { LO_FLAGS_READ_ONLY } else { 0 }
-        | if direct.is_some() { LO_FLAGS_DIRECT_IO } else { 0 };
+        | if direct.is_some() {
+            LO_FLAGS_DIRECT_IO
+        } else {
+            0
+        };
     config[LO_FLAGS..][..4].copy_from_slice(&flags.to_ne_bytes());
     let name = &name[..name.len().min(LO_FILE_NAME.len())];
     config[LO_FILE_NAME][..name.len()].copy_from_slice(name);
@@ -148,7 +171,9 @@ pub(crate) struct Lane {
 
 impl fmt::Debug for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane").field("queue", &self.queue).finish_non_exhaustive()
+        f.debug_struct("Lane")
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
     }
 }
 
@@ -157,15 +182,35 @@ impl Lane {
     const LEN_AT: usize = 24;
 
     /// A lane for requests of processor `queue`, for the one thread that will [`enable`](Self::enable) it.
-    pub(crate) fn new(device: Arc<OwnedFd>, queue: u16, area: Arc<Mutex<Area>>) -> Result<Self, Errno> {
+    pub(crate) fn new(
+        device: Arc<OwnedFd>,
+        queue: u16,
+        area: Arc<Mutex<Area>>,
+    ) -> Result<Self, Errno> {
         let of = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
         let mut how = IoUring::<squeue::Entry128, cqueue::Entry>::builder();
-        let ring =
-            how.dontfork().setup_r_disabled().setup_single_issuer().setup_defer_taskrun().build(1).map_err(of)?;
+        let ring = how
+            .dontfork()
+            .setup_r_disabled()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .build(1)
+            .map_err(of)?;
         // A lane that waits is idle: without this, processors would be kept from deep sleep as if a disk were at work.
-        let no_iowait = if ring.params().is_feature_no_iowait() { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() };
+        let no_iowait = if ring.params().is_feature_no_iowait() {
+            EnterFlags::NO_IOWAIT
+        } else {
+            EnterFlags::empty()
+        };
         let enter = (EnterFlags::GETEVENTS | no_iowait).bits();
-        Ok(Self { ring, enter, device, queue, area, registered: [(0, 0); 2] })
+        Ok(Self {
+            ring,
+            enter,
+            device,
+            queue,
+            area,
+            registered: [(0, 0); 2],
+        })
     }
 
     /// Makes the lane the calling thread's.
@@ -177,7 +222,9 @@ impl Lane {
     /// Tells the kernel that no more rings will come: until each queue has an entry, requests then come over the device, as before.
     pub(crate) fn call_off(mut self) {
         self.queue = u16::MAX;
-        let refused = self.enable().and_then(|()| self.exchange(FUSE_IO_URING_CMD_REGISTER, 0));
+        let refused = self
+            .enable()
+            .and_then(|()| self.exchange(FUSE_IO_URING_CMD_REGISTER, 0));
         log::debug!("rings are called off: {refused:?}");
     }
 
@@ -193,15 +240,29 @@ impl Lane {
         if command == FUSE_IO_URING_CMD_REGISTER {
             self.registered = at;
         }
-        assert_eq!(self.registered, at, "the kernel knows the memory by its address");
+        assert_eq!(
+            self.registered, at,
+            "the kernel knows the memory by its address"
+        );
         let mut argument = [0; 80];
-        let what = fuse_uring_cmd_req { commit_id, qid: self.queue, ..Default::default() };
+        let what = fuse_uring_cmd_req {
+            commit_id,
+            qid: self.queue,
+            ..Default::default()
+        };
         argument[..size_of_val(&what)].copy_from_slice(what.as_bytes());
         let device = types::Fd(self.device.as_raw_fd());
-        let command = UringCmd80::new(device, command).cmd(argument).addr(Some(places.as_ptr() as u64));
+        let command = UringCmd80::new(device, command)
+            .cmd(argument)
+            .addr(Some(places.as_ptr() as u64));
         let mut entry = command.build();
         // SAFETY: an `Entry128` is 128 plain bytes, the first of them a `struct io_uring_sqe`; its `len` is a number that may have any value.
-        unsafe { (&raw mut entry).byte_add(Self::LEN_AT).cast::<u32>().write(places.len() as u32) };
+        unsafe {
+            (&raw mut entry)
+                .byte_add(Self::LEN_AT)
+                .cast::<u32>()
+                .write(places.len() as u32)
+        };
         // SAFETY: `places`, two `iovec`s, and the memory they name, which `area` owns and the lock keeps from everybody else, stay where
         // they are until the command is complete, which is waited for below. Where that cannot be seen, they are never freed.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;

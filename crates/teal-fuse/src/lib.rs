@@ -29,13 +29,16 @@ mod transport;
 pub use bdi::{BdiKnob, set_bdi};
 pub use loopdev::LoopDevice;
 pub use mount::{
-    DeviceNumber, MountError, MountOptions, Unmount, UnmountError, Unmounter, detach_dead, is_dead, mount,
+    DeviceNumber, MountError, MountOptions, Unmount, UnmountError, Unmounter, detach_dead, is_dead,
+    mount,
 };
 pub use notify::Notifier;
 pub use reply::{Answer, Delivery, DirBuffer, Entry, OpenFlags, Reply, StatFs, Watcher};
 pub use request::{
-    DecodeError, Forget, Handle, Header, InitRequest, Ioctl, Lock, LockKind, LockOwner, LockRequest, NodeId, Operation,
-    Records, RemoveMapping, Request, SetAttr, TimeSet, Unique,
+    DecodeError, Forget, Handle, Header, InitRequest, Ioctl, Lock, LockKind, LockOwner,
+    LockRequest, NodeId, Operation, Records, RemoveMapping, Request, SetAttr, TimeSet, Unique,
 };
 pub use session::{InitConfig, InitFlags, Negotiated, Serve, Session, SessionError};
-pub use transport::{DevFuse, MemoryKernel, MemoryTransport, Message, Outlet, Transport, memory_pair};
+pub use transport::{
+    DevFuse, MemoryKernel, MemoryTransport, Message, Outlet, Transport, memory_pair,
+};

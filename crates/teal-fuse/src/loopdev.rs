@@ -39,13 +39,20 @@ impl LoopDevice {
     pub fn direct(file: &Path, logical: u32) -> io::Result<Self> {
         let this = Self::attach(file, false, Some(logical))?;
         if read_attribute(&this.path, "loop/dio").as_deref() != Some("1") {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel refuses direct I/O on the file"));
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the kernel refuses direct I/O on the file",
+            ));
         }
         Ok(this)
     }
 
     fn attach(file: &Path, read_only: bool, direct: Option<u32>) -> io::Result<Self> {
-        let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        let access = if read_only {
+            OFlags::RDONLY
+        } else {
+            OFlags::RDWR
+        };
         let backing = open(file, access | OFlags::CLOEXEC, Mode::empty())?;
         let control = open(CONTROL, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         for _ in 0..TRIES {
@@ -58,7 +65,10 @@ impl LoopDevice {
                     if !read_only {
                         ioctl::allow_writes(device.as_fd())?;
                     }
-                    return Ok(Self { path, _held: device });
+                    return Ok(Self {
+                        path,
+                        _held: device,
+                    });
                 }
                 Err(Errno::BUSY) => {}
                 Err(e) => return Err(e.into()),
@@ -82,10 +92,16 @@ impl LoopDevice {
 
     /// The devices that lie over `file`, also when the file can no longer be read.
     pub fn all_over(file: &Path) -> Vec<PathBuf> {
-        let Ok(blocks) = std::fs::read_dir("/sys/block") else { return Vec::new() };
-        let names = blocks.flatten().map(|block| Path::new("/dev").join(block.file_name()));
+        let Ok(blocks) = std::fs::read_dir("/sys/block") else {
+            return Vec::new();
+        };
+        let names = blocks
+            .flatten()
+            .map(|block| Path::new("/dev").join(block.file_name()));
         let backing = |device: &PathBuf| read_attribute(device, "loop/backing_file");
-        names.filter(|device| backing(device).as_deref().map(Path::new) == Some(file)).collect()
+        names
+            .filter(|device| backing(device).as_deref().map(Path::new) == Some(file))
+            .collect()
     }
 
     /// Takes a device off its file, now or when its last user is gone.
@@ -103,9 +119,13 @@ impl LoopDevice {
 }
 
 fn attribute(device: &Path, name: &str) -> PathBuf {
-    Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join(name)
+    Path::new("/sys/block")
+        .join(device.file_name().unwrap_or_default())
+        .join(name)
 }
 
 fn read_attribute(device: &Path, name: &str) -> Option<String> {
-    std::fs::read_to_string(attribute(device, name)).ok().map(|text| text.trim_end().to_owned())
+    std::fs::read_to_string(attribute(device, name))
+        .ok()
+        .map(|text| text.trim_end().to_owned())
 }

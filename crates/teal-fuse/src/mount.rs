@@ -52,7 +52,9 @@ pub struct MountOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The kernel has no FUSE.
-    #[error("{DEV_FUSE} is missing: load the kernel module `fuse`, or pass the device into the container")]
+    #[error(
+        "{DEV_FUSE} is missing: load the kernel module `fuse`, or pass the device into the container"
+    )]
     NoDevice,
     /// A user cannot mount without it.
     #[error("fusermount3 is missing: install fuse3, or mount as root")]
@@ -114,8 +116,14 @@ impl MountError {
             Errno::NOTDIR => Self::NotDirectory { point },
             Errno::NOTCONN => Self::Dead { point },
             Errno::BUSY => Self::Busy { point },
-            Errno::ACCESS | Errno::PERM => Self::Denied { point, message: String::new() },
-            other => Self::System { point, source: other.into() },
+            Errno::ACCESS | Errno::PERM => Self::Denied {
+                point,
+                message: String::new(),
+            },
+            other => Self::System {
+                point,
+                source: other.into(),
+            },
         }
     }
 }
@@ -197,10 +205,21 @@ impl Unmounter {
         if !rustix::process::geteuid().is_root() {
             return fusermount::unmount(&self.point, how);
         }
-        let lazy = if how == Unmount::Detach { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-        rustix::mount::unmount(&self.point, lazy | UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
-            Errno::BUSY => UnmountError::Busy { point: self.point.clone() },
-            other => UnmountError::System { point: self.point.clone(), source: other.into() },
+        let lazy = if how == Unmount::Detach {
+            UnmountFlags::DETACH
+        } else {
+            UnmountFlags::empty()
+        };
+        rustix::mount::unmount(&self.point, lazy | UnmountFlags::NOFOLLOW).map_err(|errno| {
+            match errno {
+                Errno::BUSY => UnmountError::Busy {
+                    point: self.point.clone(),
+                },
+                other => UnmountError::System {
+                    point: self.point.clone(),
+                    source: other.into(),
+                },
+            }
         })
     }
 }
@@ -216,8 +235,12 @@ pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
     if !rustix::process::geteuid().is_root() {
         return fusermount::unmount(point, Unmount::Detach);
     }
-    rustix::mount::unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
-        .map_err(|errno| UnmountError::System { point: point.to_owned(), source: errno.into() })
+    rustix::mount::unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).map_err(|errno| {
+        UnmountError::System {
+            point: point.to_owned(),
+            source: errno.into(),
+        }
+    })
 }
 
 /// A question that is interrupted is asked so often.
@@ -226,9 +249,14 @@ const INTERRUPTED_MAX: u32 = 10;
 /// Whether a mount at `point` has lost its server. The kernel answers `stat` from its cache even then; `statfs` asks the server.
 pub fn is_dead(point: &Path) -> bool {
     // A request that was on its way to a worker when the server died is interrupted, over rings; the next is told.
-    let asked = (0..INTERRUPTED_MAX).map(|_| rustix::fs::statfs(point).err()).find(|said| *said != Some(Errno::INTR));
+    let asked = (0..INTERRUPTED_MAX)
+        .map(|_| rustix::fs::statfs(point).err())
+        .find(|said| *said != Some(Errno::INTR));
     // The others are told to those whose request was under way then, the last over rings.
-    matches!(asked.flatten(), Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED))
+    matches!(
+        asked.flatten(),
+        Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
+    )
 }
 
 /// Mounts at the directory `point`: by `mount(2)` as root, else by `fusermount3`. Nobody answers yet; see
@@ -242,25 +270,41 @@ pub fn mount(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmounter
     }
     let stat = rustix::fs::stat(point).map_err(|errno| MountError::at(point, errno))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-        return Err(MountError::NotDirectory { point: point.to_owned() });
+        return Err(MountError::NotDirectory {
+            point: point.to_owned(),
+        });
     }
-    let resolved =
-        std::fs::canonicalize(point).map_err(|source| MountError::System { point: point.to_owned(), source })?;
+    let resolved = std::fs::canonicalize(point).map_err(|source| MountError::System {
+        point: point.to_owned(),
+        source,
+    })?;
     let device = if rustix::process::geteuid().is_root() {
         mount_as_root(&resolved, options)?
     } else {
         fusermount::mount(&resolved, options)?
     };
     let number = DeviceNumber::at(&resolved).map_err(|errno| MountError::at(point, errno))?;
-    Ok((device, Unmounter { point: resolved, device: number }))
+    Ok((
+        device,
+        Unmounter {
+            point: resolved,
+            device: number,
+        },
+    ))
 }
 
 /// Mounts in the place of a mount whose server has died.
-fn mount_for_dead(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmounter), MountError> {
+fn mount_for_dead(
+    point: &Path,
+    options: &MountOptions,
+) -> Result<(DevFuse, Unmounter), MountError> {
     let device = open_device(point)?;
     options.is_source_free()?;
     if let Err(errno) = beneath::mount(&device, point, options) {
-        log::debug!("the dead mount at {} goes before the new one comes: {errno}", point.display());
+        log::debug!(
+            "the dead mount at {} goes before the new one comes: {errno}",
+            point.display()
+        );
         // It has known of one mount already.
         drop(device);
         detach_dead(point).map_err(|error| MountError::System {
@@ -270,22 +314,33 @@ fn mount_for_dead(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmo
         return mount(point, options);
     }
     let number = DeviceNumber::at(point).map_err(|errno| MountError::at(point, errno))?;
-    Ok((device, Unmounter { point: point.to_owned(), device: number }))
+    Ok((
+        device,
+        Unmounter {
+            point: point.to_owned(),
+            device: number,
+        },
+    ))
 }
 
 fn open_device(point: &Path) -> Result<DevFuse, MountError> {
     DevFuse::open().map_err(|errno| match errno {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => MountError::NoDevice,
-        Errno::ACCESS | Errno::PERM => {
-            MountError::Denied { point: point.to_owned(), message: format!("{DEV_FUSE} may not be opened") }
-        }
+        Errno::ACCESS | Errno::PERM => MountError::Denied {
+            point: point.to_owned(),
+            message: format!("{DEV_FUSE} may not be opened"),
+        },
         other => MountError::at(Path::new(DEV_FUSE), other),
     })
 }
 
 fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountError> {
     let device = open_device(point)?;
-    let kind = if options.block_device { "fuseblk" } else { "fuse" };
+    let kind = if options.block_device {
+        "fuseblk"
+    } else {
+        "fuse"
+    };
     options.is_source_free()?;
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={}",
@@ -300,14 +355,21 @@ fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountE
     if options.block_device {
         data.push_str(&format!(",blksize={BLOCK_SIZE}"));
     }
-    let data =
-        CString::new(data).map_err(|error| MountError::System { point: point.to_owned(), source: error.into() })?;
-    rustix::mount::mount(&*options.source, point, format!("{kind}.{SUBTYPE}"), options.flags(), &*data).map_err(
-        |errno| match errno {
-            Errno::NODEV => MountError::NoDevice,
-            other => MountError::at(point, other),
-        },
-    )?;
+    let data = CString::new(data).map_err(|error| MountError::System {
+        point: point.to_owned(),
+        source: error.into(),
+    })?;
+    rustix::mount::mount(
+        &*options.source,
+        point,
+        format!("{kind}.{SUBTYPE}"),
+        options.flags(),
+        &*data,
+    )
+    .map_err(|errno| match errno {
+        Errno::NODEV => MountError::NoDevice,
+        other => MountError::at(point, other),
+    })?;
     Ok(device)
 }
 
@@ -315,17 +377,29 @@ impl MountOptions {
     /// Of a device that is mounted already, the kernel would show that mount here again and leave our descriptor idle.
     fn is_source_free(&self) -> Result<(), MountError> {
         if self.block_device {
-            rustix::fs::open(&*self.source, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty())
-                .map_err(|errno| MountError::at(Path::new(&self.source), errno))?;
+            rustix::fs::open(
+                &*self.source,
+                OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC,
+                Mode::empty(),
+            )
+            .map_err(|errno| MountError::at(Path::new(&self.source), errno))?;
         }
         Ok(())
     }
 
     /// The options FUSE itself reads, alike for `mount(2)` and `fusermount3`.
     fn fuse_options(&self) -> Vec<String> {
-        let named = [(self.allow_other, "allow_other"), (self.default_permissions, "default_permissions")];
-        let named = named.into_iter().filter(|(set, _)| *set).map(|(_, name)| name.to_owned());
-        named.chain(self.max_read.map(|bytes| format!("max_read={bytes}"))).collect()
+        let named = [
+            (self.allow_other, "allow_other"),
+            (self.default_permissions, "default_permissions"),
+        ];
+        let named = named
+            .into_iter()
+            .filter(|(set, _)| *set)
+            .map(|(_, name)| name.to_owned());
+        named
+            .chain(self.max_read.map(|bytes| format!("max_read={bytes}")))
+            .collect()
     }
 
     /// The options every file system has: flag and name.
@@ -342,7 +416,8 @@ impl MountOptions {
     }
 
     fn flags(&self) -> MountFlags {
-        self.general().fold(MountFlags::empty(), |flags, (flag, _)| flags | flag)
+        self.general()
+            .fold(MountFlags::empty(), |flags, (flag, _)| flags | flag)
     }
 }
 

@@ -29,7 +29,10 @@ pub struct Notifier {
 
 impl Notifier {
     pub(crate) fn new(transport: Weak<dyn Transport>, negotiated: Negotiated) -> Self {
-        Self { transport, negotiated }
+        Self {
+            transport,
+            negotiated,
+        }
     }
 
     /// Drops the attributes of a node.
@@ -45,8 +48,15 @@ impl Notifier {
     }
 
     fn inval_inode(&self, node: NodeId, off: i64, len: i64) -> Result<bool, Errno> {
-        let out = abi::fuse_notify_inval_inode_out { ino: node.get(), off, len };
-        self.send(abi::fuse_notify_code::FUSE_NOTIFY_INVAL_INODE as i32, &[out.as_bytes()])
+        let out = abi::fuse_notify_inval_inode_out {
+            ino: node.get(),
+            off,
+            len,
+        };
+        self.send(
+            abi::fuse_notify_code::FUSE_NOTIFY_INVAL_INODE as i32,
+            &[out.as_bytes()],
+        )
     }
 
     /// Drops a name, existing or negative, with all below it.
@@ -62,8 +72,15 @@ impl Notifier {
     }
 
     fn entry(&self, parent: NodeId, name: &[u8], flags: u32) -> Result<bool, Errno> {
-        let out = abi::fuse_notify_inval_entry_out { parent: parent.get(), namelen: length(name)?, flags };
-        self.send(abi::fuse_notify_code::FUSE_NOTIFY_INVAL_ENTRY as i32, &[out.as_bytes(), name, &[0]])
+        let out = abi::fuse_notify_inval_entry_out {
+            parent: parent.get(),
+            namelen: length(name)?,
+            flags,
+        };
+        self.send(
+            abi::fuse_notify_code::FUSE_NOTIFY_INVAL_ENTRY as i32,
+            &[out.as_bytes(), name, &[0]],
+        )
     }
 
     /// Tells that `name`, which was `child`, was removed elsewhere; watchers (inotify) see it. `ENOTEMPTY` and `EBUSY` when the
@@ -75,14 +92,25 @@ impl Notifier {
             namelen: length(name)?,
             padding: 0,
         };
-        self.send(abi::fuse_notify_code::FUSE_NOTIFY_DELETE as i32, &[out.as_bytes(), name, &[0]])
+        self.send(
+            abi::fuse_notify_code::FUSE_NOTIFY_DELETE as i32,
+            &[out.as_bytes(), name, &[0]],
+        )
     }
 
     /// Puts data into the page cache, as if it had been read; a file shorter than its end grows. Of pages not cached
     /// before, only those are kept that are stored whole or up to the end of the file.
     pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<bool, Errno> {
-        let out = abi::fuse_notify_store_out { nodeid: node.get(), offset, size: length(data)?, padding: 0 };
-        self.send(abi::fuse_notify_code::FUSE_NOTIFY_STORE as i32, &[out.as_bytes(), data])
+        let out = abi::fuse_notify_store_out {
+            nodeid: node.get(),
+            offset,
+            size: length(data)?,
+            padding: 0,
+        };
+        self.send(
+            abi::fuse_notify_code::FUSE_NOTIFY_STORE as i32,
+            &[out.as_bytes(), data],
+        )
     }
 
     /// Raises the size that the kernel holds of a file to `size`, if it is less; its content stays as it is in the cache.
@@ -90,9 +118,16 @@ impl Notifier {
     /// The kernel has no message for this, but it raises the size before it takes the bytes of a [`store`](Self::store) that reaches
     /// further. Here it finds none to take, and says so. (Linux 2.6.36 to 6.18. A kernel in which the size came last would leave it alone.)
     pub fn raise_size(&self, node: NodeId, size: u64) -> Result<bool, Errno> {
-        let Some(offset) = size.checked_sub(1) else { return Ok(true) };
+        let Some(offset) = size.checked_sub(1) else {
+            return Ok(true);
+        };
         let transport = self.transport.upgrade().ok_or(Errno::NODEV)?;
-        let out = abi::fuse_notify_store_out { nodeid: node.get(), offset, size: 1, padding: 0 };
+        let out = abi::fuse_notify_store_out {
+            nodeid: node.get(),
+            offset,
+            size: 1,
+            padding: 0,
+        };
         let code = abi::fuse_notify_code::FUSE_NOTIFY_STORE as i32;
         match crate::reply::send_without_its_end(&*transport, code, out.as_bytes(), 1) {
             Ok(()) | Err(Errno::FAULT) => Ok(true),
@@ -104,7 +139,10 @@ impl Notifier {
     /// Wakes those who poll with this `wakeup` number.
     pub fn poll_wakeup(&self, wakeup: u64) -> Result<bool, Errno> {
         let out = abi::fuse_notify_poll_wakeup_out { kh: wakeup };
-        self.send(abi::fuse_notify_code::FUSE_NOTIFY_POLL as i32, &[out.as_bytes()])
+        self.send(
+            abi::fuse_notify_code::FUSE_NOTIFY_POLL as i32,
+            &[out.as_bytes()],
+        )
     }
 
     /// Lets every cached name expire at once (Linux 6.16).

@@ -65,15 +65,29 @@ pub struct Reply {
 
 impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { unique, opcode, due, .. } = self;
-        write!(f, "Reply {{ unique: {unique}, opcode: {opcode}, due: {due} }}")
+        let Self {
+            unique,
+            opcode,
+            due,
+            ..
+        } = self;
+        write!(
+            f,
+            "Reply {{ unique: {unique}, opcode: {opcode}, due: {due} }}"
+        )
     }
 }
 
 impl Reply {
     pub(crate) fn new(outlet: Arc<dyn Outlet>, header: &Header) -> Self {
         let due = takes_answer(header.opcode) && header.opcode != opcode::FUSE_INTERRUPT;
-        Self { outlet, unique: header.unique.get(), opcode: header.opcode, due, watcher: None }
+        Self {
+            outlet,
+            unique: header.unique.get(),
+            opcode: header.opcode,
+            due,
+            watcher: None,
+        }
     }
 
     /// Tells `watcher` what the answer is. Where none is accepted it is never called.
@@ -130,7 +144,13 @@ impl Reply {
 
     /// A new and open file; counts one lookup of it.
     pub fn create(mut self, entry: &Entry, handle: Handle, flags: OpenFlags) -> Delivery {
-        self.send(0, &[entry.to_wire().as_bytes(), wire::open_out(handle, flags).as_bytes()])
+        self.send(
+            0,
+            &[
+                entry.to_wire().as_bytes(),
+                wire::open_out(handle, flags).as_bytes(),
+            ],
+        )
     }
 
     /// Bytes: of a file, a symbolic link, an attribute, a list of attributes.
@@ -150,13 +170,26 @@ impl Reply {
 
     /// So many bytes were written.
     pub fn written(mut self, bytes: u32) {
-        let _ = self.send(0, &[abi::fuse_write_out { size: bytes, padding: 0 }.as_bytes()]);
+        let _ = self.send(
+            0,
+            &[abi::fuse_write_out {
+                size: bytes,
+                padding: 0,
+            }
+            .as_bytes()],
+        );
     }
 
     /// So many bytes were copied; the old form of the request holds at most `u32::MAX`.
     pub fn copied(mut self, bytes: u64) {
         if self.opcode == opcode::FUSE_COPY_FILE_RANGE_64 {
-            let _ = self.send(0, &[abi::fuse_copy_file_range_out { bytes_copied: bytes }.as_bytes()]);
+            let _ = self.send(
+                0,
+                &[abi::fuse_copy_file_range_out {
+                    bytes_copied: bytes,
+                }
+                .as_bytes()],
+            );
         } else {
             self.written(u32::try_from(bytes).unwrap_or(u32::MAX));
         }
@@ -169,7 +202,14 @@ impl Reply {
 
     /// The size an attribute or a list of them has.
     pub fn xattr_size(mut self, bytes: u32) {
-        let _ = self.send(0, &[abi::fuse_getxattr_out { size: bytes, padding: 0 }.as_bytes()]);
+        let _ = self.send(
+            0,
+            &[abi::fuse_getxattr_out {
+                size: bytes,
+                padding: 0,
+            }
+            .as_bytes()],
+        );
     }
 
     /// The offset found.
@@ -189,13 +229,23 @@ impl Reply {
 
     /// The ioctl's return value and what it wrote.
     pub fn ioctl(mut self, result: i32, output: &[u8]) {
-        let head = abi::fuse_ioctl_out { result, ..Default::default() };
+        let head = abi::fuse_ioctl_out {
+            result,
+            ..Default::default()
+        };
         let _ = self.send(0, &[head.as_bytes(), output]);
     }
 
     /// The events that are ready.
     pub fn poll(mut self, events: u32) {
-        let _ = self.send(0, &[abi::fuse_poll_out { revents: events, padding: 0 }.as_bytes()]);
+        let _ = self.send(
+            0,
+            &[abi::fuse_poll_out {
+                revents: events,
+                padding: 0,
+            }
+            .as_bytes()],
+        );
     }
 
     /// What was negotiated.
@@ -210,12 +260,18 @@ impl Reply {
         }
         if let Some(watcher) = self.watcher.take() {
             let errno = (error != 0).then(|| Errno::from_raw_os_error(-error));
-            watcher(Answer { errno, value: wire::value(self.opcode, parts) });
+            watcher(Answer {
+                errno,
+                value: wire::value(self.opcode, parts),
+            });
         }
         match send(&*self.outlet, self.unique, error, parts) {
             Ok(()) => return Delivery::Delivered,
             Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => {}
-            Err(errno) => log::error!("the answer to operation {} was refused: {errno}", self.opcode),
+            Err(errno) => log::error!(
+                "the answer to operation {} was refused: {errno}",
+                self.opcode
+            ),
         }
         Delivery::Lost
     }
@@ -232,15 +288,26 @@ impl Drop for Reply {
 
 /// Whether the kernel accepts an answer; it may go without one for an interrupt.
 pub(crate) fn takes_answer(opcode: u32) -> bool {
-    !matches!(opcode, opcode::FUSE_FORGET | opcode::FUSE_BATCH_FORGET | opcode::FUSE_NOTIFY_REPLY)
+    !matches!(
+        opcode,
+        opcode::FUSE_FORGET | opcode::FUSE_BATCH_FORGET | opcode::FUSE_NOTIFY_REPLY
+    )
 }
 
 /// Puts the header before `parts` and sends the message.
-pub(crate) fn send(outlet: &dyn Outlet, unique: u64, error: i32, parts: &[&[u8]]) -> Result<(), Errno> {
+pub(crate) fn send(
+    outlet: &dyn Outlet,
+    unique: u64,
+    error: i32,
+    parts: &[&[u8]],
+) -> Result<(), Errno> {
     let length = size_of::<fuse_out_header>() + parts.iter().map(|part| part.len()).sum::<usize>();
     let len = u32::try_from(length).map_err(|_| Errno::TOOBIG)?;
     let header = fuse_out_header { len, error, unique };
-    let slices = std::iter::once(header.as_bytes()).chain(parts.iter().copied()).map(IoSlice::new).collect::<Vec<_>>();
+    let slices = std::iter::once(header.as_bytes())
+        .chain(parts.iter().copied())
+        .map(IoSlice::new)
+        .collect::<Vec<_>>();
     outlet.send(&slices)
 }
 
@@ -252,8 +319,15 @@ pub(crate) fn send_without_its_end(
     missing: u32,
 ) -> Result<(), Errno> {
     let length = size_of::<fuse_out_header>() + body.len();
-    let len = u32::try_from(length).ok().and_then(|len| len.checked_add(missing)).ok_or(Errno::TOOBIG)?;
-    let header = fuse_out_header { len, error: code, unique: 0 };
+    let len = u32::try_from(length)
+        .ok()
+        .and_then(|len| len.checked_add(missing))
+        .ok_or(Errno::TOOBIG)?;
+    let header = fuse_out_header {
+        len,
+        error: code,
+        unique: 0,
+    };
     transport.send_without_its_end(&[header.as_bytes(), body].concat(), missing as usize)
 }
 

@@ -11,7 +11,8 @@ mod operation;
 
 pub use id::{Handle, LockOwner, NodeId, Unique};
 pub use operation::{
-    Forget, InitRequest, Ioctl, Lock, LockKind, LockRequest, Operation, Records, RemoveMapping, SetAttr, TimeSet,
+    Forget, InitRequest, Ioctl, Lock, LockKind, LockRequest, Operation, Records, RemoveMapping,
+    SetAttr, TimeSet,
 };
 
 use crate::abi::fuse_in_header;
@@ -82,12 +83,18 @@ impl Header {
     /// # Errors
     /// [`DecodeError::Length`].
     pub fn split(message: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
-        let wrong = DecodeError::Length { read: message.len() };
+        let wrong = DecodeError::Length {
+            read: message.len(),
+        };
         let (raw, body) = fuse_in_header::read_from_prefix(message).map_err(|_| wrong)?;
         if usize::try_from(raw.len) != Ok(message.len()) {
             return Err(wrong);
         }
-        let body = body.len().checked_sub(usize::from(raw.total_extlen) * 8).map(|end| &body[..end]).ok_or(wrong)?;
+        let body = body
+            .len()
+            .checked_sub(usize::from(raw.total_extlen) * 8)
+            .map(|end| &body[..end])
+            .ok_or(wrong)?;
         let header = Self {
             unique: Unique::new(raw.unique),
             opcode: raw.opcode,

@@ -97,14 +97,25 @@ impl Rings {
     /// Whatever keeps rings from being had.
     pub(crate) fn new(device: BorrowedFd<'_>, payload: usize) -> Result<Self, Errno> {
         let device = Arc::new(rustix::io::fcntl_dupfd_cloexec(device, 0)?);
-        let queues = queues().filter(|queues| *queues <= QUEUES_MAX).ok_or(Errno::NOTSUP)?;
+        let queues = queues()
+            .filter(|queues| *queues <= QUEUES_MAX)
+            .ok_or(Errno::NOTSUP)?;
         let each = (WORKERS_MAX / queues).min(QUEUE_WORKERS_MAX);
         let queue = |number| {
             let slots: Vec<_> = (0..each).map(|_| Arc::new(Slot::new(payload))).collect();
-            let lanes = slots.iter().rev().map(|slot| Lane::new(Arc::clone(&device), number, slot.area()));
-            Ok(Queue { lanes: Mutex::new(lanes.collect::<Result<_, _>>()?), slots, ready: AtomicUsize::new(0) })
+            let lanes = slots
+                .iter()
+                .rev()
+                .map(|slot| Lane::new(Arc::clone(&device), number, slot.area()));
+            Ok(Queue {
+                lanes: Mutex::new(lanes.collect::<Result<_, _>>()?),
+                slots,
+                ready: AtomicUsize::new(0),
+            })
         };
-        Ok(Self((0..queues as u16).map(queue).collect::<Result<_, _>>()?))
+        Ok(Self(
+            (0..queues as u16).map(queue).collect::<Result<_, _>>()?,
+        ))
     }
 
     /// Starts `wanted` workers for each queue, or as many as may be. `serve` answers a message through an outlet, or says that nobody
@@ -115,7 +126,11 @@ impl Rings {
         wanted: NonZeroUsize,
         serve: impl Fn(&[u8], Arc<dyn Outlet>) -> bool + Send + Sync + 'scope,
     ) {
-        let work = Arc::new(Work { scope, wanted: wanted.get().max(2), serve });
+        let work = Arc::new(Work {
+            scope,
+            wanted: wanted.get().max(2),
+            serve,
+        });
         for queue in &self.0 {
             (0..work.wanted).for_each(|_| queue.grow(&work));
             if queue.ready.load(Relaxed) == 0 {
@@ -128,7 +143,10 @@ impl Rings {
 
     /// The connection has ended.
     pub(crate) fn end(&self) {
-        self.0.iter().flat_map(|queue| &queue.slots).for_each(|slot| slot.end());
+        self.0
+            .iter()
+            .flat_map(|queue| &queue.slots)
+            .for_each(|slot| slot.end());
     }
 }
 
@@ -149,7 +167,10 @@ impl Queue {
                 log::error!("a worker of a ring ends: {errno}");
             }
         };
-        if let Err(error) = std::thread::Builder::new().name(format!("ring-{number}")).spawn_scoped(work.scope, run) {
+        if let Err(error) = std::thread::Builder::new()
+            .name(format!("ring-{number}"))
+            .spawn_scoped(work.scope, run)
+        {
             self.ready.fetch_sub(1, Relaxed);
             log::warn!("a worker of a ring cannot start: {error}");
         }
@@ -184,7 +205,10 @@ impl Queue {
                 }
                 Err(errno) => return Err(errno),
             }
-            match slot.serve(|message| (work.serve)(message, Arc::clone(slot) as Arc<dyn Outlet>), waits) {
+            match slot.serve(
+                |message| (work.serve)(message, Arc::clone(slot) as Arc<dyn Outlet>),
+                waits,
+            ) {
                 Some(id) => next = (FUSE_IO_URING_CMD_COMMIT_AND_FETCH, id),
                 None => return Ok(()),
             }

@@ -42,7 +42,9 @@ pub enum SessionError {
     #[error(transparent)]
     Mount(#[from] MountError),
     /// The kernel speaks a protocol that is too old.
-    #[error("the kernel speaks FUSE {major}.{minor}; 7.{OLDEST_MINOR} (Linux 5.4) is the oldest that is served")]
+    #[error(
+        "the kernel speaks FUSE {major}.{minor}; 7.{OLDEST_MINOR} (Linux 5.4) is the oldest that is served"
+    )]
     Version {
         /// The kernel's major version.
         major: u32,
@@ -87,7 +89,11 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError`]; nothing is left mounted.
-    pub fn mount(point: &Path, options: &MountOptions, config: &InitConfig) -> Result<Self, SessionError> {
+    pub fn mount(
+        point: &Path,
+        options: &MountOptions,
+        config: &InitConfig,
+    ) -> Result<Self, SessionError> {
         let (device, unmounter) = mount::mount(point, options)?;
         let mount = MountGuard(Some(unmounter));
         let session = Self::start(Arc::new(device), config)?;
@@ -101,27 +107,43 @@ impl Session {
     pub fn start(transport: Arc<dyn Transport>, config: &InitConfig) -> Result<Self, SessionError> {
         let mut buffer = vec![0; (InitConfig::MAX_WRITE + abi::FUSE_MIN_READ_BUFFER) as usize];
         loop {
-            let length = transport.receive(&mut buffer)?.ok_or(SessionError::Closed)?;
-            let Request { header, operation } = Request::decode(&buffer[..length], InitFlags::empty())?;
+            let length = transport
+                .receive(&mut buffer)?
+                .ok_or(SessionError::Closed)?;
+            let Request { header, operation } =
+                Request::decode(&buffer[..length], InitFlags::empty())?;
             let reply = Reply::new(Arc::clone(&transport) as Arc<dyn Outlet>, &header);
             let Operation::Init(offer) = operation else {
-                return Err(SessionError::NotInit { opcode: header.opcode });
+                return Err(SessionError::NotInit {
+                    opcode: header.opcode,
+                });
             };
             if offer.major > abi::FUSE_KERNEL_VERSION {
                 // The kernel reads the major version alone and begins again with that one.
-                let _ = reply.init(&abi::fuse_init_out { major: abi::FUSE_KERNEL_VERSION, ..Default::default() });
+                let _ = reply.init(&abi::fuse_init_out {
+                    major: abi::FUSE_KERNEL_VERSION,
+                    ..Default::default()
+                });
                 continue;
             }
             if offer.major < abi::FUSE_KERNEL_VERSION || offer.minor < OLDEST_MINOR {
                 reply.error(Errno::PROTO);
-                return Err(SessionError::Version { major: offer.major, minor: offer.minor });
+                return Err(SessionError::Version {
+                    major: offer.major,
+                    minor: offer.minor,
+                });
             }
             let (config, rings) = with_rings(&*transport, config, &offer);
             let negotiated = config.negotiate(&offer);
             if !reply.init(&config.answer(&negotiated)).is_delivered() {
                 return Err(SessionError::Closed);
             }
-            return Ok(Self { transport, rings, negotiated, mount: MountGuard(None) });
+            return Ok(Self {
+                transport,
+                rings,
+                negotiated,
+                mount: MountGuard(None),
+            });
         }
     }
 
@@ -156,7 +178,11 @@ impl Session {
     ///
     /// # Errors
     /// The first failure of the device, when all workers have ended.
-    pub fn run(&self, threads: NonZeroUsize, serve: &(impl Serve + ?Sized)) -> Result<(), SessionError> {
+    pub fn run(
+        &self,
+        threads: NonZeroUsize,
+        serve: &(impl Serve + ?Sized),
+    ) -> Result<(), SessionError> {
         match &self.rings {
             Some(rings) => self.run_rings(rings, threads, serve),
             None => self.run_channels(threads, serve),
@@ -164,9 +190,16 @@ impl Session {
         .map_err(SessionError::Device)
     }
 
-    fn run_rings(&self, rings: &Rings, each: NonZeroUsize, serve: &(impl Serve + ?Sized)) -> Result<(), Errno> {
+    fn run_rings(
+        &self,
+        rings: &Rings,
+        each: NonZeroUsize,
+        serve: &(impl Serve + ?Sized),
+    ) -> Result<(), Errno> {
         std::thread::scope(|scope| {
-            rings.start(scope, each, move |message, outlet| self.dispatch(message, outlet, serve));
+            rings.start(scope, each, move |message, outlet| {
+                self.dispatch(message, outlet, serve)
+            });
             // What does not come over rings.
             let alone = Crew::new(1);
             let mine = self.work(&self.transport, serve, &alone, false);
@@ -175,7 +208,11 @@ impl Session {
         })
     }
 
-    fn run_channels(&self, threads: NonZeroUsize, serve: &(impl Serve + ?Sized)) -> Result<(), Errno> {
+    fn run_channels(
+        &self,
+        threads: NonZeroUsize,
+        serve: &(impl Serve + ?Sized),
+    ) -> Result<(), Errno> {
         let crew = &Crew::new(threads.get());
         std::thread::scope(|scope| {
             let mut number = 0;
@@ -197,15 +234,24 @@ impl Session {
                     .ok()
             };
             crew.join();
-            let more: Vec<_> = (1..threads.get()).filter_map(|_| start(false).inspect(|_| crew.join())).collect();
+            let more: Vec<_> = (1..threads.get())
+                .filter_map(|_| start(false).inspect(|_| crew.join()))
+                .collect();
             let watch = move || crew.watch(|| start(true).is_some());
-            if let Err(error) = std::thread::Builder::new().name("fuse-watch".into()).spawn_scoped(scope, watch) {
+            if let Err(error) = std::thread::Builder::new()
+                .name("fuse-watch".into())
+                .spawn_scoped(scope, watch)
+            {
                 log::warn!("{threads} workers serve, and no more will: {error}");
             }
             let mine = self.work(&self.transport, serve, crew, false);
             crew.is_over();
-            let theirs = more.into_iter().map(|worker| worker.join().unwrap_or(Err(Errno::IO)));
-            std::iter::once(mine).chain(theirs).fold(Ok(()), Result::and)
+            let theirs = more
+                .into_iter()
+                .map(|worker| worker.join().unwrap_or(Err(Errno::IO)));
+            std::iter::once(mine)
+                .chain(theirs)
+                .fold(Ok(()), Result::and)
         })
     }
 
@@ -218,11 +264,16 @@ impl Session {
         is_extra: bool,
     ) -> Result<(), Errno> {
         let mut buffer = vec![0; self.negotiated.buffer_size()];
-        while let Some(length) =
-            transport.receive(&mut buffer).inspect_err(|errno| log::error!("a FUSE worker ends: {errno}"))?
+        while let Some(length) = transport
+            .receive(&mut buffer)
+            .inspect_err(|errno| log::error!("a FUSE worker ends: {errno}"))?
         {
             crew.begin();
-            self.dispatch(&buffer[..length], Arc::clone(transport) as Arc<dyn Outlet>, serve);
+            self.dispatch(
+                &buffer[..length],
+                Arc::clone(transport) as Arc<dyn Outlet>,
+                serve,
+            );
             if crew.end() && is_extra {
                 break;
             }
@@ -231,7 +282,12 @@ impl Session {
     }
 
     /// Serves one message; whether it gets an answer, now or later.
-    fn dispatch(&self, message: &[u8], outlet: Arc<dyn Outlet>, serve: &(impl Serve + ?Sized)) -> bool {
+    fn dispatch(
+        &self,
+        message: &[u8],
+        outlet: Arc<dyn Outlet>,
+        serve: &(impl Serve + ?Sized),
+    ) -> bool {
         let header = match Header::split(message) {
             Ok((header, _)) => header,
             Err(error) => {
@@ -241,11 +297,18 @@ impl Session {
         };
         let reply = Reply::new(outlet, &header);
         match Request::decode(message, self.negotiated.flags) {
-            Ok(Request { operation: Operation::Init(_), .. }) => reply.error(Errno::PROTO),
+            Ok(Request {
+                operation: Operation::Init(_),
+                ..
+            }) => reply.error(Errno::PROTO),
             Ok(request) => {
                 // The reply is dropped by the unwinding and so answers. What else a panic leaves behind is the server's own.
                 if catch_unwind(AssertUnwindSafe(|| serve.serve(request, reply))).is_err() {
-                    log::error!("operation {} on node {} panicked", header.opcode, header.node.get());
+                    log::error!(
+                        "operation {} on node {} panicked",
+                        header.opcode,
+                        header.node.get()
+                    );
                 }
             }
             Err(error) => {
@@ -259,7 +322,11 @@ impl Session {
 
 /// Rings, if they are wanted, offered, and can be had: once they are negotiated, nothing works without them. The configuration without
 /// them otherwise.
-fn with_rings(transport: &dyn Transport, config: &InitConfig, offer: &InitRequest) -> (InitConfig, Option<Rings>) {
+fn with_rings(
+    transport: &dyn Transport,
+    config: &InitConfig,
+    offer: &InitRequest,
+) -> (InitConfig, Option<Rings>) {
     let negotiated = config.negotiate(offer);
     if negotiated.flags.contains(InitFlags::OVER_IO_URING) {
         let device = transport.device().ok_or(Errno::NOTSUP);
@@ -268,7 +335,13 @@ fn with_rings(transport: &dyn Transport, config: &InitConfig, offer: &InitReques
             Err(errno) => log::warn!("requests come over {DEV_FUSE}, not over rings: {errno}"),
         }
     }
-    (InitConfig { wanted: config.wanted - InitFlags::OVER_IO_URING, ..*config }, None)
+    (
+        InitConfig {
+            wanted: config.wanted - InitFlags::OVER_IO_URING,
+            ..*config
+        },
+        None,
+    )
 }
 
 /// Takes its mount away when it is dropped.

@@ -35,7 +35,11 @@ proptest! {
 #[test]
 fn the_corpus_never_panics() {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/fuse");
-    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    let inputs = files.map(|path| std::fs::read(path).unwrap()).chain(digest::seeds());
+    let files = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let inputs = files
+        .map(|path| std::fs::read(path).unwrap())
+        .chain(digest::seeds());
     inputs.for_each(|input| digest_all(&input));
 }

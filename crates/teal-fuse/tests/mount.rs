@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use teal_fuse::{
-    BdiKnob, DirBuffer, Entry, Handle, InitConfig, InitFlags, MountError, MountOptions, NodeId, Notifier, OpenFlags,
-    Operation, Reply, Request, Serve, Session, SessionError, StatFs, Transport, Unmount, UnmountError, Unmounter,
-    set_bdi,
+    BdiKnob, DirBuffer, Entry, Handle, InitConfig, InitFlags, MountError, MountOptions, NodeId,
+    Notifier, OpenFlags, Operation, Reply, Request, Serve, Session, SessionError, StatFs,
+    Transport, Unmount, UnmountError, Unmounter, set_bdi,
 };
 use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 
@@ -46,7 +46,11 @@ impl Tiny {
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
             rdev: 0,
-            size: if dir { 0 } else { self.content.lock().len() as u64 },
+            size: if dir {
+                0
+            } else {
+                self.content.lock().len() as u64
+            },
             sectors: 8,
             atime: time,
             mtime: time,
@@ -56,7 +60,13 @@ impl Tiny {
     }
 
     fn entry(&self, node: NodeId) -> Entry {
-        Entry { node, generation: 0, attr: self.attr(node), attr_ttl: Duration::MAX, entry_ttl: Duration::MAX }
+        Entry {
+            node,
+            generation: 0,
+            attr: self.attr(node),
+            attr_ttl: Duration::MAX,
+            entry_ttl: Duration::MAX,
+        }
     }
 
     fn list(&self, size: u32, cookie: u64, plus: bool) -> DirBuffer {
@@ -64,7 +74,13 @@ impl Tiny {
         for (next, (node, name)) in (1_u64..).zip(FILES).skip(cookie as usize) {
             let object = ObjectNo::new(node.get());
             let full = if plus {
-                buffer.push_plus(Some(&self.entry(node)), object, next, FileType::File, name.as_bytes())
+                buffer.push_plus(
+                    Some(&self.entry(node)),
+                    object,
+                    next,
+                    FileType::File,
+                    name.as_bytes(),
+                )
             } else {
                 buffer.push(object, next, FileType::File, name.as_bytes())
             };
@@ -100,8 +116,12 @@ impl Serve for Tiny {
                 let (first, second) = content[start..end].split_at((end - start) / 2);
                 reply.data_vectored(&[first, second]);
             }
-            Operation::Readdir { cookie, size, .. } => reply.directory(&self.list(size, cookie, false)),
-            Operation::Readdirplus { cookie, size, .. } => reply.directory(&self.list(size, cookie, true)),
+            Operation::Readdir { cookie, size, .. } => {
+                reply.directory(&self.list(size, cookie, false))
+            }
+            Operation::Readdirplus { cookie, size, .. } => {
+                reply.directory(&self.list(size, cookie, true))
+            }
             Operation::Statfs => reply.statfs(&StatFs {
                 block_size: 4096,
                 blocks: 1000,
@@ -111,7 +131,9 @@ impl Serve for Tiny {
                 files_free: 7,
                 name_max: 255,
             }),
-            Operation::Flush { .. } | Operation::Release { .. } | Operation::Releasedir { .. } => reply.ok(),
+            Operation::Flush { .. } | Operation::Release { .. } | Operation::Releasedir { .. } => {
+                reply.ok()
+            }
             Operation::Syncfs => {
                 self.syncs.fetch_add(1, Ordering::Relaxed);
                 reply.ok();
@@ -142,10 +164,19 @@ impl Mounted {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
-        let wanted = InitFlags::DO_READDIRPLUS | InitFlags::READDIRPLUS_AUTO | InitFlags::HAS_EXPIRE_ONLY;
-        let config = InitConfig { wanted, ..Default::default() };
+        let wanted =
+            InitFlags::DO_READDIRPLUS | InitFlags::READDIRPLUS_AUTO | InitFlags::HAS_EXPIRE_ONLY;
+        let config = InitConfig {
+            wanted,
+            ..Default::default()
+        };
         let session = Session::mount(dir.path(), options, &config).unwrap();
-        assert!(session.negotiated().flags.contains(InitFlags::MAX_PAGES | InitFlags::HAS_EXPIRE_ONLY));
+        assert!(
+            session
+                .negotiated()
+                .flags
+                .contains(InitFlags::MAX_PAGES | InitFlags::HAS_EXPIRE_ONLY)
+        );
         assert_eq!(session.negotiated().max_write, 1 << 20);
         let tiny = Arc::new(Tiny {
             content: Mutex::new(b"hello, world\n".to_vec()),
@@ -158,7 +189,13 @@ impl Mounted {
         let serve = Arc::clone(&tiny);
         let run = move || session.run(NonZeroUsize::new(2).unwrap(), &*serve);
         let server = Builder::new().name("session".into()).spawn(run).unwrap();
-        Some(Self { tiny, dir, notifier, unmounter, server: Some(server) })
+        Some(Self {
+            tiny,
+            dir,
+            notifier,
+            unmounter,
+            server: Some(server),
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -194,7 +231,12 @@ fn join(server: JoinHandle<Result<(), SessionError>>) -> Result<(), SessionError
 }
 
 fn options() -> MountOptions {
-    MountOptions { source: "tiny,test".into(), read_only: true, default_permissions: true, ..Default::default() }
+    MountOptions {
+        source: "tiny,test".into(),
+        read_only: true,
+        default_permissions: true,
+        ..Default::default()
+    }
 }
 
 fn errno(error: &io::Error) -> Errno {
@@ -203,63 +245,132 @@ fn errno(error: &io::Error) -> Errno {
 
 #[test]
 fn files_directories_and_errors_reach_their_callers() {
-    let Some(mut mounted) = Mounted::new(&options()) else { return };
-    assert_eq!(std::fs::read(mounted.path("hello")).unwrap(), b"hello, world\n");
-    let mut names = std::fs::read_dir(mounted.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect::<Vec<_>>();
+    let Some(mut mounted) = Mounted::new(&options()) else {
+        return;
+    };
+    assert_eq!(
+        std::fs::read(mounted.path("hello")).unwrap(),
+        b"hello, world\n"
+    );
+    let mut names = std::fs::read_dir(mounted.dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect::<Vec<_>>();
     names.sort();
     assert_eq!(names, ["hello", "panic"]);
     let stat = std::fs::metadata(mounted.path("hello")).unwrap();
-    assert_eq!((stat.ino(), stat.size(), stat.mode(), stat.mtime_nsec()), (20, 13, 0o100_644, 5));
-    assert_eq!(rustix::fs::statvfs(mounted.dir.path()).unwrap().f_bavail, 400);
-    assert_eq!(errno(&std::fs::read(mounted.path("none")).unwrap_err()), Errno::NOENT);
-    assert_eq!(errno(&std::fs::write(mounted.path("hello"), b"x").unwrap_err()), Errno::ROFS);
+    assert_eq!(
+        (stat.ino(), stat.size(), stat.mode(), stat.mtime_nsec()),
+        (20, 13, 0o100_644, 5)
+    );
+    assert_eq!(
+        rustix::fs::statvfs(mounted.dir.path()).unwrap().f_bavail,
+        400
+    );
+    assert_eq!(
+        errno(&std::fs::read(mounted.path("none")).unwrap_err()),
+        Errno::NOENT
+    );
+    assert_eq!(
+        errno(&std::fs::write(mounted.path("hello"), b"x").unwrap_err()),
+        Errno::ROFS
+    );
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let point = mounted.unmounter.point().to_str().unwrap();
     let line = mounts.lines().find(|line| line.contains(point)).unwrap();
-    assert!(line.starts_with("tiny,test ") && line.contains(" fuse.teal ro,"), "{line}");
+    assert!(
+        line.starts_with("tiny,test ") && line.contains(" fuse.teal ro,"),
+        "{line}"
+    );
     mounted.unmounter.unmount(Unmount::IfIdle).unwrap();
     mounted.ended();
-    assert_eq!(std::fs::read_dir(mounted.dir.path()).unwrap().count(), 0, "the mount is gone");
+    assert_eq!(
+        std::fs::read_dir(mounted.dir.path()).unwrap().count(),
+        0,
+        "the mount is gone"
+    );
     mounted.unmounter.unmount(Unmount::IfIdle).unwrap();
 }
 
 #[test]
 fn unlimited_time_outs_hold_until_a_notification() {
-    let Some(mounted) = Mounted::new(&options()) else { return };
+    let Some(mounted) = Mounted::new(&options()) else {
+        return;
+    };
     for _ in 0..3 {
-        assert_eq!(std::fs::read(mounted.path("hello")).unwrap(), b"hello, world\n");
+        assert_eq!(
+            std::fs::read(mounted.path("hello")).unwrap(),
+            b"hello, world\n"
+        );
     }
     let asked = |count: &AtomicUsize| count.load(Ordering::Relaxed);
-    assert_eq!((asked(&mounted.tiny.lookups), asked(&mounted.tiny.reads)), (1, 1), "the kernel remembers");
+    assert_eq!(
+        (asked(&mounted.tiny.lookups), asked(&mounted.tiny.reads)),
+        (1, 1),
+        "the kernel remembers"
+    );
 
     *mounted.tiny.content.lock() = b"something longer\n".to_vec();
-    assert_eq!(std::fs::read(mounted.path("hello")).unwrap(), b"hello, world\n", "nobody has told the kernel");
+    assert_eq!(
+        std::fs::read(mounted.path("hello")).unwrap(),
+        b"hello, world\n",
+        "nobody has told the kernel"
+    );
     assert_eq!(mounted.notifier.inval_data(HELLO, 0, 0), Ok(true));
-    assert_eq!(std::fs::read(mounted.path("hello")).unwrap(), b"something longer\n");
+    assert_eq!(
+        std::fs::read(mounted.path("hello")).unwrap(),
+        b"something longer\n"
+    );
 
-    for (round, forget) in [Notifier::inval_entry, Notifier::expire_entry].into_iter().enumerate() {
+    for (round, forget) in [Notifier::inval_entry, Notifier::expire_entry]
+        .into_iter()
+        .enumerate()
+    {
         assert_eq!(forget(&mounted.notifier, NodeId::ROOT, b"hello"), Ok(true));
         assert!(mounted.path("hello").exists());
         assert_eq!(asked(&mounted.tiny.lookups), round + 2);
     }
-    assert_eq!(mounted.notifier.inval_attr(NodeId::new(999)), Ok(false), "the kernel never heard of it");
-    assert_eq!(mounted.notifier.store(HELLO, 0, b"SOMETHING STORED\n"), Ok(true));
-    assert_eq!(std::fs::read(mounted.path("hello")).unwrap(), b"SOMETHING STORED\n");
+    assert_eq!(
+        mounted.notifier.inval_attr(NodeId::new(999)),
+        Ok(false),
+        "the kernel never heard of it"
+    );
+    assert_eq!(
+        mounted.notifier.store(HELLO, 0, b"SOMETHING STORED\n"),
+        Ok(true)
+    );
+    assert_eq!(
+        std::fs::read(mounted.path("hello")).unwrap(),
+        b"SOMETHING STORED\n"
+    );
 }
 
 #[test]
 fn a_panic_in_a_handler_is_eio_and_the_mount_goes_on() {
-    let Some(mounted) = Mounted::new(&options()) else { return };
+    let Some(mounted) = Mounted::new(&options()) else {
+        return;
+    };
     for _ in 0..4 {
-        assert_eq!(errno(&std::fs::read(mounted.path("panic")).unwrap_err()), Errno::IO);
-        assert_eq!(std::fs::read(mounted.path("hello")).unwrap(), b"hello, world\n");
+        assert_eq!(
+            errno(&std::fs::read(mounted.path("panic")).unwrap_err()),
+            Errno::IO
+        );
+        assert_eq!(
+            std::fs::read(mounted.path("hello")).unwrap(),
+            b"hello, world\n"
+        );
     }
 }
 
 #[test]
 fn an_unmount_refuses_or_detaches_while_a_file_is_open() {
-    let Some(mut mounted) = Mounted::new(&options()) else { return };
-    let mut file = OpenOptions::new().read(true).open(mounted.path("hello")).unwrap();
+    let Some(mut mounted) = Mounted::new(&options()) else {
+        return;
+    };
+    let mut file = OpenOptions::new()
+        .read(true)
+        .open(mounted.path("hello"))
+        .unwrap();
     let busy = mounted.unmounter.unmount(Unmount::IfIdle).unwrap_err();
     assert!(matches!(busy, UnmountError::Busy { .. }), "{busy}");
     mounted.unmounter.unmount(Unmount::Detach).unwrap();
@@ -285,7 +396,10 @@ fn a_session_that_never_ran_leaves_no_mount() {
 /// How many mounts lie at a directory, one over the other.
 fn mounts_at(dir: &Path) -> usize {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().filter(|line| line.split(' ').nth(4) == dir.to_str()).count()
+    table
+        .lines()
+        .filter(|line| line.split(' ').nth(4) == dir.to_str())
+        .count()
 }
 
 #[test]
@@ -316,7 +430,9 @@ fn a_device_has_channels_and_the_next_mount_takes_the_place_of_a_dead_one() {
 
 #[test]
 fn read_ahead_can_be_raised_by_root() {
-    let Some(mounted) = Mounted::new(&options()) else { return };
+    let Some(mounted) = Mounted::new(&options()) else {
+        return;
+    };
     let device = mounted.unmounter.device();
     let set = set_bdi(device, BdiKnob::ReadAheadKb, 1024);
     if rustix::process::geteuid().is_root() {
@@ -342,16 +458,29 @@ impl Loop {
         }
         let backing = tempfile::NamedTempFile::new().unwrap();
         backing.as_file().set_len(1 << 20).unwrap();
-        let found = Command::new("losetup").args(["--find", "--show"]).arg(backing.path()).output().unwrap();
-        assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+        let found = Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(backing.path())
+            .output()
+            .unwrap();
+        assert!(
+            found.status.success(),
+            "{}",
+            String::from_utf8_lossy(&found.stderr)
+        );
         let device = String::from_utf8(found.stdout).unwrap().trim().to_owned();
-        Some(Self { device, _backing: backing })
+        Some(Self {
+            device,
+            _backing: backing,
+        })
     }
 }
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        let given_back = Command::new("losetup").args(["--detach", &self.device]).status();
+        let given_back = Command::new("losetup")
+            .args(["--detach", &self.device])
+            .status();
         assert!(std::thread::panicking() || given_back.is_ok_and(|status| status.success()));
     }
 }
@@ -359,19 +488,38 @@ impl Drop for Loop {
 #[test]
 fn a_block_device_mount_sends_syncfs_and_destroy() {
     let Some(disk) = Loop::new() else { return };
-    let options = MountOptions { source: disk.device.clone(), block_device: true, ..Default::default() };
-    let Some(mut mounted) = Mounted::new(&options) else { return };
-    assert_eq!(std::fs::read(mounted.path("hello")).unwrap(), b"hello, world\n");
+    let options = MountOptions {
+        source: disk.device.clone(),
+        block_device: true,
+        ..Default::default()
+    };
+    let Some(mut mounted) = Mounted::new(&options) else {
+        return;
+    };
+    assert_eq!(
+        std::fs::read(mounted.path("hello")).unwrap(),
+        b"hello, world\n"
+    );
     let second = teal_fuse::mount(tempfile::tempdir().unwrap().path(), &options).unwrap_err();
     assert!(matches!(second, MountError::Busy { .. }), "{second}");
-    rustix::fs::syncfs(OpenOptions::new().read(true).open(mounted.path("hello")).unwrap()).unwrap();
+    rustix::fs::syncfs(
+        OpenOptions::new()
+            .read(true)
+            .open(mounted.path("hello"))
+            .unwrap(),
+    )
+    .unwrap();
     assert_eq!(mounted.tiny.syncs.load(Ordering::Relaxed), 1);
     mounted.unmounter.unmount(Unmount::IfIdle).unwrap();
     mounted.ended();
     assert_eq!(mounted.tiny.destroyed.load(Ordering::Relaxed), 1);
     let dir = tempfile::tempdir().unwrap();
     drop(Session::mount(dir.path(), &options, &InitConfig::default()).unwrap());
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "one that never ran waits for no DESTROY");
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "one that never ran waits for no DESTROY"
+    );
 }
 
 /// As root, runs itself as `nobody`, in a mount namespace of its own whose `/dev/fuse` is open to all.
@@ -380,19 +528,36 @@ fn a_user_mounts_through_fusermount3() {
     if rustix::process::geteuid().is_root() {
         return as_nobody("a_user_mounts_through_fusermount3");
     }
-    let Some(mut mounted) = Mounted::new(&MountOptions { read_only: false, ..options() }) else { return };
-    assert_eq!(std::fs::read(mounted.path("hello")).unwrap(), b"hello, world\n");
+    let Some(mut mounted) = Mounted::new(&MountOptions {
+        read_only: false,
+        ..options()
+    }) else {
+        return;
+    };
+    assert_eq!(
+        std::fs::read(mounted.path("hello")).unwrap(),
+        b"hello, world\n"
+    );
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let point = mounted.unmounter.point().to_str().unwrap();
     let line = mounts.lines().find(|line| line.contains(point)).unwrap();
-    assert!(line.starts_with("tiny,test ") && line.contains(" fuse.teal rw,nosuid,nodev"), "{line}");
-    let file = OpenOptions::new().read(true).open(mounted.path("hello")).unwrap();
+    assert!(
+        line.starts_with("tiny,test ") && line.contains(" fuse.teal rw,nosuid,nodev"),
+        "{line}"
+    );
+    let file = OpenOptions::new()
+        .read(true)
+        .open(mounted.path("hello"))
+        .unwrap();
     let busy = mounted.unmounter.unmount(Unmount::IfIdle).unwrap_err();
     assert!(matches!(busy, UnmountError::Busy { .. }), "{busy}");
     drop(file);
     mounted.unmounter.unmount(Unmount::IfIdle).unwrap();
     mounted.ended();
-    let others = MountOptions { allow_other: true, ..options() };
+    let others = MountOptions {
+        allow_other: true,
+        ..options()
+    };
     let denied = teal_fuse::mount(Path::new("/proc"), &others).unwrap_err();
     assert!(matches!(denied, MountError::Denied { .. }), "{denied}");
 }
@@ -419,5 +584,9 @@ fn as_nobody(test: &str) {
         .output()
         .unwrap();
     let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
 }

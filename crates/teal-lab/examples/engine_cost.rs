@@ -2,7 +2,10 @@
 //!
 //! `cargo run --release -p teal-lab --example engine_cost [DIR [SECONDS]]`; DIR should be a tmpfs [default: /dev/shm].
 
-#![allow(clippy::unwrap_used, reason = "an example whose ground gives way stops")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "an example whose ground gives way stops"
+)]
 
 use std::path::Path;
 use std::process::Command;
@@ -38,7 +41,10 @@ fn engine(dir: &Path, flowop: &str, threads: u64, seconds: u64) -> f64 {
 
 /// The same reads by a loop that does nothing else.
 fn bare(dir: &Path, seconds: u64) -> f64 {
-    let file = std::fs::OpenOptions::new().read(true).open(dir.join("cost/00000001/00000001")).unwrap();
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .open(dir.join("cost/00000001/00000001"))
+        .unwrap();
     let (began, mut buffer, mut count) = (SystemClock.monotonic(), [0; BLOCK], 0_u64);
     loop {
         for _ in 0..1000 {
@@ -57,8 +63,11 @@ fn bare(dir: &Path, seconds: u64) -> f64 {
 /// fio's figure for the same mix, if it is installed.
 fn fio(dir: &Path, seconds: u64) -> Option<f64> {
     let file = dir.join("cost/00000001/00000001");
-    let (file, time, size) =
-        (format!("--filename={}", file.display()), format!("--runtime={seconds}"), format!("--size={SIZE}"));
+    let (file, time, size) = (
+        format!("--filename={}", file.display()),
+        format!("--runtime={seconds}"),
+        format!("--size={SIZE}"),
+    );
     let job = [
         "--name=cost",
         "--rw=randread",
@@ -69,9 +78,19 @@ fn fio(dir: &Path, seconds: u64) -> Option<f64> {
         "--minimal",
         "--terse-version=3",
     ];
-    let out = Command::new("fio").args(job).args([file, time, size]).output().ok()?;
+    let out = Command::new("fio")
+        .args(job)
+        .args([file, time, size])
+        .output()
+        .ok()?;
     // The eighth field of the terse form is reads per second.
-    String::from_utf8_lossy(&out.stdout).lines().last()?.split(';').nth(7)?.parse().ok()
+    String::from_utf8_lossy(&out.stdout)
+        .lines()
+        .last()?
+        .split(';')
+        .nth(7)?
+        .parse()
+        .ok()
 }
 
 fn main() {
@@ -80,16 +99,32 @@ fn main() {
     let seconds = args.next().and_then(|text| text.parse().ok()).unwrap_or(3);
     let own = Path::new(&dir).join(format!("engine-cost-{}", std::process::id()));
     std::fs::create_dir(&own).unwrap();
-    let row = |what: &str, rate: f64| println!("{what:<44} {rate:>12.0} ops/s {:>8.1} ns/op", 1e9 / rate);
-    row("empty flowop (hog value=0), 1 thread", engine(&own, "hog name=empty", 1, seconds));
-    row("empty flowop, 2 threads together", engine(&own, "hog name=empty", 2, seconds));
+    let row =
+        |what: &str, rate: f64| println!("{what:<44} {rate:>12.0} ops/s {:>8.1} ns/op", 1e9 / rate);
+    row(
+        "empty flowop (hog value=0), 1 thread",
+        engine(&own, "hog name=empty", 1, seconds),
+    );
+    row(
+        "empty flowop, 2 threads together",
+        engine(&own, "hog name=empty", 2, seconds),
+    );
     let read = "read name=rr,filename=cost,fd=1,iosize=4k,random";
-    row("4 KiB random reads, 1 thread", engine(&own, read, 1, seconds));
+    row(
+        "4 KiB random reads, 1 thread",
+        engine(&own, read, 1, seconds),
+    );
     row("the same by a bare loop", bare(&own, seconds));
     if let Some(rate) = fio(&own, seconds) {
         row("the same by fio (psync)", rate);
     }
-    row("4 KiB random reads, 2 threads together", engine(&own, read, 2, seconds));
-    row("statfile, 1 thread", engine(&own, "statfile name=st,filename=cost", 1, seconds));
+    row(
+        "4 KiB random reads, 2 threads together",
+        engine(&own, read, 2, seconds),
+    );
+    row(
+        "statfile, 1 thread",
+        engine(&own, "statfile name=st,filename=cost", 1, seconds),
+    );
     std::fs::remove_dir_all(&own).unwrap();
 }

@@ -92,7 +92,11 @@ pub fn characterise(
     let doing = |role: roles::Role| (role.threads, shapes::shapes(&seen, &sets, &role.visits));
     let mut roles: Vec<_> = roles::roles(&seen, &sets).into_iter().map(doing).collect();
     roles.retain(|(threads, shapes)| *threads > 0 && !shapes.is_empty());
-    let kept = roles.iter().flat_map(|(_, shapes)| shapes).map(|shape| shape.count).sum();
+    let kept = roles
+        .iter()
+        .flat_map(|(_, shapes)| shapes)
+        .map(|shape| shape.count)
+        .sum();
     let script = script::script(&seen, &sets, &roles, about);
     Ok(Character {
         script,

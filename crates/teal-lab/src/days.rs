@@ -56,7 +56,11 @@ fn append(
     (instance, end): (u64, Duration),
     numbers: &mut Numbers,
 ) -> Duration {
-    let kind = session.kind.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte))) >> 40;
+    let kind = session
+        .kind
+        .bytes()
+        .fold(0, |sum, byte| mix(sum ^ u64::from(byte)))
+        >> 40;
     let mut made = HashSet::new();
     let (mut before, mut now, mut marked) = (Duration::ZERO, begin, begin);
     for item in &session.items {
@@ -64,7 +68,11 @@ fn append(
             let own = |object: u64| own(&made, kind, instance, object);
             if let Item::Called(called) = item {
                 let (object, parent) = (own(called.object), own(called.parent));
-                items.push(Item::Called(crate::trace::Called { object, parent, ..called.clone() }));
+                items.push(Item::Called(crate::trace::Called {
+                    object,
+                    parent,
+                    ..called.clone()
+                }));
             }
             continue;
         };
@@ -72,7 +80,10 @@ fn append(
         before = event.at;
         if let Action::Mark { text } = &event.action {
             let words = String::from_utf8_lossy(text.as_bytes()).into_owned();
-            match words.strip_prefix("play ").and_then(|pace| pace.parse().ok()) {
+            match words
+                .strip_prefix("play ")
+                .and_then(|pace| pace.parse().ok())
+            {
                 Some(pace) => now = now.max(marked + Duration::from_millis(pace)),
                 None if words == "think" => now += pause(THINK, numbers),
                 None => {}
@@ -86,7 +97,9 @@ fn append(
         if let (true, Outcome::Done(object)) = (makes(&event.action), event.outcome) {
             made.insert(object);
         }
-        items.push(Item::Event(moved(event, now, |object| own(&made, kind, instance, object))));
+        items.push(Item::Event(moved(event, now, |object| {
+            own(&made, kind, instance, object)
+        })));
     }
     now
 }
@@ -104,12 +117,24 @@ fn makes(action: &Action) -> bool {
 
 /// An object's number in the day: 0 stays 0.
 fn own(made: &HashSet<u64>, kind: u64, instance: u64, object: u64) -> u64 {
-    let whose = if made.contains(&object) { instance << 24 } else { 0 };
-    if object == 0 { 0 } else { mix(kind ^ (whose << 16)) << 20 ^ object }
+    let whose = if made.contains(&object) {
+        instance << 24
+    } else {
+        0
+    };
+    if object == 0 {
+        0
+    } else {
+        mix(kind ^ (whose << 16)) << 20 ^ object
+    }
 }
 
 fn moved(event: &Event, at: Duration, own: impl Fn(u64) -> u64) -> Event {
-    let mut event = Event { at, object: own(event.object), ..event.clone() };
+    let mut event = Event {
+        at,
+        object: own(event.object),
+        ..event.clone()
+    };
     match &mut event.action {
         Action::Link { target, .. } | Action::Copy { target, .. } => *target = own(*target),
         Action::Rename { to, .. } => *to = own(*to),
@@ -128,8 +153,12 @@ mod tests {
     use crate::trace::{Text, TextReader};
 
     fn session(kind: &str, lines: &str) -> Session {
-        let reader = TextReader::new(format!("teal-trace 1 file\n{lines}").leak().as_bytes()).unwrap();
-        Session { kind: kind.into(), items: reader.map(Result::unwrap).collect() }
+        let reader =
+            TextReader::new(format!("teal-trace 1 file\n{lines}").leak().as_bytes()).unwrap();
+        Session {
+            kind: kind.into(),
+            items: reader.map(Result::unwrap).collect(),
+        }
     }
 
     fn sessions() -> Vec<Session> {
@@ -140,7 +169,13 @@ mod tests {
     }
 
     fn events(items: &[Item]) -> Vec<&Event> {
-        let events = items.iter().filter_map(|item| if let Item::Event(event) = item { Some(event) } else { None });
+        let events = items.iter().filter_map(|item| {
+            if let Item::Event(event) = item {
+                Some(event)
+            } else {
+                None
+            }
+        });
         events.collect()
     }
 
@@ -151,30 +186,59 @@ mod tests {
         assert_eq!(one, day(&sessions(), hour, 7));
         assert_ne!(one, day(&sessions(), hour, 8));
         let events = events(&one);
-        assert!(events.windows(2).all(|pair| pair[0].at <= pair[1].at) && events.last().unwrap().at <= hour);
+        assert!(
+            events.windows(2).all(|pair| pair[0].at <= pair[1].at)
+                && events.last().unwrap().at <= hour
+        );
         assert!(day(&[], hour, 7).is_empty());
     }
 
     #[test]
     fn time_is_added_only_where_somebody_takes_it() {
         let one = day(&sessions()[..1], Duration::from_secs(60), 1);
-        let at: Vec<_> = events(&one).iter().map(|event| event.at.as_millis()).collect();
+        let at: Vec<_> = events(&one)
+            .iter()
+            .map(|event| event.at.as_millis())
+            .collect();
         assert_eq!(at[..3], [100, 200, 300]);
         let think = at[3] - at[2] - 200;
         assert!((2_500..160_000).contains(&think), "{think}");
-        assert_eq!(at[4] - at[3], 16_384, "the pace counts from the mark before");
+        assert_eq!(
+            at[4] - at[3],
+            16_384,
+            "the pace counts from the mark before"
+        );
     }
 
     #[test]
     fn what_a_session_made_is_its_own() {
         let day = day(&sessions()[..1], Duration::from_secs(6 * 3600), 3);
         let events = events(&day);
-        let read: HashSet<u64> = events.iter().filter(|e| e.action.word() == "read").map(|e| e.object).collect();
-        let made: Vec<u64> = events.iter().filter(|e| e.action.word() == "write").map(|e| e.object).collect();
+        let read: HashSet<u64> = events
+            .iter()
+            .filter(|e| e.action.word() == "read")
+            .map(|e| e.object)
+            .collect();
+        let made: Vec<u64> = events
+            .iter()
+            .filter(|e| e.action.word() == "write")
+            .map(|e| e.object)
+            .collect();
         let name = Text::cut(b"a");
-        assert!(events.iter().any(|e| e.action == Action::Create { name: name.clone() }));
+        assert!(
+            events
+                .iter()
+                .any(|e| e.action == Action::Create { name: name.clone() })
+        );
         let each: HashSet<u64> = made.iter().copied().collect();
-        assert!(made.len() > 3 && each.len() == made.len(), "each session another one");
-        assert_eq!(read.difference(&each).count(), 1, "all sessions read the file that was there");
+        assert!(
+            made.len() > 3 && each.len() == made.len(),
+            "each session another one"
+        );
+        assert_eq!(
+            read.difference(&each).count(),
+            1,
+            "all sessions read the file that was there"
+        );
     }
 }

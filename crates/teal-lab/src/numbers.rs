@@ -20,7 +20,10 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { seed: mix(seed), drawn: 0 }
+        Self {
+            seed: mix(seed),
+            drawn: 0,
+        }
     }
 
     /// The next number, of all there are.

@@ -40,7 +40,12 @@ pub struct Table {
 impl Table {
     fn new(title: &str, modelled_by: &[&str], remarks: &[&'static str]) -> Self {
         let modelled_by = modelled_by.iter().map(|&name| name.to_owned()).collect();
-        Self { title: title.to_owned(), modelled_by, rows: Vec::new(), remarks: remarks.to_vec() }
+        Self {
+            title: title.to_owned(),
+            modelled_by,
+            rows: Vec::new(),
+            remarks: remarks.to_vec(),
+        }
     }
 
     fn of(title: &str, machine: &Machine, remarks: &[&'static str]) -> Self {
@@ -48,7 +53,11 @@ impl Table {
     }
 
     fn row(&mut self, what: impl Into<String>, paper: impl Into<String>, ours: impl Into<String>) {
-        self.rows.push(Row { what: what.into(), paper: paper.into(), ours: ours.into() });
+        self.rows.push(Row {
+            what: what.into(),
+            paper: paper.into(),
+            ours: ours.into(),
+        });
     }
 }
 
@@ -57,18 +66,54 @@ pub type Known = (&'static str, &'static str, fn() -> Table);
 
 /// All of them.
 pub const ALL: &[Known] = &[
-    ("bluefs-4", "BlueFS figure 4: masking the start of a disk", bluefs::figure_4),
-    ("bluefs-7", "BlueFS figure 7: delay and energy, everything on the disk", bluefs::figure_7),
-    ("bluefs-8", "BlueFS figure 8: delay and energy, half on the disk", bluefs::figure_8),
-    ("bluefs-9", "BlueFS figure 9: delay and energy, some on flash too", flash::figure_9),
-    ("greenfs-3", "GreenFS table 3 and section 4.2: the traces and the server's load", greenfs::table_3),
-    ("greenfs-4", "GreenFS table 4: power of idle machines", greenfs::table_4),
-    ("greenfs-jeff", "GreenFS section 4.3: a day of JEFF", greenfs::jeff),
-    ("greenfs-5", "GreenFS table 5: shocks on the way between two floors", greenfs::table_5),
+    (
+        "bluefs-4",
+        "BlueFS figure 4: masking the start of a disk",
+        bluefs::figure_4,
+    ),
+    (
+        "bluefs-7",
+        "BlueFS figure 7: delay and energy, everything on the disk",
+        bluefs::figure_7,
+    ),
+    (
+        "bluefs-8",
+        "BlueFS figure 8: delay and energy, half on the disk",
+        bluefs::figure_8,
+    ),
+    (
+        "bluefs-9",
+        "BlueFS figure 9: delay and energy, some on flash too",
+        flash::figure_9,
+    ),
+    (
+        "greenfs-3",
+        "GreenFS table 3 and section 4.2: the traces and the server's load",
+        greenfs::table_3,
+    ),
+    (
+        "greenfs-4",
+        "GreenFS table 4: power of idle machines",
+        greenfs::table_4,
+    ),
+    (
+        "greenfs-jeff",
+        "GreenFS section 4.3: a day of JEFF",
+        greenfs::jeff,
+    ),
+    (
+        "greenfs-5",
+        "GreenFS table 5: shocks on the way between two floors",
+        greenfs::table_5,
+    ),
 ];
 
 /// `part` of `whole` less than whole, in percent, as papers say it: 35 of 100 is 65 %.
 fn less(ours: u64, theirs: u64) -> String {
     let percent = (1.0 - ours as f64 / theirs.max(1) as f64) * 100.0;
-    if percent < 0.0 { format!("{:.0} % more", -percent) } else { format!("{percent:.0} % less") }
+    if percent < 0.0 {
+        format!("{:.0} % more", -percent)
+    } else {
+        format!("{percent:.0} % less")
+    }
 }

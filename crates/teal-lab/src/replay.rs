@@ -104,7 +104,9 @@ pub enum ReplayError {
     #[error("there is no event in this trace")]
     Empty,
     /// A request that nobody ever made.
-    #[error("event {event} at {at} moves {bytes} bytes, more than {REQUEST_MAX} at once: this is no recorded trace")]
+    #[error(
+        "event {event} at {at} moves {bytes} bytes, more than {REQUEST_MAX} at once: this is no recorded trace"
+    )]
     Long {
         /// Which event, from 1.
         event: u64,
@@ -171,7 +173,10 @@ impl Scene {
         }
         let start = trace.header().start.secs;
         let recorded = (start != 0).then(|| Span::secs(start.rem_euclid(86_400).unsigned_abs()));
-        let assumptions = &Assumptions { begins: assumptions.begins.or(recorded), ..assumptions.clone() };
+        let assumptions = &Assumptions {
+            begins: assumptions.begins.or(recorded),
+            ..assumptions.clone()
+        };
         let scene = Self::of(trace.by_ref(), machine, assumptions)?;
         Ok((scene, trace.ending().cloned().unwrap_or(Ending::Complete)))
     }
@@ -193,15 +198,28 @@ impl Scene {
         if taken.events == 0 {
             return Err(ReplayError::Empty);
         }
-        let devices: Vec<Device> = machine.parts.iter().map(|part| part.device.clone()).collect();
+        let devices: Vec<Device> = machine
+            .parts
+            .iter()
+            .map(|part| part.device.clone())
+            .collect();
         let base = machine.base.as_ref().map_or(Power::ZERO, |(_, base)| *base);
         let mut world = World::new(devices, base, assumptions.pace);
         world.supply = assumptions.supply;
         world.begins = assumptions.begins.unwrap_or(world.begins);
         if assumptions.starts_asleep {
-            world.start = world.devices.iter().map(|device| device.power.lowest()).collect();
+            world.start = world
+                .devices
+                .iter()
+                .map(|device| device.power.lowest())
+                .collect();
         }
-        Ok(Self { machine, world, trace: events, taken })
+        Ok(Self {
+            machine,
+            world,
+            trace: events,
+            taken,
+        })
     }
 
     /// Runs a policy.
@@ -210,16 +228,27 @@ impl Scene {
         match policy {
             Named::BestTimeOut => {
                 let named = TIMES.map(Named::TimeOut);
-                let runs = named.iter().map(|named| (named.to_string(), of(&mut *named.make(self))));
-                let (policy, report) = runs.min_by_key(|(_, report)| report.total()).expect("there are several times");
+                let runs = named
+                    .iter()
+                    .map(|named| (named.to_string(), of(&mut *named.make(self))));
+                let (policy, report) = runs
+                    .min_by_key(|(_, report)| report.total())
+                    .expect("there are several times");
                 Run { policy, report }
             }
-            named => Run { policy: named.to_string(), report: of(&mut *named.make(self)) },
+            named => Run {
+                policy: named.to_string(),
+                report: of(&mut *named.make(self)),
+            },
         }
     }
 
     /// Runs a policy, and tells about one of its decisions.
-    pub fn explain(&self, policy: &Named, which: explain::Which) -> (Run, Option<explain::Explained>) {
+    pub fn explain(
+        &self,
+        policy: &Named,
+        which: explain::Which,
+    ) -> (Run, Option<explain::Explained>) {
         let policy = match policy {
             Named::BestTimeOut => self.run(policy).policy.parse().unwrap_or(Named::Teal),
             named => named.clone(),
@@ -228,7 +257,13 @@ impl Scene {
         let mut watched = explain::Watched::new(&mut *inner, &policy, &self.machine, which);
         let report = sim::run(&self.world, &self.trace, &mut watched);
         let explained = watched.found();
-        (Run { policy: policy.to_string(), report }, explained)
+        (
+            Run {
+                policy: policy.to_string(),
+                report,
+            },
+            explained,
+        )
     }
 
     /// The least energy any policy could have spent. `late` by how much runs began bursts
@@ -239,7 +274,9 @@ impl Scene {
         }
         let (devices, events) = (self.world.devices.len(), self.trace.events().len());
         if events > most {
-            return Bound::No(format!("{events} events at the devices are more than {most}; see --bound"));
+            return Bound::No(format!(
+                "{events} events at the devices are more than {most}; see --bound"
+            ));
         }
         let problem = Problem::new(&self.world, &self.trace, late);
         if devices <= EXACT.0
@@ -251,7 +288,10 @@ impl Scene {
         match oracle::bound(&problem, rounds) {
             Ok(found) => {
                 let run = sim::run(&self.world, &self.trace, &mut found.plan.follow());
-                Bound::Proven { least: found.energy, feasible: run.total() }
+                Bound::Proven {
+                    least: found.energy,
+                    feasible: run.total(),
+                }
             }
             Err(why) => Bound::No(why.to_string()),
         }

@@ -26,7 +26,11 @@ pub type Thousandths = u64;
 
 /// `part / whole` in thousandths; nothing of nothing is the whole.
 pub fn ratio(part: Energy, whole: Energy) -> Thousandths {
-    if whole == Energy::ZERO { 1000 } else { part.get().saturating_mul(1000) / whole.get() }
+    if whole == Energy::ZERO {
+        1000
+    } else {
+        part.get().saturating_mul(1000) / whole.get()
+    }
 }
 
 impl Score {
@@ -42,7 +46,12 @@ impl Score {
         let found = oracle::bound(&problem, rounds)?;
         let feasible = sim::run(&scene.world, &scene.trace, &mut found.plan.follow());
         let floor = runs.first().map_or(Energy::ZERO, |run| run.report.floor);
-        Ok(Self { runs, floor, least: found.energy, feasible })
+        Ok(Self {
+            runs,
+            floor,
+            least: found.energy,
+            feasible,
+        })
     }
 
     /// Ours.
@@ -68,7 +77,10 @@ impl Score {
     /// What is saved of what always-on spends (goal: 600), and of what foresight saves (goal: 900).
     pub fn saved(&self, report: &Report) -> (Thousandths, Thousandths) {
         let (all, least) = (self.always_on().total(), self.least);
-        (ratio(all.less(report.total()), all), ratio(all.less(report.total()), all.less(least)))
+        (
+            ratio(all.less(report.total()), all),
+            ratio(all.less(report.total()), all.less(least)),
+        )
     }
 
     /// Time in which somebody waited, beyond what they wait with everything awake, of the day (goal: 50).

@@ -10,8 +10,9 @@ mod tests;
 
 /// Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom.
 const T95: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
 ];
 /// With 40, 60 and 120 degrees.
 const T95_MORE: [(f64, f64); 3] = [(40.0, 2.021), (60.0, 2.000), (120.0, 1.980)];
@@ -45,12 +46,20 @@ impl Interval {
         }
         let mean = samples.iter().sum::<f64>() / n as f64;
         let variance = samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
-        Some(Self { n, mean, half: t95(n - 1) * (variance / n as f64).sqrt() })
+        Some(Self {
+            n,
+            mean,
+            half: t95(n - 1) * (variance / n as f64).sqrt(),
+        })
     }
 
     /// Half of the interval as a part of the mean.
     pub fn relative(&self) -> f64 {
-        if self.half == 0.0 { 0.0 } else { self.half / self.mean.abs() }
+        if self.half == 0.0 {
+            0.0
+        } else {
+            self.half / self.mean.abs()
+        }
     }
 }
 
@@ -97,7 +106,14 @@ impl Comparison {
         let logs: Vec<f64> = pairs.iter().map(|(a, b)| (a / b).ln()).collect();
         let Interval { n, mean, half } = Interval::of(&logs)?;
         let (low, high) = ((mean - half).exp(), (mean + half).exp());
-        Some(Self { n, ratio: mean.exp(), low, high, middle: hodges_lehmann(&logs).exp(), p: signed_rank(&logs) })
+        Some(Self {
+            n,
+            ratio: mean.exp(),
+            low,
+            high,
+            middle: hodges_lehmann(&logs).exp(),
+            p: signed_rank(&logs),
+        })
     }
 
     /// Whether the interval leaves it open which is larger.
@@ -129,17 +145,33 @@ impl Trend {
         let points: Vec<(f64, f64)> = points.iter().map(|(x, y)| (*x, y.ln())).collect();
         let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n as f64;
         let (mean_x, mean_y) = (mean(|p| p.0), mean(|p| p.1));
-        let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|(x, y)| of(x - mean_x, y - mean_y)).sum::<f64>();
+        let sum = |of: &dyn Fn(f64, f64) -> f64| {
+            points
+                .iter()
+                .map(|(x, y)| of(x - mean_x, y - mean_y))
+                .sum::<f64>()
+        };
         let spread = sum(&|x, _| x * x);
         if spread <= 0.0 {
             return None;
         }
         let rise = sum(&|x, y| x * y) / spread;
         let rest = sum(&|x, y| (y - rise * x).powi(2)) / (n - 2) as f64;
-        let (first, last) =
-            points.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), p| (a.min(p.0), b.max(p.0)));
-        let (middle, half) = (rise * (last - first), t95(n - 2) * (rest / spread).sqrt() * (last - first));
-        Some(Self { n, ratio: middle.exp(), low: (middle - half).exp(), high: (middle + half).exp() })
+        let (first, last) = points
+            .iter()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), p| {
+                (a.min(p.0), b.max(p.0))
+            });
+        let (middle, half) = (
+            rise * (last - first),
+            t95(n - 2) * (rest / spread).sqrt() * (last - first),
+        );
+        Some(Self {
+            n,
+            ratio: middle.exp(),
+            low: (middle - half).exp(),
+            high: (middle + half).exp(),
+        })
     }
 
     /// Whether the interval leaves it open whether there is any.
@@ -160,7 +192,11 @@ fn hodges_lehmann(samples: &[f64]) -> f64 {
 pub(crate) fn median(of: &mut [f64]) -> f64 {
     of.sort_by(f64::total_cmp);
     let half = of.len() / 2;
-    if of.len() % 2 == 1 { of[half] } else { f64::midpoint(of[half - 1], of[half]) }
+    if of.len() % 2 == 1 {
+        of[half]
+    } else {
+        f64::midpoint(of[half - 1], of[half])
+    }
 }
 
 /// The two-sided p of Wilcoxon's signed-rank test; differences of zero are left out, ties share their rank.
@@ -175,25 +211,41 @@ fn signed_rank(differences: &[f64]) -> Option<f64> {
     let mut ranks = vec![0_usize; n];
     let mut at = 0;
     while at < n {
-        let end = at + sorted[at..].iter().take_while(|d| d.abs() == sorted[at].abs()).count();
+        let end = at
+            + sorted[at..]
+                .iter()
+                .take_while(|d| d.abs() == sorted[at].abs())
+                .count();
         ranks[at..end].fill(at + 1 + end);
         at = end;
     }
     let all: usize = ranks.iter().sum();
-    let above: usize = ranks.iter().zip(&sorted).filter(|(_, d)| **d > 0.0).map(|(rank, _)| rank).sum();
+    let above: usize = ranks
+        .iter()
+        .zip(&sorted)
+        .filter(|(_, d)| **d > 0.0)
+        .map(|(rank, _)| rank)
+        .sum();
     let least = above.min(all - above);
     if n <= SIGNED_RANK_EXACT {
         // In how many of the signs that may be is the sum this small?
         let mut ways = vec![0.0_f64; all + 1];
         ways[0] = 1.0;
         for rank in &ranks {
-            (*rank..=all).rev().for_each(|sum| ways[sum] += ways[sum - rank]);
+            (*rank..=all)
+                .rev()
+                .for_each(|sum| ways[sum] += ways[sum - rank]);
         }
         let few: f64 = ways[..=least].iter().sum();
         return Some((2.0 * few / 2_f64.powi(n as i32)).min(1.0));
     }
     let mean = all as f64 / 2.0;
-    let deviation = ranks.iter().map(|rank| (*rank as f64).powi(2)).sum::<f64>().sqrt() / 2.0;
+    let deviation = ranks
+        .iter()
+        .map(|rank| (*rank as f64).powi(2))
+        .sum::<f64>()
+        .sqrt()
+        / 2.0;
     let z = (mean - least as f64 - 1.0).max(0.0) / deviation;
     Some((2.0 * upper_normal(z)).min(1.0))
 }
@@ -201,7 +253,13 @@ fn signed_rank(differences: &[f64]) -> Option<f64> {
 /// The part of a normal distribution above `z` deviations (Abramowitz and Stegun 26.2.17: within 7.5e-8).
 fn upper_normal(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
-    let powers = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
+    let powers = [
+        0.319_381_530,
+        -0.356_563_782,
+        1.781_477_937,
+        -1.821_255_978,
+        1.330_274_429,
+    ];
     let sum = powers.iter().rev().fold(0.0, |sum, b| (sum + b) * t);
     (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt() * sum
 }
@@ -209,7 +267,10 @@ fn upper_normal(z: f64) -> f64 {
 /// How many of a run's seconds are warm-up, by MSER-5: the cut after which the mean of the rest is best known. `None`: the run does not become steady, for the best cut is
 /// in its second half, or a straight line through the rest rises or falls by more than a tenth of its mean (SNIA's rule for steady state), or it is too short.
 pub fn steady_from(rates: &[f64]) -> Option<usize> {
-    let means: Vec<f64> = rates.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect();
+    let means: Vec<f64> = rates
+        .chunks_exact(BATCH)
+        .map(|batch| batch.iter().sum::<f64>() / BATCH as f64)
+        .collect();
     if means.len() < 4 {
         return None;
     }
@@ -229,10 +290,18 @@ fn slope(series: &[f64]) -> f64 {
     let n = series.len() as f64;
     let (mean_x, mean_y) = ((n - 1.0) / 2.0, series.iter().sum::<f64>() / n);
     let of = |what: &dyn Fn(f64, f64) -> f64| -> f64 {
-        series.iter().enumerate().map(|(x, y)| what(x as f64 - mean_x, y - mean_y)).sum()
+        series
+            .iter()
+            .enumerate()
+            .map(|(x, y)| what(x as f64 - mean_x, y - mean_y))
+            .sum()
     };
     let rise = of(&|x, y| x * y) / of(&|x, _| x * x).max(f64::MIN_POSITIVE);
-    if mean_y == 0.0 { 0.0 } else { (rise * (n - 1.0) / mean_y).abs() }
+    if mean_y == 0.0 {
+        0.0
+    } else {
+        (rise * (n - 1.0) / mean_y).abs()
+    }
 }
 
 /// Pearson's r of points; of at least three, and not when one of the figures is the same everywhere.
@@ -241,9 +310,16 @@ pub fn correlation(points: &[(f64, f64)]) -> Option<f64> {
     if points.len() < 3 {
         return None;
     }
-    let (sum_x, sum_y) = points.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
+    let (sum_x, sum_y) = points
+        .iter()
+        .fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
     let (mean_x, mean_y) = (sum_x / n, sum_y / n);
-    let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|(x, y)| of(x - mean_x, y - mean_y)).sum::<f64>();
+    let sum = |of: &dyn Fn(f64, f64) -> f64| {
+        points
+            .iter()
+            .map(|(x, y)| of(x - mean_x, y - mean_y))
+            .sum::<f64>()
+    };
     let (xy, xx, yy) = (sum(&|x, y| x * y), sum(&|x, _| x * x), sum(&|_, y| y * y));
     (xx > 0.0 && yy > 0.0).then(|| xy / (xx * yy).sqrt())
 }

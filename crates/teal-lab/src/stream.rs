@@ -61,7 +61,12 @@ impl Published {
     /// # Errors
     /// [`WriteError`].
     pub fn write<W: Write>(&'static self, gaps: Gaps, seed: u64, out: W) -> Result<W, WriteError> {
-        let source = format!("made up: {} gaps, seed {seed}, totals of {}, {}", gaps.word(), self.name, self.source);
+        let source = format!(
+            "made up: {} gaps, seed {seed}, totals of {}, {}",
+            gaps.word(),
+            self.name,
+            self.source
+        );
         let header = Header {
             level: Level::File,
             anonymous: false,
@@ -89,10 +94,25 @@ impl Published {
 }
 
 fn read(at: u64, file: u64, size: u64) -> Event {
-    event(at, file, Action::Read { offset: 0, length: size }, size)
+    event(
+        at,
+        file,
+        Action::Read {
+            offset: 0,
+            length: size,
+        },
+        size,
+    )
 }
 
 fn event(at: u64, file: u64, action: Action, bytes: u64) -> Event {
     let at = Duration::from_nanos(at);
-    Event { at, process: 0, object: FIRST + file, action, outcome: Outcome::Done(bytes), latency: None }
+    Event {
+        at,
+        process: 0,
+        object: FIRST + file,
+        action,
+        outcome: Outcome::Done(bytes),
+        latency: None,
+    }
 }

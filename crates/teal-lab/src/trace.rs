@@ -24,7 +24,9 @@ mod stat;
 mod text;
 mod write;
 
-pub use event::{Action, Called, Event, Header, Item, Level, Outcome, Process, TEXT_MAX, Text, TextError};
+pub use event::{
+    Action, Called, Event, Header, Item, Level, Outcome, Process, TEXT_MAX, Text, TextError,
+};
 pub use paths::Paths;
 pub use read::{Cut, Ending, ReadError, Reader};
 pub use record::{Facts, Progress, QUEUE_MAX, Recorder, Recording, Settings, Surroundings, Ticket};

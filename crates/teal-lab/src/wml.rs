@@ -12,7 +12,8 @@ mod words;
 
 pub use parse::{Source, parse};
 pub use syntax::{
-    Assigned, Attribute, Attributes, Command, Composite, Flowop, Place, Process, Quit, Script, SetKind, Thread, Value,
+    Assigned, Attribute, Attributes, Command, Composite, Flowop, Place, Process, Quit, Script,
+    SetKind, Thread, Value,
 };
 pub use words::Kind;
 
@@ -33,16 +34,29 @@ pub struct WmlError {
 
 impl fmt::Display for WmlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, line, column, message } = self;
-        if *line == 0 { write!(f, "{file}: {message}") } else { write!(f, "{file}:{line}:{column}: {message}") }
+        let Self {
+            file,
+            line,
+            column,
+            message,
+        } = self;
+        if *line == 0 {
+            write!(f, "{file}: {message}")
+        } else {
+            write!(f, "{file}:{line}:{column}: {message}")
+        }
     }
 }
 
 /// The known word that is most like a given one, as a question; nothing if none is.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let near = known.map(|known| (strsim::damerau_levenshtein(word, known), known)).min();
+    let near = known
+        .map(|known| (strsim::damerau_levenshtein(word, known), known))
+        .min();
     match near {
-        Some((distance, known)) if distance <= known.len() / 2 => format!("; did you mean {known}?"),
+        Some((distance, known)) if distance <= known.len() / 2 => {
+            format!("; did you mean {known}?")
+        }
         _ => String::new(),
     }
 }

@@ -14,7 +14,11 @@ fn tables(source: &str) -> Vec<String> {
             None => {}
         }
     }
-    found.into_iter().filter(|t| !t.is_empty()).map(|t| t.join("\n")).collect()
+    found
+        .into_iter()
+        .filter(|t| !t.is_empty())
+        .map(|t| t.join("\n"))
+        .collect()
 }
 
 #[test]
@@ -22,11 +26,20 @@ fn the_document_has_every_table_of_the_code() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let doc = std::fs::read_to_string(here.join("../../docs/format-trace.md")).unwrap();
     let mut seen = 0;
-    for file in ["format", "text", "import/blktrace", "import/oracle_general", "import/vscsi"] {
+    for file in [
+        "format",
+        "text",
+        "import/blktrace",
+        "import/oracle_general",
+        "import/vscsi",
+    ] {
         let file = format!("src/trace/{file}.rs");
         for table in tables(&std::fs::read_to_string(here.join(&file)).unwrap()) {
             seen += 1;
-            assert!(doc.contains(&table), "docs/format-trace.md lacks or changes this table of {file}:\n{table}");
+            assert!(
+                doc.contains(&table),
+                "docs/format-trace.md lacks or changes this table of {file}:\n{table}"
+            );
         }
     }
     assert_eq!(seen, 8, "has the form of the tables changed?");

@@ -14,7 +14,11 @@ use teal_types::{Energy, Span};
 
 fn scene(items: &[Item], machine: &str, pace: Pace, memory: u64) -> Result<Scene, ReplayError> {
     let machine = Machine::named(machine).unwrap();
-    let assumptions = Assumptions { memory, pace, ..Assumptions::default() };
+    let assumptions = Assumptions {
+        memory,
+        pace,
+        ..Assumptions::default()
+    };
     Scene::of(items.iter().cloned().map(Ok), machine, &assumptions)
 }
 
@@ -23,7 +27,10 @@ fn plausible() -> impl Strategy<Value = Vec<Item>> {
     (items(Level::File), 0..8_u8).prop_map(|(mut items, wild)| {
         for item in &mut items {
             let Item::Event(event) = item else { continue };
-            let moves = matches!(event.action, Action::Read { .. } | Action::Write { .. } | Action::Copy { .. });
+            let moves = matches!(
+                event.action,
+                Action::Read { .. } | Action::Write { .. } | Action::Copy { .. }
+            );
             if moves && wild > 0 {
                 event.outcome = Outcome::Done(event.object % 3_000_000);
             }
@@ -101,6 +108,10 @@ fn a_trace_of_devices_is_told_apart() {
     reader.for_each(|item| writer.put(&item.unwrap()).unwrap());
     let bytes = writer.finish().unwrap();
     let mut reader = teal_lab::trace::Reader::new(&bytes[..]).unwrap();
-    let read = Scene::read(&mut reader, Machine::named("laptop").unwrap(), &Assumptions::default());
+    let read = Scene::read(
+        &mut reader,
+        Machine::named("laptop").unwrap(),
+        &Assumptions::default(),
+    );
     assert!(matches!(read, Err(ReplayError::BlockLevel)));
 }

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use std::alloc::System;
 use std::io::{self, BufReader, Write};
 use teal_lab::trace::{
-    Action, Cut, Ending, Event, Header, Item, Level, LineError, Outcome, ReadError, Reader, TextReader, WriteError,
-    Writer, text_header,
+    Action, Cut, Ending, Event, Header, Item, Level, LineError, Outcome, ReadError, Reader,
+    TextReader, WriteError, Writer, text_header,
 };
 
 #[global_allocator]
@@ -35,13 +35,27 @@ pub(crate) fn read(bytes: &[u8]) -> (Vec<Item>, Ending) {
 }
 
 fn to_text(header: &Header, items: &[Item]) -> String {
-    text_header(header) + &items.iter().map(|item| format!("{item}\n")).collect::<String>()
+    text_header(header)
+        + &items
+            .iter()
+            .map(|item| format!("{item}\n"))
+            .collect::<String>()
 }
 
 fn reads(at: u64) -> Item {
-    let action = Action::Read { offset: at * 4096, length: 4096 };
+    let action = Action::Read {
+        offset: at * 4096,
+        length: 4096,
+    };
     let at = std::time::Duration::from_micros(at);
-    Item::Event(Event { at, process: 7, object: 3, action, outcome: Outcome::Done(4096), latency: Some(at) })
+    Item::Event(Event {
+        at,
+        process: 7,
+        object: 3,
+        action,
+        outcome: Outcome::Done(4096),
+        latency: Some(at),
+    })
 }
 
 proptest! {
@@ -160,9 +174,18 @@ fn a_long_trace_is_written_and_read_block_by_block() {
         assert!(writer.waiting() < 64 << 10);
     }
     let bytes = writer.finish().unwrap();
-    assert!(bytes.len() < 20 * count as usize, "an event takes less than 20 bytes: {}", bytes.len());
+    assert!(
+        bytes.len() < 20 * count as usize,
+        "an event takes less than 20 bytes: {}",
+        bytes.len()
+    );
     let mut reader = Reader::new(&bytes[..]).unwrap();
-    assert!(reader.by_ref().map(Result::unwrap).eq((0..count).map(reads)));
+    assert!(
+        reader
+            .by_ref()
+            .map(Result::unwrap)
+            .eq((0..count).map(reads))
+    );
     assert_eq!(reader.ending(), Some(&Ending::Complete));
 }
 
@@ -170,12 +193,26 @@ fn a_long_trace_is_written_and_read_block_by_block() {
 fn what_does_not_fit_is_refused_and_leaves_no_trace() {
     let mut writer = Writer::new(Vec::new(), &any::plain()).unwrap();
     writer.put(&reads(5)).unwrap();
-    assert!(matches!(writer.put(&reads(4)), Err(WriteError::Backwards { .. })));
-    let Item::Event(event) = reads(6) else { unreachable!() };
-    let block = Item::Event(Event { action: Action::Flush {}, ..event });
-    assert!(matches!(writer.put(&block), Err(WriteError::Level { word: "bflush" })));
+    assert!(matches!(
+        writer.put(&reads(4)),
+        Err(WriteError::Backwards { .. })
+    ));
+    let Item::Event(event) = reads(6) else {
+        unreachable!()
+    };
+    let block = Item::Event(Event {
+        action: Action::Flush {},
+        ..event
+    });
+    assert!(matches!(
+        writer.put(&block),
+        Err(WriteError::Level { word: "bflush" })
+    ));
     writer.put(&reads(5)).unwrap();
-    assert_eq!(read(&writer.finish().unwrap()), (vec![reads(5), reads(5)], Ending::Complete));
+    assert_eq!(
+        read(&writer.finish().unwrap()),
+        (vec![reads(5), reads(5)], Ending::Complete)
+    );
 }
 
 /// Takes so many bytes and then has no room.
@@ -199,13 +236,29 @@ impl Write for Full {
 fn after_a_failed_write_nothing_is_taken_and_what_is_whole_is_read() {
     let mut full = Full(Vec::new(), 100_000);
     let mut writer = Writer::new(&mut full, &any::plain()).unwrap();
-    let failed = (0..100_000).map(|n| writer.put(&reads(n))).find_map(Result::err).unwrap();
+    let failed = (0..100_000)
+        .map(|n| writer.put(&reads(n)))
+        .find_map(Result::err)
+        .unwrap();
     assert!(matches!(failed, WriteError::Io(e) if e.kind() == io::ErrorKind::StorageFull));
-    assert!(matches!(writer.put(&reads(200_000)), Err(WriteError::Failed)));
+    assert!(matches!(
+        writer.put(&reads(200_000)),
+        Err(WriteError::Failed)
+    ));
     assert!(matches!(writer.finish(), Err(WriteError::Failed)));
     let (items, ending) = read(&full.0);
     assert!(items.len() > 1000 && items.iter().cloned().eq((0..items.len() as u64).map(reads)));
-    assert!(matches!(ending, Ending::CutOff { blocks: 1, why: Cut::Part, .. }), "{ending}");
+    assert!(
+        matches!(
+            ending,
+            Ending::CutOff {
+                blocks: 1,
+                why: Cut::Part,
+                ..
+            }
+        ),
+        "{ending}"
+    );
 }
 
 #[test]
@@ -214,18 +267,25 @@ fn foreign_and_newer_files_are_refused_with_a_reason() {
     assert!(said(b"").contains("begins with []"));
     assert!(said(b"#!/bin/sh\n").contains("not a TealFS trace"));
     let good = write(&any::plain(), &[reads(1)]);
-    assert!(said(&good[..20]).contains("byte 20"), "{}", said(&good[..20]));
+    assert!(
+        said(&good[..20]).contains("byte 20"),
+        "{}",
+        said(&good[..20])
+    );
     let mut newer = good.clone();
     newer[8] = 2;
     assert!(said(&newer).contains("version 2"));
     let two = [&good[..], &good].concat();
-    assert!(matches!(read(&two), (items, Ending::CutOff { why: Cut::Foreign, .. }) if items == [reads(1)]));
+    assert!(
+        matches!(read(&two), (items, Ending::CutOff { why: Cut::Foreign, .. }) if items == [reads(1)])
+    );
 }
 
 #[test]
 fn what_is_wrong_with_a_text_is_said_with_its_line() {
     let said = |text: &str| {
-        let all = TextReader::new(BufReader::new(text.as_bytes())).and_then(|r| r.collect::<Result<Vec<_>, _>>());
+        let all = TextReader::new(BufReader::new(text.as_bytes()))
+            .and_then(|r| r.collect::<Result<Vec<_>, _>>());
         match all {
             Ok(items) => panic!("{text}: {items:?}"),
             Err(error @ LineError::Wrong { .. }) => error.to_string(),
@@ -251,8 +311,14 @@ fn what_is_wrong_with_a_text_is_said_with_its_line() {
         ("2 1", "is no item"),
     ] {
         let error = said(&format!("{begin}{line}\n"));
-        assert!(error.starts_with("line 5: ") && error.contains(words), "{line}: {error}");
+        assert!(
+            error.starts_with("line 5: ") && error.contains(words),
+            "{line}: {error}"
+        );
     }
-    let long = said(&format!("{begin}2 1 1 mark text=\"{}\"", "x".repeat(70_000)));
+    let long = said(&format!(
+        "{begin}2 1 1 mark text=\"{}\"",
+        "x".repeat(70_000)
+    ));
     assert!(long.starts_with("line 5: longer than"), "{long}");
 }

@@ -27,14 +27,25 @@ const PLACES: &[(&str, &str)] = &[
 fn every_rule_of_the_language_has_a_test_that_exists() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &str| std::fs::read_to_string(here.join(path)).unwrap();
-    let sources: BTreeMap<&str, String> = PLACES.iter().map(|(name, path)| (*name, read(path))).collect();
+    let sources: BTreeMap<&str, String> = PLACES
+        .iter()
+        .map(|(name, path)| (*name, read(path)))
+        .collect();
     let doc = read("../../docs/wml.md");
     let mut rules = 0;
-    for line in doc.lines().filter(|line| line.starts_with("| ") && line.contains("::")) {
+    for line in doc
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains("::"))
+    {
         rules += 1;
         for (module, test) in line.split('`').filter_map(|word| word.split_once("::")) {
-            let source = sources.get(module).unwrap_or_else(|| panic!("no place of {module}::{test}"));
-            assert!(source.contains(&format!("fn {test}(")), "{module}::{test} is in the table and nowhere else");
+            let source = sources
+                .get(module)
+                .unwrap_or_else(|| panic!("no place of {module}::{test}"));
+            assert!(
+                source.contains(&format!("fn {test}(")),
+                "{module}::{test} is in the table and nowhere else"
+            );
         }
     }
     assert!(rules > 60, "the table has {rules} rules");

@@ -31,7 +31,10 @@ impl Listener for Heard {
 }
 
 fn options(dir: &Path, strict: bool) -> Options {
-    Options { strict, ..Options::new(dir) }
+    Options {
+        strict,
+        ..Options::new(dir)
+    }
 }
 
 fn try_run(dir: &Path, strict: bool, text: &str) -> Result<Outcome, RunError> {
@@ -57,9 +60,14 @@ fn run(dir: &Path, text: &str) -> Outcome {
 #[track_caller]
 fn figures(outcome: &Outcome, name: &str) -> Figures {
     let line = outcome.lines.iter().find(|line| line.name == name);
-    line.unwrap_or_else(|| panic!("no {name} in {:?}", outcome.lines.iter().map(|l| &l.name).collect::<Vec<_>>()))
-        .figures
-        .clone()
+    line.unwrap_or_else(|| {
+        panic!(
+            "no {name} in {:?}",
+            outcome.lines.iter().map(|l| &l.name).collect::<Vec<_>>()
+        )
+    })
+    .figures
+    .clone()
 }
 
 #[track_caller]
@@ -73,7 +81,11 @@ fn sizes(dir: &Path) -> Vec<u64> {
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
             let meta = entry.metadata().unwrap();
-            if meta.is_dir() { dirs.push(entry.path()) } else { sizes.push(meta.len()) }
+            if meta.is_dir() {
+                dirs.push(entry.path())
+            } else {
+                sizes.push(meta.len())
+            }
         }
     }
     sizes.sort_unstable();

@@ -7,7 +7,11 @@
 //! 3. The Microdrive is a model: a seek and half a turn for each read that does not begin where the one before ended, and the bytes at the
 //!    rate of its medium (seed 000, table 3.1: 12 ms, 8.33 ms, 627 mW at 0.19 mJ for each KB).
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for people")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a program for people"
+)]
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -58,12 +62,19 @@ impl Counted {
     fn open(path: &Path, mode: OpenMode) -> Arc<Self> {
         let below = FileDisk::open(path, mode).unwrap();
         let zero = || AtomicU64::new(0);
-        Arc::new(Self { below, reads: zero(), bytes: zero(), repositionings: zero(), end: Mutex::new(u64::MAX) })
+        Arc::new(Self {
+            below,
+            reads: zero(),
+            bytes: zero(),
+            repositionings: zero(),
+            end: Mutex::new(u64::MAX),
+        })
     }
 
     fn modelled(&self) -> Duration {
         let moves = u32::try_from(self.repositionings.load(Relaxed)).unwrap();
-        REPOSITIONING * moves + Duration::from_secs_f64(self.bytes.load(Relaxed) as f64 / MEDIUM as f64)
+        REPOSITIONING * moves
+            + Duration::from_secs_f64(self.bytes.load(Relaxed) as f64 / MEDIUM as f64)
     }
 }
 
@@ -76,7 +87,8 @@ impl Disk for Counted {
         self.reads.fetch_add(1, Relaxed);
         self.bytes.fetch_add(buf.len() as u64, Relaxed);
         let end = std::mem::replace(&mut *self.end.lock().unwrap(), at.byte() + buf.len() as u64);
-        self.repositionings.fetch_add(u64::from(end != at.byte()), Relaxed);
+        self.repositionings
+            .fetch_add(u64::from(end != at.byte()), Relaxed);
         self.below.read_at(at, buf)
     }
 
@@ -98,13 +110,31 @@ impl Disk for Counted {
 }
 
 fn open(disk: Arc<Counted>, distance: u64) -> (Arc<Store>, Recovery) {
-    let settings = Settings { checkpoint_bytes: distance, ..Settings::default() };
-    Store::open(disk, Arc::new(SystemClock), OpenOptions { settings, ..OpenOptions::default() }).unwrap()
+    let settings = Settings {
+        checkpoint_bytes: distance,
+        ..Settings::default()
+    };
+    Store::open(
+        disk,
+        Arc::new(SystemClock),
+        OpenOptions {
+            settings,
+            ..OpenOptions::default()
+        },
+    )
+    .unwrap()
 }
 
 fn make(locked: &mut Locked<'_>, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo {
     let now = SystemClock.civil();
-    let no = locked.create(NewObject { kind, perm: 0o755, uid: 0, gid: 0, rdev: 0, now });
+    let no = locked.create(NewObject {
+        kind,
+        perm: 0o755,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        now,
+    });
     locked.insert_entry(dir, name, no).unwrap();
     no
 }
@@ -131,7 +161,10 @@ struct Worked {
 
 impl Worked {
     fn add(&mut self, dir: ObjectNo, content: &[u8]) {
-        let cost = Cost { bytes: Cost::names(2).bytes + Cost::data(content.len() as u64).bytes, ..Cost::names(2) };
+        let cost = Cost {
+            bytes: Cost::names(2).bytes + Cost::data(content.len() as u64).bytes,
+            ..Cost::names(2)
+        };
         let op = self.store.begin(cost).unwrap();
         let mut locked = op.lock(&[dir]).unwrap();
         let no = make(&mut locked, dir, &name(self.made.names), FileType::File);
@@ -146,7 +179,9 @@ impl Worked {
                 let op = self.store.begin(Cost::names(2)).unwrap();
                 let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
                 let dir = Name::new(format!("dir {n}").as_bytes()).unwrap();
-                self.made.dirs.push(make(&mut locked, ObjectNo::ROOT, &dir, FileType::Dir));
+                self.made
+                    .dirs
+                    .push(make(&mut locked, ObjectNo::ROOT, &dir, FileType::Dir));
             }
             self.add(self.made.dirs[self.made.dirs.len() - 1], &[n as u8; 100]);
         }
@@ -165,7 +200,9 @@ impl Worked {
                 let op = self.store.begin(Cost::names(4)).unwrap();
                 let mut locked = op.lock(&[dir, no]).unwrap();
                 locked.remove_entry(dir, &name(old)).unwrap();
-                locked.insert_entry(dir, &name(self.made.names), no).unwrap();
+                locked
+                    .insert_entry(dir, &name(self.made.names), no)
+                    .unwrap();
                 self.made.files[at].2 = self.made.names;
                 self.made.names += 1;
             }
@@ -183,7 +220,9 @@ impl Worked {
         let mut rng = Rng::new(7);
         if tail == Tail::Mixed {
             self.made.dirs = (0..10).map(|_| *rng.pick(&self.made.dirs)).collect();
-            self.made.files.retain(|(_, dir, _)| self.made.dirs.contains(dir));
+            self.made
+                .files
+                .retain(|(_, dir, _)| self.made.dirs.contains(dir));
         }
         let from = self.store.counts();
         let mut ops = 0;
@@ -195,7 +234,13 @@ impl Worked {
                     let no = rng.pick(&self.made.files).0;
                     let op = self.store.begin(Cost::data(0)).unwrap();
                     let perm = rng.below(0o1000) as u16;
-                    op.lock(&[no]).unwrap().set_attr(no, teal_log::SetAttr { perm: Some(perm), ..Default::default() });
+                    op.lock(&[no]).unwrap().set_attr(
+                        no,
+                        teal_log::SetAttr {
+                            perm: Some(perm),
+                            ..Default::default()
+                        },
+                    );
                 }
             }
             if ops % if tail == Tail::Mixed { 8 } else { 2000 } == 0 {
@@ -215,7 +260,10 @@ struct Row {
 
 impl Row {
     fn text(&self) -> String {
-        let (tail, mib) = (format!("{:?}", self.tail).to_lowercase(), self.distance >> 20);
+        let (tail, mib) = (
+            format!("{:?}", self.tail).to_lowercase(),
+            self.distance >> 20,
+        );
         format!("{} GiB | {} | {tail}, {mib} MiB", self.gib, self.files)
     }
 }
@@ -223,8 +271,15 @@ impl Row {
 /// Nothing of it is in the page cache.
 fn forget(path: &Path) {
     let of = format!("of={}", path.display());
-    let done =
-        Command::new("dd").args([&of, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]).status();
+    let done = Command::new("dd")
+        .args([
+            &of,
+            "oflag=nocache",
+            "conv=notrunc,fdatasync",
+            "count=0",
+            "status=none",
+        ])
+        .status();
     assert!(done.unwrap().success());
 }
 
@@ -232,8 +287,17 @@ fn forget(path: &Path) {
 fn filled(gib: u64, files: u64, path: &Path) -> Made {
     let _ = std::fs::remove_file(path);
     let disk = Counted::open(path, OpenMode::Create(gib * GIB));
-    Store::mkfs(disk.clone(), Arc::new(SystemClock), &SystemEntropy, &MkfsOptions::default()).unwrap();
-    let mut worked = Worked { store: open(disk, DISTANCES[0]).0, made: Made::default() };
+    Store::mkfs(
+        disk.clone(),
+        Arc::new(SystemClock),
+        &SystemEntropy,
+        &MkfsOptions::default(),
+    )
+    .unwrap();
+    let mut worked = Worked {
+        store: open(disk, DISTANCES[0]).0,
+        made: Made::default(),
+    };
     worked.fill(files);
     worked.store.commit().unwrap();
     worked.store.close().unwrap();
@@ -242,11 +306,17 @@ fn filled(gib: u64, files: u64, path: &Path) -> Made {
 
 /// Works on a copy of the store and crashes; opens it again and again.
 fn measure(row: &Row, made: &Made, template: &Path, path: &Path, rounds: usize) {
-    let copied = Command::new("cp").arg("--sparse=always").args([template, path]).status();
+    let copied = Command::new("cp")
+        .arg("--sparse=always")
+        .args([template, path])
+        .status();
     assert!(copied.unwrap().success());
     // No checkpoint comes by itself here: nothing calls `tick`.
     let store = open(Counted::open(path, OpenMode::Write), row.distance).0;
-    let mut worked = Worked { store, made: made.clone() };
+    let mut worked = Worked {
+        store,
+        made: made.clone(),
+    };
     worked.work(row.tail, row.distance * 19 / 20);
     drop(worked);
 
@@ -293,13 +363,20 @@ fn stop() -> ! {
 }
 
 fn main() {
-    let (mut dir, mut rounds, mut largest, mut pattern) = (PathBuf::from("."), 5, 1_000_000, String::new());
+    let (mut dir, mut rounds, mut largest, mut pattern) =
+        (PathBuf::from("."), 5, 1_000_000, String::new());
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let Some(value) = args.next() else { stop() };
         match arg.as_str() {
             "--dir" => dir = value.into(),
-            "--rounds" => rounds = value.parse().ok().filter(|n| *n > 0).unwrap_or_else(|| stop()),
+            "--rounds" => {
+                rounds = value
+                    .parse()
+                    .ok()
+                    .filter(|n| *n > 0)
+                    .unwrap_or_else(|| stop())
+            }
             "--largest" => largest = value.parse().unwrap_or_else(|_| stop()),
             "--rows" => pattern = value,
             _ => stop(),
@@ -308,7 +385,10 @@ fn main() {
     std::fs::create_dir_all(&dir).unwrap();
     let sizes = [1, 16, 256, 1024].map(|gib| (gib, 10_000));
     let counts = [1_000, 100_000, 1_000_000].map(|files| (16, files));
-    let stores = sizes.into_iter().chain(counts).chain([(1, 1_000_000), (1024, 1_000_000)]);
+    let stores = sizes
+        .into_iter()
+        .chain(counts)
+        .chain([(1, 1_000_000), (1024, 1_000_000)]);
     let tails = [(Tail::Mixed, 0), (Tail::Mixed, 1), (Tail::Scattered, 1)];
     println!(
         "| store | files | tail of the log | batches | MiB of log | reads | MiB read | repositionings | seconds | on a processor | Microdrive, modelled |"
@@ -316,11 +396,20 @@ fn main() {
     println!("|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|");
     let (template, path) = (dir.join("filled.teal"), dir.join("recovery.teal"));
     for (gib, files) in stores.filter(|(_, files)| *files <= largest) {
-        let rows = tails.map(|(tail, distance)| Row { gib, files, tail, distance: DISTANCES[distance] });
-        let rows: Vec<_> = rows.into_iter().filter(|row| row.text().contains(&pattern)).collect();
+        let rows = tails.map(|(tail, distance)| Row {
+            gib,
+            files,
+            tail,
+            distance: DISTANCES[distance],
+        });
+        let rows: Vec<_> = rows
+            .into_iter()
+            .filter(|row| row.text().contains(&pattern))
+            .collect();
         if !rows.is_empty() {
             let made = filled(gib, files, &template);
-            rows.iter().for_each(|row| measure(row, &made, &template, &path, rounds));
+            rows.iter()
+                .for_each(|row| measure(row, &made, &template, &path, rounds));
             std::fs::remove_file(&template).unwrap();
         }
     }

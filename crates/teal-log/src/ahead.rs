@@ -32,12 +32,20 @@ pub(crate) struct Window {
 
 impl Window {
     /// Reads whole sectors, unchecked.
-    pub(crate) fn read(&mut self, reader: &Reader, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
+    pub(crate) fn read(
+        &mut self,
+        reader: &Reader,
+        at: Sector,
+        buf: &mut [u8],
+    ) -> Result<(), StoreError> {
         let len = buf.len() as u64;
         if len > WINDOW {
             // What is here of it and the rest behind it; the window goes on where it ends.
             self.read_on(reader, at, buf)?;
-            *self = Self { start: at.byte() + len, bytes: Vec::new() };
+            *self = Self {
+                start: at.byte() + len,
+                bytes: Vec::new(),
+            };
             return Ok(());
         }
         if !self.holds(at.byte(), len) && self.advance(reader, at.byte()).is_err() {
@@ -53,14 +61,27 @@ impl Window {
     }
 
     /// Reads whole sectors, unchecked, however many: what the window has and the rest behind it.
-    pub(crate) fn read_on(&self, reader: &Reader, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
-        let known = if self.holds(at.byte(), 0) { (self.end() - at.byte()).min(buf.len() as u64) } else { 0 };
+    pub(crate) fn read_on(
+        &self,
+        reader: &Reader,
+        at: Sector,
+        buf: &mut [u8],
+    ) -> Result<(), StoreError> {
+        let known = if self.holds(at.byte(), 0) {
+            (self.end() - at.byte()).min(buf.len() as u64)
+        } else {
+            0
+        };
         let from = (at.byte().saturating_sub(self.start)) as usize;
         let (first, rest) = buf.split_at_mut(known as usize);
         if known > 0 {
             first.copy_from_slice(&self.bytes[from..from + known as usize]);
         }
-        if rest.is_empty() { Ok(()) } else { reader.raw(at.plus(known / SECTOR), rest) }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            reader.raw(at.plus(known / SECTOR), rest)
+        }
     }
 
     fn end(&self) -> u64 {
@@ -73,9 +94,15 @@ impl Window {
 
     /// Moves so that it begins at `byte`; goes on where it ended if that is no further back than a head passes over.
     fn advance(&mut self, reader: &Reader, byte: u64) -> Result<(), StoreError> {
-        let to = byte.saturating_add(WINDOW).min(reader.disk().shape().sectors * SECTOR);
+        let to = byte
+            .saturating_add(WINDOW)
+            .min(reader.disk().shape().sectors * SECTOR);
         if to <= byte {
-            return Err(StoreError::Corrupt { what: "an address", at: byte / SECTOR, object: None });
+            return Err(StoreError::Corrupt {
+                what: "an address",
+                at: byte / SECTOR,
+                object: None,
+            });
         }
         let is_ahead = byte >= self.start && byte <= self.end() + WORTH_PASSING;
         let from = if is_ahead { self.end() } else { byte };
@@ -94,10 +121,18 @@ impl Window {
 
 /// Hands out objects as their records on the disk say, each once: first those without one, then in the order in which they lie. `None` for
 /// what is not there or cannot be read so.
-pub(crate) fn objects(store: &Store, wanted: BTreeSet<ObjectNo>, each: &mut dyn FnMut(ObjectNo, Option<State>)) {
+pub(crate) fn objects(
+    store: &Store,
+    wanted: BTreeSet<ObjectNo>,
+    each: &mut dyn FnMut(ObjectNo, Option<State>),
+) {
     let mut homes: Vec<(Home, ObjectNo)> = Vec::with_capacity(wanted.len());
     let limit = store.reader.disk().shape().sectors * SECTOR;
-    let is_there = |home: &Home| home.byte.checked_add(u64::from(home.len)).is_some_and(|end| end <= limit);
+    let is_there = |home: &Home| {
+        home.byte
+            .checked_add(u64::from(home.len))
+            .is_some_and(|end| end <= limit)
+    };
     for no in wanted {
         let home = store.imap.read().get(&store.reader, no).ok().flatten();
         match home.filter(is_there) {
@@ -122,8 +157,13 @@ pub(crate) fn objects(store: &Store, wanted: BTreeSet<ObjectNo>, each: &mut dyn 
         let bytes = stretch(&store.reader, start, end).unwrap_or_default();
         for (home, no) in now {
             let from = (home.byte - start) as usize;
-            let record = bytes.get(from..from + home.len as usize).filter(|record| crc_matches(record, home.crc));
-            each(*no, record.and_then(|record| State::decode(*no, Some(*home), record)));
+            let record = bytes
+                .get(from..from + home.len as usize)
+                .filter(|record| crc_matches(record, home.crc));
+            each(
+                *no,
+                record.and_then(|record| State::decode(*no, Some(*home), record)),
+            );
         }
         rest = later;
     }
@@ -132,5 +172,8 @@ pub(crate) fn objects(store: &Store, wanted: BTreeSet<ObjectNo>, each: &mut dyn 
 /// What lies between two addresses, unchecked.
 fn stretch(reader: &Reader, start: u64, end: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; (end.saturating_sub(start).next_multiple_of(SECTOR)) as usize];
-    reader.raw(Sector::new(start / SECTOR), &mut bytes).ok().map(|()| bytes)
+    reader
+        .raw(Sector::new(start / SECTOR), &mut bytes)
+        .ok()
+        .map(|()| bytes)
 }

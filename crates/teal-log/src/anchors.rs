@@ -27,7 +27,12 @@ impl Anchors {
             }
             for at in slots {
                 let mut one = vec![0; anchor::BYTES];
-                found.extend(reader.raw(at, &mut one).ok().and_then(|()| decode(at, &one)));
+                found.extend(
+                    reader
+                        .raw(at, &mut one)
+                        .ok()
+                        .and_then(|()| decode(at, &one)),
+                );
             }
         }
         Self(found)
@@ -35,26 +40,42 @@ impl Anchors {
 
     /// The one with the highest checkpoint number.
     pub(crate) fn newest(&self) -> Option<Anchor> {
-        self.0.iter().map(|(_, anchor)| *anchor).max_by_key(|anchor| anchor.checkpoint)
+        self.0
+            .iter()
+            .map(|(_, anchor)| *anchor)
+            .max_by_key(|anchor| anchor.checkpoint)
     }
 
     /// One for each checkpoint, the newest first.
     pub(crate) fn by_age(&self) -> Vec<Anchor> {
-        let by_checkpoint: BTreeMap<_, _> = self.0.iter().map(|(_, anchor)| (anchor.checkpoint, *anchor)).collect();
+        let by_checkpoint: BTreeMap<_, _> = self
+            .0
+            .iter()
+            .map(|(_, anchor)| (anchor.checkpoint, *anchor))
+            .collect();
         by_checkpoint.into_values().rev().collect()
     }
 
     /// The highest sequence number that any of them knows to be durable.
     pub(crate) fn watermark(&self) -> u64 {
-        self.0.iter().map(|(_, anchor)| anchor.watermark).max().unwrap_or(0)
+        self.0
+            .iter()
+            .map(|(_, anchor)| anchor.watermark)
+            .max()
+            .unwrap_or(0)
     }
 
     /// The slot of each place that was written last.
     pub(crate) fn last_slots(&self, sb: &Superblock, geometry: &Geometry) -> Vec<u64> {
         let checkpoint = |place, slot| {
             let slot = geometry.anchor_slot(place, slot);
-            self.0.iter().find(|(at, _)| *at == slot).map(|(_, anchor)| anchor.checkpoint)
+            self.0
+                .iter()
+                .find(|(at, _)| *at == slot)
+                .map(|(_, anchor)| anchor.checkpoint)
         };
-        (0..sb.anchor_places).map(|place| u64::from(checkpoint(place, 0) < checkpoint(place, 1))).collect()
+        (0..sb.anchor_places)
+            .map(|place| u64::from(checkpoint(place, 0) < checkpoint(place, 1)))
+            .collect()
     }
 }

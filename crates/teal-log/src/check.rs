@@ -96,7 +96,8 @@ impl std::fmt::Display for Problem {
         if let Some(path) = &self.path {
             write!(f, " ({path})")?;
         }
-        self.sector.map_or(Ok(()), |sector| write!(f, " at sector {sector}"))
+        self.sector
+            .map_or(Ok(()), |sector| write!(f, " at sector {sector}"))
     }
 }
 
@@ -182,7 +183,11 @@ impl Store {
         for (no, error) in self.settle_each() {
             checker.failed(Some(no), &error);
         }
-        progress(CheckProgress { phase: Phase::Fixed, done: 0, total: 1 });
+        progress(CheckProgress {
+            phase: Phase::Fixed,
+            done: 0,
+            total: 1,
+        });
         checker.fixed();
         checker.objects(progress);
         checker.names(progress);
@@ -210,10 +215,22 @@ impl<'s> Checker<'s> {
         }
     }
 
-    fn problem(&mut self, severity: Severity, object: Option<ObjectNo>, sector: Option<u64>, what: impl Into<String>) {
+    fn problem(
+        &mut self,
+        severity: Severity,
+        object: Option<ObjectNo>,
+        sector: Option<u64>,
+        what: impl Into<String>,
+    ) {
         self.report.total += u64::from(severity > Severity::Note);
         if self.report.problems.len() < PROBLEMS_MAX {
-            self.report.problems.push(Problem { severity, what: what.into(), object, path: None, sector });
+            self.report.problems.push(Problem {
+                severity,
+                what: what.into(),
+                object,
+                path: None,
+                sector,
+            });
         }
     }
 
@@ -250,6 +267,11 @@ impl<'s> Checker<'s> {
             );
             return;
         }
-        self.ranges.push(Range { byte, bytes: bytes as u32, of, owner });
+        self.ranges.push(Range {
+            byte,
+            bytes: bytes as u32,
+            of,
+            owner,
+        });
     }
 }

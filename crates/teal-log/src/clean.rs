@@ -42,7 +42,10 @@ impl Held {
         let one = extent.slice(at, 1);
         let from = usize::try_from(one.addr.get().checked_sub(self.from.get())? * SECTOR).ok()?;
         let bytes = self.bytes.get(from..from + one.bytes() as usize)?;
-        one.crcs.first().filter(|sum| crc_matches(bytes, **sum)).map(|_| bytes)
+        one.crcs
+            .first()
+            .filter(|sum| crc_matches(bytes, **sum))
+            .map(|_| bytes)
     }
 }
 
@@ -50,10 +53,15 @@ impl Store {
     /// The whole content of a segment; one that cannot be read is set aside.
     pub(crate) fn read_victim(&self, victim: Segment) -> Option<Held> {
         let whole = self.geometry.whole(victim);
-        let mut held =
-            Held { segment: victim, from: whole.addr, bytes: vec![0; (u64::from(whole.sectors) * SECTOR) as usize] };
+        let mut held = Held {
+            segment: victim,
+            from: whole.addr,
+            bytes: vec![0; (u64::from(whole.sectors) * SECTOR) as usize],
+        };
         let read = self.reader.raw(whole.addr, &mut held.bytes);
-        read.inspect_err(|e| self.set_aside(victim, e)).ok().map(|()| held)
+        read.inspect_err(|e| self.set_aside(victim, e))
+            .ok()
+            .map(|()| held)
     }
 
     /// Leaves a segment alone from now on.
@@ -68,7 +76,13 @@ impl Store {
     /// What reading the inode map met.
     pub(crate) fn leaves_of(&self, held: &Held, places: &mut Places) -> Result<(), StoreError> {
         let usage = *self.segments.lock().get(held.segment);
-        for found in walk::records(&self.geometry, &self.sb.uuid, held.segment, &usage, &held.bytes) {
+        for found in walk::records(
+            &self.geometry,
+            &self.sb.uuid,
+            held.segment,
+            &usage,
+            &held.bytes,
+        ) {
             for placed in decode_body(found.body, found.header.deltas) {
                 let Ok(placed) = placed else { break };
                 if let Delta::Inode(_) = placed.delta
@@ -110,7 +124,9 @@ impl Store {
                 for placed in decode_body(found.body, found.header.deltas) {
                     let Ok(placed) = placed else { break };
                     deltas += 1;
-                    if deltas == LOOK || self.grown() - grown > self.geometry.segment_bytes() as i64 / LOOK_PART {
+                    if deltas == LOOK
+                        || self.grown() - grown > self.geometry.segment_bytes() as i64 / LOOK_PART
+                    {
                         (deltas, grown) = (0, self.grown());
                         if !self.has_room(0, left) {
                             // What is moved is moved; the rest stays for another round.
@@ -122,12 +138,16 @@ impl Store {
                         Delta::Inode(bytes) if for_inodes => {
                             self.move_inode(no, found.body_byte + placed.at as u64, bytes)
                         }
-                        Delta::Extent { block, extent: Mapped::Own(extent) } if !for_inodes => {
-                            self.move_extent(no, block, &extent, held)
-                        }
-                        Delta::Page { kind, level, first_key, ptr } if !for_inodes => {
-                            self.move_page(no, kind, level, first_key, ptr.addr())
-                        }
+                        Delta::Extent {
+                            block,
+                            extent: Mapped::Own(extent),
+                        } if !for_inodes => self.move_extent(no, block, &extent, held),
+                        Delta::Page {
+                            kind,
+                            level,
+                            first_key,
+                            ptr,
+                        } if !for_inodes => self.move_page(no, kind, level, first_key, ptr.addr()),
                         _ => Ok(()),
                     };
                     match moved {
@@ -151,7 +171,12 @@ impl Store {
 
     fn move_inode(&self, no: ObjectNo, byte: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let op: Op<'_> = self.begin_cleaning();
-        let Some(home) = self.imap.read().get(&self.reader, no)?.filter(|home| home.byte == byte) else {
+        let Some(home) = self
+            .imap
+            .read()
+            .get(&self.reader, no)?
+            .filter(|home| home.byte == byte)
+        else {
             return Ok(());
         };
         // No batch is sealed while the operation runs: whoever changed the object since is in the table.
@@ -170,14 +195,22 @@ impl Store {
         Ok(())
     }
 
-    fn move_extent(&self, no: ObjectNo, block: u64, old: &Extent, held: &Held) -> Result<(), StoreError> {
+    fn move_extent(
+        &self,
+        no: ObjectNo,
+        block: u64,
+        old: &Extent,
+        held: &Held,
+    ) -> Result<(), StoreError> {
         let range = old.addr.get()..old.addr.get() + u64::from(old.stored);
         let op: Op<'_> = self.begin_cleaning();
         if self.table.get(no).is_none() && self.imap.read().get(&self.reader, no)?.is_none() {
             return Ok(());
         }
         let mut locked = op.lock(&[no])?;
-        let Content::Blocks(blocks) = &mut locked.state(no).content else { return Ok(()) };
+        let Content::Blocks(blocks) = &mut locked.state(no).content else {
+            return Ok(());
+        };
         let mut there = Vec::new();
         let mut at = block;
         while let Some((start, extent)) = blocks.extents.at_or_after(&self.reader, no, at)? {
@@ -215,7 +248,9 @@ impl Store {
         extent: &Extent,
         held: &Held,
     ) -> Result<u64, StoreError> {
-        let to_move: Vec<u64> = (start..start + extent.blocks()).filter(|b| !blocks.dirty.contains_key(b)).collect();
+        let to_move: Vec<u64> = (start..start + extent.blocks())
+            .filter(|b| !blocks.dirty.contains_key(b))
+            .collect();
         if to_move.is_empty() {
             return Ok(0);
         }
@@ -233,12 +268,26 @@ impl Store {
             };
             let from = extent.slice(block - start, 1).addr;
             moved += bytes.len() as u64;
-            blocks.moving.insert(block, Moving { bytes: bytes.into(), from, born: extent.born });
+            blocks.moving.insert(
+                block,
+                Moving {
+                    bytes: bytes.into(),
+                    from,
+                    born: extent.born,
+                },
+            );
         }
         Ok(moved)
     }
 
-    fn move_page(&self, owner: ObjectNo, kind: TreeKind, level: u8, key: u64, at: Sector) -> Result<(), StoreError> {
+    fn move_page(
+        &self,
+        owner: ObjectNo,
+        kind: TreeKind,
+        level: u8,
+        key: u64,
+        at: Sector,
+    ) -> Result<(), StoreError> {
         let mut freed = Vec::new();
         let reader = &self.reader;
         match kind {
@@ -262,10 +311,14 @@ impl Store {
                 let mut locked = op.lock(&[owner])?;
                 let state = locked.state(owner);
                 let touched = match &mut state.content {
-                    Content::Blocks(Blocks { extents: Extents::Tree(tree), .. })
-                    | Content::Dir(crate::dir::Dir { entries: crate::dir::Entries::Tree(tree), .. }) => {
-                        tree.touch(reader, level, key, at)?
-                    }
+                    Content::Blocks(Blocks {
+                        extents: Extents::Tree(tree),
+                        ..
+                    })
+                    | Content::Dir(crate::dir::Dir {
+                        entries: crate::dir::Entries::Tree(tree),
+                        ..
+                    }) => tree.touch(reader, level, key, at)?,
                     _ => false,
                 };
                 if touched {

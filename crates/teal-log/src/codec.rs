@@ -44,7 +44,9 @@ impl<'a> Take<'a> {
     }
     pub(crate) fn sector48(&mut self) -> Option<Sector> {
         let b = self.array::<6>()?;
-        Some(Sector::new(u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], 0, 0])))
+        Some(Sector::new(u64::from_le_bytes([
+            b[0], b[1], b[2], b[3], b[4], b[5], 0, 0,
+        ])))
     }
     pub(crate) fn time(&mut self) -> Option<Timestamp> {
         let secs = i64::from_le_bytes(self.array()?);
@@ -52,7 +54,11 @@ impl<'a> Take<'a> {
         (nanos < 1_000_000_000).then_some(Timestamp { secs, nanos })
     }
     pub(crate) fn stamp(&mut self) -> Option<Stamp> {
-        Some(Stamp { replica: self.u32()?, incarnation: self.u32()?, counter: self.u64()? })
+        Some(Stamp {
+            replica: self.u32()?,
+            incarnation: self.u32()?,
+            counter: self.u64()?,
+        })
     }
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

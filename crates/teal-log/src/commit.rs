@@ -118,7 +118,8 @@ impl Store {
             self.commit_as(&mut committer, Kind::Batch)
         } else if durable < open && !bug(Bug::WrittenPromised) {
             // All of it is written already.
-            self.barrier(&mut committer, false).inspect_err(|e| self.failed(e))
+            self.barrier(&mut committer, false)
+                .inspect_err(|e| self.failed(e))
         } else {
             Ok(())
         }
@@ -201,7 +202,9 @@ impl Store {
             None => {}
         }
         let mut committer = self.commit.lock();
-        let due = committer.since.map(|since| since + settings.checkpoint_interval);
+        let due = committer
+            .since
+            .map(|since| since + settings.checkpoint_interval);
         if committer.log_bytes >= settings.checkpoint_bytes || due.is_some_and(|due| now >= due) {
             self.writable()?;
             self.checkpoint_locked(&mut committer)?;
@@ -212,13 +215,18 @@ impl Store {
         Ok(wait)
     }
 
-    pub(crate) fn commit_as(&self, committer: &mut Committer, kind: Kind) -> Result<(), StoreError> {
+    pub(crate) fn commit_as(
+        &self,
+        committer: &mut Committer,
+        kind: Kind,
+    ) -> Result<(), StoreError> {
         let _standstill = (kind == Kind::Checkpoint).then(|| self.settle_for_checkpoint());
         if bug(Bug::LeftoversLineUp) {
             committer.epoch_written = true;
         }
         if !committer.epoch_written && kind != Kind::Empty(record::FRESH_EPOCH) {
-            self.still_unchanged(committer).inspect_err(|e| self.poison(e))?;
+            self.still_unchanged(committer)
+                .inspect_err(|e| self.poison(e))?;
             committer.seen = None;
             committer.chain.epoch += 1;
             self.commit_as(committer, Kind::Empty(record::FRESH_EPOCH))?;
@@ -233,7 +241,8 @@ impl Store {
         }
         self.prepare_room(kind)?;
         let sealed = self.seal(committer, kind).inspect_err(|e| self.poison(e))?;
-        self.write_out(committer, sealed, kind).inspect_err(|e| self.failed(e))
+        self.write_out(committer, sealed, kind)
+            .inspect_err(|e| self.failed(e))
     }
 
     fn failed(&self, why: &StoreError) {
@@ -242,7 +251,12 @@ impl Store {
         }
     }
 
-    fn write_out(&self, committer: &mut Committer, sealed: Sealed, kind: Kind) -> Result<(), StoreError> {
+    fn write_out(
+        &self,
+        committer: &mut Committer,
+        sealed: Sealed,
+        kind: Kind,
+    ) -> Result<(), StoreError> {
         self.segments.lock().sound()?;
         let mut bytes = 0;
         let mut records = &sealed.records[..];
@@ -256,7 +270,10 @@ impl Store {
         if kind == Kind::Written {
             committer.unsynced_since = committer.unsynced_since.or(sealed.since);
         } else {
-            self.barrier(committer, bug(Bug::AnchorTooEarly) && sealed.checkpoint_at.is_some())?;
+            self.barrier(
+                committer,
+                bug(Bug::AnchorTooEarly) && sealed.checkpoint_at.is_some(),
+            )?;
         }
         self.reader.set_in_flight(Vec::new());
         add(&self.reader.counters.batches, 1);
@@ -266,7 +283,9 @@ impl Store {
             committer.since = None;
         } else if matches!(kind, Kind::Batch | Kind::Written) {
             committer.log_bytes += bytes;
-            committer.since.get_or_insert_with(|| self.clock.monotonic());
+            committer
+                .since
+                .get_or_insert_with(|| self.clock.monotonic());
         }
         self.refresh_budget();
         Ok(())
@@ -279,11 +298,17 @@ impl Store {
         }
         committer.chain.watermark = committer.chain.seq - 1;
         committer.unsynced_since = None;
-        self.durable_batch.store(self.open_batch.load(Ordering::Acquire), Ordering::Release);
+        self.durable_batch
+            .store(self.open_batch.load(Ordering::Acquire), Ordering::Release);
         Ok(())
     }
 
-    fn write_anchor(&self, committer: &mut Committer, addr: Sector, seq: u64) -> Result<(), StoreError> {
+    fn write_anchor(
+        &self,
+        committer: &mut Committer,
+        addr: Sector,
+        seq: u64,
+    ) -> Result<(), StoreError> {
         let near = self.geometry.place_near(addr);
         let anchor = Anchor {
             checkpoint: committer.checkpoint,
@@ -295,10 +320,13 @@ impl Store {
         let mut bytes = anchor.encode(&self.sb.uuid);
         crate::format::pad(&mut bytes, (self.geometry.align * SECTOR) as usize);
         // The second one tells of the checkpoint where the first one and the log's end are lost together.
-        let places = [Some(near), self.geometry.place_opposite(near)].into_iter().flatten();
+        let places = [Some(near), self.geometry.place_opposite(near)]
+            .into_iter()
+            .flatten();
         for place in places {
             let slot = committer.slots[place as usize] ^ 1;
-            self.reader.write(self.geometry.anchor_slot(place, slot), bytes.clone().into())?;
+            self.reader
+                .write(self.geometry.anchor_slot(place, slot), bytes.clone().into())?;
             add(&self.reader.counters.bytes_anchors, bytes.len() as u64);
             // Written or torn: the other slot is the one that is whole.
             committer.slots[place as usize] = slot;
@@ -314,7 +342,11 @@ impl Store {
         // Exclusive: no operation is in progress, so the batch is a set of whole operations.
         let _gate = self.gate.write();
         let empty = matches!(kind, Kind::Empty(_));
-        let open = if empty { OpenBatch::default() } else { std::mem::take(&mut *self.open.lock()) };
+        let open = if empty {
+            OpenBatch::default()
+        } else {
+            std::mem::take(&mut *self.open.lock())
+        };
         let since = open.since;
         let bound = self.batch_takes();
         let mut segments = self.segments.lock();
@@ -332,11 +364,19 @@ impl Store {
             .chain(open.notes.lsns())
             .min();
         let now = Lsn::new(self.next_lsn.load(Ordering::Relaxed));
-        let layout = Layout::new(&mut segments, committer.chain, first.unwrap_or(now), now, self.clock.civil());
-        let filled = self.fill(layout, open, kind, committer.checkpoint).map_err(|e| match e {
-            SealError::Store(e) => e,
-            SealError::NoRoom => StoreError::NoSpace,
-        });
+        let layout = Layout::new(
+            &mut segments,
+            committer.chain,
+            first.unwrap_or(now),
+            now,
+            self.clock.civil(),
+        );
+        let filled = self
+            .fill(layout, open, kind, committer.checkpoint)
+            .map_err(|e| match e {
+                SealError::Store(e) => e,
+                SealError::NoRoom => StoreError::NoSpace,
+            });
         let (records, chain, homes) = filled?;
         let taken = ready.saturating_sub(segments.ready_bytes());
         // A fuzzed image may count what it likes.
@@ -346,7 +386,12 @@ impl Store {
         );
         let start = records.first().map(|r| (r.start, committer.chain.seq));
         let checkpoint_at = start.filter(|_| kind == Kind::Checkpoint);
-        let sealed = Sealed { records, chain, checkpoint_at, since };
+        let sealed = Sealed {
+            records,
+            chain,
+            checkpoint_at,
+            since,
+        };
         // Before the map leads anybody to them.
         self.reader.set_in_flight(sealed.records.clone());
         self.settle_homes(&mut segments, homes);

@@ -12,11 +12,17 @@ pub struct Cost {
 impl Cost {
     /// An operation on `objects` objects and their entries.
     pub const fn names(objects: u64) -> Self {
-        Self { bytes: objects * 12288, purpose: Purpose::Grows }
+        Self {
+            bytes: objects * 12288,
+            purpose: Purpose::Grows,
+        }
     }
     /// A write of `len` bytes.
     pub const fn data(len: u64) -> Self {
-        Self { bytes: len + 20480, purpose: Purpose::Grows }
+        Self {
+            bytes: len + 20480,
+            purpose: Purpose::Grows,
+        }
     }
     /// The same, for an operation that gives space back.
     #[must_use]

@@ -71,7 +71,9 @@ impl Due {
 
     /// What a checkpoint that keeps it and the work that is left take, at most.
     fn weight(&self) -> u64 {
-        self.delta().map_or(0, |delta| (PREFIX + KEPT + delta.len()) as u64) + 2 * PAGE
+        self.delta()
+            .map_or(0, |delta| (PREFIX + KEPT + delta.len()) as u64)
+            + 2 * PAGE
     }
 }
 
@@ -124,7 +126,11 @@ impl Deferred {
 
     /// The objects that are not up to date, from a number on.
     pub(crate) fn numbers(&self, from: ObjectNo) -> Vec<ObjectNo> {
-        if self.is_empty() { Vec::new() } else { self.list.lock().range(from..).map(|(no, _)| *no).collect() }
+        if self.is_empty() {
+            Vec::new()
+        } else {
+            self.list.lock().range(from..).map(|(no, _)| *no).collect()
+        }
     }
 
     /// What is left cannot be brought up to date now: from here on what it takes is counted.
@@ -134,7 +140,10 @@ impl Deferred {
         for no in list.keys() {
             places.add(*no);
         }
-        self.reserve.store(list.values().flatten().map(Due::weight).sum(), Ordering::Relaxed);
+        self.reserve.store(
+            list.values().flatten().map(Due::weight).sum(),
+            Ordering::Relaxed,
+        );
         self.leaves.store(2 * places.leaves(), Ordering::Relaxed);
         self.stuck.store(failed.len(), Ordering::Release);
     }
@@ -181,11 +190,20 @@ impl Store {
         }
         let deferred = &self.deferred;
         // A damaged store may say what it likes.
-        let surplus = if bug(Bug::DeferredCounted) { 0 } else { live.saturating_sub(sums.live) };
+        let surplus = if bug(Bug::DeferredCounted) {
+            0
+        } else {
+            live.saturating_sub(sums.live)
+        };
         deferred.surplus.store(surplus as i64, Ordering::Relaxed);
-        deferred.reserve.store(sums.unfolded.min(self.geometry.capacity()), Ordering::Relaxed);
+        deferred.reserve.store(
+            sums.unfolded.min(self.geometry.capacity()),
+            Ordering::Relaxed,
+        );
         // An object may have a new place, and need another.
-        deferred.leaves.store(2 * places.leaves(), Ordering::Relaxed);
+        deferred
+            .leaves
+            .store(2 * places.leaves(), Ordering::Relaxed);
         let mut list = deferred.list.lock();
         *list = dues;
         deferred.done(&list);
@@ -204,11 +222,15 @@ impl Store {
 
     /// Brings all objects up to date, as far as that is possible. The others wait on, whatever happens, and are not tried again here.
     pub(crate) fn settle_all(&self) {
-        if self.deferred.left.load(Ordering::Acquire) <= self.deferred.stuck.load(Ordering::Acquire) {
+        if self.deferred.left.load(Ordering::Acquire) <= self.deferred.stuck.load(Ordering::Acquire)
+        {
             return;
         }
         for (no, e) in self.settle_each() {
-            log::error!("{} is not as it was before the crash, and its changes wait: {e}", self.path_of(no));
+            log::error!(
+                "{} is not as it was before the crash, and its changes wait: {e}",
+                self.path_of(no)
+            );
         }
     }
 
@@ -218,8 +240,14 @@ impl Store {
         let mut from = ObjectNo::new(0);
         self.reader.set_sweeping(!self.deferred.is_empty());
         while !self.deferred.is_empty() {
-            let wanted: BTreeSet<ObjectNo> =
-                self.deferred.list.lock().range(from..).map(|(no, _)| *no).take(OBJECTS).collect();
+            let wanted: BTreeSet<ObjectNo> = self
+                .deferred
+                .list
+                .lock()
+                .range(from..)
+                .map(|(no, _)| *no)
+                .take(OBJECTS)
+                .collect();
             let Some(last) = wanted.last() else { break };
             from = ObjectNo::new(last.get() + 1);
             // One after another: whoever wants one of them need not wait for all. What waits stays as it was read.
@@ -255,7 +283,11 @@ impl Store {
         for (no, dues) in self.deferred.list.lock().iter() {
             for due in dues {
                 let delta = due.delta().unwrap_or_default();
-                let kept = Delta::Kept { lsn: due.lsn, byte: due.byte, delta };
+                let kept = Delta::Kept {
+                    lsn: due.lsn,
+                    byte: due.byte,
+                    delta,
+                };
                 layout.delta(*no, Lsn::ZERO, &kept, KEPT + delta.len())?;
             }
         }
@@ -263,15 +295,31 @@ impl Store {
     }
 
     /// `old`: its old state, if that was read already.
-    fn settle_in(&self, list: &mut Dues, no: ObjectNo, old: Option<State>) -> Result<(), StoreError> {
-        let Some(dues) = list.get(&no) else { return Ok(()) };
+    fn settle_in(
+        &self,
+        list: &mut Dues,
+        no: ObjectNo,
+        old: Option<State>,
+    ) -> Result<(), StoreError> {
+        let Some(dues) = list.get(&no) else {
+            return Ok(());
+        };
         if self.deferred.stands_still.load(Ordering::Acquire) {
             let at = dues.first().map_or(0, |due| due.byte / SECTOR);
-            return Err(StoreError::Corrupt { what: "an object's state before the crash", at, object: Some(no) });
+            return Err(StoreError::Corrupt {
+                what: "an object's state before the crash",
+                at,
+                object: Some(no),
+            });
         }
         let old = match old {
             Some(old) => Some(old),
-            None => self.imap.read().get(&self.reader, no)?.map(|home| self.read_home(no, home)).transpose()?,
+            None => self
+                .imap
+                .read()
+                .get(&self.reader, no)?
+                .map(|home| self.read_home(no, home))
+                .transpose()?,
         };
         let mut redone = Redone::new(&self.reader, no, old);
         dues.iter().try_for_each(|due| redone.redo(due))?;
@@ -283,13 +331,23 @@ impl Store {
 
     /// Nothing here can fail.
     fn take_over(&self, no: ObjectNo, redone: Redone<'_>) {
-        let Redone { state, born, freed, map, .. } = redone;
+        let Redone {
+            state,
+            born,
+            freed,
+            map,
+            ..
+        } = redone;
         {
             let mut segments = self.segments.lock();
             let before = segments.live() as i64;
-            born.iter().for_each(|extent| segments.add_live(extent.addr.byte(), extent.bytes(), extent.born));
+            born.iter().for_each(|extent| {
+                segments.add_live(extent.addr.byte(), extent.bytes(), extent.born)
+            });
             Self::account_redone(&mut segments, &freed);
-            self.deferred.surplus.fetch_sub(before - segments.live() as i64, Ordering::Relaxed);
+            self.deferred
+                .surplus
+                .fetch_sub(before - segments.live() as i64, Ordering::Relaxed);
         }
         if let Some(home) = map {
             self.imap.write().set(no, home);

@@ -49,7 +49,10 @@ pub(crate) struct NameHash {
 
 impl NameHash {
     pub(crate) fn of(sb: &Superblock) -> Self {
-        Self { seed: sb.hash_seed, is_grouped: sb.incompatible & GROUPED_NAMES != 0 }
+        Self {
+            seed: sb.hash_seed,
+            is_grouped: sb.incompatible & GROUPED_NAMES != 0,
+        }
     }
 
     fn hash(&self, bytes: &[u8]) -> u64 {
@@ -73,19 +76,28 @@ impl NameHash {
 
 /// What names made one after the other mostly share: all but the last characters and the extension.
 fn group(name: &[u8]) -> &[u8] {
-    let dot = name.iter().rposition(|byte| *byte == b'.').filter(|dot| name.len() - dot - 1 <= EXTENSION);
+    let dot = name
+        .iter()
+        .rposition(|byte| *byte == b'.')
+        .filter(|dot| name.len() - dot - 1 <= EXTENSION);
     let stem = &name[..dot.unwrap_or(name.len())];
     &stem[..stem.len().saturating_sub(GROUPED)]
 }
 
 impl Dir {
     pub(crate) fn new() -> Self {
-        Self { entries: Entries::Few(BTreeMap::new()), changed: BTreeMap::new() }
+        Self {
+            entries: Entries::Few(BTreeMap::new()),
+            changed: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn with_root(object: ObjectNo, root: PagePtr) -> Self {
         let tree = Tree::with_root(TreeKind::Directory, object, Some(root));
-        Self { entries: Entries::Tree(tree), changed: BTreeMap::new() }
+        Self {
+            entries: Entries::Tree(tree),
+            changed: BTreeMap::new(),
+        }
     }
 
     fn decode(no: ObjectNo, cookie: u64, value: &[u8]) -> Result<Entry, StoreError> {
@@ -132,10 +144,16 @@ impl Dir {
         self.each_from(src, no, from, &mut |taken, _| {
             let free = taken != cookie;
             cookie += u64::from(!free);
-            Ok(if free { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            Ok(if free {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            })
         })?;
         if cookie >> COLLISION_BITS != from >> COLLISION_BITS {
-            return Err(StoreError::TooBig("a directory's number of names with one hash"));
+            return Err(StoreError::TooBig(
+                "a directory's number of names with one hash",
+            ));
         }
         self.set(src, no, cookie, entry)?;
         Ok(cookie)
@@ -180,8 +198,15 @@ impl Dir {
     }
 
     fn outgrow(&mut self, src: &dyn PageSource, no: ObjectNo) -> Result<(), StoreError> {
-        let Entries::Few(map) = &mut self.entries else { return Ok(()) };
-        if map.values().map(|e| 25 + e.name.as_bytes().len()).sum::<usize>() <= crate::object::INLINE_CONTENT {
+        let Entries::Few(map) = &mut self.entries else {
+            return Ok(());
+        };
+        if map
+            .values()
+            .map(|e| 25 + e.name.as_bytes().len())
+            .sum::<usize>()
+            <= crate::object::INLINE_CONTENT
+        {
             return Ok(());
         }
         let mut tree = Tree::new(TreeKind::Directory, no);
@@ -209,9 +234,9 @@ impl Dir {
                 }
                 Ok(())
             }
-            Entries::Tree(tree) => {
-                tree.scan(src, from, &mut |cookie, value| visit(cookie, Self::decode(no, cookie, value)?))
-            }
+            Entries::Tree(tree) => tree.scan(src, from, &mut |cookie, value| {
+                visit(cookie, Self::decode(no, cookie, value)?)
+            }),
         }
     }
 }

@@ -56,7 +56,11 @@ fn header_line(at: Sector, h: &Header, out: &mut dyn Write) -> io::Result<()> {
         (record::CLEAN, "clean"),
         (record::CHECKPOINT, "checkpoint"),
     ];
-    let flags: Vec<_> = names.iter().filter(|(bit, _)| h.is(*bit)).map(|(_, name)| *name).collect();
+    let flags: Vec<_> = names
+        .iter()
+        .filter(|(bit, _)| h.is(*bit))
+        .map(|(_, name)| *name)
+        .collect();
     writeln!(
         out,
         "record {} at {}: epoch {} batch {} watermark {} [{}] payload {} sectors, body {} bytes, {} deltas, next {}+{} or {}+{}, lsn {}, time {}",

@@ -85,12 +85,16 @@ impl std::fmt::Display for DiskRequest {
 fn place(doing: DiskRequest, at: u64) -> String {
     match doing {
         DiskRequest::Sync | DiskRequest::Find => String::new(),
-        DiskRequest::Read | DiskRequest::Write | DiskRequest::Allocate => format!(" at sector {at}"),
+        DiskRequest::Read | DiskRequest::Write | DiskRequest::Allocate => {
+            format!(" at sector {at}")
+        }
     }
 }
 
 fn owned_by(object: Option<&ObjectNo>) -> String {
-    object.map(|object| format!(" of object {object}")).unwrap_or_default()
+    object
+        .map(|object| format!(" of object {object}"))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -99,8 +103,15 @@ mod tests {
 
     #[test]
     fn named_damage() {
-        let mut error = StoreError::Corrupt { what: "a page", at: 7, object: Some(ObjectNo::new(3)) };
-        assert_eq!(error.to_string(), "a page at sector 7 of object #3 is damaged");
+        let mut error = StoreError::Corrupt {
+            what: "a page",
+            at: 7,
+            object: Some(ObjectNo::new(3)),
+        };
+        assert_eq!(
+            error.to_string(),
+            "a page at sector 7 of object #3 is damaged"
+        );
         if let StoreError::Corrupt { object, .. } = &mut error {
             *object = None;
         }

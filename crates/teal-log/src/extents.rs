@@ -32,10 +32,16 @@ pub(crate) enum Freed {
 
 impl Freed {
     pub(crate) fn page(ptr: PagePtr) -> Self {
-        Self::Piece { byte: ptr.addr().byte(), bytes: ptr.sectors() * SECTOR }
+        Self::Piece {
+            byte: ptr.addr().byte(),
+            bytes: ptr.sectors() * SECTOR,
+        }
     }
     pub(crate) fn home(home: Home) -> Self {
-        Self::Piece { byte: home.byte, bytes: u64::from(home.len) }
+        Self::Piece {
+            byte: home.byte,
+            bytes: u64::from(home.len),
+        }
     }
     /// All of an extent.
     pub(crate) fn extent(extent: &Mapped) -> Self {
@@ -44,8 +50,15 @@ impl Freed {
     fn part(part: &Mapped, more: i32) -> Self {
         let bytes = part.stored() * SECTOR;
         match part {
-            Mapped::Own(extent) => Self::Piece { byte: extent.addr.byte(), bytes },
-            Mapped::Shared(slice) => Self::Shared { id: slice.id, bytes, more },
+            Mapped::Own(extent) => Self::Piece {
+                byte: extent.addr.byte(),
+                bytes,
+            },
+            Mapped::Shared(slice) => Self::Shared {
+                id: slice.id,
+                bytes,
+                more,
+            },
         }
     }
     /// Bytes of content, or of whatever it was.
@@ -57,7 +70,11 @@ impl Freed {
 }
 
 fn bad(object: u64, at: Sector) -> StoreError {
-    StoreError::Corrupt { what: "an extent", at: at.get(), object: Some(ObjectNo::new(object)) }
+    StoreError::Corrupt {
+        what: "an extent",
+        at: at.get(),
+        object: Some(ObjectNo::new(object)),
+    }
 }
 
 impl Default for Extents {
@@ -83,7 +100,10 @@ impl Extents {
         block: u64,
     ) -> Result<Option<(u64, Mapped)>, StoreError> {
         let before = match self {
-            Self::Few(map) => map.range(..=block).next_back().map(|(k, v)| (*k, v.clone())),
+            Self::Few(map) => map
+                .range(..=block)
+                .next_back()
+                .map(|(k, v)| (*k, v.clone())),
             Self::Tree(tree) => match tree.at_or_before(src, block)? {
                 Some((k, v)) => Some((k, Self::decode(no, k, &v)?)),
                 None => None,
@@ -139,7 +159,10 @@ impl Extents {
         freed: &mut Vec<Freed>,
     ) -> Result<(), StoreError> {
         let end = block.saturating_add(count);
-        while let Some((start, extent)) = self.at_or_after(src, no, block)?.filter(|(start, _)| *start < end) {
+        while let Some((start, extent)) = self
+            .at_or_after(src, no, block)?
+            .filter(|(start, _)| *start < end)
+        {
             let stop = start + extent.blocks();
             self.take(src, start)?;
             if start < block {
@@ -150,7 +173,10 @@ impl Extents {
             }
             let (from, to) = (start.max(block), stop.min(end));
             let left = i32::from(start < block) + i32::from(stop > end);
-            freed.push(Freed::part(&extent.slice(from - start, to - from), left - 1));
+            freed.push(Freed::part(
+                &extent.slice(from - start, to - from),
+                left - 1,
+            ));
         }
         Ok(())
     }
@@ -205,7 +231,8 @@ impl Extents {
         }
         let map = std::mem::take(map);
         *self = Self::Tree(Tree::new(TreeKind::Extents, no));
-        map.into_iter().try_for_each(|(block, extent)| self.put(src, block, extent))
+        map.into_iter()
+            .try_for_each(|(block, extent)| self.put(src, block, extent))
     }
 
     /// Makes sure that changing these blocks later does no I/O.
@@ -218,7 +245,12 @@ impl Extents {
     }
 
     /// Makes sure that taking away these blocks changes the counts of shared extents without I/O, and cannot fail.
-    pub(crate) fn warm_shared(&self, src: &Reader, block: u64, count: u64) -> Result<(), StoreError> {
+    pub(crate) fn warm_shared(
+        &self,
+        src: &Reader,
+        block: u64,
+        count: u64,
+    ) -> Result<(), StoreError> {
         if src.shared.is_empty() {
             return Ok(());
         }
@@ -228,7 +260,10 @@ impl Extents {
         };
         let end = block.saturating_add(count);
         let mut at = block;
-        while let Some((start, extent)) = self.at_or_after(src, no, at)?.filter(|(start, _)| *start < end) {
+        while let Some((start, extent)) = self
+            .at_or_after(src, no, at)?
+            .filter(|(start, _)| *start < end)
+        {
             if let Mapped::Shared(slice) = &extent {
                 src.shared.warm(src, slice.id)?;
             }

@@ -46,20 +46,34 @@ pub(crate) struct Stretch {
 /// Whole blocks, copied: many into one piece of memory from which the disk takes them, few each into its own.
 fn dirty_blocks(src: &Reader, data: &[u8]) -> Vec<Dirty> {
     if data.len() < TOGETHER {
-        return data.chunks_exact(BLOCK as usize).map(|block| Dirty::new(block.into())).collect();
+        return data
+            .chunks_exact(BLOCK as usize)
+            .map(|block| Dirty::new(block.into()))
+            .collect();
     }
     let mut memory = src.buffers.lend(data.len());
     memory.copy_from_slice(data);
-    Bytes::split(memory, BLOCK as usize).map(Dirty::new).collect()
+    Bytes::split(memory, BLOCK as usize)
+        .map(Dirty::new)
+        .collect()
 }
 
 impl State {
     /// Finds out where the bytes of a range lie. The range must lie inside the file.
-    pub(crate) fn plan(&self, src: &Reader, no: ObjectNo, offset: u64, len: usize) -> Result<Vec<Stretch>, StoreError> {
+    pub(crate) fn plan(
+        &self,
+        src: &Reader,
+        no: ObjectNo,
+        offset: u64,
+        len: usize,
+    ) -> Result<Vec<Stretch>, StoreError> {
         match &self.content {
             Content::Inline(data) => {
                 let bytes = Bytes::from(&data[offset as usize..offset as usize + len]);
-                Ok(vec![Stretch { len, piece: Piece::Memory { bytes, from: 0 } }])
+                Ok(vec![Stretch {
+                    len,
+                    piece: Piece::Memory { bytes, from: 0 },
+                }])
             }
             Content::Blocks(blocks) => blocks.plan(src, no, offset, len),
             Content::None | Content::Dir(_) => Ok(Vec::new()),
@@ -67,7 +81,13 @@ impl State {
     }
 
     /// Writes `data` at `offset` and grows the file if needed.
-    pub(crate) fn write(&mut self, src: &Reader, no: ObjectNo, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn write(
+        &mut self,
+        src: &Reader,
+        no: ObjectNo,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), StoreError> {
         let end = offset + data.len() as u64;
         if let Content::Inline(bytes) = &mut self.content
             && end <= INLINE_DATA
@@ -87,7 +107,11 @@ impl State {
         while block < last {
             let start = block * BLOCK;
             let from = offset.max(start);
-            let whole = if from == start { (end - start) / BLOCK } else { 0 };
+            let whole = if from == start {
+                (end - start) / BLOCK
+            } else {
+                0
+            };
             if whole > 0 {
                 let new = &data[(from - offset) as usize..][..(whole * BLOCK) as usize];
                 fresh.extend((block..).zip(dirty_blocks(src, new)));
@@ -131,7 +155,13 @@ impl State {
         } else if size < self.core.size {
             let old_end = self.core.size.div_ceil(BLOCK);
             self.zero_within(src, no, size, size.next_multiple_of(BLOCK))?;
-            self.drop_blocks(src, no, size.div_ceil(BLOCK), old_end - size.div_ceil(BLOCK), freed)?;
+            self.drop_blocks(
+                src,
+                no,
+                size.div_ceil(BLOCK),
+                old_end - size.div_ceil(BLOCK),
+                freed,
+            )?;
         } else {
             self.blocks();
         }
@@ -157,7 +187,11 @@ impl State {
             return Ok(());
         }
         let first = offset.div_ceil(BLOCK);
-        let last = if end == self.core.size { end.div_ceil(BLOCK) } else { end / BLOCK };
+        let last = if end == self.core.size {
+            end.div_ceil(BLOCK)
+        } else {
+            end / BLOCK
+        };
         self.zero_within(src, no, offset, end.min(first * BLOCK))?;
         if last >= first {
             self.zero_within(src, no, (last * BLOCK).max(offset), end)?;
@@ -167,7 +201,13 @@ impl State {
     }
 
     /// Zeroes a range inside one block, unless the block is a hole.
-    fn zero_within(&mut self, src: &Reader, no: ObjectNo, from: u64, to: u64) -> Result<(), StoreError> {
+    fn zero_within(
+        &mut self,
+        src: &Reader,
+        no: ObjectNo,
+        from: u64,
+        to: u64,
+    ) -> Result<(), StoreError> {
         let block = from / BLOCK;
         let blocks = self.blocks();
         if bug(Bug::TailNotZeroed) || from >= to || blocks.is_hole(src, no, block)? {
@@ -221,20 +261,33 @@ impl State {
         freed: &mut Vec<Freed>,
     ) -> Result<(), StoreError> {
         match &mut self.content {
-            Content::Blocks(Blocks { extents: Extents::Tree(tree), .. }) => {
+            Content::Blocks(Blocks {
+                extents: Extents::Tree(tree),
+                ..
+            }) => {
                 let mut bad = false;
                 tree.destroy(src, &mut |_, value| match Mapped::decode(value) {
                     Some(e) => freed.push(Freed::extent(&e)),
                     None => bad = true,
                 })?;
                 if bad {
-                    return Err(StoreError::Corrupt { what: "an extent", at: 0, object: Some(no) });
+                    return Err(StoreError::Corrupt {
+                        what: "an extent",
+                        at: 0,
+                        object: Some(no),
+                    });
                 }
             }
-            Content::Blocks(Blocks { extents: Extents::Few(map), .. }) => {
+            Content::Blocks(Blocks {
+                extents: Extents::Few(map),
+                ..
+            }) => {
                 freed.extend(map.values().map(Freed::extent));
             }
-            Content::Dir(crate::dir::Dir { entries: crate::dir::Entries::Tree(tree), .. }) => {
+            Content::Dir(crate::dir::Dir {
+                entries: crate::dir::Entries::Tree(tree),
+                ..
+            }) => {
                 tree.destroy(src, &mut |_, _| {})?;
             }
             Content::Dir(_) | Content::Inline(_) | Content::None => {}
@@ -244,7 +297,13 @@ impl State {
     }
 
     /// The first byte at or after `offset` that is (or is not) part of a hole; the end of the file counts as a hole.
-    pub(crate) fn seek(&self, src: &Reader, no: ObjectNo, offset: u64, hole: bool) -> Result<Option<u64>, StoreError> {
+    pub(crate) fn seek(
+        &self,
+        src: &Reader,
+        no: ObjectNo,
+        offset: u64,
+        hole: bool,
+    ) -> Result<Option<u64>, StoreError> {
         let size = self.core.size;
         if offset >= size {
             return Ok(None);
@@ -256,12 +315,24 @@ impl State {
         while block * BLOCK < size {
             let extent = blocks.extents.at_or_after(src, no, block)?;
             let dirty = blocks.dirty.range(block..).next().map(|(b, _)| *b);
-            let in_extent = extent.as_ref().filter(|(start, _)| *start <= block).map(|(start, e)| start + e.blocks());
-            let data_until = if dirty == Some(block) { Some(in_extent.unwrap_or(0).max(block + 1)) } else { in_extent };
+            let in_extent = extent
+                .as_ref()
+                .filter(|(start, _)| *start <= block)
+                .map(|(start, e)| start + e.blocks());
+            let data_until = if dirty == Some(block) {
+                Some(in_extent.unwrap_or(0).max(block + 1))
+            } else {
+                in_extent
+            };
             match (data_until, hole) {
                 (Some(until), true) => block = until,
                 (None, true) | (Some(_), false) => return Ok(Some((block * BLOCK).max(offset))),
-                (None, false) => match extent.map(|(start, _)| start).into_iter().chain(dirty).min() {
+                (None, false) => match extent
+                    .map(|(start, _)| start)
+                    .into_iter()
+                    .chain(dirty)
+                    .min()
+                {
                     Some(next) => block = next,
                     None => return Ok(None),
                 },
@@ -276,10 +347,19 @@ impl Blocks {
         if self.dirty.contains_key(&block) {
             return Ok(false);
         }
-        Ok(self.extents.at_or_after(src, no, block)?.is_none_or(|(start, _)| start > block))
+        Ok(self
+            .extents
+            .at_or_after(src, no, block)?
+            .is_none_or(|(start, _)| start > block))
     }
 
-    fn plan(&self, src: &Reader, no: ObjectNo, offset: u64, len: usize) -> Result<Vec<Stretch>, StoreError> {
+    fn plan(
+        &self,
+        src: &Reader,
+        no: ObjectNo,
+        offset: u64,
+        len: usize,
+    ) -> Result<Vec<Stretch>, StoreError> {
         let mut out = Vec::new();
         let end = offset + len as u64;
         let mut at = offset;
@@ -291,7 +371,13 @@ impl Blocks {
                 && *b == block
             {
                 let len = ((end - at) as usize).min(BLOCK as usize - from);
-                out.push(Stretch { len, piece: Piece::Memory { bytes: block_bytes.bytes().clone(), from } });
+                out.push(Stretch {
+                    len,
+                    piece: Piece::Memory {
+                        bytes: block_bytes.bytes().clone(),
+                        from,
+                    },
+                });
                 at += len as u64;
                 continue;
             }
@@ -300,11 +386,20 @@ impl Blocks {
                 Some((start, extent)) if start <= block => {
                     let stop = stop.min((start + extent.blocks()) * BLOCK);
                     let len = (stop - at) as usize;
-                    let part =
-                        src.shared.extent_of(src, no, extent.slice(block - start, stop.div_ceil(BLOCK) - block))?;
+                    let part = src.shared.extent_of(
+                        src,
+                        no,
+                        extent.slice(block - start, stop.div_ceil(BLOCK) - block),
+                    )?;
                     at = stop;
                     // Extents end after half a mebibyte at most; neighbours on the disk are read together.
-                    if let Some(Stretch { len: before, piece: Piece::Disk { addr, stored, crcs, .. } }) = out.last_mut()
+                    if let Some(Stretch {
+                        len: before,
+                        piece:
+                            Piece::Disk {
+                                addr, stored, crcs, ..
+                            },
+                    }) = out.last_mut()
                         && addr.plus(*stored) == part.addr
                         && *stored == crcs.len() as u64 * BLOCK_SECTORS
                         && (*stored + u64::from(part.stored)) * SECTOR <= SPAN_MAX
@@ -324,7 +419,10 @@ impl Blocks {
                 }
                 next => {
                     let stop = stop.min(next.map_or(u64::MAX, |(start, _)| start * BLOCK));
-                    out.push(Stretch { len: (stop - at) as usize, piece: Piece::Zero });
+                    out.push(Stretch {
+                        len: (stop - at) as usize,
+                        piece: Piece::Zero,
+                    });
                     at = stop;
                 }
             }
@@ -333,7 +431,12 @@ impl Blocks {
     }
 
     /// A copy of a block's newest content.
-    pub(crate) fn load(&self, src: &Reader, no: ObjectNo, block: u64) -> Result<Vec<u8>, StoreError> {
+    pub(crate) fn load(
+        &self,
+        src: &Reader,
+        no: ObjectNo,
+        block: u64,
+    ) -> Result<Vec<u8>, StoreError> {
         let plan = self.plan(src, no, block * BLOCK, BLOCK as usize)?;
         Ok(src.gather(no, &plan)?.to_vec())
     }
@@ -346,7 +449,9 @@ fn near(plan: &[Stretch]) -> usize {
         Piece::Disk { addr, stored, .. } => Some((addr.get(), addr.get() + stored)),
         _ => None,
     };
-    let Some((first, _)) = plan.first().and_then(place) else { return 1 };
+    let Some((first, _)) = plan.first().and_then(place) else {
+        return 1;
+    };
     let is_near = |pair: &&[Stretch]| match (place(&pair[0]), place(&pair[1])) {
         (Some((_, end)), Some((next, stop))) => {
             next >= end && next - end <= GAP_SECTORS && (stop - first) * SECTOR <= SPAN_MAX
@@ -359,7 +464,9 @@ fn near(plan: &[Stretch]) -> usize {
 /// The first of these blocks that does not match its checksum.
 fn damaged(bytes: &[u8], crcs: &[u32]) -> Option<u64> {
     let mut blocks = bytes.chunks(BLOCK as usize).zip(crcs);
-    blocks.position(|(block, sum)| !crate::format::crc_matches(block, *sum)).map(|i| i as u64)
+    blocks
+        .position(|(block, sum)| !crate::format::crc_matches(block, *sum))
+        .map(|i| i as u64)
 }
 
 impl Reader {
@@ -370,7 +477,8 @@ impl Reader {
         while !rest.is_empty() {
             let (now, later) = rest.split_at(near(rest));
             let span = if now.len() > 1 { self.span(now) } else { None };
-            now.iter().try_for_each(|stretch| self.fetch(no, stretch, span.as_ref(), &mut out))?;
+            now.iter()
+                .try_for_each(|stretch| self.fetch(no, stretch, span.as_ref(), &mut out))?;
             rest = later;
         }
         Ok(out)
@@ -379,8 +487,13 @@ impl Reader {
     /// What lies from the first to the last of these stretches, unchecked; `None` when it cannot be read at once.
     fn span(&self, stretches: &[Stretch]) -> Option<(Sector, Bytes)> {
         let (first, last) = (&stretches.first()?.piece, &stretches.last()?.piece);
-        let (Piece::Disk { addr: start, .. }, Piece::Disk { addr, stored, .. }) = (first, last) else { return None };
-        let mut memory = self.buffers.lend(((addr.get() + stored - start.get()) * SECTOR) as usize);
+        let (Piece::Disk { addr: start, .. }, Piece::Disk { addr, stored, .. }) = (first, last)
+        else {
+            return None;
+        };
+        let mut memory = self
+            .buffers
+            .lend(((addr.get() + stored - start.get()) * SECTOR) as usize);
         self.raw(*start, &mut memory).ok()?;
         Some((*start, memory.into()))
     }
@@ -398,10 +511,16 @@ impl Reader {
                 out.push(bytes.part(*from, stretch.len));
                 stretch.len
             }
-            Piece::Disk { addr, stored, crcs, from } => {
+            Piece::Disk {
+                addr,
+                stored,
+                crcs,
+                from,
+            } => {
                 let bytes = (stored * SECTOR) as usize;
                 let have = bytes.saturating_sub(*from).min(stretch.len);
-                let held = span.map(|(start, all)| all.part((addr.byte() - start.byte()) as usize, bytes));
+                let held =
+                    span.map(|(start, all)| all.part((addr.byte() - start.byte()) as usize, bytes));
                 // What is still on its way to the disk is found by itself.
                 let held = match held.filter(|held| damaged(held, crcs).is_none()) {
                     Some(held) => held,
@@ -428,7 +547,13 @@ impl Reader {
     }
 
     /// Reads whole blocks of a file that lie together, the last one perhaps stored short, and checks each.
-    fn content(&self, no: ObjectNo, addr: Sector, crcs: &[u32], out: &mut [u8]) -> Result<(), StoreError> {
+    fn content(
+        &self,
+        no: ObjectNo,
+        addr: Sector,
+        crcs: &[u32],
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
         if self.nearby(addr, out) {
             if damaged(out, crcs).is_none() {
                 return Ok(());
@@ -440,7 +565,11 @@ impl Reader {
             None => Ok(()),
             Some(i) => {
                 let at = addr.get() + i * BLOCK_SECTORS;
-                Err(StoreError::Corrupt { what: "file content", at, object: Some(no) })
+                Err(StoreError::Corrupt {
+                    what: "file content",
+                    at,
+                    object: Some(no),
+                })
             }
         }
     }

@@ -48,9 +48,15 @@ impl Store {
             })
         });
         for ptr in tree.take_freed() {
-            layout.segments.add_dead(ptr.addr().byte(), ptr.sectors() * SECTOR);
+            layout
+                .segments
+                .add_dead(ptr.addr().byte(), ptr.sectors() * SECTOR);
         }
-        if full { Err(SealError::NoRoom) } else { Ok(root) }
+        if full {
+            Err(SealError::NoRoom)
+        } else {
+            Ok(root)
+        }
     }
 
     /// Brings every changed page and every unfolded object into the batch, and the roots at its end.
@@ -62,8 +68,14 @@ impl Store {
             let state = &mut *guard;
             let pages = state.mem_pages();
             match &mut state.content {
-                Content::Blocks(Blocks { extents: Extents::Tree(tree), .. })
-                | Content::Dir(Dir { entries: crate::dir::Entries::Tree(tree), .. }) => {
+                Content::Blocks(Blocks {
+                    extents: Extents::Tree(tree),
+                    ..
+                })
+                | Content::Dir(Dir {
+                    entries: crate::dir::Entries::Tree(tree),
+                    ..
+                }) => {
                     Self::fold_tree(layout, tree)?;
                 }
                 _ => {}
@@ -110,10 +122,18 @@ impl Store {
         let size = 124 + (layout.segments.changed().len() + 8) * (4 + usage::BYTES);
         layout.reserve(size)?;
         let changed = layout.segments.take_changed();
-        roots.overrides = changed.iter().map(|s| (*s, *layout.segments.get(crate::geometry::Segment(*s)))).collect();
+        roots.overrides = changed
+            .iter()
+            .map(|s| (*s, *layout.segments.get(crate::geometry::Segment(*s))))
+            .collect();
         // The usage tree does not have them yet: they are due at the next checkpoint.
         layout.segments.put_changed(changed);
-        layout.delta(ObjectNo::new(0), Lsn::ZERO, &Delta::Roots(Box::new(roots)), size)?;
+        layout.delta(
+            ObjectNo::new(0),
+            Lsn::ZERO,
+            &Delta::Roots(Box::new(roots)),
+            size,
+        )?;
         Ok(())
     }
 

@@ -42,16 +42,22 @@ impl Shift {
     fn over(bytes: usize) -> Self {
         let mut table = [[0; 256]; 4];
         for (place, row) in table.iter_mut().enumerate() {
-            let bits: [u32; 8] = std::array::from_fn(|bit| crc32c::crc32c_combine(1 << (8 * place + bit), 0, bytes));
+            let bits: [u32; 8] =
+                std::array::from_fn(|bit| crc32c::crc32c_combine(1 << (8 * place + bit), 0, bytes));
             for (value, entry) in row.iter_mut().enumerate() {
-                *entry = (0..8).filter(|bit| value >> bit & 1 == 1).fold(0, |sum, bit| sum ^ bits[bit]);
+                *entry = (0..8)
+                    .filter(|bit| value >> bit & 1 == 1)
+                    .fold(0, |sum, bit| sum ^ bits[bit]);
             }
         }
         Self(table)
     }
 
     fn apply(&self, sum: u32) -> u32 {
-        sum.to_le_bytes().iter().zip(&self.0).fold(0, |all, (byte, row)| all ^ row[usize::from(*byte)])
+        sum.to_le_bytes()
+            .iter()
+            .zip(&self.0)
+            .fold(0, |all, (byte, row)| all ^ row[usize::from(*byte)])
     }
 }
 
@@ -77,7 +83,9 @@ pub(crate) fn crc_matches(bytes: &[u8], sum: u32) -> bool {
 
 /// Whether the bytes end with the CRC32C of those before.
 pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
-    bytes.split_last_chunk().is_some_and(|(rest, sum)| crc_matches(rest, u32::from_le_bytes(*sum)))
+    bytes
+        .split_last_chunk()
+        .is_some_and(|(rest, sum)| crc_matches(rest, u32::from_le_bytes(*sum)))
 }
 
 /// Pads `out` with zeros to a multiple of `unit` bytes.

@@ -38,13 +38,17 @@ impl Geometry {
             places: sb.anchor_places,
             capacity: 0,
         };
-        geometry.capacity = (0..sb.segments).map(|s| geometry.usable_bytes(Segment(s))).sum();
+        geometry.capacity = (0..sb.segments)
+            .map(|s| geometry.usable_bytes(Segment(s)))
+            .sum();
         geometry
     }
 
     /// Where the second superblock of a disk with this many sectors lies.
     pub(crate) fn second_superblock(sectors: u64) -> Sector {
-        Sector::new((sectors.saturating_sub(SUPERBLOCK_SECTORS)) / SUPERBLOCK_SECTORS * SUPERBLOCK_SECTORS)
+        Sector::new(
+            (sectors.saturating_sub(SUPERBLOCK_SECTORS)) / SUPERBLOCK_SECTORS * SUPERBLOCK_SECTORS,
+        )
     }
 
     /// Sectors set aside for each superblock at the start and for each anchor slot.
@@ -59,18 +63,26 @@ impl Geometry {
     /// The address of one of the two slots of an anchor place.
     pub(crate) fn anchor_slot(&self, place: u32, slot: u64) -> Sector {
         let segment = self.place_segment(place);
-        let skip = if segment.0 == 0 { self.slot_sectors() } else { 0 };
-        self.start(segment).plus(skip + (slot & 1) * self.slot_sectors())
+        let skip = if segment.0 == 0 {
+            self.slot_sectors()
+        } else {
+            0
+        };
+        self.start(segment)
+            .plus(skip + (slot & 1) * self.slot_sectors())
     }
 
     /// Every anchor slot there is.
     pub(crate) fn anchor_slots(&self) -> impl Iterator<Item = Sector> + '_ {
-        (0..self.places).flat_map(move |place| (0..2).map(move |slot| self.anchor_slot(place, slot)))
+        (0..self.places)
+            .flat_map(move |place| (0..2).map(move |slot| self.anchor_slot(place, slot)))
     }
 
     /// The anchor place nearest to a sector.
     pub(crate) fn place_near(&self, at: Sector) -> u32 {
-        (0..self.places).min_by_key(|p| self.anchor_slot(*p, 0).get().abs_diff(at.get())).unwrap_or(0)
+        (0..self.places)
+            .min_by_key(|p| self.anchor_slot(*p, 0).get().abs_diff(at.get()))
+            .unwrap_or(0)
     }
 
     /// The anchor place farthest from another one: what damages both is half as long as the disk. `None`: there is only one place.
@@ -97,12 +109,18 @@ impl Geometry {
         if segment.0 == 0 {
             skip += self.slot_sectors();
         }
-        Run { addr: self.start(segment).plus(skip), sectors: (self.segment_sectors - skip) as u32 }
+        Run {
+            addr: self.start(segment).plus(skip),
+            sectors: (self.segment_sectors - skip) as u32,
+        }
     }
 
     /// The whole segment, anchors included.
     pub(crate) fn whole(&self, segment: Segment) -> Run {
-        Run { addr: self.start(segment), sectors: self.segment_sectors as u32 }
+        Run {
+            addr: self.start(segment),
+            sectors: self.segment_sectors as u32,
+        }
     }
 
     /// Whether a run lies inside the usable part of one segment.
@@ -110,13 +128,16 @@ impl Geometry {
         self.segment_of(run.addr).is_some_and(|segment| {
             let usable = self.usable(segment);
             run.addr >= usable.addr
-                && run.addr.get() + u64::from(run.sectors) <= usable.addr.get() + u64::from(usable.sectors)
+                && run.addr.get() + u64::from(run.sectors)
+                    <= usable.addr.get() + u64::from(usable.sectors)
         })
     }
 
     /// Whether records may be written to a run: inside the usable part of one segment, and aligned.
     pub(crate) fn takes(&self, run: Run) -> bool {
-        self.holds(run) && run.addr.get().is_multiple_of(self.align) && u64::from(run.sectors) >= self.align
+        self.holds(run)
+            && run.addr.get().is_multiple_of(self.align)
+            && u64::from(run.sectors) >= self.align
     }
 
     /// Bytes of a segment that records may use.

@@ -40,7 +40,9 @@ impl Store {
     /// Bytes of the segments that the host would not give if it were asked now, out of `unready` bytes that it was not asked for yet while
     /// it was for `held` bytes.
     pub(crate) fn host_lacks(&self, held: u64, unready: u64) -> u64 {
-        let Some(room) = self.host_room() else { return 0 };
+        let Some(room) = self.host_room() else {
+            return 0;
+        };
         // An earlier opening may have had more allocated than this one knows of.
         let allocated_before = room.allocated.saturating_sub(held);
         unready.saturating_sub(room.free.saturating_add(allocated_before))
@@ -51,11 +53,19 @@ impl Store {
         loop {
             let next = {
                 let segments = self.segments.lock();
-                if segments.ready_bytes() >= bytes { None } else { segments.next_free(false) }
+                if segments.ready_bytes() >= bytes {
+                    None
+                } else {
+                    segments.next_free(false)
+                }
             };
             let Some(segment) = next else { break };
             let run = self.geometry.whole(segment);
-            if let Err(e) = self.reader.disk().allocate(run.addr, u64::from(run.sectors)) {
+            if let Err(e) = self
+                .reader
+                .disk()
+                .allocate(run.addr, u64::from(run.sectors))
+            {
                 self.say_host_is_full("more of it", &e);
                 break;
             }
@@ -73,7 +83,11 @@ impl Store {
         let doubtful = self.segments.lock().doubtful.clone();
         for segment in doubtful {
             let run = self.geometry.whole(Segment(segment));
-            if let Err(e) = self.reader.disk().allocate(run.addr, u64::from(run.sectors)) {
+            if let Err(e) = self
+                .reader
+                .disk()
+                .allocate(run.addr, u64::from(run.sectors))
+            {
                 self.say_host_is_full("what it uses", &e);
                 return Err(StoreError::NoSpace);
             }
@@ -84,7 +98,11 @@ impl Store {
 
     fn say_host_is_full(&self, what: &str, e: &std::io::Error) {
         if !self.host_is_full.swap(true, Ordering::Relaxed) {
-            let name = if self.sb.label.is_empty() { "the store" } else { self.sb.label.as_str() };
+            let name = if self.sb.label.is_empty() {
+                "the store"
+            } else {
+                self.sb.label.as_str()
+            };
             log::warn!("the file system that holds {name} has no room for {what}: {e}");
         }
     }

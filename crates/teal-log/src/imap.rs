@@ -34,11 +34,19 @@ impl InodeMap {
         match Known::decode(value) {
             Some(Known::At(home)) => Ok(Some(home)),
             Some(Known::Gone(_)) => Ok(None),
-            None => Err(StoreError::Corrupt { what: "an inode map item", at: 0, object: Some(ObjectNo::new(no)) }),
+            None => Err(StoreError::Corrupt {
+                what: "an inode map item",
+                at: 0,
+                object: Some(ObjectNo::new(no)),
+            }),
         }
     }
 
-    pub(crate) fn get(&self, src: &dyn PageSource, no: ObjectNo) -> Result<Option<Home>, StoreError> {
+    pub(crate) fn get(
+        &self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+    ) -> Result<Option<Home>, StoreError> {
         if let Some(home) = self.changed.get(&no) {
             return Ok(*home);
         }
@@ -50,7 +58,10 @@ impl InodeMap {
 
     /// The highest number the tree knows.
     pub(crate) fn highest(&self, src: &dyn PageSource) -> Result<u64, StoreError> {
-        Ok(self.tree.at_or_before(src, u64::MAX)?.map_or(0, |(no, _)| no))
+        Ok(self
+            .tree
+            .at_or_before(src, u64::MAX)?
+            .map_or(0, |(no, _)| no))
     }
 
     pub(crate) fn set(&mut self, no: ObjectNo, home: Option<Home>) {

@@ -85,8 +85,17 @@ pub(crate) struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    pub(crate) fn new(segments: &'a mut Segments, chain: Chain, lsn: Lsn, now: Lsn, time: Timestamp) -> Self {
-        let stamp = Stamp { counter: lsn.get(), ..Stamp::default() };
+    pub(crate) fn new(
+        segments: &'a mut Segments,
+        chain: Chain,
+        lsn: Lsn,
+        now: Lsn,
+        time: Timestamp,
+    ) -> Self {
+        let stamp = Stamp {
+            counter: lsn.get(),
+            ..Stamp::default()
+        };
         Self {
             segments,
             chain,
@@ -107,13 +116,20 @@ impl<'a> Layout<'a> {
     fn fit(&mut self, payload: u64, body: usize) -> Result<&mut Open, NoRoom> {
         for _ in 0..5 {
             let fits = self.open.as_ref().is_some_and(|o| {
-                let sectors = (o.payload.len() as u64 / SECTOR) + (o.body.len() + body) as u64 / SECTOR + 2 + payload;
+                let sectors = (o.payload.len() as u64 / SECTOR)
+                    + (o.body.len() + body) as u64 / SECTOR
+                    + 2
+                    + payload;
                 sectors <= o.room
             });
             if fits {
                 break;
             }
-            if self.open.as_ref().is_some_and(|o| o.deltas == 0 && o.payload.is_empty()) {
+            if self
+                .open
+                .as_ref()
+                .is_some_and(|o| o.deltas == 0 && o.payload.is_empty())
+            {
                 // An empty record in a run too short. Recovery finds the next run only if a header names it: an empty record does.
                 if self.segments.skip_run() {
                     self.drop_open();
@@ -142,7 +158,13 @@ impl<'a> Layout<'a> {
         }
         self.open
             .as_mut()
-            .filter(|o| o.payload.len() as u64 / SECTOR + (o.body.len() + body) as u64 / SECTOR + 2 + payload <= o.room)
+            .filter(|o| {
+                o.payload.len() as u64 / SECTOR
+                    + (o.body.len() + body) as u64 / SECTOR
+                    + 2
+                    + payload
+                    <= o.room
+            })
             .ok_or(NoRoom)
     }
 
@@ -158,7 +180,13 @@ impl<'a> Layout<'a> {
     }
 
     /// Adds one delta.
-    pub(crate) fn delta(&mut self, object: ObjectNo, lsn: Lsn, delta: &Delta<'_>, size: usize) -> Result<(), NoRoom> {
+    pub(crate) fn delta(
+        &mut self,
+        object: ObjectNo,
+        lsn: Lsn,
+        delta: &Delta<'_>,
+        size: usize,
+    ) -> Result<(), NoRoom> {
         let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
         let open = self.fit(0, delta::PREFIX + size)?;
         delta.encode(object, offset, &mut open.body);
@@ -170,12 +198,22 @@ impl<'a> Layout<'a> {
     }
 
     /// Adds a whole inode record, which makes it the object's home.
-    pub(crate) fn inode(&mut self, object: &ObjectRef, lsn: Lsn, bytes: &[u8]) -> Result<(), NoRoom> {
+    pub(crate) fn inode(
+        &mut self,
+        object: &ObjectRef,
+        lsn: Lsn,
+        bytes: &[u8],
+    ) -> Result<(), NoRoom> {
         let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
         let open = self.fit(0, delta::PREFIX + bytes.len())?;
         let at = Delta::Inode(bytes).encode(object.no, offset, &mut open.body);
         open.deltas += 1;
-        let home = Home { byte: 0, len: bytes.len() as u32, crc: crc(bytes), lsn };
+        let home = Home {
+            byte: 0,
+            len: bytes.len() as u32,
+            crc: crc(bytes),
+            lsn,
+        };
         open.inodes.push((Arc::clone(object), at, home));
         self.inode_bytes += bytes.len() as u64;
         Ok(())
@@ -200,7 +238,8 @@ impl<'a> Layout<'a> {
             };
             let count = left.min(EXTENT_BLOCKS).min((room / BLOCK_SECTORS).max(1));
             let last = count == left;
-            let stored = (count - 1) * BLOCK_SECTORS + if last { tail_sectors } else { BLOCK_SECTORS };
+            let stored =
+                (count - 1) * BLOCK_SECTORS + if last { tail_sectors } else { BLOCK_SECTORS };
             let open = self.fit(stored, delta::PREFIX + 28 + 4 * count as usize)?;
             let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
             let mut crcs = Vec::with_capacity(count as usize);
@@ -211,13 +250,23 @@ impl<'a> Layout<'a> {
                 crcs.push(sum);
                 open.push(bytes, sum);
             }
-            let extent = Extent { addr, stored: stored as u16, born, crcs: crcs.into() };
+            let extent = Extent {
+                addr,
+                stored: stored as u16,
+                born,
+                crcs: crcs.into(),
+            };
             let block = first + from as u64;
             let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
             let open = self.open.as_mut().ok_or(NoRoom)?;
-            Delta::Extent { block, extent: extent.clone().into() }.encode(object, offset, &mut open.body);
+            Delta::Extent {
+                block,
+                extent: extent.clone().into(),
+            }
+            .encode(object, offset, &mut open.body);
             open.deltas += 1;
-            self.segments.add_live(extent.addr.byte(), extent.bytes(), born);
+            self.segments
+                .add_live(extent.addr.byte(), extent.bytes(), born);
             self.data_bytes += extent.bytes();
             install(block, extent);
             from += count as usize;
@@ -230,7 +279,8 @@ impl<'a> Layout<'a> {
         let open = self.fit(bytes.len() as u64 / SECTOR, delta::PREFIX + size)?;
         let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
         open.push(bytes.into(), crc(bytes));
-        self.segments.add_live(addr.byte(), bytes.len() as u64, born);
+        self.segments
+            .add_live(addr.byte(), bytes.len() as u64, born);
         self.data_bytes += bytes.len() as u64;
         Ok(addr)
     }
@@ -239,21 +289,35 @@ impl<'a> Layout<'a> {
     pub(crate) fn page(&mut self, meta: PageMeta, bytes: &[u8]) -> Result<PagePtr, NoRoom> {
         let offset = 0;
         let open = self.fit(bytes.len() as u64 / SECTOR, delta::PREFIX + 22)?;
-        let ptr = PagePtr::seal(open.start.plus(1 + open.payload.len() as u64 / SECTOR), bytes);
+        let ptr = PagePtr::seal(
+            open.start.plus(1 + open.payload.len() as u64 / SECTOR),
+            bytes,
+        );
         open.push(bytes.into(), ptr.crc());
-        let page = Delta::Page { kind: meta.kind, level: meta.level, first_key: meta.first_key, ptr };
+        let page = Delta::Page {
+            kind: meta.kind,
+            level: meta.level,
+            first_key: meta.first_key,
+            ptr,
+        };
         page.encode(meta.owner, offset, &mut open.body);
         open.deltas += 1;
-        self.segments.add_live(ptr.addr().byte(), ptr.sectors() * SECTOR, self.now);
+        self.segments
+            .add_live(ptr.addr().byte(), ptr.sectors() * SECTOR, self.now);
         self.page_bytes += bytes.len() as u64;
         Ok(ptr)
     }
 
     /// Closes the open record, if any, so that its inode records get their homes.
     pub(crate) fn close(&mut self, flags: u16) -> Result<(), NoRoom> {
-        let Some(open) = self.open.take() else { return Ok(()) };
+        let Some(open) = self.open.take() else {
+            return Ok(());
+        };
         let head_before = self.segments.head();
-        assert_eq!(head_before.a.addr, open.start, "records are written at the head");
+        assert_eq!(
+            head_before.a.addr, open.start,
+            "records are written at the head"
+        );
         let body_len = open.body.len() as u32;
         let mut header = Header {
             flags,
@@ -285,29 +349,48 @@ impl<'a> Layout<'a> {
         parts.append(open.payload);
         let body_at = open.start.byte() + parts.len() as u64;
         let mut body = open.body;
-        let whole = (parts.len() + body.len()).next_multiple_of((self.segments.geometry.align * SECTOR) as usize);
+        let whole = (parts.len() + body.len())
+            .next_multiple_of((self.segments.geometry.align * SECTOR) as usize);
         body.resize(whole - parts.len(), 0);
         parts.push(body.into());
         for (object, at, mut home) in open.inodes {
             home.byte = body_at + at as u64;
-            self.segments.add_live(home.byte, u64::from(home.len), home.lsn);
+            self.segments
+                .add_live(home.byte, u64::from(home.len), home.lsn);
             self.homes.push((object, home));
         }
-        self.done.push(InFlight { start: open.start, parts: Arc::new(parts) });
+        self.done.push(InFlight {
+            start: open.start,
+            parts: Arc::new(parts),
+        });
         Ok(())
     }
 
     /// Bytes the segment table will count as live when the last record is closed and the objects have their new homes.
     fn live(&self) -> u64 {
-        let open = self.open.iter().flat_map(|open| open.inodes.iter().map(|(object, _, home)| (object, home)));
+        let open = self
+            .open
+            .iter()
+            .flat_map(|open| open.inodes.iter().map(|(object, _, home)| (object, home)));
         let comes: u64 = open.clone().map(|(_, home)| u64::from(home.len)).sum();
-        let homed = self.homes.iter().map(|(object, _)| object).chain(open.map(|(object, _)| object));
-        let goes: u64 = homed.filter_map(|object| object.state.read().home).map(|old| u64::from(old.len)).sum();
+        let homed = self
+            .homes
+            .iter()
+            .map(|(object, _)| object)
+            .chain(open.map(|(object, _)| object));
+        let goes: u64 = homed
+            .filter_map(|object| object.state.read().home)
+            .map(|old| u64::from(old.len))
+            .sum();
         (self.segments.live() + comes).saturating_sub(goes)
     }
 
     /// Closes the batch; an empty one still makes a record, and changes no sums.
-    pub(crate) fn finish(mut self, flags: u16, sums: Option<impl FnOnce(u64) -> Sums>) -> Result<Laid, NoRoom> {
+    pub(crate) fn finish(
+        mut self,
+        flags: u16,
+        sums: Option<impl FnOnce(u64) -> Sums>,
+    ) -> Result<Laid, NoRoom> {
         self.fit(0, 0)?;
         self.chain.sums = sums.map_or(self.chain.sums, |sums| sums(self.live()));
         self.close(flags | record::COMMIT)?;

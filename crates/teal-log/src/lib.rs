@@ -53,7 +53,9 @@ mod tree;
 mod walk;
 mod weight;
 
-pub use check::{CheckOptions, CheckProgress, PROBLEMS_MAX, Phase, Place, Problem, Report, Severity};
+pub use check::{
+    CheckOptions, CheckProgress, PROBLEMS_MAX, Phase, Place, Problem, Report, Severity,
+};
 pub use cost::{Cost, Purpose};
 pub use counters::Counts;
 pub use dump::{DumpWhat, RawWhat, dump_raw};

@@ -52,10 +52,19 @@ pub enum MkfsError {
 }
 
 /// The geometry for a disk.
-fn design(disk: &dyn Disk, options: &MkfsOptions, clock: &dyn Clock, entropy: &dyn Entropy) -> Superblock {
+fn design(
+    disk: &dyn Disk,
+    options: &MkfsOptions,
+    clock: &dyn Clock,
+    entropy: &dyn Entropy,
+) -> Superblock {
     let shape = disk.shape();
     let bytes = shape.sectors * SECTOR;
-    let mut segment = if bytes < 256 << 20 { SMALLEST_SEGMENT } else { USUAL_SEGMENT };
+    let mut segment = if bytes < 256 << 20 {
+        SMALLEST_SEGMENT
+    } else {
+        USUAL_SEGMENT
+    };
     while bytes / segment > MOST_SEGMENTS {
         segment *= 2;
     }
@@ -66,7 +75,11 @@ fn design(disk: &dyn Disk, options: &MkfsOptions, clock: &dyn Clock, entropy: &d
         uuid: entropy.id(),
         compatible: 0,
         read_only_compatible: 0,
-        incompatible: if options.scattered_names { 0 } else { GROUPED_NAMES },
+        incompatible: if options.scattered_names {
+            0
+        } else {
+            GROUPED_NAMES
+        },
         sectors: shape.sectors,
         segment_sectors: (segment / SECTOR) as u32,
         segments: ((bytes - tail) / segment) as u32,
@@ -149,18 +162,28 @@ impl Store {
             is_marked: false,
             seen: None,
         };
-        let roots = Roots { next_object: ObjectNo::ROOT.get(), ..Roots::default() };
+        let roots = Roots {
+            next_object: ObjectNo::ROOT.get(),
+            ..Roots::default()
+        };
         let store = Self::assemble(sb, reader, clock, OpenOptions::default(), committer, &roots)?;
         let first = Segment(0);
         let whole = store.geometry.whole(first);
-        store.reader.disk().allocate(whole.addr, u64::from(whole.sectors)).map_err(|source| StoreError::Io {
-            doing: DiskRequest::Allocate,
-            at: whole.addr.get(),
-            source: Arc::new(source),
-        })?;
+        store
+            .reader
+            .disk()
+            .allocate(whole.addr, u64::from(whole.sectors))
+            .map_err(|source| StoreError::Io {
+                doing: DiskRequest::Allocate,
+                at: whole.addr.get(),
+                source: Arc::new(source),
+            })?;
         let mut segments = store.segments.lock();
         segments.set_ready(first);
-        segments.set_head(Head { a: store.geometry.usable(first), b: Default::default() });
+        segments.set_head(Head {
+            a: store.geometry.usable(first),
+            b: Default::default(),
+        });
         drop(segments);
         store.refresh_budget();
         Ok(store)
@@ -171,11 +194,19 @@ impl Store {
         let now = self.clock.civil();
         let (uid, gid) = owner;
         let mut locked = op.lock(&[])?;
-        let root = locked.create(NewObject { kind: FileType::Dir, perm: 0o755, uid, gid, rdev: 0, now });
+        let root = locked.create(NewObject {
+            kind: FileType::Dir,
+            perm: 0o755,
+            uid,
+            gid,
+            rdev: 0,
+            now,
+        });
         assert_eq!(root, ObjectNo::ROOT, "the first object is the root");
         drop(locked);
         drop(op);
-        self.next_object.store(ObjectNo::FIRST_FREE.get(), Ordering::Relaxed);
+        self.next_object
+            .store(ObjectNo::FIRST_FREE.get(), Ordering::Relaxed);
         self.commit_as(&mut self.commit.lock(), Kind::Checkpoint)
     }
 }

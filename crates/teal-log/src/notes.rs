@@ -62,12 +62,18 @@ impl Changed {
 }
 
 fn key(no: ObjectNo, piece: u16) -> u64 {
-    assert!(no.get() < REPLICATED_LIMIT, "notes are for replicated volumes, whose numbers are smaller");
+    assert!(
+        no.get() < REPLICATED_LIMIT,
+        "notes are for replicated volumes, whose numbers are smaller"
+    );
     no.get() << PIECE_BITS | u64::from(piece)
 }
 
 fn parts(key: u64) -> (ObjectNo, u16) {
-    (ObjectNo::new(key >> PIECE_BITS), (key & ((1 << PIECE_BITS) - 1)) as u16)
+    (
+        ObjectNo::new(key >> PIECE_BITS),
+        (key & ((1 << PIECE_BITS) - 1)) as u16,
+    )
 }
 
 /// Whether a delta may name this piece of this object.
@@ -110,12 +116,20 @@ impl Locked<'_> {
 
     /// The names of a locked object's extended attributes.
     pub fn xattr_names(&self, no: ObjectNo) -> Vec<Vec<u8>> {
-        self.peek(no).xattrs.keys().map(|name| name.to_vec()).collect()
+        self.peek(no)
+            .xattrs
+            .keys()
+            .map(|name| name.to_vec())
+            .collect()
     }
 
     /// All names of a locked object.
     pub fn names(&self, no: ObjectNo) -> Vec<(ObjectNo, Name)> {
-        self.peek(no).links.iter().map(|link| (link.parent, link.name.clone())).collect()
+        self.peek(no)
+            .links
+            .iter()
+            .map(|link| (link.parent, link.name.clone()))
+            .collect()
     }
 }
 
@@ -132,15 +146,23 @@ impl Store {
         };
         let mut tree = store.notes.lock();
         let mut old = Vec::new();
-        tree.range(&store.reader, key(no, 0), key(no, (1 << PIECE_BITS) - 1), &mut |key, value| {
-            old.push((key, value.into()));
-            Ok(ControlFlow::Continue(()))
-        })?;
+        tree.range(
+            &store.reader,
+            key(no, 0),
+            key(no, (1 << PIECE_BITS) - 1),
+            &mut |key, value| {
+                old.push((key, value.into()));
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
         let old: Vec<(u64, Box<[u8]>)> = old;
         let mut changes: Vec<(u64, Piece)> = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
             let key = key(no, at as u16);
-            if old.get(at).is_none_or(|(at, was)| *at != key || **was != **piece) {
+            if old
+                .get(at)
+                .is_none_or(|(at, was)| *at != key || **was != **piece)
+            {
                 tree.insert(&store.reader, key, piece)?;
                 changes.push((key, Some((*piece).into())));
             }
@@ -189,10 +211,15 @@ impl Store {
         }
         let mut found: Option<Vec<u8>> = None;
         let tree = self.notes.lock();
-        tree.range(&self.reader, key(no, 0), key(no, (1 << PIECE_BITS) - 1), &mut |_, value| {
-            found.get_or_insert_default().extend_from_slice(value);
-            Ok(ControlFlow::Continue(()))
-        })?;
+        tree.range(
+            &self.reader,
+            key(no, 0),
+            key(no, (1 << PIECE_BITS) - 1),
+            &mut |_, value| {
+                found.get_or_insert_default().extend_from_slice(value);
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
         Ok(found)
     }
 
@@ -209,15 +236,23 @@ impl Store {
         if from.get() >= REPLICATED_LIMIT {
             return Ok(());
         }
-        self.notes.lock().scan(&self.reader, key(from, 0), &mut |key, value| {
-            let (no, piece) = parts(key);
-            Ok(if piece == 0 { visit(no, &value[..value.len().min(NOTE_HEAD)]) } else { ControlFlow::Continue(()) })
-        })
+        self.notes
+            .lock()
+            .scan(&self.reader, key(from, 0), &mut |key, value| {
+                let (no, piece) = parts(key);
+                Ok(if piece == 0 {
+                    visit(no, &value[..value.len().min(NOTE_HEAD)])
+                } else {
+                    ControlFlow::Continue(())
+                })
+            })
     }
 
     /// Whether the open batch gives this object back: until it is committed, no other can have its number.
     pub fn is_leaving(&self, no: ObjectNo) -> bool {
-        self.table.get(no).is_some_and(|object| object.state.read().gone)
+        self.table
+            .get(no)
+            .is_some_and(|object| object.state.read().gone)
     }
 
     /// The number after the highest that any object here has had.
@@ -230,17 +265,31 @@ impl Store {
     /// # Errors
     /// What reading the inode map met, or [`Store::checkpoint`].
     pub fn objects_from(&self, from: ObjectNo, count: usize) -> Result<Vec<ObjectNo>, StoreError> {
-        let mut open: BTreeSet<ObjectNo> = self.open.lock().objects.iter().map(|object| object.no).collect();
+        let mut open: BTreeSet<ObjectNo> = self
+            .open
+            .lock()
+            .objects
+            .iter()
+            .map(|object| object.no)
+            .collect();
         open.extend(self.unfolded.lock().numbers());
         open.extend(self.deferred.numbers(from));
         let imap = self.imap.read();
         let mut found: BTreeSet<ObjectNo> = open.into_iter().filter(|no| *no >= from).collect();
-        found.extend(imap.overlay().filter(|(no, home)| *no >= from && home.is_some()).map(|(no, _)| no));
+        found.extend(
+            imap.overlay()
+                .filter(|(no, home)| *no >= from && home.is_some())
+                .map(|(no, _)| no),
+        );
         let mut seen = 0;
         imap.tree.scan(&self.reader, from.get(), &mut |no, _| {
             found.insert(ObjectNo::new(no));
             seen += 1;
-            Ok(if seen < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            Ok(if seen < count {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
         })?;
         drop(imap);
         let mut alive = Vec::new();
@@ -257,7 +306,12 @@ impl Store {
     }
 
     /// Redoes what a batch said of a note.
-    pub(crate) fn redo_note(&self, no: ObjectNo, piece: u16, value: Option<&[u8]>) -> Result<(), StoreError> {
+    pub(crate) fn redo_note(
+        &self,
+        no: ObjectNo,
+        piece: u16,
+        value: Option<&[u8]>,
+    ) -> Result<(), StoreError> {
         let mut tree = self.notes.lock();
         match value {
             Some(value) => drop(tree.insert(&self.reader, key(no, piece), value)?),

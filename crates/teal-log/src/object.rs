@@ -142,7 +142,11 @@ pub(crate) struct Object {
 
 impl Object {
     pub(crate) fn new(no: ObjectNo, state: State, weight: usize) -> Self {
-        Self { no, state: Arc::new(RwLock::new(state)), weight }
+        Self {
+            no,
+            state: Arc::new(RwLock::new(state)),
+            weight,
+        }
     }
 }
 
@@ -205,8 +209,16 @@ impl State {
                 block.resize(BLOCK as usize, 0);
                 dirty.insert(0, block.into());
             }
-            let holes = if self.cut { vec![(0, EVERY_BLOCK)] } else { Vec::new() };
-            self.content = Content::Blocks(Blocks { dirty, holes, ..Blocks::default() });
+            let holes = if self.cut {
+                vec![(0, EVERY_BLOCK)]
+            } else {
+                Vec::new()
+            };
+            self.content = Content::Blocks(Blocks {
+                dirty,
+                holes,
+                ..Blocks::default()
+            });
         }
         match &mut self.content {
             Content::Blocks(blocks) => blocks,
@@ -240,24 +252,35 @@ impl State {
             (Item::Xattr { name, value }, _) => {
                 self.xattrs.insert(name.into(), value.into());
             }
-            (Item::Data(data), FileType::File | FileType::Symlink) => self.content = Content::Inline(data.to_vec()),
+            (Item::Data(data), FileType::File | FileType::Symlink) => {
+                self.content = Content::Inline(data.to_vec())
+            }
             (Item::Extent { block, extent }, FileType::File) => match &mut self.blocks().extents {
                 Extents::Few(map) => {
-                    let clear =
-                        map.range(..block + extent.blocks()).next_back().is_none_or(|(k, e)| k + e.blocks() <= block);
+                    let clear = map
+                        .range(..block + extent.blocks())
+                        .next_back()
+                        .is_none_or(|(k, e)| k + e.blocks() <= block);
                     clear.then_some(())?;
                     map.insert(block, extent);
                 }
                 Extents::Tree(_) => return None,
             },
-            (Item::ExtentTree(root), FileType::File) => self.blocks().extents = Extents::with_root(no, root),
+            (Item::ExtentTree(root), FileType::File) => {
+                self.blocks().extents = Extents::with_root(no, root)
+            }
             (Item::Entry { cookie, entry }, FileType::Dir) => match &mut self.content {
-                Content::Dir(Dir { entries: Entries::Few(map), .. }) => {
+                Content::Dir(Dir {
+                    entries: Entries::Few(map),
+                    ..
+                }) => {
                     map.insert(cookie, entry);
                 }
                 _ => return None,
             },
-            (Item::DirTree(root), FileType::Dir) => self.content = Content::Dir(Dir::with_root(no, root)),
+            (Item::DirTree(root), FileType::Dir) => {
+                self.content = Content::Dir(Dir::with_root(no, root))
+            }
             (Item::Ignored, _) => {}
             _ => return None,
         }
@@ -283,22 +306,42 @@ impl State {
         match &self.content {
             Content::Inline(data) if !data.is_empty() => Item::Data(data).encode(&mut out),
             Content::Inline(_) | Content::None => {}
-            Content::Blocks(Blocks { extents: Extents::Few(map), .. }) => {
+            Content::Blocks(Blocks {
+                extents: Extents::Few(map),
+                ..
+            }) => {
                 for (block, extent) in map {
-                    Item::Extent { block: *block, extent: extent.clone() }.encode(&mut out);
+                    Item::Extent {
+                        block: *block,
+                        extent: extent.clone(),
+                    }
+                    .encode(&mut out);
                 }
             }
-            Content::Blocks(Blocks { extents: Extents::Tree(tree), .. }) => {
+            Content::Blocks(Blocks {
+                extents: Extents::Tree(tree),
+                ..
+            }) => {
                 if let Some(root) = tree.root() {
                     Item::ExtentTree(root).encode(&mut out);
                 }
             }
-            Content::Dir(Dir { entries: Entries::Few(map), .. }) => {
+            Content::Dir(Dir {
+                entries: Entries::Few(map),
+                ..
+            }) => {
                 for (cookie, entry) in map {
-                    Item::Entry { cookie: *cookie, entry: entry.clone() }.encode(&mut out);
+                    Item::Entry {
+                        cookie: *cookie,
+                        entry: entry.clone(),
+                    }
+                    .encode(&mut out);
                 }
             }
-            Content::Dir(Dir { entries: Entries::Tree(tree), .. }) => {
+            Content::Dir(Dir {
+                entries: Entries::Tree(tree),
+                ..
+            }) => {
                 if let Some(root) = tree.root() {
                     Item::DirTree(root).encode(&mut out);
                 }
@@ -310,8 +353,14 @@ impl State {
     /// Whether the content has a tree with pages that are not on the disk.
     pub(crate) fn has_dirty_tree(&self) -> bool {
         match &self.content {
-            Content::Blocks(Blocks { extents: Extents::Tree(tree), .. })
-            | Content::Dir(Dir { entries: Entries::Tree(tree), .. }) => tree.is_dirty(),
+            Content::Blocks(Blocks {
+                extents: Extents::Tree(tree),
+                ..
+            })
+            | Content::Dir(Dir {
+                entries: Entries::Tree(tree),
+                ..
+            }) => tree.is_dirty(),
             _ => false,
         }
     }
@@ -322,19 +371,37 @@ impl State {
         let content = match &self.content {
             Content::Inline(_) => return true,
             Content::None => 0,
-            Content::Blocks(Blocks { extents: Extents::Few(map), dirty, moving, .. }) => {
-                let begins = |b: &u64, there: &dyn Fn(u64) -> bool| b.checked_sub(1).is_none_or(|p| !there(p));
-                let runs = dirty.keys().filter(|b| begins(b, &|p| dirty.contains_key(&p))).count()
-                    + moving.keys().filter(|b| begins(b, &|p| moving.contains_key(&p))).count();
+            Content::Blocks(Blocks {
+                extents: Extents::Few(map),
+                dirty,
+                moving,
+                ..
+            }) => {
+                let begins = |b: &u64, there: &dyn Fn(u64) -> bool| {
+                    b.checked_sub(1).is_none_or(|p| !there(p))
+                };
+                let runs = dirty
+                    .keys()
+                    .filter(|b| begins(b, &|p| dirty.contains_key(&p)))
+                    .count()
+                    + moving
+                        .keys()
+                        .filter(|b| begins(b, &|p| moving.contains_key(&p)))
+                        .count();
                 let blocks = dirty.len() + moving.len();
                 let pieces = runs + blocks / EXTENT_BLOCKS as usize + 2 * map.len().min(runs);
                 map.values().map(Mapped::item_len).sum::<usize>() + 40 * pieces + 4 * blocks
             }
-            Content::Blocks(Blocks { dirty, moving, .. }) if !dirty.is_empty() || !moving.is_empty() => return false,
-            _ if self.has_dirty_tree() => return false,
-            Content::Dir(Dir { entries: Entries::Few(map), .. }) => {
-                map.values().map(|e| 25 + e.name.as_bytes().len()).sum()
+            Content::Blocks(Blocks { dirty, moving, .. })
+                if !dirty.is_empty() || !moving.is_empty() =>
+            {
+                return false;
             }
+            _ if self.has_dirty_tree() => return false,
+            Content::Dir(Dir {
+                entries: Entries::Few(map),
+                ..
+            }) => map.values().map(|e| 25 + e.name.as_bytes().len()).sum(),
             _ => 20,
         };
         let small = content <= INLINE_CONTENT && content + self.head().len() <= WHOLE_RECORD;
@@ -350,7 +417,10 @@ impl State {
 
     /// Number of names: derived, never stored. A directory counts itself and the `..` of its subdirectories while it hangs in the tree.
     pub(crate) fn nlink(&self, no: ObjectNo) -> u32 {
-        match (self.core.kind.is_dir(), self.links.is_empty() && no != ObjectNo::ROOT) {
+        match (
+            self.core.kind.is_dir(),
+            self.links.is_empty() && no != ObjectNo::ROOT,
+        ) {
             (true, false) => self.core.subdirs.saturating_add(2),
             (true, true) => 0,
             (false, _) => self.links.len() as u32,
@@ -359,8 +429,14 @@ impl State {
 
     /// Takes the pages that the content's tree has given up.
     pub(crate) fn pages_freed(&mut self, freed: &mut Vec<Freed>) {
-        if let Content::Blocks(Blocks { extents: Extents::Tree(tree), .. })
-        | Content::Dir(Dir { entries: Entries::Tree(tree), .. }) = &mut self.content
+        if let Content::Blocks(Blocks {
+            extents: Extents::Tree(tree),
+            ..
+        })
+        | Content::Dir(Dir {
+            entries: Entries::Tree(tree),
+            ..
+        }) = &mut self.content
         {
             freed.extend(tree.take_freed().into_iter().map(Freed::page));
         }
@@ -369,8 +445,14 @@ impl State {
     /// Pages of this object that only memory holds.
     pub(crate) fn mem_pages(&self) -> usize {
         match &self.content {
-            Content::Blocks(Blocks { extents: Extents::Tree(tree), .. })
-            | Content::Dir(Dir { entries: Entries::Tree(tree), .. }) => tree.mem_pages(),
+            Content::Blocks(Blocks {
+                extents: Extents::Tree(tree),
+                ..
+            })
+            | Content::Dir(Dir {
+                entries: Entries::Tree(tree),
+                ..
+            }) => tree.mem_pages(),
             _ => 0,
         }
     }
@@ -378,7 +460,10 @@ impl State {
     /// The file's own extents among those that lie in the inode record itself.
     pub(crate) fn few_extents(&self) -> impl Iterator<Item = &Extent> {
         match &self.content {
-            Content::Blocks(Blocks { extents: Extents::Few(map), .. }) => Some(map.values()),
+            Content::Blocks(Blocks {
+                extents: Extents::Few(map),
+                ..
+            }) => Some(map.values()),
             _ => None,
         }
         .into_iter()

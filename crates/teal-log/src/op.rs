@@ -19,7 +19,9 @@ use crate::weight::{PAGE, Weight};
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use teal_types::limits::{FILE_MAX, LINKS_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, xattr_bytes};
+use teal_types::limits::{
+    FILE_MAX, LINKS_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, xattr_bytes,
+};
 use teal_types::{Attr, FileType, Lsn, Name, ObjectNo, Stamp, Timestamp};
 
 /// One operation in progress; joins the open batch.
@@ -32,8 +34,12 @@ pub struct Op<'s> {
 
 impl Drop for Op<'_> {
     fn drop(&mut self) {
-        self.store.promised.fetch_sub(self.promised, Ordering::Relaxed);
-        self.store.budget.fetch_add(self.promised, Ordering::Relaxed);
+        self.store
+            .promised
+            .fetch_sub(self.promised, Ordering::Relaxed);
+        self.store
+            .budget
+            .fetch_add(self.promised, Ordering::Relaxed);
     }
 }
 
@@ -50,11 +56,16 @@ pub struct Locked<'o> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        let (before, now) = (self.before, Weight::of(self.items.iter().map(|(_, state)| &**state)));
+        let (before, now) = (
+            self.before,
+            Weight::of(self.items.iter().map(|(_, state)| &**state)),
+        );
         self.store.pages_changed(before.pages, now.pages);
         self.store.gathers(now.bytes as i64 - before.bytes as i64);
         let pages = now.pages as i64 - before.pages as i64;
-        self.store.budget.fetch_sub(pages * PAGE as i64, Ordering::Relaxed);
+        self.store
+            .budget
+            .fetch_sub(pages * PAGE as i64, Ordering::Relaxed);
     }
 }
 
@@ -100,12 +111,20 @@ impl Store {
     pub fn begin(&self, cost: Cost) -> Result<Op<'_>, StoreError> {
         self.writable()?;
         self.promise(cost)?;
-        Ok(Op { store: self, promised: cost.bytes as i64, _gate: self.gate.read() })
+        Ok(Op {
+            store: self,
+            promised: cost.bytes as i64,
+            _gate: self.gate.read(),
+        })
     }
 
     /// For the cleaner, whose space is set aside.
     pub(crate) fn begin_cleaning(&self) -> Op<'_> {
-        Op { store: self, promised: 0, _gate: self.gate.read() }
+        Op {
+            store: self,
+            promised: 0,
+            _gate: self.gate.read(),
+        }
     }
 
     /// Counts what the open batch takes more, or less.
@@ -138,7 +157,12 @@ impl Op<'_> {
             items.push((object, guard));
         }
         let before = Weight::of(items.iter().map(|(_, state)| &**state));
-        Ok(Locked { store: self.store, lsn: self.store.next_lsn(), items, before })
+        Ok(Locked {
+            store: self.store,
+            lsn: self.store.next_lsn(),
+            items,
+            before,
+        })
     }
 }
 
@@ -153,7 +177,10 @@ impl Locked<'_> {
     }
 
     fn index(&self, no: ObjectNo) -> usize {
-        self.items.iter().position(|(o, _)| o.no == no).expect("the operation locked every object it uses")
+        self.items
+            .iter()
+            .position(|(o, _)| o.no == no)
+            .expect("the operation locked every object it uses")
     }
 
     /// The attributes of a locked object as they stand.
@@ -174,7 +201,9 @@ impl Locked<'_> {
             // Its page of the inode map and one above it, as a checkpoint counts them, or an item in a page counted already.
             let is_new = open.places.add(object.no);
             let has_above = is_new && open.places.leaves() <= self.store.pages_above();
-            self.store.gathers((if is_new { PAGE } else { 128 } + if has_above { PAGE } else { 0 }) as i64);
+            self.store.gathers(
+                (if is_new { PAGE } else { 128 } + if has_above { PAGE } else { 0 }) as i64,
+            );
             if open.since.is_none() {
                 open.since = Some(self.store.clock.monotonic());
                 drop(open);
@@ -185,7 +214,10 @@ impl Locked<'_> {
     }
 
     pub(crate) fn stamp(&self) -> Stamp {
-        Stamp { counter: self.lsn.get(), ..Stamp::default() }
+        Stamp {
+            counter: self.lsn.get(),
+            ..Stamp::default()
+        }
     }
 
     /// Makes a new object without a name; it is locked like the others.
@@ -254,11 +286,15 @@ impl Locked<'_> {
     ///
     /// # Errors
     /// What reading the directory met.
-    pub fn entry(&self, dir: ObjectNo, name: &Name) -> Result<Option<(ObjectNo, FileType)>, StoreError> {
+    pub fn entry(
+        &self,
+        dir: ObjectNo,
+        name: &Name,
+    ) -> Result<Option<(ObjectNo, FileType)>, StoreError> {
         match &self.peek(dir).content {
-            Content::Dir(d) => {
-                Ok(d.find(&self.store.reader, dir, self.store.names, name)?.map(|(_, entry)| (entry.child, entry.kind)))
-            }
+            Content::Dir(d) => Ok(d
+                .find(&self.store.reader, dir, self.store.names, name)?
+                .map(|(_, entry)| (entry.child, entry.kind))),
             _ => Ok(None),
         }
     }
@@ -277,19 +313,36 @@ impl Locked<'_> {
     ///
     /// # Errors
     /// [`StoreError::TooBig`] beyond [`LINKS_MAX`] names, or what reading the directory met; nothing has changed then.
-    pub fn insert_entry(&mut self, dir: ObjectNo, name: &Name, child: ObjectNo) -> Result<(), StoreError> {
+    pub fn insert_entry(
+        &mut self,
+        dir: ObjectNo,
+        name: &Name,
+        child: ObjectNo,
+    ) -> Result<(), StoreError> {
         let kind = self.peek(child).core.kind;
         if self.peek(child).links.len() >= LINKS_MAX {
             return Err(StoreError::TooBig("an object's number of names"));
         }
         let (reader, names) = (&self.store.reader, self.store.names);
-        self.dir(dir)?.insert(reader, dir, names, Entry { child, kind, name: name.clone() })?;
+        self.dir(dir)?.insert(
+            reader,
+            dir,
+            names,
+            Entry {
+                child,
+                kind,
+                name: name.clone(),
+            },
+        )?;
         let state = self.mark(dir);
         state.core.size = state.core.size.saturating_add(1);
         state.core.subdirs = state.core.subdirs.saturating_add(u32::from(kind.is_dir()));
         self.settle(dir);
         let state = self.mark(child);
-        state.links.push(Link { parent: dir, name: name.clone() });
+        state.links.push(Link {
+            parent: dir,
+            name: name.clone(),
+        });
         state.head_changed = true;
         Ok(())
     }
@@ -306,7 +359,10 @@ impl Locked<'_> {
         let state = self.mark(dir);
         // Saturating: a damaged directory may have said that it has fewer.
         state.core.size = state.core.size.saturating_sub(1);
-        state.core.subdirs = state.core.subdirs.saturating_sub(u32::from(entry.kind.is_dir()));
+        state.core.subdirs = state
+            .core
+            .subdirs
+            .saturating_sub(u32::from(entry.kind.is_dir()));
         self.settle(dir);
         let state = self.mark(entry.child);
         state.links.retain(|l| l.parent != dir || l.name != *name);
@@ -339,7 +395,10 @@ impl Locked<'_> {
     /// # Errors
     /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or what reading partly overwritten blocks met; nothing has changed then.
     pub fn write(&mut self, no: ObjectNo, offset: u64, data: &[u8]) -> Result<(), StoreError> {
-        if offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_MAX) {
+        if offset
+            .checked_add(data.len() as u64)
+            .is_none_or(|end| end > FILE_MAX)
+        {
             return Err(StoreError::TooBig("a file"));
         }
         let (reader, stamp) = (&self.store.reader, self.stamp());
@@ -372,7 +431,9 @@ impl Locked<'_> {
             return Err(StoreError::TooBig("a file"));
         }
         let store = self.store;
-        self.change(no, |state, freed| state.set_size(&store.reader, no, size, freed))
+        self.change(no, |state, freed| {
+            state.set_size(&store.reader, no, size, freed)
+        })
     }
 
     /// Makes a range of a file read as zeros and gives its blocks back.
@@ -381,7 +442,9 @@ impl Locked<'_> {
     /// What reading its map met.
     pub fn punch(&mut self, no: ObjectNo, offset: u64, end: u64) -> Result<(), StoreError> {
         let store = self.store;
-        self.change(no, |state, freed| state.punch(&store.reader, no, offset, end, freed))
+        self.change(no, |state, freed| {
+            state.punch(&store.reader, no, offset, end, freed)
+        })
     }
 
     /// Sets a symlink's target, at most [`TARGET_MAX`](teal_types::limits::TARGET_MAX) bytes.
@@ -395,7 +458,12 @@ impl Locked<'_> {
     ///
     /// # Errors
     /// [`StoreError::TooBig`] beyond the limits.
-    pub fn set_xattr(&mut self, no: ObjectNo, name: &[u8], value: Option<&[u8]>) -> Result<bool, StoreError> {
+    pub fn set_xattr(
+        &mut self,
+        no: ObjectNo,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<bool, StoreError> {
         if name.len() > XATTR_NAME_MAX || value.is_some_and(|v| v.len() > XATTR_VALUE_MAX) {
             return Err(StoreError::TooBig("an extended attribute"));
         }
@@ -406,7 +474,9 @@ impl Locked<'_> {
             .filter(|(other, _)| other.as_ref() != name)
             .map(|(other, value)| xattr_bytes(other.len(), value.len()))
             .sum();
-        if value.is_some_and(|value| others + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX) {
+        if value
+            .is_some_and(|value| others + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX)
+        {
             return Err(StoreError::TooBig("an object's extended attributes"));
         }
         let state = self.mark(no);
@@ -442,7 +512,11 @@ impl Locked<'_> {
     /// there then.
     pub fn free(&mut self, no: ObjectNo) -> Result<(), StoreError> {
         if !self.peek(no).links.is_empty() {
-            return Err(StoreError::Corrupt { what: "an orphan with names", at: 0, object: Some(no) });
+            return Err(StoreError::Corrupt {
+                what: "an orphan with names",
+                at: 0,
+                object: Some(no),
+            });
         }
         let store = self.store;
         let mut freed = Vec::new();

@@ -77,10 +77,14 @@ pub struct Recovery {
 impl OpenOptions {
     /// Whether a store with this mark, whose last record is of this time, may be opened so.
     fn may_open(&self, mark: Option<Owner>, written: Timestamp) -> Result<(), OpenError> {
-        let is_free = self.read_only || self.owner.is_unknown() || self.elsewhere == OwnedElsewhere::TakeOver;
+        let is_free =
+            self.read_only || self.owner.is_unknown() || self.elsewhere == OwnedElsewhere::TakeOver;
         match mark {
             Some(owner) if !is_free && !owner.is_same_machine(&self.owner) => {
-                Err(OpenError::OwnedElsewhere { owner, since: written.minute() })
+                Err(OpenError::OwnedElsewhere {
+                    owner,
+                    since: written.minute(),
+                })
             }
             _ => Ok(()),
         }
@@ -126,12 +130,21 @@ pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, OpenError> {
         let mut bytes = vec![0; superblock::BYTES];
         if let Err(source) = disk.read_at(at, &mut bytes) {
             let source = Arc::new(source);
-            unread = Some(StoreError::Io { doing: DiskRequest::Read, at: at.get(), source });
+            unread = Some(StoreError::Io {
+                doing: DiskRequest::Read,
+                at: at.get(),
+                source,
+            });
             continue;
         }
         match Superblock::decode(&bytes) {
             Ok(sb) if sb.sectors <= sectors => return Ok(sb),
-            Ok(sb) => return Err(OpenError::Truncated { have: sectors * SECTOR, want: sb.sectors * SECTOR }),
+            Ok(sb) => {
+                return Err(OpenError::Truncated {
+                    have: sectors * SECTOR,
+                    want: sb.sectors * SECTOR,
+                });
+            }
             Err(e) if first.is_none() => first = Some(e),
             Err(_) => {}
         }
@@ -154,7 +167,10 @@ impl Store {
     ///
     /// # Errors
     /// [`OpenError`]; nothing has been written.
-    #[allow(clippy::too_many_lines, reason = "the steps of opening, in their order")]
+    #[allow(
+        clippy::too_many_lines,
+        reason = "the steps of opening, in their order"
+    )]
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -170,14 +186,24 @@ impl Store {
             return Err(OpenError::ReadOnlyFeatures(sb.read_only_compatible));
         }
         let geometry = Geometry::new(&sb);
-        let opening = Opening { reader: &reader, sb: &sb, geometry, window: RefCell::default() };
+        let opening = Opening {
+            reader: &reader,
+            sb: &sb,
+            geometry,
+            window: RefCell::default(),
+        };
         let anchors = Anchors::read(&reader, &sb, &geometry);
         let salvage = options.read_only && options.salvage;
         // Only for salvage an older checkpoint will do.
-        let tried = anchors.by_age().into_iter().take(if salvage { usize::MAX } else { 1 });
+        let tried = anchors
+            .by_age()
+            .into_iter()
+            .take(if salvage { usize::MAX } else { 1 });
         let mut found = Err(OpenError::Anchors);
         for anchor in tried {
-            found = opening.follow(anchor, anchors.watermark(), salvage).map(|followed| (anchor, followed));
+            found = opening
+                .follow(anchor, anchors.watermark(), salvage)
+                .map(|followed| (anchor, followed));
             if found.is_ok() {
                 break;
             }
@@ -186,7 +212,10 @@ impl Store {
         let mark = owner::mark(&last);
         options.may_open(mark, last.time)?;
         let last = chain.last().ok_or(OpenError::Anchors)?;
-        let from = chain.iter().rposition(|l| l.header.is(record::CHECKPOINT)).ok_or(OpenError::Anchors)?;
+        let from = chain
+            .iter()
+            .rposition(|l| l.header.is(record::CHECKPOINT))
+            .ok_or(OpenError::Anchors)?;
         let roots = roots_of(&chain[from])?;
 
         let slots = anchors.last_slots(&sb, &geometry);
@@ -212,15 +241,32 @@ impl Store {
             is_marked: mark.is_some() && !options.owner.is_unknown(),
             seen: None,
         };
-        let head = Head { a: last.header.next_a, b: last.header.next_b };
-        if [head.a, head.b].iter().any(|run| run.sectors > 0 && !geometry.takes(*run)) {
-            return Err(StoreError::Corrupt { what: "a record", at: last.at.get(), object: None }.into());
+        let head = Head {
+            a: last.header.next_a,
+            b: last.header.next_b,
+        };
+        if [head.a, head.b]
+            .iter()
+            .any(|run| run.sectors > 0 && !geometry.takes(*run))
+        {
+            return Err(StoreError::Corrupt {
+                what: "a record",
+                at: last.at.get(),
+                object: None,
+            }
+            .into());
         }
-        let mut recovery = Recovery { clean: last.header.is(record::CLEAN), ..Recovery::default() };
+        let mut recovery = Recovery {
+            clean: last.header.is(record::CLEAN),
+            ..Recovery::default()
+        };
         let store = Self::assemble(sb, reader, clock, options, committer, &roots)?;
         let mut dues = Dues::new();
         let is_of = |link: &&Link| link.header.batch == chain[from].header.batch;
-        chain[..=from].iter().filter(is_of).try_for_each(|link| store.redo_kept(link, &mut dues))?;
+        chain[..=from]
+            .iter()
+            .filter(is_of)
+            .try_for_each(|link| store.redo_kept(link, &mut dues))?;
         for pair in chain[from..].windows(2) {
             let (before, link) = (&pair[0], &pair[1]);
             let is_entry = geometry.segment_of(before.at) != geometry.segment_of(link.at);
@@ -228,7 +274,9 @@ impl Store {
             recovery.bytes += link.header.sectors() * SECTOR;
             store.redo(link, is_entry, &mut dues)?;
         }
-        store.objects.store(last.header.sums.objects as i64, Ordering::Relaxed);
+        store
+            .objects
+            .store(last.header.sums.objects as i64, Ordering::Relaxed);
         store.defer(dues, last.header.sums);
         {
             let mut segments = store.segments.lock();
@@ -239,10 +287,16 @@ impl Store {
             // What the last life had set free since the table was written is free again.
             segments.ripen(newest.checkpoint);
             // A record may have survived a crash and the host's allocation of the rest of its segment not.
-            let runs = chain.iter().map(|link| link.at).chain([head.a.addr, head.b.addr]);
+            let runs = chain
+                .iter()
+                .map(|link| link.at)
+                .chain([head.a.addr, head.b.addr]);
             let is_sparse = store.reader.disk().shape().sparse && !store.read_only;
-            segments.doubtful =
-                runs.filter(|_| is_sparse).filter_map(|at| geometry.segment_of(at)).map(|s| s.0).collect();
+            segments.doubtful = runs
+                .filter(|_| is_sparse)
+                .filter_map(|at| geometry.segment_of(at))
+                .map(|s| s.0)
+                .collect();
         }
         let is_marking = !options.read_only && !options.owner.is_unknown();
         let seen = is_marking.then(|| Witness::of(&store, head));
@@ -262,9 +316,18 @@ impl Store {
     /// No number of an object that is there may be given to another, whatever the roots say. A page of the map that cannot be read says
     /// nothing: only a store that is made up or badly broken needs this.
     fn count_on(&self) -> Result<(), StoreError> {
-        let highest = self.imap.read().highest(&self.reader).unwrap_or(0).max(ObjectNo::FIRST_FREE.get() - 1);
+        let highest = self
+            .imap
+            .read()
+            .highest(&self.reader)
+            .unwrap_or(0)
+            .max(ObjectNo::FIRST_FREE.get() - 1);
         if highest >= COUNTER_LIMIT {
-            return Err(StoreError::Corrupt { what: "the inode map", at: 0, object: Some(ObjectNo::new(highest)) });
+            return Err(StoreError::Corrupt {
+                what: "the inode map",
+                at: 0,
+                object: Some(ObjectNo::new(highest)),
+            });
         }
         self.next_object.fetch_max(highest + 1, Ordering::Relaxed);
         Ok(())
@@ -283,10 +346,15 @@ impl Store {
         let mut segments = Segments::new(geometry, reader.disk().shape().sparse);
         segments.interval = roots.checkpoint;
         let usage = Tree::with_root(TreeKind::Usage, STORE_WIDE, roots.usage);
-        let damaged = StoreError::Corrupt { what: "the usage table", at: 0, object: None };
+        let damaged = StoreError::Corrupt {
+            what: "the usage table",
+            at: 0,
+            object: None,
+        };
         usage.scan(&reader, 0, &mut |segment, value| {
             let item = crate::format::usage::SegmentUse::decode(value);
-            item.and_then(|item| segments.restore(u32::try_from(segment).ok()?, item)).ok_or(damaged.clone())?;
+            item.and_then(|item| segments.restore(u32::try_from(segment).ok()?, item))
+                .ok_or(damaged.clone())?;
             Ok(std::ops::ControlFlow::Continue(()))
         })?;
         segments.apply_overrides(roots).ok_or(damaged)?;
@@ -297,7 +365,11 @@ impl Store {
             commit: Mutex::new(committer),
             gate: RwLock::new(()),
             imap: RwLock::new(InodeMap::new(roots.imap)),
-            orphans: Mutex::new(Tree::with_root(TreeKind::Orphans, STORE_WIDE, roots.orphans)),
+            orphans: Mutex::new(Tree::with_root(
+                TreeKind::Orphans,
+                STORE_WIDE,
+                roots.orphans,
+            )),
             notes: Mutex::new(Tree::with_root(TreeKind::Notes, STORE_WIDE, roots.notes)),
             usage: Mutex::new(usage),
             segments: Mutex::new(segments),
@@ -330,7 +402,11 @@ impl Store {
 
 /// The roots at the end of a checkpoint's last record.
 fn roots_of(link: &Link) -> Result<Roots, StoreError> {
-    let damaged = StoreError::Corrupt { what: "a checkpoint's roots", at: link.at.get(), object: None };
+    let damaged = StoreError::Corrupt {
+        what: "a checkpoint's roots",
+        at: link.at.get(),
+        object: None,
+    };
     for placed in decode_body(&link.body, link.header.deltas) {
         if let Delta::Roots(roots) = placed.map_err(|_| damaged.clone())?.delta {
             return Ok(*roots);
@@ -353,12 +429,16 @@ impl Opening<'_> {
     /// The whole record at `at`, payload unverified.
     fn record(&self, at: Sector, fits: impl Fn(&Header) -> bool) -> Option<Link> {
         let (header, bytes) = self.header(at).filter(|(h, _)| fits(h))?;
-        if !self.geometry.holds(Run { addr: at, sectors: u32::try_from(header.sectors()).ok()? }) {
+        if !self.geometry.holds(Run {
+            addr: at,
+            sectors: u32::try_from(header.sectors()).ok()?,
+        }) {
             return None;
         }
         let body_sectors = u64::from(header.body).div_ceil(SECTOR);
         let mut body = vec![0; (body_sectors * SECTOR) as usize];
-        self.raw(at.plus(1 + u64::from(header.payload)), &mut body).ok()?;
+        self.raw(at.plus(1 + u64::from(header.payload)), &mut body)
+            .ok()?;
         body.truncate(header.body as usize);
         crc_matches(&body, header.body_crc).then(|| Link {
             at,
@@ -372,13 +452,16 @@ impl Opening<'_> {
         let fits = |h: &Header| {
             h.seq == last.header.seq + 1
                 && (record::follows(h, last.digest) || bug(Bug::LeftoversLineUp))
-                && (h.epoch == last.header.epoch || h.is(record::FRESH_EPOCH) && h.epoch > last.header.epoch)
+                && (h.epoch == last.header.epoch
+                    || h.is(record::FRESH_EPOCH) && h.epoch > last.header.epoch)
         };
         for run in [last.header.next_a, last.header.next_b] {
             if run.sectors == 0 || !self.geometry.holds(run) {
                 continue;
             }
-            for skip in (0..=u64::from(last.header.gap.min(run.sectors - 1))).step_by(self.geometry.align as usize) {
+            for skip in (0..=u64::from(last.header.gap.min(run.sectors - 1)))
+                .step_by(self.geometry.align as usize)
+            {
                 if let Some(link) = self.record(run.addr.plus(skip), fits) {
                     return Some(link);
                 }
@@ -395,21 +478,36 @@ impl Opening<'_> {
         let mut read: BTreeMap<_, (Sector, Sector)> = BTreeMap::new();
         let mut runs = vec![last.header.next_a, last.header.next_b];
         while let Some(run) = runs.pop() {
-            let Some(segment) = self.geometry.segment_of(run.addr).filter(|_| self.geometry.holds(run)) else {
+            let Some(segment) = self
+                .geometry
+                .segment_of(run.addr)
+                .filter(|_| self.geometry.holds(run))
+            else {
                 continue;
             };
             let usable = self.geometry.usable(segment);
             let stop = usable.addr.plus(u64::from(usable.sectors));
-            let far = run.addr.plus(record::SECTORS_MAX + u64::from(gap) + self.geometry.align);
+            let far = run
+                .addr
+                .plus(record::SECTORS_MAX + u64::from(gap) + self.geometry.align);
             let (from, to) = read.get(&segment).copied().unwrap_or((stop, usable.addr));
-            let begin = if (from..=to).contains(&run.addr) { to } else { run.addr };
+            let begin = if (from..=to).contains(&run.addr) {
+                to
+            } else {
+                run.addr
+            };
             let end = if begin < from { far.min(from) } else { far }.min(stop);
             if run.sectors == 0 || begin >= end {
                 continue;
             }
             read.insert(segment, (from.min(begin), to.max(end)));
             let mut bytes = vec![0; (end.byte() - begin.byte()) as usize];
-            if self.window.borrow_mut().read_on(self.reader, begin, &mut bytes).is_err() {
+            if self
+                .window
+                .borrow_mut()
+                .read_on(self.reader, begin, &mut bytes)
+                .is_err()
+            {
                 // Sector by sector then: one bad sector hides only itself.
                 for (i, sector) in bytes.chunks_mut(SECTOR as usize).enumerate() {
                     if self.reader.raw(begin.plus(i as u64), sector).is_err() {
@@ -434,20 +532,33 @@ impl Opening<'_> {
             return true;
         }
         let mut payload = vec![0; link.header.payload as usize * SECTOR as usize];
-        self.reader.raw(link.at.plus(1), &mut payload).is_ok() && crc_matches(&payload, link.header.payload_crc)
+        self.reader.raw(link.at.plus(1), &mut payload).is_ok()
+            && crc_matches(&payload, link.header.payload_crc)
     }
 
     /// The committed records from an anchor's checkpoint to the end of the log.
-    fn follow(&self, from: Anchor, mut watermark: u64, salvage: bool) -> Result<Followed, OpenError> {
+    fn follow(
+        &self,
+        from: Anchor,
+        mut watermark: u64,
+        salvage: bool,
+    ) -> Result<Followed, OpenError> {
         let lost = |seq, at: Sector| OpenError::Lost { seq, at: at.get() };
-        let first = self.record(from.addr, |h| h.seq == from.seq).ok_or_else(|| lost(from.seq, from.addr))?;
+        let first = self
+            .record(from.addr, |h| h.seq == from.seq)
+            .ok_or_else(|| lost(from.seq, from.addr))?;
         let mut chain = vec![first];
         let mut sectors = 0;
         while let Some(last) = chain.last() {
             sectors += last.header.sectors();
             if sectors > self.sb.sectors {
                 // Only records that lie on each other are longer together than the disk.
-                return Err(StoreError::Corrupt { what: "a record", at: last.at.get(), object: None }.into());
+                return Err(StoreError::Corrupt {
+                    what: "a record",
+                    at: last.at.get(),
+                    object: None,
+                }
+                .into());
             }
             watermark = watermark.max(last.header.watermark);
             match self.next(last) {
@@ -461,14 +572,26 @@ impl Opening<'_> {
                 }
             }
         }
-        let (found, last) = (chain.len(), chain.last().map(|link| link.header).unwrap_or_default());
-        let whole = chain.iter().position(|l| l.header.seq > watermark && !self.payload_is_whole(l));
+        let (found, last) = (
+            chain.len(),
+            chain.last().map(|link| link.header).unwrap_or_default(),
+        );
+        let whole = chain
+            .iter()
+            .position(|l| l.header.seq > watermark && !self.payload_is_whole(l));
         chain.truncate(whole.unwrap_or(chain.len()));
-        let committed = chain.iter().rposition(|l| l.header.is(record::COMMIT)).map_or(0, |i| i + 1);
+        let committed = chain
+            .iter()
+            .rposition(|l| l.header.is(record::COMMIT))
+            .map_or(0, |i| i + 1);
         if bug(Bug::TornTailRefused) && committed < found {
             return Err(lost(0, from.addr));
         }
-        chain.truncate(if bug(Bug::CommitFlagIgnored) { chain.len() } else { committed });
+        chain.truncate(if bug(Bug::CommitFlagIgnored) {
+            chain.len()
+        } else {
+            committed
+        });
         Ok(Followed { chain, last })
     }
 }

@@ -43,7 +43,11 @@ pub struct Owner {
 
 impl Default for Owner {
     fn default() -> Self {
-        Self { machine: [0; 16], boot: [0; 16], name: [0; MACHINE_NAME_BYTES] }
+        Self {
+            machine: [0; 16],
+            boot: [0; 16],
+            name: [0; MACHINE_NAME_BYTES],
+        }
     }
 }
 
@@ -62,12 +66,20 @@ impl Owner {
             end -= 1;
         }
         kept[..end].copy_from_slice(&name.as_bytes()[..end]);
-        Self { machine, boot, name: kept }
+        Self {
+            machine,
+            boot,
+            name: kept,
+        }
     }
 
     /// Its name for people.
     pub fn name(&self) -> String {
-        let end = self.name.iter().position(|byte| *byte == 0).unwrap_or(MACHINE_NAME_BYTES);
+        let end = self
+            .name
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(MACHINE_NAME_BYTES);
         String::from_utf8_lossy(&self.name[..end]).into_owned()
     }
 
@@ -113,7 +125,10 @@ impl Witness {
 
     /// Whether something else lies there now. What could not be read tells nothing.
     fn differs(self, now: Self) -> bool {
-        self.0.into_iter().zip(now.0).any(|(then, now)| then.is_some() && now.is_some() && then != now)
+        self.0
+            .into_iter()
+            .zip(now.0)
+            .any(|(then, now)| then.is_some() && now.is_some() && then != now)
     }
 }
 
@@ -123,7 +138,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::WrittenElsewhere`]; nothing has been written then.
     pub(crate) fn still_unchanged(&self, committer: &Committer) -> Result<(), StoreError> {
-        let Some(seen) = committer.seen else { return Ok(()) };
+        let Some(seen) = committer.seen else {
+            return Ok(());
+        };
         let head = self.segments.lock().head();
         // The anchors tell of those who have written so much that what they wrote first is gone.
         let newest = Anchors::read(&self.reader, &self.sb, &self.geometry).newest();

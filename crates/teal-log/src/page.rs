@@ -114,7 +114,11 @@ impl Expect {
     /// The error for a page at `at` that is not as expected.
     pub(crate) fn damaged(self, at: Sector) -> StoreError {
         let object = (self.owner != STORE_WIDE).then_some(self.owner);
-        StoreError::Corrupt { what: self.kind.page_name(), at: at.get(), object }
+        StoreError::Corrupt {
+            what: self.kind.page_name(),
+            at: at.get(),
+            object,
+        }
     }
 }
 
@@ -134,7 +138,11 @@ impl PagePtr {
     pub(crate) fn seal(addr: Sector, page: &[u8]) -> Self {
         assert!(addr < Sector::LIMIT, "sector addresses have 48 bits");
         let bytes = u16::from_le_bytes([page[LENGTH_AT], page[LENGTH_AT + 1]]);
-        let ptr = Self { addr, bytes, crc: crc32c::crc32c(page) };
+        let ptr = Self {
+            addr,
+            bytes,
+            crc: crc32c::crc32c(page),
+        };
         assert_eq!(ptr.stored_bytes(), page.len(), "a page fills its sectors");
         ptr
     }
@@ -176,11 +184,13 @@ impl PagePtr {
     pub(crate) fn decode(raw: [u8; Self::BYTES]) -> Option<Self> {
         let [a0, a1, a2, a3, a4, a5, b0, b1, c0, c1, c2, c3] = raw;
         let bytes = u16::from_le_bytes([b0, b1]);
-        (HEADER + LEAF_ITEM..=PAGE_MAX).contains(&usize::from(bytes)).then(|| Self {
-            addr: Sector::new(u64::from_le_bytes([a0, a1, a2, a3, a4, a5, 0, 0])),
-            bytes,
-            crc: u32::from_le_bytes([c0, c1, c2, c3]),
-        })
+        (HEADER + LEAF_ITEM..=PAGE_MAX)
+            .contains(&usize::from(bytes))
+            .then(|| Self {
+                addr: Sector::new(u64::from_le_bytes([a0, a1, a2, a3, a4, a5, 0, 0])),
+                bytes,
+                crc: u32::from_le_bytes([c0, c1, c2, c3]),
+            })
     }
 
     /// The stored form of a pointer that may be missing: zeros then.
@@ -189,7 +199,11 @@ impl PagePtr {
     }
     /// The pointer of an optional stored form; the outer `None` is damage.
     pub(crate) fn decode_optional(raw: [u8; Self::BYTES]) -> Option<Option<Self>> {
-        if raw == [0; Self::BYTES] { Some(None) } else { Self::decode(raw).map(Some) }
+        if raw == [0; Self::BYTES] {
+            Some(None)
+        } else {
+            Self::decode(raw).map(Some)
+        }
     }
 }
 
@@ -253,8 +267,14 @@ impl Node {
     /// The page of this node, padded to whole sectors. Its children must be on disk already.
     pub(crate) fn encode(&self, kind: TreeKind, owner: ObjectNo) -> Vec<u8> {
         let length = self.encoded_len();
-        assert!(!self.is_empty() && length <= PAGE_MAX, "{} items, {length} bytes do not make a page", self.len());
-        assert!(self.level <= LEVEL_MAX && (self.level == 0) == matches!(self.items, Items::Leaf(_)));
+        assert!(
+            !self.is_empty() && length <= PAGE_MAX,
+            "{} items, {length} bytes do not make a page",
+            self.len()
+        );
+        assert!(
+            self.level <= LEVEL_MAX && (self.level == 0) == matches!(self.items, Items::Leaf(_))
+        );
         let mut out = Vec::with_capacity(padded(length));
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
@@ -273,7 +293,9 @@ impl Node {
             }
             Items::Inner(items) => {
                 for (key, child) in items {
-                    let Child::Disk(ptr) = child else { panic!("children are written before their parent") };
+                    let Child::Disk(ptr) = child else {
+                        panic!("children are written before their parent")
+                    };
                     out.extend(key.to_le_bytes());
                     out.extend(ptr.encode());
                 }
@@ -300,14 +322,20 @@ impl Node {
         let [key_words, reserved] = head.take()?;
         let length = usize::try_from(u32::from_le_bytes(head.take()?)).ok()?;
         let owner = u64::from_le_bytes(head.take()?);
-        let expected = kind == want.kind.code() && owner == want.owner.get() && want.level.is_none_or(|l| l == level);
+        let expected = kind == want.kind.code()
+            && owner == want.owner.get()
+            && want.level.is_none_or(|l| l == level);
         let shaped = key_words == KEY_WORDS && reserved == 0 && level <= LEVEL_MAX && count > 0;
         let fits = (HEADER..=PAGE_MAX).contains(&length) && page.len() == padded(length);
         if !(known && expected && shaped && fits && page[length..].iter().all(|&b| b == 0)) {
             return None;
         }
         let mut body = Reader(&page[HEADER..length]);
-        let items = if level == 0 { Items::Leaf(body.leaf(count)?) } else { Items::Inner(body.inner(count)?) };
+        let items = if level == 0 {
+            Items::Leaf(body.leaf(count)?)
+        } else {
+            Items::Inner(body.inner(count)?)
+        };
         body.0.is_empty().then_some(Self { level, items })
     }
 }
@@ -333,7 +361,10 @@ impl Reader<'_> {
     /// The next key, which must be above those of `items`.
     fn key<T>(&mut self, items: &[(u64, T)]) -> Option<u64> {
         let key = u64::from_le_bytes(self.take()?);
-        items.last().is_none_or(|(last, _)| *last < key).then_some(key)
+        items
+            .last()
+            .is_none_or(|(last, _)| *last < key)
+            .then_some(key)
     }
     fn leaf(&mut self, count: usize) -> Option<Vec<(u64, Box<[u8]>)>> {
         let mut items = Vec::with_capacity(count.min(self.0.len() / LEAF_ITEM));

@@ -39,14 +39,23 @@ impl Bytes {
 
     /// `len` bytes of it.
     pub(crate) fn part(&self, from: usize, len: usize) -> Self {
-        assert!(from + len <= self.len as usize, "a part is inside the whole");
-        Self { memory: self.memory.clone(), from: self.from + from as u32, len: len as u32 }
+        assert!(
+            from + len <= self.len as usize,
+            "a part is inside the whole"
+        );
+        Self {
+            memory: self.memory.clone(),
+            from: self.from + from as u32,
+            len: len as u32,
+        }
     }
 
     /// Takes over what follows if it lies behind this in the same memory.
     fn join(&mut self, next: &Self) -> bool {
         let is_next = match (&self.memory, &next.memory) {
-            (Memory::Lent(mine), Memory::Lent(other)) => Arc::ptr_eq(mine, other) && self.from + self.len == next.from,
+            (Memory::Lent(mine), Memory::Lent(other)) => {
+                Arc::ptr_eq(mine, other) && self.from + self.len == next.from
+            }
             _ => false,
         };
         self.len += if is_next { next.len } else { 0 };
@@ -73,7 +82,11 @@ impl Deref for Bytes {
 impl From<Buffer> for Bytes {
     fn from(memory: Buffer) -> Self {
         let len = memory_len(memory.len());
-        Self { memory: Memory::Lent(Arc::new(memory)), from: 0, len }
+        Self {
+            memory: Memory::Lent(Arc::new(memory)),
+            from: 0,
+            len,
+        }
     }
 }
 
@@ -92,7 +105,11 @@ impl From<&[u8]> for Bytes {
 impl From<Arc<[u8]>> for Bytes {
     fn from(bytes: Arc<[u8]>) -> Self {
         let len = memory_len(bytes.len());
-        Self { memory: Memory::Own(bytes), from: 0, len }
+        Self {
+            memory: Memory::Own(bytes),
+            from: 0,
+            len,
+        }
     }
 }
 
@@ -137,26 +154,43 @@ impl Parts {
             return;
         }
         self.len += len;
-        if !self.parts.last_mut().is_some_and(|(_, last)| last.join(&bytes)) {
+        if !self
+            .parts
+            .last_mut()
+            .is_some_and(|(_, last)| last.join(&bytes))
+        {
             self.parts.push((at, bytes));
         }
     }
 
     pub(crate) fn append(&mut self, other: Self) {
-        other.parts.into_iter().for_each(|(_, bytes)| self.push(bytes));
+        other
+            .parts
+            .into_iter()
+            .for_each(|(_, bytes)| self.push(bytes));
     }
 
     pub(crate) fn slices(&self) -> Vec<IoSlice<'_>> {
-        self.parts.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect()
+        self.parts
+            .iter()
+            .map(|(_, bytes)| IoSlice::new(bytes))
+            .collect()
     }
 
     /// Copies a range that lies inside.
     pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {
-        let first = self.parts.partition_point(|(at, _)| *at <= range.start).saturating_sub(1);
-        for (at, bytes) in self.parts[first..].iter().take_while(|(at, _)| *at < range.end) {
+        let first = self
+            .parts
+            .partition_point(|(at, _)| *at <= range.start)
+            .saturating_sub(1);
+        for (at, bytes) in self.parts[first..]
+            .iter()
+            .take_while(|(at, _)| *at < range.end)
+        {
             let (from, to) = (range.start.max(*at), range.end.min(at + bytes.len()));
             if from < to {
-                out[from - range.start..to - range.start].copy_from_slice(&bytes[from - at..to - at]);
+                out[from - range.start..to - range.start]
+                    .copy_from_slice(&bytes[from - at..to - at]);
             }
         }
     }
@@ -178,18 +212,43 @@ mod tests {
     #[test]
     fn what_lies_together_is_one_part_and_any_range_can_be_copied() {
         let mut buffer = Buffers::new(0).lend(100);
-        buffer.iter_mut().enumerate().for_each(|(i, byte)| *byte = i as u8);
+        buffer
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, byte)| *byte = i as u8);
         let pieces: Vec<Bytes> = Bytes::split(buffer, 30).collect();
-        assert_eq!(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [30, 30, 30, 10]);
+        assert_eq!(
+            pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(),
+            [30, 30, 30, 10]
+        );
         let mut parts = Parts::from(vec![200; 5]);
-        let order = [&pieces[0], &pieces[1], &pieces[3], &pieces[2].part(0, 7), &Bytes::from(vec![])];
+        let order = [
+            &pieces[0],
+            &pieces[1],
+            &pieces[3],
+            &pieces[2].part(0, 7),
+            &Bytes::from(vec![]),
+        ];
         order.iter().for_each(|piece| parts.push((*piece).clone()));
         let mut all = Parts::default();
         all.push(vec![201; 3].into());
         all.append(parts);
-        let whole = [vec![201; 3], vec![200; 5], (0..60).collect(), (90..100).collect(), (60..67).collect()].concat();
+        let whole = [
+            vec![201; 3],
+            vec![200; 5],
+            (0..60).collect(),
+            (90..100).collect(),
+            (60..67).collect(),
+        ]
+        .concat();
         assert_eq!((all.len(), all.slices().len()), (whole.len(), 5));
-        assert_eq!(all.slices().iter().flat_map(|part| part.iter().copied()).collect::<Vec<_>>(), whole);
+        assert_eq!(
+            all.slices()
+                .iter()
+                .flat_map(|part| part.iter().copied())
+                .collect::<Vec<_>>(),
+            whole
+        );
         for from in 0..whole.len() {
             for to in from..=whole.len() {
                 let mut out = vec![0; to - from];

@@ -25,7 +25,11 @@ pub(crate) fn attr_of(no: ObjectNo, state: &State) -> Attr {
         uid: core.uid,
         gid: core.gid,
         rdev: core.rdev,
-        size: if core.kind.is_dir() { core.size.saturating_mul(32) } else { core.size },
+        size: if core.kind.is_dir() {
+            core.size.saturating_mul(32)
+        } else {
+            core.size
+        },
         sectors: core.sectors.saturating_add(dirty),
         atime: core.atime,
         mtime: core.mtime,
@@ -43,7 +47,11 @@ impl Store {
         self.settled(|| {
             let object = self.object(no)?;
             let state = object.state.read();
-            if state.gone { Err(StoreError::NotFound(no)) } else { look(&state) }
+            if state.gone {
+                Err(StoreError::NotFound(no))
+            } else {
+                look(&state)
+            }
         })
     }
 
@@ -71,11 +79,15 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the directory, or what reading it met.
-    pub fn lookup(&self, dir: ObjectNo, name: &Name) -> Result<Option<(ObjectNo, FileType)>, StoreError> {
+    pub fn lookup(
+        &self,
+        dir: ObjectNo,
+        name: &Name,
+    ) -> Result<Option<(ObjectNo, FileType)>, StoreError> {
         self.with(dir, |state| match &state.content {
-            Content::Dir(d) => {
-                Ok(d.find(&self.reader, dir, self.names, name)?.map(|(_, entry)| (entry.child, entry.kind)))
-            }
+            Content::Dir(d) => Ok(d
+                .find(&self.reader, dir, self.names, name)?
+                .map(|(_, entry)| (entry.child, entry.kind))),
             _ => Ok(None),
         })
     }
@@ -86,7 +98,9 @@ impl Store {
     /// [`StoreError::NotFound`] for the directory, or what reading it met.
     pub fn cookie(&self, dir: ObjectNo, name: &Name) -> Result<Option<u64>, StoreError> {
         self.with(dir, |state| match &state.content {
-            Content::Dir(d) => Ok(d.find(&self.reader, dir, self.names, name)?.map(|(cookie, _)| cookie)),
+            Content::Dir(d) => Ok(d
+                .find(&self.reader, dir, self.names, name)?
+                .map(|(cookie, _)| cookie)),
             _ => Ok(None),
         })
     }
@@ -96,7 +110,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], or what reading it met.
     pub fn parent(&self, dir: ObjectNo) -> Result<ObjectNo, StoreError> {
-        self.with(dir, |state| Ok(state.links.first().map_or(dir, |link| link.parent)))
+        self.with(dir, |state| {
+            Ok(state.links.first().map_or(dir, |link| link.parent))
+        })
     }
 
     /// The names of an object: parent and name of each.
@@ -104,7 +120,13 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], or what reading it met.
     pub fn names(&self, no: ObjectNo) -> Result<Vec<(ObjectNo, Name)>, StoreError> {
-        self.with(no, |state| Ok(state.links.iter().map(|l| (l.parent, l.name.clone())).collect()))
+        self.with(no, |state| {
+            Ok(state
+                .links
+                .iter()
+                .map(|l| (l.parent, l.name.clone()))
+                .collect())
+        })
     }
 
     /// Bytes of an object's names and extended attributes in the log: an operation that changes one of them logs them all, and its
@@ -114,8 +136,16 @@ impl Store {
     /// [`StoreError::NotFound`], or what reading it met.
     pub fn head_bytes(&self, no: ObjectNo) -> Result<u64, StoreError> {
         self.with(no, |state| {
-            let links: usize = state.links.iter().map(|l| 32 + l.name.as_bytes().len()).sum();
-            let xattrs: usize = state.xattrs.iter().map(|(name, value)| 32 + name.len() + value.len()).sum();
+            let links: usize = state
+                .links
+                .iter()
+                .map(|l| 32 + l.name.as_bytes().len())
+                .sum();
+            let xattrs: usize = state
+                .xattrs
+                .iter()
+                .map(|(name, value)| 32 + name.len() + value.len())
+                .sum();
             Ok((links + xattrs) as u64)
         })
     }
@@ -125,7 +155,11 @@ impl Store {
         let mut parts = Vec::new();
         let mut at = no;
         while at != ObjectNo::ROOT && parts.len() < 256 {
-            match self.names(at).ok().and_then(|names| names.into_iter().next()) {
+            match self
+                .names(at)
+                .ok()
+                .and_then(|names| names.into_iter().next())
+            {
                 Some((parent, name)) => {
                     parts.push(name.to_string());
                     at = parent;
@@ -178,7 +212,11 @@ impl Store {
         for _ in 0..3 {
             let plan = self.with(no, |state| {
                 let len = (len as u64).min(state.core.size.saturating_sub(offset)) as usize;
-                if len == 0 { Ok(Vec::new()) } else { state.plan(&self.reader, no, offset, len) }
+                if len == 0 {
+                    Ok(Vec::new())
+                } else {
+                    state.plan(&self.reader, no, offset, len)
+                }
             })?;
             match self.reader.gather(no, &plan) {
                 Ok(parts) => return Ok(parts),
@@ -214,7 +252,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], or what reading the object met.
     pub fn xattr_names(&self, no: ObjectNo) -> Result<Vec<Vec<u8>>, StoreError> {
-        self.with(no, |state| Ok(state.xattrs.keys().map(|k| k.to_vec()).collect()))
+        self.with(no, |state| {
+            Ok(state.xattrs.keys().map(|k| k.to_vec()).collect())
+        })
     }
 
     /// Notes that a file was read, for the next record of it that is written anyway; never causes a commit.

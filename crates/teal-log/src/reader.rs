@@ -70,7 +70,11 @@ pub(crate) struct Reader {
 }
 
 fn failed(doing: DiskRequest, at: Sector, source: io::Error) -> StoreError {
-    StoreError::Io { doing, at: at.get(), source: Arc::new(source) }
+    StoreError::Io {
+        doing,
+        at: at.get(),
+        source: Arc::new(source),
+    }
 }
 
 impl Reader {
@@ -102,19 +106,34 @@ impl Reader {
 
     /// Writes something and brings what is cached of its place up to date.
     pub(crate) fn write(&self, start: Sector, bytes: Parts) -> Result<(), StoreError> {
-        self.write_adjoining(&[InFlight { start, parts: Arc::new(bytes) }])
+        self.write_adjoining(&[InFlight {
+            start,
+            parts: Arc::new(bytes),
+        }])
     }
 
     /// Writes records, each of which begins where the one before ends, at once.
     pub(crate) fn write_adjoining(&self, records: &[InFlight]) -> Result<(), StoreError> {
-        let (Some(first), Some(last)) = (records.first(), records.last()) else { return Ok(()) };
+        let (Some(first), Some(last)) = (records.first(), records.last()) else {
+            return Ok(());
+        };
         let slices: Vec<IoSlice<'_>> = records.iter().flat_map(|r| r.parts.slices()).collect();
-        let before = self.last_end.swap(last.end().get(), std::sync::atomic::Ordering::Relaxed);
+        let before = self
+            .last_end
+            .swap(last.end().get(), std::sync::atomic::Ordering::Relaxed);
         add(&self.counters.writes, 1);
-        add(&self.counters.bytes_written, slices.iter().map(|slice| slice.len() as u64).sum());
-        add(&self.counters.repositionings, u64::from(before != first.start.get()));
+        add(
+            &self.counters.bytes_written,
+            slices.iter().map(|slice| slice.len() as u64).sum(),
+        );
+        add(
+            &self.counters.repositionings,
+            u64::from(before != first.start.get()),
+        );
         let done = self.disk.write_at(first.start, &slices);
-        records.iter().for_each(|r| self.update_chunks(r.start, &r.parts, done.is_ok()));
+        records
+            .iter()
+            .for_each(|r| self.update_chunks(r.start, &r.parts, done.is_ok()));
         done.map_err(|source| failed(DiskRequest::Write, first.start, source))
     }
 
@@ -128,7 +147,10 @@ impl Reader {
             }
             let old = self.chunks.get(&chunk);
             let old = old.unwrap_or_else(|| Arc::new(vec![0; self.chunk_len(chunk)]));
-            self.chunks.insert(chunk, Arc::new(patched(&old, chunk * CHUNK_SECTORS, at, bytes)));
+            self.chunks.insert(
+                chunk,
+                Arc::new(patched(&old, chunk * CHUNK_SECTORS, at, bytes)),
+            );
         }
     }
 
@@ -144,7 +166,9 @@ impl Reader {
 
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         add(&self.counters.barriers, 1);
-        self.disk.sync().map_err(|source| failed(DiskRequest::Sync, Sector::new(0), source))
+        self.disk
+            .sync()
+            .map_err(|source| failed(DiskRequest::Sync, Sector::new(0), source))
     }
 
     fn copy_in_flight(&self, byte: u64, buf: &mut [u8]) -> bool {
@@ -165,11 +189,17 @@ impl Reader {
             return Ok(());
         }
         if at.get() + buf.len() as u64 / SECTOR > self.limit {
-            return Err(StoreError::Corrupt { what: "an address", at: at.get(), object: None });
+            return Err(StoreError::Corrupt {
+                what: "an address",
+                at: at.get(),
+                object: None,
+            });
         }
         add(&self.counters.reads, 1);
         add(&self.counters.bytes_read, buf.len() as u64);
-        self.disk.read_at(at, buf).map_err(|source| failed(DiskRequest::Read, at, source))
+        self.disk
+            .read_at(at, buf)
+            .map_err(|source| failed(DiskRequest::Read, at, source))
     }
 
     fn chunk(&self, chunk: u64) -> Result<Arc<Vec<u8>>, StoreError> {
@@ -193,7 +223,11 @@ impl Reader {
             let from = (at % unit) as usize;
             let to = chunk.len().min(from + (end - at) as usize);
             if from >= to {
-                return Err(StoreError::Corrupt { what: "an address", at: at / SECTOR, object: None });
+                return Err(StoreError::Corrupt {
+                    what: "an address",
+                    at: at / SECTOR,
+                    object: None,
+                });
             }
             out.extend_from_slice(&chunk[from..to]);
             at += (to - from) as u64;
@@ -207,8 +241,11 @@ impl Reader {
         if buf.len() as u64 > SMALL_SECTORS * SECTOR || at.get() >= self.limit {
             return false;
         }
-        let last = self.last_small.swap(at.get(), std::sync::atomic::Ordering::Relaxed);
-        let is_cached = || chunks_of(at.byte(), buf.len()).all(|chunk| self.chunks.get(&chunk).is_some());
+        let last = self
+            .last_small
+            .swap(at.get(), std::sync::atomic::Ordering::Relaxed);
+        let is_cached =
+            || chunks_of(at.byte(), buf.len()).all(|chunk| self.chunks.get(&chunk).is_some());
         if at.get().abs_diff(last) > NEARBY_SECTORS && !is_cached() {
             return false;
         }
@@ -230,16 +267,26 @@ impl Reader {
         what: &'static str,
         object: Option<ObjectNo>,
     ) -> Result<Vec<u8>, StoreError> {
-        if byte.checked_add(len as u64).is_none_or(|end| end > self.limit * SECTOR) {
-            return Err(StoreError::Corrupt { what, at: byte / SECTOR, object });
+        if byte
+            .checked_add(len as u64)
+            .is_none_or(|end| end > self.limit * SECTOR)
+        {
+            return Err(StoreError::Corrupt {
+                what,
+                at: byte / SECTOR,
+                object,
+            });
         }
         let mut flight = vec![0; len];
         if self.copy_in_flight(byte, &mut flight) && crc_matches(&flight, sum) {
             return Ok(flight);
         }
         // A page on its own is not worth its neighbourhood, one behind another is: they were written in order.
-        let last = self.last_read.swap(byte / SECTOR, std::sync::atomic::Ordering::Relaxed);
-        let near = self.sweeping.load(Ordering::Relaxed) || (byte / SECTOR).abs_diff(last) <= CHUNK_SECTORS;
+        let last = self
+            .last_read
+            .swap(byte / SECTOR, std::sync::atomic::Ordering::Relaxed);
+        let near = self.sweeping.load(Ordering::Relaxed)
+            || (byte / SECTOR).abs_diff(last) <= CHUNK_SECTORS;
         if (near || len < WORTH_ITSELF)
             && let Ok(bytes) = self.through_chunks(byte, len)
         {
@@ -256,7 +303,11 @@ impl Reader {
         let from = (byte - first * SECTOR) as usize;
         let exact = bytes[from..from + len].to_vec();
         if !crc_matches(&exact, sum) {
-            return Err(StoreError::Corrupt { what, at: first, object });
+            return Err(StoreError::Corrupt {
+                what,
+                at: first,
+                object,
+            });
         }
         Ok(exact)
     }
@@ -282,10 +333,16 @@ fn chunks_of(byte: u64, len: usize) -> std::ops::Range<u64> {
 fn patched(chunk: &[u8], start: u64, at: Sector, bytes: &Parts) -> Vec<u8> {
     let mut new = chunk.to_vec();
     let (begin, at) = (start * SECTOR, at.byte());
-    let (from, to) = (begin.max(at), (begin + chunk.len() as u64).min(at + bytes.len() as u64));
+    let (from, to) = (
+        begin.max(at),
+        (begin + chunk.len() as u64).min(at + bytes.len() as u64),
+    );
     if from < to {
         let range = (from - at) as usize..(to - at) as usize;
-        bytes.copy_to(range, &mut new[(from - begin) as usize..(to - begin) as usize]);
+        bytes.copy_to(
+            range,
+            &mut new[(from - begin) as usize..(to - begin) as usize],
+        );
     }
     new
 }
@@ -299,7 +356,13 @@ impl PageSource for Reader {
         }
         let object = (want.owner != STORE_WIDE).then_some(want.owner);
         let name = want.kind.page_name();
-        let bytes = self.checked(ptr.addr().byte(), ptr.stored_bytes(), ptr.crc(), name, object)?;
+        let bytes = self.checked(
+            ptr.addr().byte(),
+            ptr.stored_bytes(),
+            ptr.crc(),
+            name,
+            object,
+        )?;
         let node = Arc::new(Node::decode(&bytes, ptr.addr(), want)?);
         self.pages.insert(ptr, Arc::clone(&node));
         Ok(node)
@@ -315,7 +378,10 @@ mod tests {
         let chunk = vec![0; 4 * SECTOR as usize];
         let record = Parts::from(vec![7; 2 * SECTOR as usize]);
         let sectors = |at| -> Vec<u8> {
-            patched(&chunk, 10, Sector::new(at), &record).chunks(SECTOR as usize).map(|sector| sector[0]).collect()
+            patched(&chunk, 10, Sector::new(at), &record)
+                .chunks(SECTOR as usize)
+                .map(|sector| sector[0])
+                .collect()
         };
         assert_eq!(sectors(11), [0, 7, 7, 0]);
         assert_eq!(sectors(9), [7, 0, 0, 0]);

@@ -32,7 +32,12 @@ use teal_types::{FileType, Lsn, ObjectNo, SECTOR};
 
 impl Store {
     /// Redoes a record; `is_entry`: the record before lies in another segment. What it says of objects goes into `dues`.
-    pub(crate) fn redo(&self, link: &Link, is_entry: bool, dues: &mut Dues) -> Result<(), StoreError> {
+    pub(crate) fn redo(
+        &self,
+        link: &Link,
+        is_entry: bool,
+        dues: &mut Dues,
+    ) -> Result<(), StoreError> {
         {
             let mut segments = self.segments.lock();
             if is_entry {
@@ -40,7 +45,11 @@ impl Store {
             }
             segments.enter(link.at, link.header.seq);
         }
-        let damaged = || StoreError::Corrupt { what: "a record", at: link.at.get(), object: None };
+        let damaged = || StoreError::Corrupt {
+            what: "a record",
+            at: link.at.get(),
+            object: None,
+        };
         let byte = link.at.byte() + SECTOR * (1 + u64::from(link.header.payload));
         for placed in decode_body(&link.body, link.header.deltas) {
             let placed = placed.map_err(|_| damaged())?;
@@ -51,10 +60,18 @@ impl Store {
                 return Err(damaged());
             }
             self.next_object.fetch_max(no.get() + 1, Relaxed);
-            if self.redo_at_once(&placed, lsn, byte + placed.at as u64)?.ok_or_else(damaged)? {
+            if self
+                .redo_at_once(&placed, lsn, byte + placed.at as u64)?
+                .ok_or_else(damaged)?
+            {
                 let at = u32::try_from(placed.at).map_err(|_| damaged())?;
                 let byte = byte + placed.at as u64;
-                dues.entry(no).or_default().push(Due { body: Arc::clone(&link.body), byte, at, lsn });
+                dues.entry(no).or_default().push(Due {
+                    body: Arc::clone(&link.body),
+                    byte,
+                    at,
+                    lsn,
+                });
             }
         }
         Ok(())
@@ -62,25 +79,44 @@ impl Store {
 
     /// Takes over what a record of the last checkpoint keeps.
     pub(crate) fn redo_kept(&self, link: &Link, dues: &mut Dues) -> Result<(), StoreError> {
-        let damaged = || StoreError::Corrupt { what: "a record", at: link.at.get(), object: None };
+        let damaged = || StoreError::Corrupt {
+            what: "a record",
+            at: link.at.get(),
+            object: None,
+        };
         for placed in decode_body(&link.body, link.header.deltas) {
             let placed = placed.map_err(|_| damaged())?;
             if let Delta::Kept { lsn, byte, .. } = placed.delta {
                 let at = u32::try_from(placed.at + KEPT + PREFIX).map_err(|_| damaged())?;
-                dues.entry(placed.object).or_default().push(Due { body: Arc::clone(&link.body), byte, at, lsn });
+                dues.entry(placed.object).or_default().push(Due {
+                    body: Arc::clone(&link.body),
+                    byte,
+                    at,
+                    lsn,
+                });
             }
         }
         Ok(())
     }
 
     /// Says whether the delta changes an object; `Ok(None)` when it contradicts the state.
-    fn redo_at_once(&self, placed: &Placed<'_>, lsn: Lsn, byte: u64) -> Result<Option<bool>, StoreError> {
+    fn redo_at_once(
+        &self,
+        placed: &Placed<'_>,
+        lsn: Lsn,
+        byte: u64,
+    ) -> Result<Option<bool>, StoreError> {
         let no = placed.object;
         let done = |redone: Option<()>| redone.map(|()| false);
         match &placed.delta {
             Delta::Inode(bytes) => self.segments.lock().add_live(byte, bytes.len() as u64, lsn),
-            Delta::Extent { extent: Mapped::Own(own), .. } => {
-                self.segments.lock().add_live(own.addr.byte(), own.bytes(), own.born);
+            Delta::Extent {
+                extent: Mapped::Own(own),
+                ..
+            } => {
+                self.segments
+                    .lock()
+                    .add_live(own.addr.byte(), own.bytes(), own.born);
             }
             Delta::Free => self.change_orphans(no, false)?,
             Delta::Head(_)
@@ -90,13 +126,27 @@ impl Store {
             | Delta::EntrySet { .. }
             | Delta::EntryGone { .. } => {}
             Delta::Orphan(orphan) => return self.change_orphans(no, *orphan).map(|()| Some(false)),
-            Delta::Note { piece, value } => return self.redo_note(no, *piece, Some(value)).map(|()| Some(false)),
-            Delta::NoteGone { piece } => return self.redo_note(no, *piece, None).map(|()| Some(false)),
-            Delta::SharedSet { id, shared } => return self.redo_shared(*id, &Logged::Set(shared.clone())).map(done),
-            Delta::SharedCount { id, count } => return self.redo_shared(*id, &Logged::Count(*count)).map(done),
+            Delta::Note { piece, value } => {
+                return self
+                    .redo_note(no, *piece, Some(value))
+                    .map(|()| Some(false));
+            }
+            Delta::NoteGone { piece } => {
+                return self.redo_note(no, *piece, None).map(|()| Some(false));
+            }
+            Delta::SharedSet { id, shared } => {
+                return self
+                    .redo_shared(*id, &Logged::Set(shared.clone()))
+                    .map(done);
+            }
+            Delta::SharedCount { id, count } => {
+                return self.redo_shared(*id, &Logged::Count(*count)).map(done);
+            }
             Delta::SharedGone { id } => return self.redo_shared(*id, &Logged::Gone).map(done),
             // What a checkpoint keeps is taken from the last one only.
-            Delta::Page { .. } | Delta::Roots(_) | Delta::Kept { .. } | Delta::Ignored => return Ok(Some(false)),
+            Delta::Page { .. } | Delta::Roots(_) | Delta::Kept { .. } | Delta::Ignored => {
+                return Ok(Some(false));
+            }
         }
         Ok(Some(true))
     }
@@ -117,14 +167,30 @@ pub(crate) struct Redone<'s> {
 
 impl<'s> Redone<'s> {
     pub(crate) fn new(src: &'s Reader, no: ObjectNo, state: Option<State>) -> Self {
-        Self { src, no, state, born: Vec::new(), freed: Vec::new(), map: None }
+        Self {
+            src,
+            no,
+            state,
+            born: Vec::new(),
+            freed: Vec::new(),
+            map: None,
+        }
     }
 
     /// Makes one change.
     pub(crate) fn redo(&mut self, due: &Due) -> Result<(), StoreError> {
-        let damaged = StoreError::Corrupt { what: "a record", at: due.byte / SECTOR, object: Some(self.no) };
-        let placed = due.delta().and_then(|delta| decode_body(delta, 1).next()).and_then(Result::ok);
-        let Some(placed) = placed else { return Err(damaged) };
+        let damaged = StoreError::Corrupt {
+            what: "a record",
+            at: due.byte / SECTOR,
+            object: Some(self.no),
+        };
+        let placed = due
+            .delta()
+            .and_then(|delta| decode_body(delta, 1).next())
+            .and_then(Result::ok);
+        let Some(placed) = placed else {
+            return Err(damaged);
+        };
         self.apply(&placed.delta, due.lsn, due.byte)?.ok_or(damaged)
     }
 
@@ -132,22 +198,40 @@ impl<'s> Redone<'s> {
     fn apply(&mut self, delta: &Delta<'_>, lsn: Lsn, byte: u64) -> Result<Option<()>, StoreError> {
         match delta {
             Delta::Inode(bytes) => {
-                let home = Home { byte, len: bytes.len() as u32, crc: crc(bytes), lsn };
+                let home = Home {
+                    byte,
+                    len: bytes.len() as u32,
+                    crc: crc(bytes),
+                    lsn,
+                };
                 match State::decode(self.no, Some(home), bytes) {
                     Some(state) => self.inode(state, home)?,
                     None => return Ok(None),
                 }
             }
-            Delta::Head(bytes) => return Ok(State::decode(self.no, None, bytes).and_then(|state| self.head(state))),
+            Delta::Head(bytes) => {
+                return Ok(State::decode(self.no, None, bytes).and_then(|state| self.head(state)));
+            }
             Delta::Attributes(bytes) => {
-                let (Some(state), Some(core)) = (&mut self.state, Core::decode(bytes)) else { return Ok(None) };
+                let (Some(state), Some(core)) = (&mut self.state, Core::decode(bytes)) else {
+                    return Ok(None);
+                };
                 state.unfolded = true;
                 return Ok(state.take_core(core));
             }
             Delta::Extent { block, extent } => self.extent(*block, extent)?,
             Delta::Hole { block, count } => self.hole(*block, *count)?,
-            Delta::EntrySet { cookie, child, kind, name } => {
-                let entry = Entry { child: *child, kind: *kind, name: name.clone() };
+            Delta::EntrySet {
+                cookie,
+                child,
+                kind,
+                name,
+            } => {
+                let entry = Entry {
+                    child: *child,
+                    kind: *kind,
+                    name: name.clone(),
+                };
                 return self.entry(*cookie, Some(entry));
             }
             Delta::EntryGone { cookie } => return self.entry(*cookie, None),
@@ -204,12 +288,15 @@ impl<'s> Redone<'s> {
     fn extent(&mut self, block: u64, extent: &Mapped) -> Result<(), StoreError> {
         if self.state.is_none() {
             // A new object whose whole record follows in the same batch brings its extents with it.
-            self.freed.extend(extent.own().map(|_| Freed::extent(extent)));
+            self.freed
+                .extend(extent.own().map(|_| Freed::extent(extent)));
             return Ok(());
         }
         let (src, no) = (self.src, self.no);
         self.blocks(|blocks, freed| {
-            blocks.extents.replace(src, no, block, extent.clone(), freed)?;
+            blocks
+                .extents
+                .replace(src, no, block, extent.clone(), freed)?;
             blocks.extents.outgrow(src, no)
         })
     }
@@ -227,8 +314,16 @@ impl<'s> Redone<'s> {
         &mut self,
         change: impl FnOnce(&mut Blocks, &mut Vec<Freed>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let Some(state) = self.state.as_mut().filter(|state| state.core.kind == FileType::File) else {
-            return Err(StoreError::Corrupt { what: "a delta in a record", at: 0, object: Some(self.no) });
+        let Some(state) = self
+            .state
+            .as_mut()
+            .filter(|state| state.core.kind == FileType::File)
+        else {
+            return Err(StoreError::Corrupt {
+                what: "a delta in a record",
+                at: 0,
+                object: Some(self.no),
+            });
         };
         state.is_in_blocks();
         change(state.blocks(), &mut self.freed)?;
@@ -238,8 +333,12 @@ impl<'s> Redone<'s> {
     }
 
     fn entry(&mut self, cookie: u64, entry: Option<Entry>) -> Result<Option<()>, StoreError> {
-        let Some(state) = &mut self.state else { return Ok(None) };
-        let Content::Dir(dir) = &mut state.content else { return Ok(None) };
+        let Some(state) = &mut self.state else {
+            return Ok(None);
+        };
+        let Content::Dir(dir) = &mut state.content else {
+            return Ok(None);
+        };
         match entry {
             Some(entry) => dir.set(self.src, self.no, cookie, entry)?,
             None => dir.remove(self.src, self.no, cookie)?,
@@ -254,12 +353,25 @@ impl<'s> Redone<'s> {
 fn same_tree(old: &Content, new: &Content) -> bool {
     match (old, new) {
         (
-            Content::Blocks(Blocks { extents: Extents::Tree(a), .. }),
-            Content::Blocks(Blocks { extents: Extents::Tree(b), .. }),
+            Content::Blocks(Blocks {
+                extents: Extents::Tree(a),
+                ..
+            }),
+            Content::Blocks(Blocks {
+                extents: Extents::Tree(b),
+                ..
+            }),
         )
-        | (Content::Dir(Dir { entries: Entries::Tree(a), .. }), Content::Dir(Dir { entries: Entries::Tree(b), .. })) => {
-            a.root().is_some() && a.root() == b.root()
-        }
+        | (
+            Content::Dir(Dir {
+                entries: Entries::Tree(a),
+                ..
+            }),
+            Content::Dir(Dir {
+                entries: Entries::Tree(b),
+                ..
+            }),
+        ) => a.root().is_some() && a.root() == b.root(),
         _ => false,
     }
 }

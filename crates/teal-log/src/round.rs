@@ -91,17 +91,32 @@ impl Store {
             }
             // What surely gives more than it takes may use the room there is: the larger a round by cost and benefit, the less its
             // checkpoints cost for each segment. Nobody waits for what is done ahead: it takes nothing else.
-            let lends = if choice == Choice::Emptiest { left } else { Left::Least };
-            worked = self.move_victims(held.as_deref_mut(), want - ripening, (choice, Taken::Gain), lends)?;
+            let lends = if choice == Choice::Emptiest {
+                left
+            } else {
+                Left::Least
+            };
+            worked = self.move_victims(
+                held.as_deref_mut(),
+                want - ripening,
+                (choice, Taken::Gain),
+                lends,
+            )?;
             if !worked && held.is_some() {
-                worked = self.move_victims(held.as_deref_mut(), want - ripening, (choice, Taken::Any), left)?;
+                worked = self.move_victims(
+                    held.as_deref_mut(),
+                    want - ripening,
+                    (choice, Taken::Any),
+                    left,
+                )?;
             }
             if worked && self.has_changes() {
                 self.commit_round(held.as_deref_mut(), Kind::Batch)?;
             }
         }
         for turn in 0..3 {
-            let owes = turn == 0 && choice == Choice::Emptiest && self.fold_bytes() > self.usage_bytes();
+            let owes =
+                turn == 0 && choice == Choice::Emptiest && self.fold_bytes() > self.usage_bytes();
             if self.segments.lock().ripening() == 0 && !owes {
                 break;
             }
@@ -131,7 +146,9 @@ impl Store {
             if choice != Choice::Emptiest && !self.fits(&victim, victim.live, left) {
                 break;
             }
-            let Some(read) = self.read_victim(victim.segment) else { continue };
+            let Some(read) = self.read_victim(victim.segment) else {
+                continue;
+            };
             let mut more = places.clone();
             if let Err(e) = self.leaves_of(&read, &mut more) {
                 self.set_aside(victim.segment, &e);
@@ -152,7 +169,8 @@ impl Store {
             self.lent.fetch_add(victim.live as i64, Ordering::Relaxed);
             self.clean_segment(&read, left)?;
             worked = true;
-            let moving = self.moved.load(Ordering::Relaxed) + self.reader.shared.moving_takes() as i64;
+            let moving =
+                self.moved.load(Ordering::Relaxed) + self.reader.shared.moving_takes() as i64;
             if moving >= self.settings().batch_bytes as i64 {
                 self.commit_round(held.as_deref_mut(), Kind::Batch)?;
             }
@@ -164,7 +182,11 @@ impl Store {
     /// have room.
     fn fits(&self, victim: &Victim, takes: u64, left: Left) -> bool {
         let is_memory = self.mem_pages.load(Ordering::Relaxed) < 2 * MEM_PAGES;
-        is_memory && self.has_room(with_waste(takes.max(2 * victim.live), self.geometry.segment_bytes()), left)
+        is_memory
+            && self.has_room(
+                with_waste(takes.max(2 * victim.live), self.geometry.segment_bytes()),
+                left,
+            )
     }
 
     /// Whether so much more may be moved: it, the open batch, what is promised and the checkpoints after it have room.
@@ -176,7 +198,11 @@ impl Store {
     pub(crate) fn left(&self, left: Left) -> u64 {
         let segment = self.geometry.segment_bytes();
         let least = CHECKPOINTS * with_waste(self.usage_bytes(), segment) + segment / 2;
-        if left == Left::Half { least.max(self.cleaner_bytes() / 2) } else { least }
+        if left == Left::Half {
+            least.max(self.cleaner_bytes() / 2)
+        } else {
+            least
+        }
     }
 
     /// Victims, the best first; of those that are enough for this gain, the oldest.

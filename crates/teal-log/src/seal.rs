@@ -70,18 +70,28 @@ impl Store {
         add(&counters.bytes_inodes, inodes);
         let laid = layout.finish(flags, (!is_empty).then_some(|live| self.sums(live)))?;
         let bytes: usize = laid.0.iter().map(|r| r.parts.len()).sum();
-        add(&counters.bytes_records, bytes as u64 - data - pages - inodes);
+        add(
+            &counters.bytes_records,
+            bytes as u64 - data - pages - inodes,
+        );
         Ok(laid)
     }
 
     /// Where a listing of its directory comes to an object.
     fn listed_at(&self, object: &ObjectRef) -> (Option<(ObjectNo, u64)>, ObjectNo) {
         let state = object.state.read();
-        let place = state.links.first().map(|l| (l.parent, self.names.first_cookie(&l.name)));
+        let place = state
+            .links
+            .first()
+            .map(|l| (l.parent, self.names.first_cookie(&l.name)));
         (place, object.no)
     }
 
-    pub(crate) fn settle_homes(&self, segments: &mut crate::segments::Segments, homes: Vec<(ObjectRef, Home)>) {
+    pub(crate) fn settle_homes(
+        &self,
+        segments: &mut crate::segments::Segments,
+        homes: Vec<(ObjectRef, Home)>,
+    ) {
         let mut imap = self.imap.write();
         for (object, home) in homes {
             if let Some(old) = object.state.write().home.replace(home) {
@@ -93,7 +103,11 @@ impl Store {
 
     /// Seals what is new of an object. If the cleaner has read blocks of it, they and what depends on them are left, and the answer is
     /// whether its whole record belongs into the batch.
-    fn seal_object(&self, layout: &mut Layout<'_>, object: &ObjectRef) -> Result<Option<bool>, SealError> {
+    fn seal_object(
+        &self,
+        layout: &mut Layout<'_>,
+        object: &ObjectRef,
+    ) -> Result<Option<bool>, SealError> {
         let mut guard = object.state.write();
         let state = &mut *guard;
         let pages = state.mem_pages();
@@ -155,13 +169,23 @@ impl Store {
                 let head = state.head();
                 layout.delta(object.no, lsn, &Delta::Head(&head), head.len())?;
             } else {
-                layout.delta(object.no, lsn, &Delta::Attributes(&state.core_bytes()), inode::CORE)?;
+                layout.delta(
+                    object.no,
+                    lsn,
+                    &Delta::Attributes(&state.core_bytes()),
+                    inode::CORE,
+                )?;
             }
             for (cookie, entry) in changed {
                 match entry {
                     Some(e) => {
                         let size = 17 + e.name.as_bytes().len();
-                        let set = Delta::EntrySet { cookie, child: e.child, kind: e.kind, name: e.name };
+                        let set = Delta::EntrySet {
+                            cookie,
+                            child: e.child,
+                            kind: e.kind,
+                            name: e.name,
+                        };
                         layout.delta(object.no, lsn, &set, size)?;
                     }
                     None if bug(Bug::RemovalNotRecorded) => {}
@@ -185,7 +209,16 @@ impl Store {
         whole: bool,
     ) -> Result<(), SealError> {
         let lsn = state.core.lsn;
-        let Content::Blocks(Blocks { extents, dirty, holes, remapped, .. }) = &mut state.content else { return Ok(()) };
+        let Content::Blocks(Blocks {
+            extents,
+            dirty,
+            holes,
+            remapped,
+            ..
+        }) = &mut state.content
+        else {
+            return Ok(());
+        };
         for (block, count) in std::mem::take(holes) {
             layout.delta(no, lsn, &Delta::Hole { block, count }, 16)?;
         }
@@ -195,22 +228,37 @@ impl Store {
                 layout.delta(no, lsn, &Delta::Extent { block, extent }, 30)?;
             }
         }
-        let blocks = std::mem::take(dirty).into_iter().map(|(block, bytes)| (block, lsn, bytes));
+        let blocks = std::mem::take(dirty)
+            .into_iter()
+            .map(|(block, bytes)| (block, lsn, bytes));
         self.seal_runs(layout, no, state, whole, blocks)
     }
 
     /// The second half of sealing an object whose blocks the cleaner has read.
-    fn seal_moved(&self, layout: &mut Layout<'_>, object: &ObjectRef, whole: bool) -> Result<(), SealError> {
+    fn seal_moved(
+        &self,
+        layout: &mut Layout<'_>,
+        object: &ObjectRef,
+        whole: bool,
+    ) -> Result<(), SealError> {
         let mut guard = object.state.write();
         let state = &mut *guard;
         let pages = state.mem_pages();
-        if let Content::Blocks(Blocks { extents, moving, .. }) = &mut state.content {
+        if let Content::Blocks(Blocks {
+            extents, moving, ..
+        }) = &mut state.content
+        {
             let mut still = Vec::with_capacity(moving.len());
             for (block, it) in std::mem::take(moving) {
                 // What was overwritten or cut off meanwhile stays so.
-                let found = extents.at_or_after(&self.reader, object.no, block)?.filter(|(start, _)| *start <= block);
+                let found = extents
+                    .at_or_after(&self.reader, object.no, block)?
+                    .filter(|(start, _)| *start <= block);
                 if found.is_some_and(|(start, extent)| {
-                    extent.slice(block - start, 1).own().is_some_and(|own| own.addr == it.from)
+                    extent
+                        .slice(block - start, 1)
+                        .own()
+                        .is_some_and(|own| own.addr == it.from)
                 }) {
                     still.push((block, it.born, it.bytes));
                 }
@@ -232,21 +280,28 @@ impl Store {
         blocks: impl Iterator<Item = (u64, Lsn, Dirty)>,
     ) -> Result<(), SealError> {
         let (lsn, size) = (state.core.lsn, state.core.size);
-        let Content::Blocks(Blocks { extents, .. }) = &mut state.content else { return Ok(()) };
+        let Content::Blocks(Blocks { extents, .. }) = &mut state.content else {
+            return Ok(());
+        };
         let mut freed = Vec::new();
         let mut stored = 0;
         let mut failed = None;
         let mut blocks = blocks.peekable();
         while let Some((first, born, bytes)) = blocks.next() {
             let mut run: Vec<Dirty> = vec![bytes];
-            while let Some((.., bytes)) = blocks.next_if(|(b, at, _)| *b == first + run.len() as u64 && *at == born) {
+            while let Some((.., bytes)) =
+                blocks.next_if(|(b, at, _)| *b == first + run.len() as u64 && *at == born)
+            {
                 run.push(bytes);
             }
             let last = first + run.len() as u64 - 1;
-            let tail = (size.saturating_sub(last * BLOCK)).clamp(1, BLOCK).div_ceil(SECTOR);
+            let tail = (size.saturating_sub(last * BLOCK))
+                .clamp(1, BLOCK)
+                .div_ceil(SECTOR);
             layout.blocks(no, (lsn, born), first, &run, tail, &mut |block, extent| {
                 stored += u64::from(extent.stored);
-                if let Err(e) = extents.replace(&self.reader, no, block, extent.into(), &mut freed) {
+                if let Err(e) = extents.replace(&self.reader, no, block, extent.into(), &mut freed)
+                {
                     failed = Some(e);
                 }
             })?;

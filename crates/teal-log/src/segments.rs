@@ -67,7 +67,11 @@ pub(crate) struct Segments {
 impl Segments {
     pub(crate) fn new(geometry: Geometry, sparse: bool) -> Self {
         let all: BTreeSet<u32> = (0..geometry.segments).collect();
-        let (free, unready) = if sparse { (BTreeSet::new(), all) } else { (all, BTreeSet::new()) };
+        let (free, unready) = if sparse {
+            (BTreeSet::new(), all)
+        } else {
+            (all, BTreeSet::new())
+        };
         Self {
             geometry,
             table: vec![SegmentUse::default(); geometry.segments as usize],
@@ -91,7 +95,9 @@ impl Segments {
     pub(crate) fn restore(&mut self, segment: u32, usage: SegmentUse) -> Option<()> {
         let most = self.geometry.segment_bytes();
         let slot = self.table.get_mut(segment as usize)?;
-        if u64::from(usage.live) + u64::from(usage.retained) > most || u64::from(usage.first) * SECTOR > most {
+        if u64::from(usage.live) + u64::from(usage.retained) > most
+            || u64::from(usage.first) * SECTOR > most
+        {
             return None;
         }
         self.live = self.live - u64::from(slot.live) + u64::from(usage.live);
@@ -105,7 +111,10 @@ impl Segments {
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = (Segment, &SegmentUse)> {
-        self.table.iter().enumerate().map(|(i, u)| (Segment(i as u32), u))
+        self.table
+            .iter()
+            .enumerate()
+            .map(|(i, u)| (Segment(i as u32), u))
     }
 
     /// Bytes the newest state refers to.
@@ -139,10 +148,18 @@ impl Segments {
     /// Counts `bytes` at a device byte address, written first by the operation `born`, as live.
     pub(crate) fn add_live(&mut self, byte: u64, bytes: u64, born: Lsn) {
         // Redoing a batch counts what stays twice for a moment, so that only a sum that overflows is too much.
-        let more =
-            |s: Segment| u64::from(self.get(s).live).checked_add(bytes).and_then(|live| u32::try_from(live).ok());
-        let found = self.geometry.segment_of(Sector::new(byte / SECTOR)).and_then(|s| Some((s, more(s)?)));
-        let Some((segment, live)) = found else { return self.contradictory = true };
+        let more = |s: Segment| {
+            u64::from(self.get(s).live)
+                .checked_add(bytes)
+                .and_then(|live| u32::try_from(live).ok())
+        };
+        let found = self
+            .geometry
+            .segment_of(Sector::new(byte / SECTOR))
+            .and_then(|s| Some((s, more(s)?)));
+        let Some((segment, live)) = found else {
+            return self.contradictory = true;
+        };
         self.edit(segment, |u| {
             u.live = live;
             u.born = u.born.max(born);
@@ -154,7 +171,9 @@ impl Segments {
     pub(crate) fn add_dead(&mut self, byte: u64, bytes: u64) {
         let at = self.geometry.segment_of(Sector::new(byte / SECTOR));
         let segment = at.filter(|s| u64::from(self.get(*s).live) >= bytes);
-        let Some(segment) = segment else { return self.contradictory = true };
+        let Some(segment) = segment else {
+            return self.contradictory = true;
+        };
         let interval = self.interval;
         self.edit(segment, |u| {
             u.live -= bytes as u32;
@@ -174,8 +193,16 @@ impl Segments {
     /// # Errors
     /// [`StoreError::Corrupt`].
     pub(crate) fn sound(&self) -> Result<(), StoreError> {
-        let damaged = StoreError::Corrupt { what: "the usage table", at: 0, object: None };
-        if self.contradictory { Err(damaged) } else { Ok(()) }
+        let damaged = StoreError::Corrupt {
+            what: "the usage table",
+            at: 0,
+            object: None,
+        };
+        if self.contradictory {
+            Err(damaged)
+        } else {
+            Ok(())
+        }
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -188,7 +215,12 @@ impl Segments {
         self.named = head;
         // A usage table older than the last reuse of a free segment would call it used.
         for run in [head.a, head.b] {
-            if run.sectors > 0 && self.geometry.segment_of(run.addr).is_some_and(|s| self.geometry.usable(s) == run) {
+            if run.sectors > 0
+                && self
+                    .geometry
+                    .segment_of(run.addr)
+                    .is_some_and(|s| self.geometry.usable(s) == run)
+            {
                 self.start_anew(run.addr);
             }
         }
@@ -198,7 +230,10 @@ impl Segments {
     pub(crate) fn skip_run(&mut self) -> bool {
         let is_named = self.head.b.sectors > 0 && self.head.b == self.named.b;
         if is_named {
-            self.head = Head { a: self.head.b, b: Run::default() };
+            self.head = Head {
+                a: self.head.b,
+                b: Run::default(),
+            };
             self.refill();
         }
         is_named
@@ -215,13 +250,21 @@ impl Segments {
 
     /// Records that a record with this number starts at `at`; says whether it is the first of its segment.
     pub(crate) fn enter(&mut self, at: Sector, seq: u64) -> bool {
-        let segment = self.geometry.segment_of(at).expect("records lie in segments");
+        let segment = self
+            .geometry
+            .segment_of(at)
+            .expect("records lie in segments");
         let first = (at.get() - self.geometry.whole(segment).addr.get()) as u32;
         let interval = self.interval;
         let is_first = !self.get(segment).used;
         self.edit(segment, |u| {
             if is_first {
-                *u = SegmentUse { used: true, first, first_seq: seq, ..*u };
+                *u = SegmentUse {
+                    used: true,
+                    first,
+                    first_seq: seq,
+                    ..*u
+                };
             }
             u.touched = interval;
         });
@@ -236,16 +279,28 @@ impl Segments {
 
     /// The segments the head and its successor are in, each once.
     fn reserved(&self) -> impl Iterator<Item = Segment> {
-        let of = |run: Run| if run.sectors > 0 { self.geometry.segment_of(run.addr) } else { None };
+        let of = |run: Run| {
+            if run.sectors > 0 {
+                self.geometry.segment_of(run.addr)
+            } else {
+                None
+            }
+        };
         let (a, b) = (of(self.head.a), of(self.head.b));
         [a, b.filter(|_| a != b)].into_iter().flatten()
     }
 
     /// The next free segment after the head, ready ones only or unready ones only.
     pub(crate) fn next_free(&self, ready: bool) -> Option<Segment> {
-        let from = self.geometry.segment_of(self.head.b.addr.max(self.head.a.addr)).map_or(0, |s| s.0 + 1);
+        let from = self
+            .geometry
+            .segment_of(self.head.b.addr.max(self.head.a.addr))
+            .map_or(0, |s| s.0 + 1);
         let set = if ready { &self.free } else { &self.unready };
-        set.range(from..).chain(set.range(..from)).map(|s| Segment(*s)).find(|s| !self.is_reserved(*s))
+        set.range(from..)
+            .chain(set.range(..from))
+            .map(|s| Segment(*s))
+            .find(|s| !self.is_reserved(*s))
     }
 
     pub(crate) fn set_ready(&mut self, segment: Segment) {
@@ -256,7 +311,10 @@ impl Segments {
     /// Moves the head behind a record that ended at `end`; picks the runs that its header names.
     pub(crate) fn advance(&mut self, end: Sector) -> Head {
         let end = Sector::new(end.get().next_multiple_of(self.geometry.align));
-        let segment = self.geometry.segment_of(Sector::new(end.get() - 1)).expect("records lie in segments");
+        let segment = self
+            .geometry
+            .segment_of(Sector::new(end.get() - 1))
+            .expect("records lie in segments");
         let usable = self.geometry.usable(segment);
         let left = (usable.addr.get() + u64::from(usable.sectors)).saturating_sub(end.get());
         let b_used = self.geometry.segment_of(self.head.b.addr) == Some(segment);
@@ -264,7 +322,10 @@ impl Segments {
             self.head.b = Run::default();
         }
         if left >= SHORTEST_RUN.max(2 * self.geometry.align) {
-            self.head.a = Run { addr: end, sectors: left as u32 };
+            self.head.a = Run {
+                addr: end,
+                sectors: left as u32,
+            };
         } else {
             self.head.a = std::mem::take(&mut self.head.b);
         }
@@ -290,9 +351,15 @@ impl Segments {
     /// Frees what may be reused now that checkpoint `durable` is.
     pub(crate) fn ripen(&mut self, durable: u64) {
         let is_ripe = |s: &Segment| {
-            (self.table[s.0 as usize].touched + 2 <= durable || bug(Bug::ReuseAtOnce)) && !self.is_reserved(*s)
+            (self.table[s.0 as usize].touched + 2 <= durable || bug(Bug::ReuseAtOnce))
+                && !self.is_reserved(*s)
         };
-        let ripe: Vec<_> = self.dead.iter().map(|s| Segment(*s)).filter(is_ripe).collect();
+        let ripe: Vec<_> = self
+            .dead
+            .iter()
+            .map(|s| Segment(*s))
+            .filter(is_ripe)
+            .collect();
         for segment in &ripe {
             self.edit(*segment, |u| *u = SegmentUse::default());
         }
@@ -309,7 +376,10 @@ impl Segments {
             return 0;
         }
         let head = u64::from(self.head.a.sectors) + u64::from(self.head.b.sectors);
-        let taken = self.reserved().filter(|s| self.free.contains(&s.0)).map(|s| self.geometry.usable_bytes(s));
+        let taken = self
+            .reserved()
+            .filter(|s| self.free.contains(&s.0))
+            .map(|s| self.geometry.usable_bytes(s));
         head * SECTOR + self.free_bytes - taken.sum::<u64>()
     }
 
@@ -325,7 +395,10 @@ impl Segments {
 
     /// Free segments, ready or not.
     pub(crate) fn free_segments(&self) -> usize {
-        let reserved = self.reserved().filter(|s| !self.table[s.0 as usize].used).count();
+        let reserved = self
+            .reserved()
+            .filter(|s| !self.table[s.0 as usize].used)
+            .count();
         self.free.len() + self.unready.len() - reserved
     }
 
@@ -339,13 +412,26 @@ impl Segments {
             let score = match choice {
                 Choice::CostBenefit(fullest) if fill > fullest => continue,
                 Choice::CostBenefit(_) => {
-                    (1.0 - fill) * (now.get().saturating_sub(u.born.get()) + 1) as f64 / (1.0 + fill)
+                    (1.0 - fill) * (now.get().saturating_sub(u.born.get()) + 1) as f64
+                        / (1.0 + fill)
                 }
                 Choice::Emptiest => 1.0 - fill,
             };
             let is_free = !self.is_reserved(segment) && !self.bad.contains(&segment.0);
-            if u.used && u.live > 0 && fill <= FULLEST && is_free && !self.moving.contains(&segment.0) {
-                found.push((score, Victim { segment, live: u64::from(u.live), born: u.born }));
+            if u.used
+                && u.live > 0
+                && fill <= FULLEST
+                && is_free
+                && !self.moving.contains(&segment.0)
+            {
+                found.push((
+                    score,
+                    Victim {
+                        segment,
+                        live: u64::from(u.live),
+                        born: u.born,
+                    },
+                ));
             }
         }
         found.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -368,7 +454,11 @@ impl Segments {
 
     /// Takes over what a checkpoint's usage tree could not know; it stays changed until the next one.
     pub(crate) fn apply_overrides(&mut self, roots: &Roots) -> Option<()> {
-        self.changed.extend(roots.overrides.iter().map(|(segment, _)| *segment));
-        roots.overrides.iter().try_for_each(|(segment, usage)| self.restore(*segment, *usage))
+        self.changed
+            .extend(roots.overrides.iter().map(|(segment, _)| *segment));
+        roots
+            .overrides
+            .iter()
+            .try_for_each(|(segment, usage)| self.restore(*segment, *usage))
     }
 }

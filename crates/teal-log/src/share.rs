@@ -93,7 +93,10 @@ impl Parts {
 
 impl Blocks {
     fn parts(&self, src: &Reader, no: ObjectNo, first: u64, end: u64) -> Result<Parts, StoreError> {
-        let mut found = Parts { parts: Vec::new(), end: first };
+        let mut found = Parts {
+            parts: Vec::new(),
+            end: first,
+        };
         while found.end < end && found.parts.len() < PIECES_MAX {
             let at = found.end;
             let dirty = self.dirty.range(at..end).next();
@@ -103,7 +106,11 @@ impl Blocks {
                 continue;
             }
             let stop = dirty.map_or(end, |(block, _)| *block);
-            found.end = match self.extents.at_or_after(src, no, at)?.filter(|(start, _)| *start < stop) {
+            found.end = match self
+                .extents
+                .at_or_after(src, no, at)?
+                .filter(|(start, _)| *start < stop)
+            {
                 Some((start, extent)) if start <= at => {
                     let count = (start + extent.blocks()).min(stop) - at;
                     let count = count.min(SHARED_BLOCKS);
@@ -124,10 +131,18 @@ impl Blocks {
 
 /// The whole blocks of a range that can be shared: first block of each file, count. The end of a file counts as the end of a block when
 /// the copy ends there too.
-fn whole_blocks((from, source): (u64, &State), (to, target): (u64, &State), len: u64) -> Option<(u64, u64, u64)> {
+fn whole_blocks(
+    (from, source): (u64, &State),
+    (to, target): (u64, &State),
+    len: u64,
+) -> Option<(u64, u64, u64)> {
     let len = len.min(source.core.size.saturating_sub(from));
     let is_end = from + len == source.core.size && to + len >= target.core.size;
-    let count = if is_end { len.div_ceil(BLOCK) } else { len / BLOCK };
+    let count = if is_end {
+        len.div_ceil(BLOCK)
+    } else {
+        len / BLOCK
+    };
     let aligned = from.is_multiple_of(BLOCK) && to.is_multiple_of(BLOCK);
     (aligned && count > 0).then_some((from / BLOCK, to / BLOCK, count))
 }
@@ -141,16 +156,29 @@ impl State {
         (to_no, to, target): (ObjectNo, u64, &Self),
         len: u64,
     ) -> Result<Option<Look>, StoreError> {
-        let Some((first, to_first, count)) = whole_blocks((from, self), (to, target), len) else { return Ok(None) };
-        let Content::Blocks(source) = &self.content else { return Ok(None) };
+        let Some((first, to_first, count)) = whole_blocks((from, self), (to, target), len) else {
+            return Ok(None);
+        };
+        let Content::Blocks(source) = &self.content else {
+            return Ok(None);
+        };
         let mut found = source.parts(src, from_no, first, first + count)?;
         let mut replaced = 0;
         if let Content::Blocks(blocks) = &target.content {
             let over = blocks.parts(src, to_no, to_first, to_first + (found.end - first))?;
             found.cut(first + (over.end - to_first));
-            replaced = over.parts.iter().filter(|(_, part)| matches!(part, Part::Shared(_))).count() as u64;
+            replaced = over
+                .parts
+                .iter()
+                .filter(|(_, part)| matches!(part, Part::Shared(_)))
+                .count() as u64;
         }
-        Ok(Some(Look { first, to_first, found, replaced }))
+        Ok(Some(Look {
+            first,
+            to_first,
+            found,
+            replaced,
+        }))
     }
 }
 
@@ -174,7 +202,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], or what reading the maps met.
-    pub fn sharing(&self, from: (ObjectNo, u64), to: (ObjectNo, u64), len: u64) -> Result<Sharing, StoreError> {
+    pub fn sharing(
+        &self,
+        from: (ObjectNo, u64),
+        to: (ObjectNo, u64),
+        len: u64,
+    ) -> Result<Sharing, StoreError> {
         let target = self.object(to.0)?;
         let look = self.with(from.0, |source| {
             if from.0 == to.0 {
@@ -186,14 +219,25 @@ impl Store {
                 None => Ok(None),
             }
         })?;
-        let none = Sharing { bytes: 0, uncommitted: 0, cost: Cost::data(0) };
+        let none = Sharing {
+            bytes: 0,
+            uncommitted: 0,
+            cost: Cost::data(0),
+        };
         let Some(look) = look else { return Ok(none) };
         let parts = || look.found.parts.iter().map(|(_, part)| part);
-        let bytes = STEP_BYTES + look.replaced * REFERENCE_BYTES + parts().map(Part::cost).sum::<u64>();
+        let bytes =
+            STEP_BYTES + look.replaced * REFERENCE_BYTES + parts().map(Part::cost).sum::<u64>();
         Ok(Sharing {
             bytes: (look.count() * BLOCK).min(len),
-            uncommitted: parts().filter(|part| matches!(part, Part::Dirty(_))).count() as u64 * BLOCK,
-            cost: Cost { bytes, purpose: Purpose::Grows },
+            uncommitted: parts()
+                .filter(|part| matches!(part, Part::Dirty(_)))
+                .count() as u64
+                * BLOCK,
+            cost: Cost {
+                bytes,
+                purpose: Purpose::Grows,
+            },
         })
     }
 
@@ -206,7 +250,9 @@ impl Store {
             return Ok(false);
         }
         self.with(no, |state| {
-            let Content::Blocks(blocks) = &state.content else { return Ok(false) };
+            let Content::Blocks(blocks) = &state.content else {
+                return Ok(false);
+            };
             let mut at = 0;
             while let Some((start, extent)) = blocks.extents.at_or_after(&self.reader, no, at)? {
                 if extent.own().is_none() {
@@ -243,16 +289,26 @@ impl Locked<'_> {
             return Err(StoreError::TooBig("a file"));
         }
         let src = &self.store.reader;
-        let look = self.peek(from.0).look(src, from, (to.0, to.1, self.peek(to.0)), len.min(sharing.bytes))?;
+        let look = self.peek(from.0).look(
+            src,
+            from,
+            (to.0, to.1, self.peek(to.0)),
+            len.min(sharing.bytes),
+        )?;
         let Some(mut look) = look else { return Ok(0) };
-        let most = sharing.cost.bytes.saturating_sub(STEP_BYTES + look.replaced * REFERENCE_BYTES);
+        let most = sharing
+            .cost
+            .bytes
+            .saturating_sub(STEP_BYTES + look.replaced * REFERENCE_BYTES);
         look.found.cut_to_cost(most);
         // Nothing has changed until everything that can fail has not.
         if !self.warm_sharing(from.0, to.0, &mut look)? {
             return Ok(0);
         }
         let (first, to_first, count) = (look.first, look.to_first, look.count());
-        let done = (count * BLOCK).min(self.peek(from.0).core.size - from.1).min(len);
+        let done = (count * BLOCK)
+            .min(self.peek(from.0).core.size - from.1)
+            .min(len);
         let gift = self.give(from.0, look)?;
         self.take(to.0, (to_first, count), first, gift)?;
         let stamp = self.stamp();
@@ -266,7 +322,12 @@ impl Locked<'_> {
 
     /// Loads every page that a step changes; cuts the step where a shared extent takes no more references. `false` when nothing
     /// is left of it, or there are no ids.
-    fn warm_sharing(&mut self, from: ObjectNo, to: ObjectNo, look: &mut Look) -> Result<bool, StoreError> {
+    fn warm_sharing(
+        &mut self,
+        from: ObjectNo,
+        to: ObjectNo,
+        look: &mut Look,
+    ) -> Result<bool, StoreError> {
         let src = &self.store.reader;
         let mut full = None;
         for (block, part) in &look.found.parts {
@@ -280,7 +341,13 @@ impl Locked<'_> {
         if let Some(block) = full {
             look.found.cut(block);
         }
-        let own = |(_, part): &(u64, Part)| if let Part::Own(extent) = part { Some(extent.addr) } else { None };
+        let own = |(_, part): &(u64, Part)| {
+            if let Part::Own(extent) = part {
+                Some(extent.addr)
+            } else {
+                None
+            }
+        };
         let addrs: Vec<_> = look.found.parts.iter().filter_map(own).collect();
         if !src.shared.warm_new(src, &addrs)? {
             return Ok(false);
@@ -309,15 +376,28 @@ impl Locked<'_> {
                     gift.slices.push((block, Slice { born: lsn, ..slice }));
                 }
                 Part::Own(extent) => {
-                    store.segments.lock().add_live(extent.addr.byte(), extent.bytes(), extent.born);
-                    let (blocks, stored, born) = (extent.blocks() as u16, extent.stored, extent.born);
+                    store
+                        .segments
+                        .lock()
+                        .add_live(extent.addr.byte(), extent.bytes(), extent.born);
+                    let (blocks, stored, born) =
+                        (extent.blocks() as u16, extent.stored, extent.born);
                     let id = src.shared.add(src, extent, 2)?;
-                    let slice = Slice { id, first: 0, blocks, stored, born };
+                    let slice = Slice {
+                        id,
+                        first: 0,
+                        blocks,
+                        stored,
+                        born,
+                    };
                     let extents = &mut self.state(from).blocks().extents;
                     extents.replace(src, from, block, Mapped::Shared(slice), &mut freed)?;
                     gift.slices.push((block, Slice { born: lsn, ..slice }));
                     parts += 1;
-                    range = Some((range.map_or(block, |(first, _)| first), block + u64::from(blocks)));
+                    range = Some((
+                        range.map_or(block, |(first, _)| first),
+                        block + u64::from(blocks),
+                    ));
                 }
             }
         }
@@ -334,21 +414,39 @@ impl Locked<'_> {
     }
 
     /// Lets the target's blocks be what the source gave.
-    fn take(&mut self, to: ObjectNo, (first, count): (u64, u64), source: u64, gift: Gift) -> Result<(), StoreError> {
+    fn take(
+        &mut self,
+        to: ObjectNo,
+        (first, count): (u64, u64),
+        source: u64,
+        gift: Gift,
+    ) -> Result<(), StoreError> {
         let store = self.store;
         let mut freed: Vec<Freed> = Vec::new();
         let blocks = self.state(to).blocks();
-        blocks.extents.remove(&store.reader, to, first, count, &mut freed)?;
+        blocks
+            .extents
+            .remove(&store.reader, to, first, count, &mut freed)?;
         let mut behind = blocks.dirty.split_off(&first);
         blocks.dirty.append(&mut behind.split_off(&(first + count)));
         blocks.holes.push((first, count));
         blocks.remapped.add(first, count, gift.slices.len());
         let place = |block: u64| block - source + first;
-        blocks.dirty.extend(gift.dirty.into_iter().map(|(block, bytes)| (place(block), bytes)));
+        blocks.dirty.extend(
+            gift.dirty
+                .into_iter()
+                .map(|(block, bytes)| (place(block), bytes)),
+        );
         let mut stored = 0;
         for (block, slice) in gift.slices {
             stored += u64::from(slice.stored);
-            blocks.extents.replace(&store.reader, to, place(block), Mapped::Shared(slice), &mut freed)?;
+            blocks.extents.replace(
+                &store.reader,
+                to,
+                place(block),
+                Mapped::Shared(slice),
+                &mut freed,
+            )?;
         }
         let gone: u64 = freed.iter().map(|f| f.bytes() / SECTOR).sum();
         let core = &mut self.state(to).core;

@@ -83,7 +83,11 @@ pub(crate) struct SharedTable {
 }
 
 fn damaged(object: Option<ObjectNo>) -> StoreError {
-    StoreError::Corrupt { what: "the shared-extent table", at: 0, object }
+    StoreError::Corrupt {
+        what: "the shared-extent table",
+        at: 0,
+        object,
+    }
 }
 
 fn id_value(id: u64) -> Vec<u8> {
@@ -94,8 +98,12 @@ fn id_value(id: u64) -> Vec<u8> {
 
 impl Table {
     fn get(&self, src: &Reader, id: u64) -> Result<Option<SharedExtent>, StoreError> {
-        let Some(value) = self.tree.get(src, id)? else { return Ok(None) };
-        SharedExtent::decode(&value).map(Some).ok_or_else(|| damaged(None))
+        let Some(value) = self.tree.get(src, id)? else {
+            return Ok(None);
+        };
+        SharedExtent::decode(&value)
+            .map(Some)
+            .ok_or_else(|| damaged(None))
     }
 
     fn known(&self, src: &Reader, id: u64) -> Result<SharedExtent, StoreError> {
@@ -106,20 +114,29 @@ impl Table {
         if let Some(next) = self.next {
             return Ok(next);
         }
-        let next = self.tree.at_or_before(src, (1 << 63) - 1)?.map_or(0, |(id, _)| id + 1);
+        let next = self
+            .tree
+            .at_or_before(src, (1 << 63) - 1)?
+            .map_or(0, |(id, _)| id + 1);
         self.next = Some(next);
         Ok(next)
     }
 
     /// Sets an item and its place; returns the extent that was there.
-    fn set(&mut self, src: &Reader, id: u64, shared: &SharedExtent) -> Result<Option<Extent>, StoreError> {
+    fn set(
+        &mut self,
+        src: &Reader,
+        id: u64,
+        shared: &SharedExtent,
+    ) -> Result<Option<Extent>, StoreError> {
         let old = self.get(src, id)?.map(|old| old.extent);
         self.tree.insert(src, id, &shared.encode())?;
         if old.as_ref().map(|old| old.addr) != Some(shared.extent.addr) {
             if let Some(old) = &old {
                 self.forget_place(src, old.addr)?;
             }
-            self.tree.insert(src, place_key(shared.extent.addr), &id_value(id))?;
+            self.tree
+                .insert(src, place_key(shared.extent.addr), &id_value(id))?;
         }
         Ok(old)
     }
@@ -211,29 +228,61 @@ impl SharedTable {
 
     /// After a change: brings what is known from outside of the lock up to date.
     pub(crate) fn note(&self, table: &Table) {
-        let waiting = if table.moved.is_empty() { 0 } else { table.moved.len() / 4 + 4 };
+        let waiting = if table.moved.is_empty() {
+            0
+        } else {
+            table.moved.len() / 4 + 4
+        };
         let before = self.takes();
-        self.mem_pages.store(table.tree.mem_pages() + waiting, Relaxed);
-        let moving = table.moving.values().map(|content| MOVE_FACTOR * content.len() as u64 + ITEM_TAKES).sum();
+        self.mem_pages
+            .store(table.tree.mem_pages() + waiting, Relaxed);
+        let moving = table
+            .moving
+            .values()
+            .map(|content| MOVE_FACTOR * content.len() as u64 + ITEM_TAKES)
+            .sum();
         self.moving_takes.store(moving, Relaxed);
-        self.takes.store(table.changed.len() as u64 * ITEM_TAKES + moving, Relaxed);
-        self.growth.fetch_add(self.takes() as i64 - before as i64, Relaxed);
+        self.takes
+            .store(table.changed.len() as u64 * ITEM_TAKES + moving, Relaxed);
+        self.growth
+            .fetch_add(self.takes() as i64 - before as i64, Relaxed);
         self.is_used.store(!table.tree.is_empty(), Relaxed);
     }
 
     /// What a part of a shared extent is on the disk.
-    pub(crate) fn resolve(&self, src: &Reader, no: ObjectNo, slice: &Slice) -> Result<Extent, StoreError> {
-        let shared = self.table.read().get(src, slice.id)?.ok_or_else(|| damaged(Some(no)))?;
+    pub(crate) fn resolve(
+        &self,
+        src: &Reader,
+        no: ObjectNo,
+        slice: &Slice,
+    ) -> Result<Extent, StoreError> {
+        let shared = self
+            .table
+            .read()
+            .get(src, slice.id)?
+            .ok_or_else(|| damaged(Some(no)))?;
         let (first, blocks) = (u64::from(slice.first), u64::from(slice.blocks));
         if first + blocks > shared.extent.blocks() {
             return Err(damaged(Some(no)));
         }
         let part = shared.extent.slice(first, blocks);
-        if part.stored == slice.stored { Ok(Extent { born: slice.born, ..part }) } else { Err(damaged(Some(no))) }
+        if part.stored == slice.stored {
+            Ok(Extent {
+                born: slice.born,
+                ..part
+            })
+        } else {
+            Err(damaged(Some(no)))
+        }
     }
 
     /// What a part of a file's map is on the disk.
-    pub(crate) fn extent_of(&self, src: &Reader, no: ObjectNo, part: Mapped) -> Result<Extent, StoreError> {
+    pub(crate) fn extent_of(
+        &self,
+        src: &Reader,
+        no: ObjectNo,
+        part: Mapped,
+    ) -> Result<Extent, StoreError> {
         match part {
             Mapped::Own(extent) => Ok(extent),
             Mapped::Shared(slice) => self.resolve(src, no, &slice),
@@ -282,7 +331,13 @@ impl SharedTable {
         assert!(id < SHARED_IDS, "warm_new found ids");
         table.set(src, id, &SharedExtent { count, extent })?;
         table.next = Some(id + 1);
-        table.changed.insert(id, Change { is_new: true, is_gone: false });
+        table.changed.insert(
+            id,
+            Change {
+                is_new: true,
+                is_gone: false,
+            },
+        );
         self.note(&table);
         Ok(id)
     }
@@ -291,10 +346,19 @@ impl SharedTable {
     ///
     /// # Errors
     /// Only for what was not warmed, or in a table that contradicts the files.
-    pub(crate) fn change(&self, src: &Reader, id: u64, more: i32, freed: &mut Vec<Freed>) -> Result<(), StoreError> {
+    pub(crate) fn change(
+        &self,
+        src: &Reader,
+        id: u64,
+        more: i32,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
         let mut table = self.table.write();
         let mut shared = table.known(src, id)?;
-        let count = shared.count.checked_add_signed(more).ok_or_else(|| damaged(None))?;
+        let count = shared
+            .count
+            .checked_add_signed(more)
+            .ok_or_else(|| damaged(None))?;
         if count > u32::from(more < 0 && bug(Bug::SharedFreedEarly)) {
             shared.count = count;
             table.tree.insert(src, id, &shared.encode())?;
@@ -331,11 +395,23 @@ impl SharedTable {
                 lives = Some(shared.extent.clone());
             }
             Logged::Count(count) => {
-                let Some(shared) = table.get(src, id)? else { return Ok(None) };
-                table.tree.insert(src, id, &SharedExtent { count: *count, ..shared }.encode())?;
+                let Some(shared) = table.get(src, id)? else {
+                    return Ok(None);
+                };
+                table.tree.insert(
+                    src,
+                    id,
+                    &SharedExtent {
+                        count: *count,
+                        ..shared
+                    }
+                    .encode(),
+                )?;
             }
             Logged::Gone => {
-                let Some(shared) = table.get(src, id)? else { return Ok(None) };
+                let Some(shared) = table.get(src, id)? else {
+                    return Ok(None);
+                };
                 table.remove(src, id, &shared.extent)?;
                 freed.push(Freed::extent(&shared.extent.into()));
             }
@@ -346,33 +422,56 @@ impl SharedTable {
     }
 
     /// The shared extents that lie in a stretch of the disk.
-    pub(crate) fn within(&self, src: &Reader, from: Sector, to: Sector) -> Result<Vec<(u64, Extent)>, StoreError> {
+    pub(crate) fn within(
+        &self,
+        src: &Reader,
+        from: Sector,
+        to: Sector,
+    ) -> Result<Vec<(u64, Extent)>, StoreError> {
         let table = self.table.read();
         let (low, high) = (place_key(from), place_key(to) - 1);
         let mut ids: Vec<u64> = table.moved.range(low..=high).map(|(_, id)| *id).collect();
         table.tree.range(src, low, high, &mut |_, value| {
-            ids.push(u64::from_le_bytes(value.try_into().map_err(|_| damaged(None))?));
+            ids.push(u64::from_le_bytes(
+                value.try_into().map_err(|_| damaged(None))?,
+            ));
             Ok(ControlFlow::Continue(()))
         })?;
-        ids.into_iter().map(|id| Ok((id, table.known(src, id)?.extent))).collect()
+        ids.into_iter()
+            .map(|id| Ok((id, table.known(src, id)?.extent)))
+            .collect()
     }
 
     /// Notes that an extent is to be written elsewhere with the next batch, if it still is the one that was read.
-    pub(crate) fn set_moving(&self, src: &Reader, id: u64, at: Sector, content: Vec<u8>) -> Result<bool, StoreError> {
+    pub(crate) fn set_moving(
+        &self,
+        src: &Reader,
+        id: u64,
+        at: Sector,
+        content: Vec<u8>,
+    ) -> Result<bool, StoreError> {
         self.warm(src, id)?;
         let mut table = self.table.write();
-        let is_here = table.get(src, id)?.is_some_and(|shared| shared.extent.addr == at);
+        let is_here = table
+            .get(src, id)?
+            .is_some_and(|shared| shared.extent.addr == at);
         let is_new = is_here && table.moving.insert(id, content).is_none();
         self.note(&table);
         Ok(is_new)
     }
 
     /// What is to be written elsewhere, with its table items as they stand.
-    pub(crate) fn take_moving(&self, src: &Reader) -> Result<Vec<(u64, SharedExtent, Vec<u8>)>, StoreError> {
+    pub(crate) fn take_moving(
+        &self,
+        src: &Reader,
+    ) -> Result<Vec<(u64, SharedExtent, Vec<u8>)>, StoreError> {
         let mut table = self.table.write();
         let moving = std::mem::take(&mut table.moving);
         self.note(&table);
-        moving.into_iter().map(|(id, content)| Ok((id, table.known(src, id)?, content))).collect()
+        moving
+            .into_iter()
+            .map(|(id, content)| Ok((id, table.known(src, id)?, content)))
+            .collect()
     }
 
     /// Notes that a batch wrote an extent elsewhere, and logged so.
@@ -405,7 +504,14 @@ impl SharedTable {
                 return Ok((id, Logged::Gone));
             }
             let shared = table.known(src, id)?;
-            Ok((id, if change.is_new { Logged::Set(shared) } else { Logged::Count(shared.count) }))
+            Ok((
+                id,
+                if change.is_new {
+                    Logged::Set(shared)
+                } else {
+                    Logged::Count(shared.count)
+                },
+            ))
         };
         changed.into_iter().map(of).collect()
     }

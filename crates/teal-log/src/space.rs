@@ -92,8 +92,10 @@ impl Store {
 
     fn cleaner_base(&self) -> u64 {
         let segments = u64::from(self.geometry.segments);
-        let share = (segments / CLEANER_PART).max((segments / SMALL_CLEANER_PART).min(SMALL_CLEANER));
-        share.clamp(*CLEANER_SEGMENTS.start(), *CLEANER_SEGMENTS.end()) * self.geometry.segment_bytes()
+        let share =
+            (segments / CLEANER_PART).max((segments / SMALL_CLEANER_PART).min(SMALL_CLEANER));
+        share.clamp(*CLEANER_SEGMENTS.start(), *CLEANER_SEGMENTS.end())
+            * self.geometry.segment_bytes()
     }
 
     /// What is set aside for the pages that lead to the objects there are.
@@ -122,7 +124,10 @@ impl Store {
         let cleaner = self.cleaner_bytes_with(segments.in_use()) as i64;
         let lent = self.lent.load(Ordering::Relaxed);
         let physical = segments.ready_bytes() as i64 - cleaner + lent.min(cleaner / 2);
-        (logical - (gathered - moved) - promised - fold, physical - gathered - promised - fold)
+        (
+            logical - (gathered - moved) - promised - fold,
+            physical - gathered - promised - fold,
+        )
     }
 
     pub(crate) fn refresh_budget(&self) -> i64 {
@@ -138,7 +143,10 @@ impl Store {
     /// be written now only giving back may, a quarter of the cleaner's: the rest is the way out when all is full.
     fn headroom(&self, purpose: Purpose) -> (i64, i64) {
         let (logical, physical) = self.available();
-        (logical + self.share(purpose), physical + self.slack(purpose))
+        (
+            logical + self.share(purpose),
+            physical + self.slack(purpose),
+        )
     }
 
     /// The part of the reserve that an operation may use.
@@ -151,15 +159,22 @@ impl Store {
     }
 
     fn slack(&self, purpose: Purpose) -> i64 {
-        if purpose == Purpose::Frees { self.cleaner_bytes() as i64 * 3 / 4 } else { 0 }
+        if purpose == Purpose::Frees {
+            self.cleaner_bytes() as i64 * 3 / 4
+        } else {
+            0
+        }
     }
 
     /// Promises the space an operation may need.
     pub(crate) fn promise(&self, cost: Cost) -> Result<(), StoreError> {
         let need = cost.bytes as i64;
         let batch = self.settings().batch_bytes as i64;
-        self.budget.fetch_sub(self.reader.shared.take_growth(), Ordering::Relaxed);
-        if self.mem_pages.load(Ordering::Relaxed) + self.reader.shared.mem_pages() as i64 > MEM_PAGES {
+        self.budget
+            .fetch_sub(self.reader.shared.take_growth(), Ordering::Relaxed);
+        if self.mem_pages.load(Ordering::Relaxed) + self.reader.shared.mem_pages() as i64
+            > MEM_PAGES
+        {
             // Memory is bounded: large directories and maps change many pages before a checkpoint is due.
             self.checkpoint()?;
         }
@@ -168,7 +183,8 @@ impl Store {
             self.write_batch()?;
         }
         self.promised.fetch_add(need, Ordering::Relaxed);
-        if self.budget.fetch_sub(need, Ordering::Relaxed) >= need || self.has_headroom(cost.purpose) {
+        if self.budget.fetch_sub(need, Ordering::Relaxed) >= need || self.has_headroom(cost.purpose)
+        {
             return Ok(());
         }
         // Taken back while others may need it, so that nobody is refused for what is not taken in the end.
@@ -200,7 +216,9 @@ impl Store {
             logical.min(physical) >= need
         };
         let promised = self.promised.load(Ordering::Relaxed).max(0) as u64;
-        self.host_more(need as u64 + promised + self.batch_takes() + HOST_STEP + self.cleaner_bytes());
+        self.host_more(
+            need as u64 + promised + self.batch_takes() + HOST_STEP + self.cleaner_bytes(),
+        );
         if enough(self) {
             return Ok(());
         }
@@ -234,23 +252,44 @@ impl Store {
     }
 
     /// Rounds of cleaning until there is enough.
-    fn clean_for(&self, committer: &mut Committer, need: i64, purpose: Purpose) -> Result<(), StoreError> {
+    fn clean_for(
+        &self,
+        committer: &mut Committer,
+        need: i64,
+        purpose: Purpose,
+    ) -> Result<(), StoreError> {
         // More than is needed is gained at once: the checkpoints after a round cost the same for many victims as for one.
         let want = need as u64 + self.cleaner_bytes();
-        let left = if purpose == Purpose::Frees { Left::Least } else { Left::Half };
+        let left = if purpose == Purpose::Frees {
+            Left::Least
+        } else {
+            Left::Half
+        };
         // Whoever makes the store fuller does not go on for crumbs: one round for each operation would be without end.
         let segment = self.geometry.segment_bytes() as i64;
-        let (comfort, little) = if purpose == Purpose::Frees { (0, 0) } else { (segment, segment / 4) };
+        let (comfort, little) = if purpose == Purpose::Frees {
+            (0, 0)
+        } else {
+            (segment, segment / 4)
+        };
         let (mut best, mut futile) = (self.headroom(purpose).1, 0);
         for round in 0..ROUNDS {
             let is_first = round == 0 && purpose != Purpose::Frees;
-            let choice = if is_first { Choice::CostBenefit(FULLEST_FIRST) } else { Choice::Emptiest };
+            let choice = if is_first {
+                Choice::CostBenefit(FULLEST_FIRST)
+            } else {
+                Choice::Emptiest
+            };
             let worked = self.clean_round(Some(&mut *committer), want, choice, left)?;
             let physical = self.headroom(purpose).1;
             if physical >= need + comfort {
                 return Ok(());
             }
-            futile = if physical > best + little { 0 } else { futile + 1 };
+            futile = if physical > best + little {
+                0
+            } else {
+                futile + 1
+            };
             best = best.max(physical);
             if (!worked && !is_first) || futile >= FUTILE {
                 break;
@@ -261,7 +300,11 @@ impl Store {
         }
         // What is set aside for cleaning has not helped: it may help who gives back.
         let last = self.available().1 + self.cleaner_bytes() as i64 - self.left(Left::Least) as i64;
-        if purpose == Purpose::Frees && last >= need { Ok(()) } else { Err(StoreError::NoSpace) }
+        if purpose == Purpose::Frees && last >= need {
+            Ok(())
+        } else {
+            Err(StoreError::NoSpace)
+        }
     }
 
     /// Cleans in the background: one round that is to set this many segments free, moving what is in those at most this full. Says whether
@@ -272,16 +315,28 @@ impl Store {
     pub fn clean(&self, segments: u64, fullest_percent: u32) -> Result<bool, StoreError> {
         self.writable()?;
         let want = segments * self.geometry.segment_bytes();
-        self.clean_round(None, want, Choice::CostBenefit(f64::from(fullest_percent) / 100.0), Left::Half)
+        self.clean_round(
+            None,
+            want,
+            Choice::CostBenefit(f64::from(fullest_percent) / 100.0),
+            Left::Half,
+        )
     }
 
     /// Before a batch is sealed: its room must be there.
     pub(crate) fn prepare_room(&self, kind: Kind) -> Result<(), StoreError> {
         self.host_again()?;
-        let takes =
-            || if kind == Kind::Checkpoint { self.batch_takes().min(self.warm_takes()) } else { self.batch_takes() };
+        let takes = || {
+            if kind == Kind::Checkpoint {
+                self.batch_takes().min(self.warm_takes())
+            } else {
+                self.batch_takes()
+            }
+        };
         let mut need = takes();
-        let spare = (2 * self.geometry.segment_bytes()).min(SPARE_MAX).max(self.geometry.segment_bytes());
+        let spare = (2 * self.geometry.segment_bytes())
+            .min(SPARE_MAX)
+            .max(self.geometry.segment_bytes());
         let mut ready = self.segments.lock().ready_bytes();
         if ready < need + spare {
             self.settle_all();
@@ -299,7 +354,10 @@ impl Store {
 
     /// What files can take together, and what of that can still be written, in bytes.
     pub fn room(&self) -> (u64, u64) {
-        (self.geometry.capacity() - self.reserve(), self.available().0.max(0) as u64)
+        (
+            self.geometry.capacity() - self.reserve(),
+            self.available().0.max(0) as u64,
+        )
     }
 
     /// How full the store is. What can be cleaned counts as free, what the host has no room for does not.
@@ -330,10 +388,14 @@ impl Store {
         // in use.
         let cleaner = self.cleaner_bytes_with((all - lacks) / self.geometry.segment_bytes());
         let taken = live as i64 + cleaner as i64 + self.promised.load(Ordering::Relaxed);
-        let waiting =
-            self.gathered.load(Ordering::Relaxed) - self.moved.load(Ordering::Relaxed) + self.fold_bytes() as i64;
+        let waiting = self.gathered.load(Ordering::Relaxed) - self.moved.load(Ordering::Relaxed)
+            + self.fold_bytes() as i64;
         let within_host = (all - lacks) as i64 - taken - waiting;
         let free = free_of_capacity.min(within_host.max(0) as u64);
-        Space { free, before_waiting: space.before_waiting.saturating_sub(lacks), ..space }
+        Space {
+            free,
+            before_waiting: space.before_waiting.saturating_sub(lacks),
+            ..space
+        }
     }
 }

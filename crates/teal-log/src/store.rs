@@ -134,7 +134,9 @@ pub struct Store {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store").field("label", &self.sb.label).finish_non_exhaustive()
+        f.debug_struct("Store")
+            .field("label", &self.sb.label)
+            .finish_non_exhaustive()
     }
 }
 
@@ -220,12 +222,17 @@ impl Store {
         if self.read_only {
             return Err(StoreError::ReadOnly);
         }
-        if self.is_poisoned() { Err(StoreError::Poisoned) } else { Ok(()) }
+        if self.is_poisoned() {
+            Err(StoreError::Poisoned)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether anything is not durable yet.
     pub fn is_dirty(&self) -> bool {
-        self.durable_batch.load(Ordering::Acquire) < self.open_batch.load(Ordering::Acquire) || self.has_changes()
+        self.durable_batch.load(Ordering::Acquire) < self.open_batch.load(Ordering::Acquire)
+            || self.has_changes()
     }
 
     /// Whether the open batch holds anything.
@@ -248,7 +255,11 @@ impl Store {
         if let Some(object) = self.table.get(no) {
             return Ok(object);
         }
-        let home = self.imap.read().get(&self.reader, no)?.ok_or(StoreError::NotFound(no))?;
+        let home = self
+            .imap
+            .read()
+            .get(&self.reader, no)?
+            .ok_or(StoreError::NotFound(no))?;
         match self.read_home(no, home) {
             Ok(state) => Ok(self.table.add(Object::new(no, state, home.len as usize))),
             // Whoever changed the object between the two looks has put it into the table.
@@ -259,8 +270,14 @@ impl Store {
     /// An object as its record says.
     pub(crate) fn read_home(&self, no: ObjectNo, home: Home) -> Result<State, StoreError> {
         let what = "an inode record";
-        let bytes = self.reader.checked(home.byte, home.len as usize, home.crc, what, Some(no))?;
-        let damaged = StoreError::Corrupt { what, at: home.byte / teal_types::SECTOR, object: Some(no) };
+        let bytes = self
+            .reader
+            .checked(home.byte, home.len as usize, home.crc, what, Some(no))?;
+        let damaged = StoreError::Corrupt {
+            what,
+            at: home.byte / teal_types::SECTOR,
+            object: Some(no),
+        };
         State::decode(no, Some(home), &bytes).ok_or(damaged)
     }
 

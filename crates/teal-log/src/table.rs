@@ -43,7 +43,10 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(cap: usize) -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), per_shard: (cap / SHARDS).max(4) }
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            per_shard: (cap / SHARDS).max(4),
+        }
     }
 
     fn shard(&self, no: ObjectNo) -> &Mutex<Shard> {
@@ -57,7 +60,9 @@ impl Table {
     /// Adds an object, unless another thread was first: the one in the table is returned.
     pub(crate) fn add(&self, object: Object) -> ObjectRef {
         let mut shard = self.shard(object.no).lock();
-        if shard.objects.len() >= self.per_shard || shard.bytes + object.weight > CACHED_BYTES / SHARDS {
+        if shard.objects.len() >= self.per_shard
+            || shard.bytes + object.weight > CACHED_BYTES / SHARDS
+        {
             shard.keep(self.per_shard / 2, CACHED_BYTES / SHARDS / 2);
         }
         if let Some(first) = shard.objects.get(&object.no) {
@@ -97,15 +102,30 @@ mod tests {
         let core = Core::decode(&[&[1, FileType::Fifo.code()], &[0; 126][..]].concat()).unwrap();
         let mut held = Vec::new();
         for no in 0..5000 {
-            let object = table.add(Object::new(ObjectNo::new(no), State::new(core, Content::None), RECORD_MAX));
+            let object = table.add(Object::new(
+                ObjectNo::new(no),
+                State::new(core, Content::None),
+                RECORD_MAX,
+            ));
             if no % 1000 == 0 {
                 held.push(object);
             }
         }
         let bytes: usize = table.shards.iter().map(|shard| shard.lock().bytes).sum();
         assert!(bytes <= CACHED_BYTES + held.len() * RECORD_MAX, "{bytes}");
-        assert!(held.iter().all(|object| Arc::ptr_eq(object, &table.get(object.no).unwrap())), "what is held stays");
+        assert!(
+            held.iter()
+                .all(|object| Arc::ptr_eq(object, &table.get(object.no).unwrap())),
+            "what is held stays"
+        );
         table.shrink();
-        assert_eq!(table.shards.iter().map(|shard| shard.lock().objects.len()).sum::<usize>(), held.len());
+        assert_eq!(
+            table
+                .shards
+                .iter()
+                .map(|shard| shard.lock().objects.len())
+                .sum::<usize>(),
+            held.len()
+        );
     }
 }

@@ -76,7 +76,12 @@ impl Tree {
     }
     /// The tree a fold returned `root` for.
     pub(crate) fn with_root(kind: TreeKind, owner: ObjectNo, root: Option<PagePtr>) -> Self {
-        Self { kind, owner, root: root.map(Child::Disk), ledger: Ledger::default() }
+        Self {
+            kind,
+            owner,
+            root: root.map(Child::Disk),
+            ledger: Ledger::default(),
+        }
     }
     /// The root page; none if the tree is empty or its root is changed and not folded yet.
     pub(crate) fn root(&self) -> Option<PagePtr> {
@@ -113,17 +118,27 @@ impl Tree {
 
     /// Hands every changed page to `sink`, which places it and answers with [`PagePtr::seal`]. Returns the new root, none
     /// for an empty tree. Nothing is owned afterwards.
-    pub(crate) fn fold(&mut self, sink: &mut dyn FnMut(PageMeta, Vec<u8>) -> PagePtr) -> Option<PagePtr> {
+    pub(crate) fn fold(
+        &mut self,
+        sink: &mut dyn FnMut(PageMeta, Vec<u8>) -> PagePtr,
+    ) -> Option<PagePtr> {
         let (kind, owner) = (self.kind, self.owner);
         let mut written = 0;
         let mut counting = |meta: PageMeta, page: Vec<u8>| {
             written += 1;
             let stored = page.len();
             let ptr = sink(meta, page);
-            assert_eq!(ptr.stored_bytes(), stored, "the sink must seal the page it was given");
+            assert_eq!(
+                ptr.stored_bytes(),
+                stored,
+                "the sink must seal the page it was given"
+            );
             ptr
         };
-        let root = self.root.as_mut().map(|root| fold_below(kind, owner, root, &mut counting));
+        let root = self
+            .root
+            .as_mut()
+            .map(|root| fold_below(kind, owner, root, &mut counting));
         assert_eq!(written, self.ledger.mem_pages, "owned pages are counted");
         self.ledger.mem_pages = 0;
         self.ledger.dirty = false;
@@ -131,7 +146,11 @@ impl Tree {
     }
 
     const fn expect(&self, level: Option<u8>) -> Expect {
-        Expect { kind: self.kind, owner: self.owner, level }
+        Expect {
+            kind: self.kind,
+            owner: self.owner,
+            level,
+        }
     }
 }
 
@@ -150,7 +169,12 @@ fn fold_below(
             fold_below(kind, owner, below, sink);
         }
     }
-    let meta = PageMeta { kind, owner, level: node.level, first_key: node.first_key() };
+    let meta = PageMeta {
+        kind,
+        owner,
+        level: node.level,
+        first_key: node.first_key(),
+    };
     let ptr = sink(meta, node.encode(kind, owner));
     *child = Child::Disk(ptr);
     ptr
@@ -169,7 +193,10 @@ impl Span {
 
     /// The part that belongs to one item of a node.
     fn of(self, items: &[(u64, Child)], at: usize) -> Self {
-        Self { low: items[at].0, high: items.get(at + 1).map(|next| next.0).or(self.high) }
+        Self {
+            low: items[at].0,
+            high: items.get(at + 1).map(|next| next.0).or(self.high),
+        }
     }
     fn holds(self, node: &Node) -> bool {
         node.first_key() >= self.low && self.high.is_none_or(|high| node.last_key() < high)
@@ -178,16 +205,30 @@ impl Span {
 
 /// Loads a page and checks that it fits its place: levels descend, so every walk ends, and the keys are those of its place, so that a
 /// page is met once, however many pointers of a damaged tree lead to it.
-fn load(src: &dyn PageSource, ptr: PagePtr, want: Expect, span: Span) -> Result<Arc<Node>, StoreError> {
+fn load(
+    src: &dyn PageSource,
+    ptr: PagePtr,
+    want: Expect,
+    span: Span,
+) -> Result<Arc<Node>, StoreError> {
     let node = src.load(ptr, want)?;
     // A root of the highest level could not grow.
-    let as_wanted = want.level.map_or(node.level < LEVEL_MAX, |level| level == node.level) && !node.is_empty();
-    if as_wanted && span.holds(&node) { Ok(node) } else { Err(want.damaged(ptr.addr())) }
+    let as_wanted = want
+        .level
+        .map_or(node.level < LEVEL_MAX, |level| level == node.level)
+        && !node.is_empty();
+    if as_wanted && span.holds(&node) {
+        Ok(node)
+    } else {
+        Err(want.damaged(ptr.addr()))
+    }
 }
 
 /// Which item of an interior node leads to `key`.
 fn route(items: &[(u64, Child)], key: u64) -> usize {
-    items.partition_point(|(first, _)| *first <= key).saturating_sub(1)
+    items
+        .partition_point(|(first, _)| *first <= key)
+        .saturating_sub(1)
 }
 
 #[cfg(test)]

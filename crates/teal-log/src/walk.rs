@@ -34,7 +34,12 @@ pub(crate) fn records<'a>(
             .get(body_at..body_at.checked_add(header.body as usize)?)
             .filter(|b| crc_matches(b, header.body_crc))?;
         seq += 1;
-        next = Some(header.next_a.addr).filter(|a| *a > at && geometry.segment_of(*a) == Some(segment));
-        Some(Found { header, body, body_byte: base.byte() + body_at as u64 })
+        next = Some(header.next_a.addr)
+            .filter(|a| *a > at && geometry.segment_of(*a) == Some(segment));
+        Some(Found {
+            header,
+            body,
+            body_byte: base.byte() + body_at as u64,
+        })
     })
 }

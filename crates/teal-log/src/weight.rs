@@ -68,7 +68,9 @@ impl Places {
 
     fn remove(&mut self, no: ObjectNo) {
         let place = no.get() / NEIGHBOURS;
-        let Some(count) = self.counts.get_mut(&place) else { return };
+        let Some(count) = self.counts.get_mut(&place) else {
+            return;
+        };
         self.leaves -= u64::from(*count <= LEAVES);
         *count -= 1;
         if *count == 0 {
@@ -94,7 +96,10 @@ impl Unfolded {
     pub(crate) fn insert(&mut self, object: &ObjectRef, state: &State) {
         let weight = state.record_weight();
         self.bytes += weight;
-        match self.objects.insert(object.no, (ObjectRef::clone(object), weight)) {
+        match self
+            .objects
+            .insert(object.no, (ObjectRef::clone(object), weight))
+        {
             Some((_, before)) => self.bytes -= before,
             None => drop(self.places.add(object.no)),
         }
@@ -109,7 +114,11 @@ impl Unfolded {
 
     /// All of them, and forgets them.
     pub(crate) fn take(&mut self) -> Vec<ObjectRef> {
-        std::mem::take(self).objects.into_values().map(|(object, _)| object).collect()
+        std::mem::take(self)
+            .objects
+            .into_values()
+            .map(|(object, _)| object)
+            .collect()
     }
 
     /// What their records take, at most.
@@ -132,7 +141,10 @@ pub(crate) struct Weight {
 impl Weight {
     pub(crate) fn of<'s>(states: impl Iterator<Item = &'s State>) -> Self {
         let none = Self { pages: 0, bytes: 0 };
-        states.fold(none, |sum, state| Self { pages: sum.pages + state.pages(), bytes: sum.bytes + state.weight() })
+        states.fold(none, |sum, state| Self {
+            pages: sum.pages + state.pages(),
+            bytes: sum.bytes + state.weight(),
+        })
     }
 }
 
@@ -140,7 +152,11 @@ impl State {
     /// Bytes of names and extended attributes in a record, at most.
     fn head_weight(&self) -> u64 {
         let links: usize = self.links.iter().map(|l| l.name.as_bytes().len()).sum();
-        let xattrs: usize = self.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let xattrs: usize = self
+            .xattrs
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
         let items = (self.links.len() + self.xattrs.len()) as u64;
         (links + xattrs) as u64 + items * ITEM
     }
@@ -161,9 +177,19 @@ impl State {
             return 0;
         }
         let content = match &self.content {
-            Content::Blocks(Blocks { dirty, moving, holes, remapped, .. }) => {
+            Content::Blocks(Blocks {
+                dirty,
+                moving,
+                holes,
+                remapped,
+                ..
+            }) => {
                 // A block or a hole may split a part in two.
-                let splits = if remapped.ranges.is_empty() { 0 } else { dirty.len() + holes.len() };
+                let splits = if remapped.ranges.is_empty() {
+                    0
+                } else {
+                    dirty.len() + holes.len()
+                };
                 let parts = remapped.parts + 2 * remapped.ranges.len() + splits;
                 let blocks = (dirty.len() + moving.len()) as u64 * BLOCK_TAKES;
                 blocks + holes.len() as u64 * HOLE + parts as u64 * PART + CONTENT
@@ -177,7 +203,11 @@ impl State {
 
     /// Pages that the next checkpoint will write for this object.
     fn pages(&self) -> usize {
-        if self.in_batch || self.unfolded { self.mem_pages() } else { 0 }
+        if self.in_batch || self.unfolded {
+            self.mem_pages()
+        } else {
+            0
+        }
     }
 }
 
@@ -214,14 +244,18 @@ impl Store {
         let orphans = self.orphans.lock().mem_pages();
         let notes = self.notes.lock().mem_pages();
         let records = self.unfolded.lock().bytes;
-        let pages = self.mem_pages.load(Ordering::Relaxed).max(0) as u64 + (map + orphans + notes) as u64;
+        let pages =
+            self.mem_pages.load(Ordering::Relaxed).max(0) as u64 + (map + orphans + notes) as u64;
         records + pages * PAGE + self.usage_bytes() + self.shared_bytes()
     }
 
     /// Pages of the inode map above its leaves, at most.
     pub(crate) fn pages_above(&self) -> u64 {
         let objects = self.objects.load(Ordering::Relaxed).max(0) as u64;
-        objects.div_ceil(1000).min(self.next_object.load(Ordering::Relaxed) / SPANNED) + LEVELS
+        objects
+            .div_ceil(1000)
+            .min(self.next_object.load(Ordering::Relaxed) / SPANNED)
+            + LEVELS
     }
 
     /// What is to be written of the table of shared extents, and of what is moving, at most.
@@ -258,7 +292,8 @@ impl Store {
 
     /// Counts pages of objects that have come or gone in memory.
     pub(crate) fn pages_changed(&self, from: usize, to: usize) {
-        self.mem_pages.fetch_add(to as i64 - from as i64, Ordering::Relaxed);
+        self.mem_pages
+            .fetch_add(to as i64 - from as i64, Ordering::Relaxed);
     }
 }
 
@@ -269,7 +304,12 @@ mod tests {
     #[test]
     fn neighbours_share_leaves() {
         let mut places = Places::default();
-        assert_eq!((0..1000).filter(|no| places.add(ObjectNo::new(*no))).count() as u64, places.leaves());
+        assert_eq!(
+            (0..1000)
+                .filter(|no| places.add(ObjectNo::new(*no)))
+                .count() as u64,
+            places.leaves()
+        );
         assert_eq!(places.leaves(), 4 * u64::from(LEAVES));
         for no in 0..999 {
             places.remove(ObjectNo::new(no));

@@ -19,7 +19,9 @@ use std::time::Duration;
 use teal_testkit::Policy;
 
 fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+    std::env::var(name).ok().map_or(default, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{name}={text}"))
+    })
 }
 
 /// Fills a store until this many bytes are free, in files that a later life can delete.
@@ -46,14 +48,42 @@ fn episode(seed: u64, turn: u64) -> life::Life {
     match turn % 10 {
         // Nearly full: the cleaner works.
         3 => {
-            let mut life = begun(shape, seed, Plan { heavy: 0.5, spare: 0, batch: 9 });
+            let mut life = begun(
+                shape,
+                seed,
+                Plan {
+                    heavy: 0.5,
+                    spare: 0,
+                    batch: 9,
+                },
+            );
             filled(&mut life, 600_000);
-            life.plan = Plan { heavy: 0.1, spare: 0, batch: 4 };
+            life.plan = Plan {
+                heavy: 0.1,
+                spare: 0,
+                batch: 4,
+            };
             life
         }
         // Batches over several segments.
-        4 | 9 => begun(shape, seed, Plan { heavy: 0.5, spare: 1 << 20, batch: 12 }),
-        _ => begun(shape, seed, Plan { heavy: 0.03, spare: 1 << 20, batch: 5 }),
+        4 | 9 => begun(
+            shape,
+            seed,
+            Plan {
+                heavy: 0.5,
+                spare: 1 << 20,
+                batch: 12,
+            },
+        ),
+        _ => begun(
+            shape,
+            seed,
+            Plan {
+                heavy: 0.03,
+                spare: 1 << 20,
+                batch: 5,
+            },
+        ),
     }
 }
 
@@ -61,9 +91,23 @@ fn episode(seed: u64, turn: u64) -> life::Life {
 fn after_a_crash_at_any_point_the_store_is_what_some_batch_left() {
     let images = number("TEAL_CRASH_IMAGES", 50_000);
     let seed = number("TEAL_CRASH_SEED", 1);
-    let only = std::env::var("TEAL_CRASH_EPISODE").ok().map(|text| text.parse::<u64>().unwrap());
-    let policy = Policy { exhaustive: 5, random: 24, unreadable: true };
-    let mut explorer = Explorer::new(Effort { policy, second_life: 24, second_crash: 16, verify: 16 }, seed);
+    let only = std::env::var("TEAL_CRASH_EPISODE")
+        .ok()
+        .map(|text| text.parse::<u64>().unwrap());
+    let policy = Policy {
+        exhaustive: 5,
+        random: 24,
+        unreadable: true,
+    };
+    let mut explorer = Explorer::new(
+        Effort {
+            policy,
+            second_life: 24,
+            second_crash: 16,
+            verify: 16,
+        },
+        seed,
+    );
     let mut turn = only.unwrap_or(0);
     while explorer.tally.images < images && !explorer.is_done() {
         let name = format!("TEAL_CRASH_SEED={seed} TEAL_CRASH_EPISODE={turn}");
@@ -72,9 +116,12 @@ fn after_a_crash_at_any_point_the_store_is_what_some_batch_left() {
         for part in 0..3 {
             life.run(40).unwrap_or_else(|e| panic!("{name}: {e}"));
             let clean = part == 0 && turn.is_multiple_of(2);
-            life.reopen(clean).unwrap_or_else(|what| panic!("{name}: reopened: {what}"));
-            explore::assert_checked(&life.store, true).unwrap_or_else(|what| panic!("{name}: {what}"));
-            life.open_anew().unwrap_or_else(|what| panic!("{name}: opened anew: {what}"));
+            life.reopen(clean)
+                .unwrap_or_else(|what| panic!("{name}: reopened: {what}"));
+            explore::assert_checked(&life.store, true)
+                .unwrap_or_else(|what| panic!("{name}: {what}"));
+            life.open_anew()
+                .unwrap_or_else(|what| panic!("{name}: opened anew: {what}"));
         }
         explorer.explore(&life, &name);
         if turn.is_multiple_of(4) {
@@ -87,12 +134,17 @@ fn after_a_crash_at_any_point_the_store_is_what_some_batch_left() {
     }
     assert!(explorer.failures.is_empty(), "{:#?}", explorer.failures);
     let tally = explorer.tally;
-    println!("{} images of {turn} lives, seed {seed}: {tally:#?}", tally.images);
+    println!(
+        "{} images of {turn} lives, seed {seed}: {tally:#?}",
+        tally.images
+    );
     if only.is_none() {
         let (seen, per) = (tally.seen, tally.images / 1000);
         assert!(tally.recoveries == tally.images || tally.kills > 0);
         assert!(
-            tally.rolled_forward > tally.images / 4 && tally.second_lives > per * 20 && tally.anchors_lost > per * 20
+            tally.rolled_forward > tally.images / 4
+                && tally.second_lives > per * 20
+                && tally.anchors_lost > per * 20
         );
         assert!(
             seen.commits > per
@@ -101,7 +153,13 @@ fn after_a_crash_at_any_point_the_store_is_what_some_batch_left() {
                 && seen.large_batches > per / 50,
             "{seen:?}"
         );
-        assert!(seen.cleaned > 0 && seen.closed > 0 && seen.reopened > 1 && seen.shared > 0, "{seen:?}");
-        assert!(seen.reused > 0 && tally.settled_at_once > per * 50, "{tally:?}");
+        assert!(
+            seen.cleaned > 0 && seen.closed > 0 && seen.reopened > 1 && seen.shared > 0,
+            "{seen:?}"
+        );
+        assert!(
+            seen.reused > 0 && tally.settled_at_once > per * 50,
+            "{tally:?}"
+        );
     }
 }

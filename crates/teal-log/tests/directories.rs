@@ -17,7 +17,9 @@ fn name(n: usize) -> Name {
 }
 
 fn open(disk: &Arc<MemDisk>) -> Arc<Store> {
-    Store::open(disk.clone(), Arc::new(SystemClock), OpenOptions::default()).unwrap().0
+    Store::open(disk.clone(), Arc::new(SystemClock), OpenOptions::default())
+        .unwrap()
+        .0
 }
 
 fn check(store: &Store) {
@@ -41,7 +43,14 @@ fn make(store: &Store, n: usize) {
     let op = store.begin(Cost::names(2)).unwrap();
     let mut locked = op.lock(&[DIR]).unwrap();
     let now = Timestamp::default();
-    let no = locked.create(NewObject { kind: FileType::File, perm: 0o644, uid: 0, gid: 0, rdev: 0, now });
+    let no = locked.create(NewObject {
+        kind: FileType::File,
+        perm: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        now,
+    });
     locked.insert_entry(DIR, &name(n), no).unwrap();
 }
 
@@ -73,7 +82,10 @@ fn life(options: &MkfsOptions) -> [u64; 2] {
     drop(store);
     let store = open(&disk);
     assert!((0..NAMES).all(|n| store.lookup(DIR, &name(n)).unwrap().is_some()));
-    assert_eq!((listed(&store), store.lookup(DIR, &name(NAMES)).unwrap()), (NAMES, None));
+    assert_eq!(
+        (listed(&store), store.lookup(DIR, &name(NAMES)).unwrap()),
+        (NAMES, None)
+    );
     check(&store);
     let removed = pages(&store, remove);
     assert_eq!(listed(&store), 0);
@@ -84,11 +96,20 @@ fn life(options: &MkfsOptions) -> [u64; 2] {
 #[test]
 fn names_made_or_removed_one_after_the_other_change_few_pages_however_many_there_are() {
     let [made, removed] = life(&MkfsOptions::default());
-    assert!(made < 200 && removed < 200, "{made} bytes of pages for each name made, {removed} removed");
+    assert!(
+        made < 200 && removed < 200,
+        "{made} bytes of pages for each name made, {removed} removed"
+    );
 }
 
 #[test]
 fn a_store_that_scatters_names_works_as_before() {
-    let [made, _] = life(&MkfsOptions { scattered_names: true, ..MkfsOptions::default() });
-    assert!(made > 500, "{made} bytes of pages for each name: this store does not scatter them");
+    let [made, _] = life(&MkfsOptions {
+        scattered_names: true,
+        ..MkfsOptions::default()
+    });
+    assert!(
+        made > 500,
+        "{made} bytes of pages for each name: this store does not scatter them"
+    );
 }

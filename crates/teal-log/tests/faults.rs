@@ -20,9 +20,17 @@ use teal_log::{CheckOptions, OpenError, Store, StoreError};
 use teal_testkit::{Call, FaultDisk, Lasts, Rng};
 use teal_types::Sector;
 
-const CALM: Plan = Plan { heavy: 0.05, spare: 1 << 20, batch: 5 };
+const CALM: Plan = Plan {
+    heavy: 0.05,
+    spare: 1 << 20,
+    batch: 5,
+};
 
-fn on_faults(seed: u64, physical: u32, sparse: bool) -> (FaultDisk<teal_testkit::RecordingDisk>, Life) {
+fn on_faults(
+    seed: u64,
+    physical: u32,
+    sparse: bool,
+) -> (FaultDisk<teal_testkit::RecordingDisk>, Life) {
     let (note, clock) = made(shape(16, physical, false, sparse), seed);
     let faults = FaultDisk::new(note.clone());
     let recorder = note.clone();
@@ -30,7 +38,10 @@ fn on_faults(seed: u64, physical: u32, sparse: bool) -> (FaultDisk<teal_testkit:
     let disk: Arc<dyn Disk> = Arc::new(faults.clone());
     let store = open(&disk, &clock).unwrap();
     let model = fresh(&store);
-    (faults, Life::new(note, disk, store, clock, Rng::new(seed), model, CALM))
+    (
+        faults,
+        Life::new(note, disk, store, clock, Rng::new(seed), model, CALM),
+    )
 }
 
 /// What a store that met a fault must still do: say so, refuse writing, go on reading.
@@ -40,8 +51,15 @@ fn assert_poisoned(life: &mut Life, name: &str) {
         matches!(life.store.commit(), Err(StoreError::Poisoned)),
         "{name}: a commit after the failure promises something"
     );
-    assert!(matches!(life.store.checkpoint(), Err(StoreError::Poisoned)), "{name}");
-    assert_eq!(life.store.counts().writes, before, "{name}: it goes on writing");
+    assert!(
+        matches!(life.store.checkpoint(), Err(StoreError::Poisoned)),
+        "{name}"
+    );
+    assert_eq!(
+        life.store.counts().writes,
+        before,
+        "{name}: it goes on writing"
+    );
 }
 
 #[test]
@@ -70,11 +88,16 @@ fn every_call_may_fail_once_and_nothing_promised_is_lost() {
             let trace = life.note.trace();
             let allowed = Allowed::at(&trace, trace.events().len(), &life.batches, 0);
             let store = open(&life.disk, &life.clock).unwrap_or_else(|e| panic!("{name}: {e}"));
-            allowed.shown(&store).unwrap_or_else(|what| panic!("{name}: {what}"));
+            allowed
+                .shown(&store)
+                .unwrap_or_else(|what| panic!("{name}: {what}"));
             assert_checked(&store, true).unwrap_or_else(|what| panic!("{name}: {what}"));
         }
     }
-    assert!(failed > 100 && poisoned > 80, "{failed} failed, {poisoned} poisoned");
+    assert!(
+        failed > 100 && poisoned > 80,
+        "{failed} failed, {poisoned} poisoned"
+    );
 }
 
 #[test]
@@ -94,7 +117,11 @@ fn a_failed_sync_is_never_repaired_by_the_next_one() {
             assert_poisoned(&mut life, "a failed sync");
             let mut explorer = explore::Explorer::new(
                 explore::Effort {
-                    policy: teal_testkit::Policy { exhaustive: 3, random: 6, unreadable: false },
+                    policy: teal_testkit::Policy {
+                        exhaustive: 3,
+                        random: 6,
+                        unreadable: false,
+                    },
                     second_life: 1000,
                     second_crash: 1000,
                     verify: 50,
@@ -111,7 +138,11 @@ fn a_failed_sync_is_never_repaired_by_the_next_one() {
 fn a_full_host_refuses_operations_and_poisons_nothing() {
     for seed in 20..24 {
         let (faults, mut life) = on_faults(seed, 4096, true);
-        life.plan = Plan { heavy: 0.5, spare: 0, batch: 6 };
+        life.plan = Plan {
+            heavy: 0.5,
+            spare: 0,
+            batch: 6,
+        };
         faults.budget(4 * 2048);
         for _ in 0..6 {
             match life.run(40) {
@@ -119,9 +150,13 @@ fn a_full_host_refuses_operations_and_poisons_nothing() {
                 Err(e) => panic!("seed {seed}: {e}"),
             }
         }
-        assert!(life.seen.refused > 0, "seed {seed}: the host was never full");
+        assert!(
+            life.seen.refused > 0,
+            "seed {seed}: the host was never full"
+        );
         assert!(!life.store.is_poisoned(), "seed {seed}");
-        life.reopen(false).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        life.reopen(false)
+            .unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         assert_checked(&life.store, true).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         // With room again it goes on.
         faults.budget(32 << 11);
@@ -150,19 +185,33 @@ fn read_all(store: &Store, model: &Model, name: &str) -> bool {
                 assert_eq!(map.get(entry), Some(&child), "{name}: a wrong entry");
                 std::ops::ControlFlow::Continue(())
             };
-            store.each_entry(*no, 0, &mut visit).unwrap_or_else(&mut note);
+            store
+                .each_entry(*no, 0, &mut visit)
+                .unwrap_or_else(&mut note);
         }
         for (key, value) in &object.xattrs {
             match store.xattr(*no, key) {
-                Ok(got) => assert_eq!(got.as_ref(), Some(&**value), "{name}: a wrong xattr of {no}"),
+                Ok(got) => assert_eq!(
+                    got.as_ref(),
+                    Some(&**value),
+                    "{name}: a wrong xattr of {no}"
+                ),
                 Err(e) => note(e),
             }
         }
         if let Content::File(bytes) = &object.content {
-            let blocks: Vec<u64> = bytes.blocks.keys().copied().filter(|b| b * 4096 < bytes.size).collect();
+            let blocks: Vec<u64> = bytes
+                .blocks
+                .keys()
+                .copied()
+                .filter(|b| b * 4096 < bytes.size)
+                .collect();
             for block in blocks {
                 match store.read(*no, block * 4096, 4096) {
-                    Ok(got) => assert!(got == bytes.blocks[&block][..got.len()], "{name}: wrong data in {no}"),
+                    Ok(got) => assert!(
+                        got == bytes.blocks[&block][..got.len()],
+                        "{name}: wrong data in {no}"
+                    ),
                     Err(e) => note(e),
                 }
             }
@@ -179,7 +228,15 @@ fn a_flipped_bit_is_an_error_or_harmless_but_never_data() {
     let (mut flips, mut refused, mut unread, mut cut) = (0, 0, 0, 0);
     for seed in 30..42 {
         let physical = if seed % 2 == 0 { 512 } else { 4096 };
-        let mut life = begun(shape(16, physical, false, false), seed, Plan { heavy: 0.1, spare: 1 << 20, batch: 6 });
+        let mut life = begun(
+            shape(16, physical, false, false),
+            seed,
+            Plan {
+                heavy: 0.1,
+                spare: 1 << 20,
+                batch: 6,
+            },
+        );
         life.run(120).unwrap();
         life.ending(Store::checkpoint).unwrap();
         life.run(20).unwrap();
@@ -194,29 +251,43 @@ fn a_flipped_bit_is_an_error_or_harmless_but_never_data() {
         life.note.restart();
         let trace = life.note.trace();
         let mut rng = Rng::new(seed);
-        let none = teal_testkit::Policy { exhaustive: 0, random: 0, unreadable: false };
+        let none = teal_testkit::Policy {
+            exhaustive: 0,
+            random: 0,
+            unreadable: false,
+        };
         for sector in written {
             if rng.below(6) != 0 && sector > 64 {
                 continue;
             }
             flips += 1;
-            let image = teal_testkit::Walk::new(&trace).images(&mut rng.fork(), &none).next().unwrap();
+            let image = teal_testkit::Walk::new(&trace)
+                .images(&mut rng.fork(), &none)
+                .next()
+                .unwrap();
             let bit = rng.below(4096) as u32;
             image.disk.flip_bit(Sector::new(sector), bit);
             let name = format!("seed {seed}, sector {sector}, bit {bit}");
             let disk: Arc<dyn Disk> = Arc::new(image.disk.clone());
             let store = match open(&disk, &life.clock) {
                 Ok(store) => store,
-                Err(e @ (OpenError::Lost { .. } | OpenError::Store(StoreError::Corrupt { .. }))) => {
+                Err(
+                    e @ (OpenError::Lost { .. } | OpenError::Store(StoreError::Corrupt { .. })),
+                ) => {
                     refused += 1;
                     assert!(!e.to_string().is_empty());
                     continue;
                 }
                 Err(e) => panic!("{name}: {e}"),
             };
-            if store.space().objects != life.model.objects.len() as u64 || life.model.differs(&store, false).is_err() {
+            if store.space().objects != life.model.objects.len() as u64
+                || life.model.differs(&store, false).is_err()
+            {
                 let is_unreadable = read_all_or_older(&store, &life);
-                assert!(is_unreadable || !is_clean, "{name}: the end was cut off silently");
+                assert!(
+                    is_unreadable || !is_clean,
+                    "{name}: the end was cut off silently"
+                );
                 cut += 1;
                 if !is_unreadable {
                     continue;
@@ -225,12 +296,20 @@ fn a_flipped_bit_is_an_error_or_harmless_but_never_data() {
             if read_all(&store, &life.model, &name) {
                 unread += 1;
                 let report = store.check(CheckOptions { verify_data: true }, &mut |_| {});
-                assert!(!report.is_clean(), "{name}: check does not see what reading meets");
+                assert!(
+                    !report.is_clean(),
+                    "{name}: check does not see what reading meets"
+                );
             }
         }
     }
-    println!("{flips} flips: {refused} refused at opening, {unread} seen when reading, {cut} cut or unreadable");
-    assert!(flips > 2000 && refused > 10 && unread > 500, "{flips} {refused} {unread}");
+    println!(
+        "{flips} flips: {refused} refused at opening, {unread} seen when reading, {cut} cut or unreadable"
+    );
+    assert!(
+        flips > 2000 && refused > 10 && unread > 500,
+        "{flips} {refused} {unread}"
+    );
 }
 
 /// Whether reading meets an error, as opposed to an older state.
@@ -238,11 +317,17 @@ fn read_all_or_older(store: &Store, life: &Life) -> bool {
     let fails = |no: &teal_types::ObjectNo| {
         matches!(store.attr(*no), Err(StoreError::Corrupt { .. }))
             || matches!(
-                store.each_entry(*no, 0, &mut |_, _, _, _| std::ops::ControlFlow::Continue(())),
+                store.each_entry(
+                    *no,
+                    0,
+                    &mut |_, _, _, _| std::ops::ControlFlow::Continue(())
+                ),
                 Err(StoreError::Corrupt { .. })
             )
     };
-    let notes = store.each_note(teal_types::ObjectNo::new(0), &mut |_, _| std::ops::ControlFlow::Continue(()));
+    let notes = store.each_note(teal_types::ObjectNo::new(0), &mut |_, _| {
+        std::ops::ControlFlow::Continue(())
+    });
     life.model.objects.keys().any(fails) || store.orphans().is_err() || notes.is_err()
 }
 
@@ -268,7 +353,12 @@ fn an_object_that_cannot_be_brought_up_to_date_is_refused_until_it_can() {
         for nth in 0..reads {
             let name = format!("seed {seed}, read {nth}");
             life.open_anew().unwrap();
-            faults.fail(Call::Read, faults.calls(Call::Read) + nth, Lasts::Forever, ErrorKind::Other);
+            faults.fail(
+                Call::Read,
+                faults.calls(Call::Read) + nth,
+                Lasts::Forever,
+                ErrorKind::Other,
+            );
             // One by one, or all at once.
             let looked = if nth % 2 == 0 {
                 life.model.differs(&life.store, true)
@@ -277,7 +367,9 @@ fn an_object_that_cannot_be_brought_up_to_date_is_refused_until_it_can() {
             };
             faults.heal();
             refused += u64::from(looked.is_err());
-            life.model.differs(&life.store, true).unwrap_or_else(|what| panic!("{name}: {what}"));
+            life.model
+                .differs(&life.store, true)
+                .unwrap_or_else(|what| panic!("{name}: {what}"));
             assert_checked(&life.store, true).unwrap_or_else(|what| panic!("{name}: {what}"));
             // What was not brought up to date is in no checkpoint.
             if nth % 2 == 1 && !life.store.is_poisoned() {

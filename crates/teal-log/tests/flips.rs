@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
 use teal_log::{
-    CheckOptions, Cost, MkfsOptions, NewObject, OpenError, OpenOptions, Place, Severity, Store, StoreError,
+    CheckOptions, Cost, MkfsOptions, NewObject, OpenError, OpenOptions, Place, Severity, Store,
+    StoreError,
 };
 use teal_testkit::Rng;
 use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector};
@@ -22,17 +23,36 @@ fn open(disk: &Arc<MemDisk>) -> Result<Arc<Store>, OpenError> {
 }
 
 fn content(no: ObjectNo, len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i as u64 * 29 + no.get() * 13 + i as u64 / 509) as u8 | 1).collect()
+    (0..len)
+        .map(|i| (i as u64 * 29 + no.get() * 13 + i as u64 / 509) as u8 | 1)
+        .collect()
 }
 
 /// A store with many instances of every structure, and how long each of its files is.
 fn filled() -> (Arc<MemDisk>, BTreeMap<ObjectNo, usize>) {
     let disk = Arc::new(MemDisk::new(64 << 11));
-    let options = MkfsOptions { label: "flips".into(), owner: (0, 0), ..MkfsOptions::default() };
-    Store::mkfs(disk.clone(), Arc::new(SystemClock), &SystemEntropy, &options).unwrap();
+    let options = MkfsOptions {
+        label: "flips".into(),
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    };
+    Store::mkfs(
+        disk.clone(),
+        Arc::new(SystemClock),
+        &SystemEntropy,
+        &options,
+    )
+    .unwrap();
     let store = open(&disk).unwrap();
     let mut files = BTreeMap::new();
-    let new = NewObject { kind: FileType::File, perm: 0o644, uid: 0, gid: 0, rdev: 0, now: SystemClock.civil() };
+    let new = NewObject {
+        kind: FileType::File,
+        perm: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        now: SystemClock.civil(),
+    };
     for i in 0..FILES {
         let op = store.begin(Cost::names(2)).unwrap();
         let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
@@ -70,31 +90,45 @@ fn flip(disk: &MemDisk, bit: u64) {
     let mut sector = [0; SECTOR as usize];
     disk.read_at(at, &mut sector).unwrap();
     sector[(bit / 8 % SECTOR) as usize] ^= 1 << (bit % 8);
-    disk.write_at(at, &[std::io::IoSlice::new(&sector)]).unwrap();
+    disk.write_at(at, &[std::io::IoSlice::new(&sector)])
+        .unwrap();
 }
 
 /// Whether reading all of an object meets an error. Panics on wrong data.
 fn is_unreadable(store: &Store, no: ObjectNo, len: usize, name: &str) -> bool {
     match store.read(no, 0, len) {
-        Ok(bytes) => assert!(bytes[..] == content(no, len)[..], "{name}: wrong data in {no}"),
+        Ok(bytes) => assert!(
+            bytes[..] == content(no, len)[..],
+            "{name}: wrong data in {no}"
+        ),
         Err(StoreError::Corrupt { .. }) => return true,
         Err(e) => panic!("{name}: {e}"),
     }
     let attr = store.attr(no).unwrap();
-    (len as u64..attr.size).step_by(4096).map(|at| at / 4096 * 4096).skip(1).any(|at| match store.read(no, at, 4096) {
-        Ok(bytes) => {
-            let zero = bytes.iter().all(|b| *b == 0);
-            assert!(zero || bytes[..] == content(no, 4096)[..], "{name}: wrong data in {no} at {at}");
-            false
-        }
-        Err(_) => true,
-    })
+    (len as u64..attr.size)
+        .step_by(4096)
+        .map(|at| at / 4096 * 4096)
+        .skip(1)
+        .any(|at| match store.read(no, at, 4096) {
+            Ok(bytes) => {
+                let zero = bytes.iter().all(|b| *b == 0);
+                assert!(
+                    zero || bytes[..] == content(no, 4096)[..],
+                    "{name}: wrong data in {no} at {at}"
+                );
+                false
+            }
+            Err(_) => true,
+        })
 }
 
 /// Everything a user could read, compared; the objects that could not be read.
 fn unreadable(store: &Store, files: &BTreeMap<ObjectNo, usize>, name: &str) -> Vec<ObjectNo> {
-    let mut out: Vec<_> =
-        files.iter().filter(|(no, len)| is_unreadable(store, **no, **len, name)).map(|f| *f.0).collect();
+    let mut out: Vec<_> = files
+        .iter()
+        .filter(|(no, len)| is_unreadable(store, **no, **len, name))
+        .map(|f| *f.0)
+        .collect();
     let mut entries = 0;
     let listed = store.each_entry(ObjectNo::ROOT, 0, &mut |_, child, _, _| {
         assert!(files.contains_key(&child), "{name}: an entry for nothing");
@@ -109,7 +143,12 @@ fn unreadable(store: &Store, files: &BTreeMap<ObjectNo, usize>, name: &str) -> V
 }
 
 /// Says whether the store refused to open.
-fn assert_noticed(disk: &Arc<MemDisk>, files: &BTreeMap<ObjectNo, usize>, place: &Place, bit: u64) -> bool {
+fn assert_noticed(
+    disk: &Arc<MemDisk>,
+    files: &BTreeMap<ObjectNo, usize>,
+    place: &Place,
+    bit: u64,
+) -> bool {
     let name = format!("{} at byte {}, bit {bit}", place.what, place.byte);
     let store = match open(disk) {
         Ok(store) => store,
@@ -119,27 +158,51 @@ fn assert_noticed(disk: &Arc<MemDisk>, files: &BTreeMap<ObjectNo, usize>, place:
             return true;
         }
         Err(e) => {
-            let store_wide = ["a page of the inode map", "a page of the orphan set", "a page of the usage table"];
-            assert!(store_wide.contains(&place.what), "{name}: it does not open: {e}");
+            let store_wide = [
+                "a page of the inode map",
+                "a page of the orphan set",
+                "a page of the usage table",
+            ];
+            assert!(
+                store_wide.contains(&place.what),
+                "{name}: it does not open: {e}"
+            );
             return true;
         }
     };
     let lost = unreadable(&store, files, &name);
     let report = store.check(CheckOptions { verify_data: true }, &mut |_| {});
     let sector = bit / 8 / SECTOR;
-    let damage = report.problems.iter().find(|p| p.severity == Severity::Damage);
+    let damage = report
+        .problems
+        .iter()
+        .find(|p| p.severity == Severity::Damage);
     match place.what {
         "an anchor" => {
-            assert!(lost.is_empty() && report.is_clean(), "{name}: {:?}", report.problems);
-            assert!(report.problems.iter().any(|p| p.sector == Some(sector)), "{name}: no note of it");
+            assert!(
+                lost.is_empty() && report.is_clean(),
+                "{name}: {:?}",
+                report.problems
+            );
+            assert!(
+                report.problems.iter().any(|p| p.sector == Some(sector)),
+                "{name}: no note of it"
+            );
             return false;
         }
         "a superblock" => assert!(lost.is_empty(), "{name}: {lost:?}"),
-        "a page of the usage table" | "a page of the orphan set" => assert!(lost.is_empty(), "{name}: {lost:?}"),
+        "a page of the usage table" | "a page of the orphan set" => {
+            assert!(lost.is_empty(), "{name}: {lost:?}")
+        }
         "a page of the inode map" => assert!(!lost.is_empty(), "{name}: nothing is lost"),
-        _ => assert_eq!(lost, Vec::from_iter(place.owner), "{name}: another object is lost"),
+        _ => assert_eq!(
+            lost,
+            Vec::from_iter(place.owner),
+            "{name}: another object is lost"
+        ),
     }
-    let damage = damage.unwrap_or_else(|| panic!("{name}: check does not see it: {:?}", report.problems));
+    let damage =
+        damage.unwrap_or_else(|| panic!("{name}: check does not see it: {:?}", report.problems));
     assert!(damage.sector.is_some(), "{name}: {damage}");
     if lost.len() == 1 {
         assert_eq!(damage.object, Some(lost[0]), "{name}: {damage}");
@@ -176,7 +239,10 @@ fn a_flipped_bit_in_every_kind_of_structure_is_noticed() {
             refused += usize::from(assert_noticed(&disk, &files, place, bit));
             flip(&disk, bit);
         }
-        println!("{what}: {} instances, every {step}. flipped, {refused} not opened", places.len());
+        println!(
+            "{what}: {} instances, every {step}. flipped, {refused} not opened",
+            places.len()
+        );
         assert!(
             what != "an inode record" || refused * 4 < FLIPS,
             "{refused} of {FLIPS} objects keep the store from opening"

@@ -7,7 +7,10 @@ use std::path::Path;
 fn tables(source: &str) -> Vec<Vec<String>> {
     let mut found = vec![Vec::new()];
     for line in source.lines().map(str::trim_start) {
-        let text = line.strip_prefix("//!").or(line.strip_prefix("///")).map(str::trim_start);
+        let text = line
+            .strip_prefix("//!")
+            .or(line.strip_prefix("///"))
+            .map(str::trim_start);
         match text.filter(|t| t.starts_with('|')) {
             Some(row) => found.last_mut().unwrap().push(row.trim_end().to_owned()),
             None if !found.last().unwrap().is_empty() => found.push(Vec::new()),
@@ -23,10 +26,21 @@ fn the_document_has_every_table_of_the_code() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let doc = std::fs::read_to_string(here.join("../../docs/format.md")).unwrap();
     let mut seen = 0;
-    for file in ["superblock", "anchor", "record", "delta", "inode", "extent", "imap", "usage", "shared", "future"]
-        .map(|n| format!("src/format/{n}.rs"))
-        .into_iter()
-        .chain(["src/page.rs".to_owned()])
+    for file in [
+        "superblock",
+        "anchor",
+        "record",
+        "delta",
+        "inode",
+        "extent",
+        "imap",
+        "usage",
+        "shared",
+        "future",
+    ]
+    .map(|n| format!("src/format/{n}.rs"))
+    .into_iter()
+    .chain(["src/page.rs".to_owned()])
     {
         for table in tables(&std::fs::read_to_string(here.join(&file)).unwrap()) {
             seen += 1;
@@ -37,5 +51,8 @@ fn the_document_has_every_table_of_the_code() {
             );
         }
     }
-    assert!(seen >= 14, "only {seen} tables were found: has their form changed?");
+    assert!(
+        seen >= 14,
+        "only {seen} tables were found: has their form changed?"
+    );
 }

@@ -4,12 +4,19 @@
 use std::sync::Arc;
 use teal_env::{DiskShape, SystemEntropy};
 use teal_log::{
-    CheckOptions, Cost, MkfsOptions, NewObject, OpenError, OpenOptions, OwnedElsewhere, Owner, Store, StoreError,
+    CheckOptions, Cost, MkfsOptions, NewObject, OpenError, OpenOptions, OwnedElsewhere, Owner,
+    Store, StoreError,
 };
 use teal_testkit::{Policy, RecordingDisk, Rng, SimClock, Walk};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
 
-const SHAPE: DiskShape = DiskShape { sectors: 16 << 11, logical: 512, physical: 512, rotational: false, sparse: false };
+const SHAPE: DiskShape = DiskShape {
+    sectors: 16 << 11,
+    logical: 512,
+    physical: 512,
+    rotational: false,
+    sparse: false,
+};
 
 fn machine(number: u8, boot: u8) -> Owner {
     Owner::new([number; 16], [boot; 16], &format!("machine {number}"))
@@ -18,7 +25,13 @@ fn machine(number: u8, boot: u8) -> Owner {
 fn made() -> RecordingDisk {
     let disk = RecordingDisk::new(SHAPE);
     let clock = Arc::new(SimClock::new(Timestamp::new(1_700_000_000, 0)));
-    Store::mkfs(Arc::new(disk.clone()), clock, &SystemEntropy, &MkfsOptions::default()).unwrap();
+    Store::mkfs(
+        Arc::new(disk.clone()),
+        clock,
+        &SystemEntropy,
+        &MkfsOptions::default(),
+    )
+    .unwrap();
     disk.restart();
     disk
 }
@@ -29,20 +42,38 @@ fn open_as(disk: &RecordingDisk, options: OpenOptions) -> Result<Arc<Store>, Ope
 }
 
 fn open(disk: &RecordingDisk, owner: Owner) -> Result<Arc<Store>, OpenError> {
-    open_as(disk, OpenOptions { owner, ..OpenOptions::default() })
+    open_as(
+        disk,
+        OpenOptions {
+            owner,
+            ..OpenOptions::default()
+        },
+    )
 }
 
 fn add(store: &Store, name: &str) {
     let op = store.begin(Cost::data(8192)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
     let now = Timestamp::default();
-    let file = locked.create(NewObject { kind: FileType::File, perm: 0o644, uid: 0, gid: 0, rdev: 0, now });
-    locked.insert_entry(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap(), file).unwrap();
+    let file = locked.create(NewObject {
+        kind: FileType::File,
+        perm: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        now,
+    });
+    locked
+        .insert_entry(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap(), file)
+        .unwrap();
     locked.write(file, 0, name.as_bytes()).unwrap();
 }
 
 fn has(store: &Store, name: &str) -> bool {
-    store.lookup(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap()).unwrap().is_some()
+    store
+        .lookup(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap())
+        .unwrap()
+        .is_some()
 }
 
 #[track_caller]
@@ -50,7 +81,10 @@ fn is_refused(disk: &RecordingDisk, owner: Owner) {
     match open(disk, owner) {
         Err(e @ OpenError::OwnedElsewhere { .. }) => {
             let said = e.to_string();
-            assert!(said.contains("machine 1") && said.contains("2023-11-14 22:13 UTC"), "{said}");
+            assert!(
+                said.contains("machine 1") && said.contains("2023-11-14 22:13 UTC"),
+                "{said}"
+            );
             assert!(said.contains("--take-over"), "{said}");
         }
         other => panic!("{other:?}"),
@@ -63,14 +97,31 @@ fn a_store_is_marked_from_the_first_write_of_an_opening_until_its_clean_end() {
     let store = open(&disk, machine(1, 1)).unwrap();
     let before = disk.counters().writes;
     open(&disk, machine(2, 2)).unwrap().close().unwrap();
-    assert_eq!(disk.counters().writes, before, "an opening that writes nothing leaves no mark");
+    assert_eq!(
+        disk.counters().writes,
+        before,
+        "an opening that writes nothing leaves no mark"
+    );
     add(&store, "a");
     store.commit().unwrap();
     is_refused(&disk, machine(2, 2));
     store.checkpoint().unwrap();
     is_refused(&disk, machine(2, 2));
-    let read = open_as(&disk, OpenOptions { read_only: true, owner: machine(2, 2), ..OpenOptions::default() }).unwrap();
-    assert!(has(&read, "a") && read.check(CheckOptions { verify_data: true }, &mut |_| {}).is_clean());
+    let read = open_as(
+        &disk,
+        OpenOptions {
+            read_only: true,
+            owner: machine(2, 2),
+            ..OpenOptions::default()
+        },
+    )
+    .unwrap();
+    assert!(
+        has(&read, "a")
+            && read
+                .check(CheckOptions { verify_data: true }, &mut |_| {})
+                .is_clean()
+    );
     store.close().unwrap();
     assert!(has(&open(&disk, machine(2, 2)).unwrap(), "a"));
 }
@@ -88,7 +139,10 @@ fn the_same_machine_goes_on_without_a_word_and_its_clean_end_takes_an_old_mark_a
     is_refused(&disk, machine(2, 2));
     let store = open(&disk, machine(1, 9)).unwrap();
     store.close().unwrap();
-    assert!(has(&open(&disk, machine(2, 2)).unwrap(), "a"), "nothing was changed, and yet it was closed");
+    assert!(
+        has(&open(&disk, machine(2, 2)).unwrap(), "a"),
+        "nothing was changed, and yet it was closed"
+    );
 }
 
 #[test]
@@ -98,7 +152,11 @@ fn a_store_is_taken_over_only_by_who_says_so_and_carries_the_new_mark() {
     add(&first, "a");
     first.commit().unwrap();
     let elsewhere = OwnedElsewhere::TakeOver;
-    let options = OpenOptions { owner: machine(2, 2), elsewhere, ..OpenOptions::default() };
+    let options = OpenOptions {
+        owner: machine(2, 2),
+        elsewhere,
+        ..OpenOptions::default()
+    };
     let second = open_as(&disk, options).unwrap();
     add(&second, "b");
     second.commit().unwrap();
@@ -114,7 +172,10 @@ fn a_store_is_taken_over_only_by_who_says_so_and_carries_the_new_mark() {
 fn of_two_machines_that_opened_an_unmarked_store_only_the_first_to_write_writes() {
     for is_closed in [false, true] {
         let disk = made();
-        let (first, second) = (open(&disk, machine(1, 1)).unwrap(), open(&disk, machine(2, 2)).unwrap());
+        let (first, second) = (
+            open(&disk, machine(1, 1)).unwrap(),
+            open(&disk, machine(2, 2)).unwrap(),
+        );
         add(&first, "a");
         add(&second, "b");
         first.commit().unwrap();
@@ -143,7 +204,10 @@ fn the_mark_costs_no_write_and_no_barrier() {
         store.commit().unwrap();
         store.close().unwrap();
         let counters = disk.counters();
-        (counters.writes - before.writes, counters.syncs - before.syncs)
+        (
+            counters.writes - before.writes,
+            counters.syncs - before.syncs,
+        )
     });
     assert_eq!(counters[0], counters[1]);
 }
@@ -170,7 +234,12 @@ fn after_a_power_cut_whatever_was_promised_is_marked_and_the_same_machine_has_it
     for point in trace.points() {
         while walk.point() < point && walk.step().is_some() {}
         let notes: Vec<u64> = trace.marks(point).collect();
-        let promised = notes.iter().filter(|note| **note < 100).max().copied().unwrap_or(0);
+        let promised = notes
+            .iter()
+            .filter(|note| **note < 100)
+            .max()
+            .copied()
+            .unwrap_or(0);
         let is_ending = notes.contains(&100);
         for image in walk.images(&mut rng, &Policy::default()) {
             let ours = open(&image.disk, machine(1, 2)).unwrap();
@@ -180,12 +249,18 @@ fn after_a_power_cut_whatever_was_promised_is_marked_and_the_same_machine_has_it
             match open(&image.disk, machine(2, 2)) {
                 Err(OpenError::OwnedElsewhere { .. }) => marked += 1,
                 Ok(_) => {
-                    assert!(promised == 0 || is_ending, "{image}: {promised} files, and no mark");
+                    assert!(
+                        promised == 0 || is_ending,
+                        "{image}: {promised} files, and no mark"
+                    );
                     unmarked += 1;
                 }
                 Err(e) => panic!("{image}: {e}"),
             }
         }
     }
-    assert!(marked > 10 && unmarked > 1, "{marked} images with the mark, {unmarked} without");
+    assert!(
+        marked > 10 && unmarked > 1,
+        "{marked} images with the mark, {unmarked} without"
+    );
 }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
 use teal_log::{
-    CheckOptions, Cost, DumpWhat, MkfsOptions, NewObject, OpenOptions, Settings, Severity, Store, StoreError,
+    CheckOptions, Cost, DumpWhat, MkfsOptions, NewObject, OpenOptions, Settings, Severity, Store,
+    StoreError,
 };
 use teal_types::{FileType, ObjectNo, Sector, Timestamp};
 
@@ -14,14 +15,29 @@ struct Shop {
 }
 
 fn opened(disk: &Arc<dyn Disk>) -> Arc<Store> {
-    Store::open(Arc::clone(disk), Arc::new(SystemClock), OpenOptions::default()).unwrap().0
+    Store::open(
+        Arc::clone(disk),
+        Arc::new(SystemClock),
+        OpenOptions::default(),
+    )
+    .unwrap()
+    .0
 }
 
 impl Shop {
     fn new(mib: u64) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(mib << 11));
-        Store::mkfs(Arc::clone(&disk), Arc::new(SystemClock), &SystemEntropy, &MkfsOptions::default()).unwrap();
-        Self { store: opened(&disk), disk }
+        Store::mkfs(
+            Arc::clone(&disk),
+            Arc::new(SystemClock),
+            &SystemEntropy,
+            &MkfsOptions::default(),
+        )
+        .unwrap();
+        Self {
+            store: opened(&disk),
+            disk,
+        }
     }
 
     /// A file without a name, in the set of orphans.
@@ -29,7 +45,14 @@ impl Shop {
         let op = self.store.begin(Cost::names(2)).unwrap();
         let mut locked = op.lock(&[]).unwrap();
         let now = Timestamp::default();
-        let no = locked.create(NewObject { kind: FileType::File, perm: 0o644, uid: 0, gid: 0, rdev: 0, now });
+        let no = locked.create(NewObject {
+            kind: FileType::File,
+            perm: 0o644,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            now,
+        });
         locked.set_orphan(no, true).unwrap();
         no
     }
@@ -53,8 +76,15 @@ impl Shop {
             if sharing.bytes == 0 {
                 break;
             }
-            let Ok(op) = self.store.begin(sharing.cost) else { break };
-            match op.lock(&[from.0, to.0]).unwrap().share(from, to, len - done, &sharing).unwrap() {
+            let Ok(op) = self.store.begin(sharing.cost) else {
+                break;
+            };
+            match op
+                .lock(&[from.0, to.0])
+                .unwrap()
+                .share(from, to, len - done, &sharing)
+                .unwrap()
+            {
                 0 => break,
                 n => done += n,
             }
@@ -63,7 +93,9 @@ impl Shop {
     }
 
     fn check(&self) -> u64 {
-        let report = self.store.check(CheckOptions { verify_data: true }, &mut |_| {});
+        let report = self
+            .store
+            .check(CheckOptions { verify_data: true }, &mut |_| {});
         assert!(report.is_clean(), "{:#?}", report.problems);
         report.live
     }
@@ -91,13 +123,23 @@ fn a_copy_costs_no_content_and_lives_by_itself() {
     shop.write(a, 0, &data);
     shop.store.commit().unwrap();
     let before = shop.store.counts();
-    assert_eq!(shop.share((a, 0), (b, 0), data.len() as u64), data.len() as u64);
+    assert_eq!(
+        shop.share((a, 0), (b, 0), data.len() as u64),
+        data.len() as u64
+    );
     shop.store.commit().unwrap();
     shop.store.checkpoint().unwrap();
     let after = shop.store.counts();
-    assert_eq!(after.bytes_data, before.bytes_data, "no content was written");
+    assert_eq!(
+        after.bytes_data, before.bytes_data,
+        "no content was written"
+    );
     assert_eq!(after.bytes_read, before.bytes_read, "no content was read");
-    assert!(after.bytes_written - before.bytes_written < 150_000, "{}", after.bytes_written - before.bytes_written);
+    assert!(
+        after.bytes_written - before.bytes_written < 150_000,
+        "{}",
+        after.bytes_written - before.bytes_written
+    );
     let (x, y) = (shop.store.attr(a).unwrap(), shop.store.attr(b).unwrap());
     assert_eq!((x.size, x.sectors), (y.size, y.sectors));
     assert!(shop.content(b) == data);
@@ -124,7 +166,10 @@ fn a_copy_costs_no_content_and_lives_by_itself() {
     shop.free(b);
     shop.store.commit().unwrap();
     let live = shop.check();
-    assert!(live < 100_000, "with the last reference the content goes: {live}");
+    assert!(
+        live < 100_000,
+        "with the last reference the content goes: {live}"
+    );
     shop.again();
     assert_eq!(shop.check(), live);
 }
@@ -155,20 +200,32 @@ fn the_cleaner_moves_what_is_shared_once_for_all_files() {
     }
     let whole = shop.content(files[0]);
     for to in &files[1..] {
-        assert_eq!(shop.share((files[0], 0), (*to, 0), whole.len() as u64), whole.len() as u64);
+        assert_eq!(
+            shop.share((files[0], 0), (*to, 0), whole.len() as u64),
+            whole.len() as u64
+        );
     }
     gone.into_iter().for_each(|no| shop.free(no));
     shop.store.checkpoint().unwrap();
     let before = places(&shop.store);
-    let settings = Settings { clean_below_percent: 100, ..shop.store.settings() };
+    let settings = Settings {
+        clean_below_percent: 100,
+        ..shop.store.settings()
+    };
     shop.store.set_settings(settings);
     shop.store.clean(8, 90).unwrap();
     shop.check();
     let moved = shop.store.counts().bytes_moved;
-    assert!((200_000..3_000_000).contains(&moved), "{moved} bytes moved for 2.4 MB that five files share");
+    assert!(
+        (200_000..3_000_000).contains(&moved),
+        "{moved} bytes moved for 2.4 MB that five files share"
+    );
     let after = places(&shop.store);
     assert_eq!(before.len(), after.len());
-    assert!(before.iter().filter(|place| !after.contains(place)).count() > 2, "{before:?} {after:?}");
+    assert!(
+        before.iter().filter(|place| !after.contains(place)).count() > 2,
+        "{before:?} {after:?}"
+    );
     for _ in 0..2 {
         assert!(files.iter().all(|no| shop.content(*no) == whole));
         shop.check();
@@ -195,17 +252,29 @@ fn a_damaged_shared_block_is_an_error_for_every_file_that_has_it() {
     let mut sector = [0; 512];
     shop.disk.read_at(at, &mut sector).unwrap();
     sector[100] ^= 4;
-    shop.disk.write_at(at, &[std::io::IoSlice::new(&sector)]).unwrap();
+    shop.disk
+        .write_at(at, &[std::io::IoSlice::new(&sector)])
+        .unwrap();
     shop.store.drop_caches();
     for no in [a, b] {
         assert!(
             matches!(shop.store.read(no, 262_144, 10_000), Err(StoreError::Corrupt { object: Some(n), .. }) if n == no)
         );
-        assert_eq!(shop.store.read(no, 0, 262_144).unwrap(), bytes(600_000, 1)[..262_144]);
+        assert_eq!(
+            shop.store.read(no, 0, 262_144).unwrap(),
+            bytes(600_000, 1)[..262_144]
+        );
     }
     assert_eq!(shop.content(c), bytes(600_000, 1)[..262_144]);
-    let report = shop.store.check(CheckOptions { verify_data: true }, &mut |_| {});
-    assert_eq!((report.total, report.problems[0].severity), (1, Severity::Damage), "{:?}", report.problems);
+    let report = shop
+        .store
+        .check(CheckOptions { verify_data: true }, &mut |_| {});
+    assert_eq!(
+        (report.total, report.problems[0].severity),
+        (1, Severity::Damage),
+        "{:?}",
+        report.problems
+    );
 }
 
 #[test]
@@ -225,8 +294,13 @@ fn a_store_full_of_copies_gives_everything_back() {
             break;
         }
         for _ in 0..100 {
-            let Ok(op) = shop.store.begin(Cost::data(5000)) else { break 'full };
-            op.lock(&[no]).unwrap().write(no, rng.below(4 << 20), &bytes(5000, 7)).unwrap();
+            let Ok(op) = shop.store.begin(Cost::data(5000)) else {
+                break 'full;
+            };
+            op.lock(&[no])
+                .unwrap()
+                .write(no, rng.below(4 << 20), &bytes(5000, 7))
+                .unwrap();
         }
         assert!(copies.len() < 200, "it never gets full");
     }

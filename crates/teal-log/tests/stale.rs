@@ -15,12 +15,18 @@ const PLACES: u64 = 4;
 
 fn open(disk: &Arc<MemDisk>, options: OpenOptions) -> Result<Arc<Store>, String> {
     let disk = Arc::clone(disk) as Arc<dyn Disk>;
-    Ok(Store::open(disk, Arc::new(SystemClock), options).map_err(|e| e.to_string())?.0)
+    Ok(Store::open(disk, Arc::new(SystemClock), options)
+        .map_err(|e| e.to_string())?
+        .0)
 }
 
 /// Puts the bytes of `image` in this range onto the disk.
 fn put(disk: &MemDisk, image: &[u8], range: Range<usize>) {
-    disk.write_at(Sector::new(range.start as u64 / SECTOR), &[IoSlice::new(&image[range])]).unwrap();
+    disk.write_at(
+        Sector::new(range.start as u64 / SECTOR),
+        &[IoSlice::new(&image[range])],
+    )
+    .unwrap();
 }
 
 fn content(disk: &MemDisk) -> Vec<u8> {
@@ -37,19 +43,30 @@ fn name() -> Name {
 fn go_on(store: &Store, state: u64) {
     let op = store.begin(Cost::data(2 * MIB)).unwrap();
     let known = store.lookup(ObjectNo::ROOT, &name()).unwrap();
-    let mut locked = op.lock(&known.map_or(vec![ObjectNo::ROOT], |(no, _)| vec![no])).unwrap();
+    let mut locked = op
+        .lock(&known.map_or(vec![ObjectNo::ROOT], |(no, _)| vec![no]))
+        .unwrap();
     let file = known.map_or_else(
         || {
             let now = Timestamp::default();
             let kind = FileType::File;
-            let file = locked.create(NewObject { kind, perm: 0o644, uid: 0, gid: 0, rdev: 0, now });
+            let file = locked.create(NewObject {
+                kind,
+                perm: 0o644,
+                uid: 0,
+                gid: 0,
+                rdev: 0,
+                now,
+            });
             locked.insert_entry(ObjectNo::ROOT, &name(), file).unwrap();
             file
         },
         |(no, _)| no,
     );
     locked.write(file, 0, &state.to_le_bytes()).unwrap();
-    locked.write(file, 8192, &vec![state as u8; MIB as usize]).unwrap();
+    locked
+        .write(file, 8192, &vec![state as u8; MIB as usize])
+        .unwrap();
 }
 
 fn state(store: &Store) -> Option<u64> {
@@ -76,12 +93,27 @@ enum Seen {
 }
 
 fn look(disk: &Arc<MemDisk>) -> Seen {
-    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
     let Ok(store) = open(disk, options) else {
         // Unless pages that an older checkpoint needs are in the range.
-        return Seen::Refused { is_salvaged: open(disk, OpenOptions { salvage: true, ..options }).is_ok() };
+        return Seen::Refused {
+            is_salvaged: open(
+                disk,
+                OpenOptions {
+                    salvage: true,
+                    ..options
+                },
+            )
+            .is_ok(),
+        };
     };
-    match store.check(CheckOptions { verify_data: true }, &mut |_| {}).is_clean() {
+    match store
+        .check(CheckOptions { verify_data: true }, &mut |_| {})
+        .is_clean()
+    {
         true => Seen::Clean(state(&store)),
         false => Seen::Damaged,
     }
@@ -91,7 +123,13 @@ fn look(disk: &Arc<MemDisk>) -> Seen {
 fn life(states: u64, end: End) -> (Vec<Vec<u8>>, Vec<u8>) {
     let disk = Arc::new(MemDisk::new(STORE / SECTOR));
     let shared = Arc::clone(&disk) as Arc<dyn Disk>;
-    Store::mkfs(shared, Arc::new(SystemClock), &SystemEntropy, &MkfsOptions::default()).unwrap();
+    Store::mkfs(
+        shared,
+        Arc::new(SystemClock),
+        &SystemEntropy,
+        &MkfsOptions::default(),
+    )
+    .unwrap();
     let shared = Arc::clone(&disk) as Arc<dyn Disk>;
     let (store, _) = Store::open(shared, Arc::new(SystemClock), OpenOptions::default()).unwrap();
     let mut images = Vec::new();
@@ -129,14 +167,20 @@ fn a_stale_range_of_some_megabytes_never_passes_for_an_older_state() {
             let disk = Arc::new(MemDisk::from_bytes(now.clone()));
             let newest = states - 1;
             // What a torn tail looks like cannot be told from it: batches behind the last checkpoint (docs/semantics.md, promise 5).
-            let least = if end == End::Committed { newest - 1 } else { newest };
+            let least = if end == End::Committed {
+                newest - 1
+            } else {
+                newest
+            };
             for back in [1, 2, 5] {
                 let old = &images[(newest - back) as usize];
                 for at in written(old, &now) {
                     for length in [1, 2, 4] {
                         let from = at.saturating_sub((length - 1) * MIB) as usize;
                         let range = from..(from + (length * MIB) as usize).min(STORE as usize);
-                        let said = format!("{end:?}, {states} states, {back} back, {length} MiB at {from}");
+                        let said = format!(
+                            "{end:?}, {states} states, {back} back, {length} MiB at {from}"
+                        );
                         put(&disk, old, range.clone());
                         match look(&disk) {
                             Seen::Refused { is_salvaged } => {
@@ -146,7 +190,10 @@ fn a_stale_range_of_some_megabytes_never_passes_for_an_older_state() {
                             Seen::Damaged => found += 1,
                             Seen::Clean(state) => {
                                 as_new += 1;
-                                assert!(state >= Some(least), "{said}: {state:?} passes for {newest}");
+                                assert!(
+                                    state >= Some(least),
+                                    "{said}: {state:?} passes for {newest}"
+                                );
                             }
                         }
                         put(&disk, &now, range);
@@ -155,7 +202,9 @@ fn a_stale_range_of_some_megabytes_never_passes_for_an_older_state() {
             }
         }
     }
-    let said = format!("{refused} refused, {salvaged} of them salvaged, {found} found by check, {as_new} as new");
+    let said = format!(
+        "{refused} refused, {salvaged} of them salvaged, {found} found by check, {as_new} as new"
+    );
     println!("{said}");
     assert!(refused > 100 && salvaged > 10 && as_new > 100, "{said}");
 }
@@ -171,7 +220,12 @@ fn a_stale_range_over_any_place_of_anchors_alone_changes_nothing() {
             let disk = Arc::new(MemDisk::from_bytes(now.clone()));
             put(&disk, &images[old], range);
             let store = open(&disk, OpenOptions::default()).unwrap();
-            assert!(store.check(CheckOptions { verify_data: true }, &mut |_| {}).is_clean(), "place {place}, {old}");
+            assert!(
+                store
+                    .check(CheckOptions { verify_data: true }, &mut |_| {})
+                    .is_clean(),
+                "place {place}, {old}"
+            );
             assert_eq!(state(&store), Some(19), "place {place}, {old}");
         }
     }

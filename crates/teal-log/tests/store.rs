@@ -5,20 +5,33 @@
 use std::sync::Arc;
 use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
 use teal_log::{
-    CheckOptions, Cost, DumpWhat, MkfsOptions, NewObject, OpenOptions, RawWhat, Store, StoreError, dump_raw,
+    CheckOptions, Cost, DumpWhat, MkfsOptions, NewObject, OpenOptions, RawWhat, Store, StoreError,
+    dump_raw,
 };
 use teal_types::{FileType, Name, ObjectNo};
 
 fn made(mib: u64) -> Arc<MemDisk> {
     let disk = Arc::new(MemDisk::new(mib << 11));
-    let options = MkfsOptions { label: "test".into(), owner: (0, 0), ..MkfsOptions::default() };
-    Store::mkfs(disk.clone(), Arc::new(SystemClock), &SystemEntropy, &options).unwrap();
+    let options = MkfsOptions {
+        label: "test".into(),
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    };
+    Store::mkfs(
+        disk.clone(),
+        Arc::new(SystemClock),
+        &SystemEntropy,
+        &options,
+    )
+    .unwrap();
     disk
 }
 
 fn open(disk: &Arc<MemDisk>) -> Arc<Store> {
     let disk: Arc<dyn Disk> = disk.clone();
-    Store::open(disk, Arc::new(SystemClock), OpenOptions::default()).unwrap().0
+    Store::open(disk, Arc::new(SystemClock), OpenOptions::default())
+        .unwrap()
+        .0
 }
 
 fn assert_clean(store: &Store) {
@@ -34,7 +47,14 @@ fn name(i: usize) -> Name {
 fn create(store: &Store, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo {
     let op = store.begin(Cost::names(2)).unwrap();
     let mut locked = op.lock(&[dir]).unwrap();
-    let new = NewObject { kind, perm: 0o644, uid: 1, gid: 2, rdev: 0, now: SystemClock.civil() };
+    let new = NewObject {
+        kind,
+        perm: 0o644,
+        uid: 1,
+        gid: 2,
+        rdev: 0,
+        now: SystemClock.civil(),
+    };
     let no = locked.create(new);
     locked.insert_entry(dir, name, no).unwrap();
     no
@@ -46,7 +66,9 @@ fn write(store: &Store, no: ObjectNo, at: u64, data: &[u8]) {
 }
 
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 31 + seed * 7 + i / 256) as u8).collect()
+    (0..len)
+        .map(|i| (i * 31 + seed * 7 + i / 256) as u8)
+        .collect()
 }
 
 #[test]
@@ -55,9 +77,12 @@ fn what_is_committed_is_found_again_with_and_without_a_clean_end() {
         for checkpoint in [true, false] {
             let disk = made(64);
             let store = open(&disk);
-            let sizes = [0, 1, 100, 2048, 2049, 4096, 5000, 70_000, 700_000, 3_000_000];
-            let files: Vec<_> =
-                (0..sizes.len()).map(|i| create(&store, ObjectNo::ROOT, &name(i), FileType::File)).collect();
+            let sizes = [
+                0, 1, 100, 2048, 2049, 4096, 5000, 70_000, 700_000, 3_000_000,
+            ];
+            let files: Vec<_> = (0..sizes.len())
+                .map(|i| create(&store, ObjectNo::ROOT, &name(i), FileType::File))
+                .collect();
             for (i, no) in files.iter().enumerate() {
                 write(&store, *no, 0, &pattern(sizes[i], i));
                 if i % 3 == 0 {
@@ -83,10 +108,20 @@ fn what_is_committed_is_found_again_with_and_without_a_clean_end() {
                 let mut want = pattern(sizes[i], i);
                 want.resize(want.len().max(7000), 0);
                 want[1000..7000].copy_from_slice(&pattern(6000, i + 50));
-                assert_eq!(store.lookup(ObjectNo::ROOT, &name(i)).unwrap(), Some((*no, FileType::File)));
+                assert_eq!(
+                    store.lookup(ObjectNo::ROOT, &name(i)).unwrap(),
+                    Some((*no, FileType::File))
+                );
                 let got = store.read(*no, 0, 8_000_000).unwrap();
-                assert_eq!(got.len(), want.len(), "file {i}, clean {clean}, checkpoint {checkpoint}");
-                assert!(got == want, "file {i}, clean {clean}, checkpoint {checkpoint}");
+                assert_eq!(
+                    got.len(),
+                    want.len(),
+                    "file {i}, clean {clean}, checkpoint {checkpoint}"
+                );
+                assert!(
+                    got == want,
+                    "file {i}, clean {clean}, checkpoint {checkpoint}"
+                );
             }
         }
     }
@@ -145,7 +180,11 @@ fn filling_and_emptying_leaves_the_space_it_found() {
             op.lock(&[no]).unwrap().write(no, 0, &data).unwrap();
         };
         assert!(matches!(full, StoreError::NoSpace), "round {round}: {full}");
-        assert!(made.len() > 150, "round {round}: only {} files of 100 kB fit into 32 MiB", made.len());
+        assert!(
+            made.len() > 150,
+            "round {round}: only {} files of 100 kB fit into 32 MiB",
+            made.len()
+        );
         for (i, no) in made.iter().enumerate() {
             let op = store.begin(Cost::names(2).freeing()).unwrap();
             let mut locked = op.lock(&[ObjectNo::ROOT, *no]).unwrap();
@@ -155,7 +194,10 @@ fn filling_and_emptying_leaves_the_space_it_found() {
         store.commit().unwrap();
         assert_clean(&store);
         let now = store.space().free;
-        assert!(now + (1 << 20) > free, "round {round}: {now} of {free} bytes came back");
+        assert!(
+            now + (1 << 20) > free,
+            "round {round}: {now} of {free} bytes came back"
+        );
     }
 }
 
@@ -171,7 +213,14 @@ fn a_dump_shows_every_structure_of_a_store_open_or_not() {
     }
     let op = store.begin(Cost::names(1)).unwrap();
     let mut locked = op.lock(&[]).unwrap();
-    let new = NewObject { kind: FileType::File, perm: 0, uid: 0, gid: 0, rdev: 0, now: SystemClock.civil() };
+    let new = NewObject {
+        kind: FileType::File,
+        perm: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        now: SystemClock.civil(),
+    };
     let orphan = locked.create(new);
     locked.set_orphan(orphan, true).unwrap();
     drop(locked);
@@ -183,20 +232,34 @@ fn a_dump_shows_every_structure_of_a_store_open_or_not() {
         String::from_utf8(out).unwrap()
     };
     assert_eq!(text(DumpWhat::Orphans), format!("{orphan}\n"));
-    assert_eq!(text(DumpWhat::Directory(ObjectNo::ROOT)).lines().count(), 39);
+    assert_eq!(
+        text(DumpWhat::Directory(ObjectNo::ROOT)).lines().count(),
+        39
+    );
     assert!(text(DumpWhat::InodeMap).lines().count() >= 40);
     assert!(text(DumpWhat::Usage).contains("the log goes on here"));
     let inode = text(DumpWhat::Inode(file));
-    assert!(inode.contains("size 3000000") && inode.contains("name \"file-1\" in #1") && inode.contains("blocks 0-"));
+    assert!(
+        inode.contains("size 3000000")
+            && inode.contains("name \"file-1\" in #1")
+            && inode.contains("blocks 0-")
+    );
     let raw = |what| {
         let mut out = Vec::new();
         dump_raw(&*disk, what, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     };
-    assert_eq!(raw(RawWhat::Superblock).matches("label \"test\"").count(), 2);
+    assert_eq!(
+        raw(RawWhat::Superblock).matches("label \"test\"").count(),
+        2
+    );
     assert!(raw(RawWhat::Anchors).contains("checkpoint 2 at"));
     let chain = raw(RawWhat::Chain);
-    assert!(chain.contains("checkpoint 2: ") && chain.contains("becomes an orphan") && !chain.contains("damaged"));
+    assert!(
+        chain.contains("checkpoint 2: ")
+            && chain.contains("becomes an orphan")
+            && !chain.contains("damaged")
+    );
     assert!(raw(RawWhat::Segment(0)).contains("fresh-epoch"));
     let missing = dump_raw(&*disk, RawWhat::Segment(9999), &mut Vec::new()).unwrap_err();
     assert!(missing.to_string().contains("no segment 9999"), "{missing}");
@@ -215,13 +278,20 @@ fn the_end_after_a_crash_writes_once_and_the_end_after_an_end_nothing() {
         Store::open(disk, Arc::new(SystemClock), OpenOptions::default()).unwrap()
     };
     let (store, recovery) = reopened(&disk);
-    assert_eq!((recovery.clean, recovery.batches, store.counts().writes), (false, 1, 0));
+    assert_eq!(
+        (recovery.clean, recovery.batches, store.counts().writes),
+        (false, 1, 0)
+    );
     store.close().unwrap();
     assert_eq!(store.counts().checkpoints, 1);
     for _ in 0..2 {
         let (store, recovery) = reopened(&disk);
         assert_eq!((recovery.clean, recovery.batches), (true, 0));
         store.close().unwrap();
-        assert_eq!((store.counts().writes, store.counts().checkpoints), (0, 0), "nothing has changed");
+        assert_eq!(
+            (store.counts().writes, store.counts().checkpoints),
+            (0, 0),
+            "nothing has changed"
+        );
     }
 }

@@ -19,8 +19,8 @@ pub use error::MetaError;
 pub use memory::Memory;
 pub use meta::{Durability, Meta, Read, Write, read, write, write_soon};
 pub use row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastPlace, PastXattr,
-    Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames,
+    PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
 };
 pub use sqlite::Sqlite;
 

@@ -11,8 +11,8 @@ mod write;
 use crate::error::Result;
 use crate::meta::{Durability, Meta, Read, Write};
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges, ReplicaRow, Tally, TokenRow,
-    VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges,
+    ReplicaRow, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -97,7 +97,13 @@ impl Memory {
 
 impl Meta for Memory {
     fn volumes(&self) -> Result<Vec<VolumeId>> {
-        Ok(self.0.read().volumes.all().map(|((volume, ()), _)| *volume).collect())
+        Ok(self
+            .0
+            .read()
+            .volumes
+            .all()
+            .map(|((volume, ()), _)| *volume)
+            .collect())
     }
 
     fn write(
@@ -108,7 +114,10 @@ impl Meta for Memory {
     ) -> Result<()> {
         let mut state = self.0.write();
         each_table!(state, table => table.begin());
-        if !work(&mut Txn { state: &mut *state, volume }) {
+        if !work(&mut Txn {
+            state: &mut *state,
+            volume,
+        }) {
             each_table!(state, table => table.roll_back());
         } else if durability == Durability::Now {
             each_table!(state, table => table.make_durable());
@@ -117,7 +126,10 @@ impl Meta for Memory {
     }
 
     fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<()> {
-        work(&Txn { state: &*self.0.read(), volume });
+        work(&Txn {
+            state: &*self.0.read(),
+            volume,
+        });
         Ok(())
     }
 }

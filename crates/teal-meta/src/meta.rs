@@ -8,8 +8,8 @@
 use crate::MetaError;
 use crate::error::Result;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastPlace, PastXattr,
-    Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames,
+    PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use std::ops::Range;
 use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo, VolumeId};
@@ -60,7 +60,9 @@ pub fn read<T, E: From<MetaError>>(
     work: impl FnOnce(&dyn Read) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
     let (mut work, mut outcome) = (Some(work), None);
-    meta.read(volume, &mut |txn| outcome = work.take().map(|work| work(txn)))?;
+    meta.read(volume, &mut |txn| {
+        outcome = work.take().map(|work| work(txn))
+    })?;
     outcome.expect("a transaction without an error calls its work once")
 }
 
@@ -117,7 +119,12 @@ pub trait Read {
     /// Where a live name leads.
     fn entry(&self, link: &Link) -> Result<Option<EntryRow>>;
     /// Live names of a directory behind `after`, at most `limit`.
-    fn entries_after(&self, dir: ObjectNo, after: Option<&Name>, limit: usize) -> Result<Vec<(Name, EntryRow)>>;
+    fn entries_after(
+        &self,
+        dir: ObjectNo,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<(Name, EntryRow)>>;
     /// All live names of an object, with the commits that put them there.
     fn links(&self, object: ObjectNo) -> Result<Vec<(Link, CommitSeq)>>;
     /// All live extended attributes of an object.
@@ -126,7 +133,11 @@ pub trait Read {
     fn extents(&self, object: ObjectNo, range: Range<u64>) -> Result<Vec<ExtentRow>>;
 
     /// The newest row of an object's history at or before `at`: which commit made it, and what of it (`None`: gone).
-    fn object_at(&self, object: ObjectNo, at: CommitSeq) -> Result<Option<(CommitSeq, Option<ObjectRow>)>>;
+    fn object_at(
+        &self,
+        object: ObjectNo,
+        at: CommitSeq,
+    ) -> Result<Option<(CommitSeq, Option<ObjectRow>)>>;
     /// An object's history behind `after`, at most `limit` rows.
     fn object_history(
         &self,
@@ -135,7 +146,8 @@ pub trait Read {
         limit: usize,
     ) -> Result<Vec<(CommitSeq, Option<ObjectRow>)>>;
     /// The newest row of a name's history at or before `at`: the object it led to, or none.
-    fn entry_at(&self, link: &Link, at: CommitSeq) -> Result<Option<(CommitSeq, Option<ObjectNo>)>>;
+    fn entry_at(&self, link: &Link, at: CommitSeq)
+    -> Result<Option<(CommitSeq, Option<ObjectNo>)>>;
     /// Every name the object has ever had up to `at`, each once.
     fn names_ever(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<Link>>;
     /// The names of a directory after the commit `at`: those of its newest snapshot at or before that, with what has changed since.
@@ -145,11 +157,20 @@ pub trait Read {
     /// The newest row at or before `at` of each extended attribute the object has ever had.
     fn xattrs_at(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>>;
     /// Every row of an object's content history at or before `at` that overlaps the range, whole, by commit.
-    fn extents_at(&self, object: ObjectNo, range: Range<u64>, at: CommitSeq) -> Result<Vec<PastExtent>>;
+    fn extents_at(
+        &self,
+        object: ObjectNo,
+        range: Range<u64>,
+        at: CommitSeq,
+    ) -> Result<Vec<PastExtent>>;
 
     /// Chunks that content history names, in an order that stays, at most `limit` rows, behind `after`; a chunk comes as often as it is named.
     /// Whatever lives now is in history too.
-    fn named_chunks(&self, after: Option<PastPlace>, limit: usize) -> Result<Vec<(PastPlace, ChunkId)>>;
+    fn named_chunks(
+        &self,
+        after: Option<PastPlace>,
+        limit: usize,
+    ) -> Result<Vec<(PastPlace, ChunkId)>>;
 
     /// A commit.
     fn commit(&self, seq: CommitSeq) -> Result<Option<CommitRow>>;
@@ -167,7 +188,13 @@ pub trait Read {
     /// What a replica has staged.
     fn staged(&self, replica: u32) -> Result<Vec<StagedPart>>;
     /// The bytes of a staged part.
-    fn staged_part(&self, replica: u32, incarnation: u32, batch: u64, part: u32) -> Result<Option<Vec<u8>>>;
+    fn staged_part(
+        &self,
+        replica: u32,
+        incarnation: u32,
+        batch: u64,
+        part: u32,
+    ) -> Result<Option<Vec<u8>>>;
 
     /// A replica.
     fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>>;
@@ -205,15 +232,31 @@ pub trait Write: Read {
     fn drop_content(&mut self, object: ObjectNo) -> Result<()>;
 
     /// A row of an object's history.
-    fn remember_object(&mut self, object: ObjectNo, seq: CommitSeq, row: Option<&ObjectRow>) -> Result<()>;
+    fn remember_object(
+        &mut self,
+        object: ObjectNo,
+        seq: CommitSeq,
+        row: Option<&ObjectRow>,
+    ) -> Result<()>;
     /// A row of a name's history.
-    fn remember_entry(&mut self, link: &Link, seq: CommitSeq, object: Option<ObjectNo>) -> Result<()>;
+    fn remember_entry(
+        &mut self,
+        link: &Link,
+        seq: CommitSeq,
+        object: Option<ObjectNo>,
+    ) -> Result<()>;
     /// A snapshot of a directory: the names that live in it now are those after the commit `seq`, in which all its changes up to now lie.
     fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()>;
     /// Sets what is counted of a directory's names.
     fn put_tally(&mut self, dir: ObjectNo, tally: Tally) -> Result<()>;
     /// A row of an extended attribute's history.
-    fn remember_xattr(&mut self, object: ObjectNo, name: &[u8], seq: CommitSeq, value: Option<&[u8]>) -> Result<()>;
+    fn remember_xattr(
+        &mut self,
+        object: ObjectNo,
+        name: &[u8],
+        seq: CommitSeq,
+        value: Option<&[u8]>,
+    ) -> Result<()>;
     /// A row of content history; those of one commit do not overlap.
     fn remember_extent(&mut self, object: ObjectNo, extent: &PastExtent) -> Result<()>;
 
@@ -222,9 +265,22 @@ pub trait Write: Read {
     /// An object that a commit changed.
     fn add_change(&mut self, seq: CommitSeq, object: ObjectNo, ranges: &Ranges) -> Result<()>;
     /// A committed batch.
-    fn add_batch(&mut self, replica: u32, incarnation: u32, counter: u64, row: &BatchRow) -> Result<()>;
+    fn add_batch(
+        &mut self,
+        replica: u32,
+        incarnation: u32,
+        counter: u64,
+        row: &BatchRow,
+    ) -> Result<()>;
     /// Stages a part, in the place of one of the same number.
-    fn stage(&mut self, replica: u32, incarnation: u32, batch: u64, part: u32, bytes: &[u8]) -> Result<()>;
+    fn stage(
+        &mut self,
+        replica: u32,
+        incarnation: u32,
+        batch: u64,
+        part: u32,
+        bytes: &[u8],
+    ) -> Result<()>;
     /// Drops what a replica has staged in this incarnation up to this batch, and in every other incarnation.
     fn drop_staged(&mut self, replica: u32, incarnation: u32, batch: u64) -> Result<()>;
 

@@ -132,7 +132,10 @@ impl PastNames {
                 None => names.remove(&name),
             };
         }
-        Self { names: names.into_iter().collect(), rows }
+        Self {
+            names: names.into_iter().collect(),
+            rows,
+        }
     }
 }
 

@@ -90,7 +90,10 @@ impl Sqlite {
             self.free.wait(&mut readers);
         }
         readers.busy += 1;
-        Reader { sqlite: self, connection: readers.idle.pop() }
+        Reader {
+            sqlite: self,
+            connection: readers.idle.pop(),
+        }
     }
 
     fn name<T>(&self, outcome: rusqlite::Result<T>) -> Result<T> {
@@ -103,7 +106,9 @@ impl Meta for Sqlite {
         let writer = self.writer.lock();
         let rows = || {
             let mut select = writer.prepare_cached("SELECT volume FROM volumes ORDER BY volume")?;
-            select.query_map([], |row| row.get(0).map(VolumeId::new))?.collect()
+            select
+                .query_map([], |row| row.get(0).map(VolumeId::new))?
+                .collect()
         };
         self.name(rows())
     }
@@ -115,11 +120,20 @@ impl Meta for Sqlite {
         work: &mut dyn FnMut(&mut dyn Write) -> bool,
     ) -> Result<()> {
         let mut writer = self.writer.lock();
-        let level = if durability == Durability::Now { "FULL" } else { "NORMAL" };
+        let level = if durability == Durability::Now {
+            "FULL"
+        } else {
+            "NORMAL"
+        };
         self.name(writer.pragma_update(None, "synchronous", level))?;
         // Dropped without a commit, it is rolled back.
-        let transaction = self.name(writer.transaction_with_behavior(TransactionBehavior::Immediate))?;
-        if work(&mut Txn { connection: &transaction, names: &self.names, volume: volume.get().into() }) {
+        let transaction =
+            self.name(writer.transaction_with_behavior(TransactionBehavior::Immediate))?;
+        if work(&mut Txn {
+            connection: &transaction,
+            names: &self.names,
+            volume: volume.get().into(),
+        }) {
             self.name(transaction.commit())
         } else {
             self.name(transaction.rollback())
@@ -132,9 +146,17 @@ impl Meta for Sqlite {
             Some(connection) => connection,
             None => open::reader(&self.path, &self.names)?,
         };
-        let transaction =
-            self.name(reader.connection.insert(connection).transaction_with_behavior(TransactionBehavior::Deferred))?;
-        work(&Txn { connection: &transaction, names: &self.names, volume: volume.get().into() });
+        let transaction = self.name(
+            reader
+                .connection
+                .insert(connection)
+                .transaction_with_behavior(TransactionBehavior::Deferred),
+        )?;
+        work(&Txn {
+            connection: &transaction,
+            names: &self.names,
+            volume: volume.get().into(),
+        });
         self.name(transaction.rollback())
     }
 }

@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 use teal_meta::{
-    BatchRow, CommitRow, ConflictRow, EXTENT_MAX, EntryRow, ExtentRow, Memory, Meta, MetaError, ObjectRow, PastExtent,
-    Read, ReplicaRow, Sqlite, Tally, TokenRow, VolumeRow, Write, XattrRow, read, write, write_soon,
+    BatchRow, CommitRow, ConflictRow, EXTENT_MAX, EntryRow, ExtentRow, Memory, Meta, MetaError,
+    ObjectRow, PastExtent, Read, ReplicaRow, Sqlite, Tally, TokenRow, VolumeRow, Write, XattrRow,
+    read, write, write_soon,
 };
 use teal_proto::ConflictKind;
-use teal_types::{Attributes, ChunkId, CommitSeq, FileType, Link, Name, ObjectNo, Stamp, Timestamp, VolumeId};
+use teal_types::{
+    Attributes, ChunkId, CommitSeq, FileType, Link, Name, ObjectNo, Stamp, Timestamp, VolumeId,
+};
 
 macro_rules! conforms {
     ($($name:ident)*) => {
@@ -46,7 +49,10 @@ fn seq(raw: u64) -> CommitSeq {
 }
 
 fn link(dir: u64, name: &[u8]) -> Link {
-    Link { dir: ObjectNo::new(dir), name: Name::new(name).unwrap() }
+    Link {
+        dir: ObjectNo::new(dir),
+        name: Name::new(name).unwrap(),
+    }
 }
 
 fn chunk(n: u8) -> ChunkId {
@@ -56,7 +62,11 @@ fn chunk(n: u8) -> ChunkId {
 fn object(size: u64) -> ObjectRow {
     ObjectRow {
         kind: FileType::File,
-        attributes: Attributes { perm: 0o640, mtime: Timestamp::new(-5, 6), ..Attributes::default() },
+        attributes: Attributes {
+            perm: 0o640,
+            mtime: Timestamp::new(-5, 6),
+            ..Attributes::default()
+        },
         attr_seq: seq(1),
         size,
         data_seq: seq(2),
@@ -87,7 +97,13 @@ fn what_fails_has_not_happened(meta: &dyn Meta) {
     let outcome: Result<(), No> = write(meta, V, |txn| {
         txn.put_object(A, Some(&object(2)))?;
         txn.put_object(B, Some(&object(3)))?;
-        txn.put_entry(&link(1, b"a"), Some(EntryRow { object: A, seq: seq(1) }))?;
+        txn.put_entry(
+            &link(1, b"a"),
+            Some(EntryRow {
+                object: A,
+                seq: seq(1),
+            }),
+        )?;
         assert_eq!(txn.object(A)?, Some(object(2)), "it sees itself");
         Err(No)
     });
@@ -102,7 +118,11 @@ fn what_fails_has_not_happened(meta: &dyn Meta) {
 fn what_may_wait_is_seen_at_once(meta: &dyn Meta) {
     put(meta, |txn| txn.put_object(A, Some(&object(1))));
     write_soon::<_, MetaError>(meta, V, |txn| txn.put_object(A, Some(&object(2)))).unwrap();
-    assert_eq!(see(meta, |txn| txn.object(A)), Some(object(2)), "seen at once, durable later");
+    assert_eq!(
+        see(meta, |txn| txn.object(A)),
+        Some(object(2)),
+        "seen at once, durable later"
+    );
 }
 
 fn any_number_may_read_at_once_and_after_a_reader_broke_down(meta: &dyn Meta) {
@@ -113,7 +133,9 @@ fn any_number_may_read_at_once_and_after_a_reader_broke_down(meta: &dyn Meta) {
     }
     std::thread::scope(|scope| {
         for _ in 0..40 {
-            scope.spawn(|| (0..10).for_each(|_| assert_eq!(see(meta, |txn| txn.object(A)), Some(object(1)))));
+            scope.spawn(|| {
+                (0..10).for_each(|_| assert_eq!(see(meta, |txn| txn.object(A)), Some(object(1))))
+            });
         }
     });
 }
@@ -131,12 +153,24 @@ fn volumes_are_apart(meta: &dyn Meta) {
         own_end: 6,
     };
     let other = VolumeId::new(u32::MAX);
-    put(meta, |txn| txn.put_volume(&row).and_then(|()| txn.put_object(A, Some(&object(1)))));
-    write::<_, MetaError>(meta, other, |txn| txn.put_volume(&VolumeRow { label: "b".into(), ..row.clone() })).unwrap();
+    put(meta, |txn| {
+        txn.put_volume(&row)
+            .and_then(|()| txn.put_object(A, Some(&object(1))))
+    });
+    write::<_, MetaError>(meta, other, |txn| {
+        txn.put_volume(&VolumeRow {
+            label: "b".into(),
+            ..row.clone()
+        })
+    })
+    .unwrap();
     assert_eq!(meta.volumes().unwrap(), [V, other]);
     assert_eq!(see(meta, |txn| txn.volume()), Some(row));
     read::<_, MetaError>(meta, other, |txn| {
-        assert_eq!((txn.object(A)?, txn.objects_after(ObjectNo::new(0), 9)?), (None, vec![]));
+        assert_eq!(
+            (txn.object(A)?, txn.objects_after(ObjectNo::new(0), 9)?),
+            (None, vec![])
+        );
         assert_eq!(txn.object_at(A, seq(9))?, None);
         Ok(())
     })
@@ -164,19 +198,35 @@ fn rows_are_kept_as_they_were_given(meta: &dyn Meta) {
         copy: Some(B),
         lost: "it".into(),
     };
-    let token = TokenRow { expires: Timestamp::new(77, 0), is_used: true };
+    let token = TokenRow {
+        expires: Timestamp::new(77, 0),
+        is_used: true,
+    };
     let commit = CommitRow {
-        stamp: Stamp { replica: 1, incarnation: 2, counter: 3 },
+        stamp: Stamp {
+            replica: 1,
+            incarnation: 2,
+            counter: 3,
+        },
         time: Timestamp::new(5, 6),
         digest: [7; 32],
     };
-    let xattr = XattrRow { value: vec![], seq: seq(3) };
+    let xattr = XattrRow {
+        value: vec![],
+        seq: seq(3),
+    };
     put(meta, |txn| {
         txn.put_setting("key", b"\0value")?;
         txn.put_replica(3, &replica)?;
         txn.put_token(&[1; 32], &token)?;
         txn.put_lease(9, 3)?;
-        txn.put_conflict(1, Some(&ConflictRow { copy: None, ..conflict.clone() }))?;
+        txn.put_conflict(
+            1,
+            Some(&ConflictRow {
+                copy: None,
+                ..conflict.clone()
+            }),
+        )?;
         txn.put_conflict(5, Some(&conflict))?;
         txn.add_commit(seq(8), &commit)?;
         txn.put_xattr(A, b"user.a", Some(&xattr))?;
@@ -185,18 +235,32 @@ fn rows_are_kept_as_they_were_given(meta: &dyn Meta) {
     });
     see(meta, |txn| {
         assert_eq!(txn.setting("key")?, Some(b"\0value".to_vec()));
-        assert_eq!((txn.replica(3)?, txn.replica(4)?), (Some(replica.clone()), None));
+        assert_eq!(
+            (txn.replica(3)?, txn.replica(4)?),
+            (Some(replica.clone()), None)
+        );
         assert_eq!(txn.replicas()?, [(3, replica)]);
-        assert_eq!((txn.token(&[1; 32])?, txn.token(&[2; 32])?), (Some(token), None));
+        assert_eq!(
+            (txn.token(&[1; 32])?, txn.token(&[2; 32])?),
+            (Some(token), None)
+        );
         assert_eq!((txn.lease(9)?, txn.lease(8)?), (Some(3), None));
-        assert_eq!((txn.conflict(5)?, txn.conflict(2)?), (Some(conflict.clone()), None));
+        assert_eq!(
+            (txn.conflict(5)?, txn.conflict(2)?),
+            (Some(conflict.clone()), None)
+        );
         assert_eq!(txn.conflicts_after(1, 9)?, [(5, conflict)]);
         assert_eq!(txn.conflicts_after(0, 1)?.len(), 1);
-        assert_eq!((txn.commit(seq(8))?, txn.commit(seq(7))?), (Some(commit), None));
+        assert_eq!(
+            (txn.commit(seq(8))?, txn.commit(seq(7))?),
+            (Some(commit), None)
+        );
         assert_eq!(txn.xattrs(A)?, [(b"user.a".to_vec(), xattr)]);
         Ok(())
     });
-    put(meta, |txn| txn.put_conflict(5, None).and_then(|()| txn.drop_content(A)));
+    put(meta, |txn| {
+        txn.put_conflict(5, None).and_then(|()| txn.drop_content(A))
+    });
     see(meta, |txn| {
         assert_eq!((txn.conflict(5)?, txn.xattrs(A)?), (None, vec![]));
         Ok(())
@@ -207,15 +271,32 @@ fn names_are_listed_by_their_bytes_and_behind_a_name(meta: &dyn Meta) {
     let names: [&[u8]; 5] = [b"\x01", b"A", b"a", b"aa", b"\xff"];
     put(meta, |txn| {
         for name in names.iter().rev() {
-            txn.put_entry(&link(1, name), Some(EntryRow { object: A, seq: seq(1) }))?;
+            txn.put_entry(
+                &link(1, name),
+                Some(EntryRow {
+                    object: A,
+                    seq: seq(1),
+                }),
+            )?;
         }
-        txn.put_entry(&link(2, b"b"), Some(EntryRow { object: A, seq: seq(1) }))
+        txn.put_entry(
+            &link(2, b"b"),
+            Some(EntryRow {
+                object: A,
+                seq: seq(1),
+            }),
+        )
     });
     see(meta, |txn| {
         let list = |after: Option<&[u8]>, limit| {
             let after = after.map(|name| Name::new(name).unwrap());
             let found = txn.entries_after(ObjectNo::ROOT, after.as_ref(), limit)?;
-            Ok::<_, MetaError>(found.into_iter().map(|(name, _)| name.as_bytes().to_vec()).collect::<Vec<_>>())
+            Ok::<_, MetaError>(
+                found
+                    .into_iter()
+                    .map(|(name, _)| name.as_bytes().to_vec())
+                    .collect::<Vec<_>>(),
+            )
         };
         assert_eq!(list(None, 9)?, names);
         assert_eq!(list(Some(b"A"), 2)?, names[2..4]);
@@ -226,25 +307,69 @@ fn names_are_listed_by_their_bytes_and_behind_a_name(meta: &dyn Meta) {
 
 fn an_object_has_all_its_names(meta: &dyn Meta) {
     put(meta, |txn| {
-        txn.put_entry(&link(2, b"b"), Some(EntryRow { object: A, seq: seq(2) }))?;
-        txn.put_entry(&link(1, b"z"), Some(EntryRow { object: A, seq: seq(1) }))?;
-        txn.put_entry(&link(1, b"y"), Some(EntryRow { object: A, seq: seq(1) }))?;
-        txn.put_entry(&link(1, b"y"), Some(EntryRow { object: B, seq: seq(3) }))?;
-        txn.put_entry(&link(1, b"x"), Some(EntryRow { object: A, seq: seq(1) }))?;
+        txn.put_entry(
+            &link(2, b"b"),
+            Some(EntryRow {
+                object: A,
+                seq: seq(2),
+            }),
+        )?;
+        txn.put_entry(
+            &link(1, b"z"),
+            Some(EntryRow {
+                object: A,
+                seq: seq(1),
+            }),
+        )?;
+        txn.put_entry(
+            &link(1, b"y"),
+            Some(EntryRow {
+                object: A,
+                seq: seq(1),
+            }),
+        )?;
+        txn.put_entry(
+            &link(1, b"y"),
+            Some(EntryRow {
+                object: B,
+                seq: seq(3),
+            }),
+        )?;
+        txn.put_entry(
+            &link(1, b"x"),
+            Some(EntryRow {
+                object: A,
+                seq: seq(1),
+            }),
+        )?;
         txn.put_entry(&link(1, b"x"), None)
     });
     see(meta, |txn| {
-        assert_eq!(txn.links(A)?, [(link(1, b"z"), seq(1)), (link(2, b"b"), seq(2))]);
+        assert_eq!(
+            txn.links(A)?,
+            [(link(1, b"z"), seq(1)), (link(2, b"b"), seq(2))]
+        );
         assert_eq!(txn.links(B)?, [(link(1, b"y"), seq(3))]);
         Ok(())
     });
 }
 
 fn live_extents_are_found_by_range(meta: &dyn Meta) {
-    let extent = |offset, len| ExtentRow { offset, len, chunk: chunk(1), start: 5 };
-    let rows = [extent(0, 10), extent(10, EXTENT_MAX), extent(EXTENT_MAX + 100, 1)];
+    let extent = |offset, len| ExtentRow {
+        offset,
+        len,
+        chunk: chunk(1),
+        start: 5,
+    };
+    let rows = [
+        extent(0, 10),
+        extent(10, EXTENT_MAX),
+        extent(EXTENT_MAX + 100, 1),
+    ];
     put(meta, |txn| {
-        rows.iter().rev().try_for_each(|row| txn.put_extent(A, row))?;
+        rows.iter()
+            .rev()
+            .try_for_each(|row| txn.put_extent(A, row))?;
         txn.put_extent(B, &extent(3, 3))
     });
     see(meta, |txn| {
@@ -256,9 +381,18 @@ fn live_extents_are_found_by_range(meta: &dyn Meta) {
         Ok(())
     });
     put(meta, |txn| txn.drop_extent(A, 10));
-    assert_eq!(see(meta, |txn| txn.extents(A, 0..u64::MAX)), [rows[0], rows[2]]);
+    assert_eq!(
+        see(meta, |txn| txn.extents(A, 0..u64::MAX)),
+        [rows[0], rows[2]]
+    );
     put(meta, |txn| txn.drop_content(A));
-    assert_eq!(see(meta, |txn| Ok((txn.extents(A, 0..u64::MAX)?, txn.extents(B, 0..9)?.len()))), (vec![], 1));
+    assert_eq!(
+        see(meta, |txn| Ok((
+            txn.extents(A, 0..u64::MAX)?,
+            txn.extents(B, 0..9)?.len()
+        ))),
+        (vec![], 1)
+    );
 }
 
 fn history_has_the_newest_row_at_or_before(meta: &dyn Meta) {
@@ -276,8 +410,11 @@ fn history_has_the_newest_row_at_or_before(meta: &dyn Meta) {
         txn.remember_xattr(A, b"y", seq(4), Some(b""))
     });
     see(meta, |txn| {
-        let sizes = [1, 2, 4, 5, 8, 9, u64::MAX]
-            .map(|at| txn.object_at(A, seq(at)).unwrap().map(|(seq, row)| (seq.get(), row.map(|row| row.size))));
+        let sizes = [1, 2, 4, 5, 8, 9, u64::MAX].map(|at| {
+            txn.object_at(A, seq(at))
+                .unwrap()
+                .map(|(seq, row)| (seq.get(), row.map(|row| row.size)))
+        });
         assert_eq!(
             sizes,
             [
@@ -290,15 +427,29 @@ fn history_has_the_newest_row_at_or_before(meta: &dyn Meta) {
                 Some((9, Some(2)))
             ]
         );
-        assert_eq!(txn.object_history(A, seq(2), 9)?, [(seq(5), None), (seq(9), Some(object(2)))]);
+        assert_eq!(
+            txn.object_history(A, seq(2), 9)?,
+            [(seq(5), None), (seq(9), Some(object(2)))]
+        );
         assert_eq!(txn.object_history(A, seq(0), 1)?.len(), 1);
         let led = [1, 2, 5, 9].map(|at| txn.entry_at(&link(1, b"a"), seq(at)).unwrap());
-        assert_eq!(led, [None, Some((seq(2), Some(A))), Some((seq(5), None)), Some((seq(9), Some(B)))]);
+        assert_eq!(
+            led,
+            [
+                None,
+                Some((seq(2), Some(A))),
+                Some((seq(5), None)),
+                Some((seq(9), Some(B)))
+            ]
+        );
         assert_eq!(txn.names_ever(A, seq(4))?, [link(1, b"a")]);
         assert_eq!(txn.names_ever(A, seq(9))?, [link(1, b"a"), link(1, b"b")]);
         assert_eq!(
             txn.xattrs_at(A, seq(4))?,
-            [(b"x".to_vec(), seq(2), Some(b"1".to_vec())), (b"y".to_vec(), seq(4), Some(vec![]))]
+            [
+                (b"x".to_vec(), seq(2), Some(b"1".to_vec())),
+                (b"y".to_vec(), seq(4), Some(vec![]))
+            ]
         );
         assert_eq!(txn.xattrs_at(A, seq(5))?[0], (b"x".to_vec(), seq(5), None));
         Ok(())
@@ -307,7 +458,13 @@ fn history_has_the_newest_row_at_or_before(meta: &dyn Meta) {
 
 fn names_of_the_past_are_those_of_a_snapshot_and_what_changed_since(meta: &dyn Meta) {
     let set = |txn: &mut dyn Write, name: &[u8], at, object: Option<ObjectNo>| {
-        txn.put_entry(&link(1, name), object.map(|object| EntryRow { object, seq: seq(at) }))?;
+        txn.put_entry(
+            &link(1, name),
+            object.map(|object| EntryRow {
+                object,
+                seq: seq(at),
+            }),
+        )?;
         txn.remember_entry(&link(1, name), seq(at), object)
     };
     put(meta, |txn| {
@@ -317,7 +474,13 @@ fn names_of_the_past_are_those_of_a_snapshot_and_what_changed_since(meta: &dyn M
         set(txn, b"c", 5, Some(B))?;
         txn.remember_names(ObjectNo::ROOT, seq(5))?;
         txn.remember_names(B, seq(4))?;
-        txn.put_tally(ObjectNo::ROOT, Tally { names: 2, changes: 0 })?;
+        txn.put_tally(
+            ObjectNo::ROOT,
+            Tally {
+                names: 2,
+                changes: 0,
+            },
+        )?;
         set(txn, b"b", 9, Some(B))?;
         set(txn, b"a", 9, Some(B))?;
         set(txn, b"c", 10, None)?;
@@ -326,24 +489,51 @@ fn names_of_the_past_are_those_of_a_snapshot_and_what_changed_since(meta: &dyn M
     see(meta, |txn| {
         let at = |at| {
             let past = txn.names_at(ObjectNo::ROOT, seq(at)).unwrap();
-            let names: Vec<_> = past.names.iter().map(|(name, object)| (name.to_string(), *object)).collect();
+            let names: Vec<_> = past
+                .names
+                .iter()
+                .map(|(name, object)| (name.to_string(), *object))
+                .collect();
             (names, past.rows)
         };
-        let names = |names: &[(&str, ObjectNo)]| names.iter().map(|(name, of)| ((*name).into(), *of)).collect();
+        let names = |names: &[(&str, ObjectNo)]| {
+            names
+                .iter()
+                .map(|(name, of)| ((*name).into(), *of))
+                .collect()
+        };
         assert_eq!(at(1), (vec![], 0));
         assert_eq!(at(2), (names(&[("a", A), ("b", A)]), 2));
         assert_eq!(at(4), at(2));
-        assert_eq!(at(5), (names(&[("b", A), ("c", B)]), 2), "of the snapshot alone");
+        assert_eq!(
+            at(5),
+            (names(&[("b", A), ("c", B)]), 2),
+            "of the snapshot alone"
+        );
         assert_eq!(at(9), (names(&[("a", B), ("b", B), ("c", B)]), 4));
         assert_eq!(at(u64::MAX), (names(&[("a", B), ("b", B)]), 5));
         assert_eq!(txn.names_at(B, seq(9))?.names, []);
-        assert_eq!((txn.tally(ObjectNo::ROOT)?, txn.tally(B)?), (Tally { names: 2, changes: 0 }, Tally::default()));
+        assert_eq!(
+            (txn.tally(ObjectNo::ROOT)?, txn.tally(B)?),
+            (
+                Tally {
+                    names: 2,
+                    changes: 0
+                },
+                Tally::default()
+            )
+        );
         Ok(())
     });
 }
 
 fn content_history_comes_in_the_order_of_commits(meta: &dyn Meta) {
-    let row = |at, offset, len, source| PastExtent { seq: seq(at), offset, len, source };
+    let row = |at, offset, len, source| PastExtent {
+        seq: seq(at),
+        offset,
+        len,
+        source,
+    };
     let rows = [
         row(1, 0, 10, Some((chunk(1), 0))),
         row(2, 0, 1 << 40, None),
@@ -351,7 +541,11 @@ fn content_history_comes_in_the_order_of_commits(meta: &dyn Meta) {
         row(3, 10, 2, None),
         row(4, 0, 10, Some((chunk(1), 0))),
     ];
-    put(meta, |txn| rows.iter().rev().try_for_each(|row| txn.remember_extent(A, row)));
+    put(meta, |txn| {
+        rows.iter()
+            .rev()
+            .try_for_each(|row| txn.remember_extent(A, row))
+    });
     see(meta, |txn| {
         assert_eq!(txn.extents_at(A, 0..u64::MAX, seq(u64::MAX))?, rows);
         assert_eq!(txn.extents_at(A, 0..5, seq(3))?, rows[..2]);
@@ -362,10 +556,18 @@ fn content_history_comes_in_the_order_of_commits(meta: &dyn Meta) {
 }
 
 fn every_chunk_that_history_names_comes_page_by_page(meta: &dyn Meta) {
-    let row = |at, offset, source| PastExtent { seq: seq(at), offset, len: 10, source };
+    let row = |at, offset, source| PastExtent {
+        seq: seq(at),
+        offset,
+        len: 10,
+        source,
+    };
     put(meta, |txn| {
         for n in 0..20_u8 {
-            txn.remember_extent(A, &row(u64::from(1 + n % 3), u64::from(n) * 10, Some((chunk(n), 0))))?;
+            txn.remember_extent(
+                A,
+                &row(u64::from(1 + n % 3), u64::from(n) * 10, Some((chunk(n), 0))),
+            )?;
         }
         txn.remember_extent(A, &row(9, 500, None))?;
         txn.remember_extent(B, &row(2, 0, Some((chunk(99), 4))))?;
@@ -391,12 +593,22 @@ fn every_chunk_that_history_names_comes_page_by_page(meta: &dyn Meta) {
 }
 
 fn changes_come_commit_by_commit(meta: &dyn Meta) {
-    let rows = [(seq(2), A, None), (seq(2), B, Some(vec![])), (seq(3), A, Some(vec![(1, 2), (9, 1 << 40)]))];
-    put(meta, |txn| rows.iter().rev().try_for_each(|(at, object, ranges)| txn.add_change(*at, *object, ranges)));
+    let rows = [
+        (seq(2), A, None),
+        (seq(2), B, Some(vec![])),
+        (seq(3), A, Some(vec![(1, 2), (9, 1 << 40)])),
+    ];
+    put(meta, |txn| {
+        rows.iter()
+            .rev()
+            .try_for_each(|(at, object, ranges)| txn.add_change(*at, *object, ranges))
+    });
     let shown = |after, to| {
         see(meta, |txn| {
             let mut shown = Vec::new();
-            txn.changes(seq(after), seq(to), &mut |at, object, ranges| shown.push((at, object, ranges)))?;
+            txn.changes(seq(after), seq(to), &mut |at, object, ranges| {
+                shown.push((at, object, ranges))
+            })?;
             Ok(shown)
         })
     };
@@ -407,7 +619,10 @@ fn changes_come_commit_by_commit(meta: &dyn Meta) {
 }
 
 fn batches_are_found_by_their_place_in_history(meta: &dyn Meta) {
-    let row = |at| BatchRow { digest: [1; 32], seq: seq(at) };
+    let row = |at| BatchRow {
+        digest: [1; 32],
+        seq: seq(at),
+    };
     put(meta, |txn| {
         txn.add_batch(1, 1, 1, &row(3))?;
         txn.add_batch(1, 1, 4, &row(7))?;
@@ -415,8 +630,14 @@ fn batches_are_found_by_their_place_in_history(meta: &dyn Meta) {
         txn.add_batch(2, 1, 9, &row(1))
     });
     see(meta, |txn| {
-        assert_eq!((txn.batch(1, 1, 4)?, txn.batch(1, 1, 2)?), (Some(row(7)), None));
-        assert_eq!([2, 3, 6, 7, 99].map(|to| txn.last_batch(1, 1, seq(to)).unwrap()), [0, 1, 1, 4, 4]);
+        assert_eq!(
+            (txn.batch(1, 1, 4)?, txn.batch(1, 1, 2)?),
+            (Some(row(7)), None)
+        );
+        assert_eq!(
+            [2, 3, 6, 7, 99].map(|to| txn.last_batch(1, 1, seq(to)).unwrap()),
+            [0, 1, 1, 4, 4]
+        );
         assert_eq!(txn.last_batch(1, 2, seq(99))?, 1);
         Ok(())
     });
@@ -432,13 +653,24 @@ fn staged_parts_are_replaced_and_dropped(meta: &dyn Meta) {
     });
     see(meta, |txn| {
         assert_eq!(txn.staged_part(1, 2, 3, 0)?, Some(b"new one".to_vec()));
-        let staged: Vec<_> = txn.staged(1)?.iter().map(|p| (p.incarnation, p.batch, p.part, p.len)).collect();
+        let staged: Vec<_> = txn
+            .staged(1)?
+            .iter()
+            .map(|p| (p.incarnation, p.batch, p.part, p.len))
+            .collect();
         assert_eq!(staged, [(1, 9, 0, 9), (2, 3, 0, 7), (2, 4, 1, 1)]);
         Ok(())
     });
     put(meta, |txn| txn.drop_staged(1, 2, 3));
     see(meta, |txn| {
-        assert_eq!((txn.staged(1)?.len(), txn.staged(1)?[0].batch, txn.staged(2)?.len()), (1, 4, 1));
+        assert_eq!(
+            (
+                txn.staged(1)?.len(),
+                txn.staged(1)?[0].batch,
+                txn.staged(2)?.len()
+            ),
+            (1, 4, 1)
+        );
         Ok(())
     });
 }
@@ -447,11 +679,35 @@ fn numbers_beyond_the_limit_are_found_nowhere(meta: &dyn Meta) {
     let all = ObjectNo::new(u64::MAX);
     put(meta, |txn| txn.put_object(A, Some(&object(1))));
     see(meta, |txn| {
-        assert_eq!((txn.object(all)?, txn.links(all)?, txn.xattrs(all)?), (None, vec![], vec![]));
-        assert_eq!((txn.objects_after(all, 9)?, txn.extents(all, 0..u64::MAX)?), (vec![], vec![]));
-        assert_eq!((txn.object_history(all, seq(u64::MAX), 9)?, txn.commit(seq(u64::MAX))?), (vec![], None));
-        assert_eq!((txn.batch(1, 1, u64::MAX)?, txn.conflicts_after(u64::MAX, 9)?), (None, vec![]));
-        assert_eq!((txn.xattrs_at(all, seq(1))?, txn.names_ever(all, seq(u64::MAX))?), (vec![], vec![]));
+        assert_eq!(
+            (txn.object(all)?, txn.links(all)?, txn.xattrs(all)?),
+            (None, vec![], vec![])
+        );
+        assert_eq!(
+            (txn.objects_after(all, 9)?, txn.extents(all, 0..u64::MAX)?),
+            (vec![], vec![])
+        );
+        assert_eq!(
+            (
+                txn.object_history(all, seq(u64::MAX), 9)?,
+                txn.commit(seq(u64::MAX))?
+            ),
+            (vec![], None)
+        );
+        assert_eq!(
+            (
+                txn.batch(1, 1, u64::MAX)?,
+                txn.conflicts_after(u64::MAX, 9)?
+            ),
+            (None, vec![])
+        );
+        assert_eq!(
+            (
+                txn.xattrs_at(all, seq(1))?,
+                txn.names_ever(all, seq(u64::MAX))?
+            ),
+            (vec![], vec![])
+        );
         Ok(())
     });
 }
@@ -465,14 +721,19 @@ fn a_power_cut_leaves_what_was_durable() {
     put(&meta, |txn| txn.put_object(B, Some(&object(3))));
     let after = meta.crash();
     put(&meta, |txn| txn.put_object(B, None));
-    assert_eq!(see(&after, |txn| Ok((txn.object(A)?, txn.object(B)?))), (Some(object(2)), Some(object(3))));
+    assert_eq!(
+        see(&after, |txn| Ok((txn.object(A)?, txn.object(B)?))),
+        (Some(object(2)), Some(object(3)))
+    );
 }
 
 #[test]
 fn a_database_is_there_after_opening_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("meta.db");
-    put(&Sqlite::open(&path).unwrap(), |txn| txn.put_object(A, Some(&object(1))));
+    put(&Sqlite::open(&path).unwrap(), |txn| {
+        txn.put_object(A, Some(&object(1)))
+    });
     let meta = Sqlite::open(&path).unwrap();
     assert_eq!(see(&meta, |txn| txn.object(A)), Some(object(1)));
     // A reader that began before a write does not see it.

@@ -57,12 +57,18 @@ impl Default for Requests {
 
 impl Requests {
     pub(crate) fn count(&self, opcode: u32) {
-        let slot = if NAMES.iter().any(|(code, _)| *code == opcode) { opcode as usize } else { 0 };
+        let slot = if NAMES.iter().any(|(code, _)| *code == opcode) {
+            opcode as usize
+        } else {
+            0
+        };
         self.0[slot].fetch_add(1, Relaxed);
     }
 
     pub(crate) fn list(&self) -> Vec<(String, u64)> {
-        let counts = NAMES.iter().map(|(code, name)| ((*name).to_owned(), self.0[*code as usize].load(Relaxed)));
+        let counts = NAMES
+            .iter()
+            .map(|(code, name)| ((*name).to_owned(), self.0[*code as usize].load(Relaxed)));
         counts.filter(|(_, n)| *n > 0).collect()
     }
 }

@@ -46,14 +46,17 @@ impl Listener for Forgetting {
     fn wait_until_heard(&self, limit: Duration) {
         let mut queue = self.queue.lock();
         let all = queue.left;
-        self.heard.wait_while_for(&mut queue, |queue| queue.heard < all && !queue.ended, limit);
+        self.heard
+            .wait_while_for(&mut queue, |queue| queue.heard < all && !queue.ended, limit);
     }
 }
 
 impl Forgetting {
     pub(crate) fn leave_word(&self, what: Invalidation) {
         let mut queue = self.queue.lock();
-        if queue.words.back() == Some(&what) || (queue.words.len() >= QUEUE_MAX && queue.words.contains(&what)) {
+        if queue.words.back() == Some(&what)
+            || (queue.words.len() >= QUEUE_MAX && queue.words.contains(&what))
+        {
             return;
         }
         queue.words.push_back(what);
@@ -87,22 +90,32 @@ impl Forgetting {
     }
 
     /// Starts the thread.
-    pub(crate) fn start(self: &Arc<Self>, notifier: Notifier, client: Arc<Client>) -> std::io::Result<JoinHandle<()>> {
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        notifier: Notifier,
+        client: Arc<Client>,
+    ) -> std::io::Result<JoinHandle<()>> {
         let this = Arc::clone(self);
-        std::thread::Builder::new().name("teal-forget".into()).spawn(move || {
-            while let Some(what) = this.next() {
-                let done = match &what {
-                    Invalidation::Attributes(no) => notifier.inval_attr(NodeId::new(no.get())),
-                    Invalidation::Data(no, offset, len) => notifier.inval_data(NodeId::new(no.get()), *offset, *len),
-                    Invalidation::Grown(no, size) => raise(&notifier, &client, *no, *size),
-                    Invalidation::Entry(dir, name) => notifier.inval_entry(NodeId::new(dir.get()), name.as_bytes()),
-                };
-                if let Err(error) = done {
-                    log::debug!("the kernel was told to forget {what:?}: {error}");
+        std::thread::Builder::new()
+            .name("teal-forget".into())
+            .spawn(move || {
+                while let Some(what) = this.next() {
+                    let done = match &what {
+                        Invalidation::Attributes(no) => notifier.inval_attr(NodeId::new(no.get())),
+                        Invalidation::Data(no, offset, len) => {
+                            notifier.inval_data(NodeId::new(no.get()), *offset, *len)
+                        }
+                        Invalidation::Grown(no, size) => raise(&notifier, &client, *no, *size),
+                        Invalidation::Entry(dir, name) => {
+                            notifier.inval_entry(NodeId::new(dir.get()), name.as_bytes())
+                        }
+                    };
+                    if let Err(error) = done {
+                        log::debug!("the kernel was told to forget {what:?}: {error}");
+                    }
+                    this.has_heard();
                 }
-                this.has_heard();
-            }
-        })
+            })
     }
 }
 

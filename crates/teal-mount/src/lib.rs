@@ -28,7 +28,10 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teal_client::Client;
-use teal_fuse::{BdiKnob, InitConfig, InitFlags, LoopDevice, MountOptions, Session, SessionError, Unmounter, set_bdi};
+use teal_fuse::{
+    BdiKnob, InitConfig, InitFlags, LoopDevice, MountOptions, Session, SessionError, Unmounter,
+    set_bdi,
+};
 use watch::Watch;
 
 /// Whether requests come over `io_uring` instead of `/dev/fuse`.
@@ -86,13 +89,29 @@ pub struct Mount {
 const READ_AHEAD_KB: u32 = 2048;
 
 /// Mounts on the store's own block device, or on a loop device over its file: only such a mount is told of `sync(2)`.
-fn on_device(point: &Path, settings: &MountSettings, options: &MountOptions, config: &InitConfig) -> Option<Session> {
-    let is_block = std::fs::metadata(&settings.source).ok()?.file_type().is_block_device();
-    let over = if is_block { None } else { Some(LoopDevice::over(&settings.source, settings.read_only)) };
+fn on_device(
+    point: &Path,
+    settings: &MountSettings,
+    options: &MountOptions,
+    config: &InitConfig,
+) -> Option<Session> {
+    let is_block = std::fs::metadata(&settings.source)
+        .ok()?
+        .file_type()
+        .is_block_device();
+    let over = if is_block {
+        None
+    } else {
+        Some(LoopDevice::over(&settings.source, settings.read_only))
+    };
     let said = match over.transpose() {
         Ok(over) => {
             let device = over.as_ref().map_or(&*settings.source, LoopDevice::path);
-            let options = MountOptions { source: device.display().to_string(), block_device: true, ..options.clone() };
+            let options = MountOptions {
+                source: device.display().to_string(),
+                block_device: true,
+                ..options.clone()
+            };
             match Session::mount(point, &options, config) {
                 Ok(session) => return Some(session),
                 Err(error) => error.to_string(),
@@ -109,7 +128,11 @@ impl Mount {
     ///
     /// # Errors
     /// [`SessionError`]; nothing is left mounted.
-    pub fn new(client: Arc<Client>, point: &Path, settings: MountSettings) -> Result<Self, SessionError> {
+    pub fn new(
+        client: Arc<Client>,
+        point: &Path,
+        settings: MountSettings,
+    ) -> Result<Self, SessionError> {
         let root = rustix::process::geteuid().is_root();
         let options = MountOptions {
             source: settings.source.display().to_string(),
@@ -137,19 +160,29 @@ impl Mount {
                 | InitFlags::POSIX_ACL
                 | InitFlags::DONT_MASK
                 | InitFlags::DIRECT_IO_ALLOW_MMAP
-                | if settings.uring == Uring::On { InitFlags::OVER_IO_URING } else { InitFlags::empty() },
+                | if settings.uring == Uring::On {
+                    InitFlags::OVER_IO_URING
+                } else {
+                    InitFlags::empty()
+                },
             ..defaults
         };
-        let with_device = if root && settings.syncfs { on_device(point, &settings, &options, &config) } else { None };
+        let with_device = if root && settings.syncfs {
+            on_device(point, &settings, &options, &config)
+        } else {
+            None
+        };
         let session = with_device.map_or_else(|| Session::mount(point, &options, &config), Ok)?;
         if settings.uring == Uring::On && !session.is_over_rings() {
             return Err(SessionError::NoRings);
         }
         let unmounter = session.unmounter().ok_or(SessionError::Closed)?;
         if let Some(device) = session.device().filter(|_| root) {
-            for (knob, value) in
-                [(BdiKnob::ReadAheadKb, READ_AHEAD_KB), (BdiKnob::StrictLimit, 0), (BdiKnob::MaxRatio, 100)]
-            {
+            for (knob, value) in [
+                (BdiKnob::ReadAheadKb, READ_AHEAD_KB),
+                (BdiKnob::StrictLimit, 0),
+                (BdiKnob::MaxRatio, 100),
+            ] {
                 if let Err(error) = set_bdi(device, knob, value) {
                     log::debug!("{knob:?} stays at the kernel's default: {error}");
                 }
@@ -180,9 +213,13 @@ impl Mount {
     /// [`SessionError`] when the device fails.
     pub fn run(&self) -> Result<(), SessionError> {
         if self.client.is_replica() {
-            let started = self.forgetting.start(self.session.notifier(), Arc::clone(&self.client));
+            let started = self
+                .forgetting
+                .start(self.session.notifier(), Arc::clone(&self.client));
             // Not waited for in the end: it may just be telling the kernel something, until the connection is gone.
-            drop(started.map_err(|e| SessionError::Device(Errno::from_io_error(&e).unwrap_or(Errno::AGAIN)))?);
+            drop(started.map_err(|e| {
+                SessionError::Device(Errno::from_io_error(&e).unwrap_or(Errno::AGAIN))
+            })?);
         }
         let served = self.session.run(self.threads, self);
         self.forgetting.end();

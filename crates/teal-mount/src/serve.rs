@@ -6,11 +6,12 @@ use rustix::io::Errno;
 use std::ops::ControlFlow;
 use std::time::Duration;
 use teal_client::{
-    Caller, FallocateMode, FsError, Moment, RenameMode, Seek, SetAttrRequest, TimeChange, WriteFlags, XattrMode,
+    Caller, FallocateMode, FsError, Moment, RenameMode, Seek, SetAttrRequest, TimeChange,
+    WriteFlags, XattrMode,
 };
 use teal_fuse::{
-    Delivery, DirBuffer, Entry, Handle, Header, NodeId, OpenFlags, Operation, Reply, Request, Serve, SetAttr, StatFs,
-    TimeSet,
+    Delivery, DirBuffer, Entry, Handle, Header, NodeId, OpenFlags, Operation, Reply, Request,
+    Serve, SetAttr, StatFs, TimeSet,
 };
 use teal_types::{Attr, FileType, ObjectNo};
 
@@ -31,12 +32,20 @@ fn object(node: NodeId) -> ObjectNo {
 }
 
 fn caller(header: &Header) -> Caller {
-    Caller { uid: header.uid, gid: header.gid, pid: header.pid, umask: 0 }
+    Caller {
+        uid: header.uid,
+        gid: header.gid,
+        pid: header.pid,
+        umask: 0,
+    }
 }
 
 /// Who makes something. The kernel leaves the umask to us (`DONT_MASK`).
 fn maker(header: &Header, umask: u32) -> Caller {
-    Caller { umask: (umask & 0o777) as u16, ..caller(header) }
+    Caller {
+        umask: (umask & 0o777) as u16,
+        ..caller(header)
+    }
 }
 
 /// Where a store is a copy, a number can come to mean another object, of another birth: then the kernel keeps nothing of the one before.
@@ -44,12 +53,21 @@ fn generation(attr: &Attr) -> u64 {
     if attr.object == ObjectNo::ROOT {
         return 0;
     }
-    let birth = attr.btime.secs.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(attr.btime.nanos.into());
+    let birth = attr
+        .btime
+        .secs
+        .cast_unsigned()
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(attr.btime.nanos.into());
     birth & u64::from(u32::MAX >> 1)
 }
 
 fn until_full(full: bool) -> ControlFlow<()> {
-    if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    if full {
+        ControlFlow::Break(())
+    } else {
+        ControlFlow::Continue(())
+    }
 }
 
 fn time(set: TimeSet) -> TimeChange {
@@ -96,7 +114,9 @@ impl Serve for Mount {
             | Operation::Tmpfile { .. }
             | Operation::Unlink { .. }
             | Operation::Rmdir { .. }
-            | Operation::Rename { .. } => return self.names(&header, &request.operation, since, reply),
+            | Operation::Rename { .. } => {
+                return self.names(&header, &request.operation, since, reply);
+            }
             Operation::Forget { lookups } => {
                 self.client.release(object(header.node), lookups);
                 return;
@@ -108,7 +128,9 @@ impl Serve for Mount {
             Operation::Setxattr { .. }
             | Operation::Getxattr { .. }
             | Operation::Listxattr { .. }
-            | Operation::Removexattr { .. } => return self.xattrs(&header, &request.operation, reply),
+            | Operation::Removexattr { .. } => {
+                return self.xattrs(&header, &request.operation, reply);
+            }
             Operation::Readdir { cookie, size, .. } => self.readdir(&header, cookie, size),
             Operation::Readdirplus { cookie, size, .. } => {
                 return self.readdirplus(&header, cookie, size, since, reply);
@@ -124,7 +146,9 @@ impl Serve for Mount {
             Operation::Write { .. }
             | Operation::Fallocate { .. }
             | Operation::Lseek { .. }
-            | Operation::CopyFileRange { .. } => return self.content(&header, &request.operation, reply),
+            | Operation::CopyFileRange { .. } => {
+                return self.content(&header, &request.operation, reply);
+            }
             _ => return self.attributes(&header, &request.operation, reply),
         };
         match done {
@@ -137,12 +161,22 @@ impl Serve for Mount {
 impl Mount {
     /// How long the kernel may keep attributes.
     fn attr_ttl(&self, attr: &Attr) -> Duration {
-        if self.observed && attr.kind == FileType::File { Duration::ZERO } else { EVER }
+        if self.observed && attr.kind == FileType::File {
+            Duration::ZERO
+        } else {
+            EVER
+        }
     }
 
     fn to_entry(&self, attr: &Attr) -> Entry {
         let (node, generation) = (NodeId::new(attr.object.get()), generation(attr));
-        Entry { node, generation, attr: *attr, attr_ttl: self.attr_ttl(attr), entry_ttl: EVER }
+        Entry {
+            node,
+            generation,
+            attr: *attr,
+            attr_ttl: self.attr_ttl(attr),
+            entry_ttl: EVER,
+        }
     }
 
     /// What the kernel may do with a file that is opened.
@@ -179,30 +213,62 @@ impl Mount {
                 Err(FsError::NotFound) => reply.negative_entry(EVER),
                 found => self.entry(found, since, reply),
             },
-            Operation::Symlink { name, target } => {
-                self.entry(client.symlink(&caller(header), dir, name, target), since, reply)
-            }
-            Operation::Mknod { name, kind, perm, rdev, umask } => {
+            Operation::Symlink { name, target } => self.entry(
+                client.symlink(&caller(header), dir, name, target),
+                since,
+                reply,
+            ),
+            Operation::Mknod {
+                name,
+                kind,
+                perm,
+                rdev,
+                umask,
+            } => {
                 let mode = u32::from(kind.code()) << 12 | u32::from(perm);
-                self.entry(client.mknod(&maker(header, umask), dir, name, mode, rdev), since, reply);
+                self.entry(
+                    client.mknod(&maker(header, umask), dir, name, mode, rdev),
+                    since,
+                    reply,
+                );
             }
             Operation::Mkdir { name, perm, umask } => {
-                self.entry(client.mkdir(&maker(header, umask), dir, name, perm), since, reply);
+                self.entry(
+                    client.mkdir(&maker(header, umask), dir, name, perm),
+                    since,
+                    reply,
+                );
             }
-            Operation::Link { target, name } => self.entry(client.link(object(target), dir, name), since, reply),
-            Operation::Tmpfile { perm, umask, .. } => match client.tmpfile(&maker(header, umask), dir, perm) {
-                Ok(attr) => {
-                    if reply.create(&self.to_entry(&attr), NO_HANDLE, self.open_flags()) == Delivery::Lost {
-                        client.release(attr.object, 1);
+            Operation::Link { target, name } => {
+                self.entry(client.link(object(target), dir, name), since, reply)
+            }
+            Operation::Tmpfile { perm, umask, .. } => {
+                match client.tmpfile(&maker(header, umask), dir, perm) {
+                    Ok(attr) => {
+                        if reply.create(&self.to_entry(&attr), NO_HANDLE, self.open_flags())
+                            == Delivery::Lost
+                        {
+                            client.release(attr.object, 1);
+                        }
                     }
+                    Err(error) => reply.error(errno(&error)),
                 }
-                Err(error) => reply.error(errno(&error)),
-            },
+            }
             Operation::Unlink { name } => Self::done(client.unlink(dir, name), reply),
             Operation::Rmdir { name } => Self::done(client.rmdir(dir, name), reply),
-            Operation::Rename { name, new_parent, new_name, flags } => {
+            Operation::Rename {
+                name,
+                new_parent,
+                new_name,
+                flags,
+            } => {
                 let mode = RenameMode::from_flags(RenameFlags::bits(&flags));
-                Self::done(mode.and_then(|mode| client.rename(dir, name, object(new_parent), new_name, mode)), reply);
+                Self::done(
+                    mode.and_then(|mode| {
+                        client.rename(dir, name, object(new_parent), new_name, mode)
+                    }),
+                    reply,
+                );
             }
             _ => reply.error(Errno::NOSYS),
         }
@@ -211,15 +277,28 @@ impl Mount {
     fn xattrs(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
         let (client, no) = (&self.client, object(header.node));
         match *operation {
-            Operation::Setxattr { name, value, flags, kill_sgid } => {
+            Operation::Setxattr {
+                name,
+                value,
+                flags,
+                kill_sgid,
+            } => {
                 let mode = XattrMode::from_flags(XattrFlags::bits(&flags));
-                Self::done(mode.and_then(|mode| client.setxattr(no, name, value, mode, kill_sgid)), reply);
+                Self::done(
+                    mode.and_then(|mode| client.setxattr(no, name, value, mode, kill_sgid)),
+                    reply,
+                );
             }
-            Operation::Getxattr { name, size } => Self::sized(client.getxattr(no, name), size, reply),
+            Operation::Getxattr { name, size } => {
+                Self::sized(client.getxattr(no, name), size, reply)
+            }
             Operation::Listxattr { size } => {
-                let list = client
-                    .listxattr(&caller(header), no)
-                    .map(|names| names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect());
+                let list = client.listxattr(&caller(header), no).map(|names| {
+                    names
+                        .into_iter()
+                        .flat_map(|name| name.into_iter().chain([0]))
+                        .collect()
+                });
                 Self::sized(list, size, reply);
             }
             Operation::Removexattr { name } => Self::done(client.removexattr(no, name), reply),
@@ -247,11 +326,13 @@ impl Mount {
     fn readdirplus(&self, header: &Header, cookie: u64, size: u32, since: Moment, reply: Reply) {
         let mut buffer = DirBuffer::new(size);
         let mut given = Vec::new();
-        let listed = self.client.readdirplus(object(header.node), cookie, &mut |e, attr| {
-            given.extend(attr.map(|attr| attr.object));
-            let entry = attr.map(|attr| self.to_entry(attr));
-            until_full(buffer.push_plus(entry.as_ref(), e.object, e.cookie, e.kind, &e.name))
-        });
+        let listed = self
+            .client
+            .readdirplus(object(header.node), cookie, &mut |e, attr| {
+                given.extend(attr.map(|attr| attr.object));
+                let entry = attr.map(|attr| self.to_entry(attr));
+                until_full(buffer.push_plus(entry.as_ref(), e.object, e.cookie, e.kind, &e.name))
+            });
         match listed {
             Ok(()) => reply.directory(&buffer),
             Err(error) => return reply.error(errno(&error)),
@@ -271,31 +352,68 @@ impl Mount {
                     Err(error) => reply.error(errno(&error)),
                 });
             }
-            Operation::Write { offset, data, kill_suidgid, flags, cached, .. } => {
+            Operation::Write {
+                offset,
+                data,
+                kill_suidgid,
+                flags,
+                cached,
+                ..
+            } => {
                 // The kernel takes the size it holds for the end. It does not say of single writes that they append, or do not
                 // (RWF_APPEND, RWF_NOAPPEND): only their offset tells. What comes out of its cache has its place.
                 let asks_for_end = flags.contains(OFlags::APPEND) && !cached;
-                let flags = WriteFlags { asks_for_end, kill_suidgid, ..WriteFlags::default() };
+                let flags = WriteFlags {
+                    asks_for_end,
+                    kill_suidgid,
+                    ..WriteFlags::default()
+                };
                 match client.write(no, offset, data, flags) {
                     Ok(count) => reply.written(count as u32),
                     Err(error) => reply.error(errno(&error)),
                 }
             }
-            Operation::Fallocate { offset, length, mode, .. } => {
+            Operation::Fallocate {
+                offset,
+                length,
+                mode,
+                ..
+            } => {
                 let mode = FallocateMode::from_flags(FallocateFlags::bits(&mode));
-                Self::done(mode.and_then(|mode| client.fallocate(no, mode, offset, length)), reply);
+                Self::done(
+                    mode.and_then(|mode| client.fallocate(no, mode, offset, length)),
+                    reply,
+                );
             }
             Operation::Lseek { offset, whence, .. } => {
-                let what = if whence == SEEK_DATA { Seek::Data } else { Seek::Hole };
+                let what = if whence == SEEK_DATA {
+                    Seek::Data
+                } else {
+                    Seek::Hole
+                };
                 match client.seek(no, offset, what) {
                     Ok(at) => reply.seek(at),
                     Err(error) => reply.error(errno(&error)),
                 }
             }
-            Operation::CopyFileRange { offset, to_node, to_offset, length, .. } => {
+            Operation::CopyFileRange {
+                offset,
+                to_node,
+                to_offset,
+                length,
+                ..
+            } => {
                 // The kernel does not say whether the caller may keep them: root may.
-                let flags = WriteFlags { kill_suidgid: header.uid != 0, ..WriteFlags::default() };
-                match client.copy_file_range((no, offset), (object(to_node), to_offset), length, flags) {
+                let flags = WriteFlags {
+                    kill_suidgid: header.uid != 0,
+                    ..WriteFlags::default()
+                };
+                match client.copy_file_range(
+                    (no, offset),
+                    (object(to_node), to_offset),
+                    length,
+                    flags,
+                ) {
                     Ok(copied) => reply.copied(copied),
                     Err(error) => reply.error(errno(&error)),
                 }
@@ -322,7 +440,10 @@ impl Mount {
                 Err(error) => reply.error(errno(&error)),
             },
             // The last request of a mount on a block device: `umount` waits for its answer.
-            Operation::Fsync { .. } | Operation::Fsyncdir { .. } | Operation::Syncfs | Operation::Destroy => {
+            Operation::Fsync { .. }
+            | Operation::Fsyncdir { .. }
+            | Operation::Syncfs
+            | Operation::Destroy => {
                 client.sync_then(move |result| Self::done(result, reply));
             }
             Operation::Statfs => {
@@ -337,7 +458,9 @@ impl Mount {
                     name_max: s.name_max,
                 });
             }
-            Operation::Open { .. } if self.observed => drop(reply.open(NO_HANDLE, self.open_flags())),
+            Operation::Open { .. } if self.observed => {
+                drop(reply.open(NO_HANDLE, self.open_flags()))
+            }
             Operation::Release { .. } | Operation::Releasedir { .. } => reply.ok(),
             Operation::Ioctl(_) => reply.error(Errno::NOTTY),
             // OPEN, OPENDIR, CREATE and FLUSH among them: the kernel asks once and never again.

@@ -38,7 +38,11 @@ impl Watch {
         if !self.is_there.load(Ordering::Relaxed) {
             return reply;
         }
-        let told = self.watcher.read().as_ref().and_then(|watcher| watcher.saw(request));
+        let told = self
+            .watcher
+            .read()
+            .as_ref()
+            .and_then(|watcher| watcher.saw(request));
         match told {
             Some(told) => reply.watched(told),
             None => reply,

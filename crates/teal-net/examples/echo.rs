@@ -15,7 +15,10 @@ impl Service for Echo {
         request.to_vec()
     }
     fn enrol(&self, _: &str, _: &str) -> Result<Peer, String> {
-        Ok(Peer { volume: 1, replica: 1 })
+        Ok(Peer {
+            volume: 1,
+            replica: 1,
+        })
     }
     fn welcome(&self, _: Peer) -> Result<(), String> {
         Ok(())
@@ -25,10 +28,11 @@ impl Service for Echo {
 /// Seconds of processor time of this process, both sides together.
 fn processor() -> f64 {
     let usage = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<f64> = usage
-        .rsplit(')')
-        .next()
-        .map_or(vec![], |rest| rest.split_whitespace().filter_map(|field| field.parse().ok()).collect());
+    let fields: Vec<f64> = usage.rsplit(')').next().map_or(vec![], |rest| {
+        rest.split_whitespace()
+            .filter_map(|field| field.parse().ok())
+            .collect()
+    });
     // utime and stime, in ticks of 10 ms; the letter of the state is not among the numbers.
     (fields.get(10).unwrap_or(&0.0) + fields.get(11).unwrap_or(&0.0)) / 100.0
 }
@@ -38,23 +42,47 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut number = |default: usize| args.next().map_or(Ok(default), |text| text.parse());
     let (threads, seconds, bytes) = (number(4)?, number(5)?, number(4096)?);
 
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     let dir = tempfile::tempdir()?;
     let identity = ServerIdentity::open(dir.path(), &SystemClock)?;
     let fingerprint = identity.fingerprint();
-    let limits = Limits { requests_per_second: u32::MAX, requests_per_peer: threads.max(32), ..Limits::default() };
+    let limits = Limits {
+        requests_per_second: u32::MAX,
+        requests_per_peer: threads.max(32),
+        ..Limits::default()
+    };
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    let listening =
-        teal_net::serve(runtime.handle(), listener, identity, limits, Arc::new(SystemClock), Arc::new(Echo))?;
+    let listening = teal_net::serve(
+        runtime.handle(),
+        listener,
+        identity,
+        limits,
+        Arc::new(SystemClock),
+        Arc::new(Echo),
+    )?;
     let address = listening.address().to_string();
     let start = SystemClock.monotonic();
-    let identity = teal_net::enrol(runtime.handle(), &address, &fingerprint, "token", "bench", LONG)?;
+    let identity = teal_net::enrol(
+        runtime.handle(),
+        &address,
+        &fingerprint,
+        "token",
+        "bench",
+        LONG,
+    )?;
     let channel = Channel::new(runtime.handle(), address, identity, Options::default());
     let enrolled = SystemClock.monotonic();
     let request = vec![7; bytes];
     channel.call(&request, LONG)?;
     let first = SystemClock.monotonic();
-    println!("enrolment {:?}, connection and first call {:?}", enrolled - start, first - enrolled);
+    println!(
+        "enrolment {:?}, connection and first call {:?}",
+        enrolled - start,
+        first - enrolled
+    );
 
     let stop = AtomicBool::new(false);
     let cost = processor();
@@ -69,9 +97,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         SystemClock.wait_until(first + Duration::from_secs(seconds as u64));
         stop.store(true, Ordering::Relaxed);
-        workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
+        workers
+            .into_iter()
+            .filter_map(|worker| worker.join().ok())
+            .collect()
     });
-    let (took, cost) = ((SystemClock.monotonic() - first).as_secs_f64(), processor() - cost);
+    let (took, cost) = (
+        (SystemClock.monotonic() - first).as_secs_f64(),
+        processor() - cost,
+    );
     let calls = calls.iter().sum::<u64>() as f64;
     println!(
         "{threads} threads, {bytes} bytes: {:.0} calls/s, {:.1} MB/s each way, {:.0} us of processor per call, {:.0} us per call",

@@ -12,8 +12,13 @@ use crate::keep::{Existing, Kept, unfit};
 use crate::server::Peer;
 use crate::tls;
 use crate::validity::{Validity, seconds};
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose};
-use rcgen::{IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519, PublicKeyData, SanType, SignatureAlgorithm};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+};
+use rcgen::{
+    IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519, PublicKeyData, SanType,
+    SignatureAlgorithm,
+};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::fs::DirBuilder;
 use std::io;
@@ -24,8 +29,7 @@ use teal_env::Clock;
 use webpki::{EndEntityCert, KeyUsage};
 
 const FILE: &str = "authority.pem";
-const TITLE: &str =
-    "TealFS server authority 1. Whoever can read this file can be this server. Without it, all enrol again.";
+const TITLE: &str = "TealFS server authority 1. Whoever can read this file can be this server. Without it, all enrol again.";
 const CREATED: &str = "created";
 
 /// Who a server is: its authority, kept in a directory.
@@ -39,7 +43,9 @@ pub struct ServerIdentity {
 
 impl std::fmt::Debug for ServerIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServerIdentity").field("fingerprint", &self.fingerprint).finish_non_exhaustive()
+        f.debug_struct("ServerIdentity")
+            .field("fingerprint", &self.fingerprint)
+            .finish_non_exhaustive()
     }
 }
 
@@ -54,11 +60,16 @@ impl ServerIdentity {
             return Ok(identity);
         }
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.map_err(|source| IdentityError::Io { path: dir.to_owned(), source })?;
-        let kept = Self::make(seconds(clock.civil())).map_err(|e| unfit(path.clone())(e.to_string()))?;
+        made.map_err(|source| IdentityError::Io {
+            path: dir.to_owned(),
+            source,
+        })?;
+        let kept =
+            Self::make(seconds(clock.civil())).map_err(|e| unfit(path.clone())(e.to_string()))?;
         match kept.write(&path, TITLE, Existing::Stays) {
             // Someone else was faster: theirs it is.
-            Err(IdentityError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(IdentityError::Io { source, .. })
+                if source.kind() == io::ErrorKind::AlreadyExists => {}
             written => written?,
         }
         Self::load(&path)?.ok_or_else(|| unfit(path)("it went away".to_owned()))
@@ -73,22 +84,36 @@ impl ServerIdentity {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
         let certificate = authority_params().self_signed(&key)?.der().clone();
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-        Ok(Kept { fields: vec![(CREATED, created.to_string())], key, certificate })
+        Ok(Kept {
+            fields: vec![(CREATED, created.to_string())],
+            key,
+            certificate,
+        })
     }
 
     fn load(path: &Path) -> Result<Option<Self>, IdentityError> {
         let kept = match Kept::read(path, &[CREATED]) {
-            Err(IdentityError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(IdentityError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
             other => other?,
         };
         let unfit = unfit(path.to_owned());
         let created = kept.parse(path, CREATED)?;
-        let key = KeyPair::from_pkcs8_der_and_sign_algo(&kept.key, &PKCS_ED25519).map_err(|e| unfit(e.to_string()))?;
+        let key = KeyPair::from_pkcs8_der_and_sign_algo(&kept.key, &PKCS_ED25519)
+            .map_err(|e| unfit(e.to_string()))?;
         let fingerprint = Fingerprint::of(&kept.certificate);
         let issuer = Issuer::new(authority_params(), key);
-        let identity = Self { issuer, certificate: kept.certificate, fingerprint, created };
+        let identity = Self {
+            issuer,
+            certificate: kept.certificate,
+            fingerprint,
+            created,
+        };
         // A key that does not belong to the certificate would be noticed by clients only.
-        let (leaf, _) = identity.own_certificate().map_err(|e| unfit(e.to_string()))?;
+        let (leaf, _) = identity
+            .own_certificate()
+            .map_err(|e| unfit(e.to_string()))?;
         let fits = tls::verify(&leaf, &identity.certificate, KeyUsage::server_auth());
         fits.map_err(|e| unfit(format!("key and certificate do not fit: {e}")))?;
         Ok(Some(identity))
@@ -107,7 +132,10 @@ impl ServerIdentity {
         now: u64,
     ) -> Result<(CertificateDer<'static>, Validity), rcgen::Error> {
         let validity = Validity::from(now);
-        let mut params = params(&format!("TealFS volume {} replica {}", peer.volume, peer.replica));
+        let mut params = params(&format!(
+            "TealFS volume {} replica {}",
+            peer.volume, peer.replica
+        ));
         params.not_before = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(validity.issued);
         params.not_after = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(validity.expires);
         params.subject_alt_names = vec![SanType::DnsName(name_of(peer).try_into()?)];
@@ -126,8 +154,14 @@ impl ServerIdentity {
 
     /// The server's side of TLS, with a new key.
     pub(crate) fn tls(&self) -> Result<rustls::ServerConfig, rustls::Error> {
-        let (certificate, key) = self.own_certificate().map_err(|e| rustls::Error::General(e.to_string()))?;
-        tls::server(&self.certificate, certificate, PrivatePkcs8KeyDer::from(key.serialize_der()).into())
+        let (certificate, key) = self
+            .own_certificate()
+            .map_err(|e| rustls::Error::General(e.to_string()))?;
+        tls::server(
+            &self.certificate,
+            certificate,
+            PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+        )
     }
 
     fn own_certificate(&self) -> Result<(CertificateDer<'static>, KeyPair), rcgen::Error> {
@@ -162,7 +196,10 @@ fn name_of(peer: Peer) -> String {
 fn peer_of(name: &str) -> Option<Peer> {
     let (replica, volume) = name.strip_suffix(".teal")?.split_once('.')?;
     let (replica, volume) = (replica.strip_prefix('r')?, volume.strip_prefix('v')?);
-    Some(Peer { volume: volume.parse().ok()?, replica: replica.parse().ok()? })
+    Some(Peer {
+        volume: volume.parse().ok()?,
+        replica: replica.parse().ok()?,
+    })
 }
 
 /// An Ed25519 public key of somebody else.

@@ -81,16 +81,33 @@ struct Connection {
 
 impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Channel").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Channel")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 
 impl Channel {
     /// A channel to the server at `address`, `host:port`. Nothing is sent before the first call.
-    pub fn new(runtime: &Handle, address: String, identity: ClientIdentity, options: Options) -> Self {
-        let own = Mutex::new(Own { identity, is_due: None });
+    pub fn new(
+        runtime: &Handle,
+        address: String,
+        identity: ClientIdentity,
+        options: Options,
+    ) -> Self {
+        let own = Mutex::new(Own {
+            identity,
+            is_due: None,
+        });
         let (connection, failures) = (tokio::sync::Mutex::default(), AtomicU64::new(0));
-        Self { runtime: runtime.clone(), address, options, own, connection, failures }
+        Self {
+            runtime: runtime.clone(),
+            address,
+            options,
+            own,
+            connection,
+            failures,
+        }
     }
 
     /// Sends `request` and waits for its answer.
@@ -106,16 +123,26 @@ impl Channel {
     ///
     /// # Errors
     /// As [`call`](Self::call), for each.
-    pub fn call_all(&self, requests: &[Vec<u8>], deadline: Duration) -> Vec<Result<Vec<u8>, NetError>> {
-        self.runtime.block_on(join_all(requests.iter().map(|request| self.ask(request, deadline))))
+    pub fn call_all(
+        &self,
+        requests: &[Vec<u8>],
+        deadline: Duration,
+    ) -> Vec<Result<Vec<u8>, NetError>> {
+        self.runtime.block_on(join_all(
+            requests.iter().map(|request| self.ask(request, deadline)),
+        ))
     }
 
     async fn ask(&self, request: &[u8], deadline: Duration) -> Result<Vec<u8>, NetError> {
         let (bytes, limit) = (request.len(), self.options.message_bytes);
         if bytes > limit {
-            return Err(NetError::TooLarge(format!("a request of {bytes} bytes, and {limit} may be sent")));
+            return Err(NetError::TooLarge(format!(
+                "a request of {bytes} bytes, and {limit} may be sent"
+            )));
         }
-        let payload = Payload { bytes: Bytes::copy_from_slice(request) };
+        let payload = Payload {
+            bytes: Bytes::copy_from_slice(request),
+        };
         let answer: Payload = self.within(deadline, wire::CALL, payload).await?;
         Ok(answer.bytes.into())
     }
@@ -134,16 +161,28 @@ impl Channel {
             own.identity.server()
         };
         let key = NewKey::generate()?;
-        let request = RenewRequest { public_key: Bytes::copy_from_slice(key.public()) };
-        let answer: Certified = self.runtime.block_on(self.within(RENEWAL, wire::RENEW, request))?;
+        let request = RenewRequest {
+            public_key: Bytes::copy_from_slice(key.public()),
+        };
+        let answer: Certified =
+            self.runtime
+                .block_on(self.within(RENEWAL, wire::RENEW, request))?;
         let identity = key.certified(fingerprint, &answer)?;
-        *self.own.lock() = Own { identity: identity.clone(), is_due: Some(false) };
+        *self.own.lock() = Own {
+            identity: identity.clone(),
+            is_due: Some(false),
+        };
         // The next call shows the new certificate; those in progress keep their connection until they are answered.
         self.runtime.block_on(self.connection.lock()).link = None;
         Ok(Some(identity))
     }
 
-    async fn within<Q, A>(&self, deadline: Duration, method: &'static str, request: Q) -> Result<A, NetError>
+    async fn within<Q, A>(
+        &self,
+        deadline: Duration,
+        method: &'static str,
+        request: Q,
+    ) -> Result<A, NetError>
     where
         Q: prost::Message + Clone + 'static,
         A: prost::Message + Default + 'static,
@@ -182,7 +221,14 @@ impl Channel {
         loop {
             let link = self.link().await?;
             *used.lock() = Some((link.clone(), link.heard()));
-            match link.unary(method, request.clone(), self.options.message_bytes + wire::SLACK).await {
+            match link
+                .unary(
+                    method,
+                    request.clone(),
+                    self.options.message_bytes + wire::SLACK,
+                )
+                .await
+            {
                 Ok(Answer { result, is_due }) => {
                     self.heard(&link, is_due);
                     return result;
@@ -225,7 +271,9 @@ impl Channel {
             let own = self.own.lock();
             (own.identity.tls(), own.identity.expires())
         };
-        let config = config.map_err(|e| NetError::Certificate(format!("this machine's identity is of no use: {e}")))?;
+        let config = config.map_err(|e| {
+            NetError::Certificate(format!("this machine's identity is of no use: {e}"))
+        })?;
         connection.link = None;
         match Link::connect(&self.address, config, expires, &self.options).await {
             Ok(link) => {
@@ -244,13 +292,20 @@ impl Channel {
     /// No further call uses `link`.
     async fn forget(&self, link: &Arc<Link>) {
         let mut connection = self.connection.lock().await;
-        if connection.link.as_ref().is_some_and(|known| Arc::ptr_eq(known, link)) {
+        if connection
+            .link
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, link))
+        {
             connection.link = None;
         }
     }
 
     fn unreachable(&self, why: String) -> NetError {
-        NetError::Unreachable { address: self.address.clone(), why }
+        NetError::Unreachable {
+            address: self.address.clone(),
+            why,
+        }
     }
 }
 
@@ -276,20 +331,31 @@ pub fn enrol(
     deadline: Duration,
 ) -> Result<ClientIdentity, NetError> {
     let key = NewKey::generate()?;
-    let config = tls::client(*fingerprint, None).map_err(|e| NetError::Certificate(e.to_string()))?;
+    let config =
+        tls::client(*fingerprint, None).map_err(|e| NetError::Certificate(e.to_string()))?;
     let public_key = Bytes::copy_from_slice(key.public());
-    let request = EnrolRequest { token: token.to_owned(), device: device.to_owned(), public_key };
+    let request = EnrolRequest {
+        token: token.to_owned(),
+        device: device.to_owned(),
+        public_key,
+    };
     let options = Options::default();
     let work = async {
         let link = Link::connect(address, config, Timestamp::default(), &options).await?;
-        let answer = link.unary(wire::ENROL, request, options.message_bytes).await;
-        let answer: Answer<Certified> = answer.map_err(|(Lost::Unsent(error) | Lost::Sent(error))| error)?;
+        let answer = link
+            .unary(wire::ENROL, request, options.message_bytes)
+            .await;
+        let answer: Answer<Certified> =
+            answer.map_err(|(Lost::Unsent(error) | Lost::Sent(error))| error)?;
         answer.result
     };
     let answer = runtime.block_on(async { timeout(deadline, work).await });
     let answer = answer.unwrap_or_else(|_| {
         let why = format!("no answer within {deadline:?}");
-        Err(NetError::Unreachable { address: address.to_owned(), why })
+        Err(NetError::Unreachable {
+            address: address.to_owned(),
+            why,
+        })
     })?;
     key.certified(*fingerprint, &answer)
 }

@@ -41,11 +41,21 @@ impl FromStr for Fingerprint {
     /// Takes what `Display` writes, and what other tools make of it: capital letters, colons between bytes, no prefix.
     fn from_str(text: &str) -> Result<Self, NotAFingerprint> {
         let text = text.trim().to_ascii_lowercase();
-        let digits: Vec<u8> = text.strip_prefix("sha256:").unwrap_or(&text).bytes().filter(|&c| c != b':').collect();
+        let digits: Vec<u8> = text
+            .strip_prefix("sha256:")
+            .unwrap_or(&text)
+            .bytes()
+            .filter(|&c| c != b':')
+            .collect();
         if digits.len() != 64 {
             return Err(NotAFingerprint);
         }
-        let nibble = |c: u8| char::from(c).to_digit(16).and_then(|n| u8::try_from(n).ok()).ok_or(NotAFingerprint);
+        let nibble = |c: u8| {
+            char::from(c)
+                .to_digit(16)
+                .and_then(|n| u8::try_from(n).ok())
+                .ok_or(NotAFingerprint)
+        };
         let mut out = [0; 32];
         for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
             *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
@@ -62,19 +72,38 @@ mod tests {
     fn a_fingerprint_survives_being_read_out_and_typed() {
         let print = Fingerprint::of(b"abc");
         let text = print.to_string();
-        assert_eq!(text, "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(
+            text,
+            "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
         assert_eq!(text.parse(), Ok(print));
-        assert_eq!(format!(" {}\n", text[7..].to_uppercase()).parse(), Ok(print));
-        let colons: Vec<_> = text.as_bytes()[7..].chunks(2).map(|c| String::from_utf8(c.to_vec()).unwrap()).collect();
+        assert_eq!(
+            format!(" {}\n", text[7..].to_uppercase()).parse(),
+            Ok(print)
+        );
+        let colons: Vec<_> = text.as_bytes()[7..]
+            .chunks(2)
+            .map(|c| String::from_utf8(c.to_vec()).unwrap())
+            .collect();
         assert_eq!(colons.join(":").parse(), Ok(print));
     }
 
     #[test]
     fn what_is_no_fingerprint_is_refused() {
         let text = Fingerprint::of(b"abc").to_string();
-        for wrong in ["", "sha256:", &text[..70], &format!("{text}0"), &text.replace('b', "g"), &text.replace('b', "ä")]
-        {
-            assert_eq!(wrong.parse::<Fingerprint>(), Err(NotAFingerprint), "{wrong}");
+        for wrong in [
+            "",
+            "sha256:",
+            &text[..70],
+            &format!("{text}0"),
+            &text.replace('b', "g"),
+            &text.replace('b', "ä"),
+        ] {
+            assert_eq!(
+                wrong.parse::<Fingerprint>(),
+                Err(NotAFingerprint),
+                "{wrong}"
+            );
         }
     }
 }

@@ -27,7 +27,12 @@ pub struct ClientIdentity {
 
 impl std::fmt::Debug for ClientIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { peer, fingerprint, validity, .. } = self;
+        let Self {
+            peer,
+            fingerprint,
+            validity,
+            ..
+        } = self;
         f.debug_struct("ClientIdentity")
             .field("peer", peer)
             .field("server", fingerprint)
@@ -38,8 +43,20 @@ impl std::fmt::Debug for ClientIdentity {
 
 impl Clone for ClientIdentity {
     fn clone(&self) -> Self {
-        let Self { peer, fingerprint, validity, ref key, ref certificate } = *self;
-        Self { peer, fingerprint, validity, key: key.clone_key(), certificate: certificate.clone() }
+        let Self {
+            peer,
+            fingerprint,
+            validity,
+            ref key,
+            ref certificate,
+        } = *self;
+        Self {
+            peer,
+            fingerprint,
+            validity,
+            key: key.clone_key(),
+            certificate: certificate.clone(),
+        }
     }
 }
 
@@ -57,7 +74,11 @@ impl ClientIdentity {
             self.validity.expires.to_string(),
         ];
         let fields = FIELDS.into_iter().zip(values).collect();
-        let kept = Kept { fields, key: self.key.clone_key(), certificate: self.certificate.clone() };
+        let kept = Kept {
+            fields,
+            key: self.key.clone_key(),
+            certificate: self.certificate.clone(),
+        };
         kept.write(&dir.join(FILE), TITLE, Existing::Goes)
     }
 
@@ -70,12 +91,20 @@ impl ClientIdentity {
         let kept = Kept::read(path, &FIELDS)?;
         let identity = Self {
             fingerprint: kept.parse(path, "server")?,
-            peer: Peer { volume: kept.parse(path, "volume")?, replica: kept.parse(path, "replica")? },
-            validity: Validity { issued: kept.parse(path, "issued")?, expires: kept.parse(path, "expires")? },
+            peer: Peer {
+                volume: kept.parse(path, "volume")?,
+                replica: kept.parse(path, "replica")?,
+            },
+            validity: Validity {
+                issued: kept.parse(path, "issued")?,
+                expires: kept.parse(path, "expires")?,
+            },
             key: kept.key,
             certificate: kept.certificate,
         };
-        identity.tls().map_err(|e| unfit(path.clone())(e.to_string()))?;
+        identity
+            .tls()
+            .map_err(|e| unfit(path.clone())(e.to_string()))?;
         Ok(identity)
     }
 
@@ -101,7 +130,10 @@ impl ClientIdentity {
 
     /// The client's side of TLS.
     pub(crate) fn tls(&self) -> Result<rustls::ClientConfig, rustls::Error> {
-        tls::client(self.fingerprint, Some((self.certificate.clone(), self.key.clone_key().into())))
+        tls::client(
+            self.fingerprint,
+            Some((self.certificate.clone(), self.key.clone_key().into())),
+        )
     }
 }
 
@@ -111,7 +143,8 @@ pub(crate) struct NewKey(KeyPair);
 impl NewKey {
     pub(crate) fn generate() -> Result<Self, NetError> {
         let key = KeyPair::generate_for(&PKCS_ED25519);
-        key.map(Self).map_err(|e| NetError::Certificate(format!("no key can be made: {e}")))
+        key.map(Self)
+            .map_err(|e| NetError::Certificate(format!("no key can be made: {e}")))
     }
 
     /// The 32 bytes that a server signs.
@@ -120,17 +153,31 @@ impl NewKey {
     }
 
     /// The identity that results from a server's answer.
-    pub(crate) fn certified(&self, fingerprint: Fingerprint, answer: &Certified) -> Result<ClientIdentity, NetError> {
+    pub(crate) fn certified(
+        &self,
+        fingerprint: Fingerprint,
+        answer: &Certified,
+    ) -> Result<ClientIdentity, NetError> {
         let identity = ClientIdentity {
-            peer: Peer { volume: answer.volume, replica: answer.replica },
+            peer: Peer {
+                volume: answer.volume,
+                replica: answer.replica,
+            },
             fingerprint,
-            validity: Validity { issued: answer.issued, expires: answer.expires },
+            validity: Validity {
+                issued: answer.issued,
+                expires: answer.expires,
+            },
             key: self.0.serialize_der().into(),
             certificate: answer.certificate.to_vec().into(),
         };
         // The certificate must belong to the key; that it leads to the server's authority shows at its first use.
         let fits = identity.tls();
-        fits.map_err(|e| NetError::Protocol(format!("the server answers with a certificate of no use: {e}")))?;
+        fits.map_err(|e| {
+            NetError::Protocol(format!(
+                "the server answers with a certificate of no use: {e}"
+            ))
+        })?;
         Ok(identity)
     }
 }

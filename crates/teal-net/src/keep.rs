@@ -37,12 +37,20 @@ pub(crate) enum Existing {
 }
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> IdentityError {
-    move |source| IdentityError::Io { path: path.to_owned(), source }
+    move |source| IdentityError::Io {
+        path: path.to_owned(),
+        source,
+    }
 }
 
 impl Kept {
     /// Writes the file `path`, whose first line is `title`.
-    pub(crate) fn write(&self, path: &Path, title: &str, existing: Existing) -> Result<(), IdentityError> {
+    pub(crate) fn write(
+        &self,
+        path: &Path,
+        title: &str,
+        existing: Existing,
+    ) -> Result<(), IdentityError> {
         let mut text = format!("{title}\n");
         for (name, value) in &self.fields {
             debug_assert!(!value.contains('\n'), "a value fits a line");
@@ -50,55 +58,105 @@ impl Kept {
         }
         section(&mut text, "PRIVATE KEY", self.key.secret_pkcs8_der());
         section(&mut text, "CERTIFICATE", &self.certificate);
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let temporary = dir.join(format!(".new-{:032x}", u128::from_ne_bytes(SystemEntropy.id())));
+        let dir = path
+            .parent()
+            .filter(|dir| !dir.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let temporary = dir.join(format!(
+            ".new-{:032x}",
+            u128::from_ne_bytes(SystemEntropy.id())
+        ));
         let written = write_new(&temporary, text.as_bytes()).and_then(|()| match existing {
             Existing::Goes => fs::rename(&temporary, path),
-            Existing::Stays => fs::hard_link(&temporary, path).and_then(|()| fs::remove_file(&temporary)),
+            Existing::Stays => {
+                fs::hard_link(&temporary, path).and_then(|()| fs::remove_file(&temporary))
+            }
         });
         if written.is_err() {
             // It may be gone already; what matters is the error above.
             let _ = fs::remove_file(&temporary);
         }
         written.map_err(failed(path))?;
-        OpenOptions::new().read(true).open(dir).and_then(|dir| dir.sync_all()).map_err(failed(dir))
+        OpenOptions::new()
+            .read(true)
+            .open(dir)
+            .and_then(|dir| dir.sync_all())
+            .map_err(failed(dir))
     }
 
     /// Reads the file `path`, which must have every one of `names`.
     pub(crate) fn read(path: &Path, names: &[&'static str]) -> Result<Self, IdentityError> {
-        let damaged = |why: &str| IdentityError::Damaged { path: path.to_owned(), why: why.to_owned() };
-        let file = OpenOptions::new().read(true).open(path).map_err(failed(path))?;
+        let damaged = |why: &str| IdentityError::Damaged {
+            path: path.to_owned(),
+            why: why.to_owned(),
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .open(path)
+            .map_err(failed(path))?;
         let meta = file.metadata().map_err(failed(path))?;
         if meta.mode() & 0o077 != 0 {
-            return Err(IdentityError::Exposed { path: path.to_owned(), mode: meta.mode() & 0o7777 });
+            return Err(IdentityError::Exposed {
+                path: path.to_owned(),
+                mode: meta.mode() & 0o7777,
+            });
         }
         if meta.len() > SIZE_MAX {
             return Err(damaged("too long"));
         }
         let mut bytes = Vec::new();
-        file.take(SIZE_MAX).read_to_end(&mut bytes).map_err(failed(path))?;
+        file.take(SIZE_MAX)
+            .read_to_end(&mut bytes)
+            .map_err(failed(path))?;
         let text = String::from_utf8(bytes).map_err(|_| damaged("not a text"))?;
         let value = |name: &str| {
-            let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-            found.map(str::to_owned).ok_or_else(|| damaged(&format!("no line `{name}:`")))
+            let found = text
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            found
+                .map(str::to_owned)
+                .ok_or_else(|| damaged(&format!("no line `{name}:`")))
         };
-        let fields = names.iter().map(|&name| Ok((name, value(name)?))).collect::<Result<_, _>>()?;
-        let key = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).map_err(|_| damaged("no private key"))?;
-        let certificate = CertificateDer::from_pem_slice(text.as_bytes()).map_err(|_| damaged("no certificate"))?;
-        Ok(Self { fields, key, certificate })
+        let fields = names
+            .iter()
+            .map(|&name| Ok((name, value(name)?)))
+            .collect::<Result<_, _>>()?;
+        let key = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes())
+            .map_err(|_| damaged("no private key"))?;
+        let certificate = CertificateDer::from_pem_slice(text.as_bytes())
+            .map_err(|_| damaged("no certificate"))?;
+        Ok(Self {
+            fields,
+            key,
+            certificate,
+        })
     }
 
     /// The value of `name` as a `T`.
-    pub(crate) fn parse<T: std::str::FromStr>(&self, path: &Path, name: &str) -> Result<T, IdentityError> {
-        let value = self.fields.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value);
-        let why = || IdentityError::Damaged { path: path.to_owned(), why: format!("no sense in the line `{name}:`") };
+    pub(crate) fn parse<T: std::str::FromStr>(
+        &self,
+        path: &Path,
+        name: &str,
+    ) -> Result<T, IdentityError> {
+        let value = self
+            .fields
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or("", |(_, value)| value);
+        let why = || IdentityError::Damaged {
+            path: path.to_owned(),
+            why: format!("no sense in the line `{name}:`"),
+        };
         value.parse().map_err(|_| why())
     }
 }
 
 /// Says that what `path` holds does not fit together.
 pub(crate) fn unfit(path: PathBuf) -> impl Fn(String) -> IdentityError {
-    move |why| IdentityError::Damaged { path: path.clone(), why }
+    move |why| IdentityError::Damaged {
+        path: path.clone(),
+        why,
+    }
 }
 
 fn section(text: &mut String, name: &str, der: &[u8]) {
@@ -115,7 +173,11 @@ fn section(text: &mut String, name: &str, der: &[u8]) {
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }

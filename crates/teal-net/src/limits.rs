@@ -69,7 +69,10 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     pub(crate) fn new(per_second: u32) -> Self {
-        Self { interval: Duration::from_secs(1) / per_second.max(1), paid: Duration::ZERO }
+        Self {
+            interval: Duration::from_secs(1) / per_second.max(1),
+            paid: Duration::ZERO,
+        }
     }
 
     /// Asks for one thing at `now`: how long it has to wait, or `None` if that would be longer than [`WAIT`].
@@ -103,14 +106,25 @@ mod tests {
         let mut bucket = Bucket::new(10);
         let now = Duration::from_secs(50);
         assert!((0..10).all(|_| bucket.take(now) == Some(Duration::ZERO)));
-        let waits: Vec<_> = (0..10).map(|_| bucket.take(now).unwrap().as_millis()).collect();
+        let waits: Vec<_> = (0..10)
+            .map(|_| bucket.take(now).unwrap().as_millis())
+            .collect();
         assert_eq!(waits, [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000]);
         assert_eq!(bucket.take(now), None);
-        assert_eq!(bucket.take(now + Duration::from_millis(100)), Some(WAIT), "a refusal costs nothing");
+        assert_eq!(
+            bucket.take(now + Duration::from_millis(100)),
+            Some(WAIT),
+            "a refusal costs nothing"
+        );
         assert!(!bucket.is_full(now + Duration::from_secs(2)));
         let rested = now + Duration::from_millis(2100);
         assert!(bucket.is_full(rested));
-        assert_eq!((0..30).filter(|_| bucket.take(rested) == Some(Duration::ZERO)).count(), 10);
+        assert_eq!(
+            (0..30)
+                .filter(|_| bucket.take(rested) == Some(Duration::ZERO))
+                .count(),
+            10
+        );
     }
 
     #[test]

@@ -106,7 +106,9 @@ pub fn serve(
     let unusable = |why: io::Error| NetError::Protocol(format!("cannot listen: {why}"));
     let address = listener.local_addr().map_err(unusable)?;
     listener.set_nonblocking(true).map_err(unusable)?;
-    let tls = identity.tls().map_err(|e| NetError::Certificate(format!("the server's identity is of no use: {e}")))?;
+    let tls = identity
+        .tls()
+        .map_err(|e| NetError::Certificate(format!("the server's identity is of no use: {e}")))?;
     let listener = {
         let _inside = runtime.enter();
         TcpListener::from_std(listener).map_err(unusable)?
@@ -125,7 +127,12 @@ pub fn serve(
     });
     let (course, orders) = watch::channel(Course::Go);
     let accepting = runtime.spawn(accept(shared, listener, orders));
-    Ok(Listening { address, runtime: runtime.clone(), course, accepting })
+    Ok(Listening {
+        address,
+        runtime: runtime.clone(),
+        course,
+        accepting,
+    })
 }
 
 impl Listening {
@@ -150,7 +157,11 @@ impl Drop for Listening {
 }
 
 /// Takes connections until told to stop.
-async fn accept(shared: Arc<Shared>, listener: TcpListener, mut orders: watch::Receiver<Course>) -> bool {
+async fn accept(
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    mut orders: watch::Receiver<Course>,
+) -> bool {
     let mut connections = JoinSet::new();
     let within = loop {
         tokio::select! {

@@ -6,7 +6,9 @@ mod stopping;
 mod times;
 mod trust;
 
-use crate::{Channel, ClientIdentity, Limits, Listening, NetError, Options, Peer, ServerIdentity, Service};
+use crate::{
+    Channel, ClientIdentity, Limits, Listening, NetError, Options, Peer, ServerIdentity, Service,
+};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, TcpListener};
@@ -60,19 +62,30 @@ impl Service for Echo {
     }
 
     fn enrol(&self, token: &str, device: &str) -> Result<Peer, String> {
-        self.tokens.lock().remove(token).ok_or_else(|| format!("no such token for {device}; ask for a new one"))
+        self.tokens
+            .lock()
+            .remove(token)
+            .ok_or_else(|| format!("no such token for {device}; ask for a new one"))
     }
 
     fn welcome(&self, peer: Peer) -> Result<(), String> {
         if self.revoked.lock().contains(&peer) {
-            return Err(format!("replica {} was removed by Mum at 15:00: ça va", peer.replica));
+            return Err(format!(
+                "replica {} was removed by Mum at 15:00: ça va",
+                peer.replica
+            ));
         }
         Ok(())
     }
 }
 
 fn echoed(peer: Peer, request: &[u8]) -> Vec<u8> {
-    [&peer.volume.to_le_bytes()[..], &peer.replica.to_le_bytes()[..], request].concat()
+    [
+        &peer.volume.to_le_bytes()[..],
+        &peer.replica.to_le_bytes()[..],
+        request,
+    ]
+    .concat()
 }
 
 /// A server and what it stands on.
@@ -96,17 +109,31 @@ impl World {
             opened: Condvar::new(),
             waiting: Mutex::new(sender),
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let (dir, clock) = (tempfile::tempdir().unwrap(), SimClock::default());
-        let mut world =
-            Self { runtime: Some(runtime), dir, clock, service: Arc::new(service), waiting, limits, listening: None };
+        let mut world = Self {
+            runtime: Some(runtime),
+            dir,
+            clock,
+            service: Arc::new(service),
+            waiting,
+            limits,
+            listening: None,
+        };
         world.start("127.0.0.1:0".parse().unwrap());
         world
     }
 
     /// A server with limits that tests do not meet.
     fn default() -> Self {
-        Self::new(Limits { enrolments_per_second: 1000, ..Limits::default() })
+        Self::new(Limits {
+            enrolments_per_second: 1000,
+            ..Limits::default()
+        })
     }
 
     fn runtime(&self) -> &tokio::runtime::Handle {
@@ -124,7 +151,14 @@ impl World {
             }
         };
         let (limits, clock) = (self.limits.clone(), Arc::new(self.clock.clone()));
-        let served = crate::serve(self.runtime(), listener, identity, limits, clock, self.service.clone());
+        let served = crate::serve(
+            self.runtime(),
+            listener,
+            identity,
+            limits,
+            clock,
+            self.service.clone(),
+        );
         self.listening = Some(served.unwrap());
     }
 
@@ -142,7 +176,14 @@ impl World {
 
     fn try_enrol(&self, token: &str) -> Result<ClientIdentity, NetError> {
         let (address, fingerprint) = (self.address().to_string(), self.identity().fingerprint());
-        crate::enrol(self.runtime(), &address, &fingerprint, token, "a laptop", LONG)
+        crate::enrol(
+            self.runtime(),
+            &address,
+            &fingerprint,
+            token,
+            "a laptop",
+            LONG,
+        )
     }
 
     fn enrolled(&self, replica: u32) -> ClientIdentity {
@@ -155,14 +196,27 @@ impl World {
         self.channel_to(self.address(), identity, Options::default())
     }
 
-    fn channel_to(&self, address: SocketAddr, identity: &ClientIdentity, options: Options) -> Channel {
-        Channel::new(self.runtime(), address.to_string(), identity.clone(), options)
+    fn channel_to(
+        &self,
+        address: SocketAddr,
+        identity: &ClientIdentity,
+        options: Options,
+    ) -> Channel {
+        Channel::new(
+            self.runtime(),
+            address.to_string(),
+            identity.clone(),
+            options,
+        )
     }
 
     /// Another machine enrols and is served: the server is well.
     fn assert_well(&self) {
         let identity = self.enrolled(99);
-        assert_eq!(self.channel(&identity).call(b"well?", LONG), Ok(echoed(identity.peer(), b"well?")));
+        assert_eq!(
+            self.channel(&identity).call(b"well?", LONG),
+            Ok(echoed(identity.peer(), b"well?"))
+        );
     }
 }
 

@@ -13,7 +13,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+};
 use rustls::{PeerIncompatible, SignatureScheme};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +41,9 @@ pub(crate) fn verify(
     let algorithms = [webpki::ring::ED25519];
     let at = |seconds: u64| {
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        certificate.verify_for_usage(&algorithms, &anchors, &[], time, usage, None, None).map(|_| ())
+        certificate
+            .verify_for_usage(&algorithms, &anchors, &[], time, usage, None, None)
+            .map(|_| ())
     };
     // Asked for the beginning and the end of time, the verifier tells the dates; asked for one of them, the truth.
     let issued = match at(0) {
@@ -99,7 +103,12 @@ impl ClientCertVerifier for OwnClients {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.crypto.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.crypto.signature_verification_algorithms,
+        )
     }
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         vec![SignatureScheme::ED25519]
@@ -122,10 +131,13 @@ impl ServerCertVerifier for OneServer {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let authority = intermediates.iter().find(|sent| Fingerprint::of(sent) == self.fingerprint);
+        let authority = intermediates
+            .iter()
+            .find(|sent| Fingerprint::of(sent) == self.fingerprint);
         let authority = authority.ok_or(CertificateError::UnknownIssuer)?;
         verify(end_entity, authority, KeyUsage::server_auth()).map_err(|e| refused(&e))?;
-        let named = EndEntityCert::try_from(end_entity).and_then(|c| c.verify_is_valid_for_subject_name(server_name));
+        let named = EndEntityCert::try_from(end_entity)
+            .and_then(|c| c.verify_is_valid_for_subject_name(server_name));
         named.map_err(|_| CertificateError::NotValidForName)?;
         Ok(ServerCertVerified::assertion())
     }
@@ -143,7 +155,12 @@ impl ServerCertVerifier for OneServer {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.crypto.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.crypto.signature_verification_algorithms,
+        )
     }
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         vec![SignatureScheme::ED25519]
@@ -156,7 +173,10 @@ pub(crate) fn server(
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
 ) -> Result<ServerConfig, Error> {
-    let clients = OwnClients { authority: authority.clone(), crypto: crypto() };
+    let clients = OwnClients {
+        authority: authority.clone(),
+        crypto: crypto(),
+    };
     let mut config = ServerConfig::builder_with_provider(crypto())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(Arc::new(clients))
@@ -174,7 +194,10 @@ pub(crate) fn client(
     let builder = ClientConfig::builder_with_provider(crypto())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(OneServer { fingerprint, crypto: crypto() }));
+        .with_custom_certificate_verifier(Arc::new(OneServer {
+            fingerprint,
+            crypto: crypto(),
+        }));
     let mut config = match own {
         Some((certificate, key)) => builder.with_client_auth_cert(vec![certificate], key)?,
         None => builder.with_no_client_auth(),

@@ -45,12 +45,17 @@ pub(crate) fn seconds(time: Timestamp) -> u64 {
 impl Validity {
     /// Of a certificate made at `now`.
     pub(crate) fn from(now: u64) -> Self {
-        Self { issued: now, expires: now.saturating_add(LIFETIME.as_secs()) }
+        Self {
+            issued: now,
+            expires: now.saturating_add(LIFETIME.as_secs()),
+        }
     }
 
     /// What the certificate is good for when the clock shows `now`.
     pub(crate) fn standing(self, now: u64) -> Standing {
-        let due = self.issued.saturating_add(self.expires.saturating_sub(self.issued) / 3 * 2);
+        let due = self
+            .issued
+            .saturating_add(self.expires.saturating_sub(self.issued) / 3 * 2);
         match now {
             _ if now < due => Standing::Good,
             _ if now <= self.expires => Standing::Due,
@@ -74,8 +79,14 @@ mod tests {
         let made = 1_700_000_000;
         let validity = Validity::from(made);
         let at = |day: u64| validity.standing(made + day * DAY);
-        assert_eq!([at(0), at(59), at(60), at(90)], [Standing::Good, Standing::Good, Standing::Due, Standing::Due]);
-        assert_eq!([at(91), at(180), at(181)], [Standing::Expired, Standing::Expired, Standing::Gone]);
+        assert_eq!(
+            [at(0), at(59), at(60), at(90)],
+            [Standing::Good, Standing::Good, Standing::Due, Standing::Due]
+        );
+        assert_eq!(
+            [at(91), at(180), at(181)],
+            [Standing::Expired, Standing::Expired, Standing::Gone]
+        );
     }
 
     #[test]
@@ -86,7 +97,10 @@ mod tests {
     #[test]
     fn any_clock_can_be_written_into_a_certificate() {
         assert_eq!(seconds(Timestamp::new(-1, 0)), 0);
-        assert_eq!(date(seconds(Timestamp::new(i64::MAX, 0)) + LIFETIME.as_secs()), "9892-06-06");
+        assert_eq!(
+            date(seconds(Timestamp::new(i64::MAX, 0)) + LIFETIME.as_secs()),
+            "9892-06-06"
+        );
         assert_eq!(Validity::from(u64::MAX).standing(u64::MAX), Standing::Due);
     }
 

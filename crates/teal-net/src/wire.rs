@@ -75,32 +75,67 @@ mod tests {
     #[test]
     fn the_bytes_of_every_message_are_as_documented() {
         let key = Bytes::from_static(&[7, 8]);
-        let enrol = EnrolRequest { token: "t1".into(), device: "pc".into(), public_key: key.clone() };
-        assert_eq!(enrol.encode_to_vec(), b"\x0a\x02t1\x12\x02pc\x1a\x02\x07\x08");
-        assert_eq!(EnrolRequest::decode(enrol.encode_to_vec().as_slice()), Ok(enrol));
+        let enrol = EnrolRequest {
+            token: "t1".into(),
+            device: "pc".into(),
+            public_key: key.clone(),
+        };
+        assert_eq!(
+            enrol.encode_to_vec(),
+            b"\x0a\x02t1\x12\x02pc\x1a\x02\x07\x08"
+        );
+        assert_eq!(
+            EnrolRequest::decode(enrol.encode_to_vec().as_slice()),
+            Ok(enrol)
+        );
 
         let renew = RenewRequest { public_key: key };
         assert_eq!(renew.encode_to_vec(), b"\x0a\x02\x07\x08");
-        assert_eq!(RenewRequest::decode(renew.encode_to_vec().as_slice()), Ok(renew));
+        assert_eq!(
+            RenewRequest::decode(renew.encode_to_vec().as_slice()),
+            Ok(renew)
+        );
 
         let certificate = Bytes::from_static(&[9]);
-        let certified = Certified { certificate, volume: 3, replica: 300, issued: 1, expires: 128 };
-        assert_eq!(certified.encode_to_vec(), b"\x0a\x01\x09\x10\x03\x18\xac\x02\x20\x01\x28\x80\x01");
-        assert_eq!(Certified::decode(certified.encode_to_vec().as_slice()), Ok(certified));
+        let certified = Certified {
+            certificate,
+            volume: 3,
+            replica: 300,
+            issued: 1,
+            expires: 128,
+        };
+        assert_eq!(
+            certified.encode_to_vec(),
+            b"\x0a\x01\x09\x10\x03\x18\xac\x02\x20\x01\x28\x80\x01"
+        );
+        assert_eq!(
+            Certified::decode(certified.encode_to_vec().as_slice()),
+            Ok(certified)
+        );
 
-        let payload = Payload { bytes: Bytes::from_static(b"any") };
+        let payload = Payload {
+            bytes: Bytes::from_static(b"any"),
+        };
         assert_eq!(payload.encode_to_vec(), b"\x0a\x03any");
-        assert_eq!(Payload::decode(payload.encode_to_vec().as_slice()), Ok(payload));
+        assert_eq!(
+            Payload::decode(payload.encode_to_vec().as_slice()),
+            Ok(payload)
+        );
     }
 
     #[test]
     fn fields_of_later_versions_are_passed_over() {
-        assert_eq!(Payload::decode(&b"\x0a\x01x\x4a\x02??"[..]).unwrap().bytes, "x");
+        assert_eq!(
+            Payload::decode(&b"\x0a\x01x\x4a\x02??"[..]).unwrap().bytes,
+            "x"
+        );
     }
 
     #[test]
     fn the_slack_holds_what_encoding_adds() {
-        let payload = Payload { bytes: vec![0; 1 << 28].into() };
+        let payload = Payload {
+            bytes: vec![0; 1 << 28].into(),
+        };
         assert!(payload.encoded_len() <= (1 << 28) + SLACK);
     }
 }

@@ -13,7 +13,10 @@ use teal_net::{Channel, Limits, Options, Peer, ServerIdentity, Service};
 
 const LONG: Duration = Duration::from_secs(60);
 const GIB: u32 = 1 << 30;
-const PEER: Peer = Peer { volume: 1, replica: 2 };
+const PEER: Peer = Peer {
+    volume: 1,
+    replica: 2,
+};
 
 struct Echo;
 
@@ -106,52 +109,120 @@ async fn careless(address: std::net::SocketAddr, pem: &str, body: Endless) -> St
     config.alpn_protocols = vec![b"h2".to_vec()];
     let tcp = tokio::net::TcpStream::connect(address).await.unwrap();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    let tls = connector.connect("teal".try_into().unwrap(), tcp).await.unwrap();
+    let tls = connector
+        .connect("teal".try_into().unwrap(), tcp)
+        .await
+        .unwrap();
     let builder = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new());
-    let (mut sender, connection) = builder.handshake(hyper_util::rt::TokioIo::new(tls)).await.unwrap();
+    let (mut sender, connection) = builder
+        .handshake(hyper_util::rt::TokioIo::new(tls))
+        .await
+        .unwrap();
     tokio::spawn(connection);
-    let request = http::Request::post("https://teal/teal.v1.Teal/Call").header("content-type", "application/grpc");
-    let answer = sender.send_request(request.body(body).unwrap()).await.unwrap();
+    let request = http::Request::post("https://teal/teal.v1.Teal/Call")
+        .header("content-type", "application/grpc");
+    let answer = sender
+        .send_request(request.body(body).unwrap())
+        .await
+        .unwrap();
     answer.headers()["grpc-status"].to_str().unwrap().to_owned()
 }
 
 /// The most memory this process has had, in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    line.trim()
+        .strip_suffix(" kB")
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        * 1024
 }
 
 #[test]
 fn a_message_of_a_gibibyte_is_refused_without_memory_and_without_anybody_noticing() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     let dir = tempfile::tempdir().unwrap();
     let identity = ServerIdentity::open(dir.path(), &SystemClock).unwrap();
     let fingerprint = identity.fingerprint();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let limits = Limits { arrival: Duration::from_millis(500), requests: 2, ..Limits::default() };
+    let limits = Limits {
+        arrival: Duration::from_millis(500),
+        requests: 2,
+        ..Limits::default()
+    };
     let clock = Arc::new(SystemClock);
-    let listening = teal_net::serve(runtime.handle(), listener, identity, limits, clock, Arc::new(Echo)).unwrap();
+    let listening = teal_net::serve(
+        runtime.handle(),
+        listener,
+        identity,
+        limits,
+        clock,
+        Arc::new(Echo),
+    )
+    .unwrap();
     let address = listening.address();
-    let identity = teal_net::enrol(runtime.handle(), &address.to_string(), &fingerprint, "t", "pc", LONG).unwrap();
+    let identity = teal_net::enrol(
+        runtime.handle(),
+        &address.to_string(),
+        &fingerprint,
+        "t",
+        "pc",
+        LONG,
+    )
+    .unwrap();
     identity.save(dir.path()).unwrap();
     let pem = std::fs::read_to_string(dir.path().join("client.pem")).unwrap();
-    let channel = Channel::new(runtime.handle(), address.to_string(), identity, Options::default());
+    let channel = Channel::new(
+        runtime.handle(),
+        address.to_string(),
+        identity,
+        Options::default(),
+    );
 
     // What an honest message of the largest size costs, it may cost.
     let most = vec![7; 4 << 20];
     assert_eq!(channel.call(&most, LONG), Ok(most.clone()));
     let before = peak();
-    for (announced, sent) in [(GIB, GIB), (GIB, 0), (u32::MAX, 100), ((4 << 20) + 100, GIB)] {
-        let body = Endless { announced: Some(announced), left: sent as usize, stalls: false };
+    for (announced, sent) in [
+        (GIB, GIB),
+        (GIB, 0),
+        (u32::MAX, 100),
+        ((4 << 20) + 100, GIB),
+    ] {
+        let body = Endless {
+            announced: Some(announced),
+            left: sent as usize,
+            stalls: false,
+        };
         let answered = async { tokio::time::timeout(LONG, careless(address, &pem, body)).await };
-        assert_eq!(runtime.block_on(answered).unwrap(), "11", "announced {announced}, sent {sent}");
+        assert_eq!(
+            runtime.block_on(answered).unwrap(),
+            "11",
+            "announced {announced}, sent {sent}"
+        );
         assert_eq!(channel.call(b"hi", LONG), Ok(b"hi".to_vec()));
     }
     for _ in 0..5 {
-        let body = Endless { announced: Some(4 << 20), left: 1 << 20, stalls: true };
+        let body = Endless {
+            announced: Some(4 << 20),
+            left: 1 << 20,
+            stalls: true,
+        };
         let answered = async { tokio::time::timeout(LONG, careless(address, &pem, body)).await };
-        assert_eq!(runtime.block_on(answered).unwrap(), "4", "a request that does not arrive gives up its place");
+        assert_eq!(
+            runtime.block_on(answered).unwrap(),
+            "4",
+            "a request that does not arrive gives up its place"
+        );
     }
     assert_eq!(channel.call(b"hi", LONG), Ok(b"hi".to_vec()));
     let more = peak() - before;

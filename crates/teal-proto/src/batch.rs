@@ -24,7 +24,8 @@ pub fn encode_ops<'a>(ops: impl IntoIterator<Item = &'a Op>) -> Result<Vec<u8>, 
 pub fn decode_ops(mut bytes: &[u8]) -> Result<Vec<Op>, CodecError> {
     let mut ops = Vec::new();
     while !bytes.is_empty() {
-        let (op, rest) = postcard::take_from_bytes(bytes).map_err(|e| CodecError::Malformed(e.to_string()))?;
+        let (op, rest) =
+            postcard::take_from_bytes(bytes).map_err(|e| CodecError::Malformed(e.to_string()))?;
         ops.push(op);
         bytes = rest;
     }
@@ -58,7 +59,10 @@ mod tests {
         assert_eq!(decode_ops(&whole).unwrap(), ops);
         assert!(decode_ops(&whole[..whole.len() - 1]).is_err());
         let parts = ops.each_ref().map(|op| encode_ops([op]).unwrap());
-        assert_eq!(batch_digest([&whole[..]]), batch_digest(parts.iter().map(|part| &part[..])));
+        assert_eq!(
+            batch_digest([&whole[..]]),
+            batch_digest(parts.iter().map(|part| &part[..]))
+        );
         assert_ne!(batch_digest([&whole[..]]), batch_digest([&parts[0][..]]));
     }
 }

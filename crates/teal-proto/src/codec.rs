@@ -41,14 +41,19 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     if bytes.len() > MESSAGE_MAX {
         return Err(CodecError::TooLarge { bytes: bytes.len() });
     }
-    let (theirs, body) = bytes.split_first_chunk().ok_or_else(|| CodecError::Malformed("it is too short".into()))?;
+    let (theirs, body) = bytes
+        .split_first_chunk()
+        .ok_or_else(|| CodecError::Malformed("it is too short".into()))?;
     let theirs = u16::from_le_bytes(*theirs);
     if theirs != PROTOCOL {
         return Err(CodecError::Version { theirs });
     }
     match postcard::take_from_bytes(body) {
         Ok((message, [])) => Ok(message),
-        Ok((_, rest)) => Err(CodecError::Malformed(format!("{} bytes follow it", rest.len()))),
+        Ok((_, rest)) => Err(CodecError::Malformed(format!(
+            "{} bytes follow it",
+            rest.len()
+        ))),
         Err(e) => Err(CodecError::Malformed(e.to_string())),
     }
 }

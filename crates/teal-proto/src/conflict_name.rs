@@ -12,7 +12,11 @@ const EXTENSION_MAX: usize = 32;
 /// The conflict name of `name`: number 1 has no number.
 pub fn conflict_name(name: &Name, device: &str, time: Timestamp, number: u32) -> Name {
     let (stem, extension) = split(name.as_bytes());
-    let count = if number > 1 { format!(" {number}") } else { String::new() };
+    let count = if number > 1 {
+        format!(" {number}")
+    } else {
+        String::new()
+    };
     let middle = format!(" (conflict {device} {}){count}", time.date());
     let room = NAME_MAX.saturating_sub(middle.len() + extension.len());
     let bytes = [cut(stem, room), middle.as_bytes(), extension].concat();
@@ -35,7 +39,10 @@ fn cut(stem: &[u8], room: usize) -> &[u8] {
     }
     let is_inside = |at: &usize| stem[*at] & 0xc0 == 0x80;
     // A character has at most four bytes; what is longer is no text.
-    let end = (room.saturating_sub(3)..=room).rev().find(|at| !is_inside(at)).unwrap_or(room);
+    let end = (room.saturating_sub(3)..=room)
+        .rev()
+        .find(|at| !is_inside(at))
+        .unwrap_or(room);
     &stem[..end]
 }
 
@@ -51,8 +58,14 @@ mod tests {
 
     #[test]
     fn a_conflict_name_says_who_and_when() {
-        assert_eq!(of(b"report.txt", 1), "report (conflict laptop 2026-11-22).txt");
-        assert_eq!(of(b"report.txt", 2), "report (conflict laptop 2026-11-22) 2.txt");
+        assert_eq!(
+            of(b"report.txt", 1),
+            "report (conflict laptop 2026-11-22).txt"
+        );
+        assert_eq!(
+            of(b"report.txt", 2),
+            "report (conflict laptop 2026-11-22) 2.txt"
+        );
         assert_eq!(of(b".profile", 1), ".profile (conflict laptop 2026-11-22)");
         assert_eq!(of(b"a.tar.gz", 1), "a.tar (conflict laptop 2026-11-22).gz");
     }
@@ -72,8 +85,18 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        let shown = [0, -1, 951_782_400, 4_107_542_400, -62_167_219_200].map(|secs| Timestamp::new(secs, 0).date());
-        assert_eq!(shown, ["1970-01-01", "1969-12-31", "2000-02-29", "2100-03-01", "0000-01-01"]);
+        let shown = [0, -1, 951_782_400, 4_107_542_400, -62_167_219_200]
+            .map(|secs| Timestamp::new(secs, 0).date());
+        assert_eq!(
+            shown,
+            [
+                "1970-01-01",
+                "1969-12-31",
+                "2000-02-29",
+                "2100-03-01",
+                "0000-01-01"
+            ]
+        );
         Timestamp::new(i64::MAX, 0).date();
         Timestamp::new(i64::MIN, 0).date();
     }

@@ -24,7 +24,7 @@ pub use codec::{CodecError, PROTOCOL, decode_reply, decode_request, encode_reply
 pub use conflict_name::conflict_name;
 pub use limits::*;
 pub use reply::{
-    Change, ConflictKind, ConflictNote, Data, DeviceNote, Got, Listing, Pulled, RefusalCode, Refused, Reply, Told,
-    VersionNote, Welcome,
+    Change, ConflictKind, ConflictNote, Data, DeviceNote, Got, Listing, Pulled, RefusalCode,
+    Refused, Reply, Told, VersionNote, Welcome,
 };
 pub use request::{DeviceAsk, Hello, REQUEST_KINDS, Request, Want};

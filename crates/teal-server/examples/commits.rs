@@ -20,10 +20,26 @@ fn batch(first: u64) -> Result<Vec<Op>, Box<dyn Error>> {
     let mut ops = Vec::new();
     for number in first..first + FILES {
         let object = ObjectNo::new(number);
-        let attributes = Attributes { perm: 0o644, ..Attributes::default() };
-        ops.push(Op::Create { object, kind: FileType::File, attributes, target: Vec::new() });
-        let link = Link { dir: ObjectNo::ROOT, name: Name::new(format!("file-{number}").as_bytes())? };
-        ops.push(Op::Place { object, base: CommitSeq::new(1), link, time: attributes.mtime });
+        let attributes = Attributes {
+            perm: 0o644,
+            ..Attributes::default()
+        };
+        ops.push(Op::Create {
+            object,
+            kind: FileType::File,
+            attributes,
+            target: Vec::new(),
+        });
+        let link = Link {
+            dir: ObjectNo::ROOT,
+            name: Name::new(format!("file-{number}").as_bytes())?,
+        };
+        ops.push(Op::Place {
+            object,
+            base: CommitSeq::new(1),
+            link,
+            time: attributes.mtime,
+        });
     }
     Ok(ops)
 }
@@ -33,26 +49,54 @@ fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
     let domain = domain(&*meta, &*entropy)?;
     let shelf = Arc::new(MemoryShelf::new());
-    let chunks = ChunkStore::open(shelf, domain, Options::default(), clock.clone(), entropy.clone())?.0;
+    let chunks = ChunkStore::open(
+        shelf,
+        domain,
+        Options::default(),
+        clock.clone(),
+        entropy.clone(),
+    )?
+    .0;
     let server = Server::open(meta, chunks, clock, entropy)?;
     let peer = server.local_replica(server.create_volume("bench")?, "bench")?;
     let Reply::Incarnated { incarnation, lease } = server.handle(peer, Request::Incarnate) else {
         return Err("no incarnation".into());
     };
     let first = u64::from(lease) * LEASE;
-    let batches = (0..BATCHES).map(|n| batch(first + n * FILES)).collect::<Result<Vec<_>, _>>()?;
+    let batches = (0..BATCHES)
+        .map(|n| batch(first + n * FILES))
+        .collect::<Result<Vec<_>, _>>()?;
     let start = SystemClock.monotonic();
     for (batch, ops) in (1..).zip(batches) {
         let digest = batch_digest([&encode_ops(&ops)?[..]]);
-        server.handle(peer, Request::Stage { incarnation, batch, part: 0, ops });
-        let reply = server.handle(peer, Request::Commit { incarnation, batch, parts: 1, digest });
+        server.handle(
+            peer,
+            Request::Stage {
+                incarnation,
+                batch,
+                part: 0,
+                ops,
+            },
+        );
+        let reply = server.handle(
+            peer,
+            Request::Commit {
+                incarnation,
+                batch,
+                parts: 1,
+                digest,
+            },
+        );
         if !matches!(reply, Reply::Committed { .. }) {
             return Err(format!("{reply:?}").into());
         }
     }
     let took = (SystemClock.monotonic().saturating_sub(start)).as_secs_f64();
     let (files, batches) = ((BATCHES * FILES) as f64 / took, BATCHES as f64 / took);
-    println!("{batches:.0} batches/s, {files:.0} files/s, {:.0} operations/s", files * 2.0);
+    println!(
+        "{batches:.0} batches/s, {files:.0} files/s, {:.0} operations/s",
+        files * 2.0
+    );
     Ok(())
 }
 

@@ -63,7 +63,9 @@ pub enum EnrolError {
     #[error("too many wrong tokens have come; try again in {} seconds", GUESS_WINDOW.as_secs())]
     TooManyWrong,
     /// No name for a device.
-    #[error("{name:?} is no name for a device: 1 to {DEVICE_NAME_MAX} bytes without slashes and control characters")]
+    #[error(
+        "{name:?} is no name for a device: 1 to {DEVICE_NAME_MAX} bytes without slashes and control characters"
+    )]
     Device {
         /// What was given.
         name: String,
@@ -92,12 +94,16 @@ fn hash(secret: &[u8]) -> [u8; 32] {
 /// Volume and secret of a token: eight and 32 hexadecimal digits.
 fn parse(token: &str) -> Option<(VolumeId, [u8; 16])> {
     let (volume, secret) = token.trim().split_once('-')?;
-    let is_hex = |text: &str, len| text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_hex =
+        |text: &str, len| text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_hex(volume, 8) || !is_hex(secret, 32) {
         return None;
     }
     let volume = u32::from_str_radix(volume, 16).ok()?;
-    Some((VolumeId::new(volume), u128::from_str_radix(secret, 16).ok()?.to_be_bytes()))
+    Some((
+        VolumeId::new(volume),
+        u128::from_str_radix(secret, 16).ok()?.to_be_bytes(),
+    ))
 }
 
 impl Server {
@@ -129,10 +135,18 @@ impl Server {
     /// # Errors
     /// In words, if the metadata cannot be read.
     pub fn volumes(&self) -> Result<Vec<VolumeNote>, Refused> {
-        let volumes = self.meta().volumes().map_err(|error| Refusal::from(error).0)?;
+        let volumes = self
+            .meta()
+            .volumes()
+            .map_err(|error| Refusal::from(error).0)?;
         let note = |volume| {
             let row = self.read(volume, volume_of).map_err(|refusal| refusal.0)?;
-            Ok(VolumeNote { volume, label: row.label, head: row.head, time: row.time })
+            Ok(VolumeNote {
+                volume,
+                label: row.label,
+                head: row.head,
+                time: row.time,
+            })
         };
         volumes.into_iter().map(note).collect()
     }
@@ -144,14 +158,23 @@ impl Server {
     pub fn token(&self, volume: VolumeId, lifetime: Duration) -> Result<String, Refused> {
         let secret = self.entropy().id();
         let now = self.clock().civil();
-        let secs = now.secs.saturating_add(i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
-        let row = TokenRow { expires: Timestamp::new(secs, now.nanos), is_used: false };
+        let secs = now
+            .secs
+            .saturating_add(i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
+        let row = TokenRow {
+            expires: Timestamp::new(secs, now.nanos),
+            is_used: false,
+        };
         let put = self.write(volume, |txn| {
             volume_of(txn)?;
             Ok(txn.put_token(&hash(&secret), &row)?)
         });
         put.map_err(|refusal| refusal.0)?;
-        Ok(format!("{:08x}-{:032x}", volume.get(), u128::from_be_bytes(secret)))
+        Ok(format!(
+            "{:08x}-{:032x}",
+            volume.get(),
+            u128::from_be_bytes(secret)
+        ))
     }
 
     /// Enrols a device: it gets the next replica number.
@@ -160,26 +183,39 @@ impl Server {
     /// [`EnrolError`].
     pub fn enrol(&self, token: &str, device: &str) -> Result<Peer, EnrolError> {
         if !is_device_name(device) {
-            return Err(EnrolError::Device { name: device.to_owned() });
+            return Err(EnrolError::Device {
+                name: device.to_owned(),
+            });
         }
         if !self.guesses.lock().is_open(self.clock().monotonic()) {
             return Err(EnrolError::TooManyWrong);
         }
         let now = self.clock().civil();
-        let enrolled = parse(token).ok_or(EnrolError::Wrong).and_then(|(volume, secret)| {
-            let hash = hash(&secret);
-            teal_meta::write(self.meta(), volume, |txn| {
-                let row = txn.token(&hash)?.ok_or(EnrolError::Wrong)?;
-                if row.is_used {
-                    return Err(EnrolError::Used);
-                }
-                if now > row.expires {
-                    return Err(EnrolError::Expired);
-                }
-                txn.put_token(&hash, &TokenRow { is_used: true, ..row })?;
-                Ok(Peer { volume, replica: add(txn, device, false, now)? })
-            })
-        });
+        let enrolled = parse(token)
+            .ok_or(EnrolError::Wrong)
+            .and_then(|(volume, secret)| {
+                let hash = hash(&secret);
+                teal_meta::write(self.meta(), volume, |txn| {
+                    let row = txn.token(&hash)?.ok_or(EnrolError::Wrong)?;
+                    if row.is_used {
+                        return Err(EnrolError::Used);
+                    }
+                    if now > row.expires {
+                        return Err(EnrolError::Expired);
+                    }
+                    txn.put_token(
+                        &hash,
+                        &TokenRow {
+                            is_used: true,
+                            ..row
+                        },
+                    )?;
+                    Ok(Peer {
+                        volume,
+                        replica: add(txn, device, false, now)?,
+                    })
+                })
+            });
         if matches!(enrolled, Err(EnrolError::Wrong)) {
             self.guesses.lock().wrong();
         }
@@ -195,11 +231,18 @@ impl Server {
         let now = self.clock().civil();
         let replica = self.write(volume, |txn| {
             volume_of(txn)?;
-            if let Some((replica, _)) = txn.replicas()?.into_iter().find(|(_, row)| row.is_local && !row.is_revoked) {
+            if let Some((replica, _)) = txn
+                .replicas()?
+                .into_iter()
+                .find(|(_, row)| row.is_local && !row.is_revoked)
+            {
                 return Ok(replica);
             }
             if !is_device_name(device) {
-                return bad(EnrolError::Device { name: device.to_owned() }.to_string());
+                return bad(EnrolError::Device {
+                    name: device.to_owned(),
+                }
+                .to_string());
             }
             let replica = add(txn, device, true, now)?;
             if txn.lease(0)?.is_none() {
@@ -207,7 +250,10 @@ impl Server {
             }
             Ok(replica)
         });
-        Ok(Peer { volume, replica: replica.map_err(|refusal| refusal.0)? })
+        Ok(Peer {
+            volume,
+            replica: replica.map_err(|refusal| refusal.0)?,
+        })
     }
 
     /// Shuts a replica out, at once and until it is [let in again](Self::readmit): from the return on, it gets no answer any more. What it has
@@ -218,10 +264,14 @@ impl Server {
     pub fn revoke(&self, volume: VolumeId, replica: u32) -> Result<(), Refused> {
         let revoked = self.write(volume, |txn| {
             let Some(mut row) = txn.replica(replica)? else {
-                return bad(format!("there is no device number {replica} in this volume"));
+                return bad(format!(
+                    "there is no device number {replica} in this volume"
+                ));
             };
             if row.is_local {
-                return bad(format!("device {replica} is the serving machine itself: it cannot be shut out"));
+                return bad(format!(
+                    "device {replica} is the serving machine itself: it cannot be shut out"
+                ));
             }
             row.is_revoked = true;
             Ok(txn.put_replica(replica, &row)?)
@@ -238,7 +288,9 @@ impl Server {
     pub fn readmit(&self, volume: VolumeId, replica: u32) -> Result<(), Refused> {
         let readmitted = self.write(volume, |txn| {
             let Some(mut row) = txn.replica(replica)? else {
-                return bad(format!("there is no device number {replica} in this volume"));
+                return bad(format!(
+                    "there is no device number {replica} in this volume"
+                ));
             };
             row.is_revoked = false;
             Ok(txn.put_replica(replica, &row)?)
@@ -253,7 +305,9 @@ impl Server {
     /// # Errors
     /// In words.
     pub fn replicas(&self, volume: VolumeId) -> Result<Vec<ReplicaNote>, Refused> {
-        let rows = self.read(volume, |txn| Ok(txn.replicas()?)).map_err(|refusal| refusal.0)?;
+        let rows = self
+            .read(volume, |txn| Ok(txn.replicas()?))
+            .map_err(|refusal| refusal.0)?;
         let (room, now) = (self.room.lock(), self.clock().monotonic());
         let note = |(replica, row): (u32, ReplicaRow)| ReplicaNote {
             replica,
@@ -271,7 +325,13 @@ impl Server {
 /// The first commit of a volume: its root, whose attributes are anybody's to set.
 fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
     let (seq, none) = (CommitSeq::new(1), CommitSeq::new(0));
-    let attributes = Attributes { perm: 0o755, mtime: now, ctime: now, btime: now, ..Attributes::default() };
+    let attributes = Attributes {
+        perm: 0o755,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        ..Attributes::default()
+    };
     let root = ObjectRow {
         kind: FileType::Dir,
         attributes,
@@ -287,7 +347,14 @@ fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
     txn.remember_object(ObjectNo::ROOT, seq, Some(&root))?;
     txn.add_change(seq, ObjectNo::ROOT, &Some(Vec::new()))?;
     let digest = chained(&[0; 32], seq, Stamp::default(), &hash(label.as_bytes()));
-    txn.add_commit(seq, &CommitRow { stamp: Stamp::default(), time: now, digest })?;
+    txn.add_commit(
+        seq,
+        &CommitRow {
+            stamp: Stamp::default(),
+            time: now,
+            digest,
+        },
+    )?;
     let volume = VolumeRow {
         label: label.to_owned(),
         incarnation: crate::hello::FIRST_LIFE,

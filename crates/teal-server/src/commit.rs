@@ -53,7 +53,14 @@ struct Done {
 }
 
 impl Server {
-    pub(crate) fn stage(&self, peer: Peer, incarnation: u32, batch: u64, part: u32, ops: &[Op]) -> Outcome<Reply> {
+    pub(crate) fn stage(
+        &self,
+        peer: Peer,
+        incarnation: u32,
+        batch: u64,
+        part: u32,
+        ops: &[Op],
+    ) -> Outcome<Reply> {
         if part >= BATCH_PARTS_MAX || batch == 0 || i64::try_from(batch).is_err() {
             return bad(format!(
                 "part {part} of batch {batch}: batches count from 1, parts from 0 below {BATCH_PARTS_MAX}"
@@ -62,7 +69,8 @@ impl Server {
         if let Some(fault) = ops.iter().find_map(valid::fault) {
             return bad(fault);
         }
-        let bytes = encode_ops(ops).map_err(|error| Refusal::new(RefusalCode::BadRequest, error.to_string()))?;
+        let bytes = encode_ops(ops)
+            .map_err(|error| Refusal::new(RefusalCode::BadRequest, error.to_string()))?;
         self.write_soon(peer.volume, |txn| {
             let replica = present(txn, peer, incarnation)?;
             if batch <= replica.last_batch {
@@ -90,7 +98,12 @@ impl Server {
             return Ok(Reply::Committed { seq });
         }
         let ops = self.read(peer.volume, |txn| staged_ops(txn, peer, &named))?;
-        let chunks: Vec<ChunkId> = ops.iter().flat_map(chunks_of).collect::<BTreeSet<_>>().into_iter().collect();
+        let chunks: Vec<ChunkId> = ops
+            .iter()
+            .flat_map(chunks_of)
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
         let pin = self.chunks().pin(&chunks)?;
         // Their author has them with all that is in them.
         for filter in self.room.lock().filters(peer) {
@@ -100,7 +113,13 @@ impl Server {
         let work = |txn: &mut dyn Write| {
             // Another connection of the same client may have been faster.
             if let Some(seq) = committed(txn, peer, &named)? {
-                return Ok(Done { seq, ops: 0, conflicts: 0, climbed: 0, concern: None });
+                return Ok(Done {
+                    seq,
+                    ops: 0,
+                    conflicts: 0,
+                    climbed: 0,
+                    concern: None,
+                });
             }
             let done = carry_out((txn, self.chunks()), peer, &named, &ops, (now, draw))?;
             // In the order of the commits, before anybody can see this one.
@@ -116,7 +135,8 @@ impl Server {
         };
         drop(pin);
         self.uploads.lock().named(peer, &chunks);
-        self.counters().committed(done.ops, done.conflicts, done.climbed);
+        self.counters()
+            .committed(done.ops, done.conflicts, done.climbed);
         if let Some(concern) = &done.concern {
             self.room.lock().committed(peer.volume, concern);
         }
@@ -127,7 +147,10 @@ impl Server {
 /// The replica, if this is its present life.
 pub(crate) fn present(txn: &dyn Read, peer: Peer, incarnation: u32) -> Outcome<ReplicaRow> {
     let Some(replica) = txn.replica(peer.replica)? else {
-        return refuse(RefusalCode::Denied, "this device is not enrolled; enrol it again");
+        return refuse(
+            RefusalCode::Denied,
+            "this device is not enrolled; enrol it again",
+        );
     };
     if incarnation != replica.incarnation || incarnation == 0 {
         let words = format!(
@@ -159,25 +182,37 @@ fn committed(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Option<Commit
 /// The operations of a batch, from its parts.
 fn staged_ops(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Vec<Op>> {
     if named.parts > BATCH_PARTS_MAX {
-        return bad(format!("a batch of {} parts; at most {BATCH_PARTS_MAX} are allowed", named.parts));
+        return bad(format!(
+            "a batch of {} parts; at most {BATCH_PARTS_MAX} are allowed",
+            named.parts
+        ));
     }
     let mut parts = Vec::new();
     for part in 0..named.parts {
         match txn.staged_part(peer.replica, named.incarnation, named.batch, part)? {
             Some(bytes) => parts.push(bytes),
             None => {
-                let words = format!("part {part} of batch {} is not here; stage the batch again", named.batch);
+                let words = format!(
+                    "part {part} of batch {} is not here; stage the batch again",
+                    named.batch
+                );
                 return refuse(RefusalCode::NeedsParts, words);
             }
         }
     }
     if batch_digest(parts.iter().map(|part| &part[..])) != named.digest {
-        let words = format!("the parts of batch {} are not those of its digest; stage the batch again", named.batch);
+        let words = format!(
+            "the parts of batch {} are not those of its digest; stage the batch again",
+            named.batch
+        );
         return refuse(RefusalCode::NeedsParts, words);
     }
     let mut ops = Vec::new();
     for part in parts {
-        ops.extend(decode_ops(&part).map_err(|error| Refusal::new(RefusalCode::Damaged, error.to_string()))?);
+        ops.extend(
+            decode_ops(&part)
+                .map_err(|error| Refusal::new(RefusalCode::Damaged, error.to_string()))?,
+        );
     }
     Ok(ops)
 }
@@ -185,7 +220,11 @@ fn staged_ops(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Vec<Op>> {
 /// The directory that an operation makes.
 fn new_dir(op: &Op) -> Option<ObjectNo> {
     match op {
-        Op::Create { object, kind: FileType::Dir, .. } => Some(*object),
+        Op::Create {
+            object,
+            kind: FileType::Dir,
+            ..
+        } => Some(*object),
         _ => None,
     }
 }
@@ -242,15 +281,37 @@ fn carry_out(
         above: HashMap::new(),
         climbed: 0,
     };
-    work.run(if bug(Bug::HalfABatch) && ops.len() > 6 { &ops[..ops.len() / 2] } else { ops })?;
+    work.run(if bug(Bug::HalfABatch) && ops.len() > 6 {
+        &ops[..ops.len() / 2]
+    } else {
+        ops
+    })?;
     let (conflicts, climbed) = (work.notes.len(), work.climbed);
-    let stamp = Stamp { replica: peer.replica, incarnation: named.incarnation, counter: named.batch };
+    let stamp = Stamp {
+        replica: peer.replica,
+        incarnation: named.incarnation,
+        counter: named.batch,
+    };
     let concern = Some(Arc::new(work.close(stamp, &named.digest)?));
-    txn.add_batch(peer.replica, named.incarnation, named.batch, &BatchRow { digest: named.digest, seq })?;
+    txn.add_batch(
+        peer.replica,
+        named.incarnation,
+        named.batch,
+        &BatchRow {
+            digest: named.digest,
+            seq,
+        },
+    )?;
     txn.drop_staged(peer.replica, named.incarnation, named.batch)?;
     replica.last_batch = named.batch;
     txn.put_replica(peer.replica, &replica)?;
-    Ok(Done { seq, ops: ops.len(), conflicts, climbed, concern })
+    Ok(Done {
+        seq,
+        ops: ops.len(),
+        conflicts,
+        climbed,
+        concern,
+    })
 }
 
 /// Up to where history had been applied when the author of a batch changed the content of each object, or else the rest of its state.
@@ -277,22 +338,49 @@ impl Work<'_> {
     /// Carries out the operations, in the order of their kinds.
     fn run(&mut self, ops: &[Op]) -> Outcome<()> {
         for op in ops {
-            if let Op::Create { object, kind, attributes, target } = op {
+            if let Op::Create {
+                object,
+                kind,
+                attributes,
+                target,
+            } = op
+            {
                 self.create(*object, *kind, attributes, target)?;
             }
         }
         let is_placed = |op: &Op| matches!(op, Op::Place { .. } | Op::Move { .. });
-        let named: HashSet<ObjectNo> = ops.iter().filter(|op| is_placed(op)).map(Op::object).collect();
+        let named: HashSet<ObjectNo> = ops
+            .iter()
+            .filter(|op| is_placed(op))
+            .map(Op::object)
+            .collect();
         let found = self.removals(ops, &named)?;
         self.placements(ops, &found)?;
         for op in ops {
             match op {
-                Op::SetAttributes { object, base, attributes } => self.set_attributes(*object, *base, *attributes)?,
-                Op::SetXattr { object, base, name, value } => {
+                Op::SetAttributes {
+                    object,
+                    base,
+                    attributes,
+                } => self.set_attributes(*object, *base, *attributes)?,
+                Op::SetXattr {
+                    object,
+                    base,
+                    name,
+                    value,
+                } => {
                     self.set_xattr(*object, *base, name, value.as_deref())?;
                 }
-                Op::SetContent { object, base, change } => self.set_content(*object, *base, change, ops)?,
-                Op::Append { object, base, change } => self.append(*object, *base, change, ops)?,
+                Op::SetContent {
+                    object,
+                    base,
+                    change,
+                } => self.set_content(*object, *base, change, ops)?,
+                Op::Append {
+                    object,
+                    base,
+                    change,
+                } => self.append(*object, *base, change, ops)?,
                 Op::Create { .. } | Op::Remove { .. } | Op::Place { .. } | Op::Move { .. } => {}
             }
         }
@@ -303,13 +391,18 @@ impl Work<'_> {
     pub(crate) fn close(mut self, stamp: Stamp, batch: &[u8; 32]) -> Outcome<Concern> {
         let concern = self.remember()?;
         for note in std::mem::take(&mut self.notes) {
-            self.txn.put_conflict(self.volume.next_conflict, Some(&note))?;
+            self.txn
+                .put_conflict(self.volume.next_conflict, Some(&note))?;
             self.volume.next_conflict += 1;
         }
         self.volume.head = self.seq;
         self.volume.time = self.now;
         self.volume.digest = chained(&self.volume.digest, self.seq, stamp, batch);
-        let row = CommitRow { stamp, time: self.now, digest: self.volume.digest };
+        let row = CommitRow {
+            stamp,
+            time: self.now,
+            digest: self.volume.digest,
+        };
         self.txn.add_commit(self.seq, &row)?;
         self.txn.put_volume(&self.volume)?;
         Ok(concern)
@@ -317,7 +410,12 @@ impl Work<'_> {
 }
 
 /// The digest of a history that is one commit longer.
-pub(crate) fn chained(previous: &[u8; 32], seq: CommitSeq, stamp: Stamp, batch: &[u8; 32]) -> [u8; 32] {
+pub(crate) fn chained(
+    previous: &[u8; 32],
+    seq: CommitSeq,
+    stamp: Stamp,
+    batch: &[u8; 32],
+) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(previous);
     hasher.update(&seq.get().to_le_bytes());

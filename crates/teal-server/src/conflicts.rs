@@ -12,7 +12,11 @@ impl Server {
             let (mut notes, mut bytes) = (Vec::new(), 0);
             for (id, row) in txn.conflicts_after(after, NOTES_MAX)? {
                 let path_now = path(txn, row.object)?;
-                let copy_path = row.copy.map(|copy| path(txn, copy)).transpose()?.unwrap_or_default();
+                let copy_path = row
+                    .copy
+                    .map(|copy| path(txn, copy))
+                    .transpose()?
+                    .unwrap_or_default();
                 bytes += path_now.len() + copy_path.len() + row.lost.len() + 128;
                 if !notes.is_empty() && bytes > REPLY_BYTES {
                     break;

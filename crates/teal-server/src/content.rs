@@ -51,7 +51,10 @@ impl Server {
     pub(crate) fn fetch(&self, plan: &Plan, last: &mut Option<(ChunkId, Vec<u8>)>) -> Outcome<Got> {
         let mut pieces = Vec::with_capacity(plan.extents.len());
         for extent in &plan.extents {
-            if last.as_ref().is_none_or(|(chunk, _)| *chunk != extent.chunk) {
+            if last
+                .as_ref()
+                .is_none_or(|(chunk, _)| *chunk != extent.chunk)
+            {
                 match self.chunks().get(&extent.chunk) {
                     Ok(content) => *last = Some((extent.chunk, content)),
                     Err(error @ (ChunkError::Absent { .. } | ChunkError::Damaged { .. })) => {
@@ -63,25 +66,44 @@ impl Server {
             }
             let content = last.as_ref().map_or(&[][..], |(_, content)| content);
             let start = extent.start as usize;
-            let Some(bytes) =
-                usize::try_from(extent.len).ok().and_then(|len| content.get(start..start.checked_add(len)?))
+            let Some(bytes) = usize::try_from(extent.len)
+                .ok()
+                .and_then(|len| content.get(start..start.checked_add(len)?))
             else {
-                log::warn!("chunk {} is shorter than the extent that names it", extent.chunk);
+                log::warn!(
+                    "chunk {} is shorter than the extent that names it",
+                    extent.chunk
+                );
                 return Ok(Got::Damaged);
             };
-            pieces.push(Data { offset: extent.offset, bytes: bytes.to_vec().into() });
+            pieces.push(Data {
+                offset: extent.offset,
+                bytes: bytes.to_vec().into(),
+            });
         }
-        self.counters().sent(pieces.iter().map(|piece| piece.bytes.len()).sum());
-        Ok(Got::Is { len: plan.len, pieces })
+        self.counters()
+            .sent(pieces.iter().map(|piece| piece.bytes.len()).sum());
+        Ok(Got::Is {
+            len: plan.len,
+            pieces,
+        })
     }
 }
 
 /// `None`: the content is another one by now.
 fn plan(txn: &dyn Read, want: &Want, room: &mut usize) -> Outcome<Option<Plan>> {
-    let row = txn.object(want.object)?.filter(|row| row.data_seq == want.data_seq || bug(Bug::OtherContent));
+    let row = txn
+        .object(want.object)?
+        .filter(|row| row.data_seq == want.data_seq || bug(Bug::OtherContent));
     let Some(row) = row else { return Ok(None) };
-    let end = want.offset.saturating_add(want.len.min(SPAN_MAX)).min(row.size);
-    let mut plan = Plan { len: 0, extents: Vec::new() };
+    let end = want
+        .offset
+        .saturating_add(want.len.min(SPAN_MAX))
+        .min(row.size);
+    let mut plan = Plan {
+        len: 0,
+        extents: Vec::new(),
+    };
     let mut at = want.offset;
     while at < end {
         let to = end.min(at + WINDOW);
@@ -98,7 +120,12 @@ fn plan(txn: &dyn Read, want: &Want, room: &mut usize) -> Outcome<Option<Plan>> 
 
 impl Plan {
     /// Takes up the extents of a range, cut to it and to the room in the reply. Returns up to where the range is answered.
-    pub(crate) fn add(&mut self, extents: &[ExtentRow], range: Range<u64>, room: &mut usize) -> u64 {
+    pub(crate) fn add(
+        &mut self,
+        extents: &[ExtentRow],
+        range: Range<u64>,
+        room: &mut usize,
+    ) -> u64 {
         for extent in extents {
             let start = extent.offset.max(range.start);
             let end = (extent.offset + extent.len).min(range.end);
@@ -108,7 +135,12 @@ impl Plan {
                 *room -= usize::try_from(len).unwrap_or(0) + ITEM_BYTES;
                 let inside = u32::try_from(start - extent.offset).unwrap_or(0);
                 let start_in_chunk = extent.start.saturating_add(inside);
-                self.extents.push(ExtentRow { offset: start, len, chunk: extent.chunk, start: start_in_chunk });
+                self.extents.push(ExtentRow {
+                    offset: start,
+                    len,
+                    chunk: extent.chunk,
+                    start: start_in_chunk,
+                });
             }
             if len < end - start {
                 return start + len;

@@ -24,7 +24,9 @@ use crate::refusal::{Outcome, bad, refuse};
 use crate::seeded::{Bug, bug};
 use crate::server::{Peer, Server};
 use teal_meta::{Read, Write};
-use teal_proto::{DEVICE_NAME_MAX, DEVICES_MAX, DeviceAsk, DeviceNote, RefusalCode, Reply, is_device_name};
+use teal_proto::{
+    DEVICE_NAME_MAX, DEVICES_MAX, DeviceAsk, DeviceNote, RefusalCode, Reply, is_device_name,
+};
 
 const KEY: &str = "devices";
 const VERSION: u8 = 1;
@@ -59,7 +61,10 @@ impl Rows {
             out.extend(row.device.to_le_bytes());
             out.extend(row.bytes.to_le_bytes());
             out.extend(row.nonce.to_le_bytes());
-            out.push(if row.portable { PORTABLE } else { 0 } | if row.is_attached { ATTACHED } else { 0 });
+            out.push(
+                if row.portable { PORTABLE } else { 0 }
+                    | if row.is_attached { ATTACHED } else { 0 },
+            );
             out.extend(row.replica.to_le_bytes());
             for text in [&row.name, &row.profile] {
                 out.push(text.len() as u8);
@@ -76,7 +81,12 @@ impl Rows {
             rest = tail;
             Some((head, tail.is_empty()))
         };
-        let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b));
+        let number = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .rev()
+                .fold(0_u64, |n, b| n << 8 | u64::from(*b))
+        };
         if take(1)?.0 != [VERSION] {
             return None;
         }
@@ -94,14 +104,33 @@ impl Rows {
             let (name, profile);
             ((name, _), (profile, is_end)) = (text()?, text()?);
             let (portable, is_attached) = (flags & PORTABLE != 0, flags & ATTACHED != 0);
-            rows.push(Row { device, bytes, nonce, portable, is_attached, replica, name, profile });
+            rows.push(Row {
+                device,
+                bytes,
+                nonce,
+                portable,
+                is_attached,
+                replica,
+                name,
+                profile,
+            });
         }
         Some(Self { highest, rows })
     }
 
     fn of(txn: &dyn Read) -> Outcome<Self> {
-        let Some(bytes) = txn.setting(KEY)? else { return Ok(Self::default()) };
-        Self::decode(&bytes).map_or_else(|| refuse(RefusalCode::Damaged, "the volume's list of drives is damaged"), Ok)
+        let Some(bytes) = txn.setting(KEY)? else {
+            return Ok(Self::default());
+        };
+        Self::decode(&bytes).map_or_else(
+            || {
+                refuse(
+                    RefusalCode::Damaged,
+                    "the volume's list of drives is damaged",
+                )
+            },
+            Ok,
+        )
     }
 
     fn keep(&self, txn: &mut dyn Write) -> Outcome<()> {
@@ -110,12 +139,22 @@ impl Rows {
 
     fn find(&mut self, device: u32) -> Outcome<&mut Row> {
         let row = self.rows.iter_mut().find(|row| row.device == device);
-        row.map_or_else(|| bad(format!("this volume knows no drive of the number {device}: it was removed")), Ok)
+        row.map_or_else(
+            || {
+                bad(format!(
+                    "this volume knows no drive of the number {device}: it was removed"
+                ))
+            },
+            Ok,
+        )
     }
 }
 
 fn note(txn: &dyn Read, row: &Row, is_copy: bool) -> Outcome<DeviceNote> {
-    let machine = txn.replica(row.replica)?.map(|replica| replica.device).unwrap_or_default();
+    let machine = txn
+        .replica(row.replica)?
+        .map(|replica| replica.device)
+        .unwrap_or_default();
     Ok(DeviceNote {
         device: row.device,
         name: row.name.clone(),
@@ -131,7 +170,11 @@ impl Server {
     pub(crate) fn devices(&self, peer: Peer, ask: DeviceAsk) -> Outcome<Reply> {
         if ask == DeviceAsk::List {
             let notes = self.read(peer.volume, |txn| {
-                Rows::of(txn)?.rows.iter().map(|row| note(txn, row, false)).collect::<Outcome<Vec<_>>>()
+                Rows::of(txn)?
+                    .rows
+                    .iter()
+                    .map(|row| note(txn, row, false))
+                    .collect::<Outcome<Vec<_>>>()
             });
             return Ok(Reply::Devices(notes?));
         }
@@ -140,10 +183,21 @@ impl Server {
             let mut rows = Rows::of(txn)?;
             let (row, is_copy) = match ask {
                 DeviceAsk::List => return Ok(None),
-                DeviceAsk::Add { name, bytes, portable, profile, nonce } => {
-                    (rows.add(peer, (name, profile), bytes, portable, nonce)?, false)
-                }
-                DeviceAsk::Attach { device, nonces, next } => self.attach(peer, &mut rows, device, nonces, next)?,
+                DeviceAsk::Add {
+                    name,
+                    bytes,
+                    portable,
+                    profile,
+                    nonce,
+                } => (
+                    rows.add(peer, (name, profile), bytes, portable, nonce)?,
+                    false,
+                ),
+                DeviceAsk::Attach {
+                    device,
+                    nonces,
+                    next,
+                } => self.attach(peer, &mut rows, device, nonces, next)?,
                 DeviceAsk::Detach { device } => {
                     let row = rows.find(device)?;
                     row.is_attached &= row.replica != peer.replica;
@@ -162,14 +216,31 @@ impl Server {
         Ok(Reply::Devices(done?.into_iter().collect()))
     }
 
-    fn attach(&self, peer: Peer, rows: &mut Rows, device: u32, nonces: [u64; 2], next: u64) -> Outcome<(Row, bool)> {
+    fn attach(
+        &self,
+        peer: Peer,
+        rows: &mut Rows,
+        device: u32,
+        nonces: [u64; 2],
+        next: u64,
+    ) -> Outcome<(Row, bool)> {
         let row = rows.find(device)?;
         let is_copy = !nonces.contains(&row.nonce) && !bug(Bug::DriveCopyTaken);
-        let other = Peer { replica: row.replica, ..peer };
-        if is_copy && row.is_attached && other != peer && self.room.lock().is_live(other, self.clock().monotonic()) {
+        let other = Peer {
+            replica: row.replica,
+            ..peer
+        };
+        if is_copy
+            && row.is_attached
+            && other != peer
+            && self.room.lock().is_live(other, self.clock().monotonic())
+        {
             return refuse(
                 RefusalCode::Busy,
-                format!("the drive {} is attached to another machine: this is a copy of it", row.name),
+                format!(
+                    "the drive {} is attached to another machine: this is a copy of it",
+                    row.name
+                ),
             );
         }
         (row.nonce, row.is_attached, row.replica) = (next, true, peer.replica);
@@ -187,17 +258,32 @@ impl Rows {
         nonce: u64,
     ) -> Outcome<Row> {
         if !is_device_name(&name) || profile.len() > DEVICE_NAME_MAX {
-            return bad(format!("'{name}' is no name for a drive: at most {DEVICE_NAME_MAX} bytes without slashes"));
+            return bad(format!(
+                "'{name}' is no name for a drive: at most {DEVICE_NAME_MAX} bytes without slashes"
+            ));
         }
         if self.rows.iter().any(|row| row.name == name) {
-            return bad(format!("this volume has a drive called {name} already; choose another name with --name"));
+            return bad(format!(
+                "this volume has a drive called {name} already; choose another name with --name"
+            ));
         }
         if self.rows.len() >= DEVICES_MAX {
-            return bad(format!("this volume has {DEVICES_MAX} drives; remove one that is not used any more"));
+            return bad(format!(
+                "this volume has {DEVICES_MAX} drives; remove one that is not used any more"
+            ));
         }
         self.highest += 1;
         let (device, replica) = (self.highest, peer.replica);
-        let row = Row { device, bytes, nonce, portable, is_attached: true, replica, name, profile };
+        let row = Row {
+            device,
+            bytes,
+            nonce,
+            portable,
+            is_attached: true,
+            replica,
+            name,
+            profile,
+        };
         self.rows.push(row.clone());
         Ok(row)
     }
@@ -219,7 +305,17 @@ mod tests {
             name: "usb".into(),
             profile: String::new(),
         };
-        let rows = Rows { highest: 7, rows: vec![row.clone(), Row { device: 6, is_attached: true, ..row }] };
+        let rows = Rows {
+            highest: 7,
+            rows: vec![
+                row.clone(),
+                Row {
+                    device: 6,
+                    is_attached: true,
+                    ..row
+                },
+            ],
+        };
         let one = |device: u8, flags: u8| {
             let numbers = [vec![device, 0, 0, 0, 3], vec![0; 7], vec![4], vec![0; 7]].concat();
             [numbers, vec![flags, 5, 0, 0, 0, 3], b"usb\0".to_vec()].concat()
@@ -227,7 +323,10 @@ mod tests {
         let bytes = [vec![1, 7, 0, 0, 0], one(2, 1), one(6, 3)].concat();
         assert_eq!(rows.encode(), bytes);
         assert_eq!(Rows::decode(&bytes), Some(rows));
-        assert_eq!(Rows::decode(&Rows::default().encode()), Some(Rows::default()));
+        assert_eq!(
+            Rows::decode(&Rows::default().encode()),
+            Some(Rows::default())
+        );
         for len in 6..one(2, 1).len() + 5 {
             assert_eq!(Rows::decode(&bytes[..len]), None, "{len} bytes");
         }

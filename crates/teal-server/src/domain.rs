@@ -17,12 +17,18 @@ pub fn domain(meta: &dyn Meta, entropy: &dyn Entropy) -> Result<Domain, MetaErro
     Ok(domain_and_key(meta, entropy)?.0)
 }
 
-pub(crate) fn domain_and_key(meta: &dyn Meta, entropy: &dyn Entropy) -> Result<(Domain, [u8; 32]), MetaError> {
+pub(crate) fn domain_and_key(
+    meta: &dyn Meta,
+    entropy: &dyn Entropy,
+) -> Result<(Domain, [u8; 32]), MetaError> {
     let known: Option<Vec<u8>> = teal_meta::read(meta, SERVER, |txn| txn.setting(KEY))?;
     let bytes = match known.and_then(|bytes| <[u8; 48]>::try_from(bytes).ok()) {
         Some(bytes) => bytes,
         None => teal_meta::write(meta, SERVER, |txn| {
-            if let Some(bytes) = txn.setting(KEY)?.and_then(|bytes| <[u8; 48]>::try_from(bytes).ok()) {
+            if let Some(bytes) = txn
+                .setting(KEY)?
+                .and_then(|bytes| <[u8; 48]>::try_from(bytes).ok())
+            {
                 return Ok::<_, MetaError>(bytes);
             }
             let mut bytes = [0; 48];

@@ -51,13 +51,17 @@ struct Kept {
 
 impl Drop for Filter {
     fn drop(&mut self) {
-        self.total.fetch_sub(self.kept.lock().objects.len(), Relaxed);
+        self.total
+            .fetch_sub(self.kept.lock().objects.len(), Relaxed);
     }
 }
 
 impl Filter {
     pub(crate) fn new(total: &Arc<AtomicUsize>) -> Self {
-        let filter = Self { kept: Mutex::default(), total: Arc::clone(total) };
+        let filter = Self {
+            kept: Mutex::default(),
+            total: Arc::clone(total),
+        };
         filter.add([ObjectNo::ROOT]);
         filter
     }
@@ -73,7 +77,10 @@ impl Filter {
             let of_all = self.total.fetch_add(1, Relaxed);
             if kept.objects.len() > FILTER_MAX || of_all >= FILTERS_TOTAL {
                 self.total.fetch_sub(kept.objects.len(), Relaxed);
-                *kept = Kept { objects: HashSet::new(), is_all: true };
+                *kept = Kept {
+                    objects: HashSet::new(),
+                    is_all: true,
+                };
                 return false;
             }
         }
@@ -132,7 +139,9 @@ pub(crate) fn news(
     (since, to): (CommitSeq, CommitSeq),
     recent: Option<Vec<Arc<Concern>>>,
 ) -> Outcome<News> {
-    let Some(filter) = filter.filter(|filter| !filter.is_all()) else { return Ok(News::All) };
+    let Some(filter) = filter.filter(|filter| !filter.is_all()) else {
+        return Ok(News::All);
+    };
     if since == CommitSeq::new(0) {
         return Ok(News::Of(kept_now(txn, filter)?, to > since));
     }
@@ -147,7 +156,12 @@ pub(crate) fn news(
     })?;
     let mut objects = BTreeSet::new();
     for object in changed {
-        if filter.has(object) || txn.names_ever(object, to)?.iter().any(|link| filter.has(link.dir)) {
+        if filter.has(object)
+            || txn
+                .names_ever(object, to)?
+                .iter()
+                .any(|link| filter.has(link.dir))
+        {
             objects.insert(object);
         }
     }
@@ -179,9 +193,18 @@ fn kept_now(txn: &dyn Read, filter: &Filter) -> Outcome<BTreeSet<ObjectNo>> {
 
 impl Server {
     /// A part of what a client keeps.
-    pub(crate) fn keep(&self, peer: Peer, filter: u64, objects: Vec<ObjectNo>, is_last: bool) -> Outcome<Reply> {
+    pub(crate) fn keep(
+        &self,
+        peer: Peer,
+        filter: u64,
+        objects: Vec<ObjectNo>,
+        is_last: bool,
+    ) -> Outcome<Reply> {
         if objects.len() > KEPT_MAX {
-            return bad(format!("{} objects are kept; at most {KEPT_MAX} are allowed in one message", objects.len()));
+            return bad(format!(
+                "{} objects are kept; at most {KEPT_MAX} are allowed in one message",
+                objects.len()
+            ));
         }
         let now = self.clock().monotonic();
         let filter = if filter == 0 {
@@ -209,7 +232,9 @@ impl Server {
     ) -> Outcome<T> {
         let filters = self.room.lock().filters(peer);
         let add = |objects: Vec<ObjectNo>| {
-            let new = filters.iter().filter(|filter| filter.add(objects.iter().copied()));
+            let new = filters
+                .iter()
+                .filter(|filter| filter.add(objects.iter().copied()));
             new.count() > 0
         };
         if !bug(Bug::FilterForgetsListed) {

@@ -14,7 +14,10 @@ impl Guesses {
     /// Whether tokens are looked at now.
     pub(crate) fn is_open(&mut self, now: Duration) -> bool {
         if now.saturating_sub(self.since) >= GUESS_WINDOW {
-            *self = Self { since: now, wrong: 0 };
+            *self = Self {
+                since: now,
+                wrong: 0,
+            };
         }
         self.wrong < GUESSES_MAX
     }

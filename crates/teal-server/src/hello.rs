@@ -21,7 +21,10 @@ impl Server {
     pub(crate) fn hello(&self, peer: Peer, hello: &Hello) -> Outcome<Reply> {
         let now = self.clock().civil();
         if hello.earlier.len() > EARLIER_MAX {
-            return bad(format!("{} earlier positions; at most {EARLIER_MAX} are allowed", hello.earlier.len()));
+            return bad(format!(
+                "{} earlier positions; at most {EARLIER_MAX} are allowed",
+                hello.earlier.len()
+            ));
         }
         let (volume, told) = self.write_soon(peer.volume, |txn| {
             let (mut volume, mut replica) = (volume_of(txn)?, replica_of(txn, peer)?);
@@ -83,7 +86,10 @@ impl Server {
             replica.last_batch = 0;
             txn.put_replica(peer.replica, &replica)?;
             txn.drop_staged(peer.replica, replica.incarnation, 0)?;
-            Ok(Reply::Incarnated { incarnation: replica.incarnation, lease })
+            Ok(Reply::Incarnated {
+                incarnation: replica.incarnation,
+                lease,
+            })
         })
     }
 }
@@ -99,7 +105,10 @@ pub(crate) fn replica_of(txn: &dyn Read, peer: Peer) -> Outcome<ReplicaRow> {
 /// device would not do: it may have been noted of a copy of the client's store.
 fn common(txn: &dyn Read, hello: &Hello) -> Outcome<(CommitSeq, [u8; 32])> {
     for (seq, digest) in hello.earlier.iter().rev() {
-        if txn.commit(*seq)?.is_some_and(|commit| commit.digest == *digest) {
+        if txn
+            .commit(*seq)?
+            .is_some_and(|commit| commit.digest == *digest)
+        {
             return Ok((*seq, *digest));
         }
     }
@@ -109,7 +118,9 @@ fn common(txn: &dyn Read, hello: &Hello) -> Outcome<(CommitSeq, [u8; 32])> {
 fn told(txn: &dyn Read, volume: &VolumeRow, replica: &ReplicaRow, hello: &Hello) -> Outcome<Told> {
     let is_ours = hello.seen == CommitSeq::new(0)
         || (hello.seen <= volume.head
-            && txn.commit(hello.seen)?.is_some_and(|commit| commit.digest == hello.seen_digest));
+            && txn
+                .commit(hello.seen)?
+                .is_some_and(|commit| commit.digest == hello.seen_digest));
     Ok(if !is_ours {
         let (common, digest) = common(txn, hello)?;
         Told::Lost { common, digest }

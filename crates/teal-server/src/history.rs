@@ -15,28 +15,53 @@ impl Server {
         self.read(peer.volume, |txn| {
             let (mut notes, mut bytes) = (Vec::new(), 0);
             for (seq, row) in txn.object_history(object, after, NOTES_MAX)? {
-                let version = row.map(|row| version::past(txn, object, row, seq)).transpose()?;
+                let version = row
+                    .map(|row| version::past(txn, object, row, seq))
+                    .transpose()?;
                 bytes += version.as_ref().map_or(1, version::weight);
                 if !notes.is_empty() && bytes > REPLY_BYTES {
                     break;
                 }
-                let Some(commit) = txn.commit(seq)? else { continue };
-                notes.push(VersionNote { seq, time: commit.time, stamp: commit.stamp, version });
+                let Some(commit) = txn.commit(seq)? else {
+                    continue;
+                };
+                notes.push(VersionNote {
+                    seq,
+                    time: commit.time,
+                    stamp: commit.stamp,
+                    version,
+                });
             }
             Ok(Reply::History(notes))
         })
     }
 
     /// Reads what the directory held then, about, for each answer (`commit/snapshots.rs`).
-    pub(crate) fn list_past(&self, peer: Peer, dir: ObjectNo, at: CommitSeq, after: Option<&Name>) -> Outcome<Reply> {
+    pub(crate) fn list_past(
+        &self,
+        peer: Peer,
+        dir: ObjectNo,
+        at: CommitSeq,
+        after: Option<&Name>,
+    ) -> Outcome<Reply> {
         self.read(peer.volume, |txn| {
-            if !txn.object_at(dir, at)?.and_then(|(_, row)| row).is_some_and(|row| row.kind.is_dir()) {
-                return Ok(Reply::PastNames { names: None, more: false });
+            if !txn
+                .object_at(dir, at)?
+                .and_then(|(_, row)| row)
+                .is_some_and(|row| row.kind.is_dir())
+            {
+                return Ok(Reply::PastNames {
+                    names: None,
+                    more: false,
+                });
             }
             let mut names = txn.names_at(dir, at)?.names;
-            names.drain(..after.map_or(0, |after| names.partition_point(|(name, _)| name <= after)));
+            names
+                .drain(..after.map_or(0, |after| names.partition_point(|(name, _)| name <= after)));
             let mut bytes = 0;
-            let weights = names.iter().map(|(name, _)| ITEM_BYTES + name.as_bytes().len());
+            let weights = names
+                .iter()
+                .map(|(name, _)| ITEM_BYTES + name.as_bytes().len());
             let fit = weights.take_while(|weight| {
                 bytes += weight;
                 bytes <= REPLY_BYTES
@@ -44,7 +69,10 @@ impl Server {
             let fit = fit.count();
             let more = fit < names.len();
             names.truncate(fit);
-            Ok(Reply::PastNames { names: Some(names), more })
+            Ok(Reply::PastNames {
+                names: Some(names),
+                more,
+            })
         })
     }
 
@@ -57,23 +85,39 @@ impl Server {
         len: u64,
     ) -> Outcome<Reply> {
         if len > REPLY_BYTES as u64 {
-            return bad(format!("{len} bytes at once; at most {REPLY_BYTES} are allowed in one message"));
+            return bad(format!(
+                "{len} bytes at once; at most {REPLY_BYTES} are allowed in one message"
+            ));
         }
         let (version, plan) = self.read(peer.volume, |txn| {
-            let mut plan = Plan { len: 0, extents: Vec::new() };
+            let mut plan = Plan {
+                len: 0,
+                extents: Vec::new(),
+            };
             let row = txn.object_at(object, at)?.and_then(|(_, row)| row);
-            let Some(row) = row else { return Ok((None, plan)) };
+            let Some(row) = row else {
+                return Ok((None, plan));
+            };
             let end = offset.saturating_add(len).min(row.size);
             if offset < end {
-                let canvas = Canvas::of_history(&txn.extents_at(object, offset..end, at)?, row.size);
-                let is_inside = |extent: &ExtentRow| extent.offset < end && extent.offset + extent.len > offset;
+                let canvas =
+                    Canvas::of_history(&txn.extents_at(object, offset..end, at)?, row.size);
+                let is_inside =
+                    |extent: &ExtentRow| extent.offset < end && extent.offset + extent.len > offset;
                 let extents: Vec<ExtentRow> = canvas.extents().filter(is_inside).collect();
                 let mut room = REPLY_BYTES + (1 << 10);
                 plan.len = plan.add(&extents, offset..end, &mut room) - offset;
             }
             Ok((Some(version::past(txn, object, row, at)?), plan))
         })?;
-        let got = if plan.len == 0 { Got::Is { len: 0, pieces: Vec::new() } } else { self.fetch(&plan, &mut None)? };
+        let got = if plan.len == 0 {
+            Got::Is {
+                len: 0,
+                pieces: Vec::new(),
+            }
+        } else {
+            self.fetch(&plan, &mut None)?
+        };
         Ok(Reply::Past { version, got })
     }
 }

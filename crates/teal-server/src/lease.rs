@@ -30,7 +30,10 @@ pub(crate) fn leave_own(meta: &dyn Meta) -> Result<(), MetaError> {
     for volume in meta.volumes()? {
         teal_meta::write_soon(meta, volume, |txn| {
             if let Some(row) = txn.volume()?.filter(|row| row.own_next < row.own_end) {
-                txn.put_volume(&VolumeRow { own_next: row.own_end, ..row })?;
+                txn.put_volume(&VolumeRow {
+                    own_next: row.own_end,
+                    ..row
+                })?;
             }
             Ok::<_, MetaError>(())
         })?;

@@ -12,7 +12,12 @@ use teal_types::{Name, ObjectNo};
 
 impl Server {
     /// The first of `dirs`, or as much of it as fits; then whole ones with `ahead` entries together at most: below it, then the others.
-    pub(crate) fn list(&self, peer: Peer, dirs: &[(ObjectNo, Option<Name>)], ahead: u32) -> Outcome<Reply> {
+    pub(crate) fn list(
+        &self,
+        peer: Peer,
+        dirs: &[(ObjectNo, Option<Name>)],
+        ahead: u32,
+    ) -> Outcome<Reply> {
         check_count(dirs.len())?;
         self.telling(peer, dirs.first().map(|(dir, _)| *dir), |txn| {
             let head = volume_of(txn)?.head;
@@ -21,13 +26,20 @@ impl Server {
             let mut below = VecDeque::new();
             while (listings.is_empty() || ahead > 0)
                 && bytes < REPLY_BYTES
-                && let Some((dir, after)) = below.pop_front().map(|dir| (dir, None)).or_else(|| asked.next())
+                && let Some((dir, after)) = below
+                    .pop_front()
+                    .map(|dir| (dir, None))
+                    .or_else(|| asked.next())
             {
                 if !known.insert(dir) {
                     continue;
                 }
                 let before = bytes;
-                let most = if listings.is_empty() { usize::MAX } else { ahead };
+                let most = if listings.is_empty() {
+                    usize::MAX
+                } else {
+                    ahead
+                };
                 let listing = listing(txn, dir, after, most, &mut bytes)?;
                 let entries = listing.entries.as_deref().unwrap_or_default();
                 if !listings.is_empty() {
@@ -46,11 +58,20 @@ impl Server {
                     break;
                 }
             }
-            let entries = listings.iter().flat_map(|listing: &Listing| &listing.entries).flatten();
+            let entries = listings
+                .iter()
+                .flat_map(|listing: &Listing| &listing.entries)
+                .flatten();
             let mut lie_in = version::dirs(entries.map(|(_, version)| version));
             // An empty one, too, is known from now on.
             lie_in.extend(listings.iter().map(|listing| listing.dir));
-            Ok((Reply::Listings { head, dirs: listings }, lie_in))
+            Ok((
+                Reply::Listings {
+                    head,
+                    dirs: listings,
+                },
+                lie_in,
+            ))
         })
     }
 
@@ -75,16 +96,28 @@ impl Server {
 
 pub(crate) fn check_count(count: usize) -> Outcome<()> {
     if count > WANTS_MAX {
-        return bad(format!("{count} at once; at most {WANTS_MAX} are allowed in one message"));
+        return bad(format!(
+            "{count} at once; at most {WANTS_MAX} are allowed in one message"
+        ));
     }
     Ok(())
 }
 
 /// With `most` entries at most; `bytes` are in the reply.
-fn listing(txn: &dyn Read, dir: ObjectNo, mut after: Option<Name>, most: usize, bytes: &mut usize) -> Outcome<Listing> {
+fn listing(
+    txn: &dyn Read,
+    dir: ObjectNo,
+    mut after: Option<Name>,
+    most: usize,
+    bytes: &mut usize,
+) -> Outcome<Listing> {
     if !txn.object(dir)?.is_some_and(|row| row.kind.is_dir()) {
         *bytes += ITEM_BYTES;
-        return Ok(Listing { dir, entries: None, more: false });
+        return Ok(Listing {
+            dir,
+            entries: None,
+            more: false,
+        });
     }
     let mut entries: Vec<(Name, teal_types::Version)> = Vec::new();
     loop {
@@ -92,17 +125,27 @@ fn listing(txn: &dyn Read, dir: ObjectNo, mut after: Option<Name>, most: usize, 
         let is_last = page.len() < PAGE;
         after = page.last().map(|(name, _)| name.clone());
         for (name, entry) in page {
-            let Some(found) = version::live(txn, entry.object)? else { continue };
+            let Some(found) = version::live(txn, entry.object)? else {
+                continue;
+            };
             let weight = version::weight(&found) + name.as_bytes().len();
             if entries.len() == most || (*bytes > 0 && *bytes + weight > REPLY_BYTES) {
-                return Ok(Listing { dir, entries: Some(entries), more: true });
+                return Ok(Listing {
+                    dir,
+                    entries: Some(entries),
+                    more: true,
+                });
             }
             *bytes += weight;
             entries.push((name, found));
         }
         if is_last {
             *bytes += ITEM_BYTES;
-            return Ok(Listing { dir, entries: Some(entries), more: false });
+            return Ok(Listing {
+                dir,
+                entries: Some(entries),
+                more: false,
+            });
         }
     }
 }

@@ -7,7 +7,11 @@ use teal_proto::DEVICE_NAME_MAX;
 /// The name that a device gets that wants to be called `wanted`: that, or the first of `wanted-2`, `wanted-3`, ... which no other replica has.
 pub(crate) fn unique_device(txn: &dyn Read, wanted: &str, replica: Option<u32>) -> Outcome<String> {
     let others = txn.replicas()?;
-    let is_taken = |name: &str| others.iter().any(|(number, row)| Some(*number) != replica && row.device == name);
+    let is_taken = |name: &str| {
+        others
+            .iter()
+            .any(|(number, row)| Some(*number) != replica && row.device == name)
+    };
     let mut name = wanted.to_owned();
     // Among one name more than there are others, one is free.
     for number in 2..others.len() + 3 {

@@ -56,10 +56,17 @@ impl Server {
         let waiter = {
             let mut room = self.room.lock();
             let filter = room.filter(peer, from.filter, now);
-            Waiter { peer, ticket: room.holds(peer, filter.clone()), filter, until }
+            Waiter {
+                peer,
+                ticket: room.holds(peer, filter.clone()),
+                filter,
+                until,
+            }
         };
         let outcome = self.pull_until(&waiter, from);
-        self.room.lock().releases(peer, waiter.ticket, self.clock().monotonic());
+        self.room
+            .lock()
+            .releases(peer, waiter.ticket, self.clock().monotonic());
         let mut pulled = outcome?;
         pulled.is_live = self.room.lock().has_company(peer, self.clock().monotonic());
         if let Some(filter) = &waiter.filter {
@@ -77,7 +84,8 @@ impl Server {
         let mut has_ended = false;
         loop {
             self.room.lock().rung(waiter.ticket);
-            let (pulled, is_news) = self.read(waiter.peer.volume, |txn| self.pulled(txn, waiter, from))?;
+            let (pulled, is_news) =
+                self.read(waiter.peer.volume, |txn| self.pulled(txn, waiter, from))?;
             self.room.lock().has_come_to(waiter.peer, from.since);
             let is_over = has_ended || waiter.until <= self.clock().monotonic();
             if is_news || is_over || from.after.is_some() {
@@ -88,7 +96,12 @@ impl Server {
     }
 
     fn wait(&self, waiter: &Waiter) -> Outcome<Ended> {
-        let Waiter { peer, ticket, until, .. } = *waiter;
+        let Waiter {
+            peer,
+            ticket,
+            until,
+            ..
+        } = *waiter;
         let mut room = self.room.lock();
         let (byes, mut had_company, bell) = (room.byes(peer), true, room.bell(ticket));
         let many = loop {
@@ -101,7 +114,10 @@ impl Server {
             }
             had_company = has_company;
             if room.is_stopping() {
-                return Err(Refusal::new(RefusalCode::Stopping, "the server is ending; connect again in a while"));
+                return Err(Refusal::new(
+                    RefusalCode::Stopping,
+                    "the server is ending; connect again in a while",
+                ));
             }
             let left = until.saturating_sub(self.clock().monotonic());
             if left.is_zero() || bell.wait_for(&mut room, left).timed_out() {
@@ -110,26 +126,41 @@ impl Server {
         };
         let told = self.clock().monotonic() + gathering(many);
         while !room.is_stopping() && self.clock().monotonic() < told {
-            self.ending.wait_for(&mut room, told.saturating_sub(self.clock().monotonic()));
+            self.ending
+                .wait_for(&mut room, told.saturating_sub(self.clock().monotonic()));
         }
         Ok(Ended::News)
     }
 
     /// What is to be answered now, and whether that is worth an answer before its time.
     fn pulled(&self, txn: &dyn Read, waiter: &Waiter, from: &From) -> Outcome<(Pulled, bool)> {
-        let From { incarnation, since, after, .. } = *from;
+        let From {
+            incarnation,
+            since,
+            after,
+            ..
+        } = *from;
         let volume = volume_of(txn)?;
         let (behind, to) = after.unwrap_or((ObjectNo::new(0), volume.head));
         if since > to || to > volume.head {
             return bad("this history ends before the commit that was named; say hello again");
         }
         let is_other = || -> Outcome<bool> {
-            Ok(txn.commit(since)?.is_none_or(|commit| commit.digest != from.digest) && !bug(Bug::OtherHistory))
+            Ok(txn
+                .commit(since)?
+                .is_none_or(|commit| commit.digest != from.digest)
+                && !bug(Bug::OtherHistory))
         };
         if since > CommitSeq::new(0) && is_other()? {
-            return bad("this is another history than that of the commit that was named; say hello again");
+            return bad(
+                "this is another history than that of the commit that was named; say hello again",
+            );
         }
-        let digest = if to == volume.head { Some(volume.digest) } else { txn.commit(to)?.map(|commit| commit.digest) };
+        let digest = if to == volume.head {
+            Some(volume.digest)
+        } else {
+            txn.commit(to)?.map(|commit| commit.digest)
+        };
         // The filter is looked at when the state has been: what is listed behind this state is in it by then.
         let recent = self.room.lock().recent(waiter.peer.volume, since, to);
         let news = news(txn, waiter.filter.as_deref(), (since, to), recent)?;
@@ -148,7 +179,18 @@ impl Server {
         };
         let acknowledged = txn.last_batch(waiter.peer.replica, incarnation, to)?;
         let digest = digest.unwrap_or_default();
-        Ok((Pulled { to, digest, changes, more, acknowledged, is_live: false, filter: 0 }, is_news))
+        Ok((
+            Pulled {
+                to,
+                digest,
+                changes,
+                more,
+                acknowledged,
+                is_live: false,
+                filter: 0,
+            },
+            is_news,
+        ))
     }
 }
 
@@ -164,7 +206,10 @@ impl Page {
     /// False if the reply is full: the object is not in it.
     fn add(&mut self, txn: &dyn Read, object: ObjectNo, ranges: Ranges) -> Outcome<bool> {
         let change = match version::live(txn, object)? {
-            Some(version) => Change::Is { version: Box::new(version), ranges },
+            Some(version) => Change::Is {
+                version: Box::new(version),
+                ranges,
+            },
             None => Change::Gone { object },
         };
         let weight = match &change {
@@ -188,7 +233,9 @@ fn everything(txn: &dyn Read, mut behind: ObjectNo) -> Outcome<(Vec<Change>, Opt
     let mut page = Page::default();
     loop {
         let objects = txn.objects_after(behind, PAGE)?;
-        let Some(last) = objects.last().copied() else { return Ok((page.changes, None)) };
+        let Some(last) = objects.last().copied() else {
+            return Ok((page.changes, None));
+        };
         for object in objects {
             if !page.add(txn, object, None)? {
                 return Ok((page.changes, page.last));
@@ -222,7 +269,12 @@ fn changed_objects(
     let (found, is_cut) = scan(txn, since, to, behind, news)?;
     let last = found.keys().next_back().copied().filter(|_| is_cut);
     let ranges = |changed: Option<Changed>| changed.and_then(|changed| changed.ranges());
-    let (changes, more) = page(txn, found.into_iter().map(|(object, changed)| (object, ranges(changed))))?;
+    let (changes, more) = page(
+        txn,
+        found
+            .into_iter()
+            .map(|(object, changed)| (object, ranges(changed))),
+    )?;
     Ok((changes, more.or(last)))
 }
 
@@ -239,13 +291,17 @@ fn scan(
         if object <= behind || !news.has(object) {
             return;
         }
-        let known = found.entry(object).or_insert_with(|| Some(Changed::default()));
+        let known = found
+            .entry(object)
+            .or_insert_with(|| Some(Changed::default()));
         match ranges {
             None => *known = None,
             Some(ranges) => {
                 let known = known.iter_mut();
                 known.for_each(|known| {
-                    ranges.iter().for_each(|(start, len)| known.add(*start, start.saturating_add(*len)))
+                    ranges
+                        .iter()
+                        .for_each(|(start, len)| known.add(*start, start.saturating_add(*len)))
                 });
             }
         }

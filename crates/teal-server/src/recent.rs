@@ -36,7 +36,11 @@ pub(crate) struct Recent {
 
 impl Recent {
     pub(crate) const fn new(first: CommitSeq) -> Self {
-        Self { first, commits: VecDeque::new(), rows: 0 }
+        Self {
+            first,
+            commits: VecDeque::new(),
+            rows: 0,
+        }
     }
 
     fn last(&self) -> CommitSeq {
@@ -61,8 +65,16 @@ impl Recent {
         if since < self.first || to > self.last() {
             return None;
         }
-        let (from, until) = (since.get() - self.first.get(), to.get().max(since.get()) - self.first.get());
-        Some(self.commits.range(from as usize..until as usize).cloned().collect())
+        let (from, until) = (
+            since.get() - self.first.get(),
+            to.get().max(since.get()) - self.first.get(),
+        );
+        Some(
+            self.commits
+                .range(from as usize..until as usize)
+                .cloned()
+                .collect(),
+        )
     }
 }
 
@@ -71,8 +83,15 @@ mod tests {
     use super::*;
 
     fn commit(seq: u64, rows: usize) -> Arc<Concern> {
-        let row = Row { object: ObjectNo::new(seq), dir: ObjectNo::ROOT };
-        Arc::new(Concern { seq: CommitSeq::new(seq), rows: vec![row; rows], loud: HashSet::new() })
+        let row = Row {
+            object: ObjectNo::new(seq),
+            dir: ObjectNo::ROOT,
+        };
+        Arc::new(Concern {
+            seq: CommitSeq::new(seq),
+            rows: vec![row; rows],
+            loud: HashSet::new(),
+        })
     }
 
     fn seqs(recent: &Recent, since: u64, to: u64) -> Option<Vec<u64>> {
@@ -83,11 +102,24 @@ mod tests {
     #[test]
     fn what_is_covered_is_known_without_gaps() {
         let mut recent = Recent::new(CommitSeq::new(7));
-        assert_eq!((seqs(&recent, 7, 7), seqs(&recent, 6, 7), seqs(&recent, 7, 8)), (Some(vec![]), None, None));
+        assert_eq!(
+            (
+                seqs(&recent, 7, 7),
+                seqs(&recent, 6, 7),
+                seqs(&recent, 7, 8)
+            ),
+            (Some(vec![]), None, None)
+        );
         (8..12).for_each(|seq| recent.push(commit(seq, 1)));
-        assert_eq!((seqs(&recent, 8, 10), seqs(&recent, 11, 11)), (Some(vec![9, 10]), Some(vec![])));
+        assert_eq!(
+            (seqs(&recent, 8, 10), seqs(&recent, 11, 11)),
+            (Some(vec![9, 10]), Some(vec![]))
+        );
         recent.push(commit(13, 1));
-        assert_eq!((seqs(&recent, 11, 13), seqs(&recent, 12, 13)), (None, Some(vec![13])));
+        assert_eq!(
+            (seqs(&recent, 11, 13), seqs(&recent, 12, 13)),
+            (None, Some(vec![13]))
+        );
         // The transaction of one was undone.
         recent.push(commit(13, 2));
         assert_eq!((seqs(&recent, 12, 13), recent.rows), (Some(vec![13]), 2));
@@ -97,8 +129,14 @@ mod tests {
     fn the_newest_are_kept_within_bounds() {
         let mut recent = Recent::new(CommitSeq::new(1));
         (2..6).for_each(|seq| recent.push(commit(seq, ROWS_MAX / 3)));
-        assert_eq!((seqs(&recent, 1, 5), seqs(&recent, 2, 5)), (None, Some(vec![3, 4, 5])));
+        assert_eq!(
+            (seqs(&recent, 1, 5), seqs(&recent, 2, 5)),
+            (None, Some(vec![3, 4, 5]))
+        );
         recent.push(commit(6, ROWS_MAX + 1));
-        assert_eq!((seqs(&recent, 5, 6), seqs(&recent, 6, 6), recent.rows), (None, Some(vec![]), 0));
+        assert_eq!(
+            (seqs(&recent, 5, 6), seqs(&recent, 6, 6), recent.rows),
+            (None, Some(vec![]), 0)
+        );
     }
 }

@@ -22,7 +22,10 @@ pub(crate) fn bad<T>(words: impl Into<String>) -> Outcome<T> {
 
 impl Refusal {
     pub(crate) fn new(code: RefusalCode, words: impl Into<String>) -> Self {
-        Self(Refused { code, words: words.into() })
+        Self(Refused {
+            code,
+            words: words.into(),
+        })
     }
 }
 
@@ -37,7 +40,9 @@ impl From<MetaError> for Refusal {
         let code = match &error {
             MetaError::NoSpace { .. } => RefusalCode::NoSpace,
             MetaError::ReadOnly { .. } => RefusalCode::ReadOnly,
-            MetaError::Damaged { .. } | MetaError::Foreign { .. } | MetaError::Io { .. } => RefusalCode::Damaged,
+            MetaError::Damaged { .. } | MetaError::Foreign { .. } | MetaError::Io { .. } => {
+                RefusalCode::Damaged
+            }
             MetaError::Busy { .. } => RefusalCode::Busy,
         };
         log::warn!("{error}");
@@ -50,14 +55,18 @@ impl From<ChunkError> for Refusal {
         let code = match &error {
             ChunkError::Absent { .. } => RefusalCode::NeedsChunks,
             ChunkError::Size { .. } => RefusalCode::BadRequest,
-            ChunkError::ReadOnly { .. } | ChunkError::Shelf(ShelfError::ReadOnly { .. }) => RefusalCode::ReadOnly,
+            ChunkError::ReadOnly { .. } | ChunkError::Shelf(ShelfError::ReadOnly { .. }) => {
+                RefusalCode::ReadOnly
+            }
             ChunkError::TooManyPins | ChunkError::Collecting => RefusalCode::Busy,
             ChunkError::Shelf(ShelfError::NoSpace { .. }) => RefusalCode::NoSpace,
             ChunkError::Damaged { .. }
             | ChunkError::WrongKey { .. }
             | ChunkError::WrongDomain { .. }
             | ChunkError::Shelf(
-                ShelfError::NotFound { .. } | ShelfError::InUse { .. } | ShelfError::Unreachable { .. },
+                ShelfError::NotFound { .. }
+                | ShelfError::InUse { .. }
+                | ShelfError::Unreachable { .. },
             ) => RefusalCode::Damaged,
         };
         log::warn!("{error}");
@@ -68,9 +77,10 @@ impl From<ChunkError> for Refusal {
 impl From<PinError> for Refusal {
     fn from(error: PinError) -> Self {
         match error {
-            PinError::Missing(_) => {
-                Self::new(RefusalCode::NeedsChunks, format!("{error}; send them, then commit again"))
-            }
+            PinError::Missing(_) => Self::new(
+                RefusalCode::NeedsChunks,
+                format!("{error}; send them, then commit again"),
+            ),
             PinError::Store(error) => error.into(),
         }
     }

@@ -94,7 +94,10 @@ impl Room {
         self.halls.entry(volume).or_default()
     }
     fn presence(&mut self, peer: Peer) -> &mut Presence {
-        self.hall(peer.volume).peers.entry(peer.replica).or_default()
+        self.hall(peer.volume)
+            .peers
+            .entry(peer.replica)
+            .or_default()
     }
     fn known(&self, peer: Peer) -> Option<&Presence> {
         self.halls.get(&peer.volume)?.peers.get(&peer.replica)
@@ -106,7 +109,14 @@ impl Room {
         self.presence(peer).asked = Some(now);
         let hall = self.hall(peer.volume);
         // Where two were here before, each of them had company already.
-        if is_new && hall.peers.values().filter(|presence| presence.is_live(now)).count() <= 2 {
+        if is_new
+            && hall
+                .peers
+                .values()
+                .filter(|presence| presence.is_live(now))
+                .count()
+                <= 2
+        {
             hall.ring_all();
         }
     }
@@ -115,7 +125,8 @@ impl Room {
         self.presence(peer).has_greeted = true;
     }
     pub(crate) fn has_greeted(&self, peer: Peer) -> bool {
-        self.known(peer).is_some_and(|presence| presence.has_greeted)
+        self.known(peer)
+            .is_some_and(|presence| presence.has_greeted)
     }
     /// It has history up to here.
     pub(crate) fn has_come_to(&mut self, peer: Peer, position: CommitSeq) {
@@ -127,13 +138,16 @@ impl Room {
         let hall = self.hall(volume);
         let is_new = !std::mem::replace(&mut hall.is_restored, true);
         if is_new {
-            hall.peers.values_mut().for_each(|presence| presence.has_greeted = false);
+            hall.peers
+                .values_mut()
+                .for_each(|presence| presence.has_greeted = false);
         }
         is_new
     }
     /// How far it has come, if it has said so.
     pub(crate) fn position(&self, peer: Peer) -> CommitSeq {
-        self.known(peer).map_or(CommitSeq::new(0), |presence| presence.position)
+        self.known(peer)
+            .map_or(CommitSeq::new(0), |presence| presence.position)
     }
     pub(crate) fn bye(&mut self, peer: Peer) {
         let presence = self.presence(peer);
@@ -141,7 +155,9 @@ impl Room {
         presence.byes += 1;
         presence.filters.clear();
         let waiting = self.hall(peer.volume).waiting.values();
-        waiting.filter(|waiting| waiting.replica == peer.replica).for_each(Waiting::ring);
+        waiting
+            .filter(|waiting| waiting.replica == peer.replica)
+            .for_each(Waiting::ring);
     }
     /// It is shut out: whoever waits for it is told.
     pub(crate) fn shut_out(&mut self, peer: Peer) {
@@ -163,7 +179,12 @@ impl Room {
     pub(crate) fn holds(&mut self, peer: Peer, filter: Option<Arc<Filter>>) -> Ticket {
         self.presence(peer).pulls += 1;
         self.next_ticket += 1;
-        let waiting = Waiting { replica: peer.replica, filter, rung: None, bell: Arc::default() };
+        let waiting = Waiting {
+            replica: peer.replica,
+            filter,
+            rung: None,
+            bell: Arc::default(),
+        };
         let ticket = self.next_ticket;
         self.hall(peer.volume).waiting.insert(ticket, waiting);
         Ticket(peer.volume, ticket)
@@ -176,19 +197,31 @@ impl Room {
     }
     /// How many were told to look together, if there was news for whoever has this ticket since he asked last.
     pub(crate) fn rung(&mut self, ticket: Ticket) -> Option<u32> {
-        self.hall(ticket.0).waiting.get_mut(&ticket.1).and_then(|waiting| waiting.rung.take())
+        self.hall(ticket.0)
+            .waiting
+            .get_mut(&ticket.1)
+            .and_then(|waiting| waiting.rung.take())
     }
     /// What to wait for, with the room's lock: it rings when there is news for whoever has this ticket, when somebody comes or goes, and at the end.
     pub(crate) fn bell(&mut self, ticket: Ticket) -> Arc<Condvar> {
-        self.hall(ticket.0).waiting.get(&ticket.1).map(|waiting| Arc::clone(&waiting.bell)).unwrap_or_default()
+        self.hall(ticket.0)
+            .waiting
+            .get(&ticket.1)
+            .map(|waiting| Arc::clone(&waiting.bell))
+            .unwrap_or_default()
     }
 
     pub(crate) fn is_live(&self, peer: Peer, now: Duration) -> bool {
-        self.known(peer).is_some_and(|presence| presence.is_live(now))
+        self.known(peer)
+            .is_some_and(|presence| presence.is_live(now))
     }
     /// Whether another replica of the same volume is here.
     pub(crate) fn has_company(&self, peer: Peer, now: Duration) -> bool {
-        let mut others = self.halls.get(&peer.volume).into_iter().flat_map(|hall| &hall.peers);
+        let mut others = self
+            .halls
+            .get(&peer.volume)
+            .into_iter()
+            .flat_map(|hall| &hall.peers);
         others.any(|(replica, presence)| *replica != peer.replica && presence.is_live(now))
     }
 
@@ -199,13 +232,28 @@ impl Room {
         }
     }
     /// The commits in `(since, to]`, if all of them are remembered.
-    pub(crate) fn recent(&self, volume: VolumeId, since: CommitSeq, to: CommitSeq) -> Option<Vec<Arc<Concern>>> {
+    pub(crate) fn recent(
+        &self,
+        volume: VolumeId,
+        since: CommitSeq,
+        to: CommitSeq,
+    ) -> Option<Vec<Arc<Concern>>> {
         self.halls.get(&volume)?.recent.as_ref()?.between(since, to)
     }
     /// There is a commit: those whom it concerns are told to look. How many.
     pub(crate) fn committed(&mut self, volume: VolumeId, commit: &Concern) -> u32 {
-        let concerned = |waiting: &&mut Waiting| waiting.filter.as_ref().is_none_or(|filter| filter.wakes(commit));
-        let told: Vec<&mut Waiting> = self.hall(volume).waiting.values_mut().filter(concerned).collect();
+        let concerned = |waiting: &&mut Waiting| {
+            waiting
+                .filter
+                .as_ref()
+                .is_none_or(|filter| filter.wakes(commit))
+        };
+        let told: Vec<&mut Waiting> = self
+            .hall(volume)
+            .waiting
+            .values_mut()
+            .filter(concerned)
+            .collect();
         let many = told.len() as u32;
         for waiting in told {
             waiting.rung = Some(many);
@@ -220,19 +268,34 @@ impl Room {
         let hall = self.hall(peer.volume);
         hall.recent.get_or_insert(Recent::new(head));
         for presence in hall.peers.values_mut() {
-            presence.filters.retain(|named| now.saturating_sub(named.used) < FILTER_FOR);
+            presence
+                .filters
+                .retain(|named| now.saturating_sub(named.used) < FILTER_FOR);
         }
         let filters = &mut self.presence(peer).filters;
         if filters.len() >= FILTERS_EACH {
             filters.remove(0);
         }
-        filters.push(Named { id, filter, is_filled: false, used: now });
+        filters.push(Named {
+            id,
+            filter,
+            is_filled: false,
+            used: now,
+        });
     }
     fn named(&mut self, peer: Peer, id: u64) -> Option<&mut Named> {
-        self.presence(peer).filters.iter_mut().find(|named| named.id == id)
+        self.presence(peer)
+            .filters
+            .iter_mut()
+            .find(|named| named.id == id)
     }
     /// A filter to which something is added; `is_last`: from then on it can be used.
-    pub(crate) fn filter_to_fill(&mut self, peer: Peer, id: u64, is_last: bool) -> Option<Arc<Filter>> {
+    pub(crate) fn filter_to_fill(
+        &mut self,
+        peer: Peer,
+        id: u64,
+        is_last: bool,
+    ) -> Option<Arc<Filter>> {
         let named = self.named(peer, id)?;
         named.is_filled |= is_last;
         Some(Arc::clone(&named.filter))
@@ -245,7 +308,10 @@ impl Room {
     }
     /// All filters of a peer.
     pub(crate) fn filters(&self, peer: Peer) -> Vec<Arc<Filter>> {
-        let filters = self.known(peer).into_iter().flat_map(|presence| &presence.filters);
+        let filters = self
+            .known(peer)
+            .into_iter()
+            .flat_map(|presence| &presence.filters);
         filters.map(|named| Arc::clone(&named.filter)).collect()
     }
 
@@ -260,13 +326,20 @@ impl Room {
 
 impl Presence {
     fn is_live(&self, now: Duration) -> bool {
-        self.pulls > 0 || self.asked.is_some_and(|asked| now.saturating_sub(asked) < LIVE_FOR)
+        self.pulls > 0
+            || self
+                .asked
+                .is_some_and(|asked| now.saturating_sub(asked) < LIVE_FOR)
     }
 }
 
 /// How long news is gathered before so many are told: not at all where they are few.
 pub(crate) fn gathering(many: u32) -> Duration {
-    if many <= FEW { Duration::ZERO } else { (GATHER_FOR_EACH * many).min(GATHER_MAX) }
+    if many <= FEW {
+        Duration::ZERO
+    } else {
+        (GATHER_FOR_EACH * many).min(GATHER_MAX)
+    }
 }
 
 #[cfg(test)]
@@ -278,11 +351,18 @@ mod tests {
     const NOW: Duration = Duration::from_secs(100);
 
     fn peer(volume: u32, replica: u32) -> Peer {
-        Peer { volume: VolumeId::new(volume), replica }
+        Peer {
+            volume: VolumeId::new(volume),
+            replica,
+        }
     }
 
     fn in_dir(dir: u64) -> Concern {
-        Concern { seq: CommitSeq::new(1), rows: Vec::new(), loud: HashSet::from([ObjectNo::new(dir)]) }
+        Concern {
+            seq: CommitSeq::new(1),
+            rows: Vec::new(),
+            loud: HashSet::from([ObjectNo::new(dir)]),
+        }
     }
 
     #[test]
@@ -306,33 +386,58 @@ mod tests {
         let keeping = |room: &mut Room, replica: u32, dir: u64| {
             let of = peer(1, replica);
             room.begin_filter(of, dir, CommitSeq::new(0), NOW);
-            assert!(room.filter(of, dir, NOW).is_none(), "not before all has been said");
-            room.filter_to_fill(of, dir, true).unwrap().add([ObjectNo::new(dir)]);
+            assert!(
+                room.filter(of, dir, NOW).is_none(),
+                "not before all has been said"
+            );
+            room.filter_to_fill(of, dir, true)
+                .unwrap()
+                .add([ObjectNo::new(dir)]);
             let filter = room.filter(of, dir, NOW);
             room.holds(of, filter)
         };
-        let tickets = [(1, 30), (2, 31), (3, 31)].map(|(replica, dir)| keeping(&mut room, replica, dir));
+        let tickets =
+            [(1, 30), (2, 31), (3, 31)].map(|(replica, dir)| keeping(&mut room, replica, dir));
         let all = room.holds(peer(1, 4), None);
         assert_eq!(room.committed(VolumeId::new(1), &in_dir(31)), 3);
-        assert_eq!(tickets.map(|ticket| room.rung(ticket)), [None, Some(3), Some(3)]);
+        assert_eq!(
+            tickets.map(|ticket| room.rung(ticket)),
+            [None, Some(3), Some(3)]
+        );
         assert_eq!((room.rung(all), room.rung(all)), (Some(3), None));
-        assert_eq!(room.committed(VolumeId::new(1), &in_dir(ObjectNo::ROOT.get())), 4, "the root is everybody's");
+        assert_eq!(
+            room.committed(VolumeId::new(1), &in_dir(ObjectNo::ROOT.get())),
+            4,
+            "the root is everybody's"
+        );
     }
 
     #[test]
     fn filters_are_bounded_and_forgotten_when_nobody_uses_them() {
         let mut room = Room::default();
         let ids = 1..=FILTERS_EACH as u64 + 1;
-        ids.clone().for_each(|id| room.begin_filter(peer(1, 1), id, CommitSeq::new(0), NOW));
-        let found: Vec<bool> = ids.map(|id| room.filter_to_fill(peer(1, 1), id, true).is_some()).collect();
+        ids.clone()
+            .for_each(|id| room.begin_filter(peer(1, 1), id, CommitSeq::new(0), NOW));
+        let found: Vec<bool> = ids
+            .map(|id| room.filter_to_fill(peer(1, 1), id, true).is_some())
+            .collect();
         assert_eq!(found, [false, true, true, true, true]);
         let later = NOW + FILTER_FOR;
         assert!(room.filter(peer(1, 1), 3, later).is_some());
         room.begin_filter(peer(1, 2), 9, CommitSeq::new(0), later);
-        assert_eq!((room.filters(peer(1, 1)).len(), room.filters(peer(1, 2)).len()), (1, 1));
+        assert_eq!(
+            (
+                room.filters(peer(1, 1)).len(),
+                room.filters(peer(1, 2)).len()
+            ),
+            (1, 1)
+        );
         let filter = room.filters(peer(1, 2)).pop().unwrap();
         filter.add((0..=crate::limits::FILTER_MAX as u64).map(ObjectNo::new));
-        assert!(filter.wakes(&in_dir(1 << 40)), "one that is too large lets everything through");
+        assert!(
+            filter.wakes(&in_dir(1 << 40)),
+            "one that is too large lets everything through"
+        );
         drop(filter);
         room.bye(peer(1, 1));
         room.bye(peer(1, 2));

@@ -26,7 +26,9 @@ use std::sync::Arc;
 use teal_chunk::{ChunkError, ChunkStore};
 use teal_env::{Clock, Entropy};
 use teal_meta::{Meta, MetaError, Read, Write};
-use teal_proto::{CHUNKS_MAX, CodecError, RefusalCode, Reply, Request, decode_request, encode_reply};
+use teal_proto::{
+    CHUNKS_MAX, CodecError, RefusalCode, Reply, Request, decode_request, encode_reply,
+};
 use teal_types::VolumeId;
 
 /// Who asks, as the transport has made sure.
@@ -48,7 +50,9 @@ pub enum OpenError {
     #[error(transparent)]
     Chunks(#[from] ChunkError),
     /// Metadata and chunks are not of the same server.
-    #[error("the chunk store belongs to another server's metadata; name the two that belong together")]
+    #[error(
+        "the chunk store belongs to another server's metadata; name the two that belong together"
+    )]
     OtherDomain,
 }
 
@@ -71,7 +75,9 @@ pub struct Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("counts", &self.counts()).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
     }
 }
 
@@ -128,7 +134,11 @@ impl Server {
         self.counters.asked(&request);
         let outcome = self.admit(peer).and_then(|()| self.dispatch(peer, request));
         // What it waited for is not for a machine that was shut out meanwhile.
-        let outcome = if self.room.lock().is_shut_out(peer) { refuse_stranger() } else { outcome };
+        let outcome = if self.room.lock().is_shut_out(peer) {
+            refuse_stranger()
+        } else {
+            outcome
+        };
         outcome.unwrap_or_else(|refusal| {
             self.counters.refused();
             refusal.into()
@@ -138,46 +148,100 @@ impl Server {
     fn dispatch(&self, peer: Peer, request: Request) -> Outcome<Reply> {
         let is_about_history = matches!(
             request,
-            Request::Pull { .. } | Request::Stage { .. } | Request::Commit { .. } | Request::Keep { .. }
+            Request::Pull { .. }
+                | Request::Stage { .. }
+                | Request::Commit { .. }
+                | Request::Keep { .. }
         );
         if is_about_history && !bug(Bug::OtherHistory) && !self.room.lock().has_greeted(peer) {
             // This may be another history than the one it has seen.
-            return refuse(RefusalCode::Stopping, "the server has begun anew; say hello first");
+            return refuse(
+                RefusalCode::Stopping,
+                "the server has begun anew; say hello first",
+            );
         }
         match request {
             Request::Hello(hello) => self.hello(peer, &hello),
             Request::Incarnate => self.incarnate(peer),
-            Request::Pull { incarnation, since, digest, filter, after, wait_ms } => {
-                let from = From { incarnation, since, digest, filter, after };
+            Request::Pull {
+                incarnation,
+                since,
+                digest,
+                filter,
+                after,
+                wait_ms,
+            } => {
+                let from = From {
+                    incarnation,
+                    since,
+                    digest,
+                    filter,
+                    after,
+                };
                 self.pull(peer, &from, wait_ms)
             }
-            Request::Have { chunks } if chunks.len() > CHUNKS_MAX => too_many(chunks.len(), CHUNKS_MAX),
+            Request::Have { chunks } if chunks.len() > CHUNKS_MAX => {
+                too_many(chunks.len(), CHUNKS_MAX)
+            }
             Request::Have { chunks } => {
                 self.uploads.lock().touch(peer, self.clock.monotonic());
                 let have = self.chunks.have(&chunks);
-                Ok(Reply::Missing((0_u32..).zip(have).filter(|(_, here)| !here).map(|(at, _)| at).collect()))
+                Ok(Reply::Missing(
+                    (0_u32..)
+                        .zip(have)
+                        .filter(|(_, here)| !here)
+                        .map(|(at, _)| at)
+                        .collect(),
+                ))
             }
-            Request::Put { chunks } if chunks.len() > CHUNKS_MAX => too_many(chunks.len(), CHUNKS_MAX),
+            Request::Put { chunks } if chunks.len() > CHUNKS_MAX => {
+                too_many(chunks.len(), CHUNKS_MAX)
+            }
             Request::Put { chunks } => {
                 let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
                 self.put(peer, &chunks)
             }
-            Request::Stage { incarnation, batch, part, ops } => self.stage(peer, incarnation, batch, part, &ops),
-            Request::Commit { incarnation, batch, parts, digest } => {
-                self.commit(peer, Named { incarnation, batch, parts, digest })
-            }
+            Request::Stage {
+                incarnation,
+                batch,
+                part,
+                ops,
+            } => self.stage(peer, incarnation, batch, part, &ops),
+            Request::Commit {
+                incarnation,
+                batch,
+                parts,
+                digest,
+            } => self.commit(
+                peer,
+                Named {
+                    incarnation,
+                    batch,
+                    parts,
+                    digest,
+                },
+            ),
             Request::List { dirs, ahead } => self.list(peer, &dirs, ahead),
             Request::Look { objects } => self.look(peer, &objects),
             Request::Read { wants } => self.read_content(peer, &wants),
             Request::Conflicts { after } => self.conflicts(peer, after),
             Request::Resolve { conflict } => self.resolve(peer, conflict),
             Request::History { object, after } => self.history(peer, object, after),
-            Request::ReadPast { object, at, offset, len } => self.read_past(peer, object, at, offset, len),
+            Request::ReadPast {
+                object,
+                at,
+                offset,
+                len,
+            } => self.read_past(peer, object, at, offset, len),
             Request::Bye => {
                 self.room.lock().bye(peer);
                 Ok(Reply::Done)
             }
-            Request::Keep { filter, objects, is_last } => self.keep(peer, filter, objects, is_last),
+            Request::Keep {
+                filter,
+                objects,
+                is_last,
+            } => self.keep(peer, filter, objects, is_last),
             Request::Devices(ask) => self.devices(peer, ask),
             Request::ListPast { dir, at, after } => self.list_past(peer, dir, at, after.as_ref()),
         }
@@ -205,29 +269,38 @@ impl Server {
                 return refuse(RefusalCode::NoSpace, words);
             }
         }
-        let (ids, pin) = self.chunks.put(chunks.iter().copied()).inspect_err(|error| {
-            if is_no_room(error) {
-                self.uploads.lock().found_no_room(peer);
-                self.wake_upkeep();
-            }
-        })?;
+        let (ids, pin) = self
+            .chunks
+            .put(chunks.iter().copied())
+            .inspect_err(|error| {
+                if is_no_room(error) {
+                    self.uploads.lock().found_no_room(peer);
+                    self.wake_upkeep();
+                }
+            })?;
         let lengths = chunks.iter().map(|chunk| chunk.len() as u64);
         if self.uploads.lock().sent(peer, ids.into_iter().zip(lengths)) {
             self.wake_upkeep();
         }
         drop(pin);
-        self.counters.received(usize::try_from(bytes).unwrap_or(usize::MAX));
+        self.counters
+            .received(usize::try_from(bytes).unwrap_or(usize::MAX));
         Ok(Reply::Done)
     }
 
     /// Whether this peer may ask anything.
     fn admit(&self, peer: Peer) -> Outcome<()> {
         if self.room.lock().is_stopping() {
-            return refuse(RefusalCode::Stopping, "the server is ending; connect again in a while");
+            return refuse(
+                RefusalCode::Stopping,
+                "the server is ending; connect again in a while",
+            );
         }
         let is_welcome = self.read(peer.volume, |txn| {
             volume_of(txn)?;
-            Ok(txn.replica(peer.replica)?.is_some_and(|replica| !replica.is_revoked))
+            Ok(txn
+                .replica(peer.replica)?
+                .is_some_and(|replica| !replica.is_revoked))
         })?;
         if !is_welcome {
             return refuse_stranger();
@@ -248,11 +321,19 @@ impl Server {
         self.counters.counts()
     }
 
-    pub(crate) fn read<T>(&self, volume: VolumeId, work: impl FnOnce(&dyn Read) -> Outcome<T>) -> Outcome<T> {
+    pub(crate) fn read<T>(
+        &self,
+        volume: VolumeId,
+        work: impl FnOnce(&dyn Read) -> Outcome<T>,
+    ) -> Outcome<T> {
         teal_meta::read(&*self.meta, volume, work)
     }
 
-    pub(crate) fn write<T>(&self, volume: VolumeId, work: impl FnOnce(&mut dyn Write) -> Outcome<T>) -> Outcome<T> {
+    pub(crate) fn write<T>(
+        &self,
+        volume: VolumeId,
+        work: impl FnOnce(&mut dyn Write) -> Outcome<T>,
+    ) -> Outcome<T> {
         teal_meta::write(&*self.meta, volume, work)
     }
 
@@ -292,5 +373,7 @@ pub(crate) fn refuse_stranger<T>() -> Outcome<T> {
 }
 
 fn too_many<T>(asked: usize, most: usize) -> Outcome<T> {
-    bad(format!("{asked} at once; at most {most} are allowed in one message"))
+    bad(format!(
+        "{asked} at once; at most {most} are allowed in one message"
+    ))
 }

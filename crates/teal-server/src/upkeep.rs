@@ -51,7 +51,8 @@ impl Server {
         if self.has_stopped() {
             return false;
         }
-        let is_due = uploads.wants_merge() || uploads.collection_in(self.clock().monotonic()) == Some(Duration::ZERO);
+        let is_due = uploads.wants_merge()
+            || uploads.collection_in(self.clock().monotonic()) == Some(Duration::ZERO);
         match at_most {
             _ if is_due && at_most != Some(AGAIN) => {}
             Some(wait) => drop(self.upkeep_due.wait_for(&mut uploads, wait)),
@@ -75,7 +76,8 @@ impl Server {
         }
         let due = self.uploads.lock().collection_in(self.clock().monotonic());
         if due == Some(Duration::ZERO) {
-            self.collect().inspect_err(|_| self.uploads.lock().collect_again(self.clock().monotonic()))?;
+            self.collect()
+                .inspect_err(|_| self.uploads.lock().collect_again(self.clock().monotonic()))?;
         }
         Ok(self.uploads.lock().collection_in(self.clock().monotonic()))
     }
@@ -85,7 +87,11 @@ impl Server {
         while self.chunks().is_scattered() {
             let before = self.chunks().holding().packs;
             let merged = self.sweep(self.chunks().merge()?, Haste::None)?;
-            log::debug!("{} small packs became {}", merged.rewritten_packs, merged.new_packs);
+            log::debug!(
+                "{} small packs became {}",
+                merged.rewritten_packs,
+                merged.new_packs
+            );
             if self.chunks().holding().packs >= before || self.has_stopped() {
                 break;
             }
@@ -97,7 +103,11 @@ impl Server {
         let now = self.clock().monotonic();
         let (since, haste) = {
             let mut uploads = self.uploads.lock();
-            let haste = if uploads.is_short() { Haste::Room } else { Haste::None };
+            let haste = if uploads.is_short() {
+                Haste::Room
+            } else {
+                Haste::None
+            };
             let since = uploads.keep_since(now);
             uploads.collecting(now);
             (since, haste)
@@ -117,10 +127,15 @@ impl Server {
             );
         }
         if collected.freed > 0 {
-            log::info!("{} bytes that nothing named are free again", collected.freed);
+            log::info!(
+                "{} bytes that nothing named are free again",
+                collected.freed
+            );
         }
         let now = self.clock().monotonic();
-        self.uploads.lock().retain(now, |chunks| self.chunks().peek(chunks));
+        self.uploads
+            .lock()
+            .retain(now, |chunks| self.chunks().peek(chunks));
         Ok(())
     }
 
@@ -130,7 +145,9 @@ impl Server {
         let mut after: Option<PastPlace> = None;
         loop {
             let rows = self.read(volume, |txn| Ok(txn.named_chunks(after, ROWS)?))?;
-            let Some((last, _)) = rows.last() else { return Ok(()) };
+            let Some((last, _)) = rows.last() else {
+                return Ok(());
+            };
             after = Some(*last);
             marking.mark(rows.into_iter().map(|(_, chunk)| chunk));
         }
@@ -175,5 +192,8 @@ impl Server {
 
 /// Whether an error says that there is no room.
 pub(crate) fn is_no_room(error: &ChunkError) -> bool {
-    matches!(error, ChunkError::Shelf(teal_chunk::ShelfError::NoSpace { .. }))
+    matches!(
+        error,
+        ChunkError::Shelf(teal_chunk::ShelfError::NoSpace { .. })
+    )
 }

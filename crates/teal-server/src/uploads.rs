@@ -6,7 +6,8 @@
 //! 3. Of the uploads that failed because there was no room, the largest makes way when another machine needs it.
 
 use crate::limits::{
-    ROOM_FOR_OTHERS_MAX, ROOM_FOR_OTHERS_SHARE, UNNAMED_CHUNKS_MAX, UNNAMED_GRACE, UPLOAD_ACTIVE, UPLOAD_LONGEST,
+    ROOM_FOR_OTHERS_MAX, ROOM_FOR_OTHERS_SHARE, UNNAMED_CHUNKS_MAX, UNNAMED_GRACE, UPLOAD_ACTIVE,
+    UPLOAD_LONGEST,
 };
 use crate::server::Peer;
 use std::collections::{HashMap, HashSet};
@@ -70,12 +71,24 @@ fn room_for_others(free: u64, unnamed: u64) -> u64 {
 impl Uploads {
     /// Content that an earlier life of the server left may be there.
     pub(crate) fn new(now: Duration) -> Self {
-        Self { of: HashMap::new(), short: HashSet::new(), due: Some(now + UNNAMED_GRACE), collected: None, puts: 0 }
+        Self {
+            of: HashMap::new(),
+            short: HashSet::new(),
+            due: Some(now + UNNAMED_GRACE),
+            collected: None,
+            puts: 0,
+        }
     }
 
     /// A machine is about to send, or to name, content that is asked about.
     pub(crate) fn touch(&mut self, peer: Peer, now: Duration) {
-        let begin = || Upload { chunks: HashMap::new(), bytes: 0, begun: now, last: now, has_failed: false };
+        let begin = || Upload {
+            chunks: HashMap::new(),
+            bytes: 0,
+            begun: now,
+            last: now,
+            has_failed: false,
+        };
         let upload = self.of.entry(peer).or_insert_with(begin);
         if now.saturating_sub(upload.last) >= UPLOAD_ACTIVE {
             // Another one begins: what it needs of the last it asks about again.
@@ -86,12 +99,23 @@ impl Uploads {
 
     /// Decides whether so many bytes of a machine are taken; `free` is what the place of the chunks has room for, if it is known.
     pub(crate) fn admit(&self, peer: Peer, bytes: u64, free: Option<u64>) -> Admission {
-        let Some(upload) = self.of.get(&peer).filter(|upload| !upload.chunks.is_empty()) else { return Admission::Now };
-        let refused = Admission::Not { chunks: upload.chunks.len(), bytes: upload.bytes };
+        let Some(upload) = self
+            .of
+            .get(&peer)
+            .filter(|upload| !upload.chunks.is_empty())
+        else {
+            return Admission::Now;
+        };
+        let refused = Admission::Not {
+            chunks: upload.chunks.len(),
+            bytes: upload.bytes,
+        };
         if upload.chunks.len() >= UNNAMED_CHUNKS_MAX {
             return refused;
         }
-        let Some(free) = free else { return Admission::Now };
+        let Some(free) = free else {
+            return Admission::Now;
+        };
         let unnamed = self.of.values().map(|upload| upload.bytes).sum();
         let kept = room_for_others(free, unnamed);
         if free < kept + bytes {
@@ -104,7 +128,11 @@ impl Uploads {
     }
 
     /// These chunks of a machine are here now. Says whether there may be many small packs.
-    pub(crate) fn sent(&mut self, peer: Peer, chunks: impl IntoIterator<Item = (ChunkId, u64)>) -> bool {
+    pub(crate) fn sent(
+        &mut self,
+        peer: Peer,
+        chunks: impl IntoIterator<Item = (ChunkId, u64)>,
+    ) -> bool {
         if let Some(upload) = self.of.get_mut(&peer) {
             upload.has_failed = false;
             for (chunk, bytes) in chunks {
@@ -127,7 +155,9 @@ impl Uploads {
 
     /// A commit of a machine has named these.
     pub(crate) fn named(&mut self, peer: Peer, chunks: &[ChunkId]) {
-        let Some(upload) = self.of.get_mut(&peer) else { return };
+        let Some(upload) = self.of.get_mut(&peer) else {
+            return;
+        };
         for chunk in chunks {
             upload.bytes -= upload.chunks.remove(chunk).unwrap_or(0);
         }
@@ -139,15 +169,24 @@ impl Uploads {
     /// What a collection at `now` is to keep: what was sent or asked about after this time.
     pub(crate) fn keep_since(&self, now: Duration) -> Option<Duration> {
         let failed = self.of.iter().filter(|(_, upload)| upload.has_failed);
-        let largest = failed.max_by_key(|(peer, upload)| (upload.bytes, **peer)).map(|(peer, _)| *peer);
+        let largest = failed
+            .max_by_key(|(peer, upload)| (upload.bytes, **peer))
+            .map(|(peer, _)| *peer);
         let is_protected = |peer: &Peer, upload: &Upload| {
             let is_active = now.saturating_sub(upload.last) < UPLOAD_ACTIVE;
             let makes_way = Some(*peer) == largest && self.short.iter().any(|short| short != peer);
             is_active && !makes_way && now.saturating_sub(upload.begun) < UPLOAD_LONGEST
         };
-        let uploads =
-            self.of.iter().filter(|(peer, upload)| is_protected(peer, upload)).map(|(_, upload)| upload.begun);
-        let latest = if self.short.is_empty() { now.checked_sub(UNNAMED_GRACE)? } else { now };
+        let uploads = self
+            .of
+            .iter()
+            .filter(|(peer, upload)| is_protected(peer, upload))
+            .map(|(_, upload)| upload.begun);
+        let latest = if self.short.is_empty() {
+            now.checked_sub(UNNAMED_GRACE)?
+        } else {
+            now
+        };
         // What came at that very moment belongs to the upload.
         uploads
             .map(|begun| begun.checked_sub(Duration::from_nanos(1)))
@@ -167,7 +206,11 @@ impl Uploads {
     }
 
     /// What of the unnamed chunks is still here, after a collection.
-    pub(crate) fn retain(&mut self, now: Duration, mut are_here: impl FnMut(&[ChunkId]) -> Vec<bool>) {
+    pub(crate) fn retain(
+        &mut self,
+        now: Duration,
+        mut are_here: impl FnMut(&[ChunkId]) -> Vec<bool>,
+    ) {
         for upload in self.of.values_mut() {
             let chunks: Vec<ChunkId> = upload.chunks.keys().copied().collect();
             for (chunk, is_here) in chunks.iter().zip(are_here(&chunks)) {
@@ -206,13 +249,21 @@ impl Uploads {
     /// How long until a collection is due; `None`: until something happens.
     pub(crate) fn collection_in(&self, now: Duration) -> Option<Duration> {
         if !self.short.is_empty() {
-            let soonest = self.collected.map_or(Duration::ZERO, |collected| collected + BETWEEN);
+            let soonest = self
+                .collected
+                .map_or(Duration::ZERO, |collected| collected + BETWEEN);
             return Some(soonest.saturating_sub(now));
         }
         // What nobody has named by then was given up.
-        let given_up =
-            self.of.values().filter(|upload| !upload.chunks.is_empty()).map(|upload| upload.last + UNNAMED_GRACE);
-        given_up.chain(self.due).min().map(|due| due.saturating_sub(now))
+        let given_up = self
+            .of
+            .values()
+            .filter(|upload| !upload.chunks.is_empty())
+            .map(|upload| upload.last + UNNAMED_GRACE);
+        given_up
+            .chain(self.due)
+            .min()
+            .map(|due| due.saturating_sub(now))
     }
 }
 

@@ -5,36 +5,94 @@ use crate::refusal::Outcome;
 use teal_meta::{ObjectRow, Read};
 use teal_types::{CommitSeq, Link, ObjectNo, Version};
 
-fn assemble(object: ObjectNo, row: ObjectRow, links: Vec<Link>, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Version {
-    let ObjectRow { kind, attributes, attr_seq, size, data_seq, target, link_seq, xattr_seq, .. } = row;
-    Version { object, kind, attributes, attr_seq, size, data_seq, target, links, link_seq, xattrs, xattr_seq }
+fn assemble(
+    object: ObjectNo,
+    row: ObjectRow,
+    links: Vec<Link>,
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+) -> Version {
+    let ObjectRow {
+        kind,
+        attributes,
+        attr_seq,
+        size,
+        data_seq,
+        target,
+        link_seq,
+        xattr_seq,
+        ..
+    } = row;
+    Version {
+        object,
+        kind,
+        attributes,
+        attr_seq,
+        size,
+        data_seq,
+        target,
+        links,
+        link_seq,
+        xattrs,
+        xattr_seq,
+    }
 }
 
 /// The live version of an object.
 pub(crate) fn live(txn: &dyn Read, object: ObjectNo) -> Outcome<Option<Version>> {
-    let Some(row) = txn.object(object)? else { return Ok(None) };
-    let links = txn.links(object)?.into_iter().map(|(link, _)| link).collect();
+    let Some(row) = txn.object(object)? else {
+        return Ok(None);
+    };
+    let links = txn
+        .links(object)?
+        .into_iter()
+        .map(|(link, _)| link)
+        .collect();
     let has_xattrs = row.xattr_seq > CommitSeq::new(0);
-    let xattrs = if has_xattrs { txn.xattrs(object)? } else { Vec::new() };
-    Ok(Some(assemble(object, row, links, xattrs.into_iter().map(|(name, row)| (name, row.value)).collect())))
+    let xattrs = if has_xattrs {
+        txn.xattrs(object)?
+    } else {
+        Vec::new()
+    };
+    Ok(Some(assemble(
+        object,
+        row,
+        links,
+        xattrs
+            .into_iter()
+            .map(|(name, row)| (name, row.value))
+            .collect(),
+    )))
 }
 
 /// The version of an object after a commit, from its row then.
-pub(crate) fn past(txn: &dyn Read, object: ObjectNo, row: ObjectRow, at: CommitSeq) -> Outcome<Version> {
+pub(crate) fn past(
+    txn: &dyn Read,
+    object: ObjectNo,
+    row: ObjectRow,
+    at: CommitSeq,
+) -> Outcome<Version> {
     let mut links = Vec::new();
     for link in txn.names_ever(object, at)? {
-        if txn.entry_at(&link, at)?.is_some_and(|(_, led_to)| led_to == Some(object)) {
+        if txn
+            .entry_at(&link, at)?
+            .is_some_and(|(_, led_to)| led_to == Some(object))
+        {
             links.push(link);
         }
     }
-    let xattrs = txn.xattrs_at(object, at)?.into_iter().filter_map(|(name, _, value)| value.map(|value| (name, value)));
+    let xattrs = txn
+        .xattrs_at(object, at)?
+        .into_iter()
+        .filter_map(|(name, _, value)| value.map(|value| (name, value)));
     Ok(assemble(object, row, links, xattrs.collect()))
 }
 
 /// The directories in which these lie.
 pub(crate) fn dirs<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Vec<ObjectNo> {
-    let mut dirs: Vec<ObjectNo> =
-        versions.into_iter().flat_map(|version| version.links.iter().map(|link| link.dir)).collect();
+    let mut dirs: Vec<ObjectNo> = versions
+        .into_iter()
+        .flat_map(|version| version.links.iter().map(|link| link.dir))
+        .collect();
     dirs.sort_unstable();
     dirs.dedup();
     dirs
@@ -42,8 +100,16 @@ pub(crate) fn dirs<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Vec<O
 
 /// About how many bytes it takes in a message.
 pub(crate) fn weight(version: &Version) -> usize {
-    let links: usize = version.links.iter().map(|link| link.name.as_bytes().len() + 10).sum();
-    let xattrs: usize = version.xattrs.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
+    let links: usize = version
+        .links
+        .iter()
+        .map(|link| link.name.as_bytes().len() + 10)
+        .sum();
+    let xattrs: usize = version
+        .xattrs
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 4)
+        .sum();
     4 * ITEM_BYTES + version.target.len() + links + xattrs
 }
 
@@ -51,7 +117,9 @@ pub(crate) fn weight(version: &Version) -> usize {
 pub(crate) fn path(txn: &dyn Read, object: ObjectNo) -> Outcome<String> {
     let (mut names, mut at) = (Vec::new(), object);
     while at != ObjectNo::ROOT && names.len() < DEPTH_MAX {
-        let Some((link, _)) = txn.links(at)?.into_iter().next() else { return Ok(String::new()) };
+        let Some((link, _)) = txn.links(at)?.into_iter().next() else {
+            return Ok(String::new());
+        };
         names.push(link.name.to_string());
         at = link.dir;
     }

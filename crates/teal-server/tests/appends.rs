@@ -27,10 +27,28 @@ on_both! {
 const COPY: &str = "log (conflict desk 2026-11-22)";
 
 /// Content behind what its author has seen, `start` bytes.
-fn append_from(device: &mut Device, object: ObjectNo, base: CommitSeq, start: usize, content: &[u8]) -> Op {
+fn append_from(
+    device: &mut Device,
+    object: ObjectNo,
+    base: CommitSeq,
+    start: usize,
+    content: &[u8],
+) -> Op {
     let start = start as u64;
-    let (size, pieces) = (start + content.len() as u64, vec![device.piece(start, content)]);
-    Op::Append { object, base, change: ContentChange { cut: start, size, mtime: device.now(), pieces } }
+    let (size, pieces) = (
+        start + content.len() as u64,
+        vec![device.piece(start, content)],
+    );
+    Op::Append {
+        object,
+        base,
+        change: ContentChange {
+            cut: start,
+            size,
+            mtime: device.now(),
+            pieces,
+        },
+    }
 }
 
 fn append(device: &mut Device, object: ObjectNo, start: usize, content: &[u8]) -> CommitSeq {
@@ -48,7 +66,10 @@ fn log(world: &mut World, content: &[u8]) -> ObjectNo {
 /// What is in the log, and in the copy if there is one.
 fn found(world: &World) -> (Vec<u8>, Option<Vec<u8>>) {
     let is_copied = world.desk.names(ROOT).contains(&COPY.to_owned());
-    (world.desk.read_named(ROOT, "log"), is_copied.then(|| world.desk.read_named(ROOT, COPY)))
+    (
+        world.desk.read_named(ROOT, "log"),
+        is_copied.then(|| world.desk.read_named(ROOT, COPY)),
+    )
 }
 
 /// Both append to `base` without having seen the other: what becomes of it.
@@ -61,7 +82,10 @@ fn both(world: &mut World, base: &[u8], first: &[u8], later: &[u8]) -> (Vec<u8>,
 
 fn lines_that_two_append_are_in_one_file_each_tail_a_run(mut world: World) {
     let merged = both(&mut world, b"0\n", b"1\n2\n", b"a\nb\n");
-    assert_eq!((merged, world.desk.conflicts()), ((b"0\n1\n2\na\nb\n".to_vec(), None), vec![]));
+    assert_eq!(
+        (merged, world.desk.conflicts()),
+        ((b"0\n1\n2\na\nb\n".to_vec(), None), vec![])
+    );
 }
 
 fn a_batch_that_comes_again_appends_nothing_again(mut world: World) {
@@ -71,22 +95,34 @@ fn a_batch_that_comes_again_appends_nothing_again(mut world: World) {
     let op = append_from(&mut world.desk, file, base, 2, b"a\n");
     let at = world.desk.commit(std::slice::from_ref(&op));
     for _ in 0..2 {
-        let again = world.desk.ask_commit(world.desk.batch, std::slice::from_ref(&op));
+        let again = world
+            .desk
+            .ask_commit(world.desk.batch, std::slice::from_ref(&op));
         assert_eq!(again, Reply::Committed { seq: at });
     }
     assert_eq!(found(&world), (b"0\n1\na\n".to_vec(), None));
 }
 
 fn the_same_line_of_two_is_there_twice(mut world: World) {
-    assert_eq!(both(&mut world, b"", b"tick\n", b"tick\n"), (b"tick\ntick\n".to_vec(), None));
+    assert_eq!(
+        both(&mut world, b"", b"tick\n", b"tick\n"),
+        (b"tick\ntick\n".to_vec(), None)
+    );
 }
 
 fn a_half_line_on_either_side_is_a_conflict(mut world: World) {
-    for (base, first, later) in [("0", "1\n", "a\n"), ("0\n", "1", "a\n"), ("0\n", "1\n", "a")] {
+    for (base, first, later) in [
+        ("0", "1\n", "a\n"),
+        ("0\n", "1", "a\n"),
+        ("0\n", "1\n", "a"),
+    ] {
         let (base, first, later) = (base.as_bytes(), first.as_bytes(), later.as_bytes());
         let conflicts = world.desk.conflicts().len();
         let found = both(&mut world, base, first, later);
-        assert_eq!(found, ([base, first].concat(), Some([base, later].concat())));
+        assert_eq!(
+            found,
+            ([base, first].concat(), Some([base, later].concat()))
+        );
         assert_eq!(world.desk.conflicts().len(), conflicts + 1);
         clear(&mut world);
     }
@@ -97,7 +133,10 @@ fn binary_content_on_either_side_is_a_conflict(mut world: World) {
     for binary in [&b"\0\x01\n"[..], b"\xff\xfe\n"] {
         for (first, later) in [(binary, &b"a\n"[..]), (b"1\n", binary)] {
             let found = both(&mut world, b"0\n", first, later);
-            assert_eq!(found, ([b"0\n", first].concat(), Some([b"0\n", later].concat())));
+            assert_eq!(
+                found,
+                ([b"0\n", first].concat(), Some([b"0\n", later].concat()))
+            );
             clear(&mut world);
         }
     }
@@ -107,8 +146,10 @@ fn binary_content_on_either_side_is_a_conflict(mut world: World) {
 fn clear(world: &mut World) {
     let list = world.desk.list(ROOT).unwrap();
     world.sync();
-    let ops: Vec<Op> =
-        list.iter().map(|(name, version)| world.laptop.remove(version.object, link(ROOT, name))).collect();
+    let ops: Vec<Op> = list
+        .iter()
+        .map(|(name, version)| world.laptop.remove(version.object, link(ROOT, name)))
+        .collect();
     world.laptop.commit(&ops);
     world.sync();
     assert_eq!(world.desk.names(ROOT), [""; 0]);
@@ -121,7 +162,10 @@ fn what_was_rewritten_meanwhile_is_not_appended_to(mut world: World) {
     world.laptop.pull();
     append(&mut world.laptop, file, 4, b"2\n");
     append(&mut world.desk, file, 4, b"a\n");
-    assert_eq!(found(&world), (b"x\n1\n2\n".to_vec(), Some(b"0\n1\na\n".to_vec())));
+    assert_eq!(
+        found(&world),
+        (b"x\n1\n2\n".to_vec(), Some(b"0\n1\na\n".to_vec()))
+    );
     // Seen, it is a base like any other.
     world.sync();
     append(&mut world.laptop, file, 6, b"3\n");
@@ -132,11 +176,23 @@ fn what_was_rewritten_meanwhile_is_not_appended_to(mut world: World) {
 fn what_grew_by_an_ordinary_write_is_not_appended_to(mut world: World) {
     let file = log(&mut world, b"0\n");
     let piece = world.laptop.piece(2, b"1\n");
-    let change = ContentChange { cut: 2, size: 4, mtime: world.laptop.now(), pieces: vec![piece] };
-    let op = Op::SetContent { object: file, base: world.laptop.base, change };
+    let change = ContentChange {
+        cut: 2,
+        size: 4,
+        mtime: world.laptop.now(),
+        pieces: vec![piece],
+    };
+    let op = Op::SetContent {
+        object: file,
+        base: world.laptop.base,
+        change,
+    };
     world.laptop.commit(&[op]);
     append(&mut world.desk, file, 2, b"a\n");
-    assert_eq!(found(&world), (b"0\n1\n".to_vec(), Some(b"0\na\n".to_vec())));
+    assert_eq!(
+        found(&world),
+        (b"0\n1\n".to_vec(), Some(b"0\na\n".to_vec()))
+    );
 }
 
 fn many_flushes_of_one_author_are_put_behind_the_others(mut world: World) {
@@ -152,7 +208,10 @@ fn many_flushes_of_one_author_are_put_behind_the_others(mut world: World) {
     }
     let content = world.desk.read_named(ROOT, "log");
     let count = |byte| content.iter().filter(|of| **of == byte).count();
-    assert_eq!((count(b'1'), count(b'a'), world.desk.conflicts().len()), (50, 50, 0));
+    assert_eq!(
+        (count(b'1'), count(b'a'), world.desk.conflicts().len()),
+        (50, 50, 0)
+    );
 }
 
 fn the_nearest_attribute_rules(mut world: World) {
@@ -172,7 +231,13 @@ fn the_nearest_attribute_rules(mut world: World) {
     world.sync();
     append(&mut world.laptop, file, 3, b"\n");
     append(&mut world.desk, file, 3, b"\n");
-    assert_eq!((world.desk.read_named(dir, COPY), world.desk.conflict_kinds()), (b"0\0\xff\n".to_vec(), vec![Content]));
+    assert_eq!(
+        (
+            world.desk.read_named(dir, COPY),
+            world.desk.conflict_kinds()
+        ),
+        (b"0\0\xff\n".to_vec(), vec![Content])
+    );
     // What it does not know it passes over.
     set(&mut world.laptop, file, Some("sometimes"));
     world.sync();
@@ -188,7 +253,9 @@ fn others_are_told_of_the_end_only(mut world: World) {
     append(&mut world.desk, file, 2, b"a\n");
     let pulled = world.laptop.pull();
     let ranges = pulled.changes.iter().find_map(|change| match change {
-        teal_proto::Change::Is { version, ranges } if version.object == file => Some(ranges.clone()),
+        teal_proto::Change::Is { version, ranges } if version.object == file => {
+            Some(ranges.clone())
+        }
         _ => None,
     });
     assert_eq!(ranges, Some(Some(vec![(4, 2)])));
@@ -197,8 +264,17 @@ fn others_are_told_of_the_end_only(mut world: World) {
 fn a_tail_that_begins_before_its_end_makes_no_sense(mut world: World) {
     let file = log(&mut world, b"0\n");
     let piece = world.desk.piece(1, b"a\n");
-    let change = ContentChange { cut: 2, size: 3, mtime: world.desk.now(), pieces: vec![piece] };
-    let op = Op::Append { object: file, base: world.desk.base, change };
+    let change = ContentChange {
+        cut: 2,
+        size: 3,
+        mtime: world.desk.now(),
+        pieces: vec![piece],
+    };
+    let op = Op::Append {
+        object: file,
+        base: world.desk.base,
+        change,
+    };
     let refused = world.desk.stage(world.desk.batch + 1, 0, &[op]);
     assert!(matches!(refused, Reply::Refused(refused) if refused.code == RefusalCode::BadRequest));
     // One that its author says to have seen more of than there was then is late content like any other.
@@ -219,5 +295,8 @@ fn a_tail_for_what_was_saved_over_is_beside_it(mut world: World) {
     ];
     laptop.commit(&ops);
     append(&mut world.desk, file, 2, b"a\n");
-    assert_eq!(found(&world), (b"saved\n".to_vec(), Some(b"0\na\n".to_vec())));
+    assert_eq!(
+        found(&world),
+        (b"saved\n".to_vec(), Some(b"0\na\n".to_vec()))
+    );
 }

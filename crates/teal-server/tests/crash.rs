@@ -19,7 +19,10 @@ struct Failing {
 }
 
 fn cut() -> MetaError {
-    MetaError::Io { file: "memory".into(), source: "the power has gone".into() }
+    MetaError::Io {
+        file: "memory".into(),
+        source: "the power has gone".into(),
+    }
 }
 
 impl Meta for Failing {
@@ -40,7 +43,11 @@ impl Meta for Failing {
         if left > 1 { Ok(()) } else { Err(cut()) }
     }
     fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<(), MetaError> {
-        if self.left.load(SeqCst) == 0 { Err(cut()) } else { self.memory.read(volume, work) }
+        if self.left.load(SeqCst) == 0 {
+            Err(cut())
+        } else {
+            self.memory.read(volume, work)
+        }
     }
 }
 
@@ -67,8 +74,15 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
         let all = batches(&mut world.laptop);
         // From here on the power may go.
         let left = Arc::new(AtomicUsize::new(usize::MAX));
-        let failing = Failing { memory: memory.clone(), left: Arc::clone(&left), is_last_kept };
-        let stores = Stores { meta: Arc::new(failing), ..world.stores.clone() };
+        let failing = Failing {
+            memory: memory.clone(),
+            left: Arc::clone(&left),
+            is_last_kept,
+        };
+        let stores = Stores {
+            meta: Arc::new(failing),
+            ..world.stores.clone()
+        };
         world.laptop.server = stores.open();
         world.laptop.hello();
         left.store(steps, SeqCst);
@@ -82,23 +96,38 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
         }
         completed |= answered == 4;
         // The next life: what was durable.
-        let stores = Stores { meta: Arc::new(memory.crash()), ..world.stores.clone() };
+        let stores = Stores {
+            meta: Arc::new(memory.crash()),
+            ..world.stores.clone()
+        };
         world.laptop.server = stores.open();
         world.laptop.batch = 4;
         assert_eq!(world.laptop.hello().told, Told::Known);
         let pulled = world.laptop.ask_pull(world.laptop.base, None);
-        assert!((answered..=answered + 1).contains(&pulled.acknowledged), "{answered} answered, {pulled:?}");
+        assert!(
+            (answered..=answered + 1).contains(&pulled.acknowledged),
+            "{answered} answered, {pulled:?}"
+        );
         let there = world.laptop.names(ROOT).len();
-        assert_eq!(there as u64, pulled.acknowledged, "all of a batch or nothing");
+        assert_eq!(
+            there as u64, pulled.acknowledged,
+            "all of a batch or nothing"
+        );
         // The client sends everything again that is not acknowledged, and one that is.
         for (n, ops) in (1..).zip(&all).filter(|(n, _)| *n >= pulled.acknowledged) {
             assert!(matches!(world.laptop.send(n, ops), Reply::Committed { .. }));
         }
         for n in 0..4 {
             let name = format!("file {n}");
-            assert_eq!(world.laptop.read_named(ROOT, &name), format!("content {n}").as_bytes());
+            assert_eq!(
+                world.laptop.read_named(ROOT, &name),
+                format!("content {n}").as_bytes()
+            );
         }
-        assert_eq!((world.laptop.names(ROOT).len(), world.laptop.conflicts()), (4, vec![]));
+        assert_eq!(
+            (world.laptop.names(ROOT).len(), world.laptop.conflicts()),
+            (4, vec![])
+        );
     }
     assert!(completed, "some run must go through without a cut");
 }
@@ -107,8 +136,14 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
 fn an_enrolment_that_was_answered_survives() {
     let memory = Memory::new();
     let world = World::on(Stores::new(Arc::new(memory.clone())));
-    let after = Stores { meta: Arc::new(memory.crash()), ..world.stores.clone() };
+    let after = Stores {
+        meta: Arc::new(memory.crash()),
+        ..world.stores.clone()
+    };
     let server = after.open();
-    let laptop = Device { server, ..world.laptop };
+    let laptop = Device {
+        server,
+        ..world.laptop
+    };
     assert_eq!(laptop.hello().told, Told::Known);
 }

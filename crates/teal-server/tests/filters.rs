@@ -38,7 +38,9 @@ fn keep(device: &mut Device, objects: &[ObjectNo]) {
 
 /// Sees everything; what it was told of.
 fn told(device: &mut Device) -> Vec<ObjectNo> {
-    let Pulled { changes, filter, .. } = device.pull();
+    let Pulled {
+        changes, filter, ..
+    } = device.pull();
     assert_eq!(filter, device.filter);
     let number = |change: &Change| match change {
         Change::Is { version, .. } => version.object,
@@ -67,7 +69,11 @@ fn change(world: &mut World, object: ObjectNo) {
 fn what_lies_in_directories_that_nobody_listed_here_is_not_told(mut world: World) {
     let [a, b, in_a, in_b] = two_dirs(&mut world);
     change(&mut world, in_b);
-    assert_eq!((told(&mut world.desk), world.desk.base), (vec![], world.laptop.base), "the position passes over it");
+    assert_eq!(
+        (told(&mut world.desk), world.desk.base),
+        (vec![], world.laptop.base),
+        "the position passes over it"
+    );
     change(&mut world, in_a);
     assert_eq!(told(&mut world.desk), [in_a]);
     // The directory itself is an entry of the root: its times are told.
@@ -89,7 +95,11 @@ fn what_moves_away_is_told_and_followed(mut world: World) {
     world.laptop.pull();
     assert_eq!(told(&mut world.desk), [a, b, in_a]);
     change(&mut world, in_a);
-    assert_eq!(told(&mut world.desk), [in_a], "it is known there, wherever it lies");
+    assert_eq!(
+        told(&mut world.desk),
+        [in_a],
+        "it is known there, wherever it lies"
+    );
     // From a directory that came in by that.
     let c = world.laptop.dir(ROOT, "c");
     let ops = [world.laptop.rename(in_b, link(b, "x"), link(c, "x"))];
@@ -110,7 +120,9 @@ fn what_moves_in_is_told(mut world: World) {
     let inner = world.laptop.dir(b, "inner");
     let file = world.laptop.file(inner, "x", b"1");
     told(&mut world.desk);
-    let ops = [world.laptop.rename(inner, link(b, "inner"), link(a, "inner"))];
+    let ops = [world
+        .laptop
+        .rename(inner, link(b, "inner"), link(a, "inner"))];
     world.laptop.commit(&ops);
     world.laptop.pull();
     assert!(told(&mut world.desk).contains(&inner));
@@ -126,7 +138,10 @@ fn a_file_with_several_names_is_told_wherever_it_changes(mut world: World) {
     world.sync();
     told(&mut world.desk);
     for gone in [link(a, "x"), link(c, "too")] {
-        let ops = [world.laptop.place(in_a, link(b, "third")), world.laptop.remove(in_a, gone)];
+        let ops = [
+            world.laptop.place(in_a, link(b, "third")),
+            world.laptop.remove(in_a, gone),
+        ];
         world.laptop.commit(&ops);
         world.laptop.pull();
         assert!(told(&mut world.desk).contains(&in_a));
@@ -159,7 +174,12 @@ fn a_machine_with_nothing_yet_is_told_what_it_keeps(mut world: World) {
     let mut fresh = Device::enrol(&world.server, &world.stores, world.volume, "fresh");
     (fresh.base, fresh.digest) = (kit::seq(0), [0; 32]);
     keep(&mut fresh, &[]);
-    let in_root: Vec<ObjectNo> = fresh.list(ROOT).unwrap().into_values().map(|version| version.object).collect();
+    let in_root: Vec<ObjectNo> = fresh
+        .list(ROOT)
+        .unwrap()
+        .into_values()
+        .map(|version| version.object)
+        .collect();
     assert_eq!(told(&mut fresh), [vec![ROOT], in_root].concat());
     (fresh.base, fresh.digest) = (kit::seq(0), [0; 32]);
     fresh.list(a);
@@ -196,11 +216,21 @@ fn a_server_that_has_begun_anew_tells_everything_until_it_is_told(mut world: Wor
         device.hello();
     }
     change(&mut world, in_b);
-    let Pulled { changes, filter, .. } = world.desk.pull();
+    let Pulled {
+        changes, filter, ..
+    } = world.desk.pull();
     assert!(filter == 0 && changes.len() == 1);
     let filter = world.desk.filter;
-    let more = Request::Keep { filter, objects: vec![a], is_last: true };
-    assert_eq!(world.desk.ask(more), Reply::Kept { filter: 0 }, "it is to say everything");
+    let more = Request::Keep {
+        filter,
+        objects: vec![a],
+        is_last: true,
+    };
+    assert_eq!(
+        world.desk.ask(more),
+        Reply::Kept { filter: 0 },
+        "it is to say everything"
+    );
     keep(&mut world.desk, &[a]);
     change(&mut world, in_b);
     change(&mut world, in_a);
@@ -213,7 +243,11 @@ fn a_server_that_has_begun_anew_tells_everything_until_it_is_told(mut world: Wor
 fn a_filter_is_used_when_all_has_been_said_and_by_nobody_else() {
     let mut world = World::new();
     let [_, _, _, in_b] = two_dirs(&mut world);
-    let Reply::Kept { filter } = world.desk.ask(Request::Keep { filter: 0, objects: vec![], is_last: false }) else {
+    let Reply::Kept { filter } = world.desk.ask(Request::Keep {
+        filter: 0,
+        objects: vec![],
+        is_last: false,
+    }) else {
         panic!()
     };
     let of_desk = std::mem::replace(&mut world.desk.filter, filter);
@@ -230,19 +264,36 @@ fn who_waits_is_woken_by_what_concerns_it_and_learns_the_rest_in_the_end() {
     let [a, b, _, in_b] = two_dirs(&mut world);
     let wait = |world: &World, wait_ms| {
         let (server, peer, desk) = (Arc::clone(&world.server), world.desk.peer, &world.desk);
-        let (incarnation, since, digest, filter) = (desk.incarnation, desk.base, desk.digest, desk.filter);
-        let request = Request::Pull { incarnation, since, digest, filter, after: None, wait_ms };
-        std::thread::Builder::new().spawn(move || server.handle(peer, request)).unwrap()
+        let (incarnation, since, digest, filter) =
+            (desk.incarnation, desk.base, desk.digest, desk.filter);
+        let request = Request::Pull {
+            incarnation,
+            since,
+            digest,
+            filter,
+            after: None,
+            wait_ms,
+        };
+        std::thread::Builder::new()
+            .spawn(move || server.handle(peer, request))
+            .unwrap()
     };
     let waiting = wait(&world, 250_000);
     for _ in 0..50 {
         change(&mut world, in_b);
-        world.laptop.file(b, &format!("{}", world.laptop.next), b"1");
+        world
+            .laptop
+            .file(b, &format!("{}", world.laptop.next), b"1");
     }
     assert!(!waiting.is_finished(), "nothing of that concerns it");
     let file = world.laptop.file(a, "y", b"1");
-    let Reply::Pulled(pulled) = waiting.join().unwrap() else { panic!() };
-    assert_eq!((pulled.to, pulled.more), (world.desk.ask_pull(world.desk.base, None).to, None));
+    let Reply::Pulled(pulled) = waiting.join().unwrap() else {
+        panic!()
+    };
+    assert_eq!(
+        (pulled.to, pulled.more),
+        (world.desk.ask_pull(world.desk.base, None).to, None)
+    );
     let told: Vec<ObjectNo> = pulled
         .changes
         .iter()
@@ -255,7 +306,9 @@ fn who_waits_is_woken_by_what_concerns_it_and_learns_the_rest_in_the_end() {
     // When nothing concerns it, the time it waits ends with how far history has come.
     world.sync();
     change(&mut world, in_b);
-    let Reply::Pulled(pulled) = wait(&world, 1).join().unwrap() else { panic!() };
+    let Reply::Pulled(pulled) = wait(&world, 1).join().unwrap() else {
+        panic!()
+    };
     assert_eq!((pulled.to, pulled.changes), (world.laptop.base, vec![]));
 }
 
@@ -264,7 +317,10 @@ fn what_nobody_waits_for_is_told_when_it_is_asked_for() {
     let mut world = World::new();
     let [_, b, ..] = two_dirs(&mut world);
     let made = world.laptop.number();
-    let ops = [world.laptop.create(made, FileType::File), world.laptop.place(made, link(b, "new"))];
+    let ops = [
+        world.laptop.create(made, FileType::File),
+        world.laptop.place(made, link(b, "new")),
+    ];
     world.laptop.commit(&ops);
     let digest = world.desk.digest;
     let request = Request::Pull {
@@ -276,6 +332,8 @@ fn what_nobody_waits_for_is_told_when_it_is_asked_for() {
         wait_ms: 20,
     };
     // Only the times of a directory that it has not listed: it waits for as long as it may, and is told then.
-    let Reply::Pulled(pulled) = world.desk.ask(request) else { panic!() };
+    let Reply::Pulled(pulled) = world.desk.ask(request) else {
+        panic!()
+    };
     assert!(matches!(&pulled.changes[..], [Change::Is { version, .. }] if version.object == b));
 }

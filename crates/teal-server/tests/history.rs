@@ -19,7 +19,10 @@ fn the_versions_of_an_object_are_listed_with_names_and_attributes(mut world: Wor
     let file = world.laptop.file(ROOT, "a", b"1");
     world.laptop.pull();
     let first = world.laptop.base;
-    world.stores.clock.advance(std::time::Duration::from_secs(60));
+    world
+        .stores
+        .clock
+        .advance(std::time::Duration::from_secs(60));
     for step in 0..5 {
         let device = &mut world.laptop;
         let op = match step {
@@ -37,11 +40,26 @@ fn the_versions_of_an_object_are_listed_with_names_and_attributes(mut world: Wor
     assert_eq!(notes[0].seq, first);
     assert_eq!(notes[1].time.secs - notes[0].time.secs, 60);
     assert_eq!(notes[1].stamp.counter, 2);
-    let versions: Vec<_> = notes.iter().map(|note| note.version.clone().unwrap()).collect();
-    assert_eq!(versions.iter().map(|v| v.attributes.perm).collect::<Vec<_>>()[..2], [0o644, 0o600]);
-    assert_eq!(versions.iter().map(|v| v.xattrs.len()).collect::<Vec<_>>(), [0, 0, 1, 1, 1, 0]);
+    let versions: Vec<_> = notes
+        .iter()
+        .map(|note| note.version.clone().unwrap())
+        .collect();
+    assert_eq!(
+        versions
+            .iter()
+            .map(|v| v.attributes.perm)
+            .collect::<Vec<_>>()[..2],
+        [0o644, 0o600]
+    );
+    assert_eq!(
+        versions.iter().map(|v| v.xattrs.len()).collect::<Vec<_>>(),
+        [0, 0, 1, 1, 1, 0]
+    );
     let links: Vec<Vec<_>> = versions.iter().map(|v| v.links.clone()).collect();
-    assert_eq!((&links[2], &links[3]), (&vec![link(ROOT, "a")], &vec![link(ROOT, "b")]));
+    assert_eq!(
+        (&links[2], &links[3]),
+        (&vec![link(ROOT, "a")], &vec![link(ROOT, "b")])
+    );
     assert_eq!(links[5], [link(ROOT, "b"), link(ROOT, "c")]);
     assert_eq!(versions[5], world.laptop.look(file).unwrap());
 }
@@ -53,12 +71,18 @@ fn a_removed_file_can_be_read_as_it_was(mut world: World) {
     let ops = [world.laptop.remove(file, link(ROOT, "a"))];
     let after = world.laptop.commit(&ops);
     let (version, content) = world.laptop.past(file, before).unwrap();
-    assert_eq!((version.links, content), (vec![link(ROOT, "a")], b"precious".to_vec()));
+    assert_eq!(
+        (version.links, content),
+        (vec![link(ROOT, "a")], b"precious".to_vec())
+    );
     assert_eq!(world.laptop.past(file, after), None);
     assert_eq!(world.laptop.past(file, seq(u64::MAX)), None);
     assert_eq!(world.laptop.past(file, seq(1)), None);
     let notes = world.laptop.history(file);
-    assert_eq!(notes.last().map(|note| (note.seq, note.version.is_none())), Some((after, true)));
+    assert_eq!(
+        notes.last().map(|note| (note.seq, note.version.is_none())),
+        Some((after, true))
+    );
 }
 
 fn a_directory_of_the_past_keeps_its_state(mut world: World) {
@@ -67,8 +91,14 @@ fn a_directory_of_the_past_keeps_its_state(mut world: World) {
     world.laptop.file(dir, "a", b"1");
     let notes = world.laptop.history(dir);
     assert_eq!(notes.len(), 2);
-    assert!(notes[1].version.as_ref().unwrap().attributes.mtime > notes[0].version.as_ref().unwrap().attributes.mtime);
-    assert_eq!(notes[0].version.as_ref().unwrap().attr_seq, notes[1].version.as_ref().unwrap().attr_seq);
+    assert!(
+        notes[1].version.as_ref().unwrap().attributes.mtime
+            > notes[0].version.as_ref().unwrap().attributes.mtime
+    );
+    assert_eq!(
+        notes[0].version.as_ref().unwrap().attr_seq,
+        notes[1].version.as_ref().unwrap().attr_seq
+    );
 }
 
 /// A change of a small file: cut to, pieces as (gap before, length, content or hole), bytes beyond the last piece.
@@ -89,20 +119,37 @@ fn apply(device: &mut Device, content: &mut Vec<u8>, (cut, pieces, tail): Step) 
         at = offset + len;
         let range = usize::try_from(offset).unwrap()..usize::try_from(at).unwrap();
         content.resize(content.len().max(range.end), 0);
-        let bytes: Vec<u8> =
-            (0..len).map(|n| fill.map_or(0, |fill| fill.wrapping_add(u8::try_from(n).unwrap()))).collect();
+        let bytes: Vec<u8> = (0..len)
+            .map(|n| fill.map_or(0, |fill| fill.wrapping_add(u8::try_from(n).unwrap())))
+            .collect();
         content[range].copy_from_slice(&bytes);
         made.push(match fill {
             Some(_) => {
                 // In the middle of its chunk.
                 let chunk = [b"before".as_slice(), &bytes, b"behind"].concat();
-                Piece { offset, len, source: Source::Chunk { id: device.put(&chunk), offset: 6 } }
+                Piece {
+                    offset,
+                    len,
+                    source: Source::Chunk {
+                        id: device.put(&chunk),
+                        offset: 6,
+                    },
+                }
             }
-            None => Piece { offset, len, source: Source::Hole },
+            None => Piece {
+                offset,
+                len,
+                source: Source::Hole,
+            },
         });
     }
     content.resize(content.len() + usize::try_from(tail).unwrap(), 0);
-    ContentChange { cut, size: content.len() as u64, mtime: device.now(), pieces: made }
+    ContentChange {
+        cut,
+        size: content.len() as u64,
+        mtime: device.now(),
+        pieces: made,
+    }
 }
 
 fn every_version_is_kept(mut world: World, steps: Vec<(bool, Step)>) {
@@ -112,7 +159,11 @@ fn every_version_is_kept(mut world: World, steps: Vec<(bool, Step)>) {
     for (ends_batch, step) in steps {
         world.laptop.pull();
         let change = apply(&mut world.laptop, &mut content, step);
-        ops.push(Op::SetContent { object: file, base: world.laptop.base, change });
+        ops.push(Op::SetContent {
+            object: file,
+            base: world.laptop.base,
+            change,
+        });
         if ends_batch {
             versions.push((world.laptop.commit(&ops), content.clone()));
             ops.clear();
@@ -121,7 +172,12 @@ fn every_version_is_kept(mut world: World, steps: Vec<(bool, Step)>) {
         }
     }
     for (at, content) in &versions {
-        assert_eq!(&world.laptop.past(file, *at).unwrap().1, content, "after commit {}", at.get());
+        assert_eq!(
+            &world.laptop.past(file, *at).unwrap().1,
+            content,
+            "after commit {}",
+            at.get()
+        );
     }
     assert_eq!(world.laptop.conflicts(), []);
 }

@@ -17,7 +17,10 @@ on_both! {
 }
 
 fn read_at(world: &World, dir: ObjectNo, at: CommitSeq) -> PastNames {
-    teal_meta::read::<_, MetaError>(&*world.stores.meta, world.volume, |txn| txn.names_at(dir, at)).unwrap()
+    teal_meta::read::<_, MetaError>(&*world.stores.meta, world.volume, |txn| {
+        txn.names_at(dir, at)
+    })
+    .unwrap()
 }
 
 fn what_came_and_went_costs_a_listing_nothing(mut world: World) {
@@ -25,30 +28,49 @@ fn what_came_and_went_costs_a_listing_nothing(mut world: World) {
     let device = &mut world.laptop;
     let kept = (Name::new(b"kept").unwrap(), device.file(ROOT, "kept", b""));
     // Each of them has a few names at a time.
-    let files: Vec<ObjectNo> = (0..25).map(|n| device.file(ROOT, &format!("was{n}"), b"")).collect();
+    let files: Vec<ObjectNo> = (0..25)
+        .map(|n| device.file(ROOT, &format!("was{n}"), b""))
+        .collect();
     let named = |round: usize| {
-        (round * EACH..(round + 1) * EACH).map(|n| (files[n % files.len()], link(ROOT, &format!("f{n}"))))
+        (round * EACH..(round + 1) * EACH)
+            .map(|n| (files[n % files.len()], link(ROOT, &format!("f{n}"))))
     };
     let mut commits = vec![];
     for round in 0..100_000 / EACH {
-        let mut ops: Vec<Op> = named(round).map(|(file, link)| device.place(file, link)).collect();
+        let mut ops: Vec<Op> = named(round)
+            .map(|(file, link)| device.place(file, link))
+            .collect();
         if round > 0 {
             ops.extend(named(round - 1).map(|(file, link)| device.remove(file, link)));
         }
         device.base = device.commit(&ops);
         commits.push(device.base);
     }
-    let first = files.iter().enumerate().map(|(n, file)| (*file, link(ROOT, &format!("was{n}"))));
+    let first = files
+        .iter()
+        .enumerate()
+        .map(|(n, file)| (*file, link(ROOT, &format!("was{n}"))));
     let last = named(100_000 / EACH - 1).chain(first);
     let ops: Vec<Op> = last.map(|(file, link)| device.remove(file, link)).collect();
     let last = device.commit(&ops);
-    assert_eq!(world.laptop.past_names(ROOT, last).unwrap(), std::slice::from_ref(&kept));
-    assert!(read_at(&world, ROOT, last).rows <= 3 + 2 * 64, "{} rows for one name", read_at(&world, ROOT, last).rows);
+    assert_eq!(
+        world.laptop.past_names(ROOT, last).unwrap(),
+        std::slice::from_ref(&kept)
+    );
+    assert!(
+        read_at(&world, ROOT, last).rows <= 3 + 2 * 64,
+        "{} rows for one name",
+        read_at(&world, ROOT, last).rows
+    );
     let there = EACH + files.len() + 1;
     for at in commits.iter().rev().step_by(9) {
         let past = read_at(&world, ROOT, *at);
         assert!(past.names.len() == there && past.names.contains(&kept));
-        assert!(past.rows <= 3 * there + 2 * 64, "{} rows for {there} names", past.rows);
+        assert!(
+            past.rows <= 3 * there + 2 * 64,
+            "{} rows for {there} names",
+            past.rows
+        );
     }
 }
 
@@ -57,9 +79,15 @@ fn a_directory_of_the_past_is_there_while_it_was(mut world: World) {
     let file = world.laptop.file(dir, "f", b"1");
     world.laptop.pull();
     let there = world.laptop.base;
-    let ops = [world.laptop.remove(file, link(dir, "f")), world.laptop.remove(dir, link(ROOT, "d"))];
+    let ops = [
+        world.laptop.remove(file, link(dir, "f")),
+        world.laptop.remove(dir, link(ROOT, "d")),
+    ];
     let gone = world.laptop.commit(&ops);
-    assert_eq!(world.desk.past_names(dir, there).unwrap(), [(Name::new(b"f").unwrap(), file)]);
+    assert_eq!(
+        world.desk.past_names(dir, there).unwrap(),
+        [(Name::new(b"f").unwrap(), file)]
+    );
     assert_eq!(world.desk.past_names(dir, seq(1)), None, "not yet");
     assert_eq!(world.desk.past_names(dir, gone), None);
     assert_eq!(world.desk.past_names(file, there), None, "a file");
@@ -72,7 +100,11 @@ fn a_long_listing_comes_in_parts(mut world: World) {
     for names in names.chunks(100) {
         let object = world.laptop.number();
         ops.push(world.laptop.create(object, FileType::File));
-        ops.extend(names.iter().map(|name| world.laptop.place(object, link(ROOT, name))));
+        ops.extend(
+            names
+                .iter()
+                .map(|name| world.laptop.place(object, link(ROOT, name))),
+        );
     }
     let at = world.laptop.commit(&ops);
     let listed = world.desk.past_names(ROOT, at).unwrap();
@@ -104,7 +136,8 @@ fn every_listing_is_kept(mut world: World, steps: &[(u8, u8)]) {
         let at = device.commit(&ops);
         let now = |device: &Device, dir| {
             let listed = device.list(dir).unwrap().into_iter();
-            let named = listed.map(|(name, version)| (Name::new(name.as_bytes()).unwrap(), version.object));
+            let named =
+                listed.map(|(name, version)| (Name::new(name.as_bytes()).unwrap(), version.object));
             named.collect::<Vec<(Name, ObjectNo)>>()
         };
         seen.push((at, dirs.map(|dir| (dir, now(device, dir)))));
@@ -113,13 +146,21 @@ fn every_listing_is_kept(mut world: World, steps: &[(u8, u8)]) {
     for (at, dirs) in seen {
         for (dir, names) in dirs {
             let past = read_at(&world, dir, at);
-            assert!(past.rows <= 3 * names.len() + 2 * 64, "{} rows for {} names", past.rows, names.len());
+            assert!(
+                past.rows <= 3 * names.len() + 2 * 64,
+                "{} rows for {} names",
+                past.rows,
+                names.len()
+            );
             most = most.max(past.rows);
             assert_eq!(past.names, names, "after commit {}", at.get());
             assert_eq!(world.desk.past_names(dir, at).unwrap(), names);
         }
     }
-    assert!(most < steps.len() || steps.len() < 400, "snapshots were taken");
+    assert!(
+        most < steps.len() || steps.len() < 400,
+        "snapshots were taken"
+    );
 }
 
 /// Few names, so that they come and go again; now and then one of many.
@@ -141,7 +182,10 @@ fn each_listing_is_kept_by_the_database_too() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for _ in 0..3 {
         let dir = tempfile::tempdir().unwrap();
-        let steps = prop::collection::vec(step(), 800..900).new_tree(&mut runner).unwrap().current();
+        let steps = prop::collection::vec(step(), 800..900)
+            .new_tree(&mut runner)
+            .unwrap()
+            .current();
         every_listing_is_kept(World::on(Stores::sqlite(dir.path())), &steps);
     }
 }

@@ -49,7 +49,10 @@ fn a_removal_of_what_has_gone_is_nothing(mut world: World) {
         let ops = [device.remove(file, link(ROOT, "a"))];
         device.commit(&ops);
     }
-    assert_eq!((world.desk.names(ROOT), world.desk.conflicts()), (vec![], vec![]));
+    assert_eq!(
+        (world.desk.names(ROOT), world.desk.conflicts()),
+        (vec![], vec![])
+    );
 }
 
 fn a_removal_of_a_name_that_leads_elsewhere_is_nothing(mut world: World) {
@@ -80,12 +83,9 @@ fn a_file_changed_elsewhere_is_not_removed(mut world: World) {
         assert!(world.desk.look(file).is_some(), "{change}");
         // The author of the removal learns that it did not happen.
         let pulled = world.desk.pull();
-        assert!(
-            pulled
-                .changes
-                .iter()
-                .any(|c| matches!(c, teal_proto::Change::Is { version, .. } if version.object == file))
-        );
+        assert!(pulled.changes.iter().any(
+            |c| matches!(c, teal_proto::Change::Is { version, .. } if version.object == file)
+        ));
     }
     assert_eq!(world.desk.conflict_kinds(), [Removal; 3]);
     assert_eq!(world.desk.conflicts()[0].path, "/content");
@@ -95,22 +95,38 @@ fn what_its_author_has_sent_himself_is_seen(mut world: World) {
     let file = world.laptop.file(ROOT, "a", b"1");
     world.sync();
     // The base stays where it was: of what was on its way when the next was done he had seen no commit.
-    let ops = [world.laptop.write(file, b"2"), world.laptop.chmod(file, 0o600)];
+    let ops = [
+        world.laptop.write(file, b"2"),
+        world.laptop.chmod(file, 0o600),
+    ];
     world.laptop.commit(&ops);
     let old = Timestamp::new(77, 7);
-    let attributes = Attributes { mtime: old, ..world.laptop.attributes(0o640) };
+    let attributes = Attributes {
+        mtime: old,
+        ..world.laptop.attributes(0o640)
+    };
     let ops = [
-        Op::SetAttributes { object: file, base: world.laptop.base, attributes },
+        Op::SetAttributes {
+            object: file,
+            base: world.laptop.base,
+            attributes,
+        },
         world.laptop.xattr(file, "user.a", Some("1")),
         world.laptop.rename(file, link(ROOT, "a"), link(ROOT, "b")),
     ];
     world.laptop.commit(&ops);
     let Version { attributes, .. } = world.desk.look(file).unwrap();
     assert_eq!((attributes.perm, attributes.mtime), (0o640, old));
-    let ops = [world.laptop.xattr(file, "user.a", Some("2")), world.laptop.remove(file, link(ROOT, "b"))];
+    let ops = [
+        world.laptop.xattr(file, "user.a", Some("2")),
+        world.laptop.remove(file, link(ROOT, "b")),
+    ];
     world.laptop.commit(&ops[..1]);
     world.laptop.commit(&ops[1..]);
-    assert_eq!((world.desk.look(file), world.desk.conflicts()), (None, vec![]));
+    assert_eq!(
+        (world.desk.look(file), world.desk.conflicts()),
+        (None, vec![])
+    );
     // In another life it has not.
     let file = world.laptop.file(ROOT, "a", b"1");
     world.laptop.incarnate();
@@ -140,7 +156,10 @@ fn a_file_changed_under_another_name_keeps_its_last_one(mut world: World) {
     let ops = [world.laptop.remove(file, link(ROOT, "b"))];
     world.laptop.commit(&ops);
     // The desk has removed one name, and written to the file under the other.
-    let ops = [world.desk.remove(file, link(ROOT, "a")), world.desk.write(file, b"2")];
+    let ops = [
+        world.desk.remove(file, link(ROOT, "a")),
+        world.desk.write(file, b"2"),
+    ];
     world.desk.commit(&ops);
     assert_eq!(world.desk.read_named(ROOT, "a"), b"2");
     assert_eq!(world.desk.conflict_kinds(), [Removal]);
@@ -174,8 +193,15 @@ fn a_tree_is_removed_in_any_order(mut world: World) {
             ops.reverse();
         }
         world.desk.commit(&ops);
-        assert_eq!((world.desk.names(ROOT), world.desk.conflicts()), (vec!["g".to_owned()], vec![]));
-        assert!([outer, inner, file].iter().all(|object| world.desk.look(*object).is_none()));
+        assert_eq!(
+            (world.desk.names(ROOT), world.desk.conflicts()),
+            (vec!["g".to_owned()], vec![])
+        );
+        assert!(
+            [outer, inner, file]
+                .iter()
+                .all(|object| world.desk.look(*object).is_none())
+        );
         world.sync();
         let ops = [world.desk.remove(moved, link(ROOT, "g"))];
         world.desk.commit(&ops);
@@ -199,8 +225,16 @@ fn a_tree_with_a_changed_file_stays_as_far_as_it_must(mut world: World) {
     ];
     world.desk.commit(&ops);
     assert_eq!(
-        (world.desk.names(ROOT), world.desk.names(outer), world.desk.names(full)),
-        (vec!["outer".to_owned()], vec!["full".to_owned()], vec!["kept".to_owned()])
+        (
+            world.desk.names(ROOT),
+            world.desk.names(outer),
+            world.desk.names(full)
+        ),
+        (
+            vec!["outer".to_owned()],
+            vec!["full".to_owned()],
+            vec!["kept".to_owned()]
+        )
     );
     assert_eq!(world.desk.conflict_kinds(), [Removal; 3]);
 }
@@ -212,15 +246,25 @@ fn the_later_of_two_files_of_one_name_gets_the_conflict_name(mut world: World) {
     assert_eq!(list["a.txt"].object, first);
     assert_eq!(list["a (conflict desk 2026-11-22).txt"].object, second);
     let note = &world.desk.conflicts()[0];
-    assert_eq!((note.kind, note.object, note.copy, &note.device[..]), (Name, first, Some(second), "desk"));
-    assert_eq!((&note.path[..], &note.copy_path[..]), ("/a.txt", "/a (conflict desk 2026-11-22).txt"));
+    assert_eq!(
+        (note.kind, note.object, note.copy, &note.device[..]),
+        (Name, first, Some(second), "desk")
+    );
+    assert_eq!(
+        (&note.path[..], &note.copy_path[..]),
+        ("/a.txt", "/a (conflict desk 2026-11-22).txt")
+    );
 }
 
 fn conflict_names_are_unique(mut world: World) {
     world.laptop.file(ROOT, "a", b"1");
     world.desk.file(ROOT, "a", b"2");
     world.desk.file(ROOT, "a", b"3");
-    let names = ["a", "a (conflict desk 2026-11-22)", "a (conflict desk 2026-11-22) 2"];
+    let names = [
+        "a",
+        "a (conflict desk 2026-11-22)",
+        "a (conflict desk 2026-11-22) 2",
+    ];
     assert_eq!(world.desk.names(ROOT), names);
 }
 
@@ -262,8 +306,14 @@ fn a_removed_directory_whose_name_is_taken_comes_back_beside_it(mut world: World
     world.laptop.commit(&ops);
     world.laptop.file(ROOT, "d", b"now a file");
     world.desk.file(dir, "f", b"1");
-    assert_eq!(world.desk.names(ROOT), ["d", "d (conflict desk 2026-11-22)"]);
-    assert_eq!(world.desk.list(ROOT).unwrap()["d (conflict desk 2026-11-22)"].object, dir);
+    assert_eq!(
+        world.desk.names(ROOT),
+        ["d", "d (conflict desk 2026-11-22)"]
+    );
+    assert_eq!(
+        world.desk.list(ROOT).unwrap()["d (conflict desk 2026-11-22)"].object,
+        dir
+    );
 }
 
 fn an_object_placed_after_its_removal_lives_again(mut world: World) {
@@ -277,7 +327,10 @@ fn an_object_placed_after_its_removal_lives_again(mut world: World) {
     world.desk.commit(&ops);
     assert_eq!(world.desk.names(ROOT), ["b"]);
     assert_eq!(world.desk.read(file), b"content");
-    assert_eq!(world.desk.look(file).unwrap().xattrs, [(b"user.a".to_vec(), b"1".to_vec())]);
+    assert_eq!(
+        world.desk.look(file).unwrap().xattrs,
+        [(b"user.a".to_vec(), b"1".to_vec())]
+    );
     assert_eq!(world.desk.conflict_kinds(), [Removal]);
 }
 
@@ -311,7 +364,10 @@ fn a_directory_is_never_moved_into_itself(mut world: World) {
     world.laptop.commit(&ops);
     let ops = [world.desk.rename(b, link(ROOT, "b"), link(a, "b"))];
     world.desk.commit(&ops);
-    assert_eq!((world.desk.names(ROOT), world.desk.names(b)), (vec!["b".to_owned()], vec!["a".to_owned()]));
+    assert_eq!(
+        (world.desk.names(ROOT), world.desk.names(b)),
+        (vec!["b".to_owned()], vec!["a".to_owned()])
+    );
     assert_eq!(world.desk.names(a), [""; 0]);
     assert_eq!(world.desk.conflict_kinds(), [Move]);
     // Not even by placing it.
@@ -327,7 +383,10 @@ fn a_move_onto_a_name_taken_elsewhere_gets_the_conflict_name(mut world: World) {
     world.laptop.file(ROOT, "b", b"2");
     let ops = [world.desk.rename(file, link(ROOT, "a"), link(ROOT, "b"))];
     world.desk.commit(&ops);
-    assert_eq!(world.desk.names(ROOT), ["b", "b (conflict desk 2026-11-22)"]);
+    assert_eq!(
+        world.desk.names(ROOT),
+        ["b", "b (conflict desk 2026-11-22)"]
+    );
     assert_eq!(world.desk.conflict_kinds(), [Name]);
 }
 
@@ -335,10 +394,16 @@ fn a_replacing_rename_replaces(mut world: World) {
     let old = world.laptop.file(ROOT, "a", b"1");
     let new = world.laptop.file(ROOT, "a.tmp", b"2");
     world.sync();
-    let ops = [world.desk.remove(old, link(ROOT, "a")), world.desk.rename(new, link(ROOT, "a.tmp"), link(ROOT, "a"))];
+    let ops = [
+        world.desk.remove(old, link(ROOT, "a")),
+        world.desk.rename(new, link(ROOT, "a.tmp"), link(ROOT, "a")),
+    ];
     world.desk.commit(&ops);
     assert_eq!(world.desk.names(ROOT), ["a"]);
-    assert_eq!((world.desk.read_named(ROOT, "a"), world.desk.conflicts()), (b"2".to_vec(), vec![]));
+    assert_eq!(
+        (world.desk.read_named(ROOT, "a"), world.desk.conflicts()),
+        (b"2".to_vec(), vec![])
+    );
 }
 
 fn a_replacing_rename_keeps_what_was_changed_elsewhere(mut world: World) {
@@ -355,7 +420,10 @@ fn a_replacing_rename_keeps_what_was_changed_elsewhere(mut world: World) {
     ];
     world.desk.commit(&ops);
     assert_eq!(world.desk.read_named(ROOT, "a"), b"changed");
-    assert_eq!(world.desk.read_named(ROOT, "a (conflict desk 2026-11-22)"), b"new");
+    assert_eq!(
+        world.desk.read_named(ROOT, "a (conflict desk 2026-11-22)"),
+        b"new"
+    );
     assert_eq!(world.desk.conflict_kinds(), [Removal, Name]);
 }
 
@@ -381,7 +449,10 @@ fn a_name_for_an_object_that_never_was_is_shown(mut world: World) {
         world.laptop.xattr(nobody, "user.a", None),
     ];
     world.laptop.commit(&ops);
-    assert_eq!((world.laptop.names(ROOT), world.laptop.look(nobody)), (vec![], None));
+    assert_eq!(
+        (world.laptop.names(ROOT), world.laptop.look(nobody)),
+        (vec![], None)
+    );
     assert_eq!(world.laptop.conflict_kinds(), [Removal; 4]);
     let pulled = world.laptop.pull();
     assert_eq!(pulled.changes, []);

@@ -18,15 +18,26 @@ struct Known {
 }
 
 fn any_link(rng: &mut Rng, known: &Known) -> Link {
-    let dir = if rng.chance(0.3) || known.dirs.is_empty() { ROOT } else { *rng.pick(&known.dirs) };
+    let dir = if rng.chance(0.3) || known.dirs.is_empty() {
+        ROOT
+    } else {
+        *rng.pick(&known.dirs)
+    };
     let names: [&str; 4] = ["a", "b", "c.txt", "d"];
     link(dir, names[rng.index(names.len())])
 }
 
 /// A name that the object has, if it has one: most operations should meet something.
 fn its_link(device: &Device, rng: &mut Rng, known: &Known, object: ObjectNo) -> Link {
-    let links = device.look(object).map(|version| version.links).unwrap_or_default();
-    if links.is_empty() || rng.chance(0.2) { any_link(rng, known) } else { rng.pick(&links).clone() }
+    let links = device
+        .look(object)
+        .map(|version| version.links)
+        .unwrap_or_default();
+    if links.is_empty() || rng.chance(0.2) {
+        any_link(rng, known)
+    } else {
+        rng.pick(&links).clone()
+    }
 }
 
 fn some_ops(device: &mut Device, rng: &mut Rng, known: &mut Known) -> Vec<Op> {
@@ -36,7 +47,14 @@ fn some_ops(device: &mut Device, rng: &mut Rng, known: &mut Known) -> Vec<Op> {
         let objects = if is_dir { &known.dirs } else { &known.files };
         if objects.is_empty() || rng.chance(0.2) {
             let object = device.number();
-            ops.push(device.create(object, if is_dir { FileType::Dir } else { FileType::File }));
+            ops.push(device.create(
+                object,
+                if is_dir {
+                    FileType::Dir
+                } else {
+                    FileType::File
+                },
+            ));
             let to = any_link(rng, known);
             ops.push(device.place(object, to));
             if is_dir {
@@ -74,17 +92,35 @@ fn everything(device: &Device) -> BTreeMap<ObjectNo, Version> {
 fn assert_is_a_tree(device: &Device) {
     let all = everything(device);
     for (object, version) in &all {
-        assert!(*object == ROOT || !version.links.is_empty(), "{object} has no name");
-        assert!(!version.kind.is_dir() || version.links.len() <= 1, "{object} has two names");
+        assert!(
+            *object == ROOT || !version.links.is_empty(),
+            "{object} has no name"
+        );
+        assert!(
+            !version.kind.is_dir() || version.links.len() <= 1,
+            "{object} has two names"
+        );
         let (mut at, mut steps) = (version, 0);
         while at.object != ROOT {
             at = &all[&at.links[0].dir];
-            assert!(at.kind.is_dir() && steps < all.len(), "{object} is in no tree");
+            assert!(
+                at.kind.is_dir() && steps < all.len(),
+                "{object} is in no tree"
+            );
             steps += 1;
         }
     }
-    let listed: usize = all.values().filter(|v| v.kind.is_dir()).map(|v| device.list(v.object).unwrap().len()).sum();
-    assert_eq!(listed, all.values().map(|version| version.links.len()).sum::<usize>());
+    let listed: usize = all
+        .values()
+        .filter(|v| v.kind.is_dir())
+        .map(|v| device.list(v.object).unwrap().len())
+        .sum();
+    assert_eq!(
+        listed,
+        all.values()
+            .map(|version| version.links.len())
+            .sum::<usize>()
+    );
 }
 
 /// Returns all that lives in the end, and how many conflicts were met.
@@ -92,7 +128,11 @@ fn run(seed: u64, mut world: World) -> (BTreeMap<ObjectNo, Version>, usize) {
     let (mut rng, mut known) = (Rng::new(seed), Known::default());
     let mut copy = everything(&world.desk);
     for _ in 0..30 {
-        let device = if rng.chance(0.5) { &mut world.laptop } else { &mut world.desk };
+        let device = if rng.chance(0.5) {
+            &mut world.laptop
+        } else {
+            &mut world.desk
+        };
         let ops = some_ops(device, &mut rng, &mut known);
         device.batch += 1;
         match device.send(device.batch, &ops) {
@@ -115,8 +155,14 @@ fn run(seed: u64, mut world: World) -> (BTreeMap<ObjectNo, Version>, usize) {
         }
     }
     let all = everything(&world.desk);
-    for version in all.values().filter(|version| version.kind == FileType::File) {
-        let past = world.desk.past(version.object, world.desk.ask_pull(seq(1), None).to).unwrap();
+    for version in all
+        .values()
+        .filter(|version| version.kind == FileType::File)
+    {
+        let past = world
+            .desk
+            .past(version.object, world.desk.ask_pull(seq(1), None).to)
+            .unwrap();
         assert_eq!(
             past,
             (version.clone(), world.desk.read(version.object)),
@@ -136,6 +182,10 @@ fn whatever_two_devices_do_there_is_one_tree() {
 fn both_kinds_of_metadata_lead_to_the_same_tree() {
     for seed in 0..3 {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(run(seed, World::new()), run(seed, World::on(Stores::sqlite(dir.path()))), "seed {seed}");
+        assert_eq!(
+            run(seed, World::new()),
+            run(seed, World::on(Stores::sqlite(dir.path()))),
+            "seed {seed}"
+        );
     }
 }

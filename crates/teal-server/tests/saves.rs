@@ -51,13 +51,19 @@ fn a_change_of_a_file_that_was_saved_over_is_beside_what_replaced_it(mut world: 
     let (dir, file) = shared(&mut world);
     let new = save(&mut world.laptop, file, &link(dir, "a"), b"saved");
     change(&mut world, file);
-    assert_eq!((world.desk.names(dir), world.desk.names(ROOT)), (vec!["a".into(), COPY.into()], vec!["dir".into()]));
+    assert_eq!(
+        (world.desk.names(dir), world.desk.names(ROOT)),
+        (vec!["a".into(), COPY.into()], vec!["dir".into()])
+    );
     assert_eq!(world.desk.read_named(dir, "a"), b"saved");
     assert_eq!(world.desk.read_named(dir, COPY), b"changed");
     let note = &world.desk.conflicts()[..];
     assert_eq!((note.len(), note[0].kind), (1, Content));
     assert_eq!((note[0].object, note[0].path.as_str()), (new, "/dir/a"));
-    assert_eq!((note[0].copy, note[0].copy_path.clone()), (Some(file), format!("/dir/{COPY}")));
+    assert_eq!(
+        (note[0].copy, note[0].copy_path.clone()),
+        (Some(file), format!("/dir/{COPY}"))
+    );
 }
 
 fn a_save_over_a_file_that_was_changed_is_beside_it(mut world: World) {
@@ -72,14 +78,23 @@ fn a_save_over_a_file_that_was_changed_is_beside_it(mut world: World) {
     ];
     world.laptop.commit(&ops);
     let copy = "a (conflict laptop 2026-11-22)";
-    assert_eq!((world.desk.names(dir), world.desk.names(ROOT)), (vec!["a".into(), copy.into()], vec!["dir".into()]));
     assert_eq!(
-        (world.desk.read_named(dir, "a"), world.desk.read_named(dir, copy)),
+        (world.desk.names(dir), world.desk.names(ROOT)),
+        (vec!["a".into(), copy.into()], vec!["dir".into()])
+    );
+    assert_eq!(
+        (
+            world.desk.read_named(dir, "a"),
+            world.desk.read_named(dir, copy)
+        ),
         (b"changed".to_vec(), b"saved".to_vec())
     );
     assert_eq!(world.desk.conflict_kinds(), [Removal, Name]);
     let note = &world.desk.conflicts()[1];
-    assert_eq!((note.path.as_str(), note.copy_path.clone()), ("/dir/a", format!("/dir/{copy}")));
+    assert_eq!(
+        (note.path.as_str(), note.copy_path.clone()),
+        ("/dir/a", format!("/dir/{copy}"))
+    );
 }
 
 fn a_chain_of_saves_is_followed_to_the_file_that_lives(mut world: World) {
@@ -99,15 +114,28 @@ fn the_copy_is_where_the_saved_file_is_now(mut world: World) {
     let new = save(&mut world.laptop, file, &link(dir, "a"), b"saved");
     let other = world.laptop.dir(ROOT, "other");
     let laptop = &mut world.laptop;
-    let ops = [laptop.rename(new, link(dir, "a"), link(other, "b.txt")), laptop.remove(dir, link(ROOT, "dir"))];
+    let ops = [
+        laptop.rename(new, link(dir, "a"), link(other, "b.txt")),
+        laptop.remove(dir, link(ROOT, "dir")),
+    ];
     laptop.commit(&ops);
     laptop.pull();
-    let ops = [world.laptop.rename(other, link(ROOT, "other"), link(ROOT, "moved"))];
+    let ops = [world
+        .laptop
+        .rename(other, link(ROOT, "other"), link(ROOT, "moved"))];
     world.laptop.commit(&ops);
     change(&mut world, file);
     assert_eq!(world.desk.names(ROOT), ["moved"]);
-    assert_eq!(world.desk.names(other), ["b (conflict desk 2026-11-22).txt", "b.txt"]);
-    assert_eq!(world.desk.read_named(other, "b (conflict desk 2026-11-22).txt"), b"changed");
+    assert_eq!(
+        world.desk.names(other),
+        ["b (conflict desk 2026-11-22).txt", "b.txt"]
+    );
+    assert_eq!(
+        world
+            .desk
+            .read_named(other, "b (conflict desk 2026-11-22).txt"),
+        b"changed"
+    );
     assert_eq!(world.desk.conflict_kinds(), [Content]);
 }
 
@@ -115,17 +143,29 @@ fn a_name_in_the_root_for_want_of_a_better_one_is_not_taken_up(mut world: World)
     let (dir, file) = shared(&mut world);
     save(&mut world.laptop, file, &link(dir, "a"), b"saved");
     let name = FileName::new(format!("object-{}", file.get()).as_bytes()).unwrap();
-    let ops = [world.desk.place(file, Link { dir: ROOT, name }), world.desk.write(file, b"changed")];
+    let ops = [
+        world.desk.place(file, Link { dir: ROOT, name }),
+        world.desk.write(file, b"changed"),
+    ];
     world.desk.commit(&ops);
-    assert_eq!((world.desk.names(ROOT), world.desk.names(dir)), (vec!["dir".into()], vec!["a".into(), COPY.into()]));
+    assert_eq!(
+        (world.desk.names(ROOT), world.desk.names(dir)),
+        (vec!["dir".into()], vec!["a".into(), COPY.into()])
+    );
     // A name that somebody has chosen is.
     let (dir, file) = shared_in(&mut world, "more");
     save(&mut world.laptop, file, &link(dir, "a"), b"saved");
-    let ops = [world.desk.place(file, link(dir, "mine")), world.desk.write(file, b"changed")];
+    let ops = [
+        world.desk.place(file, link(dir, "mine")),
+        world.desk.write(file, b"changed"),
+    ];
     world.desk.commit(&ops);
     assert_eq!(world.desk.names(dir), ["a", "mine"]);
     assert_eq!(
-        (world.desk.read_named(dir, "mine"), world.desk.conflict_kinds()),
+        (
+            world.desk.read_named(dir, "mine"),
+            world.desk.conflict_kinds()
+        ),
         (b"changed".to_vec(), vec![Content; 2])
     );
 }
@@ -144,7 +184,10 @@ fn the_copy_has_what_its_author_had_seen(mut world: World) {
     world.laptop.commit(&ops);
     world.laptop.pull();
     save(&mut world.laptop, file, &link(dir, "a"), b"saved");
-    let ops = [world.desk.chmod(file, 0o600), world.desk.overwrite(file, 1, 0, b"x")];
+    let ops = [
+        world.desk.chmod(file, 0o600),
+        world.desk.overwrite(file, 1, 0, b"x"),
+    ];
     world.desk.commit(&ops);
     assert_eq!(world.desk.names(dir), ["a", COPY]);
     assert_eq!(world.desk.read_named(dir, COPY), b"x");
@@ -158,6 +201,12 @@ fn what_was_saved_and_removed_leaves_the_change_under_its_name(mut world: World)
     let ops = [world.laptop.remove(new, link(dir, "a"))];
     world.laptop.commit(&ops);
     change(&mut world, file);
-    assert_eq!((world.desk.names(dir), world.desk.names(ROOT)), (vec!["a".into()], vec!["dir".into()]));
-    assert_eq!((world.desk.read_named(dir, "a"), world.desk.conflict_kinds()), (b"changed".to_vec(), vec![Removal]));
+    assert_eq!(
+        (world.desk.names(dir), world.desk.names(ROOT)),
+        (vec!["a".into()], vec!["dir".into()])
+    );
+    assert_eq!(
+        (world.desk.read_named(dir, "a"), world.desk.conflict_kinds()),
+        (b"changed".to_vec(), vec![Removal])
+    );
 }

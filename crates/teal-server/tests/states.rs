@@ -49,7 +49,11 @@ fn the_same_attributes_are_no_conflict(mut world: World) {
     let mut same = world.laptop.attributes(0o600);
     for device in [&mut world.laptop, &mut world.desk] {
         same.ctime = device.now();
-        let op = Op::SetAttributes { object: file, base: device.base, attributes: same };
+        let op = Op::SetAttributes {
+            object: file,
+            base: device.base,
+            attributes: same,
+        };
         device.commit(&[op]);
     }
     assert_eq!(world.desk.conflicts(), []);
@@ -64,8 +68,14 @@ fn attributes_and_content_do_not_conflict(mut world: World) {
     let ops = [world.desk.chmod(file, 0o600)];
     world.desk.commit(&ops);
     let version = world.desk.look(file).unwrap();
-    assert_eq!((version.attributes.perm, world.desk.read(file)), (0o600, b"new".to_vec()));
-    assert!(version.attributes.mtime.secs > 5_000, "the time of the content stays");
+    assert_eq!(
+        (version.attributes.perm, world.desk.read(file)),
+        (0o600, b"new".to_vec())
+    );
+    assert!(
+        version.attributes.mtime.secs > 5_000,
+        "the time of the content stays"
+    );
     assert_eq!(world.desk.conflicts(), []);
 }
 
@@ -91,8 +101,15 @@ fn a_directory_has_the_time_it_was_given_by_who_had_seen_its_entries(mut world: 
     world.laptop.file(dir, "file", b"1");
     let unpacked = |device: &mut kit::Device| {
         let mtime = teal_types::Timestamp::new(77, 7);
-        let attributes = teal_types::Attributes { mtime, ..device.attributes(0o755) };
-        Op::SetAttributes { object: dir, base: device.base, attributes }
+        let attributes = teal_types::Attributes {
+            mtime,
+            ..device.attributes(0o755)
+        };
+        Op::SetAttributes {
+            object: dir,
+            base: device.base,
+            attributes,
+        }
     };
     // Its own entries of batches it has not seen land yet are nobody else's.
     let op = unpacked(&mut world.laptop);
@@ -103,22 +120,37 @@ fn a_directory_has_the_time_it_was_given_by_who_had_seen_its_entries(mut world: 
     world.desk.file(dir, "other", b"1");
     let op = unpacked(&mut world.laptop);
     world.laptop.commit(&[op]);
-    assert!(world.desk.look(dir).unwrap().attributes.mtime.secs > 9_000, "the other's entry is newer");
+    assert!(
+        world.desk.look(dir).unwrap().attributes.mtime.secs > 9_000,
+        "the other's entry is newer"
+    );
 }
 
 fn extended_attributes_conflict_by_name(mut world: World) {
     let file = world.laptop.file(ROOT, "a", b"1");
     world.sync();
-    let ops = [world.laptop.xattr(file, "user.x", Some("1")), world.laptop.xattr(file, "user.y", Some("1"))];
+    let ops = [
+        world.laptop.xattr(file, "user.x", Some("1")),
+        world.laptop.xattr(file, "user.y", Some("1")),
+    ];
     world.laptop.commit(&ops);
-    let ops = ["user.x", "user.y", "user.z"]
-        .map(|name| world.desk.xattr(file, name, Some(if name == "user.y" { "1" } else { "2" })));
+    let ops = ["user.x", "user.y", "user.z"].map(|name| {
+        world
+            .desk
+            .xattr(file, name, Some(if name == "user.y" { "1" } else { "2" }))
+    });
     world.desk.commit(&ops);
     let xattrs = world.desk.look(file).unwrap().xattrs;
     let wanted = [("user.x", "1"), ("user.y", "1"), ("user.z", "2")];
-    assert_eq!(xattrs, wanted.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())));
+    assert_eq!(
+        xattrs,
+        wanted.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
+    );
     let notes = world.desk.conflicts();
-    assert_eq!((notes.len(), notes[0].kind, &notes[0].lost[..]), (1, Xattr, "extended attribute user.x = 2"));
+    assert_eq!(
+        (notes.len(), notes[0].kind, &notes[0].lost[..]),
+        (1, Xattr, "extended attribute user.x = 2")
+    );
 }
 
 fn a_removed_extended_attribute_conflicts_too(mut world: World) {
@@ -130,7 +162,13 @@ fn a_removed_extended_attribute_conflicts_too(mut world: World) {
     world.laptop.commit(&ops);
     let ops = [world.desk.xattr(file, "user.x", Some("2"))];
     world.desk.commit(&ops);
-    assert_eq!((world.desk.look(file).unwrap().xattrs, world.desk.conflict_kinds()), (vec![], vec![Xattr]));
+    assert_eq!(
+        (
+            world.desk.look(file).unwrap().xattrs,
+            world.desk.conflict_kinds()
+        ),
+        (vec![], vec![Xattr])
+    );
 }
 
 fn the_later_content_is_a_file_beside(mut world: World) {
@@ -139,17 +177,30 @@ fn the_later_content_is_a_file_beside(mut world: World) {
     world.sync();
     let ops = [world.laptop.write(file, b"from the laptop")];
     world.laptop.commit(&ops);
-    let ops = [world.desk.chmod(file, 0o600), world.desk.write(file, b"from the desk")];
+    let ops = [
+        world.desk.chmod(file, 0o600),
+        world.desk.write(file, b"from the desk"),
+    ];
     world.desk.commit(&ops);
     assert_eq!(world.desk.read(file), b"from the laptop");
     let copy = world.desk.list(dir).unwrap()["report (conflict desk 2026-11-22).txt"].clone();
-    assert_eq!((world.desk.read(copy.object), copy.attributes.perm), (b"from the desk".to_vec(), 0o600));
+    assert_eq!(
+        (world.desk.read(copy.object), copy.attributes.perm),
+        (b"from the desk".to_vec(), 0o600)
+    );
     let note = &world.desk.conflicts()[0];
-    assert_eq!((note.kind, note.object, note.copy), (Content, file, Some(copy.object)));
+    assert_eq!(
+        (note.kind, note.object, note.copy),
+        (Content, file, Some(copy.object))
+    );
     assert_eq!(note.copy_path, "/d/report (conflict desk 2026-11-22).txt");
     // The author has its own content under the old name: all of it is to be fetched again.
     let changes = world.desk.pull().changes;
-    assert!(changes.iter().any(|c| matches!(c, Change::Is { version, ranges: None } if version.object == file)));
+    assert!(
+        changes
+            .iter()
+            .any(|c| matches!(c, Change::Is { version, ranges: None } if version.object == file))
+    );
     assert!(copy.object.get() >= LEASE, "not a number of anybody's");
 }
 
@@ -158,10 +209,19 @@ fn all_late_changes_of_a_batch_are_in_one_copy(mut world: World) {
     world.sync();
     let ops = [world.laptop.write(file, b"other")];
     world.laptop.commit(&ops);
-    let ops = [world.desk.overwrite(file, 10, 0, b"AB"), world.desk.overwrite(file, 10, 8, b"YZ")];
+    let ops = [
+        world.desk.overwrite(file, 10, 0, b"AB"),
+        world.desk.overwrite(file, 10, 8, b"YZ"),
+    ];
     world.desk.commit(&ops);
-    assert_eq!(world.desk.names(ROOT), ["a", "a (conflict desk 2026-11-22)"]);
-    assert_eq!(world.desk.read_named(ROOT, "a (conflict desk 2026-11-22)"), b"AB234567YZ");
+    assert_eq!(
+        world.desk.names(ROOT),
+        ["a", "a (conflict desk 2026-11-22)"]
+    );
+    assert_eq!(
+        world.desk.read_named(ROOT, "a (conflict desk 2026-11-22)"),
+        b"AB234567YZ"
+    );
     assert_eq!(world.desk.conflict_kinds(), [Content]);
 }
 
@@ -178,13 +238,19 @@ fn a_copy_is_what_its_author_had_seen_and_changed(mut world: World) {
     let ops = [world.desk.overwrite(file, 10, 3, b"XX")];
     world.desk.commit(&ops);
     let copy = world.desk.list(ROOT).unwrap()["a (conflict desk 2026-11-22)"].clone();
-    assert_eq!((world.desk.read(copy.object), copy.xattrs.len()), (b"012XX56789".to_vec(), 1));
+    assert_eq!(
+        (world.desk.read(copy.object), copy.xattrs.len()),
+        (b"012XX56789".to_vec(), 1)
+    );
     // The copy has a history like any file.
     world.sync();
     let before = world.desk.base;
     let ops = [world.desk.write(copy.object, b"merged")];
     world.desk.commit(&ops);
-    assert_eq!(world.desk.past(copy.object, before).unwrap().1, b"012XX56789");
+    assert_eq!(
+        world.desk.past(copy.object, before).unwrap().1,
+        b"012XX56789"
+    );
     assert_eq!(world.desk.read(copy.object), b"merged");
 }
 
@@ -192,15 +258,25 @@ fn a_write_to_a_removed_file_brings_it_back(mut world: World) {
     let dir = world.laptop.dir(ROOT, "d");
     let file = world.laptop.file(dir, "a", b"0123");
     world.sync();
-    let ops = [world.laptop.remove(file, link(dir, "a")), world.laptop.remove(dir, link(ROOT, "d"))];
+    let ops = [
+        world.laptop.remove(file, link(dir, "a")),
+        world.laptop.remove(dir, link(ROOT, "d")),
+    ];
     world.laptop.commit(&ops);
     let ops = [world.desk.overwrite(file, 4, 1, b"X")];
     world.desk.commit(&ops);
     assert_eq!(world.desk.look(file).unwrap().links, [link(dir, "a")]);
-    assert_eq!((world.desk.names(ROOT), world.desk.read(file)), (vec!["d".to_owned()], b"0X23".to_vec()));
+    assert_eq!(
+        (world.desk.names(ROOT), world.desk.read(file)),
+        (vec!["d".to_owned()], b"0X23".to_vec())
+    );
     assert_eq!(world.desk.conflict_kinds(), [Removal, Removal]);
     let changes = world.laptop.pull().changes;
-    assert!(changes.iter().any(|c| matches!(c, Change::Is { version, ranges: None } if version.object == file)));
+    assert!(
+        changes
+            .iter()
+            .any(|c| matches!(c, Change::Is { version, ranges: None } if version.object == file))
+    );
 }
 
 fn a_late_write_to_a_changed_and_removed_file_is_a_copy(mut world: World) {
@@ -214,7 +290,10 @@ fn a_late_write_to_a_changed_and_removed_file_is_a_copy(mut world: World) {
     let ops = [world.desk.overwrite(file, 4, 1, b"X")];
     world.desk.commit(&ops);
     assert_eq!(world.desk.read_named(ROOT, "a"), b"other");
-    assert_eq!(world.desk.read_named(ROOT, "a (conflict desk 2026-11-22)"), b"0X23");
+    assert_eq!(
+        world.desk.read_named(ROOT, "a (conflict desk 2026-11-22)"),
+        b"0X23"
+    );
     assert_eq!(world.desk.conflict_kinds(), [Removal, Content]);
 }
 
@@ -226,7 +305,10 @@ fn attributes_of_a_removed_file_bring_it_back(mut world: World) {
     let ops = [world.desk.chmod(file, 0o600)];
     world.desk.commit(&ops);
     let version = world.desk.look(file).unwrap();
-    assert_eq!((version.attributes.perm, world.desk.read(file)), (0o600, b"0123".to_vec()));
+    assert_eq!(
+        (version.attributes.perm, world.desk.read(file)),
+        (0o600, b"0123".to_vec())
+    );
     assert_eq!(world.desk.conflict_kinds(), [Removal]);
 }
 
@@ -244,7 +326,11 @@ fn two_changes_of_one_batch_do_not_conflict(mut world: World) {
     world.desk.commit(&ops);
     let version = world.desk.look(file).unwrap();
     assert_eq!(
-        (version.attributes.perm, &version.xattrs[0].1[..], world.desk.read(file)),
+        (
+            version.attributes.perm,
+            &version.xattrs[0].1[..],
+            world.desk.read(file)
+        ),
         (0o640, &b"2"[..], b"One".to_vec())
     );
     assert_eq!(world.desk.conflicts(), []);
@@ -254,9 +340,22 @@ fn content_is_cut_and_grows_with_zeros(mut world: World) {
     let file = world.laptop.file(ROOT, "a", b"0123456789");
     world.sync();
     let mtime = world.laptop.now();
-    let hole = Piece { offset: 1, len: 2, source: Source::Hole };
-    let change = ContentChange { cut: 5, size: 8, mtime, pieces: vec![hole] };
-    let op = Op::SetContent { object: file, base: world.laptop.base, change };
+    let hole = Piece {
+        offset: 1,
+        len: 2,
+        source: Source::Hole,
+    };
+    let change = ContentChange {
+        cut: 5,
+        size: 8,
+        mtime,
+        pieces: vec![hole],
+    };
+    let op = Op::SetContent {
+        object: file,
+        base: world.laptop.base,
+        change,
+    };
     world.laptop.commit(&[op]);
     assert_eq!(world.laptop.read(file), b"0\0\x0034\0\0\0");
     let changes = world.desk.pull().changes;
@@ -270,9 +369,15 @@ fn content_is_cut_and_grows_with_zeros(mut world: World) {
 fn a_created_number_of_another_device_is_refused(mut world: World) {
     let theirs = world.desk.number();
     for object in [theirs, ObjectNo::new(20), ObjectNo::new(40 * LEASE)] {
-        let ops = [world.laptop.create(object, FileType::File), world.laptop.place(object, link(ROOT, "a"))];
+        let ops = [
+            world.laptop.create(object, FileType::File),
+            world.laptop.place(object, link(ROOT, "a")),
+        ];
         world.laptop.batch += 1;
-        let teal_proto::Reply::Refused(refused) = world.laptop.send(world.laptop.batch, &ops) else { panic!() };
+        let teal_proto::Reply::Refused(refused) = world.laptop.send(world.laptop.batch, &ops)
+        else {
+            panic!()
+        };
         assert_eq!(refused.code, RefusalCode::BadRequest);
     }
     assert_eq!(world.laptop.names(ROOT), [""; 0]);
@@ -289,16 +394,37 @@ fn creating_twice_is_nothing(mut world: World) {
 fn chunks_that_are_not_there_are_asked_for(mut world: World) {
     let file = world.laptop.file(ROOT, "a", b"1");
     let id = world.laptop.domain.name(b"not sent");
-    let piece = Piece { offset: 0, len: 8, source: Source::Chunk { id, offset: 0 } };
-    let change = ContentChange { cut: 0, size: 8, mtime: world.laptop.now(), pieces: vec![piece] };
-    let op = Op::SetContent { object: file, base: world.laptop.base, change };
-    let teal_proto::Reply::Refused(refused) = world.laptop.send(2, std::slice::from_ref(&op)) else { panic!() };
+    let piece = Piece {
+        offset: 0,
+        len: 8,
+        source: Source::Chunk { id, offset: 0 },
+    };
+    let change = ContentChange {
+        cut: 0,
+        size: 8,
+        mtime: world.laptop.now(),
+        pieces: vec![piece],
+    };
+    let op = Op::SetContent {
+        object: file,
+        base: world.laptop.base,
+        change,
+    };
+    let teal_proto::Reply::Refused(refused) = world.laptop.send(2, std::slice::from_ref(&op))
+    else {
+        panic!()
+    };
     assert_eq!(refused.code, RefusalCode::NeedsChunks);
     assert_eq!(world.laptop.read(file), b"1");
     world.laptop.put(b"not sent");
     world.laptop.pull();
-    let teal_proto::Reply::Refused(_) = world.laptop.ask_commit(2, &[]) else { panic!("another digest") };
+    let teal_proto::Reply::Refused(_) = world.laptop.ask_commit(2, &[]) else {
+        panic!("another digest")
+    };
     let op = world.laptop.write(file, b"not sent");
-    assert!(matches!(world.laptop.send(2, &[op]), teal_proto::Reply::Committed { .. }));
+    assert!(matches!(
+        world.laptop.send(2, &[op]),
+        teal_proto::Reply::Committed { .. }
+    ));
     assert_eq!(world.laptop.read(file), b"not sent");
 }

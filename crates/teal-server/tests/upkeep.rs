@@ -48,22 +48,43 @@ fn what_nothing_names_goes_and_what_history_names_stays(mut world: World) {
     assert!(stored(&world) > named + 300_000);
     world.stores.clock.advance(UNNAMED_GRACE);
     assert_eq!(look_after(&world), None, "nothing is due any more");
-    assert!(stored(&world) <= named, "{} bytes, and {named} before", stored(&world));
-    assert_eq!(world.laptop.past(file, first).unwrap().1, content(1, 50_000));
+    assert!(
+        stored(&world) <= named,
+        "{} bytes, and {named} before",
+        stored(&world)
+    );
+    assert_eq!(
+        world.laptop.past(file, first).unwrap().1,
+        content(1, 50_000)
+    );
     assert_eq!(world.desk.read(file), content(2, 50_000));
-    assert_eq!(world.laptop.past(gone, there).unwrap().1, content(3, 50_000));
+    assert_eq!(
+        world.laptop.past(gone, there).unwrap().1,
+        content(3, 50_000)
+    );
 }
 
 fn an_upload_in_progress_is_not_hurt(mut world: World) {
     let early = world.laptop.put(&content(1, 100_000));
     // It takes hours, and something is sent now and then.
     for n in 0..100 {
-        world.stores.clock.advance(UPLOAD_ACTIVE - Duration::from_secs(1));
+        world
+            .stores
+            .clock
+            .advance(UPLOAD_ACTIVE - Duration::from_secs(1));
         world.laptop.put(&content(10 + n, 1000));
         look_after(&world);
     }
     world.laptop.file(ROOT, "a", &content(1, 100_000));
-    assert_eq!(world.server.handle(world.laptop.peer, Request::Have { chunks: vec![early] }), Reply::Missing(vec![]));
+    assert_eq!(
+        world.server.handle(
+            world.laptop.peer,
+            Request::Have {
+                chunks: vec![early]
+            }
+        ),
+        Reply::Missing(vec![])
+    );
     assert_eq!(world.desk.read_named(ROOT, "a"), content(1, 100_000));
 }
 
@@ -72,7 +93,12 @@ fn what_was_said_to_be_here_can_be_committed_whatever_is_collected_meanwhile(mut
     let bytes = content(1, 100_000);
     let chunk = world.desk.put(&bytes);
     world.stores.clock.advance(UNNAMED_GRACE);
-    assert_eq!(world.laptop.ask(Request::Have { chunks: vec![chunk] }), Reply::Missing(vec![]));
+    assert_eq!(
+        world.laptop.ask(Request::Have {
+            chunks: vec![chunk]
+        }),
+        Reply::Missing(vec![])
+    );
     look_after(&world);
     world.stores.clock.advance(Duration::from_secs(60));
     look_after(&world);
@@ -80,14 +106,26 @@ fn what_was_said_to_be_here_can_be_committed_whatever_is_collected_meanwhile(mut
     let piece = teal_types::Piece {
         offset: 0,
         len: bytes.len() as u64,
-        source: teal_types::Source::Chunk { id: chunk, offset: 0 },
+        source: teal_types::Source::Chunk {
+            id: chunk,
+            offset: 0,
+        },
     };
     let mtime = world.laptop.now();
-    let change = teal_types::ContentChange { cut: 0, size: bytes.len() as u64, mtime, pieces: vec![piece] };
+    let change = teal_types::ContentChange {
+        cut: 0,
+        size: bytes.len() as u64,
+        mtime,
+        pieces: vec![piece],
+    };
     let ops = [
         world.laptop.create(object, FileType::File),
         world.laptop.place(object, link(ROOT, "a")),
-        teal_types::Op::SetContent { object, base: world.laptop.base, change },
+        teal_types::Op::SetContent {
+            object,
+            base: world.laptop.base,
+            change,
+        },
     ];
     world.laptop.commit(&ops);
     world.stores.clock.advance(UNNAMED_GRACE * 2);
@@ -101,7 +139,9 @@ fn many_small_commits_leave_few_packs(mut world: World) {
     let file = world.laptop.file(ROOT, "a", &content(1, size as usize));
     let (before, packs) = (stored(&world), world.stores.shelf.snapshot().len());
     for n in 0..EDITS {
-        let ops = [world.laptop.overwrite(file, size, n % 900 * 4096, &content(n + 2, 4096))];
+        let ops = [world
+            .laptop
+            .overwrite(file, size, n % 900 * 4096, &content(n + 2, 4096))];
         world.laptop.commit(&ops);
         world.laptop.pull();
         if n % 50 == 0 {
@@ -109,8 +149,14 @@ fn many_small_commits_leave_few_packs(mut world: World) {
         }
     }
     look_after(&world);
-    let (grown, more) = (stored(&world) - before, world.stores.shelf.snapshot().len() - packs);
-    assert!(grown < EDITS as usize * (4096 + 200) && more < 64, "{grown} bytes and {more} packs more");
+    let (grown, more) = (
+        stored(&world) - before,
+        world.stores.shelf.snapshot().len() - packs,
+    );
+    assert!(
+        grown < EDITS as usize * (4096 + 200) && more < 64,
+        "{grown} bytes and {more} packs more"
+    );
     let read = world.desk.past(file, world.laptop.base).unwrap().1;
     assert_eq!(read[99 * 4096..100 * 4096], content(999 + 2, 4096)[..]);
 }

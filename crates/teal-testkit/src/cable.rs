@@ -22,8 +22,18 @@ impl Machine {
     fn new() -> Option<Self> {
         let mut command = Command::new("unshare");
         // Told by the end of its input to end.
-        command.args(["--net", "sh", "-c", "ip link set lo up && echo here && exec cat"]);
-        let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        command.args([
+            "--net",
+            "sh",
+            "-c",
+            "ip link set lo up && echo here && exec cat",
+        ]);
+        let mut keeper = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
         let mut said = String::new();
         let heard = BufReader::new(keeper.stdout.take()?).read_line(&mut said);
         let this = Self { keeper };
@@ -33,7 +43,10 @@ impl Machine {
     /// A program that is to run there.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net={}", self.namespace().display())).arg("--").arg(program);
+        command
+            .arg(format!("--net={}", self.namespace().display()))
+            .arg("--")
+            .arg(program);
         command
     }
 
@@ -52,8 +65,17 @@ impl Drop for Machine {
 
 fn good(command: &mut Command) -> io::Result<()> {
     let done = command.stdin(Stdio::null()).output()?;
-    let said = || io::Error::other(format!("{command:?}: {}", String::from_utf8_lossy(&done.stderr).trim()));
-    if done.status.success() { Ok(()) } else { Err(said()) }
+    let said = || {
+        io::Error::other(format!(
+            "{command:?}: {}",
+            String::from_utf8_lossy(&done.stderr).trim()
+        ))
+    };
+    if done.status.success() {
+        Ok(())
+    } else {
+        Err(said())
+    }
 }
 
 /// Two machines, and what connects them.
@@ -69,13 +91,20 @@ impl Cable {
     /// # Errors
     /// When they cannot be connected.
     pub fn new() -> io::Result<Option<Self>> {
-        let (Some(one), Some(other)) = (Machine::new(), Machine::new()) else { return Ok(None) };
+        let (Some(one), Some(other)) = (Machine::new(), Machine::new()) else {
+            return Ok(None);
+        };
         let ends = [Arc::new(one), Arc::new(other)];
         let [one, other] = ends.each_ref().map(|end| end.keeper.id().to_string());
-        let pair = ["link", "add", END, "netns", &one, "type", "veth", "peer", "name", END, "netns", &other];
+        let pair = [
+            "link", "add", END, "netns", &one, "type", "veth", "peer", "name", END, "netns", &other,
+        ];
         good(Command::new("ip").args(pair))?;
         for (end, address) in ends.iter().zip(Self::ADDRESSES) {
-            good(end.command("ip").args(["address", "add", &format!("{address}/24"), "dev", END]))?;
+            good(
+                end.command("ip")
+                    .args(["address", "add", &format!("{address}/24"), "dev", END]),
+            )?;
         }
         let this = Self(ends);
         this.plug(0)?;
@@ -112,7 +141,12 @@ impl Cable {
         let rate = format!("{}bit", (mbit * 1e6) as u64);
         let bucket = ["tbf", "rate", &rate, "burst", "16kb", "latency", "300ms"];
         self.0.iter().try_for_each(|machine| {
-            good(machine.command("tc").args(["qdisc", "replace", "dev", END, "root"]).args(bucket))
+            good(
+                machine
+                    .command("tc")
+                    .args(["qdisc", "replace", "dev", END, "root"])
+                    .args(bucket),
+            )
         })
     }
 }

@@ -19,7 +19,8 @@ impl SimClock {
     /// Both times go on by `by`.
     pub fn advance(&self, by: Duration) {
         let (civil, monotonic) = &mut *self.0.lock();
-        let secs = civil.secs + i64::try_from(by.as_secs()).expect("a test ends before the sun does");
+        let secs =
+            civil.secs + i64::try_from(by.as_secs()).expect("a test ends before the sun does");
         *civil = Timestamp::new(secs, civil.nanos + by.subsec_nanos());
         *monotonic += by;
     }
@@ -55,8 +56,14 @@ mod tests {
         let clock = SimClock::new(Timestamp::new(10, 999_999_999));
         let same = clock.clone();
         same.advance(Duration::new(1, 2));
-        assert_eq!((clock.civil(), clock.monotonic()), (Timestamp::new(12, 1), Duration::new(1, 2)));
+        assert_eq!(
+            (clock.civil(), clock.monotonic()),
+            (Timestamp::new(12, 1), Duration::new(1, 2))
+        );
         clock.set_civil(Timestamp::new(-5, 0));
-        assert_eq!((same.civil(), same.monotonic()), (Timestamp::new(-5, 0), Duration::new(1, 2)));
+        assert_eq!(
+            (same.civil(), same.monotonic()),
+            (Timestamp::new(-5, 0), Duration::new(1, 2))
+        );
     }
 }

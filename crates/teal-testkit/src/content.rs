@@ -36,7 +36,11 @@ impl Content {
         assert!(shape.physical.is_power_of_two() && shape.sectors * SECTOR == bytes.len() as u64);
         // The last unit is whole, even when the disk ends inside it.
         bytes.resize(bytes.len().next_multiple_of(unit), 0);
-        let words = if shape.sparse { shape.sectors.div_ceil(64) as usize } else { 0 };
+        let words = if shape.sparse {
+            shape.sectors.div_ceil(64) as usize
+        } else {
+            0
+        };
         Self {
             unit,
             base: Arc::new(bytes),
@@ -57,14 +61,24 @@ impl Content {
     }
 
     /// The units that hold `len` bytes from byte `at`: for each the range inside it and the offset in the transfer.
-    pub(crate) fn split(&self, at: u64, len: usize) -> impl Iterator<Item = (Unit, Range<usize>, usize)> + use<> {
+    pub(crate) fn split(
+        &self,
+        at: u64,
+        len: usize,
+    ) -> impl Iterator<Item = (Unit, Range<usize>, usize)> + use<> {
         let unit = self.unit;
         let end = at as usize + len;
-        (at as usize / unit..end.div_ceil(unit)).filter(move |_| len > 0).map(move |n| {
-            let from = (at as usize).max(n * unit);
-            let to = end.min((n + 1) * unit);
-            (n as Unit, from - n * unit..to - n * unit, from - at as usize)
-        })
+        (at as usize / unit..end.div_ceil(unit))
+            .filter(move |_| len > 0)
+            .map(move |n| {
+                let from = (at as usize).max(n * unit);
+                let to = end.min((n + 1) * unit);
+                (
+                    n as Unit,
+                    from - n * unit..to - n * unit,
+                    from - at as usize,
+                )
+            })
     }
 
     /// Fills `buf`, or says which unit cannot be read.
@@ -82,8 +96,9 @@ impl Content {
     /// Writes into this disk's own layer; or says which unit cannot be read to be written in part.
     pub(crate) fn write(&mut self, at: u64, data: &[u8]) -> Result<(), Unit> {
         let whole = self.unit;
-        if let Some((unit, ..)) =
-            self.split(at, data.len()).find(|(n, r, _)| r.len() < whole && self.unreadable.contains(n))
+        if let Some((unit, ..)) = self
+            .split(at, data.len())
+            .find(|(n, r, _)| r.len() < whole && self.unreadable.contains(n))
         {
             return Err(unit);
         }
@@ -168,7 +183,13 @@ mod tests {
     use super::*;
 
     fn content(physical: u32, sectors: u64) -> Content {
-        let shape = DiskShape { sectors, logical: 512, physical, rotational: false, sparse: true };
+        let shape = DiskShape {
+            sectors,
+            logical: 512,
+            physical,
+            rotational: false,
+            sparse: true,
+        };
         Content::new(&shape, vec![0; (sectors * SECTOR) as usize])
     }
 
@@ -182,9 +203,17 @@ mod tests {
         c.write(3584, &[3; 1024]).unwrap();
         let mut buf = [9; 8192];
         c.read(0, &mut buf).unwrap();
-        assert_eq!((buf[0], buf[512], buf[1535], buf[1536], buf[3584], buf[4607], buf[4608]), (0, 1, 1, 0, 3, 3, 2));
+        assert_eq!(
+            (
+                buf[0], buf[512], buf[1535], buf[1536], buf[3584], buf[4607], buf[4608]
+            ),
+            (0, 1, 1, 0, 3, 3, 2)
+        );
         assert_eq!(c.to_bytes()[..8192], buf);
-        assert!(shared.to_bytes().iter().all(|&b| b == 0), "a clone is untouched");
+        assert!(
+            shared.to_bytes().iter().all(|&b| b == 0),
+            "a clone is untouched"
+        );
     }
 
     #[test]

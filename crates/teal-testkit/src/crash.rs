@@ -35,7 +35,11 @@ pub struct Policy {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { exhaustive: 10, random: 256, unreadable: true }
+        Self {
+            exhaustive: 10,
+            random: 256,
+            unreadable: true,
+        }
     }
 }
 
@@ -56,12 +60,22 @@ pub struct Image {
 
 impl fmt::Display for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "point {}, {} of {} pending sectors kept", self.point, self.kept.len(), self.pending)?;
+        write!(
+            f,
+            "point {}, {} of {} pending sectors kept",
+            self.point,
+            self.kept.len(),
+            self.pending
+        )?;
         if self.kept.len() < self.pending && self.kept.len() <= 32 {
-            let kept = self.kept.iter().map(|(unit, version)| format!(" {unit}v{version}"));
+            let kept = self
+                .kept
+                .iter()
+                .map(|(unit, version)| format!(" {unit}v{version}"));
             write!(f, ":{}", kept.collect::<String>())?;
         }
-        self.unreadable.map_or(Ok(()), |unit| write!(f, ", {unit} unreadable"))
+        self.unreadable
+            .map_or(Ok(()), |unit| write!(f, ", {unit} unreadable"))
     }
 }
 
@@ -92,7 +106,15 @@ impl<'a> Walk<'a> {
     pub fn new(trace: &'a Trace) -> Self {
         let mut durable = trace.start.clone();
         durable.settle_all();
-        Self { trace, point: 0, durable, pending: BTreeMap::new(), order: vec![], last: 0, allocations: vec![] }
+        Self {
+            trace,
+            point: 0,
+            durable,
+            pending: BTreeMap::new(),
+            order: vec![],
+            last: 0,
+            allocations: vec![],
+        }
     }
 
     /// How many events have happened.
@@ -112,7 +134,10 @@ impl<'a> Walk<'a> {
         match event {
             Event::Write { at, data } => self.write(at.byte(), data),
             Event::Sync => self.sync(),
-            Event::SyncFailed => self.pending.values_mut().for_each(|p| p.doubtful = p.versions.len()),
+            Event::SyncFailed => self
+                .pending
+                .values_mut()
+                .for_each(|p| p.doubtful = p.versions.len()),
             Event::Allocate { at, sectors } => self.allocations.push((at.get(), *sectors)),
             Event::Discard { at, sectors } => {
                 self.write(at.byte(), &vec![JUNK; (sectors * SECTOR) as usize]);
@@ -127,8 +152,10 @@ impl<'a> Walk<'a> {
         self.last = self.order.len();
         for (unit, inside, from) in self.durable.split(at, data.len()) {
             let pending = self.pending.entry(unit).or_default();
-            let mut bytes: Arc<[u8]> =
-                pending.versions.last().map_or_else(|| self.durable.unit_of(unit).into(), Arc::clone);
+            let mut bytes: Arc<[u8]> = pending
+                .versions
+                .last()
+                .map_or_else(|| self.durable.unit_of(unit).into(), Arc::clone);
             let len = inside.len();
             Arc::make_mut(&mut bytes)[inside].copy_from_slice(&data[from..from + len]);
             pending.versions.push(bytes);
@@ -141,11 +168,15 @@ impl<'a> Walk<'a> {
         self.pending.retain(|&unit, pending| {
             let is_written = pending.versions.len() > pending.doubtful;
             if is_written {
-                durable.settle(unit, Arc::clone(pending.versions.last().expect("more than none")));
+                durable.settle(
+                    unit,
+                    Arc::clone(pending.versions.last().expect("more than none")),
+                );
             }
             !is_written
         });
-        self.order.retain(|(unit, _)| self.pending.contains_key(unit));
+        self.order
+            .retain(|(unit, _)| self.pending.contains_key(unit));
         self.last = 0;
         for (at, sectors) in self.allocations.drain(..) {
             durable.set_allocated(at, sectors, true);
@@ -156,7 +187,9 @@ impl<'a> Walk<'a> {
     pub fn images<'w>(&'w self, rng: &'w mut Rng, policy: &Policy) -> Images<'w> {
         let limit = 1_usize << policy.exhaustive.min(24);
         let combinations = self.pending.values().try_fold(1_usize, |product, pending| {
-            product.checked_mul(pending.versions.len() + 1).filter(|&product| product <= limit)
+            product
+                .checked_mul(pending.versions.len() + 1)
+                .filter(|&product| product <= limit)
         });
         let mut plans: Vec<Plan> = Vec::new();
         if let Some(combinations) = combinations {
@@ -168,10 +201,16 @@ impl<'a> Walk<'a> {
             plans.extend([Plan::Prefix(0), Plan::Prefix(self.order.len())]);
             let quarter = policy.random / 4;
             plans.extend((0..quarter).map(|_| Plan::Prefix(rng.index(self.order.len()))));
-            plans.extend((quarter..policy.random).map(|_| Plan::Random { may_lose: policy.unreadable }));
+            plans.extend((quarter..policy.random).map(|_| Plan::Random {
+                may_lose: policy.unreadable,
+            }));
         }
         plans.reverse();
-        Images { walk: self, rng, plans }
+        Images {
+            walk: self,
+            rng,
+            plans,
+        }
     }
 
     /// One image of a crash now, by chance. `may_lose`: a sector that was being written may be unreadable in it.
@@ -181,7 +220,13 @@ impl<'a> Walk<'a> {
             (len, 1..4) => Plan::Prefix(1 + rng.index(len)),
             _ => Plan::Random { may_lose },
         };
-        Images { walk: self, rng, plans: vec![plan] }.next().expect("one plan, one image")
+        Images {
+            walk: self,
+            rng,
+            plans: vec![plan],
+        }
+        .next()
+        .expect("one plan, one image")
     }
 
     fn image(&self, kept: Vec<(Unit, usize)>, unreadable: Option<Unit>) -> Image {
@@ -194,12 +239,23 @@ impl<'a> Walk<'a> {
         }
         content.unreadable.extend(unreadable);
         let disk = RecordingDisk::from_content(self.trace.shape, content);
-        Image { disk, point: self.point, pending: self.pending.len(), kept, unreadable }
+        Image {
+            disk,
+            point: self.point,
+            pending: self.pending.len(),
+            kept,
+            unreadable,
+        }
     }
 
     /// The state after the first `len` sector writes.
     fn prefix(&self, len: usize) -> Vec<(Unit, usize)> {
-        self.order[..len].iter().copied().collect::<BTreeMap<_, _>>().into_iter().collect()
+        self.order[..len]
+            .iter()
+            .copied()
+            .collect::<BTreeMap<_, _>>()
+            .into_iter()
+            .collect()
     }
 
     /// The `number`th combination.
@@ -219,7 +275,14 @@ impl<'a> Walk<'a> {
         for (&unit, pending) in &self.pending {
             if rng.chance(density) {
                 let newest = pending.versions.len();
-                kept.push((unit, if newest > 1 && rng.chance(0.3) { 1 + rng.index(newest) } else { newest }));
+                kept.push((
+                    unit,
+                    if newest > 1 && rng.chance(0.3) {
+                        1 + rng.index(newest)
+                    } else {
+                        newest
+                    },
+                ));
             }
         }
         kept

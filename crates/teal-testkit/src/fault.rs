@@ -69,20 +69,28 @@ pub struct FaultDisk<D> {
 
 impl<D> Clone for FaultDisk<D> {
     fn clone(&self) -> Self {
-        Self { disk: Arc::clone(&self.disk), plan: Arc::clone(&self.plan) }
+        Self {
+            disk: Arc::clone(&self.disk),
+            plan: Arc::clone(&self.plan),
+        }
     }
 }
 
 impl<D: fmt::Debug> fmt::Debug for FaultDisk<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FaultDisk").field("disk", &self.disk).finish_non_exhaustive()
+        f.debug_struct("FaultDisk")
+            .field("disk", &self.disk)
+            .finish_non_exhaustive()
     }
 }
 
 impl<D: Disk> FaultDisk<D> {
     /// `disk`, without faults so far.
     pub fn new(disk: D) -> Self {
-        Self { disk: Arc::new(disk), plan: Arc::default() }
+        Self {
+            disk: Arc::new(disk),
+            plan: Arc::default(),
+        }
     }
 
     /// The disk inside.
@@ -92,12 +100,22 @@ impl<D: Disk> FaultDisk<D> {
 
     /// Fails call number `nth` of this kind, counted from the beginning.
     pub fn fail(&self, call: Call, nth: u64, lasts: Lasts, kind: ErrorKind) {
-        self.plan.lock().faults.push(Fault { call: Some(call), nth, lasts, kind });
+        self.plan.lock().faults.push(Fault {
+            call: Some(call),
+            nth,
+            lasts,
+            kind,
+        });
     }
 
     /// Fails the `nth` call of whatever kind.
     pub fn fail_any(&self, nth: u64, lasts: Lasts, kind: ErrorKind) {
-        self.plan.lock().faults.push(Fault { call: None, nth, lasts, kind });
+        self.plan.lock().faults.push(Fault {
+            call: None,
+            nth,
+            lasts,
+            kind,
+        });
     }
 
     /// Takes all faults back; counts go on, decay and the budget stay.
@@ -172,7 +190,10 @@ impl Plan {
             let is_time = now == fault.nth || (fault.lasts == Lasts::Forever && now > fault.nth);
             is_time && fault.call.is_none_or(|kind| kind == call)
         };
-        self.faults.iter().find(hits).map_or(Ok(()), |fault| Err(fault.kind.into()))
+        self.faults
+            .iter()
+            .find(hits)
+            .map_or(Ok(()), |fault| Err(fault.kind.into()))
     }
 }
 
@@ -193,7 +214,11 @@ impl<D: Disk> Disk for FaultDisk<D> {
             return Err(medium_error(bad));
         }
         self.disk.read_at(at, buf)?;
-        for (sector, bit) in plan.flips.iter().filter(|(sector, _)| range.contains(&sector.get())) {
+        for (sector, bit) in plan
+            .flips
+            .iter()
+            .filter(|(sector, _)| range.contains(&sector.get()))
+        {
             buf[(sector.byte() - at.byte()) as usize + *bit as usize / 8] ^= 1 << (bit % 8);
         }
         Ok(())
@@ -206,7 +231,11 @@ impl<D: Disk> Disk for FaultDisk<D> {
             let logical = self.disk.shape().logical as usize;
             let half = len / 2 / logical * logical;
             if plan.does_tear && half > 0 {
-                let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).take(half).collect();
+                let bytes: Vec<u8> = parts
+                    .iter()
+                    .flat_map(|part| part.iter().copied())
+                    .take(half)
+                    .collect();
                 self.disk.write_at(at, &[IoSlice::new(&bytes)])?;
             }
             return Err(e);

@@ -33,7 +33,10 @@ pub const ROOT: Ino = 1;
 #[derive(Debug, Clone)]
 enum Kind {
     File(Bytes),
-    Dir { entries: BTreeMap<Vec<u8>, Ino>, parent: Ino },
+    Dir {
+        entries: BTreeMap<Vec<u8>, Ino>,
+        parent: Ino,
+    },
     Symlink(Vec<u8>),
     Special(FileType, (u32, u32)),
 }
@@ -69,10 +72,25 @@ impl Default for Model {
 impl Model {
     /// An empty tree whose root is root's, mode 755.
     pub fn new() -> Self {
-        let kind = Kind::Dir { entries: BTreeMap::new(), parent: ROOT };
-        let root =
-            Inode { kind, perm: 0o755, uid: 0, gid: 0, names: 1, opens: 0, mtime: None, xattrs: BTreeMap::new() };
-        Self { inodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1, slots: BTreeMap::new() }
+        let kind = Kind::Dir {
+            entries: BTreeMap::new(),
+            parent: ROOT,
+        };
+        let root = Inode {
+            kind,
+            perm: 0o755,
+            uid: 0,
+            gid: 0,
+            names: 1,
+            opens: 0,
+            mtime: None,
+            xattrs: BTreeMap::new(),
+        };
+        Self {
+            inodes: BTreeMap::from([(ROOT, root)]),
+            next: ROOT + 1,
+            slots: BTreeMap::new(),
+        }
     }
 
     /// One more user of the object, who keeps it when its names are gone.
@@ -89,8 +107,14 @@ impl Model {
     /// # Panics
     /// If it was not opened as often.
     pub fn forget(&mut self, ino: Ino) {
-        let inode = self.inodes.get_mut(&ino).expect("forgotten only while known");
-        inode.opens = inode.opens.checked_sub(1).expect("forgotten as often as opened");
+        let inode = self
+            .inodes
+            .get_mut(&ino)
+            .expect("forgotten only while known");
+        inode.opens = inode
+            .opens
+            .checked_sub(1)
+            .expect("forgotten as often as opened");
         self.reclaim(ino);
     }
 
@@ -100,7 +124,11 @@ impl Model {
     }
 
     fn reclaim(&mut self, ino: Ino) {
-        if self.inodes.get(&ino).is_some_and(|inode| inode.names == 0 && inode.opens == 0) {
+        if self
+            .inodes
+            .get(&ino)
+            .is_some_and(|inode| inode.names == 0 && inode.opens == 0)
+        {
             self.inodes.remove(&ino);
         }
     }
@@ -146,7 +174,11 @@ impl Model {
         while at < found.len() {
             if let Kind::Dir { entries, .. } = &self.inodes[&found[at].1].kind {
                 let dir = found[at].0.clone();
-                found.extend(entries.iter().map(|(name, &ino)| (dir.join(OsStr::from_bytes(name)), ino)));
+                found.extend(
+                    entries
+                        .iter()
+                        .map(|(name, &ino)| (dir.join(OsStr::from_bytes(name)), ino)),
+                );
             }
             at += 1;
         }
@@ -173,8 +205,16 @@ impl Model {
                 gid: stat.gid,
                 nlink: stat.nlink,
                 same_as,
-                content: if let Kind::File(bytes) = &inode.kind { bytes.content() } else { Default::default() },
-                target: if let Kind::Symlink(target) = &inode.kind { target.clone() } else { vec![] },
+                content: if let Kind::File(bytes) = &inode.kind {
+                    bytes.content()
+                } else {
+                    Default::default()
+                },
+                target: if let Kind::Symlink(target) = &inode.kind {
+                    target.clone()
+                } else {
+                    vec![]
+                },
                 rdev: stat.rdev,
                 xattrs: inode.xattrs.clone(),
                 mtime: inode.mtime,
@@ -183,7 +223,8 @@ impl Model {
         }
         for (&slot, &ino) in &self.slots {
             if let Kind::File(bytes) = &self.inodes[&ino].kind {
-                tree.open.insert(slot, (self.inodes[&ino].names, bytes.content()));
+                tree.open
+                    .insert(slot, (self.inodes[&ino].names, bytes.content()));
             }
         }
         tree

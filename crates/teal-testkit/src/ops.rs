@@ -35,12 +35,20 @@ impl Data {
 /// An operation. Paths are relative to the root; symbolic links are never followed: on the way they are `ELOOP`, at the end they
 /// are the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are the arguments of the system call of that name")]
+#[expect(
+    missing_docs,
+    reason = "the fields are the arguments of the system call of that name"
+)]
 pub enum FsOp {
     /// `open(O_CREAT | O_EXCL)`.
     Create { path: PathBuf, perm: u32 },
     /// `mknod`.
-    Mknod { path: PathBuf, kind: FileType, perm: u32, rdev: (u32, u32) },
+    Mknod {
+        path: PathBuf,
+        kind: FileType,
+        perm: u32,
+        rdev: (u32, u32),
+    },
     /// `mkdir`.
     Mkdir { path: PathBuf, perm: u32 },
     /// `symlink`.
@@ -52,23 +60,50 @@ pub enum FsOp {
     /// `rmdir`.
     Rmdir { path: PathBuf },
     /// `renameat2`.
-    Rename { from: PathBuf, to: PathBuf, mode: RenameMode },
+    Rename {
+        from: PathBuf,
+        to: PathBuf,
+        mode: RenameMode,
+    },
     /// `pwrite`. Here and below: `EISDIR` for a directory, `ELOOP` for a symbolic link, `EINVAL` for a special file.
-    Write { path: PathBuf, offset: u64, data: Data },
+    Write {
+        path: PathBuf,
+        offset: u64,
+        data: Data,
+    },
     /// `ftruncate`.
     Truncate { path: PathBuf, size: u64 },
     /// `fallocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)`.
-    Punch { path: PathBuf, offset: u64, len: u64 },
+    Punch {
+        path: PathBuf,
+        offset: u64,
+        len: u64,
+    },
     /// `copy_file_range`, again and again until all is copied or the source, as long as it was, ends.
-    Copy { from: PathBuf, offset: u64, to: PathBuf, to_offset: u64, len: u64 },
+    Copy {
+        from: PathBuf,
+        offset: u64,
+        to: PathBuf,
+        to_offset: u64,
+        len: u64,
+    },
     /// `chmod`.
     SetMode { path: PathBuf, perm: u32 },
     /// `lchown`.
-    SetOwner { path: PathBuf, uid: Option<u32>, gid: Option<u32> },
+    SetOwner {
+        path: PathBuf,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    },
     /// `utimensat`.
     SetMtime { path: PathBuf, mtime: Timestamp },
     /// `lsetxattr`.
-    SetXattr { path: PathBuf, name: Vec<u8>, value: Vec<u8>, mode: XattrMode },
+    SetXattr {
+        path: PathBuf,
+        name: Vec<u8>,
+        value: Vec<u8>,
+        mode: XattrMode,
+    },
     /// `lremovexattr`.
     RemoveXattr { path: PathBuf, name: Vec<u8> },
     /// `fsync` of a file or directory.
@@ -98,15 +133,29 @@ pub trait Target {
 impl Target for Model {
     fn apply(&mut self, op: &FsOp) -> Result<(), Errno> {
         match op {
-            FsOp::Create { .. } | FsOp::Mknod { .. } | FsOp::Mkdir { .. } | FsOp::Symlink { .. } => self.apply_new(op),
-            FsOp::Link { .. } | FsOp::Unlink { .. } | FsOp::Rmdir { .. } | FsOp::Rename { .. } => self.apply_name(op),
-            FsOp::Open { .. } | FsOp::WriteOpen { .. } | FsOp::TruncateOpen { .. } | FsOp::Close { .. } => {
-                self.apply_open(op)
+            FsOp::Create { .. }
+            | FsOp::Mknod { .. }
+            | FsOp::Mkdir { .. }
+            | FsOp::Symlink { .. } => self.apply_new(op),
+            FsOp::Link { .. } | FsOp::Unlink { .. } | FsOp::Rmdir { .. } | FsOp::Rename { .. } => {
+                self.apply_name(op)
             }
-            FsOp::Write { path, offset, data } => self.write(self.find(path)?, *offset, &data.bytes()),
+            FsOp::Open { .. }
+            | FsOp::WriteOpen { .. }
+            | FsOp::TruncateOpen { .. }
+            | FsOp::Close { .. } => self.apply_open(op),
+            FsOp::Write { path, offset, data } => {
+                self.write(self.find(path)?, *offset, &data.bytes())
+            }
             FsOp::Truncate { path, size } => self.truncate(self.find(path)?, *size),
             FsOp::Punch { path, offset, len } => self.punch(self.find(path)?, *offset, *len),
-            FsOp::Copy { from, offset, to, to_offset, len } => {
+            FsOp::Copy {
+                from,
+                offset,
+                to,
+                to_offset,
+                len,
+            } => {
                 let from = self.find(from)?;
                 match self.read(from, 0, 0) {
                     // A directory can be opened for reading.
@@ -118,7 +167,12 @@ impl Target for Model {
             FsOp::SetMode { path, perm } => self.set_mode(self.find(path)?, *perm),
             FsOp::SetOwner { path, uid, gid } => self.set_owner(self.find(path)?, *uid, *gid),
             FsOp::SetMtime { path, mtime } => self.set_mtime(self.find(path)?, *mtime),
-            FsOp::SetXattr { path, name, value, mode } => self.setxattr(self.find(path)?, name, value, *mode),
+            FsOp::SetXattr {
+                path,
+                name,
+                value,
+                mode,
+            } => self.setxattr(self.find(path)?, name, value, *mode),
             FsOp::RemoveXattr { path, name } => self.removexattr(self.find(path)?, name),
             FsOp::Fsync { path } => match self.read(self.find(path)?, 0, 0) {
                 Ok(_) | Err(Errno::ISDIR) => Ok(()),
@@ -149,7 +203,9 @@ impl Model {
         let (parent, name) = self.place(path, Errno::EXIST)?;
         match op {
             FsOp::Create { perm, .. } => self.create(parent, name, *perm),
-            FsOp::Mknod { kind, perm, rdev, .. } => self.mknod(parent, name, *kind, *perm, *rdev),
+            FsOp::Mknod {
+                kind, perm, rdev, ..
+            } => self.mknod(parent, name, *kind, *perm, *rdev),
             FsOp::Mkdir { perm, .. } => self.mkdir(parent, name, *perm),
             FsOp::Symlink { target, .. } => self.symlink(parent, name, target),
             _ => unreachable!("called for new objects only"),
@@ -193,7 +249,9 @@ impl Model {
                 }
                 Ok(())
             }
-            FsOp::WriteOpen { slot, offset, data } => self.write(open(self, slot)?, *offset, &data.bytes()),
+            FsOp::WriteOpen { slot, offset, data } => {
+                self.write(open(self, slot)?, *offset, &data.bytes())
+            }
             FsOp::TruncateOpen { slot, size } => self.truncate(open(self, slot)?, *size),
             FsOp::Close { slot } => {
                 let ino = open(self, slot)?;

@@ -7,7 +7,9 @@
 use crate::model::{RenameMode, XattrMode, parent_and_name};
 use crate::ops::{FsOp, Target};
 use crate::tree::{Content, Node, Tree};
-use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, XattrFlags};
+use rustix::fs::{
+    self, AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, XattrFlags,
+};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -31,19 +33,35 @@ impl PathTarget {
     pub fn new(root: &Path) -> Result<Self, Errno> {
         rustix::process::umask(Mode::empty());
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { root: fs::open(root, flags, Mode::empty())?, slots: BTreeMap::new() })
+        Ok(Self {
+            root: fs::open(root, flags, Mode::empty())?,
+            slots: BTreeMap::new(),
+        })
     }
 
     fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let path = if path == Path::new("") { Path::new(".") } else { path };
+        let path = if path == Path::new("") {
+            Path::new(".")
+        } else {
+            path
+        };
         let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), how)
+        fs::openat2(
+            &self.root,
+            path,
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+            how,
+        )
     }
 
     /// The directory of a name; what the root gives instead of a name.
     fn place<'p>(&self, path: &'p Path, at_root: Errno) -> Result<(OwnedFd, &'p OsStr), Errno> {
         let (parent, name) = parent_and_name(path).ok_or(at_root)?;
-        Ok((self.resolve(parent, OFlags::PATH | OFlags::DIRECTORY)?, name))
+        Ok((
+            self.resolve(parent, OFlags::PATH | OFlags::DIRECTORY)?,
+            name,
+        ))
     }
 
     /// The object itself, for what takes no descriptor of this kind through its entry in `/proc`.
@@ -56,9 +74,15 @@ impl PathTarget {
     /// Its directory and name, the root being `.` in itself.
     fn entry<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p OsStr), Errno> {
         let Some((parent, name)) = parent_and_name(path) else {
-            return Ok((self.resolve(path, OFlags::PATH | OFlags::DIRECTORY)?, OsStr::new(".")));
+            return Ok((
+                self.resolve(path, OFlags::PATH | OFlags::DIRECTORY)?,
+                OsStr::new("."),
+            ));
         };
-        Ok((self.resolve(parent, OFlags::PATH | OFlags::DIRECTORY)?, name))
+        Ok((
+            self.resolve(parent, OFlags::PATH | OFlags::DIRECTORY)?,
+            name,
+        ))
     }
 
     /// A file, or with `OFlags::DIRECTORY` missing also a directory when `access` only reads.
@@ -77,10 +101,20 @@ impl PathTarget {
         match op {
             FsOp::Create { path, perm } => {
                 let (dir, name) = self.place(path, Errno::EXIST)?;
-                fs::openat(&dir, name, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC, mode(*perm))
-                    .map(drop)
+                fs::openat(
+                    &dir,
+                    name,
+                    OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC,
+                    mode(*perm),
+                )
+                .map(drop)
             }
-            FsOp::Mknod { path, kind, perm, rdev } => {
+            FsOp::Mknod {
+                path,
+                kind,
+                perm,
+                rdev,
+            } => {
                 let (dir, name) = self.place(path, Errno::EXIST)?;
                 let kind = fs::FileType::from_raw_mode(u32::from(kind.code()) << 12);
                 fs::mknodat(&dir, name, kind, mode(*perm), fs::makedev(rdev.0, rdev.1))
@@ -139,18 +173,34 @@ impl PathTarget {
             }
             FsOp::SetMtime { path, mtime } => {
                 let (dir, name) = self.entry(path)?;
-                let time = Timespec { tv_sec: mtime.secs, tv_nsec: i64::from(mtime.nanos) };
-                let times = fs::Timestamps { last_access: time, last_modification: time };
+                let time = Timespec {
+                    tv_sec: mtime.secs,
+                    tv_nsec: i64::from(mtime.nanos),
+                };
+                let times = fs::Timestamps {
+                    last_access: time,
+                    last_modification: time,
+                };
                 fs::utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)
             }
-            FsOp::SetXattr { path, name, value, mode } => {
+            FsOp::SetXattr {
+                path,
+                name,
+                value,
+                mode,
+            } => {
                 let (dir, entry) = self.entry(path)?;
                 let flags = match mode {
                     XattrMode::Any => XattrFlags::empty(),
                     XattrMode::Create => XattrFlags::CREATE,
                     XattrMode::Replace => XattrFlags::REPLACE,
                 };
-                fs::lsetxattr(proc_path(&dir).join(entry), OsStr::from_bytes(name), value, flags)
+                fs::lsetxattr(
+                    proc_path(&dir).join(entry),
+                    OsStr::from_bytes(name),
+                    value,
+                    flags,
+                )
             }
             FsOp::RemoveXattr { path, name } => {
                 let (dir, entry) = self.entry(path)?;
@@ -178,10 +228,21 @@ impl PathTarget {
             } else {
                 Content::default()
             },
-            target: if kind == FileType::Symlink { fs::readlinkat(&dir, name, vec![])?.into_bytes() } else { vec![] },
-            rdev: if is_device { (fs::major(stat.st_rdev), fs::minor(stat.st_rdev)) } else { (0, 0) },
+            target: if kind == FileType::Symlink {
+                fs::readlinkat(&dir, name, vec![])?.into_bytes()
+            } else {
+                vec![]
+            },
+            rdev: if is_device {
+                (fs::major(stat.st_rdev), fs::minor(stat.st_rdev))
+            } else {
+                (0, 0)
+            },
             xattrs: xattrs(&proc_path(&dir).join(name))?,
-            mtime: Some(Timestamp::new(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).map_err(|_| Errno::OVERFLOW)?)),
+            mtime: Some(Timestamp::new(
+                stat.st_mtime,
+                u32::try_from(stat.st_mtime_nsec).map_err(|_| Errno::OVERFLOW)?,
+            )),
         };
         Ok((stat.st_ino, node))
     }
@@ -218,11 +279,15 @@ impl PathTarget {
         }
         let mut first = BTreeMap::new();
         for (path, node) in &mut tree.nodes {
-            node.same_as.clone_from(first.entry(numbers[path]).or_insert_with(|| path.clone()));
+            node.same_as
+                .clone_from(first.entry(numbers[path]).or_insert_with(|| path.clone()));
         }
         for (&slot, fd) in &self.slots {
             let open = fs::fstat(fd).and_then(|stat| Ok((stat.st_nlink as u32, content(fd)?)));
-            tree.open.insert(slot, open.map_err(|e| (PathBuf::from(format!("(open in slot {slot})")), e))?);
+            tree.open.insert(
+                slot,
+                open.map_err(|e| (PathBuf::from(format!("(open in slot {slot})")), e))?,
+            );
         }
         Ok(tree)
     }
@@ -231,22 +296,41 @@ impl PathTarget {
 impl Target for PathTarget {
     fn apply(&mut self, op: &FsOp) -> Result<(), Errno> {
         match op {
-            FsOp::Create { .. } | FsOp::Mknod { .. } | FsOp::Mkdir { .. } | FsOp::Symlink { .. } => self.apply_new(op),
-            FsOp::Link { .. } | FsOp::Unlink { .. } | FsOp::Rmdir { .. } | FsOp::Rename { .. } => self.apply_name(op),
+            FsOp::Create { .. }
+            | FsOp::Mknod { .. }
+            | FsOp::Mkdir { .. }
+            | FsOp::Symlink { .. } => self.apply_new(op),
+            FsOp::Link { .. } | FsOp::Unlink { .. } | FsOp::Rmdir { .. } | FsOp::Rename { .. } => {
+                self.apply_name(op)
+            }
             FsOp::SetMode { .. }
             | FsOp::SetOwner { .. }
             | FsOp::SetMtime { .. }
             | FsOp::SetXattr { .. }
             | FsOp::RemoveXattr { .. } => self.apply_attributes(op),
-            FsOp::Write { path, offset, data } => write_all(&self.file(path, OFlags::WRONLY)?, *offset, &data.bytes()),
-            FsOp::Truncate { path, size } => fs::ftruncate(&self.file(path, OFlags::WRONLY)?, *size),
+            FsOp::Write { path, offset, data } => {
+                write_all(&self.file(path, OFlags::WRONLY)?, *offset, &data.bytes())
+            }
+            FsOp::Truncate { path, size } => {
+                fs::ftruncate(&self.file(path, OFlags::WRONLY)?, *size)
+            }
             FsOp::Punch { path, offset, len } => {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 fs::fallocate(&self.file(path, OFlags::WRONLY)?, flags, *offset, *len)
             }
-            FsOp::Copy { from, offset, to, to_offset, len } => {
+            FsOp::Copy {
+                from,
+                offset,
+                to,
+                to_offset,
+                len,
+            } => {
                 let from = self.file(from, OFlags::RDONLY)?;
-                copy_all((&from, *offset), (&self.file(to, OFlags::WRONLY)?, *to_offset), *len)
+                copy_all(
+                    (&from, *offset),
+                    (&self.file(to, OFlags::WRONLY)?, *to_offset),
+                    *len,
+                )
             }
             FsOp::Fsync { path } => fs::fsync(&self.file(path, OFlags::RDONLY)?),
             FsOp::Open { slot, path } => {
@@ -254,16 +338,21 @@ impl Target for PathTarget {
                 self.slots.insert(*slot, fd);
                 Ok(())
             }
-            FsOp::WriteOpen { slot, offset, data } => {
-                write_all(self.slots.get(slot).ok_or(Errno::BADF)?, *offset, &data.bytes())
+            FsOp::WriteOpen { slot, offset, data } => write_all(
+                self.slots.get(slot).ok_or(Errno::BADF)?,
+                *offset,
+                &data.bytes(),
+            ),
+            FsOp::TruncateOpen { slot, size } => {
+                fs::ftruncate(self.slots.get(slot).ok_or(Errno::BADF)?, *size)
             }
-            FsOp::TruncateOpen { slot, size } => fs::ftruncate(self.slots.get(slot).ok_or(Errno::BADF)?, *size),
             FsOp::Close { slot } => self.slots.remove(slot).map(drop).ok_or(Errno::BADF),
         }
     }
 
     fn snapshot(&mut self) -> Tree {
-        self.tree().unwrap_or_else(|(path, e)| panic!("{}: {e}", path.display()))
+        self.tree()
+            .unwrap_or_else(|(path, e)| panic!("{}: {e}", path.display()))
     }
 }
 
@@ -285,10 +374,18 @@ fn copy_all(from: (&OwnedFd, u64), to: (&OwnedFd, u64), mut len: u64) -> Result<
     // Within one file the source would grow under the copy.
     let stat = fs::fstat(from.0)?;
     if fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::RegularFile {
-        len = len.min(stat.st_size.unsigned_abs().saturating_sub(at)).max(1);
+        len = len
+            .min(stat.st_size.unsigned_abs().saturating_sub(at))
+            .max(1);
     }
     while len > 0 {
-        match fs::copy_file_range(from.0, Some(&mut at), to.0, Some(&mut into), len.min(1 << 30) as usize)? {
+        match fs::copy_file_range(
+            from.0,
+            Some(&mut at),
+            to.0,
+            Some(&mut into),
+            len.min(1 << 30) as usize,
+        )? {
             0 => break,
             n => len -= n as u64,
         }
@@ -298,7 +395,10 @@ fn copy_all(from: (&OwnedFd, u64), to: (&OwnedFd, u64), mut len: u64) -> Result<
 
 /// Reads what is no hole.
 fn content(fd: &OwnedFd) -> Result<Content, Errno> {
-    let mut content = Content { size: fs::fstat(fd)?.st_size.unsigned_abs(), ..Content::default() };
+    let mut content = Content {
+        size: fs::fstat(fd)?.st_size.unsigned_abs(),
+        ..Content::default()
+    };
     let mut at = 0;
     while at < content.size {
         at = match fs::seek(fd, fs::SeekFrom::Data(at)) {
@@ -326,7 +426,9 @@ fn xattrs(path: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Errno> {
         Err(Errno::OPNOTSUPP) => 0,
         other => other?,
     };
-    let names = list[..len].split(|&b| b == 0).filter(|n| n.starts_with(b"user.") || n.starts_with(b"trusted."));
+    let names = list[..len]
+        .split(|&b| b == 0)
+        .filter(|n| n.starts_with(b"user.") || n.starts_with(b"trusted."));
     let get = |name: &[u8]| {
         let mut value = vec![0; 65536];
         let len = fs::lgetxattr(path, OsStr::from_bytes(name), &mut value)?;

@@ -57,7 +57,10 @@ impl RecordingDisk {
     /// # Panics
     /// If the physical sector is no power of two, or smaller than the logical one.
     pub fn new(shape: DiskShape) -> Self {
-        Self::from_bytes(shape, vec![0; usize::try_from(shape.sectors * SECTOR).expect("fits the address space")])
+        Self::from_bytes(
+            shape,
+            vec![0; usize::try_from(shape.sectors * SECTOR).expect("fits the address space")],
+        )
     }
 
     /// A disk that holds `bytes`, durably.
@@ -70,8 +73,16 @@ impl RecordingDisk {
 
     pub(crate) fn from_content(shape: DiskShape, content: Content) -> Self {
         let start = content.clone();
-        let state = State { content, start, events: Vec::new(), counters: Counters::default() };
-        Self { shape, state: Arc::new(Mutex::new(state)) }
+        let state = State {
+            content,
+            start,
+            events: Vec::new(),
+            counters: Counters::default(),
+        };
+        Self {
+            shape,
+            state: Arc::new(Mutex::new(state)),
+        }
     }
 
     /// Lets writes to sectors that were not allocated pass, on crash images of this disk too.
@@ -98,7 +109,11 @@ impl RecordingDisk {
     /// What happened so far.
     pub fn trace(&self) -> Trace {
         let state = self.state.lock();
-        Trace { shape: self.shape, start: state.start.clone(), events: state.events.clone() }
+        Trace {
+            shape: self.shape,
+            start: state.start.clone(),
+            events: state.events.clone(),
+        }
     }
 
     /// Begins a new trace: what the disk holds now is durable, and what happened is forgotten.
@@ -130,23 +145,35 @@ impl RecordingDisk {
         assert!(u64::from(bit) < SECTOR * 8, "a sector has 4096 bits");
         let content = &mut self.state.lock().content;
         let mut sector = [0; SECTOR as usize];
-        content.read(at.byte(), &mut sector).expect("an unreadable sector has no bits");
+        content
+            .read(at.byte(), &mut sector)
+            .expect("an unreadable sector has no bits");
         sector[bit as usize / 8] ^= 1 << (bit % 8);
         content.write(at.byte(), &sector).expect("readable");
     }
 
     /// Makes the physical sector that holds `at` unreadable until it is written as a whole.
     pub fn make_unreadable(&self, at: Sector) {
-        self.state.lock().content.unreadable.insert(at.byte() / u64::from(self.shape.physical));
+        self.state
+            .lock()
+            .content
+            .unreadable
+            .insert(at.byte() / u64::from(self.shape.physical));
     }
 
     fn check(&self, at: Sector, bytes: u64, multiple: u64) -> io::Result<()> {
         if !bytes.is_multiple_of(multiple) || !at.byte().is_multiple_of(multiple) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not whole sectors"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not whole sectors",
+            ));
         }
         let end = self.shape.sectors * SECTOR;
         if at.byte().checked_add(bytes).is_none_or(|to| to > end) {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the disk"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "beyond the end of the disk",
+            ));
         }
         Ok(())
     }
@@ -171,7 +198,11 @@ impl Disk for RecordingDisk {
     }
 
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let data: Arc<[u8]> = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>().into();
+        let data: Arc<[u8]> = parts
+            .iter()
+            .flat_map(|part| part.iter().copied())
+            .collect::<Vec<u8>>()
+            .into();
         let mut state = self.state.lock();
         state.counters.writes += 1;
         state.counters.bytes_written += data.len() as u64;
@@ -182,7 +213,10 @@ impl Disk for RecordingDisk {
             "write of {sectors} sectors at {} that were not allocated",
             at.get()
         );
-        state.content.write(at.byte(), &data).map_err(medium_error)?;
+        state
+            .content
+            .write(at.byte(), &data)
+            .map_err(medium_error)?;
         state.events.push(Event::Write { at, data });
         Ok(())
     }
@@ -208,7 +242,9 @@ impl Disk for RecordingDisk {
         let mut state = self.state.lock();
         state.counters.discards += 1;
         // An unreadable neighbour in the same unit keeps its junk: harmless, discards are hints.
-        let _ = state.content.write(at.byte(), &vec![JUNK; (sectors * SECTOR) as usize]);
+        let _ = state
+            .content
+            .write(at.byte(), &vec![JUNK; (sectors * SECTOR) as usize]);
         state.content.set_allocated(at.get(), sectors, false);
         state.events.push(Event::Discard { at, sectors });
         Ok(())

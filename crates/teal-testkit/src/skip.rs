@@ -8,11 +8,15 @@ use rustix::fs::{Mode, OFlags};
 /// If the file that `TEAL_SKIPS` names cannot be written: a skip nobody sees would pass for a success.
 pub fn skip(test: &str, reason: &str) {
     eprintln!("skipped: {test}: {reason}");
-    let Some(path) = std::env::var_os("TEAL_SKIPS") else { return };
+    let Some(path) = std::env::var_os("TEAL_SKIPS") else {
+        return;
+    };
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).expect("the file TEAL_SKIPS names opens");
+    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+        .expect("the file TEAL_SKIPS names opens");
     let line = format!("{test}: {}\n", reason.replace('\n', " "));
     // One write: lines of tests that run at the same time do not mix.
-    let written = rustix::io::write(&file, line.as_bytes()).expect("the file TEAL_SKIPS names takes a line");
+    let written =
+        rustix::io::write(&file, line.as_bytes()).expect("the file TEAL_SKIPS names takes a line");
     assert_eq!(written, line.len(), "the skip is on record");
 }

@@ -67,6 +67,7 @@ impl Trace {
     /// The points at which a crash shows something new: all but those that a note follows, since the disk is the same after the
     /// note and more has been promised.
     pub fn points(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..=self.events.len()).filter(|&point| !matches!(self.events.get(point), Some(Event::Mark(_))))
+        (0..=self.events.len())
+            .filter(|&point| !matches!(self.events.get(point), Some(Event::Mark(_))))
     }
 }

@@ -25,8 +25,15 @@ impl Content {
 
 /// A digest of a block, zeros at its end not counted.
 fn digest(bytes: &[u8]) -> u64 {
-    let len = bytes.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
-    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let len = bytes
+        .iter()
+        .rposition(|&b| b != 0)
+        .map_or(0, |last| last + 1);
+    let mix = |hash: u64, word: u64| {
+        (hash ^ word)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    };
     bytes[..len].chunks(8).fold(len as u64, |hash, chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
@@ -75,22 +82,41 @@ impl Tree {
     pub fn diff(&self, other: &Self) -> Vec<String> {
         let mut out = Vec::new();
         let keys = |a: &Self, b: &Self| {
-            a.nodes.keys().chain(b.nodes.keys()).cloned().collect::<std::collections::BTreeSet<_>>()
+            a.nodes
+                .keys()
+                .chain(b.nodes.keys())
+                .cloned()
+                .collect::<std::collections::BTreeSet<_>>()
         };
         for path in keys(self, other) {
             match (self.nodes.get(&path), other.nodes.get(&path)) {
                 (Some(ours), Some(theirs)) => ours.diff(theirs, &path, &mut out),
-                (Some(ours), None) => out.push(format!("{}: {:?} | missing", path.display(), ours.kind)),
-                (None, theirs) => out.push(format!("{}: missing | {:?}", path.display(), theirs.map(|n| n.kind))),
+                (Some(ours), None) => {
+                    out.push(format!("{}: {:?} | missing", path.display(), ours.kind))
+                }
+                (None, theirs) => out.push(format!(
+                    "{}: missing | {:?}",
+                    path.display(),
+                    theirs.map(|n| n.kind)
+                )),
             }
         }
-        let slots: std::collections::BTreeSet<_> = self.open.keys().chain(other.open.keys()).collect();
+        let slots: std::collections::BTreeSet<_> =
+            self.open.keys().chain(other.open.keys()).collect();
         for slot in slots {
-            let ours = self.open.get(slot).map(|(nlink, content)| (nlink, content.size));
-            let theirs = other.open.get(slot).map(|(nlink, content)| (nlink, content.size));
+            let ours = self
+                .open
+                .get(slot)
+                .map(|(nlink, content)| (nlink, content.size));
+            let theirs = other
+                .open
+                .get(slot)
+                .map(|(nlink, content)| (nlink, content.size));
             let path = PathBuf::from(format!("(open in slot {slot})"));
             field(&path, "nlink and size", &ours, &theirs, &mut out);
-            if let (Some((_, ours)), Some((_, theirs))) = (self.open.get(slot), other.open.get(slot)) {
+            if let (Some((_, ours)), Some((_, theirs))) =
+                (self.open.get(slot), other.open.get(slot))
+            {
                 ours.diff(theirs, &path, &mut out);
             }
         }
@@ -101,12 +127,22 @@ impl Tree {
 impl Content {
     fn diff(&self, other: &Self, path: &Path, out: &mut Vec<String>) {
         field(path, "size", &self.size, &other.size, out);
-        let blocks: std::collections::BTreeSet<_> = self.blocks.keys().chain(other.blocks.keys()).collect();
-        let differing: Vec<_> = blocks.into_iter().filter(|b| self.blocks.get(b) != other.blocks.get(b)).collect();
+        let blocks: std::collections::BTreeSet<_> =
+            self.blocks.keys().chain(other.blocks.keys()).collect();
+        let differing: Vec<_> = blocks
+            .into_iter()
+            .filter(|b| self.blocks.get(b) != other.blocks.get(b))
+            .collect();
         if let Some(first) = differing.first() {
-            let holes = (self.blocks.contains_key(first), other.blocks.contains_key(first));
+            let holes = (
+                self.blocks.contains_key(first),
+                other.blocks.contains_key(first),
+            );
             let (count, at) = (differing.len(), *first * BLOCK);
-            let line = format!("{count} blocks differ, the first at byte {at} (has data: {} | {})", holes.0, holes.1);
+            let line = format!(
+                "{count} blocks differ, the first at byte {at} (has data: {} | {})",
+                holes.0, holes.1
+            );
             out.push(format!("{}: {line}", path.display()));
         }
     }
@@ -115,25 +151,56 @@ impl Content {
 impl Node {
     fn diff(&self, other: &Self, path: &Path, out: &mut Vec<String>) {
         field(path, "type", &self.kind, &other.kind, out);
-        field(path, "mode", &format_args!("{:o}", self.perm), &format_args!("{:o}", other.perm), out);
-        field(path, "owner", &(self.uid, self.gid), &(other.uid, other.gid), out);
+        field(
+            path,
+            "mode",
+            &format_args!("{:o}", self.perm),
+            &format_args!("{:o}", other.perm),
+            out,
+        );
+        field(
+            path,
+            "owner",
+            &(self.uid, self.gid),
+            &(other.uid, other.gid),
+            out,
+        );
         field(path, "nlink", &self.nlink, &other.nlink, out);
         field(path, "same as", &self.same_as, &other.same_as, out);
-        field(path, "target", &self.target.escape_ascii(), &other.target.escape_ascii(), out);
+        field(
+            path,
+            "target",
+            &self.target.escape_ascii(),
+            &other.target.escape_ascii(),
+            out,
+        );
         field(path, "rdev", &self.rdev, &other.rdev, out);
         if self.mtime.is_some() && other.mtime.is_some() {
             field(path, "mtime", &self.mtime, &other.mtime, out);
         }
         self.content.diff(&other.content, path, out);
-        let names: std::collections::BTreeSet<_> = self.xattrs.keys().chain(other.xattrs.keys()).collect();
+        let names: std::collections::BTreeSet<_> =
+            self.xattrs.keys().chain(other.xattrs.keys()).collect();
         for name in names {
             let what = format!("xattr {}", name.escape_ascii());
-            field(path, &what, &self.xattrs.get(name), &other.xattrs.get(name), out);
+            field(
+                path,
+                &what,
+                &self.xattrs.get(name),
+                &other.xattrs.get(name),
+                out,
+            );
         }
     }
 }
 
-fn field(path: &Path, what: &str, ours: &impl fmt::Debug, theirs: &impl fmt::Debug, out: &mut Vec<String>) {
+fn field(
+    path: &Path,
+    what: &str,
+    ours: &impl fmt::Debug,
+    theirs: &impl fmt::Debug,
+    out: &mut Vec<String>,
+) {
     let (ours, theirs) = (format!("{ours:?}"), format!("{theirs:?}"));
     if ours != theirs {
         out.push(format!("{}: {what}: {ours} | {theirs}", path.display()));
@@ -170,10 +237,20 @@ mod tests {
             xattrs: BTreeMap::new(),
             mtime: None,
         };
-        let mut other = Node { perm: 0o600, mtime: Some(Timestamp::new(1, 0)), ..node.clone() };
+        let mut other = Node {
+            perm: 0o600,
+            mtime: Some(Timestamp::new(1, 0)),
+            ..node.clone()
+        };
         other.content.add(2, b"x");
-        let ours = Tree { nodes: [("a".into(), node.clone()), ("b".into(), node)].into(), open: BTreeMap::new() };
-        let theirs = Tree { nodes: [("a".into(), other)].into(), open: BTreeMap::new() };
+        let ours = Tree {
+            nodes: [("a".into(), node.clone()), ("b".into(), node)].into(),
+            open: BTreeMap::new(),
+        };
+        let theirs = Tree {
+            nodes: [("a".into(), other)].into(),
+            open: BTreeMap::new(),
+        };
         assert_eq!(
             ours.diff(&theirs),
             [

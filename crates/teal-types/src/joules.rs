@@ -137,13 +137,24 @@ impl fmt::Display for Energy {
 }
 
 /// Writes `raw / unit` with that many places, rounded, halves up.
-pub(crate) fn decimal(f: &mut fmt::Formatter<'_>, raw: u128, unit: u128, places: u32) -> fmt::Result {
+pub(crate) fn decimal(
+    f: &mut fmt::Formatter<'_>,
+    raw: u128,
+    unit: u128,
+    places: u32,
+) -> fmt::Result {
     let scale = 10_u128.pow(places);
     let scaled = (raw * scale + unit / 2) / unit;
     if places == 0 {
         return write!(f, "{scaled}");
     }
-    write!(f, "{}.{:0width$}", scaled / scale, scaled % scale, width = places as usize)
+    write!(
+        f,
+        "{}.{:0width$}",
+        scaled / scale,
+        scaled % scale,
+        width = places as usize
+    )
 }
 
 #[cfg(test)]
@@ -152,16 +163,32 @@ mod tests {
 
     #[test]
     fn power_over_time_is_energy() {
-        assert_eq!(Power::milliwatts(637) * Span::millis(12), Energy::microjoules(7_644));
-        assert_eq!(Power::microwatts(1) * Span::nanos(499_999_999), Energy::ZERO);
-        assert_eq!(Power::microwatts(1) * Span::nanos(500_000_000), Energy::microjoules(1));
-        assert_eq!(Power::microwatts(u64::MAX) * Span::MAX, Energy::microjoules(u64::MAX));
+        assert_eq!(
+            Power::milliwatts(637) * Span::millis(12),
+            Energy::microjoules(7_644)
+        );
+        assert_eq!(
+            Power::microwatts(1) * Span::nanos(499_999_999),
+            Energy::ZERO
+        );
+        assert_eq!(
+            Power::microwatts(1) * Span::nanos(500_000_000),
+            Energy::microjoules(1)
+        );
+        assert_eq!(
+            Power::microwatts(u64::MAX) * Span::MAX,
+            Energy::microjoules(u64::MAX)
+        );
     }
 
     #[test]
     fn energy_prints_for_people() {
-        let printed = [7, 7_644, 41_000_000, 5_240_125_000].map(|raw| Energy::microjoules(raw).to_string());
+        let printed =
+            [7, 7_644, 41_000_000, 5_240_125_000].map(|raw| Energy::microjoules(raw).to_string());
         assert_eq!(printed, ["7 uJ", "7.64 mJ", "41.00 J", "5.24 kJ"]);
-        assert_eq!([Power::milliwatts(61), Power::milliwatts(1_190)].map(|p| p.to_string()), ["61 mW", "1.19 W"]);
+        assert_eq!(
+            [Power::milliwatts(61), Power::milliwatts(1_190)].map(|p| p.to_string()),
+            ["61 mW", "1.19 W"]
+        );
     }
 }

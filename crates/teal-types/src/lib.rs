@@ -27,7 +27,9 @@ pub use name::{NAME_MAX, Name, NameError};
 pub use op::OpKind;
 pub use position::{CommitSeq, Lsn, Stamp};
 pub use ranges::Ranges;
-pub use replica::{Attributes, ContentChange, LEASE, Link, Op, Piece, REPLICATED_LIMIT, Source, Version};
+pub use replica::{
+    Attributes, ContentChange, LEASE, Link, Op, Piece, REPLICATED_LIMIT, Source, Version,
+};
 pub use span::{Span, Time};
 pub use time::Timestamp;
 pub use units::{BLOCK, Block, Bytes, SECTOR, Sector};

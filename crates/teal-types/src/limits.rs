@@ -54,7 +54,9 @@ pub const fn xattr_bytes(name: usize, value: usize) -> usize {
 
 /// Bytes of all extended attributes of an object, as they count for [`XATTRS_BYTES_MAX`].
 pub fn xattrs_bytes<'a>(all: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> usize {
-    all.into_iter().map(|(name, value)| xattr_bytes(name.len(), value.len())).sum()
+    all.into_iter()
+        .map(|(name, value)| xattr_bytes(name.len(), value.len()))
+        .sum()
 }
 
 impl Timestamp {
@@ -67,25 +69,68 @@ impl Timestamp {
 impl Attributes {
     /// Whether an object can have these.
     pub const fn are_valid(&self) -> bool {
-        self.perm <= PERM_MAX && self.mtime.is_valid() && self.ctime.is_valid() && self.btime.is_valid()
+        self.perm <= PERM_MAX
+            && self.mtime.is_valid()
+            && self.ctime.is_valid()
+            && self.btime.is_valid()
     }
 }
 
 impl Version {
     /// Which limit a state exceeds, in words: servers of earlier versions had others.
     pub fn beyond_limits(&self) -> Option<String> {
-        let of = |what: &str, has: usize, most: usize| (has > most).then(|| format!("{what}: {has}, at most {most}"));
-        let xattrs = self.xattrs.iter().map(|(name, value)| (&name[..], &value[..]));
-        let longest_name = self.xattrs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let longest_value = self.xattrs.iter().map(|(_, value)| value.len()).max().unwrap_or(0);
+        let of = |what: &str, has: usize, most: usize| {
+            (has > most).then(|| format!("{what}: {has}, at most {most}"))
+        };
+        let xattrs = self
+            .xattrs
+            .iter()
+            .map(|(name, value)| (&name[..], &value[..]));
+        let longest_name = self
+            .xattrs
+            .iter()
+            .map(|(name, _)| name.len())
+            .max()
+            .unwrap_or(0);
+        let longest_value = self
+            .xattrs
+            .iter()
+            .map(|(_, value)| value.len())
+            .max()
+            .unwrap_or(0);
         let why = of("names", self.links.len(), LINKS_MAX)
             .or_else(|| of("bytes of its symbolic link", self.target.len(), TARGET_MAX))
-            .or_else(|| of("bytes of the name of an extended attribute", longest_name, XATTR_NAME_MAX))
-            .or_else(|| of("bytes of an extended attribute", longest_value, XATTR_VALUE_MAX))
-            .or_else(|| of("bytes of extended attributes", xattrs_bytes(xattrs), XATTRS_BYTES_MAX))
-            .or_else(|| (self.size > FILE_MAX).then(|| format!("bytes: {}, at most {FILE_MAX}", self.size)))
-            .or_else(|| (!self.attributes.are_valid()).then(|| "permissions or times that no object has".to_owned()))?;
-        Some(format!("at the server it is beyond what a volume can hold ({why})"))
+            .or_else(|| {
+                of(
+                    "bytes of the name of an extended attribute",
+                    longest_name,
+                    XATTR_NAME_MAX,
+                )
+            })
+            .or_else(|| {
+                of(
+                    "bytes of an extended attribute",
+                    longest_value,
+                    XATTR_VALUE_MAX,
+                )
+            })
+            .or_else(|| {
+                of(
+                    "bytes of extended attributes",
+                    xattrs_bytes(xattrs),
+                    XATTRS_BYTES_MAX,
+                )
+            })
+            .or_else(|| {
+                (self.size > FILE_MAX).then(|| format!("bytes: {}, at most {FILE_MAX}", self.size))
+            })
+            .or_else(|| {
+                (!self.attributes.are_valid())
+                    .then(|| "permissions or times that no object has".to_owned())
+            })?;
+        Some(format!(
+            "at the server it is beyond what a volume can hold ({why})"
+        ))
     }
 }
 

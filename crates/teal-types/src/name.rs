@@ -30,7 +30,11 @@ impl Name {
         if bytes.len() > NAME_MAX {
             return Err(NameError::TooLong);
         }
-        if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.iter().any(|&b| b == b'/' || b == 0) {
+        if bytes.is_empty()
+            || bytes == b"."
+            || bytes == b".."
+            || bytes.iter().any(|&b| b == b'/' || b == 0)
+        {
             return Err(NameError::Invalid);
         }
         Ok(Self(bytes.into()))

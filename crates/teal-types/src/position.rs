@@ -25,7 +25,9 @@ impl Lsn {
 }
 
 /// Names one update by its origin, so that an update made offline has its name at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Stamp {
     /// The replica that made the update.
     pub replica: u32,
@@ -36,7 +38,9 @@ pub struct Stamp {
 }
 
 /// A position in a volume's history, given by the server; history's only order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct CommitSeq(u64);
 
 impl CommitSeq {

@@ -55,7 +55,11 @@ impl Ranges {
         }
         let mut left = Vec::with_capacity(self.0.len() + 1);
         for &(start, end) in &self.0 {
-            left.extend([(start, end.min(from)), (start.max(to), end)].into_iter().filter(|(start, end)| start < end));
+            left.extend(
+                [(start, end.min(from)), (start.max(to), end)]
+                    .into_iter()
+                    .filter(|(start, end)| start < end),
+            );
         }
         self.0 = left;
     }
@@ -69,7 +73,13 @@ impl Ranges {
     /// Those of them that lie from `from` to `to`, exclusive.
     pub fn within(&self, from: u64, to: u64) -> Self {
         let cut = |&(start, end): &(u64, u64)| (start.max(from), end.min(to));
-        Self(self.0.iter().map(cut).filter(|(start, end)| start < end).collect())
+        Self(
+            self.0
+                .iter()
+                .map(cut)
+                .filter(|(start, end)| start < end)
+                .collect(),
+        )
     }
 
     /// Those that are not among `others`.
@@ -82,7 +92,9 @@ impl Ranges {
     /// Those that are among `others`, too.
     pub fn common(&self, others: &Self) -> Self {
         let mut common = Self::default();
-        others.iter().for_each(|(from, to)| common.join(&self.within(from, to)));
+        others
+            .iter()
+            .for_each(|(from, to)| common.join(&self.within(from, to)));
         common
     }
 
@@ -100,7 +112,9 @@ impl Ranges {
     pub fn coarsen(&mut self, count: usize) {
         while self.0.len() > count.max(1) {
             let gap = |at: &usize| self.0[at + 1].0 - self.0[*at].1;
-            let Some(at) = (0..self.0.len() - 1).min_by_key(gap) else { return };
+            let Some(at) = (0..self.0.len() - 1).min_by_key(gap) else {
+                return;
+            };
             let (_, end) = self.0.remove(at + 1);
             self.0[at].1 = end;
         }

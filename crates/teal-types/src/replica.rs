@@ -221,6 +221,9 @@ pub struct Version {
 impl Version {
     /// The commit that changed it last.
     pub fn seq(&self) -> CommitSeq {
-        self.attr_seq.max(self.data_seq).max(self.link_seq).max(self.xattr_seq)
+        self.attr_seq
+            .max(self.data_seq)
+            .max(self.link_seq)
+            .max(self.xattr_seq)
     }
 }

@@ -129,7 +129,12 @@ impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0 / 1_000_000;
         let (hours, minutes) = (millis / 3_600_000, millis / 60_000 % 60);
-        write!(f, "{hours}:{minutes:02}:{:02}.{:03}", millis / 1000 % 60, millis % 1000)
+        write!(
+            f,
+            "{hours}:{minutes:02}:{:02}.{:03}",
+            millis / 1000 % 60,
+            millis % 1000
+        )
     }
 }
 
@@ -148,6 +153,9 @@ mod tests {
             [Span::nanos(7), Span::secs(90), Span::hours(27)].map(|s| s.to_string()),
             ["7 ns", "1.5 min", "27.00 h"]
         );
-        assert_eq!((Time::ZERO + Span::millis(3_723_004)).to_string(), "1:02:03.004");
+        assert_eq!(
+            (Time::ZERO + Span::millis(3_723_004)).to_string(),
+            "1:02:03.004"
+        );
     }
 }

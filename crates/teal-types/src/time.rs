@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// Seconds and nanoseconds since 1970-01-01 UTC; seconds may be negative.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Timestamp {
     /// Whole seconds, rounded down.
     pub secs: i64,
@@ -14,13 +16,21 @@ pub struct Timestamp {
 impl Timestamp {
     /// A point in time; nanoseconds of a second or more are carried over.
     pub const fn new(secs: i64, nanos: u32) -> Self {
-        Self { secs: secs.saturating_add((nanos / 1_000_000_000) as i64), nanos: nanos % 1_000_000_000 }
+        Self {
+            secs: secs.saturating_add((nanos / 1_000_000_000) as i64),
+            nanos: nanos % 1_000_000_000,
+        }
     }
 
     /// The minute in universal time, for people: `2026-11-22 17:05 UTC`.
     pub fn minute(self) -> String {
         let minutes = self.secs.rem_euclid(86_400) / 60;
-        format!("{} {:02}:{:02} UTC", self.date(), minutes / 60, minutes % 60)
+        format!(
+            "{} {:02}:{:02} UTC",
+            self.date(),
+            minutes / 60,
+            minutes % 60
+        )
     }
 
     /// The day in universal time, for people: `2026-11-22`.
@@ -32,7 +42,11 @@ impl Timestamp {
         let day = day - (365 * year + year / 4 - year / 100);
         let month = (5 * day + 2) / 153;
         let day = day - (153 * month + 2) / 5 + 1;
-        let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+        let (month, next) = if month < 10 {
+            (month + 3, 0)
+        } else {
+            (month - 9, 1)
+        };
         format!("{:04}-{month:02}-{day:02}", year + era * 400 + next)
     }
 }
@@ -43,7 +57,10 @@ mod tests {
 
     #[test]
     fn minutes_are_shown_with_their_day() {
-        assert_eq!(Timestamp::new(1_700_000_000, 0).minute(), "2023-11-14 22:13 UTC");
+        assert_eq!(
+            Timestamp::new(1_700_000_000, 0).minute(),
+            "2023-11-14 22:13 UTC"
+        );
         assert_eq!(Timestamp::new(-1, 0).minute(), "1969-12-31 23:59 UTC");
     }
 

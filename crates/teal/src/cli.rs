@@ -7,7 +7,12 @@ use std::path::PathBuf;
 
 /// One directory tree over flash, sleeping disks, portable drives and a server.
 #[derive(Debug, Parser)]
-#[command(name = "teal", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(
+    name = "teal",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -356,7 +361,10 @@ pub(crate) enum Config {
 
 /// Reads a size: a number with an optional K, M, G or T (powers of 1024).
 pub(crate) fn parse_size(given: &str) -> Result<u64, String> {
-    let text = given.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
+    let text = given
+        .trim()
+        .trim_end_matches(['B', 'b'])
+        .trim_end_matches('i');
     let (digits, unit) = match text.char_indices().last() {
         Some((i, c)) if c.is_ascii_alphabetic() => (&text[..i], c.to_ascii_uppercase()),
         _ => (text, ' '),
@@ -370,7 +378,9 @@ pub(crate) fn parse_size(given: &str) -> Result<u64, String> {
         _ => return Err(no_size(given)),
     };
     let number: u64 = digits.trim().parse().map_err(|_| no_size(given))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{given} is too large a size: at most 16777215T"))
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("{given} is too large a size: at most 16777215T"))
 }
 
 fn no_size(given: &str) -> String {
@@ -391,7 +401,13 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [("0", 0), ("4096", 4096), ("20M", 20 << 20), ("1GiB", 1 << 30), ("2t", 2 << 40)] {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("20M", 20 << 20),
+            ("1GiB", 1 << 30),
+            ("2t", 2 << 40),
+        ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
         for bad in ["", "G", "-1", "1.5G", "3X", "99999999999T"] {

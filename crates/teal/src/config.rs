@@ -17,7 +17,10 @@ pub(crate) fn list(s: &Settings) -> Vec<(String, u64)> {
         ("checkpoint-seconds".into(), s.checkpoint_interval.as_secs()),
         ("checkpoint-bytes".into(), s.checkpoint_bytes),
         ("batch-bytes".into(), s.batch_bytes),
-        ("clean-below-percent".into(), u64::from(s.clean_below_percent)),
+        (
+            "clean-below-percent".into(),
+            u64::from(s.clean_below_percent),
+        ),
     ]
 }
 
@@ -27,26 +30,38 @@ pub(crate) fn apply(settings: &mut Settings, key: &str, value: u64) -> Result<()
         if (low..=high).contains(&value) {
             Ok(value)
         } else {
-            Err(format!("{key} must be between {low} and {high}, not {value}"))
+            Err(format!(
+                "{key} must be between {low} and {high}, not {value}"
+            ))
         }
     };
     match key {
         "commit-seconds" => settings.commit_interval = Duration::from_secs(between(1, 3600)?),
-        "checkpoint-seconds" => settings.checkpoint_interval = Duration::from_secs(between(1, 86_400)?),
+        "checkpoint-seconds" => {
+            settings.checkpoint_interval = Duration::from_secs(between(1, 86_400)?)
+        }
         "checkpoint-bytes" => settings.checkpoint_bytes = between(1 << 20, 1 << 32)?,
         "batch-bytes" => settings.batch_bytes = between(1 << 16, 1 << 28)?,
         "clean-below-percent" => settings.clean_below_percent = between(0, 50)? as u32,
         _ => {
             let mut known: Vec<_> = list(settings).into_iter().map(|(k, _)| k).collect();
             known.push(OF_SOURCES.into());
-            return Err(format!("unknown setting {key}; known are {}", known.join(", ")));
+            return Err(format!(
+                "unknown setting {key}; known are {}",
+                known.join(", ")
+            ));
         }
     }
     Ok(())
 }
 
 /// Changes one setting, of the store or of the client.
-pub(crate) fn set(client: &teal_client::Client, settings: &mut Settings, key: &str, value: u64) -> Result<(), String> {
+pub(crate) fn set(
+    client: &teal_client::Client,
+    settings: &mut Settings,
+    key: &str,
+    value: u64,
+) -> Result<(), String> {
     match key {
         OF_SOURCES => set_priority(client, value),
         _ => apply(settings, key, value),
@@ -55,7 +70,10 @@ pub(crate) fn set(client: &teal_client::Client, settings: &mut Settings, key: &s
 
 /// Changes how much speed counts against joules, in percent.
 fn set_priority(client: &teal_client::Client, percent: u64) -> Result<(), String> {
-    let percent = u32::try_from(percent).ok().filter(|percent| *percent <= 100).ok_or_else(|| PRIORITY.to_owned())?;
+    let percent = u32::try_from(percent)
+        .ok()
+        .filter(|percent| *percent <= 100)
+        .ok_or_else(|| PRIORITY.to_owned())?;
     if client.priority().is_none() {
         return Err("this volume has no server: there is nothing to choose from".into());
     }
@@ -74,8 +92,12 @@ const PRIORITY: &str = "the priority goes from 0 (joules) to 1 (speed)";
 
 /// Reads a priority as people write it.
 fn parse_priority(text: &str) -> Result<u64> {
-    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
-    let share = share.ok_or_else(|| anyhow::anyhow!("'{text}' is no priority: {PRIORITY}, such as 0.5"))?;
+    let share = text
+        .parse::<f64>()
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share));
+    let share =
+        share.ok_or_else(|| anyhow::anyhow!("'{text}' is no priority: {PRIORITY}, such as 0.5"))?;
     Ok((share * 100.0).round() as u64)
 }
 
@@ -98,10 +120,14 @@ pub(crate) fn config(what: Config) -> Result<ExitCode> {
             let dir = paths::point(dir)?;
             let value = match key.as_str() {
                 OF_SOURCES => parse_priority(&value)?,
-                sized if sized.ends_with("-bytes") => parse_size(&value).map_err(|e| anyhow::anyhow!("{key}: {e}"))?,
-                _ => value
-                    .parse()
-                    .map_err(|_| anyhow::anyhow!("'{value}' is no value of {key}: give a whole number, such as 5"))?,
+                sized if sized.ends_with("-bytes") => {
+                    parse_size(&value).map_err(|e| anyhow::anyhow!("{key}: {e}"))?
+                }
+                _ => value.parse().map_err(|_| {
+                    anyhow::anyhow!(
+                        "'{value}' is no value of {key}: give a whole number, such as 5"
+                    )
+                })?,
             };
             if control::ask(&dir, &Ask::Set { key, value })?.is_none() {
                 return Err(nothing_on(&dir));
@@ -123,7 +149,15 @@ mod tests {
             assert!(apply(&mut settings, &key, u64::MAX).is_err(), "{key}");
         }
         assert_eq!(settings, Settings::default());
-        assert!(apply(&mut settings, "nonsense", 1).unwrap_err().contains("commit-seconds"));
-        assert!(apply(&mut settings, "prioriti", 1).unwrap_err().contains(OF_SOURCES));
+        assert!(
+            apply(&mut settings, "nonsense", 1)
+                .unwrap_err()
+                .contains("commit-seconds")
+        );
+        assert!(
+            apply(&mut settings, "prioriti", 1)
+                .unwrap_err()
+                .contains(OF_SOURCES)
+        );
     }
 }

@@ -16,14 +16,19 @@ pub(crate) fn flush(dir: Option<PathBuf>) -> Result<ExitCode> {
         Some(Answer::Done { .. }) => {
             // Programs may have gone on meanwhile.
             let since = match control::ask(&dir, &Ask::Status)? {
-                Some(Answer::Status(status)) => status.upstream.map_or(0, |upstream| upstream.only_here),
+                Some(Answer::Status(status)) => {
+                    status.upstream.map_or(0, |upstream| upstream.only_here)
+                }
                 _ => 0,
             };
             if since == 0 {
                 say!("everything in {} is at the server", shown(&dir));
             } else {
                 let objects = count(since, "object");
-                say!("what was in {} before is at the server; {objects} changed meanwhile", shown(&dir));
+                say!(
+                    "what was in {} before is at the server; {objects} changed meanwhile",
+                    shown(&dir)
+                );
             }
         }
         _ => return Err(nothing_on(&dir)),
@@ -47,9 +52,17 @@ pub(crate) fn conflicts(what: Conflicts) -> Result<ExitCode> {
                 say!("no conflicts");
             }
             for conflict in &found {
-                let copy =
-                    if conflict.copy_path.is_empty() { String::new() } else { format!(" and {}", conflict.copy_path) };
-                say!("{:>4}  {}  {}{copy}", conflict.id, conflict.kind, conflict.path);
+                let copy = if conflict.copy_path.is_empty() {
+                    String::new()
+                } else {
+                    format!(" and {}", conflict.copy_path)
+                };
+                say!(
+                    "{:>4}  {}  {}{copy}",
+                    conflict.id,
+                    conflict.kind,
+                    conflict.path
+                );
             }
         }
         Conflicts::Show { id, dir } => {
@@ -67,14 +80,21 @@ pub(crate) fn conflicts(what: Conflicts) -> Result<ExitCode> {
         Conflicts::Resolve { id, keep, dir } => {
             let dir = paths::point(dir)?;
             let conflict = find(&dir, id)?;
-            let (first, later) = (under(&dir, &conflict.path), under(&dir, &conflict.copy_path));
+            let (first, later) = (
+                under(&dir, &conflict.path),
+                under(&dir, &conflict.copy_path),
+            );
             match (keep, conflict.copy_path.is_empty()) {
                 (Keep::Both, _) | (Keep::First, true) => {}
-                (Keep::Later, true) => bail!("the later state is not a file of its own: {}", conflict.lost),
+                (Keep::Later, true) => bail!(
+                    "the later state is not a file of its own: {}",
+                    conflict.lost
+                ),
                 (Keep::First, false) => remove(&later)?,
                 (Keep::Later, false) => {
-                    std::fs::rename(&later, &first)
-                        .with_context(|| format!("moving {} to {}", later.display(), first.display()))?;
+                    std::fs::rename(&later, &first).with_context(|| {
+                        format!("moving {} to {}", later.display(), first.display())
+                    })?;
                 }
             }
             control::ask(&dir, &Ask::Resolve { id })?.ok_or_else(|| nothing_on(&dir))?;
@@ -96,6 +116,10 @@ fn under(dir: &Path, path: &str) -> PathBuf {
 
 fn remove(path: &Path) -> Result<()> {
     let meta = std::fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
-    let done = if meta.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    let done = if meta.is_dir() {
+        std::fs::remove_dir_all(path)
+    } else {
+        std::fs::remove_file(path)
+    };
     done.with_context(|| path.display().to_string())
 }

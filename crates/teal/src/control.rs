@@ -62,8 +62,8 @@ pub(crate) fn receive(stream: &UnixStream) -> Result<Ask> {
 
 /// Sends one answer; nobody may be listening any more.
 pub(crate) fn answer(mut stream: &UnixStream, answer: &Answer) {
-    let line =
-        serde_json::to_string(answer).unwrap_or_else(|e| format!(r#"{{"error":"the answer cannot be written: {e}"}}"#));
+    let line = serde_json::to_string(answer)
+        .unwrap_or_else(|e| format!(r#"{{"error":"the answer cannot be written: {e}"}}"#));
     let line = line + "\n";
     let _ = stream.write_all(line.as_bytes());
 }
@@ -76,28 +76,41 @@ pub(crate) fn ask(dir: &Path, ask: &Ask) -> Result<Option<Answer>> {
 /// Asks the daemon of a mount to end and waits until its process has: then the store's lock is free. `None` when there is no daemon.
 pub(crate) fn ask_down(dir: &Path) -> Result<Option<Answer>> {
     let path = socket_path(dir)?;
-    let Ok(stream) = UnixStream::connect(&path) else { return Ok(None) };
-    let daemon = rustix::net::sockopt::socket_peercred(&stream).context("who is the daemon?")?.pid;
+    let Ok(stream) = UnixStream::connect(&path) else {
+        return Ok(None);
+    };
+    let daemon = rustix::net::sockopt::socket_peercred(&stream)
+        .context("who is the daemon?")?
+        .pid;
     // Taken while it lives, so that it means this process for ever.
-    let process = rustix::process::pidfd_open(daemon, PidfdFlags::empty()).context("watching the daemon")?;
+    let process =
+        rustix::process::pidfd_open(daemon, PidfdFlags::empty()).context("watching the daemon")?;
     let said = ask_on(stream, &Ask::Down);
     if said.is_err() && matches!(paths::look_at(dir), Ok(paths::Point::Mounted)) {
         // Busy: the daemon lives on.
         return said.map(Some);
     }
-    let end = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    let end = Timespec {
+        tv_sec: PATIENCE.as_secs() as i64,
+        tv_nsec: 0,
+    };
     let ended = rustix::event::poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&end))
         .context("waiting for the daemon")?;
     let answer = said?;
     if ended == 0 {
         let pid = daemon.as_raw_nonzero();
-        bail!("{} is unmounted, but its daemon (process {pid}) has not ended and still holds the store", dir.display());
+        bail!(
+            "{} is unmounted, but its daemon (process {pid}) has not ended and still holds the store",
+            dir.display()
+        );
     }
     Ok(Some(answer))
 }
 
 fn ask_at(path: &Path, ask: &Ask) -> Result<Option<Answer>> {
-    let Ok(stream) = UnixStream::connect(path) else { return Ok(None) };
+    let Ok(stream) = UnixStream::connect(path) else {
+        return Ok(None);
+    };
     ask_on(stream, ask).map(Some)
 }
 
@@ -105,7 +118,9 @@ fn ask_on(mut stream: UnixStream, ask: &Ask) -> Result<Answer> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all((serde_json::to_string(ask)? + "\n").as_bytes())?;
     let mut line = String::new();
-    BufReader::new(&stream).read_line(&mut line).context("the daemon does not answer")?;
+    BufReader::new(&stream)
+        .read_line(&mut line)
+        .context("the daemon does not answer")?;
     if line.is_empty() {
         bail!("the daemon ended without an answer");
     }

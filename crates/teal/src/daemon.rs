@@ -6,7 +6,9 @@
 
 use crate::cli::Mount as Args;
 use crate::config;
-use crate::control::{self, Answer, Ask, DriveHere, Ended, Listener, Status, Unsent, UpstreamShown};
+use crate::control::{
+    self, Answer, Ask, DriveHere, Ended, Listener, Status, Unsent, UpstreamShown,
+};
 use crate::drives::Drives;
 use crate::launch::READY;
 use crate::machine;
@@ -68,10 +70,16 @@ pub(crate) fn serve(args: &Args, options: MountOptions, made: Rollback) -> Resul
             made.keep();
             if args.tell {
                 let mut out = std::io::stdout();
-                writeln!(out, "{READY}").and_then(|()| out.flush()).context("the parent does not listen")?;
+                writeln!(out, "{READY}")
+                    .and_then(|()| out.flush())
+                    .context("the parent does not listen")?;
                 let _ = rustix::process::setsid();
             } else {
-                log::info!("serving {} on {}; end with Ctrl-C or `teal down`", args.path.display(), args.dir.display());
+                log::info!(
+                    "serving {} on {}; end with Ctrl-C or `teal down`",
+                    args.path.display(),
+                    args.dir.display()
+                );
             }
             run(&Arc::new(daemon), listener)
         }
@@ -84,17 +92,38 @@ pub(crate) fn serve(args: &Args, options: MountOptions, made: Rollback) -> Resul
 }
 
 fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
-    let mode = if options.read_only { OpenMode::Read } else { OpenMode::Write };
+    let mode = if options.read_only {
+        OpenMode::Read
+    } else {
+        OpenMode::Write
+    };
     let disk = Arc::new(FileDisk::open(&args.path, mode)?);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = open_store(args, &options, &disk, &clock)?;
     let listener = Listener::bind(&args.dir)?;
-    let atime = if options.noatime { AtimePolicy::Noatime } else { AtimePolicy::Relatime };
-    let how = ClientOptions { atime, ..ClientOptions::default() };
-    let running = if options.read_only { None } else { replica::start(&args.path, &clock, options.delay)? };
+    let atime = if options.noatime {
+        AtimePolicy::Noatime
+    } else {
+        AtimePolicy::Relatime
+    };
+    let how = ClientOptions {
+        atime,
+        ..ClientOptions::default()
+    };
+    let running = if options.read_only {
+        None
+    } else {
+        replica::start(&args.path, &clock, options.delay)?
+    };
     if let (None, Some(option)) = (&running, options.about_a_server().first()) {
-        let why = if options.read_only { "a read-only mount sends nothing" } else { "the volume has no server" };
-        bail!("mount option {option}: {why}; leave it out, or give the volume a server first (`teal serve`)");
+        let why = if options.read_only {
+            "a read-only mount sends nothing"
+        } else {
+            "the volume has no server"
+        };
+        bail!(
+            "mount option {option}: {why}; leave it out, or give the volume a server first (`teal serve`)"
+        );
     }
     let client = match &running {
         Some(running) => {
@@ -102,7 +131,15 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
             let defaults = UpstreamOptions::default();
             let flush_age = options.flush_age.unwrap_or(defaults.flush_age);
             let (sync_remote, queue) = (options.sync_remote, options.queue);
-            let of_upstream = (running.joins, UpstreamOptions { flush_age, sync_remote, queue, ..defaults });
+            let of_upstream = (
+                running.joins,
+                UpstreamOptions {
+                    flush_age,
+                    sync_remote,
+                    queue,
+                    ..defaults
+                },
+            );
             Client::replica(store, clock, how, upstream, &running.device, of_upstream)?
         }
         None => Client::new(store, clock, how)?,
@@ -117,7 +154,12 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
     let unmounter = mount.unmounter();
     let is_on_device = mounts::is_on_device(unmounter.point());
     let drives = Arc::new(Drives::new(&client, &args.path)?);
-    let args = Args { path: args.path.clone(), dir: args.dir.clone(), options: args.options.clone(), ..*args };
+    let args = Args {
+        path: args.path.clone(),
+        dir: args.dir.clone(),
+        options: args.options.clone(),
+        ..*args
+    };
     Ok((
         Daemon {
             args,
@@ -138,14 +180,23 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
 }
 
 /// Opens the store of a mount, and says what was redone for that.
-fn open_store(args: &Args, options: &MountOptions, disk: &Arc<FileDisk>, clock: &Arc<dyn Clock>) -> Result<Arc<Store>> {
+fn open_store(
+    args: &Args,
+    options: &MountOptions,
+    disk: &Arc<FileDisk>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<Store>> {
     if !options.read_only {
         private::enforce_store(&args.path)?;
     }
     let how = OpenOptions {
         read_only: options.read_only,
         salvage: options.salvage,
-        owner: if options.read_only { Owner::default() } else { machine::owner()? },
+        owner: if options.read_only {
+            Owner::default()
+        } else {
+            machine::owner()?
+        },
         elsewhere: options.elsewhere,
         settings: options.settings,
     };
@@ -153,13 +204,21 @@ fn open_store(args: &Args, options: &MountOptions, disk: &Arc<FileDisk>, clock: 
         .with_context(|| format!("cannot open {}", args.path.display()))?;
     told(args, &recovery);
     if Drive::is_one(&store) {
-        return Err(anyhow!("{} is a drive: `teal device attach` uses it beside a mount", args.path.display()));
+        return Err(anyhow!(
+            "{} is a drive: `teal device attach` uses it beside a mount",
+            args.path.display()
+        ));
     }
     Ok(store)
 }
 
 /// How a volume is mounted. `is_shared`: it has a server, so that what other machines make is in its tree.
-fn mount_settings(args: &Args, options: &MountOptions, is_shared: bool, is_replica: bool) -> MountSettings {
+fn mount_settings(
+    args: &Args,
+    options: &MountOptions,
+    is_shared: bool,
+    is_replica: bool,
+) -> MountSettings {
     let syncfs = options.syncfs.is_wanted();
     if options.syncfs == SyncFs::WhereSafe && !syncfs {
         log::info!(
@@ -174,7 +233,11 @@ fn mount_settings(args: &Args, options: &MountOptions, is_shared: bool, is_repli
         nodev: options.nodev.holds(is_shared),
         noexec: options.noexec,
         noatime: options.noatime,
-        threads: if is_replica { options.threads.max(WAITING) } else { options.threads },
+        threads: if is_replica {
+            options.threads.max(WAITING)
+        } else {
+            options.threads
+        },
         uring: options.uring,
         observed: options.observed,
     }
@@ -197,7 +260,8 @@ fn run(daemon: &Arc<Daemon>, listener: Listener) -> Result<ExitCode> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
     let for_signals = Arc::clone(daemon);
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    named("teal-signals").spawn(move || signals.forever().for_each(|_| for_signals.interrupted()))?;
+    named("teal-signals")
+        .spawn(move || signals.forever().for_each(|_| for_signals.interrupted()))?;
     let for_control = Arc::clone(daemon);
     let socket = listener.socket.try_clone().context("control socket")?;
     named("teal-control").spawn(move || {
@@ -206,7 +270,11 @@ fn run(daemon: &Arc<Daemon>, listener: Listener) -> Result<ExitCode> {
         }
     })?;
     let served = daemon.mount.run();
-    *daemon.served.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    *daemon
+        .served
+        .0
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = true;
     daemon.served.1.notify_all();
     let closed = daemon.close();
     drop(listener);
@@ -216,7 +284,9 @@ fn run(daemon: &Arc<Daemon>, listener: Listener) -> Result<ExitCode> {
 }
 
 fn not_recorded() -> Answer {
-    Answer::Error { error: "nothing is being recorded".into() }
+    Answer::Error {
+        error: "nothing is being recorded".into(),
+    }
 }
 
 impl Daemon {
@@ -231,13 +301,28 @@ impl Daemon {
         let (is_served, unsent) = (self.is_served(), replica::unsent(&self.client));
         self.stop_serving();
         if let Unsent::Some { objects, bytes } = &unsent {
-            log::warn!("{objects} objects ({bytes} bytes) are only on this machine: the server lacks them");
+            log::warn!(
+                "{objects} objects ({bytes} bytes) are only on this machine: the server lacks them"
+            );
         }
         let answer = match &closed {
-            Ok(_) => Answer::Ended { ended: Ended { store: self.args.path.clone(), served: is_served, unsent } },
-            Err(e) => Answer::Error { error: format!("unmounted, but the store could not be closed: {e}") },
+            Ok(_) => Answer::Ended {
+                ended: Ended {
+                    store: self.args.path.clone(),
+                    served: is_served,
+                    unsent,
+                },
+            },
+            Err(e) => Answer::Error {
+                error: format!("unmounted, but the store could not be closed: {e}"),
+            },
         };
-        for stream in self.waiting.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for stream in self
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .drain(..)
+        {
             control::answer(&stream, &answer);
         }
         closed.map(drop)
@@ -258,14 +343,22 @@ impl Daemon {
         let this = Arc::clone(self);
         let watch = move || {
             let served = this.served.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = this.served.1.wait_timeout_while(served, COPIES, |served| !*served);
+            let waited = this
+                .served
+                .1
+                .wait_timeout_while(served, COPIES, |served| !*served);
             let has_ended = *waited.unwrap_or_else(PoisonError::into_inner).0;
             if !has_ended {
-                log::warn!("another mount namespace holds a copy of the mount, which is dead from now on");
+                log::warn!(
+                    "another mount namespace holds a copy of the mount, which is dead from now on"
+                );
                 this.leave();
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("teal-copies".into()).spawn(watch) {
+        if let Err(error) = std::thread::Builder::new()
+            .name("teal-copies".into())
+            .spawn(watch)
+        {
             log::error!("a thread that waits for the end of the mount: {error}");
         }
     }
@@ -299,7 +392,10 @@ impl Daemon {
                 self.client.settings_changed();
                 control::answer(
                     &stream,
-                    &done.map_or_else(|error| Answer::Error { error }, |()| Answer::Done { ok: true }),
+                    &done.map_or_else(
+                        |error| Answer::Error { error },
+                        |()| Answer::Done { ok: true },
+                    ),
                 );
             }
             Ok(Ask::Down) => {
@@ -319,18 +415,38 @@ impl Daemon {
                     }
                 }
             }
-            Ok(Ask::Record { file, anonymous, seconds }) => {
-                let done = self.record(&file, anonymous, seconds).map(|()| Answer::Done { ok: true });
-                control::answer(&stream, &done.unwrap_or_else(|e| Answer::Error { error: with_causes(&e) }));
+            Ok(Ask::Record {
+                file,
+                anonymous,
+                seconds,
+            }) => {
+                let done = self
+                    .record(&file, anonymous, seconds)
+                    .map(|()| Answer::Done { ok: true });
+                control::answer(
+                    &stream,
+                    &done.unwrap_or_else(|e| Answer::Error {
+                        error: with_causes(&e),
+                    }),
+                );
             }
             Ok(Ask::RecordMark { text }) => {
-                let done = if self.recordings.mark(&text) { Answer::Done { ok: true } } else { not_recorded() };
+                let done = if self.recordings.mark(&text) {
+                    Answer::Done { ok: true }
+                } else {
+                    not_recorded()
+                };
                 control::answer(&stream, &done);
             }
             Ok(what @ (Ask::RecordProgress | Ask::RecordEnd)) => {
                 let is_end = matches!(what, Ask::RecordEnd);
-                let found = if is_end { self.recordings.end() } else { self.recordings.progress() };
-                let done = found.map_or_else(not_recorded, |recording| Answer::Recording { recording });
+                let found = if is_end {
+                    self.recordings.end()
+                } else {
+                    self.recordings.progress()
+                };
+                let done =
+                    found.map_or_else(not_recorded, |recording| Answer::Recording { recording });
                 control::answer(&stream, &done);
             }
             Ok(what) => {
@@ -338,19 +454,33 @@ impl Daemon {
                 let this = Arc::clone(self);
                 let asked = move || {
                     let done = this.about_the_server(&what);
-                    let done = done.unwrap_or_else(|e| Answer::Error { error: with_causes(&e) });
+                    let done = done.unwrap_or_else(|e| Answer::Error {
+                        error: with_causes(&e),
+                    });
                     control::answer(&stream, &done);
                 };
-                if let Err(error) = std::thread::Builder::new().name("teal-asked".into()).spawn(asked) {
+                if let Err(error) = std::thread::Builder::new()
+                    .name("teal-asked".into())
+                    .spawn(asked)
+                {
                     log::error!("a thread for a request of the control socket: {error}");
                 }
             }
-            Err(error) => control::answer(&stream, &Answer::Error { error: with_causes(&error) }),
+            Err(error) => control::answer(
+                &stream,
+                &Answer::Error {
+                    error: with_causes(&error),
+                },
+            ),
         }
     }
 
     fn stop_serving(&self) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let running = self
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(running) = running {
             running.stop();
         }
@@ -362,31 +492,64 @@ impl Daemon {
                 let dir = shown(&self.args.dir);
                 if !self.client.is_replica() {
                     let dir = quoted(&dir);
-                    bail!("the volume on {dir} has no server to send anything to; give it one: teal serve {dir}");
+                    bail!(
+                        "the volume on {dir} has no server to send anything to; give it one: teal serve {dir}"
+                    );
                 }
-                bail!("nothing was sent to the server of {dir}: {}", self.why_alone());
+                bail!(
+                    "nothing was sent to the server of {dir}: {}",
+                    self.why_alone()
+                );
             }
             Ask::Flush => self.client.flush_upstream().map_err(|e| match e {
-                FsError::Unreachable(why) | FsError::Stuck(why) => anyhow!("not everything is at the server: {why}"),
+                FsError::Unreachable(why) | FsError::Stuck(why) => {
+                    anyhow!("not everything is at the server: {why}")
+                }
                 e => e.into(),
             })?,
-            Ask::Conflicts => return Ok(Answer::Conflicts { conflicts: replica::conflicts(&self.client)? }),
+            Ask::Conflicts => {
+                return Ok(Answer::Conflicts {
+                    conflicts: replica::conflicts(&self.client)?,
+                });
+            }
             Ask::Resolve { id } => self.client.resolve_conflict(*id)?,
             Ask::Pin { object } => {
-                let Pinned { files, bytes, missing } = self.client.pin(ObjectNo::new(*object))?;
-                return Ok(Answer::Pinned { files, bytes, missing });
+                let Pinned {
+                    files,
+                    bytes,
+                    missing,
+                } = self.client.pin(ObjectNo::new(*object))?;
+                return Ok(Answer::Pinned {
+                    files,
+                    bytes,
+                    missing,
+                });
             }
             Ask::Free { object } => {
-                let Freed { files, bytes, only_here, only_here_bytes } = self.client.free(ObjectNo::new(*object))?;
-                return Ok(Answer::Freed { files, bytes, stay: only_here, stay_bytes: only_here_bytes });
+                let Freed {
+                    files,
+                    bytes,
+                    only_here,
+                    only_here_bytes,
+                } = self.client.free(ObjectNo::new(*object))?;
+                return Ok(Answer::Freed {
+                    files,
+                    bytes,
+                    stay: only_here,
+                    stay_bytes: only_here_bytes,
+                });
             }
             Ask::Token | Ask::Revoke { .. } | Ask::Readmit { .. } => {
                 let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-                let serving = running.as_ref().and_then(|running| running.serving.as_ref());
+                let serving = running
+                    .as_ref()
+                    .and_then(|running| running.serving.as_ref());
                 let serving = serving.context("this volume is not served here")?;
                 match what {
                     Ask::Revoke { replica } => serving.server.revoke(serving.volume(), *replica)?,
-                    Ask::Readmit { replica } => serving.server.readmit(serving.volume(), *replica)?,
+                    Ask::Readmit { replica } => {
+                        serving.server.readmit(serving.volume(), *replica)?
+                    }
                     _ => return serving.invitation(),
                 }
             }
@@ -415,13 +578,18 @@ impl Daemon {
 
     /// Whether this mount knows where the server of its volume is.
     fn asks_server(&self) -> bool {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some()
     }
 
     /// Whether the server of its volume is in this process.
     fn is_served(&self) -> bool {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.as_ref().is_some_and(|running| running.serving.is_some())
+        running
+            .as_ref()
+            .is_some_and(|running| running.serving.is_some())
     }
 
     fn why_alone(&self) -> String {
@@ -429,9 +597,13 @@ impl Daemon {
     }
 
     fn upstream(&self) -> Result<Option<UpstreamShown>, FsError> {
-        let Some(status) = self.client.upstream_status()? else { return Ok(None) };
+        let Some(status) = self.client.upstream_status()? else {
+            return Ok(None);
+        };
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let serving = running.as_ref().and_then(|running| running.serving.as_ref());
+        let serving = running
+            .as_ref()
+            .and_then(|running| running.serving.as_ref());
         let mut shown = replica::shown(&status, serving);
         if running.is_none() {
             shown.trouble = Some(self.why_alone());
@@ -446,7 +618,12 @@ impl Daemon {
             Ok(upstream) => (upstream, None),
             Err(e) => (None, Some(e.to_string())),
         };
-        let uuid: String = store.superblock().uuid.iter().map(|b| format!("{b:02x}")).collect();
+        let uuid: String = store
+            .superblock()
+            .uuid
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
         Status {
             mount_point: self.args.dir.clone(),
             store: self.args.path.clone(),
@@ -463,8 +640,15 @@ impl Daemon {
             objects: space.objects,
             uncommitted: store.is_dirty(),
             orphans: store.orphans().map_or(0, |o| o.len() as u64),
-            settings: config::list(&store.settings()).into_iter().chain(config::priority(&self.client)).collect(),
-            counters: store.counts().each().map(|(k, v)| (k.to_owned(), v)).collect(),
+            settings: config::list(&store.settings())
+                .into_iter()
+                .chain(config::priority(&self.client))
+                .collect(),
+            counters: store
+                .counts()
+                .each()
+                .map(|(k, v)| (k.to_owned(), v))
+                .collect(),
             requests: self.mount.requests(),
             uring: self.mount.is_over_rings(),
             syncfs: self.is_on_device,
@@ -473,7 +657,12 @@ impl Daemon {
             upstream_unknown,
             drives: {
                 let here = self.client.drives_here().into_iter();
-                here.map(|(name, place, queued)| DriveHere { name, place, queued }).collect()
+                here.map(|(name, place, queued)| DriveHere {
+                    name,
+                    place,
+                    queued,
+                })
+                .collect()
             },
         }
     }

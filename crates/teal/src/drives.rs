@@ -64,9 +64,18 @@ impl Drives {
     /// Those of a client whose store is this.
     pub(crate) fn new(client: &Arc<Client>, store: &Path) -> Result<Self> {
         let file = replica::beside(store)?.join("drives.toml");
-        let state = Mutex::new(State { known: Known::load(&file)?, ..State::default() });
+        let state = Mutex::new(State {
+            known: Known::load(&file)?,
+            ..State::default()
+        });
         let (attaching, bell) = (Mutex::new(()), std::sync::OnceLock::new());
-        Ok(Self { client: Arc::clone(client), file, state, attaching, bell })
+        Ok(Self {
+            client: Arc::clone(client),
+            file,
+            state,
+            attaching,
+            bell,
+        })
     }
 
     /// Attaches what is there, and from now on what appears. A volume without a server has no drives, and nobody wakes when something is mounted.
@@ -86,11 +95,14 @@ impl Drives {
                 places.wait(is_waiting.then_some(POLL));
             }
         };
-        std::thread::Builder::new().name("teal-drives".into()).spawn(poll)?;
+        std::thread::Builder::new()
+            .name("teal-drives".into())
+            .spawn(poll)?;
         let _ = self.bell.set(bell);
         // A place that was named is looked at until it is there again.
         let this = Arc::downgrade(self);
-        self.client.when_a_drive_is_lost(move || this.upgrade().iter().for_each(|drives| drives.ring()));
+        self.client
+            .when_a_drive_is_lost(move || this.upgrade().iter().for_each(|drives| drives.ring()));
         Ok(())
     }
 
@@ -98,7 +110,10 @@ impl Drives {
     fn forget_left(&self) {
         let mut state = self.state();
         let before = state.known.clone();
-        state.known.left.retain(|place, looked| looks(place).as_ref() == Some(looked));
+        state
+            .known
+            .left
+            .retain(|place, looked| looks(place).as_ref() == Some(looked));
         if let Err(e) = state.known.save(&self.file, &before) {
             log::warn!("{e:#}");
         }
@@ -109,7 +124,10 @@ impl Drives {
         let mut state = self.state();
         let before = state.known.clone();
         let places = self.client.superseded_places().into_iter();
-        state.known.left.extend(places.filter_map(|place| looks(&place).map(|looked| (place, looked))));
+        state
+            .known
+            .left
+            .extend(places.filter_map(|place| looks(&place).map(|looked| (place, looked))));
         if let Err(e) = state.known.save(&self.file, &before) {
             log::warn!("{e:#}");
         }
@@ -122,13 +140,27 @@ impl Drives {
     /// Attaches what is a drive of this volume, and is at a place that nobody has named; whether something is to be tried again: somebody else may let go
     /// of it just now.
     fn attach_appeared(&self, places: Vec<PathBuf>) -> bool {
-        let attached: BTreeSet<PathBuf> = self.client.drives().into_iter().map(|drive| drive.place.into()).collect();
+        let attached: BTreeSet<PathBuf> = self
+            .client
+            .drives()
+            .into_iter()
+            .map(|drive| drive.place.into())
+            .collect();
         let tried: Vec<PathBuf> = {
             let mut state = self.state();
-            state.tries.extend(places.into_iter().map(|place| (place, TRIES)));
-            let State { known, leaving, tries, .. } = &mut *state;
+            state
+                .tries
+                .extend(places.into_iter().map(|place| (place, TRIES)));
+            let State {
+                known,
+                leaving,
+                tries,
+                ..
+            } = &mut *state;
             tries.retain(|place, _| {
-                let is_said = known.places.contains(place) || leaving.contains(place) || known.left.contains_key(place);
+                let is_said = known.places.contains(place)
+                    || leaving.contains(place)
+                    || known.left.contains_key(place);
                 !is_said && !attached.contains(place) && looks(place).is_some()
             });
             tries.keys().cloned().collect()
@@ -153,9 +185,17 @@ impl Drives {
 
     /// Attaches what has appeared; whether something known is not attached.
     fn attach_known(&self) -> bool {
-        let attached: BTreeSet<PathBuf> = self.client.drives().into_iter().map(|drive| drive.place.into()).collect();
+        let attached: BTreeSet<PathBuf> = self
+            .client
+            .drives()
+            .into_iter()
+            .map(|drive| drive.place.into())
+            .collect();
         let known = self.state().known.places.clone();
-        let away: Vec<_> = known.into_iter().filter(|place| !attached.contains(place)).collect();
+        let away: Vec<_> = known
+            .into_iter()
+            .filter(|place| !attached.contains(place))
+            .collect();
         away.iter().for_each(|place| self.attach_again(place));
         !away.is_empty()
     }
@@ -179,12 +219,22 @@ impl Drives {
         {
             log::debug!("{e:#}");
         }
-        let words = done.as_ref().err().map(|e| format!("{e:#}")).unwrap_or_default();
+        let words = done
+            .as_ref()
+            .err()
+            .map(|e| format!("{e:#}"))
+            .unwrap_or_default();
         let mut state = self.state();
         if let Some(looked) = looks(place).filter(|_| done.is_err_and(|e| is_final(&e))) {
             state.unfit.insert(place.to_owned(), looked);
         }
-        if state.said.insert(place.to_owned(), words.clone()).unwrap_or_default() != words && !words.is_empty() {
+        if state
+            .said
+            .insert(place.to_owned(), words.clone())
+            .unwrap_or_default()
+            != words
+            && !words.is_empty()
+        {
             log::warn!("{} is not attached: {words}", place.display());
         }
     }
@@ -200,12 +250,17 @@ impl Drives {
             // Not final: somebody who writes to it looks like that, too.
             bail!("{} is damaged, or in use: {why}", path.display());
         }
-        looked.with_context(|| path.to_string_lossy().into_owned()).map_err(|e| said(e, path))
+        looked
+            .with_context(|| path.to_string_lossy().into_owned())
+            .map_err(|e| said(e, path))
     }
 
     /// Attaches what is there; its name if it is attached already.
     fn attach(&self, path: &Path) -> Result<Option<String>> {
-        let _attaching = self.attaching.lock().unwrap_or_else(PoisonError::into_inner);
+        let _attaching = self
+            .attaching
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         self.client.lose_absent_drives();
         if let Some(name) = self.attached_from(path) {
             return Ok(Some(name));
@@ -214,8 +269,12 @@ impl Drives {
         let disk = FileDisk::open(path, OpenMode::Write).map_err(|e| said(e.into(), path))?;
         let place = path.to_string_lossy();
         let known = self.state().known.drives();
-        let attached = self.client.attach_drive(Arc::new(disk), &place, &known, &SystemEntropy);
-        attached.with_context(|| place.into_owned()).map_err(|e| said(e, path))?;
+        let attached = self
+            .client
+            .attach_drive(Arc::new(disk), &place, &known, &SystemEntropy);
+        attached
+            .with_context(|| place.into_owned())
+            .map_err(|e| said(e, path))?;
         log::info!("the drive in {} is attached", path.display());
         self.remember(path, false)?;
         Ok(None)
@@ -224,7 +283,9 @@ impl Drives {
     /// The drive that is attached from this file or disk.
     fn attached_from(&self, path: &Path) -> Option<String> {
         let mut drives = self.client.drives_here().into_iter();
-        drives.find(|(_, place, _)| is_same(Path::new(place), path)).map(|(name, ..)| name)
+        drives
+            .find(|(_, place, _)| is_same(Path::new(place), path))
+            .map(|(name, ..)| name)
     }
 
     /// Keeps in mind which drives are attached; and, if somebody has named it, that one is to be looked for at this place.
@@ -252,7 +313,9 @@ impl Drives {
         let before = state.known.clone();
         for device in devices {
             let places = state.known.forget(*device);
-            places.iter().for_each(|place| log::info!("nobody looks for a drive in {} any more", place.display()));
+            places.iter().for_each(|place| {
+                log::info!("nobody looks for a drive in {} any more", place.display())
+            });
         }
         state.known.save(&self.file, &before)
     }
@@ -262,8 +325,19 @@ impl Drives {
         match ask {
             Ask::DeviceLs => return self.list(),
             Ask::Where { object } => return self.whereabouts(ObjectNo::new(*object)),
-            Ask::DeviceAdd { path, size, name, portable, profile, force } => {
-                let new = NewDrive { name: name.clone(), portable: *portable, profile: profile.clone() };
+            Ask::DeviceAdd {
+                path,
+                size,
+                name,
+                portable,
+                profile,
+                force,
+            } => {
+                let new = NewDrive {
+                    name: name.clone(),
+                    portable: *portable,
+                    profile: profile.clone(),
+                };
                 self.add(path, (*size, *force), &new)?;
             }
             Ask::DeviceAttach { path } => {
@@ -275,7 +349,9 @@ impl Drives {
             }
             Ask::DeviceDetach { name, fast } => {
                 let mut lost = self.client.lose_absent_drives().into_iter();
-                if let Some((name, _, why)) = lost.find(|(lost, place, _)| lost == name || place == name) {
+                if let Some((name, _, why)) =
+                    lost.find(|(lost, place, _)| lost == name || place == name)
+                {
                     bail!("{name} is gone already ({why}); nothing is lost with it");
                 }
                 let places = self.places(name);
@@ -285,10 +361,11 @@ impl Drives {
                 state.leaving.retain(|place| !places.contains(place));
                 if !matches!(done, Err(DriveRefused::NotAttached(_))) {
                     let before = state.known.clone();
-                    state
-                        .known
-                        .left
-                        .extend(places.into_iter().filter_map(|place| Some((place.clone(), looks(&place)?))));
+                    state.known.left.extend(
+                        places
+                            .into_iter()
+                            .filter_map(|place| Some((place.clone(), looks(&place)?))),
+                    );
                     let saved = state.known.save(&self.file, &before);
                     drop(state);
                     self.ring();
@@ -299,24 +376,49 @@ impl Drives {
             Ask::DeviceRm { name } => {
                 let places = self.places(name);
                 self.state().leaving.extend(places.iter().cloned());
-                let done = self.client.remove_drive(name).map(|device| self.forget(&[device]));
+                let done = self
+                    .client
+                    .remove_drive(name)
+                    .map(|device| self.forget(&[device]));
                 self.state().leaving.retain(|place| !places.contains(place));
                 self.ring();
                 done??;
             }
-            Ask::AffinityAdd { object, drive, sticky } => {
-                let (files, bytes) =
-                    self.client.add_affinity(ObjectNo::new(*object), drive, *sticky).map_err(too_small)?;
+            Ask::AffinityAdd {
+                object,
+                drive,
+                sticky,
+            } => {
+                let (files, bytes) = self
+                    .client
+                    .add_affinity(ObjectNo::new(*object), drive, *sticky)
+                    .map_err(too_small)?;
                 return Ok(Answer::Marked { files, bytes });
             }
-            Ask::AffinityRm { object, drive } => self.client.remove_affinity(ObjectNo::new(*object), drive)?,
+            Ask::AffinityRm { object, drive } => {
+                self.client.remove_affinity(ObjectNo::new(*object), drive)?
+            }
             Ask::AffinityLs { drive } => {
                 let found = self.client.affinities(drive)?.into_iter();
                 let line = |of: teal_client::Affinity| {
-                    let teal_client::Affinity { path, bytes, size, sticky, is_short } = of;
-                    AffinityLine { path, bytes, size, sticky, short: is_short }
+                    let teal_client::Affinity {
+                        path,
+                        bytes,
+                        size,
+                        sticky,
+                        is_short,
+                    } = of;
+                    AffinityLine {
+                        path,
+                        bytes,
+                        size,
+                        sticky,
+                        short: is_short,
+                    }
                 };
-                return Ok(Answer::Affinities { affinities: found.map(line).collect() });
+                return Ok(Answer::Affinities {
+                    affinities: found.map(line).collect(),
+                });
             }
             _ => bail!("this is no question about drives"),
         }
@@ -326,7 +428,10 @@ impl Drives {
     /// Where the drive of this name is attached.
     fn places(&self, name: &str) -> Vec<PathBuf> {
         let drives = self.client.drives_here().into_iter();
-        drives.filter(|(known, place, _)| known == name || place == name).map(|(_, place, _)| place.into()).collect()
+        drives
+            .filter(|(known, place, _)| known == name || place == name)
+            .map(|(_, place, _)| place.into())
+            .collect()
     }
 
     fn add(&self, path: &Path, (size, force): (Option<u64>, bool), new: &NewDrive) -> Result<()> {
@@ -335,7 +440,9 @@ impl Drives {
         }
         let name = &new.name;
         if TAKEN.contains(&name.to_lowercase().as_str()) {
-            bail!("{name} is the name of another place where content is; choose another with --name");
+            bail!(
+                "{name} is the name of another place where content is; choose another with --name"
+            );
         }
         is_outside(path)?;
         self.client.lose_absent_drives();
@@ -346,15 +453,24 @@ impl Drives {
                 path.display()
             );
         }
-        if self.client.registered_drives()?.iter().any(|known| known.name == *name) {
+        if self
+            .client
+            .registered_drives()?
+            .iter()
+            .any(|known| known.name == *name)
+        {
             bail!("this volume has a drive called {name} already; choose another name with --name");
         }
         let (disk, is_created) = mkfs::disk(path, size, force).map_err(|e| said(e, path))?;
-        let added = self.client.add_drive(Arc::new(disk), &path.to_string_lossy(), new, &SystemEntropy);
+        let added =
+            self.client
+                .add_drive(Arc::new(disk), &path.to_string_lossy(), new, &SystemEntropy);
         if added.is_err() && is_created {
             let _ = std::fs::remove_file(path);
         }
-        added.with_context(|| format!("no drive was made in {}", path.display())).map_err(|e| said(e, path))?;
+        added
+            .with_context(|| format!("no drive was made in {}", path.display()))
+            .map_err(|e| said(e, path))?;
         self.remember(path, true)
     }
 }

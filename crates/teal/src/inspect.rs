@@ -9,46 +9,65 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use teal_device::Drive;
 use teal_env::{FileDisk, OpenMode, SystemClock};
-use teal_log::{CheckOptions, CheckProgress, DumpWhat, OpenOptions, Phase, RawWhat, Severity, Store, dump_raw};
+use teal_log::{
+    CheckOptions, CheckProgress, DumpWhat, OpenOptions, Phase, RawWhat, Severity, Store, dump_raw,
+};
 use teal_types::ObjectNo;
 
-const DUMPS: &str = "superblock, anchors, log, segment:N, usage, imap, orphans, places, shared, object:N, dir:N";
+const DUMPS: &str =
+    "superblock, anchors, log, segment:N, usage, imap, orphans, places, shared, object:N, dir:N";
 
 fn disk(path: &Path) -> Result<FileDisk> {
     Ok(FileDisk::open(path, OpenMode::Read)?)
 }
 
 fn open(path: &Path) -> Result<Arc<Store>> {
-    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
     let opened = Store::open(Arc::new(disk(path)?), Arc::new(SystemClock), options);
-    Ok(opened.with_context(|| format!("cannot open {}", path.display()))?.0)
+    Ok(opened
+        .with_context(|| format!("cannot open {}", path.display()))?
+        .0)
 }
 
 /// Verifies a store. The exit status is 0 when it is clean, 1 otherwise.
 pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
     let store = open(path)?;
     let bar = ProgressBar::new(0);
-    bar.set_style(ProgressStyle::with_template("{msg:9} [{bar:40}] {percent:>3}% {eta}").context("progress")?);
+    bar.set_style(
+        ProgressStyle::with_template("{msg:9} [{bar:40}] {percent:>3}% {eta}")
+            .context("progress")?,
+    );
     let mut phase = None;
-    let report = store.check(CheckOptions { verify_data: !quick }, &mut |p: CheckProgress| {
-        if phase != Some(p.phase) {
-            phase = Some(p.phase);
-            bar.set_message(match p.phase {
-                Phase::Fixed => "anchors",
-                Phase::Objects => "objects",
-                Phase::Names => "names",
-                Phase::Space => "space",
-            });
-        }
-        bar.set_length(p.total);
-        bar.set_position(p.done);
-    });
+    let report = store.check(
+        CheckOptions {
+            verify_data: !quick,
+        },
+        &mut |p: CheckProgress| {
+            if phase != Some(p.phase) {
+                phase = Some(p.phase);
+                bar.set_message(match p.phase {
+                    Phase::Fixed => "anchors",
+                    Phase::Objects => "objects",
+                    Phase::Names => "names",
+                    Phase::Space => "space",
+                });
+            }
+            bar.set_length(p.total);
+            bar.set_position(p.done);
+        },
+    );
     bar.finish_and_clear();
     for problem in &report.problems {
         say!("{problem}");
     }
     if report.total > report.problems.len() as u64 {
-        say!("... and {} more", report.total - report.problems.len() as u64);
+        say!(
+            "... and {} more",
+            report.total - report.problems.len() as u64
+        );
     }
     say!(
         "{}: {} objects, {} entries, {} extents, {} pages; {} in use, {} of content verified",
@@ -61,10 +80,20 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
         crate::status::human(report.verified),
     );
     if report.is_clean() {
-        say!("{}", if quick { "clean, but no content was read (--quick)" } else { "clean" });
+        say!(
+            "{}",
+            if quick {
+                "clean, but no content was read (--quick)"
+            } else {
+                "clean"
+            }
+        );
         return Ok(ExitCode::SUCCESS);
     }
-    let damaged = report.problems.iter().any(|p| p.severity == Severity::Damage);
+    let damaged = report
+        .problems
+        .iter()
+        .any(|p| p.severity == Severity::Damage);
     say!(
         "{}{}",
         crate::say::count(report.total, "problem"),
@@ -91,7 +120,8 @@ pub(crate) fn dump(path: &Path, what: &str) -> Result<ExitCode> {
         "anchors" => DumpWhat::Raw(RawWhat::Anchors),
         "log" => DumpWhat::Raw(RawWhat::Chain),
         "segment" => {
-            let segment = u32::try_from(number(argument, what)?).context("a segment's number has 32 bits")?;
+            let segment =
+                u32::try_from(number(argument, what)?).context("a segment's number has 32 bits")?;
             DumpWhat::Raw(RawWhat::Segment(segment))
         }
         "usage" => DumpWhat::Usage,

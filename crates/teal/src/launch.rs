@@ -21,14 +21,25 @@ pub(crate) fn fuse_is_there() -> bool {
 /// new mount takes its place.
 pub(crate) fn prepare(dir: &Path, store: &Path) -> Result<bool> {
     let is_dead = match paths::look_at(dir)? {
-        Point::Mounted => bail!("something is mounted on {} already; see `teal status`", dir.display()),
-        Point::NotDirectory => bail!("{} is no directory; a mount point must be one", dir.display()),
-        Point::NotEmpty => bail!("{} is not empty; choose an empty directory, or a name that is free", dir.display()),
+        Point::Mounted => bail!(
+            "something is mounted on {} already; see `teal status`",
+            dir.display()
+        ),
+        Point::NotDirectory => bail!(
+            "{} is no directory; a mount point must be one",
+            dir.display()
+        ),
+        Point::NotEmpty => bail!(
+            "{} is not empty; choose an empty directory, or a name that is free",
+            dir.display()
+        ),
         Point::Dead => true,
         Point::Empty | Point::Missing => false,
     };
     if !fuse_is_there() {
-        bail!("/dev/fuse is missing: this kernel or container has no FUSE; load the module `fuse` or allow the device");
+        bail!(
+            "/dev/fuse is missing: this kernel or container has no FUSE; load the module `fuse` or allow the device"
+        );
     }
     // The new mount takes the place of the dead one, so that nobody writes into the bare directory; but a device is free only then.
     if is_dead && !is_replaced(store) {
@@ -57,7 +68,10 @@ pub(crate) fn mount(mut args: Mount, made: Rollback) -> Result<ExitCode> {
         return remount(&args, &parsed);
     }
     if paths::look_at(&args.dir)? == Point::Missing {
-        bail!("{} does not exist; make the directory first", args.dir.display());
+        bail!(
+            "{} does not exist; make the directory first",
+            args.dir.display()
+        );
     }
     prepare(&args.dir, &args.path)?;
     if args.foreground || args.tell {
@@ -68,7 +82,8 @@ pub(crate) fn mount(mut args: Mount, made: Rollback) -> Result<ExitCode> {
 
 /// Whether a mount of this store comes before the dead one at its mount point goes.
 fn is_replaced(store: &Path) -> bool {
-    rustix::process::geteuid().is_root() && std::fs::metadata(store).is_ok_and(|meta| meta.is_file())
+    rustix::process::geteuid().is_root()
+        && std::fs::metadata(store).is_ok_and(|meta| meta.is_file())
 }
 
 /// Changes the kernel's flags of a mount; a store opened read-only stays read-only.
@@ -82,16 +97,23 @@ fn remount(args: &Mount, options: &options::MountOptions) -> Result<ExitCode> {
         (options.noexec, MountFlags::NOEXEC),
         (options.noatime, MountFlags::NOATIME),
     ];
-    let flags = flags.into_iter().filter(|(set, _)| *set).fold(MountFlags::empty(), |all, (_, flag)| all | flag);
-    rustix::mount::mount_remount(&args.dir, flags, "").with_context(|| format!("remounting {}", args.dir.display()))?;
+    let flags = flags
+        .into_iter()
+        .filter(|(set, _)| *set)
+        .fold(MountFlags::empty(), |all, (_, flag)| all | flag);
+    rustix::mount::mount_remount(&args.dir, flags, "")
+        .with_context(|| format!("remounting {}", args.dir.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Starts the daemon and waits until it serves or says why it cannot.
 fn detach(args: &Mount, made: Rollback) -> Result<ExitCode> {
     let log = paths::log_file(&args.dir)?;
-    let errors =
-        std::fs::OpenOptions::new().create(true).append(true).open(&log).with_context(|| log.display().to_string())?;
+    let errors = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&log)
+        .with_context(|| log.display().to_string())?;
     let program = std::env::current_exe().context("where is this program?")?;
     let mut command = Command::new(program);
     command.arg("mount").arg("--tell");
@@ -101,7 +123,11 @@ fn detach(args: &Mount, made: Rollback) -> Result<ExitCode> {
     command.arg("--").arg(&args.path).arg(&args.dir);
     // A few threads that hardly allocate at once need no arena each.
     command.env("MALLOC_ARENA_MAX", "2");
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+    command
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(errors);
     let mut child = command.spawn().context("cannot start the daemon")?;
     let mut said = String::new();
     if let Some(out) = child.stdout.take()

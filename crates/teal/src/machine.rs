@@ -20,11 +20,19 @@ const KEY: &[u8; 16] = b"TealFS owner v1\0";
 /// # Errors
 /// Where there is none and none can be kept.
 pub(crate) fn owner() -> Result<Owner> {
-    let known = FILES.iter().find_map(|file| number(&std::fs::read_to_string(file).ok()?));
+    let known = FILES
+        .iter()
+        .find_map(|file| number(&std::fs::read_to_string(file).ok()?));
     let number = known.map_or_else(own_number, Ok)?;
     // Without it the machine is still told by its number.
-    let boot = std::fs::read_to_string(BOOT).ok().and_then(|text| self::number(&text)).unwrap_or(number);
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let boot = std::fs::read_to_string(BOOT)
+        .ok()
+        .and_then(|text| self::number(&text))
+        .unwrap_or(number);
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let mut hasher = SipHasher24::new_with_key(KEY);
     hasher.write(&number);
     Ok(Owner::new(hasher.finish128().as_bytes(), boot, &name))
@@ -40,24 +48,43 @@ fn number(text: &str) -> Option<[u8; 16]> {
 /// The number kept by this program where the system has none.
 fn own_number() -> Result<[u8; 16]> {
     let file = paths::machine_file()?;
-    let kept = || std::fs::read_to_string(&file).ok().and_then(|text| number(&text));
+    let kept = || {
+        std::fs::read_to_string(&file)
+            .ok()
+            .and_then(|text| number(&text))
+    };
     if let Some(number) = kept() {
         return Ok(number);
     }
     let new = SystemEntropy.id();
-    write_new(&file, &new).with_context(|| format!("no number of this machine can be kept in {}", file.display()))?;
+    write_new(&file, &new).with_context(|| {
+        format!(
+            "no number of this machine can be kept in {}",
+            file.display()
+        )
+    })?;
     Ok(kept().unwrap_or(new))
 }
 
 /// Of several programs that begin at once, the first one's number stays.
 fn write_new(file: &Path, number: &[u8; 16]) -> std::io::Result<()> {
     let new = file.with_extension(std::process::id().to_string());
-    let mut written = std::fs::OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
+    let mut written = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&new)?;
     writeln!(written, "{:032x}", u128::from_be_bytes(*number))?;
     written.sync_all()?;
     let named = std::fs::hard_link(&new, file);
     std::fs::remove_file(&new)?;
-    named.or_else(|e| if e.kind() == std::io::ErrorKind::AlreadyExists { Ok(()) } else { Err(e) })
+    named.or_else(|e| {
+        if e.kind() == std::io::ErrorKind::AlreadyExists {
+            Ok(())
+        } else {
+            Err(e)
+        }
+    })
 }
 
 #[cfg(test)]
@@ -69,7 +96,12 @@ mod tests {
         let known = Some(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef_u128.to_be_bytes());
         assert_eq!(number("0123456789abcdef0123456789abcdef\n"), known);
         assert_eq!(number("01234567-89ab-cdef-0123-456789abcdef\n"), known);
-        for text in ["", "uninitialized\n", "00000000000000000000000000000000", "0123456789abcdef"] {
+        for text in [
+            "",
+            "uninitialized\n",
+            "00000000000000000000000000000000",
+            "0123456789abcdef",
+        ] {
             assert_eq!(number(text), None, "{text}");
         }
     }

@@ -36,11 +36,18 @@ use rollback::Rollback;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).format_target(false).init();
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
+        .format_target(false)
+        .init();
     let called = std::env::args_os().next().unwrap_or_default();
-    let name = std::path::Path::new(&called).file_name().unwrap_or_default();
+    let name = std::path::Path::new(&called)
+        .file_name()
+        .unwrap_or_default();
     // mount(8) calls the first for `-t teal` and fstab, the others to remount.
-    let done = if ["mount.teal", "mount.fuse.teal", "mount.fuseblk.teal"].iter().any(|known| name == *known) {
+    let done = if ["mount.teal", "mount.fuse.teal", "mount.fuseblk.teal"]
+        .iter()
+        .any(|known| name == *known)
+    {
         options::from_mount_8(std::env::args_os().skip(1)).and_then(|asked| match asked {
             Asked::Mount(mount) => launch::mount(mount, Rollback::default()),
             Asked::Nothing(mount) => launch::pretend(&mount),

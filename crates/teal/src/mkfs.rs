@@ -15,7 +15,11 @@ use teal_log::{MkfsOptions, SMALLEST_STORE, Store};
 pub(crate) fn mkfs(args: &Mkfs) -> Result<ExitCode> {
     let path = paths::absolute(&args.path)?;
     let bytes = make(&path, args.size, &args.label, args.force)?;
-    say!("made a store of {} in {}", crate::status::human(bytes), path.display());
+    say!(
+        "made a store of {} in {}",
+        crate::status::human(bytes),
+        path.display()
+    );
     say!("next: teal mount {} DIR", path.display());
     Ok(ExitCode::SUCCESS)
 }
@@ -27,9 +31,21 @@ pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> 
     }
     let (disk, created) = disk(path, size, force)?;
     let bytes = disk.shape().sectors * 512;
-    let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let options = MkfsOptions { label: label.to_owned(), owner, ..MkfsOptions::default() };
-    let done = Store::mkfs(Arc::new(disk), Arc::new(SystemClock), &SystemEntropy, &options);
+    let owner = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    let options = MkfsOptions {
+        label: label.to_owned(),
+        owner,
+        ..MkfsOptions::default()
+    };
+    let done = Store::mkfs(
+        Arc::new(disk),
+        Arc::new(SystemClock),
+        &SystemEntropy,
+        &options,
+    );
     if done.is_err() && created {
         let _ = std::fs::remove_file(path);
     }
@@ -40,30 +56,47 @@ pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> 
 /// The disk that something is to be made on, and whether its file is new. What existed before is untouched.
 pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileDisk, bool)> {
     let meta = std::fs::metadata(path).ok();
-    let is_block = meta.as_ref().is_some_and(|m| m.file_type().is_block_device());
+    let is_block = meta
+        .as_ref()
+        .is_some_and(|m| m.file_type().is_block_device());
     let created = meta.is_none();
     let disk = match &meta {
         None if std::fs::symlink_metadata(path).is_ok() => {
-            bail!("{} is a symbolic link that leads nowhere; remove it, or name a file", shown(path))
+            bail!(
+                "{} is a symbolic link that leads nowhere; remove it, or name a file",
+                shown(path)
+            )
         }
         None => {
-            let missing =
-                || format!("{} does not exist: give the size of the new file with --size, such as 20G", shown(path));
+            let missing = || {
+                format!(
+                    "{} does not exist: give the size of the new file with --size, such as 20G",
+                    shown(path)
+                )
+            };
             let size = size.with_context(missing)?;
             if size < SMALLEST_STORE {
                 bail!("{}", too_small(size));
             }
             FileDisk::open(path, OpenMode::Create(size))?
         }
-        Some(_) if is_block && size.is_some() => bail!("{} is a device: its size is fixed", path.display()),
+        Some(_) if is_block && size.is_some() => {
+            bail!("{} is a device: its size is fixed", path.display())
+        }
         Some(m) => {
             refuse_mounted(path, m)?;
             let disk = FileDisk::open(path, OpenMode::Write)?;
             if let Some(what) = probe::recognise(&disk).filter(|_| !force) {
-                bail!("{} holds {what}; use --force to overwrite it", path.display());
+                bail!(
+                    "{} holds {what}; use --force to overwrite it",
+                    path.display()
+                );
             }
             if !is_block && !force && m.len() > 0 && probe::holds_data(&disk) {
-                bail!("{} is a file with content; use --force to overwrite it", path.display());
+                bail!(
+                    "{} is a file with content; use --force to overwrite it",
+                    path.display()
+                );
             }
             match size {
                 Some(size) if size != m.len() => {
@@ -88,8 +121,12 @@ fn resize(path: &Path, size: u64) -> Result<()> {
     if size < SMALLEST_STORE {
         bail!("{}", too_small(size));
     }
-    let file = std::fs::OpenOptions::new().write(true).open(path).with_context(|| path.display().to_string())?;
-    file.set_len(size).with_context(|| path.display().to_string())
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(path)
+        .with_context(|| path.display().to_string())?;
+    file.set_len(size)
+        .with_context(|| path.display().to_string())
 }
 
 /// A device that is mounted is refused, whatever `--force` says.
@@ -97,8 +134,15 @@ fn refuse_mounted(path: &Path, meta: &std::fs::Metadata) -> Result<()> {
     if !meta.file_type().is_block_device() {
         return Ok(());
     }
-    let device = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
-    if let Some(mount) = mounts::all().unwrap_or_default().into_iter().find(|mount| mount.device == device) {
+    let device = (
+        rustix::fs::major(meta.rdev()),
+        rustix::fs::minor(meta.rdev()),
+    );
+    if let Some(mount) = mounts::all()
+        .unwrap_or_default()
+        .into_iter()
+        .find(|mount| mount.device == device)
+    {
         bail!("{} is mounted on {}", path.display(), mount.point.display());
     }
     Ok(())

@@ -42,7 +42,9 @@ pub(crate) fn parse(mountinfo: &[u8]) -> Vec<Mount> {
         let device = text(fields.get(2)?);
         let (major, minor) = device.split_once(':')?;
         let options = text(fields.get(behind + 3).copied().unwrap_or_default());
-        let user = options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
+        let user = options
+            .split(',')
+            .find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
         Some(Mount {
             device: (major.parse().ok()?, minor.parse().ok()?),
             point: OsString::from_vec(unescaped(fields.get(4)?)).into(),
@@ -51,7 +53,10 @@ pub(crate) fn parse(mountinfo: &[u8]) -> Vec<Mount> {
             user,
         })
     };
-    mountinfo.split(|byte| *byte == b'\n').filter_map(line).collect()
+    mountinfo
+        .split(|byte| *byte == b'\n')
+        .filter_map(line)
+        .collect()
 }
 
 /// Blanks, line ends and backslashes are three octal digits there.
@@ -59,7 +64,9 @@ fn unescaped(point: &[u8]) -> Vec<u8> {
     let mut parts = point.split(|byte| *byte == b'\\');
     let mut out = parts.next().unwrap_or_default().to_vec();
     for part in parts {
-        let octal = part.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let octal = part
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
             Some(byte) => {
                 out.push(byte);
@@ -83,20 +90,28 @@ pub(crate) fn all() -> Result<Vec<Mount>> {
 /// Whether what is mounted there is on a block device: then the kernel passes `sync(2)` on to it.
 pub(crate) fn is_on_device(point: &Path) -> bool {
     let mounts = all().unwrap_or_default();
-    mounts.iter().rfind(|mount| mount.point == point).is_some_and(|mount| mount.kind == "fuseblk.teal")
+    mounts
+        .iter()
+        .rfind(|mount| mount.point == point)
+        .is_some_and(|mount| mount.kind == "fuseblk.teal")
 }
 
 /// The mounts of TealFS of which an object is.
 fn teal_of(meta: &Metadata) -> Result<Vec<Mount>> {
     let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
-    Ok(all()?.into_iter().filter(|mount| mount.device == device && mount.is_teal()).collect())
+    Ok(all()?
+        .into_iter()
+        .filter(|mount| mount.device == device && mount.is_teal())
+        .collect())
 }
 
 /// Whether a file, or the directory in which it would be made, lies on a mount of TealFS. Of a device it is where its node lies: modelled disks are loop
 /// devices over such mounts.
 pub(crate) fn is_inside(path: &Path) -> Result<bool> {
     let parent = path.parent().unwrap_or(Path::new("/"));
-    let Ok(meta) = std::fs::metadata(path).or_else(|_| std::fs::metadata(parent)) else { return Ok(false) };
+    let Ok(meta) = std::fs::metadata(path).or_else(|_| std::fs::metadata(parent)) else {
+        return Ok(false);
+    };
     Ok(!teal_of(&meta)?.is_empty())
 }
 
@@ -105,10 +120,15 @@ fn others(mount: &Mount) -> Error {
     let point = shown(&mount.point);
     match mount.user {
         Some(user) if user != rustix::process::geteuid().as_raw() => {
-            anyhow!("{point} is a mount of TealFS of another user (number {user}), who alone can ask its daemon")
+            anyhow!(
+                "{point} is a mount of TealFS of another user (number {user}), who alone can ask its daemon"
+            )
         }
         _ if teal_fuse::is_dead(&mount.point) => {
-            anyhow!("the daemon of {point} is gone; free the mount point: teal down {}", quoted(&point))
+            anyhow!(
+                "the daemon of {point} is gone; free the mount point: teal down {}",
+                quoted(&point)
+            )
         }
         _ => anyhow!(
             "{point} is a mount of TealFS whose daemon cannot be asked from here: is XDG_RUNTIME_DIR another one?"
@@ -118,7 +138,10 @@ fn others(mount: &Mount) -> Error {
 
 /// Why nobody can be asked about what is mounted there.
 pub(crate) fn nothing_on(dir: &Path) -> Error {
-    let mounted = all().unwrap_or_default().into_iter().rfind(|mount| mount.point == dir);
+    let mounted = all()
+        .unwrap_or_default()
+        .into_iter()
+        .rfind(|mount| mount.point == dir);
     match mounted.filter(Mount::is_teal) {
         Some(mount) => others(&mount),
         None => anyhow!("nothing of TealFS is mounted on {}", shown(dir)),
@@ -131,7 +154,9 @@ fn resolved(path: &Path) -> Result<PathBuf> {
     let whole = std::path::absolute(path).with_context(named)?;
     let is_dir = path.as_os_str().as_bytes().ends_with(b"/");
     match (whole.parent(), whole.file_name()) {
-        (Some(parent), Some(name)) if !is_dir => Ok(parent.canonicalize().with_context(named)?.join(name)),
+        (Some(parent), Some(name)) if !is_dir => {
+            Ok(parent.canonicalize().with_context(named)?.join(name))
+        }
         _ => whole.canonicalize().with_context(named),
     }
 }
@@ -151,16 +176,24 @@ pub(crate) fn object_at(path: &Path) -> Result<(PathBuf, Metadata)> {
         Err(e) => {
             // Another user's may not even be looked at.
             let whole = std::path::absolute(path).unwrap_or_default();
-            let above = all()?.into_iter().rfind(|mount| mount.is_teal() && whole.starts_with(&mount.point));
+            let above = all()?
+                .into_iter()
+                .rfind(|mount| mount.is_teal() && whole.starts_with(&mount.point));
             let is_denied = e.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
             let is_denied = is_denied == Some(std::io::ErrorKind::PermissionDenied);
-            return Err(above.filter(|_| is_denied).map_or(e, |mount| others(&mount)));
+            return Err(above
+                .filter(|_| is_denied)
+                .map_or(e, |mount| others(&mount)));
         }
     };
     let mounts = teal_of(&meta)?;
-    let Some(one) = mounts.first() else { bail!("{} is not on a mount of TealFS", shown(path)) };
+    let Some(one) = mounts.first() else {
+        bail!("{} is not on a mount of TealFS", shown(path))
+    };
     let answering = control::all()?.into_iter().map(|status| status.mount_point);
-    let found = answering.into_iter().find(|point| mounts.iter().any(|mount| mount.point == *point));
+    let found = answering
+        .into_iter()
+        .find(|point| mounts.iter().any(|mount| mount.point == *point));
     Ok((found.ok_or_else(|| others(one))?, meta))
 }
 
@@ -170,16 +203,35 @@ mod tests {
 
     #[test]
     fn the_kernels_words_are_understood() {
-        let info = b"36 27 8:1 / /media/my\\040st\xffick rw shared:1 master:2 - vfat /dev/sdb1 rw\n\
+        let info =
+            b"36 27 8:1 / /media/my\\040st\xffick rw shared:1 master:2 - vfat /dev/sdb1 rw\n\
                      37 27 0:50 / /home/a/Teal rw - fuse.teal /a rw,user_id=7,group_id=0\n\
                      nonsense\n";
         let found = parse(info);
         let point = PathBuf::from(OsString::from_vec(b"/media/my st\xffick".to_vec()));
         let source = "/dev/sdb1".into();
-        assert_eq!(found[0], Mount { device: (8, 1), point, kind: "vfat".into(), source, user: None });
+        assert_eq!(
+            found[0],
+            Mount {
+                device: (8, 1),
+                point,
+                kind: "vfat".into(),
+                source,
+                user: None
+            }
+        );
         let point = PathBuf::from("/home/a/Teal");
         let source = "/a".into();
-        assert_eq!(found[1], Mount { device: (0, 50), point, kind: "fuse.teal".into(), source, user: Some(7) });
+        assert_eq!(
+            found[1],
+            Mount {
+                device: (0, 50),
+                point,
+                kind: "fuse.teal".into(),
+                source,
+                user: Some(7)
+            }
+        );
         assert!(found.len() == 2 && found[1].is_teal() && !found[0].is_teal());
         assert_eq!(unescaped(b"a\\134b\\9"), b"a\\b\\9");
     }

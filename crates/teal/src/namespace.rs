@@ -43,6 +43,9 @@ mod tests {
     fn the_kernels_links_are_understood() {
         assert_eq!(parse("mnt:[4026531832]"), Some(FIRST_MOUNT));
         assert_eq!(parse("pid:[4026531836]"), Some(FIRST_PROCESS));
-        assert_eq!((parse("mnt"), parse("mnt:[x]"), parse("")), (None, None, None));
+        assert_eq!(
+            (parse("mnt"), parse("mnt:[x]"), parse("")),
+            (None, None, None)
+        );
     }
 }

@@ -26,7 +26,11 @@ pub(crate) enum Restriction {
 impl Restriction {
     /// What an option of this name asks for.
     fn of(option: &str) -> Self {
-        if option.starts_with("no") { Self::Restricted } else { Self::Allowed }
+        if option.starts_with("no") {
+            Self::Restricted
+        } else {
+            Self::Allowed
+        }
     }
 
     /// Whether it holds for a volume that is, or is not, shared with other machines.
@@ -108,26 +112,43 @@ const IGNORED: &[&str] = &[
 
 /// Options of ours that are there or not.
 const FLAGS: &[&str] = &[
-    "ro", "rw", "remount", "salvage", "noatime", "relatime", "nosuid", "nodev", "noexec", "syncfs", "nosyncfs",
-    "observed", TAKE_OVER,
+    "ro", "rw", "remount", "salvage", "noatime", "relatime", "nosuid", "nodev", "noexec", "syncfs",
+    "nosyncfs", "observed", TAKE_OVER,
 ];
 
 /// The number of an option, within its bounds; `what` it is, with an example.
-fn within(option: &str, value: Option<&str>, range: RangeInclusive<u64>, what: &str, example: &str) -> Result<u64> {
-    let number = value.and_then(|text| text.parse().ok()).filter(|number| range.contains(number));
+fn within(
+    option: &str,
+    value: Option<&str>,
+    range: RangeInclusive<u64>,
+    what: &str,
+    example: &str,
+) -> Result<u64> {
+    let number = value
+        .and_then(|text| text.parse().ok())
+        .filter(|number| range.contains(number));
     let (low, high) = range.into_inner();
-    number.ok_or_else(|| anyhow!("mount option {option}: give {what} from {low} to {high}, such as {example}"))
+    number.ok_or_else(|| {
+        anyhow!("mount option {option}: give {what} from {low} to {high}, such as {example}")
+    })
 }
 
 fn seconds(option: &str, value: Option<&str>, range: RangeInclusive<u64>) -> Result<Duration> {
     let key = option.split('=').next().unwrap_or_default();
-    let number = within(option, value, range, "a whole number of seconds", &format!("{key}=30"))?;
+    let number = within(
+        option,
+        value,
+        range,
+        "a whole number of seconds",
+        &format!("{key}=30"),
+    )?;
     Ok(Duration::from_secs(number))
 }
 
 fn size(option: &str, value: Option<&str>, range: RangeInclusive<u64>) -> Result<u64> {
     let key = option.split('=').next().unwrap_or_default();
-    let bytes = parse_size(value.unwrap_or_default()).map_err(|e| anyhow!("mount option {option}: {e}"))?;
+    let bytes =
+        parse_size(value.unwrap_or_default()).map_err(|e| anyhow!("mount option {option}: {e}"))?;
     if !range.contains(&bytes) {
         let (low, high) = (human(*range.start()), human(*range.end()));
         bail!("mount option {option}: give a size from {low} to {high}, such as {key}=64M");
@@ -144,7 +165,11 @@ impl MountOptions {
             (self.queue.is_some(), "queue"),
             (!self.delay.is_zero(), "delay_ms"),
         ];
-        given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, name)| name).collect()
+        given
+            .into_iter()
+            .filter(|(is_given, _)| *is_given)
+            .map(|(_, name)| name)
+            .collect()
     }
 }
 
@@ -192,7 +217,9 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
         delay: Duration::ZERO,
     };
     for option in options {
-        let (key, value) = option.split_once('=').map_or((option.as_str(), None), |(k, v)| (k, Some(v)));
+        let (key, value) = option
+            .split_once('=')
+            .map_or((option.as_str(), None), |(k, v)| (k, Some(v)));
         if value.is_some() && FLAGS.contains(&key) {
             bail!("mount option {option}: {key} takes no value");
         }
@@ -218,11 +245,21 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
             "uring" if value == Some("on") => parsed.uring = Uring::On,
             "uring" if value == Some("off") => parsed.uring = Uring::Off,
             "delay_ms" => {
-                let number = within(option, value, 0..=60_000, "a whole number of milliseconds", "delay_ms=40")?;
+                let number = within(
+                    option,
+                    value,
+                    0..=60_000,
+                    "a whole number of milliseconds",
+                    "delay_ms=40",
+                )?;
                 parsed.delay = Duration::from_millis(number);
             }
-            "checkpoint" => parsed.settings.checkpoint_interval = seconds(option, value, 1..=86_400)?,
-            "checkpoint_bytes" => parsed.settings.checkpoint_bytes = size(option, value, 1 << 20..=1 << 32)?,
+            "checkpoint" => {
+                parsed.settings.checkpoint_interval = seconds(option, value, 1..=86_400)?
+            }
+            "checkpoint_bytes" => {
+                parsed.settings.checkpoint_bytes = size(option, value, 1 << 20..=1 << 32)?
+            }
             "queue" => parsed.queue = Some(size(option, value, 1 << 20..=1 << 50)?),
             "threads" => {
                 let threads = value.and_then(|text| text.parse::<NonZeroUsize>().ok());
@@ -261,14 +298,27 @@ pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<A
                 options.extend(list.split(',').map(str::to_owned));
             }
             Some("-t" | "-N") => drop(args.next()),
-            Some(flags) if flags.starts_with('-') && flags.len() > 1 => is_fake |= flags == "--fake" || fakes(flags),
+            Some(flags) if flags.starts_with('-') && flags.len() > 1 => {
+                is_fake |= flags == "--fake" || fakes(flags)
+            }
             _ => places.push(PathBuf::from(arg)),
         }
     }
-    let [path, dir] =
-        <[PathBuf; 2]>::try_from(places).map_err(|_| anyhow!("usage: mount.teal STORE DIR [-o OPTIONS]"))?;
-    let mount = Mount { path, dir, options, foreground: false, tell: false, take_over: false };
-    Ok(if is_fake { Asked::Nothing(mount) } else { Asked::Mount(mount) })
+    let [path, dir] = <[PathBuf; 2]>::try_from(places)
+        .map_err(|_| anyhow!("usage: mount.teal STORE DIR [-o OPTIONS]"))?;
+    let mount = Mount {
+        path,
+        dir,
+        options,
+        foreground: false,
+        tell: false,
+        take_over: false,
+    };
+    Ok(if is_fake {
+        Asked::Nothing(mount)
+    } else {
+        Asked::Mount(mount)
+    })
 }
 
 /// Whether `-f` is among flags of one letter each.
@@ -286,12 +336,25 @@ mod tests {
 
     #[test]
     fn options_are_validated() {
-        let parsed =
-            parse(&strings(&["ro", "noatime", "commit=7", "checkpoint_bytes=4M", "x-systemd.automount"])).unwrap();
+        let parsed = parse(&strings(&[
+            "ro",
+            "noatime",
+            "commit=7",
+            "checkpoint_bytes=4M",
+            "x-systemd.automount",
+        ]))
+        .unwrap();
         assert!(parsed.read_only && parsed.noatime);
         assert_eq!(parsed.settings.commit_interval, Duration::from_secs(7));
         assert_eq!(parsed.settings.checkpoint_bytes, 4 << 20);
-        let out_of_range = ["commit=0", "checkpoint_bytes=1", "queue=1", "flush=0", "checkpoint=100000", "noatime=1"];
+        let out_of_range = [
+            "commit=0",
+            "checkpoint_bytes=1",
+            "queue=1",
+            "flush=0",
+            "checkpoint=100000",
+            "noatime=1",
+        ];
         let bad = [
             "frobnicate",
             "commit",
@@ -317,16 +380,24 @@ mod tests {
     #[test]
     fn mount_8_is_understood() {
         let asked = |list: &[&str]| from_mount_8(list.iter().map(OsString::from));
-        let Asked::Mount(mount) = asked(&["/dev/loop3", "/mnt", "-n", "-o", "rw,noatime", "-t", "teal"]).unwrap()
+        let Asked::Mount(mount) =
+            asked(&["/dev/loop3", "/mnt", "-n", "-o", "rw,noatime", "-t", "teal"]).unwrap()
         else {
             panic!("it is to be mounted");
         };
         assert_eq!(mount.path, PathBuf::from("/dev/loop3"));
         assert_eq!(mount.options, strings(&["rw", "noatime"]));
-        for fake in [["/s", "/mnt", "-f"], ["/s", "/mnt", "-sfn"], ["-vf", "/s", "/mnt"]] {
+        for fake in [
+            ["/s", "/mnt", "-f"],
+            ["/s", "/mnt", "-sfn"],
+            ["-vf", "/s", "/mnt"],
+        ] {
             assert!(matches!(asked(&fake), Ok(Asked::Nothing(_))), "{fake:?}");
         }
-        assert!(matches!(asked(&["/s", "/mnt", "-t", "fuse"]), Ok(Asked::Mount(_))));
+        assert!(matches!(
+            asked(&["/s", "/mnt", "-t", "fuse"]),
+            Ok(Asked::Mount(_))
+        ));
         assert!(asked(&["/dev/loop3"]).is_err());
     }
 }

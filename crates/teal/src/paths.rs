@@ -7,17 +7,27 @@ use std::path::{Path, PathBuf};
 
 /// The home directory; `way_out`: what to do where there is none.
 fn home(way_out: &str) -> Result<PathBuf> {
-    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    let home = home.with_context(|| format!("HOME is not set, and the default place is below it: {way_out}"))?;
+    let home = std::env::var_os("HOME")
+        .filter(|home| !home.is_empty())
+        .map(PathBuf::from);
+    let home = home.with_context(|| {
+        format!("HOME is not set, and the default place is below it: {way_out}")
+    })?;
     if !home.is_absolute() {
         // The daemon works in another directory than its caller.
-        bail!("HOME is '{}', and must begin with '/': set it, or {way_out}", home.display());
+        bail!(
+            "HOME is '{}', and must begin with '/': set it, or {way_out}",
+            home.display()
+        );
     }
     Ok(home)
 }
 
 fn xdg(variable: &str, default: &str, way_out: &str) -> Result<PathBuf> {
-    match std::env::var_os(variable).map(PathBuf::from).filter(|p| p.is_absolute()) {
+    match std::env::var_os(variable)
+        .map(PathBuf::from)
+        .filter(|p| p.is_absolute())
+    {
         Some(path) => Ok(path),
         None => Ok(home(&format!("{way_out}, or set {variable}"))?.join(default)),
     }
@@ -34,7 +44,10 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     if path.file_name().is_none() {
         return Ok(path);
     }
-    let (parent, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
+    let (parent, name) = (
+        path.parent().unwrap_or(Path::new("/")),
+        path.file_name().unwrap_or_default(),
+    );
     match parent.canonicalize() {
         Ok(parent) => {
             let whole = parent.join(name);
@@ -58,10 +71,16 @@ pub(crate) fn point(dir: Option<PathBuf>) -> Result<PathBuf> {
 
 /// The store that belongs to a mount point.
 pub(crate) fn store_for(dir: &Path) -> Result<PathBuf> {
-    let name = dir.file_name().map_or("root".into(), |n| n.to_string_lossy().into_owned());
-    Ok(xdg("XDG_DATA_HOME", ".local/share", "name the store with --store")?
-        .join("teal")
-        .join(format!("{name}-{}.teal", &key(dir)[..8])))
+    let name = dir
+        .file_name()
+        .map_or("root".into(), |n| n.to_string_lossy().into_owned());
+    Ok(xdg(
+        "XDG_DATA_HOME",
+        ".local/share",
+        "name the store with --store",
+    )?
+    .join("teal")
+    .join(format!("{name}-{}.teal", &key(dir)[..8])))
 }
 
 /// The mount point and the store that a command means.
@@ -74,11 +93,17 @@ pub(crate) fn place(dir: Option<&Path>, store: Option<&Path>) -> Result<(PathBuf
 /// Where the bytes of a modelled disk lie, unless it was told otherwise.
 pub(crate) fn disk_image(name: &str) -> Result<PathBuf> {
     // No HOME where systemd starts programs.
-    let data = if rustix::process::geteuid().is_root() && std::env::var_os("XDG_DATA_HOME").is_none() {
-        PathBuf::from("/var/tmp/teal-disks")
-    } else {
-        xdg("XDG_DATA_HOME", ".local/share", "name the image of the disk")?.join("teal/disks")
-    };
+    let data =
+        if rustix::process::geteuid().is_root() && std::env::var_os("XDG_DATA_HOME").is_none() {
+            PathBuf::from("/var/tmp/teal-disks")
+        } else {
+            xdg(
+                "XDG_DATA_HOME",
+                ".local/share",
+                "name the image of the disk",
+            )?
+            .join("teal/disks")
+        };
     make_private(&data)?;
     Ok(data.join(format!("{name}.img")))
 }
@@ -93,7 +118,10 @@ pub(crate) fn disks_dir() -> Result<PathBuf> {
 /// The directory of control sockets, made if missing.
 pub(crate) fn runtime_dir() -> Result<PathBuf> {
     let uid = rustix::process::geteuid();
-    let dir = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_dir()) {
+    let dir = match std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|p| p.is_dir())
+    {
         Some(dir) => dir.join("teal"),
         None if uid.is_root() => PathBuf::from("/run/teal"),
         None => std::env::temp_dir().join(format!("teal-{}", uid.as_raw())),
@@ -105,18 +133,21 @@ pub(crate) fn runtime_dir() -> Result<PathBuf> {
 /// The log of the daemon that serves a mount point.
 pub(crate) fn log_file(dir: &Path) -> Result<PathBuf> {
     // mount(8) and systemd start programs without HOME.
-    let logs = if rustix::process::geteuid().is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
-        PathBuf::from("/var/log/teal")
-    } else {
-        xdg("XDG_STATE_HOME", ".local/state", "set it")?.join("teal")
-    };
+    let logs =
+        if rustix::process::geteuid().is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
+            PathBuf::from("/var/log/teal")
+        } else {
+            xdg("XDG_STATE_HOME", ".local/state", "set it")?.join("teal")
+        };
     make_private(&logs)?;
     Ok(logs.join(format!("{}.log", key(dir))))
 }
 
 /// The number of this machine, if the system has none.
 pub(crate) fn machine_file() -> Result<PathBuf> {
-    let dir = match rustix::process::geteuid().is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
+    let dir = match rustix::process::geteuid().is_root()
+        && std::env::var_os("XDG_STATE_HOME").is_none()
+    {
         true => PathBuf::from("/var/lib/teal"),
         false => xdg("XDG_STATE_HOME", ".local/state", "set it")?.join("teal"),
     };
@@ -126,7 +157,11 @@ pub(crate) fn machine_file() -> Result<PathBuf> {
 
 fn make_private(dir: &Path) -> Result<()> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(|| dir.display().to_string())?;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .with_context(|| dir.display().to_string())?;
     let meta = std::fs::symlink_metadata(dir).with_context(|| dir.display().to_string())?;
     if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
         bail!("{} belongs to somebody else", dir.display());
@@ -159,10 +194,22 @@ pub(crate) fn look_at(dir: &Path) -> Result<Point> {
     if !meta.is_dir() {
         return Ok(Point::NotDirectory);
     }
-    let parent = dir.parent().map(std::fs::metadata).transpose().with_context(|| dir.display().to_string())?;
+    let parent = dir
+        .parent()
+        .map(std::fs::metadata)
+        .transpose()
+        .with_context(|| dir.display().to_string())?;
     if parent.is_none_or(|p| p.dev() != meta.dev()) {
-        return Ok(if teal_fuse::is_dead(dir) { Point::Dead } else { Point::Mounted });
+        return Ok(if teal_fuse::is_dead(dir) {
+            Point::Dead
+        } else {
+            Point::Mounted
+        });
     }
     let mut entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
-    Ok(if entries.next().is_some() { Point::NotEmpty } else { Point::Empty })
+    Ok(if entries.next().is_some() {
+        Point::NotEmpty
+    } else {
+        Point::Empty
+    })
 }

@@ -13,23 +13,46 @@ use std::process::ExitCode;
 /// Runs `teal pin`.
 pub(crate) fn pin(path: &Path) -> Result<ExitCode> {
     let (dir, meta) = object_at(path)?;
-    let Answer::Pinned { files, bytes, missing } = asked(&dir, &Ask::Pin { object: meta.ino() })? else {
+    let Answer::Pinned {
+        files,
+        bytes,
+        missing,
+    } = asked(&dir, &Ask::Pin { object: meta.ino() })?
+    else {
         bail!("the daemon's answer is about something else");
     };
-    let coming = if missing > 0 { format!("; {} are on their way", human(missing)) } else { String::new() };
+    let coming = if missing > 0 {
+        format!("; {} are on their way", human(missing))
+    } else {
+        String::new()
+    };
     let are = if files == 1 { "is" } else { "are" };
-    say!("{} ({}) {are} always here{coming}", count(files, "file"), human(bytes));
+    say!(
+        "{} ({}) {are} always here{coming}",
+        count(files, "file"),
+        human(bytes)
+    );
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `teal free`.
 pub(crate) fn free(path: &Path) -> Result<ExitCode> {
     let (dir, meta) = object_at(path)?;
-    let Answer::Freed { files, bytes, stay, stay_bytes } = asked(&dir, &Ask::Free { object: meta.ino() })? else {
+    let Answer::Freed {
+        files,
+        bytes,
+        stay,
+        stay_bytes,
+    } = asked(&dir, &Ask::Free { object: meta.ino() })?
+    else {
         bail!("the daemon's answer is about something else");
     };
     // What is in the file's inode takes no room of its own.
-    let room = if bytes > 0 { format!("{} of ", human(bytes)) } else { String::new() };
+    let room = if bytes > 0 {
+        format!("{} of ", human(bytes))
+    } else {
+        String::new()
+    };
     match (files, stay) {
         (0, 0) => say!("nothing to give back: no content of it is here"),
         (0, _) => {}
@@ -37,9 +60,19 @@ pub(crate) fn free(path: &Path) -> Result<ExitCode> {
         _ => say!("{room}{files} files given back; they come again when they are needed"),
     }
     if stay > 0 {
-        let (files, stays) = (count(stay, "file"), if stay == 1 { "stays" } else { "stay" });
-        let (has, are) = if stay == 1 { ("it as it is", "it") } else { ("them as they are", "them") };
-        say!("{files} ({}) {stays}: the server does not have {has} here; `teal flush` sends {are}", human(stay_bytes));
+        let (files, stays) = (
+            count(stay, "file"),
+            if stay == 1 { "stays" } else { "stay" },
+        );
+        let (has, are) = if stay == 1 {
+            ("it as it is", "it")
+        } else {
+            ("them as they are", "them")
+        };
+        say!(
+            "{files} ({}) {stays}: the server does not have {has} here; `teal flush` sends {are}",
+            human(stay_bytes)
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -28,7 +28,10 @@ pub(crate) fn decode(text: &str) -> PathBuf {
     let mut parts = text.split("\\x");
     bytes.extend(parts.next().unwrap_or_default().as_bytes());
     for part in parts {
-        match part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+        match part
+            .get(..2)
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+        {
             Some(byte) => {
                 bytes.push(byte);
                 bytes.extend(&part.as_bytes()[2..]);
@@ -56,9 +59,16 @@ mod tests {
 
     #[test]
     fn every_path_is_found_again() {
-        for bytes in
-            [&b"/a/b"[..], b"/m\xc3\xbcsli", b"/x\xff\xfe", b"/a\\xff", b"/a\\b\\", b"/\\x", b"/\xff\\xff\\x5cx", b"\\"]
-        {
+        for bytes in [
+            &b"/a/b"[..],
+            b"/m\xc3\xbcsli",
+            b"/x\xff\xfe",
+            b"/a\\xff",
+            b"/a\\b\\",
+            b"/\\x",
+            b"/\xff\\xff\\x5cx",
+            b"\\",
+        ] {
             let path = PathBuf::from(OsString::from_vec(bytes.to_vec()));
             assert_eq!(decode(&encode(&path)), path, "{path:?}");
         }

@@ -16,7 +16,14 @@ const OTHERS: u32 = 0o077;
 /// The bits of those who are neither owner nor in the group.
 const STRANGERS: u32 = 0o007;
 /// What a server's data consists of; `lost+found` is in it if it is a file system of its own.
-const OF_A_SERVER: &[&str] = &["meta.db", "meta.db-wal", "meta.db-shm", "meta.db-journal", "chunks", "identity"];
+const OF_A_SERVER: &[&str] = &[
+    "meta.db",
+    "meta.db-wal",
+    "meta.db-shm",
+    "meta.db-journal",
+    "chunks",
+    "identity",
+];
 
 /// Lets new files be readable by nobody but their owner, until it is dropped.
 #[derive(Debug)]
@@ -45,8 +52,12 @@ pub(crate) fn enforce_server_data(data: &Path) -> Result<()> {
     let meta = std::fs::metadata(data).with_context(|| data.display().to_string())?;
     if is_open(&meta) {
         for entry in std::fs::read_dir(data).with_context(|| data.display().to_string())? {
-            let name = entry.with_context(|| data.display().to_string())?.file_name();
-            let is_known = name.to_str().is_some_and(|name| name == "lost+found" || OF_A_SERVER.contains(&name));
+            let name = entry
+                .with_context(|| data.display().to_string())?
+                .file_name();
+            let is_known = name
+                .to_str()
+                .is_some_and(|name| name == "lost+found" || OF_A_SERVER.contains(&name));
             if !is_known {
                 bail!(
                     "{} can be read by others and holds {}, which is not the server's: name a directory of its own with \
@@ -86,7 +97,11 @@ pub(crate) fn enforce_below(dir: &Path) -> Result<()> {
 /// Takes the rights of others from a store file; a device has its rights from elsewhere.
 pub(crate) fn enforce_store(store: &Path) -> Result<()> {
     let meta = std::fs::metadata(store).with_context(|| store.display().to_string())?;
-    if meta.is_file() { narrow(store, &meta, STRANGERS) } else { Ok(()) }
+    if meta.is_file() {
+        narrow(store, &meta, STRANGERS)
+    } else {
+        Ok(())
+    }
 }
 
 fn is_open(meta: &Metadata) -> bool {
@@ -105,7 +120,10 @@ fn narrow(path: &Path, meta: &Metadata, bits: u32) -> Result<()> {
             path.display()
         )
     })?;
-    log::warn!("{}: mode {mode:o} let others in; it is {narrowed:o} now", path.display());
+    log::warn!(
+        "{}: mode {mode:o} let others in; it is {narrowed:o} now",
+        path.display()
+    );
     Ok(())
 }
 
@@ -126,7 +144,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         std::fs::create_dir_all(data.join("chunks/packs/00")).unwrap();
-        let files = ["meta.db", "meta.db-wal", "chunks/packs/00/a.pack"].map(|name| data.join(name));
+        let files =
+            ["meta.db", "meta.db-wal", "chunks/packs/00/a.pack"].map(|name| data.join(name));
         for file in &files {
             std::fs::write(file, "x").unwrap();
             set(file, 0o644);
@@ -134,11 +153,17 @@ mod tests {
         set(&data, 0o755);
         enforce_server_data(&data).unwrap();
         assert_eq!(files.map(|file| mode(&file)), [0o600; 3]);
-        assert_eq!([&data, &data.join("chunks"), &data.join("chunks/packs/00")].map(|dir| mode(dir)), [0o700; 3]);
+        assert_eq!(
+            [&data, &data.join("chunks"), &data.join("chunks/packs/00")].map(|dir| mode(dir)),
+            [0o700; 3]
+        );
         std::fs::write(data.join("report.txt"), "x").unwrap();
         set(&data, 0o755);
         let said = enforce_server_data(&data).unwrap_err().to_string();
-        assert!(said.contains("report.txt") && said.contains("--data"), "{said}");
+        assert!(
+            said.contains("report.txt") && said.contains("--data"),
+            "{said}"
+        );
         assert_eq!(mode(&data), 0o755, "nothing of it is changed");
     }
 

@@ -32,7 +32,10 @@ const SIGNATURES: &[(u64, &[u8], &str)] = &[
 
 /// What is on the disk, in words; `None` when nothing is recognised.
 pub(crate) fn recognise(disk: &dyn Disk) -> Option<&'static str> {
-    SIGNATURES.iter().find(|(at, magic, _)| holds(disk, *at, magic)).map(|(_, _, what)| *what)
+    SIGNATURES
+        .iter()
+        .find(|(at, magic, _)| holds(disk, *at, magic))
+        .map(|(_, _, what)| *what)
 }
 
 /// Whether the first MiB holds anything but zeros.
@@ -49,7 +52,9 @@ fn holds(disk: &dyn Disk, at: u64, magic: &[u8]) -> bool {
     bytes.truncate((sectors * SECTOR) as usize);
     let from = (at - first) as usize;
     !bytes.is_empty()
-        && disk.read_at(Sector::new(first / SECTOR), &mut bytes).is_ok()
+        && disk
+            .read_at(Sector::new(first / SECTOR), &mut bytes)
+            .is_ok()
         && bytes.get(from..from + magic.len()) == Some(magic)
 }
 

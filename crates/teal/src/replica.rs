@@ -71,7 +71,9 @@ fn setting_file(store: &Path) -> Result<PathBuf> {
 pub(crate) fn setting(store: &Path) -> Result<Option<Setting>> {
     let file = setting_file(store)?;
     match std::fs::read_to_string(&file) {
-        Ok(text) => Ok(Some(toml::from_str(&text).with_context(|| file.display().to_string())?)),
+        Ok(text) => Ok(Some(
+            toml::from_str(&text).with_context(|| file.display().to_string())?,
+        )),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e).with_context(|| file.display().to_string()),
     }
@@ -80,7 +82,11 @@ pub(crate) fn setting(store: &Path) -> Result<Option<Setting>> {
 /// Keeps the setting of a store.
 pub(crate) fn keep(store: &Path, setting: &Setting) -> Result<()> {
     let dir = beside(store)?;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).with_context(|| dir.display().to_string())?;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .with_context(|| dir.display().to_string())?;
     let file = setting_file(store)?;
     let new = file.with_extension("new");
     std::fs::write(&new, toml::to_string(setting).context("the setting")?)
@@ -144,20 +150,42 @@ pub(crate) fn runtime() -> Result<Runtime> {
 }
 
 /// Starts what a store's volume needs; `None`: it has no server.
-pub(crate) fn start(store: &Path, clock: &Arc<dyn Clock>, delay: Duration) -> Result<Option<Running>> {
-    let Some(setting) = setting(store)? else { return Ok(None) };
+pub(crate) fn start(
+    store: &Path,
+    clock: &Arc<dyn Clock>,
+    delay: Duration,
+) -> Result<Option<Running>> {
+    let Some(setting) = setting(store)? else {
+        return Ok(None);
+    };
     private::enforce_below(&beside(store)?)?;
     let runtime = runtime()?;
     Ok(Some(match setting {
-        Setting::Served { listen, data, volume, device } => {
-            let volume = u32::from_str_radix(&volume, 16).with_context(|| format!("'{volume}' is no volume"))?;
+        Setting::Served {
+            listen,
+            data,
+            volume,
+            device,
+        } => {
+            let volume = u32::from_str_radix(&volume, 16)
+                .with_context(|| format!("'{volume}' is no volume"))?;
             let serving = Serving::start(runtime.handle(), &data, &listen, volume, &device, clock)?;
-            Running { upstream: serving.upstream(), device, joins: false, serving: Some(serving), runtime }
+            Running {
+                upstream: serving.upstream(),
+                device,
+                joins: false,
+                serving: Some(serving),
+                runtime,
+            }
         }
         Setting::Joined { address, device } => {
             let dir = identity_dir(store)?;
             let identity = ClientIdentity::load(&dir)?;
-            let options = teal_net::Options { message_bytes: MESSAGE_MAX, delay, ..teal_net::Options::default() };
+            let options = teal_net::Options {
+                message_bytes: MESSAGE_MAX,
+                delay,
+                ..teal_net::Options::default()
+            };
             let channel = Channel::new(runtime.handle(), address, identity, options);
             let keep = move |identity: &ClientIdentity| {
                 if let Err(error) = identity.save(&dir) {
@@ -165,7 +193,13 @@ pub(crate) fn start(store: &Path, clock: &Arc<dyn Clock>, delay: Duration) -> Re
                 }
             };
             let upstream = Arc::new(Remote::new(channel, Arc::clone(clock), keep));
-            Running { upstream, device, joins: true, serving: None, runtime }
+            Running {
+                upstream,
+                device,
+                joins: true,
+                serving: None,
+                runtime,
+            }
         }
     }))
 }
@@ -174,7 +208,10 @@ pub(crate) fn start(store: &Path, clock: &Arc<dyn Clock>, delay: Duration) -> Re
 pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
     let name = match given {
         Some(name) => name.to_owned(),
-        None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        None => rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned(),
     };
     if !teal_proto::is_device_name(&name) {
         bail!(
@@ -190,7 +227,10 @@ pub(crate) fn unsent(client: &Client) -> Unsent {
     match client.left_to_send() {
         Ok(None) => Unsent::NoServer,
         Ok(Some(left)) if left.announcing => Unsent::Announcing,
-        Ok(Some(left)) if left.objects > 0 => Unsent::Some { objects: left.objects, bytes: left.bytes },
+        Ok(Some(left)) if left.objects > 0 => Unsent::Some {
+            objects: left.objects,
+            bytes: left.bytes,
+        },
         Ok(Some(_)) => Unsent::Nothing,
         Err(e) => Unsent::Unknown { why: e.to_string() },
     }
@@ -201,7 +241,10 @@ pub(crate) fn why_alone(store: &Path, read_only: bool) -> String {
     if read_only {
         return "this mount is read-only and does not ask it".to_owned();
     }
-    let file = setting_file(store).map_or_else(|_| "the setting beside the store".to_owned(), |file| shown_path(&file));
+    let file = setting_file(store).map_or_else(
+        |_| "the setting beside the store".to_owned(),
+        |file| shown_path(&file),
+    );
     format!("it is not known where it is: {file} was missing when the volume was mounted")
 }
 
@@ -212,7 +255,9 @@ pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> Upstr
         Link::Down { why, .. } => (Some(why.clone()), false),
         Link::Denied { why } => (Some(why.clone()), true),
     };
-    let machines = serving.and_then(|serving| serving.server.replicas(serving.volume()).ok()).unwrap_or_default();
+    let machines = serving
+        .and_then(|serving| serving.server.replicas(serving.volume()).ok())
+        .unwrap_or_default();
     UpstreamShown {
         served: serving.map(|serving| serving.address().to_string()),
         replica: status.replica.0,
@@ -230,14 +275,20 @@ pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> Upstr
         announcing: status.announcing,
         pinned: status.pins.paths.clone(),
         pinned_missing: match &status.pins {
-            PinsShown { trouble: Some(why), .. } => Some(why.clone()),
-            PinsShown { is_coming: true, .. } => Some("it is on its way".to_owned()),
+            PinsShown {
+                trouble: Some(why), ..
+            } => Some(why.clone()),
+            PinsShown {
+                is_coming: true, ..
+            } => Some("it is on its way".to_owned()),
             _ => None,
         },
         last_flush_secs: status.last_flush.map(|time| time.as_secs()),
         counts: counts(&status.counts, &status.requests),
         machines: machines.into_iter().map(machine).collect(),
-        server_counts: serving.map(|serving| server_counts(&serving.server.counts())).unwrap_or_default(),
+        server_counts: serving
+            .map(|serving| server_counts(&serving.server.counts()))
+            .unwrap_or_default(),
     }
 }
 
@@ -246,7 +297,11 @@ fn stuck(object: &StuckObject) -> StuckShown {
         StuckWay::Sending => "sending",
         StuckWay::Installing => "installing",
     };
-    StuckShown { path: object.path.clone(), way: way.to_owned(), why: object.why.clone() }
+    StuckShown {
+        path: object.path.clone(),
+        way: way.to_owned(),
+        why: object.why.clone(),
+    }
 }
 
 fn machine(note: ReplicaNote) -> MachineShown {
@@ -276,8 +331,14 @@ fn server_counts(of: &Counts) -> Vec<(String, u64)> {
 /// What was done, then all requests, and those of each kind.
 fn counts(done: &[(&str, u64)], requests: &[u64; REQUEST_KINDS.len()]) -> Vec<(String, u64)> {
     let all = [("requests", requests.iter().sum())];
-    let done = done.iter().chain(&all).map(|(name, count)| ((*name).to_owned(), *count));
-    let kinds = REQUEST_KINDS.iter().zip(requests).map(|(kind, count)| (format!("request_{kind}"), *count));
+    let done = done
+        .iter()
+        .chain(&all)
+        .map(|(name, count)| ((*name).to_owned(), *count));
+    let kinds = REQUEST_KINDS
+        .iter()
+        .zip(requests)
+        .map(|(kind, count)| (format!("request_{kind}"), *count));
     done.chain(kinds).collect()
 }
 
@@ -315,7 +376,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("a.teal");
         assert_eq!(setting(&store).unwrap(), None);
-        let joined = Setting::Joined { address: "nas:4717".into(), device: "laptop".into() };
+        let joined = Setting::Joined {
+            address: "nas:4717".into(),
+            device: "laptop".into(),
+        };
         keep(&store, &joined).unwrap();
         assert_eq!(setting(&store).unwrap(), Some(joined));
         assert_eq!(beside(&store).unwrap(), dir.path().join("a.teal.d"));

@@ -28,8 +28,12 @@ impl Step {
         let removing = |path: &Path| format!("removing {}", path.display());
         match self {
             Self::RemoveFile(path) => std::fs::remove_file(&path).with_context(|| removing(&path)),
-            Self::RemoveEmptyDir(path) => std::fs::remove_dir(&path).with_context(|| removing(&path)),
-            Self::RemoveTree(path) => std::fs::remove_dir_all(&path).with_context(|| removing(&path)),
+            Self::RemoveEmptyDir(path) => {
+                std::fs::remove_dir(&path).with_context(|| removing(&path))
+            }
+            Self::RemoveTree(path) => {
+                std::fs::remove_dir_all(&path).with_context(|| removing(&path))
+            }
             Self::Setting(store, Some(setting)) => replica::keep(&store, &setting),
             Self::Setting(store, None) => replica::forget(&store),
             Self::Mount(mount) => launch::mount(*mount, Rollback::default()).map(drop),
@@ -59,9 +63,13 @@ impl Rollback {
 
     /// Makes a directory and those above it that are missing.
     pub(crate) fn make_dirs(&mut self, dir: &Path) -> Result<()> {
-        let missing: Vec<&Path> = dir.ancestors().take_while(|above| !above.exists()).collect();
+        let missing: Vec<&Path> = dir
+            .ancestors()
+            .take_while(|above| !above.exists())
+            .collect();
         for dir in missing.into_iter().rev() {
-            std::fs::create_dir(dir).with_context(|| format!("cannot make the directory {}", dir.display()))?;
+            std::fs::create_dir(dir)
+                .with_context(|| format!("cannot make the directory {}", dir.display()))?;
             self.0.push(Step::RemoveEmptyDir(dir.to_owned()));
         }
         Ok(())

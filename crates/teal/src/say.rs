@@ -43,7 +43,13 @@ pub(crate) fn with_causes(error: &anyhow::Error) -> String {
 
 /// A text from elsewhere, on one line: what is no character to be seen is escaped.
 pub(crate) fn plain(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let shown = |c: char| {
+        if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.to_string()
+        }
+    };
     text.chars().map(shown).collect()
 }
 
@@ -88,14 +94,23 @@ mod tests {
     #[test]
     fn what_is_shown_stays_on_one_line_and_can_be_typed() {
         assert_eq!(plain("a\nb\u{1b}c"), "a\\nb\\u{1b}c");
-        assert_eq!((count(1, "file"), count(0, "file")), ("1 file".to_owned(), "0 files".to_owned()));
-        assert_eq!((quoted("usb-1"), quoted("sp ace")), ("usb-1".to_owned(), "'sp ace'".to_owned()));
+        assert_eq!(
+            (count(1, "file"), count(0, "file")),
+            ("1 file".to_owned(), "0 files".to_owned())
+        );
+        assert_eq!(
+            (quoted("usb-1"), quoted("sp ace")),
+            ("usb-1".to_owned(), "'sp ace'".to_owned())
+        );
         // To a shell an option is a word like others, quoted or not.
         assert_eq!(
             (quoted("it's"), quoted("-x"), quoted("")),
             (r"'it'\''s'".to_owned(), "-x".to_owned(), "''".to_owned())
         );
-        assert_eq!((quoted("data=journal,x"), quoted("^has")), ("data=journal,x".to_owned(), "'^has'".to_owned()));
+        assert_eq!(
+            (quoted("data=journal,x"), quoted("^has")),
+            ("data=journal,x".to_owned(), "'^has'".to_owned())
+        );
     }
 
     #[test]
@@ -103,8 +118,13 @@ mod tests {
         let disk = || std::io::Error::other("the disk is gone");
         let error = anyhow::Error::new(disk()).context("reading sector 7");
         assert_eq!(with_causes(&error), "reading sector 7: the disk is gone");
-        let error = anyhow::Error::new(disk()).context("reading sector 7: the disk is gone").context("no");
-        assert_eq!(with_causes(&error), "no: reading sector 7: the disk is gone");
+        let error = anyhow::Error::new(disk())
+            .context("reading sector 7: the disk is gone")
+            .context("no");
+        assert_eq!(
+            with_causes(&error),
+            "no: reading sector 7: the disk is gone"
+        );
     }
 
     #[test]

@@ -37,13 +37,21 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
         None => paths::place(Some(&dir), args.store.as_deref())?.1,
     };
     if args.size.is_some() && store.exists() {
-        bail!("{} exists already: --size is for a new store", store.display());
+        bail!(
+            "{} exists already: --size is for a new store",
+            store.display()
+        );
     }
     let known = replica::setting(&store)?;
     if let Some(Setting::Joined { address, .. }) = &known {
-        bail!("{} belongs to the server at {address}; a volume has one server", store.display());
+        bail!(
+            "{} belongs to the server at {address}; a volume has one server",
+            store.display()
+        );
     }
-    let own = mounted.as_ref().and_then(|status| status.upstream.as_ref()?.served.clone());
+    let own = mounted
+        .as_ref()
+        .and_then(|status| status.upstream.as_ref()?.served.clone());
     if let Some(Setting::Served { listen, .. }) = &known
         && own.is_some()
         && args.listen.as_ref().is_none_or(|new| new == listen)
@@ -54,8 +62,18 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
         launch::prepare(&dir, &store)?;
     }
     let mut made = Rollback::default();
-    let fresh = if store.exists() { None } else { Some(up::make_store(&store, args.size, &dir, &mut made)?) };
-    let setting = prepare(args, (&store, &dir), known.as_ref(), own.as_deref(), &mut made)?;
+    let fresh = if store.exists() {
+        None
+    } else {
+        Some(up::make_store(&store, args.size, &dir, &mut made)?)
+    };
+    let setting = prepare(
+        args,
+        (&store, &dir),
+        known.as_ref(),
+        own.as_deref(),
+        &mut made,
+    )?;
     let code = match mounted {
         Some(status) => restart(args, &status, (known, &setting), made)?,
         None => {
@@ -76,7 +94,14 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
 /// A mount without options.
 fn mount_of(store: &Path, dir: &Path, foreground: bool) -> Mount {
     let (path, dir) = (store.to_owned(), dir.to_owned());
-    Mount { path, dir, options: Vec::new(), foreground, tell: false, take_over: false }
+    Mount {
+        path,
+        dir,
+        options: Vec::new(),
+        foreground,
+        tell: false,
+        take_over: false,
+    }
 }
 
 /// What the daemon of a mount says of itself; `None` when nothing is mounted there.
@@ -92,10 +117,15 @@ fn mounted_on(dir: &Path) -> Result<Option<Status>> {
 
 /// The store that is mounted: that one is served, and no other.
 fn store_of(status: &Status, args: &Serve) -> Result<PathBuf> {
-    let identity = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
+    let identity = |path: &Path| {
+        std::fs::metadata(path)
+            .map(|meta| (meta.dev(), meta.ino()))
+            .ok()
+    };
     if let Some(named) = &args.store {
         let named = paths::absolute(named)?;
-        let is_same = named == status.store || identity(&named).is_some_and(|id| Some(id) == identity(&status.store));
+        let is_same = named == status.store
+            || identity(&named).is_some_and(|id| Some(id) == identity(&status.store));
         if !is_same {
             bail!(
                 "{} is mounted with the store {}, not with {}; leave --store out to serve what is mounted, or unmount it \
@@ -139,7 +169,10 @@ fn restart(
     replica::keep(store, setting)?;
     let done = launch::mount(as_it_was(args.foreground), made);
     done.map_err(|error| match mounted_on(dir) {
-        Ok(Some(_)) => error.context(format!("{} is not served, and mounted as it was", dir.display())),
+        Ok(Some(_)) => error.context(format!(
+            "{} is not served, and mounted as it was",
+            dir.display()
+        )),
         _ => error.context(format!(
             "{} is neither served nor mounted: `teal mount {} {}` mounts it as it was",
             dir.display(),
@@ -166,8 +199,18 @@ fn prepare(
     own: Option<&str>,
     made: &mut Rollback,
 ) -> Result<Setting> {
-    if let Some(Setting::Served { data, volume, device, listen }) = known {
-        if args.data.as_ref().is_some_and(|new| paths::absolute(new).is_ok_and(|new| new != *data)) {
+    if let Some(Setting::Served {
+        data,
+        volume,
+        device,
+        listen,
+    }) = known
+    {
+        if args
+            .data
+            .as_ref()
+            .is_some_and(|new| paths::absolute(new).is_ok_and(|new| new != *data))
+        {
             bail!(
                 "the server's data is in {}; move it with its volume unmounted, and correct replica.toml",
                 data.display()
@@ -175,10 +218,18 @@ fn prepare(
         }
         let listen = args.listen.as_ref().unwrap_or(listen).clone();
         check_address(&listen, own)?;
-        return Ok(Setting::Served { listen, data: data.clone(), volume: volume.clone(), device: device.clone() });
+        return Ok(Setting::Served {
+            listen,
+            data: data.clone(),
+            volume: volume.clone(),
+            device: device.clone(),
+        });
     }
     let device = replica::device_name(args.device.as_deref())?;
-    let listen = args.listen.clone().unwrap_or_else(|| format!("0.0.0.0:{PORT}"));
+    let listen = args
+        .listen
+        .clone()
+        .unwrap_or_else(|| format!("0.0.0.0:{PORT}"));
     check_address(&listen, own)?;
     let data = match &args.data {
         Some(data) => paths::absolute(data)?,
@@ -201,19 +252,42 @@ fn prepare(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let runtime = replica::runtime()?;
     let server = serving::open(runtime.handle(), &data, &clock)?;
-    let label = dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let label = dir
+        .file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let volume = format!("{:08x}", server.create_volume(&label)?.get());
-    Ok(Setting::Served { listen, data, volume, device })
+    Ok(Setting::Served {
+        listen,
+        data,
+        volume,
+        device,
+    })
 }
 
 /// Prints how others join.
 fn tell(dir: &Path) -> Result<ExitCode> {
-    let Some(Answer::Token { token, address, fingerprint, minutes }) = control::ask(dir, &Ask::Token)? else {
-        bail!("the volume on {} is not served; see `teal status`", dir.display());
+    let Some(Answer::Token {
+        token,
+        address,
+        fingerprint,
+        minutes,
+    }) = control::ask(dir, &Ask::Token)?
+    else {
+        bail!(
+            "the volume on {} is not served; see `teal status`",
+            dir.display()
+        );
     };
     let port = address.rsplit_once(':').map_or("", |(_, port)| port);
-    let port = if port == PORT.to_string() { String::new() } else { format!(":{port}") };
-    say!("{} is served on {address}, fingerprint {fingerprint}", dir.display());
+    let port = if port == PORT.to_string() {
+        String::new()
+    } else {
+        format!(":{port}")
+    };
+    say!(
+        "{} is served on {address}, fingerprint {fingerprint}",
+        dir.display()
+    );
     say!("on another machine, once and within {minutes} minutes:");
     say!("  teal join HOST{port} --token {token}");
     Ok(ExitCode::SUCCESS)
@@ -223,14 +297,24 @@ fn tell(dir: &Path) -> Result<ExitCode> {
 fn machine(dir: &Path, replica: u32) -> Result<MachineShown> {
     let status = match control::ask(dir, &Ask::Status)? {
         Some(Answer::Status(status)) => status,
-        _ => bail!("nothing is mounted on {}; `teal up` mounts it", dir.display()),
+        _ => bail!(
+            "nothing is mounted on {}; `teal up` mounts it",
+            dir.display()
+        ),
     };
     let upstream = status.upstream.filter(|upstream| upstream.served.is_some());
-    let machines = upstream.with_context(|| format!("nothing is served on {}", dir.display()))?.machines;
+    let machines = upstream
+        .with_context(|| format!("nothing is served on {}", dir.display()))?
+        .machines;
     machines
         .into_iter()
         .find(|machine| machine.replica == replica)
-        .with_context(|| format!("no machine has the number {replica}; `teal status {}` lists them", dir.display()))
+        .with_context(|| {
+            format!(
+                "no machine has the number {replica}; `teal status {}` lists them",
+                dir.display()
+            )
+        })
 }
 
 fn revoke(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
@@ -247,7 +331,9 @@ fn revoke(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
     }
     match control::ask(dir, &Ask::Revoke { replica })? {
         Some(Answer::Done { .. }) => {
-            say!("{name} is shut out; what it has sent stays. `teal serve --readmit {replica}` lets it in again");
+            say!(
+                "{name} is shut out; what it has sent stays. `teal serve --readmit {replica}` lets it in again"
+            );
         }
         _ => bail!("nothing is served on {}", dir.display()),
     }
@@ -258,7 +344,9 @@ fn revoke(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
 fn is_confirmed(name: &str, replica: u32) -> Result<bool> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        bail!("{name} would be shut out, and there is no terminal to ask: say `teal serve --revoke {replica} --yes`");
+        bail!(
+            "{name} would be shut out, and there is no terminal to ask: say `teal serve --revoke {replica} --yes`"
+        );
     }
     say!("shut out {name}? What it has not sent yet stays with it alone [y/N]");
     let mut line = String::new();
@@ -273,7 +361,9 @@ fn readmit(dir: &Path, replica: u32) -> Result<ExitCode> {
         bail!("{name} is not shut out");
     }
     match control::ask(dir, &Ask::Readmit { replica })? {
-        Some(Answer::Done { .. }) => say!("{name} is let in again; it connects by itself within half a minute"),
+        Some(Answer::Done { .. }) => {
+            say!("{name} is let in again; it connects by itself within half a minute")
+        }
         _ => bail!("nothing is served on {}", dir.display()),
     }
     Ok(ExitCode::SUCCESS)
@@ -291,14 +381,13 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
         );
     }
     let (secret, fingerprint) = args.token.trim().rsplit_once('.').with_context(|| {
-        "the token is not whole: it is the long word that `teal serve` prints, with a dot in it".to_owned()
+        "the token is not whole: it is the long word that `teal serve` prints, with a dot in it"
+            .to_owned()
     })?;
     let fingerprint = fingerprint.parse().context("the end of the token")?;
-    let address = if args
-        .host
-        .rsplit_once(':')
-        .is_some_and(|(host, port)| port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')))
-    {
+    let address = if args.host.rsplit_once(':').is_some_and(|(host, port)| {
+        port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
+    }) {
         args.host.clone()
     } else if args.host.contains(':') && !args.host.starts_with('[') {
         format!("[{}]:{PORT}", args.host)
@@ -309,18 +398,37 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
     let mut made = Rollback::default();
     let size = up::make_store(&store, args.size, &dir, &mut made)?;
     let runtime = replica::runtime()?;
-    let identity = teal_net::enrol(runtime.handle(), &address, &fingerprint, secret, &device, ENROLMENT)?;
+    let identity = teal_net::enrol(
+        runtime.handle(),
+        &address,
+        &fingerprint,
+        secret,
+        &device,
+        ENROLMENT,
+    )?;
     drop(runtime);
-    replica::keep(&store, &Setting::Joined { address: address.clone(), device })?;
+    replica::keep(
+        &store,
+        &Setting::Joined {
+            address: address.clone(),
+            device,
+        },
+    )?;
     let kept = replica::identity_dir(&store)?;
-    std::fs::DirBuilder::new().mode(0o700).create(&kept).with_context(|| kept.display().to_string())?;
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&kept)
+        .with_context(|| kept.display().to_string())?;
     identity.save(&kept)?;
     // The token is used up: from here on this machine is known to the server, and `teal up` tries again.
     made.keep();
     up::say_made(&store, size);
     let code = up::bring_up(mount_of(&store, &dir, args.foreground), Rollback::default())?;
     if !args.foreground {
-        say!("{} is a part of the volume at {address}; what is there comes as it is needed", dir.display());
+        say!(
+            "{} is a part of the volume at {address}; what is there comes as it is needed",
+            dir.display()
+        );
     }
     Ok(code)
 }

@@ -38,7 +38,10 @@ pub(crate) struct Serving {
 struct Door(Arc<Server>);
 
 fn peer(peer: teal_net::Peer) -> Peer {
-    Peer { volume: VolumeId::new(peer.volume), replica: peer.replica }
+    Peer {
+        volume: VolumeId::new(peer.volume),
+        replica: peer.replica,
+    }
 }
 
 impl Service for Door {
@@ -48,7 +51,10 @@ impl Service for Door {
 
     fn enrol(&self, token: &str, device: &str) -> Result<teal_net::Peer, String> {
         let peer = self.0.enrol(token, device).map_err(|e| e.to_string())?;
-        Ok(teal_net::Peer { volume: peer.volume.get(), replica: peer.replica })
+        Ok(teal_net::Peer {
+            volume: peer.volume.get(),
+            replica: peer.replica,
+        })
     }
 
     fn welcome(&self, from: teal_net::Peer) -> Result<(), String> {
@@ -75,18 +81,29 @@ pub(crate) fn open(runtime: &Handle, data: &Path, clock: &Arc<dyn Clock>) -> Res
     let meta: Arc<dyn Meta> = Arc::new(Sqlite::open(&data.join("meta.db"))?);
     let domain = teal_server::domain(&*meta, &*entropy)?;
     let shelf = DirectoryShelf::open(&data.join("chunks"), Access::Write, runtime.clone())?;
-    let (chunks, opening) =
-        ChunkStore::open(Arc::new(shelf), domain, Options::default(), Arc::clone(clock), entropy.clone())?;
+    let (chunks, opening) = ChunkStore::open(
+        Arc::new(shelf),
+        domain,
+        Options::default(),
+        Arc::clone(clock),
+        entropy.clone(),
+    )?;
     for (pack, whole) in &opening.damaged {
         log::warn!("pack {pack} of the server's chunks is damaged; {whole} chunks of it are whole");
     }
-    Ok(Arc::new(Server::open(meta, chunks, Arc::clone(clock), entropy)?))
+    Ok(Arc::new(Server::open(
+        meta,
+        chunks,
+        Arc::clone(clock),
+        entropy,
+    )?))
 }
 
 /// Listens on an address.
 pub(crate) fn bind(listen: &str) -> Result<TcpListener> {
-    TcpListener::bind(listen)
-        .with_context(|| format!("cannot listen on {listen}: choose another address with `teal serve --listen`"))
+    TcpListener::bind(listen).with_context(|| {
+        format!("cannot listen on {listen}: choose another address with `teal serve --listen`")
+    })
 }
 
 impl Serving {
@@ -101,18 +118,31 @@ impl Serving {
     ) -> Result<Self> {
         // Packs and the database's own files are made at any time.
         private::PrivateFiles::begin().for_good();
-        let server = open(runtime, data, clock).with_context(|| format!("the server's data in {}", data.display()))?;
+        let server = open(runtime, data, clock)
+            .with_context(|| format!("the server's data in {}", data.display()))?;
         let peer = server.local_replica(VolumeId::new(volume), device)?;
         let identity = teal_net::ServerIdentity::open(&data.join("identity"), &**clock)?;
         let fingerprint = identity.fingerprint();
         let listener = bind(listen)?;
-        let limits = Limits { message_bytes: MESSAGE_MAX, ..Limits::default() };
+        let limits = Limits {
+            message_bytes: MESSAGE_MAX,
+            ..Limits::default()
+        };
         let door = Arc::new(Door(Arc::clone(&server)));
-        let listening = teal_net::serve(runtime, listener, identity, limits, Arc::clone(clock), door)?;
+        let listening =
+            teal_net::serve(runtime, listener, identity, limits, Arc::clone(clock), door)?;
         let for_upkeep = Arc::clone(&server);
-        let upkeep = std::thread::Builder::new().name("teal-upkeep".into()).spawn(move || for_upkeep.keep_up());
+        let upkeep = std::thread::Builder::new()
+            .name("teal-upkeep".into())
+            .spawn(move || for_upkeep.keep_up());
         let upkeep = upkeep.context("a thread for the server's chunks")?;
-        Ok(Self { server, peer, listening, upkeep, fingerprint })
+        Ok(Self {
+            server,
+            peer,
+            listening,
+            upkeep,
+            fingerprint,
+        })
     }
 
     pub(crate) fn upstream(&self) -> Arc<dyn Upstream> {
@@ -128,7 +158,10 @@ impl Serving {
     fn token(&self, lifetime: Duration) -> Result<String> {
         let secret = self.server.token(self.peer.volume, lifetime)?;
         let fingerprint = self.fingerprint.to_string();
-        Ok(format!("{secret}.{}", fingerprint.trim_start_matches("sha256:")))
+        Ok(format!(
+            "{secret}.{}",
+            fingerprint.trim_start_matches("sha256:")
+        ))
     }
 
     /// What another machine needs to join.

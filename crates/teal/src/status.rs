@@ -17,7 +17,11 @@ pub(crate) fn human(bytes: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+    if unit == 0 {
+        format!("{bytes} B")
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
 }
 
 /// Shows one mount or all.
@@ -46,9 +50,18 @@ pub(crate) fn status(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {
 }
 
 fn show(s: &Status) {
-    let label = if s.label.is_empty() { String::new() } else { format!(" \"{}\"", s.label) };
+    let label = if s.label.is_empty() {
+        String::new()
+    } else {
+        format!(" \"{}\"", s.label)
+    };
     say!("{}{label}", shown(&s.mount_point));
-    say!("  store    {} ({}, process {})", shown(&s.store), s.uuid, s.pid);
+    say!(
+        "  store    {} ({}, process {})",
+        shown(&s.store),
+        s.uuid,
+        s.pid
+    );
     say!(
         "  space    {} used, {} free of {}; {}",
         human(s.live_bytes),
@@ -57,7 +70,10 @@ fn show(s: &Status) {
         so_many(s.objects, "object")
     );
     if s.host_lacks_bytes > 0 {
-        say!("           the disk under the store is too full for the other {}", human(s.host_lacks_bytes));
+        say!(
+            "           the disk under the store is too full for the other {}",
+            human(s.host_lacks_bytes)
+        );
     }
     let state = match (s.failed, s.read_only, s.uncommitted) {
         (true, _, _) => {
@@ -77,34 +93,53 @@ fn show(s: &Status) {
     if let Some(r) = &s.recording {
         match (&r.failure, r.ended) {
             (Some(why), _) => say!("  record   to {} ended early: {why}", r.file.display()),
-            (None, false) => say!("  record   to {}: {} events so far", r.file.display(), r.events),
+            (None, false) => say!(
+                "  record   to {}: {} events so far",
+                r.file.display(),
+                r.events
+            ),
             (None, true) => {}
         }
     }
     match (&s.upstream, &s.upstream_unknown) {
         (Some(upstream), _) => show_upstream(upstream),
-        (None, Some(why)) => say!("  safe?    UNKNOWN: what only this machine has cannot be read: {}", plain(why)),
-        (None, None) => say!("  devices  the volume has no server: this store is the only copy of it"),
+        (None, Some(why)) => say!(
+            "  safe?    UNKNOWN: what only this machine has cannot be read: {}",
+            plain(why)
+        ),
+        (None, None) => {
+            say!("  devices  the volume has no server: this store is the only copy of it")
+        }
     }
     for drive in &s.drives {
         let (name, place) = (plain(&drive.name), plain(&drive.place));
         match drive.queued {
             0 => say!("  drive    {name}, in {place}"),
-            queued => say!("  drive    {name}, in {place}; {} to be copied to it", waiting(queued)),
+            queued => say!(
+                "  drive    {name}, in {place}; {} to be copied to it",
+                waiting(queued)
+            ),
         }
     }
 }
 
 /// `1 object waits`, `2 objects wait`.
 pub(crate) fn waiting(objects: u64) -> String {
-    format!("{} wait{}", so_many(objects, "object"), if objects == 1 { "s" } else { "" })
+    format!(
+        "{} wait{}",
+        so_many(objects, "object"),
+        if objects == 1 { "s" } else { "" }
+    )
 }
 
 fn show_upstream(u: &UpstreamShown) {
     match (&u.served, &u.trouble) {
         (Some(address), None) => say!("  server   in this process, listening on {address}"),
         (None, None) if !u.connected => say!("  server   not reached yet"),
-        (_, None) => say!("  server   connected; history applied up to commit {}", u.seen),
+        (_, None) => say!(
+            "  server   connected; history applied up to commit {}",
+            u.seen
+        ),
         (_, Some(why)) if u.denied => say!("  server   REFUSES this machine: {why}"),
         (_, Some(why)) => say!("  server   out of reach: {why}"),
     }
@@ -112,10 +147,18 @@ fn show_upstream(u: &UpstreamShown) {
         say!("           and does not take changes: {why}");
     }
     for stuck in &u.stuck_files {
-        say!("  stuck    {} ({}): {}", plain(&stuck.path), stuck.way, plain(&stuck.why));
+        say!(
+            "  stuck    {} ({}): {}",
+            plain(&stuck.path),
+            stuck.way,
+            plain(&stuck.why)
+        );
     }
     if u.stuck_count > u.stuck_files.len() {
-        say!("           and {} more", u.stuck_count - u.stuck_files.len());
+        say!(
+            "           and {} more",
+            u.stuck_count - u.stuck_files.len()
+        );
     }
     for m in &u.machines {
         let live = match (m.local, m.revoked, m.connected) {
@@ -124,10 +167,20 @@ fn show_upstream(u: &UpstreamShown) {
             (_, _, true) => "connected".to_owned(),
             (_, _, false) => format!("last heard of at {}", m.last_heard),
         };
-        say!("  machine  {} \"{}\", {live}; history known up to commit {}", m.replica, m.device, m.position);
+        say!(
+            "  machine  {} \"{}\", {live}; history known up to commit {}",
+            m.replica,
+            m.device,
+            m.position
+        );
     }
     if u.served.is_some() {
-        let count = |name| u.server_counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
+        let count = |name| {
+            u.server_counts
+                .iter()
+                .find(|(known, _)| known == name)
+                .map_or(0, |(_, count)| *count)
+        };
         let (came, went) = (human(count("received_bytes")), human(count("sent_bytes")));
         say!(
             "  served   {} commits of {} operations with {} conflicts; {came} of content came, {went} went",
@@ -137,10 +190,10 @@ fn show_upstream(u: &UpstreamShown) {
         );
     }
     if !u.pinned.is_empty() {
-        let all = u
-            .pinned_missing
-            .as_ref()
-            .map_or_else(|| "all of it is here".to_owned(), |why| format!("not all of it is here: {why}"));
+        let all = u.pinned_missing.as_ref().map_or_else(
+            || "all of it is here".to_owned(),
+            |why| format!("not all of it is here: {why}"),
+        );
         say!("  pinned   {}; {all}", u.pinned.join(", "));
     }
     show_safety(u);
@@ -149,7 +202,10 @@ fn show_upstream(u: &UpstreamShown) {
 /// Says whether the server has everything, and what it lacks.
 fn show_safety(u: &UpstreamShown) {
     let (place, means) = match u.served {
-        Some(_) => ("the server's own store", "its data is on this machine: back it up"),
+        Some(_) => (
+            "the server's own store",
+            "its data is on this machine: back it up",
+        ),
         None => ("the server", "this machine may be unplugged or lost"),
     };
     if u.announcing {
@@ -162,9 +218,15 @@ fn show_safety(u: &UpstreamShown) {
             human(u.only_here_bytes)
         );
     } else if u.denied {
-        say!("  safe?    unknown: the server had taken all changes of this machine, and does not answer it any more");
+        say!(
+            "  safe?    unknown: the server had taken all changes of this machine, and does not answer it any more"
+        );
     } else if u.only_here > 0 {
-        let (are, them) = if u.only_here == 1 { ("is", "it") } else { ("are", "them") };
+        let (are, them) = if u.only_here == 1 {
+            ("is", "it")
+        } else {
+            ("are", "them")
+        };
         say!(
             "  safe?    NO: {} ({}) {are} only here; `teal flush` sends {them}",
             so_many(u.only_here, "object"),
@@ -191,9 +253,15 @@ pub(crate) fn down(dir: Option<PathBuf>) -> Result<ExitCode> {
         None => match paths::look_at(&dir)? {
             Point::Dead => {
                 repair(&dir)?;
-                say!("the daemon of {} had been killed; the mount point is free again", shown(&dir));
+                say!(
+                    "the daemon of {} had been killed; the mount point is free again",
+                    shown(&dir)
+                );
             }
-            Point::Mounted => bail!("what is mounted on {} is not TealFS, or belongs to another user", shown(&dir)),
+            Point::Mounted => bail!(
+                "what is mounted on {} is not TealFS, or belongs to another user",
+                shown(&dir)
+            ),
             _ => bail!("nothing is mounted on {}", shown(&dir)),
         },
     }
@@ -206,18 +274,31 @@ fn ended_words(dir: &Path, ended: &Ended) -> String {
     let unmounted = format!("{} is unmounted; everything is on the disk", shown(dir));
     let again = format!("to send it: teal up {point} --store {store}; teal flush {point}");
     match &ended.unsent {
-        Unsent::NoServer => format!("{unmounted}, in {store}, and nowhere else: the volume has no server"),
+        Unsent::NoServer => {
+            format!("{unmounted}, in {store}, and nowhere else: the volume has no server")
+        }
         Unsent::Nothing if ended.served => {
-            format!("{unmounted}, and the server's own store on this machine has all of it: back that up")
+            format!(
+                "{unmounted}, and the server's own store on this machine has all of it: back that up"
+            )
         }
         Unsent::Nothing => format!("{unmounted}, and the server has all of it"),
-        Unsent::Announcing => format!("{unmounted}, but the server has not been told of all of it; {again}"),
+        Unsent::Announcing => {
+            format!("{unmounted}, but the server has not been told of all of it; {again}")
+        }
         Unsent::Some { objects, bytes } => {
             let are = if *objects == 1 { "is" } else { "are" };
-            format!("{unmounted}, but {} ({}) {are} only there; {again}", so_many(*objects, "object"), human(*bytes))
+            format!(
+                "{unmounted}, but {} ({}) {are} only there; {again}",
+                so_many(*objects, "object"),
+                human(*bytes)
+            )
         }
         Unsent::Unknown { why } => {
-            format!("{unmounted}, but what the server lacks of it cannot be read ({}); {again}", plain(why))
+            format!(
+                "{unmounted}, but what the server lacks of it cannot be read ({}); {again}",
+                plain(why)
+            )
         }
     }
 }

@@ -23,7 +23,10 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
     let size = if fresh {
         Some(make_store(&store, args.size, &dir, &mut made)?)
     } else if args.size.is_some() {
-        bail!("{} exists already: --size is for a new store", store.display());
+        bail!(
+            "{} exists already: --size is for a new store",
+            store.display()
+        );
     } else {
         None
     };
@@ -43,18 +46,34 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
         say_made(&store, size);
     }
     if was_dead {
-        say!("the daemon of {} had been killed: the mount point is repaired", dir.display());
+        say!(
+            "the daemon of {} had been killed: the mount point is repaired",
+            dir.display()
+        );
     }
-    say!("{} is ready. Its files live in {}", dir.display(), store.display());
+    say!(
+        "{} is ready. Its files live in {}",
+        dir.display(),
+        store.display()
+    );
     if fresh {
         say!("");
         say!("try next:");
         let (dir, store) = (dir.display(), store.display());
         for (command, why) in [
             (format!("cp -r ~/some/files {dir}"), "put something in"),
-            ("teal status".to_owned(), "how full, and is everything on the disk?"),
-            (format!("teal down {dir}"), "unmount; `teal up` brings everything back"),
-            (format!("teal check {store}"), "verify every block, while it is down"),
+            (
+                "teal status".to_owned(),
+                "how full, and is everything on the disk?",
+            ),
+            (
+                format!("teal down {dir}"),
+                "unmount; `teal up` brings everything back",
+            ),
+            (
+                format!("teal check {store}"),
+                "verify every block, while it is down",
+            ),
         ] {
             say!("  {command}\n      {why}");
         }
@@ -66,15 +85,24 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
 pub(crate) fn bring_up(mount: Mount, mut made: Rollback) -> Result<ExitCode> {
     // A mount point whose daemon has died cannot be looked into, and is not missing.
     if paths::look_at(&mount.dir)? == Point::Missing {
-        std::fs::create_dir(&mount.dir)
-            .with_context(|| format!("cannot make the mount point {}: choose another place", mount.dir.display()))?;
+        std::fs::create_dir(&mount.dir).with_context(|| {
+            format!(
+                "cannot make the mount point {}: choose another place",
+                mount.dir.display()
+            )
+        })?;
         made.made_dir(&mount.dir);
     }
     launch::mount(mount, made)
 }
 
 /// Makes a store for a mount point; returns its size.
-pub(crate) fn make_store(store: &Path, size: Option<u64>, dir: &Path, made: &mut Rollback) -> Result<u64> {
+pub(crate) fn make_store(
+    store: &Path,
+    size: Option<u64>,
+    dir: &Path,
+    made: &mut Rollback,
+) -> Result<u64> {
     let parent = store.parent().unwrap_or(Path::new("/"));
     made.make_dirs(parent)?;
     let size = match size {
@@ -95,7 +123,9 @@ pub(crate) fn make_store(store: &Path, size: Option<u64>, dir: &Path, made: &mut
             size
         }
     };
-    let label = dir.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    let label = dir
+        .file_name()
+        .map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     let mut cut = label.len().min(64);
     while !label.is_char_boundary(cut) {
         cut -= 1;
@@ -107,5 +137,9 @@ pub(crate) fn make_store(store: &Path, size: Option<u64>, dir: &Path, made: &mut
 
 /// Says what [`make_store`] has made.
 pub(crate) fn say_made(store: &Path, size: u64) {
-    say!("made a store of up to {} in {} (space is taken as it is used)", human(size), store.display());
+    say!(
+        "made a store of up to {} in {} (space is taken as it is used)",
+        human(size),
+        store.display()
+    );
 }

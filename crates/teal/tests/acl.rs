@@ -112,5 +112,8 @@ const SCRIPTS: &[support::Script] = &[
 
 #[test]
 fn lists_behave_as_in_a_directory_of_the_file_system_below() {
-    behaves_as_below("lists_behave_as_in_a_directory_of_the_file_system_below", SCRIPTS);
+    behaves_as_below(
+        "lists_behave_as_in_a_directory_of_the_file_system_below",
+        SCRIPTS,
+    );
 }

@@ -12,8 +12,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use support::{
-    Cable, History, Library, Mounted, PATIENCE, apart, converge, end, fill, flush, is_long, let_pass, seeded,
-    wait_until,
+    Cable, History, Library, Mounted, PATIENCE, apart, converge, end, fill, flush, is_long,
+    let_pass, seeded, wait_until,
 };
 use teal_env::{Clock as _, SystemClock};
 
@@ -42,7 +42,13 @@ impl Ledger {
         let file = m.path(Self::name(machine));
         fs::write(&file, Self::bytes(seed)).unwrap();
         let value = seed.to_string();
-        rustix::fs::setxattr(&file, "user.seed", value.as_bytes(), rustix::fs::XattrFlags::empty()).unwrap();
+        rustix::fs::setxattr(
+            &file,
+            "user.seed",
+            value.as_bytes(),
+            rustix::fs::XattrFlags::empty(),
+        )
+        .unwrap();
         if m.world().teal(&["flush", m.point().to_str().unwrap()]).code == 0 {
             self.flushed.push(seed);
         }
@@ -59,8 +65,16 @@ impl Ledger {
                     && version.xattrs.contains(&(b"user.seed".to_vec(), value))
                     && history.content(object, seq, version.size) == bytes
             };
-            let found = versions.any(|note| note.version.as_ref().is_some_and(|version| is_it(version, note.seq)));
-            assert!(found, "version {seed} of object {object} is not in history: {:?}", self.flushed);
+            let found = versions.any(|note| {
+                note.version
+                    .as_ref()
+                    .is_some_and(|version| is_it(version, note.seq))
+            });
+            assert!(
+                found,
+                "version {seed} of object {object} is not in history: {:?}",
+                self.flushed
+            );
         }
     }
 }
@@ -68,8 +82,12 @@ impl Ledger {
 #[test]
 fn builds_go_on_over_kills_of_either_machine_and_every_flushed_version_is_kept() {
     let test = "builds_go_on_over_kills_of_either_machine_and_every_flushed_version_is_kept";
-    let Some((_cable, nas, laptop)) = apart(test, |root| fill(root, 5, 40)) else { return };
-    let Some(library) = Library::new(test, nas.0.world()) else { return };
+    let Some((_cable, nas, laptop)) = apart(test, |root| fill(root, 5, 40)) else {
+        return;
+    };
+    let Some(library) = Library::new(test, nas.0.world()) else {
+        return;
+    };
     let mut both = [nas.0, laptop];
     let mut ledgers = [Ledger::default(), Ledger::default()];
     let mut rng = teal_testkit::Rng::new(17);
@@ -97,8 +115,14 @@ fn builds_go_on_over_kills_of_either_machine_and_every_flushed_version_is_kept()
     library.finish(&laptop.path(DIRS[NAS]));
     library.finish(&nas.path(DIRS[LAPTOP]));
     converge(nas, laptop);
-    let said = laptop.world().teal(&["conflicts", "ls", laptop.point().to_str().unwrap()]).good();
-    assert!(said.contains("no conflicts"), "nobody touched what the other did: {said}");
+    let said = laptop
+        .world()
+        .teal(&["conflicts", "ls", laptop.point().to_str().unwrap()])
+        .good();
+    assert!(
+        said.contains("no conflicts"),
+        "nobody touched what the other did: {said}"
+    );
     let objects = [NAS, LAPTOP].map(|n| fs::metadata(nas.path(Ledger::name(n))).unwrap().ino());
     let data = nas.store().with_extension("teal.d").join("server");
     for m in both.iter_mut().rev() {
@@ -107,13 +131,18 @@ fn builds_go_on_over_kills_of_either_machine_and_every_flushed_version_is_kept()
     }
     let history = History::open(&data);
     for (ledger, object) in ledgers.iter().zip(objects) {
-        assert!(ledger.flushed.len() as u64 >= rounds, "{:?}", ledger.flushed);
+        assert!(
+            ledger.flushed.len() as u64 >= rounds,
+            "{:?}",
+            ledger.flushed
+        );
         ledger.check(&history, object);
     }
 }
 
 fn is_unreachable(read: &io::Result<usize>) -> bool {
-    read.as_ref().is_err_and(|e| e.raw_os_error() == Some(rustix::io::Errno::HOSTUNREACH.raw_os_error()))
+    read.as_ref()
+        .is_err_and(|e| e.raw_os_error() == Some(rustix::io::Errno::HOSTUNREACH.raw_os_error()))
 }
 
 /// How long something takes.
@@ -124,7 +153,14 @@ fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
 }
 
 /// Cuts the cable at one end while both work, and looks at what the laptop can do.
-fn cut_off(cable: &Cable, cut: usize, laptop: &Mounted, nas: &Mounted, library: &Library, time: Duration) {
+fn cut_off(
+    cable: &Cable,
+    cut: usize,
+    laptop: &Mounted,
+    nas: &Mounted,
+    library: &Library,
+    time: Duration,
+) {
     // Files whose names are known on the laptop, and whose content is not; too large to come along with another.
     let far = format!("far {cut}");
     fs::create_dir(nas.path(&far)).unwrap();
@@ -132,9 +168,13 @@ fn cut_off(cable: &Cable, cut: usize, laptop: &Mounted, nas: &Mounted, library: 
         fs::write(nas.path(format!("{far}/{n}")), seeded(n, 70_000)).unwrap();
     }
     flush(nas);
-    assert!(wait_until(PATIENCE, || fs::read_dir(laptop.path(&far)).is_ok_and(|names| names.count() == 40)));
+    assert!(wait_until(PATIENCE, || fs::read_dir(laptop.path(&far))
+        .is_ok_and(|names| names.count() == 40)));
     let work = [NAS, LAPTOP].map(|n| library.begin([nas, laptop][n], DIRS[n]));
-    assert!(wait_until(PATIENCE * 2, || work.iter().all(|work| work.rounds() > 0)), "both build");
+    assert!(
+        wait_until(PATIENCE * 2, || work.iter().all(|work| work.rounds() > 0)),
+        "both build"
+    );
     let known = fs::read(laptop.path("here")).unwrap();
     let name = |what: &str| format!("{what} while {cut} was cut off");
     cable.unplug(cut);
@@ -142,7 +182,10 @@ fn cut_off(cable: &Cable, cut: usize, laptop: &Mounted, nas: &Mounted, library: 
     // The first to ask waits until it is clear that nobody answers.
     let far = |n: usize| fs::read(laptop.path(format!("{far}/{n}"))).map(|bytes| bytes.len());
     let (waited, first) = timed(|| far(0));
-    assert!(is_unreachable(&first) && waited < Duration::from_secs(30), "{first:?} after {waited:?}");
+    assert!(
+        is_unreachable(&first) && waited < Duration::from_secs(30),
+        "{first:?} after {waited:?}"
+    );
     let before = work.each_ref().map(|work| work.rounds());
     let mut n = 0;
     while SystemClock.monotonic() - began < time {
@@ -150,38 +193,63 @@ fn cut_off(cable: &Cable, cut: usize, laptop: &Mounted, nas: &Mounted, library: 
         let (waited, read) = timed(|| far(n % 40));
         assert!(is_unreachable(&read), "{read:?}");
         // No packet gets out: that is known at once. Where they vanish on the way, some wait again.
-        assert!(waited < Duration::from_secs(if cut == LAPTOP { 3 } else { 30 }), "{waited:?}");
+        assert!(
+            waited < Duration::from_secs(if cut == LAPTOP { 3 } else { 30 }),
+            "{waited:?}"
+        );
         let (waited, _) = timed(|| {
             assert_eq!(fs::read(laptop.path("here")).unwrap(), known);
             fs::write(laptop.path(name("written")), seeded(n as u64, 50_000)).unwrap();
             fs::rename(laptop.path(name("written")), laptop.path(name("renamed"))).unwrap();
             fs::read_dir(laptop.point()).unwrap().for_each(drop);
         });
-        assert!(waited < Duration::from_secs(10), "what is here takes {waited:?}");
+        assert!(
+            waited < Duration::from_secs(10),
+            "what is here takes {waited:?}"
+        );
         let_pass(Duration::from_millis(500));
     }
     let status = laptop.status()["upstream"].clone();
-    assert!(status["trouble"].is_string() && status["only_here"].as_u64() > Some(0), "{status}");
-    let goes_on = || work.iter().zip(before).all(|(work, before)| work.rounds() > before);
-    assert!(wait_until(PATIENCE * 2, goes_on), "both have built more meanwhile");
+    assert!(
+        status["trouble"].is_string() && status["only_here"].as_u64() > Some(0),
+        "{status}"
+    );
+    let goes_on = || {
+        work.iter()
+            .zip(before)
+            .all(|(work, before)| work.rounds() > before)
+    };
+    assert!(
+        wait_until(PATIENCE * 2, goes_on),
+        "both have built more meanwhile"
+    );
     drop(work);
     cable.plug(cut);
     let drained = wait_until(PATIENCE, || laptop.status()["upstream"]["only_here"] == 0);
     assert!(drained, "{}", laptop.status()["upstream"]);
     assert!(far(0).is_ok(), "what was out of reach is in reach again");
     converge(nas, laptop);
-    assert_eq!(fs::read(nas.path(name("renamed"))).unwrap(), seeded(n as u64, 50_000));
-    [nas, laptop].into_iter().zip(DIRS).for_each(|(m, dir)| library.finish(&m.path(dir)));
+    assert_eq!(
+        fs::read(nas.path(name("renamed"))).unwrap(),
+        seeded(n as u64, 50_000)
+    );
+    [nas, laptop]
+        .into_iter()
+        .zip(DIRS)
+        .for_each(|(m, dir)| library.finish(&m.path(dir)));
 }
 
 #[test]
 fn a_cable_that_is_pulled_stops_nobody_and_what_was_done_meanwhile_arrives() {
     let test = "a_cable_that_is_pulled_stops_nobody_and_what_was_done_meanwhile_arrives";
-    let Some((cable, nas, laptop)) = apart(test, |root| fs::write(root.join("here"), seeded(1, 300_000)).unwrap())
-    else {
+    let Some((cable, nas, laptop)) = apart(test, |root| {
+        fs::write(root.join("here"), seeded(1, 300_000)).unwrap()
+    }) else {
         return;
     };
-    let Some(library) = Library::new(test, nas.0.world()) else { return };
+    let Some(library) = Library::new(test, nas.0.world()) else {
+        return;
+    };
     let time = Duration::from_secs(if is_long() { 180 } else { 15 });
     cut_off(&cable, LAPTOP, &laptop, &nas.0, &library, time);
     cut_off(&cable, NAS, &laptop, &nas.0, &library, time);
@@ -195,7 +263,11 @@ fn files(place: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     while let Some(place) = places.pop() {
         let meta = fs::metadata(&place).unwrap();
         if meta.is_dir() {
-            places.extend(fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path()));
+            places.extend(
+                fs::read_dir(&place)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
         }
         found.insert(place, (meta.len(), meta.mtime(), meta.mtime_nsec()));
     }
@@ -216,7 +288,9 @@ fn requests(m: &Mounted) -> u64 {
 #[test]
 fn replicas_on_which_nothing_changes_write_nothing_and_ask_twice_a_minute() {
     let test = "replicas_on_which_nothing_changes_write_nothing_and_ask_twice_a_minute";
-    let Some((_cable, nas, laptop)) = apart(test, |root| fill(root, 6, 60)) else { return };
+    let Some((_cable, nas, laptop)) = apart(test, |root| fill(root, 6, 60)) else {
+        return;
+    };
     let both = [&nas.0, &laptop];
     for m in both {
         m.set("checkpoint-seconds", "1");
@@ -236,7 +310,11 @@ fn replicas_on_which_nothing_changes_write_nothing_and_ask_twice_a_minute() {
     assert_eq!(after.0, before.0, "nothing is written");
     for (n, (after, before)) in after.1.into_iter().zip(before.1).enumerate() {
         let asked = after - before;
-        assert!((2 * minutes - 1..=2 * minutes + 1).contains(&asked), "{} asked {asked} times", DIRS[n]);
+        assert!(
+            (2 * minutes - 1..=2 * minutes + 1).contains(&asked),
+            "{} asked {asked} times",
+            DIRS[n]
+        );
     }
     // And it would have been noticed.
     fs::write(laptop.path("new"), "x").unwrap();
@@ -247,11 +325,17 @@ fn replicas_on_which_nothing_changes_write_nothing_and_ask_twice_a_minute() {
 #[test]
 fn the_machines_of_a_test_end_with_it() {
     let test = "the_machines_of_a_test_end_with_it";
-    let Some(cable) = Cable::new(test) else { return };
+    let Some(cable) = Cable::new(test) else {
+        return;
+    };
     let own = fs::read_link("/proc/self/ns/net").unwrap();
     let namespaces = cable.namespaces();
-    let theirs = namespaces.each_ref().map(|path| fs::read_link(path).unwrap());
+    let theirs = namespaces
+        .each_ref()
+        .map(|path| fs::read_link(path).unwrap());
     assert!(theirs[0] != theirs[1] && !theirs.contains(&own));
     drop(cable);
-    assert!(wait_until(PATIENCE, || namespaces.iter().all(|path| !path.exists())));
+    assert!(wait_until(PATIENCE, || namespaces
+        .iter()
+        .all(|path| !path.exists())));
 }

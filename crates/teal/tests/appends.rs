@@ -81,13 +81,24 @@ fn append(path: &Path, line: &str) {
 
 /// A descriptor with `O_APPEND`.
 fn held(path: &Path) -> File {
-    OpenOptions::new().append(true).create(true).open(path).unwrap()
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .unwrap()
 }
 
 /// The content of all files of a volume by name.
 fn contents(m: &Mounted) -> BTreeMap<String, Vec<u8>> {
     let files = fs::read_dir(m.point()).unwrap().map(Result::unwrap);
-    files.map(|file| (file.file_name().into_string().unwrap(), fs::read(file.path()).unwrap())).collect()
+    files
+        .map(|file| {
+            (
+                file.file_name().into_string().unwrap(),
+                fs::read(file.path()).unwrap(),
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -102,8 +113,15 @@ fn a_held_append_descriptor_appends_behind_what_came_from_elsewhere() {
         log.write_all(format!("laptop {n}\n").as_bytes()).unwrap();
         let position = log.stream_position().unwrap();
         let said = pair.log();
-        assert!(said.ends_with(&format!("nas {n}\nlaptop {n}\n")), "an immediate reading: {said}");
-        assert_eq!(position, said.len() as u64, "lseek(SEEK_CUR) after an append is the end");
+        assert!(
+            said.ends_with(&format!("nas {n}\nlaptop {n}\n")),
+            "an immediate reading: {said}"
+        );
+        assert_eq!(
+            position,
+            said.len() as u64,
+            "lseek(SEEK_CUR) after an append is the end"
+        );
         assert_eq!(log.seek(SeekFrom::End(0)).unwrap(), position);
         assert_eq!(log.metadata().unwrap().len(), position);
     }
@@ -134,13 +152,19 @@ fn an_append_after_a_truncation_elsewhere_leaves_no_hole() {
     let Some(pair) = Pair::new(test) else { return };
     let mut log = held(&pair.laptop.path("log"));
     // In a part of a page, in pages of which some are whole, and in several requests.
-    for (n, len) in [3, 9_003, 70_000, 1_100_000, 2_500_000].into_iter().enumerate() {
+    for (n, len) in [3, 9_003, 70_000, 1_100_000, 2_500_000]
+        .into_iter()
+        .enumerate()
+    {
         log.write_all(&[b'x'; 9000]).unwrap();
         assert!(pair.log().len() >= 9000);
         pair.elsewhere(|log| fs::write(log, "new\n").unwrap());
         let line = n.to_string().repeat(len);
         log.write_all(line.as_bytes()).unwrap();
-        assert!(pair.log() == format!("new\n{line}"), "an immediate reading of round {n}");
+        assert!(
+            pair.log() == format!("new\n{line}"),
+            "an immediate reading of round {n}"
+        );
         assert_eq!(log.metadata().unwrap().len(), 4 + line.len() as u64);
         assert_eq!(log.seek(SeekFrom::End(0)).unwrap(), 4 + line.len() as u64);
         log.write_all(b"\n").unwrap();
@@ -155,7 +179,10 @@ fn an_append_after_a_truncation_elsewhere_leaves_no_hole() {
 fn a_single_write_says_itself_whether_it_appends() {
     let test = "a_single_write_says_itself_whether_it_appends";
     let Some(pair) = Pair::new(test) else { return };
-    let plain = OpenOptions::new().write(true).open(pair.laptop.path("log")).unwrap();
+    let plain = OpenOptions::new()
+        .write(true)
+        .open(pair.laptop.path("log"))
+        .unwrap();
     let appending = held(&pair.laptop.path("log"));
     pair.appended_elsewhere("nas 0\n");
     let write = |file: &File, at, text: &str, flags| {
@@ -179,19 +206,35 @@ fn a_positioned_write_at_an_end_that_has_moved_replaces_nothing_unseen() {
     let test = "a_positioned_write_at_an_end_that_has_moved_replaces_nothing_unseen";
     for how in [Some(NOAPPEND), None] {
         let Some(pair) = Pair::new(test) else { return };
-        let flags = if how.is_some() { OFlags::APPEND } else { OFlags::empty() };
+        let flags = if how.is_some() {
+            OFlags::APPEND
+        } else {
+            OFlags::empty()
+        };
         let path = pair.laptop.path("log");
-        let file = File::from(rustix::fs::open(&path, OFlags::RDWR | flags, Mode::empty()).unwrap());
+        let file =
+            File::from(rustix::fs::open(&path, OFlags::RDWR | flags, Mode::empty()).unwrap());
         assert_eq!(pair.log(), "base\n");
         pair.appended_elsewhere("nas 0\n");
         let text = [IoSlice::new(b"LAP")];
-        assert_eq!(rustix::io::pwritev2(&file, &text, 5, how.unwrap_or(ReadWriteFlags::empty())).unwrap(), 3);
+        assert_eq!(
+            rustix::io::pwritev2(&file, &text, 5, how.unwrap_or(ReadWriteFlags::empty())).unwrap(),
+            3
+        );
         pair.settle();
         let files = contents(&pair.laptop);
-        assert_eq!(files["log"], b"base\nnas 0\n", "who wrote last had not seen this");
-        let copies = files.iter().filter(|(name, _)| name.starts_with("log (conflict laptop"));
+        assert_eq!(
+            files["log"], b"base\nnas 0\n",
+            "who wrote last had not seen this"
+        );
+        let copies = files
+            .iter()
+            .filter(|(name, _)| name.starts_with("log (conflict laptop"));
         let copies: Vec<_> = copies.map(|(_, content)| content).collect();
-        assert!(copies.len() == 1 && copies[0].starts_with(b"base\nLAP"), "{copies:?}");
+        assert!(
+            copies.len() == 1 && copies[0].starts_with(b"base\nLAP"),
+            "{copies:?}"
+        );
         drop(file);
         end(vec![pair.laptop, pair.nas.0]);
     }
@@ -202,7 +245,8 @@ fn a_direct_append_appends() {
     let test = "a_direct_append_appends";
     let Some(pair) = Pair::new(test) else { return };
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::DIRECT;
-    let mut log = File::from(rustix::fs::open(pair.laptop.path("log"), flags, Mode::empty()).unwrap());
+    let mut log =
+        File::from(rustix::fs::open(pair.laptop.path("log"), flags, Mode::empty()).unwrap());
     assert_eq!(pair.log(), "base\n");
     pair.appended_elsewhere("nas 0\n");
     log.write_all(b"laptop 0\n").unwrap();
@@ -232,7 +276,10 @@ fn who_empties_a_file_replaces_what_is_there() {
 fn who_cuts_a_file_he_holds_has_seen_it_as_it_was() {
     let test = "who_cuts_a_file_he_holds_has_seen_it_as_it_was";
     let Some(pair) = Pair::new(test) else { return };
-    let log = OpenOptions::new().write(true).open(pair.laptop.path("log")).unwrap();
+    let log = OpenOptions::new()
+        .write(true)
+        .open(pair.laptop.path("log"))
+        .unwrap();
     assert_eq!(pair.log(), "base\n");
     pair.appended_elsewhere("nas 0\n");
     log.set_len(2).unwrap();
@@ -246,18 +293,32 @@ fn a_copy_to_an_end_that_has_moved_replaces_nothing_unseen() {
     let Some(pair) = Pair::new(test) else { return };
     fs::write(pair.laptop.path("source"), "copied\n").unwrap();
     pair.settle();
-    let source = OpenOptions::new().read(true).open(pair.laptop.path("source")).unwrap();
-    let log = OpenOptions::new().write(true).open(pair.laptop.path("log")).unwrap();
+    let source = OpenOptions::new()
+        .read(true)
+        .open(pair.laptop.path("source"))
+        .unwrap();
+    let log = OpenOptions::new()
+        .write(true)
+        .open(pair.laptop.path("log"))
+        .unwrap();
     assert_eq!(pair.log(), "base\n");
     pair.appended_elsewhere("nas 0\n");
     let (mut from, mut to) = (0, 5);
-    assert_eq!(rustix::fs::copy_file_range(&source, Some(&mut from), &log, Some(&mut to), 7).unwrap(), 7);
+    assert_eq!(
+        rustix::fs::copy_file_range(&source, Some(&mut from), &log, Some(&mut to), 7).unwrap(),
+        7
+    );
     drop((source, log));
     pair.settle();
     let files = contents(&pair.laptop);
     assert_eq!(files["log"], b"base\nnas 0\n");
     assert_eq!(files.len(), 3, "{files:?}");
-    assert!(files.values().any(|content| content.starts_with(b"base\ncopied\n")), "{files:?}");
+    assert!(
+        files
+            .values()
+            .any(|content| content.starts_with(b"base\ncopied\n")),
+        "{files:?}"
+    );
     end(vec![pair.laptop, pair.nas.0]);
 }
 
@@ -265,7 +326,11 @@ fn a_copy_to_an_end_that_has_moved_replaces_nothing_unseen() {
 fn what_was_read_again_is_the_base_of_what_is_written_then() {
     let test = "what_was_read_again_is_the_base_of_what_is_written_then";
     let Some(pair) = Pair::new(test) else { return };
-    let log = OpenOptions::new().read(true).write(true).open(pair.laptop.path("log")).unwrap();
+    let log = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(pair.laptop.path("log"))
+        .unwrap();
     assert_eq!(pair.log(), "base\n");
     pair.appended_elsewhere("nas 0\n");
     let mut seen = [0; 11];
@@ -288,8 +353,14 @@ impl Python {
             return None;
         };
         let mut command = Command::new(python);
-        command.args(["-u", "-c", script]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut this = Self { child: command.spawn().unwrap() };
+        command
+            .args(["-u", "-c", script])
+            .arg(path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut this = Self {
+            child: command.spawn().unwrap(),
+        };
         this.step();
         Some(this)
     }
@@ -298,7 +369,12 @@ impl Python {
     fn step(&mut self) {
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         let mut said = [0];
-        self.child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        self.child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut said)
+            .unwrap();
         assert_eq!(said, *b".");
     }
 }
@@ -331,15 +407,32 @@ fn a_mapping_that_was_changed_before_replaces_nothing_unseen() {
     let Some(pair) = Pair::new(test) else { return };
     fs::write(pair.laptop.path("log"), [b'-'; 4096]).unwrap();
     pair.settle();
-    let Some(mut python) = Python::begin(test, MAPPED, &pair.laptop.path("log")) else { return };
+    let Some(mut python) = Python::begin(test, MAPPED, &pair.laptop.path("log")) else {
+        return;
+    };
     python.step();
-    pair.elsewhere(|log| OpenOptions::new().write(true).open(log).unwrap().write_all_at(b"NAS", 0).unwrap());
+    pair.elsewhere(|log| {
+        OpenOptions::new()
+            .write(true)
+            .open(log)
+            .unwrap()
+            .write_all_at(b"NAS", 0)
+            .unwrap()
+    });
     python.step();
     drop(python);
     pair.settle();
     let files = contents(&pair.laptop);
-    assert_eq!(&files["log"][..6], b"NAS---", "who wrote last had not seen this");
-    assert!(files.values().any(|content| content.starts_with(b"MAP---")), "{:?}", files.keys());
+    assert_eq!(
+        &files["log"][..6],
+        b"NAS---",
+        "who wrote last had not seen this"
+    );
+    assert!(
+        files.values().any(|content| content.starts_with(b"MAP---")),
+        "{:?}",
+        files.keys()
+    );
     end(vec![pair.laptop, pair.nas.0]);
 }
 
@@ -349,8 +442,17 @@ fn a_mapping_shows_what_came_from_elsewhere() {
     let Some(pair) = Pair::new(test) else { return };
     fs::write(pair.laptop.path("log"), [b'-'; 4096]).unwrap();
     pair.settle();
-    let Some(mut python) = Python::begin(test, MAPPED, &pair.laptop.path("log")) else { return };
-    pair.elsewhere(|log| OpenOptions::new().write(true).open(log).unwrap().write_all_at(b"NAS", 3).unwrap());
+    let Some(mut python) = Python::begin(test, MAPPED, &pair.laptop.path("log")) else {
+        return;
+    };
+    pair.elsewhere(|log| {
+        OpenOptions::new()
+            .write(true)
+            .open(log)
+            .unwrap()
+            .write_all_at(b"NAS", 3)
+            .unwrap()
+    });
     python.step();
     python.step();
     drop(python);
@@ -396,7 +498,9 @@ sys.stdout.write(".")
 fn a_write_through_a_ring_appends() {
     let test = "a_write_through_a_ring_appends";
     let Some(pair) = Pair::new(test) else { return };
-    let Some(mut python) = Python::begin(test, THROUGH_A_RING, &pair.laptop.path("log")) else { return };
+    let Some(mut python) = Python::begin(test, THROUGH_A_RING, &pair.laptop.path("log")) else {
+        return;
+    };
     assert_eq!(pair.log(), "base\n");
     pair.appended_elsewhere("nas 0\n");
     python.step();

@@ -41,22 +41,39 @@ fn privileges_go_when_they_must() {
 
 #[test]
 fn extended_attributes_reach_their_limits_through_the_kernel() {
-    let Some(mut m) = Mounted::new("extended_attributes_reach_their_limits_through_the_kernel", "64M") else { return };
+    let Some(mut m) = Mounted::new(
+        "extended_attributes_reach_their_limits_through_the_kernel",
+        "64M",
+    ) else {
+        return;
+    };
     std::fs::write(m.path("f"), "x").unwrap();
-    let set = |m: &Mounted, name: &str, value: &[u8]| setxattr(m.path("f"), name, value, XattrFlags::empty());
+    let set = |m: &Mounted, name: &str, value: &[u8]| {
+        setxattr(m.path("f"), name, value, XattrFlags::empty())
+    };
     let (user, security) = (format!("user.{}", "n".repeat(250)), "security.teal");
     let value = support::seeded(1, 65536);
     set(&m, &user, &value).unwrap();
     assert_eq!(set(&m, &format!("{user}n"), b""), Err(Errno::RANGE));
-    assert_eq!(set(&m, security, &[value.clone(), vec![0]].concat()), Err(Errno::TOOBIG));
-    assert_eq!(set(&m, security, &value), Err(Errno::NOSPC), "with 128 KiB in all");
+    assert_eq!(
+        set(&m, security, &[value.clone(), vec![0]].concat()),
+        Err(Errno::TOOBIG)
+    );
+    assert_eq!(
+        set(&m, security, &value),
+        Err(Errno::NOSPC),
+        "with 128 KiB in all"
+    );
     set(&m, security, &value[..60_000]).unwrap();
     m.remount();
     for (name, len) in [(user.as_str(), 65536), (security, 60_000)] {
         let mut found = vec![0; 65536];
         let n = getxattr(m.path("f"), name, &mut found[..]).unwrap();
         assert!(found[..n] == value[..len], "{name} has {n} bytes");
-        assert_eq!(getxattr(m.path("f"), name, &mut found[..100]), Err(Errno::RANGE));
+        assert_eq!(
+            getxattr(m.path("f"), name, &mut found[..100]),
+            Err(Errno::RANGE)
+        );
     }
     m.down();
     m.check();
@@ -64,14 +81,19 @@ fn extended_attributes_reach_their_limits_through_the_kernel() {
 
 #[test]
 fn a_thousand_names_and_all_attributes_fit_one_file() {
-    let Some(mut m) = Mounted::new("a_thousand_names_and_all_attributes_fit_one_file", "64M") else { return };
+    let Some(mut m) = Mounted::new("a_thousand_names_and_all_attributes_fit_one_file", "64M")
+    else {
+        return;
+    };
     std::fs::write(m.path("f"), "x").unwrap();
     for n in 1..1000 {
         std::fs::hard_link(m.path("f"), m.path(format!("{n:0>255}"))).unwrap();
     }
     // Names of 256 bytes with their end, as many as fit the 64 KiB that Linux can list.
     let name = |n: usize| format!("user.{n:0>250}");
-    let set = |m: &Mounted, n: usize, value: &[u8]| setxattr(m.path("f"), name(n), value, XattrFlags::empty());
+    let set = |m: &Mounted, n: usize, value: &[u8]| {
+        setxattr(m.path("f"), name(n), value, XattrFlags::empty())
+    };
     let value = support::seeded(2, 200);
     (0..256).for_each(|n| set(&m, n, &value).unwrap());
     let mut list = vec![0; 65536];
@@ -90,9 +112,15 @@ fn a_thousand_names_and_all_attributes_fit_one_file() {
     let rest = vec![9; low];
     setxattr(m.path("f"), "user.rest", &rest, XattrFlags::empty()).unwrap();
     let stored = low + 9 + 256 * (255 + 200);
-    assert!((120 << 10..=128 << 10).contains(&stored), "{stored} bytes of names and values, {low} in the last");
+    assert!(
+        (120 << 10..=128 << 10).contains(&stored),
+        "{stored} bytes of names and values, {low} in the last"
+    );
     m.remount();
-    assert_eq!(std::os::unix::fs::MetadataExt::nlink(&std::fs::metadata(m.path("f")).unwrap()), 1000);
+    assert_eq!(
+        std::os::unix::fs::MetadataExt::nlink(&std::fs::metadata(m.path("f")).unwrap()),
+        1000
+    );
     let mut found = vec![0; 65536];
     for n in [0, 100, 255] {
         let len = getxattr(m.path("f"), name(n), &mut found[..]).unwrap();
@@ -108,7 +136,10 @@ fn a_thousand_names_and_all_attributes_fit_one_file() {
 
 #[test]
 fn the_birth_time_stays_and_numbers_are_not_used_again() {
-    let Some(mut m) = Mounted::new("the_birth_time_stays_and_numbers_are_not_used_again", "64M") else { return };
+    let Some(mut m) = Mounted::new("the_birth_time_stays_and_numbers_are_not_used_again", "64M")
+    else {
+        return;
+    };
     let f = m.path("f");
     std::fs::write(&f, "x").unwrap();
     let born = std::fs::metadata(&f).unwrap().created().unwrap();
@@ -154,7 +185,10 @@ const HANDLES: &str = r#"
 
 fn handles(args: &[&str]) -> Said {
     let mut perl = Command::new("perl");
-    run(perl.args(["-e", HANDLES]).args(args).env("TEAL_ARCH", std::env::consts::ARCH))
+    run(perl
+        .args(["-e", HANDLES])
+        .args(args)
+        .env("TEAL_ARCH", std::env::consts::ARCH))
 }
 
 /// The kernel forgets names and inodes that nobody uses.
@@ -162,7 +196,9 @@ fn drop_caches(m: &Mounted) {
     let forgets = |m: &Mounted| -> u64 {
         let status = m.status();
         let counts = status["requests"].as_array().unwrap();
-        let forgets = counts.iter().filter(|c| c[0].as_str().unwrap().ends_with("forget"));
+        let forgets = counts
+            .iter()
+            .filter(|c| c[0].as_str().unwrap().ends_with("forget"));
         forgets.map(|c| c[1].as_u64().unwrap()).sum()
     };
     // Something by name: what was opened by its handle alone is forgotten at once. What has pages is not.
@@ -184,10 +220,18 @@ fn drop_caches(m: &Mounted) {
 fn a_handle_leads_to_its_file_as_long_as_that_lives() {
     let test = "a_handle_leads_to_its_file_as_long_as_that_lives";
     let is_known = ["x86_64", "aarch64"].contains(&std::env::consts::ARCH);
-    if !is_known || program("perl", &[]).is_none() || !Path::new("/proc/sys/vm/drop_caches").exists() {
-        return teal_testkit::skip(test, "needs perl, and system call numbers that the test knows");
+    if !is_known
+        || program("perl", &[]).is_none()
+        || !Path::new("/proc/sys/vm/drop_caches").exists()
+    {
+        return teal_testkit::skip(
+            test,
+            "needs perl, and system call numbers that the test knows",
+        );
     }
-    let Some(mut m) = Mounted::new(test, "64M") else { return };
+    let Some(mut m) = Mounted::new(test, "64M") else {
+        return;
+    };
     std::fs::create_dir_all(m.path("a/b")).unwrap();
     std::fs::write(m.path("a/b/file"), "text of the file").unwrap();
     let take = |m: &Mounted, name: &str| handles(&["take", m.path(name).to_str().unwrap()]).good();
@@ -196,10 +240,16 @@ fn a_handle_leads_to_its_file_as_long_as_that_lives() {
     for round in 0..2 {
         assert!(open(&m, &file).good().contains("text of the file"));
         drop_caches(&m);
-        assert!(open(&m, &file).good().ends_with("text of the file"), "round {round}");
+        assert!(
+            open(&m, &file).good().ends_with("text of the file"),
+            "round {round}"
+        );
         drop_caches(&m);
         let said = open(&m, &dir).good();
-        assert!(said.ends_with("\n. .. file") && said.contains("/a/b\n"), "{said}");
+        assert!(
+            said.ends_with("\n. .. file") && said.contains("/a/b\n"),
+            "{said}"
+        );
         // The same after a remount: numbers are for ever.
         m.remount();
     }
@@ -209,7 +259,11 @@ fn a_handle_leads_to_its_file_as_long_as_that_lives() {
     std::fs::remove_file(m.path("moved")).unwrap();
     std::fs::write(m.path("moved"), "another file").unwrap();
     let stale = open(&m, &file);
-    assert_eq!((stale.code != 0, stale.stderr.trim()), (true, "errno 116"), "ESTALE: {stale}");
+    assert_eq!(
+        (stale.code != 0, stale.stderr.trim()),
+        (true, "errno 116"),
+        "ESTALE: {stale}"
+    );
     std::fs::remove_dir(m.path("a/b")).unwrap();
     m.remount();
     for handle in [&file, &dir] {

@@ -7,7 +7,10 @@ mod support;
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use support::{Mounted, PrivateMounts, Said, World, digest, has_loop_devices, is_user_able, program, run, shell};
+use support::{
+    Mounted, PrivateMounts, Said, World, digest, has_loop_devices, is_user_able, program, run,
+    shell,
+};
 
 /// The refusal names what it is about and the reason or the way out.
 #[track_caller]
@@ -40,30 +43,61 @@ fn mkfs_does_not_overwrite_what_it_knows() {
         ("btrfs", "mkfs.btrfs -q -f \"$1\"", "btrfs"),
         ("vfat", "mkfs.vfat \"$1\"", "FAT"),
         ("swap", "mkswap \"$1\"", "swap"),
-        ("gpt", "echo 'label: gpt' | sfdisk -q \"$1\"", "partition table"),
-        ("mbr", "printf 'label: dos\\n,10M\\n' | sfdisk -q \"$1\"", "partition table"),
+        (
+            "gpt",
+            "echo 'label: gpt' | sfdisk -q \"$1\"",
+            "partition table",
+        ),
+        (
+            "mbr",
+            "printf 'label: dos\\n,10M\\n' | sfdisk -q \"$1\"",
+            "partition table",
+        ),
     ];
     let mut seen = 0;
     for (name, script, what) in makers {
         let image = world.path(name);
-        std::fs::File::create_new(&image).unwrap().set_len(400 << 20).unwrap();
+        std::fs::File::create_new(&image)
+            .unwrap()
+            .set_len(400 << 20)
+            .unwrap();
         if shell(&world, script, &[&image]).code != 0 {
             eprintln!("{name} cannot be made here");
             continue;
         }
         seen += 1;
-        refused_unchanged(&world, &["mkfs", str(&image)], &image, &[str(&image), what, "--force"]);
+        refused_unchanged(
+            &world,
+            &["mkfs", str(&image)],
+            &image,
+            &[str(&image), what, "--force"],
+        );
         world.teal(&["mkfs", str(&image), "--force"]).good();
         support::check(&world, &image);
     }
     assert!(seen >= 2, "ext4 and swap at least can be made anywhere");
     let ours = world.store("ours", "32M");
-    refused_unchanged(&world, &["mkfs", str(&ours)], &ours, &[str(&ours), "TealFS", "--force"]);
+    refused_unchanged(
+        &world,
+        &["mkfs", str(&ours)],
+        &ours,
+        &[str(&ours), "TealFS", "--force"],
+    );
     let text = world.path("thesis.txt");
     std::fs::write(&text, "years of work\n".repeat(2_000_000)).unwrap();
-    refused_unchanged(&world, &["mkfs", str(&text)], &text, &[str(&text), "--force"]);
+    refused_unchanged(
+        &world,
+        &["mkfs", str(&text)],
+        &text,
+        &[str(&text), "--force"],
+    );
     let point = world.path("point");
-    refused_unchanged(&world, &["up", str(&point), "--store", str(&text)], &text, &[str(&text)]);
+    refused_unchanged(
+        &world,
+        &["up", str(&point), "--store", str(&text)],
+        &text,
+        &[str(&text)],
+    );
 }
 
 #[test]
@@ -75,8 +109,14 @@ fn mkfs_refuses_sizes_and_labels_that_cannot_be() {
         (&["mkfs", str(&new), "--size", "1M"], &["16 MiB"]),
         (&["mkfs", str(&new), "--size", "16777215"], &["16 MiB"]),
         (&["mkfs", str(&new)], &["--size"]),
-        (&["mkfs", str(&new), "--size", "32M", "--label", &long], &["64 bytes"]),
-        (&["mkfs", "/nowhere/at/all", "--size", "32M"], &["/nowhere/at/all"]),
+        (
+            &["mkfs", str(&new), "--size", "32M", "--label", &long],
+            &["64 bytes"],
+        ),
+        (
+            &["mkfs", "/nowhere/at/all", "--size", "32M"],
+            &["/nowhere/at/all"],
+        ),
     ];
     for (args, words) in cases {
         says(world.teal(args), words);
@@ -88,15 +128,22 @@ fn mkfs_refuses_sizes_and_labels_that_cannot_be() {
         assert_eq!(said.code, 2, "{said}");
         assert!(said.stderr.contains("--size") && !new.exists(), "{said}");
     }
-    world.teal(&["mkfs", str(&new), "--size", "16M", "--label", &long[1..]]).good();
+    world
+        .teal(&["mkfs", str(&new), "--size", "16M", "--label", &long[1..]])
+        .good();
     support::check(&world, &new);
-    says(world.teal(&["mkfs", str(&world.path("home")), "--size", "32M"]), &["home"]);
+    says(
+        world.teal(&["mkfs", str(&world.path("home")), "--size", "32M"]),
+        &["home"],
+    );
 }
 
 #[test]
 fn mkfs_never_touches_a_mounted_device() {
     let test = "mkfs_never_touches_a_mounted_device";
-    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else { return };
+    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else {
+        return;
+    };
     let Some(private) = PrivateMounts::new(&world) else {
         return teal_testkit::skip(test, "mount namespaces cannot be made here");
     };
@@ -118,7 +165,12 @@ fn mkfs_never_touches_a_mounted_device() {
     assert_eq!(said.code, 0, "{said}");
     let lines: Vec<_> = said.stderr.lines().collect();
     assert_eq!(lines.len(), 2, "{said}");
-    assert!(lines.iter().all(|line| line.contains("is mounted on") && line.contains("point")), "{said}");
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.contains("is mounted on") && line.contains("point")),
+        "{said}"
+    );
 }
 
 fn crc(block: &mut [u8; 4096]) {
@@ -134,11 +186,18 @@ fn crc(block: &mut [u8; 4096]) {
 
 /// Both copies of the superblock.
 fn superblocks(store: &Path) -> [u64; 2] {
-    [0, std::fs::metadata(store).unwrap().len() / 4096 * 4096 - 4096]
+    [
+        0,
+        std::fs::metadata(store).unwrap().len() / 4096 * 4096 - 4096,
+    ]
 }
 
 fn patch(store: &Path, places: &[u64], change: impl Fn(&mut [u8; 4096])) {
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(store).unwrap();
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(store)
+        .unwrap();
     for at in places {
         let mut block = [0; 4096];
         file.read_exact_at(&mut block, *at).unwrap();
@@ -149,7 +208,10 @@ fn patch(store: &Path, places: &[u64], change: impl Fn(&mut [u8; 4096])) {
 
 #[test]
 fn images_that_are_no_good_are_named_and_left_alone() {
-    let Some(mut m) = Mounted::new("images_that_are_no_good_are_named_and_left_alone", "32M") else { return };
+    let Some(mut m) = Mounted::new("images_that_are_no_good_are_named_and_left_alone", "32M")
+    else {
+        return;
+    };
     std::fs::write(m.path("f"), "content").unwrap();
     m.down();
     let point = m.world().path("point");
@@ -187,7 +249,12 @@ fn images_that_are_no_good_are_named_and_left_alone() {
     std::fs::write(&foreign, support::seeded(1, 32 << 20)).unwrap();
     let truncated = damage("truncated");
     let half = std::fs::metadata(&truncated).unwrap().len() / 2;
-    std::fs::OpenOptions::new().write(true).open(&truncated).unwrap().set_len(half).unwrap();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&truncated)
+        .unwrap()
+        .set_len(half)
+        .unwrap();
     let nothing = m.world().path("nothing");
     std::fs::write(&nothing, "").unwrap();
     for (image, words) in [
@@ -201,17 +268,34 @@ fn images_that_are_no_good_are_named_and_left_alone() {
         (&nothing, &[]),
     ] {
         let words = [&[str(image)], words].concat();
-        refused_unchanged(m.world(), &["mount", str(image), str(&point)], image, &words);
-        refused_unchanged(m.world(), &["up", str(&point), "--store", str(image)], image, &words);
+        refused_unchanged(
+            m.world(),
+            &["mount", str(image), str(&point)],
+            image,
+            &words,
+        );
+        refused_unchanged(
+            m.world(),
+            &["up", str(&point), "--store", str(image)],
+            image,
+            &words,
+        );
         assert_eq!(std::fs::read_dir(&point).unwrap().count(), 0);
         let said = m.world().teal(&["check", str(image)]);
-        assert_ne!(said.code, 0, "check sees what is wrong with {}: {said}", image.display());
+        assert_ne!(
+            said.code,
+            0,
+            "check sees what is wrong with {}: {said}",
+            image.display()
+        );
     }
     for (n, at) in superblocks(m.store()).into_iter().enumerate() {
         // One superblock suffices.
         let half = damage(&format!("half{n}"));
         patch(&half, &[at], |block| block.fill(0x55));
-        m.world().teal(&["mount", str(&half), m.point().to_str().unwrap()]).good();
+        m.world()
+            .teal(&["mount", str(&half), m.point().to_str().unwrap()])
+            .good();
         m.adopt();
         assert_eq!(std::fs::read(m.path("f")).unwrap(), b"content");
         m.down();
@@ -220,7 +304,9 @@ fn images_that_are_no_good_are_named_and_left_alone() {
 
 #[test]
 fn paths_that_cannot_be_are_named() {
-    let Some(mut m) = Mounted::new("paths_that_cannot_be_are_named", "32M") else { return };
+    let Some(mut m) = Mounted::new("paths_that_cannot_be_are_named", "32M") else {
+        return;
+    };
     let world = World::without_mounts();
     let (store, point) = (world.store("s.teal", "32M"), world.path("point"));
     let (full, file) = (world.path("full"), world.path("file"));
@@ -230,29 +316,77 @@ fn paths_that_cannot_be_are_named() {
     let (missing, home) = (world.path("missing"), world.path("home"));
     let cases: [(&[&str], &[&str]); 9] = [
         (&["mount", str(&missing), str(&home)], &[str(&missing)]),
-        (&["mount", str(&store), str(&missing)], &[str(&missing), "does not exist"]),
-        (&["mount", str(&store), str(&full)], &[str(&full), "not empty"]),
-        (&["mount", str(&store), str(&file)], &[str(&file), "no directory"]),
-        (&["mount", str(&store), m.point().to_str().unwrap()], &[m.point().to_str().unwrap(), "already"]),
-        (&["up", str(&full), "--store", str(&store)], &[str(&full), "not empty"]),
-        (&["up", str(&file), "--store", str(&store)], &[str(&file), "no directory"]),
-        (&["up", m.point().to_str().unwrap(), "--store", str(&store)], &[m.point().to_str().unwrap(), "already"]),
-        (&["up", str(&point), "--store", str(&store), "--size", "1G"], &[str(&store), "--size"]),
+        (
+            &["mount", str(&store), str(&missing)],
+            &[str(&missing), "does not exist"],
+        ),
+        (
+            &["mount", str(&store), str(&full)],
+            &[str(&full), "not empty"],
+        ),
+        (
+            &["mount", str(&store), str(&file)],
+            &[str(&file), "no directory"],
+        ),
+        (
+            &["mount", str(&store), m.point().to_str().unwrap()],
+            &[m.point().to_str().unwrap(), "already"],
+        ),
+        (
+            &["up", str(&full), "--store", str(&store)],
+            &[str(&full), "not empty"],
+        ),
+        (
+            &["up", str(&file), "--store", str(&store)],
+            &[str(&file), "no directory"],
+        ),
+        (
+            &["up", m.point().to_str().unwrap(), "--store", str(&store)],
+            &[m.point().to_str().unwrap(), "already"],
+        ),
+        (
+            &["up", str(&point), "--store", str(&store), "--size", "1G"],
+            &[str(&store), "--size"],
+        ),
     ];
     for (args, words) in cases {
         refused_unchanged(&world, args, &store, words);
     }
-    says(run(world.command(&["up"]).env("HOME", "here")), &["HOME", "here", "'/'"]);
+    says(
+        run(world.command(&["up"]).env("HOME", "here")),
+        &["HOME", "here", "'/'"],
+    );
     // Mounted twice: the lock.
-    let twice = m.world().teal(&["mount", m.store().to_str().unwrap(), str(&world.path("home"))]);
+    let twice = m.world().teal(&[
+        "mount",
+        m.store().to_str().unwrap(),
+        str(&world.path("home")),
+    ]);
     says(twice, &[m.store().to_str().unwrap(), "in use"]);
-    says(m.world().teal(&["check", m.store().to_str().unwrap()]), &[m.store().to_str().unwrap(), "in use"]);
-    says(m.world().teal(&["mkfs", "--force", m.store().to_str().unwrap()]), &[m.store().to_str().unwrap(), "in use"]);
+    says(
+        m.world().teal(&["check", m.store().to_str().unwrap()]),
+        &[m.store().to_str().unwrap(), "in use"],
+    );
+    says(
+        m.world()
+            .teal(&["mkfs", "--force", m.store().to_str().unwrap()]),
+        &[m.store().to_str().unwrap(), "in use"],
+    );
     // Busy.
     std::fs::write(m.path("f"), "x").unwrap();
-    let open = std::fs::OpenOptions::new().read(true).open(m.path("f")).unwrap();
-    says(m.world().teal(&["down", m.point().to_str().unwrap()]), &[m.point().to_str().unwrap(), "fuser"]);
-    assert_eq!(std::fs::read(m.path("f")).unwrap(), b"x", "a refused down changes nothing");
+    let open = std::fs::OpenOptions::new()
+        .read(true)
+        .open(m.path("f"))
+        .unwrap();
+    says(
+        m.world().teal(&["down", m.point().to_str().unwrap()]),
+        &[m.point().to_str().unwrap(), "fuser"],
+    );
+    assert_eq!(
+        std::fs::read(m.path("f")).unwrap(),
+        b"x",
+        "a refused down changes nothing"
+    );
     drop(open);
     m.down();
     m.check();
@@ -260,7 +394,12 @@ fn paths_that_cannot_be_are_named() {
 
 #[test]
 fn words_that_are_unknown_are_answered_with_those_that_are_known() {
-    let Some(m) = Mounted::new("words_that_are_unknown_are_answered_with_those_that_are_known", "32M") else { return };
+    let Some(m) = Mounted::new(
+        "words_that_are_unknown_are_answered_with_those_that_are_known",
+        "32M",
+    ) else {
+        return;
+    };
     let world = World::without_mounts();
     let (store, point) = (world.store("s.teal", "32M"), world.path("point"));
     std::fs::create_dir(&point).unwrap();
@@ -271,7 +410,12 @@ fn words_that_are_unknown_are_answered_with_those_that_are_known() {
         ("salvage", &["ro"]),
         ("checkpoint_bytes=7Q", &["checkpoint_bytes=7Q"]),
     ] {
-        refused_unchanged(&world, &["mount", str(&store), str(&point), "-o", options], &store, words);
+        refused_unchanged(
+            &world,
+            &["mount", str(&store), str(&point), "-o", options],
+            &store,
+            words,
+        );
     }
     let mounted = m.point().to_str().unwrap();
     for (key, value, words) in [
@@ -283,18 +427,33 @@ fn words_that_are_unknown_are_answered_with_those_that_are_known() {
         ("clean-below-percent", "99", &["clean-below-percent", "50"]),
     ] {
         let before = m.status()["settings"].clone();
-        says(m.world().teal(&["config", "set", key, value, mounted]), words);
+        says(
+            m.world().teal(&["config", "set", key, value, mounted]),
+            words,
+        );
         assert_eq!(m.status()["settings"], before);
     }
     let nothing = str(&point);
-    says(world.teal(&["config", "set", "commit-seconds", "1", nothing]), &[nothing, "nothing"]);
-    says(world.teal(&["config", "ls", nothing]), &[nothing, "nothing"]);
+    says(
+        world.teal(&["config", "set", "commit-seconds", "1", nothing]),
+        &[nothing, "nothing"],
+    );
+    says(
+        world.teal(&["config", "ls", nothing]),
+        &[nothing, "nothing"],
+    );
     says(world.teal(&["status", nothing]), &[nothing, "nothing"]);
     says(world.teal(&["down", nothing]), &[nothing, "nothing"]);
     says(world.teal(&["down", "/proc"]), &["/proc", "not TealFS"]);
-    assert!(world.teal(&["status"]).good().contains("teal up"), "nothing is mounted: what begins is named");
+    assert!(
+        world.teal(&["status"]).good().contains("teal up"),
+        "nothing is mounted: what begins is named"
+    );
     assert_eq!(world.teal(&["status", "--json"]).good().trim(), "[]");
-    says(world.teal(&["dump", str(&store), "everything"]), &["everything"]);
+    says(
+        world.teal(&["dump", str(&store), "everything"]),
+        &["everything"],
+    );
     says(world.teal(&["check", nothing]), &[nothing]);
 }
 
@@ -312,23 +471,47 @@ fn users_are_told_what_they_may_not() {
             export HOME=$PWD/mine/home XDG_RUNTIME_DIR=$PWD/mine/run XDG_STATE_HOME=$PWD/mine/state
             exec setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '{script}' sh "$2""#
         );
-        shell(&world, &script, &[Path::new(env!("CARGO_BIN_EXE_teal")), &store])
+        shell(
+            &world,
+            &script,
+            &[Path::new(env!("CARGO_BIN_EXE_teal")), &store],
+        )
     };
     let before = digest(&store);
-    says(nobody(r#"exec mine/teal mkfs --force "$1""#), &[str(&store), "ermission denied"]);
-    says(nobody(r#"mkdir mine/t; exec mine/teal mount "$1" mine/t"#), &["ermission denied"]);
-    says(nobody(r#"exec mine/teal mkfs ./new --size 32M"#), &["new", "ermission denied"]);
+    says(
+        nobody(r#"exec mine/teal mkfs --force "$1""#),
+        &[str(&store), "ermission denied"],
+    );
+    says(
+        nobody(r#"mkdir mine/t; exec mine/teal mount "$1" mine/t"#),
+        &["ermission denied"],
+    );
+    says(
+        nobody(r#"exec mine/teal mkfs ./new --size 32M"#),
+        &["new", "ermission denied"],
+    );
     assert_eq!(digest(&store), before);
     assert!(!world.path("new").exists());
-    says(nobody(r#"exec mine/teal mkfs /proc/nothing --size 32M"#), &["/proc/nothing"]);
-    says(nobody(r#"PATH=$PWD/mine/bin; exec mine/teal up mine/T --store mine/s --size 32M"#), &["fusermount3"]);
-    assert!(program("fusermount3", &[]).is_some(), "the test before is about PATH");
+    says(
+        nobody(r#"exec mine/teal mkfs /proc/nothing --size 32M"#),
+        &["/proc/nothing"],
+    );
+    says(
+        nobody(r#"PATH=$PWD/mine/bin; exec mine/teal up mine/T --store mine/s --size 32M"#),
+        &["fusermount3"],
+    );
+    assert!(
+        program("fusermount3", &[]).is_some(),
+        "the test before is about PATH"
+    );
 }
 
 #[test]
 fn without_dev_fuse_the_way_out_is_named() {
     let test = "without_dev_fuse_the_way_out_is_named";
-    let Some(world) = World::new(test) else { return };
+    let Some(world) = World::new(test) else {
+        return;
+    };
     let Some(private) = PrivateMounts::new(&world) else {
         return teal_testkit::skip(test, "mount namespaces cannot be made here");
     };
@@ -343,12 +526,24 @@ fn without_dev_fuse_the_way_out_is_named() {
     let run = |args: &[&str]| {
         let _ = std::fs::remove_dir_all(world.path("point"));
         let _ = std::fs::remove_dir_all(world.path("dev"));
-        let args: Vec<&Path> = [Path::new("-"), teal].into_iter().chain(args.iter().map(Path::new)).collect();
+        let args: Vec<&Path> = [Path::new("-"), teal]
+            .into_iter()
+            .chain(args.iter().map(Path::new))
+            .collect();
         private.run(script, &args)
     };
-    says(run(&["up", "point", "--store", "s.teal"]), &["/dev/fuse", "module"]);
+    says(
+        run(&["up", "point", "--store", "s.teal"]),
+        &["/dev/fuse", "module"],
+    );
     says(run(&["mount", "s.teal", "point"]), &["/dev/fuse", "module"]);
-    says(run(&["up", "elsewhere", "--store", "new.teal", "--size", "32M"]), &["/dev/fuse"]);
+    says(
+        run(&["up", "elsewhere", "--store", "new.teal", "--size", "32M"]),
+        &["/dev/fuse"],
+    );
     assert_eq!(digest(&store), before);
-    assert!(!world.path("new.teal").exists() && !world.path("elsewhere").exists(), "nothing is made in vain");
+    assert!(
+        !world.path("new.teal").exists() && !world.path("elsewhere").exists(),
+        "nothing is made in vain"
+    );
 }

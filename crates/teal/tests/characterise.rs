@@ -15,7 +15,11 @@ use support::{Mounted, PATIENCE, wait_until};
 /// Requests of a kind that have come.
 fn requests(m: &Mounted, name: &str) -> u64 {
     let status = m.status();
-    let found = status["requests"].as_array().unwrap().iter().find(|pair| pair[0] == name);
+    let found = status["requests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|pair| pair[0] == name);
     found.map_or(0, |pair| pair[1].as_u64().unwrap())
 }
 
@@ -27,12 +31,28 @@ impl Running {
     #[track_caller]
     fn start(m: &Mounted, workload: &str, sign: &str, more: &[&str]) -> Self {
         let dir = m.path("files");
-        let args = ["lab", "run", workload, "--dir", dir.to_str().unwrap(), "--seconds", "60"];
+        let args = [
+            "lab",
+            "run",
+            workload,
+            "--dir",
+            dir.to_str().unwrap(),
+            "--seconds",
+            "60",
+        ];
         let mut command = m.world().command(&[&args, more].concat());
         let before = requests(m, sign);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let running = Self(child);
-        assert!(wait_until(PATIENCE, || requests(m, sign) > before + 20), "{workload} runs");
+        assert!(
+            wait_until(PATIENCE, || requests(m, sign) > before + 20),
+            "{workload} runs"
+        );
         running
     }
 }
@@ -54,12 +74,34 @@ struct Recorded {
 impl Recorded {
     #[track_caller]
     fn take(m: &Mounted, name: &str) -> (Self, PathBuf) {
-        let (trace, wml) = (m.world().path(format!("{name}.trace")), m.world().path(format!("{name}.wml")));
+        let (trace, wml) = (
+            m.world().path(format!("{name}.trace")),
+            m.world().path(format!("{name}.wml")),
+        );
         let size = mean_size(&m.path("files"));
-        let args = ["lab", "record", m.point().to_str().unwrap(), "--for", "4s", "--out", trace.to_str().unwrap()];
-        m.world().teal(&[&args[..], &["--wml", wml.to_str().unwrap()]].concat()).good();
-        let stat = m.world().teal(&["lab", "trace", "stat", "--json", trace.to_str().unwrap()]).good();
-        (Self { stat: serde_json::from_str(&stat).unwrap(), size }, wml)
+        let args = [
+            "lab",
+            "record",
+            m.point().to_str().unwrap(),
+            "--for",
+            "4s",
+            "--out",
+            trace.to_str().unwrap(),
+        ];
+        m.world()
+            .teal(&[&args[..], &["--wml", wml.to_str().unwrap()]].concat())
+            .good();
+        let stat = m
+            .world()
+            .teal(&["lab", "trace", "stat", "--json", trace.to_str().unwrap()])
+            .good();
+        (
+            Self {
+                stat: serde_json::from_str(&stat).unwrap(),
+                size,
+            },
+            wml,
+        )
     }
 
     fn count(&self, action: &str) -> f64 {
@@ -69,8 +111,14 @@ impl Recorded {
     /// Each kind of operation as a part of all, and bytes read and written by an operation.
     fn figures(&self, kinds: &[&str]) -> Vec<f64> {
         let all: f64 = kinds.iter().map(|kind| self.count(kind)).sum();
-        let bytes = ["bytes_read", "bytes_written"].map(|key| self.stat[key].as_f64().unwrap() / all);
-        kinds.iter().map(|kind| self.count(kind) / all).chain(bytes).chain([self.size]).collect()
+        let bytes =
+            ["bytes_read", "bytes_written"].map(|key| self.stat[key].as_f64().unwrap() / all);
+        kinds
+            .iter()
+            .map(|kind| self.count(kind) / all)
+            .chain(bytes)
+            .chain([self.size])
+            .collect()
     }
 }
 
@@ -94,7 +142,9 @@ fn mean_size(dir: &Path) -> f64 {
 /// Runs a workload that comes along, characterises it, runs what came of that: both do the same operations in the same parts, with the same bytes, on files of the same size. The script.
 #[track_caller]
 fn is_alike(test: &str, workload: &str, sign: &str, kinds: &[&str], more: &[&str]) -> String {
-    let Some(mut m) = Mounted::new(test, "400M") else { return String::new() };
+    let Some(mut m) = Mounted::new(test, "400M") else {
+        return String::new();
+    };
     m.down();
     m.mount("observed");
     fs::create_dir(m.path("files")).unwrap();
@@ -107,10 +157,19 @@ fn is_alike(test: &str, workload: &str, sign: &str, kinds: &[&str], more: &[&str
     let (second, _) = Recorded::take(&m, "second");
     drop(running);
     let script = fs::read_to_string(&wml).unwrap();
-    let names = kinds.iter().copied().chain(["bytes read", "bytes written", "mean size"]);
+    let names = kinds
+        .iter()
+        .copied()
+        .chain(["bytes read", "bytes written", "mean size"]);
     for ((name, was), is) in names.zip(first.figures(kinds)).zip(second.figures(kinds)) {
-        println!("{workload}: {name}: {was:.4} {is:.4} ({:+.1} %)", (is / was - 1.0) * 100.0);
-        assert!(was > 0.0 && (is / was - 1.0).abs() < 0.1, "{name}: {was} and {is}\n{script}");
+        println!(
+            "{workload}: {name}: {was:.4} {is:.4} ({:+.1} %)",
+            (is / was - 1.0) * 100.0
+        );
+        assert!(
+            was > 0.0 && (is / was - 1.0).abs() < 0.1,
+            "{name}: {was} and {is}\n{script}"
+        );
     }
     m.down();
     m.check();
@@ -121,41 +180,80 @@ fn is_alike(test: &str, workload: &str, sign: &str, kinds: &[&str], more: &[&str
 fn what_is_made_of_a_mail_server_does_the_like() {
     let kinds = ["open", "create", "read", "write", "fsync", "unlink"];
     let more = ["--scale", "0.04", "--set", "threads=8"];
-    is_alike("what_is_made_of_a_mail_server_does_the_like", "mail", "fsync", &kinds, &more);
+    is_alike(
+        "what_is_made_of_a_mail_server_does_the_like",
+        "mail",
+        "fsync",
+        &kinds,
+        &more,
+    );
 }
 
 #[test]
 fn what_is_made_of_a_file_server_does_the_like() {
     let kinds = ["open", "create", "read", "write", "stat", "unlink"];
     let more = ["--scale", "0.01", "--set", "threads=8"];
-    is_alike("what_is_made_of_a_file_server_does_the_like", "file", "unlink", &kinds, &more);
+    is_alike(
+        "what_is_made_of_a_file_server_does_the_like",
+        "file",
+        "unlink",
+        &kinds,
+        &more,
+    );
 }
 
 #[test]
 fn what_is_made_of_a_web_server_does_the_like() {
     let kinds = ["open", "read", "write"];
     let more = ["--scale", "0.05", "--set", "threads=8"];
-    is_alike("what_is_made_of_a_web_server_does_the_like", "web", "read", &kinds, &more);
+    is_alike(
+        "what_is_made_of_a_web_server_does_the_like",
+        "web",
+        "read",
+        &kinds,
+        &more,
+    );
 }
 
 #[test]
 fn what_is_made_of_a_database_whose_threads_differ_does_the_like() {
-    let more = ["--scale", "0.001", "--set", "posts=100", "--set", "highwater=100"];
+    let more = [
+        "--scale",
+        "0.001",
+        "--set",
+        "posts=100",
+        "--set",
+        "highwater=100",
+    ];
     let test = "what_is_made_of_a_database_whose_threads_differ_does_the_like";
     let script = is_alike(test, "db", "read", &["read", "write"], &more);
     println!("{script}");
     // Those that read are told from those that write.
-    assert_eq!(script.matches("thread name=worker").count(), 2 * usize::from(!script.is_empty()), "{script}");
+    assert_eq!(
+        script.matches("thread name=worker").count(),
+        2 * usize::from(!script.is_empty()),
+        "{script}"
+    );
 }
 
 /// Runs git in a directory, without anything of its user's.
 #[track_caller]
 fn git(dir: &Path, args: &[&str]) {
     let mut command = Command::new("git");
-    command.args(["-c", "user.name=t", "-c", "user.email=t@localhost"]).args(args).current_dir(dir);
-    command.env("HOME", "/nonexistent").env("GIT_CONFIG_NOSYSTEM", "1").stdin(Stdio::null());
+    command
+        .args(["-c", "user.name=t", "-c", "user.email=t@localhost"])
+        .args(args)
+        .current_dir(dir);
+    command
+        .env("HOME", "/nonexistent")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .stdin(Stdio::null());
     let done = command.output().unwrap();
-    assert!(done.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success(),
+        "git {args:?}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
 }
 
 #[test]
@@ -164,22 +262,42 @@ fn what_is_made_of_a_real_program_runs() {
     if support::program("git", &[]).is_none() {
         return teal_testkit::skip(test, "git is not installed");
     }
-    let Some(mut m) = Mounted::new(test, "256M") else { return };
+    let Some(mut m) = Mounted::new(test, "256M") else {
+        return;
+    };
     for (at, options) in ["observed", "noatime"].into_iter().enumerate() {
         m.down();
         m.mount(options);
-        let (dir, wml) = (m.path(format!("repo{at}")), m.world().path(format!("git{at}.wml")));
+        let (dir, wml) = (
+            m.path(format!("repo{at}")),
+            m.world().path(format!("git{at}.wml")),
+        );
         fs::create_dir(&dir).unwrap();
-        let args = ["lab", "record", m.point().to_str().unwrap(), "--wml", wml.to_str().unwrap()];
-        let recording = m.world().command(&args).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let args = [
+            "lab",
+            "record",
+            m.point().to_str().unwrap(),
+            "--wml",
+            wml.to_str().unwrap(),
+        ];
+        let recording = m
+            .world()
+            .command(&args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         let recording = Running(recording);
         assert!(wait_until(PATIENCE, || m.status()["recording"]["ended"] == false));
         git(&dir, &["init", "-q"]);
         for round in 0..5 {
             fs::create_dir_all(dir.join(format!("d{round}"))).unwrap();
             for file in 0..20 {
-                fs::write(dir.join(format!("d{round}/f{file}")), format!("{round} {file}\n").repeat(100 * file))
-                    .unwrap();
+                fs::write(
+                    dir.join(format!("d{round}/f{file}")),
+                    format!("{round} {file}\n").repeat(100 * file),
+                )
+                .unwrap();
             }
             git(&dir, &["add", "."]);
             git(&dir, &["commit", "-q", "-m", "more"]);
@@ -187,21 +305,61 @@ fn what_is_made_of_a_real_program_runs() {
         }
         git(&dir, &["gc", "-q"]);
         drop(recording);
-        assert!(!wml.with_extension("trace").exists(), "the trace was not wanted");
+        assert!(
+            !wml.with_extension("trace").exists(),
+            "the trace was not wanted"
+        );
         let files = m.path(format!("again{at}"));
         fs::create_dir(&files).unwrap();
         let json = m.world().path("git.json");
-        let args = ["lab", "run", wml.to_str().unwrap(), "--dir", files.to_str().unwrap(), "--set", "rate=0"];
-        m.world().teal(&[&args[..], &["--operations", "2000", "--json", json.to_str().unwrap()]].concat()).good();
+        let args = [
+            "lab",
+            "run",
+            wml.to_str().unwrap(),
+            "--dir",
+            files.to_str().unwrap(),
+            "--set",
+            "rate=0",
+        ];
+        m.world()
+            .teal(
+                &[
+                    &args[..],
+                    &["--operations", "2000", "--json", json.to_str().unwrap()],
+                ]
+                .concat(),
+            )
+            .good();
         let ran: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
         let script = fs::read_to_string(&wml).unwrap();
-        assert!(ran["summary"]["operations"].as_u64().unwrap() > 200, "{ran}\n{script}");
+        assert!(
+            ran["summary"]["operations"].as_u64().unwrap() > 200,
+            "{ran}\n{script}"
+        );
         assert_eq!(script.contains("No opening was seen"), at == 1, "{script}");
-        let again = m.world().teal(&["lab", "record", m.point().to_str().unwrap(), "--wml", wml.to_str().unwrap()]);
+        let again = m.world().teal(&[
+            "lab",
+            "record",
+            m.point().to_str().unwrap(),
+            "--wml",
+            wml.to_str().unwrap(),
+        ]);
         assert!(again.refused().contains("exists"));
         let hidden = m.world().path("hidden.wml");
-        let args = ["lab", "record", m.point().to_str().unwrap(), "--anonymous", "--wml", hidden.to_str().unwrap()];
-        assert!(m.world().teal(&args).refused().contains("names of directories"));
+        let args = [
+            "lab",
+            "record",
+            m.point().to_str().unwrap(),
+            "--anonymous",
+            "--wml",
+            hidden.to_str().unwrap(),
+        ];
+        assert!(
+            m.world()
+                .teal(&args)
+                .refused()
+                .contains("names of directories")
+        );
         assert!(!hidden.exists());
     }
     m.down();
@@ -210,11 +368,24 @@ fn what_is_made_of_a_real_program_runs() {
 
 #[test]
 fn of_a_mount_that_nobody_used_nothing_is_left() {
-    let Some(mut m) = Mounted::new("of_a_mount_that_nobody_used_nothing_is_left", "64M") else { return };
+    let Some(mut m) = Mounted::new("of_a_mount_that_nobody_used_nothing_is_left", "64M") else {
+        return;
+    };
     let wml = m.world().path("idle.wml");
-    let args = ["lab", "record", m.point().to_str().unwrap(), "--for", "1s", "--wml", wml.to_str().unwrap()];
+    let args = [
+        "lab",
+        "record",
+        m.point().to_str().unwrap(),
+        "--for",
+        "1s",
+        "--wml",
+        wml.to_str().unwrap(),
+    ];
     m.world().teal(&args).refused();
-    assert!(!wml.exists() && !wml.with_extension("trace").exists(), "neither a script nor a trace");
+    assert!(
+        !wml.exists() && !wml.with_extension("trace").exists(),
+        "neither a script nor a trace"
+    );
     let help = m.world().teal(&["mount", "--help"]).good();
     assert!(help.contains("observed"), "{help}");
     m.down();

@@ -20,7 +20,10 @@ struct Detach(PathBuf);
 
 impl Drop for Detach {
     fn drop(&mut self) {
-        let _ = std::process::Command::new("losetup").arg("--detach").arg(&self.0).status();
+        let _ = std::process::Command::new("losetup")
+            .arg("--detach")
+            .arg(&self.0)
+            .status();
     }
 }
 
@@ -32,7 +35,9 @@ fn mount(world: &World, store: &Path, point: &str) -> Said {
 
 #[track_caller]
 fn down(world: &World, point: &str) {
-    world.teal(&["down".as_ref(), world.path(point).as_os_str()]).good();
+    world
+        .teal(&["down".as_ref(), world.path(point).as_os_str()])
+        .good();
 }
 
 /// Mounting is refused, and so is everything else that would take the store for itself; nothing is changed by that.
@@ -45,7 +50,10 @@ fn is_refused(world: &World, store: &Path) {
         world.teal(&["mkfs", name, "--force"]),
         world.teal(&["check", name]),
     ] {
-        assert!(said.code != 0 && said.to_string().contains("in use"), "{name}: {said}");
+        assert!(
+            said.code != 0 && said.to_string().contains("in use"),
+            "{name}: {said}"
+        );
     }
 }
 
@@ -58,23 +66,40 @@ fn write_synced(path: &Path, content: &[u8]) {
 #[test]
 fn a_loop_device_over_a_mounted_store_is_refused_and_every_fsynced_file_stays() {
     let test = "a_loop_device_over_a_mounted_store_is_refused_and_every_fsynced_file_stays";
-    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else { return };
+    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else {
+        return;
+    };
     let mut m = Mounted::of(world, "64M");
     let (link, symlink) = (m.world().path("hard link"), m.world().path("symlink"));
     std::fs::hard_link(m.store(), &link).unwrap();
     std::os::unix::fs::symlink(m.store(), &symlink).unwrap();
-    let over = [LoopDevice::over(m.store()), LoopDevice::over(&link), LoopDevice::over(&symlink)];
+    let over = [
+        LoopDevice::over(m.store()),
+        LoopDevice::over(&link),
+        LoopDevice::over(&symlink),
+    ];
     let stacked = LoopDevice::over(over[0].path());
     let (shifted, _detach) = looped(m.store(), &["--offset", "512"]);
     for round in 0..2 {
-        write_synced(&m.path(format!("f{round}")), &support::seeded(round, 100_000));
-        for device in over.iter().chain([&stacked]).map(LoopDevice::path).chain([&*link, &*symlink, &*shifted]) {
+        write_synced(
+            &m.path(format!("f{round}")),
+            &support::seeded(round, 100_000),
+        );
+        for device in over
+            .iter()
+            .chain([&stacked])
+            .map(LoopDevice::path)
+            .chain([&*link, &*symlink, &*shifted])
+        {
             is_refused(m.world(), device);
         }
     }
     m.remount();
     for round in 0..2 {
-        assert!(std::fs::read(m.path(format!("f{round}"))).unwrap() == support::seeded(round, 100_000), "f{round}");
+        assert!(
+            std::fs::read(m.path(format!("f{round}"))).unwrap() == support::seeded(round, 100_000),
+            "f{round}"
+        );
     }
     m.down();
     m.check();
@@ -83,7 +108,9 @@ fn a_loop_device_over_a_mounted_store_is_refused_and_every_fsynced_file_stays() 
 #[test]
 fn a_store_mounted_through_a_loop_device_is_refused_under_its_other_names() {
     let test = "a_store_mounted_through_a_loop_device_is_refused_under_its_other_names";
-    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else { return };
+    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else {
+        return;
+    };
     let store = world.store("store.teal", "64M");
     let (one, other) = (LoopDevice::over(&store), LoopDevice::over(&store));
     let stacked = LoopDevice::over(one.path());
@@ -100,7 +127,12 @@ fn a_store_mounted_through_a_loop_device_is_refused_under_its_other_names() {
 
 /// Two stores in two parts of one file, under two names each, go together, and each only once.
 #[track_caller]
-fn parts_go_together_and_each_only_once(world: &World, image: &Path, first: [&Path; 2], other: [&Path; 2]) {
+fn parts_go_together_and_each_only_once(
+    world: &World,
+    image: &Path,
+    first: [&Path; 2],
+    other: [&Path; 2],
+) {
     for device in [first[0], other[1]] {
         world.teal(&["mkfs".as_ref(), device.as_os_str()]).good();
     }
@@ -110,8 +142,14 @@ fn parts_go_together_and_each_only_once(world: &World, image: &Path, first: [&Pa
         is_refused(world, taken);
     }
     // Whoever takes the whole file takes the parts; reading it takes nothing.
-    for said in [mount(world, image, "second"), world.teal(&["mkfs", image.to_str().unwrap(), "--force"])] {
-        assert!(said.code != 0 && said.to_string().contains("in use"), "{said}");
+    for said in [
+        mount(world, image, "second"),
+        world.teal(&["mkfs", image.to_str().unwrap(), "--force"]),
+    ] {
+        assert!(
+            said.code != 0 && said.to_string().contains("in use"),
+            "{said}"
+        );
     }
     for point in ["first", "other"] {
         write_synced(&world.path(point).join("f"), b"content");
@@ -125,10 +163,25 @@ fn parts_go_together_and_each_only_once(world: &World, image: &Path, first: [&Pa
 #[test]
 fn stores_in_separate_parts_of_one_file_are_mounted_together_and_each_only_once() {
     let test = "stores_in_separate_parts_of_one_file_are_mounted_together_and_each_only_once";
-    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else { return };
+    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else {
+        return;
+    };
     let image = world.path("disk.img");
-    std::fs::File::create_new(&image).unwrap().set_len(66 << 20).unwrap();
-    let part = |mib: u64| looped(&image, &["--offset", &(mib << 20).to_string(), "--sizelimit", "33554432"]);
+    std::fs::File::create_new(&image)
+        .unwrap()
+        .set_len(66 << 20)
+        .unwrap();
+    let part = |mib: u64| {
+        looped(
+            &image,
+            &[
+                "--offset",
+                &(mib << 20).to_string(),
+                "--sizelimit",
+                "33554432",
+            ],
+        )
+    };
     let parts = [part(1), part(1), part(33), part(33)];
     let [a, b, c, d] = parts.each_ref().map(|(device, _)| device.as_path());
     parts_go_together_and_each_only_once(&world, &image, [a, b], [c, d]);
@@ -141,7 +194,9 @@ fn stores_in_separate_parts_of_one_file_are_mounted_together_and_each_only_once(
 #[test]
 fn stores_in_partitions_of_a_loop_device_are_mounted_together_and_each_only_once() {
     let test = "stores_in_partitions_of_a_loop_device_are_mounted_together_and_each_only_once";
-    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else { return };
+    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else {
+        return;
+    };
     let image = world.path("disk.img");
     let file = std::fs::File::create_new(&image).unwrap();
     file.set_len(66 << 20).unwrap();
@@ -154,8 +209,12 @@ fn stores_in_partitions_of_a_loop_device_are_mounted_together_and_each_only_once
     }
     table[510..].copy_from_slice(&[0x55, 0xaa]);
     std::os::unix::fs::FileExt::write_all_at(&file, &table, 0).unwrap();
-    let disks = [looped(&image, &["--partscan"]), looped(&image, &["--partscan"])];
-    let part = |disk: usize, number: u32| PathBuf::from(format!("{}p{number}", disks[disk].0.display()));
+    let disks = [
+        looped(&image, &["--partscan"]),
+        looped(&image, &["--partscan"]),
+    ];
+    let part =
+        |disk: usize, number: u32| PathBuf::from(format!("{}p{number}", disks[disk].0.display()));
     if ![part(0, 2), part(1, 2)].iter().all(|part| part.exists()) {
         return teal_testkit::skip(test, "the kernel shows no partitions of loop devices here");
     }
@@ -177,15 +236,31 @@ fn elsewhere(world: &World, machine: u32, boot: u32, script: &str, args: &[&Path
         {script}"#
     );
     let mut command = std::process::Command::new("unshare");
-    command.args(["--mount", "--uts", "sh", "-e", "-c", &script, "sh", support::TEAL]).args(args);
+    command
+        .args([
+            "--mount",
+            "--uts",
+            "sh",
+            "-e",
+            "-c",
+            &script,
+            "sh",
+            support::TEAL,
+        ])
+        .args(args);
     run(world.furnish(&mut command))
 }
 
 fn has_other_machines(test: &str) -> bool {
-    let can = std::process::Command::new("unshare").args(["--mount", "--uts", "true"]).output();
+    let can = std::process::Command::new("unshare")
+        .args(["--mount", "--uts", "true"])
+        .output();
     let can = can.is_ok_and(|said| said.status.success()) && Path::new("/etc/machine-id").exists();
     if !can {
-        teal_testkit::skip(test, "namespaces cannot be made here, or the system has no /etc/machine-id");
+        teal_testkit::skip(
+            test,
+            "namespaces cannot be made here, or the system has no /etc/machine-id",
+        );
     }
     can
 }
@@ -202,18 +277,28 @@ const WRITE_AND_DIE: &str = r#"
 #[test]
 fn a_store_that_another_machine_has_open_is_refused_until_it_is_taken_over() {
     let test = "a_store_that_another_machine_has_open_is_refused_until_it_is_taken_over";
-    let Some(world) = World::new(test).filter(|_| has_other_machines(test)) else { return };
+    let Some(world) = World::new(test).filter(|_| has_other_machines(test)) else {
+        return;
+    };
     let store = world.store("store.teal", "64M");
     elsewhere(&world, 1, 1, WRITE_AND_DIE, &[&store]).good();
     let point = world.path("here");
     for command in [
         vec!["mount", store.to_str().unwrap(), point.to_str().unwrap()],
-        vec!["up", point.to_str().unwrap(), "--store", store.to_str().unwrap()],
+        vec![
+            "up",
+            point.to_str().unwrap(),
+            "--store",
+            store.to_str().unwrap(),
+        ],
     ] {
         std::fs::create_dir_all(&point).unwrap();
         let said = world.teal(&command);
         let words = said.to_string();
-        assert!(said.code != 0 && words.contains("machine-1") && words.contains("--take-over"), "{said}");
+        assert!(
+            said.code != 0 && words.contains("machine-1") && words.contains("--take-over"),
+            "{said}"
+        );
     }
     // Looking at it is allowed.
     support::check(&world, &store);
@@ -223,10 +308,18 @@ fn a_store_that_another_machine_has_open_is_refused_until_it_is_taken_over() {
     down(&world, "here");
     let said = world.teal(&["mount", path[0], path[1]]);
     assert!(said.code != 0, "looking at it takes no mark away: {said}");
-    world.teal(&["mount", path[0], path[1], "--take-over"]).good();
+    world
+        .teal(&["mount", path[0], path[1], "--take-over"])
+        .good();
     assert_eq!(std::fs::read(point.join("f")).unwrap(), b"content\n");
     write_synced(&point.join("g"), b"more");
-    let said = elsewhere(&world, 1, 1, r#""$teal" mount "$store" "$PWD/point""#, &[&store]);
+    let said = elsewhere(
+        &world,
+        1,
+        1,
+        r#""$teal" mount "$store" "$PWD/point""#,
+        &[&store],
+    );
     assert!(said.code != 0, "it is in use here: {said}");
     down(&world, "here");
     // It was closed: nobody has to take it over.
@@ -244,7 +337,9 @@ fn a_store_that_another_machine_has_open_is_refused_until_it_is_taken_over() {
 #[test]
 fn the_same_machine_goes_on_after_a_crash_without_a_word_in_another_life_too() {
     let test = "the_same_machine_goes_on_after_a_crash_without_a_word_in_another_life_too";
-    let Some(world) = World::new(test).filter(|_| has_other_machines(test)) else { return };
+    let Some(world) = World::new(test).filter(|_| has_other_machines(test)) else {
+        return;
+    };
     let store = world.store("store.teal", "64M");
     const LOOK: &str = r#""$teal" mount "$store" "$PWD/point"; grep -q content point/f; "$teal" down "$PWD/point""#;
     for boot in 1..3 {
@@ -262,7 +357,9 @@ fn the_same_machine_goes_on_after_a_crash_without_a_word_in_another_life_too() {
 #[test]
 fn a_store_that_appears_is_free_for_everybody_beside_daemons_that_look_for_drives() {
     let test = "a_store_that_appears_is_free_for_everybody_beside_daemons_that_look_for_drives";
-    let Some(world) = World::new(test) else { return };
+    let Some(world) = World::new(test) else {
+        return;
+    };
     let Some(private) = PrivateMounts::new(&world) else {
         return teal_testkit::skip(test, "mount namespaces cannot be made here");
     };

@@ -13,18 +13,35 @@ use support::{ASYNC_BESIDE_BUFFERED, DIRECT_AND_MAPPED, MIXED, Mounted, fio, is_
 
 /// Writes, verifies what the cache and the daemon hold, remounts, and verifies what the store holds.
 fn written_and_verified(test: &str, jobs: &str) {
-    let Some(mut m) = Mounted::new(test, "512M") else { return };
+    let Some(mut m) = Mounted::new(test, "512M") else {
+        return;
+    };
     let run = |m: &Mounted, extra| fio(test, m, m.point(), (jobs, "24m"), extra);
-    let Some(said) = run(&m, &["--do_verify=1"]) else { return };
+    let Some(said) = run(&m, &["--do_verify=1"]) else {
+        return;
+    };
     said.good();
     m.remount();
     run(&m, &["--verify_only"]).unwrap().good();
     // The seeded bug: a wrong byte is found.
-    let victim = std::fs::read_dir(m.point()).unwrap().next().unwrap().unwrap().path();
-    let file = std::fs::OpenOptions::new().write(true).open(&victim).unwrap();
+    let victim = std::fs::read_dir(m.point())
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&victim)
+        .unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"wrong", 1_000_001).unwrap();
     drop(file);
-    assert_ne!(run(&m, &["--verify_only"]).unwrap().code, 0, "fio sees a wrong byte in {}", victim.display());
+    assert_ne!(
+        run(&m, &["--verify_only"]).unwrap().code,
+        0,
+        "fio sees a wrong byte in {}",
+        victim.display()
+    );
     m.down();
     m.check();
 }
@@ -58,14 +75,22 @@ fn stale_blocks(path: &Path) -> usize {
 #[test]
 fn who_reads_through_the_cache_sees_asynchronous_direct_writes() {
     let test = "who_reads_through_the_cache_sees_asynchronous_direct_writes";
-    let Some(mut m) = Mounted::new(test, "512M") else { return };
+    let Some(mut m) = Mounted::new(test, "512M") else {
+        return;
+    };
     let path = m.path("database");
     // One or two blocks of each round were old for good while direct writes were sent one beside the other.
     let rounds = if is_long() { 100 } else { 8 };
     for round in 0..rounds {
-        let Some(said) = fio(test, &m, m.point(), (ASYNC_BESIDE_BUFFERED, "4m"), &[]) else { return };
+        let Some(said) = fio(test, &m, m.point(), (ASYNC_BESIDE_BUFFERED, "4m"), &[]) else {
+            return;
+        };
         said.good();
-        assert_eq!(stale_blocks(&path), 0, "blocks are old in the page cache after round {round}");
+        assert_eq!(
+            stale_blocks(&path),
+            0,
+            "blocks are old in the page cache after round {round}"
+        );
         std::fs::remove_file(&path).unwrap();
     }
     m.down();

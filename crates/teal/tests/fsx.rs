@@ -16,8 +16,12 @@ fn of_bytes(test: &str, seed: u32) {
 }
 
 fn comes_back(test: &str, seed: u32, ops: u32, whole_blocks: bool) {
-    let Some(mut m) = Mounted::new(test, "512M") else { return };
-    let Some(before) = fsx(test, &m, "file", (seed, ops), whole_blocks) else { return };
+    let Some(mut m) = Mounted::new(test, "512M") else {
+        return;
+    };
+    let Some(before) = fsx(test, &m, "file", (seed, ops), whole_blocks) else {
+        return;
+    };
     let shared = m.counter("bytes_shared");
     assert!(shared > 0 || !whole_blocks, "seed {seed} shared nothing");
     m.remount();

@@ -28,7 +28,12 @@ fn is_full(error: &io::Error) -> bool {
 /// Syncing one directory commits everything.
 fn sync(m: &Mounted) {
     use rustix::fs::{Mode, OFlags};
-    let dir = rustix::fs::open(m.point(), OFlags::CLOEXEC | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let dir = rustix::fs::open(
+        m.point(),
+        OFlags::CLOEXEC | OFlags::RDONLY | OFlags::DIRECTORY,
+        Mode::empty(),
+    )
+    .unwrap();
     rustix::fs::fsync(dir).unwrap();
 }
 
@@ -38,7 +43,11 @@ fn fill_up(m: &Mounted, rng: &mut Rng) -> Vec<(u64, usize)> {
     let mut misses = 0;
     // What does not fit any more is tried smaller.
     while misses < 6 {
-        let sizes: &[usize] = if misses == 0 { &[0, 100, 4096, 50_000, 700_000, 3_000_000] } else { &[4096, 20_000] };
+        let sizes: &[usize] = if misses == 0 {
+            &[0, 100, 4096, 50_000, 700_000, 3_000_000]
+        } else {
+            &[4096, 20_000]
+        };
         let (seed, len) = (rng.next_u64(), *rng.pick(sizes));
         let path = m.path(format!("f{}", whole.len()));
         match std::fs::write(&path, seeded(seed, len)) {
@@ -48,7 +57,11 @@ fn fill_up(m: &Mounted, rng: &mut Rng) -> Vec<(u64, usize)> {
                 misses += 1;
                 match std::fs::remove_file(&path) {
                     Ok(()) => {}
-                    Err(e) => assert_eq!(e.kind(), io::ErrorKind::NotFound, "deleting works on a full store"),
+                    Err(e) => assert_eq!(
+                        e.kind(),
+                        io::ErrorKind::NotFound,
+                        "deleting works on a full store"
+                    ),
                 }
             }
         }
@@ -58,7 +71,10 @@ fn fill_up(m: &Mounted, rng: &mut Rng) -> Vec<(u64, usize)> {
 
 fn verify(m: &Mounted, files: &[(u64, usize)]) {
     for (n, (seed, len)) in files.iter().enumerate() {
-        assert!(std::fs::read(m.path(format!("f{n}"))).unwrap() == seeded(*seed, *len), "f{n} of {len} bytes");
+        assert!(
+            std::fs::read(m.path(format!("f{n}"))).unwrap() == seeded(*seed, *len),
+            "f{n} of {len} bytes"
+        );
     }
 }
 
@@ -73,18 +89,28 @@ fn empty(m: &Mounted) {
 #[track_caller]
 fn is_as_free_as(m: &Mounted, start: u64, what: &str) {
     let is_back = support::wait_until(support::PATIENCE, || free(m) + TOLERANCE >= start);
-    assert!(is_back, "{what}: {} of {start} bytes are free again: {}", free(m), m.status());
+    assert!(
+        is_back,
+        "{what}: {} of {start} bytes are free again: {}",
+        free(m),
+        m.status()
+    );
 }
 
 #[test]
 fn filled_and_emptied_twenty_times() {
-    let Some(mut m) = Mounted::new("filled_and_emptied_twenty_times", SIZE) else { return };
+    let Some(mut m) = Mounted::new("filled_and_emptied_twenty_times", SIZE) else {
+        return;
+    };
     let start = free(&m);
     let mut rng = Rng::new(1);
     for round in 1..=20 {
         let files = fill_up(&m, &mut rng);
         let bytes: u64 = files.iter().map(|(_, len)| *len as u64).sum();
-        assert!(bytes * 10 > start * 8, "round {round}: {bytes} of {start} bytes could be written");
+        assert!(
+            bytes * 10 > start * 8,
+            "round {round}: {bytes} of {start} bytes could be written"
+        );
         verify(&m, &files);
         if round % 5 == 0 {
             m.down();
@@ -101,30 +127,53 @@ fn filled_and_emptied_twenty_times() {
 
 #[test]
 fn used_space_grows_as_written() {
-    let Some(m) = Mounted::new("used_space_grows_as_written", SIZE) else { return };
+    let Some(m) = Mounted::new("used_space_grows_as_written", SIZE) else {
+        return;
+    };
     let start = free(&m);
     for n in 1..=8_u64 {
         std::fs::write(m.path(format!("f{n}")), seeded(n, 4 << 20)).unwrap();
         sync(&m);
         let used = start - free(&m);
-        assert!(used >= n * (4 << 20), "{used} bytes used by {n} files of 4 MiB");
-        assert!(used < n * (4 << 20) + TOLERANCE, "{used} bytes used by {n} files of 4 MiB");
+        assert!(
+            used >= n * (4 << 20),
+            "{used} bytes used by {n} files of 4 MiB"
+        );
+        assert!(
+            used < n * (4 << 20) + TOLERANCE,
+            "{used} bytes used by {n} files of 4 MiB"
+        );
     }
-    let sparse = std::fs::OpenOptions::new().write(true).create_new(true).open(m.path("sparse")).unwrap();
+    let sparse = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(m.path("sparse"))
+        .unwrap();
     sparse.set_len(1 << 40).unwrap();
     sync(&m);
-    assert!(start - free(&m) < (32 << 20) + TOLERANCE, "holes take no space");
+    assert!(
+        start - free(&m) < (32 << 20) + TOLERANCE,
+        "holes take no space"
+    );
 }
 
 #[test]
 fn a_store_full_of_tiny_files_can_be_emptied() {
-    let Some(mut m) = Mounted::new("a_store_full_of_tiny_files_can_be_emptied", "32M") else { return };
+    let Some(mut m) = Mounted::new("a_store_full_of_tiny_files_can_be_emptied", "32M") else {
+        return;
+    };
     let start = free(&m);
     let mut count = 0;
     let error = loop {
         let dir = m.path(format!("d{}", count / 1000));
-        let made = if count % 1000 == 0 { std::fs::create_dir(&dir) } else { Ok(()) };
-        match made.and_then(|()| std::fs::write(dir.join(format!("tiny{count}")), count.to_string())) {
+        let made = if count % 1000 == 0 {
+            std::fs::create_dir(&dir)
+        } else {
+            Ok(())
+        };
+        match made
+            .and_then(|()| std::fs::write(dir.join(format!("tiny{count}")), count.to_string()))
+        {
             Ok(()) => count += 1,
             Err(error) => break error,
         }
@@ -146,7 +195,11 @@ fn a_store_full_of_tiny_files_can_be_emptied() {
 }
 
 fn append_until_full(path: &Path, piece: &[u8]) -> u64 {
-    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+    let mut file = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .unwrap();
     let mut written = 0;
     loop {
         match file.write(piece) {
@@ -161,7 +214,9 @@ fn append_until_full(path: &Path, piece: &[u8]) -> u64 {
 
 #[test]
 fn one_file_may_take_everything() {
-    let Some(mut m) = Mounted::new("one_file_may_take_everything", SIZE) else { return };
+    let Some(mut m) = Mounted::new("one_file_may_take_everything", SIZE) else {
+        return;
+    };
     let start = free(&m);
     let path = m.path("all");
     let piece = seeded(9, 123_457);
@@ -171,7 +226,10 @@ fn one_file_may_take_everything() {
     m.remount();
     let read = std::fs::read(&path).unwrap();
     assert_eq!(read.len() as u64, written);
-    assert!(read.chunks(piece.len()).all(|chunk| *chunk == piece[..chunk.len()]));
+    assert!(
+        read.chunks(piece.len())
+            .all(|chunk| *chunk == piece[..chunk.len()])
+    );
     std::fs::remove_file(&path).unwrap();
     sync(&m);
     is_as_free_as(&m, start, "one file");
@@ -179,12 +237,18 @@ fn one_file_may_take_everything() {
 
 #[test]
 fn overwriting_at_random_on_a_full_store_goes_on() {
-    let Some(mut m) = Mounted::new("overwriting_at_random_on_a_full_store_goes_on", SIZE) else { return };
+    let Some(mut m) = Mounted::new("overwriting_at_random_on_a_full_store_goes_on", SIZE) else {
+        return;
+    };
     let path = m.path("all");
     let len = append_until_full(&path, &vec![0xee; 1 << 20]);
     // Give back a little: no log works on the very last block, and df says so.
     let len = len - (2 << 20);
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
     file.set_len(len).unwrap();
     file.sync_all().unwrap();
     let mut expected = vec![0xee; usize::try_from(len).unwrap()];
@@ -204,7 +268,11 @@ fn overwriting_at_random_on_a_full_store_goes_on() {
             file.sync_data().unwrap();
         }
     }
-    assert!(refused < 80, "{refused} of 8000 overwrites were refused: {}", m.status());
+    assert!(
+        refused < 80,
+        "{refused} of 8000 overwrites were refused: {}",
+        m.status()
+    );
     drop(file);
     assert!(std::fs::read(&path).unwrap() == expected);
     m.remount();

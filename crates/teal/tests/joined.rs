@@ -7,8 +7,8 @@ mod support;
 
 use std::fs;
 use support::{
-    DIRECT_AND_MAPPED, MIXED, Mounted, World, apart, apart_in, converge, digest, end, fio, fsx, git, is_long,
-    pjdfstest, postgresql, sqlite,
+    DIRECT_AND_MAPPED, MIXED, Mounted, World, apart, apart_in, converge, digest, end, fio, fsx,
+    git, is_long, pjdfstest, postgresql, sqlite,
 };
 
 /// The serving machine, and the one that joined.
@@ -22,7 +22,9 @@ fn on(which: usize, test: &str, work: impl FnOnce(&mut Mounted) -> bool) {
     }
     // Some of what runs there becomes other users.
     let worlds = [World::open_to_all(), World::open_to_all()];
-    let Some((_cable, nas, laptop)) = apart_in(test, worlds, |_| {}) else { return };
+    let Some((_cable, nas, laptop)) = apart_in(test, worlds, |_| {}) else {
+        return;
+    };
     let mut both = [nas.0, laptop];
     if work(&mut both[which]) {
         let [nas, laptop] = both;
@@ -37,7 +39,9 @@ fn on_both<T: Send>(both: [&Mounted; 2], work: impl Fn(&Mounted, usize) -> T + S
     std::thread::scope(|scope| {
         let at_work = [0, 1].map(|n| {
             let m = both[n];
-            std::thread::Builder::new().spawn_scoped(scope, move || work(m, n)).unwrap()
+            std::thread::Builder::new()
+                .spawn_scoped(scope, move || work(m, n))
+                .unwrap()
         });
         at_work.map(|thread| thread.join().unwrap())
     })
@@ -58,19 +62,35 @@ fn pjdfstest_passes_on_the_serving_machine() {
 #[test]
 fn fsx_sees_its_own_writes_on_both_machines_and_each_sees_the_others_last() {
     let test = "fsx_sees_its_own_writes_on_both_machines_and_each_sees_the_others_last";
-    let (ops, seeds) = if is_long() { (100_000, 1..9) } else { (6_000, 1..3) };
+    let (ops, seeds) = if is_long() {
+        (100_000, 1..9)
+    } else {
+        (6_000, 1..3)
+    };
     for seed in seeds {
-        let Some((_cable, nas, laptop)) = apart(test, |_| {}) else { return };
+        let Some((_cable, nas, laptop)) = apart(test, |_| {}) else {
+            return;
+        };
         // Each on a file of its own: both flush every second.
         let left = on_both([&nas.0, &laptop], |m, n| {
             let n = u32::try_from(n).unwrap();
-            fsx(test, m, &format!("file{n}"), (10 * seed + n, ops), seed % 2 == 0)
+            fsx(
+                test,
+                m,
+                &format!("file{n}"),
+                (10 * seed + n, ops),
+                seed % 2 == 0,
+            )
         });
         converge(&nas.0, &laptop);
         for (n, left) in left.into_iter().enumerate() {
             let Some(left) = left else { return };
             let name = format!("file{n}");
-            assert_eq!([left; 2], [&nas.0, &laptop].map(|m| digest(&m.path(&name))), "seed {seed}");
+            assert_eq!(
+                [left; 2],
+                [&nas.0, &laptop].map(|m| digest(&m.path(&name))),
+                "seed {seed}"
+            );
         }
         end(vec![laptop, nas.0]);
     }
@@ -88,7 +108,9 @@ fn fio_verifies_on_each_machine_what_it_wrote_on_the_other() {
             return;
         };
         let mut both = [nas.0, laptop];
-        let run = |m: &Mounted, dir: usize, how: &str| fio(test, m, &m.path(dir.to_string()), (jobs, size), &[how]);
+        let run = |m: &Mounted, dir: usize, how: &str| {
+            fio(test, m, &m.path(dir.to_string()), (jobs, size), &[how])
+        };
         for said in on_both(both.each_ref(), |m, n| run(m, n, "--do_verify=1")) {
             let Some(said) = said else { return };
             said.good();
@@ -128,7 +150,9 @@ fn postgresql_keeps_every_acknowledged_transaction_on_a_joined_mount() {
         return;
     }
     let worlds = [World::open_to_all(), World::open_to_all()];
-    let Some((_cable, nas, mut laptop)) = apart_in(test, worlds, |_| {}) else { return };
+    let Some((_cable, nas, mut laptop)) = apart_in(test, worlds, |_| {}) else {
+        return;
+    };
     if postgresql(test, &mut laptop, if is_long() { 10 } else { 1 }) {
         converge(&nas.0, &laptop);
         end(vec![laptop, nas.0]);
@@ -138,11 +162,15 @@ fn postgresql_keeps_every_acknowledged_transaction_on_a_joined_mount() {
 #[test]
 fn a_git_repository_is_whole_on_a_joined_mount() {
     let test = "a_git_repository_is_whole_on_a_joined_mount";
-    on(LAPTOP, test, |m| git(test, m, if is_long() { 60 << 20 } else { 4 << 20 }));
+    on(LAPTOP, test, |m| {
+        git(test, m, if is_long() { 60 << 20 } else { 4 << 20 })
+    });
 }
 
 #[test]
 fn a_git_repository_is_whole_on_the_serving_machine() {
     let test = "a_git_repository_is_whole_on_the_serving_machine";
-    on(NAS, test, |m| git(test, m, if is_long() { 60 << 20 } else { 4 << 20 }));
+    on(NAS, test, |m| {
+        git(test, m, if is_long() { 60 << 20 } else { 4 << 20 })
+    });
 }

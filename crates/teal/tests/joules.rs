@@ -27,20 +27,38 @@ struct Bench {
 impl Bench {
     fn new(has_cache: bool) -> Self {
         let setup = Setup::new(Profile::shipped("ibm-microdrive-1gb").unwrap(), 64 << 20).unwrap();
-        let setup = if has_cache { setup } else { setup.without_cache() };
+        let setup = if has_cache {
+            setup
+        } else {
+            setup.without_cache()
+        };
         let clock = VirtualClock::default();
         let (memory, pace) = (MemDisk::new(setup.sectors()), Pace::Virtual(clock.clone()));
         let disk = Arc::new(EmulatedDisk::new(memory, &setup, pace, Box::new(())).unwrap());
         let dynamic: Arc<dyn Disk> = disk.clone();
-        Store::mkfs(dynamic, Arc::new(clock.clone()), &SystemEntropy, &MkfsOptions::default()).unwrap();
-        let mut this = Self { disk, clock, store: None };
+        Store::mkfs(
+            dynamic,
+            Arc::new(clock.clone()),
+            &SystemEntropy,
+            &MkfsOptions::default(),
+        )
+        .unwrap();
+        let mut this = Self {
+            disk,
+            clock,
+            store: None,
+        };
         this.open();
         this
     }
 
     fn open(&mut self) {
         let disk: Arc<dyn Disk> = self.disk.clone();
-        self.store = Some(Store::open(disk, Arc::new(self.clock.clone()), OpenOptions::default()).unwrap().0);
+        self.store = Some(
+            Store::open(disk, Arc::new(self.clock.clone()), OpenOptions::default())
+                .unwrap()
+                .0,
+        );
     }
 
     fn create(&self, name: &str) -> ObjectNo {
@@ -48,8 +66,17 @@ impl Bench {
         let op = store.begin(Cost::names(2)).unwrap();
         let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
         let now = Timestamp::default();
-        let no = locked.create(NewObject { kind: FileType::File, perm: 0o644, uid: 0, gid: 0, rdev: 0, now });
-        locked.insert_entry(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap(), no).unwrap();
+        let no = locked.create(NewObject {
+            kind: FileType::File,
+            perm: 0o644,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            now,
+        });
+        locked
+            .insert_entry(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap(), no)
+            .unwrap();
         locked.write(no, 0, &[7; FILE]).unwrap();
         no
     }
@@ -79,7 +106,11 @@ impl Phased {
     fn between(before: &Snapshot, after: &Snapshot) -> Self {
         let (requests, uses) = Account::since(&after.account, &before.account);
         let energy: Energy = uses.iter().map(|(.., energy)| *energy).sum();
-        let of = |phase| uses.iter().find(|(used, ..)| *used == Use::Work(phase)).map_or(Energy::ZERO, |u| u.3);
+        let of = |phase| {
+            uses.iter()
+                .find(|(used, ..)| *used == Use::Work(phase))
+                .map_or(Energy::ZERO, |u| u.3)
+        };
         let line = format!(
             "{energy} in {}: {} reads ({} KiB), {} writes ({} KiB), {} flushes; commands {}, seek {}, rotate {}, read {}, write {}",
             after.now.since(before.now),
@@ -94,7 +125,11 @@ impl Phased {
             of(Phase::Read),
             of(Phase::Write),
         );
-        Self { energy, line, writes: requests.writes }
+        Self {
+            energy,
+            line,
+            writes: requests.writes,
+        }
     }
 }
 
@@ -110,20 +145,29 @@ fn measure(has_cache: bool) -> Energy {
             bench.commit();
         }
     });
-    println!("  {FILES} files of 4 KiB, synced one by one  {}", synced.line);
+    println!(
+        "  {FILES} files of 4 KiB, synced one by one  {}",
+        synced.line
+    );
     assert!(synced.writes >= FILES, "every sync writes");
     let recovered = bench.phase(|bench| {
         bench.store = None;
         bench.open();
     });
-    println!("  opening again, all of them redone      {}", recovered.line);
+    println!(
+        "  opening again, all of them redone      {}",
+        recovered.line
+    );
     let together = bench.phase(|bench| {
         for n in 0..FILES {
             bench.create(&format!("more-{n}"));
         }
         bench.commit();
     });
-    println!("  {FILES} files of 4 KiB, synced together   {}", together.line);
+    println!(
+        "  {FILES} files of 4 KiB, synced together   {}",
+        together.line
+    );
     let each = |energy: Energy| Energy::microjoules(energy.get() / FILES);
     let floor = if has_cache { FLOOR } else { FLOOR_UNCACHED };
     println!(
@@ -132,7 +176,11 @@ fn measure(has_cache: bool) -> Energy {
         each(together.energy)
     );
     // Whoever is below what the data alone takes on the surface has not written it.
-    assert!(each(together.energy) > Energy::microjoules(4 * 230), "{}", together.line);
+    assert!(
+        each(together.energy) > Energy::microjoules(4 * 230),
+        "{}",
+        together.line
+    );
     assert!(each(together.energy) < each(synced.energy) && recovered.energy < synced.energy);
     each(synced.energy)
 }
@@ -142,6 +190,9 @@ fn a_durable_file_costs_about_a_turn_of_the_disk() {
     for has_cache in [true, false] {
         let each = measure(has_cache);
         // 10.4 mJ are a turn and the transfer; a seek more for each would be 18.
-        assert!((Energy::microjoules(1_200)..Energy::millijoules(20)).contains(&each), "{each}");
+        assert!(
+            (Energy::microjoules(1_200)..Energy::millijoules(20)).contains(&each),
+            "{each}"
+        );
     }
 }

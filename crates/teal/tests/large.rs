@@ -21,8 +21,15 @@ struct Done {
 fn done(m: &Mounted) -> Done {
     let status = m.status();
     let counters = status["counters"].as_array().unwrap();
-    let count = |name: &str| counters.iter().find(|c| c[0] == name).unwrap()[1].as_u64().unwrap();
-    Done { written: count("bytes_written"), read: count("bytes_read") }
+    let count = |name: &str| {
+        counters.iter().find(|c| c[0] == name).unwrap()[1]
+            .as_u64()
+            .unwrap()
+    };
+    Done {
+        written: count("bytes_written"),
+        read: count("bytes_read"),
+    }
 }
 
 /// Device bytes for each entry of a directory of `count`: written for making them, read for listing and looking at them after a remount,
@@ -30,7 +37,11 @@ fn done(m: &Mounted) -> Done {
 fn costs(m: &mut Mounted, count: usize) -> [u64; 3] {
     // Commits and checkpoints come by size, so that a slow machine writes no more than a fast one,
     // and one on which others call sync(2) no more than one on which nobody does.
-    let by_size = |m: &Mounted| ["commit-seconds", "checkpoint-seconds"].iter().for_each(|key| m.set(key, "3600"));
+    let by_size = |m: &Mounted| {
+        ["commit-seconds", "checkpoint-seconds"]
+            .iter()
+            .for_each(|key| m.set(key, "3600"))
+    };
     let sync = |m: &Mounted| run(std::process::Command::new("sync").arg(m.point())).good();
     let dir = m.path(count.to_string());
     let file = |n: usize| dir.join(format!("an entry {n}"));
@@ -47,7 +58,11 @@ fn costs(m: &mut Mounted, count: usize) -> [u64; 3] {
     by_size(m);
     from = done(m);
     let each = std::fs::read_dir(&dir).unwrap();
-    assert_eq!(each.filter(|entry| entry.as_ref().unwrap().metadata().unwrap().is_file()).count(), count);
+    assert_eq!(
+        each.filter(|entry| entry.as_ref().unwrap().metadata().unwrap().is_file())
+            .count(),
+        count
+    );
     let listed = done(m).read - from.read;
     from = done(m);
     for n in 0..count {
@@ -66,12 +81,25 @@ fn costs(m: &mut Mounted, count: usize) -> [u64; 3] {
 
 #[test]
 fn directories_cost_in_proportion_to_their_entries() {
-    let Some(mut m) = Mounted::new("directories_cost_in_proportion_to_their_entries", "4G") else { return };
-    let counts: &[usize] = if is_long() { &[10_000, 100_000, 1_000_000] } else { &[10_000, 30_000, 100_000] };
+    let Some(mut m) = Mounted::new("directories_cost_in_proportion_to_their_entries", "4G") else {
+        return;
+    };
+    let counts: &[usize] = if is_long() {
+        &[10_000, 100_000, 1_000_000]
+    } else {
+        &[10_000, 30_000, 100_000]
+    };
     let all: Vec<_> = counts.iter().map(|count| costs(&mut m, *count)).collect();
     for (count, costs) in counts.iter().zip(&all).skip(1) {
-        for (what, (large, small)) in ["making", "listing", "removing"].iter().zip(costs.iter().zip(all[0])) {
-            assert!(*large < small * 2 + 64, "{what} {count}: {large} bytes for each, {small} of {}", counts[0]);
+        for (what, (large, small)) in ["making", "listing", "removing"]
+            .iter()
+            .zip(costs.iter().zip(all[0]))
+        {
+            assert!(
+                *large < small * 2 + 64,
+                "{what} {count}: {large} bytes for each, {small} of {}",
+                counts[0]
+            );
         }
     }
     m.down();
@@ -81,9 +109,16 @@ fn directories_cost_in_proportion_to_their_entries() {
 #[test]
 fn eight_tebibytes_of_holes_take_no_room() {
     const END: u64 = 8 << 40;
-    let Some(mut m) = Mounted::new("eight_tebibytes_of_holes_take_no_room", "64M") else { return };
+    let Some(mut m) = Mounted::new("eight_tebibytes_of_holes_take_no_room", "64M") else {
+        return;
+    };
     let path = m.path("sparse");
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .unwrap();
     file.write_all_at(b"middle", 3 << 40).unwrap();
     file.write_all_at(b"end", END - 3).unwrap();
     file.sync_all().unwrap();
@@ -94,7 +129,10 @@ fn eight_tebibytes_of_holes_take_no_room() {
         assert_eq!(seek(file, SeekFrom::Hole(END - 1)), Ok(END));
         assert_eq!(seek(file, SeekFrom::Data(END)), Err(Errno::NXIO));
         let meta = file.metadata().unwrap();
-        assert!(meta.len() == END && meta.blocks() * 512 <= 2 * 4096, "{meta:?}");
+        assert!(
+            meta.len() == END && meta.blocks() * 512 <= 2 * 4096,
+            "{meta:?}"
+        );
         let mut bytes = [0; 6];
         file.read_exact_at(&mut bytes, 3 << 40).unwrap();
         assert_eq!(&bytes, b"middle");
@@ -104,9 +142,19 @@ fn eight_tebibytes_of_holes_take_no_room() {
     look(&file);
     drop(file);
     m.remount();
-    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
     look(&file);
-    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 1 << 40, 6 << 40).unwrap();
+    fallocate(
+        &file,
+        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        1 << 40,
+        6 << 40,
+    )
+    .unwrap();
     assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(END - 4096));
     file.write_all_at(b"middle", 3 << 40).unwrap();
     // Cut in the middle of what is there: what was behind does not come back.
@@ -115,7 +163,10 @@ fn eight_tebibytes_of_holes_take_no_room() {
     let mut bytes = [1; 6];
     file.read_exact_at(&mut bytes, 3 << 40).unwrap();
     assert_eq!(&bytes, b"mid\0\0\0");
-    assert_eq!(seek(&file, SeekFrom::Data((3 << 40) + 4096)), Err(Errno::NXIO));
+    assert_eq!(
+        seek(&file, SeekFrom::Data((3 << 40) + 4096)),
+        Err(Errno::NXIO)
+    );
     assert!(file.metadata().unwrap().blocks() * 512 <= 4096);
     file.set_len(0).unwrap();
     assert_eq!(file.metadata().unwrap().blocks(), 0);

@@ -12,12 +12,15 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use support::{
-    Mounted, PATIENCE, PrivateMounts, World, compare_trees, fill, is_user_able, let_pass, program, wait_until,
+    Mounted, PATIENCE, PrivateMounts, World, compare_trees, fill, is_user_able, let_pass, program,
+    wait_until,
 };
 
 #[test]
 fn up_down_up_keeps_everything() {
-    let Some(mut m) = Mounted::new("up_down_up_keeps_everything", "256M") else { return };
+    let Some(mut m) = Mounted::new("up_down_up_keeps_everything", "256M") else {
+        return;
+    };
     let (ours, mirror) = (m.path("tree"), m.world().path("mirror"));
     fill(&mirror, 1, 150);
     std::os::unix::fs::symlink("d0/f1", mirror.join("link")).unwrap();
@@ -29,16 +32,33 @@ fn up_down_up_keeps_everything() {
     }
     m.down();
     m.check();
-    assert_eq!(std::fs::read_dir(m.point()).unwrap().count(), 0, "nothing is left in the mount point");
+    assert_eq!(
+        std::fs::read_dir(m.point()).unwrap().count(),
+        0,
+        "nothing is left in the mount point"
+    );
 }
 
 #[test]
 fn the_foreground_ends_cleanly_on_signals() {
-    let Some(world) = World::new("the_foreground_ends_cleanly_on_signals") else { return };
+    let Some(world) = World::new("the_foreground_ends_cleanly_on_signals") else {
+        return;
+    };
     let (point, store) = (world.path("Teal"), world.store("s.teal", "64M"));
     for (round, signal) in [Signal::TERM, Signal::INT].into_iter().enumerate() {
-        let args = ["up", point.to_str().unwrap(), "--store", store.to_str().unwrap(), "--foreground"];
-        let mut child = world.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let args = [
+            "up",
+            point.to_str().unwrap(),
+            "--store",
+            store.to_str().unwrap(),
+            "--foreground",
+        ];
+        let mut child = world
+            .command(&args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let status = || world.teal(&["status", point.to_str().unwrap(), "--json"]);
         let is_up = wait_until(PATIENCE, || status().code == 0);
         if is_up {
@@ -57,40 +77,67 @@ fn the_foreground_ends_cleanly_on_signals() {
         let said = String::from_utf8_lossy(&said.stderr).into_owned();
         assert!(is_up && has_ended, "{signal:?}: {said}");
         assert_eq!(code.and_then(|c| c.code()), Some(0), "{signal:?}: {said}");
-        assert!(!said.contains("redone"), "the round before ended cleanly: {said}");
+        assert!(
+            !said.contains("redone"),
+            "the round before ended cleanly: {said}"
+        );
         assert_eq!(std::fs::read_dir(&point).unwrap().count(), 0, "unmounted");
         support::check(&world, &store);
     }
     let mut m = Mounted::of(world, "64M");
     m.down();
-    let args = ["mount", store.to_str().unwrap(), m.point().to_str().unwrap()];
+    let args = [
+        "mount",
+        store.to_str().unwrap(),
+        m.point().to_str().unwrap(),
+    ];
     m.world().teal(&args).good();
     m.adopt();
     for round in 0..2 {
-        assert_eq!(std::fs::read(m.path(format!("round {round}"))).unwrap(), b"not synced");
+        assert_eq!(
+            std::fs::read(m.path(format!("round {round}"))).unwrap(),
+            b"not synced"
+        );
     }
 }
 
 #[test]
 fn a_killed_daemon_leaves_a_mount_point_that_the_next_up_repairs() {
-    let Some(mut m) = Mounted::new("a_killed_daemon_leaves_a_mount_point_that_the_next_up_repairs", "256M") else {
+    let Some(mut m) = Mounted::new(
+        "a_killed_daemon_leaves_a_mount_point_that_the_next_up_repairs",
+        "256M",
+    ) else {
         return;
     };
     for round in 0..3 {
-        let file = std::fs::OpenOptions::new().write(true).create_new(true).open(m.path(format!("f{round}"))).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, &support::seeded(round, 100_000), 0).unwrap();
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(m.path(format!("f{round}")))
+            .unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &support::seeded(round, 100_000), 0)
+            .unwrap();
         file.sync_all().unwrap();
         // Open when the daemon dies: the mount stays busy.
         m.kill();
-        assert_eq!(rustix::fs::statfs(m.point()).err(), Some(rustix::io::Errno::NOTCONN));
+        assert_eq!(
+            rustix::fs::statfs(m.point()).err(),
+            Some(rustix::io::Errno::NOTCONN)
+        );
         let said = m.up();
         assert!(said.contains("repaired"), "{said}");
         for n in 0..=round {
-            assert!(std::fs::read(m.path(format!("f{n}"))).unwrap() == support::seeded(n, 100_000), "f{n}");
+            assert!(
+                std::fs::read(m.path(format!("f{n}"))).unwrap() == support::seeded(n, 100_000),
+                "f{n}"
+            );
         }
     }
     m.kill();
-    let said = m.world().teal(&["down", m.point().to_str().unwrap()]).good();
+    let said = m
+        .world()
+        .teal(&["down", m.point().to_str().unwrap()])
+        .good();
     assert!(said.contains("free again"), "{said}");
     assert_eq!(std::fs::read_dir(m.point()).unwrap().count(), 0);
     m.check();
@@ -98,28 +145,53 @@ fn a_killed_daemon_leaves_a_mount_point_that_the_next_up_repairs() {
 
 #[test]
 fn status_tells_programs_everything() {
-    let Some(mut m) = Mounted::new("status_tells_programs_everything", "64M") else { return };
+    let Some(mut m) = Mounted::new("status_tells_programs_everything", "64M") else {
+        return;
+    };
     std::fs::write(m.path("f"), support::seeded(1, 1 << 20)).unwrap();
-    std::fs::OpenOptions::new().write(true).open(m.path("f")).unwrap().sync_all().unwrap();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(m.path("f"))
+        .unwrap()
+        .sync_all()
+        .unwrap();
     let s = m.status();
     assert_eq!(s["mount_point"], m.point().to_str().unwrap());
     assert_eq!(s["store"], m.store().to_str().unwrap());
     assert_eq!(s["label"], "Teal");
     assert_eq!(s["uuid"].as_str().unwrap().len(), 32);
-    assert_eq!((&s["read_only"], &s["failed"]), (&Value::Bool(false), &Value::Bool(false)));
+    assert_eq!(
+        (&s["read_only"], &s["failed"]),
+        (&Value::Bool(false), &Value::Bool(false))
+    );
     let number = |key: &str| s[key].as_u64().unwrap_or_else(|| panic!("{key} in {s}"));
-    assert!(number("total_bytes") <= 64 << 20 && number("total_bytes") > 44 << 20, "{s}");
+    assert!(
+        number("total_bytes") <= 64 << 20 && number("total_bytes") > 44 << 20,
+        "{s}"
+    );
     assert!(number("free_bytes") < number("total_bytes"));
     assert!(number("live_bytes") >= 1 << 20, "{s}");
     assert_eq!(number("objects"), 2, "the root and a file: {s}");
     assert_eq!(number("orphans"), 0);
-    for (list, key) in [("settings", "commit-seconds"), ("counters", "barriers"), ("requests", "write")] {
-        let has = s[list].as_array().unwrap().iter().any(|pair| pair[0] == key && pair[1].is_u64());
+    for (list, key) in [
+        ("settings", "commit-seconds"),
+        ("counters", "barriers"),
+        ("requests", "write"),
+    ] {
+        let has = s[list]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|pair| pair[0] == key && pair[1].is_u64());
         assert!(has, "{key} in {s}");
     }
     assert_eq!(s["uncommitted"], false);
     let people = m.world().teal(&["status"]).good();
-    assert!(people.contains(m.point().to_str().unwrap()) && people.contains("everything is on the disk"), "{people}");
+    assert!(
+        people.contains(m.point().to_str().unwrap())
+            && people.contains("everything is on the disk"),
+        "{people}"
+    );
     m.down();
     assert_eq!(m.world().teal(&["status", "--json"]).good().trim(), "[]");
     m.mount("ro");
@@ -128,23 +200,48 @@ fn status_tells_programs_everything() {
 
 #[test]
 fn a_setting_takes_effect_at_once_and_is_shown() {
-    let Some(mut m) = Mounted::new("a_setting_takes_effect_at_once_and_is_shown", "64M") else { return };
+    let Some(mut m) = Mounted::new("a_setting_takes_effect_at_once_and_is_shown", "64M") else {
+        return;
+    };
     m.hide_from_sync();
     m.set("checkpoint-seconds", "3600");
     m.set("commit-seconds", "3600");
-    let shown = |m: &Mounted| m.world().teal(&["config", "ls", m.point().to_str().unwrap()]).good();
-    assert!(shown(&m).lines().any(|line| line == "commit-seconds 3600"), "{}", shown(&m));
+    let shown = |m: &Mounted| {
+        m.world()
+            .teal(&["config", "ls", m.point().to_str().unwrap()])
+            .good()
+    };
+    assert!(
+        shown(&m).lines().any(|line| line == "commit-seconds 3600"),
+        "{}",
+        shown(&m)
+    );
     std::fs::write(m.path("f"), "x").unwrap();
     let_pass(Duration::from_secs(7));
-    assert_eq!(m.status()["uncommitted"], true, "the default of 5 s does not hold any more");
+    assert_eq!(
+        m.status()["uncommitted"],
+        true,
+        "the default of 5 s does not hold any more"
+    );
     m.set("commit-seconds", "1");
-    assert!(shown(&m).lines().any(|line| line == "commit-seconds 1"), "{}", shown(&m));
-    assert!(wait_until(PATIENCE, || m.status()["uncommitted"] == false), "{}", m.status());
+    assert!(
+        shown(&m).lines().any(|line| line == "commit-seconds 1"),
+        "{}",
+        shown(&m)
+    );
+    assert!(
+        wait_until(PATIENCE, || m.status()["uncommitted"] == false),
+        "{}",
+        m.status()
+    );
 }
 
 #[test]
 fn what_is_older_than_the_commit_interval_survives_a_killed_daemon() {
-    let Some(mut m) = Mounted::new("what_is_older_than_the_commit_interval_survives_a_killed_daemon", "64M") else {
+    let Some(mut m) = Mounted::new(
+        "what_is_older_than_the_commit_interval_survives_a_killed_daemon",
+        "64M",
+    ) else {
         return;
     };
     m.set("commit-seconds", "2");
@@ -160,12 +257,16 @@ fn what_is_older_than_the_commit_interval_survives_a_killed_daemon() {
 fn io_counters(m: &Mounted) -> Vec<(String, u64)> {
     let status = m.status();
     let pairs = status["counters"].as_array().unwrap().iter();
-    pairs.map(|p| (p[0].as_str().unwrap().to_owned(), p[1].as_u64().unwrap())).collect()
+    pairs
+        .map(|p| (p[0].as_str().unwrap().to_owned(), p[1].as_u64().unwrap()))
+        .collect()
 }
 
 #[test]
 fn an_idle_mount_is_silent() {
-    let Some(mut m) = Mounted::new("an_idle_mount_is_silent", "128M") else { return };
+    let Some(mut m) = Mounted::new("an_idle_mount_is_silent", "128M") else {
+        return;
+    };
     m.hide_from_sync();
     m.set("commit-seconds", "1");
     m.set("checkpoint-seconds", "1");
@@ -186,20 +287,31 @@ fn an_idle_mount_is_silent() {
     let_pass(Duration::from_secs(12));
     assert_eq!(io_counters(&m), last);
     std::fs::write(m.path("one more"), "x").unwrap();
-    assert!(wait_until(PATIENCE, || io_counters(&m) != last), "the counters do move when something happens");
+    assert!(
+        wait_until(PATIENCE, || io_counters(&m) != last),
+        "the counters do move when something happens"
+    );
 }
 
 #[test]
 fn the_space_a_store_takes_is_what_is_in_it() {
-    let Some(m) = Mounted::new("the_space_a_store_takes_is_what_is_in_it", "8G") else { return };
+    let Some(m) = Mounted::new("the_space_a_store_takes_is_what_is_in_it", "8G") else {
+        return;
+    };
     let taken = |path: &Path| std::fs::metadata(path).unwrap().blocks() * 512;
-    assert!(taken(m.store()) < 128 << 20, "{} bytes for an empty store of 8 GiB", taken(m.store()));
+    assert!(
+        taken(m.store()) < 128 << 20,
+        "{} bytes for an empty store of 8 GiB",
+        taken(m.store())
+    );
 }
 
 #[test]
 fn mount_8_and_fstab_work() {
     let test = "mount_8_and_fstab_work";
-    let Some(world) = World::new(test) else { return };
+    let Some(world) = World::new(test) else {
+        return;
+    };
     let Some(private) = PrivateMounts::new(&world) else {
         return teal_testkit::skip(test, "mount namespaces cannot be made here");
     };
@@ -228,14 +340,17 @@ fn mount_8_and_fstab_work() {
         grep -q 'frobnicate' said
         not mountpoint -q "$point"
     "#;
-    private.with_mount_programs(script, &[&store, Path::new(env!("CARGO_BIN_EXE_teal"))]).good();
+    private
+        .with_mount_programs(script, &[&store, Path::new(env!("CARGO_BIN_EXE_teal"))])
+        .good();
     support::check(&world, &store);
 }
 
 #[test]
 fn a_mount_by_a_user_serves_that_user() {
     let test = "a_mount_by_a_user_serves_that_user";
-    if !is_user_able() || !Path::new("/dev/fuse").exists() || program("fusermount3", &[]).is_none() {
+    if !is_user_able() || !Path::new("/dev/fuse").exists() || program("fusermount3", &[]).is_none()
+    {
         return teal_testkit::skip(test, "needs root, setpriv, fusermount3 and /dev/fuse");
     }
     let world = World::open_to_all();
@@ -269,13 +384,17 @@ fn a_mount_by_a_user_serves_that_user() {
         user ../teal down
     "#;
     let script = script.replace('~', "\"$HOME\"");
-    private.run(&script, &[Path::new(env!("CARGO_BIN_EXE_teal"))]).good();
+    private
+        .run(&script, &[Path::new(env!("CARGO_BIN_EXE_teal"))])
+        .good();
 }
 
 #[test]
 fn the_space_a_new_store_takes_does_not_grow_with_what_it_may_hold() {
     let test = "the_space_a_new_store_takes_does_not_grow_with_what_it_may_hold";
-    let Some(world) = World::new(test) else { return };
+    let Some(world) = World::new(test) else {
+        return;
+    };
     for (size, most) in [("100G", 80), ("1T", 160), ("10T", 1100)] {
         let store = world.store("s.teal", size);
         let taken = (std::fs::metadata(&store).unwrap().blocks() * 512) >> 20;
@@ -287,7 +406,9 @@ fn the_space_a_new_store_takes_does_not_grow_with_what_it_may_hold() {
 #[test]
 fn the_name_of_a_new_store_is_durable_when_mkfs_returns() {
     let test = "the_name_of_a_new_store_is_durable_when_mkfs_returns";
-    let Some(world) = World::new(test) else { return };
+    let Some(world) = World::new(test) else {
+        return;
+    };
     if program("strace", &[]).is_none() {
         return teal_testkit::skip(test, "needs strace");
     }
@@ -301,7 +422,10 @@ fn the_name_of_a_new_store_is_durable_when_mkfs_returns() {
 
 #[test]
 fn the_bare_directory_is_never_seen_while_a_killed_daemon_is_replaced() {
-    let Some(mut m) = Mounted::new("the_bare_directory_is_never_seen_while_a_killed_daemon_is_replaced", "64M") else {
+    let Some(mut m) = Mounted::new(
+        "the_bare_directory_is_never_seen_while_a_killed_daemon_is_replaced",
+        "64M",
+    ) else {
         return;
     };
     std::fs::write(m.path("kept"), "content").unwrap();
@@ -316,32 +440,58 @@ fn the_bare_directory_is_never_seen_while_a_killed_daemon_is_replaced() {
             scope.spawn(|| {
                 let mut number = 0;
                 while !is_over.load(std::sync::atomic::Ordering::Acquire) {
-                    number += u32::from(std::fs::write(point.join(format!("{round}-{number}")), "x").is_ok());
+                    number += u32::from(
+                        std::fs::write(point.join(format!("{round}-{number}")), "x").is_ok(),
+                    );
                 }
             });
-            let said = m.world().teal(&["up", point.to_str().unwrap(), "--store", m.store().to_str().unwrap()]);
+            let said = m.world().teal(&[
+                "up",
+                point.to_str().unwrap(),
+                "--store",
+                m.store().to_str().unwrap(),
+            ]);
             is_over.store(true, std::sync::atomic::Ordering::Release);
-            assert!(said.code == 0 && said.to_string().contains("repaired"), "round {round}: {said}");
+            assert!(
+                said.code == 0 && said.to_string().contains("repaired"),
+                "round {round}: {said}"
+            );
         });
         m.adopt();
         assert_eq!(std::fs::read(m.path("kept")).unwrap(), b"content");
     }
     m.down();
-    assert_eq!(std::fs::read_dir(m.point()).unwrap().count(), 0, "nothing was written beneath the mount");
+    assert_eq!(
+        std::fs::read_dir(m.point()).unwrap().count(),
+        0,
+        "nothing was written beneath the mount"
+    );
     m.check();
 }
 
 #[test]
 fn too_many_threads_are_refused_and_as_many_as_are_allowed_end() {
-    let Some(mut m) = Mounted::new("too_many_threads_are_refused_and_as_many_as_are_allowed_end", "64M") else {
+    let Some(mut m) = Mounted::new(
+        "too_many_threads_are_refused_and_as_many_as_are_allowed_end",
+        "64M",
+    ) else {
         return;
     };
     m.down();
     for number in ["100000", "257", "0", "-1", "many"] {
         let option = format!("threads={number}");
-        let said = m.world().teal(&["mount", m.store().to_str().unwrap(), m.point().to_str().unwrap(), "-o", &option]);
+        let said = m.world().teal(&[
+            "mount",
+            m.store().to_str().unwrap(),
+            m.point().to_str().unwrap(),
+            "-o",
+            &option,
+        ]);
         let line = said.refused();
-        assert!(line.contains(&option) && line.contains("from 1 to 256"), "{line}");
+        assert!(
+            line.contains(&option) && line.contains("from 1 to 256"),
+            "{line}"
+        );
     }
     for number in [1, 256] {
         m.mount(&format!("threads={number}"));
@@ -354,17 +504,37 @@ fn too_many_threads_are_refused_and_as_many_as_are_allowed_end() {
 #[test]
 fn a_copy_of_the_mount_in_another_namespace_does_not_keep_it_from_ending() {
     let test = "a_copy_of_the_mount_in_another_namespace_does_not_keep_it_from_ending";
-    let Some(mut m) = Mounted::new(test, "64M") else { return };
+    let Some(mut m) = Mounted::new(test, "64M") else {
+        return;
+    };
     if PrivateMounts::new(m.world()).is_none() {
         return teal_testkit::skip(test, "mount namespaces cannot be made here");
     }
     for is_signal in [false, true] {
         let mut holder = std::process::Command::new("unshare");
         let script = "test -d \"$0\"; echo ready; cat > /dev/null";
-        let script = ["--mount", "--propagation", "private", "sh", "-e", "-c", script, m.point().to_str().unwrap()];
-        let mut holder = holder.args(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let script = [
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-e",
+            "-c",
+            script,
+            m.point().to_str().unwrap(),
+        ];
+        let mut holder = holder
+            .args(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut said = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(holder.stdout.take().unwrap()), &mut said).unwrap();
+        std::io::BufRead::read_line(
+            &mut std::io::BufReader::new(holder.stdout.take().unwrap()),
+            &mut said,
+        )
+        .unwrap();
         assert_eq!(said, "ready\n");
         let content = support::seeded(u64::from(is_signal), 300_000);
         std::fs::write(m.path("f"), &content).unwrap();

@@ -13,22 +13,37 @@ const SCRIPT: &str = "/usr/share/dbench/client.txt";
 #[test]
 fn dbench_runs_with_and_without_syncing() {
     let test = "dbench_runs_with_and_without_syncing";
-    let Some(mut m) = Mounted::new(test, "2G") else { return };
+    let Some(mut m) = Mounted::new(test, "2G") else {
+        return;
+    };
     if program("dbench", &[]).is_none() || !std::path::Path::new(SCRIPT).exists() {
-        return teal_testkit::skip(test, "dbench is not installed; `cargo xtask test` installs it");
+        return teal_testkit::skip(
+            test,
+            "dbench is not installed; `cargo xtask test` installs it",
+        );
     }
     let time = if is_long() { "60" } else { "3" };
     for how in [&[][..], &["-x"], &["-F"], &["-s", "-S"]] {
         let mut command = Command::new("dbench");
-        command.args(["-c", SCRIPT, "-t", time, "-D"]).arg(m.point()).args(how).arg("4");
+        command
+            .args(["-c", SCRIPT, "-t", time, "-D"])
+            .arg(m.point())
+            .args(how)
+            .arg("4");
         let said = run(m.world().furnish(&mut command)).good();
         assert!(said.contains("Throughput"), "{how:?}: {said}");
         // It goes on after some errors, but tells them. Without the semaphore its clients only do not start together, and it has nothing
         // to do with the mount: its key is a process number, which somebody else's semaphore may have.
-        let of_mount = |line: &&str| line.contains("failed") && !line.contains("failed to create barrier semaphore");
+        let of_mount = |line: &&str| {
+            line.contains("failed") && !line.contains("failed to create barrier semaphore")
+        };
         assert_eq!(said.lines().find(of_mount), None, "{how:?}: {said}");
     }
-    assert_eq!(m.status()["orphans"], 0, "everything it removed is given back");
+    assert_eq!(
+        m.status()["orphans"],
+        0,
+        "everything it removed is given back"
+    );
     m.down();
     m.check();
 }
@@ -47,11 +62,20 @@ const METHODS: [&str; 7] = [
 #[test]
 fn fs_mark_runs_with_every_way_to_sync() {
     let test = "fs_mark_runs_with_every_way_to_sync";
-    let Some(mut m) = Mounted::new(test, "1G") else { return };
+    let Some(mut m) = Mounted::new(test, "1G") else {
+        return;
+    };
     if program("fs_mark", &[]).is_none() {
-        return teal_testkit::skip(test, "fs_mark is not installed; `cargo xtask test` installs it");
+        return teal_testkit::skip(
+            test,
+            "fs_mark is not installed; `cargo xtask test` installs it",
+        );
     }
-    let (files, loops) = if is_long() { ("5000", "10") } else { ("100", "2") };
+    let (files, loops) = if is_long() {
+        ("5000", "10")
+    } else {
+        ("100", "2")
+    };
     let copy = m.world().path("copy");
     for (number, method) in METHODS.iter().enumerate() {
         let dir = m.path(number.to_string());
@@ -59,8 +83,27 @@ fn fs_mark_runs_with_every_way_to_sync() {
         let mut command = Command::new("fs_mark");
         // Paths of forty bytes are too long for it.
         let number = number.to_string();
-        command.args(["-k", "-s", "5000", "-t", "4", "-n", files, "-L", loops, "-l", "/dev/null", "-S", &number]);
-        run(m.world().furnish(&mut command).args(["-d", &format!("./{number}")]).current_dir(m.point())).good();
+        command.args([
+            "-k",
+            "-s",
+            "5000",
+            "-t",
+            "4",
+            "-n",
+            files,
+            "-L",
+            loops,
+            "-l",
+            "/dev/null",
+            "-S",
+            &number,
+        ]);
+        run(m
+            .world()
+            .furnish(&mut command)
+            .args(["-d", &format!("./{number}")])
+            .current_dir(m.point()))
+        .good();
         let made = std::fs::read_dir(&dir).unwrap().count();
         let want = 4 * files.parse::<usize>().unwrap() * loops.parse::<usize>().unwrap();
         assert_eq!(made, want, "{method}");

@@ -17,8 +17,13 @@ const LOOK: usize = 25;
 
 /// The root starts alike everywhere.
 fn begin(targets: &mut [&mut dyn Target]) {
-    let root = FsOp::SetMode { path: PathBuf::new(), perm: 0o755 };
-    targets.iter_mut().for_each(|target| assert_eq!(target.apply(&root), Ok(())));
+    let root = FsOp::SetMode {
+        path: PathBuf::new(),
+        perm: 0o755,
+    };
+    targets
+        .iter_mut()
+        .for_each(|target| assert_eq!(target.apply(&root), Ok(())));
 }
 
 /// Runs `ops` operations on both and the model that suggests them; they agree on everything.
@@ -39,21 +44,32 @@ fn agree(
         assert_eq!(said, expected, "seed {seed}, op {n}: {op:?}");
         errors += usize::from(said.is_err());
         if n % LOOK == LOOK - 1 || n + 1 == ops {
-            let mut want = other.as_mut().map_or_else(|| model.snapshot(), |o| o.snapshot());
+            let mut want = other
+                .as_mut()
+                .map_or_else(|| model.snapshot(), |o| o.snapshot());
             // Two file systems do the same at different times; only the model knows which times somebody set.
             let known = model.snapshot();
             for (path, node) in &mut want.nodes {
                 node.mtime = known.nodes.get(path).and_then(|n| n.mtime);
             }
             let diff = want.diff(&one.snapshot());
-            assert!(diff.is_empty(), "seed {seed}, up to op {n}, last {op:?}, wanted | found:\n{}", diff.join("\n"));
+            assert!(
+                diff.is_empty(),
+                "seed {seed}, up to op {n}, last {op:?}, wanted | found:\n{}",
+                diff.join("\n")
+            );
         }
     }
-    assert!((ops / 20..ops / 2).contains(&errors), "{errors} of {ops} operations failed");
+    assert!(
+        (ops / 20..ops / 2).contains(&errors),
+        "{errors} of {ops} operations failed"
+    );
 }
 
 fn with_the_model(test: &str, seeds: std::ops::Range<u64>) {
-    let Some(mut m) = Mounted::new(test, "512M") else { return };
+    let Some(mut m) = Mounted::new(test, "512M") else {
+        return;
+    };
     for seed in seeds {
         let dir = m.path(format!("seed-{seed}"));
         std::fs::create_dir(&dir).unwrap();
@@ -71,8 +87,14 @@ fn with_the_model(test: &str, seeds: std::ops::Range<u64>) {
             }
             drop(target);
             m.remount();
-            let diff = model.snapshot().diff(&PathTarget::new(&dir).unwrap().snapshot());
-            assert!(diff.is_empty(), "seed {seed}, after a remount, model | mount:\n{}", diff.join("\n"));
+            let diff = model
+                .snapshot()
+                .diff(&PathTarget::new(&dir).unwrap().snapshot());
+            assert!(
+                diff.is_empty(),
+                "seed {seed}, after a remount, model | mount:\n{}",
+                diff.join("\n")
+            );
         }
     }
     m.down();
@@ -86,7 +108,10 @@ fn the_mount_does_what_the_model_does() {
 
 #[test]
 fn the_mount_does_what_the_model_does_with_other_seeds() {
-    with_the_model("the_mount_does_what_the_model_does_with_other_seeds", 100..103);
+    with_the_model(
+        "the_mount_does_what_the_model_does_with_other_seeds",
+        100..103,
+    );
 }
 
 /// An ext4 file system on a loop device; `None`, on record as skipped, where there can be none.
@@ -108,8 +133,12 @@ fn ext4(test: &str, world: &World) -> Option<Point> {
 #[test]
 fn the_mount_does_what_ext4_does() {
     let test = "the_mount_does_what_ext4_does";
-    let Some(m) = Mounted::new(test, "512M") else { return };
-    let Some(ext4) = ext4(test, m.world()) else { return };
+    let Some(m) = Mounted::new(test, "512M") else {
+        return;
+    };
+    let Some(ext4) = ext4(test, m.world()) else {
+        return;
+    };
     let below = |root: &Path, seed: u64| {
         let dir = root.join(format!("seed-{seed}"));
         std::fs::create_dir(&dir).unwrap();
@@ -119,7 +148,14 @@ fn the_mount_does_what_ext4_does() {
         let (mut ours, mut theirs) = (below(m.point(), seed), below(&ext4.0, seed));
         let mut model = Model::new();
         begin(&mut [&mut ours, &mut theirs, &mut model]);
-        agree(seed, OPS, &mut Rng::new(seed), &mut model, &mut ours, Some(&mut theirs));
+        agree(
+            seed,
+            OPS,
+            &mut Rng::new(seed),
+            &mut model,
+            &mut ours,
+            Some(&mut theirs),
+        );
     }
 }
 
@@ -130,13 +166,19 @@ fn a_lost_operation_is_noticed() {
     impl Target for Lossy {
         fn apply(&mut self, op: &FsOp) -> Result<(), teal_testkit::Errno> {
             self.1 += 1;
-            if self.1.is_multiple_of(97) { Ok(()) } else { self.0.apply(op) }
+            if self.1.is_multiple_of(97) {
+                Ok(())
+            } else {
+                self.0.apply(op)
+            }
         }
         fn snapshot(&mut self) -> teal_testkit::tree::Tree {
             self.0.snapshot()
         }
     }
-    let Some(m) = Mounted::new("a_lost_operation_is_noticed", "64M") else { return };
+    let Some(m) = Mounted::new("a_lost_operation_is_noticed", "64M") else {
+        return;
+    };
     let mut target = Lossy(PathTarget::new(m.point()).unwrap(), 0);
     let mut model = Model::new();
     begin(&mut [&mut target, &mut model]);

@@ -28,8 +28,13 @@ struct File {
 impl File {
     fn new(path: PathBuf) -> Self {
         let flags = OFlags::CLOEXEC | OFlags::RDWR | OFlags::CREATE;
-        let open = |more| rustix::fs::openat(CWD, &path, flags | more, Mode::RUSR | Mode::WUSR).unwrap();
-        Self { ways: [open(OFlags::empty()), open(OFlags::DIRECT)], bytes: Vec::new(), path }
+        let open =
+            |more| rustix::fs::openat(CWD, &path, flags | more, Mode::RUSR | Mode::WUSR).unwrap();
+        Self {
+            ways: [open(OFlags::empty()), open(OFlags::DIRECT)],
+            bytes: Vec::new(),
+            path,
+        }
     }
 
     fn size(&self) -> u64 {
@@ -57,9 +62,20 @@ impl File {
             }
         }
         let want = self.range(from, to);
-        assert_eq!(at, want.len(), "{what}: length read from {from} to {to}, way {way}");
-        let wrong = got.iter().zip(want.iter()).position(|(got, want)| got != want);
-        assert_eq!(wrong.map(|at| from + at as u64), None, "{what}: first wrong byte of {from} to {to}, way {way}");
+        assert_eq!(
+            at,
+            want.len(),
+            "{what}: length read from {from} to {to}, way {way}"
+        );
+        let wrong = got
+            .iter()
+            .zip(want.iter())
+            .position(|(got, want)| got != want);
+        assert_eq!(
+            wrong.map(|at| from + at as u64),
+            None,
+            "{what}: first wrong byte of {from} to {to}, way {way}"
+        );
     }
 
     /// What lies between the end of data and the next data is zeros, and the map of data ends.
@@ -72,7 +88,10 @@ impl File {
                 Err(Errno::NXIO) => self.size(),
                 Err(e) => panic!("{what}: {e}"),
             };
-            assert!(self.range(at, data).iter().all(|byte| *byte == 0), "{what}: hole from {at} to {data}");
+            assert!(
+                self.range(at, data).iter().all(|byte| *byte == 0),
+                "{what}: hole from {at} to {data}"
+            );
             if data < self.size() {
                 let hole = rustix::fs::seek(&self.ways[0], SeekFrom::Hole(data)).unwrap();
                 assert!(hole > data, "{what}: data at {data}");
@@ -106,7 +125,8 @@ fn step(rng: &mut Rng, files: &mut [File; 2], what: &str) {
             rng.fill(&mut bytes);
             let mut at = 0;
             while at < bytes.len() {
-                at += rustix::io::pwrite(fd, &bytes[at..], from + at as u64).unwrap_or_else(|e| panic!("{what}: {e}"));
+                at += rustix::io::pwrite(fd, &bytes[at..], from + at as u64)
+                    .unwrap_or_else(|e| panic!("{what}: {e}"));
             }
             file.grow(to);
             file.range(from, to).copy_from_slice(&bytes);
@@ -116,7 +136,13 @@ fn step(rng: &mut Rng, files: &mut [File; 2], what: &str) {
             file.bytes.resize(from as usize, 0);
         }
         15 => {
-            rustix::fs::fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, from, to - from).unwrap();
+            rustix::fs::fallocate(
+                fd,
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                from,
+                to - from,
+            )
+            .unwrap();
             file.range(from, to).fill(0);
         }
         16 => {
@@ -139,7 +165,9 @@ fn step(rng: &mut Rng, files: &mut [File; 2], what: &str) {
         22 => rustix::fs::fdatasync(fd).unwrap(),
         _ => file.has_true_holes(what),
     }
-    let size = rustix::fs::fstat(&files[one].ways[1 - way]).unwrap().st_size as u64;
+    let size = rustix::fs::fstat(&files[one].ways[1 - way])
+        .unwrap()
+        .st_size as u64;
     assert_eq!(size, files[one].size(), "{what}: size");
 }
 
@@ -147,44 +175,77 @@ fn step(rng: &mut Rng, files: &mut [File; 2], what: &str) {
 fn copy(rng: &mut Rng, files: &mut [File; 2], (one, from, to): (usize, u64, u64), what: &str) {
     let other = rng.index(2);
     let target = range(rng).0;
-    let length = (to - from).min(SIZE - target).min(files[one].size().saturating_sub(from));
+    let length = (to - from)
+        .min(SIZE - target)
+        .min(files[one].size().saturating_sub(from));
     let overlaps = one == other && from.abs_diff(target) < length;
     let mut done = 0;
     while done < length {
         let (mut at, mut into) = (from + done, target + done);
-        let (source, sink) = (&files[one].ways[rng.index(2)], &files[other].ways[rng.index(2)]);
-        let copied =
-            rustix::fs::copy_file_range(source, Some(&mut at), sink, Some(&mut into), (length - done) as usize);
+        let (source, sink) = (
+            &files[one].ways[rng.index(2)],
+            &files[other].ways[rng.index(2)],
+        );
+        let copied = rustix::fs::copy_file_range(
+            source,
+            Some(&mut at),
+            sink,
+            Some(&mut into),
+            (length - done) as usize,
+        );
         match copied {
             Err(Errno::INVAL) if overlaps => return,
-            Ok(0) | Err(_) => panic!("{what}: copying {length} from {from} to {target}: {copied:?}"),
+            Ok(0) | Err(_) => {
+                panic!("{what}: copying {length} from {from} to {target}: {copied:?}")
+            }
             Ok(n) => done += n as u64,
         }
     }
-    assert!(length == 0 || !overlaps, "{what}: overlapping ranges are refused");
+    assert!(
+        length == 0 || !overlaps,
+        "{what}: overlapping ranges are refused"
+    );
     let bytes = files[one].range(from, from + length).to_vec();
     if length > 0 {
         files[other].grow(target + length);
-        files[other].range(target, target + length).copy_from_slice(&bytes);
+        files[other]
+            .range(target, target + length)
+            .copy_from_slice(&bytes);
     }
 }
 
 fn holds_what_was_written(test: &str, seeds: std::ops::Range<u64>, ops: usize) {
-    let Some(mut m) = Mounted::new(test, "512M") else { return };
+    let Some(mut m) = Mounted::new(test, "512M") else {
+        return;
+    };
     for seed in seeds {
         let mut rng = Rng::new(seed);
         let mut files = ["a", "b"].map(|name| File::new(m.path(format!("{seed}{name}"))));
         for round in 0..4 {
             for op in 0..ops / 4 {
-                step(&mut rng, &mut files, &format!("seed {seed}, round {round}, op {op}"));
+                step(
+                    &mut rng,
+                    &mut files,
+                    &format!("seed {seed}, round {round}, op {op}"),
+                );
             }
             for file in &mut files {
-                (0..2).for_each(|way| file.reads(way, 0, SIZE + 1, &format!("seed {seed}, after round {round}")));
+                (0..2).for_each(|way| {
+                    file.reads(
+                        way,
+                        0,
+                        SIZE + 1,
+                        &format!("seed {seed}, after round {round}"),
+                    )
+                });
             }
             // Bytes and paths stay; what is open is closed.
             let kept = files.map(|file| (file.path, file.bytes));
             m.remount();
-            files = kept.map(|(path, bytes)| File { bytes, ..File::new(path) });
+            files = kept.map(|(path, bytes)| File {
+                bytes,
+                ..File::new(path)
+            });
         }
         for file in &mut files {
             file.reads(0, 0, SIZE + 1, &format!("seed {seed}, mounted again"));
@@ -197,6 +258,10 @@ fn holds_what_was_written(test: &str, seeds: std::ops::Range<u64>, ops: usize) {
 
 #[test]
 fn cached_direct_and_shifted_bytes_agree() {
-    let (seeds, ops) = if is_long() { (1..9, 100_000) } else { (1..5, 8_000) };
+    let (seeds, ops) = if is_long() {
+        (1..9, 100_000)
+    } else {
+        (1..5, 8_000)
+    };
     holds_what_was_written("cached_direct_and_shifted_bytes_agree", seeds, ops);
 }

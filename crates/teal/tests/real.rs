@@ -10,9 +10,12 @@ use support::{Mounted, World, compare_trees, git, postgresql, run, shell, source
 
 #[test]
 fn a_large_source_tree_comes_back_byte_for_byte() {
-    let Some(mut m) = Mounted::new("a_large_source_tree_comes_back_byte_for_byte", "2G") else { return };
+    let Some(mut m) = Mounted::new("a_large_source_tree_comes_back_byte_for_byte", "2G") else {
+        return;
+    };
     let tree = sources(m.world(), 100 << 20);
-    let script = r#"tar cf sources.tar -C "$1" .; mkdir "$2"; tar xf sources.tar -C "$2"; rm sources.tar"#;
+    let script =
+        r#"tar cf sources.tar -C "$1" .; mkdir "$2"; tar xf sources.tar -C "$2"; rm sources.tar"#;
     let ours = m.path("sources");
     shell(m.world(), script, &[&tree, &ours]).good();
     let count = compare_trees(&tree, &ours);
@@ -27,22 +30,38 @@ fn a_large_source_tree_comes_back_byte_for_byte() {
 #[test]
 fn a_git_repository_is_whole_after_a_remount() {
     let test = "a_git_repository_is_whole_after_a_remount";
-    let Some(mut m) = Mounted::new(test, "1G") else { return };
+    let Some(mut m) = Mounted::new(test, "1G") else {
+        return;
+    };
     git(test, &mut m, 30 << 20);
 }
 
 #[test]
 fn two_crates_are_built_inside_the_mount() {
-    let Some(mut m) = Mounted::new("two_crates_are_built_inside_the_mount", "1G") else { return };
+    let Some(mut m) = Mounted::new("two_crates_are_built_inside_the_mount", "1G") else {
+        return;
+    };
     let files = [
-        ("Cargo.toml", "[workspace]\nmembers = [\"below\", \"above\"]\nresolver = \"3\"\n"),
-        ("below/Cargo.toml", "[package]\nname = \"below\"\nversion = \"0.1.0\"\nedition = \"2024\"\n"),
-        ("below/src/lib.rs", "pub fn answer() -> u32 {\n    6 * 7\n}\n"),
+        (
+            "Cargo.toml",
+            "[workspace]\nmembers = [\"below\", \"above\"]\nresolver = \"3\"\n",
+        ),
+        (
+            "below/Cargo.toml",
+            "[package]\nname = \"below\"\nversion = \"0.1.0\"\nedition = \"2024\"\n",
+        ),
+        (
+            "below/src/lib.rs",
+            "pub fn answer() -> u32 {\n    6 * 7\n}\n",
+        ),
         (
             "above/Cargo.toml",
             "[package]\nname = \"above\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nbelow = { path = \"../below\" }\n",
         ),
-        ("above/src/main.rs", "fn main() {\n    println!(\"{}\", below::answer());\n}\n"),
+        (
+            "above/src/main.rs",
+            "fn main() {\n    println!(\"{}\", below::answer());\n}\n",
+        ),
     ];
     for (path, text) in files {
         let path = m.path("ws").join(path);
@@ -51,22 +70,43 @@ fn two_crates_are_built_inside_the_mount() {
     }
     let cargo = |m: &Mounted, args: &[&str]| {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.current_dir(m.path("ws")).args(args).arg("--offline");
-        command.env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS").env_remove("CARGO_MAKEFLAGS");
+        command
+            .current_dir(m.path("ws"))
+            .args(args)
+            .arg("--offline");
+        command
+            .env_remove("CARGO_TARGET_DIR")
+            .env_remove("RUSTFLAGS")
+            .env_remove("CARGO_MAKEFLAGS");
         run(&mut command)
     };
     cargo(&m, &["build"]).good();
-    assert_eq!(run(&mut Command::new(m.path("ws/target/debug/above"))).good(), "42\n");
+    assert_eq!(
+        run(&mut Command::new(m.path("ws/target/debug/above"))).good(),
+        "42\n"
+    );
     m.remount();
-    assert_eq!(run(&mut Command::new(m.path("ws/target/debug/above"))).good(), "42\n");
+    assert_eq!(
+        run(&mut Command::new(m.path("ws/target/debug/above"))).good(),
+        "42\n"
+    );
     let again = cargo(&m, &["build"]);
-    assert!(!again.stderr.contains("Compiling"), "times came back, so nothing is stale: {again}");
-    std::fs::write(m.path("ws/below/src/lib.rs"), "pub fn answer() -> u32 {\n    43\n}\n").unwrap();
+    assert!(
+        !again.stderr.contains("Compiling"),
+        "times came back, so nothing is stale: {again}"
+    );
+    std::fs::write(
+        m.path("ws/below/src/lib.rs"),
+        "pub fn answer() -> u32 {\n    43\n}\n",
+    )
+    .unwrap();
     assert_eq!(cargo(&m, &["run", "-q"]).good(), "43\n");
 }
 
 fn keeps_every_commit(test: &str, journal: &str) {
-    let Some(mut m) = Mounted::new(test, "512M") else { return };
+    let Some(mut m) = Mounted::new(test, "512M") else {
+        return;
+    };
     if sqlite(test, &mut m, journal, 3) {
         m.down();
         m.check();
@@ -75,12 +115,18 @@ fn keeps_every_commit(test: &str, journal: &str) {
 
 #[test]
 fn sqlite_with_a_write_ahead_log_keeps_every_acknowledged_commit() {
-    keeps_every_commit("sqlite_with_a_write_ahead_log_keeps_every_acknowledged_commit", "WAL");
+    keeps_every_commit(
+        "sqlite_with_a_write_ahead_log_keeps_every_acknowledged_commit",
+        "WAL",
+    );
 }
 
 #[test]
 fn sqlite_with_a_rollback_journal_keeps_every_acknowledged_commit() {
-    keeps_every_commit("sqlite_with_a_rollback_journal_keeps_every_acknowledged_commit", "DELETE");
+    keeps_every_commit(
+        "sqlite_with_a_rollback_journal_keeps_every_acknowledged_commit",
+        "DELETE",
+    );
 }
 
 #[test]

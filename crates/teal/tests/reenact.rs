@@ -18,13 +18,22 @@ fn each_figure_is_re_enacted_by_one_command() {
     }
     for name in names {
         let said = world.teal(&["lab", "reenact", name]).good();
-        assert!(said.contains("paper") && said.contains("ours modelled by") || name == "greenfs-3", "{said}");
-        assert!(said.lines().any(|line| line.starts_with("  - ")), "a frank word: {said}");
+        assert!(
+            said.contains("paper") && said.contains("ours modelled by") || name == "greenfs-3",
+            "{said}"
+        );
+        assert!(
+            said.lines().any(|line| line.starts_with("  - ")),
+            "a frank word: {said}"
+        );
         let json = world.teal(&["lab", "reenact", name, "--json"]).good();
         let json: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["name"], name);
         for row in json["rows"].as_array().unwrap() {
-            assert!(said.contains(row["ours"].as_str().unwrap()), "the same again: {row} {said}");
+            assert!(
+                said.contains(row["ours"].as_str().unwrap()),
+                "the same again: {row} {said}"
+            );
         }
     }
 }

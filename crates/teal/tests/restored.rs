@@ -32,7 +32,12 @@ impl Ground {
         nas.0.down();
         copy(&data, &backup);
         nas.0.up();
-        Some(Self { nas, laptop, data, backup })
+        Some(Self {
+            nas,
+            laptop,
+            data,
+            backup,
+        })
     }
 
     /// Puts the server back to what it was. Whoever is not away meets it at once.
@@ -45,8 +50,12 @@ impl Ground {
 
     #[track_caller]
     fn assert_no_conflicts(&self) {
-        let said =
-            run(&mut self.laptop.world().command(&["conflicts", "ls", self.laptop.point().to_str().unwrap()])).good();
+        let said = run(&mut self.laptop.world().command(&[
+            "conflicts",
+            "ls",
+            self.laptop.point().to_str().unwrap(),
+        ]))
+        .good();
         assert!(said.contains("no conflicts"), "{said}");
     }
 }
@@ -60,14 +69,23 @@ fn change(m: &Mounted, name: &str) {
     fs::write(m.path("d0/f0"), "changed after the copy").unwrap();
     fs::rename(m.path("d1"), dir.join("moved")).unwrap();
     fs::hard_link(m.path("d0/f0"), dir.join("link")).unwrap();
-    fs::set_permissions(m.path("d2"), std::os::unix::fs::PermissionsExt::from_mode(0o750)).unwrap();
-    run(Command::new("setfattr").args(["-n", "user.colour", "-v", "teal"]).arg(m.path("d0/f0"))).good();
+    fs::set_permissions(
+        m.path("d2"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o750),
+    )
+    .unwrap();
+    run(Command::new("setfattr")
+        .args(["-n", "user.colour", "-v", "teal"])
+        .arg(m.path("d0/f0")))
+    .good();
 }
 
 #[test]
 fn what_a_restored_server_lost_comes_back_from_those_who_have_it() {
     let test = "what_a_restored_server_lost_comes_back_from_those_who_have_it";
-    let Some(mut ground) = Ground::new(test) else { return };
+    let Some(mut ground) = Ground::new(test) else {
+        return;
+    };
     change(&ground.laptop, "of the laptop");
     fs::remove_file(ground.laptop.path("d0/f7")).unwrap();
     converge(&ground.nas.0, &ground.laptop);
@@ -82,12 +100,24 @@ fn what_a_restored_server_lost_comes_back_from_those_who_have_it() {
     let again = fs::read(ground.laptop.path("d0/f7")).unwrap();
     fs::write(before.join("d0/f7"), &again).unwrap();
     for name in ["of the laptop/later", "d0/f7"] {
-        run(Command::new("touch").arg("-r").arg(ground.laptop.path(name)).arg(before.join(name))).good();
-        run(Command::new("chmod").arg("--reference").arg(ground.laptop.path(name)).arg(before.join(name))).good();
+        run(Command::new("touch")
+            .arg("-r")
+            .arg(ground.laptop.path(name))
+            .arg(before.join(name)))
+        .good();
+        run(Command::new("chmod")
+            .arg("--reference")
+            .arg(ground.laptop.path(name))
+            .arg(before.join(name)))
+        .good();
     }
     // A directory's time is that of the newest change of an entry, and those have been made again.
     let times = "find . -type d -exec touch -r {} \"$0\"/{} \\;";
-    run(Command::new("sh").args(["-c", times]).arg(&before).current_dir(ground.laptop.point())).good();
+    run(Command::new("sh")
+        .args(["-c", times])
+        .arg(&before)
+        .current_dir(ground.laptop.point()))
+    .good();
     compare_trees(&before, ground.laptop.point());
     ground.assert_no_conflicts();
     // Whoever joins now gets all of it from the server.
@@ -99,15 +129,24 @@ fn what_a_restored_server_lost_comes_back_from_those_who_have_it() {
 #[test]
 fn who_went_on_with_a_restored_server_is_not_set_back_by_who_comes_later() {
     let test = "who_went_on_with_a_restored_server_is_not_set_back_by_who_comes_later";
-    let Some(mut ground) = Ground::new(test) else { return };
+    let Some(mut ground) = Ground::new(test) else {
+        return;
+    };
     change(&ground.laptop, "of the laptop");
     converge(&ground.nas.0, &ground.laptop);
     ground.laptop.down();
     ground.restore();
     ground.nas.flush();
     // The serving machine has offered what it had of that, and goes on.
-    assert_eq!(fs::read(ground.nas.0.path("d0/f0")).unwrap(), b"changed after the copy");
-    fs::write(ground.nas.0.path("d0/f0"), "changed again, with the restored server").unwrap();
+    assert_eq!(
+        fs::read(ground.nas.0.path("d0/f0")).unwrap(),
+        b"changed after the copy"
+    );
+    fs::write(
+        ground.nas.0.path("d0/f0"),
+        "changed again, with the restored server",
+    )
+    .unwrap();
     fs::write(ground.nas.0.path("d0/f1"), "so was this").unwrap();
     fs::remove_file(ground.nas.0.path("d0/f2")).unwrap();
     fs::rename(ground.nas.0.path("d0/f3"), ground.nas.0.path("d2/f3 moved")).unwrap();
@@ -119,6 +158,9 @@ fn who_went_on_with_a_restored_server_is_not_set_back_by_who_comes_later() {
     assert!(read("d0/f2").is_err(), "removed with the restored server");
     assert!(read("d0/f3").is_err() && read("d2/f3 moved").is_ok());
     // Both offered the same; what the one did since stands.
-    assert_eq!(read("d0/f0").unwrap(), "changed again, with the restored server");
+    assert_eq!(
+        read("d0/f0").unwrap(),
+        "changed again, with the restored server"
+    );
     end(vec![ground.laptop, ground.nas.0]);
 }

@@ -37,7 +37,10 @@ impl Switched {
         rustix::fs::flock(&alone, FlockOperation::LockExclusive).unwrap();
         let before = std::fs::read_to_string(SWITCH).unwrap();
         std::fs::write(SWITCH, position).unwrap();
-        Some(Self { before, _alone: alone })
+        Some(Self {
+            before,
+            _alone: alone,
+        })
     }
 }
 
@@ -65,9 +68,16 @@ struct Callers {
 }
 
 fn use_once(dir: &Path, caller: u64, turn: u64) -> io::Result<()> {
-    let (name, other) = (dir.join(format!("{caller}-{turn}")), dir.join(format!("{caller}-{turn} moved")));
+    let (name, other) = (
+        dir.join(format!("{caller}-{turn}")),
+        dir.join(format!("{caller}-{turn} moved")),
+    );
     let content = support::seeded(caller, 3000 + 7000 * (turn as usize % 20));
-    let mut file = OpenOptions::new().create_new(true).read(true).write(true).open(&name)?;
+    let mut file = OpenOptions::new()
+        .create_new(true)
+        .read(true)
+        .write(true)
+        .open(&name)?;
     file.write_all(&content)?;
     if turn.is_multiple_of(3) {
         file.sync_all()?;
@@ -76,12 +86,19 @@ fn use_once(dir: &Path, caller: u64, turn: u64) -> io::Result<()> {
     let mut found = vec![0; content.len()];
     file.read_exact_at(&mut found, 0)?;
     assert!(found == content, "what was written is read");
-    if turn.is_multiple_of(2) { std::fs::remove_file(&other) } else { Ok(()) }
+    if turn.is_multiple_of(2) {
+        std::fs::remove_file(&other)
+    } else {
+        Ok(())
+    }
 }
 
 impl Callers {
     fn at_work(dir: &Path, round: u64) -> Self {
-        let (enough, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (enough, done) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicUsize::new(0)),
+        );
         let caller = |caller| {
             let (dir, enough, done) = (dir.to_owned(), Arc::clone(&enough), Arc::clone(&done));
             let work = move || {
@@ -94,10 +111,17 @@ impl Callers {
                 }
                 Ok(())
             };
-            Builder::new().name(format!("caller-{caller}")).spawn(work).unwrap()
+            Builder::new()
+                .name(format!("caller-{caller}"))
+                .spawn(work)
+                .unwrap()
         };
         let threads = (0..CALLERS).map(caller).collect();
-        let this = Self { enough, done, threads };
+        let this = Self {
+            enough,
+            done,
+            threads,
+        };
         let busy = || this.done.load(Ordering::Relaxed) > 3 * CALLERS as usize;
         assert!(wait_until(PATIENCE, busy), "nobody gets anything done");
         this
@@ -105,9 +129,19 @@ impl Callers {
 
     /// What each met; that one does not come back is a failure and no hang.
     fn come_back(self) -> Vec<Option<Errno>> {
-        assert!(wait_until(PATIENCE, || self.threads.iter().all(JoinHandle::is_finished)), "a caller hangs");
-        let errno = |error: io::Error| Errno::from_io_error(&error).unwrap_or_else(|| panic!("{error}"));
-        self.threads.into_iter().map(|thread| thread.join().unwrap().err().map(errno)).collect()
+        assert!(
+            wait_until(PATIENCE, || self
+                .threads
+                .iter()
+                .all(JoinHandle::is_finished)),
+            "a caller hangs"
+        );
+        let errno =
+            |error: io::Error| Errno::from_io_error(&error).unwrap_or_else(|| panic!("{error}"));
+        self.threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap().err().map(errno))
+            .collect()
     }
 
     fn stop(self) {
@@ -119,7 +153,10 @@ impl Callers {
     fn are_told_of_the_end(self, killed: bool) {
         for met in self.come_back() {
             let by_kill = killed && matches!(met, Some(Errno::CANCELED | Errno::INTR));
-            assert!(by_kill || matches!(met, Some(Errno::NOTCONN | Errno::CONNABORTED)), "{met:?}");
+            assert!(
+                by_kill || matches!(met, Some(Errno::NOTCONN | Errno::CONNABORTED)),
+                "{met:?}"
+            );
         }
     }
 }
@@ -131,7 +168,8 @@ struct Connection(PathBuf, u64);
 impl Connection {
     fn of(m: &Mounted) -> Self {
         let device = std::fs::metadata(m.point()).unwrap().dev();
-        let path = Path::new("/sys/fs/fuse/connections").join((major(device) << 20 | minor(device)).to_string());
+        let path = Path::new("/sys/fs/fuse/connections")
+            .join((major(device) << 20 | minor(device)).to_string());
         let inode = std::fs::metadata(&path).unwrap().ino();
         Self(path, inode)
     }
@@ -141,19 +179,32 @@ impl Connection {
     }
 
     fn ends(&self) {
-        let is_there = || std::fs::metadata(&self.0).is_ok_and(|directory| directory.ino() == self.1);
-        assert!(wait_until(PATIENCE, || !is_there()), "the connection is still there");
+        let is_there =
+            || std::fs::metadata(&self.0).is_ok_and(|directory| directory.ino() == self.1);
+        assert!(
+            wait_until(PATIENCE, || !is_there()),
+            "the connection is still there"
+        );
     }
 }
 
 fn nothing_went_wrong(m: &Mounted) {
     let log = m.log();
-    assert!(!["of a ring", "panicked", "answer"].iter().any(|word| log.contains(word)), "{log}");
+    assert!(
+        !["of a ring", "panicked", "answer"]
+            .iter()
+            .any(|word| log.contains(word)),
+        "{log}"
+    );
 }
 
 #[test]
 fn a_mount_over_rings_keeps_everything_and_can_be_read_only() {
-    let Some((_switched, mut m)) = mounted("a_mount_over_rings_keeps_everything_and_can_be_read_only") else { return };
+    let Some((_switched, mut m)) =
+        mounted("a_mount_over_rings_keeps_everything_and_can_be_read_only")
+    else {
+        return;
+    };
     let (ours, mirror) = (m.path("tree"), m.world().path("mirror"));
     fill(&mirror, 1, 150);
     support::shell(m.world(), r#"cp -a "$1" "$2""#, &[&mirror, &ours]).good();
@@ -166,7 +217,10 @@ fn a_mount_over_rings_keeps_everything_and_can_be_read_only() {
         compare_trees(&mirror, &ours);
         assert!(std::fs::read(m.path("big")).unwrap() == big);
         if options.ends_with("ro") {
-            assert_eq!(Errno::from_io_error(&std::fs::write(m.path("new"), "").unwrap_err()), Some(Errno::ROFS));
+            assert_eq!(
+                Errno::from_io_error(&std::fs::write(m.path("new"), "").unwrap_err()),
+                Some(Errno::ROFS)
+            );
         }
     }
     m.down();
@@ -177,21 +231,34 @@ fn a_mount_over_rings_keeps_everything_and_can_be_read_only() {
 #[test]
 fn rings_that_cannot_be_had_are_refused_in_words_and_only_if_asked_for() {
     let test = "rings_that_cannot_be_had_are_refused_in_words_and_only_if_asked_for";
-    let Some(_switched) = Switched::to(test, "N") else { return };
-    let Some(mut m) = Mounted::new(test, "64M") else { return };
+    let Some(_switched) = Switched::to(test, "N") else {
+        return;
+    };
+    let Some(mut m) = Mounted::new(test, "64M") else {
+        return;
+    };
     assert_eq!(m.status()["uring"], false);
     m.down();
     let (store, point) = (m.store().to_str().unwrap(), m.point().to_str().unwrap());
     let said = m.world().teal(&["mount", store, point, "-o", "uring=on"]);
-    assert!(said.code != 0 && said.to_string().contains("enable_uring"), "{said}");
-    assert_eq!(std::fs::read_dir(point).unwrap().count(), 0, "nothing is mounted");
+    assert!(
+        said.code != 0 && said.to_string().contains("enable_uring"),
+        "{said}"
+    );
+    assert_eq!(
+        std::fs::read_dir(point).unwrap().count(),
+        0,
+        "nothing is mounted"
+    );
     m.mount("uring=auto");
     assert_eq!(m.status()["uring"], false);
 }
 
 #[test]
 fn an_unmount_while_idle_or_right_after_a_burst_leaves_nothing() {
-    let Some((_switched, mut m)) = mounted("an_unmount_while_idle_or_right_after_a_burst_leaves_nothing") else {
+    let Some((_switched, mut m)) =
+        mounted("an_unmount_while_idle_or_right_after_a_burst_leaves_nothing")
+    else {
         return;
     };
     for round in 0..ROUNDS {
@@ -211,7 +278,8 @@ fn an_unmount_while_idle_or_right_after_a_burst_leaves_nothing() {
 
 #[test]
 fn a_daemon_killed_while_requests_are_in_flight_leaves_no_caller_waiting() {
-    let Some((_switched, mut m)) = mounted("a_daemon_killed_while_requests_are_in_flight_leaves_no_caller_waiting")
+    let Some((_switched, mut m)) =
+        mounted("a_daemon_killed_while_requests_are_in_flight_leaves_no_caller_waiting")
     else {
         return;
     };
@@ -232,7 +300,10 @@ fn a_daemon_killed_while_requests_are_in_flight_leaves_no_caller_waiting() {
 
 #[test]
 fn an_aborted_connection_ends_the_daemon_and_its_callers() {
-    let Some((_switched, mut m)) = mounted("an_aborted_connection_ends_the_daemon_and_its_callers") else { return };
+    let Some((_switched, mut m)) = mounted("an_aborted_connection_ends_the_daemon_and_its_callers")
+    else {
+        return;
+    };
     for round in 0..ROUNDS {
         let connection = Connection::of(&m);
         let callers = Callers::at_work(m.point(), round);

@@ -11,18 +11,34 @@ use support::{Mounted, PrivateMounts, Said, is_long, program, run};
 
 /// Stressors of the class that do nothing here, with the reason. `docs/semantics.md` lists the same.
 const INAPPLICABLE: [(&str, &str); 8] = [
-    ("bind-mount", "mounts over its own directories, not files of the mount"),
+    (
+        "bind-mount",
+        "mounts over its own directories, not files of the mount",
+    ),
     ("binderfs", "mounts another file system"),
     ("eventfd", "files without a file system"),
     ("fiemap", "FUSE has no FIEMAP"),
-    ("inode-flags", "the flags of ext4 (FS_IOC_SETFLAGS) are ENOTTY"),
+    (
+        "inode-flags",
+        "the flags of ext4 (FS_IOC_SETFLAGS) are ENOTTY",
+    ),
     ("ioprio", "priorities of processes"),
     ("procfs", "reads /proc"),
     ("verity", "the kernel has no fs-verity for FUSE"),
 ];
 
 /// Stressors of other classes that work on files as well.
-const ALSO: [&str; 9] = ["aio", "aiol", "mmap", "msync", "readahead", "revio", "seek", "sendfile", "unlink"];
+const ALSO: [&str; 9] = [
+    "aio",
+    "aiol",
+    "mmap",
+    "msync",
+    "readahead",
+    "revio",
+    "seek",
+    "sendfile",
+    "unlink",
+];
 
 /// Runs it where no FUSE mount is but this one: some stressors sync every file system they see, and one of somebody else may be dead.
 fn stress_ng(m: &Mounted, private: &PrivateMounts<'_>, args: &[&str]) -> Said {
@@ -33,7 +49,10 @@ fn stress_ng(m: &Mounted, private: &PrivateMounts<'_>, args: &[&str]) -> Said {
         done
         exec stress-ng --verify --temp-path "$point" "$@"
     "#;
-    let args: Vec<&Path> = [m.point()].into_iter().chain(args.iter().map(Path::new)).collect();
+    let args: Vec<&Path> = [m.point()]
+        .into_iter()
+        .chain(args.iter().map(Path::new))
+        .collect();
     private.run(SCRIPT, &args)
 }
 
@@ -42,8 +61,12 @@ fn stressors() -> Vec<String> {
     // It says so on one of its outputs and ends with an error, because a class named `filesystem?` is none.
     let said = run(Command::new("stress-ng").args(["--class", "filesystem?"]));
     let said = format!("{}{}", said.stdout, said.stderr);
-    let (_, names) = said.split_once("stressors:").unwrap_or_else(|| panic!("stress-ng does not list: {said}"));
-    let class = names.split_whitespace().filter(|name| INAPPLICABLE.iter().all(|(not, _)| not != name));
+    let (_, names) = said
+        .split_once("stressors:")
+        .unwrap_or_else(|| panic!("stress-ng does not list: {said}"));
+    let class = names
+        .split_whitespace()
+        .filter(|name| INAPPLICABLE.iter().all(|(not, _)| not != name));
     let mut all: Vec<_> = class.chain(ALSO).map(str::to_owned).collect();
     all.sort();
     all.dedup();
@@ -53,24 +76,47 @@ fn stressors() -> Vec<String> {
 
 /// Runs the part of the stressors that `belongs`, one after the other, and checks the store.
 fn stressed(test: &str, belongs: impl Fn(usize) -> bool) {
-    let Some(mut m) = Mounted::new(test, "2G") else { return };
+    let Some(mut m) = Mounted::new(test, "2G") else {
+        return;
+    };
     if program("stress-ng", &[]).is_none() {
-        return teal_testkit::skip(test, "stress-ng is not installed; `cargo xtask test` installs it");
+        return teal_testkit::skip(
+            test,
+            "stress-ng is not installed; `cargo xtask test` installs it",
+        );
     }
     let Some(private) = PrivateMounts::new(m.world()) else {
         return teal_testkit::skip(test, "mount namespaces cannot be made here");
     };
     let time = if is_long() { "20" } else { "1" };
     let requests = |m: &Mounted| -> u64 {
-        m.status()["requests"].as_array().unwrap().iter().map(|count| count[1].as_u64().unwrap()).sum()
+        m.status()["requests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|count| count[1].as_u64().unwrap())
+            .sum()
     };
-    for (_, name) in stressors().iter().enumerate().filter(|(at, _)| belongs(*at)) {
+    for (_, name) in stressors()
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| belongs(*at))
+    {
         let (option, before) = (format!("--{name}"), requests(&m));
         let said = stress_ng(&m, &private, &[&option, "2", "--timeout", time]);
         let is_known = !said.stderr.contains("unrecognized option");
-        assert!(said.code == 0 || !is_known && ALSO.contains(&name.as_str()), "{name}: {said}");
-        assert!(!said.to_string().contains("skipping"), "{name} skipped itself: {said}");
-        assert!(requests(&m) > before || !is_known, "{name} did not touch the mount");
+        assert!(
+            said.code == 0 || !is_known && ALSO.contains(&name.as_str()),
+            "{name}: {said}"
+        );
+        assert!(
+            !said.to_string().contains("skipping"),
+            "{name} skipped itself: {said}"
+        );
+        assert!(
+            requests(&m) > before || !is_known,
+            "{name} did not touch the mount"
+        );
     }
     let left: Vec<_> = std::fs::read_dir(m.point()).unwrap().collect();
     assert!(left.is_empty(), "the stressors clean up: {left:?}");

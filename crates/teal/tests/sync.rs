@@ -10,32 +10,52 @@ use support::{Mounted, PATIENCE, PrivateMounts, World, has_loop_devices, wait_un
 
 fn kind_of(point: &Path) -> String {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mut lines = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
     lines.find(|fields| Path::new(fields[1]) == point).unwrap()[2].to_owned()
 }
 
 #[test]
 fn syncfs_is_durable_without_any_fsync() {
-    let Some(mut m) = Mounted::new("syncfs_is_durable_without_any_fsync", "64M") else { return };
+    let Some(mut m) = Mounted::new("syncfs_is_durable_without_any_fsync", "64M") else {
+        return;
+    };
     assert_eq!(kind_of(m.point()), "fuseblk.teal");
     m.set("commit-seconds", "3600");
     let before = m.syncs();
     std::fs::write(m.path("f"), support::seeded(1, 300_000)).unwrap();
     let is_uncommitted = m.status()["uncommitted"] == true;
     let between = m.syncs();
-    rustix::fs::syncfs(std::fs::OpenOptions::new().read(true).open(m.point()).unwrap()).unwrap();
+    rustix::fs::syncfs(
+        std::fs::OpenOptions::new()
+            .read(true)
+            .open(m.point())
+            .unwrap(),
+    )
+    .unwrap();
     assert_eq!(m.status()["uncommitted"], false);
     assert!(m.syncs() > between, "{}", m.status());
     // Somebody else may have synced all file systems.
-    assert!(is_uncommitted || between > before, "nothing commits it but a sync");
+    assert!(
+        is_uncommitted || between > before,
+        "nothing commits it but a sync"
+    );
     m.kill();
     m.up();
-    assert_eq!(std::fs::read(m.path("f")).unwrap(), support::seeded(1, 300_000));
+    assert_eq!(
+        std::fs::read(m.path("f")).unwrap(),
+        support::seeded(1, 300_000)
+    );
     m.down();
     m.check();
     // At once, but for somebody who looks at all devices just now.
     let is_gone = wait_until(PATIENCE, || loops_over(&m).is_empty());
-    assert!(is_gone, "the loop device goes with the mount: {}", loops_over(&m));
+    assert!(
+        is_gone,
+        "the loop device goes with the mount: {}",
+        loops_over(&m)
+    );
     m.mount("nosyncfs");
     assert_eq!(kind_of(m.point()), "fuse.teal");
     assert_eq!(loops_over(&m), "");
@@ -47,16 +67,31 @@ fn loops_over(m: &Mounted) -> String {
 
 #[test]
 fn what_umount_left_is_durable() {
-    let Some(mut m) = Mounted::new("what_umount_left_is_durable", "64M") else { return };
+    let Some(mut m) = Mounted::new("what_umount_left_is_durable", "64M") else {
+        return;
+    };
     m.set("commit-seconds", "3600");
     std::fs::write(m.path("f"), support::seeded(2, 200_000)).unwrap();
     // The copy is made of what the disk holds when umount returns.
     let copy = m.world().path("copy.teal");
-    support::shell(m.world(), r#"umount "$1"; cp "$2" "$3""#, &[m.point(), m.store(), &copy]).good();
+    support::shell(
+        m.world(),
+        r#"umount "$1"; cp "$2" "$3""#,
+        &[m.point(), m.store(), &copy],
+    )
+    .good();
     m.ended();
     let point = m.world().path("other");
     std::fs::create_dir(&point).unwrap();
-    m.world().teal(&["mount", copy.to_str().unwrap(), point.to_str().unwrap(), "-o", "ro"]).good();
+    m.world()
+        .teal(&[
+            "mount",
+            copy.to_str().unwrap(),
+            point.to_str().unwrap(),
+            "-o",
+            "ro",
+        ])
+        .good();
     let read = std::fs::read(point.join("f"));
     m.world().teal(&["down", point.to_str().unwrap()]).good();
     assert_eq!(read.unwrap(), support::seeded(2, 200_000));
@@ -66,7 +101,9 @@ fn what_umount_left_is_durable() {
 #[test]
 fn a_store_on_a_block_device_is_mounted_on_it() {
     let test = "a_store_on_a_block_device_is_mounted_on_it";
-    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else { return };
+    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else {
+        return;
+    };
     let Some(private) = PrivateMounts::new(&world) else {
         return teal_testkit::skip(test, "mount namespaces cannot be made here");
     };
@@ -91,14 +128,22 @@ fn a_store_on_a_block_device_is_mounted_on_it() {
         "$teal" down "$PWD/point"
         "$teal" check "$device"
     "#;
-    private.run(script, &[Path::new(env!("CARGO_BIN_EXE_teal"))]).good();
+    private
+        .run(script, &[Path::new(env!("CARGO_BIN_EXE_teal"))])
+        .good();
 }
 
 /// The ways in which a daemon comes to live in a mount namespace that ends with it, and the commands that make them.
 const NAMESPACES: &[(&str, &str)] = &[
     ("a mount namespace", "unshare --mount sh -e -c"),
-    ("a process namespace, too", "unshare --mount --pid --fork sh -e -c"),
-    ("a process namespace with its own /proc", "unshare --mount --pid --fork --mount-proc sh -e -c"),
+    (
+        "a process namespace, too",
+        "unshare --mount --pid --fork sh -e -c",
+    ),
+    (
+        "a process namespace with its own /proc",
+        "unshare --mount --pid --fork --mount-proc sh -e -c",
+    ),
     (
         "as in a container",
         "unshare --mount --pid --fork --ipc --uts --net --cgroup sh -e -c 'mount --rbind / root; \
@@ -109,7 +154,9 @@ const NAMESPACES: &[(&str, &str)] = &[
 #[test]
 fn a_daemon_that_is_killed_with_its_mount_namespace_leaves_nothing_behind() {
     let test = "a_daemon_that_is_killed_with_its_mount_namespace_leaves_nothing_behind";
-    let Some(world) = World::new(test) else { return };
+    let Some(world) = World::new(test) else {
+        return;
+    };
     if PrivateMounts::new(&world).is_none() {
         return teal_testkit::skip(test, "mount namespaces cannot be made here");
     }
@@ -132,16 +179,33 @@ fn a_daemon_that_is_killed_with_its_mount_namespace_leaves_nothing_behind() {
         let whole = format!(r#"cd "$1"; {command} "$0" sh "$@""#);
         let mut shell = std::process::Command::new("sh");
         let number = n.to_string();
-        let args = [world.path(""), env!("CARGO_BIN_EXE_teal").into(), store.clone(), number.into()];
+        let args = [
+            world.path(""),
+            env!("CARGO_BIN_EXE_teal").into(),
+            store.clone(),
+            number.into(),
+        ];
         shell.args(["-e", "-c", &whole, script]).args(args);
         let said = support::run(world.furnish(&mut shell)).good();
         // A namespace of processes has ended only when all in it are dead. Elsewhere the number is the daemon's here, too.
         let daemon = Path::new("/proc").join(said.trim());
-        assert!(n > 0 || wait_until(PATIENCE, || !daemon.exists()), "{what}: {} does not die", daemon.display());
+        assert!(
+            n > 0 || wait_until(PATIENCE, || !daemon.exists()),
+            "{what}: {} does not die",
+            daemon.display()
+        );
         let mut m = Mounted::on(World::new(test).unwrap(), store.clone());
-        assert_eq!(kind_of(m.point()), "fuseblk.teal", "here, in the first namespace");
+        assert_eq!(
+            kind_of(m.point()),
+            "fuseblk.teal",
+            "here, in the first namespace"
+        );
         for done in 0..=n {
-            assert_eq!(std::fs::read(m.path(format!("f{done}"))).unwrap(), b"content\n", "{what}");
+            assert_eq!(
+                std::fs::read(m.path(format!("f{done}"))).unwrap(),
+                b"content\n",
+                "{what}"
+            );
         }
         m.down();
         m.check();
@@ -151,7 +215,9 @@ fn a_daemon_that_is_killed_with_its_mount_namespace_leaves_nothing_behind() {
 #[test]
 fn whoever_wants_sync_to_reach_a_mount_in_a_namespace_of_its_own_says_so() {
     let test = "whoever_wants_sync_to_reach_a_mount_in_a_namespace_of_its_own_says_so";
-    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else { return };
+    let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else {
+        return;
+    };
     let Some(private) = PrivateMounts::new(&world) else {
         return teal_testkit::skip(test, "mount namespaces cannot be made here");
     };
@@ -166,5 +232,7 @@ fn whoever_wants_sync_to_reach_a_mount_in_a_namespace_of_its_own_says_so() {
         "$teal" status --json "$PWD/point" | grep -q '"uncommitted": *false'
         "$teal" down "$PWD/point"
     "#;
-    private.run(script, &[Path::new(env!("CARGO_BIN_EXE_teal")), &store]).good();
+    private
+        .run(script, &[Path::new(env!("CARGO_BIN_EXE_teal")), &store])
+        .good();
 }

@@ -43,7 +43,12 @@ fn edit(path: &Path, content: &[u8]) {
 /// As editors do.
 fn save(path: &Path, content: &[u8]) {
     let new = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&new).unwrap();
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&new)
+        .unwrap();
     file.write_all(content).unwrap();
     file.sync_all().unwrap();
     fs::rename(&new, path).unwrap();
@@ -51,14 +56,20 @@ fn save(path: &Path, content: &[u8]) {
 
 /// Opened anew for each line, as a shell's `>>` does.
 fn append(path: &Path, content: &[u8]) {
-    let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
+    let mut file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .unwrap();
     file.write_all(content).unwrap();
     file.sync_all().unwrap();
 }
 
 fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -66,8 +77,14 @@ fn names(dir: &Path) -> Vec<String> {
 /// The one copy in a directory, beside the file of this name and nothing else.
 fn copy_beside(dir: &Path, name: &str) -> PathBuf {
     let all = names(dir);
-    let copies: Vec<_> = all.iter().filter(|of| of.contains("(conflict laptop ")).collect();
-    assert!(copies.len() == 1 && all.len() == 2 && all.iter().any(|of| of == name), "{all:?}");
+    let copies: Vec<_> = all
+        .iter()
+        .filter(|of| of.contains("(conflict laptop "))
+        .collect();
+    assert!(
+        copies.len() == 1 && all.len() == 2 && all.iter().any(|of| of == name),
+        "{all:?}"
+    );
     dir.join(copies[0])
 }
 
@@ -80,7 +97,10 @@ fn shown(m: &Mounted, first: &str, copy: &Path) -> String {
         said.code == 0 && said.stdout.contains(first) && said.stdout.contains(copy)
     });
     found.unwrap_or_else(|| {
-        panic!("no conflict names {first} and {copy}: {}", m.world().teal(&["conflicts", "ls", dir]).good())
+        panic!(
+            "no conflict names {first} and {copy}: {}",
+            m.world().teal(&["conflicts", "ls", dir]).good()
+        )
     })
 }
 
@@ -116,11 +136,17 @@ fn an_edit_in_place_and_an_atomic_save_are_beside_each_other_whoever_comes_first
     away.returns(&mut laptop);
     converge(&nas.0, &laptop);
     for m in [&nas.0, &laptop] {
-        assert_eq!(names(m.point()), ["chain", "edit first", "elsewhere", "save first"]);
+        assert_eq!(
+            names(m.point()),
+            ["chain", "edit first", "elsewhere", "save first"]
+        );
         let found = |dir: &str, name: &str, saved: &[u8], copied: &[u8]| {
             let copy = copy_beside(&m.path(dir), name);
             assert_eq!(
-                (&fs::read(m.path(dir).join(name)).unwrap()[..], &fs::read(&copy).unwrap()[..]),
+                (
+                    &fs::read(m.path(dir).join(name)).unwrap()[..],
+                    &fs::read(&copy).unwrap()[..]
+                ),
                 (saved, copied),
                 "{dir}"
             );
@@ -138,12 +164,22 @@ fn an_edit_in_place_and_an_atomic_save_are_beside_each_other_whoever_comes_first
         ("chain", "report.txt", "first", b"saved again"),
         ("elsewhere", "final.txt", "later", b"EDITEDand last"),
     ] {
-        let number = shown(&laptop, &format!("{dir}/{name}"), &copy_beside(&laptop.path(dir), name));
+        let number = shown(
+            &laptop,
+            &format!("{dir}/{name}"),
+            &copy_beside(&laptop.path(dir), name),
+        );
         let point = laptop.point().to_str().unwrap().to_owned();
-        laptop.world().teal(&["conflicts", "resolve", &number, "--keep", keep, &point]).good();
+        laptop
+            .world()
+            .teal(&["conflicts", "resolve", &number, "--keep", keep, &point])
+            .good();
         converge(&nas.0, &laptop);
         assert_eq!(
-            (names(&nas.0.path(dir)), fs::read(nas.0.path(dir).join(name)).unwrap()),
+            (
+                names(&nas.0.path(dir)),
+                fs::read(nas.0.path(dir).join(name)).unwrap()
+            ),
             (vec![name.to_owned()], left.to_vec())
         );
     }
@@ -166,7 +202,11 @@ fn lines_that_two_machines_append_are_in_one_file_and_what_is_no_lines_is_beside
     converge(&nas.0, &laptop);
     let away = Away::goes(&mut laptop);
     for m in [&nas.0, &laptop] {
-        let who = if std::ptr::eq(m, &laptop) { "laptop" } else { "nas" };
+        let who = if std::ptr::eq(m, &laptop) {
+            "laptop"
+        } else {
+            "nas"
+        };
         for n in 0..20 {
             append(&m.path("log/log"), format!("{who} {n}\n").as_bytes());
         }
@@ -182,22 +222,35 @@ fn lines_that_two_machines_append_are_in_one_file_and_what_is_no_lines_is_beside
     for m in [&nas.0, &laptop] {
         assert_eq!(names(&m.path("log")), ["log"]);
         let merged = fs::read_to_string(m.path("log/log")).unwrap();
-        assert_eq!(merged, format!("begin\n{}{}", lines("nas"), lines("laptop")));
+        assert_eq!(
+            merged,
+            format!("begin\n{}{}", lines("nas"), lines("laptop"))
+        );
         for (dir, end) in [("half", " has no"), ("binary", "\0\n")] {
             let copy = copy_beside(&m.path(dir), "log");
-            assert_eq!(fs::read_to_string(m.path(dir).join("log")).unwrap(), format!("begin\nnas{end}"));
-            assert_eq!(fs::read_to_string(copy).unwrap(), format!("begin\nlaptop{end}"));
+            assert_eq!(
+                fs::read_to_string(m.path(dir).join("log")).unwrap(),
+                format!("begin\nnas{end}")
+            );
+            assert_eq!(
+                fs::read_to_string(copy).unwrap(),
+                format!("begin\nlaptop{end}")
+            );
         }
     }
     // Both connected, each line on its own way, without a pause.
     let count = 60;
     std::thread::scope(|scope| {
         for (m, who) in [(&nas.0, "N"), (&laptop, "L")] {
-            scope.spawn(move || (0..count).for_each(|n| append(&m.path("log/log"), format!("{who} {n}\n").as_bytes())));
+            scope.spawn(move || {
+                (0..count)
+                    .for_each(|n| append(&m.path("log/log"), format!("{who} {n}\n").as_bytes()))
+            });
         }
     });
     converge(&nas.0, &laptop);
-    assert!(wait_until(PATIENCE, || names(&laptop.path("log")) == names(&nas.0.path("log"))));
+    assert!(wait_until(PATIENCE, || names(&laptop.path("log"))
+        == names(&nas.0.path("log"))));
     assert_eq!(names(&nas.0.path("log")), ["log"]);
     let all = fs::read_to_string(nas.0.path("log/log")).unwrap();
     for who in ["N", "L"] {

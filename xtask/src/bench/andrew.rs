@@ -51,19 +51,40 @@ struct Plan {
 
 fn parse(args: &[&str]) -> Result<Option<Plan>> {
     let (delays, bandwidth) = (vec![0, 30, 60], 100.0);
-    let mut plan =
-        Plan { rounds: 1, delays, jobs: 2, bandwidth, is_cold: true, peers: Vec::new(), json: None, dir: None };
+    let mut plan = Plan {
+        rounds: 1,
+        delays,
+        jobs: 2,
+        bandwidth,
+        is_cold: true,
+        peers: Vec::new(),
+        json: None,
+        dir: None,
+    };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
-        let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));
+        let mut value = || {
+            args.next()
+                .copied()
+                .with_context(|| format!("{arg} needs a value"))
+        };
         match arg {
             "--rounds" => plan.rounds = value()?.parse().context("--rounds")?,
             "--delays" => {
-                plan.delays = value()?.split(',').map(str::parse).collect::<Result<_, _>>().context("--delays")?;
+                plan.delays = value()?
+                    .split(',')
+                    .map(str::parse)
+                    .collect::<Result<_, _>>()
+                    .context("--delays")?;
             }
             "--jobs" => plan.jobs = value()?.parse().context("--jobs")?,
             "--no-cold" => plan.is_cold = false,
-            "--peers" => plan.peers = value()?.split(',').map(peers::Kind::named).collect::<Result<_>>()?,
+            "--peers" => {
+                plan.peers = value()?
+                    .split(',')
+                    .map(peers::Kind::named)
+                    .collect::<Result<_>>()?
+            }
             "--bandwidth" => plan.bandwidth = value()?.parse().context("--bandwidth")?,
             "--json" => plan.json = Some(value()?.into()),
             "--dir" => plan.dir = Some(value()?.into()),
@@ -71,8 +92,9 @@ fn parse(args: &[&str]) -> Result<Option<Plan>> {
             _ => bail!("unknown argument {arg}\n{HELP}"),
         }
     }
-    let is_something =
-        (plan.rounds > 0 || plan.is_cold || !plan.peers.is_empty()) && plan.jobs > 0 && !plan.delays.is_empty();
+    let is_something = (plan.rounds > 0 || plan.is_cold || !plan.peers.is_empty())
+        && plan.jobs > 0
+        && !plan.delays.is_empty();
     ensure!(is_something, "nothing would be measured");
     ensure!(plan.bandwidth > 0.0, "--bandwidth 0 moves nothing");
     Ok(Some(plan))
@@ -134,36 +156,71 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     }
     let archive = build::source(&target.join("bench/openssh"))?;
     let ext4 = attach_ext4(&site.dir)?;
-    let (program, dir, bandwidth) = (target.join("release/teal"), site.dir.clone(), plan.bandwidth);
-    let work = Work { program, archive, dir, ext4, jobs: plan.jobs, bandwidth };
-    let places: Vec<Place> = [Place::Ext4].into_iter().chain(plan.delays.iter().copied().map(Place::Teal)).collect();
+    let (program, dir, bandwidth) = (
+        target.join("release/teal"),
+        site.dir.clone(),
+        plan.bandwidth,
+    );
+    let work = Work {
+        program,
+        archive,
+        dir,
+        ext4,
+        jobs: plan.jobs,
+        bandwidth,
+    };
+    let places: Vec<Place> = [Place::Ext4]
+        .into_iter()
+        .chain(plan.delays.iter().copied().map(Place::Teal))
+        .collect();
     let middle = plan.delays[plan.delays.len() / 2];
     let mut found = Found::default();
     // A run takes long: what is known so far is kept.
     let keep = |found: &Found, rounds| -> Result<String> {
-        site.keep(rounds, |of| report::json(found, &plan, of), |of| report::markdown(found, &plan, of))
+        site.keep(
+            rounds,
+            |of| report::json(found, &plan, of),
+            |of| report::markdown(found, &plan, of),
+        )
     };
     for round in 0..plan.rounds {
         let mut turn = places.clone();
         turn.rotate_left(round % places.len());
         for place in turn {
             eprintln!("round {}/{}: {}", round + 1, plan.rounds, place.name());
-            found.samples.push(work.measure(place, round).with_context(|| place.name())?);
+            found
+                .samples
+                .push(work.measure(place, round).with_context(|| place.name())?);
             keep(&found, round + 1)?;
         }
     }
     if plan.is_cold {
         eprintln!("machines that join, {middle} ms");
         let pair = Pair::begin(&work.program, &work.dir.join("cold"), middle, bandwidth)?;
-        found.cold = Some(cold::measure(&pair, middle, &work.archive, &work.dir.join("said"), plan.jobs)?);
+        found.cold = Some(cold::measure(
+            &pair,
+            middle,
+            &work.archive,
+            &work.dir.join("said"),
+            plan.jobs,
+        )?);
         pair.end()?;
         keep(&found, plan.rounds)?;
     }
     let (dir, archive) = (&work.dir, &work.archive);
-    let with = peers::Setting { target, dir, archive, jobs: plan.jobs, delay: middle, mbit: bandwidth };
+    let with = peers::Setting {
+        target,
+        dir,
+        archive,
+        jobs: plan.jobs,
+        delay: middle,
+        mbit: bandwidth,
+    };
     for kind in &plan.peers {
         eprintln!("{}, {middle} ms", kind.name());
-        found.peers.push(peers::measure(*kind, &with).with_context(|| kind.name())?);
+        found
+            .peers
+            .push(peers::measure(*kind, &with).with_context(|| kind.name())?);
         keep(&found, plan.rounds)?;
     }
     println!("{}", keep(&found, plan.rounds)?);
@@ -175,12 +232,19 @@ fn attach_ext4(dir: &Path) -> Result<PathBuf> {
     let (image, point) = (dir.join("ext4.img"), dir.join("ext4"));
     std::fs::create_dir(&point)?;
     run(Command::new("fallocate").args(["-l", "2G"]).arg(&image))?;
-    run(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&image))?;
-    let attached = run(Command::new("losetup").args(["--direct-io=on", "--show", "-f"]).arg(&image))?;
+    run(Command::new("mkfs.ext4")
+        .args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
+        .arg(&image))?;
+    let attached = run(Command::new("losetup")
+        .args(["--direct-io=on", "--show", "-f"])
+        .arg(&image))?;
     let device = PathBuf::from(attached.trim());
     undo::note(Undo::Loop(device.clone()));
     undo::note(Undo::Mount(point.clone()));
-    run(Command::new("mount").args(["-t", "ext4"]).arg(&device).arg(&point))?;
+    run(Command::new("mount")
+        .args(["-t", "ext4"])
+        .arg(&device)
+        .arg(&point))?;
     Ok(point)
 }
 
@@ -207,8 +271,18 @@ impl Work {
             Place::Ext4 => {
                 let (phases, client_cpu) = self.build(&self.ext4)?;
                 std::fs::remove_dir_all(self.ext4.join("work"))?;
-                let (counts, drained, daemons) = (Counts::default(), (Counts::default(), 0.0), (0.0, 0.0));
-                Ok(Sample { place, round, phases, client_cpu, daemons, counts, drained, load: load()? })
+                let (counts, drained, daemons) =
+                    (Counts::default(), (Counts::default(), 0.0), (0.0, 0.0));
+                Ok(Sample {
+                    place,
+                    round,
+                    phases,
+                    client_cpu,
+                    daemons,
+                    counts,
+                    drained,
+                    load: load()?,
+                })
             }
             Place::Teal(delay) => {
                 let dir = self.dir.join(format!("{delay}-{round}"));
@@ -222,7 +296,9 @@ impl Work {
 
     fn on_replica(&self, pair: &Pair, place: Place, round: usize) -> Result<Sample> {
         let (replica, nas) = (&pair.replica, &pair.nas);
-        let processor = || -> Result<(f64, f64)> { Ok((server_cpu(&[replica.pid()?]), server_cpu(&[nas.pid()?]))) };
+        let processor = || -> Result<(f64, f64)> {
+            Ok((server_cpu(&[replica.pid()?]), server_cpu(&[nas.pid()?])))
+        };
         let (before, cpu) = (replica.counts()?, processor()?);
         let (phases, client_cpu) = self.build(replica.point())?;
         let (counts, after) = (replica.counts()?.since(&before), processor()?);
@@ -230,7 +306,16 @@ impl Work {
         replica.flush()?;
         let drained = (replica.counts()?.since(&before), now() - flushing);
         let daemons = (after.0 - cpu.0, after.1 - cpu.1);
-        Ok(Sample { place, round, phases, client_cpu, daemons, counts, drained, load: load()? })
+        Ok(Sample {
+            place,
+            round,
+            phases,
+            client_cpu,
+            daemons,
+            counts,
+            drained,
+            load: load()?,
+        })
     }
 
     fn build(&self, point: &Path) -> Result<([f64; build::PHASES.len()], f64)> {
@@ -240,7 +325,13 @@ impl Work {
         let mut phases = [0.0; build::PHASES.len()];
         for (phase, took) in build::PHASES.iter().zip(&mut phases) {
             let begun = now();
-            let is_done = phase.run(&self.archive, &dir, &self.dir.join("said"), self.jobs, build::UNLIMITED)?;
+            let is_done = phase.run(
+                &self.archive,
+                &dir,
+                &self.dir.join("said"),
+                self.jobs,
+                build::UNLIMITED,
+            )?;
             ensure!(is_done, "{} took a day", phase.name());
             *took = now() - begun;
             eprintln!("  {:<10} {took:7.1} s", phase.name());
@@ -255,11 +346,18 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan = parse(&["--rounds", "3", "--delays", "0,8", "--jobs", "4"]).unwrap().unwrap();
+        let plan = parse(&["--rounds", "3", "--delays", "0,8", "--jobs", "4"])
+            .unwrap()
+            .unwrap();
         assert_eq!((plan.rounds, plan.delays, plan.jobs), (3, vec![0, 8], 4));
         assert!(parse(&["--peers", "nfs"]).is_err() && parse(&["--delays", ""]).is_err());
-        let plan = parse(&["--rounds", "0", "--peers", "sshfs,juicefs"]).unwrap().unwrap();
-        assert_eq!((plan.rounds, plan.peers), (0, vec![peers::Kind::Sshfs, peers::Kind::Juicefs]));
+        let plan = parse(&["--rounds", "0", "--peers", "sshfs,juicefs"])
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (plan.rounds, plan.peers),
+            (0, vec![peers::Kind::Sshfs, peers::Kind::Juicefs])
+        );
         assert!(
             parse(&["--rounds", "0", "--no-cold"]).is_err()
                 && parse(&["--rounds"]).is_err()

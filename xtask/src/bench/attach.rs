@@ -41,13 +41,25 @@ struct Plan {
 }
 
 fn parse(args: &[&str]) -> Result<Option<Plan>> {
-    let mut plan =
-        Plan { objects: vec![100_000, 1_000_000, 10_000_000], missed: vec![0, 1_000, 10_000], json: None, dir: None };
+    let mut plan = Plan {
+        objects: vec![100_000, 1_000_000, 10_000_000],
+        missed: vec![0, 1_000, 10_000],
+        json: None,
+        dir: None,
+    };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
-        let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));
-        let numbers =
-            |list: &str| list.split(',').map(str::parse).collect::<Result<Vec<u64>, _>>().context(arg.to_owned());
+        let mut value = || {
+            args.next()
+                .copied()
+                .with_context(|| format!("{arg} needs a value"))
+        };
+        let numbers = |list: &str| {
+            list.split(',')
+                .map(str::parse)
+                .collect::<Result<Vec<u64>, _>>()
+                .context(arg.to_owned())
+        };
         match arg {
             "--objects" => plan.objects = numbers(value()?)?,
             "--missed" => plan.missed = numbers(value()?)?,
@@ -57,7 +69,10 @@ fn parse(args: &[&str]) -> Result<Option<Plan>> {
             _ => bail!("unknown argument {arg}\n{HELP}"),
         }
     }
-    ensure!(!plan.objects.is_empty() && !plan.missed.is_empty(), "nothing would be measured");
+    ensure!(
+        !plan.objects.is_empty() && !plan.missed.is_empty(),
+        "nothing would be measured"
+    );
     Ok(Some(plan))
 }
 
@@ -77,12 +92,18 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
         return Ok(true);
     };
     let site = Site::begin("attach", plan.json.as_deref(), plan.dir.as_deref())?;
-    lab::build(&[&["-p", "teal", "--bin", "teal"], &["-p", "teal-device", "--example", "many"]])?;
+    lab::build(&[
+        &["-p", "teal", "--bin", "teal"],
+        &["-p", "teal-device", "--example", "many"],
+    ])?;
     let nas = Replica::serving(&site.target.join("release/teal"), &site.dir.join("nas"))?;
     let files = plan.missed.iter().copied().max().unwrap_or(0);
     let tree = nas.point().join("tree");
     for objects in &plan.objects {
-        let (drive, size) = (site.dir.join(format!("d{objects}.drive")), (DRIVE + objects * OBJECT).to_string());
+        let (drive, size) = (
+            site.dir.join(format!("d{objects}.drive")),
+            (DRIVE + objects * OBJECT).to_string(),
+        );
         nas.teal_device(&["add", text(&drive)?, "--size", &size, "--portable"])?;
     }
     // Drives that are attached get what is written.
@@ -95,7 +116,12 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
         let away = site.dir.join(format!("away-{objects}"));
         std::fs::rename(site.dir.join(format!("d{objects}.drive")), &away)?;
         let many = site.target.join("release/examples/many");
-        lab::run(Command::new(many).arg("fill").arg(&away).arg(objects.to_string()))?;
+        lab::run(
+            Command::new(many)
+                .arg("fill")
+                .arg(&away)
+                .arg(objects.to_string()),
+        )?;
     }
     let line = Line::to(&site.target.join("release/teal"), &site.dir, nas)?;
     line.set(0, 1000.0)?;
@@ -111,15 +137,34 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
                 let (seconds, memory) = attach(&home, &away)?;
                 let there = on_it(&home, &format!("d{objects}"))?;
                 // What has changed since makes way.
-                let least = if round == 0 { objects + files } else { *objects };
-                ensure!(there >= least, "{there} objects are on a drive with {objects} and {files} files");
+                let least = if round == 0 {
+                    objects + files
+                } else {
+                    *objects
+                };
+                ensure!(
+                    there >= least,
+                    "{there} objects are on a drive with {objects} and {files} files"
+                );
                 home.teal_device(&["detach", &format!("d{objects}"), "--fast"])?;
-                eprintln!("{objects} objects, {missed} missed: {seconds:.3} s, {} MiB", memory >> 20);
-                samples.push(Sample { objects: *objects, missed: *missed, seconds, memory });
+                eprintln!(
+                    "{objects} objects, {missed} missed: {seconds:.3} s, {} MiB",
+                    memory >> 20
+                );
+                samples.push(Sample {
+                    objects: *objects,
+                    missed: *missed,
+                    seconds,
+                    memory,
+                });
             }
         }
     }
-    let kept = site.keep(TIMES, |of| to_json(&samples, of), |of| markdown(&samples, &plan, of))?;
+    let kept = site.keep(
+        TIMES,
+        |of| to_json(&samples, of),
+        |of| markdown(&samples, &plan, of),
+    )?;
     home.down()?;
     line.nas.down()?;
     println!("{kept}");
@@ -146,7 +191,10 @@ fn change(tree: &Path, files: u64, round: u64) -> Result<()> {
 fn attach(home: &Replica, drive: &Path) -> Result<(f64, u64)> {
     let proc = PathBuf::from(format!("/proc/{}", home.pid()?));
     // 5: the peak begins anew at what there is (proc_pid_clear_refs(5)).
-    std::fs::OpenOptions::new().write(true).open(proc.join("clear_refs"))?.write_all_at(b"5", 0)?;
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(proc.join("clear_refs"))?
+        .write_all_at(b"5", 0)?;
     let before = field(&proc, "VmRSS:")?;
     let begun = now();
     home.teal_device(&["attach", text(drive)?])?;
@@ -157,19 +205,34 @@ fn attach(home: &Replica, drive: &Path) -> Result<(f64, u64)> {
 /// Objects that are on a drive.
 fn on_it(home: &Replica, name: &str) -> Result<u64> {
     let said: Vec<Value> = serde_json::from_str(&home.teal_device(&["ls", "--json"])?)?;
-    let drive = said.iter().find(|drive| drive["name"] == name).context("a drive that is not there")?;
-    drive["objects"].as_u64().context("a drive that does not say what is on it")
+    let drive = said
+        .iter()
+        .find(|drive| drive["name"] == name)
+        .context("a drive that is not there")?;
+    drive["objects"]
+        .as_u64()
+        .context("a drive that does not say what is on it")
 }
 
 /// Bytes that the kernel says of a process.
 fn field(proc: &Path, name: &str) -> Result<u64> {
     let status = std::fs::read_to_string(proc.join("status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
-    Ok(line.split_whitespace().next().context("no number")?.parse::<u64>()? << 10)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .with_context(|| format!("no {name}"))?;
+    Ok(line
+        .split_whitespace()
+        .next()
+        .context("no number")?
+        .parse::<u64>()?
+        << 10)
 }
 
 fn of(samples: &[Sample], objects: u64, missed: u64) -> impl Iterator<Item = &Sample> {
-    samples.iter().filter(move |sample| (sample.objects, sample.missed) == (objects, missed))
+    samples
+        .iter()
+        .filter(move |sample| (sample.objects, sample.missed) == (objects, missed))
 }
 
 fn markdown(samples: &[Sample], plan: &Plan, facts: &Facts) -> String {
@@ -185,8 +248,15 @@ fn markdown(samples: &[Sample], plan: &Plan, facts: &Facts) -> String {
         let _ = write!(out, "| {objects} |");
         for missed in &plan.missed {
             let seconds = spread(of(samples, *objects, *missed).map(|sample| sample.seconds));
-            let memory = of(samples, *objects, *missed).map(|sample| sample.memory >> 20).max();
-            let _ = write!(out, " {:.3} s, {} MiB |", seconds.map_or(f64::NAN, |s| s.median), memory.unwrap_or(0));
+            let memory = of(samples, *objects, *missed)
+                .map(|sample| sample.memory >> 20)
+                .max();
+            let _ = write!(
+                out,
+                " {:.3} s, {} MiB |",
+                seconds.map_or(f64::NAN, |s| s.median),
+                memory.unwrap_or(0)
+            );
         }
         let _ = writeln!(out);
     }
@@ -194,8 +264,7 @@ fn markdown(samples: &[Sample], plan: &Plan, facts: &Facts) -> String {
 }
 
 fn to_json(samples: &[Sample], facts: &Facts) -> Value {
-    let sample =
-        |s: &Sample| json!({ "objects": s.objects, "missed": s.missed, "seconds": s.seconds, "peak_bytes": s.memory });
+    let sample = |s: &Sample| json!({ "objects": s.objects, "missed": s.missed, "seconds": s.seconds, "peak_bytes": s.memory });
     json!({
         "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores, "load": facts.load,
         "seconds": facts.seconds, "samples": samples.iter().map(sample).collect::<Vec<_>>(),
@@ -208,8 +277,14 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan = parse(&["--objects", "10,20", "--missed", "3"]).unwrap().unwrap();
+        let plan = parse(&["--objects", "10,20", "--missed", "3"])
+            .unwrap()
+            .unwrap();
         assert_eq!((plan.objects, plan.missed), (vec![10, 20], vec![3]));
-        assert!(parse(&["--missed", ""]).is_err() && parse(&["--x"]).is_err() && parse(&["--objects"]).is_err());
+        assert!(
+            parse(&["--missed", ""]).is_err()
+                && parse(&["--x"]).is_err()
+                && parse(&["--objects"]).is_err()
+        );
     }
 }

@@ -21,10 +21,22 @@ const SIZE: &str = "512M";
 const NAME: &str = "bench-emulator";
 /// Name and arguments of fio.
 const JOBS: [(&str, [&str; 3]); 4] = [
-    ("random reads of 4 KiB", ["--rw=randread", "--bs=4k", "--iodepth=1"]),
-    ("random writes of 4 KiB", ["--rw=randwrite", "--bs=4k", "--iodepth=1"]),
-    ("random writes of 4 KiB, 16 at once", ["--rw=randwrite", "--bs=4k", "--iodepth=16"]),
-    ("sequential writes of 128 KiB", ["--rw=write", "--bs=128k", "--iodepth=1"]),
+    (
+        "random reads of 4 KiB",
+        ["--rw=randread", "--bs=4k", "--iodepth=1"],
+    ),
+    (
+        "random writes of 4 KiB",
+        ["--rw=randwrite", "--bs=4k", "--iodepth=1"],
+    ),
+    (
+        "random writes of 4 KiB, 16 at once",
+        ["--rw=randwrite", "--bs=4k", "--iodepth=16"],
+    ),
+    (
+        "sequential writes of 128 KiB",
+        ["--rw=write", "--bs=128k", "--iodepth=1"],
+    ),
 ];
 
 /// A modelled disk, stopped however the run ends.
@@ -36,18 +48,29 @@ pub(super) struct Modelled {
 
 impl Modelled {
     /// Of a profile, which is shipped or a file.
-    pub(super) fn start(program: PathBuf, profile: &str, name: &str, is_real_time: bool) -> Result<Self> {
+    pub(super) fn start(
+        program: PathBuf,
+        profile: &str,
+        name: &str,
+        is_real_time: bool,
+    ) -> Result<Self> {
         let mut command = Command::new(&program);
         command.args(["lab", "disk", "start", "--profile", profile, "--size", SIZE]);
         command.args(is_real_time.then_some("--real-time"));
         let device = PathBuf::from(run(command.arg(name))?.trim());
-        Ok(Self { program, name: name.to_owned(), device })
+        Ok(Self {
+            program,
+            name: name.to_owned(),
+            device,
+        })
     }
 }
 
 impl Drop for Modelled {
     fn drop(&mut self) {
-        drop(run(Command::new(&self.program).args(["lab", "disk", "stop", &self.name])));
+        drop(run(
+            Command::new(&self.program).args(["lab", "disk", "stop", &self.name])
+        ));
     }
 }
 
@@ -55,7 +78,11 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     let (mut rounds, mut seconds) = (3_usize, 5_u32);
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
-        let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));
+        let mut value = || {
+            args.next()
+                .copied()
+                .with_context(|| format!("{arg} needs a value"))
+        };
         match arg {
             "--rounds" => rounds = value()?.parse().context("--rounds")?,
             "--seconds" => seconds = value()?.parse().context("--seconds")?,
@@ -67,29 +94,53 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
         }
     }
     ensure!(rounds > 0 && seconds > 0, "nothing would be measured");
-    ensure!(rustix::process::geteuid().is_root(), "bench emulator needs root: it attaches loop devices");
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "bench emulator needs root: it attaches loop devices"
+    );
     let target = crate::test::target_directory()?;
     let mut build = crate::cargo();
-    build.current_dir(crate::root()).args(["build", "--release", "--quiet", "-p", "teal", "--bin", "teal"]);
+    build.current_dir(crate::root()).args([
+        "build",
+        "--release",
+        "--quiet",
+        "-p",
+        "teal",
+        "--bin",
+        "teal",
+    ]);
     ensure!(build.status()?.success(), "the release build failed");
 
     let _undo = undo::guard()?;
-    let dir = target.join("bench").join(format!("emulator-{}", std::process::id()));
+    let dir = target
+        .join("bench")
+        .join(format!("emulator-{}", std::process::id()));
     undo::note(Undo::Tree(dir.clone()));
     std::fs::create_dir_all(&dir)?;
     let image = dir.join("plain.img");
     run(Command::new("truncate").args(["-s", SIZE]).arg(&image))?;
-    let plain = PathBuf::from(run(Command::new("losetup").args(["--show", "-f"]).arg(&image))?.trim());
+    let plain =
+        PathBuf::from(run(Command::new("losetup").args(["--show", "-f"]).arg(&image))?.trim());
     undo::note(Undo::Loop(plain.clone()));
-    let modelled = Modelled::start(target.join("release/teal"), "ibm-microdrive-1gb", NAME, false)?;
+    let modelled = Modelled::start(
+        target.join("release/teal"),
+        "ibm-microdrive-1gb",
+        NAME,
+        false,
+    )?;
 
-    let mut table = String::from("| job | plain loop, ops/s | modelled disk, ops/s | ratio |\n|---|---:|---:|---:|\n");
+    let mut table = String::from(
+        "| job | plain loop, ops/s | modelled disk, ops/s | ratio |\n|---|---:|---:|---:|\n",
+    );
     for (name, job) in JOBS {
         let mut found = Vec::new();
         for round in 0..rounds {
             eprint!("\r{name}, round {}/{rounds}      ", round + 1);
             let (plain, modelled) = if round.is_multiple_of(2) {
-                (fio(&plain, &job, seconds)?, fio(&modelled.device, &job, seconds)?)
+                (
+                    fio(&plain, &job, seconds)?,
+                    fio(&modelled.device, &job, seconds)?,
+                )
             } else {
                 let modelled = fio(&modelled.device, &job, seconds)?;
                 (fio(&plain, &job, seconds)?, modelled)
@@ -98,7 +149,10 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
         }
         found.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (ratio, plain, modelled) = found[found.len() / 2];
-        writeln!(table, "| {name} | {plain:.0} | {modelled:.0} | {ratio:.2} |")?;
+        writeln!(
+            table,
+            "| {name} | {plain:.0} | {modelled:.0} | {ratio:.2} |"
+        )?;
     }
     let load = std::fs::read_to_string("/proc/loadavg")?;
     eprintln!();
@@ -111,15 +165,29 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
 
 /// Operations per second of a job.
 fn fio(device: &Path, job: &[&str], seconds: u32) -> Result<f64> {
-    let fixed = ["--name=job", "--direct=1", "--ioengine=libaio", "--time_based", "--output-format=json"];
+    let fixed = [
+        "--name=job",
+        "--direct=1",
+        "--ioengine=libaio",
+        "--time_based",
+        "--output-format=json",
+    ];
     let mut command = Command::new("fio");
-    command.args(fixed).args(job).arg(format!("--runtime={seconds}")).arg(format!("--filename={}", device.display()));
+    command
+        .args(fixed)
+        .args(job)
+        .arg(format!("--runtime={seconds}"))
+        .arg(format!("--filename={}", device.display()));
     operations(&run(&mut command)?)
 }
 
 fn operations(json: &str) -> Result<f64> {
     let json: serde_json::Value = serde_json::from_str(json).context("fio's output")?;
-    let of = |direction: &str| json["jobs"][0][direction]["iops"].as_f64().context("fio without iops");
+    let of = |direction: &str| {
+        json["jobs"][0][direction]["iops"]
+            .as_f64()
+            .context("fio without iops")
+    };
     Ok(of("read")? + of("write")?)
 }
 
@@ -136,6 +204,10 @@ mod tests {
 
     #[test]
     fn bad_arguments_are_refused() {
-        assert!(bench(&["--rounds"]).is_err() && bench(&["--rounds", "0"]).is_err() && bench(&["--fast"]).is_err());
+        assert!(
+            bench(&["--rounds"]).is_err()
+                && bench(&["--rounds", "0"]).is_err()
+                && bench(&["--fast"]).is_err()
+        );
     }
 }

@@ -44,7 +44,10 @@ pub(super) struct Facts {
 
 impl Lab {
     pub(super) fn set_up(site: Site, with_peers: bool) -> Result<Self> {
-        build(&[&["-p", "teal", "--bin", "teal"], &["-p", "teal-fuse", "--example", "mirror"]])?;
+        build(&[
+            &["-p", "teal", "--bin", "teal"],
+            &["-p", "teal-fuse", "--example", "mirror"],
+        ])?;
         let Site { target, dir, .. } = &site;
         eprintln!("writing two images of {} MiB", IMAGE >> 20);
         for image in ["ext4.img", "store.teal"] {
@@ -53,17 +56,35 @@ impl Lab {
         run(Command::new("mkfs.ext4")
             .args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
             .arg(dir.join("ext4.img")))?;
-        run(Command::new(target.join("release/teal")).args(["mkfs", "--force"]).arg(dir.join("store.teal")))?;
-        let attached = run(Command::new("losetup").args(["--direct-io=on", "--show", "-f"]).arg(dir.join("ext4.img")))?;
+        run(Command::new(target.join("release/teal"))
+            .args(["mkfs", "--force"])
+            .arg(dir.join("store.teal")))?;
+        let attached = run(Command::new("losetup")
+            .args(["--direct-io=on", "--show", "-f"])
+            .arg(dir.join("ext4.img")))?;
         let loop_device = PathBuf::from(attached.trim());
         undo::note(Undo::Loop(loop_device.clone()));
-        let mut lab = Self { subjects: Vec::new(), loop_device, site };
+        let mut lab = Self {
+            subjects: Vec::new(),
+            loop_device,
+            site,
+        };
         for kind in [Kind::Ext4, Kind::Mirror, Kind::Teal] {
-            lab.admit(Subject::new(kind, &lab.site.dir, &lab.loop_device, lab.program(kind)))?;
+            lab.admit(Subject::new(
+                kind,
+                &lab.site.dir,
+                &lab.loop_device,
+                lab.program(kind),
+            ))?;
         }
         if with_peers {
             match juicefs(&lab.site.target) {
-                Ok(program) => lab.admit(Subject::new(Kind::Juicefs, &lab.site.dir, &lab.loop_device, program))?,
+                Ok(program) => lab.admit(Subject::new(
+                    Kind::Juicefs,
+                    &lab.site.dir,
+                    &lab.loop_device,
+                    program,
+                ))?,
                 Err(error) => eprintln!("without juicefs: {error:#}"),
             }
         }
@@ -72,7 +93,11 @@ impl Lab {
     }
 
     fn program(&self, kind: Kind) -> PathBuf {
-        self.site.target.join(if kind == Kind::Mirror { "release/examples/mirror" } else { "release/teal" })
+        self.site.target.join(if kind == Kind::Mirror {
+            "release/examples/mirror"
+        } else {
+            "release/teal"
+        })
     }
 
     fn admit(&mut self, mut subject: Subject) -> Result<()> {
@@ -86,12 +111,19 @@ impl Lab {
     }
 
     pub(super) fn subject(&mut self, kind: Kind) -> Result<&mut Subject> {
-        self.subjects.iter_mut().find(|subject| subject.kind == kind).context("no such subject")
+        self.subjects
+            .iter_mut()
+            .find(|subject| subject.kind == kind)
+            .context("no such subject")
     }
 
     /// Ends the part of one subject.
     pub(super) fn dismiss(&mut self, kind: Kind) -> Result<()> {
-        if let Some(at) = self.subjects.iter().position(|subject| subject.kind == kind) {
+        if let Some(at) = self
+            .subjects
+            .iter()
+            .position(|subject| subject.kind == kind)
+        {
             self.subjects.remove(at).unmount()?;
         }
         Ok(())
@@ -112,7 +144,10 @@ impl Lab {
 
     /// The source tree, packed; made once and kept.
     pub(super) fn archive(&self, extension: &str) -> PathBuf {
-        self.site.target.join("bench").join(format!("tree.{extension}"))
+        self.site
+            .target
+            .join("bench")
+            .join(format!("tree.{extension}"))
     }
 
     fn archives(&self) -> Result<()> {
@@ -124,7 +159,10 @@ impl Lab {
         let sources = source_directory()?;
         let mut chosen: Vec<PathBuf> = Vec::new();
         let mut bytes = 0;
-        let mut all: Vec<PathBuf> = std::fs::read_dir(&sources)?.flatten().map(|entry| entry.path()).collect();
+        let mut all: Vec<PathBuf> = std::fs::read_dir(&sources)?
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
         all.sort();
         for path in all {
             if bytes < TREE {
@@ -133,8 +171,16 @@ impl Lab {
             }
         }
         std::fs::create_dir_all(self.site.target.join("bench"))?;
-        run(Command::new("tar").arg("-cf").arg(&plain).arg("-C").arg(&sources).args(&chosen))?;
-        run(Command::new("xz").args(["-k", "-f", "-3", "-T0"]).arg(&plain)).map(drop)
+        run(Command::new("tar")
+            .arg("-cf")
+            .arg(&plain)
+            .arg("-C")
+            .arg(&sources)
+            .args(&chosen))?;
+        run(Command::new("xz")
+            .args(["-k", "-f", "-3", "-T0"])
+            .arg(&plain))
+        .map(drop)
     }
 }
 
@@ -161,16 +207,26 @@ pub(super) struct Site {
 impl Site {
     /// Of the benchmark `name`: raw samples go to `json`, what is mounted lies below `dir`, or where they lie unless somebody says.
     pub(super) fn begin(name: &str, json: Option<&Path>, dir: Option<&Path>) -> Result<Self> {
-        ensure!(rustix::process::geteuid().is_root(), "bench {name} needs root: it attaches loop devices and mounts");
+        ensure!(
+            rustix::process::geteuid().is_root(),
+            "bench {name} needs root: it attaches loop devices and mounts"
+        );
         let target = crate::test::target_directory()?;
         let json = json.map_or_else(|| target.join(format!("bench/{name}.json")), Path::to_owned);
         std::fs::create_dir_all(json.parent().context("--json")?)?;
         let (undo, began) = (undo::guard()?, now());
-        let dir =
-            dir.map_or_else(|| target.join("bench"), Path::to_owned).join(format!("{name}-{}", std::process::id()));
+        let dir = dir
+            .map_or_else(|| target.join("bench"), Path::to_owned)
+            .join(format!("{name}-{}", std::process::id()));
         undo::note(Undo::Tree(dir.clone()));
         std::fs::create_dir_all(&dir)?;
-        Ok(Self { target, dir, json, began, _undo: undo })
+        Ok(Self {
+            target,
+            dir,
+            json,
+            began,
+            _undo: undo,
+        })
     }
 
     /// Writes down what is known so far, the table beside the samples; the table.
@@ -194,7 +250,10 @@ pub(super) fn juicefs(target: &Path) -> Result<PathBuf> {
     let program = home.join("bin/juicefs");
     if !program.exists() {
         eprintln!("installing {JUICEFS}");
-        run(Command::new("pip").args(["install", "-q", "--no-input", "--target"]).arg(&home).arg(JUICEFS))?;
+        run(Command::new("pip")
+            .args(["install", "-q", "--no-input", "--target"])
+            .arg(&home)
+            .arg(JUICEFS))?;
     }
     ensure!(program.exists(), "{JUICEFS} has no bin/juicefs");
     Ok(program)
@@ -204,28 +263,47 @@ pub(super) fn juicefs(target: &Path) -> Result<PathBuf> {
 fn facts(dir: &Path, rounds: usize, seconds: f64) -> Result<Facts> {
     let uname = rustix::system::uname();
     let memory = std::fs::read_to_string("/proc/meminfo")?;
-    let kib: u64 = memory.split_whitespace().nth(1).context("meminfo")?.parse()?;
+    let kib: u64 = memory
+        .split_whitespace()
+        .nth(1)
+        .context("meminfo")?
+        .parse()?;
     let device = std::fs::metadata(dir)?.dev();
-    let block = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let block = format!(
+        "/sys/dev/block/{}:{}",
+        rustix::fs::major(device),
+        rustix::fs::minor(device)
+    );
     let rotational = ["queue/rotational", "../queue/rotational"]
         .iter()
         .find_map(|file| std::fs::read_to_string(format!("{block}/{file}")).ok());
-    let is_virtual = std::fs::canonicalize(&block).is_ok_and(|path| path.to_string_lossy().contains("virtio"));
+    let is_virtual =
+        std::fs::canonicalize(&block).is_ok_and(|path| path.to_string_lossy().contains("virtio"));
     let turns = match rotational.as_deref().map(str::trim) {
         Some("1") => "rotating",
         Some(_) => "not rotating",
         None => "of an unknown kind",
     };
     Ok(Facts {
-        date: run(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
+        date: run(Command::new("date").args(["-u", "+%F"]))?
+            .trim()
+            .to_owned(),
         kernel: uname.release().to_string_lossy().into_owned(),
         cores: std::thread::available_parallelism()?.get(),
         memory_gib: kib >> 20,
         disk: format!("{turns}{}", if is_virtual { ", virtual" } else { "" }),
-        load: std::fs::read_to_string("/proc/loadavg")?.split(' ').next().unwrap_or_default().to_owned(),
-        commit: run(Command::new("git").current_dir(crate::root()).args(["rev-parse", "--short", "HEAD"]))?
-            .trim()
+        load: std::fs::read_to_string("/proc/loadavg")?
+            .split(' ')
+            .next()
+            .unwrap_or_default()
             .to_owned(),
+        commit: run(Command::new("git").current_dir(crate::root()).args([
+            "rev-parse",
+            "--short",
+            "HEAD",
+        ]))?
+        .trim()
+        .to_owned(),
         rounds,
         seconds,
     })
@@ -239,18 +317,25 @@ pub(super) fn forget_names() -> Result<()> {
 /// Builds programs in the release profile.
 pub(super) fn build(what: &[&[&str]]) -> Result<()> {
     for what in what {
-        let status =
-            crate::cargo().current_dir(crate::root()).args(["build", "--release", "--quiet"]).args(*what).status()?;
+        let status = crate::cargo()
+            .current_dir(crate::root())
+            .args(["build", "--release", "--quiet"])
+            .args(*what)
+            .status()?;
         ensure!(status.success(), "the release build failed");
     }
     Ok(())
 }
 
 fn write_out(path: &Path) -> Result<()> {
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)?;
     let zeros = vec![0; 1 << 20];
     for _ in 0..IMAGE >> 20 {
-        file.write_all(&zeros).with_context(|| path.display().to_string())?;
+        file.write_all(&zeros)
+            .with_context(|| path.display().to_string())?;
     }
     file.sync_all()?;
     Ok(())
@@ -259,9 +344,17 @@ fn write_out(path: &Path) -> Result<()> {
 /// A directory with many small sources: unpacked crates, or what the system has.
 fn source_directory() -> Result<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"))).context("no HOME")?;
-    let registries = std::fs::read_dir(home.join("registry/src")).into_iter().flatten().flatten().map(|e| e.path());
-    Ok(registries.max_by_key(|path| std::fs::read_dir(path).map_or(0, Iterator::count)).unwrap_or("/usr/share".into()))
+    let home = home
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
+        .context("no HOME")?;
+    let registries = std::fs::read_dir(home.join("registry/src"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path());
+    Ok(registries
+        .max_by_key(|path| std::fs::read_dir(path).map_or(0, Iterator::count))
+        .unwrap_or("/usr/share".into()))
 }
 
 fn weight(path: &Path) -> Result<u64> {
@@ -269,13 +362,24 @@ fn weight(path: &Path) -> Result<u64> {
     if !meta.is_dir() {
         return Ok(meta.len());
     }
-    std::fs::read_dir(path)?.map(|entry| weight(&entry?.path())).sum()
+    std::fs::read_dir(path)?
+        .map(|entry| weight(&entry?.path()))
+        .sum()
 }
 
 /// Runs a program to its end and gives back what it printed.
 pub(super) fn run(command: &mut Command) -> Result<String> {
-    let out = command.stdin(Stdio::null()).output().with_context(|| format!("{:?}", command.get_program()))?;
+    let out = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("{:?}", command.get_program()))?;
     let said = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success(), "{:?}: {}: {}", command, out.status, said.trim());
+    ensure!(
+        out.status.success(),
+        "{:?}: {}: {}",
+        command,
+        out.status,
+        said.trim()
+    );
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }

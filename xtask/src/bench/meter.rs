@@ -42,8 +42,10 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn since(&self, before: &Self) -> Self {
-        let requests =
-            self.requests.iter().map(|(name, n)| (name.clone(), n - before.requests.get(name).unwrap_or(&0)));
+        let requests = self
+            .requests
+            .iter()
+            .map(|(name, n)| (name.clone(), n - before.requests.get(name).unwrap_or(&0)));
         Self {
             requests: requests.filter(|(_, n)| *n > 0).collect(),
             barriers: self.barriers - before.barriers,
@@ -56,7 +58,11 @@ impl Counts {
 
     /// Requests a caller waits for: forgets are nobody's.
     pub(super) fn waited_for(&self) -> u64 {
-        self.requests.iter().filter(|(name, _)| !name.contains("forget")).map(|(_, n)| n).sum()
+        self.requests
+            .iter()
+            .filter(|(name, _)| !name.contains("forget"))
+            .map(|(_, n)| n)
+            .sum()
     }
 }
 
@@ -78,15 +84,26 @@ pub(super) fn client_cpu() -> Result<f64> {
 /// Seconds the children that this process waited for have run.
 pub(super) fn children_cpu() -> Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let fields: Vec<&str> = stat.rsplit_once(')').context("/proc/self/stat")?.1.split_whitespace().collect();
-    let ticks = |at: usize| -> Result<f64> { Ok(fields.get(at).context("/proc/self/stat")?.parse::<f64>()?) };
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .context("/proc/self/stat")?
+        .1
+        .split_whitespace()
+        .collect();
+    let ticks = |at: usize| -> Result<f64> {
+        Ok(fields.get(at).context("/proc/self/stat")?.parse::<f64>()?)
+    };
     // cutime and cstime, the 16th and 17th field, in ticks of 10 ms.
     Ok((ticks(13)? + ticks(14)?) / 100.0)
 }
 
 /// Seconds the threads of `pids` have run.
 pub(super) fn server_cpu(pids: &[u32]) -> f64 {
-    let tasks = pids.iter().filter_map(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).ok()).flatten().flatten();
+    let tasks = pids
+        .iter()
+        .filter_map(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).ok())
+        .flatten()
+        .flatten();
     let nanos = tasks.filter_map(|task| {
         let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
         text.split(' ').next()?.parse::<f64>().ok()
@@ -100,11 +117,23 @@ mod tests {
 
     #[test]
     fn counts_are_differences_and_forgets_are_not_waited_for() {
-        let requests = |lookup, forget| [("lookup".to_owned(), lookup), ("forget".to_owned(), forget)].into();
-        let before = Counts { requests: requests(3, 1), barriers: 2, ..Counts::default() };
-        let after = Counts { requests: requests(7, 9), barriers: 3, ..Counts::default() };
+        let requests =
+            |lookup, forget| [("lookup".to_owned(), lookup), ("forget".to_owned(), forget)].into();
+        let before = Counts {
+            requests: requests(3, 1),
+            barriers: 2,
+            ..Counts::default()
+        };
+        let after = Counts {
+            requests: requests(7, 9),
+            barriers: 3,
+            ..Counts::default()
+        };
         let since = after.since(&before);
-        assert_eq!((since.waited_for(), since.requests["forget"], since.barriers), (4, 8, 1));
+        assert_eq!(
+            (since.waited_for(), since.requests["forget"], since.barriers),
+            (4, 8, 1)
+        );
     }
 
     #[test]

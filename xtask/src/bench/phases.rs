@@ -23,23 +23,43 @@ const PACKAGES: &[&str] = &[
     "xfsprogs",
 ];
 /// What is said unless the arguments say it.
-const DEFAULTS: [(&str, &str); 2] =
-    [("--profile", "ibm-microdrive-1gb"), ("--systems", "teal,ext2,ext3,ext4,xfs,btrfs,reiserfs,vfat,f2fs,nilfs2,jfs")];
+const DEFAULTS: [(&str, &str); 2] = [
+    ("--profile", "ibm-microdrive-1gb"),
+    (
+        "--systems",
+        "teal,ext2,ext3,ext4,xfs,btrfs,reiserfs,vfat,f2fs,nilfs2,jfs",
+    ),
+];
 
 pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     if args.contains(&"--help") {
         println!("{HELP}");
         return Ok(true);
     }
-    ensure!(rustix::process::geteuid().is_root(), "bench phases needs root: it makes devices, mounts and a guest");
-    crate::test::needs::install(PACKAGES).map_err(|list| anyhow!("as root: apt-get install {list}"))?;
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "bench phases needs root: it makes devices, mounts and a guest"
+    );
+    crate::test::needs::install(PACKAGES)
+        .map_err(|list| anyhow!("as root: apt-get install {list}"))?;
     let target = crate::test::target_directory()?;
     let mut build = crate::cargo();
-    build.current_dir(crate::root()).args(["build", "--release", "--quiet", "-p", "teal", "--bin", "teal"]);
+    build.current_dir(crate::root()).args([
+        "build",
+        "--release",
+        "--quiet",
+        "-p",
+        "teal",
+        "--bin",
+        "teal",
+    ]);
     ensure!(build.status()?.success(), "the release build failed");
     let mut command = Command::new(target.join("release/teal"));
     command.args(["lab", "phases"]).args(args);
-    for (name, value) in DEFAULTS.into_iter().filter(|(name, _)| !args.contains(name)) {
+    for (name, value) in DEFAULTS
+        .into_iter()
+        .filter(|(name, _)| !args.contains(name))
+    {
         command.args([name, value]);
     }
     if !args.contains(&"--results") {

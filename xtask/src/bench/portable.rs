@@ -51,11 +51,21 @@ struct Plan {
 }
 
 fn parse(args: &[&str]) -> Result<Option<Plan>> {
-    let mut plan =
-        Plan { only: None, rounds: 1, delays: vec![0, 30, 60], rates: vec![2.0, 11.0], json: None, dir: None };
+    let mut plan = Plan {
+        only: None,
+        rounds: 1,
+        delays: vec![0, 30, 60],
+        rates: vec![2.0, 11.0],
+        json: None,
+        dir: None,
+    };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
-        let mut value = || args.next().copied().with_context(|| format!("{arg} needs a value"));
+        let mut value = || {
+            args.next()
+                .copied()
+                .with_context(|| format!("{arg} needs a value"))
+        };
         match arg {
             "--only" => {
                 plan.only = Some(match value()? {
@@ -67,10 +77,18 @@ fn parse(args: &[&str]) -> Result<Option<Plan>> {
             }
             "--rounds" => plan.rounds = value()?.parse().context("--rounds")?,
             "--delays" => {
-                plan.delays = value()?.split(',').map(str::parse).collect::<Result<_, _>>().context("--delays")?;
+                plan.delays = value()?
+                    .split(',')
+                    .map(str::parse)
+                    .collect::<Result<_, _>>()
+                    .context("--delays")?;
             }
             "--rates" => {
-                plan.rates = value()?.split(',').map(str::parse).collect::<Result<_, _>>().context("--rates")?;
+                plan.rates = value()?
+                    .split(',')
+                    .map(str::parse)
+                    .collect::<Result<_, _>>()
+                    .context("--rates")?;
             }
             "--json" => plan.json = Some(value()?.into()),
             "--dir" => plan.dir = Some(value()?.into()),
@@ -78,8 +96,14 @@ fn parse(args: &[&str]) -> Result<Option<Plan>> {
             _ => bail!("unknown argument {arg}\n{HELP}"),
         }
     }
-    ensure!(plan.rounds > 0 && !plan.delays.is_empty(), "nothing would be measured");
-    ensure!(!plan.rates.is_empty() && plan.rates.iter().all(|rate| *rate > 0.0), "--rates 0 moves nothing");
+    ensure!(
+        plan.rounds > 0 && !plan.delays.is_empty(),
+        "nothing would be measured"
+    );
+    ensure!(
+        !plan.rates.is_empty() && plan.rates.iter().all(|rate| *rate > 0.0),
+        "--rates 0 moves nothing"
+    );
     Ok(Some(plan))
 }
 
@@ -133,10 +157,14 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     };
     let site = Site::begin("portable", plan.json.as_deref(), plan.dir.as_deref())?;
     lab::build(&[&["-p", "teal", "--bin", "teal"]])?;
-    let work = Work { program: site.target.join("release/teal"), dir: site.dir.clone() };
+    let work = Work {
+        program: site.target.join("release/teal"),
+        dir: site.dir.clone(),
+    };
 
     let has = |part| plan.only.is_none_or(|only| only == part);
-    let (mut samples, mut trace, mut firsts, mut jumped) = (Vec::new(), Trace::default(), Vec::new(), None);
+    let (mut samples, mut trace, mut firsts, mut jumped) =
+        (Vec::new(), Trace::default(), Vec::new(), None);
     let nas = Replica::serving(&work.program, &work.dir.join("nas"))?;
     let stick = work.dir.join("stick");
     if has(Part::Lines) {
@@ -159,8 +187,16 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
         eprintln!("a jump of the delay");
         jumped = Some(jump::measure(&work, &line)?);
     }
-    let found = report::Found { samples: &samples, firsts: &firsts, jump: jumped.as_ref(), trace: &trace };
-    let (json, table) = (|of: &_| report::json(&found, of), |of: &_| report::markdown(&found, &plan, of));
+    let found = report::Found {
+        samples: &samples,
+        firsts: &firsts,
+        jump: jumped.as_ref(),
+        trace: &trace,
+    };
+    let (json, table) = (
+        |of: &_| report::json(&found, of),
+        |of: &_| report::markdown(&found, &plan, of),
+    );
     let kept = site.keep(plan.rounds, json, table)?;
     line.nas.down()?;
     println!("{kept}");
@@ -197,7 +233,11 @@ impl Work {
         nas.flush()?;
         let (files, bytes) = session::measure(&tree)?;
         ensure!(!steps.is_empty(), "nothing was recorded");
-        Ok(Trace { steps, files, bytes })
+        Ok(Trace {
+            steps,
+            files,
+            bytes,
+        })
     }
 
     /// One round through all lines.
@@ -209,7 +249,11 @@ impl Work {
         (trace, stick): (&Trace, &Path),
         samples: &mut Vec<Sample>,
     ) -> Result<()> {
-        for (rate, delay) in plan.rates.iter().flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay))) {
+        for (rate, delay) in plan
+            .rates
+            .iter()
+            .flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay)))
+        {
             line.set(delay, rate)?;
             // The drive alone again on each line, as a measure of what else happens on the machine.
             for from in From::ALL {
@@ -217,8 +261,18 @@ impl Work {
                 eprint!("{name}: ");
                 let (seconds, counts) = self.replay(line, &name, from, trace, stick)?;
                 eprintln!("{seconds:.1} s");
-                let [waits, requests, fetched] = ["waits", "request_read", "fetched"].map(|name| counts.get(name));
-                samples.push(Sample { from, rate, delay, round, seconds, waits, requests, fetched });
+                let [waits, requests, fetched] =
+                    ["waits", "request_read", "fetched"].map(|name| counts.get(name));
+                samples.push(Sample {
+                    from,
+                    rate,
+                    delay,
+                    round,
+                    seconds,
+                    waits,
+                    requests,
+                    fetched,
+                });
             }
         }
         Ok(())
@@ -232,7 +286,10 @@ impl Work {
         if let Some((drive, stick)) = drive {
             std::fs::copy(stick, drive)?;
             // Written before it is read past the page cache: that is not the drive's time.
-            std::fs::OpenOptions::new().write(true).open(drive)?.sync_all()?;
+            std::fs::OpenOptions::new()
+                .write(true)
+                .open(drive)?
+                .sync_all()?;
             home.teal_device(&["attach", text(drive)?])?;
         }
         Ok(home)
@@ -248,9 +305,20 @@ impl Work {
     }
 
     /// Seconds, and what passed between the machine and its server.
-    fn replay(&self, line: &Line, name: &str, from: From, trace: &Trace, stick: &Path) -> Result<(f64, Counts)> {
+    fn replay(
+        &self,
+        line: &Line,
+        name: &str,
+        from: From,
+        trace: &Trace,
+        stick: &Path,
+    ) -> Result<(f64, Counts)> {
         let drive = self.dir.join(format!("{name}.drive"));
-        let home = self.join(line, name, (from != From::Server).then_some((&*drive, stick)))?;
+        let home = self.join(
+            line,
+            name,
+            (from != From::Server).then_some((&*drive, stick)),
+        )?;
         if from == From::Drive {
             line.nas.down()?;
         }
@@ -272,9 +340,21 @@ mod tests {
     #[test]
     fn arguments_say_what_is_measured() {
         assert!(parse(&["--only", "all"]).is_err());
-        assert_eq!(parse(&["--only", "jump"]).unwrap().unwrap().only, Some(Part::Jump));
-        let plan = parse(&["--rounds", "2", "--delays", "0,8", "--rates", "3"]).unwrap().unwrap();
-        assert_eq!((plan.rounds, plan.delays, plan.rates), (2, vec![0, 8], vec![3.0]));
-        assert!(parse(&["--rates", "0"]).is_err() && parse(&["--rounds", "0"]).is_err() && parse(&["--x"]).is_err());
+        assert_eq!(
+            parse(&["--only", "jump"]).unwrap().unwrap().only,
+            Some(Part::Jump)
+        );
+        let plan = parse(&["--rounds", "2", "--delays", "0,8", "--rates", "3"])
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (plan.rounds, plan.delays, plan.rates),
+            (2, vec![0, 8], vec![3.0])
+        );
+        assert!(
+            parse(&["--rates", "0"]).is_err()
+                && parse(&["--rounds", "0"]).is_err()
+                && parse(&["--x"]).is_err()
+        );
     }
 }

@@ -26,13 +26,22 @@ struct Figures<'a> {
 
 impl Figures<'_> {
     fn of<'b>(&'b self, subject: &'b str) -> impl Iterator<Item = &'b Sample> {
-        self.samples.iter().filter(move |sample| sample.row == self.row.name && sample.subject == subject)
+        self.samples
+            .iter()
+            .filter(move |sample| sample.row == self.row.name && sample.subject == subject)
     }
 
     /// `subject` to ext4, round by round.
     fn ratio(&self, subject: &str, take: Take) -> Option<Spread> {
-        let base = |round| self.of("ext4").find(|sample| sample.round == round).map(take);
-        spread(self.of(subject).filter_map(|sample| Some(take(sample) / base(sample.round)?)))
+        let base = |round| {
+            self.of("ext4")
+                .find(|sample| sample.round == round)
+                .map(take)
+        };
+        spread(
+            self.of(subject)
+                .filter_map(|sample| Some(take(sample) / base(sample.round)?)),
+        )
     }
 
     fn median(&self, subject: &str, take: impl Fn(&Sample) -> f64) -> Option<f64> {
@@ -41,20 +50,42 @@ impl Figures<'_> {
 
     /// What of the goal is missed; `None` when nothing is asked or nothing was measured.
     fn missed(&self) -> Option<Vec<&'static str>> {
-        let Goal { time, cpu, barriers } = self.row.goal;
+        let Goal {
+            time,
+            cpu,
+            barriers,
+        } = self.row.goal;
         let over = |goal: Option<f64>, take: Take| {
             let (goal, is) = (goal?, self.ratio("teal", take)?.median);
-            let allowed = self.ratio("mirror", take).map_or(goal, |mirror| goal.max(ALLOWANCE * mirror.median));
+            let allowed = self
+                .ratio("mirror", take)
+                .map_or(goal, |mirror| goal.max(ALLOWANCE * mirror.median));
             Some(is > allowed)
         };
-        let per_op = self.median("teal", |sample| sample.counts.barriers as f64 / sample.ops as f64);
+        let per_op = self.median("teal", |sample| {
+            sample.counts.barriers as f64 / sample.ops as f64
+        });
         let verdicts = [
             ("time", over(time, |sample| sample.wall)),
             ("CPU", over(cpu, Sample::cpu)),
-            ("barriers", barriers.zip(per_op).map(|(goal, is)| is > goal * BACKGROUND)),
+            (
+                "barriers",
+                barriers
+                    .zip(per_op)
+                    .map(|(goal, is)| is > goal * BACKGROUND),
+            ),
         ];
-        let judged: Vec<_> = verdicts.into_iter().filter_map(|(what, is_over)| Some((what, is_over?))).collect();
-        (!judged.is_empty()).then(|| judged.into_iter().filter(|(_, over)| *over).map(|(what, _)| what).collect())
+        let judged: Vec<_> = verdicts
+            .into_iter()
+            .filter_map(|(what, is_over)| Some((what, is_over?)))
+            .collect();
+        (!judged.is_empty()).then(|| {
+            judged
+                .into_iter()
+                .filter(|(_, over)| *over)
+                .map(|(what, _)| what)
+                .collect()
+        })
     }
 }
 
@@ -67,19 +98,37 @@ fn number(value: f64) -> String {
 }
 
 fn ratio(value: Option<Spread>) -> String {
-    value.map_or("–".to_owned(), |Spread { median, least, most }| {
-        if (most - least).abs() < f64::EPSILON {
-            number(median)
-        } else {
-            format!("{} ({}..{})", number(median), number(least), number(most))
-        }
-    })
+    value.map_or(
+        "–".to_owned(),
+        |Spread {
+             median,
+             least,
+             most,
+         }| {
+            if (most - least).abs() < f64::EPSILON {
+                number(median)
+            } else {
+                format!("{} ({}..{})", number(median), number(least), number(most))
+            }
+        },
+    )
 }
 
 fn goal(goal: Goal) -> String {
-    let parts = [(goal.time, ""), (goal.cpu, " CPU"), (goal.barriers, " barriers/op")];
-    let parts: Vec<_> = parts.iter().filter_map(|(value, what)| Some(format!("{}{what}", value.as_ref()?))).collect();
-    if parts.is_empty() { "–".to_owned() } else { parts.join(", ") }
+    let parts = [
+        (goal.time, ""),
+        (goal.cpu, " CPU"),
+        (goal.barriers, " barriers/op"),
+    ];
+    let parts: Vec<_> = parts
+        .iter()
+        .filter_map(|(value, what)| Some(format!("{}{what}", value.as_ref()?)))
+        .collect();
+    if parts.is_empty() {
+        "–".to_owned()
+    } else {
+        parts.join(", ")
+    }
 }
 
 /// `teal (other)`, of what a row counts.
@@ -97,20 +146,33 @@ pub(super) fn markdown(samples: &[Sample], facts: &Facts) -> String {
     let _ = writeln!(
         out,
         "Measured {} at {}: Linux {}, {} cores, {} GiB of memory, a disk that is {}; load {} at the end; {} rounds.\n",
-        facts.date, facts.commit, facts.kernel, facts.cores, facts.memory_gib, facts.disk, facts.load, facts.rounds
+        facts.date,
+        facts.commit,
+        facts.kernel,
+        facts.cores,
+        facts.memory_gib,
+        facts.disk,
+        facts.load,
+        facts.rounds
     );
     out.push_str("Time, as a ratio to ext4: median (least..most).\n\n");
     out.push_str("| row | goal | teal | mirror | juicefs | met |\n|---|---|---|---|---|---|\n");
     let measured = |row: &&Row| samples.iter().any(|sample| sample.row == row.name);
     for row in rows().filter(measured) {
         let figures = Figures { samples, row };
-        let [teal, mirror, juicefs] = ["teal", "mirror", "juicefs"].map(|s| ratio(figures.ratio(s, |s| s.wall)));
+        let [teal, mirror, juicefs] =
+            ["teal", "mirror", "juicefs"].map(|s| ratio(figures.ratio(s, |s| s.wall)));
         let met = match figures.missed() {
             None => "–".to_owned(),
             Some(missed) if missed.is_empty() => "yes".to_owned(),
             Some(missed) => format!("**no** ({})", missed.join(", ")),
         };
-        let _ = writeln!(out, "| {} | {} | {teal} | {mirror} | {juicefs} | {met} |", row.name, goal(row.goal));
+        let _ = writeln!(
+            out,
+            "| {} | {} | {teal} | {mirror} | {juicefs} | {met} |",
+            row.name,
+            goal(row.goal)
+        );
     }
     out.push_str("\nCounts: medians over rounds.\n\n");
     out.push_str("| row | CPU to ext4: teal (mirror) | requests/op: teal (mirror) | barriers/op: teal (ext4) ");
@@ -119,14 +181,32 @@ pub(super) fn markdown(samples: &[Sample], facts: &Facts) -> String {
     );
     for row in rows().filter(measured) {
         let figures = Figures { samples, row };
-        let cpu = |s| figures.ratio(s, Sample::cpu).map_or("–".to_owned(), |spread| number(spread.median));
-        let requests = pair(&figures, "mirror", |s| s.counts.waited_for() as f64 / s.ops as f64);
-        let barriers = pair(&figures, "ext4", |s| s.counts.barriers as f64 / s.ops as f64);
-        let bytes = pair(&figures, "ext4", |s| s.counts.bytes_written as f64 / s.user_bytes as f64);
-        let bytes = if bytes == "– (–)" { "–".to_owned() } else { bytes };
+        let cpu = |s| {
+            figures
+                .ratio(s, Sample::cpu)
+                .map_or("–".to_owned(), |spread| number(spread.median))
+        };
+        let requests = pair(&figures, "mirror", |s| {
+            s.counts.waited_for() as f64 / s.ops as f64
+        });
+        let barriers = pair(&figures, "ext4", |s| {
+            s.counts.barriers as f64 / s.ops as f64
+        });
+        let bytes = pair(&figures, "ext4", |s| {
+            s.counts.bytes_written as f64 / s.user_bytes as f64
+        });
+        let bytes = if bytes == "– (–)" {
+            "–".to_owned()
+        } else {
+            bytes
+        };
         let reads = pair(&figures, "ext4", |s| s.counts.reads as f64 / s.ops as f64);
         let (teal, mirror) = (cpu("teal"), cpu("mirror"));
-        let _ = writeln!(out, "| {} | {teal} ({mirror}) | {requests} | {barriers} | {bytes} | {reads} |", row.name);
+        let _ = writeln!(
+            out,
+            "| {} | {teal} ({mirror}) | {requests} | {barriers} | {bytes} | {reads} |",
+            row.name
+        );
     }
     out
 }

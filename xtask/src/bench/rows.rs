@@ -22,10 +22,17 @@ pub(super) struct Goal {
 }
 
 impl Goal {
-    const NONE: Self = Self { time: None, cpu: None, barriers: None };
+    const NONE: Self = Self {
+        time: None,
+        cpu: None,
+        barriers: None,
+    };
 
     const fn time(ratio: f64) -> Self {
-        Self { time: Some(ratio), ..Self::NONE }
+        Self {
+            time: Some(ratio),
+            ..Self::NONE
+        }
     }
 }
 
@@ -40,38 +47,104 @@ pub(super) struct Group {
 }
 
 const fn row(name: &'static str, time: f64) -> Row {
-    Row { name, goal: Goal::time(time) }
+    Row {
+        name,
+        goal: Goal::time(time),
+    }
 }
 
 /// Every row, in the order of the table.
 pub(super) const GROUPS: &[Group] = &[
     Group {
-        rows: &[row(cached::STAT, 1.1), row(cached::NEGATIVE, 1.1), row(cached::OPEN, 1.5)],
+        rows: &[
+            row(cached::STAT, 1.1),
+            row(cached::NEGATIVE, 1.1),
+            row(cached::OPEN, 1.5),
+        ],
         run: cached::small_files,
     },
-    Group { rows: &[row(cached::READ, 1.4), row(cached::SEQUENTIAL, 1.4)], run: cached::one_file },
-    Group { rows: &[row(names::READDIR, 1.5), row(names::LS, 1.5)], run: names::listings },
-    Group { rows: &[row(names::GIT, 1.2)], run: names::git_status },
-    Group { rows: &[row(files::TRAVERSE, 5.0)], run: files::traverse },
-    Group { rows: &[row(names::CREATE, 3.0), row(names::RENAME, 3.0), row(names::UNLINK, 3.0)], run: names::life },
-    Group { rows: &[row(files::SYNCED, 2.5), row(files::REMOVE, 3.0)], run: files::tree },
-    Group { rows: &[row(bulk::TAR, 2.0)], run: bulk::tar },
-    Group { rows: &[row(bulk::XZ, 1.2)], run: bulk::xz },
     Group {
-        rows: &[Row { name: durable::THREADS, goal: Goal { time: Some(1.0), cpu: None, barriers: Some(0.25) } }],
+        rows: &[row(cached::READ, 1.4), row(cached::SEQUENTIAL, 1.4)],
+        run: cached::one_file,
+    },
+    Group {
+        rows: &[row(names::READDIR, 1.5), row(names::LS, 1.5)],
+        run: names::listings,
+    },
+    Group {
+        rows: &[row(names::GIT, 1.2)],
+        run: names::git_status,
+    },
+    Group {
+        rows: &[row(files::TRAVERSE, 5.0)],
+        run: files::traverse,
+    },
+    Group {
+        rows: &[
+            row(names::CREATE, 3.0),
+            row(names::RENAME, 3.0),
+            row(names::UNLINK, 3.0),
+        ],
+        run: names::life,
+    },
+    Group {
+        rows: &[row(files::SYNCED, 2.5), row(files::REMOVE, 3.0)],
+        run: files::tree,
+    },
+    Group {
+        rows: &[row(bulk::TAR, 2.0)],
+        run: bulk::tar,
+    },
+    Group {
+        rows: &[row(bulk::XZ, 1.2)],
+        run: bulk::xz,
+    },
+    Group {
+        rows: &[Row {
+            name: durable::THREADS,
+            goal: Goal {
+                time: Some(1.0),
+                cpu: None,
+                barriers: Some(0.25),
+            },
+        }],
         run: durable::threads,
     },
     Group {
         rows: &[
-            Row { name: durable::OVERWRITE, goal: Goal { time: Some(1.5), cpu: None, barriers: Some(1.0) } },
-            Row { name: durable::APPEND, goal: Goal::NONE },
+            Row {
+                name: durable::OVERWRITE,
+                goal: Goal {
+                    time: Some(1.5),
+                    cpu: None,
+                    barriers: Some(1.0),
+                },
+            },
+            Row {
+                name: durable::APPEND,
+                goal: Goal::NONE,
+            },
         ],
         run: durable::small_writes,
     },
     Group {
         rows: &[
-            Row { name: bulk::WRITE, goal: Goal { time: Some(1.4), cpu: Some(4.0), barriers: None } },
-            Row { name: bulk::READ_COLD, goal: Goal { time: Some(1.4), cpu: Some(4.0), barriers: None } },
+            Row {
+                name: bulk::WRITE,
+                goal: Goal {
+                    time: Some(1.4),
+                    cpu: Some(4.0),
+                    barriers: None,
+                },
+            },
+            Row {
+                name: bulk::READ_COLD,
+                goal: Goal {
+                    time: Some(1.4),
+                    cpu: Some(4.0),
+                    barriers: None,
+                },
+            },
         ],
         run: bulk::stream,
     },

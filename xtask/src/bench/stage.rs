@@ -26,8 +26,18 @@ pub(super) fn ops(ops: u64) -> Work {
 }
 
 impl<'a> Stage<'a> {
-    pub(super) fn new(lab: &'a mut Lab, kind: Kind, round: usize, samples: &'a mut Vec<Sample>) -> Self {
-        Self { lab, kind, round, samples }
+    pub(super) fn new(
+        lab: &'a mut Lab,
+        kind: Kind,
+        round: usize,
+        samples: &'a mut Vec<Sample>,
+    ) -> Self {
+        Self {
+            lab,
+            kind,
+            round,
+            samples,
+        }
     }
 
     /// The directory to work in.
@@ -36,7 +46,11 @@ impl<'a> Stage<'a> {
     }
 
     /// A directory that is there in every round; `make` fills it the first time.
-    pub(super) fn fixture(&mut self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    pub(super) fn fixture(
+        &mut self,
+        name: &str,
+        make: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<PathBuf> {
         let path = self.dir()?.join(name);
         if !path.exists() {
             std::fs::create_dir(&path)?;
@@ -75,7 +89,12 @@ impl<'a> Stage<'a> {
     }
 
     /// Times `work`, which makes nothing durable by itself.
-    pub(super) fn time(&mut self, row: &'static str, work: Work, run: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(super) fn time(
+        &mut self,
+        row: &'static str,
+        work: Work,
+        run: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         self.measure(row, work, |_| run())
     }
 
@@ -89,13 +108,22 @@ impl<'a> Stage<'a> {
         self.measure(row, work, |stage| run().and_then(|()| stage.commit()))
     }
 
-    fn measure(&mut self, row: &'static str, work: Work, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    fn measure(
+        &mut self,
+        row: &'static str,
+        work: Work,
+        run: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
         let subject = self.lab.subject(self.kind)?;
         let pids = subject.pids().to_vec();
         let before = subject.counts()?;
         let (client, server, wall) = (client_cpu()?, server_cpu(&pids), now());
         run(self)?;
-        let (wall, client, server) = (now() - wall, client_cpu()? - client, server_cpu(&pids) - server);
+        let (wall, client, server) = (
+            now() - wall,
+            client_cpu()? - client,
+            server_cpu(&pids) - server,
+        );
         let counts = self.lab.subject(self.kind)?.counts()?.since(&before);
         self.samples.push(Sample {
             row,

@@ -10,12 +10,23 @@ pub(super) struct Spread {
 
 /// Of finite numbers; `None` when there are none.
 pub(super) fn spread(numbers: impl IntoIterator<Item = f64>) -> Option<Spread> {
-    let mut sorted: Vec<f64> = numbers.into_iter().filter(|number| number.is_finite()).collect();
+    let mut sorted: Vec<f64> = numbers
+        .into_iter()
+        .filter(|number| number.is_finite())
+        .collect();
     sorted.sort_by(f64::total_cmp);
     let (least, most) = (*sorted.first()?, *sorted.last()?);
     let middle = sorted.len() / 2;
-    let median = if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
-    Some(Spread { median, least, most })
+    let median = if sorted.len() % 2 == 1 {
+        sorted[middle]
+    } else {
+        f64::midpoint(sorted[middle - 1], sorted[middle])
+    };
+    Some(Spread {
+        median,
+        least,
+        most,
+    })
 }
 
 #[cfg(test)]
@@ -24,9 +35,23 @@ mod tests {
 
     #[test]
     fn the_median_is_the_middle() {
-        assert_eq!(spread([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, least: 1.0, most: 3.0 }));
+        assert_eq!(
+            spread([3.0, 1.0, 2.0]),
+            Some(Spread {
+                median: 2.0,
+                least: 1.0,
+                most: 3.0
+            })
+        );
         assert_eq!(spread([4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
-        assert_eq!(spread([7.0]), Some(Spread { median: 7.0, least: 7.0, most: 7.0 }));
+        assert_eq!(
+            spread([7.0]),
+            Some(Spread {
+                median: 7.0,
+                least: 7.0,
+                most: 7.0
+            })
+        );
     }
 
     #[test]

@@ -76,12 +76,24 @@ impl Subject {
     pub(super) fn new(kind: Kind, lab: &Path, loop_device: &Path, program: PathBuf) -> Self {
         let (lab, loop_device) = (lab.to_owned(), loop_device.to_owned());
         let point = lab.join(format!("mnt-{}", kind.name()));
-        Self { kind, lab, loop_device, program, point, mirror: None, pids: Vec::new() }
+        Self {
+            kind,
+            lab,
+            loop_device,
+            program,
+            point,
+            mirror: None,
+            pids: Vec::new(),
+        }
     }
 
     /// The directory rows work in.
     pub(super) fn dir(&self) -> PathBuf {
-        if self.kind == Kind::Ext4 { self.point.join("plain") } else { self.point.clone() }
+        if self.kind == Kind::Ext4 {
+            self.point.join("plain")
+        } else {
+            self.point.clone()
+        }
     }
 
     fn ext4(&self) -> PathBuf {
@@ -93,15 +105,23 @@ impl Subject {
         undo::note(Undo::Mount(self.point.clone()));
         match self.kind {
             Kind::Ext4 => {
-                run(Command::new("mount").args(["-t", "ext4"]).arg(&self.loop_device).arg(&self.point))?;
+                run(Command::new("mount")
+                    .args(["-t", "ext4"])
+                    .arg(&self.loop_device)
+                    .arg(&self.point))?;
                 for dir in ["plain", "mirrored", "juicefs"] {
                     std::fs::create_dir_all(self.point.join(dir))?;
                 }
             }
             Kind::Mirror => self.start_mirror()?,
             Kind::Teal => {
-                run(Command::new(&self.program).arg("mount").arg(self.lab.join("store.teal")).arg(&self.point))?;
-                let pid = self.status()?["pid"].as_u64().context("status without pid")?;
+                run(Command::new(&self.program)
+                    .arg("mount")
+                    .arg(self.lab.join("store.teal"))
+                    .arg(&self.point))?;
+                let pid = self.status()?["pid"]
+                    .as_u64()
+                    .context("status without pid")?;
                 self.pids = vec![u32::try_from(pid)?];
             }
             Kind::Juicefs => self.start_juicefs()?,
@@ -164,7 +184,9 @@ impl Subject {
 
     pub(super) fn unmount(&mut self) -> Result<()> {
         match self.kind {
-            Kind::Teal => drop(run(Command::new(&self.program).arg("down").arg(&self.point))?),
+            Kind::Teal => drop(run(Command::new(&self.program)
+                .arg("down")
+                .arg(&self.point))?),
             Kind::Mirror => {
                 if let Some(mut child) = self.mirror.take() {
                     run(Command::new("umount").arg(&self.point))?;
@@ -174,11 +196,16 @@ impl Subject {
             }
             Kind::Ext4 => drop(run(Command::new("umount").arg(&self.point))?),
             Kind::Juicefs => {
-                drop(run(Command::new(&self.program).arg("umount").arg(&self.point))?);
+                drop(run(Command::new(&self.program)
+                    .arg("umount")
+                    .arg(&self.point))?);
                 // The processes let go of their database, which lies on ext4, a little later.
                 let begun = super::meter::now();
                 while super::meter::now() - begun < 10.0
-                    && self.pids.iter().any(|pid| Path::new(&format!("/proc/{pid}/exe")).exists())
+                    && self
+                        .pids
+                        .iter()
+                        .any(|pid| Path::new(&format!("/proc/{pid}/exe")).exists())
                 {
                     std::thread::yield_now();
                 }
@@ -190,8 +217,16 @@ impl Subject {
     /// Makes everything durable, in the way that reaches it: `syncfs` does not get through a FUSE mount. On TealFS an fsync of
     /// anything commits everything; the data of mirror and juicefs lie on ext4 by the time their writes return.
     pub(super) fn commit(&self) -> Result<()> {
-        let dir = if self.kind == Kind::Teal { self.dir() } else { self.ext4() };
-        let open = rustix::fs::open(&dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let dir = if self.kind == Kind::Teal {
+            self.dir()
+        } else {
+            self.ext4()
+        };
+        let open = rustix::fs::open(
+            &dir,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         if self.kind == Kind::Teal {
             rustix::fs::fsync(&open)?
         } else {
@@ -205,7 +240,9 @@ impl Subject {
     }
 
     fn status(&self) -> Result<Value> {
-        let said = run(Command::new(&self.program).args(["status", "--json"]).arg(&self.point))?;
+        let said = run(Command::new(&self.program)
+            .args(["status", "--json"])
+            .arg(&self.point))?;
         let mut said: Value = serde_json::from_str(&said)?;
         Ok(said[0].take())
     }
@@ -214,10 +251,20 @@ impl Subject {
         if self.kind == Kind::Teal {
             return from_status(&self.status()?);
         }
-        let name = self.loop_device.file_name().context("loop device")?.to_string_lossy().into_owned();
-        let mut counts = from_block_stat(&std::fs::read_to_string(format!("/sys/block/{name}/stat"))?)?;
+        let name = self
+            .loop_device
+            .file_name()
+            .context("loop device")?
+            .to_string_lossy()
+            .into_owned();
+        let mut counts =
+            from_block_stat(&std::fs::read_to_string(format!("/sys/block/{name}/stat"))?)?;
         if let Some(child) = &mut self.mirror {
-            child.stdin.as_mut().context("the mirror's input")?.write_all(b"?\n")?;
+            child
+                .stdin
+                .as_mut()
+                .context("the mirror's input")?
+                .write_all(b"?\n")?;
             counts.requests = from_mirror(&line_of(child)?);
         }
         Ok(counts)
@@ -233,10 +280,19 @@ fn line_of(child: &mut Child) -> Result<String> {
 
 fn from_status(status: &Value) -> Result<Counts> {
     let pairs = |key: &str| -> Result<BTreeMap<String, u64>> {
-        Ok(serde_json::from_value::<Vec<(String, u64)>>(status[key].clone())?.into_iter().collect())
+        Ok(
+            serde_json::from_value::<Vec<(String, u64)>>(status[key].clone())?
+                .into_iter()
+                .collect(),
+        )
     };
     let counters = pairs("counters")?;
-    let get = |name: &str| counters.get(name).copied().with_context(|| format!("status without {name}"));
+    let get = |name: &str| {
+        counters
+            .get(name)
+            .copied()
+            .with_context(|| format!("status without {name}"))
+    };
     Ok(Counts {
         requests: pairs("requests")?,
         barriers: get("barriers")?,
@@ -249,7 +305,10 @@ fn from_status(status: &Value) -> Result<Counts> {
 
 /// Of `/sys/block/*/stat`: sectors are of 512 bytes whatever the device.
 fn from_block_stat(text: &str) -> Result<Counts> {
-    let fields = text.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>()?;
+    let fields = text
+        .split_whitespace()
+        .map(str::parse)
+        .collect::<Result<Vec<u64>, _>>()?;
     let get = |at: usize| fields.get(at).copied().context("a short stat");
     Ok(Counts {
         requests: BTreeMap::new(),
@@ -262,9 +321,19 @@ fn from_block_stat(text: &str) -> Result<Counts> {
 }
 
 fn from_mirror(line: &str) -> BTreeMap<String, u64> {
-    let pairs = line.split_whitespace().filter_map(|pair| pair.split_once('='));
-    let named = |code: &str| OPCODES.iter().find(|(known, _)| *known == code).map_or(code, |(_, name)| name).to_owned();
-    pairs.filter_map(|(code, count)| Some((named(code), count.parse().ok()?))).collect()
+    let pairs = line
+        .split_whitespace()
+        .filter_map(|pair| pair.split_once('='));
+    let named = |code: &str| {
+        OPCODES
+            .iter()
+            .find(|(known, _)| *known == code)
+            .map_or(code, |(_, name)| name)
+            .to_owned()
+    };
+    pairs
+        .filter_map(|(code, count)| Some((named(code), count.parse().ok()?)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -275,10 +344,28 @@ mod tests {
     fn every_source_of_counts_is_understood() {
         let json = r#"{"requests":[["lookup",3]],"counters":[["barriers",1],["writes",2],["bytes_written",4096],["reads",5],["bytes_read",6]]}"#;
         let status = from_status(&serde_json::from_str(json).unwrap()).unwrap();
-        assert_eq!((status.requests["lookup"], status.barriers, status.bytes_read), (3, 1, 6));
+        assert_eq!(
+            (
+                status.requests["lookup"],
+                status.barriers,
+                status.bytes_read
+            ),
+            (3, 1, 6)
+        );
         let block = from_block_stat("1 0 8 0 2 0 16 0 0 0 0 0 0 0 0 7 0").unwrap();
-        assert_eq!((block.reads, block.bytes_read, block.bytes_written, block.barriers), (1, 4096, 8192, 7));
+        assert_eq!(
+            (
+                block.reads,
+                block.bytes_read,
+                block.bytes_written,
+                block.barriers
+            ),
+            (1, 4096, 8192, 7)
+        );
         assert!(from_block_stat("1 2 3").is_err());
-        assert_eq!(from_mirror("1=4 99=2"), [("lookup".to_owned(), 4), ("99".to_owned(), 2)].into());
+        assert_eq!(
+            from_mirror("1=4 99=2"),
+            [("lookup".to_owned(), 4), ("99".to_owned(), 2)].into()
+        );
     }
 }

@@ -38,13 +38,15 @@ impl Drop for Guard {
 /// Undoes everything when it is dropped, or on a signal.
 pub(crate) fn guard() -> Result<Guard> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    std::thread::Builder::new().name("undo".to_owned()).spawn(move || {
-        if signals.forever().next().is_some() {
-            eprintln!("\nstopped; cleaning up");
-            undo_all();
-            std::process::exit(130);
-        }
-    })?;
+    std::thread::Builder::new()
+        .name("undo".to_owned())
+        .spawn(move || {
+            if signals.forever().next().is_some() {
+                eprintln!("\nstopped; cleaning up");
+                undo_all();
+                std::process::exit(130);
+            }
+        })?;
     Ok(Guard)
 }
 
@@ -71,7 +73,10 @@ fn undo_all() {
 
 /// A thing that is not there any more.
 pub(crate) fn forget(what: &Undo) {
-    NOTED.lock().unwrap_or_else(PoisonError::into_inner).retain(|noted| noted != what);
+    NOTED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .retain(|noted| noted != what);
 }
 
 /// The processes that were started with `point` as one of their arguments.
@@ -79,17 +84,31 @@ pub(crate) fn servers(point: &Path) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_server = |pid: &u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).any(|word| word == point.as_os_str().as_encoded_bytes())
+        line.split(|byte| *byte == 0)
+            .any(|word| word == point.as_os_str().as_encoded_bytes())
     };
-    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_server).collect()
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(is_server)
+        .collect()
 }
 
 fn kill(pid: u32) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+    if let Some(pid) = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+    {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }
 
 fn quietly(program: &str, args: &[&str], last: &Path) {
-    drop(Command::new(program).args(args).arg(last).stdout(Stdio::null()).stderr(Stdio::null()).status());
+    drop(
+        Command::new(program)
+            .args(args)
+            .arg(last)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status(),
+    );
 }

@@ -94,9 +94,23 @@ struct Hearing {
 impl Hearing {
     fn new(child: &mut Child, is_shown: bool) -> Result<Self> {
         let (sender, pieces) = sync_channel(PIECES);
-        read(child.stdout.take().context("no output")?, sender.clone(), Piece::Out)?;
-        read(child.stderr.take().context("no output")?, sender, Piece::Err)?;
-        Ok(Self { pieces, outcome: Outcome::default(), output: Vec::new(), line: Vec::new(), is_shown })
+        read(
+            child.stdout.take().context("no output")?,
+            sender.clone(),
+            Piece::Out,
+        )?;
+        read(
+            child.stderr.take().context("no output")?,
+            sender,
+            Piece::Err,
+        )?;
+        Ok(Self {
+            pieces,
+            outcome: Outcome::default(),
+            output: Vec::new(),
+            line: Vec::new(),
+            is_shown,
+        })
     }
 
     /// Hears what is said within `limit`; whether there may be more.
@@ -112,7 +126,8 @@ impl Hearing {
     fn take(&mut self, piece: &Piece) {
         let (Piece::Out(bytes) | Piece::Err(bytes)) = piece;
         let room = OUTPUT_MAX.saturating_sub(self.output.len());
-        self.output.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.output
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
         if let Piece::Err(_) = piece {
             if self.is_shown {
                 let _ = std::io::stderr().write_all(bytes);
@@ -125,21 +140,27 @@ impl Hearing {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(part);
             if part.ends_with(b"\n") {
-                self.outcome.see(&String::from_utf8_lossy(&std::mem::take(&mut self.line)));
+                self.outcome
+                    .see(&String::from_utf8_lossy(&std::mem::take(&mut self.line)));
             }
         }
     }
 
     /// A word of ours among the program's.
     fn note(&mut self, text: &str) {
-        self.output.extend_from_slice(format!("{text}\n").as_bytes());
+        self.output
+            .extend_from_slice(format!("{text}\n").as_bytes());
         if self.is_shown {
             println!("{text}");
         }
     }
 }
 
-fn read(mut from: impl Read + Send + 'static, to: SyncSender<Piece>, piece: fn(Vec<u8>) -> Piece) -> Result<()> {
+fn read(
+    mut from: impl Read + Send + 'static,
+    to: SyncSender<Piece>,
+    piece: fn(Vec<u8>) -> Piece,
+) -> Result<()> {
     let pump = move || {
         let mut buffer = vec![0; 1 << 16];
         while let Ok(count @ 1..) = from.read(&mut buffer) {
@@ -148,7 +169,9 @@ fn read(mut from: impl Read + Send + 'static, to: SyncSender<Piece>, piece: fn(V
             }
         }
     };
-    std::thread::Builder::new().name("output".to_owned()).spawn(pump)?;
+    std::thread::Builder::new()
+        .name("output".to_owned())
+        .spawn(pump)?;
     Ok(())
 }
 
@@ -167,9 +190,18 @@ pub(super) fn run(
     // As /tmp: some tests are run as somebody else.
     std::fs::set_permissions(&places[0], std::fs::Permissions::from_mode(0o1777))?;
     let look = Look::now();
-    command.env(mark.name(), "1").env("TMPDIR", &places[0]).env("CARGO_TARGET_TMPDIR", &places[1]).process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("start {name}: {command:?}"))?;
+    command
+        .env(mark.name(), "1")
+        .env("TMPDIR", &places[0])
+        .env("CARGO_TARGET_TMPDIR", &places[1])
+        .process_group(0);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("start {name}: {command:?}"))?;
     let leader = i32::try_from(child.id()).context("a process has a number")?;
     let mut hearing = Hearing::new(&mut child, course.is_shown)?;
 
@@ -178,16 +210,31 @@ pub(super) fn run(
     if ended_early == Some(Ending::Hung) {
         let unfinished = hearing.outcome.unfinished(expected);
         running = hung::running(leader, &unfinished, &String::from_utf8_lossy(&hearing.line));
-        hearing.note(&format!("\n{name} does not end: killed after {:.1} s", (now() - start).as_secs_f64()));
-        running.iter().for_each(|test| hearing.note(&format!("running: {test}")));
-        hung::describe(&processes::of_run(&mark, leader)).iter().for_each(|line| hearing.note(line));
+        hearing.note(&format!(
+            "\n{name} does not end: killed after {:.1} s",
+            (now() - start).as_secs_f64()
+        ));
+        running
+            .iter()
+            .for_each(|test| hearing.note(&format!("running: {test}")));
+        hung::describe(&processes::of_run(&mark, leader))
+            .iter()
+            .for_each(|line| hearing.note(line));
     }
     let mut left = Vec::new();
     if ended_early.is_none() {
-        left.extend(processes::wait(&mark, leader, course.grace).iter().map(said));
+        left.extend(
+            processes::wait(&mark, leader, course.grace)
+                .iter()
+                .map(said),
+        );
     }
     left.extend(end(&mark, leader, &look, &places));
-    let more = look.clean(&places).into_iter().filter(|one| !left.contains(one)).collect::<Vec<_>>();
+    let more = look
+        .clean(&places)
+        .into_iter()
+        .filter(|one| !left.contains(one))
+        .collect::<Vec<_>>();
     left.extend(more);
     // Only now may the number of the leader be used again. One that cannot be killed is not waited for.
     let status = child.try_wait()?;
@@ -195,8 +242,16 @@ pub(super) fn run(
     while hearing.hear(drained.saturating_sub(now())) && now() < drained {}
     left.extend(places.iter().flat_map(|place| sweep(place)));
     let ending = ended_early.unwrap_or(Ending::Exit(status.and_then(|status| status.code())));
-    let Hearing { outcome, output, .. } = hearing;
-    Ok(Attempt { ending, outcome, output, running, left })
+    let Hearing {
+        outcome, output, ..
+    } = hearing;
+    Ok(Attempt {
+        ending,
+        outcome,
+        output,
+        running,
+        left,
+    })
 }
 
 /// A new directory with the shortest name there is: the paths of sockets have a limit, and tests make some in there.
@@ -205,14 +260,23 @@ fn numbered(room: &Path) -> Result<PathBuf> {
         let place = room.join(format!("{number}"));
         match std::fs::create_dir(&place) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| place.clone()).with_context(|| place.display().to_string()),
+            made => {
+                return made
+                    .map(|()| place.clone())
+                    .with_context(|| place.display().to_string());
+            }
         }
     }
     unreachable!("some number is free")
 }
 
 /// Hears the program until it ends; `Some` if it was not by itself.
-fn watch(leader: i32, start: Duration, hearing: &mut Hearing, course: Course<'_>) -> Option<Ending> {
+fn watch(
+    leader: i32,
+    start: Duration,
+    hearing: &mut Hearing,
+    course: Course<'_>,
+) -> Option<Ending> {
     loop {
         if !hearing.hear(Duration::from_millis(10)) {
             pause();
@@ -232,7 +296,8 @@ fn watch(leader: i32, start: Duration, hearing: &mut Hearing, course: Course<'_>
 /// Whether our child has ended; its number stays taken.
 fn has_ended(leader: i32) -> bool {
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    Pid::from_raw(leader).is_none_or(|pid| waitid(WaitId::Pid(pid), how).map_or(true, |status| status.is_some()))
+    Pid::from_raw(leader)
+        .is_none_or(|pid| waitid(WaitId::Pid(pid), how).map_or(true, |status| status.is_some()))
 }
 
 /// Kills what is left; what was in the way, and who will not die. A thread that waits for a FUSE file system which its own process
@@ -247,7 +312,11 @@ fn end(mark: &Mark, leader: i32, look: &Look, places: &[PathBuf]) -> Vec<String>
     }
     look.abort_hidden();
     let alive = processes::kill(mark, leader, DYING);
-    left.extend(alive.iter().map(|process| format!("{}, which cannot be killed", said(process))));
+    left.extend(
+        alive
+            .iter()
+            .map(|process| format!("{}, which cannot be killed", said(process))),
+    );
     left
 }
 
@@ -257,8 +326,14 @@ fn said(process: &Process) -> String {
 
 /// Removes a directory of the run; what was in there.
 fn sweep(place: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let left = names.map(|name| format!("file {}", place.join(name).display())).collect();
+    let names = std::fs::read_dir(place)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name());
+    let left = names
+        .map(|name| format!("file {}", place.join(name).display()))
+        .collect();
     // Never through a mount that would not go.
     if !leftovers::is_mounted_below(place) {
         let _ = std::fs::remove_dir_all(place);

@@ -11,7 +11,10 @@ use std::time::Duration;
 /// Time since an arbitrary moment; it never goes back.
 pub(super) fn now() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
 }
 
 /// Lets a moment go by.
@@ -20,10 +23,17 @@ pub(super) fn pause() {
 }
 
 /// What `work` sent within `limit`; a thread that hangs is left behind, with the rest of its work.
-pub(super) fn gather<T: Send + 'static>(limit: Duration, work: impl FnOnce(Sender<T>) + Send + 'static) -> Vec<T> {
+pub(super) fn gather<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce(Sender<T>) + Send + 'static,
+) -> Vec<T> {
     let (sender, receiver): (Sender<T>, Receiver<T>) = channel();
     let mut all = Vec::new();
-    if std::thread::Builder::new().name("bounded".to_owned()).spawn(move || work(sender)).is_err() {
+    if std::thread::Builder::new()
+        .name("bounded".to_owned())
+        .spawn(move || work(sender))
+        .is_err()
+    {
         return all;
     }
     let end = now() + limit;
@@ -34,15 +44,25 @@ pub(super) fn gather<T: Send + 'static>(limit: Duration, work: impl FnOnce(Sende
 }
 
 /// What `work` returned, if it did within `limit`.
-pub(super) fn within<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(super) fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     gather(limit, move |sender| drop(sender.send(work()))).pop()
 }
 
 /// Whether a small program did its work within `limit`.
 pub(super) fn is_done(limit: Duration, program: &str, args: &[&str]) -> bool {
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    within(limit, move || command.status().is_ok_and(|status| status.success())).unwrap_or(false)
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    within(limit, move || {
+        command.status().is_ok_and(|status| status.success())
+    })
+    .unwrap_or(false)
 }
 
 #[cfg(test)]

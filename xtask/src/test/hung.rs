@@ -23,9 +23,20 @@ pub(super) fn describe(processes: &[Process]) -> Vec<String> {
     let processes = processes.to_vec();
     gather(LOOKING, move |sender| {
         for process in &processes {
-            let Process { pid, parent, state, name, .. } = process;
-            drop(sender.send(format!("process {pid} ({name}), child of {parent}, state {state}")));
-            let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let Process {
+                pid,
+                parent,
+                state,
+                name,
+                ..
+            } = process;
+            drop(sender.send(format!(
+                "process {pid} ({name}), child of {parent}, state {state}"
+            )));
+            let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
+                .into_iter()
+                .flatten()
+                .flatten();
             for task in tasks.take(THREADS_MAX) {
                 drop(sender.send(thread(&task.path().display().to_string())));
             }
@@ -40,12 +51,23 @@ pub(super) fn describe(processes: &[Process]) -> Vec<String> {
 }
 
 fn thread(dir: &str) -> String {
-    let read = |name: &str| std::fs::read_to_string(format!("{dir}/{name}")).unwrap_or_default().trim_end().to_owned();
+    let read = |name: &str| {
+        std::fs::read_to_string(format!("{dir}/{name}"))
+            .unwrap_or_default()
+            .trim_end()
+            .to_owned()
+    };
     let stat = read("stat");
-    let state = stat.rsplit_once(')').map_or("?", |(_, rest)| rest.get(1..2).unwrap_or("?"));
+    let state = stat
+        .rsplit_once(')')
+        .map_or("?", |(_, rest)| rest.get(1..2).unwrap_or("?"));
     let number = dir.rsplit('/').next().unwrap_or_default();
-    let mut said =
-        format!("  thread {number} {}: {state}, in {}, call {}", read("comm"), read("wchan"), read("syscall"));
+    let mut said = format!(
+        "  thread {number} {}: {state}, in {}, call {}",
+        read("comm"),
+        read("wchan"),
+        read("syscall")
+    );
     for frame in read("stack").lines().take(FRAMES_MAX) {
         let _ = write!(said, "\n      {frame}");
     }
@@ -54,16 +76,32 @@ fn thread(dir: &str) -> String {
 
 /// Which of the `unfinished` tests a program runs at this moment: its threads have their names, and with a single thread the name is
 /// the last thing it said.
-pub(super) fn running(leader: i32, unfinished: &BTreeSet<String>, last_line: &str) -> BTreeSet<String> {
+pub(super) fn running(
+    leader: i32,
+    unfinished: &BTreeSet<String>,
+    last_line: &str,
+) -> BTreeSet<String> {
     let threads: Vec<String> = gather(LOOKING, move |sender| {
-        for task in std::fs::read_dir(format!("/proc/{leader}/task")).into_iter().flatten().flatten() {
-            drop(sender.send(std::fs::read_to_string(task.path().join("comm")).unwrap_or_default()));
+        for task in std::fs::read_dir(format!("/proc/{leader}/task"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            drop(
+                sender.send(std::fs::read_to_string(task.path().join("comm")).unwrap_or_default()),
+            );
         }
     });
     let said = libtest::result(last_line).map(|(name, _)| name);
     let is_running = |name: &&String| {
-        let start = name.as_bytes().get(..THREAD_NAME).unwrap_or(name.as_bytes());
-        said == Some(name.as_str()) || threads.iter().any(|thread| thread.trim_end().as_bytes() == start)
+        let start = name
+            .as_bytes()
+            .get(..THREAD_NAME)
+            .unwrap_or(name.as_bytes());
+        said == Some(name.as_str())
+            || threads
+                .iter()
+                .any(|thread| thread.trim_end().as_bytes() == start)
     };
     unfinished.iter().filter(is_running).cloned().collect()
 }
@@ -79,23 +117,41 @@ mod tests {
         let (keep, wait) = channel::<()>();
         let name = "a_test_that_hangs_for_long";
         let work = move || assert!(wait.recv().is_err());
-        let thread = std::thread::Builder::new().name(name[..THREAD_NAME].to_owned()).spawn(work).unwrap();
+        let thread = std::thread::Builder::new()
+            .name(name[..THREAD_NAME].to_owned())
+            .spawn(work)
+            .unwrap();
         let me = i32::try_from(std::process::id()).unwrap();
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let names = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<BTreeSet<_>>()
+        };
         let unfinished = names(&[name, "another", "third"]);
         let start = super::super::bounded::now();
         // A thread gives itself its name when it begins.
         while running(me, &unfinished, "").is_empty() {
             assert!(super::super::bounded::now() - start < Duration::from_secs(60));
         }
-        assert_eq!(running(me, &unfinished, "test another ... "), names(&[name, "another"]));
-        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        assert_eq!(
+            running(me, &unfinished, "test another ... "),
+            names(&[name, "another"])
+        );
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .spawn()
+            .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let said = describe(&of_run(&Mark::new(), pid)).join("\n");
         child.kill().unwrap();
         child.wait().unwrap();
         drop(keep);
         thread.join().unwrap();
-        assert!(said.contains(&format!("process {pid} (")) && said.contains(&format!("  thread {pid} ")), "{said}");
+        assert!(
+            said.contains(&format!("process {pid} ("))
+                && said.contains(&format!("  thread {pid} ")),
+            "{said}"
+        );
     }
 }

@@ -36,46 +36,70 @@ impl Claim {
             // One that cleans is waited for.
             flock(&directory, FlockOperation::LockShared).with_context(said)?;
         }
-        Ok(Self { directory, is_alone })
+        Ok(Self {
+            directory,
+            is_alone,
+        })
     }
 
     /// Takes away what others left in `rooms`, of which the large one was claimed; what that was.
     pub(super) fn clean(&self, rooms: &Rooms) -> Result<Vec<String>> {
-        let mut found: Vec<String> =
-            kill_orphans(DYING).iter().map(|process| format!("process {} ({})", process.pid, process.name)).collect();
-        let mut places: Vec<PathBuf> = entries(&rooms.open).filter(|dir| is_of_the_dead(dir)).collect();
+        let mut found: Vec<String> = kill_orphans(DYING)
+            .iter()
+            .map(|process| format!("process {} ({})", process.pid, process.name))
+            .collect();
+        let mut places: Vec<PathBuf> = entries(&rooms.open)
+            .filter(|dir| is_of_the_dead(dir))
+            .collect();
         if self.is_alone {
             places.extend(entries(&rooms.large).filter(|dir| is_numbered(dir)));
         }
         found.extend(clean_dead(std::slice::from_ref(&rooms.large)));
         found.extend(clean_dead(&places));
         for place in places.into_iter().filter(|place| !is_mounted_below(place)) {
-            let is_gone = std::fs::remove_dir_all(&place).or_else(|_| std::fs::remove_file(&place)).is_ok();
-            let rest = if is_gone { "" } else { ", which cannot be removed" };
+            let is_gone = std::fs::remove_dir_all(&place)
+                .or_else(|_| std::fs::remove_file(&place))
+                .is_ok();
+            let rest = if is_gone {
+                ""
+            } else {
+                ", which cannot be removed"
+            };
             found.push(format!("{}{rest}", place.display()));
         }
         if self.is_alone {
             // Now others may make directories there, too.
-            flock(&self.directory, FlockOperation::LockShared).context("share the directories of runs")?;
+            flock(&self.directory, FlockOperation::LockShared)
+                .context("share the directories of runs")?;
         }
         Ok(found)
     }
 }
 
 fn entries(place: &Path) -> impl Iterator<Item = PathBuf> {
-    std::fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path())
+    std::fs::read_dir(place)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
 }
 
 /// Whether a run made the directory; other programs have others there.
 fn is_numbered(dir: &Path) -> bool {
-    dir.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+    dir.file_name()
+        .and_then(|name| name.to_str())
+        .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Whether a directory belonged to a program that makes runs and does not live any more: `teal-NUMBER-NUMBER`.
 fn is_of_the_dead(dir: &Path) -> bool {
-    let name = dir.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(PREFIX));
+    let name = dir
+        .file_name()
+        .and_then(|name| name.to_str())
+        .and_then(|name| name.strip_prefix(PREFIX));
     let numbers = name.and_then(|rest| rest.split_once('-'));
-    let parsed = numbers.and_then(|(pid, run)| Some((pid.parse::<i32>().ok()?, run.parse::<u32>().ok()?)));
+    let parsed =
+        numbers.and_then(|(pid, run)| Some((pid.parse::<i32>().ok()?, run.parse::<u32>().ok()?)));
     parsed.is_some_and(|(pid, _)| !is_runner(pid))
 }
 
@@ -90,18 +114,29 @@ mod tests {
         let mut gone = std::process::Command::new("true").spawn().unwrap();
         let dead = open.join(format!("teal-{}-3", gone.id()));
         gone.wait().unwrap();
-        let kept = [format!("teal-{}-0", std::process::id()), "teal-a-3".into(), "other".into()].map(|n| open.join(n));
+        let kept = [
+            format!("teal-{}-0", std::process::id()),
+            "teal-a-3".into(),
+            "other".into(),
+        ]
+        .map(|n| open.join(n));
         let (stale, foreign) = (large.join("0"), large.join("a"));
         let make = |dir: &PathBuf| {
             std::fs::create_dir(dir).unwrap();
             std::fs::write(dir.join("store"), "x").unwrap();
         };
         kept.iter().chain([&dead, &stale, &foreign]).for_each(make);
-        let rooms = Rooms { open, large: large.clone() };
+        let rooms = Rooms {
+            open,
+            large: large.clone(),
+        };
         let first = Claim::on(&large).unwrap();
         let found = first.clean(&rooms).unwrap();
         for gone in [&dead, &stale] {
-            assert!(found.contains(&gone.display().to_string()) && !gone.exists(), "{found:?}");
+            assert!(
+                found.contains(&gone.display().to_string()) && !gone.exists(),
+                "{found:?}"
+            );
         }
         make(&stale);
         let second = Claim::on(&large).unwrap();
@@ -110,8 +145,16 @@ mod tests {
             stale.exists() && !found.contains(&stale.display().to_string()),
             "the first may have made it: {found:?}"
         );
-        assert!(kept.iter().chain([&foreign]).all(|dir| dir.join("store").exists()), "others made them");
+        assert!(
+            kept.iter()
+                .chain([&foreign])
+                .all(|dir| dir.join("store").exists()),
+            "others made them"
+        );
         drop((first, second));
-        assert!(Claim::on(&large).unwrap().is_alone, "a claim ends with its program");
+        assert!(
+            Claim::on(&large).unwrap().is_alone,
+            "a claim ends with its program"
+        );
     }
 }

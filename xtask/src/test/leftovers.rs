@@ -60,22 +60,30 @@ impl Look {
 
     /// Ends the FUSE connections of mounts that appeared under `places`: whoever waits for one gets an error. Which mounts these are.
     pub(super) fn abort(&self, places: &[PathBuf]) -> Vec<String> {
-        let all = mounts("self").into_iter().filter(|mount| mount.is_fuse() && !self.mounts.contains(mount));
-        let ours = all.filter(|mount| is_under(&mount.point, places)).map(|mount| {
-            let said = mount.to_string();
-            abort(&mount.number.to_string());
-            // Forced, this aborts a connection even where it cannot unmount, and needs no control file system.
-            within(PATIENCE, move || unmount(mount.point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW));
-            said
-        });
+        let all = mounts("self")
+            .into_iter()
+            .filter(|mount| mount.is_fuse() && !self.mounts.contains(mount));
+        let ours = all
+            .filter(|mount| is_under(&mount.point, places))
+            .map(|mount| {
+                let said = mount.to_string();
+                abort(&mount.number.to_string());
+                // Forced, this aborts a connection even where it cannot unmount, and needs no control file system.
+                within(PATIENCE, move || {
+                    unmount(mount.point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW)
+                });
+                said
+            });
         ours.collect()
     }
 
     /// Ends the FUSE connections that appeared and that no mount of any process leads to: they were unmounted lazily.
     pub(super) fn abort_hidden(&self) {
         let all = mounts_of_all();
-        let is_hidden =
-            |number: &String| !all.iter().any(|mount| mount.is_fuse() && mount.number.to_string() == *number);
+        let is_hidden = |number: &String| {
+            !all.iter()
+                .any(|mount| mount.is_fuse() && mount.number.to_string() == *number)
+        };
         names(CONNECTIONS)
             .filter(|number| !self.connections.contains(number))
             .filter(is_hidden)
@@ -86,9 +94,15 @@ impl Look {
     pub(super) fn clean(&self, places: &[PathBuf]) -> Vec<String> {
         let now = Self::now();
         let mut found = Vec::new();
-        let mounts: Vec<&Mount> =
-            now.mounts.difference(&self.mounts).filter(|mount| is_under(&mount.point, places)).collect();
-        let loops = now.loops.difference(&self.loops).filter(|(_, file)| is_under(file, places));
+        let mounts: Vec<&Mount> = now
+            .mounts
+            .difference(&self.mounts)
+            .filter(|mount| is_under(&mount.point, places))
+            .collect();
+        let loops = now
+            .loops
+            .difference(&self.loops)
+            .filter(|(_, file)| is_under(file, places));
         if !mounts.is_empty() {
             self.abort(places);
         }
@@ -105,7 +119,11 @@ impl Look {
             if backing_file(device).as_ref() != Some(file) {
                 continue;
             }
-            is_done(PATIENCE, "losetup", &["--detach", &format!("/dev/{device}")]);
+            is_done(
+                PATIENCE,
+                "losetup",
+                &["--detach", &format!("/dev/{device}")],
+            );
         }
         found
     }
@@ -114,10 +132,14 @@ impl Look {
 /// Takes away the FUSE mounts under `places` that nobody serves any more, and with them the loop devices they are the last to hold; which
 /// mounts that were.
 pub(super) fn clean_dead(places: &[PathBuf]) -> Vec<String> {
-    let dead = mounts("self").into_iter().filter(|mount| mount.is_fuse() && is_under(&mount.point, places));
+    let dead = mounts("self")
+        .into_iter()
+        .filter(|mount| mount.is_fuse() && is_under(&mount.point, places));
     let taken = dead.filter(|mount| is_dead(&mount.point)).map(|mount| {
         let said = mount.to_string();
-        within(PATIENCE, move || unmount(mount.point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW));
+        within(PATIENCE, move || {
+            unmount(mount.point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+        });
         said
     });
     taken.collect()
@@ -126,7 +148,8 @@ pub(super) fn clean_dead(places: &[PathBuf]) -> Vec<String> {
 /// Whether the file system there says that its daemon is gone. One that does not answer may have one.
 fn is_dead(point: &Path) -> bool {
     let point = point.to_owned();
-    within(PATIENCE, move || rustix::fs::statfs(&point).err()) == Some(Some(rustix::io::Errno::NOTCONN))
+    within(PATIENCE, move || rustix::fs::statfs(&point).err())
+        == Some(Some(rustix::io::Errno::NOTCONN))
 }
 
 fn abort(connection: &str) {
@@ -136,11 +159,15 @@ fn abort(connection: &str) {
 
 /// Whether something is mounted there or below.
 pub(super) fn is_mounted_below(place: &Path) -> bool {
-    mounts("self").iter().any(|mount| mount.point.starts_with(place))
+    mounts("self")
+        .iter()
+        .any(|mount| mount.point.starts_with(place))
 }
 
 fn is_under(path: &Path, places: &[PathBuf]) -> bool {
-    places.iter().any(|place| path.starts_with(place) && path != place)
+    places
+        .iter()
+        .any(|place| path.starts_with(place) && path != place)
 }
 
 /// The names in a directory; none if it cannot be read.

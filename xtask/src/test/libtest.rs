@@ -41,9 +41,16 @@ impl Outcome {
 
     /// Those of `listed` of which no result was seen.
     pub(super) fn unfinished(&self, listed: &BTreeSet<String>) -> BTreeSet<String> {
-        let is_seen =
-            |name: &&String| self.passed.contains(*name) || self.failed.contains(*name) || self.ignored.contains(*name);
-        listed.iter().filter(|name| !is_seen(name)).cloned().collect()
+        let is_seen = |name: &&String| {
+            self.passed.contains(*name)
+                || self.failed.contains(*name)
+                || self.ignored.contains(*name)
+        };
+        listed
+            .iter()
+            .filter(|name| !is_seen(name))
+            .cloned()
+            .collect()
     }
 }
 
@@ -59,13 +66,19 @@ fn counts(line: &str) -> Option<Counts> {
     let (_, counts) = line.split_once("test result: ")?.1.split_once(". ")?;
     let mut counts = counts.split("; ");
     let mut count = |what: &str| counts.next()?.strip_suffix(what)?.trim().parse().ok();
-    Some(Counts { passed: count("passed")?, failed: count("failed")?, ignored: count("ignored")? })
+    Some(Counts {
+        passed: count("passed")?,
+        failed: count("failed")?,
+        ignored: count("ignored")?,
+    })
 }
 
 /// The tests in the output of `--list --format terse`; `None` if it is something else.
 pub(super) fn listed(output: &str) -> Option<BTreeSet<String>> {
     let lines = output.lines().filter(|line| !line.is_empty());
-    lines.map(|line| line.strip_suffix(": test").map(str::to_owned)).collect()
+    lines
+        .map(|line| line.strip_suffix(": test").map(str::to_owned))
+        .collect()
 }
 
 #[cfg(test)]
@@ -89,10 +102,26 @@ test result: FAILED. 3 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; 
 test crates/x/src/lib.rs - part (line 3) ... ok
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
         text.lines().for_each(|line| outcome.see(line));
-        assert_eq!(outcome.counts, Some(Counts { passed: 4, failed: 1, ignored: 1 }));
-        assert_eq!(outcome.passed, set(&["a::good", "odd", "crates/x/src/lib.rs - part (line 3)"]));
-        assert_eq!((outcome.failed.clone(), outcome.ignored.clone()), (set(&["bad"]), set(&["later"])));
-        assert_eq!(outcome.unfinished(&set(&["a::good", "bad", "later", "hung"])), set(&["hung"]));
+        assert_eq!(
+            outcome.counts,
+            Some(Counts {
+                passed: 4,
+                failed: 1,
+                ignored: 1
+            })
+        );
+        assert_eq!(
+            outcome.passed,
+            set(&["a::good", "odd", "crates/x/src/lib.rs - part (line 3)"])
+        );
+        assert_eq!(
+            (outcome.failed.clone(), outcome.ignored.clone()),
+            (set(&["bad"]), set(&["later"]))
+        );
+        assert_eq!(
+            outcome.unfinished(&set(&["a::good", "bad", "later", "hung"])),
+            set(&["hung"])
+        );
     }
 
     #[test]

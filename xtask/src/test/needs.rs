@@ -38,7 +38,9 @@ const TOOLS: &[(&str, &str)] = &[("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
 /// Installs the missing [`PACKAGES`].
 pub(super) fn install_packages() -> Result<()> {
     if let Err(list) = install(PACKAGES) {
-        println!("could not install them: tests that need them will fail. As root: apt-get install {list}");
+        println!(
+            "could not install them: tests that need them will fail. As root: apt-get install {list}"
+        );
     }
     Ok(())
 }
@@ -48,14 +50,23 @@ pub(super) fn install_packages() -> Result<()> {
 /// # Errors
 /// Their names.
 pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
-    let missing: Vec<&str> = packages.iter().copied().filter(|package| !is_installed(package)).collect();
+    let missing: Vec<&str> = packages
+        .iter()
+        .copied()
+        .filter(|package| !is_installed(package))
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
     let list = missing.join(" ");
     println!("these Debian packages are needed, installing them: {list}");
     let update = apt(&["update", "-q"]);
-    let done = update && apt(&[&["install", "-y", "-q", "--no-install-recommends"], missing.as_slice()].concat());
+    let done = update
+        && apt(&[
+            &["install", "-y", "-q", "--no-install-recommends"],
+            missing.as_slice(),
+        ]
+        .concat());
     if done { Ok(()) } else { Err(list) }
 }
 
@@ -67,8 +78,17 @@ pub(super) fn mount_fuse_control() {
     if !point.exists() || !rustix::process::geteuid().is_root() || table.contains(" fusectl ") {
         return;
     }
-    println!("mounting the control file system of FUSE at {}", point.display());
-    let mounted = rustix::mount::mount("fusectl", point, "fusectl", rustix::mount::MountFlags::empty(), None);
+    println!(
+        "mounting the control file system of FUSE at {}",
+        point.display()
+    );
+    let mounted = rustix::mount::mount(
+        "fusectl",
+        point,
+        "fusectl",
+        rustix::mount::MountFlags::empty(),
+        None,
+    );
     if let Err(e) = mounted {
         println!("could not mount it: {e}");
     }
@@ -85,7 +105,10 @@ fn is_installed(package: &str) -> bool {
 
 /// Whether `apt-get` with `args` did its work, as root or through `sudo` if that asks for nothing.
 fn apt(args: &[&str]) -> bool {
-    let is_root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0");
+    let is_root = Command::new("id")
+        .arg("-u")
+        .output()
+        .is_ok_and(|out| out.stdout.trim_ascii() == b"0");
     let mut command = if is_root {
         let mut command = Command::new("apt-get");
         command.env("DEBIAN_FRONTEND", "noninteractive");
@@ -95,12 +118,20 @@ fn apt(args: &[&str]) -> bool {
         command.args(["-n", "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]);
         command
     };
-    command.args(args).stdin(Stdio::null()).status().is_ok_and(|status| status.success())
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 /// Builds the missing [`TOOLS`] into `tools`, which later runs find again.
 pub(super) fn install_tools(tools: &Path) -> Result<()> {
-    let list = crate::cargo().args(["install", "--list", "--root"]).arg(tools).output()?.stdout;
+    let list = crate::cargo()
+        .args(["install", "--list", "--root"])
+        .arg(tools)
+        .output()?
+        .stdout;
     let list = String::from_utf8_lossy(&list);
     let missing: Vec<String> = TOOLS
         .iter()
@@ -111,7 +142,10 @@ pub(super) fn install_tools(tools: &Path) -> Result<()> {
         return Ok(());
     }
     let text = missing.join(" ");
-    println!("the tests need these outside suites, building them in {}: {text}", tools.display());
+    println!(
+        "the tests need these outside suites, building them in {}: {text}",
+        tools.display()
+    );
     let done = crate::cargo()
         .args(["install", "--locked", "--force", "--root"])
         .arg(tools)
@@ -126,7 +160,10 @@ pub(super) fn install_tools(tools: &Path) -> Result<()> {
 
 /// Whether the output of `cargo install --list` has this version.
 fn is_listed(list: &str, (name, version): &(&str, &str)) -> bool {
-    list.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest == format!(" v{version}:")))
+    list.lines().any(|line| {
+        line.strip_prefix(name)
+            .is_some_and(|rest| rest == format!(" v{version}:"))
+    })
 }
 
 #[cfg(test)]

@@ -29,8 +29,15 @@ pub(super) struct Mark {
 impl Mark {
     pub(super) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { name: format!("TEAL_TEST_RUN_{}", number.replace('-', "_")), number }
+        let number = format!(
+            "{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        Self {
+            name: format!("TEAL_TEST_RUN_{}", number.replace('-', "_")),
+            number,
+        }
     }
 
     /// The variable.
@@ -47,13 +54,21 @@ impl Mark {
     fn is_on(&self, process: &Process) -> bool {
         let has = |environment: Vec<u8>| {
             let mut variables = environment.split(|byte| *byte == 0);
-            variables.any(|one| one.strip_prefix(self.name.as_bytes()).is_some_and(|rest| rest.starts_with(b"=")))
+            variables.any(|one| {
+                one.strip_prefix(self.name.as_bytes())
+                    .is_some_and(|rest| rest.starts_with(b"="))
+            })
         };
         if process.state != 'Z' {
             return has(std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default());
         }
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", process.pid)).into_iter().flatten().flatten();
-        tasks.filter_map(|task| std::fs::read(task.path().join("environ")).ok()).any(has)
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", process.pid))
+            .into_iter()
+            .flatten()
+            .flatten();
+        tasks
+            .filter_map(|task| std::fs::read(task.path().join("environ")).ok())
+            .any(has)
     }
 }
 
@@ -97,8 +112,12 @@ impl Process {
     }
 
     fn kill(&self) {
-        let Some(pid) = Pid::from_raw(self.pid) else { return };
-        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+        let Some(pid) = Pid::from_raw(self.pid) else {
+            return;
+        };
+        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
+            return;
+        };
         if Self::of(self.pid).is_some_and(|same| same.start == self.start) {
             let _ = pidfd_send_signal(handle, Signal::KILL);
         }
@@ -108,13 +127,21 @@ impl Process {
 /// All live processes of the run whose program is, or was and is not waited for, `leader`.
 pub(super) fn of_run(mark: &Mark, leader: i32) -> Vec<Process> {
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let all: Vec<Process> =
-        numbers.filter_map(|entry| Process::of(entry.file_name().to_str()?.parse().ok()?)).collect();
+    let all: Vec<Process> = numbers
+        .filter_map(|entry| Process::of(entry.file_name().to_str()?.parse().ok()?))
+        .collect();
     let me = i32::try_from(std::process::id()).unwrap_or(0);
-    let mut ours: BTreeSet<i32> = all.iter().filter(|p| p.pid == leader || p.group == leader).map(|p| p.pid).collect();
+    let mut ours: BTreeSet<i32> = all
+        .iter()
+        .filter(|p| p.pid == leader || p.group == leader)
+        .map(|p| p.pid)
+        .collect();
     extend(&mut ours, &all);
-    let others: Vec<Process> =
-        all.iter().filter(|p| !ours.contains(&p.pid) && p.pid != me && p.is_alive()).cloned().collect();
+    let others: Vec<Process> = all
+        .iter()
+        .filter(|p| !ours.contains(&p.pid) && p.pid != me && p.is_alive())
+        .cloned()
+        .collect();
     let mark = mark.clone();
     // Reading an environment waits for a lock that a hung process may hold.
     ours.extend(gather(READING, move |sender| {
@@ -124,14 +151,21 @@ pub(super) fn of_run(mark: &Mark, leader: i32) -> Vec<Process> {
     }));
     extend(&mut ours, &all);
     ours.remove(&me);
-    all.into_iter().filter(|p| ours.contains(&p.pid) && p.is_alive() && p.pid > 1).collect()
+    all.into_iter()
+        .filter(|p| ours.contains(&p.pid) && p.is_alive() && p.pid > 1)
+        .collect()
 }
 
 /// Adds the descendants.
 fn extend(ours: &mut BTreeSet<i32>, all: &[Process]) {
     loop {
         let before = ours.len();
-        ours.extend(all.iter().filter(|p| ours.contains(&p.parent)).map(|p| p.pid).collect::<Vec<_>>());
+        ours.extend(
+            all.iter()
+                .filter(|p| ours.contains(&p.parent))
+                .map(|p| p.pid)
+                .collect::<Vec<_>>(),
+        );
         if ours.len() == before {
             return;
         }
@@ -141,8 +175,14 @@ fn extend(ours: &mut BTreeSet<i32>, all: &[Process]) {
 /// The programs whose runs have marked a process.
 fn runners(pid: i32) -> BTreeSet<i32> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let marks = environment.split(|byte| *byte == 0).filter_map(|one| one.strip_prefix(MARK));
-    let number = |mark: &[u8]| String::from_utf8_lossy(mark.split(|byte| *byte == b'_').next()?).parse().ok();
+    let marks = environment
+        .split(|byte| *byte == 0)
+        .filter_map(|one| one.strip_prefix(MARK));
+    let number = |mark: &[u8]| {
+        String::from_utf8_lossy(mark.split(|byte| *byte == b'_').next()?)
+            .parse()
+            .ok()
+    };
     marks.filter_map(number).collect()
 }
 
@@ -210,9 +250,31 @@ mod tests {
     fn a_name_with_blanks_and_brackets_is_read() {
         let stat = "7 (a) b (c) S 1 5 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 2 0 4711 0 0";
         let process = Process::parse(7, stat).unwrap();
-        assert_eq!((process.parent, process.group, process.threads, process.start), (1, 5, 2, 4711));
-        assert!(process.is_alive() && Process { state: 'Z', ..process.clone() }.is_alive());
-        assert!(!Process { state: 'Z', threads: 1, ..process.clone() }.is_alive());
+        assert_eq!(
+            (
+                process.parent,
+                process.group,
+                process.threads,
+                process.start
+            ),
+            (1, 5, 2, 4711)
+        );
+        assert!(
+            process.is_alive()
+                && Process {
+                    state: 'Z',
+                    ..process.clone()
+                }
+                .is_alive()
+        );
+        assert!(
+            !Process {
+                state: 'Z',
+                threads: 1,
+                ..process.clone()
+            }
+            .is_alive()
+        );
         assert_eq!(process.name, "a) b (c");
         assert_eq!(Process::parse(7, "7 (a"), None);
     }
@@ -223,14 +285,19 @@ mod tests {
         // Orphaned in a session of its own: neither group nor parents lead to it.
         let run = |mark: &Mark| {
             let mut command = Command::new("sh");
-            command.args(["-c", "setsid sleep 1000 & wait"]).env(mark.name(), "1").process_group(0);
+            command
+                .args(["-c", "setsid sleep 1000 & wait"])
+                .env(mark.name(), "1")
+                .process_group(0);
             command.stdout(Stdio::null()).spawn().unwrap()
         };
         let (mut ours, mut others) = (run(&mark), run(&other));
         let number = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
-        let sleeper = |mark: &Mark, leader| of_run(mark, leader).into_iter().find(|p| p.name == "sleep");
+        let sleeper =
+            |mark: &Mark, leader| of_run(mark, leader).into_iter().find(|p| p.name == "sleep");
         let start = now();
-        while sleeper(&mark, number(&ours)).is_none() || sleeper(&other, number(&others)).is_none() {
+        while sleeper(&mark, number(&ours)).is_none() || sleeper(&other, number(&others)).is_none()
+        {
             assert!(now() - start < Duration::from_secs(60));
             pause();
         }
@@ -252,23 +319,35 @@ mod tests {
         let start = |marks: &[&str]| {
             let mut command = Command::new("sleep");
             // What the test itself runs in is no mark of these.
-            command.arg("1000").env_clear().envs(marks.iter().map(|mark| (mark, "1"))).spawn().unwrap()
+            command
+                .arg("1000")
+                .env_clear()
+                .envs(marks.iter().map(|mark| (mark, "1")))
+                .spawn()
+                .unwrap()
         };
         let mut left = start(&[&dead]);
         let mut ours = [start(&[live.name()]), start(&[&dead, live.name()])];
         let number = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
         // A child that has not become another program yet has the marks of this one.
-        let is_marked = |child| Process::of(number(child)).is_some_and(|process| process.name == "sleep");
+        let is_marked =
+            |child| Process::of(number(child)).is_some_and(|process| process.name == "sleep");
         let began = now();
         while !is_marked(&left) || !ours.iter().all(is_marked) {
             assert!(now() - began < Duration::from_secs(60));
             pause();
         }
         let killed = kill_orphans(Duration::from_secs(60));
-        assert!(killed.iter().any(|process| process.pid == number(&left)), "{killed:?}");
+        assert!(
+            killed.iter().any(|process| process.pid == number(&left)),
+            "{killed:?}"
+        );
         assert!(!left.wait().unwrap().success());
         for child in &mut ours {
-            assert!(child.try_wait().unwrap().is_none(), "it belongs to a run that goes on");
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "it belongs to a run that goes on"
+            );
             child.kill().unwrap();
             child.wait().unwrap();
         }

@@ -10,9 +10,30 @@ use std::process::{Command, Stdio};
 /// What is built: arguments of `cargo test`. The last one leaves the programs as users have them.
 const BUILDS: &[&[&str]] = &[
     // The tests themselves are tested with bugs that only this feature compiles in.
-    &["-p", "teal-log", "--features", "seeded-bugs", "--test", "seeded"],
-    &["-p", "teal-chunk", "--features", "seeded-bugs", "--test", "seeded"],
-    &["-p", "teal", "--features", "seeded-bugs", "--test", "seeded"],
+    &[
+        "-p",
+        "teal-log",
+        "--features",
+        "seeded-bugs",
+        "--test",
+        "seeded",
+    ],
+    &[
+        "-p",
+        "teal-chunk",
+        "--features",
+        "seeded-bugs",
+        "--test",
+        "seeded",
+    ],
+    &[
+        "-p",
+        "teal",
+        "--features",
+        "seeded-bugs",
+        "--test",
+        "seeded",
+    ],
     &["--workspace"],
 ];
 
@@ -37,8 +58,10 @@ pub(super) struct Program {
 impl Program {
     /// The examples in the docs, which cargo runs.
     pub(super) fn docs(plan: &Plan<'_>) -> Self {
-        let args =
-            ["test", "--workspace", "--doc", "--no-fail-fast"].into_iter().chain(plan.profile()).chain(plan.filter);
+        let args = ["test", "--workspace", "--doc", "--no-fail-fast"]
+            .into_iter()
+            .chain(plan.profile())
+            .chain(plan.filter);
         Self {
             name: "examples in the docs".to_owned(),
             path: crate::cargo().get_program().into(),
@@ -50,7 +73,9 @@ impl Program {
 
     /// How many of its tests run side by side, as an argument; as many as there are processors, if nothing is said.
     pub(super) fn side_by_side(&self) -> Option<&'static str> {
-        WAITING.contains(&self.name.as_str()).then_some(SIDE_BY_SIDE)
+        WAITING
+            .contains(&self.name.as_str())
+            .then_some(SIDE_BY_SIDE)
     }
 
     /// The program with everything in its environment that cargo would put there, and `more` arguments.
@@ -58,7 +83,9 @@ impl Program {
         let mut command = Command::new(&self.path);
         command.args(&self.args).args(more).current_dir(&self.dir);
         if self.is_harness {
-            command.env("CARGO_MANIFEST_DIR", &self.dir).env("CARGO", crate::cargo().get_program());
+            command
+                .env("CARGO_MANIFEST_DIR", &self.dir)
+                .env("CARGO", crate::cargo().get_program());
         }
         command
     }
@@ -70,7 +97,11 @@ pub(super) fn build(plan: &Plan<'_>) -> Result<Vec<Program>> {
     for what in BUILDS {
         let out = crate::cargo()
             .current_dir(crate::root())
-            .args(["test", "--no-run", "--message-format=json-render-diagnostics"])
+            .args([
+                "test",
+                "--no-run",
+                "--message-format=json-render-diagnostics",
+            ])
             .args(*what)
             .args(plan.profile())
             .stdin(Stdio::null())
@@ -78,7 +109,11 @@ pub(super) fn build(plan: &Plan<'_>) -> Result<Vec<Program>> {
             .output()
             .context("cargo test --no-run")?;
         ensure!(out.status.success(), "the workspace does not build");
-        programs.extend(String::from_utf8_lossy(&out.stdout).lines().filter_map(program));
+        programs.extend(
+            String::from_utf8_lossy(&out.stdout)
+                .lines()
+                .filter_map(program),
+        );
     }
     // Cargo tells of them as they get ready; the same order every time is easier to compare.
     programs.sort_by(|a, b| a.name.cmp(&b.name));
@@ -99,7 +134,13 @@ fn program(message: &str) -> Option<Program> {
         "bin" if target != package => format!("{package} ({target})"),
         _ => package.to_owned(),
     };
-    Some(Program { name, path: path.into(), args: Vec::new(), dir: dir.to_owned(), is_harness: true })
+    Some(Program {
+        name,
+        path: path.into(),
+        args: Vec::new(),
+        dir: dir.to_owned(),
+        is_harness: true,
+    })
 }
 
 #[cfg(test)]
@@ -126,8 +167,14 @@ mod tests {
         assert_eq!(program("   Compiling teal-x"), None);
         let found = program(&message("test", "stress", true)).unwrap();
         assert_eq!(found.side_by_side(), None);
-        let waiting = Program { name: "teal::apart".into(), ..found.clone() };
+        let waiting = Program {
+            name: "teal::apart".into(),
+            ..found.clone()
+        };
         assert_eq!(waiting.side_by_side(), Some("--test-threads=6"));
-        assert_eq!((found.path, found.dir), ("/w/target/a".into(), "/w/crates/teal-x".into()));
+        assert_eq!(
+            (found.path, found.dir),
+            ("/w/target/a".into(), "/w/crates/teal-x".into())
+        );
     }
 }

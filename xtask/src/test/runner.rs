@@ -66,7 +66,10 @@ impl Runner {
     fn judge(&self, program: &Program, summary: &mut Summary) -> Result<()> {
         self.say(&format!("\n==> {}", program.name));
         if self.left().is_zero() {
-            bail!("not run, the {:?} for all programs are over", self.limits.total);
+            bail!(
+                "not run, the {:?} for all programs are over",
+                self.limits.total
+            );
         }
         let expected = self.list(program);
         let watch = Stopwatch::start();
@@ -77,7 +80,11 @@ impl Runner {
             let file = self.keep(program, &attempt)?;
             summary.kept(&program.name, &file);
         }
-        self.say(&format!("{} took {:.1} s", program.name, spent.wall.as_secs_f64()));
+        self.say(&format!(
+            "{} took {:.1} s",
+            program.name,
+            spent.wall.as_secs_f64()
+        ));
         summary.left(&program.name, attempt.left);
         summary.add(verdict);
         summary.skip(reasons);
@@ -86,22 +93,42 @@ impl Runner {
     }
 
     /// The run, and why tests were skipped in it.
-    fn attempt(&self, program: &Program, expected: &BTreeSet<String>) -> Result<(Attempt, Vec<String>)> {
+    fn attempt(
+        &self,
+        program: &Program,
+        expected: &BTreeSet<String>,
+    ) -> Result<(Attempt, Vec<String>)> {
         let skips = self.kept.join("skips");
         let _ = std::fs::remove_file(&skips);
-        let mut told: Vec<&str> = self.args.iter().chain(&self.filter).map(String::as_str).collect();
+        let mut told: Vec<&str> = self
+            .args
+            .iter()
+            .chain(&self.filter)
+            .map(String::as_str)
+            .collect();
         // The long form runs one test after the other.
         told.extend(program.side_by_side().filter(|_| self.args.is_empty()));
         let mut command = program.command(if program.is_harness { &told } else { &[] });
-        command.envs(self.env.iter().map(|(name, value)| (name, value))).env("TEAL_SKIPS", &skips);
-        let attempt = attempt::run(&program.name, command, expected, self.course(self.limits.program))?;
+        command
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .env("TEAL_SKIPS", &skips);
+        let attempt = attempt::run(
+            &program.name,
+            command,
+            expected,
+            self.course(self.limits.program),
+        )?;
         if attempt.ending == Ending::Stopped {
             bail!("stopped, what it left is taken away; what comes after it was not run");
         }
         for left in &attempt.left {
             self.say(&format!("left behind by {}: {left}", program.name));
         }
-        let reasons = std::fs::read_to_string(&skips).unwrap_or_default().lines().map(str::to_owned).collect();
+        let reasons = std::fs::read_to_string(&skips)
+            .unwrap_or_default()
+            .lines()
+            .map(str::to_owned)
+            .collect();
         Ok((attempt, reasons))
     }
 
@@ -110,13 +137,20 @@ impl Runner {
         if !program.is_harness {
             return BTreeSet::new();
         }
-        let args: Vec<&str> =
-            ["--list", "--format", "terse"].into_iter().chain(self.filter.iter().map(String::as_str)).collect();
+        let args: Vec<&str> = ["--list", "--format", "terse"]
+            .into_iter()
+            .chain(self.filter.iter().map(String::as_str))
+            .collect();
         let mut command = program.command(&args);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        let course = Course { is_shown: false, ..self.course(LISTING) };
+        let course = Course {
+            is_shown: false,
+            ..self.course(LISTING)
+        };
         let said = attempt::run(&program.name, command, &BTreeSet::new(), course);
-        said.ok().and_then(|said| libtest::listed(&String::from_utf8_lossy(&said.output))).unwrap_or_default()
+        said.ok()
+            .and_then(|said| libtest::listed(&String::from_utf8_lossy(&said.output)))
+            .unwrap_or_default()
     }
 
     fn course(&self, limit: Duration) -> Course<'_> {
@@ -135,8 +169,17 @@ impl Runner {
 
     /// Keeps the output of a run; where.
     fn keep(&self, program: &Program, attempt: &Attempt) -> Result<PathBuf> {
-        let name: String =
-            program.name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
+        let name: String = program
+            .name
+            .chars()
+            .map(|c| {
+                if c.is_alphanumeric() || c == '-' {
+                    c
+                } else {
+                    '_'
+                }
+            })
+            .collect();
         let file = self.kept.join(format!("{name}.txt"));
         std::fs::write(&file, &attempt.output).with_context(|| file.display().to_string())?;
         Ok(file)

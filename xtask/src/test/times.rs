@@ -77,9 +77,16 @@ fn of_children(stat: &str) -> Option<Duration> {
 
 /// The first line of `/proc/stat` without what was idle or waiting: `cpu user nice system idle iowait irq softirq …`.
 fn of_machine(stat: &str) -> Option<Duration> {
-    let fields: Vec<&str> = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().collect();
+    let fields: Vec<&str> = stat
+        .lines()
+        .next()?
+        .strip_prefix("cpu ")?
+        .split_whitespace()
+        .collect();
     let field = |number: usize| fields.get(number)?.parse::<u64>().ok();
-    Some(ticks(field(0)? + field(1)? + field(2)? + field(5)? + field(6)?))
+    Some(ticks(
+        field(0)? + field(1)? + field(2)? + field(5)? + field(6)?,
+    ))
 }
 
 /// A line for each program and one for all; nothing if there is none.
@@ -92,7 +99,8 @@ pub(super) fn table(times: &[(Spent, String)]) -> String {
     sorted.sort_by(|a, b| b.cmp(a));
     out.push_str("  wall s     cpu s  machine cpu s  program\n");
     let mut line = |spent: &Spent, name: &str| {
-        let [wall, children, machine] = [spent.wall, spent.children, spent.machine].map(|time| time.as_secs_f64());
+        let [wall, children, machine] =
+            [spent.wall, spent.children, spent.machine].map(|time| time.as_secs_f64());
         let _ = writeln!(out, "{wall:8.1}  {children:8.1}  {machine:13.1}  {name}");
     };
     sorted.iter().for_each(|(spent, name)| line(spent, name));
@@ -109,9 +117,16 @@ mod tests {
     fn the_longest_stands_first_and_the_sum_last() {
         let spent = |wall, children, machine| {
             let [wall, children, machine] = [wall, children, machine].map(Duration::from_secs);
-            Spent { wall, children, machine }
+            Spent {
+                wall,
+                children,
+                machine,
+            }
         };
-        let times = [(spent(1, 2, 2), "quick".to_owned()), (spent(12, 3, 9), "slow".to_owned())];
+        let times = [
+            (spent(1, 2, 2), "quick".to_owned()),
+            (spent(12, 3, 9), "slow".to_owned()),
+        ];
         let expected = "  wall s     cpu s  machine cpu s  program
     12.0       3.0            9.0  slow
      1.0       2.0            2.0  quick
@@ -134,8 +149,17 @@ mod tests {
     fn a_child_that_worked_is_counted() {
         let watch = Stopwatch::start();
         let work = "n=0; while [ $n -lt 500000 ]; do n=$((n + 1)); done";
-        assert!(std::process::Command::new("sh").args(["-c", work]).status().unwrap().success());
+        assert!(
+            std::process::Command::new("sh")
+                .args(["-c", work])
+                .status()
+                .unwrap()
+                .success()
+        );
         let spent = watch.stop();
-        assert!(spent.children >= TICK && spent.machine >= TICK && spent.wall >= TICK, "{spent:?}");
+        assert!(
+            spent.children >= TICK && spent.machine >= TICK && spent.wall >= TICK,
+            "{spent:?}"
+        );
     }
 }

@@ -24,14 +24,27 @@ pub(super) struct Verdict {
 impl Verdict {
     /// A program that did not come to run.
     pub(super) fn failure(why: String) -> Self {
-        Self { failed: 1, failures: vec![why], ..Self::default() }
+        Self {
+            failed: 1,
+            failures: vec![why],
+            ..Self::default()
+        }
     }
 
     /// The verdict on `attempt`, of the tests that were `expected` as far as known.
     pub(super) fn of(program: &str, attempt: &Attempt, expected: &BTreeSet<String>) -> Self {
         let outcome = &attempt.outcome;
         let mut verdict = match outcome.counts.filter(|_| has_ended(attempt)) {
-            Some(Counts { passed, failed, ignored }) => Self { passed, failed, skipped: ignored, ..Self::default() },
+            Some(Counts {
+                passed,
+                failed,
+                ignored,
+            }) => Self {
+                passed,
+                failed,
+                skipped: ignored,
+                ..Self::default()
+            },
             None => Self {
                 passed: outcome.passed.len() as u64,
                 failed: outcome.failed.len() as u64,
@@ -39,17 +52,28 @@ impl Verdict {
                 ..Self::default()
             },
         };
-        verdict.failures.extend(outcome.failed.iter().map(|name| format!("{program}: {name}")));
+        verdict.failures.extend(
+            outcome
+                .failed
+                .iter()
+                .map(|name| format!("{program}: {name}")),
+        );
         if !has_ended(attempt) || outcome.counts.is_none() {
             for name in outcome.unfinished(expected) {
-                let why = if attempt.running.contains(&name) { "did not end" } else { "has no result" };
+                let why = if attempt.running.contains(&name) {
+                    "did not end"
+                } else {
+                    "has no result"
+                };
                 verdict.failed += 1;
                 verdict.failures.push(format!("{program}: {name} {why}"));
             }
         }
         let unnamed = verdict.failed.saturating_sub(verdict.failures.len() as u64);
         if unnamed > 0 {
-            verdict.failures.push(format!("{program}: {unnamed} whose names are not known"));
+            verdict
+                .failures
+                .push(format!("{program}: {unnamed} whose names are not known"));
         }
         if !is_good(attempt) && verdict.failed == 0 {
             verdict.failed = 1;
@@ -69,7 +93,11 @@ fn has_ended(attempt: &Attempt) -> bool {
 
 /// Whether the program itself says that all is well.
 pub(super) fn is_good(attempt: &Attempt) -> bool {
-    attempt.ending == Ending::Exit(Some(0)) && attempt.outcome.counts.is_some_and(|counts| counts.failed == 0)
+    attempt.ending == Ending::Exit(Some(0))
+        && attempt
+            .outcome
+            .counts
+            .is_some_and(|counts| counts.failed == 0)
 }
 
 fn how(attempt: &Attempt) -> &'static str {

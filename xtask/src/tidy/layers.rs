@@ -34,22 +34,31 @@ const PLACES: &[(&str, Place)] = &[
 ];
 
 fn place(name: &str) -> Option<Place> {
-    PLACES.iter().find(|(known, _)| *known == name).map(|&(_, place)| place)
+    PLACES
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|&(_, place)| place)
 }
 
 pub(super) fn check(rooms: &[Room]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for room in rooms {
         let Some(here) = place(&room.name) else {
-            let advice =
-                format!("{} is in no layer; give it one in xtask/src/tidy/layers.rs and the design", room.name);
+            let advice = format!(
+                "{} is in no layer; give it one in xtask/src/tidy/layers.rs and the design",
+                room.name
+            );
             findings.push(Finding::new(&room.manifest, 1, "unknown-crate", advice));
             continue;
         };
-        let ours = room.deps.iter().filter(|dep| place(&dep.name).is_some() || dep.is_local);
+        let ours = room
+            .deps
+            .iter()
+            .filter(|dep| place(&dep.name).is_some() || dep.is_local);
         findings.extend(ours.filter_map(|dep| {
             let line = room.line_of(&dep.name);
-            refusal(&room.name, here, dep).map(|advice| Finding::new(&room.manifest, line, "layer", advice))
+            refusal(&room.name, here, dep)
+                .map(|advice| Finding::new(&room.manifest, line, "layer", advice))
         }));
     }
     findings
@@ -58,20 +67,28 @@ pub(super) fn check(rooms: &[Room]) -> Vec<Finding> {
 fn refusal(name: &str, here: Place, dep: &Dep) -> Option<String> {
     let to = &dep.name;
     match (here, place(to)) {
-        (_, None) => Some(format!("{to} is in no layer; depend on the crates of the table only")),
-        (Place::Layer(_), Some(Place::Tool(_))) if to == "xtask" => Some("nothing depends on xtask".into()),
+        (_, None) => Some(format!(
+            "{to} is in no layer; depend on the crates of the table only"
+        )),
+        (Place::Layer(_), Some(Place::Tool(_))) if to == "xtask" => {
+            Some("nothing depends on xtask".into())
+        }
         (Place::Layer(_), Some(Place::Tool(_))) if dep.is_dev => None,
-        (Place::Layer(_), Some(Place::Tool(_))) => Some(format!("{to} is for tests: make it a dev-dependency")),
+        (Place::Layer(_), Some(Place::Tool(_))) => {
+            Some(format!("{to} is for tests: make it a dev-dependency"))
+        }
         (Place::Layer(mine), Some(Place::Layer(its))) if its < mine => None,
         (Place::Layer(mine), Some(Place::Layer(its))) => Some(format!(
             "{name} (layer {mine}) may not use {to} (layer {its}): use lower layers only, or move the shared part down"
         )),
         (Place::Tool(_), Some(Place::Tool(_))) if name == "xtask" => None,
-        (Place::Tool(_), Some(Place::Tool(_))) => Some(format!("the tool {name} may not use the tool {to}")),
-        (Place::Tool(most), Some(Place::Layer(its))) if its <= most => None,
-        (Place::Tool(most), Some(Place::Layer(its))) => {
-            Some(format!("{name} may use layers up to {most}; {to} is in layer {its}"))
+        (Place::Tool(_), Some(Place::Tool(_))) => {
+            Some(format!("the tool {name} may not use the tool {to}"))
         }
+        (Place::Tool(most), Some(Place::Layer(its))) if its <= most => None,
+        (Place::Tool(most), Some(Place::Layer(its))) => Some(format!(
+            "{name} may use layers up to {most}; {to} is in layer {its}"
+        )),
     }
 }
 
@@ -80,8 +97,20 @@ mod tests {
     use super::*;
 
     fn room(name: &str, deps: &[(&str, bool)]) -> Room {
-        let deps = deps.iter().map(|&(n, is_dev)| Dep { name: n.into(), is_dev, is_local: true }).collect();
-        Room { name: name.into(), manifest: format!("crates/{name}/Cargo.toml"), text: String::new(), deps }
+        let deps = deps
+            .iter()
+            .map(|&(n, is_dev)| Dep {
+                name: n.into(),
+                is_dev,
+                is_local: true,
+            })
+            .collect();
+        Room {
+            name: name.into(),
+            manifest: format!("crates/{name}/Cargo.toml"),
+            text: String::new(),
+            deps,
+        }
     }
     fn rules(room: Room) -> Vec<&'static str> {
         check(&[room]).into_iter().map(|f| f.rule).collect()
@@ -89,7 +118,13 @@ mod tests {
 
     #[test]
     fn dependencies_go_strictly_down() {
-        assert_eq!(rules(room("teal-log", &[("teal-env", false), ("teal-types", false)])), [""; 0]);
+        assert_eq!(
+            rules(room(
+                "teal-log",
+                &[("teal-env", false), ("teal-types", false)]
+            )),
+            [""; 0]
+        );
         assert_eq!(rules(room("teal-log", &[("teal-chunk", false)])), ["layer"]);
         assert_eq!(rules(room("teal-env", &[("teal-log", true)])), ["layer"]);
         assert_eq!(rules(room("teal-env", &[("teal-stray", false)])), ["layer"]);
@@ -103,9 +138,15 @@ mod tests {
     #[test]
     fn the_testkit_is_for_tests() {
         assert_eq!(rules(room("teal-log", &[("teal-testkit", true)])), [""; 0]);
-        assert_eq!(rules(room("teal-log", &[("teal-testkit", false)])), ["layer"]);
+        assert_eq!(
+            rules(room("teal-log", &[("teal-testkit", false)])),
+            ["layer"]
+        );
         assert_eq!(rules(room("xtask", &[("teal-testkit", false)])), [""; 0]);
-        assert_eq!(rules(room("teal-testkit", &[("teal-log", true)])), ["layer"]);
+        assert_eq!(
+            rules(room("teal-testkit", &[("teal-log", true)])),
+            ["layer"]
+        );
         assert_eq!(rules(room("teal", &[("xtask", true)])), ["layer"]);
     }
 }

@@ -6,9 +6,33 @@ use std::path::Path;
 
 /// The most lines of a source file; files of tests are not counted.
 const LINES_MAX: usize = 500;
+/// Files that were longer than [`LINES_MAX`] when the width of lines became 100, with their lines then: they may only
+/// shrink, and go from this list when they are split.
+const TOO_LONG: &[(&str, usize)] = &[
+    ("crates/teal-client/src/upstream/drives.rs", 530),
+    ("crates/teal-client/src/upstream/drives/cursor.rs", 520),
+    ("crates/teal-client/src/upstream/held.rs", 600),
+    ("crates/teal-client/src/upstream/install.rs", 618),
+    ("crates/teal-client/src/upstream/pin.rs", 578),
+    ("crates/teal-energy/src/oracle/side.rs", 638),
+    ("crates/teal-env/src/file.rs", 583),
+    ("crates/teal-fuse/examples/mirror.rs", 548),
+    ("crates/teal-lab/src/trace/record.rs", 504),
+    ("crates/teal-lab/src/wml/parse.rs", 518),
+    ("crates/teal-log/src/file.rs", 576),
+    ("crates/teal-log/src/op.rs", 555),
+    ("crates/teal-log/src/open.rs", 597),
+    ("crates/teal-log/src/shared.rs", 529),
+    ("crates/teal-meta/src/sqlite/read.rs", 554),
+    ("crates/teal/src/daemon.rs", 669),
+    ("crates/teal/src/lab/matrix.rs", 522),
+    ("crates/teal/src/lab/matrix/tune.rs", 531),
+];
 /// Words no file name may contain: they say nothing of what is inside.
-const EMPTY_WORDS: &[&str] =
-    &["util", "utils", "common", "helper", "helpers", "misc", "manager", "managers", "handler", "handlers"];
+const EMPTY_WORDS: &[&str] = &[
+    "util", "utils", "common", "helper", "helpers", "misc", "manager", "managers", "handler",
+    "handlers",
+];
 /// Marks of unfinished work.
 const UNFINISHED: &[&str] = &["todo!(", "unimplemented!(", "FIXME", "XXX", "#[ignore"];
 /// The only modules with `unsafe`; each of their blocks says why it is sound.
@@ -29,9 +53,16 @@ pub(super) fn check_tree(root: &Path) -> Result<Vec<Finding>> {
                 if name != "target" && !name.as_encoded_bytes().starts_with(b".") {
                     dirs.push(path);
                 }
-            } else if path.extension().is_some_and(|ext| ext == "rs" || ext == "toml") {
-                let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-                findings.extend(check(&path.strip_prefix(root)?.display().to_string(), &text));
+            } else if path
+                .extension()
+                .is_some_and(|ext| ext == "rs" || ext == "toml")
+            {
+                let text =
+                    std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+                findings.extend(check(
+                    &path.strip_prefix(root)?.display().to_string(),
+                    &text,
+                ));
             }
         }
     }
@@ -46,12 +77,21 @@ fn check(path: &str, text: &str) -> Vec<Finding> {
     }
     findings.extend(name(path));
     let is_test = path.ends_with("/tests.rs") || path.split('/').any(|part| part == "tests");
-    if !is_test && text.lines().count() > LINES_MAX {
-        let advice = format!("over {LINES_MAX} lines: split it by concept, tests to tests.rs");
-        findings.push(Finding::new(path, LINES_MAX + 1, "size", advice));
+    let allowed = TOO_LONG
+        .iter()
+        .find(|(long, _)| *long == path)
+        .map_or(LINES_MAX, |(_, lines)| *lines);
+    if !is_test && text.lines().count() > allowed {
+        let advice = format!("over {allowed} lines: split it by concept, tests to tests.rs");
+        findings.push(Finding::new(path, allowed + 1, "size", advice));
     }
     if !text.starts_with("//!") {
-        findings.push(Finding::new(path, 1, "first-line", "begin with `//!` and one sentence: what is this file?"));
+        findings.push(Finding::new(
+            path,
+            1,
+            "first-line",
+            "begin with `//!` and one sentence: what is this file?",
+        ));
     }
     if !path.starts_with(QUOTING) {
         findings.extend(unfinished(path, text));
@@ -66,10 +106,20 @@ fn blanks(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (at, line) in text.lines().enumerate() {
         if line.contains('\t') {
-            findings.push(Finding::new(path, at + 1, "tab", "use spaces; in a string, write \\t"));
+            findings.push(Finding::new(
+                path,
+                at + 1,
+                "tab",
+                "use spaces; in a string, write \\t",
+            ));
         }
         if line.ends_with([' ', '\t', '\r']) {
-            findings.push(Finding::new(path, at + 1, "trailing-space", "remove the blanks at the end of the line"));
+            findings.push(Finding::new(
+                path,
+                at + 1,
+                "trailing-space",
+                "remove the blanks at the end of the line",
+            ));
         }
     }
     findings
@@ -77,17 +127,35 @@ fn blanks(path: &str, text: &str) -> Vec<Finding> {
 
 fn name(path: &str) -> Option<Finding> {
     if path.ends_with("/mod.rs") {
-        return Some(Finding::new(path, 1, "mod-rs", "name it after its directory, beside it: foo.rs and foo/"));
+        return Some(Finding::new(
+            path,
+            1,
+            "mod-rs",
+            "name it after its directory, beside it: foo.rs and foo/",
+        ));
     }
-    let mut parts = path.trim_end_matches(".rs").split('/').flat_map(|part| part.split(['_', '-']));
+    let mut parts = path
+        .trim_end_matches(".rs")
+        .split('/')
+        .flat_map(|part| part.split(['_', '-']));
     let empty = parts.rfind(|part| EMPTY_WORDS.contains(part))?;
-    Some(Finding::new(path, 1, "name", format!("`{empty}` says nothing; name the file after its concept")))
+    Some(Finding::new(
+        path,
+        1,
+        "name",
+        format!("`{empty}` says nothing; name the file after its concept"),
+    ))
 }
 
 fn unfinished<'a>(path: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + 'a {
     text.lines().enumerate().filter_map(move |(at, line)| {
         let mark = UNFINISHED.iter().find(|mark| line.contains(**mark))?;
-        Some(Finding::new(path, at + 1, "unfinished", format!("`{mark}`: finish it or take it out")))
+        Some(Finding::new(
+            path,
+            at + 1,
+            "unfinished",
+            format!("`{mark}`: finish it or take it out"),
+        ))
     })
 }
 
@@ -95,10 +163,16 @@ fn unsafe_code<'a>(path: &'a str, text: &'a str) -> impl Iterator<Item = Finding
     text.lines().enumerate().filter_map(move |(at, line)| {
         let code = line.split("//").next().unwrap_or_default();
         let mut after = code.split("unsafe").skip(1).map(str::trim_start);
-        let starts =
-            |rest: &str| rest.is_empty() || ["{", "fn ", "impl", "extern", "trait"].iter().any(|t| rest.starts_with(t));
+        let starts = |rest: &str| {
+            rest.is_empty()
+                || ["{", "fn ", "impl", "extern", "trait"]
+                    .iter()
+                    .any(|t| rest.starts_with(t))
+        };
         let advice = || format!("unsafe code lives in {} only", UNSAFE_MODULES.join(" and "));
-        after.any(starts).then(|| Finding::new(path, at + 1, "unsafe", advice()))
+        after
+            .any(starts)
+            .then(|| Finding::new(path, at + 1, "unsafe", advice()))
     })
 }
 

@@ -35,7 +35,9 @@ impl Read for Halting<'_> {
         if self.rng.chance(0.2) {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        let n = (1 + self.rng.index(700)).min(buf.len()).min(self.rest.len());
+        let n = (1 + self.rng.index(700))
+            .min(buf.len())
+            .min(self.rest.len());
         buf[..n].copy_from_slice(&self.rest[..n]);
         self.rest = &self.rest[n..];
         Ok(n)
@@ -50,15 +52,27 @@ fn the_cuts_of_a_seeded_stream_never_change() {
     assert_eq!(ends(&content(2, 12_000), small()), GOLDEN_SMALL);
     assert_eq!(ends(&[], Sizes::DEFAULT), [0; 0]);
     assert_eq!(ends(&[7], Sizes::DEFAULT), [1]);
-    assert_eq!(ends(&vec![0; 5 << 19], Sizes::DEFAULT), [1 << 20, 2 << 20, 5 << 19], "zeros have no cuts of their own");
+    assert_eq!(
+        ends(&vec![0; 5 << 19], Sizes::DEFAULT),
+        [1 << 20, 2 << 20, 5 << 19],
+        "zeros have no cuts of their own"
+    );
 }
 
-const GOLDEN: &[usize] = &[160_789, 666_415, 1_289_965, 1_757_347, 2_085_565, 2_456_353, 2_786_024, 3_145_728];
+const GOLDEN: &[usize] = &[
+    160_789, 666_415, 1_289_965, 1_757_347, 2_085_565, 2_456_353, 2_786_024, 3_145_728,
+];
 const GOLDEN_SMALL: &[usize] = &[1221, 1714, 2791, 4582, 7049, 7650, 9825, 10_986, 12_000];
 
 #[test]
 fn sizes_that_cannot_work_are_refused() {
-    for (min, avg, max) in [(0, 0, 0), (65, 256, 1024), (64, 64, 1024), (64, 1024, 1024), (64, 256, CHUNK_MAX + 2)] {
+    for (min, avg, max) in [
+        (0, 0, 0),
+        (65, 256, 1024),
+        (64, 64, 1024),
+        (64, 1024, 1024),
+        (64, 256, CHUNK_MAX + 2),
+    ] {
         assert_eq!(Sizes::new(min, avg, max), None, "{min} {avg} {max}");
     }
     let Sizes { min, avg, max } = Sizes::DEFAULT;
@@ -69,7 +83,11 @@ fn sizes_that_cannot_work_are_refused() {
 #[test]
 fn a_source_that_fails_can_be_asked_again() {
     let bytes = content(3, 40_000);
-    let source = Halting { rest: &bytes, rng: Rng::new(3), fails_at: Some(20_000) };
+    let source = Halting {
+        rest: &bytes,
+        rng: Rng::new(3),
+        fails_at: Some(20_000),
+    };
     let (mut failures, mut joined) = (0, Vec::new());
     for chunk in ChunkStream::new(source, small()) {
         match chunk {
@@ -105,11 +123,18 @@ fn a_change_anywhere_changes_few_chunks() {
             _ => after[at] ^= 1,
         }
         let old: HashSet<&[u8]> = cuts(&before, small()).map(|range| &before[range]).collect();
-        changed.push(cuts(&after, small()).filter(|range| !old.contains(&after[range.clone()])).count());
+        changed.push(
+            cuts(&after, small())
+                .filter(|range| !old.contains(&after[range.clone()]))
+                .count(),
+        );
     }
     changed.sort_unstable();
     let (mean, worst) = (changed.iter().sum::<usize>() as f64 / 300.0, changed[299]);
-    assert!(mean < 4.0 && worst < 30, "of about 160 chunks: {mean} changed, at worst {worst}");
+    assert!(
+        mean < 4.0 && worst < 30,
+        "of about 160 chunks: {mean} changed, at worst {worst}"
+    );
 }
 
 proptest! {

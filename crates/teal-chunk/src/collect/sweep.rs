@@ -31,10 +31,15 @@ impl Sweep {
     /// The shelf's. Nothing is lost; the packs of the failed step are left for the next collection.
     pub fn step(&mut self) -> Result<bool, ChunkError> {
         let store = self.running.0.clone();
-        let mut moving = Moving { builder: store.new_pack(), from: Vec::new() };
+        let mut moving = Moving {
+            builder: store.new_pack(),
+            from: Vec::new(),
+        };
         let mut leaving = Vec::new();
         for _ in 0..PACKS_MAX {
-            let Some(&slot) = self.todo.front() else { break };
+            let Some(&slot) = self.todo.front() else {
+                break;
+            };
             let Some(pack) = store.0.state.read().packs.get(slot).copied() else {
                 self.todo.pop_front();
                 continue;
@@ -49,7 +54,10 @@ impl Sweep {
                 },
                 None => None,
             };
-            if live.as_ref().is_some_and(|live| !moving.builder.has_room_for(live, store.0.pack_target)) {
+            if live
+                .as_ref()
+                .is_some_and(|live| !moving.builder.has_room_for(live, store.0.pack_target))
+            {
                 break;
             }
             self.todo.pop_front();
@@ -58,12 +66,16 @@ impl Sweep {
                     self.remove(slot, &pack)?;
                     self.report.dead_packs += 1;
                 }
-                Some(live) if store.copy(slot, pack.id, &live, &mut moving)? => leaving.push((slot, pack)),
+                Some(live) if store.copy(slot, pack.id, &live, &mut moving)? => {
+                    leaving.push((slot, pack))
+                }
                 _ => self.report.damaged.push(pack.id),
             }
         }
         if bug(Bug::RemovedTooEarly) {
-            leaving.iter().try_for_each(|(_, pack)| store.0.shelf.remove(&pack.id.object()))?;
+            leaving
+                .iter()
+                .try_for_each(|(_, pack)| store.0.shelf.remove(&pack.id.object()))?;
         }
         if !moving.builder.is_empty() {
             let moved = moving.from.len();
@@ -123,15 +135,22 @@ impl ChunkStore {
     /// of it since it was chosen.
     fn drop_dead(&self, slot: Slot, mut entries: Vec<Entry>, keeps: Keeps) -> Option<Vec<Entry>> {
         let mut state = self.0.state.write();
-        if matches!(keeps, Keeps::Marked(since) if state.packs.is_young(slot, since)) && !bug(Bug::GraceIgnored) {
+        if matches!(keeps, Keeps::Marked(since) if state.packs.is_young(slot, since))
+            && !bug(Bug::GraceIgnored)
+        {
             return None;
         }
         entries.retain(|entry| {
             let half = Half::of(&entry.id);
-            let Some(known) = state.index.get(&half).filter(|known| known.place() == entry.place(slot)) else {
+            let Some(known) = state
+                .index
+                .get(&half)
+                .filter(|known| known.place() == entry.place(slot))
+            else {
                 return false;
             };
-            let lives = keeps == Keeps::Everything || known.is_marked() || state.pins.contains(&half);
+            let lives =
+                keeps == Keeps::Everything || known.is_marked() || state.pins.contains(&half);
             if !lives {
                 state.index.remove(&half);
             }
@@ -141,24 +160,39 @@ impl ChunkStore {
     }
 
     /// Appends these chunks of a pack to the new one. False if one of them is damaged; it is then known to be.
-    fn copy(&self, slot: Slot, pack: PackId, live: &[Entry], moving: &mut Moving) -> Result<bool, ChunkError> {
+    fn copy(
+        &self,
+        slot: Slot,
+        pack: PackId,
+        live: &[Entry],
+        moving: &mut Moving,
+    ) -> Result<bool, ChunkError> {
         let mut is_whole = true;
         let mut rest = live;
         while let Some(first) = rest.first() {
             let start = first.span().start;
-            let adjoin = rest
-                .windows(2)
-                .take_while(|two| two[0].span().end == two[1].span().start && two[1].span().end - start <= READ_MAX);
+            let adjoin = rest.windows(2).take_while(|two| {
+                two[0].span().end == two[1].span().start && two[1].span().end - start <= READ_MAX
+            });
             let (run, after) = rest.split_at(1 + adjoin.count());
             rest = after;
-            let read = match self.0.shelf.read(&pack.object(), start..run[run.len() - 1].span().end) {
+            let read = match self
+                .0
+                .shelf
+                .read(&pack.object(), start..run[run.len() - 1].span().end)
+            {
                 Err(ShelfError::NotFound { .. }) => Vec::new(),
                 read => read?,
             };
             for entry in run {
                 let at = (entry.span().start - start) as usize;
-                let encoded = read.get(at..at + chunk::BYTES + entry.stored as usize).unwrap_or_default();
-                match (ChunkHeader::decode(encoded), pack::verified(&self.0.domain, &entry.id, encoded)) {
+                let encoded = read
+                    .get(at..at + chunk::BYTES + entry.stored as usize)
+                    .unwrap_or_default();
+                match (
+                    ChunkHeader::decode(encoded),
+                    pack::verified(&self.0.domain, &entry.id, encoded),
+                ) {
                     (Some(header), Ok(_)) => {
                         moving.builder.append(&header, encoded);
                         moving.from.push(entry.place(slot));
@@ -166,7 +200,11 @@ impl ChunkStore {
                     (_, Err(what)) => {
                         log::warn!("chunk {} in pack {pack} is damaged: {what}", entry.id);
                         let mut state = self.0.state.write();
-                        state.index.get_mut(&Half::of(&entry.id)).into_iter().for_each(Known::spoil);
+                        state
+                            .index
+                            .get_mut(&Half::of(&entry.id))
+                            .into_iter()
+                            .for_each(Known::spoil);
                         is_whole = false;
                     }
                     (None, Ok(_)) => unreachable!("what is verified has a header"),
@@ -181,11 +219,21 @@ impl ChunkStore {
         let (mut pack, entries) = self.put_pack(moving.builder)?;
         let mut state = self.0.state.write();
         // What has no name does not get younger by being moved, and what somebody was told of meanwhile not older.
-        pack.seen = moving.from.iter().map(|place| state.packs.last_use(place.slot)).max().unwrap_or(pack.seen);
+        pack.seen = moving
+            .from
+            .iter()
+            .map(|place| state.packs.last_use(place.slot))
+            .max()
+            .unwrap_or(pack.seen);
         let slot = state.packs.insert(pack);
         for (entry, from) in entries.iter().zip(moving.from) {
-            let known = state.index.get_mut(&Half::of(&entry.id)).filter(|known| known.place() == from);
-            known.into_iter().for_each(|known| known.moved(entry.place(slot)));
+            let known = state
+                .index
+                .get_mut(&Half::of(&entry.id))
+                .filter(|known| known.place() == from);
+            known
+                .into_iter()
+                .for_each(|known| known.moved(entry.place(slot)));
         }
         Ok(pack.bytes)
     }

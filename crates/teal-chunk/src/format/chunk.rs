@@ -60,9 +60,15 @@ impl ChunkHeader {
             _ => return None,
         };
         t.zeros::<3>()?;
-        let header =
-            Self { codec, id: ChunkId::new(t.array()?), bytes: t.u32()?, stored: t.u32()?, payload_crc: t.u32()? };
-        (lengths_fit(header.bytes, header.stored) && (codec == Codec::Raw) == (header.bytes == header.stored))
+        let header = Self {
+            codec,
+            id: ChunkId::new(t.array()?),
+            bytes: t.u32()?,
+            stored: t.u32()?,
+            payload_crc: t.u32()?,
+        };
+        (lengths_fit(header.bytes, header.stored)
+            && (codec == Codec::Raw) == (header.bytes == header.stored))
             .then_some(header)
     }
 }
@@ -77,13 +83,24 @@ pub(crate) fn lengths_fit(bytes: u32, stored: u32) -> bool {
 /// # Panics
 /// If the content is empty or over [`CHUNK_MAX`]: the store has checked.
 pub(crate) fn encode(id: ChunkId, content: &[u8]) -> Vec<u8> {
-    assert!(!content.is_empty() && content.len() <= CHUNK_MAX, "a chunk has 1 to {CHUNK_MAX} bytes");
+    assert!(
+        !content.is_empty() && content.len() <= CHUNK_MAX,
+        "a chunk has 1 to {CHUNK_MAX} bytes"
+    );
     // Into a buffer one byte too small to be worth nothing: what does not fit is stored as it is.
     let mut packed = vec![0; content.len() - 1];
     let smaller = zstd::bulk::compress_to_buffer(content, &mut packed, LEVEL).ok();
-    let (codec, payload) = smaller.map_or((Codec::Raw, content), |len| (Codec::Zstd, &packed[..len]));
+    let (codec, payload) =
+        smaller.map_or((Codec::Raw, content), |len| (Codec::Zstd, &packed[..len]));
     let (bytes, stored) = (content.len() as u32, payload.len() as u32);
-    let mut out = ChunkHeader { codec, id, bytes, stored, payload_crc: crc(payload) }.encode();
+    let mut out = ChunkHeader {
+        codec,
+        id,
+        bytes,
+        stored,
+        payload_crc: crc(payload),
+    }
+    .encode();
     out.extend_from_slice(payload);
     out
 }
@@ -100,7 +117,8 @@ pub(crate) fn content(header: &ChunkHeader, payload: &[u8]) -> Result<Vec<u8>, &
         Codec::Raw => payload.to_vec(),
         Codec::Zstd => {
             let mut content = vec![0; header.bytes as usize];
-            let len = zstd::bulk::decompress_to_buffer(payload, &mut content).map_err(|_| "it does not decompress")?;
+            let len = zstd::bulk::decompress_to_buffer(payload, &mut content)
+                .map_err(|_| "it does not decompress")?;
             content.truncate(len);
             content
         }

@@ -45,5 +45,12 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Identity, i64)> {
     let (domain, key_check, pack) = (t.array()?, t.array()?, PackId::new(t.array()?));
     let made = t.i64()?;
     t.zeros::<12>()?;
-    Some((Identity { domain, key_check, pack }, made))
+    Some((
+        Identity {
+            domain,
+            key_check,
+            pack,
+        },
+        made,
+    ))
 }

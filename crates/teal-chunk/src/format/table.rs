@@ -74,16 +74,29 @@ pub(crate) fn append(out: &mut Vec<u8>, identity: &Identity, entries: &[Entry]) 
 impl Footer {
     /// The footer at the end of `tail`, the last bytes of a pack of `size` bytes, if it is whole and fits the size.
     pub(crate) fn decode(tail: &[u8], size: u64) -> Option<Self> {
-        let mut t = Take(tail.last_chunk::<FOOTER>().filter(|bytes| is_sealed(*bytes))?);
+        let mut t = Take(
+            tail.last_chunk::<FOOTER>()
+                .filter(|bytes| is_sealed(*bytes))?,
+        );
         t.expect(MAGIC)?;
         if t.u16()? != VERSION || size > PACK_MAX {
             return None;
         }
         t.zeros::<2>()?;
-        let identity = Identity { domain: t.array()?, key_check: t.array()?, pack: PackId::new(t.array()?) };
-        let footer = Self { identity, chunks: t.u32()?, table: t.u32()?, table_crc: t.u32()? };
+        let identity = Identity {
+            domain: t.array()?,
+            key_check: t.array()?,
+            pack: PackId::new(t.array()?),
+        };
+        let footer = Self {
+            identity,
+            chunks: t.u32()?,
+            table: t.u32()?,
+            table_crc: t.u32()?,
+        };
         t.zeros::<16>()?;
-        let fits = footer.chunks as usize <= PACK_CHUNKS_MAX && footer.table as usize >= header::BYTES;
+        let fits =
+            footer.chunks as usize <= PACK_CHUNKS_MAX && footer.table as usize >= header::BYTES;
         let end = u64::from(footer.table) + footer.table_bytes() as u64 + FOOTER as u64;
         (fits && end == size).then_some(footer)
     }
@@ -102,9 +115,15 @@ impl Footer {
         let entries = table.chunks_exact(ROW).map(|row| {
             let mut t = Take(row);
             let id = ChunkId::new(t.array()?);
-            let entry = Entry { id, offset: t.u32()?, stored: t.u32()?, bytes: t.u32()? };
+            let entry = Entry {
+                id,
+                offset: t.u32()?,
+                stored: t.u32()?,
+                bytes: t.u32()?,
+            };
             t.zeros::<4>()?;
-            let follows = u64::from(entry.offset) == next && chunk::lengths_fit(entry.bytes, entry.stored);
+            let follows =
+                u64::from(entry.offset) == next && chunk::lengths_fit(entry.bytes, entry.stored);
             next = entry.span().end;
             follows.then_some(entry)
         });

@@ -24,7 +24,11 @@ fn pack_of(contents: &[&[u8]]) -> (Vec<u8>, Vec<super::Entry>) {
 
 /// The bytes from the front as hexadecimal digits, 32 bytes a line.
 fn hex(bytes: &[u8]) -> String {
-    let lines = bytes.chunks(32).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let lines = bytes.chunks(32).map(|line| {
+        line.iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    });
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -33,15 +37,23 @@ fn golden_bytes_of_a_pack() {
     // Never changes: stores written by released programs look like this. The frame is read only, another zstd may write another.
     let golden: Vec<u8> = include_str!("golden.txt")
         .split_whitespace()
-        .flat_map(|line| (0..line.len() / 2).map(|at| u8::from_str_radix(&line[at * 2..at * 2 + 2], 16).unwrap()))
+        .flat_map(|line| {
+            (0..line.len() / 2).map(|at| u8::from_str_radix(&line[at * 2..at * 2 + 2], 16).unwrap())
+        })
         .collect();
     let Tail::Whole(footer, entries) = read_tail(&golden, golden.len() as u64) else {
         panic!("the golden pack is whole")
     };
-    assert_eq!((footer.identity.pack, entries.len()), (PackId::new([0xaa; 16]), 2));
+    assert_eq!(
+        (footer.identity.pack, entries.len()),
+        (PackId::new([0xaa; 16]), 2)
+    );
     for (entry, content) in entries.iter().zip([&b"teal"[..], &[b'z'; 100]]) {
         let span = entry.span().start as usize..entry.span().end as usize;
-        assert_eq!(verified(&domain(), &entry.id, &golden[span]).unwrap(), content);
+        assert_eq!(
+            verified(&domain(), &entry.id, &golden[span]).unwrap(),
+            content
+        );
     }
     // Everything around the frame is written as it is read.
     let identity = footer.identity;
@@ -53,13 +65,20 @@ fn golden_bytes_of_a_pack() {
     }
     super::table::append(&mut written, &identity, &entries);
     assert_eq!(hex(&written), hex(&golden));
-    assert_eq!(pack_of(&[b"teal"]).0[..140], golden[..140], "a chunk that is stored as it is");
+    assert_eq!(
+        pack_of(&[b"teal"]).0[..140],
+        golden[..140],
+        "a chunk that is stored as it is"
+    );
 }
 
 #[test]
 fn an_object_name_is_a_pack_and_back() {
     let id = PackId::new(std::array::from_fn(|at| at as u8 * 17));
-    assert_eq!(id.object(), "packs/00/00112233445566778899aabbccddeeff.pack");
+    assert_eq!(
+        id.object(),
+        "packs/00/00112233445566778899aabbccddeeff.pack"
+    );
     assert_eq!(PackId::of_object(&id.object()), Some(id));
     for name in [
         "packs/01/00112233445566778899aabbccddeeff.pack",
@@ -79,11 +98,16 @@ fn an_object_name_is_a_pack_and_back() {
 
 #[test]
 fn content_is_compressed_only_where_that_saves_space() {
-    let random: Vec<u8> = (0..5000_u32).map(|at| blake3::hash(&at.to_le_bytes()).as_bytes()[0]).collect();
+    let random: Vec<u8> = (0..5000_u32)
+        .map(|at| blake3::hash(&at.to_le_bytes()).as_bytes()[0])
+        .collect();
     let compressed = |content: &[u8]| {
         let encoded = chunk::encode(domain().name(content), content);
         let header = ChunkHeader::decode(&encoded).unwrap();
-        assert_eq!(chunk::content(&header, &encoded[chunk::BYTES..]).unwrap(), content);
+        assert_eq!(
+            chunk::content(&header, &encoded[chunk::BYTES..]).unwrap(),
+            content
+        );
         header.codec == chunk::Codec::Zstd
     };
     assert!(compressed(&[9; 5000]) && compressed(&vec![0; CHUNK_MAX]));
@@ -102,9 +126,15 @@ fn a_payload_that_would_decompress_to_more_is_refused_without_doing_so() {
         stored: bomb.len() as u32,
         payload_crc: crc32c::crc32c(&bomb),
     };
-    assert_eq!(chunk::content(&header(CHUNK_MAX as u32), &bomb), Err("it does not decompress"));
+    assert_eq!(
+        chunk::content(&header(CHUNK_MAX as u32), &bomb),
+        Err("it does not decompress")
+    );
     // And a header cannot declare more than a chunk may have.
-    assert_eq!(ChunkHeader::decode(&header(CHUNK_MAX as u32 + 1).encode()), None);
+    assert_eq!(
+        ChunkHeader::decode(&header(CHUNK_MAX as u32 + 1).encode()),
+        None
+    );
     assert!(ChunkHeader::decode(&header(CHUNK_MAX as u32).encode()).is_some());
 }
 
@@ -118,16 +148,30 @@ fn every_flipped_bit_of_a_structure_is_noticed() {
         damaged[at] ^= 1 << (bit % 8);
         let header = header::decode(&damaged);
         let found = Footer::decode(&damaged, size);
-        let table = |footer: Footer| footer.entries(&damaged[footer.table as usize..][..footer.table_bytes()]);
+        let table = |footer: Footer| {
+            footer.entries(&damaged[footer.table as usize..][..footer.table_bytes()])
+        };
         let chunks = entries.iter().map(|entry| {
             let span = entry.span();
-            verified(&domain(), &entry.id, &damaged[span.start as usize..span.end as usize])
+            verified(
+                &domain(),
+                &entry.id,
+                &damaged[span.start as usize..span.end as usize],
+            )
         });
-        let seen = [header.is_none(), chunks.into_iter().any(|chunk| chunk.is_err()), found.is_none()];
+        let seen = [
+            header.is_none(),
+            chunks.into_iter().any(|chunk| chunk.is_err()),
+            found.is_none(),
+        ];
         let seen_in_table = found.is_some_and(|footer| table(footer).is_none());
         assert!(seen.contains(&true) || seen_in_table, "bit {bit}");
     }
-    assert!(footer.entries(&bytes[footer.table as usize..][..footer.table_bytes()]).is_some());
+    assert!(
+        footer
+            .entries(&bytes[footer.table as usize..][..footer.table_bytes()])
+            .is_some()
+    );
 }
 
 proptest! {

@@ -9,7 +9,11 @@ fn id(n: u64) -> ChunkId {
 }
 
 fn place(n: u32) -> Place {
-    Place { slot: Slot(n), offset: n.wrapping_mul(3), stored: n % (4 << 20) + 1 }
+    Place {
+        slot: Slot(n),
+        offset: n.wrapping_mul(3),
+        stored: n % (4 << 20) + 1,
+    }
 }
 
 #[test]
@@ -20,11 +24,19 @@ fn bounded() {
         index.insert(Half::of(&id(n)), Known::new(place(n as u32)));
         if n > 20_000 && n % 1000 == 0 {
             // A bucket of the standard table is an entry and a byte of control, 8 for every 7 that it admits.
-            let buckets: usize = index.parts.iter().map(|part| part.capacity().div_ceil(7) * 8).sum();
-            worst = worst.max((buckets * (size_of::<(Half, Known)>() + 1)) as f64 / index.len() as f64);
+            let buckets: usize = index
+                .parts
+                .iter()
+                .map(|part| part.capacity().div_ceil(7) * 8)
+                .sum();
+            worst =
+                worst.max((buckets * (size_of::<(Half, Known)>() + 1)) as f64 / index.len() as f64);
         }
     }
-    assert!(worst <= crate::limits::INDEX_BYTES_PER_CHUNK as f64, "{worst} bytes for a chunk");
+    assert!(
+        worst <= crate::limits::INDEX_BYTES_PER_CHUNK as f64,
+        "{worst} bytes for a chunk"
+    );
 }
 
 #[test]

@@ -20,13 +20,25 @@ fn self_describing() {
     (0..2000_u32).for_each(|at| append(&mut builder, &at.to_le_bytes()));
     let (bytes, entries) = builder.finish();
     let size = bytes.len() as u64;
-    let Tail::Whole(footer, told) = read_tail(&bytes, size) else { panic!("the tail is whole") };
-    assert_eq!((footer.identity, &told), (identity(&domain(), PackId::new([3; 16])), &entries));
+    let Tail::Whole(footer, told) = read_tail(&bytes, size) else {
+        panic!("the tail is whole")
+    };
+    assert_eq!(
+        (footer.identity, &told),
+        (identity(&domain(), PackId::new([3; 16])), &entries)
+    );
     assert_eq!(salvage(&domain(), &bytes), entries);
     // A tail too short for the table says how much is needed.
-    let Tail::More(needed) = read_tail(&bytes[bytes.len() - 16_384..], size) else { panic!("the table is longer") };
-    assert!(matches!(read_tail(&bytes[bytes.len() - needed as usize..], size), Tail::Whole(_, rows) if rows == told));
-    assert!(matches!(read_tail(&bytes, size + 1), Tail::Damaged), "a pack that has grown");
+    let Tail::More(needed) = read_tail(&bytes[bytes.len() - 16_384..], size) else {
+        panic!("the table is longer")
+    };
+    assert!(
+        matches!(read_tail(&bytes[bytes.len() - needed as usize..], size), Tail::Whole(_, rows) if rows == told)
+    );
+    assert!(
+        matches!(read_tail(&bytes, size + 1), Tail::Damaged),
+        "a pack that has grown"
+    );
 }
 
 #[test]
@@ -35,7 +47,10 @@ fn content_that_looks_like_a_chunk_is_not_taken_for_one() {
     let mut forged = chunk::encode(domain().name(b"precious"), b"precious");
     *forged.last_mut().unwrap() ^= 1;
     let payload = crate::codec::crc(&forged[chunk::BYTES..]);
-    let forged_header = ChunkHeader { payload_crc: payload, ..ChunkHeader::decode(&forged).unwrap() };
+    let forged_header = ChunkHeader {
+        payload_crc: payload,
+        ..ChunkHeader::decode(&forged).unwrap()
+    };
     let mut inner = forged_header.encode();
     inner.extend_from_slice(&forged[chunk::BYTES..]);
 
@@ -50,16 +65,24 @@ fn content_that_looks_like_a_chunk_is_not_taken_for_one() {
 #[test]
 fn a_pack_is_full_at_its_target_and_takes_one_chunk_of_any_size() {
     let mut builder = PackBuilder::new(&domain(), PackId::new([3; 16]), 0);
-    assert!(builder.has_room(chunk::BYTES + CHUNK_MAX, 1), "an empty pack takes any chunk");
+    assert!(
+        builder.has_room(chunk::BYTES + CHUNK_MAX, 1),
+        "an empty pack takes any chunk"
+    );
     append(&mut builder, b"1");
     let whole = builder.clone().finish().0.len();
     let next = chunk::BYTES + 1;
     assert!(builder.has_room(next, whole + next + table::ROW));
     assert!(!builder.has_room(next, whole + next + table::ROW - 1));
     (1..PACK_CHUNKS_MAX as u32).for_each(|at| append(&mut builder, &at.to_le_bytes()));
-    assert!(!builder.has_room(1, usize::MAX), "a pack has at most {PACK_CHUNKS_MAX} chunks");
+    assert!(
+        !builder.has_room(1, usize::MAX),
+        "a pack has at most {PACK_CHUNKS_MAX} chunks"
+    );
     let (bytes, entries) = builder.finish();
-    assert!(matches!(read_tail(&bytes, bytes.len() as u64), Tail::Whole(_, rows) if rows == entries));
+    assert!(
+        matches!(read_tail(&bytes, bytes.len() as u64), Tail::Whole(_, rows) if rows == entries)
+    );
 }
 
 #[test]

@@ -53,13 +53,18 @@ impl DirectoryShelf {
         let root = open(dir, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed(dir))?;
         let (mut lock, mut leftovers) = (None, 0);
         if access == Access::Write {
-            rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).map_err(|error| failed(dir)(error.into()))?;
+            rustix::fs::access(dir, rustix::fs::Access::WRITE_OK)
+                .map_err(|error| failed(dir)(error.into()))?;
             let path = dir.join(LOCK);
             let file = open(&path, OFlags::RDONLY | OFlags::CREATE).map_err(failed(&path))?;
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-                rustix::io::Errno::AGAIN => ShelfError::InUse { place: dir.display().to_string() },
-                error => failed(&path)(error.into()),
-            })?;
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(
+                |error| match error {
+                    rustix::io::Errno::AGAIN => ShelfError::InUse {
+                        place: dir.display().to_string(),
+                    },
+                    error => failed(&path)(error.into()),
+                },
+            )?;
             lock = Some(file);
             if !bug(Bug::LeftoversStay) {
                 leftovers = remove_leftovers(&dir.join("packs"))?;
@@ -71,7 +76,12 @@ impl DirectoryShelf {
             .map_err(|error| ShelfError::from_cause(dir.display().to_string(), Arc::new(error)))?
             .with_fsync(!bug(Bug::NotSynced));
         let objects = Objects::new(Arc::new(files), runtime, dir.display().to_string());
-        Ok(Self { objects, dir: dir.to_owned(), _lock: lock, leftovers })
+        Ok(Self {
+            objects,
+            dir: dir.to_owned(),
+            _lock: lock,
+            leftovers,
+        })
     }
 
     /// How many leftovers of interrupted puts opening has removed.
@@ -81,7 +91,11 @@ impl DirectoryShelf {
 }
 
 fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?)
+    Ok(rustix::fs::open(
+        path,
+        flags | OFlags::CLOEXEC,
+        Mode::RUSR | Mode::WUSR,
+    )?)
 }
 
 /// Removes the files that `object_store` was writing when it was interrupted: a name, `#`, a number. Listing hides them.
@@ -89,8 +103,9 @@ fn remove_leftovers(packs: &Path) -> Result<usize, ShelfError> {
     let mut removed = 0;
     for dir in entries(packs)?.iter().filter(|path| path.is_dir()) {
         for path in entries(dir)?.iter().filter(|path| is_leftover(path)) {
-            std::fs::remove_file(path)
-                .map_err(|error| ShelfError::from_cause(path.display().to_string(), Arc::new(error)))?;
+            std::fs::remove_file(path).map_err(|error| {
+                ShelfError::from_cause(path.display().to_string(), Arc::new(error))
+            })?;
             log::info!("{}: removed, a write of it was interrupted", path.display());
             removed += 1;
         }
@@ -101,14 +116,23 @@ fn remove_leftovers(packs: &Path) -> Result<usize, ShelfError> {
 fn is_leftover(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let parts = name.and_then(|name| name.rsplit_once(".pack#"));
-    parts.is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    parts.is_some_and(|(_, number)| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, ShelfError> {
-    let read = || std::fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
+    let read = || {
+        std::fs::read_dir(dir)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<io::Result<Vec<_>>>()
+    };
     match read() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(ShelfError::from_cause(dir.display().to_string(), Arc::new(error))),
+        Err(error) => Err(ShelfError::from_cause(
+            dir.display().to_string(),
+            Arc::new(error),
+        )),
         done => Ok(done.unwrap_or_default()),
     }
 }

@@ -46,14 +46,25 @@ impl Shelf for MemoryShelf {
 
     fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ShelfError> {
         let objects = self.0.lock();
-        let object = objects.get(name).ok_or_else(|| ShelfError::NotFound { name: name.to_owned() })?;
+        let object = objects.get(name).ok_or_else(|| ShelfError::NotFound {
+            name: name.to_owned(),
+        })?;
         let clamp = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(object.len());
         Ok(object[clamp(range.start)..clamp(range.end).max(clamp(range.start))].to_vec())
     }
 
     fn list(&self) -> Result<Vec<Item>, ShelfError> {
-        let item = |(name, object): (&String, &Vec<u8>)| Item { name: name.clone(), bytes: object.len() as u64 };
-        Ok(self.0.lock().iter().filter(|(name, _)| name.starts_with(PACKS)).map(item).collect())
+        let item = |(name, object): (&String, &Vec<u8>)| Item {
+            name: name.clone(),
+            bytes: object.len() as u64,
+        };
+        Ok(self
+            .0
+            .lock()
+            .iter()
+            .filter(|(name, _)| name.starts_with(PACKS))
+            .map(item)
+            .collect())
     }
 
     fn remove(&self, name: &str) -> Result<(), ShelfError> {

@@ -19,16 +19,28 @@ pub(super) struct Objects {
 
 impl Objects {
     pub(super) fn new(store: Arc<dyn ObjectStore>, runtime: Handle, place: String) -> Self {
-        Self { store, runtime, place }
+        Self {
+            store,
+            runtime,
+            place,
+        }
     }
 
     pub(super) fn place(&self) -> String {
         self.place.clone()
     }
 
-    fn wait<T>(&self, name: &str, call: impl Future<Output = Result<T, Error>>) -> Result<T, ShelfError> {
+    fn wait<T>(
+        &self,
+        name: &str,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, ShelfError> {
         self.runtime.block_on(call).map_err(|error| {
-            let name = if name.is_empty() { self.place.clone() } else { format!("{}/{name}", self.place) };
+            let name = if name.is_empty() {
+                self.place.clone()
+            } else {
+                format!("{}/{name}", self.place)
+            };
             match error {
                 Error::NotFound { .. } => ShelfError::NotFound { name },
                 error => ShelfError::from_cause(name, Arc::new(error)),
@@ -37,7 +49,11 @@ impl Objects {
     }
 
     pub(super) fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), ShelfError> {
-        self.wait(name, self.store.put(&Path::from(name), PutPayload::from(bytes))).map(drop)
+        self.wait(
+            name,
+            self.store.put(&Path::from(name), PutPayload::from(bytes)),
+        )
+        .map(drop)
     }
 
     pub(super) fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ShelfError> {
@@ -58,7 +74,10 @@ impl Objects {
         let items = self
             .store
             .list(Some(&Path::from(PACKS)))
-            .map_ok(|meta| Item { name: meta.location.to_string(), bytes: meta.size });
+            .map_ok(|meta| Item {
+                name: meta.location.to_string(),
+                bytes: meta.size,
+            });
         let mut items: Vec<Item> = self.wait("", items.try_collect())?;
         items.sort();
         Ok(items)

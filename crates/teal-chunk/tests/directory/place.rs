@@ -3,18 +3,23 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use teal_chunk::{Access, ChunkError, ChunkStore, DirectoryShelf, Domain, DomainId, Opening, Options};
+use teal_chunk::{
+    Access, ChunkError, ChunkStore, DirectoryShelf, Domain, DomainId, Opening, Options,
+};
 use teal_env::{SystemClock, SystemEntropy};
 use teal_testkit::{Rng, skip};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 pub(crate) fn dir() -> TempDir {
-    tempfile::tempdir_in(std::env::var_os("CARGO_TARGET_TMPDIR").unwrap_or("/var/tmp".into())).unwrap()
+    tempfile::tempdir_in(std::env::var_os("CARGO_TARGET_TMPDIR").unwrap_or("/var/tmp".into()))
+        .unwrap()
 }
 
 pub(crate) fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_current_thread().build().unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
 }
 
 /// Bytes that do not compress.
@@ -24,11 +29,24 @@ pub(crate) fn content(seed: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-pub(crate) fn open_store(dir: &Path, access: Access, runtime: &Runtime) -> Result<(ChunkStore, Opening), ChunkError> {
+pub(crate) fn open_store(
+    dir: &Path,
+    access: Access,
+    runtime: &Runtime,
+) -> Result<(ChunkStore, Opening), ChunkError> {
     let shelf = DirectoryShelf::open(dir, access, runtime.handle().clone())?;
-    let options = Options { access, ..Options::default() };
+    let options = Options {
+        access,
+        ..Options::default()
+    };
     let domain = Domain::new(DomainId::new([1; 16]), [2; 32]);
-    ChunkStore::open(Arc::new(shelf), domain, options, Arc::new(SystemClock), Arc::new(SystemEntropy))
+    ChunkStore::open(
+        Arc::new(shelf),
+        domain,
+        options,
+        Arc::new(SystemClock),
+        Arc::new(SystemEntropy),
+    )
 }
 
 /// Opens the store for writing, uses it, closes it.
@@ -38,13 +56,30 @@ pub(crate) fn with<T>(dir: &Path, runtime: &Runtime, then: impl FnOnce(&ChunkSto
 
 /// Every file below.
 pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    let entries = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }
 
 fn run(program: &str, args: &[&str]) -> Result<(), String> {
-    let out = Command::new(program).args(args).output().map_err(|e| format!("{program}: {e}"))?;
-    if out.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&out.stderr).into_owned()) }
+    let out = Command::new(program)
+        .args(args)
+        .output()
+        .map_err(|e| format!("{program}: {e}"))?;
+    if out.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&out.stderr).into_owned())
+    }
 }
 
 /// A mount that goes away with the value.
@@ -69,8 +104,14 @@ impl Tmpfs {
     pub(crate) fn new(test: &str, mib: u32) -> Option<Self> {
         let dir = dir();
         let path = dir.path().to_str().unwrap();
-        match run("mount", &["-t", "tmpfs", "-o", &format!("size={mib}m"), "tmpfs", path]) {
-            Ok(()) => Some(Self { _mount: Mount(dir.path().to_owned()), dir }),
+        match run(
+            "mount",
+            &["-t", "tmpfs", "-o", &format!("size={mib}m"), "tmpfs", path],
+        ) {
+            Ok(()) => Some(Self {
+                _mount: Mount(dir.path().to_owned()),
+                dir,
+            }),
             Err(why) => {
                 skip(test, &why);
                 None
@@ -83,7 +124,11 @@ impl Tmpfs {
     }
 
     pub(crate) fn remount_read_only(&self) {
-        run("mount", &["-o", "remount,ro", self.dir.path().to_str().unwrap()]).unwrap();
+        run(
+            "mount",
+            &["-o", "remount,ro", self.dir.path().to_str().unwrap()],
+        )
+        .unwrap();
     }
 }
 
@@ -99,7 +144,8 @@ impl Ext4 {
         let dir = dir();
         let image = dir.path().join("image");
         std::fs::write(&image, vec![0; 32 << 20]).unwrap();
-        let made = run("mkfs.ext4", &["-q", "-F", image.to_str().unwrap()]).and_then(|()| Self::mounted(dir));
+        let made = run("mkfs.ext4", &["-q", "-F", image.to_str().unwrap()])
+            .and_then(|()| Self::mounted(dir));
         match made {
             Ok(made) => {
                 std::fs::create_dir(made.store()).unwrap();
@@ -117,8 +163,19 @@ impl Ext4 {
         let (image, at) = (dir.path().join("image"), dir.path().join("mount"));
         std::fs::create_dir(&at).unwrap();
         // A long commit interval: what nobody syncs stays off the device for as long as a test lasts.
-        run("mount", &["-o", "loop,commit=300", image.to_str().unwrap(), at.to_str().unwrap()])?;
-        Ok(Self { _mount: Mount(at), dir })
+        run(
+            "mount",
+            &[
+                "-o",
+                "loop,commit=300",
+                image.to_str().unwrap(),
+                at.to_str().unwrap(),
+            ],
+        )?;
+        Ok(Self {
+            _mount: Mount(at),
+            dir,
+        })
     }
 
     /// A directory for a store.

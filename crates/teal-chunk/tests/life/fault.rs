@@ -39,7 +39,10 @@ impl FaultShelf {
             failing_puts: 0,
             removed: BTreeMap::new(),
         };
-        Self { objects, plan: Arc::new(Mutex::new(plan)) }
+        Self {
+            objects,
+            plan: Arc::new(Mutex::new(plan)),
+        }
     }
 
     pub(crate) fn objects(&self) -> &MemoryShelf {
@@ -93,7 +96,10 @@ impl FaultShelf {
     }
 
     fn error(name: &str) -> ShelfError {
-        ShelfError::Unreachable { name: name.into(), source: Arc::new(std::io::Error::other("injected")) }
+        ShelfError::Unreachable {
+            name: name.into(),
+            source: Arc::new(std::io::Error::other("injected")),
+        }
     }
 }
 
@@ -109,16 +115,27 @@ impl Shelf for FaultShelf {
         mishap.map_or(Ok(()), |_| Err(Self::error(name)))
     }
     fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ShelfError> {
-        if self.is_dead() { Err(Self::error(name)) } else { self.objects.read(name, range) }
+        if self.is_dead() {
+            Err(Self::error(name))
+        } else {
+            self.objects.read(name, range)
+        }
     }
     fn list(&self) -> Result<Vec<Item>, ShelfError> {
-        if self.is_dead() { Err(Self::error("")) } else { self.objects.list() }
+        if self.is_dead() {
+            Err(Self::error(""))
+        } else {
+            self.objects.list()
+        }
     }
     fn remove(&self, name: &str) -> Result<(), ShelfError> {
         let mishap = self.mishap(false);
         if mishap != Some(false) {
             let before = self.objects.snapshot().remove(name);
-            self.plan.lock().removed.extend(before.map(|bytes| (name.to_owned(), bytes)));
+            self.plan
+                .lock()
+                .removed
+                .extend(before.map(|bytes| (name.to_owned(), bytes)));
             self.objects.remove(name)?;
         }
         mishap.map_or(Ok(()), |_| Err(Self::error(name)))

@@ -7,7 +7,9 @@ use fault::FaultShelf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_chunk::{ChunkError, ChunkStore, Domain, DomainId, MemoryShelf, Opening, Options, Pin, PinError, Shelf};
+use teal_chunk::{
+    ChunkError, ChunkStore, Domain, DomainId, MemoryShelf, Opening, Options, Pin, PinError, Shelf,
+};
 use teal_env::Clock;
 use teal_testkit::{Rng, SeededEntropy, SimClock};
 use teal_types::ChunkId;
@@ -22,9 +24,22 @@ pub(crate) fn domain() -> Domain {
     Domain::new(DomainId::new([1; 16]), [2; 32])
 }
 
-pub(crate) fn open(shelf: Arc<dyn Shelf>, clock: &SimClock, seed: u64) -> Result<(ChunkStore, Opening), ChunkError> {
-    let options = Options { pack_target: TARGET, ..Options::default() };
-    ChunkStore::open(shelf, domain(), options, Arc::new(clock.clone()), Arc::new(SeededEntropy::new(seed)))
+pub(crate) fn open(
+    shelf: Arc<dyn Shelf>,
+    clock: &SimClock,
+    seed: u64,
+) -> Result<(ChunkStore, Opening), ChunkError> {
+    let options = Options {
+        pack_target: TARGET,
+        ..Options::default()
+    };
+    ChunkStore::open(
+        shelf,
+        domain(),
+        options,
+        Arc::new(clock.clone()),
+        Arc::new(SeededEntropy::new(seed)),
+    )
 }
 
 /// The `n`-th content: 1 to 2000 bytes, half of them such as do not compress.
@@ -52,10 +67,21 @@ pub(crate) struct Life {
 
 impl Life {
     pub(crate) fn new(seed: u64) -> Self {
-        let (shelf, clock) = (FaultShelf::new(MemoryShelf::new(), seed), SimClock::default());
+        let (shelf, clock) = (
+            FaultShelf::new(MemoryShelf::new(), seed),
+            SimClock::default(),
+        );
         let (store, _) = open(Arc::new(shelf.clone()), &clock, seed).unwrap();
         let (named, fresh) = (BTreeMap::new(), BTreeMap::new());
-        Self { store, shelf, clock, rng: Rng::new(seed), named, pins: Vec::new(), fresh }
+        Self {
+            store,
+            shelf,
+            clock,
+            rng: Rng::new(seed),
+            named,
+            pins: Vec::new(),
+            fresh,
+        }
     }
 
     /// Does `steps` things. Whatever promise is found broken is the error.
@@ -64,7 +90,10 @@ impl Life {
             match self.rng.below(14) {
                 0..=4 => self.put()?,
                 5 => self.pin_known()?,
-                6 => drop((!self.pins.is_empty()).then(|| self.pins.swap_remove(self.rng.index(self.pins.len())))),
+                6 => drop(
+                    (!self.pins.is_empty())
+                        .then(|| self.pins.swap_remove(self.rng.index(self.pins.len()))),
+                ),
                 7 => self.forget_names(),
                 8 => self.clock.advance(GRACE / 2),
                 9 => self.shelf.fail_puts(1 + self.rng.below(2) as u32),
@@ -87,8 +116,12 @@ impl Life {
         self.pins.clear();
         self.fresh.clear();
         self.shelf = FaultShelf::new(objects, self.rng.next_u64());
-        let (store, opening) = open(Arc::new(self.shelf.clone()), &self.clock, self.rng.next_u64())
-            .map_err(|e| format!("opening: {e}"))?;
+        let (store, opening) = open(
+            Arc::new(self.shelf.clone()),
+            &self.clock,
+            self.rng.next_u64(),
+        )
+        .map_err(|e| format!("opening: {e}"))?;
         if !opening.damaged.is_empty() || opening.stranger_count > 0 {
             return Err(format!("opening found {opening:?}"));
         }
@@ -97,7 +130,9 @@ impl Life {
     }
 
     fn put(&mut self) -> Result<(), String> {
-        let numbers: Vec<u64> = (0..1 + self.rng.below(8)).map(|_| self.rng.below(CONTENTS)).collect();
+        let numbers: Vec<u64> = (0..1 + self.rng.below(8))
+            .map(|_| self.rng.below(CONTENTS))
+            .collect();
         let mut batch = self.store.batch().map_err(|e| e.to_string())?;
         let (mut chunks, mut fresh) = (Vec::new(), Vec::new());
         for n in numbers {
@@ -108,9 +143,12 @@ impl Life {
             chunks.push((batch.add(&content).map_err(|e| e.to_string())?, n));
         }
         // What has failed promises nothing; a store that is dead by now neither.
-        let Ok(pin) = batch.commit() else { return Ok(()) };
+        let Ok(pin) = batch.commit() else {
+            return Ok(());
+        };
         let now = self.clock.monotonic();
-        self.fresh.extend(fresh.into_iter().map(|chunk| (chunk, now)));
+        self.fresh
+            .extend(fresh.into_iter().map(|chunk| (chunk, now)));
         match self.rng.below(3) {
             0 => self.pins.push((pin, chunks)),
             1 => self.named.extend(chunks),
@@ -142,10 +180,16 @@ impl Life {
 
     /// A client asks what is here, and is going to name it within the grace.
     fn ask(&mut self) -> Result<(), String> {
-        let chunks: Vec<ChunkId> = (0..4).map(|_| domain().name(&content(self.rng.below(CONTENTS)))).collect();
+        let chunks: Vec<ChunkId> = (0..4)
+            .map(|_| domain().name(&content(self.rng.below(CONTENTS))))
+            .collect();
         let now = self.clock.monotonic();
         let have = self.store.have(&chunks);
-        let told = chunks.into_iter().zip(have).filter(|(_, had)| *had).map(|(chunk, _)| (chunk, now));
+        let told = chunks
+            .into_iter()
+            .zip(have)
+            .filter(|(_, had)| *had)
+            .map(|(chunk, _)| (chunk, now));
         self.fresh.extend(told);
         Ok(())
     }
@@ -165,7 +209,9 @@ impl Life {
         drop(sweep);
         let after = self.store.holding();
         if after.chunks < before.chunks {
-            return Err(format!("a merge lost chunks: {after:?}, and before {before:?}"));
+            return Err(format!(
+                "a merge lost chunks: {after:?}, and before {before:?}"
+            ));
         }
         self.verify()
     }
@@ -205,7 +251,10 @@ impl Life {
             4 => self.ask(),
             1 | 2 => self.pin_known(),
             3 => {
-                drop((!self.pins.is_empty()).then(|| self.pins.swap_remove(self.rng.index(self.pins.len()))));
+                drop(
+                    (!self.pins.is_empty())
+                        .then(|| self.pins.swap_remove(self.rng.index(self.pins.len()))),
+                );
                 Ok(())
             }
             _ => Ok(()),
@@ -217,7 +266,10 @@ impl Life {
         if self.shelf.is_dead() {
             return Ok(());
         }
-        let pinned = self.pins.iter().flat_map(|(_, chunks)| chunks.iter().map(|(chunk, n)| (chunk, n)));
+        let pinned = self
+            .pins
+            .iter()
+            .flat_map(|(_, chunks)| chunks.iter().map(|(chunk, n)| (chunk, n)));
         let must: BTreeSet<(&ChunkId, &u64)> = self.named.iter().chain(pinned).collect();
         for (chunk, n) in must {
             match self.store.get(chunk) {
@@ -227,7 +279,8 @@ impl Life {
             }
         }
         let now = self.clock.monotonic();
-        self.fresh.retain(|_, since| now.saturating_sub(*since) < GRACE);
+        self.fresh
+            .retain(|_, since| now.saturating_sub(*since) < GRACE);
         let fresh: Vec<ChunkId> = self.fresh.keys().copied().collect();
         if self.store.peek(&fresh).contains(&false) {
             return Err("a chunk is gone before its grace was over".into());

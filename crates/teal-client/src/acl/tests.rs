@@ -24,20 +24,53 @@ fn decode(entries: &[(u16, u16, u32)]) -> Result<Option<Acl>, i32> {
 fn well_formed() -> impl Strategy<Value = Acl> {
     let perm = || 0u16..8;
     let named = || proptest::collection::vec((0u32..6, 0u16..8), 0..4);
-    (perm(), named(), perm(), named(), proptest::option::of(perm()), perm()).prop_map(|(u, users, g, groups, m, o)| {
-        let mut list = vec![Entry { tag: Tag::Owner, perm: u }];
-        list.extend(users.iter().map(|&(id, perm)| Entry { tag: Tag::User(id), perm }));
-        list.push(Entry { tag: Tag::OwningGroup, perm: g });
-        list.extend(groups.iter().map(|&(id, perm)| Entry { tag: Tag::Group(id), perm }));
-        let mask = m.or((users.len() + groups.len() > 0).then_some(7));
-        list.extend(mask.map(|perm| Entry { tag: Tag::Mask, perm }));
-        list.push(Entry { tag: Tag::Other, perm: o });
-        Acl::new(list).expect("made by the rules")
-    })
+    (
+        perm(),
+        named(),
+        perm(),
+        named(),
+        proptest::option::of(perm()),
+        perm(),
+    )
+        .prop_map(|(u, users, g, groups, m, o)| {
+            let mut list = vec![Entry {
+                tag: Tag::Owner,
+                perm: u,
+            }];
+            list.extend(users.iter().map(|&(id, perm)| Entry {
+                tag: Tag::User(id),
+                perm,
+            }));
+            list.push(Entry {
+                tag: Tag::OwningGroup,
+                perm: g,
+            });
+            list.extend(groups.iter().map(|&(id, perm)| Entry {
+                tag: Tag::Group(id),
+                perm,
+            }));
+            let mask = m.or((users.len() + groups.len() > 0).then_some(7));
+            list.extend(mask.map(|perm| Entry {
+                tag: Tag::Mask,
+                perm,
+            }));
+            list.push(Entry {
+                tag: Tag::Other,
+                perm: o,
+            });
+            Acl::new(list).expect("made by the rules")
+        })
 }
 
 /// Whether a user may have `wanted`, by the access check algorithm of section 23.1.5.
-fn grants(acl: &Acl, owner: u32, group: u32, user: u32, groups: &BTreeSet<u32>, wanted: u16) -> bool {
+fn grants(
+    acl: &Acl,
+    owner: u32,
+    group: u32,
+    user: u32,
+    groups: &BTreeSet<u32>,
+    wanted: u16,
+) -> bool {
     let find = |tag: Tag| acl.0.iter().find(|e| e.tag == tag).map(|e| e.perm);
     let mask = find(Tag::Mask).unwrap_or(7);
     let has = |perm: u16| perm & wanted == wanted;
@@ -157,13 +190,36 @@ fn each_malformation_has_its_error_number() {
     assert_eq!(errno(&bytes(&[])), Ok(None));
     assert_eq!(errno(&[2, 0, 0]), invalid);
     assert_eq!(errno(&[1, 0, 0, 0]), unsupported);
-    assert_eq!(errno(&bytes(&[(1, 7, 0), (4, 5, 0), (32, 5, 0)])[..27]), invalid);
+    assert_eq!(
+        errno(&bytes(&[(1, 7, 0), (4, 5, 0), (32, 5, 0)])[..27]),
+        invalid
+    );
     assert_eq!(decode(&[(1, 7, 0), (4, 5, 0)]), invalid, "nobody else");
-    assert_eq!(decode(&[(1, 7, 0), (2, 7, 5), (4, 5, 0), (32, 5, 0)]), invalid, "no mask");
-    assert_eq!(decode(&[(1, 8, 0), (4, 5, 0), (32, 5, 0)]), invalid, "a fourth bit");
-    assert_eq!(decode(&[(4, 5, 0), (1, 7, 0), (32, 5, 0)]), invalid, "out of order");
-    assert_eq!(decode(&[(1, 7, 0), (4, 5, 0), (32, 5, 0), (64, 0, 0)]), invalid, "an unknown tag");
-    assert_eq!(decode(&[(1, 7, 0), (2, 7, NO_ID), (4, 5, 0), (16, 7, 0), (32, 5, 0)]), invalid, "nobody named");
+    assert_eq!(
+        decode(&[(1, 7, 0), (2, 7, 5), (4, 5, 0), (32, 5, 0)]),
+        invalid,
+        "no mask"
+    );
+    assert_eq!(
+        decode(&[(1, 8, 0), (4, 5, 0), (32, 5, 0)]),
+        invalid,
+        "a fourth bit"
+    );
+    assert_eq!(
+        decode(&[(4, 5, 0), (1, 7, 0), (32, 5, 0)]),
+        invalid,
+        "out of order"
+    );
+    assert_eq!(
+        decode(&[(1, 7, 0), (4, 5, 0), (32, 5, 0), (64, 0, 0)]),
+        invalid,
+        "an unknown tag"
+    );
+    assert_eq!(
+        decode(&[(1, 7, 0), (2, 7, NO_ID), (4, 5, 0), (16, 7, 0), (32, 5, 0)]),
+        invalid,
+        "nobody named"
+    );
     let mut long = vec![(1, 7, 0)];
     long.extend((0..507).map(|id| (2, 7, id)));
     long.extend([(4, 5, 0), (16, 7, 0), (32, 5, 0)]);
@@ -178,5 +234,14 @@ fn a_mask_hides_the_group_in_the_mode() {
     let mut acl = acl.expect("well-formed").expect("has entries");
     assert_eq!((acl.mode(), acl.is_mode()), (0o650, false));
     acl.set_mode(0o421);
-    assert_eq!(acl.encode(), bytes(&[(1, 4, NO_ID), (2, 7, 5), (4, 4, NO_ID), (16, 2, NO_ID), (32, 1, NO_ID)]));
+    assert_eq!(
+        acl.encode(),
+        bytes(&[
+            (1, 4, NO_ID),
+            (2, 7, 5),
+            (4, 4, NO_ID),
+            (16, 2, NO_ID),
+            (32, 1, NO_ID)
+        ])
+    );
 }

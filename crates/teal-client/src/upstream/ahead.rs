@@ -51,7 +51,16 @@ impl Window {
     /// From `least` up to `most`; never more than `most`.
     pub(super) fn new(least: u64, most: u64) -> Self {
         let (least, has_unused) = (least.min(most), AtomicBool::new(false));
-        Self { least, most, has_unused, state: Mutex::new(Open { size: least, unused: HashMap::new(), fresh: 0 }) }
+        Self {
+            least,
+            most,
+            has_unused,
+            state: Mutex::new(Open {
+                size: least,
+                unused: HashMap::new(),
+                fresh: 0,
+            }),
+        }
     }
 
     /// An object is used up to `end`. Whether more should come now: that had come ahead, and half of the window has room again.
@@ -64,7 +73,8 @@ impl Window {
             return false;
         }
         open.size = (open.size + open.forget(no)).min(self.most);
-        self.has_unused.store(!open.unused.is_empty(), Ordering::Relaxed);
+        self.has_unused
+            .store(!open.unused.is_empty(), Ordering::Relaxed);
         open.fresh <= open.size / 2
     }
 
@@ -80,7 +90,9 @@ impl Window {
         if open.unused.len() > UNUSED_MAX {
             open.unused.clear();
         }
-        open.unused.values_mut().for_each(|unused| unused.is_old = true);
+        open.unused
+            .values_mut()
+            .for_each(|unused| unused.is_old = true);
         let unused = std::mem::take(&mut open.fresh);
         open.size = open.size.saturating_sub(unused / 2).max(self.least);
         open.size
@@ -91,7 +103,14 @@ impl Window {
         if size > 0 {
             let mut open = self.state.lock();
             open.forget(no);
-            open.unused.insert(no, Unused { from, size, is_old: false });
+            open.unused.insert(
+                no,
+                Unused {
+                    from,
+                    size,
+                    is_old: false,
+                },
+            );
             open.fresh += size;
             self.has_unused.store(true, Ordering::Relaxed);
         }
@@ -109,7 +128,9 @@ impl Window {
 impl Open {
     /// The size of what came ahead of an object, which is not unused any more.
     fn forget(&mut self, no: ObjectNo) -> u64 {
-        let Some(Unused { size, is_old, .. }) = self.unused.remove(&no) else { return 0 };
+        let Some(Unused { size, is_old, .. }) = self.unused.remove(&no) else {
+            return 0;
+        };
         self.fresh -= if is_old { 0 } else { size };
         size
     }
@@ -132,13 +153,18 @@ pub(super) struct Flight<'a> {
 
 impl Flights {
     pub(super) fn begin(&self) -> Flight<'_> {
-        Flight { of: self, taken: Vec::new() }
+        Flight {
+            of: self,
+            taken: Vec::new(),
+        }
     }
 
     /// Waits as long as others fetch any of these bytes; `false`: nobody does.
     pub(super) fn wait(&self, no: ObjectNo, from: u64, to: u64) -> bool {
         let mut flying = self.flying.lock();
-        let is_flying = |flying: &mut HashMap<_, Ranges>| flying.get(&no).is_some_and(|all| all.touches(from, to));
+        let is_flying = |flying: &mut HashMap<_, Ranges>| {
+            flying.get(&no).is_some_and(|all| all.touches(from, to))
+        };
         let waits = is_flying(&mut flying);
         self.landed.wait_while(&mut flying, is_flying);
         waits

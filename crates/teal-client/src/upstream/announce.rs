@@ -18,16 +18,22 @@ const FOUNDED: CommitSeq = CommitSeq::new(1);
 impl Client {
     /// Makes a replica of a store that was none.
     pub(crate) fn begin_replica(&self, joins: bool) -> Result<(), FsError> {
-        let Some(replica) = &self.replica else { return Ok(()) };
+        let Some(replica) = &self.replica else {
+            return Ok(());
+        };
         if joins && self.store.space().objects > 1 {
             return Err(FsError::NotEmpty);
         }
         if self.store.next_number() > LEASE {
-            log::error!("the volume has numbered more than {LEASE} objects: it cannot have a server");
+            log::error!(
+                "the volume has numbered more than {LEASE} objects: it cannot have a server"
+            );
             return Err(FsError::NoSpace);
         }
         self.announce_root(joins)?;
-        self.identify(replica, |identity| identity.announce = if joins { 0 } else { ObjectNo::ROOT.get() })?;
+        self.identify(replica, |identity| {
+            identity.announce = if joins { 0 } else { ObjectNo::ROOT.get() }
+        })?;
         // The note itself must be there, even where nothing of it differs from none.
         let op = self.begin(Cost::names(1))?;
         replica.identity.lock().keep(&op)?;
@@ -42,10 +48,17 @@ impl Client {
         cost.bytes += note_cost(4096) + self.store.head_bytes(root)?;
         let op = self.begin(cost)?;
         let locked = op.lock(&[root])?;
-        let mut note = Note { unlisted: joins, ..Note::default() };
+        let mut note = Note {
+            unlisted: joins,
+            ..Note::default()
+        };
         if !joins {
             note.pending.attributes = Some(FOUNDED);
-            note.pending.xattrs = locked.xattr_names(root).into_iter().map(|name| (name, FOUNDED)).collect();
+            note.pending.xattrs = locked
+                .xattr_names(root)
+                .into_iter()
+                .map(|name| (name, FOUNDED))
+                .collect();
         }
         Ok(self.set_note(&locked, root, &note)?)
     }
@@ -60,7 +73,10 @@ impl Client {
             {
                 let op = self.begin(cost)?;
                 // Those of other leases have come from the server, or are noted already.
-                for no in objects.iter().filter(|no| **no != ObjectNo::ROOT && no.get() < LEASE) {
+                for no in objects
+                    .iter()
+                    .filter(|no| **no != ObjectNo::ROOT && no.get() < LEASE)
+                {
                     let locked = match op.lock(&[*no]) {
                         Err(StoreError::NotFound(_)) => continue,
                         locked => locked?,

@@ -25,7 +25,11 @@ impl Client {
         no: ObjectNo,
         visit: &mut dyn FnMut(ObjectNo, FileType) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
-        let mut search = Search { client: self, left: LOOKED_MAX, known: HashSet::from([no]) };
+        let mut search = Search {
+            client: self,
+            left: LOOKED_MAX,
+            known: HashSet::from([no]),
+        };
         let mut at = no;
         while at != ObjectNo::ROOT {
             let names = match self.store.names(at) {
@@ -33,8 +37,13 @@ impl Client {
                 Err(StoreError::NotFound(_)) => break,
                 names => names?,
             };
-            let Some((dir, name)) = names.into_iter().next() else { break };
-            let behind = self.store.cookie(dir, &name)?.map_or(0, |cookie| cookie + 1);
+            let Some((dir, name)) = names.into_iter().next() else {
+                break;
+            };
+            let behind = self
+                .store
+                .cookie(dir, &name)?
+                .map_or(0, |cookie| cookie + 1);
             search.known.insert(dir);
             for cookies in [behind..u64::MAX, 0..behind] {
                 if search.walk(dir, cookies, visit)?.is_break() {
@@ -82,13 +91,16 @@ impl Search<'_> {
         cookies: Range<u64>,
     ) -> Result<std::vec::IntoIter<(ObjectNo, FileType)>, StoreError> {
         let mut entries = Vec::new();
-        let found = self.client.store.each_entry(dir, cookies.start, &mut |cookie, child, kind, _| {
-            if entries.len() == self.left || cookie >= cookies.end {
-                return ControlFlow::Break(());
-            }
-            entries.push((child, kind));
-            ControlFlow::Continue(())
-        });
+        let found =
+            self.client
+                .store
+                .each_entry(dir, cookies.start, &mut |cookie, child, kind, _| {
+                    if entries.len() == self.left || cookie >= cookies.end {
+                        return ControlFlow::Break(());
+                    }
+                    entries.push((child, kind));
+                    ControlFlow::Continue(())
+                });
         match found {
             Err(StoreError::NotFound(_)) => {}
             found => found?,

@@ -37,9 +37,15 @@ impl Client {
     }
 
     /// Asks the server for something, and once more after another hello if it has begun anew since it was greeted.
-    pub(crate) fn greeted<T>(&self, replica: &Replica, ask: impl Fn() -> Result<T, SyncError>) -> Result<T, SyncError> {
+    pub(crate) fn greeted<T>(
+        &self,
+        replica: &Replica,
+        ask: impl Fn() -> Result<T, SyncError>,
+    ) -> Result<T, SyncError> {
         match ask() {
-            Err(SyncError::Upstream(UpstreamError::Refused(refused))) if refused.code == RefusalCode::Stopping => {
+            Err(SyncError::Upstream(UpstreamError::Refused(refused)))
+                if refused.code == RefusalCode::Stopping =>
+            {
                 self.connect(replica)?;
                 ask()
             }
@@ -51,7 +57,11 @@ impl Client {
     fn greet(&self, replica: &Replica) -> Result<Told, SyncError> {
         let identity = *replica.identity.lock();
         let hello = Request::Hello(Hello {
-            incarnation: if replica.state.lock().is_copied { 0 } else { identity.incarnation },
+            incarnation: if replica.state.lock().is_copied {
+                0
+            } else {
+                identity.incarnation
+            },
             last_batch: identity.batch,
             seen: identity.seen,
             seen_digest: identity.digest,
@@ -65,7 +75,8 @@ impl Client {
         self.welcomed(replica, &welcome).inspect_err(|e| {
             if let SyncError::Upstream(UpstreamError::Denied(words)) = e {
                 let mut state = replica.state.lock();
-                (state.is_denied, state.trouble) = (true, Some((words.clone(), self.clock.monotonic())));
+                (state.is_denied, state.trouble) =
+                    (true, Some((words.clone(), self.clock.monotonic())));
             }
         })?;
         Ok(welcome.told)
@@ -100,17 +111,24 @@ impl Client {
     fn incarnate(&self, replica: &Replica, welcome: &Welcome) -> Result<(), SyncError> {
         let before = self.new_life(replica, welcome)?;
         if before.incarnation != 0 && !bug(Bug::NotRenumbered) {
-            log::warn!("this store is a copy of one that went on, or may be one: it goes on in a life of its own");
+            log::warn!(
+                "this store is a copy of one that went on, or may be one: it goes on in a life of its own"
+            );
             self.renumber(replica, before.lease)?;
         }
         Ok(self.sync()?)
     }
 
     /// A new life: new numbers, batches counted from the beginning. What it was before.
-    pub(crate) fn new_life(&self, replica: &Replica, welcome: &Welcome) -> Result<Identity, SyncError> {
+    pub(crate) fn new_life(
+        &self,
+        replica: &Replica,
+        welcome: &Welcome,
+    ) -> Result<Identity, SyncError> {
         let before = *replica.identity.lock();
         self.forget_all_tails()?;
-        let Reply::Incarnated { incarnation, lease } = self.ask(replica, &Request::Incarnate)? else {
+        let Reply::Incarnated { incarnation, lease } = self.ask(replica, &Request::Incarnate)?
+        else {
             return Err(unexpected("to a request for a new incarnation").into());
         };
         let next = u64::from(lease) * LEASE;

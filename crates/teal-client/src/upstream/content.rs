@@ -64,11 +64,23 @@ impl Read for Stretch<'_> {
 
 impl<'a> Sending<'a> {
     pub(crate) fn new(client: &'a Client, replica: &'a Replica) -> Self {
-        Self { client, replica, held: Vec::new(), bytes: 0, known: HashSet::new(), turn: Turn::new(client) }
+        Self {
+            client,
+            replica,
+            held: Vec::new(),
+            bytes: 0,
+            known: HashSet::new(),
+            turn: Turn::new(client),
+        }
     }
 
     /// The operations that bring a file's changed content to the server; its chunks are sent, or held to be.
-    pub(crate) fn file(&mut self, no: ObjectNo, dirty: &Dirty, ops: &mut Vec<Op>) -> Result<(), SyncError> {
+    pub(crate) fn file(
+        &mut self,
+        no: ObjectNo,
+        dirty: &Dirty,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), SyncError> {
         let attr = match self.client.store.attr(no) {
             // Removed since the cut: the next batch says so.
             Err(StoreError::NotFound(_)) => return Ok(()),
@@ -87,13 +99,21 @@ impl<'a> Sending<'a> {
         for (from, to) in dirty.ranges.within(0, attr.size).without(&absent).iter() {
             self.range(no, from, to, is_new, &mut pieces)?;
         }
-        let mut change =
-            ContentChange { cut: dirty.cut.min(attr.size), size: attr.size, mtime: attr.mtime, pieces: Vec::new() };
+        let mut change = ContentChange {
+            cut: dirty.cut.min(attr.size),
+            size: attr.size,
+            mtime: attr.mtime,
+            pieces: Vec::new(),
+        };
         let mut rest = &pieces[..];
         loop {
             let (now, later) = rest.split_at(rest.len().min(PIECES_MAX));
             change.pieces = now.to_vec();
-            ops.push(Op::SetContent { object: no, base: dirty.base, change: change.clone() });
+            ops.push(Op::SetContent {
+                object: no,
+                base: dirty.base,
+                change: change.clone(),
+            });
             change.cut = attr.size;
             rest = later;
             if rest.is_empty() {
@@ -103,7 +123,13 @@ impl<'a> Sending<'a> {
     }
 
     /// The operation that brings a tail to the server; `None` if something else was done to the content since the cut, or it is too large for one operation.
-    fn tail(&mut self, no: ObjectNo, base: CommitSeq, tail: &Tail, mtime: Timestamp) -> Result<Option<Op>, SyncError> {
+    fn tail(
+        &mut self,
+        no: ObjectNo,
+        base: CommitSeq,
+        tail: &Tail,
+        mtime: Timestamp,
+    ) -> Result<Option<Op>, SyncError> {
         let mut pieces = Vec::new();
         if !self.client.has_tail(no, tail)? {
             return Ok(None);
@@ -114,9 +140,20 @@ impl<'a> Sending<'a> {
             return Ok(None);
         }
         let seen_from_base = |at: u64| at - tail.from + tail.start;
-        pieces.iter_mut().for_each(|piece| piece.offset = seen_from_base(piece.offset));
-        let change = ContentChange { cut: tail.start, size: seen_from_base(tail.to), mtime, pieces };
-        Ok(Some(Op::Append { object: no, base, change }))
+        pieces
+            .iter_mut()
+            .for_each(|piece| piece.offset = seen_from_base(piece.offset));
+        let change = ContentChange {
+            cut: tail.start,
+            size: seen_from_base(tail.to),
+            mtime,
+            pieces,
+        };
+        Ok(Some(Op::Append {
+            object: no,
+            base,
+            change,
+        }))
     }
 
     fn range(
@@ -129,12 +166,28 @@ impl<'a> Sending<'a> {
     ) -> Result<(), SyncError> {
         let mut at = from;
         while at < to {
-            let data = self.client.store.seek(no, at, false)?.unwrap_or(to).clamp(at, to);
+            let data = self
+                .client
+                .store
+                .seek(no, at, false)?
+                .unwrap_or(to)
+                .clamp(at, to);
             if data > at && !is_new {
-                pieces.push(Piece { offset: at, len: data - at, source: Source::Hole });
+                pieces.push(Piece {
+                    offset: at,
+                    len: data - at,
+                    source: Source::Hole,
+                });
             }
-            let hole =
-                if data < to { self.client.store.seek(no, data, true)?.unwrap_or(to).clamp(data, to) } else { to };
+            let hole = if data < to {
+                self.client
+                    .store
+                    .seek(no, data, true)?
+                    .unwrap_or(to)
+                    .clamp(data, to)
+            } else {
+                to
+            };
             self.data(no, data, hole, pieces)?;
             at = hole.max(data);
             if hole == data && data < to {
@@ -145,10 +198,24 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
-    fn data(&mut self, no: ObjectNo, from: u64, to: u64, pieces: &mut Vec<Piece>) -> Result<(), SyncError> {
+    fn data(
+        &mut self,
+        no: ObjectNo,
+        from: u64,
+        to: u64,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), SyncError> {
         let mut at = from;
-        let mut chunks =
-            ChunkStream::new(Stretch { client: self.client, no, at: from, end: to, failed: None }, Sizes::DEFAULT);
+        let mut chunks = ChunkStream::new(
+            Stretch {
+                client: self.client,
+                no,
+                at: from,
+                end: to,
+                failed: None,
+            },
+            Sizes::DEFAULT,
+        );
         while let Some(chunk) = chunks.next() {
             let Ok(chunk) = chunk else {
                 let failed = chunks.source_mut().failed.take();
@@ -156,7 +223,11 @@ impl<'a> Sending<'a> {
             };
             let len = chunk.len() as u64;
             let id = self.add(chunk)?;
-            pieces.push(Piece { offset: at, len, source: Source::Chunk { id, offset: 0 } });
+            pieces.push(Piece {
+                offset: at,
+                len,
+                source: Source::Chunk { id, offset: 0 },
+            });
             at += len;
         }
         Ok(())
@@ -182,7 +253,8 @@ impl<'a> Sending<'a> {
             return Ok(());
         }
         let chunks = held.iter().map(|(id, _)| *id).collect();
-        let Reply::Missing(missing) = self.client.ask(self.replica, &Request::Have { chunks })? else {
+        let Reply::Missing(missing) = self.client.ask(self.replica, &Request::Have { chunks })?
+        else {
             return Err(unexpected("to which chunks it has").into());
         };
         let missing: HashSet<u32> = missing.into_iter().collect();
@@ -194,7 +266,10 @@ impl<'a> Sending<'a> {
         if chunks.is_empty() {
             return Ok(());
         }
-        self.replica.counters.sent(chunks.len(), chunks.iter().map(|chunk| chunk.len() as u64).sum());
+        self.replica.counters.sent(
+            chunks.len(),
+            chunks.iter().map(|chunk| chunk.len() as u64).sum(),
+        );
         match self.client.ask(self.replica, &Request::Put { chunks })? {
             Reply::Done if self.turn.is_over(self.client, self.replica)? => Err(SyncError::Later),
             Reply::Done => Ok(()),
@@ -207,5 +282,10 @@ impl<'a> Sending<'a> {
 pub(crate) fn whole(size: u64) -> Dirty {
     let mut ranges = Ranges::default();
     ranges.add(0, size.max(1));
-    Dirty { base: CommitSeq::default(), cut: u64::MAX, ranges, tail: None }
+    Dirty {
+        base: CommitSeq::default(),
+        cut: u64::MAX,
+        ranges,
+        tail: None,
+    }
 }

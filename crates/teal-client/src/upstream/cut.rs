@@ -37,8 +37,23 @@ pub(crate) struct Cut {
 
 impl Cut {
     fn lens(&self) -> [usize; 6] {
-        let Self { objects, creates, removals, placements, others, contents, .. } = self;
-        [objects.len(), creates.len(), removals.len(), placements.len(), others.len(), contents.len()]
+        let Self {
+            objects,
+            creates,
+            removals,
+            placements,
+            others,
+            contents,
+            ..
+        } = self;
+        [
+            objects.len(),
+            creates.len(),
+            removals.len(),
+            placements.len(),
+            others.len(),
+            contents.len(),
+        ]
     }
 
     /// Takes away what came since it had these lengths.
@@ -72,14 +87,25 @@ impl Client {
         {
             let mut state = replica.state.lock();
             // The rest goes at once.
-            state.pending_since = is_partial.then(|| state.pending_since.unwrap_or_else(|| self.clock.monotonic()));
+            state.pending_since = is_partial.then(|| {
+                state
+                    .pending_since
+                    .unwrap_or_else(|| self.clock.monotonic())
+            });
         }
         if chosen.is_empty() {
             return Ok(None);
         }
-        let batch =
-            self.identify(replica, |identity| (identity.batch, identity.parts) = (identity.batch + 1, 0))?.batch;
-        let mut cut = Cut { batch, is_partial, ..Cut::default() };
+        let batch = self
+            .identify(replica, |identity| {
+                (identity.batch, identity.parts) = (identity.batch + 1, 0)
+            })?
+            .batch;
+        let mut cut = Cut {
+            batch,
+            is_partial,
+            ..Cut::default()
+        };
         for no in chosen {
             let before = cut.lens();
             let done = self.cut_one(&mut cut, no).or_else(|e| {
@@ -127,7 +153,9 @@ impl Client {
             let mut state = replica.state.lock();
             state.is_large_next = divided.is_some() && !state.is_large_next;
             return Ok(match divided {
-                Some(Divided { first, .. }) if state.is_large_next => (first.into_iter().collect(), true),
+                Some(Divided { first, .. }) if state.is_large_next => {
+                    (first.into_iter().collect(), true)
+                }
                 Some(Divided { large, .. }) => (large.into_iter().collect(), true),
                 None => (pending, false),
             });
@@ -136,8 +164,14 @@ impl Client {
     }
 
     /// The next of what is held back, by itself with what it needs.
-    fn choose_held(&self, replica: &Replica, all: &[ObjectNo]) -> Result<(Vec<ObjectNo>, bool), SyncError> {
-        let Some(no) = self.next_held(replica)? else { return Ok((Vec::new(), false)) };
+    fn choose_held(
+        &self,
+        replica: &Replica,
+        all: &[ObjectNo],
+    ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+        let Some(no) = self.next_held(replica)? else {
+            return Ok((Vec::new(), false));
+        };
         let Before { had, .. } = self.before(all)?;
         let mut chosen = BTreeSet::new();
         self.close_over(no, &had, &mut chosen)?;
@@ -145,7 +179,11 @@ impl Client {
     }
 
     /// A few objects, those with the least content first; removals when nothing else is left, children before their directories.
-    fn choose_few(&self, pending: Vec<ObjectNo>, limit: usize) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+    fn choose_few(
+        &self,
+        pending: Vec<ObjectNo>,
+        limit: usize,
+    ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
         let Before { gone, .. } = self.before(&pending)?;
         if gone.len() < pending.len() {
             let mut by_content = Vec::new();
@@ -157,17 +195,33 @@ impl Client {
         }
         let mut above: HashMap<ObjectNo, ObjectNo> = HashMap::new();
         for no in &gone {
-            above.extend(self.note(*no)?.pending.links.and_then(|(_, had)| had.first().map(|link| (*no, link.dir))));
+            above.extend(
+                self.note(*no)?
+                    .pending
+                    .links
+                    .and_then(|(_, had)| had.first().map(|link| (*no, link.dir))),
+            );
         }
-        let depth = |no: &ObjectNo| std::iter::successors(above.get(no), |dir| above.get(dir)).take(gone.len()).count();
+        let depth = |no: &ObjectNo| {
+            std::iter::successors(above.get(no), |dir| above.get(dir))
+                .take(gone.len())
+                .count()
+        };
         let mut by_depth: Vec<(usize, ObjectNo)> = gone.iter().map(|no| (depth(no), *no)).collect();
         by_depth.sort_unstable_by(|a, b| b.cmp(a));
         let is_partial = by_depth.len() > limit;
-        Ok((by_depth.into_iter().take(limit).map(|(_, no)| no).collect(), is_partial))
+        Ok((
+            by_depth.into_iter().take(limit).map(|(_, no)| no).collect(),
+            is_partial,
+        ))
     }
 
     /// At most so many objects and what they need.
-    fn choose_some(&self, pending: Vec<ObjectNo>, limit: usize) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+    fn choose_some(
+        &self,
+        pending: Vec<ObjectNo>,
+        limit: usize,
+    ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
         // Who takes the name that another had goes with it.
         let Before { had, gone } = self.before(&pending)?;
         let last: BTreeSet<ObjectNo> = gone.into_iter().collect();
@@ -206,7 +260,10 @@ impl Client {
     pub(crate) fn links_here(&self, no: ObjectNo) -> Result<Vec<Link>, SyncError> {
         match self.store.names(no) {
             Err(StoreError::NotFound(_)) => Ok(Vec::new()),
-            names => Ok(names?.into_iter().map(|(dir, name)| Link { dir, name }).collect()),
+            names => Ok(names?
+                .into_iter()
+                .map(|(dir, name)| Link { dir, name })
+                .collect()),
         }
     }
 
@@ -222,17 +279,31 @@ impl Client {
         };
         // Under the object's lock it is what it is.
         note = self.note(no)?;
-        let sent = locked.as_ref().map_or_else(Vec::new, |locked| names(locked, no));
+        let sent = locked
+            .as_ref()
+            .map_or_else(Vec::new, |locked| names(locked, no));
         let is_lost = note.again && !note.pending.gone;
-        if note.flying.is_some() || ((note.pending.created || is_lost) && sent.is_empty() && no != ObjectNo::ROOT) {
+        if note.flying.is_some()
+            || ((note.pending.created || is_lost) && sent.is_empty() && no != ObjectNo::ROOT)
+        {
             // A file without a name stays here until it gets one; so does one that lost it to another of the server's.
             return Ok(());
         }
         let mut part = std::mem::take(&mut note.pending);
         if sent.is_empty() && no != ObjectNo::ROOT {
-            part = Part { gone: part.gone, links: part.links, ..Part::default() };
+            part = Part {
+                gone: part.gone,
+                links: part.links,
+                ..Part::default()
+            };
         }
-        if let (Some(locked), Some(Dirty { tail: Some(tail), .. })) = (&locked, &mut part.data) {
+        if let (
+            Some(locked),
+            Some(Dirty {
+                tail: Some(tail), ..
+            }),
+        ) = (&locked, &mut part.data)
+        {
             // What comes behind it from here on goes in another batch.
             tail.to = locked.attr(no).size;
         }
@@ -242,8 +313,16 @@ impl Client {
             self.cut_state(cut, locked, no, &part, &sent)?;
             latest = latest.min(locked.attr(no).ctime);
         }
-        cut_names(cut, no, &part, &sent, |link| self.store.attr(link.dir).map_or(latest, |dir| dir.mtime.min(latest)));
-        note.flying = (!bug(Bug::ClearedTooEarly)).then_some(Flying { batch: cut.batch, part, sent });
+        cut_names(cut, no, &part, &sent, |link| {
+            self.store
+                .attr(link.dir)
+                .map_or(latest, |dir| dir.mtime.min(latest))
+        });
+        note.flying = (!bug(Bug::ClearedTooEarly)).then_some(Flying {
+            batch: cut.batch,
+            part,
+            sent,
+        });
         let bytes = note.encode();
         op.set_note(no, Some(&bytes))?;
         Ok(())
@@ -259,15 +338,36 @@ impl Client {
     ) -> Result<(), StoreError> {
         let attr = locked.attr(no);
         if part.created {
-            let target = if attr.kind == FileType::Symlink { locked.target(no) } else { Vec::new() };
-            cut.creates.push(Op::Create { object: no, kind: attr.kind, attributes: attributes(&attr), target });
+            let target = if attr.kind == FileType::Symlink {
+                locked.target(no)
+            } else {
+                Vec::new()
+            };
+            cut.creates.push(Op::Create {
+                object: no,
+                kind: attr.kind,
+                attributes: attributes(&attr),
+                target,
+            });
             for name in locked.xattr_names(no) {
                 let value = locked.xattr(no, &name).map(<[u8]>::to_vec);
-                cut.others.push(Op::SetXattr { object: no, base: CommitSeq::default(), name, value });
+                cut.others.push(Op::SetXattr {
+                    object: no,
+                    base: CommitSeq::default(),
+                    name,
+                    value,
+                });
             }
             if attr.kind == FileType::File && attr.size > 0 {
-                cut.contents
-                    .push((no, Dirty { base: CommitSeq::default(), cut: 0, ranges: Ranges::all(), tail: None }));
+                cut.contents.push((
+                    no,
+                    Dirty {
+                        base: CommitSeq::default(),
+                        cut: 0,
+                        ranges: Ranges::all(),
+                        tail: None,
+                    },
+                ));
             }
             return Ok(());
         }
@@ -275,11 +375,20 @@ impl Client {
             return Ok(());
         }
         if let Some(base) = part.attributes {
-            cut.others.push(Op::SetAttributes { object: no, base, attributes: attributes(&attr) });
+            cut.others.push(Op::SetAttributes {
+                object: no,
+                base,
+                attributes: attributes(&attr),
+            });
         }
         for (name, base) in &part.xattrs {
             let value = locked.xattr(no, name).map(<[u8]>::to_vec);
-            cut.others.push(Op::SetXattr { object: no, base: *base, name: name.clone(), value });
+            cut.others.push(Op::SetXattr {
+                object: no,
+                base: *base,
+                name: name.clone(),
+                value,
+            });
         }
         if let Some(dirty) = &part.data {
             cut.contents.push((no, dirty.clone()));
@@ -289,12 +398,22 @@ impl Client {
 }
 
 fn names(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
-    locked.names(no).into_iter().map(|(dir, name)| Link { dir, name }).collect()
+    locked
+        .names(no)
+        .into_iter()
+        .map(|(dir, name)| Link { dir, name })
+        .collect()
 }
 
 /// The difference between the names the server has and those that are here: as many moves as possible. They were made at `time`, or before:
 /// what nobody changes must not get younger by being sent.
-fn cut_names(cut: &mut Cut, no: ObjectNo, part: &Part, sent: &[Link], time: impl Fn(&Link) -> Timestamp) {
+fn cut_names(
+    cut: &mut Cut,
+    no: ObjectNo,
+    part: &Part,
+    sent: &[Link],
+    time: impl Fn(&Link) -> Timestamp,
+) {
     let (base, had) = match &part.links {
         _ if part.created => (CommitSeq::default(), &[][..]),
         Some((base, had)) => (*base, &had[..]),
@@ -306,13 +425,29 @@ fn cut_names(cut: &mut Cut, no: ObjectNo, part: &Part, sent: &[Link], time: impl
         match (gone.next(), new.next()) {
             (Some(from), Some(to)) => {
                 let time = time(from).min(time(to));
-                cut.removals.push(Op::Move { object: no, base, from: from.clone(), to: to.clone(), time });
+                cut.removals.push(Op::Move {
+                    object: no,
+                    base,
+                    from: from.clone(),
+                    to: to.clone(),
+                    time,
+                });
             }
             (Some(link), None) => {
-                cut.removals.push(Op::Remove { object: no, base, link: link.clone(), time: time(link) });
+                cut.removals.push(Op::Remove {
+                    object: no,
+                    base,
+                    link: link.clone(),
+                    time: time(link),
+                });
             }
             (None, Some(link)) => {
-                cut.placements.push(Op::Place { object: no, base, link: link.clone(), time: time(link) });
+                cut.placements.push(Op::Place {
+                    object: no,
+                    base,
+                    link: link.clone(),
+                    time: time(link),
+                });
             }
             (None, None) => return,
         }

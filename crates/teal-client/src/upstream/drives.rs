@@ -196,7 +196,11 @@ impl Attached {
         let mut found = HashSet::new();
         self.drive.each(&mut |no| {
             found.insert(no);
-            if found.len() <= HAS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if found.len() <= HAS_MAX {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         })?;
         *self.has.lock() = (found.len() <= HAS_MAX).then_some(found);
         Ok(())
@@ -214,7 +218,10 @@ impl Attached {
     }
 
     fn is_asleep(&self, now: Duration) -> bool {
-        self.rest.lock().as_ref().is_some_and(|rest| rest.is_asleep(now))
+        self.rest
+            .lock()
+            .as_ref()
+            .is_some_and(|rest| rest.is_asleep(now))
     }
 
     fn uses(&self, now: Duration) {
@@ -234,10 +241,20 @@ impl Attached {
     }
 
     /// Something else serves at this cost what it would have at another, were it awake: it is woken if that pays. Nobody waits for it.
-    fn sleeps(self: &Arc<Self>, (served, bytes): (Cost, u64), weights: Weights, clock: &Arc<dyn Clock>) {
+    fn sleeps(
+        self: &Arc<Self>,
+        (served, bytes): (Cost, u64),
+        weights: Weights,
+        clock: &Arc<dyn Clock>,
+    ) {
         self.counters.asleep.fetch_add(1, Ordering::Relaxed);
         let (ideal, now) = (self.meter.lock().cost(bytes, weights), clock.monotonic());
-        if self.rest.lock().as_mut().is_some_and(|rest| rest.loses((served, ideal), weights, now)) {
+        if self
+            .rest
+            .lock()
+            .as_mut()
+            .is_some_and(|rest| rest.loses((served, ideal), weights, now))
+        {
             self.counters.woken.fetch_add(1, Ordering::Relaxed);
             let (this, clock) = (Arc::clone(self), Arc::clone(clock));
             self.reader.ask(Duration::ZERO, move || {
@@ -249,7 +266,10 @@ impl Attached {
     }
 
     fn has_nothing_of(&self, no: ObjectNo) -> bool {
-        self.has.lock().as_ref().is_some_and(|found| !found.contains(&no))
+        self.has
+            .lock()
+            .as_ref()
+            .is_some_and(|found| !found.contains(&no))
     }
 }
 
@@ -260,7 +280,9 @@ impl Drives {
 
     /// The server has lost history: no drive is read before it has said again that it knows what the drive has seen.
     pub(super) fn distrust(&self) {
-        self.all().iter().for_each(|drive| drive.is_checked.store(false, Ordering::Release));
+        self.all()
+            .iter()
+            .for_each(|drive| drive.is_checked.store(false, Ordering::Release));
     }
 
     fn weights(&self) -> Weights {
@@ -291,7 +313,12 @@ impl Drives {
     }
 
     /// The server has answered, after this time; `is_busy`: a batch was on its way to it. Measures the way to it.
-    pub(super) fn answered(&self, request: &Request, reply: &Reply, (time, is_busy): (Duration, bool)) {
+    pub(super) fn answered(
+        &self,
+        request: &Request,
+        reply: &Reply,
+        (time, is_busy): (Duration, bool),
+    ) {
         let bytes = match (request, reply) {
             // It waits for news.
             (Request::Pull { .. }, _) => return,
@@ -315,7 +342,9 @@ impl Drives {
             false => self.server.lock().measured(bytes, span(time)),
         }
         if bytes > 0 {
-            self.all().iter().for_each(|drive| drive.meter.lock().waits(span(time)));
+            self.all()
+                .iter()
+                .for_each(|drive| drive.meter.lock().waits(span(time)));
         }
     }
 
@@ -331,7 +360,9 @@ impl Drives {
         let counts = |count: &AtomicU64| count.fetch_add(u64::from(is_asked), Ordering::Relaxed);
         for drive in self.all() {
             if !drive.is_usable() {
-            } else if drive.has_nothing_of(no) || self.enodes.get(&(drive.device, no)) == Some(data_seq) {
+            } else if drive.has_nothing_of(no)
+                || self.enodes.get(&(drive.device, no)) == Some(data_seq)
+            {
                 counts(&drive.counters.skipped);
             } else if drive.reader.is_late() && !bug(Bug::LateAskedAgain) {
                 counts(&drive.counters.avoided);
@@ -350,7 +381,9 @@ impl Drives {
         let order = choice::order(&meters, bytes, weights);
         if let Some(first) = order.first().filter(|_| is_asked) {
             let served = meters[*first].cost(bytes, weights);
-            asleep.iter().for_each(|drive| drive.sleeps((served, bytes), weights, clock));
+            asleep
+                .iter()
+                .for_each(|drive| drive.sleeps((served, bytes), weights, clock));
         }
         ordered.extend(order.into_iter().filter_map(|at| sources[at].take()));
         ordered.extend(asleep.into_iter().map(Source::Drive));
@@ -372,9 +405,15 @@ impl Drives {
             let is_cheaper = {
                 let (server, weights) = (self.server_metered(), self.weights());
                 let meter = drive.meter.lock();
-                server.predict(BLOCK).is_none() || meter.cost(BLOCK, weights) < server.cost(BLOCK, weights)
+                server.predict(BLOCK).is_none()
+                    || meter.cost(BLOCK, weights) < server.cost(BLOCK, weights)
             };
-            if near.is_empty() || !drive.is_usable() || drive.reader.is_late() || !is_cheaper || drive.is_asleep(now) {
+            if near.is_empty()
+                || !drive.is_usable()
+                || drive.reader.is_late()
+                || !is_cheaper
+                || drive.is_asleep(now)
+            {
                 continue;
             }
             let (mut asked, store) = (near.clone(), Arc::clone(&drive.drive));
@@ -389,7 +428,11 @@ impl Drives {
                         content.data_seq == *data_seq && absent.without(&content.present).is_empty()
                     })
                 };
-                asked.into_iter().filter(has).map(|(no, ..)| no).collect::<HashSet<ObjectNo>>()
+                asked
+                    .into_iter()
+                    .filter(has)
+                    .map(|(no, ..)| no)
+                    .collect::<HashSet<ObjectNo>>()
             };
             let Some(has) = drive.reader.ask(PATIENCE, look) else {
                 drive.counters.late.fetch_add(1, Ordering::Relaxed);
@@ -403,7 +446,9 @@ impl Drives {
 
 fn got_bytes(got: &teal_proto::Got) -> u64 {
     match got {
-        teal_proto::Got::Is { pieces, .. } => pieces.iter().map(|data| data.bytes.len() as u64).sum(),
+        teal_proto::Got::Is { pieces, .. } => {
+            pieces.iter().map(|data| data.bytes.len() as u64).sum()
+        }
         _ => 0,
     }
 }
@@ -412,13 +457,18 @@ impl Client {
     /// How much speed counts against joules when a source is chosen, in percent; beyond 100 is 100.
     pub fn set_priority(&self, percent: u32) {
         if let Some(replica) = &self.replica {
-            replica.drives.priority.store(percent.min(100), Ordering::Relaxed);
+            replica
+                .drives
+                .priority
+                .store(percent.min(100), Ordering::Relaxed);
         }
     }
 
     /// See [`set_priority`](Self::set_priority); `None`: the volume has no server.
     pub fn priority(&self) -> Option<u32> {
-        self.replica.as_ref().map(|replica| replica.drives.priority.load(Ordering::Relaxed))
+        self.replica
+            .as_ref()
+            .map(|replica| replica.drives.priority.load(Ordering::Relaxed))
     }
 
     /// Has this called whenever a drive is lost, from the thread that has found out: who attaches what comes looks again. The first
@@ -432,21 +482,35 @@ impl Client {
     /// Drives whose file was deleted, or cut short, are not used any more, as if they had been pulled out: their names, where they were, and what
     /// has become of them.
     pub fn lose_absent_drives(&self) -> Vec<(String, String, String)> {
-        let Some(replica) = &self.replica else { return Vec::new() };
+        let Some(replica) = &self.replica else {
+            return Vec::new();
+        };
         let absent = |attached: Arc<Attached>| {
             let why = attached.drive.is_there().err()?.to_string();
             self.lose(replica, &attached, &why);
             Some((attached.name.clone(), attached.place.clone(), why))
         };
-        replica.drives.all().into_iter().filter_map(absent).collect()
+        replica
+            .drives
+            .all()
+            .into_iter()
+            .filter_map(absent)
+            .collect()
     }
 
     /// A drive is not used any more.
     fn lose(&self, replica: &Replica, attached: &Arc<Attached>, why: &str) {
         if !attached.is_gone.swap(true, Ordering::AcqRel) {
-            log::warn!("the drive {} is gone ({why}); nothing is lost with it", attached.name);
+            log::warn!(
+                "the drive {} is gone ({why}); nothing is lost with it",
+                attached.name
+            );
         }
-        replica.drives.attached.write().retain(|other| !Arc::ptr_eq(other, attached));
+        replica
+            .drives
+            .attached
+            .write()
+            .retain(|other| !Arc::ptr_eq(other, attached));
         attached.changed.notify_all();
         replica.drives.lost.get().iter().for_each(|told| (told.0)());
     }
@@ -455,7 +519,9 @@ impl Client {
     fn lose_if(&self, replica: &Replica, attached: &Arc<Attached>, why: &StoreError) {
         match why {
             StoreError::Io { .. } | StoreError::Poisoned => {
-                let source = std::error::Error::source(why).map(|e| format!(": {e}")).unwrap_or_default();
+                let source = std::error::Error::source(why)
+                    .map(|e| format!(": {e}"))
+                    .unwrap_or_default();
                 self.lose(replica, attached, &format!("{why}{source}"));
             }
             why => log::warn!("{}: {why}", attached.name),

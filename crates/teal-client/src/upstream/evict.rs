@@ -70,11 +70,17 @@ impl Client {
     /// # Errors
     /// [`FsError::Unreachable`], or what the store met.
     pub fn make_room(&self, bytes: u64) -> Result<u64, FsError> {
-        let Some(replica) = &self.replica else { return Ok(0) };
-        let Some(mut hand) = replica.evict.hand.try_lock() else { return Ok(0) };
+        let Some(replica) = &self.replica else {
+            return Ok(0);
+        };
+        let Some(mut hand) = replica.evict.hand.try_lock() else {
+            return Ok(0);
+        };
         let (mut freed, mut rounds) = (0, 0);
         while freed < bytes {
-            let objects = self.store.objects_from(ObjectNo::new((*hand).max(ObjectNo::ROOT.get())), WANTS_MAX)?;
+            let objects = self
+                .store
+                .objects_from(ObjectNo::new((*hand).max(ObjectNo::ROOT.get())), WANTS_MAX)?;
             let Some(last) = objects.last() else {
                 rounds += 1;
                 if rounds > 2 || *hand == 0 {
@@ -91,7 +97,12 @@ impl Client {
         Ok(freed)
     }
 
-    fn evict_some(&self, replica: &Replica, objects: &[ObjectNo], bytes: u64) -> Result<u64, SyncError> {
+    fn evict_some(
+        &self,
+        replica: &Replica,
+        objects: &[ObjectNo],
+        bytes: u64,
+    ) -> Result<u64, SyncError> {
         let mut chosen = Vec::new();
         for no in objects {
             if !replica.evict.used.lock().remove(no)
@@ -105,7 +116,9 @@ impl Client {
             return Ok(0);
         }
         // Whoever installs news would change what is compared here.
-        let Some(_applying) = replica.applying.try_lock() else { return Ok(0) };
+        let Some(_applying) = replica.applying.try_lock() else {
+            return Ok(0);
+        };
         let identity = *replica.identity.lock();
         if identity.offer != 0 || identity.announce != 0 {
             // What is here may be more than the server has, and no note tells yet.
@@ -145,8 +158,14 @@ impl Client {
         waits: bool,
     ) -> Result<Option<u64>, SyncError> {
         let absence = replica.absence(no);
-        let absence = if waits { Some(absence.write()) } else { absence.try_write() };
-        let Some(_absence) = absence else { return Ok(None) };
+        let absence = if waits {
+            Some(absence.write())
+        } else {
+            absence.try_write()
+        };
+        let Some(_absence) = absence else {
+            return Ok(None);
+        };
         let mut cost = Cost::data(8192).freeing();
         cost.bytes += note_cost(64) + self.store.head_bytes(no)?;
         let op = self.begin(cost)?;
@@ -155,8 +174,8 @@ impl Client {
             locked => locked?,
         };
         let (attr, mut note) = (locked.attr(no), self.note(no)?);
-        let is_as_there =
-            (attr.size, attr.mtime) == (version.size, version.attributes.mtime) || bug(Bug::PendingGivenBack);
+        let is_as_there = (attr.size, attr.mtime) == (version.size, version.attributes.mtime)
+            || bug(Bug::PendingGivenBack);
         if !is_servers(&note) || !is_as_there || version.data_seq > replica.seen() {
             return Ok(None);
         }

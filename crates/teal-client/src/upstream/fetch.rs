@@ -35,7 +35,12 @@ pub(super) const PART: u64 = REPLY_BYTES as u64 - (64 << 10);
 
 /// Content of an object in the state that its note means.
 pub(super) fn wants(object: ObjectNo, note: &Note, ranges: &Ranges) -> Vec<Want> {
-    let want = |(offset, to)| Want { object, data_seq: note.data_seq, offset, len: to - offset };
+    let want = |(offset, to)| Want {
+        object,
+        data_seq: note.data_seq,
+        offset,
+        len: to - offset,
+    };
     ranges.iter().map(want).collect()
 }
 
@@ -67,7 +72,9 @@ impl Client {
     pub(super) fn try_reach(&self, replica: &Replica) -> Result<(), FsError> {
         let now = self.clock.monotonic();
         let mut state = replica.state.lock();
-        let Some((words, since)) = &state.trouble else { return Ok(()) };
+        let Some((words, since)) = &state.trouble else {
+            return Ok(());
+        };
         let unreachable = FsError::Unreachable(words.clone());
         if state.is_denied || now.saturating_sub(*since) < GRACE {
             return Err(unreachable);
@@ -91,7 +98,10 @@ impl Client {
         let done = work();
         let time = self.clock.monotonic().saturating_sub(begun);
         replica.counters.waits.fetch_add(1, Ordering::Relaxed);
-        replica.counters.waited_us.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
+        replica
+            .counters
+            .waited_us
+            .fetch_add(time.as_micros() as u64, Ordering::Relaxed);
         log::debug!("somebody waited {time:?} for {what}");
         done
     }
@@ -101,7 +111,9 @@ impl Client {
     /// # Errors
     /// [`FsError::Unreachable`], [`FsError::Stale`].
     pub(crate) fn present(&self, no: ObjectNo, from: u64, to: u64) -> Result<(), FsError> {
-        let Some(replica) = &self.replica else { return Ok(()) };
+        let Some(replica) = &self.replica else {
+            return Ok(());
+        };
         let is_absent = || Ok::<_, FsError>(self.note(no)?.absent.touches(from, to));
         while is_absent()? && self.read_drives(replica, no, (from, to), true)? {}
         if !is_absent()? {
@@ -123,13 +135,19 @@ impl Client {
                     return Err(e.into());
                 }
             }
-            Err(FsError::Unreachable("the content changes faster than it can be read".into()))
+            Err(FsError::Unreachable(
+                "the content changes faster than it can be read".into(),
+            ))
         })
     }
 
     fn fetch(&self, replica: &Replica, no: ObjectNo, from: u64, to: u64) -> Result<(), SyncError> {
         let ahead = &replica.content_ahead;
-        let window = if replica.drives.is_server_unknown() { 0 } else { ahead.open().min(BESIDE) };
+        let window = if replica.drives.is_server_unknown() {
+            0
+        } else {
+            ahead.open().min(BESIDE)
+        };
         self.room_for((to - from).saturating_add(window));
         let mut range = Ranges::default();
         let end = to.max(from.saturating_add(window));
@@ -138,8 +156,13 @@ impl Client {
         let (note, absent) = self.take_absent(no, &range, &mut flight)?;
         let (needed, more) = (absent.within(from, to), absent.within(to, END));
         ahead.came(no, to, more.len());
-        let mut wants: Vec<Want> = [&needed, &more].into_iter().flat_map(|of| wants(no, &note, of)).collect();
-        let Some(first) = wants.first().copied() else { return Ok(()) };
+        let mut wants: Vec<Want> = [&needed, &more]
+            .into_iter()
+            .flat_map(|of| wants(no, &note, of))
+            .collect();
+        let Some(first) = wants.first().copied() else {
+            return Ok(());
+        };
         let room = window.saturating_sub(absent.len());
         wants.extend(self.neighbours(replica, no, room, window, &mut flight)?);
         replica.lookout.give((no, end));
@@ -147,7 +170,11 @@ impl Client {
         let is_stale = self.read_content(replica, (no, to), &wants)?;
         ahead.took(self.clock.monotonic().saturating_sub(begun));
         drop(flight);
-        if is_stale { self.fetch_stale(replica, no, &note, first) } else { Ok(()) }
+        if is_stale {
+            self.fetch_stale(replica, no, &note, first)
+        } else {
+            Ok(())
+        }
     }
 
     /// What of these ranges is absent and nobody else fetches, and the note that says so.
@@ -172,7 +199,12 @@ impl Client {
         wants: &[Want],
     ) -> Result<bool, SyncError> {
         let parts = in_replies(wants);
-        let requests: Vec<Request> = parts.iter().map(|wants| Request::Read { wants: wants.clone() }).collect();
+        let requests: Vec<Request> = parts
+            .iter()
+            .map(|wants| Request::Read {
+                wants: wants.clone(),
+            })
+            .collect();
         let replies = replica.call_all(&*self.clock, &requests, replica.options.deadline);
         let mut is_stale = false;
         for (at, (wants, reply)) in parts.iter().zip(replies).enumerate() {
@@ -186,13 +218,22 @@ impl Client {
             for (want, got) in wants.iter().zip(got) {
                 match got {
                     Got::Is { len, pieces } => {
-                        let pieces = pieces.into_iter().map(|data| (data.offset, data.bytes.into_vec())).collect();
+                        let pieces = pieces
+                            .into_iter()
+                            .map(|data| (data.offset, data.bytes.into_vec()))
+                            .collect();
                         self.fill(replica, want, len, pieces)?;
-                        replica.drives.has_news(want.object, len, self.clock.monotonic(), None);
+                        replica
+                            .drives
+                            .has_news(want.object, len, self.clock.monotonic(), None);
                     }
                     Got::Stale => is_stale |= want.object == no,
                     Got::Damaged if want.object == no && want.offset < to => {
-                        let damaged = StoreError::Corrupt { what: "content at the server", at: 0, object: Some(no) };
+                        let damaged = StoreError::Corrupt {
+                            what: "content at the server",
+                            at: 0,
+                            object: Some(no),
+                        };
                         return Err(FsError::from(damaged).into());
                     }
                     Got::Damaged => {}
@@ -203,8 +244,19 @@ impl Client {
     }
 
     /// The content there is another one by now. If this one has changed here, its old content comes from history; if not, the new state comes.
-    fn fetch_stale(&self, replica: &Replica, no: ObjectNo, note: &Note, want: Want) -> Result<(), SyncError> {
-        if note.pending.data.is_none() && note.flying.as_ref().is_none_or(|flying| flying.part.data.is_none()) {
+    fn fetch_stale(
+        &self,
+        replica: &Replica,
+        no: ObjectNo,
+        note: &Note,
+        want: Want,
+    ) -> Result<(), SyncError> {
+        if note.pending.data.is_none()
+            && note
+                .flying
+                .as_ref()
+                .is_none_or(|flying| flying.part.data.is_none())
+        {
             self.catch_up(replica)?;
             if self.note(no)?.data_seq == note.data_seq {
                 // The position has it already, and here it did not arrive.
@@ -216,11 +268,23 @@ impl Client {
             return Ok(());
         }
         let len = want.len.min(REPLY_BYTES as u64);
-        let request = Request::ReadPast { object: no, at: note.data_seq, offset: want.offset, len };
-        let Reply::Past { got: Got::Is { len, pieces }, .. } = self.ask(replica, &request)? else {
+        let request = Request::ReadPast {
+            object: no,
+            at: note.data_seq,
+            offset: want.offset,
+            len,
+        };
+        let Reply::Past {
+            got: Got::Is { len, pieces },
+            ..
+        } = self.ask(replica, &request)?
+        else {
             return Err(unexpected("to a read of the past").into());
         };
-        let pieces = pieces.into_iter().map(|data| (data.offset, data.bytes.into_vec())).collect();
+        let pieces = pieces
+            .into_iter()
+            .map(|data| (data.offset, data.bytes.into_vec()))
+            .collect();
         self.fill(replica, &want, len, pieces)
     }
 
@@ -245,18 +309,29 @@ impl Client {
             Ok::<_, SyncError>(absent.len())
         };
         let (mut near, has_drives) = (Vec::new(), !replica.drives.is_empty());
-        let (mut left, most) = (if has_drives { room * BEHIND } else { room }, room.min(window / 2));
+        let (mut left, most) = (
+            if has_drives { room * BEHIND } else { room },
+            room.min(window / 2),
+        );
         self.around::<SyncError>(no, &mut |object, kind| {
             if kind == FileType::File {
                 let note = self.note(object)?;
                 let size = note.absent.len();
                 if size > 0 && size <= most.min(left) {
-                    left -= if has_drives { size } else { take(object, &note.absent)? };
+                    left -= if has_drives {
+                        size
+                    } else {
+                        take(object, &note.absent)?
+                    };
                     near.extend(has_drives.then_some((object, note.data_seq, note.absent)));
                 }
             }
             // For the rest it is not worth looking at more.
-            Ok(if left > window / 16 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            Ok(if left > window / 16 {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
         })?;
         for (object, _, absent) in replica.drives.without_cheaper(near, self.clock.monotonic()) {
             if absent.len() <= room {
@@ -277,7 +352,12 @@ impl Client {
         let no = want.object;
         let end = want.offset.saturating_add(len.min(want.len));
         let _absence = replica.absence(no).write();
-        let mut cost = Cost::data(pieces.iter().map(|(_, bytes)| bytes.len() as u64 + 8192).sum());
+        let mut cost = Cost::data(
+            pieces
+                .iter()
+                .map(|(_, bytes)| bytes.len() as u64 + 8192)
+                .sum(),
+        );
         cost.bytes += note_cost(self.note(no)?.encode().len() + 4096);
         let op = self.begin(cost)?;
         let mut locked = match op.lock(&[no]) {
@@ -296,23 +376,38 @@ impl Client {
             }
         }
         note.absent = note.absent.without(&missing);
-        replica.counters.fetched.fetch_add(missing.iter().map(|(from, to)| to - from).sum(), Ordering::Relaxed);
+        replica.counters.fetched.fetch_add(
+            missing.iter().map(|(from, to)| to - from).sum(),
+            Ordering::Relaxed,
+        );
         self.set_note(&locked, no, &note)?;
         Ok(())
     }
 
     /// Content that is not here.
     pub(crate) fn absent(&self, no: ObjectNo) -> Result<Ranges, StoreError> {
-        if self.replica.is_none() { Ok(Ranges::default()) } else { Ok(self.note(no)?.absent) }
+        if self.replica.is_none() {
+            Ok(Ranges::default())
+        } else {
+            Ok(self.note(no)?.absent)
+        }
     }
 
     /// Shuts readers of an object out, for changes of what is here.
     pub(crate) fn absence_of(&self, no: ObjectNo) -> Option<RwLockWriteGuard<'_, ()>> {
-        self.replica.as_ref().map(|replica| replica.absence(no).write())
+        self.replica
+            .as_ref()
+            .map(|replica| replica.absence(no).write())
     }
 
     /// As [`Client::seek`] where some content is not here: it counts as data.
-    pub(crate) fn seek_around(&self, no: ObjectNo, offset: u64, what: Seek, absent: &Ranges) -> Result<u64, FsError> {
+    pub(crate) fn seek_around(
+        &self,
+        no: ObjectNo,
+        offset: u64,
+        what: Seek,
+        absent: &Ranges,
+    ) -> Result<u64, FsError> {
         let size = self.store.attr(no)?.size;
         if offset >= size {
             return Err(FsError::BehindEnd);
@@ -321,11 +416,20 @@ impl Client {
         if what == Seek::Data {
             let here = self.store.seek(no, at, false)?;
             let there = absent.within(at, size).iter().next().map(|(from, _)| from);
-            return here.into_iter().chain(there).min().ok_or(FsError::BehindEnd);
+            return here
+                .into_iter()
+                .chain(there)
+                .min()
+                .ok_or(FsError::BehindEnd);
         }
         while at < size {
             let hole = self.store.seek(no, at, true)?.unwrap_or(size);
-            match absent.within(hole, size).iter().next().filter(|(from, _)| *from == hole) {
+            match absent
+                .within(hole, size)
+                .iter()
+                .next()
+                .filter(|(from, _)| *from == hole)
+            {
                 Some((_, to)) => at = to,
                 None => return Ok(hole),
             }

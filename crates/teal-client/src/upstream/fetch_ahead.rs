@@ -63,7 +63,8 @@ impl Lookout {
     /// Waits for a place; `None`: it is time to stop.
     fn next(&self) -> Option<Place> {
         let mut state = self.state.lock();
-        self.given.wait_while(&mut state, |state| state.place.is_none() && !state.stop);
+        self.given
+            .wait_while(&mut state, |state| state.place.is_none() && !state.stop);
         if state.stop { None } else { state.place }
     }
 
@@ -96,7 +97,9 @@ impl Client {
         let begun = self.clock.monotonic();
         // None of it is needed: that some is another one by now, or damaged, is for whoever needs it.
         self.read_content(replica, (place.0, 0), &wants)?;
-        replica.content_ahead.took(self.clock.monotonic().saturating_sub(begun));
+        replica
+            .content_ahead
+            .took(self.clock.monotonic().saturating_sub(begun));
         Ok(true)
     }
 
@@ -116,7 +119,12 @@ impl Client {
         range.add(from, from.saturating_add(room));
         let (note, mut absent) = self.take_absent(no, &range, flight)?;
         let near = vec![(no, note.data_seq, absent.clone())];
-        if !absent.is_empty() && replica.drives.without_cheaper(near, self.clock.monotonic()).is_empty() {
+        if !absent.is_empty()
+            && replica
+                .drives
+                .without_cheaper(near, self.clock.monotonic())
+                .is_empty()
+        {
             // A drive has it.
             absent = Ranges::default();
         }
@@ -130,7 +138,9 @@ impl Client {
 /// A thread that has content come ahead.
 pub(super) fn run_ahead(client: &Weak<Client>, replica: &Arc<Replica>) {
     while let Some(place) = replica.lookout.next() {
-        let Some(client) = client.upgrade() else { return };
+        let Some(client) = client.upgrade() else {
+            return;
+        };
         match client.fetch_ahead(replica, place) {
             Ok(true) => {}
             Ok(false) => replica.lookout.done(place),

@@ -30,7 +30,9 @@ impl Client {
         let flushed = self.send_batch(replica);
         let held = replica.held.lock().refusal();
         let stuck = match &flushed {
-            Err(SyncError::Upstream(UpstreamError::Refused(refused))) if lasts(refused.code) => Some(&refused.words),
+            Err(SyncError::Upstream(UpstreamError::Refused(refused))) if lasts(refused.code) => {
+                Some(&refused.words)
+            }
             _ => held.as_ref(),
         };
         let mut state = replica.state.lock();
@@ -50,7 +52,9 @@ impl Client {
         self.catch_up(replica)?;
         // What has lost its name by that has another one at the server.
         self.look_again(replica)?;
-        let Some(cut) = self.take_cut(replica)? else { return Ok(Flushed::Nothing) };
+        let Some(cut) = self.take_cut(replica)? else {
+            return Ok(Flushed::Nothing);
+        };
         let (batch, is_partial) = (cut.batch, cut.is_partial);
         let objects = cut.objects.clone();
         let _sending = replica.drives.sends();
@@ -69,7 +73,9 @@ impl Client {
                 };
             }
         };
-        self.identify(replica, |identity| (identity.parts, identity.batch_digest) = (parts, digest))?;
+        self.identify(replica, |identity| {
+            (identity.parts, identity.batch_digest) = (parts, digest)
+        })?;
         if !bug(Bug::UnsyncedCommit) {
             self.sync()?;
         }
@@ -81,7 +87,11 @@ impl Client {
             return self.narrow(replica, &objects, e).map(|()| Flushed::Part);
         }
         replica.held.lock().sent(&objects);
-        Ok(if is_partial { Flushed::Part } else { Flushed::All })
+        Ok(if is_partial {
+            Flushed::Part
+        } else {
+            Flushed::All
+        })
     }
 
     /// Finds out what has become of a batch of which an earlier flush did not hear. What was in one that is refused is sent anew.
@@ -104,7 +114,15 @@ impl Client {
         cut: Cut,
         unread: &mut Vec<(ObjectNo, SyncError)>,
     ) -> Result<(u32, [u8; 32]), SyncError> {
-        let Cut { batch, creates, removals, placements, mut others, mut contents, .. } = cut;
+        let Cut {
+            batch,
+            creates,
+            removals,
+            placements,
+            mut others,
+            mut contents,
+            ..
+        } = cut;
         let mut sending = Sending::new(self, replica);
         contents.sort_by_cached_key(|(no, _)| self.store.attr(*no).map_or(0, |attr| attr.size));
         for (no, dirty) in &contents {
@@ -117,15 +135,26 @@ impl Client {
         if !unread.is_empty() {
             return Ok((0, [0; 32]));
         }
-        let ops: Vec<Op> = [creates, removals, placements, others].into_iter().flatten().collect();
-        replica.counters.ops.fetch_add(ops.len() as u64, Ordering::Relaxed);
+        let ops: Vec<Op> = [creates, removals, placements, others]
+            .into_iter()
+            .flatten()
+            .collect();
+        replica
+            .counters
+            .ops
+            .fetch_add(ops.len() as u64, Ordering::Relaxed);
         let incarnation = replica.identity.lock().incarnation;
         let (mut parts, mut digest) = (0, blake3::Hasher::new());
         let mut gathered = Vec::new();
         let (mut bytes, mut bytes_in_all) = (0, 0);
         let mut stage = |ops: Vec<Op>, parts: &mut u32| -> Result<(), SyncError> {
             digest.update(&encode_ops(&ops).map_err(UpstreamError::from)?);
-            let request = Request::Stage { incarnation, batch, part: *parts, ops };
+            let request = Request::Stage {
+                incarnation,
+                batch,
+                part: *parts,
+                ops,
+            };
             *parts += 1;
             match self.ask(replica, &request)? {
                 Reply::Done => Ok(()),
@@ -133,7 +162,9 @@ impl Client {
             }
         };
         for op in ops {
-            let len = encode_ops(std::slice::from_ref(&op)).map_err(UpstreamError::from)?.len();
+            let len = encode_ops(std::slice::from_ref(&op))
+                .map_err(UpstreamError::from)?
+                .len();
             if bytes + len > STAGE_BYTES && !gathered.is_empty() {
                 stage(std::mem::take(&mut gathered), &mut parts)?;
                 bytes = 0;
@@ -166,7 +197,10 @@ impl Client {
             Ok(_) => return Err(unexpected("to a commit").into()),
             Err(UpstreamError::Refused(refused)) => {
                 // Whoever is shut out is not told what became of it; that is asked again when it is let in.
-                let again = matches!(refused.code, RefusalCode::Busy | RefusalCode::Stopping | RefusalCode::Denied);
+                let again = matches!(
+                    refused.code,
+                    RefusalCode::Busy | RefusalCode::Stopping | RefusalCode::Denied
+                );
                 if !again {
                     // It was not committed, and never will be in this form.
                     self.take_back_all(replica)?;
@@ -220,9 +254,17 @@ impl Client {
         self.take_back(replica, identity.batch, &objects)
     }
 
-    fn take_back(&self, replica: &Replica, batch: u64, objects: &[ObjectNo]) -> Result<(), SyncError> {
+    fn take_back(
+        &self,
+        replica: &Replica,
+        batch: u64,
+        objects: &[ObjectNo],
+    ) -> Result<(), SyncError> {
         if !objects.is_empty() {
-            log::info!("batch {batch} did not arrive: {} objects are to be sent again", objects.len());
+            log::info!(
+                "batch {batch} did not arrive: {} objects are to be sent again",
+                objects.len()
+            );
         }
         for no in objects {
             let mut cost = Cost::names(1).freeing();
@@ -248,7 +290,13 @@ impl Client {
 
 /// Whether a refusal comes again until somebody has done something about it.
 fn lasts(code: RefusalCode) -> bool {
-    matches!(code, RefusalCode::NoSpace | RefusalCode::ReadOnly | RefusalCode::Damaged | RefusalCode::BadRequest)
+    matches!(
+        code,
+        RefusalCode::NoSpace
+            | RefusalCode::ReadOnly
+            | RefusalCode::Damaged
+            | RefusalCode::BadRequest
+    )
 }
 
 /// What a flush has done.

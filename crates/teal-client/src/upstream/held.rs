@@ -92,15 +92,32 @@ pub(crate) struct Held {
 
 impl Default for Held {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), limit: OBJECTS_MAX, failures: 0, is_retry: false }
+        Self {
+            entries: BTreeMap::new(),
+            limit: OBJECTS_MAX,
+            failures: 0,
+            is_retry: false,
+        }
     }
 }
 
 impl Held {
-    fn hold(&mut self, (way, no): (StuckWay, ObjectNo), path: String, (said, why): (Said, &str), now: Duration) {
+    fn hold(
+        &mut self,
+        (way, no): (StuckWay, ObjectNo),
+        path: String,
+        (said, why): (Said, &str),
+        now: Duration,
+    ) {
         let entry = self.entries.entry((way, no)).or_insert_with(|| {
             log::warn!("{path} is stuck: {why}");
-            Entry { path: String::new(), why: String::new(), said, due: now, pause: Duration::ZERO }
+            Entry {
+                path: String::new(),
+                why: String::new(),
+                said,
+                due: now,
+                pause: Duration::ZERO,
+            }
         });
         entry.pause = (entry.pause * 2).clamp(PAUSE_MIN, BACKOFF_MAX);
         entry.due = now + entry.pause;
@@ -109,12 +126,18 @@ impl Held {
 
     /// The objects held back in one way.
     pub(crate) fn of(&self, way: StuckWay) -> BTreeSet<ObjectNo> {
-        self.entries.keys().filter(|(of, _)| *of == way).map(|(_, no)| *no).collect()
+        self.entries
+            .keys()
+            .filter(|(of, _)| *of == way)
+            .map(|(_, no)| *no)
+            .collect()
     }
 
     /// Whether an object is held back in this way, and not to be tried yet.
     pub(crate) fn waits(&self, way: StuckWay, no: ObjectNo, now: Duration) -> bool {
-        self.entries.get(&(way, no)).is_some_and(|entry| entry.due > now)
+        self.entries
+            .get(&(way, no))
+            .is_some_and(|entry| entry.due > now)
     }
 
     /// How long until something is to be tried again in this way; `None`: nothing is held back.
@@ -125,12 +148,15 @@ impl Held {
 
     /// Everything is tried again now.
     pub(crate) fn try_all(&mut self) {
-        self.entries.values_mut().for_each(|entry| entry.due = Duration::ZERO);
+        self.entries
+            .values_mut()
+            .for_each(|entry| entry.due = Duration::ZERO);
     }
 
     /// Only these can still be held back in this way.
     pub(crate) fn keep(&mut self, way: StuckWay, is_there: impl Fn(ObjectNo) -> bool) {
-        self.entries.retain(|(of, no), _| *of != way || is_there(*no));
+        self.entries
+            .retain(|(of, no), _| *of != way || is_there(*no));
     }
 
     pub(crate) fn ends(&mut self, way: StuckWay, no: ObjectNo) {
@@ -139,7 +165,9 @@ impl Held {
 
     /// A batch has arrived.
     pub(crate) fn sent(&mut self, objects: &[ObjectNo]) {
-        objects.iter().for_each(|no| self.ends(StuckWay::Sending, *no));
+        objects
+            .iter()
+            .for_each(|no| self.ends(StuckWay::Sending, *no));
         self.failures = 0;
         self.limit = (self.limit * 2).clamp(1, OBJECTS_MAX);
     }
@@ -161,22 +189,34 @@ impl Held {
             way: *way,
             why: entry.why.clone(),
         };
-        (self.entries.len(), self.entries.iter().take(SHOWN_MAX).map(one).collect())
+        (
+            self.entries.len(),
+            self.entries.iter().take(SHOWN_MAX).map(one).collect(),
+        )
     }
 
     /// Why the server does not take something, if that is so.
     pub(crate) fn refusal(&self) -> Option<String> {
-        let refused = self.entries.values().find(|entry| entry.said == Said::ByServer);
+        let refused = self
+            .entries
+            .values()
+            .find(|entry| entry.said == Said::ByServer);
         refused.map(|entry| entry.why.clone())
     }
 
     /// What a flush fails with; `None`: nothing is held back.
     pub(crate) fn words(&self) -> Option<String> {
         let (count, shown) = self.shown();
-        let mut words: Vec<String> =
-            shown.iter().take(SAID_MAX).map(|stuck| format!("{}: {}", stuck.path, stuck.why)).collect();
+        let mut words: Vec<String> = shown
+            .iter()
+            .take(SAID_MAX)
+            .map(|stuck| format!("{}: {}", stuck.path, stuck.why))
+            .collect();
         if count > SAID_MAX {
-            words.push(format!("and {} more (`teal status` lists them)", count - SAID_MAX));
+            words.push(format!(
+                "and {} more (`teal status` lists them)",
+                count - SAID_MAX
+            ));
         }
         (count > 0).then(|| format!("stuck: {}", words.join("; ")))
     }
@@ -223,7 +263,12 @@ pub(crate) fn is_of_object(e: &FsError) -> bool {
 impl Client {
     /// After a batch of these objects was refused and taken back: makes the next one smaller, or holds back what is refused by itself. Fails
     /// as the batch did where it is not about what was in it.
-    pub(crate) fn narrow(&self, replica: &Replica, objects: &[ObjectNo], e: SyncError) -> Result<(), SyncError> {
+    pub(crate) fn narrow(
+        &self,
+        replica: &Replica,
+        objects: &[ObjectNo],
+        e: SyncError,
+    ) -> Result<(), SyncError> {
         let blame = blame(&e);
         if matches!(blame, Blame::Nobody) || objects.is_empty() || bug(Bug::OneStopsAll) {
             return Err(e);
@@ -234,12 +279,20 @@ impl Client {
         {
             let mut held = replica.held.lock();
             if held.limit > 1 && objects.len() > 1 && !held.is_retry {
-                held.limit = held.limit.min(objects.len()).div_ceil(2).min(objects.len() - 1);
+                held.limit = held
+                    .limit
+                    .min(objects.len())
+                    .div_ceil(2)
+                    .min(objects.len() - 1);
                 return Ok(());
             }
         }
         let why = e.to_string();
-        let said = if matches!(e, SyncError::Upstream(_)) { Said::ByServer } else { Said::Here };
+        let said = if matches!(e, SyncError::Upstream(_)) {
+            Said::ByServer
+        } else {
+            Said::Here
+        };
         self.hold_all(replica, objects, (said, &why));
         if matches!(blame, Blame::Large) {
             let mut least = u64::MAX;
@@ -261,15 +314,27 @@ impl Client {
         let now = self.clock.monotonic();
         for no in objects {
             let path = self.path_for_people(*no);
-            replica.held.lock().hold((StuckWay::Sending, *no), path, why, now);
+            replica
+                .held
+                .lock()
+                .hold((StuckWay::Sending, *no), path, why, now);
         }
     }
 
     /// Holds back one object that cannot be read here, if that is what `e` is about.
-    pub(crate) fn hold_unread(&self, replica: &Replica, no: ObjectNo, e: SyncError) -> Result<(), SyncError> {
+    pub(crate) fn hold_unread(
+        &self,
+        replica: &Replica,
+        no: ObjectNo,
+        e: SyncError,
+    ) -> Result<(), SyncError> {
         match e {
             SyncError::Fs(of) if is_of_object(&of) && !bug(Bug::OneStopsAll) => {
-                self.hold_all(replica, &[no], (Said::Here, &format!("it cannot be read here: {of}")));
+                self.hold_all(
+                    replica,
+                    &[no],
+                    (Said::Here, &format!("it cannot be read here: {of}")),
+                );
                 Ok(())
             }
             e => Err(e),
@@ -294,7 +359,11 @@ impl Client {
     }
 
     /// Of what is pending, what is free to go: not what is held back, nor what needs it.
-    pub(crate) fn free_of_held(&self, replica: &Replica, pending: Vec<ObjectNo>) -> Result<Vec<ObjectNo>, SyncError> {
+    pub(crate) fn free_of_held(
+        &self,
+        replica: &Replica,
+        pending: Vec<ObjectNo>,
+    ) -> Result<Vec<ObjectNo>, SyncError> {
         let mut held = {
             let mut held = replica.held.lock();
             held.is_retry = false;
@@ -309,7 +378,9 @@ impl Client {
         let mut needed_by: HashMap<ObjectNo, Vec<ObjectNo>> = HashMap::new();
         for no in &pending {
             match self.needs(*no, &before.had) {
-                Ok(needs) => needs.into_iter().for_each(|needed| needed_by.entry(needed).or_default().push(*no)),
+                Ok(needs) => needs
+                    .into_iter()
+                    .for_each(|needed| needed_by.entry(needed).or_default().push(*no)),
                 Err(e) => {
                     self.hold_unread(replica, *no, e)?;
                     held.insert(*no);
@@ -329,7 +400,10 @@ impl Client {
             // At the server it may still be in a directory that was removed here.
             blocked.extend(before.gone);
         }
-        let free: Vec<ObjectNo> = pending.into_iter().filter(|no| !blocked.contains(no)).collect();
+        let free: Vec<ObjectNo> = pending
+            .into_iter()
+            .filter(|no| !blocked.contains(no))
+            .collect();
         if free.is_empty() {
             // Whatever was looked for is found.
             replica.held.lock().limit = OBJECTS_MAX;
@@ -344,7 +418,9 @@ impl Client {
             let mut held = replica.held.lock();
             held.is_retry = true;
             let all = held.of(StuckWay::Sending);
-            all.into_iter().filter(|no| !held.waits(StuckWay::Sending, *no, now)).collect()
+            all.into_iter()
+                .filter(|no| !held.waits(StuckWay::Sending, *no, now))
+                .collect()
         };
         let mut least = None;
         for no in due {
@@ -367,22 +443,33 @@ impl Client {
         let done = match version.beyond_limits() {
             Some(why) if is_number(version.object) => Err(why),
             _ => match self.install_version(replica, version, ranges, landed) {
-                Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => Err(e.to_string()),
+                Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => {
+                    Err(e.to_string())
+                }
                 Err(e) => return Err(e),
                 Ok(()) => Ok(()),
             },
         };
         let Err(why) = done else {
-            replica.held.lock().ends(StuckWay::Installing, version.object);
+            replica
+                .held
+                .lock()
+                .ends(StuckWay::Installing, version.object);
             return Ok(());
         };
         let path = match version.links.first() {
             Some(link) => self.path_of_link(link),
             None => self.path_for_people(version.object),
         };
-        self.stays_behind(replica, version.object, Some(version), landed).inspect_err(|e| log::warn!("{path}: {e}"))?;
+        self.stays_behind(replica, version.object, Some(version), landed)
+            .inspect_err(|e| log::warn!("{path}: {e}"))?;
         let now = self.clock.monotonic();
-        replica.held.lock().hold((StuckWay::Installing, version.object), path, (Said::Here, &why), now);
+        replica.held.lock().hold(
+            (StuckWay::Installing, version.object),
+            path,
+            (Said::Here, &why),
+            now,
+        );
         Ok(())
     }
 
@@ -400,7 +487,12 @@ impl Client {
     }
 
     /// The end of an object that is gone at the server, or holding it back if that cannot be done here. `false`: a directory that is not empty.
-    pub(crate) fn bury_or_hold(&self, replica: &Replica, no: ObjectNo, landed: Landed) -> Result<bool, SyncError> {
+    pub(crate) fn bury_or_hold(
+        &self,
+        replica: &Replica,
+        no: ObjectNo,
+        landed: Landed,
+    ) -> Result<bool, SyncError> {
         let why = match self.bury_one(replica, no, landed) {
             Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => e.to_string(),
             done => {
@@ -412,7 +504,12 @@ impl Client {
         };
         let path = self.path_for_people(no);
         self.stays_behind(replica, no, None, landed)?;
-        replica.held.lock().hold((StuckWay::Installing, no), path, (Said::Here, &why), self.clock.monotonic());
+        replica.held.lock().hold(
+            (StuckWay::Installing, no),
+            path,
+            (Said::Here, &why),
+            self.clock.monotonic(),
+        );
         Ok(true)
     }
 
@@ -434,9 +531,14 @@ impl Client {
         let locked = op.lock(&[no]).ok();
         let mut note = self.note(no)?;
         let size = locked.as_ref().map_or(0, |locked| locked.attr(no).size);
-        let has_landed = note.flying.as_ref().is_some_and(|flying| landed.is_some_and(|(of, _)| of == flying.batch));
+        let has_landed = note
+            .flying
+            .as_ref()
+            .is_some_and(|flying| landed.is_some_and(|(of, _)| of == flying.batch));
         match version {
-            Some(version) if has_landed => drop(settle(&mut note, version, landed, past.as_ref(), size)),
+            Some(version) if has_landed => {
+                drop(settle(&mut note, version, landed, past.as_ref(), size))
+            }
             None if has_landed => note.flying = None,
             _ => {}
         }
@@ -447,7 +549,11 @@ impl Client {
     }
 
     /// What must be at the server before an object, or go there with it: the new directories it lies in, and who had its names.
-    pub(crate) fn needs(&self, no: ObjectNo, had: &HashMap<Link, ObjectNo>) -> Result<Vec<ObjectNo>, SyncError> {
+    pub(crate) fn needs(
+        &self,
+        no: ObjectNo,
+        had: &HashMap<Link, ObjectNo>,
+    ) -> Result<Vec<ObjectNo>, SyncError> {
         let mut needs = Vec::new();
         for link in self.links_here(no)? {
             if self.note(link.dir)?.pending.created {
@@ -468,9 +574,18 @@ mod tests {
         let (mut held, no, mut now) = (Held::default(), ObjectNo::new(17), Duration::from_secs(5));
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            held.hold((StuckWay::Sending, no), "/a/b".into(), (Said::ByServer, "no space left"), now);
+            held.hold(
+                (StuckWay::Sending, no),
+                "/a/b".into(),
+                (Said::ByServer, "no space left"),
+                now,
+            );
             let pause = held.due_in(StuckWay::Sending, now).unwrap();
-            assert!(held.waits(StuckWay::Sending, no, now + pause - Duration::from_millis(1)));
+            assert!(held.waits(
+                StuckWay::Sending,
+                no,
+                now + pause - Duration::from_millis(1)
+            ));
             pauses.push(pause.as_secs());
             now += pause;
         }

@@ -89,7 +89,10 @@ impl Identity {
         }
         out.extend(self.key);
         out.push(self.pins.list().len() as u8);
-        self.pins.list().iter().for_each(|no| out.extend(no.get().to_le_bytes()));
+        self.pins
+            .list()
+            .iter()
+            .for_each(|no| out.extend(no.get().to_le_bytes()));
         out
     }
 
@@ -98,12 +101,18 @@ impl Identity {
         let (version, mut rest) = head.split_first()?;
         let (trail, key, pins) = match (version, trail) {
             (1, []) => <(Trail, [u8; 32], Pins)>::default(),
-            (2, [count, steps @ ..]) => (trail_of(usize::from(*count), steps)?, [0; 32], Pins::default()),
+            (2, [count, steps @ ..]) => (
+                trail_of(usize::from(*count), steps)?,
+                [0; 32],
+                Pins::default(),
+            ),
             (3, [count, rest @ ..]) => {
                 let (steps, rest) = rest.split_at_checked(40 * usize::from(*count))?;
                 let (key, rest) = rest.split_first_chunk::<32>()?;
                 let (pinned, rest) = rest.split_first()?;
-                let (numbers, []) = rest.as_chunks::<8>() else { return None };
+                let (numbers, []) = rest.as_chunks::<8>() else {
+                    return None;
+                };
                 let pins = Pins::of(numbers.iter().map(|no| u64::from_le_bytes(*no)))?;
                 (numbers.len() == usize::from(*pinned)).then_some(())?;
                 (trail_of(usize::from(*count), steps)?, *key, pins)
@@ -115,8 +124,18 @@ impl Identity {
             rest = tail;
             head
         };
-        let word = |bytes: &[u8]| bytes.iter().rev().fold(0_u32, |n, b| n << 8 | u32::from(*b));
-        let long = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b));
+        let word = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .rev()
+                .fold(0_u32, |n, b| n << 8 | u32::from(*b))
+        };
+        let long = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .rev()
+                .fold(0_u64, |n, b| n << 8 | u64::from(*b))
+        };
         Some(Self {
             volume: word(take(4)),
             replica: word(take(4)),
@@ -139,8 +158,14 @@ impl Identity {
 
     /// The identity that a store keeps, if it belongs to a volume with replicas.
     pub(crate) fn of(store: &Store) -> Result<Option<Self>, StoreError> {
-        let Some(bytes) = store.note(IDENTITY)? else { return Ok(None) };
-        let damaged = StoreError::Corrupt { what: "the note of who this replica is", at: 0, object: None };
+        let Some(bytes) = store.note(IDENTITY)? else {
+            return Ok(None);
+        };
+        let damaged = StoreError::Corrupt {
+            what: "the note of who this replica is",
+            at: 0,
+            object: None,
+        };
         Self::decode(&bytes).map(Some).ok_or(damaged)
     }
 
@@ -156,10 +181,15 @@ impl Identity {
 
 fn trail_of(count: usize, steps: &[u8]) -> Option<Trail> {
     let mut trail = Trail::default();
-    let (steps, []) = steps.as_chunks::<40>() else { return None };
+    let (steps, []) = steps.as_chunks::<40>() else {
+        return None;
+    };
     for step in steps {
         let (seq, digest) = step.split_first_chunk::<8>()?;
-        trail.come_to(CommitSeq::new(u64::from_le_bytes(*seq)), digest.try_into().ok()?);
+        trail.come_to(
+            CommitSeq::new(u64::from_le_bytes(*seq)),
+            digest.try_into().ok()?,
+        );
     }
     (trail.steps().len() == count && steps.len() == count).then_some(trail)
 }
@@ -190,14 +220,22 @@ impl Client {
 
     /// Before the server has given it numbers, a volume that lived alone goes on with its own: they are the first lease.
     pub(crate) fn number_alone(&self) {
-        if let Some(replica) = self.replica.as_ref().filter(|replica| replica.identity.lock().incarnation == 0) {
+        if let Some(replica) = self
+            .replica
+            .as_ref()
+            .filter(|replica| replica.identity.lock().incarnation == 0)
+        {
             let mut next = replica.next.lock();
             *next = self.store.next_number().max(*next);
         }
     }
 
     /// The number of a new object, under the operation that makes it.
-    pub(crate) fn next_number(&self, replica: &Replica, under: &Locked<'_>) -> Result<ObjectNo, StoreError> {
+    pub(crate) fn next_number(
+        &self,
+        replica: &Replica,
+        under: &Locked<'_>,
+    ) -> Result<ObjectNo, StoreError> {
         let mut identity = replica.identity.lock();
         let mut next = replica.next.lock();
         if *next >= identity.lease_end() {
@@ -205,7 +243,10 @@ impl Client {
             return Err(StoreError::NoSpace);
         }
         if *next >= identity.reserved {
-            let changed = Identity { reserved: *next + STRIDE, ..*identity };
+            let changed = Identity {
+                reserved: *next + STRIDE,
+                ..*identity
+            };
             under.set_note(IDENTITY, Some(&changed.encode()))?;
             *identity = changed;
         }
@@ -243,19 +284,48 @@ mod tests {
         };
         let word = |n: u32| n.to_le_bytes().to_vec();
         let long = |n: u64| n.to_le_bytes().to_vec();
-        let head = [vec![3], word(1), word(2), word(3), word(4), long(5), word(6), long(7), vec![8; 32]].concat();
+        let head = [
+            vec![3],
+            word(1),
+            word(2),
+            word(3),
+            word(4),
+            long(5),
+            word(6),
+            long(7),
+            vec![8; 32],
+        ]
+        .concat();
         let head = [head, long(9), word(10), vec![11; 32], long(12), long(13)].concat();
-        let until_2 = [head.clone(), vec![2], long(6), vec![14; 32], long(7), vec![8; 32]].concat();
+        let until_2 = [
+            head.clone(),
+            vec![2],
+            long(6),
+            vec![14; 32],
+            long(7),
+            vec![8; 32],
+        ]
+        .concat();
         let bytes = [until_2.clone(), vec![15; 32], vec![2], long(16), long(17)].concat();
         assert_eq!((identity.encode(), head.len()), (bytes.clone(), HEAD));
         assert_eq!(Identity::decode(&bytes), Some(identity));
         assert_eq!(Identity::decode(&bytes[1..]), None);
         assert_eq!(Identity::decode(&bytes[..bytes.len() - 1]), None);
         let second = [&[2], &until_2[1..]].concat();
-        let of_2 = Identity { key: [0; 32], pins: Pins::default(), ..identity };
+        let of_2 = Identity {
+            key: [0; 32],
+            pins: Pins::default(),
+            ..identity
+        };
         assert_eq!(Identity::decode(&second), Some(of_2));
         let first = [&[1], &head[1..]].concat();
-        assert_eq!(Identity::decode(&first), Some(Identity { trail: Trail::default(), ..of_2 }));
+        assert_eq!(
+            Identity::decode(&first),
+            Some(Identity {
+                trail: Trail::default(),
+                ..of_2
+            })
+        );
         assert_eq!(Identity::decode(&first[..HEAD - 1]), None);
     }
 }

@@ -57,12 +57,23 @@ impl Client {
             self.make_place(replica, version)?;
         }
         let past = self.past_of_tail(replica, version, landed)?;
-        self.install_here(replica, version, ranges, Arrival { landed, past: past.as_ref() }, known)
+        self.install_here(
+            replica,
+            version,
+            ranges,
+            Arrival {
+                landed,
+                past: past.as_ref(),
+            },
+            known,
+        )
     }
 
     /// Whether an object the server knows can be of this life, if its number is of this life's lease: given out here, and sent.
     fn check_maker(&self, replica: &Replica, no: ObjectNo) -> Result<(), SyncError> {
-        let Identity { incarnation, lease, .. } = *replica.identity.lock();
+        let Identity {
+            incarnation, lease, ..
+        } = *replica.identity.lock();
         if incarnation == 0 || no.get() / LEASE != u64::from(lease) || bug(Bug::CopyUnnoticed) {
             return Ok(());
         }
@@ -74,7 +85,11 @@ impl Client {
         let mut state = replica.state.lock();
         (state.is_connected, state.is_copied) = (false, true);
         let words = format!("object {no} was made by a copy of this store");
-        Err(UpstreamError::Refused(Refused { code: RefusalCode::Cloned, words }).into())
+        Err(UpstreamError::Refused(Refused {
+            code: RefusalCode::Cloned,
+            words,
+        })
+        .into())
     }
 
     /// Sees to it that the directories are here in which an object lies that is here itself, or comes.
@@ -85,8 +100,12 @@ impl Client {
                 if self.note(dir)?.is_ours() || above.iter().any(|known| known.object == dir) {
                     break;
                 }
-                let Some(parent) = self.look_at(replica, &[dir])?.pop().flatten() else { break };
-                let Some(next) = parent.links.first() else { break };
+                let Some(parent) = self.look_at(replica, &[dir])?.pop().flatten() else {
+                    break;
+                };
+                let Some(next) = parent.links.first() else {
+                    break;
+                };
                 dir = next.dir;
                 above.push(parent);
             }
@@ -143,7 +162,10 @@ impl Client {
 
     /// The same of a directory that is here; it may be locked.
     pub(crate) fn has_entries(&self, dir: ObjectNo) -> Result<bool, StoreError> {
-        let listing = self.replica.as_ref().is_some_and(|replica| *replica.listing.lock() == Some(dir));
+        let listing = self
+            .replica
+            .as_ref()
+            .is_some_and(|replica| *replica.listing.lock() == Some(dir));
         Ok(listing || !self.note(dir)?.unlisted)
     }
 
@@ -179,7 +201,10 @@ impl Client {
             Err(StoreError::NotFound(_)) => Vec::new(),
             names => names?,
         };
-        let dirs = here.iter().map(|(dir, _)| *dir).chain(version.links.iter().map(|link| link.dir));
+        let dirs = here
+            .iter()
+            .map(|(dir, _)| *dir)
+            .chain(version.links.iter().map(|link| link.dir));
         for dir in dirs {
             if self.store.attr(dir).is_ok() {
                 with.push(dir);
@@ -199,11 +224,24 @@ impl Client {
     }
 
     /// What installing a state takes at most.
-    fn cost_of_version(&self, version: &Version, with: &[ObjectNo], known: bool) -> Result<Cost, SyncError> {
+    fn cost_of_version(
+        &self,
+        version: &Version,
+        with: &[ObjectNo],
+        known: bool,
+    ) -> Result<Cost, SyncError> {
         let no = version.object;
         let mut cost = Cost::data(8192).freeing();
-        let xattrs: usize = version.xattrs.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
-        let here = if known { self.links_here(no)? } else { Vec::new() };
+        let xattrs: usize = version
+            .xattrs
+            .iter()
+            .map(|(name, value)| name.len() + value.len() + 32)
+            .sum();
+        let here = if known {
+            self.links_here(no)?
+        } else {
+            Vec::new()
+        };
         let (known_names, wanted): (HashSet<&Link>, HashSet<&Link>) =
             (here.iter().collect(), version.links.iter().collect());
         let changed = known_names.symmetric_difference(&wanted).count();
@@ -247,10 +285,18 @@ impl Client {
         }
         let size = locked.attr(no).size;
         let was_sent = has_sent_content(&note, landed);
-        let free = if known { settle(&mut note, version, landed, past, size) } else { FREE };
+        let free = if known {
+            settle(&mut note, version, landed, past, size)
+        } else {
+            FREE
+        };
         // Content of this machine that lost a conflict lies in the file wherever it was written, not only where others wrote.
         let has_lost = was_sent && free.data && free.behind.is_none();
-        let ranges = if has_lost { Some(&[(0, END)][..]) } else { ranges };
+        let ranges = if has_lost {
+            Some(&[(0, END)][..])
+        } else {
+            ranges
+        };
         let mut told = Vec::new();
         if free.attributes {
             install_attributes(&mut locked, version, free, &mut told);
@@ -260,16 +306,28 @@ impl Client {
             behind = Some(note.behind.unwrap_or(replica.seen()));
         }
         if free.data && known && version.kind == FileType::File {
-            let behind_tail = free.behind.map(|tail| ranges_behind(&tail, version, ranges, landed, replica.seen()));
+            let behind_tail = free
+                .behind
+                .map(|tail| ranges_behind(&tail, version, ranges, landed, replica.seen()));
             let ranges = behind_tail.as_ref().map_or(ranges, Option::as_deref);
-            if install_content_of(&mut locked, version, (ranges, free), &mut note)? == Content::Replaced {
+            if install_content_of(&mut locked, version, (ranges, free), &mut note)?
+                == Content::Replaced
+            {
                 self.content_replaced(replica, version, size, &mut told);
             }
         }
         (note.again, note.behind) = (behind.is_some(), behind);
         if free.links {
             let keeps = note.is_ours() || version.kind.is_dir();
-            self.install_names(replica, &mut locked, version, with, keeps, &mut note.again, &mut told)?;
+            self.install_names(
+                replica,
+                &mut locked,
+                version,
+                with,
+                keeps,
+                &mut note.again,
+                &mut told,
+            )?;
         }
         if !note.again {
             note.lost = None;
@@ -279,14 +337,23 @@ impl Client {
         if note.again {
             // Even of one that has no place here for now, and has gone.
             let kept = self.note(no)?;
-            self.set_note(&locked, no, &Note { again: true, ..kept })?;
+            self.set_note(
+                &locked,
+                no,
+                &Note {
+                    again: true,
+                    ..kept
+                },
+            )?;
             replica.state.lock().again = true;
         }
         drop(locked);
         drop(op);
         self.bury(fate);
         if landed.is_some() {
-            replica.drives.has_news(no, version.size, self.clock.monotonic(), None);
+            replica
+                .drives
+                .has_news(no, version.size, self.clock.monotonic(), None);
         }
         told.into_iter().for_each(|what| replica.tell(what));
         replica.pins_look(no);
@@ -294,11 +361,19 @@ impl Client {
     }
 
     /// Under the lock of a file that had `size` bytes before its content was replaced: what the kernel holds of it is old.
-    fn content_replaced(&self, replica: &Replica, version: &Version, size: u64, told: &mut Vec<Invalidation>) {
+    fn content_replaced(
+        &self,
+        replica: &Replica,
+        version: &Version,
+        size: u64,
+        told: &mut Vec<Invalidation>,
+    ) {
         let no = version.object;
         if self.references.is_held(no) {
             let before = CommitSeq::new(version.data_seq.get().saturating_sub(1));
-            replica.stale.replaced(no, size, before.min(replica.seen()), version.data_seq);
+            replica
+                .stale
+                .replaced(no, size, before.min(replica.seen()), version.data_seq);
         }
         told.push(Invalidation::Data(no, 0, 0));
         if version.size > size {
@@ -307,10 +382,22 @@ impl Client {
     }
 
     /// A new object as the server has it, with nothing in it yet.
-    fn make_stub(&self, locked: &mut Locked<'_>, version: &Version, note: &mut Note) -> Result<(), StoreError> {
+    fn make_stub(
+        &self,
+        locked: &mut Locked<'_>,
+        version: &Version,
+        note: &mut Note,
+    ) -> Result<(), StoreError> {
         let (no, kind) = (version.object, version.kind);
         let of = &version.attributes;
-        let new = NewObject { kind, perm: of.perm, uid: of.uid, gid: of.gid, rdev: of.rdev, now: of.btime };
+        let new = NewObject {
+            kind,
+            perm: of.perm,
+            uid: of.uid,
+            gid: of.gid,
+            rdev: of.rdev,
+            now: of.btime,
+        };
         locked.create_as(no, new)?;
         match kind {
             FileType::Symlink => locked.set_target(no, &version.target),
@@ -322,7 +409,11 @@ impl Client {
             }
             _ => {}
         }
-        let times = SetAttr { mtime: Some(of.mtime), ctime: Some(of.ctime), ..SetAttr::default() };
+        let times = SetAttr {
+            mtime: Some(of.mtime),
+            ctime: Some(of.ctime),
+            ..SetAttr::default()
+        };
         locked.set_attr(no, times);
         Ok(())
     }
@@ -340,11 +431,23 @@ pub(crate) fn is_number(no: ObjectNo) -> bool {
 }
 
 /// Nothing of a new object is anybody's here.
-const FREE: Free =
-    Free { attributes: true, times: true, older: true, data: true, behind: None, links: true, xattrs: true };
+const FREE: Free = Free {
+    attributes: true,
+    times: true,
+    older: true,
+    data: true,
+    behind: None,
+    links: true,
+    xattrs: true,
+};
 
 /// With content pending, its time stays; with anything else, time does not go back.
-fn install_attributes(locked: &mut Locked<'_>, version: &Version, free: Free, told: &mut Vec<Invalidation>) {
+fn install_attributes(
+    locked: &mut Locked<'_>,
+    version: &Version,
+    free: Free,
+    told: &mut Vec<Invalidation>,
+) {
     let no = version.object;
     let here = attributes(&locked.attr(no));
     let mut of = version.attributes;
@@ -359,7 +462,17 @@ fn install_attributes(locked: &mut Locked<'_>, version: &Version, free: Free, to
     }
     if here != of {
         let (perm, uid, gid) = (Some(of.perm), Some(of.uid), Some(of.gid));
-        locked.set_attr(no, SetAttr { perm, uid, gid, atime: None, mtime: Some(of.mtime), ctime: Some(of.ctime) });
+        locked.set_attr(
+            no,
+            SetAttr {
+                perm,
+                uid,
+                gid,
+                atime: None,
+                mtime: Some(of.mtime),
+                ctime: Some(of.ctime),
+            },
+        );
         told.push(Invalidation::Attributes(no));
     }
 }
@@ -380,11 +493,19 @@ fn install_xattrs(
 ) -> Result<Fits, StoreError> {
     let no = version.object;
     let flown = note.flying.iter().flat_map(|flying| &flying.part.xattrs);
-    let ours: Vec<&[u8]> = note.pending.xattrs.iter().chain(flown).map(|(name, _)| &name[..]).collect();
+    let ours: Vec<&[u8]> = note
+        .pending
+        .xattrs
+        .iter()
+        .chain(flown)
+        .map(|(name, _)| &name[..])
+        .collect();
     let mut changed = false;
     for name in locked.xattr_names(no) {
         // All that goes or is another goes first, so that what comes has the room.
-        let same = |(known, value): &(Vec<u8>, Vec<u8>)| *known == name && locked.xattr(no, &name) == Some(&value[..]);
+        let same = |(known, value): &(Vec<u8>, Vec<u8>)| {
+            *known == name && locked.xattr(no, &name) == Some(&value[..])
+        };
         if !ours.contains(&&name[..]) && !version.xattrs.iter().any(same) {
             changed |= locked.set_xattr(no, &name, None)?;
         }
@@ -417,7 +538,13 @@ fn install_content_of(
     let ctime = locked.attr(no).ctime;
     let content = install_content(locked, version, ranges, note)?;
     if !free.older && locked.attr(no).ctime < ctime {
-        locked.set_attr(no, SetAttr { ctime: Some(ctime), ..SetAttr::default() });
+        locked.set_attr(
+            no,
+            SetAttr {
+                ctime: Some(ctime),
+                ..SetAttr::default()
+            },
+        );
     }
     Ok(content)
 }
@@ -441,7 +568,10 @@ fn install_content(
     // A file of which a part is absent already, of another commit than this one: the ranges tell from where on.
     let changed = match ranges {
         Some(ranges) => ranges,
-        None if !note.absent.is_empty() && note.data_seq == version.data_seq && size == version.size => {
+        None if !note.absent.is_empty()
+            && note.data_seq == version.data_seq
+            && size == version.size =>
+        {
             return Ok(Content::Kept);
         }
         None => &all,
@@ -450,7 +580,10 @@ fn install_content(
         return Ok(Content::Kept);
     }
     for &(offset, len) in changed {
-        note.absent.add(offset, offset.saturating_add(len).min(version.size.max(offset)));
+        note.absent.add(
+            offset,
+            offset.saturating_add(len).min(version.size.max(offset)),
+        );
     }
     // What grew is new, whatever was said of it.
     note.absent.add(size, version.size);
@@ -464,11 +597,22 @@ fn install_content(
         locked.truncate(no, version.size)?;
     }
     let of = &version.attributes;
-    locked.set_attr(no, SetAttr { mtime: Some(of.mtime), ctime: Some(of.ctime), ..SetAttr::default() });
+    locked.set_attr(
+        no,
+        SetAttr {
+            mtime: Some(of.mtime),
+            ctime: Some(of.ctime),
+            ..SetAttr::default()
+        },
+    );
     Ok(Content::Replaced)
 }
 
 /// The names of a locked object.
 pub(crate) fn links(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
-    locked.names(no).into_iter().map(|(dir, name)| Link { dir, name }).collect()
+    locked
+        .names(no)
+        .into_iter()
+        .map(|(dir, name)| Link { dir, name })
+        .collect()
 }

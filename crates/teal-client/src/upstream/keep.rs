@@ -64,7 +64,10 @@ impl Client {
             *replica.told.lock() = Told::TooMuch;
             return Ok(());
         };
-        let parts = kept.chunks(KEPT_MAX).map(<[ObjectNo]>::to_vec).chain([Vec::new()]);
+        let parts = kept
+            .chunks(KEPT_MAX)
+            .map(<[ObjectNo]>::to_vec)
+            .chain([Vec::new()]);
         let last = kept.len().div_ceil(KEPT_MAX);
         for (n, part) in parts.enumerate() {
             if filter != 0 {
@@ -77,8 +80,21 @@ impl Client {
         Ok(())
     }
 
-    fn keep(&self, replica: &Replica, filter: u64, objects: Vec<ObjectNo>, is_last: bool) -> Result<u64, SyncError> {
-        match self.ask(replica, &Request::Keep { filter, objects, is_last })? {
+    fn keep(
+        &self,
+        replica: &Replica,
+        filter: u64,
+        objects: Vec<ObjectNo>,
+        is_last: bool,
+    ) -> Result<u64, SyncError> {
+        match self.ask(
+            replica,
+            &Request::Keep {
+                filter,
+                objects,
+                is_last,
+            },
+        )? {
             Reply::Kept { filter } => Ok(filter),
             _ => Err(unexpected("to what is kept").into()),
         }
@@ -95,12 +111,23 @@ impl Client {
         self.store.each_note(ObjectNo::ROOT, &mut |no, head| {
             let (pending, flying, again) = Note::glance(head);
             noted.extend((pending || flying || again).then_some(no));
-            if noted.len() <= SAID_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if noted.len() <= SAID_MAX {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         })?;
         for no in noted {
             let note = self.note(no)?;
-            let parts = [Some(&note.pending), note.flying.as_ref().map(|flying| &flying.part)];
-            let links = parts.into_iter().flatten().filter_map(|part| part.links.as_ref()).flat_map(|(_, links)| links);
+            let parts = [
+                Some(&note.pending),
+                note.flying.as_ref().map(|flying| &flying.part),
+            ];
+            let links = parts
+                .into_iter()
+                .flatten()
+                .filter_map(|part| part.links.as_ref())
+                .flat_map(|(_, links)| links);
             kept.extend(links.map(|link| link.dir).chain([no]));
             if !self.walk(&mut walk, no, &mut kept)? {
                 return Ok(None);
@@ -115,7 +142,12 @@ impl Client {
     }
 
     /// Gathers the directories from one on that are listed, or in which something is; `false`: too many.
-    fn walk(&self, walk: &mut Walk, from: ObjectNo, kept: &mut HashSet<ObjectNo>) -> Result<bool, SyncError> {
+    fn walk(
+        &self,
+        walk: &mut Walk,
+        from: ObjectNo,
+        kept: &mut HashSet<ObjectNo>,
+    ) -> Result<bool, SyncError> {
         let mut dirs = vec![from];
         while let Some(dir) = dirs.pop() {
             if !walk.known.insert(dir) {
@@ -125,7 +157,11 @@ impl Client {
             let seen = self.store.each_entry(dir, 0, &mut |_, child, kind, _| {
                 walk.looked += 1;
                 dirs.extend((kind == FileType::Dir).then_some(child));
-                if walk.looked < LOOKED_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                if walk.looked < LOOKED_MAX {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
             });
             match seen {
                 Err(StoreError::NotFound(_)) => continue,

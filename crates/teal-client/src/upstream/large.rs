@@ -33,20 +33,33 @@ pub(crate) struct Divided {
 impl Client {
     /// What the server knows of what is pending.
     pub(crate) fn before(&self, pending: &[ObjectNo]) -> Result<Before, SyncError> {
-        let mut before = Before { had: HashMap::new(), gone: Vec::new() };
+        let mut before = Before {
+            had: HashMap::new(),
+            gone: Vec::new(),
+        };
         for no in pending {
             let note = self.note(*no)?;
             if note.pending.gone {
                 before.gone.push(*no);
             }
-            before.had.extend(note.pending.links.into_iter().flat_map(|(_, links)| links).map(|link| (link, *no)));
+            before.had.extend(
+                note.pending
+                    .links
+                    .into_iter()
+                    .flat_map(|(_, links)| links)
+                    .map(|link| (link, *no)),
+            );
         }
         Ok(before)
     }
 
     /// Divides what is pending into what goes first, and large content with whoever has given it a name; `None` where one of them cannot go
     /// without the other.
-    pub(crate) fn divide(&self, replica: &Replica, pending: &[ObjectNo]) -> Result<Option<Divided>, SyncError> {
+    pub(crate) fn divide(
+        &self,
+        replica: &Replica,
+        pending: &[ObjectNo],
+    ) -> Result<Option<Divided>, SyncError> {
         let mut with = Vec::new();
         for no in pending {
             if self.unsent(*no)? > replica.options.large {
@@ -90,7 +103,12 @@ impl Client {
         let Note { pending, .. } = self.note(no)?;
         Ok(match pending.data {
             _ if pending.created => attr.size,
-            Some(dirty) => dirty.ranges.within(0, attr.size).iter().map(|(from, to)| to - from).sum(),
+            Some(dirty) => dirty
+                .ranges
+                .within(0, attr.size)
+                .iter()
+                .map(|(from, to)| to - from)
+                .sum(),
             None => 0,
         })
     }
@@ -123,11 +141,18 @@ pub(crate) struct Turn {
 
 impl Turn {
     pub(crate) fn new(client: &Client) -> Self {
-        Self { begun: client.clock.monotonic(), sends_since: None }
+        Self {
+            begun: client.clock.monotonic(),
+            sends_since: None,
+        }
     }
 
     /// Something was sent. Whether others have waited long enough.
-    pub(crate) fn is_over(&mut self, client: &Client, replica: &Replica) -> Result<bool, SyncError> {
+    pub(crate) fn is_over(
+        &mut self,
+        client: &Client,
+        replica: &Replica,
+    ) -> Result<bool, SyncError> {
         let now = client.clock.monotonic();
         let since = *self.sends_since.get_or_insert(now);
         let least = replica.options.flush_age.max((since - self.begun) * SHARE);

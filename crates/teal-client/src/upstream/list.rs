@@ -28,7 +28,9 @@ impl Client {
     /// # Errors
     /// [`FsError::Unreachable`], [`FsError::Stale`].
     pub(crate) fn listed(&self, dir: ObjectNo) -> Result<(), FsError> {
-        let Some(replica) = &self.replica else { return Ok(()) };
+        let Some(replica) = &self.replica else {
+            return Ok(());
+        };
         if !self.note(dir)?.unlisted {
             replica.names_ahead.uses(dir, 1);
             return Ok(());
@@ -51,8 +53,12 @@ impl Client {
                 return Ok(());
             }
             let begun = self.clock.monotonic();
-            let Some((head, listings)) = self.read_listings(replica, dir, ahead)? else { continue };
-            replica.names_ahead.took(self.clock.monotonic().saturating_sub(begun));
+            let Some((head, listings)) = self.read_listings(replica, dir, ahead)? else {
+                continue;
+            };
+            replica
+                .names_ahead
+                .took(self.clock.monotonic().saturating_sub(begun));
             if head > replica.seen() {
                 self.pull_all(replica, None)?;
             }
@@ -68,7 +74,10 @@ impl Client {
             }
             return Ok(());
         }
-        Err(FsError::Unreachable("the directory changes faster than it can be listed".into()).into())
+        Err(
+            FsError::Unreachable("the directory changes faster than it can be listed".into())
+                .into(),
+        )
     }
 
     /// The whole listing of a directory, and those of others that came along, with the position they were read at; `None` when it changed between
@@ -79,13 +88,23 @@ impl Client {
         dir: ObjectNo,
         ahead: u64,
     ) -> Result<Option<(CommitSeq, Vec<Listing>)>, SyncError> {
-        let with = if ahead > 0 { self.unlisted_around(dir)? } else { Vec::new() };
+        let with = if ahead > 0 {
+            self.unlisted_around(dir)?
+        } else {
+            Vec::new()
+        };
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
         let mut begun: Option<(CommitSeq, Listing)> = None;
         loop {
-            let last = begun.as_ref().and_then(|(_, listing)| Some(listing.entries.as_ref()?.last()?.0.clone()));
-            let dirs = std::iter::once((dir, last)).chain(with.iter().map(|dir| (*dir, None))).collect();
-            let Reply::Listings { head, dirs } = self.ask(replica, &Request::List { dirs, ahead })? else {
+            let last = begun
+                .as_ref()
+                .and_then(|(_, listing)| Some(listing.entries.as_ref()?.last()?.0.clone()));
+            let dirs = std::iter::once((dir, last))
+                .chain(with.iter().map(|dir| (*dir, None)))
+                .collect();
+            let Reply::Listings { head, dirs } =
+                self.ask(replica, &Request::List { dirs, ahead })?
+            else {
                 return Err(unexpected("to a listing").into());
             };
             let mut dirs = dirs.into_iter();
@@ -122,7 +141,11 @@ impl Client {
             if kind.is_dir() && self.note(object)?.unlisted {
                 found.push(object);
             }
-            Ok(if found.len() < WITH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            Ok(if found.len() < WITH {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
         })?;
         Ok(found)
     }
@@ -135,7 +158,10 @@ impl Client {
         }
         let note = self.note(version.object)?;
         let is_of_it = note.absent.is_empty() || note.data_seq == version.data_seq;
-        Ok(is_of_it && !note.is_ours() && !note.again && !replica.lists_again.load(Ordering::Relaxed))
+        Ok(is_of_it
+            && !note.is_ours()
+            && !note.again
+            && !replica.lists_again.load(Ordering::Relaxed))
     }
 
     /// Enters a listing read at the position; under `applying`.
@@ -147,7 +173,9 @@ impl Client {
         }
         let unlisted = self.note(dir)?.unlisted;
         // A directory that is gone there comes back with what is here, or goes with the next pull.
-        let Some(entries) = listing.entries.filter(|_| unlisted) else { return Ok(()) };
+        let Some(entries) = listing.entries.filter(|_| unlisted) else {
+            return Ok(());
+        };
         *replica.listing.lock() = Some(dir);
         let entered = entries.iter().try_for_each(|(_, version)| {
             let ranges = self.is_followed(replica, version)?.then_some(&[][..]);
@@ -160,7 +188,10 @@ impl Client {
         cost.bytes += note_cost(4096);
         let op = self.begin(cost)?;
         let locked = op.lock(&[dir])?;
-        let note = Note { unlisted: false, ..self.note(dir)? };
+        let note = Note {
+            unlisted: false,
+            ..self.note(dir)?
+        };
         self.set_note(&locked, dir, &note)?;
         replica.counters.listings.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -21,13 +21,19 @@ const CONFLICT_NAMES_MAX: u32 = 1000;
 /// A name in the root for what has no better place.
 fn number_name(no: ObjectNo) -> Option<Link> {
     let name = Name::new(format!("object-{}", no.get()).as_bytes()).ok()?;
-    Some(Link { dir: ObjectNo::ROOT, name })
+    Some(Link {
+        dir: ObjectNo::ROOT,
+        name,
+    })
 }
 
 impl Client {
     /// Gives a locked object the names it has at the server. `with`: what is locked beside it. `keeps`: something of it is pending, or
     /// lies in it, so it must keep a name.
-    #[allow(clippy::too_many_arguments, reason = "one step of installing, under one lock")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one step of installing, under one lock"
+    )]
     pub(crate) fn install_names(
         &self,
         replica: &Replica,
@@ -60,7 +66,10 @@ impl Client {
                 new.push(link);
             }
         }
-        let old: Vec<&Link> = here.iter().filter(|link| !version.links.contains(link)).collect();
+        let old: Vec<&Link> = here
+            .iter()
+            .filter(|link| !version.links.contains(link))
+            .collect();
         if keeps && new.is_empty() && old.len() == here.len() {
             // Where it went is not here: it stays where it was until it is. If another has taken its name there, it has none until then.
             *again |= !old.is_empty() || here.is_empty();
@@ -82,7 +91,8 @@ impl Client {
         for link in new {
             // In a directory without its entries no name was ever looked up. Who is told to forget one that he learns just now loses it:
             // a program that has entered a directory would not know any more where it is.
-            let mut is_known = !self.note(link.dir)?.unlisted || replica.lists_again.load(Ordering::Relaxed);
+            let mut is_known =
+                !self.note(link.dir)?.unlisted || replica.lists_again.load(Ordering::Relaxed);
             if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
                 is_known = true;
                 locked.remove_entry(link.dir, &link.name)?;
@@ -103,7 +113,9 @@ impl Client {
 
     /// Whether a name leads here to what has it since something that the server has not heard of.
     fn is_taken(&self, locked: &Locked<'_>, link: &Link) -> Result<bool, StoreError> {
-        let Some((there, _)) = locked.entry(link.dir, &link.name)? else { return Ok(false) };
+        let Some((there, _)) = locked.entry(link.dir, &link.name)? else {
+            return Ok(false);
+        };
         let ours = self.note(there)?;
         Ok(ours.pending.created || ours.pending.links.is_some() || ours.flying.is_some())
     }
@@ -156,11 +168,17 @@ impl Client {
     /// Orders objects so that what lies in a directory comes before it: one pass then ends all of a tree.
     fn sort_deepest_first(&self, gone: &mut [ObjectNo]) {
         let dir_of = |no: ObjectNo| self.store.names(no).ok()?.first().map(|(dir, _)| *dir);
-        let above: HashMap<ObjectNo, ObjectNo> = gone.iter().filter_map(|no| Some((*no, dir_of(*no)?))).collect();
+        let above: HashMap<ObjectNo, ObjectNo> = gone
+            .iter()
+            .filter_map(|no| Some((*no, dir_of(*no)?)))
+            .collect();
         let mut depths: HashMap<ObjectNo, u64> = HashMap::new();
         for no in gone.iter() {
             let (mut way, mut at) = (Vec::new(), *no);
-            while let Some(dir) = above.get(&at).filter(|_| !depths.contains_key(&at) && way.len() < gone.len()) {
+            while let Some(dir) = above
+                .get(&at)
+                .filter(|_| !depths.contains_key(&at) && way.len() < gone.len())
+            {
                 way.push(at);
                 at = *dir;
             }
@@ -174,7 +192,12 @@ impl Client {
     }
 
     /// `false`: a directory that is not empty.
-    pub(crate) fn bury_one(&self, replica: &Replica, no: ObjectNo, landed: Landed) -> Result<bool, SyncError> {
+    pub(crate) fn bury_one(
+        &self,
+        replica: &Replica,
+        no: ObjectNo,
+        landed: Landed,
+    ) -> Result<bool, SyncError> {
         let _names = self.namespace.read();
         let names = match self.store.names(no) {
             Err(StoreError::NotFound(_)) => return self.bury_note(no, landed).map(|()| true),
@@ -183,7 +206,11 @@ impl Client {
         let mut cost = self.cost_of_names(2 + names.len() as u64, &[no])?.freeing();
         cost.bytes += note_cost(4096);
         let op = self.begin(cost)?;
-        let lost = self.note(no)?.lost.map(|link| link.dir).filter(|dir| self.store.attr(*dir).is_ok());
+        let lost = self
+            .note(no)?
+            .lost
+            .map(|link| link.dir)
+            .filter(|dir| self.store.attr(*dir).is_ok());
         let dirs = names.iter().map(|(dir, _)| *dir).chain(lost);
         let with: Vec<ObjectNo> = dirs.chain([no, ObjectNo::ROOT]).collect();
         let mut locked = match op.lock(&with) {
@@ -191,7 +218,11 @@ impl Client {
             locked => locked?,
         };
         let mut note = self.note(no)?;
-        if note.flying.as_ref().is_some_and(|flying| landed.is_some_and(|(batch, _)| flying.batch == batch)) {
+        if note
+            .flying
+            .as_ref()
+            .is_some_and(|flying| landed.is_some_and(|(batch, _)| flying.batch == batch))
+        {
             note.flying = None;
         }
         if note.is_ours() {
@@ -224,7 +255,11 @@ impl Client {
 
     /// Whether an object has lost its name here to another and waits for the one it has at the server: something is in it, or something of
     /// it is pending, and it was not removed here.
-    pub(crate) fn is_displaced(&self, locked: &Locked<'_>, no: ObjectNo) -> Result<bool, StoreError> {
+    pub(crate) fn is_displaced(
+        &self,
+        locked: &Locked<'_>,
+        no: ObjectNo,
+    ) -> Result<bool, StoreError> {
         if self.replica.is_none() {
             return Ok(false);
         }
@@ -248,13 +283,16 @@ impl Client {
         if !note.again || note.pending.gone || locked.is_linked(no) {
             return Ok(());
         }
-        let is_here =
-            |link: &Link| lost == Some(link.dir) && (link.dir == ObjectNo::ROOT || locked.is_linked(link.dir));
+        let is_here = |link: &Link| {
+            lost == Some(link.dir) && (link.dir == ObjectNo::ROOT || locked.is_linked(link.dir))
+        };
         let beside = match note.lost.clone().filter(is_here) {
             Some(link) => self.free_name_beside(replica, locked, &link)?,
             None => None,
         };
-        let Some(Link { dir, name }) = beside.or_else(|| number_name(no)) else { return Ok(()) };
+        let Some(Link { dir, name }) = beside.or_else(|| number_name(no)) else {
+            return Ok(());
+        };
         if locked.entry(dir, &name)?.is_some() {
             return Ok(());
         }
@@ -262,7 +300,9 @@ impl Client {
         locked.insert_entry(dir, &name, no)?;
         self.references.named(no);
         (note.again, note.lost) = (false, None);
-        note.pending.links.get_or_insert((replica.seen(), Vec::new()));
+        note.pending
+            .links
+            .get_or_insert((replica.seen(), Vec::new()));
         replica.tell(Invalidation::Entry(dir, name));
         replica.tell(Invalidation::Data(dir, 0, 0));
         Ok(())
@@ -278,7 +318,10 @@ impl Client {
         for number in 1..=CONFLICT_NAMES_MAX {
             let name = conflict_name(&link.name, &replica.device, self.now(), number);
             if locked.entry(link.dir, &name)?.is_none() {
-                return Ok(Some(Link { dir: link.dir, name }));
+                return Ok(Some(Link {
+                    dir: link.dir,
+                    name,
+                }));
             }
         }
         Ok(None)
@@ -288,7 +331,12 @@ impl Client {
     fn bury_note(&self, no: ObjectNo, landed: Landed) -> Result<(), SyncError> {
         let note = self.note(no)?;
         let has_landed = |batch| landed.is_some_and(|(landed, _)| landed == batch);
-        if note.is_empty() || note.flying.as_ref().is_some_and(|flying| !has_landed(flying.batch)) {
+        if note.is_empty()
+            || note
+                .flying
+                .as_ref()
+                .is_some_and(|flying| !has_landed(flying.batch))
+        {
             return Ok(());
         }
         let op = self.begin(Cost::names(1).freeing())?;

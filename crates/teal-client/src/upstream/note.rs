@@ -51,7 +51,11 @@ pub(crate) struct Tail {
 impl Tail {
     /// One that may still grow.
     pub(crate) const fn open(start: u64, from: u64) -> Self {
-        Self { start, from, to: u64::MAX }
+        Self {
+            start,
+            from,
+            to: u64::MAX,
+        }
     }
 
     /// Whether a file that ends here has it where it is in this replica.
@@ -130,7 +134,10 @@ impl Part {
             }
             (flown, newer) => flown.or(newer),
         };
-        if let Some(Dirty { tail: Some(tail), .. }) = &mut self.data {
+        if let Some(Dirty {
+            tail: Some(tail), ..
+        }) = &mut self.data
+        {
             tail.to = u64::MAX;
         }
     }
@@ -180,7 +187,11 @@ impl Note {
     /// The flags in the head of an encoded note: pending, flying, to be looked at again.
     pub(crate) fn glance(head: &[u8]) -> (bool, bool, bool) {
         let flags = head.get(1).copied().unwrap_or(0);
-        (flags & PENDING != 0, flags & FLYING != 0, flags & AGAIN != 0)
+        (
+            flags & PENDING != 0,
+            flags & FLYING != 0,
+            flags & AGAIN != 0,
+        )
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -215,16 +226,28 @@ impl Note {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut t = Take(bytes);
         let (version, flags) = (t.u8()?, t.u8()?);
-        let known = if version < WITH_LOST { 2 * AGAIN } else { 2 * BEHIND };
+        let known = if version < WITH_LOST {
+            2 * AGAIN
+        } else {
+            2 * BEHIND
+        };
         if !(1..=VERSION).contains(&version) || flags >= known {
             return None;
         }
-        let mut note = Self { unlisted: flags & UNLISTED != 0, again: flags & AGAIN != 0, ..Self::default() };
+        let mut note = Self {
+            unlisted: flags & UNLISTED != 0,
+            again: flags & AGAIN != 0,
+            ..Self::default()
+        };
         if flags & PENDING != 0 {
             note.pending = t.part(version)?;
         }
         if flags & FLYING != 0 {
-            note.flying = Some(Flying { batch: t.u64()?, part: t.part(version)?, sent: t.links()? });
+            note.flying = Some(Flying {
+                batch: t.u64()?,
+                part: t.part(version)?,
+                sent: t.links()?,
+            });
         }
         if flags & ABSENT != 0 {
             note.data_seq = t.seq()?;
@@ -267,8 +290,20 @@ fn put_ranges(out: &mut Vec<u8>, ranges: &Ranges) {
 fn put_part(out: &mut Vec<u8>, part: &Part) {
     let tail = part.data.as_ref().and_then(|dirty| dirty.tail);
     let (created, gone, has_tail) = (part.created, part.gone, tail.is_some());
-    let flags = [created, gone, part.attributes.is_some(), part.data.is_some(), part.links.is_some(), has_tail];
-    out.push(flags.iter().rev().fold(0, |bits, set| bits << 1 | u8::from(*set)));
+    let flags = [
+        created,
+        gone,
+        part.attributes.is_some(),
+        part.data.is_some(),
+        part.links.is_some(),
+        has_tail,
+    ];
+    out.push(
+        flags
+            .iter()
+            .rev()
+            .fold(0, |bits, set| bits << 1 | u8::from(*set)),
+    );
     if let Some(base) = part.attributes {
         out.extend(base.get().to_le_bytes());
     }
@@ -278,7 +313,9 @@ fn put_part(out: &mut Vec<u8>, part: &Part) {
         put_ranges(out, &dirty.ranges);
     }
     if let Some(Tail { start, from, to }) = tail {
-        [start, from, to].iter().for_each(|word| out.extend(word.to_le_bytes()));
+        [start, from, to]
+            .iter()
+            .for_each(|word| out.extend(word.to_le_bytes()));
     }
     if let Some((base, links)) = &part.links {
         out.extend(base.get().to_le_bytes());
@@ -324,25 +361,43 @@ impl<'a> Take<'a> {
         (0..count).map(|_| self.link()).collect()
     }
     fn link(&mut self) -> Option<Link> {
-        Some(Link { dir: ObjectNo::new(self.u64()?), name: Name::new(self.short()?).ok()? })
+        Some(Link {
+            dir: ObjectNo::new(self.u64()?),
+            name: Name::new(self.short()?).ok()?,
+        })
     }
     fn ranges(&mut self) -> Option<Ranges> {
         let count = u32::from_le_bytes(self.array()?);
-        let ranges: Option<Vec<_>> = (0..count).map(|_| Some((self.u64()?, self.u64()?))).collect();
+        let ranges: Option<Vec<_>> = (0..count)
+            .map(|_| Some((self.u64()?, self.u64()?)))
+            .collect();
         Ranges::of(ranges?)
     }
     fn part(&mut self, version: u8) -> Option<Part> {
         let known = if version < WITH_TAIL { 32 } else { 64 };
         let flags = self.u8().filter(|flags| *flags < known)?;
-        let mut part = Part { created: flags & 1 != 0, gone: flags & 2 != 0, ..Part::default() };
+        let mut part = Part {
+            created: flags & 1 != 0,
+            gone: flags & 2 != 0,
+            ..Part::default()
+        };
         if flags & 4 != 0 {
             part.attributes = Some(self.seq()?);
         }
         if flags & 8 != 0 {
-            part.data = Some(Dirty { base: self.seq()?, cut: self.u64()?, ranges: self.ranges()?, tail: None });
+            part.data = Some(Dirty {
+                base: self.seq()?,
+                cut: self.u64()?,
+                ranges: self.ranges()?,
+                tail: None,
+            });
         }
         if flags & 32 != 0 {
-            let tail = Tail { start: self.u64()?, from: self.u64()?, to: self.u64()? };
+            let tail = Tail {
+                start: self.u64()?,
+                from: self.u64()?,
+                to: self.u64()?,
+            };
             part.data.as_mut()?.tail = Some(tail);
         }
         if flags & 16 != 0 {

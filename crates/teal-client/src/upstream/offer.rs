@@ -127,13 +127,22 @@ impl Client {
                 match self.compare(replica, *no, there)? {
                     Compared::Done => {}
                     Compared::Stripped => {
-                        log::warn!("{}: the restored server lost it, and not all of it is here", path());
+                        log::warn!(
+                            "{}: the restored server lost it, and not all of it is here",
+                            path()
+                        );
                         stripped.push(*no);
                     }
-                    Compared::Older => log::warn!("{}: the restored server lost a part; older content holds", path()),
+                    Compared::Older => log::warn!(
+                        "{}: the restored server lost a part; older content holds",
+                        path()
+                    ),
                     Compared::Another(has_zeros) => {
                         if has_zeros {
-                            log::error!("{}: what was at the server only is lost: it is zeros now", path());
+                            log::error!(
+                                "{}: what was at the server only is lost: it is zeros now",
+                                path()
+                            );
                         }
                         self.renumber_one(replica, *no)?;
                         replica.counters.offered.fetch_add(1, Ordering::Relaxed);
@@ -149,36 +158,77 @@ impl Client {
         Ok(dirs)
     }
 
-    fn there(&self, replica: &Replica, no: ObjectNo, version: Option<Version>) -> Result<There, SyncError> {
+    fn there(
+        &self,
+        replica: &Replica,
+        no: ObjectNo,
+        version: Option<Version>,
+    ) -> Result<There, SyncError> {
         let common = replica.seen();
         let Some(version) = version else {
-            let request = Request::History { object: no, after: CommitSeq::default() };
+            let request = Request::History {
+                object: no,
+                after: CommitSeq::default(),
+            };
             let is_known = match self.ask(replica, &request)? {
                 Reply::History(notes) => !notes.is_empty(),
                 _ => return Err(unexpected("to a question about history").into()),
             };
-            let before = if is_known { self.past(replica, no, common)? } else { None };
+            let before = if is_known {
+                self.past(replica, no, common)?
+            } else {
+                None
+            };
             return Ok(match before {
                 Some(before) => There::Removed(before),
                 None if is_known => There::LongGone,
                 None => There::Unknown,
             });
         };
-        let newest = [version.attr_seq, version.data_seq, version.link_seq, version.xattr_seq].into_iter().max();
-        let before = if newest > Some(common) { self.past(replica, no, common)? } else { None };
+        let newest = [
+            version.attr_seq,
+            version.data_seq,
+            version.link_seq,
+            version.xattr_seq,
+        ]
+        .into_iter()
+        .max();
+        let before = if newest > Some(common) {
+            self.past(replica, no, common)?
+        } else {
+            None
+        };
         Ok(There::Lives(Box::new(version), before))
     }
 
     /// What the server had of an object at a commit.
-    fn past(&self, replica: &Replica, object: ObjectNo, at: CommitSeq) -> Result<Option<Box<Version>>, SyncError> {
-        match self.ask(replica, &Request::ReadPast { object, at, offset: 0, len: 0 })? {
+    fn past(
+        &self,
+        replica: &Replica,
+        object: ObjectNo,
+        at: CommitSeq,
+    ) -> Result<Option<Box<Version>>, SyncError> {
+        match self.ask(
+            replica,
+            &Request::ReadPast {
+                object,
+                at,
+                offset: 0,
+                len: 0,
+            },
+        )? {
             Reply::Past { version, .. } => Ok(version.map(Box::new)),
             _ => Err(unexpected("to a read of the past").into()),
         }
     }
 
     /// Notes what of an object the server has lost.
-    fn compare(&self, replica: &Replica, no: ObjectNo, there: There) -> Result<Compared, SyncError> {
+    fn compare(
+        &self,
+        replica: &Replica,
+        no: ObjectNo,
+        there: There,
+    ) -> Result<Compared, SyncError> {
         let _absence = replica.absence(no).write();
         let mut cost = Cost::data(8192).freeing();
         cost.bytes += note_cost(8192) + self.store.head_bytes(no).unwrap_or(0);
@@ -199,7 +249,15 @@ impl Client {
                     compared = Compared::Older;
                     replica.tell(Invalidation::Data(no, 0, 0));
                 }
-                if (Living { locked: &locked, no, now: &now, before: before.as_deref(), common }).offer(&mut note) {
+                if (Living {
+                    locked: &locked,
+                    no,
+                    now: &now,
+                    before: before.as_deref(),
+                    common,
+                })
+                .offer(&mut note)
+                {
                     replica.counters.offered.fetch_add(1, Ordering::Relaxed);
                 }
                 if now.kind.is_dir() && !note.unlisted {
@@ -213,11 +271,16 @@ impl Client {
             There::Removed(before) if mark(&locked, no) == mark_of(&before) => {}
             There::Removed(_) if !note.absent.is_empty() => {}
             There::Unknown if note.absent.is_empty() => {
-                note.pending = Part { created: true, ..Part::default() };
+                note.pending = Part {
+                    created: true,
+                    ..Part::default()
+                };
                 note.unlisted = false;
                 replica.counters.offered.fetch_add(1, Ordering::Relaxed);
             }
-            _ if note.absent.is_empty() || note.is_ours() => return Ok(Compared::Another(!note.absent.is_empty())),
+            _ if note.absent.is_empty() || note.is_ours() => {
+                return Ok(Compared::Another(!note.absent.is_empty()));
+            }
             _ => compared = Compared::Stripped,
         }
         self.set_note(&locked, no, &note)?;
@@ -235,7 +298,9 @@ fn is_it(locked: &Locked<'_>, no: ObjectNo, there: &Version) -> bool {
 fn rebase(part: &mut Part, common: CommitSeq) {
     let clamp = |base: &mut CommitSeq| *base = (*base).min(common);
     part.attributes.iter_mut().for_each(clamp);
-    part.data.iter_mut().for_each(|dirty| clamp(&mut dirty.base));
+    part.data
+        .iter_mut()
+        .for_each(|dirty| clamp(&mut dirty.base));
     part.links.iter_mut().for_each(|(base, _)| clamp(base));
     part.xattrs.iter_mut().for_each(|(_, base)| clamp(base));
 }
@@ -249,7 +314,11 @@ fn mark(locked: &Locked<'_>, no: ObjectNo) -> Mark {
 }
 
 fn mark_of(version: &Version) -> Mark {
-    (version.size, version.attributes.mtime, version.attributes.ctime)
+    (
+        version.size,
+        version.attributes.mtime,
+        version.attributes.ctime,
+    )
 }
 
 /// An object that lives at the server: as it is here, as it is there, and as it was there at the last common commit, if that is another state.
@@ -270,7 +339,13 @@ impl Living<'_> {
 
     /// Makes pending what the server has lost of it; says whether it is anything.
     fn offer(&self, note: &mut Note) -> bool {
-        let Self { locked, no, now, common, .. } = *self;
+        let Self {
+            locked,
+            no,
+            now,
+            common,
+            ..
+        } = *self;
         let mut is_any = self.offer_xattrs(note);
         let attr = locked.attr(no);
         let comparable = |of: &Attributes| {
@@ -281,7 +356,11 @@ impl Living<'_> {
             }
             of
         };
-        if self.is_lost(&comparable(&attributes(&attr)), |of| comparable(&of.attributes), now.attr_seq) {
+        if self.is_lost(
+            &comparable(&attributes(&attr)),
+            |of| comparable(&of.attributes),
+            now.attr_seq,
+        ) {
             note.pending.attributes.get_or_insert(common);
             is_any = true;
         }
@@ -297,11 +376,20 @@ impl Living<'_> {
         }
         let has_other = self.is_lost(&mark(locked, no), mark_of, now.data_seq);
         if attr.kind == FileType::File && note.data_seq <= common && has_other {
-            let cut = note.pending.data.as_ref().map_or(u64::MAX, |dirty| dirty.cut);
+            let cut = note
+                .pending
+                .data
+                .as_ref()
+                .map_or(u64::MAX, |dirty| dirty.cut);
             let mut ranges = Ranges::default();
             ranges.add(0, attr.size.max(1));
             // What is absent is as it was at the last common commit.
-            note.pending.data = Some(Dirty { base: common, cut, ranges: ranges.without(&note.absent), tail: None });
+            note.pending.data = Some(Dirty {
+                base: common,
+                cut,
+                ranges: ranges.without(&note.absent),
+                tail: None,
+            });
             is_any = true;
         }
         is_any
@@ -309,7 +397,11 @@ impl Living<'_> {
 
     fn offer_xattrs(&self, note: &mut Note) -> bool {
         let of = |version: &Version, name: &[u8]| {
-            version.xattrs.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+            version
+                .xattrs
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value.clone())
         };
         let mut names = self.locked.xattr_names(self.no);
         names.extend(self.now.xattrs.iter().map(|(name, _)| name.clone()));
@@ -321,7 +413,9 @@ impl Living<'_> {
             !is_pending && self.is_lost(&here, |version| of(version, name), self.now.xattr_seq)
         });
         let is_any = !names.is_empty();
-        note.pending.xattrs.extend(names.into_iter().map(|name| (name, self.common)));
+        note.pending
+            .xattrs
+            .extend(names.into_iter().map(|name| (name, self.common)));
         is_any
     }
 }
@@ -344,7 +438,14 @@ fn take_older(locked: &mut Locked<'_>, note: &mut Note, now: &Version) -> Result
         }
         // The times of content that is not here would tell others that it is there.
         let of = &now.attributes;
-        locked.set_attr(no, SetAttr { mtime: Some(of.mtime), ctime: Some(of.ctime), ..SetAttr::default() });
+        locked.set_attr(
+            no,
+            SetAttr {
+                mtime: Some(of.mtime),
+                ctime: Some(of.ctime),
+                ..SetAttr::default()
+            },
+        );
     }
     note.absent.remove(locked.attr(no).size, END);
     Ok(())

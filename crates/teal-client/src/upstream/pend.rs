@@ -46,13 +46,24 @@ fn noted_end(to: u64, size: u64) -> u64 {
 }
 
 fn links(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
-    locked.names(no).into_iter().map(|(dir, name)| Link { dir, name }).collect()
+    locked
+        .names(no)
+        .into_iter()
+        .map(|(dir, name)| Link { dir, name })
+        .collect()
 }
 
 impl Client {
     /// Notes that something of a locked object changes. Without a server nothing happens.
-    pub(crate) fn pend(&self, locked: &mut Locked<'_>, no: ObjectNo, what: Pend<'_>) -> Result<(), StoreError> {
-        let Some(replica) = &self.replica else { return Ok(()) };
+    pub(crate) fn pend(
+        &self,
+        locked: &mut Locked<'_>,
+        no: ObjectNo,
+        what: Pend<'_>,
+    ) -> Result<(), StoreError> {
+        let Some(replica) = &self.replica else {
+            return Ok(());
+        };
         let before = self.note(no)?;
         let mut note = before.clone();
         // What came since was not seen here, though the position has passed it.
@@ -83,7 +94,9 @@ impl Client {
                     _ if bug(Bug::RewriteTakenForAppend) => {}
                     _ => *tail = None,
                 }
-                dirty(&mut note, base).ranges.add(from / BLOCK * BLOCK, noted_end(to, locked.attr(no).size));
+                dirty(&mut note, base)
+                    .ranges
+                    .add(from / BLOCK * BLOCK, noted_end(to, locked.attr(no).size));
                 dirty(&mut note, base).ranges.coarsen(DIRTY_MAX);
                 note.absent.remove(from, to);
             }
@@ -114,14 +127,24 @@ impl Client {
     }
 
     /// Sets the note of an object under an operation.
-    pub(crate) fn set_note(&self, locked: &Locked<'_>, no: ObjectNo, note: &Note) -> Result<(), StoreError> {
+    pub(crate) fn set_note(
+        &self,
+        locked: &Locked<'_>,
+        no: ObjectNo,
+        note: &Note,
+    ) -> Result<(), StoreError> {
         let bytes = (!note.is_empty()).then(|| note.encode());
         locked.set_note(no, bytes.as_deref())
     }
 }
 
 fn dirty(note: &mut Note, base: CommitSeq) -> &mut Dirty {
-    note.pending.data.get_or_insert_with(|| Dirty { base, cut: u64::MAX, ranges: Ranges::default(), tail: None })
+    note.pending.data.get_or_insert_with(|| Dirty {
+        base,
+        cut: u64::MAX,
+        ranges: Ranges::default(),
+        tail: None,
+    })
 }
 
 /// All of a new object is pending anyway.
@@ -139,10 +162,17 @@ fn bury(note: &mut Note) {
     note.unlisted = false;
     if note.pending.created && note.flying.is_none() {
         // The server never heard of it.
-        *note = Note { again: note.again, ..Note::default() };
+        *note = Note {
+            again: note.again,
+            ..Note::default()
+        };
         return;
     }
     let (first, links) = (note.pending.first_base(), note.pending.links.take());
-    note.pending = super::note::Part { gone: links.is_some(), links, ..Default::default() };
+    note.pending = super::note::Part {
+        gone: links.is_some(),
+        links,
+        ..Default::default()
+    };
     note.pending.removed_since(first);
 }

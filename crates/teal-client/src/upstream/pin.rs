@@ -38,7 +38,10 @@ pub(crate) struct Pins {
 
 impl Default for Pins {
     fn default() -> Self {
-        Self { numbers: [ObjectNo::new(0); PINS_MAX], len: 0 }
+        Self {
+            numbers: [ObjectNo::new(0); PINS_MAX],
+            len: 0,
+        }
     }
 }
 
@@ -64,7 +67,9 @@ impl Pins {
 
     /// `false`: there are too many.
     fn insert(&mut self, no: ObjectNo) -> bool {
-        let Err(at) = self.list().binary_search(&no) else { return true };
+        let Err(at) = self.list().binary_search(&no) else {
+            return true;
+        };
         if self.len == PINS_MAX {
             return false;
         }
@@ -159,7 +164,9 @@ pub enum PinRefused {
         room: u64,
     },
     /// There are too many.
-    #[error("{PINS_MAX} paths are pinned; pin a directory above some of them, which counts as one, or free some")]
+    #[error(
+        "{PINS_MAX} paths are pinned; pin a directory above some of them, which counts as one, or free some"
+    )]
     TooMany,
     /// It is kept because of a directory above it.
     #[error("it is kept here because {0} is pinned: free that")]
@@ -190,8 +197,14 @@ impl From<SyncError> for PinRefused {
 impl Pinning {
     /// At the beginning nobody knows what has come while this was away.
     pub(super) fn of(pins: &Pins) -> Self {
-        let queue = Queue { all: !pins.list().is_empty(), ..Queue::default() };
-        Self { queue: Mutex::new(queue), changed: Condvar::new() }
+        let queue = Queue {
+            all: !pins.list().is_empty(),
+            ..Queue::default()
+        };
+        Self {
+            queue: Mutex::new(queue),
+            changed: Condvar::new(),
+        }
     }
 }
 
@@ -228,7 +241,9 @@ impl Replica {
 impl Client {
     /// Pins are given on to those who took over names; holds no lock.
     pub(crate) fn settle_pins(&self) -> Result<(), StoreError> {
-        let Some(replica) = &self.replica else { return Ok(()) };
+        let Some(replica) = &self.replica else {
+            return Ok(());
+        };
         let successors = std::mem::take(&mut replica.pinning.queue.lock().successors);
         for (old, new) in successors {
             if self.store.names(old).is_ok_and(|names| !names.is_empty()) {
@@ -244,13 +259,25 @@ impl Client {
     }
 
     /// What an object is pinned by: itself, or a directory above it.
-    pub(super) fn pinned_by(&self, replica: &Replica, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
+    pub(super) fn pinned_by(
+        &self,
+        replica: &Replica,
+        no: ObjectNo,
+    ) -> Result<Option<ObjectNo>, StoreError> {
         let is_pinned = replica.identity.lock().pins.has(no);
-        if is_pinned { Ok(Some(no)) } else { self.pinned_above(replica, no) }
+        if is_pinned {
+            Ok(Some(no))
+        } else {
+            self.pinned_above(replica, no)
+        }
     }
 
     /// The highest directory above an object that is pinned.
-    fn pinned_above(&self, replica: &Replica, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
+    fn pinned_above(
+        &self,
+        replica: &Replica,
+        no: ObjectNo,
+    ) -> Result<Option<ObjectNo>, StoreError> {
         let pins = replica.identity.lock().pins;
         if pins.list().is_empty() {
             return Ok(None);
@@ -293,18 +320,29 @@ impl Client {
             match self.subtree(*pin, false) {
                 Err(FsError::Stale) => drop(gone.insert(*pin)),
                 found => {
-                    let files = found?.into_iter().filter(|(_, kind, _)| *kind == FileType::File);
-                    others += files.filter(|(no, ..)| new.insert(*no)).map(|(.., size)| size).sum::<u64>();
+                    let files = found?
+                        .into_iter()
+                        .filter(|(_, kind, _)| *kind == FileType::File);
+                    others += files
+                        .filter(|(no, ..)| new.insert(*no))
+                        .map(|(.., size)| size)
+                        .sum::<u64>();
                 }
             }
         }
         let (bytes, room) = (done.bytes, self.store.space().total / 100 * SHARE);
         if bytes.saturating_add(others) > room {
-            return Err(PinRefused::TooLarge { bytes, others, room });
+            return Err(PinRefused::TooLarge {
+                bytes,
+                others,
+                room,
+            });
         }
         let mut is_in = false;
         self.identify(replica, |identity| {
-            identity.pins.retain(|pin| !gone.contains(&pin) && !below.contains(&pin));
+            identity
+                .pins
+                .retain(|pin| !gone.contains(&pin) && !below.contains(&pin));
             is_in = identity.pins.insert(no);
         })?;
         if !is_in {
@@ -326,10 +364,15 @@ impl Client {
         }
         let all = self.subtree(no, false)?;
         let below: HashSet<ObjectNo> = all.iter().map(|(no, ..)| *no).collect();
-        self.identify(replica, |identity| identity.pins.retain(|pin| !below.contains(&pin)))?;
+        self.identify(replica, |identity| {
+            identity.pins.retain(|pin| !below.contains(&pin))
+        })?;
         self.connect(replica)?;
-        let files: BTreeSet<ObjectNo> =
-            all.into_iter().filter(|(_, kind, _)| *kind == FileType::File).map(|(no, ..)| no).collect();
+        let files: BTreeSet<ObjectNo> = all
+            .into_iter()
+            .filter(|(_, kind, _)| *kind == FileType::File)
+            .map(|(no, ..)| no)
+            .collect();
         let (files, mut freed) = (Vec::from_iter(files), Freed::default());
         for files in files.chunks(WANTS_MAX) {
             self.free_some(replica, files, &mut freed)?;
@@ -337,7 +380,12 @@ impl Client {
         Ok(freed)
     }
 
-    fn free_some(&self, replica: &Replica, files: &[ObjectNo], freed: &mut Freed) -> Result<(), SyncError> {
+    fn free_some(
+        &self,
+        replica: &Replica,
+        files: &[ObjectNo],
+        freed: &mut Freed,
+    ) -> Result<(), SyncError> {
         let mut here = Vec::new();
         for no in files {
             match self.store.attr(*no) {
@@ -348,23 +396,34 @@ impl Client {
         }
         let (mut asked, mut stay) = (Vec::new(), Vec::new());
         for no in here {
-            if is_servers(&self.note(no)?) { asked.push(no) } else { stay.push(no) }
+            if is_servers(&self.note(no)?) {
+                asked.push(no)
+            } else {
+                stay.push(no)
+            }
         }
         let applying = replica.apply()?;
         if replica.identity.lock().announce != 0 {
             stay.extend(&asked);
         } else if !asked.is_empty() {
             for (no, version) in asked.iter().zip(self.look_at(replica, &asked)?) {
-                let bytes = version.map_or(Ok(None), |version| self.evict_one(replica, *no, &version, true))?;
+                let bytes = version.map_or(Ok(None), |version| {
+                    self.evict_one(replica, *no, &version, true)
+                })?;
                 match bytes {
-                    Some(bytes) => (freed.files, freed.bytes) = (freed.files + 1, freed.bytes + bytes),
+                    Some(bytes) => {
+                        (freed.files, freed.bytes) = (freed.files + 1, freed.bytes + bytes)
+                    }
                     None => stay.push(*no),
                 }
             }
         }
         drop(applying);
         freed.only_here += stay.len() as u64;
-        freed.only_here_bytes += stay.iter().map(|no| self.store.attr(*no).map_or(0, |attr| attr.size)).sum::<u64>();
+        freed.only_here_bytes += stay
+            .iter()
+            .map(|no| self.store.attr(*no).map_or(0, |attr| attr.size))
+            .sum::<u64>();
         Ok(())
     }
 
@@ -375,7 +434,15 @@ impl Client {
         let is_coming = queue.all || queue.is_busy || !queue.objects.is_empty();
         let trouble = queue.trouble.clone();
         drop(queue);
-        PinsShown { paths: pins.list().iter().map(|no| self.store.path_of(*no)).collect(), is_coming, trouble }
+        PinsShown {
+            paths: pins
+                .list()
+                .iter()
+                .map(|no| self.store.path_of(*no))
+                .collect(),
+            is_coming,
+            trouble,
+        }
     }
 
     /// Fetches what is pinned and not here.
@@ -383,13 +450,22 @@ impl Client {
         let (all, objects) = {
             let mut queue = replica.pinning.queue.lock();
             queue.is_busy = queue.all || !queue.objects.is_empty();
-            (std::mem::take(&mut queue.all), std::mem::take(&mut queue.objects))
+            (
+                std::mem::take(&mut queue.all),
+                std::mem::take(&mut queue.objects),
+            )
         };
         if !all && objects.is_empty() {
             return Ok(());
         }
-        let tops = if all { replica.identity.lock().pins.list().to_vec() } else { Vec::from_iter(objects) };
-        let fetched = tops.into_iter().try_for_each(|no| self.fetch_below(replica, no));
+        let tops = if all {
+            replica.identity.lock().pins.list().to_vec()
+        } else {
+            Vec::from_iter(objects)
+        };
+        let fetched = tops
+            .into_iter()
+            .try_for_each(|no| self.fetch_below(replica, no));
         let mut queue = replica.pinning.queue.lock();
         queue.is_busy = false;
         match &fetched {
@@ -419,7 +495,9 @@ impl Client {
         for (no, kind, size) in found {
             let mut at = 0;
             while kind == FileType::File && at < size {
-                let Some((first, _)) = self.note(no)?.absent.within(at, size).iter().next() else { break };
+                let Some((first, _)) = self.note(no)?.absent.within(at, size).iter().next() else {
+                    break;
+                };
                 at = size.min(first + STEP);
                 match self.present(no, first, at) {
                     Err(FsError::Stale | FsError::NotFound) => break,
@@ -440,10 +518,14 @@ pub(super) fn run(client: &Weak<Client>, replica: &Arc<Replica>) {
             let mut queue = replica.pinning.queue.lock();
             match wait {
                 Some(time) => {
-                    replica.pinning.changed.wait_while_for(&mut queue, |queue| !queue.stop, time);
+                    replica
+                        .pinning
+                        .changed
+                        .wait_while_for(&mut queue, |queue| !queue.stop, time);
                 }
                 None => {
-                    let is_idle = |queue: &mut Queue| !queue.stop && !queue.all && queue.objects.is_empty();
+                    let is_idle =
+                        |queue: &mut Queue| !queue.stop && !queue.all && queue.objects.is_empty();
                     replica.pinning.changed.wait_while(&mut queue, is_idle);
                 }
             }
@@ -451,7 +533,9 @@ pub(super) fn run(client: &Weak<Client>, replica: &Arc<Replica>) {
                 return;
             }
         }
-        let Some(client) = client.upgrade() else { return };
+        let Some(client) = client.upgrade() else {
+            return;
+        };
         wait = match client.fetch_pinned(replica) {
             Ok(()) => {
                 backoff = super::run::Backoff::default();
@@ -470,10 +554,21 @@ mod tests {
     fn pins_are_few_and_in_order() {
         let list = |pins: &Pins| pins.list().iter().map(|no| no.get()).collect::<Vec<_>>();
         let mut pins = Pins::default();
-        assert!([7, 3, 7, 5].into_iter().all(|no| pins.insert(ObjectNo::new(no))));
+        assert!(
+            [7, 3, 7, 5]
+                .into_iter()
+                .all(|no| pins.insert(ObjectNo::new(no)))
+        );
         assert_eq!(list(&pins), [3, 5, 7]);
         pins.retain(|no| no.get() != 5);
-        assert_eq!((list(&pins), pins.has(ObjectNo::new(5)), pins.has(ObjectNo::new(7))), (vec![3, 7], false, true));
+        assert_eq!(
+            (
+                list(&pins),
+                pins.has(ObjectNo::new(5)),
+                pins.has(ObjectNo::new(7))
+            ),
+            (vec![3, 7], false, true)
+        );
         assert_eq!(Pins::of([3, 7].into_iter()), Some(pins));
         assert_eq!(Pins::of([7, 3].into_iter()), None);
         assert_eq!(Pins::of(1..=PINS_MAX as u64 + 1), None);

@@ -45,13 +45,24 @@ impl Replica {
         let Identity { seen, digest, .. } = *self.identity.lock();
         let quiet = self.quiet.lock().filter(|(from, ..)| *from == seen);
         let (at, digest) = quiet.map_or((seen, digest), |(_, to, digest)| (to, digest));
-        Since { at, digest, filter: self.told.lock().filter() }
+        Since {
+            at,
+            digest,
+            filter: self.told.lock().filter(),
+        }
     }
 
     fn pull(&self, since: &Since, after: Option<(ObjectNo, CommitSeq)>, wait_ms: u32) -> Request {
         let Since { at, digest, filter } = *since;
         let incarnation = self.identity.lock().incarnation;
-        Request::Pull { incarnation, since: at, digest, filter, after, wait_ms }
+        Request::Pull {
+            incarnation,
+            since: at,
+            digest,
+            filter,
+            after,
+            wait_ms,
+        }
     }
 
     /// Whether all batches of this life in history are of this store. If not, what a copy of it has made may have numbers of the same lease
@@ -61,8 +72,14 @@ impl Replica {
             return Ok(());
         }
         self.state.lock().is_connected = false;
-        let words = format!("batch {} of this device was made by a copy of this store", pulled.acknowledged);
-        Err(Refused { code: RefusalCode::Cloned, words })
+        let words = format!(
+            "batch {} of this device was made by a copy of this store",
+            pulled.acknowledged
+        );
+        Err(Refused {
+            code: RefusalCode::Cloned,
+            words,
+        })
     }
 }
 
@@ -135,7 +152,10 @@ impl Client {
             (more, changes) = (next.more, next.changes);
         }
         self.bury_gone(replica, later.gone, landed)?;
-        later.dirs.iter().try_for_each(|version| self.install_or_hold(replica, version, None, landed))?;
+        later
+            .dirs
+            .iter()
+            .try_for_each(|version| self.install_or_hold(replica, version, None, landed))?;
         // Whoever sees this position finds the kernel's sizes as they are at it.
         replica.wait_until_heard(super::HEARD_WITHIN);
         self.identify(replica, |identity| identity.come_to(to, digest))?;
@@ -150,7 +170,9 @@ impl Client {
         let wait = replica.options.keep_alive;
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
         let request = replica.pull(&since, None, wait_ms);
-        let Reply::Pulled(first) = replica.call(&*self.clock, &request, wait + replica.options.deadline)? else {
+        let Reply::Pulled(first) =
+            replica.call(&*self.clock, &request, wait + replica.options.deadline)?
+        else {
             return Err(unexpected("to a pull").into());
         };
         let _applying = replica.apply()?;
@@ -180,11 +202,14 @@ impl Client {
         for change in changes {
             match change {
                 Change::Is { version, .. }
-                    if later.dirs.len() < LATER_MAX && self.has_same_names(&version).unwrap_or(false) =>
+                    if later.dirs.len() < LATER_MAX
+                        && self.has_same_names(&version).unwrap_or(false) =>
                 {
                     later.dirs.push(*version);
                 }
-                Change::Is { version, ranges } => self.install_or_hold(replica, &version, ranges.as_deref(), landed)?,
+                Change::Is { version, ranges } => {
+                    self.install_or_hold(replica, &version, ranges.as_deref(), landed)?
+                }
                 Change::Gone { object } if !is_number(object) || object == ObjectNo::ROOT => {
                     return Err(unexpected("an end of what cannot end").into());
                 }

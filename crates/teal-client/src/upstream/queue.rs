@@ -29,7 +29,9 @@ pub(crate) struct Queue {
 impl Replica {
     /// So much was written.
     pub(crate) fn queued(&self, len: u64) {
-        let Some(cap) = self.options.queue else { return };
+        let Some(cap) = self.options.queue else {
+            return;
+        };
         let before = self.queue.bytes.fetch_add(len, Ordering::Relaxed);
         self.queue.is_rough.store(true, Ordering::Relaxed);
         if !is_filling(before, cap) && is_filling(before + len, cap) {
@@ -45,7 +47,9 @@ impl Replica {
 
     /// Whether a flush is due for the sake of room.
     pub(crate) fn is_filling(&self) -> bool {
-        self.options.queue.is_some_and(|cap| is_filling(self.queue.bytes.load(Ordering::Relaxed), cap))
+        self.options
+            .queue
+            .is_some_and(|cap| is_filling(self.queue.bytes.load(Ordering::Relaxed), cap))
     }
 }
 
@@ -64,7 +68,11 @@ impl Client {
 
     /// Waits until so much more may be written.
     pub(crate) fn wait_for_queue(&self, len: u64) -> Result<(), FsError> {
-        let Some((replica, cap)) = self.replica.as_ref().and_then(|of| Some((of, of.options.queue?))) else {
+        let Some((replica, cap)) = self
+            .replica
+            .as_ref()
+            .and_then(|of| Some((of, of.options.queue?)))
+        else {
             return Ok(());
         };
         let (queue, len) = (&replica.queue, len.min(WRITE_STEP as u64));

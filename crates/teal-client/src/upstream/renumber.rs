@@ -96,7 +96,17 @@ impl Client {
         let attr = locked.attr(old);
         let no = self.next_number(replica, &locked)?;
         let (kind, perm, uid, gid, rdev) = (attr.kind, attr.perm, attr.uid, attr.gid, attr.rdev);
-        locked.create_as(no, NewObject { kind, perm, uid, gid, rdev, now: attr.btime })?;
+        locked.create_as(
+            no,
+            NewObject {
+                kind,
+                perm,
+                uid,
+                gid,
+                rdev,
+                now: attr.btime,
+            },
+        )?;
         if kind == FileType::Symlink {
             let target = locked.target(old);
             locked.set_target(no, &target);
@@ -106,7 +116,15 @@ impl Client {
             locked.set_xattr(no, &name, value.as_deref())?;
         }
         let (atime, mtime, ctime) = (Some(attr.atime), Some(attr.mtime), Some(attr.ctime));
-        locked.set_attr(no, SetAttr { atime, mtime, ctime, ..SetAttr::default() });
+        locked.set_attr(
+            no,
+            SetAttr {
+                atime,
+                mtime,
+                ctime,
+                ..SetAttr::default()
+            },
+        );
         locked.set_orphan(no, true)?;
         let mut note = Note::default();
         note.pending.created = true;
@@ -126,7 +144,14 @@ impl Client {
         let mut locked = op.lock(&[old, new])?;
         locked.truncate(new, size)?;
         let attr = locked.attr(old);
-        locked.set_attr(new, SetAttr { mtime: Some(attr.mtime), ctime: Some(attr.ctime), ..SetAttr::default() });
+        locked.set_attr(
+            new,
+            SetAttr {
+                mtime: Some(attr.mtime),
+                ctime: Some(attr.ctime),
+                ..SetAttr::default()
+            },
+        );
         debug_assert_eq!(self.note(new)?.absent, Ranges::default());
         Ok(())
     }

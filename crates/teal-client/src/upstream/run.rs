@@ -78,9 +78,15 @@ impl Replica {
     /// How long until a flush is due; `None`: until something changes.
     fn due_in(&self, now: Duration) -> Option<Duration> {
         let state = self.state.lock();
-        let age = if state.is_live { self.options.live_age } else { self.options.flush_age };
+        let age = if state.is_live {
+            self.options.live_age
+        } else {
+            self.options.flush_age
+        };
         let held = self.held.lock().due_in(StuckWay::Sending, now);
-        let Some(since) = state.pending_since else { return held };
+        let Some(since) = state.pending_since else {
+            return held;
+        };
         if self.is_filling() {
             return Some(Duration::ZERO);
         }
@@ -120,7 +126,9 @@ impl Client {
     /// # Errors
     /// [`FsError::Unreachable`], or what the store met.
     pub fn upstream_step(&self) -> Result<Option<Duration>, FsError> {
-        let Some(replica) = &self.replica else { return Ok(None) };
+        let Some(replica) = &self.replica else {
+            return Ok(None);
+        };
         self.connect(replica)?;
         self.land(replica)?;
         self.tell_kept(replica)?;
@@ -147,11 +155,15 @@ impl Client {
     /// # Errors
     /// [`FsError::Unreachable`], [`FsError::Stuck`] when all else has gone, or what the store met.
     pub fn flush_upstream(&self) -> Result<(), FsError> {
-        let Some(replica) = &self.replica else { return Ok(()) };
+        let Some(replica) = &self.replica else {
+            return Ok(());
+        };
         replica.held.lock().try_all();
         let (mut lives, mut greetings) = (0, 0);
         loop {
-            let flushed = self.connect(replica).and_then(|()| self.flush_once(replica));
+            let flushed = self
+                .connect(replica)
+                .and_then(|()| self.flush_once(replica));
             match flushed {
                 Ok(Flushed::Part) => {}
                 Ok(_) => break,
@@ -180,7 +192,11 @@ impl Client {
     /// # Errors
     /// [`FsError::OnlyHere`] when it cannot be asked, or does not take it in time; asking again tries again.
     pub(crate) fn sync_remote(&self) -> Result<(), FsError> {
-        if self.replica.as_ref().is_none_or(|replica| !replica.options.sync_remote) {
+        if self
+            .replica
+            .as_ref()
+            .is_none_or(|replica| !replica.options.sync_remote)
+        {
             return Ok(());
         }
         self.flush_upstream().map_err(|e| match e {
@@ -203,16 +219,19 @@ impl Client {
 
     /// Starts the threads that talk to the server.
     pub(crate) fn start_upstream(self: &Arc<Self>) -> std::io::Result<()> {
-        let Some(replica) = &self.replica else { return Ok(()) };
+        let Some(replica) = &self.replica else {
+            return Ok(());
+        };
         let start = |name: &str, run: fn(&Weak<Self>, &Arc<Replica>)| {
             let (client, replica) = (Arc::downgrade(self), Arc::clone(replica));
-            std::thread::Builder::new().name(name.into()).spawn(move || run(&client, &replica))
+            std::thread::Builder::new()
+                .name(name.into())
+                .spawn(move || run(&client, &replica))
         };
         // What an earlier life left is pending since then.
-        if self
-            .upstream_status()
-            .is_ok_and(|status| status.is_some_and(|status| status.only_here > 0 || status.announcing))
-        {
+        if self.upstream_status().is_ok_and(|status| {
+            status.is_some_and(|status| status.only_here > 0 || status.announcing)
+        }) {
             replica.has_pending(self.clock.monotonic());
         }
         start("teal-flush", run_flush)?;
@@ -240,12 +259,16 @@ fn run_flush(client: &Weak<Client>, replica: &Arc<Replica>) {
     let mut backoff = Backoff::default();
     let mut wait = Some(Duration::ZERO);
     while replica.wait(wait) {
-        let Some(client) = client.upgrade() else { return };
+        let Some(client) = client.upgrade() else {
+            return;
+        };
         wait = replica.due_in(client.clock.monotonic());
         if wait.is_none_or(|wait| !wait.is_zero()) {
             continue;
         }
-        let flushed = client.connect(replica).and_then(|()| client.flush_due(replica));
+        let flushed = client
+            .connect(replica)
+            .and_then(|()| client.flush_due(replica));
         wait = match flushed {
             Ok(()) => {
                 backoff = Backoff::default();
@@ -264,9 +287,13 @@ fn run_pull(client: &Weak<Client>, replica: &Arc<Replica>) {
     let mut said = String::new();
     replica.state.lock().has_puller = true;
     loop {
-        let Some(client) = client.upgrade() else { return };
+        let Some(client) = client.upgrade() else {
+            return;
+        };
         let polled = client.connect(replica).and_then(|()| client.land(replica));
-        let polled = polled.and_then(|()| client.tell_kept(replica)).and_then(|()| client.poll(replica));
+        let polled = polled
+            .and_then(|()| client.tell_kept(replica))
+            .and_then(|()| client.poll(replica));
         let polled = polled.and_then(|()| client.look_again(replica));
         let wait = match polled {
             Ok(()) => {
@@ -298,7 +325,8 @@ impl Replica {
     /// Sleeps so long, whatever changes, unless somebody needs the server; `false` when it is time to stop.
     fn pause(&self, time: Duration) -> bool {
         let mut state = self.state.lock();
-        self.changed.wait_while_for(&mut state, |state| !state.stop && !state.probe, time);
+        self.changed
+            .wait_while_for(&mut state, |state| !state.stop && !state.probe, time);
         state.probe = false;
         !state.stop
     }

@@ -36,9 +36,18 @@ pub(crate) struct Free {
 }
 
 /// Settles what flies of an object whose state after the batch is known, and says what may be installed.
-pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, past: Option<&Version>, size: u64) -> Free {
+pub(crate) fn settle(
+    note: &mut Note,
+    version: &Version,
+    landed: Landed,
+    past: Option<&Version>,
+    size: u64,
+) -> Free {
     let is_listed = version.kind.is_dir() && !note.unlisted;
-    let flying = note.flying.as_ref().filter(|flying| landed.is_some_and(|(batch, _)| flying.batch == batch));
+    let flying = note
+        .flying
+        .as_ref()
+        .filter(|flying| landed.is_some_and(|(batch, _)| flying.batch == batch));
     let Some((flying, seq)) = flying.zip(landed.map(|(_, seq)| seq)) else {
         let held = |of: &dyn Fn(&Part) -> bool| {
             of(&note.pending) || note.flying.as_ref().is_some_and(|flying| of(&flying.part))
@@ -68,7 +77,12 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, past: O
         _ => base,
     });
     if let Some(newer) = &mut pending.data {
-        settle_newer(newer, part.data.as_ref(), landing, (seq, version.size, size));
+        settle_newer(
+            newer,
+            part.data.as_ref(),
+            landing,
+            (seq, version.size, size),
+        );
     }
     if let Some((base, names)) = &mut pending.links {
         if pending.gone {
@@ -93,7 +107,11 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, past: O
         times: pending.data.is_none(),
         older: attributes == (true, false) || !is_listed && pending.is_empty(),
         data: (pending.data.is_none() || bug(Bug::NewerOverwritten)) && landing != Landing::AsSent,
-        behind: if let Landing::Behind(tail) = landing { Some(tail) } else { None },
+        behind: if let Landing::Behind(tail) = landing {
+            Some(tail)
+        } else {
+            None
+        },
         // A name that another had is another one at the server.
         links: pending.links.is_none() && !pending.gone,
         xattrs: true,
@@ -101,14 +119,22 @@ pub(crate) fn settle(note: &mut Note, version: &Version, landed: Landed, past: O
 }
 
 /// Content that has changed here since a batch took some along, once it is known what became of that. `there`, `here`: the sizes.
-fn settle_newer(newer: &mut Dirty, flown: Option<&Dirty>, landing: Landing, (seq, there, here): (CommitSeq, u64, u64)) {
+fn settle_newer(
+    newer: &mut Dirty,
+    flown: Option<&Dirty>,
+    landing: Landing,
+    (seq, there, here): (CommitSeq, u64, u64),
+) {
     match (landing, flown) {
         (Landing::NotSent, _) => {}
         (Landing::AsSent, _) if bug(Bug::BaseKept) => {}
         (Landing::AsSent, _) => {
             newer.base = seq;
             // What was sent was read after the cut, and may have had some of it already.
-            newer.tail = newer.tail.filter(|_| there <= here).map(|_| Tail::open(there, there));
+            newer.tail = newer
+                .tail
+                .filter(|_| there <= here)
+                .map(|_| Tail::open(there, there));
         }
         (Landing::Behind(tail), Some(flown)) if newer.tail.is_some() => {
             newer.base = flown.base;
@@ -119,7 +145,10 @@ fn settle_newer(newer: &mut Dirty, flown: Option<&Dirty>, landing: Landing, (seq
         (Landing::Behind(_) | Landing::Lost, flown) => {
             // It goes to a file of its own: all of it must be there.
             let base = flown.map_or(newer.base.min(seq), |flown| flown.base);
-            *newer = Dirty { base, ..content::whole(here) };
+            *newer = Dirty {
+                base,
+                ..content::whole(here)
+            };
         }
     }
 }
@@ -128,21 +157,35 @@ fn settle_newer(newer: &mut Dirty, flown: Option<&Dirty>, landing: Landing, (seq
 fn unseen(flown: &Part, version: &Version, seq: CommitSeq) -> Option<CommitSeq> {
     let xattrs = flown.xattrs.iter().map(|(_, base)| *base).min();
     let data = flown.data.as_ref().map(|dirty| dirty.base);
-    let parts = [(version.attr_seq, flown.attributes), (version.data_seq, data), (version.xattr_seq, xattrs)];
-    let seen = parts.into_iter().map(|(at, base)| (at, if flown.created { Some(seq) } else { base }));
-    seen.filter_map(|(at, seen)| seen.filter(|seen| at > *seen && at != seq)).min()
+    let parts = [
+        (version.attr_seq, flown.attributes),
+        (version.data_seq, data),
+        (version.xattr_seq, xattrs),
+    ];
+    let seen = parts
+        .into_iter()
+        .map(|(at, base)| (at, if flown.created { Some(seq) } else { base }));
+    seen.filter_map(|(at, seen)| seen.filter(|seen| at > *seen && at != seq))
+        .min()
 }
 
 impl Client {
     /// Settles what flew in a batch and did not appear in history behind it: what lost a conflict, or changed nothing. The server says how
     /// these objects are.
-    pub(crate) fn settle_rest(&self, replica: &Replica, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
+    pub(crate) fn settle_rest(
+        &self,
+        replica: &Replica,
+        batch: u64,
+        seq: CommitSeq,
+    ) -> Result<(), SyncError> {
         let rest = self.flying()?;
         for objects in rest.chunks(WANTS_MAX) {
             let mut gone = Vec::new();
             for (no, version) in objects.iter().zip(self.look_at(replica, objects)?) {
                 match version {
-                    Some(version) => self.install_or_hold(replica, &version, None, Some((batch, seq)))?,
+                    Some(version) => {
+                        self.install_or_hold(replica, &version, None, Some((batch, seq)))?
+                    }
                     None => gone.push(*no),
                 }
             }
@@ -152,14 +195,26 @@ impl Client {
     }
 
     /// What this batch changed and others have removed since, if it has changed here again: the server says how it was when the batch had landed.
-    pub(crate) fn settle_gone(&self, replica: &Replica, gone: &[ObjectNo], landed: Landed) -> Result<(), SyncError> {
-        let Some((batch, seq)) = landed else { return Ok(()) };
+    pub(crate) fn settle_gone(
+        &self,
+        replica: &Replica,
+        gone: &[ObjectNo],
+        landed: Landed,
+    ) -> Result<(), SyncError> {
+        let Some((batch, seq)) = landed else {
+            return Ok(());
+        };
         for no in gone {
             let note = self.note(*no)?;
             if note.pending.is_empty() || note.flying.is_none_or(|flying| flying.batch != batch) {
                 continue;
             }
-            let request = Request::ReadPast { object: *no, at: seq, offset: 0, len: 0 };
+            let request = Request::ReadPast {
+                object: *no,
+                at: seq,
+                offset: 0,
+                len: 0,
+            };
             let Reply::Past { version, .. } = self.ask(replica, &request)? else {
                 return Err(unexpected("to a read of the past").into());
             };
@@ -169,17 +224,34 @@ impl Client {
             let op = self.begin(cost)?;
             let locked = op.lock(&[*no]).ok();
             let mut note = self.note(*no)?;
-            settle(&mut note, &version, landed, None, locked.as_ref().map_or(0, |locked| locked.attr(*no).size));
-            op.set_note(*no, Some(&note.encode()).filter(|_| !note.is_empty()).map(|bytes| &bytes[..]))?;
+            settle(
+                &mut note,
+                &version,
+                landed,
+                None,
+                locked.as_ref().map_or(0, |locked| locked.attr(*no).size),
+            );
+            op.set_note(
+                *no,
+                Some(&note.encode())
+                    .filter(|_| !note.is_empty())
+                    .map(|bytes| &bytes[..]),
+            )?;
         }
         Ok(())
     }
 
     /// The server's states of these objects, in their order.
-    pub(crate) fn look_at(&self, replica: &Replica, objects: &[ObjectNo]) -> Result<Vec<Option<Version>>, SyncError> {
+    pub(crate) fn look_at(
+        &self,
+        replica: &Replica,
+        objects: &[ObjectNo],
+    ) -> Result<Vec<Option<Version>>, SyncError> {
         let mut versions = Vec::with_capacity(objects.len());
         while versions.len() < objects.len() {
-            let request = Request::Look { objects: objects[versions.len()..].to_vec() };
+            let request = Request::Look {
+                objects: objects[versions.len()..].to_vec(),
+            };
             let Reply::Versions { versions: some, .. } = self.ask(replica, &request)? else {
                 return Err(unexpected("to a look").into());
             };
@@ -194,12 +266,17 @@ impl Client {
     /// Looks again at what did not fit in here before.
     pub(crate) fn look_again(&self, replica: &Replica) -> Result<(), SyncError> {
         let now = self.clock.monotonic();
-        let is_due = replica.held.lock().due_in(StuckWay::Installing, now).is_some_and(|wait| wait.is_zero());
+        let is_due = replica
+            .held
+            .lock()
+            .due_in(StuckWay::Installing, now)
+            .is_some_and(|wait| wait.is_zero());
         if !std::mem::take(&mut replica.state.lock().again) && !is_due {
             return Ok(());
         }
         // What an answer that is lost leaves undone is done the next time.
-        self.look_at_all_again(replica).inspect_err(|_| replica.state.lock().again = true)
+        self.look_at_all_again(replica)
+            .inspect_err(|_| replica.state.lock().again = true)
     }
 
     fn look_at_all_again(&self, replica: &Replica) -> Result<(), SyncError> {

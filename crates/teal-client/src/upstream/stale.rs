@@ -44,7 +44,9 @@ struct StaleFile {
 impl StaleFile {
     /// The kernel has raised the size it holds to `size`, if it was less.
     fn raised_to(&mut self, size: u64) {
-        self.sizes.iter_mut().for_each(|listed| *listed = size.max(*listed));
+        self.sizes
+            .iter_mut()
+            .for_each(|listed| *listed = size.max(*listed));
         self.sizes.dedup();
     }
 }
@@ -75,7 +77,11 @@ impl Listed {
     fn check(&self) {
         debug_assert_eq!(self.files.len(), self.by_moment.len());
         debug_assert!(self.files.len() <= FILES_MAX);
-        debug_assert!(self.files.values().all(|file| file.sizes.len() <= SIZES_MAX));
+        debug_assert!(
+            self.files
+                .values()
+                .all(|file| file.sizes.len() <= SIZES_MAX)
+        );
     }
 }
 
@@ -121,7 +127,12 @@ impl StaleFiles {
         let moment = Moment(self.now.fetch_add(1, Ordering::AcqRel) + 1);
         let before = listed.files.get(&no).cloned();
         listed.remove(no);
-        let mut file = before.unwrap_or(StaleFile { sizes: Vec::new(), given: None, installed, replaced: moment });
+        let mut file = before.unwrap_or(StaleFile {
+            sizes: Vec::new(),
+            given: None,
+            installed,
+            replaced: moment,
+        });
         file.sizes.retain(|listed| *listed != size);
         if file.sizes.len() == SIZES_MAX {
             file.sizes.remove(0);
@@ -141,7 +152,13 @@ impl StaleFiles {
     }
 
     /// Where a write goes, under the file's lock. `size`: that of the file. `asks_for_end`: whether it is open with `O_APPEND`.
-    pub(crate) fn place(&self, no: ObjectNo, offset: u64, size: u64, asks_for_end: bool) -> Placement {
+    pub(crate) fn place(
+        &self,
+        no: ObjectNo,
+        offset: u64,
+        size: u64,
+        asks_for_end: bool,
+    ) -> Placement {
         let listed = self.listed();
         let file = listed.as_ref().and_then(|listed| listed.files.get(&no));
         let is_end = offset == size || file.is_some_and(|file| file.sizes.contains(&offset));
@@ -161,8 +178,12 @@ impl StaleFiles {
     /// The kernel holds at least `end` for the size of the file: it was told so, or it is the end of its own write. `size`: that of
     /// the file here.
     pub(crate) fn kernel_raised(&self, no: ObjectNo, end: u64, size: u64) {
-        let Some(mut listed) = self.listed() else { return };
-        let Some(file) = listed.files.get_mut(&no) else { return };
+        let Some(mut listed) = self.listed() else {
+            return;
+        };
+        let Some(file) = listed.files.get_mut(&no) else {
+            return;
+        };
         file.raised_to(end);
         if file.given.is_none() && file.sizes == [size] {
             listed.remove(no);
@@ -176,8 +197,12 @@ impl StaleFiles {
     /// The kernel drops a size that comes after it was told of a change, and which of two it holds then cannot be known: the sizes stay
     /// listed.
     pub(crate) fn was_given(&self, no: ObjectNo, since: Moment) -> bool {
-        let Some(mut listed) = self.listed() else { return false };
-        let Some(file) = listed.files.get_mut(&no) else { return false };
+        let Some(mut listed) = self.listed() else {
+            return false;
+        };
+        let Some(file) = listed.files.get_mut(&no) else {
+            return false;
+        };
         if since < file.replaced {
             return true;
         }
@@ -187,7 +212,9 @@ impl StaleFiles {
 
     /// The kernel has forgotten the file, or was given its size in the answer to its own change of it.
     pub(crate) fn is_known(&self, no: ObjectNo) {
-        let Some(mut listed) = self.listed() else { return };
+        let Some(mut listed) = self.listed() else {
+            return;
+        };
         listed.remove(no);
         self.changed(&listed);
     }

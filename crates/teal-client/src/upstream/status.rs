@@ -131,7 +131,9 @@ impl Client {
     /// # Errors
     /// What reading the notes met.
     pub fn upstream_status(&self) -> Result<Option<UpstreamStatus>, FsError> {
-        let Some(replica) = &self.replica else { return Ok(None) };
+        let Some(replica) = &self.replica else {
+            return Ok(None);
+        };
         let now = self.clock.monotonic();
         let (only_here, only_here_bytes) = self.only_here()?;
         let pins = self.pins_shown(replica);
@@ -140,7 +142,10 @@ impl Client {
         let state = replica.state.lock();
         let link = match &state.trouble {
             Some((why, _)) if state.is_denied => Link::Denied { why: why.clone() },
-            Some((why, since)) => Link::Down { why: why.clone(), since: now.saturating_sub(*since) },
+            Some((why, since)) => Link::Down {
+                why: why.clone(),
+                since: now.saturating_sub(*since),
+            },
             None => Link::Up,
         };
         Ok(Some(UpstreamStatus {
@@ -157,7 +162,9 @@ impl Client {
             announcing: identity.announce != 0 || identity.offer != 0,
             pins,
             counts: replica.counters.list(),
-            requests: std::array::from_fn(|kind| replica.counters.asked[kind].load(Ordering::Relaxed)),
+            requests: std::array::from_fn(|kind| {
+                replica.counters.asked[kind].load(Ordering::Relaxed)
+            }),
         }))
     }
 
@@ -166,10 +173,16 @@ impl Client {
     /// # Errors
     /// What reading the notes met.
     pub fn left_to_send(&self) -> Result<Option<Unsent>, FsError> {
-        let Some(replica) = &self.replica else { return Ok(None) };
+        let Some(replica) = &self.replica else {
+            return Ok(None);
+        };
         let (objects, bytes) = self.only_here()?;
         let identity = *replica.identity.lock();
-        Ok(Some(Unsent { objects, bytes, announcing: identity.announce != 0 || identity.offer != 0 }))
+        Ok(Some(Unsent {
+            objects,
+            bytes,
+            announcing: identity.announce != 0 || identity.offer != 0,
+        }))
     }
 
     /// The conflicts of the volume that nobody has resolved.
@@ -177,12 +190,16 @@ impl Client {
     /// # Errors
     /// [`FsError::Unreachable`].
     pub fn conflicts(&self) -> Result<Vec<ConflictNote>, FsError> {
-        let Some(replica) = &self.replica else { return Ok(Vec::new()) };
+        let Some(replica) = &self.replica else {
+            return Ok(Vec::new());
+        };
         self.connect(replica)?;
         let mut found: Vec<ConflictNote> = Vec::new();
         loop {
             let after = found.last().map_or(0, |note| note.id);
-            let asked = self.ask(replica, &Request::Conflicts { after }).map_err(SyncError::from)?;
+            let asked = self
+                .ask(replica, &Request::Conflicts { after })
+                .map_err(SyncError::from)?;
             match asked {
                 Reply::Conflicts(more) if more.is_empty() => return Ok(found),
                 Reply::Conflicts(more) => found.extend(more),
@@ -196,12 +213,15 @@ impl Client {
     /// # Errors
     /// [`FsError::Unreachable`], also when there is none of this number.
     pub fn resolve_conflict(&self, conflict: u64) -> Result<(), FsError> {
-        let Some(replica) = &self.replica else { return Err(FsError::NotFound) };
+        let Some(replica) = &self.replica else {
+            return Err(FsError::NotFound);
+        };
         match self.flush_upstream() {
             Ok(()) | Err(FsError::Stuck(_)) => {}
             Err(e) => return Err(e),
         }
-        self.ask(replica, &Request::Resolve { conflict }).map_err(SyncError::from)?;
+        self.ask(replica, &Request::Resolve { conflict })
+            .map_err(SyncError::from)?;
         Ok(())
     }
 
@@ -215,22 +235,36 @@ impl Client {
             }
             ControlFlow::Continue(())
         })?;
-        let bytes = ours.iter().map(|no| self.dirty_bytes(*no)).sum::<Result<u64, FsError>>()?;
+        let bytes = ours
+            .iter()
+            .map(|no| self.dirty_bytes(*no))
+            .sum::<Result<u64, FsError>>()?;
         Ok((ours.len() as u64, bytes))
     }
 
     fn dirty_bytes(&self, no: ObjectNo) -> Result<u64, FsError> {
-        let Ok(attr) = self.store.attr(no) else { return Ok(0) };
+        let Ok(attr) = self.store.attr(no) else {
+            return Ok(0);
+        };
         let note = self.note(no)?;
         if self.store.names(no)?.is_empty() && no != ObjectNo::ROOT {
             // What has no name is not for the server.
             return Ok(0);
         }
-        let parts = [Some(&note.pending), note.flying.as_ref().map(|flying| &flying.part)];
+        let parts = [
+            Some(&note.pending),
+            note.flying.as_ref().map(|flying| &flying.part),
+        ];
         if parts.into_iter().flatten().any(|part| part.created) {
             return Ok(attr.size);
         }
-        let ranges = parts.into_iter().flatten().filter_map(|part| part.data.as_ref()).flat_map(|d| d.ranges.iter());
-        Ok(ranges.map(|(from, to)| to.min(attr.size).saturating_sub(from)).sum())
+        let ranges = parts
+            .into_iter()
+            .flatten()
+            .filter_map(|part| part.data.as_ref())
+            .flat_map(|d| d.ranges.iter());
+        Ok(ranges
+            .map(|(from, to)| to.min(attr.size).saturating_sub(from))
+            .sum())
     }
 }

@@ -33,7 +33,12 @@ pub(crate) enum Landing {
 
 impl Landing {
     /// `version`: the server's present state; `past`: that of the batch `seq`, where it was asked for.
-    pub(crate) fn of(part: &Part, version: &Version, past: Option<&Version>, seq: CommitSeq) -> Self {
+    pub(crate) fn of(
+        part: &Part,
+        version: &Version,
+        past: Option<&Version>,
+        seq: CommitSeq,
+    ) -> Self {
         if !part.created && part.data.is_none() {
             return Self::NotSent;
         }
@@ -42,7 +47,9 @@ impl Landing {
             None if is_newest => Self::AsSent,
             None => Self::Lost,
             Some(tail) if is_newest && tail.ends_at(version.size) => Self::AsSent,
-            Some(tail) if is_newest || past.is_some_and(|past| past.data_seq == seq) => Self::Behind(tail),
+            Some(tail) if is_newest || past.is_some_and(|past| past.data_seq == seq) => {
+                Self::Behind(tail)
+            }
             Some(_) => Self::Lost,
         }
     }
@@ -58,9 +65,15 @@ pub(crate) fn ranges_behind(
     seen: CommitSeq,
 ) -> Option<Vec<(u64, u64)>> {
     let (_, seq) = landed?;
-    let since = if version.data_seq == seq { &[] } else { ranges.filter(|_| seen <= seq)? };
+    let since = if version.data_seq == seq {
+        &[]
+    } else {
+        ranges.filter(|_| seen <= seq)?
+    };
     let mut all = Ranges::default();
-    since.iter().for_each(|(offset, len)| all.add(*offset, offset.saturating_add(*len)));
+    since
+        .iter()
+        .for_each(|(offset, len)| all.add(*offset, offset.saturating_add(*len)));
     all.add(tail.start, END);
     Some(all.iter().map(|(from, to)| (from, to - from)).collect())
 }
@@ -81,7 +94,10 @@ impl Client {
     /// What flies of an object goes as an ordinary change.
     pub(crate) fn forget_tail(&self, no: ObjectNo) -> Result<(), SyncError> {
         self.change_tails(no, |note| {
-            let flown = note.flying.as_mut().and_then(|flying| flying.part.data.as_mut());
+            let flown = note
+                .flying
+                .as_mut()
+                .and_then(|flying| flying.part.data.as_mut());
             flown.is_some_and(|flown| flown.tail.take().is_some())
         })
     }
@@ -96,7 +112,10 @@ impl Client {
         })?;
         for no in ours {
             self.change_tails(no, |note| {
-                let flown = note.flying.as_mut().and_then(|flying| flying.part.data.as_mut());
+                let flown = note
+                    .flying
+                    .as_mut()
+                    .and_then(|flying| flying.part.data.as_mut());
                 let parts = note.pending.data.iter_mut().chain(flown);
                 // All of them give theirs up.
                 parts.filter_map(|dirty| dirty.tail.take()).count() > 0
@@ -105,7 +124,11 @@ impl Client {
         Ok(())
     }
 
-    fn change_tails(&self, no: ObjectNo, change: impl FnOnce(&mut Note) -> bool) -> Result<(), SyncError> {
+    fn change_tails(
+        &self,
+        no: ObjectNo,
+        change: impl FnOnce(&mut Note) -> bool,
+    ) -> Result<(), SyncError> {
         let mut cost = Cost::names(1).freeing();
         cost.bytes += note_cost(self.note(no)?.encode().len());
         let op = self.begin(cost)?;
@@ -124,13 +147,23 @@ impl Client {
         version: &Version,
         landed: Landed,
     ) -> Result<Option<Version>, SyncError> {
-        let Some((batch, seq)) = landed else { return Ok(None) };
+        let Some((batch, seq)) = landed else {
+            return Ok(None);
+        };
         let note = self.note(version.object)?;
-        let flown = note.flying.filter(|flying| flying.batch == batch).and_then(|flying| flying.part.data);
+        let flown = note
+            .flying
+            .filter(|flying| flying.batch == batch)
+            .and_then(|flying| flying.part.data);
         if version.data_seq == seq || flown.is_none_or(|flown| flown.tail.is_none()) {
             return Ok(None);
         }
-        let request = Request::ReadPast { object: version.object, at: seq, offset: 0, len: 0 };
+        let request = Request::ReadPast {
+            object: version.object,
+            at: seq,
+            offset: 0,
+            len: 0,
+        };
         match self.ask(replica, &request)? {
             Reply::Past { version, .. } => Ok(version),
             _ => Err(unexpected("to a read of the past").into()),

@@ -43,7 +43,13 @@ impl Trail {
         let at = |n: usize| u128::from(self.steps().get(n).map_or(newest, |step| step.0).get());
         let measure = |n: usize| (at(n + 1) - at(n - 1), at(EARLIER_MAX) - at(n - 1));
         let less = |a: (u128, u128), b: (u128, u128)| a.0 * b.1 < b.0 * a.1;
-        (2..self.len).fold(1, |best, n| if less(measure(n), measure(best)) { n } else { best })
+        (2..self.len).fold(1, |best, n| {
+            if less(measure(n), measure(best)) {
+                n
+            } else {
+                best
+            }
+        })
     }
 }
 
@@ -68,7 +74,12 @@ mod tests {
             }
         }
         assert_eq!(trail.steps().len(), EARLIER_MAX);
-        assert!(trail.steps().iter().all(|(at, digest)| digest[0] == at.get() as u8));
+        assert!(
+            trail
+                .steps()
+                .iter()
+                .all(|(at, digest)| digest[0] == at.get() as u8)
+        );
     }
 
     #[test]
@@ -76,7 +87,10 @@ mod tests {
         let mut trail = Trail::default();
         [3, 5, 9].into_iter().for_each(|seq| come(&mut trail, seq));
         trail.come_to(CommitSeq::new(5), [7; 32]);
-        assert_eq!(trail.steps(), [(CommitSeq::new(3), [3; 32]), (CommitSeq::new(5), [7; 32])]);
+        assert_eq!(
+            trail.steps(),
+            [(CommitSeq::new(3), [3; 32]), (CommitSeq::new(5), [7; 32])]
+        );
         trail.come_to(CommitSeq::default(), [0; 32]);
         assert_eq!(trail.steps(), []);
     }

@@ -38,7 +38,15 @@ impl Volume {
     }
 
     fn chmod(&self, no: ObjectNo, perm: u16) {
-        self.client.setattr(no, &SetAttrRequest { perm: Some(perm), ..SetAttrRequest::default() }).unwrap();
+        self.client
+            .setattr(
+                no,
+                &SetAttrRequest {
+                    perm: Some(perm),
+                    ..SetAttrRequest::default()
+                },
+            )
+            .unwrap();
     }
 }
 
@@ -57,9 +65,16 @@ fn a_list_and_its_mode_change_together() {
     assert_eq!(v.client.listxattr(&CALLER, f).unwrap(), [ACCESS]);
     v.client.sync().unwrap();
     v.reopen();
-    assert_eq!((v.attr(f).perm, v.get(f, ACCESS)), (0o514, Some(list(5, Some((5, 6)), 4, 1, 4))));
+    assert_eq!(
+        (v.attr(f).perm, v.get(f, ACCESS)),
+        (0o514, Some(list(5, Some((5, 6)), 4, 1, 4)))
+    );
     v.client.removexattr(f, ACCESS).unwrap();
-    assert_eq!((v.attr(f).perm, v.get(f, ACCESS)), (0o514, None), "the mask stays as the group's bits");
+    assert_eq!(
+        (v.attr(f).perm, v.get(f, ACCESS)),
+        (0o514, None),
+        "the mask stays as the group's bits"
+    );
     v.client.removexattr(f, ACCESS).unwrap();
     assert_eq!(refused(v.client.getxattr(f, ACCESS)), Errno::NODATA);
 }
@@ -73,7 +88,10 @@ fn a_list_that_is_a_mode_is_not_kept() {
     assert_eq!((v.attr(f).perm, v.get(f, ACCESS)), (0o631, None));
     // As a default it is a rule of its own.
     v.set(d, DEFAULT, &minimal(0o750)).unwrap();
-    assert_eq!((v.attr(d).perm, v.get(d, DEFAULT)), (0o755, Some(minimal(0o750))));
+    assert_eq!(
+        (v.attr(d).perm, v.get(d, DEFAULT)),
+        (0o755, Some(minimal(0o750)))
+    );
     v.set(d, DEFAULT, b"").unwrap();
     assert_eq!(v.get(d, DEFAULT), None);
 }
@@ -82,11 +100,22 @@ fn a_list_that_is_a_mode_is_not_kept() {
 fn set_group_id_goes_when_the_kernel_says_so() {
     let v = Volume::new();
     let d = v.dir(ROOT, "d");
-    for (value, perm) in [(list(7, Some((5, 6)), 4, 6, 1), 0o761), (minimal(0o751), 0o751)] {
+    for (value, perm) in [
+        (list(7, Some((5, 6)), 4, 6, 1), 0o761),
+        (minimal(0o751), 0o751),
+    ] {
         v.chmod(d, 0o2770);
-        v.client.setxattr(d, DEFAULT, &value, XattrMode::Any, true).unwrap();
-        assert_eq!(v.attr(d).perm, 0o2770, "a default list says nothing of the mode");
-        v.client.setxattr(d, ACCESS, &value, XattrMode::Any, true).unwrap();
+        v.client
+            .setxattr(d, DEFAULT, &value, XattrMode::Any, true)
+            .unwrap();
+        assert_eq!(
+            v.attr(d).perm,
+            0o2770,
+            "a default list says nothing of the mode"
+        );
+        v.client
+            .setxattr(d, ACCESS, &value, XattrMode::Any, true)
+            .unwrap();
         assert_eq!(v.attr(d).perm, perm);
     }
 }
@@ -99,15 +128,27 @@ fn what_is_malformed_or_out_of_place_is_refused() {
     let good = list(7, Some((5, 6)), 4, 6, 1);
     assert_eq!(refused(v.set(f, DEFAULT, &good)), Errno::ACCESS);
     assert_eq!(refused(v.set(link, ACCESS, &good)), Errno::OPNOTSUPP);
-    assert_eq!(refused(v.set(f, ACCESS, &good[..good.len() - 1])), Errno::INVAL);
-    assert_eq!(refused(v.set(d, DEFAULT, &good[..good.len() - 8])), Errno::INVAL);
-    assert_eq!((v.attr(f).perm, v.get(f, ACCESS), v.get(d, DEFAULT)), (0o644, None, None));
+    assert_eq!(
+        refused(v.set(f, ACCESS, &good[..good.len() - 1])),
+        Errno::INVAL
+    );
+    assert_eq!(
+        refused(v.set(d, DEFAULT, &good[..good.len() - 8])),
+        Errno::INVAL
+    );
+    assert_eq!(
+        (v.attr(f).perm, v.get(f, ACCESS), v.get(d, DEFAULT)),
+        (0o644, None, None)
+    );
 }
 
 #[test]
 fn a_default_list_rules_instead_of_the_umask() {
     let mut v = Volume::new();
-    let caller = Caller { umask: 0o077, ..CALLER };
+    let caller = Caller {
+        umask: 0o077,
+        ..CALLER
+    };
     let d = v.dir(ROOT, "d");
     let rule = list(7, Some((5, 6)), 5, 7, 4);
     v.set(d, DEFAULT, &rule).unwrap();
@@ -116,20 +157,35 @@ fn a_default_list_rules_instead_of_the_umask() {
     let nameless = v.client.tmpfile(&caller, d, 0o644).unwrap();
     let sub = v.client.mkdir(&caller, d, b"s", 0o777).unwrap();
     let link = v.client.symlink(&caller, d, b"l", b"x").unwrap();
-    assert_eq!([file, pipe, nameless, sub, link].map(|attr| attr.perm), [0o664, 0o620, 0o644, 0o774, 0o777]);
+    assert_eq!(
+        [file, pipe, nameless, sub, link].map(|attr| attr.perm),
+        [0o664, 0o620, 0o644, 0o774, 0o777]
+    );
     v.client.sync().unwrap();
     v.reopen();
-    assert_eq!(v.get(file.object, ACCESS), Some(list(6, Some((5, 6)), 5, 6, 4)));
-    assert_eq!(v.get(pipe.object, ACCESS), Some(list(6, Some((5, 6)), 5, 2, 0)));
+    assert_eq!(
+        v.get(file.object, ACCESS),
+        Some(list(6, Some((5, 6)), 5, 6, 4))
+    );
+    assert_eq!(
+        v.get(pipe.object, ACCESS),
+        Some(list(6, Some((5, 6)), 5, 2, 0))
+    );
     assert_eq!(v.get(sub.object, ACCESS), Some(rule.clone()));
-    assert_eq!((v.get(sub.object, DEFAULT), v.get(file.object, DEFAULT)), (Some(rule), None));
+    assert_eq!(
+        (v.get(sub.object, DEFAULT), v.get(file.object, DEFAULT)),
+        (Some(rule), None)
+    );
     assert!(v.client.listxattr(&CALLER, link.object).unwrap().is_empty());
     // A rule that is a mode leaves no list behind.
     v.set(d, DEFAULT, &minimal(0o750)).unwrap();
     let plain = v.client.create(&caller, d, b"g", 0o666, true).unwrap();
     assert_eq!((plain.perm, v.get(plain.object, ACCESS)), (0o640, None));
     v.client.removexattr(d, DEFAULT).unwrap();
-    assert_eq!(v.client.create(&caller, d, b"h", 0o666, true).unwrap().perm, 0o600);
+    assert_eq!(
+        v.client.create(&caller, d, b"h", 0o666, true).unwrap().perm,
+        0o600
+    );
 }
 
 #[test]
@@ -150,7 +206,10 @@ fn the_longest_list_is_inherited() {
     }
     v.client.sync().unwrap();
     v.reopen();
-    assert_eq!((v.get(dir, ACCESS), v.get(dir, DEFAULT)), (Some(long.clone()), Some(long.clone())));
+    assert_eq!(
+        (v.get(dir, ACCESS), v.get(dir, DEFAULT)),
+        (Some(long.clone()), Some(long.clone()))
+    );
     long.splice(12..12, user);
     assert_eq!(refused(v.set(d, DEFAULT, &long)), Errno::TOOBIG);
 }

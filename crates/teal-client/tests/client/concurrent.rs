@@ -55,12 +55,29 @@ fn operate(client: &Client, rng: &mut Rng) {
         2 | 3 => made = tolerate(client.mkdir(&CALLER, dir, &name, 0o755)),
         4 => drop(tolerate(client.unlink(dir, &name))),
         5 => drop(tolerate(client.rmdir(dir, &name))),
-        6 | 7 => drop(tolerate(client.rename(dir, &name, other, &second, RenameMode::Replace))),
-        8 => drop(tolerate(client.rename(dir, &name, other, &second, RenameMode::Exchange))),
+        6 | 7 => drop(tolerate(client.rename(
+            dir,
+            &name,
+            other,
+            &second,
+            RenameMode::Replace,
+        ))),
+        8 => drop(tolerate(client.rename(
+            dir,
+            &name,
+            other,
+            &second,
+            RenameMode::Exchange,
+        ))),
         9 => {
             if let Some(attr) = tolerate(client.lookup(dir, &name)) {
                 made = tolerate(client.link(attr.object, other, &second));
-                tolerate(client.write(attr.object, rng.below(20_000), &[1; 5000], WriteFlags::default()));
+                tolerate(client.write(
+                    attr.object,
+                    rng.below(20_000),
+                    &[1; 5000],
+                    WriteFlags::default(),
+                ));
                 client.release(attr.object, 1);
             }
         }
@@ -101,7 +118,11 @@ fn sweep(volume: &Volume) {
             ControlFlow::Continue(())
         };
         store.each_entry(dir, 0, visit).unwrap();
-        assert_eq!((volume.attr(dir).nlink, volume.attr(dir).size), (2 + subdirs, entries * 32), "{dir}");
+        assert_eq!(
+            (volume.attr(dir).nlink, volume.attr(dir).size),
+            (2 + subdirs, entries * 32),
+            "{dir}"
+        );
     }
     for (no, mut expected) in names.clone() {
         let mut links = store.names(no).unwrap();
@@ -111,7 +132,11 @@ fn sweep(volume: &Volume) {
         let attr = volume.attr(no);
         assert!(attr.kind.is_dir() && links.len() == 1 || attr.nlink == links.len() as u32);
     }
-    assert_eq!(volume.client.status().unwrap().space.objects, names.len() as u64 + 1, "objects that nothing leads to");
+    assert_eq!(
+        volume.client.status().unwrap().space.objects,
+        names.len() as u64 + 1,
+        "objects that nothing leads to"
+    );
 }
 
 #[test]
@@ -122,7 +147,10 @@ fn four_threads_leave_a_consistent_tree() {
         .map(|n| {
             let (client, mut rng) = (Arc::clone(&volume.client), seeds.fork());
             let work = move || (0..OPS).for_each(|_| operate(&client, &mut rng));
-            std::thread::Builder::new().name(format!("worker-{n}")).spawn(work).unwrap()
+            std::thread::Builder::new()
+                .name(format!("worker-{n}"))
+                .spawn(work)
+                .unwrap()
         })
         .collect();
     for thread in threads {

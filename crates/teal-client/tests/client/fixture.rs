@@ -10,7 +10,12 @@ use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::{Attr, ObjectNo};
 
 pub(crate) const ROOT: ObjectNo = ObjectNo::ROOT;
-pub(crate) const CALLER: Caller = Caller { uid: 0, gid: 0, pid: 1, umask: 0 };
+pub(crate) const CALLER: Caller = Caller {
+    uid: 0,
+    gid: 0,
+    pid: 1,
+    umask: 0,
+};
 const DISK: u64 = 64 << 20;
 
 pub(crate) struct Volume {
@@ -22,17 +27,34 @@ pub(crate) struct Volume {
 fn open(disk: &Arc<MemDisk>, clock: &SimClock) -> Arc<Client> {
     let options = OpenOptions::default();
     let (store, _) = Store::open(Arc::clone(disk) as _, Arc::new(clock.clone()), options).unwrap();
-    Client::new(store, Arc::new(clock.clone()), ClientOptions { reclaim_step: 1 << 20, ..ClientOptions::default() })
-        .unwrap()
+    Client::new(
+        store,
+        Arc::new(clock.clone()),
+        ClientOptions {
+            reclaim_step: 1 << 20,
+            ..ClientOptions::default()
+        },
+    )
+    .unwrap()
 }
 
 impl Volume {
     pub(crate) fn new() -> Self {
         let (disk, clock) = (Arc::new(MemDisk::new(DISK / 512)), SimClock::default());
         let entropy = SeededEntropy::new(7);
-        Store::mkfs(Arc::clone(&disk) as _, Arc::new(clock.clone()), &entropy, &MkfsOptions::default()).unwrap();
+        Store::mkfs(
+            Arc::clone(&disk) as _,
+            Arc::new(clock.clone()),
+            &entropy,
+            &MkfsOptions::default(),
+        )
+        .unwrap();
         let client = open(&disk, &clock);
-        Self { disk, clock, client }
+        Self {
+            disk,
+            clock,
+            client,
+        }
     }
 
     /// Opens the store again as it lies on the disk: whatever was not committed is gone.
@@ -41,7 +63,10 @@ impl Volume {
     }
 
     pub(crate) fn file(&self, parent: ObjectNo, name: &str) -> ObjectNo {
-        self.made(self.client.create(&CALLER, parent, name.as_bytes(), 0o644, true))
+        self.made(
+            self.client
+                .create(&CALLER, parent, name.as_bytes(), 0o644, true),
+        )
     }
 
     pub(crate) fn dir(&self, parent: ObjectNo, name: &str) -> ObjectNo {
@@ -56,7 +81,10 @@ impl Volume {
     }
 
     pub(crate) fn find(&self, parent: ObjectNo, name: &str) -> Result<ObjectNo, Errno> {
-        let attr = self.client.lookup(parent, name.as_bytes()).map_err(|e| errno(&e))?;
+        let attr = self
+            .client
+            .lookup(parent, name.as_bytes())
+            .map_err(|e| errno(&e))?;
         self.client.release(attr.object, 1);
         Ok(attr.object)
     }
@@ -66,7 +94,12 @@ impl Volume {
     }
 
     pub(crate) fn write(&self, no: ObjectNo, offset: u64, data: &[u8]) {
-        assert_eq!(self.client.write(no, offset, data, WriteFlags::default()).unwrap(), data.len());
+        assert_eq!(
+            self.client
+                .write(no, offset, data, WriteFlags::default())
+                .unwrap(),
+            data.len()
+        );
     }
 
     pub(crate) fn names(&self, dir: ObjectNo) -> Vec<String> {

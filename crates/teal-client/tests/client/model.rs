@@ -18,18 +18,28 @@ fn disturb(rng: &mut Rng, target: &mut ClientTarget, model: &mut Model) {
         8..12 => client.store().checkpoint().unwrap(),
         12..16 => client.store().drop_caches(),
         16..30 => {
-            target.volume.clock.advance(Duration::from_millis(rng.below(20_000)));
+            target
+                .volume
+                .clock
+                .advance(Duration::from_millis(rng.below(20_000)));
             client.step();
         }
         n @ 30..32 => {
             // Open files do not outlive the client.
             for slot in target.open_slots() {
                 let close = FsOp::Close { slot };
-                assert_eq!((target.apply(&close), model.apply(&close)), (Ok(()), Ok(())));
+                assert_eq!(
+                    (target.apply(&close), model.apply(&close)),
+                    (Ok(()), Ok(()))
+                );
             }
             let client = &target.volume.client;
             if n == 30 {
-                assert_eq!(client.shutdown().unwrap(), Default::default(), "references are left");
+                assert_eq!(
+                    client.shutdown().unwrap(),
+                    Default::default(),
+                    "references are left"
+                );
             } else {
                 client.sync().unwrap();
             }
@@ -49,19 +59,30 @@ fn compare(seed: u64) -> Result<(), String> {
         let op = generate(&mut rng, &model, &Weights::default());
         let (said, expected) = (target.apply(&op), model.apply(&op));
         if said != expected {
-            return Err(format!("op {n}, {op:?}: model {expected:?}, client {said:?}"));
+            return Err(format!(
+                "op {n}, {op:?}: model {expected:?}, client {said:?}"
+            ));
         }
         errors += usize::from(said.is_err());
         disturb(&mut fate, &mut target, &mut model);
         if n % 100 == 99 {
             let diff = model.snapshot().diff(&target.snapshot());
             if !diff.is_empty() {
-                return Err(format!("up to op {n}, last {op:?}, model | client:\n{}", diff.join("\n")));
+                return Err(format!(
+                    "up to op {n}, last {op:?}, model | client:\n{}",
+                    diff.join("\n")
+                ));
             }
         }
     }
-    assert!((OPS / 20..OPS / 2).contains(&errors), "{errors} of {OPS} operations failed");
-    println!("seed {seed}: {} bytes shared since the last opening", target.volume.client.store().counts().bytes_shared);
+    assert!(
+        (OPS / 20..OPS / 2).contains(&errors),
+        "{errors} of {OPS} operations failed"
+    );
+    println!(
+        "seed {seed}: {} bytes shared since the last opening",
+        target.volume.client.store().counts().bytes_shared
+    );
     Ok(())
 }
 

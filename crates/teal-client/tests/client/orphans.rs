@@ -15,7 +15,11 @@ impl Volume {
 
     /// A file held once, whose name is gone.
     fn held_orphan(&self) -> ObjectNo {
-        let f = self.client.create(&CALLER, ROOT, b"held", 0o644, true).unwrap().object;
+        let f = self
+            .client
+            .create(&CALLER, ROOT, b"held", 0o644, true)
+            .unwrap()
+            .object;
         self.write(f, 0, b"still here");
         self.client.unlink(ROOT, b"held").unwrap();
         f
@@ -32,7 +36,10 @@ fn an_orphan_lives_until_it_is_released() {
     v.client.sync().unwrap();
     assert_eq!(v.client.read(f, 0, 100).unwrap(), b"still here");
     v.client.release(f, 1);
-    assert_eq!((refused(v.client.getattr(f)), v.orphans(), v.objects()), (Errno::STALE, 0, 1));
+    assert_eq!(
+        (refused(v.client.getattr(f)), v.orphans(), v.objects()),
+        (Errno::STALE, 0, 1)
+    );
 }
 
 #[test]
@@ -47,7 +54,11 @@ fn a_large_orphan_goes_in_steps() {
     v.client.sync().unwrap();
     let free = v.client.statfs().free;
     v.client.unlink(ROOT, b"f").unwrap();
-    assert_eq!((v.find(ROOT, "f"), v.orphans()), (Err(Errno::NOENT), 1), "the first step is not the last");
+    assert_eq!(
+        (v.find(ROOT, "f"), v.orphans()),
+        (Err(Errno::NOENT), 1),
+        "the first step is not the last"
+    );
     for _ in 0..5 {
         assert_eq!(v.client.step(), Some(std::time::Duration::ZERO));
     }
@@ -72,7 +83,10 @@ fn a_file_without_a_name_can_get_one() {
     assert_eq!(v.client.link(a.object, ROOT, b"a").unwrap().nlink, 1);
     v.client.release(a.object, 2);
     v.client.release(b.object, 1);
-    assert_eq!((v.orphans(), v.objects(), v.find(ROOT, "a")), (0, 2, Ok(a.object)));
+    assert_eq!(
+        (v.orphans(), v.objects(), v.find(ROOT, "a")),
+        (0, 2, Ok(a.object))
+    );
 }
 
 #[test]

@@ -34,7 +34,13 @@ fn nothing_is_made_in_a_removed_directory() {
     ] {
         assert_eq!(refused(made), Errno::NOENT);
     }
-    assert_eq!(refused(v.client.rename(ROOT, b"f", d, b"x", teal_client::RenameMode::Replace)), Errno::NOENT);
+    assert_eq!(
+        refused(
+            v.client
+                .rename(ROOT, b"f", d, b"x", teal_client::RenameMode::Replace)
+        ),
+        Errno::NOENT
+    );
     v.client.release(d, 1);
     assert_eq!(refused(v.client.getattr(d)), Errno::STALE);
 }

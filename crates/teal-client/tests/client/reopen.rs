@@ -39,14 +39,21 @@ fn idle_means_no_io() {
     v.clock.advance(Duration::from_secs(60));
     v.client.step();
     v.clock.advance(Duration::from_secs(60));
-    assert_eq!(v.client.step(), None, "nothing is due until something changes");
+    assert_eq!(
+        v.client.step(),
+        None,
+        "nothing is due until something changes"
+    );
     let before = v.client.store().counts();
     for _ in 0..100 {
         v.clock.advance(Duration::from_secs(60));
         v.client.step();
     }
     let after = v.client.store().counts();
-    assert_eq!((before.writes, before.reads, before.barriers), (after.writes, after.reads, after.barriers));
+    assert_eq!(
+        (before.writes, before.reads, before.barriers),
+        (after.writes, after.reads, after.barriers)
+    );
 }
 
 #[test]

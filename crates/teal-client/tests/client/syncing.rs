@@ -37,7 +37,11 @@ impl Disk for Gated {
     }
     fn sync(&self) -> io::Result<()> {
         self.barriers.fetch_add(1, Ordering::SeqCst);
-        drop(self.changed.wait_while(self.closed.lock().unwrap(), |closed| *closed).unwrap());
+        drop(
+            self.changed
+                .wait_while(self.closed.lock().unwrap(), |closed| *closed)
+                .unwrap(),
+        );
         self.disk.sync()
     }
     fn allocate(&self, at: Sector, sectors: u64) -> io::Result<()> {
@@ -58,8 +62,19 @@ fn forty_who_sync_while_the_disk_is_busy_share_one_barrier() {
     });
     let clock = Arc::new(SimClock::default());
     let entropy = SeededEntropy::new(3);
-    Store::mkfs(Arc::clone(&disk) as _, clock.clone(), &entropy, &MkfsOptions::default()).unwrap();
-    let (store, _) = Store::open(Arc::clone(&disk) as _, clock.clone(), OpenOptions::default()).unwrap();
+    Store::mkfs(
+        Arc::clone(&disk) as _,
+        clock.clone(),
+        &entropy,
+        &MkfsOptions::default(),
+    )
+    .unwrap();
+    let (store, _) = Store::open(
+        Arc::clone(&disk) as _,
+        clock.clone(),
+        OpenOptions::default(),
+    )
+    .unwrap();
     let client = Client::new(store, clock, ClientOptions::default()).unwrap();
     client.start().unwrap();
 
@@ -68,16 +83,24 @@ fn forty_who_sync_while_the_disk_is_busy_share_one_barrier() {
         let told = told.clone();
         client.sync_then(move |result| told.send(result).unwrap());
     };
-    let file = client.create(&CALLER, ROOT, b"f", 0o644, true).unwrap().object;
+    let file = client
+        .create(&CALLER, ROOT, b"f", 0o644, true)
+        .unwrap()
+        .object;
     sync();
     answers.recv().unwrap().unwrap();
     let before = disk.barriers.load(Ordering::SeqCst);
     disk.close(true);
     for i in 0..40 {
-        client.write(file, i * 4096, &[7; 4096], WriteFlags::default()).unwrap();
+        client
+            .write(file, i * 4096, &[7; 4096], WriteFlags::default())
+            .unwrap();
         sync();
     }
-    assert!(answers.try_recv().is_err(), "nobody is answered before the disk is");
+    assert!(
+        answers.try_recv().is_err(),
+        "nobody is answered before the disk is"
+    );
     disk.close(false);
     for _ in 0..40 {
         answers.recv().unwrap().unwrap();

@@ -9,7 +9,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teal_client::{
-    Client, FallocateMode, FsError, RenameMode, Seek, SetAttrRequest, TimeChange, WriteFlags, XattrMode,
+    Client, FallocateMode, FsError, RenameMode, Seek, SetAttrRequest, TimeChange, WriteFlags,
+    XattrMode,
 };
 use teal_testkit::model::{RenameMode as Renaming, XattrMode as Setting};
 use teal_testkit::ops::{FsOp, Target};
@@ -25,7 +26,10 @@ type Done<T = ()> = Result<T, Errno>;
 
 impl ClientTarget {
     pub(crate) fn new(volume: Volume) -> Self {
-        Self { volume, slots: BTreeMap::new() }
+        Self {
+            volume,
+            slots: BTreeMap::new(),
+        }
     }
 
     fn client(&self) -> &Arc<Client> {
@@ -91,10 +95,15 @@ impl ClientTarget {
         };
         let (dir, name) = self.place(path, Errno::EXIST)?;
         let made = match op {
-            FsOp::Create { perm, .. } => self.client().create(&CALLER, dir, name, *perm as u16, true),
-            FsOp::Mknod { kind, perm, rdev, .. } => {
+            FsOp::Create { perm, .. } => {
+                self.client().create(&CALLER, dir, name, *perm as u16, true)
+            }
+            FsOp::Mknod {
+                kind, perm, rdev, ..
+            } => {
                 let mode = u32::from(kind.code()) << 12 | perm;
-                self.client().mknod(&CALLER, dir, name, mode, encode_dev(*rdev))
+                self.client()
+                    .mknod(&CALLER, dir, name, mode, encode_dev(*rdev))
             }
             FsOp::Mkdir { perm, .. } => self.client().mkdir(&CALLER, dir, name, *perm as u16),
             FsOp::Symlink { target, .. } => self.client().symlink(&CALLER, dir, name, target),
@@ -110,7 +119,10 @@ impl ClientTarget {
             FsOp::Link { from, to } => {
                 let (from, name) = self.place(from, Errno::PERM)?;
                 let to = self.place(to, Errno::EXIST)?;
-                let attr = done(self.client().link(self.look(from, name)?.object, to.0, to.1))?;
+                let attr = done(
+                    self.client()
+                        .link(self.look(from, name)?.object, to.0, to.1),
+                )?;
                 self.client().release(attr.object, 1);
                 Ok(())
             }
@@ -143,22 +155,48 @@ impl ClientTarget {
     fn attributes(&self, op: &FsOp) -> Done {
         let none = SetAttrRequest::default();
         match op {
-            FsOp::SetMode { path, perm } => self.set(path, &SetAttrRequest { perm: Some(*perm as u16), ..none }),
-            FsOp::SetOwner { path, uid, gid } => {
-                self.set(path, &SetAttrRequest { uid: *uid, gid: *gid, kill_suidgid: true, ..none })
-            }
-            FsOp::SetMtime { path, mtime } => {
-                self.set(path, &SetAttrRequest { mtime: Some(TimeChange::Set(*mtime)), ..none })
-            }
-            FsOp::SetXattr { path, name, value, mode } => {
+            FsOp::SetMode { path, perm } => self.set(
+                path,
+                &SetAttrRequest {
+                    perm: Some(*perm as u16),
+                    ..none
+                },
+            ),
+            FsOp::SetOwner { path, uid, gid } => self.set(
+                path,
+                &SetAttrRequest {
+                    uid: *uid,
+                    gid: *gid,
+                    kill_suidgid: true,
+                    ..none
+                },
+            ),
+            FsOp::SetMtime { path, mtime } => self.set(
+                path,
+                &SetAttrRequest {
+                    mtime: Some(TimeChange::Set(*mtime)),
+                    ..none
+                },
+            ),
+            FsOp::SetXattr {
+                path,
+                name,
+                value,
+                mode,
+            } => {
                 let mode = match mode {
                     Setting::Any => XattrMode::Any,
                     Setting::Create => XattrMode::Create,
                     Setting::Replace => XattrMode::Replace,
                 };
-                done(self.client().setxattr(self.find(path)?.object, name, value, mode, false))
+                done(
+                    self.client()
+                        .setxattr(self.find(path)?.object, name, value, mode, false),
+                )
             }
-            FsOp::RemoveXattr { path, name } => done(self.client().removexattr(self.find(path)?.object, name)),
+            FsOp::RemoveXattr { path, name } => {
+                done(self.client().removexattr(self.find(path)?.object, name))
+            }
             _ => unreachable!("called for attributes only"),
         }
     }
@@ -176,7 +214,10 @@ impl ClientTarget {
             len = len.min(source.size.saturating_sub(from.1)).max(1);
         }
         while len > 0 {
-            match done(self.client().copy_file_range(from, to, len, WriteFlags::default()))? {
+            match done(
+                self.client()
+                    .copy_file_range(from, to, len, WriteFlags::default()),
+            )? {
                 0 => break,
                 n => (from.1, to.1, len) = (from.1 + n, to.1 + n, len - n),
             }
@@ -185,7 +226,14 @@ impl ClientTarget {
     }
 
     fn truncate(&self, no: ObjectNo, size: u64) -> Done {
-        done(self.client().setattr(no, &SetAttrRequest { size: Some(size), ..SetAttrRequest::default() })).map(drop)
+        done(self.client().setattr(
+            no,
+            &SetAttrRequest {
+                size: Some(size),
+                ..SetAttrRequest::default()
+            },
+        ))
+        .map(drop)
     }
 
     fn close(&mut self, slot: u8) -> Done {
@@ -197,12 +245,24 @@ impl ClientTarget {
     /// Reads everything, and checks that what is no hole is found by seeking.
     fn content(&self, no: ObjectNo) -> Content {
         let size = self.volume.attr(no).size;
-        let (mut all, mut found) = (Content { size, ..Content::default() }, Content { size, ..Content::default() });
+        let (mut all, mut found) = (
+            Content {
+                size,
+                ..Content::default()
+            },
+            Content {
+                size,
+                ..Content::default()
+            },
+        );
         let mut at = 0;
         while at < size {
             let bytes = self.client().read(no, at, 64 * BLOCK as usize).unwrap();
             assert_eq!(bytes.len() as u64, (size - at).min(64 * BLOCK));
-            bytes.chunks(BLOCK as usize).zip(at / BLOCK..).for_each(|(block, n)| all.add(n, block));
+            bytes
+                .chunks(BLOCK as usize)
+                .zip(at / BLOCK..)
+                .for_each(|(block, n)| all.add(n, block));
             at += bytes.len() as u64;
         }
         at = 0;
@@ -212,7 +272,10 @@ impl ClientTarget {
                 Err(FsError::BehindEnd) => break,
                 Err(e) => panic!("seeking in {no}: {e}"),
             }
-            found.add(at / BLOCK, &self.client().read(no, at, BLOCK as usize).unwrap());
+            found.add(
+                at / BLOCK,
+                &self.client().read(no, at, BLOCK as usize).unwrap(),
+            );
             at += BLOCK;
         }
         assert_eq!(all, found, "seeking misses data of {no}");
@@ -233,15 +296,29 @@ impl ClientTarget {
             gid: attr.gid,
             nlink: attr.nlink,
             same_as,
-            content: if attr.kind == FileType::File { self.content(no) } else { Content::default() },
-            target: if attr.kind == FileType::Symlink { self.client().readlink(no).unwrap() } else { Vec::new() },
+            content: if attr.kind == FileType::File {
+                self.content(no)
+            } else {
+                Content::default()
+            },
+            target: if attr.kind == FileType::Symlink {
+                self.client().readlink(no).unwrap()
+            } else {
+                Vec::new()
+            },
             rdev: decode_dev(attr.rdev),
             xattrs: names.into_iter().map(value).collect(),
             mtime: Some(attr.mtime),
         }
     }
 
-    fn list(&self, dir: ObjectNo, path: &Path, parent: ObjectNo, found: &mut Vec<(PathBuf, ObjectNo)>) {
+    fn list(
+        &self,
+        dir: ObjectNo,
+        path: &Path,
+        parent: ObjectNo,
+        found: &mut Vec<(PathBuf, ObjectNo)>,
+    ) {
         let mut dirs = Vec::new();
         let mut dots = Vec::new();
         let visit = &mut |entry: &teal_client::DirEntry, attr: Option<&Attr>| {
@@ -269,9 +346,20 @@ impl ClientTarget {
 impl Target for ClientTarget {
     fn apply(&mut self, op: &FsOp) -> Done {
         match op {
-            FsOp::Create { .. } | FsOp::Mknod { .. } | FsOp::Mkdir { .. } | FsOp::Symlink { .. } => self.make(op),
-            FsOp::Link { .. } | FsOp::Unlink { .. } | FsOp::Rmdir { .. } | FsOp::Rename { .. } => self.names(op),
-            FsOp::Copy { from, offset, to, to_offset, len } => {
+            FsOp::Create { .. }
+            | FsOp::Mknod { .. }
+            | FsOp::Mkdir { .. }
+            | FsOp::Symlink { .. } => self.make(op),
+            FsOp::Link { .. } | FsOp::Unlink { .. } | FsOp::Rmdir { .. } | FsOp::Rename { .. } => {
+                self.names(op)
+            }
+            FsOp::Copy {
+                from,
+                offset,
+                to,
+                to_offset,
+                len,
+            } => {
                 let from = match self.file(from) {
                     Err(Errno::ISDIR) => self.find(from)?.object,
                     from => from?,
@@ -283,11 +371,16 @@ impl Target for ClientTarget {
             | FsOp::SetMtime { .. }
             | FsOp::SetXattr { .. }
             | FsOp::RemoveXattr { .. } => self.attributes(op),
-            FsOp::Write { path, offset, data } => self.write(self.file(path)?, *offset, &data.bytes()),
-            FsOp::Truncate { path, size } => self.truncate(self.file(path)?, *size),
-            FsOp::Punch { path, offset, len } => {
-                done(self.client().fallocate(self.file(path)?, FallocateMode::PunchHole, *offset, *len))
+            FsOp::Write { path, offset, data } => {
+                self.write(self.file(path)?, *offset, &data.bytes())
             }
+            FsOp::Truncate { path, size } => self.truncate(self.file(path)?, *size),
+            FsOp::Punch { path, offset, len } => done(self.client().fallocate(
+                self.file(path)?,
+                FallocateMode::PunchHole,
+                *offset,
+                *len,
+            )),
             FsOp::Fsync { path } => match self.file(path) {
                 Ok(_) | Err(Errno::ISDIR) => done(self.client().sync()),
                 Err(e) => Err(e),
@@ -300,7 +393,9 @@ impl Target for ClientTarget {
                 }
                 Ok(())
             }
-            FsOp::WriteOpen { slot, offset, data } => self.write(self.open(*slot)?, *offset, &data.bytes()),
+            FsOp::WriteOpen { slot, offset, data } => {
+                self.write(self.open(*slot)?, *offset, &data.bytes())
+            }
             FsOp::TruncateOpen { slot, size } => self.truncate(self.open(*slot)?, *size),
             FsOp::Close { slot } => self.close(*slot),
         }
@@ -314,10 +409,12 @@ impl Target for ClientTarget {
         let mut tree = Tree::default();
         for (path, no) in paths {
             let same_as = first.entry(no).or_insert_with(|| path.clone()).clone();
-            tree.nodes.insert(path, self.node(&self.volume.attr(no), same_as));
+            tree.nodes
+                .insert(path, self.node(&self.volume.attr(no), same_as));
         }
         for (slot, no) in &self.slots {
-            tree.open.insert(*slot, (self.volume.attr(*no).nlink, self.content(*no)));
+            tree.open
+                .insert(*slot, (self.volume.attr(*no).nlink, self.content(*no)));
         }
         tree
     }

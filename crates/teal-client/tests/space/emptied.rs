@@ -11,7 +11,12 @@ use teal_client::{Caller, FsError, WriteFlags};
 use teal_testkit::Rng;
 use teal_types::{BLOCK, ObjectNo};
 
-const CALLER: Caller = Caller { uid: 0, gid: 0, pid: 1, umask: 0 };
+const CALLER: Caller = Caller {
+    uid: 0,
+    gid: 0,
+    pid: 1,
+    umask: 0,
+};
 const CROWD: usize = 1000;
 /// Most microseconds an operation takes.
 const SLOW: u64 = 400;
@@ -72,9 +77,21 @@ struct Life {
 
 /// Fills and empties one store; says how many names it held at most.
 pub(crate) fn filled_and_emptied(plan: Plan) -> usize {
-    let run = Run::new(Load { mib: plan.mib, background: plan.background, seed: plan.seed, ..crate::OVERWRITE });
+    let run = Run::new(Load {
+        mib: plan.mib,
+        background: plan.background,
+        seed: plan.seed,
+        ..crate::OVERWRITE
+    });
     let start = run.space().free;
-    let mut life = Life { plan, run, rng: Rng::new(plan.seed), dirs: Vec::new(), items: Vec::new(), made: 0 };
+    let mut life = Life {
+        plan,
+        run,
+        rng: Rng::new(plan.seed),
+        dirs: Vec::new(),
+        items: Vec::new(),
+        made: 0,
+    };
     let mut most = 0;
     for cycle in 0..=plan.cycles {
         life.fill();
@@ -91,12 +108,18 @@ pub(crate) fn filled_and_emptied(plan: Plan) -> usize {
     }
     life.remove(life.items.len());
     for n in 0..life.dirs.len() {
-        life.run.client.rmdir(ObjectNo::ROOT, format!("d{n}").as_bytes()).unwrap();
+        life.run
+            .client
+            .rmdir(ObjectNo::ROOT, format!("d{n}").as_bytes())
+            .unwrap();
     }
     while life.run.client.step() == Some(Duration::ZERO) {}
     life.run.client.store().checkpoint().unwrap();
     let back = life.run.space().free;
-    assert!(back + TOLERANCE > start, "{plan:?}: {back} of {start} bytes came back");
+    assert!(
+        back + TOLERANCE > start,
+        "{plan:?}: {back} of {start} bytes came back"
+    );
     life.run.is_whole_after_reopening();
     most
 }
@@ -109,12 +132,18 @@ impl Life {
 
     /// Up to so many operations pass before the background thread comes to its turn.
     fn some_time(&mut self) {
-        self.run.clock.advance(Duration::from_micros(self.rng.below(SLOW)));
+        self.run
+            .clock
+            .advance(Duration::from_micros(self.rng.below(SLOW)));
         if self.rng.below(self.plan.rarely) == 0 {
             if self.plan.background {
                 self.run.client.step();
             } else {
-                self.run.client.store().tick().unwrap_or_else(|e| panic!("{:?}: tick: {e}", self.plan));
+                self.run
+                    .client
+                    .store()
+                    .tick()
+                    .unwrap_or_else(|e| panic!("{:?}: tick: {e}", self.plan));
             }
         }
     }
@@ -137,7 +166,11 @@ impl Life {
     fn make(&mut self) -> Result<(), FsError> {
         if self.made >= self.dirs.len() * CROWD {
             let name = format!("d{}", self.dirs.len());
-            let dir = self.run.client.mkdir(&CALLER, ObjectNo::ROOT, name.as_bytes(), 0o755)?.object;
+            let dir = self
+                .run
+                .client
+                .mkdir(&CALLER, ObjectNo::ROOT, name.as_bytes(), 0o755)?
+                .object;
             self.run.client.release(dir, 1);
             self.dirs.push(dir);
         }
@@ -157,19 +190,34 @@ impl Life {
 
     fn make_file(&mut self, dir: ObjectNo, name: String, len: usize) -> Result<(), FsError> {
         let no = self.run.create(dir, &name)?;
-        self.items.push(Item { dir, name, file: Some(no) });
+        self.items.push(Item {
+            dir,
+            name,
+            file: Some(no),
+        });
         let mut data = vec![0; len];
         for piece in data.chunks_mut(BLOCK as usize) {
             let n = piece.len().min(16);
             self.rng.fill(&mut piece[..n]);
         }
-        self.run.client.write(no, 0, &data, WriteFlags::default()).map(drop)
+        self.run
+            .client
+            .write(no, 0, &data, WriteFlags::default())
+            .map(drop)
     }
 
     fn make_dir(&mut self, dir: ObjectNo, name: String) -> Result<(), FsError> {
-        let no = self.run.client.mkdir(&CALLER, dir, name.as_bytes(), 0o755)?.object;
+        let no = self
+            .run
+            .client
+            .mkdir(&CALLER, dir, name.as_bytes(), 0o755)?
+            .object;
         self.run.client.release(no, 1);
-        self.items.push(Item { dir, name, file: None });
+        self.items.push(Item {
+            dir,
+            name,
+            file: None,
+        });
         Ok(())
     }
 
@@ -184,7 +232,11 @@ impl Life {
                     Err(FsError::TooManyLinks) => return Ok(()),
                     linked => linked.map(|_| self.run.client.release(no, 1))?,
                 }
-                self.items.push(Item { dir, name, file: Some(no) });
+                self.items.push(Item {
+                    dir,
+                    name,
+                    file: Some(no),
+                });
                 Ok(())
             }
             _ => {
@@ -198,14 +250,22 @@ impl Life {
     fn wear(&mut self) {
         let blocks = (self.plan.mib << 20) / BLOCK;
         for _ in 0..blocks / 2 {
-            let Some(no) = self.items.get(self.rng.index(self.items.len())).and_then(|item| item.file) else {
+            let Some(no) = self
+                .items
+                .get(self.rng.index(self.items.len()))
+                .and_then(|item| item.file)
+            else {
                 continue;
             };
             let size = self.run.client.store().attr(no).unwrap().size;
             let data = [self.rng.next_u64() as u8; BLOCK as usize];
             let at = self.rng.below(size / BLOCK + 1) * BLOCK;
             let len = BLOCK.min(size.saturating_sub(at)) as usize;
-            match self.run.client.write(no, at, &data[..len], WriteFlags::default()) {
+            match self
+                .run
+                .client
+                .write(no, at, &data[..len], WriteFlags::default())
+            {
                 Ok(_) | Err(FsError::NoSpace) => {}
                 Err(e) => panic!("{:?}: {e}", self.plan),
             }
@@ -218,13 +278,22 @@ impl Life {
         for n in 0..count {
             let item = self.items.pop().unwrap();
             let client = &self.run.client;
-            let no = client.lookup(item.dir, item.name.as_bytes()).unwrap().object;
+            let no = client
+                .lookup(item.dir, item.name.as_bytes())
+                .unwrap()
+                .object;
             let removed = match item.file {
                 Some(_) => client.unlink(item.dir, item.name.as_bytes()),
                 None => client.rmdir(item.dir, item.name.as_bytes()),
             };
             client.release(no, 1);
-            removed.unwrap_or_else(|e| panic!("{:?}: removing {n} of {count}: {e}: {:?}", self.plan, self.run.space()));
+            removed.unwrap_or_else(|e| {
+                panic!(
+                    "{:?}: removing {n} of {count}: {e}: {:?}",
+                    self.plan,
+                    self.run.space()
+                )
+            });
             self.some_time();
         }
     }

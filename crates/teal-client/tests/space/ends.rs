@@ -26,7 +26,9 @@ impl Run {
     /// Deletes them all.
     pub(crate) fn empty(&mut self) {
         for (dir, name, _) in std::mem::take(&mut self.small) {
-            self.client.unlink(dir, format!("file-{name}").as_bytes()).unwrap();
+            self.client
+                .unlink(dir, format!("file-{name}").as_bytes())
+                .unwrap();
         }
         self.client.sync().unwrap();
     }

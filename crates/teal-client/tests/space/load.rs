@@ -16,7 +16,12 @@ use teal_log::{CheckOptions, Counts, MkfsOptions, OpenOptions, Space, Store};
 use teal_testkit::{Rng, SeededEntropy, SimClock};
 use teal_types::{BLOCK, ObjectNo};
 
-const CALLER: Caller = Caller { uid: 0, gid: 0, pid: 1, umask: 0 };
+const CALLER: Caller = Caller {
+    uid: 0,
+    gid: 0,
+    pid: 1,
+    umask: 0,
+};
 /// Nanoseconds a byte takes on the device that time is told by.
 const PER_BYTE: u64 = 10;
 /// Written between two steps of the background.
@@ -89,7 +94,13 @@ impl Run {
     pub(crate) fn new(load: Load) -> Self {
         let (disk, clock) = (Arc::new(MemDisk::new(load.mib << 11)), SimClock::default());
         let entropy = SeededEntropy::new(load.seed);
-        Store::mkfs(Arc::clone(&disk) as _, Arc::new(clock.clone()), &entropy, &MkfsOptions::default()).unwrap();
+        Store::mkfs(
+            Arc::clone(&disk) as _,
+            Arc::new(clock.clone()),
+            &entropy,
+            &MkfsOptions::default(),
+        )
+        .unwrap();
         let client = Self::open(&disk, &clock);
         let rng = Rng::new(load.seed);
         let mut run = Self {
@@ -112,7 +123,8 @@ impl Run {
 
     fn open(disk: &Arc<MemDisk>, clock: &SimClock) -> Arc<Client> {
         let disk: Arc<dyn Disk> = Arc::clone(disk) as _;
-        let (store, _) = Store::open(disk, Arc::new(clock.clone()), OpenOptions::default()).unwrap();
+        let (store, _) =
+            Store::open(disk, Arc::new(clock.clone()), OpenOptions::default()).unwrap();
         Client::new(store, Arc::new(clock.clone()), ClientOptions::default()).unwrap()
     }
 
@@ -120,7 +132,10 @@ impl Run {
     pub(crate) fn is_whole_after_reopening(&mut self) {
         self.client.shutdown().unwrap();
         self.client = Self::open(&self.disk, &self.clock);
-        let report = self.client.store().check(CheckOptions { verify_data: true }, &mut |_| {});
+        let report = self
+            .client
+            .store()
+            .check(CheckOptions { verify_data: true }, &mut |_| {});
         assert!(report.is_clean(), "{:?}: {:#?}", self.load, report.problems);
     }
 
@@ -172,7 +187,10 @@ impl Run {
     }
 
     pub(crate) fn create(&mut self, dir: ObjectNo, name: &str) -> Result<ObjectNo, FsError> {
-        let no = self.client.create(&CALLER, dir, name.as_bytes(), 0o644, true)?.object;
+        let no = self
+            .client
+            .create(&CALLER, dir, name.as_bytes(), 0o644, true)?
+            .object;
         self.client.release(no, 1);
         Ok(no)
     }
@@ -180,7 +198,10 @@ impl Run {
     fn make_small(&mut self) -> Result<(), FsError> {
         if self.small.len() >= self.dirs.len() * CROWD {
             let name = format!("dir-{}", self.dirs.len());
-            let dir = self.client.mkdir(&CALLER, ObjectNo::ROOT, name.as_bytes(), 0o755)?.object;
+            let dir = self
+                .client
+                .mkdir(&CALLER, ObjectNo::ROOT, name.as_bytes(), 0o755)?
+                .object;
             self.client.release(dir, 1);
             self.dirs.push(dir);
         }
@@ -230,7 +251,8 @@ impl Run {
         if self.load.pattern == Pattern::Files {
             let at = self.rng.index(self.small.len());
             let (dir, name, _) = self.small.swap_remove(at);
-            self.client.unlink(dir, format!("small-{name}").as_bytes())?;
+            self.client
+                .unlink(dir, format!("small-{name}").as_bytes())?;
             return self.make_small();
         }
         let hot = (self.files.len() / 10).max(1);
@@ -247,8 +269,12 @@ impl Run {
     pub(crate) fn spend(&mut self, bytes: u64) -> Spent {
         let (from, before) = (self.written, self.client.store().counts());
         while self.written < from + bytes {
-            self.change().unwrap_or_else(|e| panic!("{e}: {:?}", self.space()));
+            self.change()
+                .unwrap_or_else(|e| panic!("{e}: {:?}", self.space()));
         }
-        Spent { user: self.written - from, counts: self.client.store().counts().since(&before) }
+        Spent {
+            user: self.written - from,
+            counts: self.client.store().counts().since(&before),
+        }
     }
 }

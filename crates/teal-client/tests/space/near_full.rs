@@ -7,13 +7,20 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use teal_client::{Caller, Client, ClientOptions, FallocateMode, FsError, SetAttrRequest, WriteFlags, XattrMode};
+use teal_client::{
+    Caller, Client, ClientOptions, FallocateMode, FsError, SetAttrRequest, WriteFlags, XattrMode,
+};
 use teal_env::{Disk, MemDisk};
 use teal_log::{CheckOptions, Cost, MkfsOptions, OpenOptions, Settings, Store};
 use teal_testkit::{Rng, SeededEntropy, SimClock};
 use teal_types::{BLOCK, ObjectNo};
 
-const CALLER: Caller = Caller { uid: 0, gid: 0, pid: 1, umask: 0 };
+const CALLER: Caller = Caller {
+    uid: 0,
+    gid: 0,
+    pid: 1,
+    umask: 0,
+};
 const DIRS: usize = 8;
 /// Bytes the device may write for one operation, in units of the store's size.
 const MOST_WRITTEN: u64 = 4;
@@ -65,29 +72,61 @@ struct Life {
 
 fn open(disk: &Arc<MemDisk>, clock: &SimClock, rng: &mut Rng) -> Arc<Client> {
     let disk: Arc<dyn Disk> = Arc::clone(disk) as _;
-    let settings =
-        Settings { cached_objects: 256, batch_bytes: *rng.pick(&[1 << 20, 16 << 20]), ..Settings::default() };
-    let options = OpenOptions { settings, ..OpenOptions::default() };
+    let settings = Settings {
+        cached_objects: 256,
+        batch_bytes: *rng.pick(&[1 << 20, 16 << 20]),
+        ..Settings::default()
+    };
+    let options = OpenOptions {
+        settings,
+        ..OpenOptions::default()
+    };
     let (store, _) = Store::open(disk, Arc::new(clock.clone()), options).unwrap();
-    Client::new(store, Arc::new(clock.clone()), ClientOptions { reclaim_step: 4 << 20, ..ClientOptions::default() })
-        .unwrap()
+    Client::new(
+        store,
+        Arc::new(clock.clone()),
+        ClientOptions {
+            reclaim_step: 4 << 20,
+            ..ClientOptions::default()
+        },
+    )
+    .unwrap()
 }
 
 /// Lives a plan; panics where a promise is broken.
 pub(crate) fn live(plan: Plan) -> Seen {
     let (disk, clock) = (Arc::new(MemDisk::new(plan.mib << 11)), SimClock::default());
     let entropy = SeededEntropy::new(plan.seed);
-    Store::mkfs(Arc::clone(&disk) as _, Arc::new(clock.clone()), &entropy, &MkfsOptions::default()).unwrap();
+    Store::mkfs(
+        Arc::clone(&disk) as _,
+        Arc::new(clock.clone()),
+        &entropy,
+        &MkfsOptions::default(),
+    )
+    .unwrap();
     let mut rng = Rng::new(plan.seed);
     let client = open(&disk, &clock, &mut rng);
     let mut dirs = Vec::new();
     for i in 0..DIRS {
-        let dir = client.mkdir(&CALLER, ObjectNo::ROOT, format!("d{i}").as_bytes(), 0o755).unwrap().object;
+        let dir = client
+            .mkdir(&CALLER, ObjectNo::ROOT, format!("d{i}").as_bytes(), 0o755)
+            .unwrap()
+            .object;
         client.release(dir, 1);
         dirs.push(dir);
     }
     let (files, seen) = (Vec::new(), Seen::default());
-    let mut life = Life { plan, disk, clock, client, rng, dirs, files, made: 0, seen };
+    let mut life = Life {
+        plan,
+        disk,
+        clock,
+        client,
+        rng,
+        dirs,
+        files,
+        made: 0,
+        seen,
+    };
     for turn in 0..plan.ops {
         life.turn(turn);
     }
@@ -98,7 +137,10 @@ pub(crate) fn live(plan: Plan) -> Seen {
     }
     life.reopen(true);
     let space = life.client.store().space();
-    assert!(space.free + LEFT > space.total, "{plan:?}: {space:?} after all was deleted");
+    assert!(
+        space.free + LEFT > space.total,
+        "{plan:?}: {space:?} after all was deleted"
+    );
     life.seen
 }
 
@@ -116,18 +158,28 @@ impl Life {
             Err(FsError::NoSpace) => self.refused(turn),
             Err(e) => panic!("{:?}, turn {turn}: {e}", self.plan),
         }
-        self.clock.advance(Duration::from_millis(self.rng.below(40)));
+        self.clock
+            .advance(Duration::from_millis(self.rng.below(40)));
         if self.rng.below(50) == 0 {
-            self.client.sync().unwrap_or_else(|e| panic!("{:?}, turn {turn}: sync: {e}", self.plan));
+            self.client
+                .sync()
+                .unwrap_or_else(|e| panic!("{:?}, turn {turn}: sync: {e}", self.plan));
         }
         if self.plan.background {
             self.client.step();
         } else {
-            self.client.store().tick().unwrap_or_else(|e| panic!("{:?}, turn {turn}: tick: {e}", self.plan));
+            self.client
+                .store()
+                .tick()
+                .unwrap_or_else(|e| panic!("{:?}, turn {turn}: tick: {e}", self.plan));
         }
         let written = self.client.store().counts().bytes_written - before;
         self.seen.most_written = self.seen.most_written.max(written);
-        assert!(written < MOST_WRITTEN * (self.plan.mib << 20), "{:?}, turn {turn}: {written} bytes", self.plan);
+        assert!(
+            written < MOST_WRITTEN * (self.plan.mib << 20),
+            "{:?}, turn {turn}: {written} bytes",
+            self.plan
+        );
     }
 
     /// Only a full store refuses; then something is deleted.
@@ -135,9 +187,15 @@ impl Life {
         self.seen.refused += 1;
         let space = self.client.store().space();
         let most = LEFT + self.plan.largest as u64;
-        assert!(space.free < most, "{:?}, turn {turn}: refused with {space:?}", self.plan);
+        assert!(
+            space.free < most,
+            "{:?}, turn {turn}: refused with {space:?}",
+            self.plan
+        );
         for _ in 0..1 + self.rng.below(4) {
-            self.remove().unwrap_or_else(|e| panic!("{:?}, turn {turn}: {e} on deleting; {space:?}", self.plan));
+            self.remove().unwrap_or_else(|e| {
+                panic!("{:?}, turn {turn}: {e} on deleting; {space:?}", self.plan)
+            });
         }
     }
 
@@ -162,7 +220,12 @@ impl Life {
     /// What gives back is never refused.
     fn must(&mut self, act: fn(&mut Self) -> Result<(), FsError>) -> Result<(), FsError> {
         let done = act(self);
-        assert!(!matches!(done, Err(FsError::NoSpace)), "{:?}: refused: {:?}", self.plan, self.client.store().space());
+        assert!(
+            !matches!(done, Err(FsError::NoSpace)),
+            "{:?}: refused: {:?}",
+            self.plan,
+            self.client.store().space()
+        );
         done
     }
 
@@ -186,21 +249,32 @@ impl Life {
         if self.plan.small && self.rng.chance(0.95) {
             return self.rng.index(6000);
         }
-        *self.rng.pick(&[1, 100, 3000, 4096, 20_000, 100_000, largest])
+        *self
+            .rng
+            .pick(&[1, 100, 3000, 4096, 20_000, 100_000, largest])
     }
 
     fn create(&mut self) -> Result<(), FsError> {
         let (dir, name) = (self.rng.index(DIRS), self.name());
-        let attr = self.client.create(&CALLER, self.dirs[dir], &name, 0o644, true)?;
+        let attr = self
+            .client
+            .create(&CALLER, self.dirs[dir], &name, 0o644, true)?;
         self.client.release(attr.object, 1);
-        self.files.push(File { dir, name, no: attr.object, size: 0 });
+        self.files.push(File {
+            dir,
+            name,
+            no: attr.object,
+            size: 0,
+        });
         let len = self.length();
         self.write(self.files.len() - 1, 0, len)
     }
 
     fn write(&mut self, at: usize, offset: u64, len: usize) -> Result<(), FsError> {
         let data = self.data(len);
-        let done = self.client.write(self.files[at].no, offset, &data, WriteFlags::default())?;
+        let done = self
+            .client
+            .write(self.files[at].no, offset, &data, WriteFlags::default())?;
         let file = &mut self.files[at];
         file.size = file.size.max(offset + done as u64);
         Ok(())
@@ -243,7 +317,10 @@ impl Life {
             return Ok(());
         }
         let size = self.rng.below(self.files[at].size);
-        let set = SetAttrRequest { size: Some(size), ..SetAttrRequest::default() };
+        let set = SetAttrRequest {
+            size: Some(size),
+            ..SetAttrRequest::default()
+        };
         self.client.setattr(self.files[at].no, &set)?;
         let no = self.files[at].no;
         for file in self.files.iter_mut().filter(|file| file.no == no) {
@@ -257,14 +334,16 @@ impl Life {
         let file = self.files[at].clone();
         let offset = self.rng.below(file.size + 1);
         let len = 1 + self.rng.below(file.size + 1);
-        self.client.fallocate(file.no, FallocateMode::PunchHole, offset, len)
+        self.client
+            .fallocate(file.no, FallocateMode::PunchHole, offset, len)
     }
 
     fn xattr(&mut self) -> Result<(), FsError> {
         let Some(at) = self.pick() else { return Ok(()) };
         let len = *self.rng.pick(&[10, 1000, 20_000, 60_000]);
         let value = self.data(len);
-        self.client.setxattr(self.files[at].no, b"user.x", &value, XattrMode::Any, false)
+        self.client
+            .setxattr(self.files[at].no, b"user.x", &value, XattrMode::Any, false)
     }
 
     fn rename(&mut self) -> Result<(), FsError> {
@@ -272,7 +351,8 @@ impl Life {
         let (to, name) = (self.rng.index(DIRS), self.name());
         let file = self.files[at].clone();
         let mode = teal_client::RenameMode::NoReplace;
-        self.client.rename(self.dirs[file.dir], &file.name, self.dirs[to], &name, mode)?;
+        self.client
+            .rename(self.dirs[file.dir], &file.name, self.dirs[to], &name, mode)?;
         (self.files[at].dir, self.files[at].name) = (to, name);
         Ok(())
     }
@@ -291,18 +371,28 @@ impl Life {
         let plan = self.plan;
         self.seen.cleaned += self.client.store().counts().segments_cleaned;
         if clean {
-            self.client.shutdown().unwrap_or_else(|e| panic!("{plan:?}: closing: {e}"));
+            self.client
+                .shutdown()
+                .unwrap_or_else(|e| panic!("{plan:?}: closing: {e}"));
         } else {
-            self.client.sync().unwrap_or_else(|e| panic!("{plan:?}: sync: {e}"));
+            self.client
+                .sync()
+                .unwrap_or_else(|e| panic!("{plan:?}: sync: {e}"));
         }
         self.client = open(&self.disk, &self.clock, &mut self.rng);
         // As the background thread does when it starts.
         for no in self.client.store().orphans().unwrap() {
-            let op =
-                self.client.store().begin(Cost::data(0).freeing()).unwrap_or_else(|e| panic!("{plan:?}: orphan: {e}"));
+            let op = self
+                .client
+                .store()
+                .begin(Cost::data(0).freeing())
+                .unwrap_or_else(|e| panic!("{plan:?}: orphan: {e}"));
             op.lock(&[no]).unwrap().free(no).unwrap();
         }
-        let report = self.client.store().check(CheckOptions { verify_data: true }, &mut |_| {});
+        let report = self
+            .client
+            .store()
+            .check(CheckOptions { verify_data: true }, &mut |_| {});
         assert!(report.is_clean(), "{plan:?}: {:#?}", report.problems);
         self.seen.reopened += 1;
     }

@@ -35,8 +35,14 @@ impl Drive {
     /// # Errors
     /// What reading its note met.
     pub fn held(&self, no: ObjectNo) -> Result<Held, StoreError> {
-        let Some(bytes) = self.store.note(no)? else { return Ok(Held::default()) };
-        let damaged = StoreError::Corrupt { what: "the note of an object on a drive", at: 0, object: Some(no) };
+        let Some(bytes) = self.store.note(no)? else {
+            return Ok(Held::default());
+        };
+        let damaged = StoreError::Corrupt {
+            what: "the note of an object on a drive",
+            at: 0,
+            object: Some(no),
+        };
         Held::decode(&bytes).ok_or(damaged)
     }
 
@@ -44,10 +50,20 @@ impl Drive {
     ///
     /// # Errors
     /// What the disk met. Damaged content is no error: it is said in [`Found`].
-    pub fn read(&self, no: ObjectNo, data_seq: CommitSeq, from: u64, to: u64) -> Result<Found, StoreError> {
+    pub fn read(
+        &self,
+        no: ObjectNo,
+        data_seq: CommitSeq,
+        from: u64,
+        to: u64,
+    ) -> Result<Found, StoreError> {
         let _shard = self.shard(no).read();
         let mut found = Found::default();
-        let Some(content) = self.held(no)?.content.filter(|content| content.data_seq == data_seq) else {
+        let Some(content) = self
+            .held(no)?
+            .content
+            .filter(|content| content.data_seq == data_seq)
+        else {
             return Ok(found);
         };
         self.uses(no);
@@ -60,7 +76,9 @@ impl Drive {
                         found.pieces.append(&mut pieces);
                         found.present.add(at, stop);
                     }
-                    Err(StoreError::Corrupt { .. } | StoreError::NotFound(_)) => found.spoiled.add(at, stop),
+                    Err(StoreError::Corrupt { .. } | StoreError::NotFound(_)) => {
+                        found.spoiled.add(at, stop)
+                    }
                     Err(e) => return Err(e),
                 }
                 at = stop;
@@ -73,7 +91,10 @@ impl Drive {
     fn read_step(&self, no: ObjectNo, from: u64, to: u64) -> Result<Vec<Piece>, StoreError> {
         let (mut at, mut pieces) = (from, Vec::new());
         while let Some(data) = self.store.seek(no, at, false)?.filter(|data| *data < to) {
-            let hole = self.store.seek(no, data, true)?.map_or(to, |hole| hole.min(to));
+            let hole = self
+                .store
+                .seek(no, data, true)?
+                .map_or(to, |hole| hole.min(to));
             pieces.push((data, self.store.read(no, data, (hole - data) as usize)?));
             at = hole;
             if at >= to {
@@ -99,7 +120,10 @@ impl Drive {
             return Ok(false);
         }
         let _writing = self.writes();
-        let bytes: u64 = pieces.iter().map(|(_, bytes)| bytes.len() as u64 + 2 * BLOCK).sum();
+        let bytes: u64 = pieces
+            .iter()
+            .map(|(_, bytes)| bytes.len() as u64 + 2 * BLOCK)
+            .sum();
         self.make_room(no, bytes)?;
         let _shard = self.shard(no).write();
         if self.store.is_leaving(no) {
@@ -110,13 +134,25 @@ impl Drive {
             Some(content) if content.data_seq == data_seq => content,
             Some(content) if content.data_seq > data_seq => return Ok(false),
             // Whatever was said of what has changed since is not known here.
-            _ => Content { data_seq, size, present: Ranges::default() },
+            _ => Content {
+                data_seq,
+                size,
+                present: Ranges::default(),
+            },
         };
         let is_fresh = content.present.is_empty();
         // What is beside it in the same block, and is there, stays; what is not may be damaged, and goes with its block.
         let (low, high) = blocks(from, to);
-        let low = if content.present.touches(low, from) { from } else { low };
-        let high = if content.present.touches(to, high) { to } else { high };
+        let low = if content.present.touches(low, from) {
+            from
+        } else {
+            low
+        };
+        let high = if content.present.touches(to, high) {
+            to
+        } else {
+            high
+        };
         content.present.add(from, to.min(size));
         if content.present.iter().len() > RANGES_MAX {
             return Ok(false);
@@ -129,7 +165,14 @@ impl Drive {
             Err(StoreError::NotFound(_)) => {
                 let mut locked = op.lock(&[])?;
                 let now = self.clock.civil();
-                let new = NewObject { kind: FileType::File, perm: 0o600, uid: 0, gid: 0, rdev: 0, now };
+                let new = NewObject {
+                    kind: FileType::File,
+                    perm: 0o600,
+                    uid: 0,
+                    gid: 0,
+                    rdev: 0,
+                    now,
+                };
                 locked.create_as(no, new)?;
                 locked.set_orphan(no, true)?;
                 locked
@@ -164,7 +207,13 @@ impl Drive {
         let _writing = self.writes();
         let _shard = self.shard(no).write();
         let mut held = self.held(no)?;
-        let Some(content) = held.content.take().filter(|content| content.data_seq < data_seq) else { return Ok(()) };
+        let Some(content) = held
+            .content
+            .take()
+            .filter(|content| content.data_seq < data_seq)
+        else {
+            return Ok(());
+        };
         let after = content.after(data_seq, size, changed);
         let gone = content.present.without(&after.present);
         held.content = Some(after).filter(|content| !content.present.is_empty());
@@ -175,16 +224,28 @@ impl Drive {
     ///
     /// # Errors
     /// What the disk met.
-    pub fn spoil(&self, no: ObjectNo, data_seq: CommitSeq, spoiled: &Ranges) -> Result<(), StoreError> {
+    pub fn spoil(
+        &self,
+        no: ObjectNo,
+        data_seq: CommitSeq,
+        spoiled: &Ranges,
+    ) -> Result<(), StoreError> {
         let _writing = self.writes();
         let _shard = self.shard(no).write();
         let mut held = self.held(no)?;
-        let Some(mut content) = held.content.take().filter(|content| content.data_seq == data_seq) else {
+        let Some(mut content) = held
+            .content
+            .take()
+            .filter(|content| content.data_seq == data_seq)
+        else {
             return Ok(());
         };
         // A reader asks for a part of a block; damaged is all of it.
         let mut whole = Ranges::default();
-        spoiled.iter().map(|(from, to)| blocks(from, to)).for_each(|(from, to)| whole.add(from, to));
+        spoiled
+            .iter()
+            .map(|(from, to)| blocks(from, to))
+            .for_each(|(from, to)| whole.add(from, to));
         content.present = content.present.without(&whole);
         held.content = Some(content).filter(|content| !content.present.is_empty());
         self.strip(no, &held, &whole)
@@ -207,7 +268,11 @@ impl Drive {
     pub fn mark(&self, no: ObjectNo, affinity: bool, sticky: bool) -> Result<(), StoreError> {
         let _writing = self.writes();
         let _shard = self.shard(no).write();
-        let held = Held { affinity, sticky, ..self.held(no)? };
+        let held = Held {
+            affinity,
+            sticky,
+            ..self.held(no)?
+        };
         self.keep(no, &held)
     }
 
@@ -223,7 +288,15 @@ impl Drive {
         let size = match self.store.attr(no) {
             Err(StoreError::NotFound(_)) => return self.keep(no, held),
             // It will never be read again.
-            Err(StoreError::Corrupt { .. }) => return self.keep(no, &Held { content: None, ..held.clone() }),
+            Err(StoreError::Corrupt { .. }) => {
+                return self.keep(
+                    no,
+                    &Held {
+                        content: None,
+                        ..held.clone()
+                    },
+                );
+            }
             attr => attr?.size,
         };
         let Some(content) = &held.content else {
@@ -239,7 +312,11 @@ impl Drive {
                 let (from, to) = blocks(from, to);
                 locked.punch(no, from, to)?;
             }
-            if size == content.size { Ok(()) } else { locked.truncate(no, content.size) }
+            if size == content.size {
+                Ok(())
+            } else {
+                locked.truncate(no, content.size)
+            }
         })
     }
 
@@ -259,11 +336,19 @@ impl Drive {
     }
 
     /// The numbers that lie from one on and are held, at most `count`.
-    pub(super) fn numbers(&self, from: ObjectNo, count: usize) -> Result<Vec<ObjectNo>, StoreError> {
+    pub(super) fn numbers(
+        &self,
+        from: ObjectNo,
+        count: usize,
+    ) -> Result<Vec<ObjectNo>, StoreError> {
         let mut found = Vec::new();
         self.store.each_note(from, &mut |no, _| {
             found.push(no);
-            if found.len() < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if found.len() < count {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         })?;
         Ok(found)
     }

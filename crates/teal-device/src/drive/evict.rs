@@ -59,11 +59,17 @@ impl Drive {
                 }
             }
         }
-        if self.store.room().1 < bytes { Err(StoreError::NoSpace) } else { Ok(()) }
+        if self.store.room().1 < bytes {
+            Err(StoreError::NoSpace)
+        } else {
+            Ok(())
+        }
     }
 
     fn evict(&self, no: ObjectNo) -> Result<(), StoreError> {
-        let Some(_shard) = self.shard(no).try_write() else { return Ok(()) };
+        let Some(_shard) = self.shard(no).try_write() else {
+            return Ok(());
+        };
         let held = self.held(no)?;
         if held.affinity && !bug(Bug::AffinityEvicted) {
             return Ok(());

@@ -44,13 +44,25 @@ pub struct Held {
 
 /// The blocks that bytes lie in.
 pub(super) fn blocks(from: u64, to: u64) -> (u64, u64) {
-    (from / BLOCK * BLOCK, to.checked_next_multiple_of(BLOCK).unwrap_or(to))
+    (
+        from / BLOCK * BLOCK,
+        to.checked_next_multiple_of(BLOCK).unwrap_or(to),
+    )
 }
 
 impl Content {
     /// What is left of it when another state follows: `changed` as (offset, length), `None` anywhere.
-    pub(super) fn after(&self, data_seq: CommitSeq, size: u64, changed: Option<&[(u64, u64)]>) -> Self {
-        let mut present = if changed.is_some() { self.present.clone() } else { Ranges::default() };
+    pub(super) fn after(
+        &self,
+        data_seq: CommitSeq,
+        size: u64,
+        changed: Option<&[(u64, u64)]>,
+    ) -> Self {
+        let mut present = if changed.is_some() {
+            self.present.clone()
+        } else {
+            Ranges::default()
+        };
         for (offset, len) in changed.into_iter().flatten() {
             let (from, to) = blocks(*offset, offset.saturating_add(*len));
             present.remove(from, to);
@@ -58,7 +70,11 @@ impl Content {
         if size != self.size {
             present.remove(blocks(size.min(self.size), 0).0, teal_types::ranges::END);
         }
-        Self { data_seq, size, present }
+        Self {
+            data_seq,
+            size,
+            present,
+        }
     }
 }
 
@@ -76,7 +92,10 @@ impl Held {
     pub(super) fn encode(&self) -> Vec<u8> {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let content = flag(self.content.is_some(), CONTENT);
-        let mut out = vec![VERSION, content | flag(self.affinity, AFFINITY) | flag(self.sticky, STICKY)];
+        let mut out = vec![
+            VERSION,
+            content | flag(self.affinity, AFFINITY) | flag(self.sticky, STICKY),
+        ];
         if let Some(content) = &self.content {
             out.extend(content.data_seq.get().to_le_bytes());
             out.extend(content.size.to_le_bytes());
@@ -90,7 +109,9 @@ impl Held {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let [version, flags, rest @ ..] = bytes else { return None };
+        let [version, flags, rest @ ..] = bytes else {
+            return None;
+        };
         if *version != VERSION || *flags >= 2 * STICKY {
             return None;
         }
@@ -100,11 +121,20 @@ impl Held {
             rest = tail;
             Some(head.iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b)))
         };
-        let mut held = Self { content: None, affinity: flags & AFFINITY != 0, sticky: flags & STICKY != 0 };
+        let mut held = Self {
+            content: None,
+            affinity: flags & AFFINITY != 0,
+            sticky: flags & STICKY != 0,
+        };
         if flags & CONTENT != 0 {
             let (data_seq, size, count) = (CommitSeq::new(number(8)?), number(8)?, number(4)?);
-            let ranges: Option<Vec<_>> = (0..count).map(|_| Some((number(8)?, number(8)?))).collect();
-            held.content = Some(Content { data_seq, size, present: Ranges::of(ranges?)? });
+            let ranges: Option<Vec<_>> =
+                (0..count).map(|_| Some((number(8)?, number(8)?))).collect();
+            held.content = Some(Content {
+                data_seq,
+                size,
+                present: Ranges::of(ranges?)?,
+            });
         }
         rest.is_empty().then_some(held)
     }
@@ -120,8 +150,16 @@ mod tests {
 
     #[test]
     fn the_bytes_of_version_1_are_pinned() {
-        let content = Content { data_seq: CommitSeq::new(3), size: 9000, present: ranges(&[(0, 4096), (8192, 9000)]) };
-        let held = Held { content: Some(content), affinity: true, sticky: false };
+        let content = Content {
+            data_seq: CommitSeq::new(3),
+            size: 9000,
+            present: ranges(&[(0, 4096), (8192, 9000)]),
+        };
+        let held = Held {
+            content: Some(content),
+            affinity: true,
+            sticky: false,
+        };
         let long = |n: u64| n.to_le_bytes().to_vec();
         let numbers = [3, 9000].map(long).concat();
         let pairs = [0, 4096, 8192, 9000].map(long).concat();
@@ -131,8 +169,15 @@ mod tests {
         for len in 0..bytes.len() {
             assert_eq!(Held::decode(&bytes[..len]), None, "{len} bytes");
         }
-        let sticky = Held { content: None, affinity: true, sticky: true };
-        assert_eq!((sticky.encode(), Held::decode(&[1, 6])), (vec![1, 6], Some(sticky)));
+        let sticky = Held {
+            content: None,
+            affinity: true,
+            sticky: true,
+        };
+        assert_eq!(
+            (sticky.encode(), Held::decode(&[1, 6])),
+            (vec![1, 6], Some(sticky))
+        );
         for bad in [&[2, 0][..], &[1, 8], &[1, 0, 0]] {
             assert_eq!(Held::decode(bad), None, "{bad:?}");
         }
@@ -140,10 +185,19 @@ mod tests {
 
     #[test]
     fn only_whole_blocks_that_did_not_change_stay() {
-        let content = Content { data_seq: CommitSeq::new(3), size: 20_000, present: ranges(&[(0, 20_000)]) };
-        let after = |size, changed: Option<&[(u64, u64)]>| content.after(CommitSeq::new(4), size, changed).present;
+        let content = Content {
+            data_seq: CommitSeq::new(3),
+            size: 20_000,
+            present: ranges(&[(0, 20_000)]),
+        };
+        let after = |size, changed: Option<&[(u64, u64)]>| {
+            content.after(CommitSeq::new(4), size, changed).present
+        };
         assert_eq!(after(20_000, None), Ranges::default());
-        assert_eq!(after(20_000, Some(&[(5000, 1)])), ranges(&[(0, 4096), (8192, 20_000)]));
+        assert_eq!(
+            after(20_000, Some(&[(5000, 1)])),
+            ranges(&[(0, 4096), (8192, 20_000)])
+        );
         // What grew or was cut off takes its block along.
         assert_eq!(after(30_000, Some(&[])), ranges(&[(0, 16_384)]));
         assert_eq!(after(5000, Some(&[])), ranges(&[(0, 4096)]));

@@ -84,7 +84,10 @@ impl Label {
     /// The same in the newest version; it wants a new proof.
     #[must_use]
     pub fn now(self) -> Self {
-        Self { version: VERSION, ..self }
+        Self {
+            version: VERSION,
+            ..self
+        }
     }
 
     /// What the proof is about.
@@ -98,7 +101,11 @@ impl Label {
         out.extend(self.digest);
         out.extend(self.nonce.to_le_bytes());
         out.extend(self.next.to_le_bytes());
-        let affinity = if self.version > 1 && self.has_affinity { AFFINITY } else { 0 };
+        let affinity = if self.version > 1 && self.has_affinity {
+            AFFINITY
+        } else {
+            0
+        };
         out.push(u8::from(self.is_clean) | affinity);
         out
     }
@@ -116,7 +123,12 @@ impl Label {
             rest = tail;
             Ok(head)
         };
-        let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b));
+        let number = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .rev()
+                .fold(0_u64, |n, b| n << 8 | u64::from(*b))
+        };
         let version = number(take(2)?) as u16;
         if !(1..=VERSION).contains(&version) {
             return Err(NoLabel::Version(version));
@@ -140,7 +152,11 @@ impl Label {
         label.is_clean = flags & CLEAN != 0;
         label.has_affinity |= flags & AFFINITY != 0;
         label.proof = digest(take(32)?)?;
-        if rest.is_empty() { Ok(label) } else { Err(NoLabel::Other) }
+        if rest.is_empty() {
+            Ok(label)
+        } else {
+            Err(NoLabel::Other)
+        }
     }
 }
 
@@ -163,22 +179,51 @@ mod tests {
             version: 2,
             proof: [8; 32],
         };
-        let (word, long) = (|n: u32| n.to_le_bytes().to_vec(), |n: u64| n.to_le_bytes().to_vec());
-        let head = [b"TLdv".to_vec(), vec![2, 0], word(1), word(2), word(3), long(4), vec![5; 32]].concat();
+        let (word, long) = (
+            |n: u32| n.to_le_bytes().to_vec(),
+            |n: u64| n.to_le_bytes().to_vec(),
+        );
+        let head = [
+            b"TLdv".to_vec(),
+            vec![2, 0],
+            word(1),
+            word(2),
+            word(3),
+            long(4),
+            vec![5; 32],
+        ]
+        .concat();
         let said = [head, long(6), long(7), vec![3]].concat();
         let bytes = [said.clone(), vec![8; 32]].concat();
-        assert_eq!((label.encode(), label.said(), bytes.len()), (bytes.clone(), said, BYTES));
+        assert_eq!(
+            (label.encode(), label.said(), bytes.len()),
+            (bytes.clone(), said, BYTES)
+        );
         assert_eq!(Label::decode(&bytes), Ok(label));
         assert_eq!(Label::decode(&bytes[..BYTES - 1]), Err(NoLabel::Other));
-        assert_eq!(Label::decode(&[&bytes[..], &[0]].concat()), Err(NoLabel::Other));
+        assert_eq!(
+            Label::decode(&[&bytes[..], &[0]].concat()),
+            Err(NoLabel::Other)
+        );
         let newer = [b"TLdv".to_vec(), vec![3, 0], bytes[6..].to_vec()].concat();
         assert_eq!(Label::decode(&newer), Err(NoLabel::Version(3)));
         let mut first = bytes.clone();
         (first[4], first[BYTES - 33]) = (1, 1);
-        let of_1 = Label { version: 1, ..label };
+        let of_1 = Label {
+            version: 1,
+            ..label
+        };
         assert_eq!(Label::decode(&first), Ok(of_1));
         assert_eq!(of_1.encode(), first, "its proof is about those bytes");
-        assert_eq!(Label { version: 1, ..label }.now().encode(), bytes);
+        assert_eq!(
+            Label {
+                version: 1,
+                ..label
+            }
+            .now()
+            .encode(),
+            bytes
+        );
         // A store of a volume says who it is there, too: in other words.
         assert_eq!(Label::decode(&[1; 129]), Err(NoLabel::Other));
     }

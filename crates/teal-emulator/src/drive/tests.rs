@@ -9,15 +9,27 @@ use teal_types::{Bytes, Power as Watts, Sector};
 
 fn drive(electronics: Electronics, spin_down: Option<Span>) -> Drive {
     let setup = Setup::new(Profile::shipped("ibm-microdrive-1gb").unwrap(), 512 << 20).unwrap();
-    Drive::new(&setup.with_electronics(electronics).with_spin_down(spin_down)).unwrap()
+    Drive::new(
+        &setup
+            .with_electronics(electronics)
+            .with_spin_down(spin_down),
+    )
+    .unwrap()
 }
 
 fn read(at: u64) -> Request {
-    Request::Read { at: Sector::new(at), count: 8 }
+    Request::Read {
+        at: Sector::new(at),
+        count: 8,
+    }
 }
 
 fn write(at: u64) -> Request {
-    Request::Write { at: Sector::new(at), count: 8, fua: false }
+    Request::Write {
+        at: Sector::new(at),
+        count: 8,
+        fua: false,
+    }
 }
 
 #[test]
@@ -33,39 +45,65 @@ fn an_idle_drive_spins_down_when_it_is_due_and_the_next_request_pays() {
     let work = drive.serve(asked, read(100_000));
     assert_eq!(work.start.since(asked), Span::millis(800));
     let events = drive.take_events();
-    assert_eq!(events.iter().map(|e| e.to).collect::<Vec<_>>(), [Power::Asleep, Power::Ready]);
+    assert_eq!(
+        events.iter().map(|e| e.to).collect::<Vec<_>>(),
+        [Power::Asleep, Power::Ready]
+    );
     assert_eq!(events[0].at, Time::after_start(Span::secs(5)));
-    assert_eq!((events[1].at, events[1].energy), (asked, Energy::millijoules(605)));
+    assert_eq!(
+        (events[1].at, events[1].energy),
+        (asked, Energy::millijoules(605))
+    );
     assert_eq!(drive.cycles(), 1);
 }
 
 #[test]
 fn what_the_cache_holds_is_on_the_surface_before_the_drive_sleeps() {
-    let cache = Electronics { write_cache: Bytes::new(1 << 20), ..Electronics::default() };
+    let cache = Electronics {
+        write_cache: Bytes::new(1 << 20),
+        ..Electronics::default()
+    };
     let mut drive = drive(cache, None);
     let quick = drive.serve(Time::ZERO, write(1_000_000));
     assert_eq!((quick.done, drive.unwritten()), (Time::ZERO, 4096));
     let asleep = drive.sleep(Time::ZERO);
     assert_eq!(drive.unwritten(), 0);
-    assert!(asleep > Time::after_start(Span::millis(12)), "a seek and a write: {asleep}");
+    assert!(
+        asleep > Time::after_start(Span::millis(12)),
+        "a seek and a write: {asleep}"
+    );
     assert_eq!(drive.ledger().entry(Use::Work(Phase::Seek)).count, 1);
-    assert_eq!(drive.sleep(asleep + Span::secs(1)), asleep + Span::secs(1), "asleep already");
+    assert_eq!(
+        drive.sleep(asleep + Span::secs(1)),
+        asleep + Span::secs(1),
+        "asleep already"
+    );
     let awake = drive.wake(asleep + Span::secs(2));
     assert_eq!(awake, asleep + Span::secs(2) + Span::millis(800));
 }
 
 #[test]
 fn a_request_while_the_drive_goes_down_waits_for_both_ways() {
-    let setup = Setup::new(Profile::shipped("desktop-7200rpm-composed").unwrap(), 1 << 30).unwrap();
+    let setup = Setup::new(
+        Profile::shipped("desktop-7200rpm-composed").unwrap(),
+        1 << 30,
+    )
+    .unwrap();
     let mut drive = Drive::new(&setup.with_spin_down(Some(Span::secs(1)))).unwrap();
     // It takes 12 s to come to rest and 5.4 s to come up again.
     let work = drive.serve(Time::after_start(Span::secs(3)), read(0));
-    assert_eq!(work.start, Time::after_start(Span::millis(1000 + 12_000 + 5_400)));
+    assert_eq!(
+        work.start,
+        Time::after_start(Span::millis(1000 + 12_000 + 5_400))
+    );
 }
 
 #[test]
 fn a_drive_left_alone_puts_its_cache_on_the_surface() {
-    let cache = Electronics { write_cache: Bytes::new(1 << 20), ..Electronics::default() };
+    let cache = Electronics {
+        write_cache: Bytes::new(1 << 20),
+        ..Electronics::default()
+    };
     let mut drive = drive(cache, None);
     drive.serve(Time::ZERO, write(1_000_000));
     drive.advance(Time::after_start(Span::secs(1)));

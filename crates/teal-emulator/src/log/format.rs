@@ -155,7 +155,9 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 
 /// The longest part of `text` that has at most `most` bytes.
 fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=text.len().min(most)).rfind(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end = (0..=text.len().min(most))
+        .rfind(|end| text.is_char_boundary(*end))
+        .unwrap_or(0);
     &text[..end]
 }
 
@@ -193,8 +195,17 @@ impl Record {
         out.extend([self.kind as u8, 0]);
         out.extend((label.len() as u16).to_le_bytes());
         out.extend([0; 4]);
-        let numbers = [self.at.get(), self.count, self.asked.get(), self.start.get(), self.done.get()];
-        for number in numbers.into_iter().chain([self.energy.get(), self.total.get()]) {
+        let numbers = [
+            self.at.get(),
+            self.count,
+            self.asked.get(),
+            self.start.get(),
+            self.done.get(),
+        ];
+        for number in numbers
+            .into_iter()
+            .chain([self.energy.get(), self.total.get()])
+        {
             out.extend(number.to_le_bytes());
         }
         out.extend(label.as_bytes());
@@ -205,7 +216,8 @@ impl Record {
     pub(super) fn decode(bytes: &[u8]) -> Option<(Self, usize)> {
         let code = *bytes.first()?;
         let label = usize::from(u16_at(bytes, 2)?);
-        let time = |at| u64_at(bytes, at).map(|raw| Time::after_start(teal_types::Span::nanos(raw)));
+        let time =
+            |at| u64_at(bytes, at).map(|raw| Time::after_start(teal_types::Span::nanos(raw)));
         let energy = |at| u64_at(bytes, at).map(Energy::microjoules);
         let this = Self {
             kind: Kind::ALL.into_iter().find(|kind| *kind as u8 == code)?,
@@ -216,7 +228,9 @@ impl Record {
             done: time(40)?,
             energy: energy(48)?,
             total: energy(56)?,
-            label: std::str::from_utf8(bytes.get(RECORD..RECORD + label)?).ok()?.to_owned(),
+            label: std::str::from_utf8(bytes.get(RECORD..RECORD + label)?)
+                .ok()?
+                .to_owned(),
         };
         Some((this, (RECORD + label).next_multiple_of(8)))
     }
@@ -242,15 +256,42 @@ mod tests {
         };
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
-        let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
-        assert_eq!(words, [0x0005_0006, 1, 2, 3, 4, 0x0506, 7, 8, u64::from_le_bytes(*b"phase\0\0\0")]);
+        let words: Vec<u64> = bytes
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+            .collect();
+        assert_eq!(
+            words,
+            [
+                0x0005_0006,
+                1,
+                2,
+                3,
+                4,
+                0x0506,
+                7,
+                8,
+                u64::from_le_bytes(*b"phase\0\0\0")
+            ]
+        );
         assert_eq!(Record::decode(&bytes), Some((record, 72)));
 
-        let header = Header { profile: "ibm".to_owned(), sectors: 0x0102, write_cache: 0x0304, real_time: true };
+        let header = Header {
+            profile: "ibm".to_owned(),
+            sectors: 0x0102,
+            write_cache: 0x0304,
+            real_time: true,
+        };
         let bytes = header.encode();
         assert_eq!(&bytes[..12], b"TEALDSK\0\x01\0\0\0");
-        assert_eq!(&bytes[16..36], b"\x02\x01\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0\x01\0\0\0");
-        assert_eq!((&bytes[36..64], &bytes[64..68]), (&[0; 28][..], &b"ibm\0"[..]));
+        assert_eq!(
+            &bytes[16..36],
+            b"\x02\x01\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0\x01\0\0\0"
+        );
+        assert_eq!(
+            (&bytes[36..64], &bytes[64..68]),
+            (&[0; 28][..], &b"ibm\0"[..])
+        );
         assert_eq!(Header::decode(&bytes), Some(header));
     }
 

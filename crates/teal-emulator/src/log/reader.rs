@@ -4,7 +4,9 @@
 //! 1. *No panic on input*, and no more memory than a block.
 //! 2. What is damaged is an error with its offset; a file that was cut off ends with [`LogError::CutOff`] after its last whole block.
 
-use super::format::{BLOCK_HEAD, BLOCK_MAGIC, BLOCK_MAX, HEADER, Header, MAGIC, Record, VERSION, u32_at, u64_at};
+use super::format::{
+    BLOCK_HEAD, BLOCK_MAGIC, BLOCK_MAX, HEADER, Header, MAGIC, Record, VERSION, u32_at, u64_at,
+};
 use std::collections::VecDeque;
 use std::io::{self, Read};
 
@@ -64,7 +66,14 @@ impl<R: Read> LogReader<R> {
             return Err(LogError::CutOff { at: 0 });
         }
         let header = Header::decode(&bytes).ok_or(LogError::Damaged { at: 0 })?;
-        Ok(Self { from, header, at: HEADER as u64, next: 0, records: VecDeque::new(), is_over: false })
+        Ok(Self {
+            from,
+            header,
+            at: HEADER as u64,
+            next: 0,
+            records: VecDeque::new(),
+            is_over: false,
+        })
     }
 
     /// What it is about.
@@ -151,9 +160,17 @@ mod tests {
 
     fn record(n: u64) -> Record {
         let time = |by| Time::after_start(Span::micros(n * 10 + by));
-        let label = if n.is_multiple_of(7) { format!("phase {n}") } else { String::new() };
+        let label = if n.is_multiple_of(7) {
+            format!("phase {n}")
+        } else {
+            String::new()
+        };
         Record {
-            kind: if label.is_empty() { Kind::Write } else { Kind::Mark },
+            kind: if label.is_empty() {
+                Kind::Write
+            } else {
+                Kind::Mark
+            },
             at: Sector::new(n * 8),
             count: 8,
             asked: time(0),
@@ -168,7 +185,12 @@ mod tests {
     /// A log of `count` records in several blocks.
     fn log(count: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let header = Header { profile: "p".to_owned(), sectors: 9, write_cache: 0, real_time: false };
+        let header = Header {
+            profile: "p".to_owned(),
+            sectors: 9,
+            write_cache: 0,
+            real_time: false,
+        };
         let mut writer = LogWriter::new(&mut bytes, &header).unwrap();
         (0..count).for_each(|n| writer.put(&record(n)).unwrap());
         writer.flush().unwrap();
@@ -187,10 +209,16 @@ mod tests {
     #[test]
     fn foreign_files_are_refused() {
         assert!(matches!(LogReader::new(&b""[..]), Err(LogError::Foreign)));
-        assert!(matches!(LogReader::new(&[7; 500][..]), Err(LogError::Foreign)));
+        assert!(matches!(
+            LogReader::new(&[7; 500][..]),
+            Err(LogError::Foreign)
+        ));
         let mut newer = log(1);
         newer[8] = 2;
-        assert!(matches!(LogReader::new(newer.as_slice()), Err(LogError::Version(2))));
+        assert!(matches!(
+            LogReader::new(newer.as_slice()),
+            Err(LogError::Version(2))
+        ));
     }
 
     proptest! {

@@ -17,7 +17,10 @@ pub struct Ring {
 impl Ring {
     /// A ring of at most `limit` records.
     pub fn new(limit: usize) -> Self {
-        Self { limit, held: Arc::default() }
+        Self {
+            limit,
+            held: Arc::default(),
+        }
     }
 
     /// The records that are kept, oldest first.

@@ -20,7 +20,12 @@ impl<W: Write> LogWriter<W> {
     /// What `out` says.
     pub fn new(mut out: W, header: &Header) -> io::Result<Self> {
         out.write_all(&header.encode())?;
-        Ok(Self { out, block: Vec::with_capacity(BLOCK_MAX), in_block: 0, first: 0 })
+        Ok(Self {
+            out,
+            block: Vec::with_capacity(BLOCK_MAX),
+            in_block: 0,
+            first: 0,
+        })
     }
 
     fn end_block(&mut self) -> io::Result<()> {

@@ -9,7 +9,9 @@ fn watts(milli: u64) -> Power {
 
 fn series(parts: &[(u64, u64)]) -> Series {
     let mut series = Series::default();
-    parts.iter().for_each(|(milli, millis)| series.draw(watts(*milli), Span::millis(*millis)));
+    parts
+        .iter()
+        .for_each(|(milli, millis)| series.draw(watts(*milli), Span::millis(*millis)));
     series
 }
 
@@ -21,12 +23,21 @@ fn micro(bins: &[Energy]) -> Vec<u64> {
 fn what_was_spent_lies_in_the_bins_of_its_time() {
     // 2 ms at 1 W, 3 ms at 0.1 W: a millijoule in each of the first, a tenth in the others.
     let mut of = series(&[(1000, 2), (100, 3)]);
-    assert_eq!((of.width(), of.passed()), (Span::millis(1), Span::millis(5)));
-    assert_eq!(micro(&of.bins(Energy::microjoules(2300))), [1000, 1000, 100, 100, 100]);
+    assert_eq!(
+        (of.width(), of.passed()),
+        (Span::millis(1), Span::millis(5))
+    );
+    assert_eq!(
+        micro(&of.bins(Energy::microjoules(2300))),
+        [1000, 1000, 100, 100, 100]
+    );
     // Half a millisecond, and one and a half: two bins share what was paid for 2 ms.
     of.draw(watts(100), Span::micros(500));
     of.pay(Span::millis(2), Energy::microjoules(4000));
-    assert_eq!(micro(&of.bins(Energy::microjoules(6350))), [1000, 1000, 100, 100, 100, 1050, 2000, 1000]);
+    assert_eq!(
+        micro(&of.bins(Energy::microjoules(6350))),
+        [1000, 1000, 100, 100, 100, 1050, 2000, 1000]
+    );
     // What takes no time belongs to what was before it.
     of.pay(Span::ZERO, Energy::microjoules(7));
     assert_eq!(micro(&of.bins(Energy::microjoules(6357)))[7], 1007);
@@ -36,20 +47,31 @@ fn what_was_spent_lies_in_the_bins_of_its_time() {
 #[test]
 fn bins_are_merged_by_twos_when_time_goes_beyond_the_last() {
     let mut of = series(&[(1000, 1), (0, 1), (500, 62)]);
-    assert_eq!((of.bins.len(), of.width()), (64, Span::millis(1)), "just full");
+    assert_eq!(
+        (of.bins.len(), of.width()),
+        (64, Span::millis(1)),
+        "just full"
+    );
     of.draw(watts(500), Span::nanos(1));
     assert_eq!((of.bins.len(), of.width()), (33, Span::millis(2)));
     let bins = micro(&of.bins(Energy::microjoules(32_000)));
     assert_eq!((bins[0], bins[1], bins[32]), (1000, 1000, 0));
     // A year at once.
     of.draw(watts(1), Span::hours(24 * 365));
-    assert!(of.bins.len() <= Series::BINS_MAX && of.bins.len() > Series::BINS_MAX / 2, "{}", of.bins.len());
+    assert!(
+        of.bins.len() <= Series::BINS_MAX && of.bins.len() > Series::BINS_MAX / 2,
+        "{}",
+        of.bins.len()
+    );
 }
 
 #[test]
 fn what_rounds_by_use_is_shared_out_all_the_same() {
     let of = series(&[(1000, 3)]);
-    assert_eq!(micro(&of.bins(Energy::microjoules(3002))), [1000, 1000, 1002]);
+    assert_eq!(
+        micro(&of.bins(Energy::microjoules(3002))),
+        [1000, 1000, 1002]
+    );
     assert_eq!(micro(&of.bins(Energy::microjoules(1999))), [1000, 999, 0]);
     assert!(Series::default().bins(Energy::ZERO).is_empty());
 }

@@ -28,27 +28,45 @@ fn greenfs_table_2_and_equation_1() {
             // U = U_up + P S / B with S in MB, B in MB/s: microjoules, rounded to the nearest.
             let transfer = (power * 1000 * megabytes * 2 + rate) / (2 * rate);
             let expected = Energy::microjoules(start * 1000 + transfer);
-            assert_eq!(given.energy(Bytes::new(megabytes * 1_000_000)), expected, "{name}, {megabytes} MB");
+            assert_eq!(
+                given.energy(Bytes::new(megabytes * 1_000_000)),
+                expected,
+                "{name}, {megabytes} MB"
+            );
         }
     }
 }
 
 #[test]
 fn sizes_from_which_a_disk_is_cheaper_than_the_network() {
-    let megabytes = |disk: &str, link: &str| burst(disk).cheaper_from(&burst(link)).map(|s| s.get() / 100_000);
-    let row = |disk| ["greenfs-gigabit", "greenfs-100mb", "greenfs-802.11g"].map(|link| megabytes(disk, link));
+    let megabytes = |disk: &str, link: &str| {
+        burst(disk)
+            .cheaper_from(&burst(link))
+            .map(|s| s.get() / 100_000)
+    };
+    let row = |disk| {
+        ["greenfs-gigabit", "greenfs-100mb", "greenfs-802.11g"].map(|link| megabytes(disk, link))
+    };
     // In tenths of MB. "Reads as large as hundreds of megabytes can be more efficient over the network" (2.5.3).
     assert_eq!(row("greenfs-server-hdd"), [None, None, Some(1531)]);
     assert_eq!(row("greenfs-desktop-hdd"), [None, None, Some(811)]);
     assert_eq!(row("greenfs-notebook-hdd"), [None, Some(933), Some(75)]);
-    assert_eq!(burst("greenfs-gigabit").cheaper_from(&burst("greenfs-server-hdd")), Some(Bytes::new(0)));
+    assert_eq!(
+        burst("greenfs-gigabit").cheaper_from(&burst("greenfs-server-hdd")),
+        Some(Bytes::new(0))
+    );
 }
 
 #[test]
 fn break_even_times_of_the_shipped_profiles() {
     let time = |name: &str, from: &str, to: &str| {
         let profile = Profile::shipped(name).unwrap();
-        let trip = RoundTrip::of(&profile, profile.state(from).unwrap(), profile.state(to).unwrap()).unwrap();
+        let trip = RoundTrip::of(
+            &profile,
+            profile.state(from).unwrap(),
+            profile.state(to).unwrap(),
+        )
+        .unwrap();
         trip.break_even().unwrap().get() / 1_000_000
     };
     // Milliseconds, as in the table of docs/energy.md.
@@ -58,7 +76,10 @@ fn break_even_times_of_the_shipped_profiles() {
     assert_eq!(time("bluefs-802.11b", "cam", "psm"), 100);
     assert_eq!(time("samsung-970-evo-plus-500gb", "ps3", "ps4"), 10);
     let partial = Profile::shipped("seagate-barracuda-es").unwrap();
-    let (idle, standby) = (partial.state("idle").unwrap(), partial.state("standby").unwrap());
+    let (idle, standby) = (
+        partial.state("idle").unwrap(),
+        partial.state("standby").unwrap(),
+    );
     assert_eq!(RoundTrip::of(&partial, idle, standby), None);
 }
 

@@ -37,19 +37,30 @@ impl Mechanics {
         let by_bus = begin + self.bus(count);
         let (end, here) = (at + count, self.buffered(stream, begin));
         let buffer = self.electronics.track_buffer.get() / SECTOR;
-        let mut kept = Stream { first: stream.first.max(end.saturating_sub(buffer)), ..stream };
+        let mut kept = Stream {
+            first: stream.first.max(end.saturating_sub(buffer)),
+            ..stream
+        };
         let mut done = begin;
         if end > here && here == stream.limit {
             // The disk had stopped reading: it waits for the place to come round.
             done = self.surface(begin, here, end - here, Phase::Read, parts);
-            kept = Stream { from: end, since: done, ..kept };
+            kept = Stream {
+                from: end,
+                since: done,
+                ..kept
+            };
         } else if end > here {
             done = self.stream_time(stream, end).max(begin);
             self.track = self.layout.place(end - 1).track;
             parts.push(Part::new(Phase::Read, self.active.read, done.since(begin)));
         }
         let last = done.max(by_bus);
-        parts.push(Part::new(Phase::Latency, self.active.rotate, last.since(done)));
+        parts.push(Part::new(
+            Phase::Latency,
+            self.active.rotate,
+            last.since(done),
+        ));
         kept.limit = kept.limit.max(end + buffer).min(self.layout.sectors());
         kept.told = last;
         self.stream = Some(kept);
@@ -58,11 +69,17 @@ impl Mechanics {
 
     /// Hands out the reading on that was done until `now`.
     pub(super) fn read_on(&mut self, now: Time, parts: &mut Vec<Part>) {
-        let Some(mut stream) = self.stream else { return };
+        let Some(mut stream) = self.stream else {
+            return;
+        };
         let end = self.stream_time(stream, stream.limit);
         let until = now.min(end);
         if until > stream.told {
-            parts.push(Part::new(Phase::ReadAhead, self.active.read, until.since(stream.told)));
+            parts.push(Part::new(
+                Phase::ReadAhead,
+                self.active.read,
+                until.since(stream.told),
+            ));
             stream.told = until;
             let here = self.buffered(stream, until);
             self.track = self.layout.place(here.saturating_sub(1)).track;
@@ -76,7 +93,9 @@ impl Mechanics {
         let (mut now, mut next, mut track) = (stream.since, stream.from, None);
         while next < end {
             let place = self.layout.place(next);
-            if track.is_some_and(|before| before != place.track) || track.is_none() && place.sector == 0 {
+            if track.is_some_and(|before| before != place.track)
+                || track.is_none() && place.sector == 0
+            {
                 now = now + self.curve.switch();
                 now = now + self.layout.wait(now, place);
             }
@@ -92,7 +111,11 @@ impl Mechanics {
         let (mut low, mut high) = (stream.from, stream.limit.max(stream.from));
         while low < high {
             let middle = low + (high - low).div_ceil(2);
-            if self.stream_time(stream, middle) <= now { low = middle } else { high = middle - 1 }
+            if self.stream_time(stream, middle) <= now {
+                low = middle
+            } else {
+                high = middle - 1
+            }
         }
         low
     }

@@ -48,17 +48,29 @@ impl Dirty {
 
     /// Whether all of these sectors are here.
     pub(super) fn holds(&self, at: u64, count: u64) -> bool {
-        count > 0 && self.runs.range(..=at).next_back().is_some_and(|(&other, &length)| other + length >= at + count)
+        count > 0
+            && self
+                .runs
+                .range(..=at)
+                .next_back()
+                .is_some_and(|(&other, &length)| other + length >= at + count)
     }
 
     /// Whether some of them are here.
     pub(super) fn touches(&self, at: u64, count: u64) -> bool {
-        self.runs.range(..at + count).next_back().is_some_and(|(&other, &length)| other + length > at)
+        self.runs
+            .range(..at + count)
+            .next_back()
+            .is_some_and(|(&other, &length)| other + length > at)
     }
 
     /// Takes the run that the arm meets next.
     pub(super) fn take_next(&mut self, from: u64) -> Option<(u64, u64)> {
-        let next = self.runs.range(from..).next().or_else(|| self.runs.iter().next());
+        let next = self
+            .runs
+            .range(from..)
+            .next()
+            .or_else(|| self.runs.iter().next());
         let (at, count) = next.map(|(&at, &count)| (at, count))?;
         self.remove(at);
         Some((at, count))

@@ -44,8 +44,9 @@ pub(super) struct Layout {
 
 impl Layout {
     pub(super) fn new(media: Media, turn: Span, switch: Span) -> Self {
-        let per_track =
-            |rate: u64| (u128::from(rate) * u128::from(turn.get()) / 1_000_000_000 / u128::from(SECTOR)).max(1);
+        let per_track = |rate: u64| {
+            (u128::from(rate) * u128::from(turn.get()) / 1_000_000_000 / u128::from(SECTOR)).max(1)
+        };
         let (outer, inner) = (per_track(media.outer.get()), per_track(media.inner.get()));
         let count = if outer == inner { 1 } else { ZONES };
         let width = |zone: u64| {
@@ -57,10 +58,20 @@ impl Layout {
         let mut zones = Vec::new();
         let mut first_sector = 0;
         for zone in 0..count {
-            zones.push(Zone { first_sector, first_track: zone * tracks_per_zone, per_track: width(zone) });
+            zones.push(Zone {
+                first_sector,
+                first_track: zone * tracks_per_zone,
+                per_track: width(zone),
+            });
             first_sector += tracks_per_zone * width(zone);
         }
-        Self { zones, sectors, tracks: count * tracks_per_zone, turn, skew: switch }
+        Self {
+            zones,
+            sectors,
+            tracks: count * tracks_per_zone,
+            turn,
+            skew: switch,
+        }
     }
 
     pub(super) fn sectors(&self) -> u64 {
@@ -72,7 +83,10 @@ impl Layout {
     }
 
     pub(super) fn place(&self, sector: u64) -> Place {
-        let zone = &self.zones[self.zones.partition_point(|zone| zone.first_sector <= sector).saturating_sub(1)];
+        let zone = &self.zones[self
+            .zones
+            .partition_point(|zone| zone.first_sector <= sector)
+            .saturating_sub(1)];
         let within = sector - zone.first_sector;
         Place {
             track: zone.first_track + within / zone.per_track,
@@ -83,7 +97,10 @@ impl Layout {
 
     /// The first sector of a track.
     pub(super) fn first_of(&self, track: u64) -> u64 {
-        let zone = &self.zones[self.zones.partition_point(|zone| zone.first_track <= track).saturating_sub(1)];
+        let zone = &self.zones[self
+            .zones
+            .partition_point(|zone| zone.first_track <= track)
+            .saturating_sub(1)];
         zone.first_sector + (track - zone.first_track) * zone.per_track
     }
 
@@ -96,8 +113,8 @@ impl Layout {
     /// How long until the sector comes under a head that is on its track at `now`.
     pub(super) fn wait(&self, now: Time, place: Place) -> Span {
         let turn = u128::from(self.turn.get());
-        let begins =
-            u128::from(place.track) * u128::from(self.skew.get()) + u128::from(self.offset(place, place.sector));
+        let begins = u128::from(place.track) * u128::from(self.skew.get())
+            + u128::from(self.offset(place, place.sector));
         let wait = (begins % turn + turn - u128::from(now.get()) % turn) % turn;
         Span::nanos(u64::try_from(wait).unwrap_or(u64::MAX))
     }
@@ -117,7 +134,11 @@ mod tests {
 
     fn layout(outer: u64, inner: u64) -> Layout {
         let rate = |megabytes| Rate::per_second(megabytes * 1_000_000).unwrap();
-        let media = Media { capacity: Bytes::new(1_000_000_000), outer: rate(outer), inner: rate(inner) };
+        let media = Media {
+            capacity: Bytes::new(1_000_000_000),
+            outer: rate(outer),
+            inner: rate(inner),
+        };
         Layout::new(media, Span::nanos(11_111_111), Span::millis(1))
     }
 

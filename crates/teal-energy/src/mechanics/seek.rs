@@ -27,13 +27,26 @@ impl Curve {
     pub(super) fn new(seek: Seek) -> Option<Self> {
         let nanos = |span: Span| i128::from(span.get());
         let Some((track, full)) = seek.extremes else {
-            return Some(Self { track: nanos(seek.average), root: 0, linear: 0, switch: Span::ZERO });
+            return Some(Self {
+                track: nanos(seek.average),
+                root: 0,
+                linear: 0,
+                switch: Span::ZERO,
+            });
         };
-        let (average, whole) = (nanos(seek.average) - nanos(track), nanos(full) - nanos(track));
+        let (average, whole) = (
+            nanos(seek.average) - nanos(track),
+            nanos(full) - nanos(track),
+        );
         let root = (15 * average - 5 * whole) / 3;
         let linear = whole - root;
         let grows = root >= 0 && root / 2 + linear >= 0;
-        grows.then_some(Self { track: nanos(track), root, linear, switch: track })
+        grows.then_some(Self {
+            track: nanos(track),
+            root,
+            linear,
+            switch: track,
+        })
     }
 
     /// To the next track in a stream. Nothing where it is not known: streams are then as fast as the surface.
@@ -48,7 +61,9 @@ impl Curve {
             _ => {
                 let x = u128::from(distance) * ONE / u128::from(tracks.max(1));
                 let root = (x * ONE).isqrt();
-                let part = |factor: i128, of: u128| factor * i128::try_from(of).unwrap_or(i128::MAX) / (1 << 32);
+                let part = |factor: i128, of: u128| {
+                    factor * i128::try_from(of).unwrap_or(i128::MAX) / (1 << 32)
+                };
                 let nanos = self.track + part(self.root, root) + part(self.linear, x);
                 Span::nanos(u64::try_from(nanos).unwrap_or(0))
             }
@@ -62,12 +77,19 @@ mod tests {
 
     fn curve(average: u64, track: u64, full: u64) -> Option<Curve> {
         let extremes = Some((Span::micros(track), Span::micros(full)));
-        Curve::new(Seek { average: Span::micros(average), extremes })
+        Curve::new(Seek {
+            average: Span::micros(average),
+            extremes,
+        })
     }
 
     #[test]
     fn the_mean_over_random_pairs_is_the_given_average() {
-        for (average, track, full) in [(12_000, 1_000, 20_000), (8_500, 800, 18_000), (9_000, 500, 16_000)] {
+        for (average, track, full) in [
+            (12_000, 1_000, 20_000),
+            (8_500, 800, 18_000),
+            (9_000, 500, 16_000),
+        ] {
             let curve = curve(average, track, full).unwrap();
             let tracks = 400_u64;
             let total: u64 = (0..tracks)
@@ -75,7 +97,10 @@ mod tests {
                 .map(|d| curve.span(d, tracks).get())
                 .sum();
             let mean = total / (tracks * tracks);
-            assert!(mean.abs_diff(average * 1000) < average * 10, "{average} us given, {mean} ns on average");
+            assert!(
+                mean.abs_diff(average * 1000) < average * 10,
+                "{average} us given, {mean} ns on average"
+            );
             assert_eq!(curve.span(0, tracks), Span::ZERO);
             assert_eq!(curve.span(1, tracks), Span::micros(track));
             assert!(curve.span(tracks, tracks).get().abs_diff(full * 1000) < 10);
@@ -91,7 +116,14 @@ mod tests {
 
     #[test]
     fn where_only_the_average_is_known_every_seek_takes_it() {
-        let curve = Curve::new(Seek { average: Span::millis(12), extremes: None }).unwrap();
-        assert_eq!([2, 50, 100].map(|d| curve.span(d, 100)), [Span::millis(12); 3]);
+        let curve = Curve::new(Seek {
+            average: Span::millis(12),
+            extremes: None,
+        })
+        .unwrap();
+        assert_eq!(
+            [2, 50, 100].map(|d| curve.span(d, 100)),
+            [Span::millis(12); 3]
+        );
     }
 }

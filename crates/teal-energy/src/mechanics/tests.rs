@@ -14,7 +14,9 @@ fn disk(text: &str, electronics: &str) -> Mechanics {
 }
 
 fn book(ledger: &mut Ledger, job: &Job) {
-    job.parts().iter().for_each(|part| ledger.book(Use::Work(part.phase), 1, part.time, part.femtojoules()));
+    job.parts()
+        .iter()
+        .for_each(|part| ledger.book(Use::Work(part.phase), 1, part.time, part.femtojoules()));
 }
 
 /// Sectors all over the disk, the same ones each time.
@@ -26,21 +28,35 @@ fn scattered(sectors: u64, n: u64) -> impl Iterator<Item = u64> {
 }
 
 fn read(at: u64, count: u64) -> Request {
-    Request::Read { at: Sector::new(at), count }
+    Request::Read {
+        at: Sector::new(at),
+        count,
+    }
 }
 
 fn write(at: u64, count: u64) -> Request {
-    Request::Write { at: Sector::new(at), count, fua: false }
+    Request::Write {
+        at: Sector::new(at),
+        count,
+        fua: false,
+    }
 }
 
 fn durable(at: u64, count: u64) -> Request {
-    Request::Write { at: Sector::new(at), count, fua: true }
+    Request::Write {
+        at: Sector::new(at),
+        count,
+        fua: true,
+    }
 }
 
 /// Within two percent.
 #[track_caller]
 fn near(ours: Energy, paper: u64) {
-    assert!(ours.get().abs_diff(paper) * 50 <= paper, "{ours} here, {paper} uJ in the paper");
+    assert!(
+        ours.get().abs_diff(paper) * 50 <= paper,
+        "{ours} here, {paper} uJ in the paper"
+    );
 }
 
 #[test]
@@ -49,12 +65,17 @@ fn table_3_1() {
     let (mut ledger, mut now, n) = (Ledger::default(), Time::ZERO, 2000);
     for (i, at) in scattered(disk.sectors() - 2, n).enumerate() {
         // Two sectors are 1 KB; times that do not beat with the rotation.
-        let request = if i % 2 == 0 { read(at, 2) } else { durable(at, 2) };
+        let request = if i % 2 == 0 {
+            read(at, 2)
+        } else {
+            durable(at, 2)
+        };
         let served = disk.serve(now, request);
         book(&mut ledger, &served.job);
         now = served.done + Span::micros(1_234_567);
     }
-    let each = |phase, count| Energy::microjoules(ledger.entry(Use::Work(phase)).energy().get() / count);
+    let each =
+        |phase, count| Energy::microjoules(ledger.entry(Use::Work(phase)).energy().get() / count);
     near(each(Phase::Seek, n), 7_640);
     near(each(Phase::Rotate, n), 4_950);
     near(each(Phase::Read, n / 2), 190);
@@ -62,7 +83,10 @@ fn table_3_1() {
     // "With the energy of an average seek and rotational delay 66 KB can be read."
     let position = each(Phase::Seek, n) + each(Phase::Rotate, n);
     let kilobytes = position.get() * 100 / each(Phase::Read, n / 2).get();
-    assert!(kilobytes.abs_diff(6600) * 50 <= 6600, "{kilobytes} hundredths of a KB");
+    assert!(
+        kilobytes.abs_diff(6600) * 50 <= 6600,
+        "{kilobytes} hundredths of a KB"
+    );
 }
 
 #[test]
@@ -112,12 +136,23 @@ fn what_is_in_the_track_buffer_needs_no_surface() {
     let later = first.done + Span::secs(1);
     let second = disk.serve(later, read(10_008, 100));
     assert_eq!(second.done, later, "all of it was read ahead");
-    let ahead: Vec<_> = second.background.parts().iter().map(|part| part.phase).collect();
+    let ahead: Vec<_> = second
+        .background
+        .parts()
+        .iter()
+        .map(|part| part.phase)
+        .collect();
     assert_eq!(ahead, [Phase::ReadAhead]);
     let third = disk.serve(second.done, read(10_108, 200));
     assert!(third.done > second.done, "half of it was not");
     let away = disk.serve(third.done + Span::millis(1), read(10_000, 8));
-    assert!(away.job.parts().iter().any(|part| part.phase == Phase::Rotate), "it has left the buffer");
+    assert!(
+        away.job
+            .parts()
+            .iter()
+            .any(|part| part.phase == Phase::Rotate),
+        "it has left the buffer"
+    );
 }
 
 #[test]
@@ -129,7 +164,11 @@ fn a_flush_puts_on_the_surface_what_the_cache_took_in() {
     let more = disk.serve(quick.done, write(900_000, 8));
     assert_eq!(disk.unwritten(), 2 * 4096);
     let flushed = disk.serve(more.done, Request::Flush);
-    assert!(flushed.done.since(more.done) > Span::millis(12), "{:?}", flushed.job);
+    assert!(
+        flushed.done.since(more.done) > Span::millis(12),
+        "{:?}",
+        flushed.job
+    );
     assert_eq!(disk.unwritten(), 0);
     let idle = disk.serve(flushed.done, Request::Flush);
     assert_eq!(idle.done, flushed.done);
@@ -138,7 +177,13 @@ fn a_flush_puts_on_the_surface_what_the_cache_took_in() {
     let did = disk.run(alone.done + Span::secs(1));
     assert!(did.parts().iter().any(|part| part.phase == Phase::Write) && disk.unwritten() == 0);
     let honest = disk.serve(alone.done + Span::secs(2), durable(70_000, 8));
-    assert!(honest.job.parts().iter().any(|part| part.phase == Phase::Write));
+    assert!(
+        honest
+            .job
+            .parts()
+            .iter()
+            .any(|part| part.phase == Phase::Write)
+    );
 }
 
 #[test]
@@ -149,9 +194,18 @@ fn a_full_cache_holds_up_the_writer() {
         now = disk.serve(now, write(i * 100_000, 8)).done;
         assert!(disk.unwritten() <= 8192);
     }
-    assert!(now > Time::ZERO + Span::millis(7 * 12), "eight of ten went to the surface by {now}");
+    assert!(
+        now > Time::ZERO + Span::millis(7 * 12),
+        "eight of ten went to the surface by {now}"
+    );
     let huge = disk.serve(now, write(0, 1000));
-    assert!(huge.job.parts().iter().any(|part| part.phase == Phase::Write), "larger than the cache");
+    assert!(
+        huge.job
+            .parts()
+            .iter()
+            .any(|part| part.phase == Phase::Write),
+        "larger than the cache"
+    );
 }
 
 #[test]

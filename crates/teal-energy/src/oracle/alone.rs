@@ -54,7 +54,13 @@ pub(super) struct Best {
 impl Best {
     /// The points whose reads it serves.
     pub(super) fn taken(&self) -> impl Iterator<Item = usize> {
-        self.deeds.iter().filter_map(|(_, deed)| if let Deed::Read(point) = deed { Some(*point) } else { None })
+        self.deeds.iter().filter_map(|(_, deed)| {
+            if let Deed::Read(point) = deed {
+                Some(*point)
+            } else {
+                None
+            }
+        })
     }
 }
 
@@ -84,13 +90,27 @@ struct Search<'s, 'a> {
 
 /// The best that one device can do; `None` if it cannot keep the limits.
 pub(super) fn alone(side: &Side<'_>, task: Task<'_>) -> Option<Best> {
-    let front = vec![Reached { spot: side.start(), cost: 0, last: NONE, is_new: true }];
-    let mut search = Search { side, task, front, next: Vec::new(), deeds: Deeds::new() };
+    let front = vec![Reached {
+        spot: side.start(),
+        cost: 0,
+        last: NONE,
+        is_new: true,
+    }];
+    let mut search = Search {
+        side,
+        task,
+        front,
+        next: Vec::new(),
+        deeds: Deeds::new(),
+    };
     (0..side.own.len()).for_each(|own| search.step(own));
     let end = side.own.len() - 1;
     let whole = |reached: &Reached| reached.cost + side.rest(end, reached.spot);
     let best = *search.front.iter().min_by_key(|reached| whole(reached))?;
-    Some(Best { cost: whole(&best), deeds: search.deeds.list(best.last) })
+    Some(Best {
+        cost: whole(&best),
+        deeds: search.deeds.list(best.last),
+    })
 }
 
 impl Search<'_, '_> {
@@ -103,7 +123,8 @@ impl Search<'_, '_> {
         });
         for reached in &mut self.front {
             let way = side.come(own, reached.spot);
-            (reached.spot, reached.cost, reached.is_new) = (way.spot, reached.cost + way.cost, is_new);
+            (reached.spot, reached.cost, reached.is_new) =
+                (way.spot, reached.cost + way.cost, is_new);
         }
         let (at, point) = (side.at(own), side.own[own].point);
         let tokens = task.tokens;
@@ -114,24 +135,40 @@ impl Search<'_, '_> {
         };
         if let Some(gain) = gain.filter(|_| !side.own[own].reads.is_empty()) {
             self.expand(task.claims[point] != Claim::Must, |reached| {
-                side.reads(own, reached.spot, tokens)
-                    .map(|way| (Way { cost: way.cost - gain, ..way }, Some((at, Deed::Read(point)))))
+                side.reads(own, reached.spot, tokens).map(|way| {
+                    (
+                        Way {
+                            cost: way.cost - gain,
+                            ..way
+                        },
+                        Some((at, Deed::Read(point))),
+                    )
+                })
             });
             self.prune(own);
         }
-        self.expand(true, |reached| side.writes(own, reached.spot, tokens).map(|way| (way, Some((at, Deed::Write)))));
+        self.expand(true, |reached| {
+            side.writes(own, reached.spot, tokens)
+                .map(|way| (way, Some((at, Deed::Write))))
+        });
         self.expand(true, |reached| {
             let may = reached.is_new || reached.spot.free > at;
             let stops = may.then(|| side.stops(own, reached.spot, tokens));
             stops.into_iter().flatten().map(|way| (way, None))
         });
-        self.front.retain(|reached| !side.is_late(own, reached.spot, task.is_plan));
+        self.front
+            .retain(|reached| !side.is_late(own, reached.spot, task.is_plan));
         self.prune(own);
-        self.deeds.tidy(self.front.iter_mut().map(|reached| &mut reached.last));
+        self.deeds
+            .tidy(self.front.iter_mut().map(|reached| &mut reached.last));
     }
 
     /// Adds ways on, or takes them in place of those that are there.
-    fn expand<I: Iterator<Item = (Way, Option<(Time, Deed)>)>>(&mut self, keeps: bool, ways: impl Fn(&Reached) -> I) {
+    fn expand<I: Iterator<Item = (Way, Option<(Time, Deed)>)>>(
+        &mut self,
+        keeps: bool,
+        ways: impl Fn(&Reached) -> I,
+    ) {
         self.next.clear();
         for reached in &self.front {
             for (way, deed) in ways(reached) {
@@ -139,7 +176,12 @@ impl Search<'_, '_> {
                 for deed in way.deed.into_iter().chain(deed) {
                     last = self.deeds.push(last, deed);
                 }
-                self.next.push(Reached { spot: way.spot, cost: reached.cost + way.cost, last, is_new: true });
+                self.next.push(Reached {
+                    spot: way.spot,
+                    cost: reached.cost + way.cost,
+                    last,
+                    is_new: true,
+                });
             }
         }
         if !keeps {
@@ -151,17 +193,32 @@ impl Search<'_, '_> {
     /// Keeps what no other way is as good as.
     fn prune(&mut self, own: usize) {
         let (side, is_plan) = (self.side, self.task.is_plan);
-        let ways = if matches!(self.task.tokens, Tokens::Spared(_)) { SPARED } else { WAYS };
-        self.front
-            .sort_unstable_by_key(|one| (one.spot.state, one.cost, std::cmp::Reverse(one.spot.written), one.spot));
+        let ways = if matches!(self.task.tokens, Tokens::Spared(_)) {
+            SPARED
+        } else {
+            WAYS
+        };
+        self.front.sort_unstable_by_key(|one| {
+            (
+                one.spot.state,
+                one.cost,
+                std::cmp::Reverse(one.spot.written),
+                one.spot,
+            )
+        });
         self.next.clear();
         let (mut first, mut room) = (0, WAYS);
         for way in self.front.drain(..) {
-            if self.next.get(first).is_some_and(|one| one.spot.state != way.spot.state) {
+            if self
+                .next
+                .get(first)
+                .is_some_and(|one| one.spot.state != way.spot.state)
+            {
                 (first, room) = (self.next.len(), ways);
             }
             let is_as_good = |one: &Reached| {
-                side.handicap(own, &one.spot, &way.spot).is_some_and(|more| one.cost + more <= way.cost)
+                side.handicap(own, &one.spot, &way.spot)
+                    .is_some_and(|more| one.cost + more <= way.cost)
             };
             if self.next[first..].iter().any(is_as_good) {
                 continue;
@@ -173,7 +230,8 @@ impl Search<'_, '_> {
                 let mut many = many.into_iter().peekable();
                 while let Some(one) = many.next() {
                     let other = many.next_if(|other| other.spot.written == one.spot.written);
-                    self.next.push(other.map_or(one, |other| both(side, own, is_plan, &one, &other)));
+                    self.next
+                        .push(other.map_or(one, |other| both(side, own, is_plan, &one, &other)));
                 }
                 room = ways.max(2 * (self.next.len() - first));
             }
@@ -186,9 +244,18 @@ impl Search<'_, '_> {
 fn both(side: &Side<'_>, own: usize, is_plan: bool, one: &Reached, other: &Reached) -> Reached {
     let spot = Side::both(&one.spot, &other.spot);
     let as_good = |one: &Reached| one.cost - side.handicap(own, &spot, &one.spot).unwrap_or(0);
-    let cheaper = if as_good(one) <= as_good(other) { one } else { other };
+    let cheaper = if as_good(one) <= as_good(other) {
+        one
+    } else {
+        other
+    };
     if is_plan {
         return *cheaper;
     }
-    Reached { spot, cost: as_good(cheaper), last: cheaper.last, is_new: true }
+    Reached {
+        spot,
+        cost: as_good(cheaper),
+        last: cheaper.last,
+        is_new: true,
+    }
 }

@@ -48,13 +48,30 @@ pub(super) fn beam(problem: &Problem<'_>, stops: &[Vec<Cost>]) -> Option<Plan> {
         return None;
     }
     let mut spots = Spots::default();
-    problem.sides.iter().zip(&mut spots).for_each(|(side, spot)| *spot = side.start());
-    let front = vec![Reached { spots, cost: 0, last: NONE }];
-    let mut search = Search { problem, stops, front, next: Vec::new(), deeds: Deeds::new() };
+    problem
+        .sides
+        .iter()
+        .zip(&mut spots)
+        .for_each(|(side, spot)| *spot = side.start());
+    let front = vec![Reached {
+        spots,
+        cost: 0,
+        last: NONE,
+    }];
+    let mut search = Search {
+        problem,
+        stops,
+        front,
+        next: Vec::new(),
+        deeds: Deeds::new(),
+    };
     (0..problem.points.len()).for_each(|point| search.step(point));
     let whole = |reached: &&Reached| {
         let sides = problem.sides.iter().zip(reached.spots);
-        reached.cost + sides.map(|(side, spot)| side.rest(side.own.len() - 1, spot)).sum::<Cost>()
+        reached.cost
+            + sides
+                .map(|(side, spot)| side.rest(side.own.len() - 1, spot))
+                .sum::<Cost>()
     };
     let best = *search.front.iter().min_by_key(whole)?;
     Some(search.plan(best.last))
@@ -67,8 +84,11 @@ impl<'p, 'a> Search<'p, 'a> {
 
     fn step(&mut self, point: usize) {
         let problem = self.problem;
-        let sides =
-            || (0..).zip(&problem.sides).filter_map(|(at, side): (usize, _)| Some((at, side, side.place(point)?)));
+        let sides = || {
+            (0..)
+                .zip(&problem.sides)
+                .filter_map(|(at, side): (usize, _)| Some((at, side, side.place(point)?)))
+        };
         let known = places(problem, point);
         for (at, side, own) in sides() {
             for reached in &mut self.front {
@@ -82,7 +102,8 @@ impl<'p, 'a> Search<'p, 'a> {
             for (at, side, own) in sides() {
                 let (tokens, when) = (self.tokens(at), side.at(own));
                 self.expand(at, |spot| {
-                    side.reads(own, spot, tokens).map(move |way| (way, Some((when, Deed::Read(point)))))
+                    side.reads(own, spot, tokens)
+                        .map(move |way| (way, Some((when, Deed::Read(point)))))
                 });
             }
             self.front.clear();
@@ -91,17 +112,25 @@ impl<'p, 'a> Search<'p, 'a> {
         for (at, side, own) in sides() {
             self.go_on(at, side, own, &known);
         }
-        self.front.retain(|reached| !sides().any(|(at, side, own)| side.is_late(own, reached.spots[at], true)));
-        self.deeds.tidy(self.front.iter_mut().map(|reached| &mut reached.last));
+        self.front.retain(|reached| {
+            !sides().any(|(at, side, own)| side.is_late(own, reached.spots[at], true))
+        });
+        self.deeds
+            .tidy(self.front.iter_mut().map(|reached| &mut reached.last));
     }
 
     /// One device writes, or not, and goes down, or not.
     fn go_on(&mut self, at: usize, side: &Side<'_>, own: usize, known: &Places) {
         let (tokens, when) = (self.tokens(at), side.at(own));
         self.next.clear();
-        self.expand(at, |spot| side.writes(own, spot, tokens).map(move |way| (way, Some((when, Deed::Write)))));
+        self.expand(at, |spot| {
+            side.writes(own, spot, tokens)
+                .map(move |way| (way, Some((when, Deed::Write))))
+        });
         self.turn(known);
-        self.expand(at, |spot| side.stops(own, spot, tokens).map(|way| (way, None)));
+        self.expand(at, |spot| {
+            side.stops(own, spot, tokens).map(|way| (way, None))
+        });
         self.turn(known);
     }
 
@@ -118,7 +147,11 @@ impl<'p, 'a> Search<'p, 'a> {
                     last = self.deeds.push(last, (at as u8, when, deed));
                 }
                 spots[at] = way.spot;
-                self.next.push(Reached { spots, cost: reached.cost + way.cost, last });
+                self.next.push(Reached {
+                    spots,
+                    cost: reached.cost + way.cost,
+                    last,
+                });
             }
         }
     }
@@ -133,14 +166,32 @@ impl<'p, 'a> Search<'p, 'a> {
 
     fn prune(&mut self, known: &Places) {
         let problem = self.problem;
-        self.front.sort_unstable_by_key(|one| (one.states(), one.cost, std::cmp::Reverse(one.written()), one.spots));
+        self.front.sort_unstable_by_key(|one| {
+            (
+                one.states(),
+                one.cost,
+                std::cmp::Reverse(one.written()),
+                one.spots,
+            )
+        });
         self.next.clear();
         let mut first = 0;
         for way in self.front.drain(..) {
-            if self.next.get(first).is_some_and(|one| one.states() != way.states()) {
+            if self
+                .next
+                .get(first)
+                .is_some_and(|one| one.states() != way.states())
+            {
                 first = self.next.len();
             }
-            let beats = |one: &Reached| is_as_good(problem, known, (&one.spots, one.cost), (&way.spots, way.cost));
+            let beats = |one: &Reached| {
+                is_as_good(
+                    problem,
+                    known,
+                    (&one.spots, one.cost),
+                    (&way.spots, way.cost),
+                )
+            };
             if self.next[first..].iter().any(beats) {
                 continue;
             }
@@ -156,7 +207,13 @@ impl<'p, 'a> Search<'p, 'a> {
 
     fn plan(&self, last: u32) -> Plan {
         let mut owners = vec![None; self.problem.points.len()];
-        let mut bests = vec![Best { cost: 0, deeds: Vec::new() }; self.problem.sides.len()];
+        let mut bests = vec![
+            Best {
+                cost: 0,
+                deeds: Vec::new()
+            };
+            self.problem.sides.len()
+        ];
         for (at, when, deed) in self.deeds.list(last) {
             if let Deed::Read(point) = deed {
                 owners[point] = Some(at);

@@ -16,8 +16,14 @@ pub(super) struct Bucket {
 
 impl Bucket {
     pub(super) fn new(limits: BudgetLimits) -> Self {
-        let room = limits.burst.checked_sub(1).map(|more| limits.each * u64::from(more));
-        Self { each: limits.each, room }
+        let room = limits
+            .burst
+            .checked_sub(1)
+            .map(|more| limits.each * u64::from(more));
+        Self {
+            each: limits.each,
+            room,
+        }
     }
 
     /// From when on there is a token in a bucket that will be full at `full`.

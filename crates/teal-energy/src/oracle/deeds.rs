@@ -18,7 +18,10 @@ pub(super) struct Deeds<T> {
 
 impl<T: Copy> Deeds<T> {
     pub(super) fn new() -> Self {
-        Self { all: Vec::new(), many: FEW }
+        Self {
+            all: Vec::new(),
+            many: FEW,
+        }
     }
 
     /// The list that goes on so.
@@ -60,7 +63,9 @@ impl<T: Copy> Deeds<T> {
                 kept.push((places.get(*before as usize).copied().unwrap_or(NONE), *deed));
             }
         }
-        lasts.iter_mut().for_each(|last| **last = places.get(**last as usize).copied().unwrap_or(NONE));
+        lasts
+            .iter_mut()
+            .for_each(|last| **last = places.get(**last as usize).copied().unwrap_or(NONE));
         self.many = FEW.max(2 * kept.len());
         self.all = kept;
     }
@@ -84,7 +89,9 @@ mod tests {
         }
         assert!(deeds.all.len() <= FEW + 1000, "{}", deeds.all.len());
         for (way, last) in lasts.into_iter().enumerate() {
-            let own: Vec<usize> = (0..3 * FEW).filter(|deed| deed % 1000 == 0 && deed / 1000 % 2 == way).collect();
+            let own: Vec<usize> = (0..3 * FEW)
+                .filter(|deed| deed % 1000 == 0 && deed / 1000 % 2 == way)
+                .collect();
             assert_eq!(deeds.list(last), own);
         }
     }

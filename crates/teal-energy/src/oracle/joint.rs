@@ -35,7 +35,11 @@ pub(super) fn exact(problem: &Problem<'_>) -> Result<Cost, Unsolvable> {
         return Err(Unsolvable::Devices(count));
     }
     let mut start = Spots::default();
-    problem.sides.iter().zip(&mut start).for_each(|(side, spot)| *spot = side.start());
+    problem
+        .sides
+        .iter()
+        .zip(&mut start)
+        .for_each(|(side, spot)| *spot = side.start());
     let mut front = Front::from([(start, 0)]);
     for point in 0..problem.points.len() {
         front = step(problem, point, front);
@@ -45,9 +49,15 @@ pub(super) fn exact(problem: &Problem<'_>) -> Result<Cost, Unsolvable> {
     }
     let rest = |(spots, cost): (Spots, Cost)| {
         let sides = problem.sides.iter().zip(spots);
-        cost + sides.map(|(side, spot)| side.rest(side.own.len() - 1, spot)).sum::<Cost>()
+        cost + sides
+            .map(|(side, spot)| side.rest(side.own.len() - 1, spot))
+            .sum::<Cost>()
     };
-    front.into_iter().map(rest).min().ok_or(Unsolvable::Infeasible)
+    front
+        .into_iter()
+        .map(rest)
+        .min()
+        .ok_or(Unsolvable::Infeasible)
 }
 
 /// Rounded down: it stays a bound.
@@ -57,7 +67,13 @@ pub(super) fn energy(cost: Cost) -> Energy {
 
 fn step(problem: &Problem<'_>, point: usize, mut front: Front) -> Front {
     // Whose point it is not does nothing there.
-    let sides = || problem.sides.iter().enumerate().filter_map(|(at, side)| Some((at, side, side.place(point)?)));
+    let sides = || {
+        problem
+            .sides
+            .iter()
+            .enumerate()
+            .filter_map(|(at, side)| Some((at, side, side.place(point)?)))
+    };
     for (at, side, own) in sides() {
         front = expand(&front, at, |spot| [side.come(own, spot)]);
     }
@@ -75,16 +91,23 @@ fn step(problem: &Problem<'_>, point: usize, mut front: Front) -> Front {
         let stay = |spot| [Way::none(spot)];
         let write = |spot| side.writes(own, spot, Tokens::Counted).chain(stay(spot));
         front = prune(problem, point, expand(&front, at, write));
-        front = expand(&front, at, |spot| side.stops(own, spot, Tokens::Counted).chain(stay(spot)));
+        front = expand(&front, at, |spot| {
+            side.stops(own, spot, Tokens::Counted).chain(stay(spot))
+        });
         front = prune(problem, point, front);
     }
-    let is_late = |spots: &Spots| sides().any(|(at, side, own)| side.is_late(own, spots[at], false));
+    let is_late =
+        |spots: &Spots| sides().any(|(at, side, own)| side.is_late(own, spots[at], false));
     front.retain(|spots, _| !is_late(spots));
     front
 }
 
 /// One device's next step.
-fn expand<W: IntoIterator<Item = Way>>(front: &Front, at: usize, ways: impl Fn(Spot) -> W) -> Front {
+fn expand<W: IntoIterator<Item = Way>>(
+    front: &Front,
+    at: usize,
+    ways: impl Fn(Spot) -> W,
+) -> Front {
     let mut next = Front::new();
     for (spots, cost) in front {
         for way in ways(spots[at]) {
@@ -104,7 +127,11 @@ fn keep(front: &mut Front, spots: Spots, cost: Cost) {
 /// Where each device is known to have come to at a point.
 pub(super) fn places(problem: &Problem<'_>, point: usize) -> Places {
     let mut places = Places::default();
-    problem.sides.iter().zip(&mut places).for_each(|(side, place)| *place = side.latest(point));
+    problem
+        .sides
+        .iter()
+        .zip(&mut places)
+        .for_each(|(side, place)| *place = side.latest(point));
     places
 }
 
@@ -116,7 +143,9 @@ pub(super) fn is_as_good(
     (two, cost): (&Spots, Cost),
 ) -> bool {
     let sides = problem.sides.iter().zip(places).zip(one.iter().zip(two));
-    let more: Option<Cost> = sides.map(|((side, own), (one, two))| side.handicap(*own, one, two)).sum();
+    let more: Option<Cost> = sides
+        .map(|((side, own), (one, two))| side.handicap(*own, one, two))
+        .sum();
     more.is_some_and(|more| its + more <= cost)
 }
 
@@ -124,15 +153,26 @@ pub(super) fn is_as_good(
 fn prune(problem: &Problem<'_>, point: usize, front: Front) -> Front {
     let mut by_states: BTreeMap<[u8; DEVICES], Vec<(Spots, Cost)>> = BTreeMap::new();
     for (spots, cost) in front {
-        by_states.entry(spots.map(|spot| spot.state)).or_default().push((spots, cost));
+        by_states
+            .entry(spots.map(|spot| spot.state))
+            .or_default()
+            .push((spots, cost));
     }
     let places = places(problem, point);
     let mut kept = Front::new();
     for mut ways in by_states.into_values() {
-        ways.sort_by_key(|(spots, cost)| (*cost, std::cmp::Reverse(spots.map(|spot| spot.written)), *spots));
+        ways.sort_by_key(|(spots, cost)| {
+            (
+                *cost,
+                std::cmp::Reverse(spots.map(|spot| spot.written)),
+                *spots,
+            )
+        });
         let mut best: Vec<(Spots, Cost)> = Vec::new();
         for (spots, cost) in ways {
-            let beats = |(other, its): &(Spots, Cost)| is_as_good(problem, &places, (other, *its), (&spots, cost));
+            let beats = |(other, its): &(Spots, Cost)| {
+                is_as_good(problem, &places, (other, *its), (&spots, cost))
+            };
             if !best.iter().any(beats) {
                 best.push((spots, cost));
                 kept.insert(spots, cost);

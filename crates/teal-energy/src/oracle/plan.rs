@@ -37,7 +37,10 @@ const BEHIND: Span = Span::nanos(1);
 impl Plan {
     pub(super) fn new(problem: &Problem<'_>, owners: &[Option<u8>], bests: Vec<Best>) -> Self {
         let is_read = |point: &usize| problem.points[*point].kind == Kind::Read;
-        let owners = (0..owners.len()).filter(is_read).filter_map(|point| owners[point]).collect();
+        let owners = (0..owners.len())
+            .filter(is_read)
+            .filter_map(|point| owners[point])
+            .collect();
         let mut steps = Vec::new();
         for (id, best) in (0..).map_while(DeviceId::new).zip(bests) {
             // One after the other, however close.
@@ -52,7 +55,11 @@ impl Plan {
                     Deed::Rest(state) => Step::Rest(StateId(state)),
                     Deed::Write => Step::Write,
                 };
-                let behind = if matches!(step, Step::Wake(_)) { Span::ZERO } else { BEHIND };
+                let behind = if matches!(step, Step::Wake(_)) {
+                    Span::ZERO
+                } else {
+                    BEHIND
+                };
                 last = last.max(at + behind);
                 steps.push((last, id, step));
             }
@@ -63,7 +70,12 @@ impl Plan {
 
     /// The policy that follows it.
     pub fn follow(self) -> Clairvoyant {
-        Clairvoyant { plan: self, read: 0, step: 0, known: Vec::new() }
+        Clairvoyant {
+            plan: self,
+            read: 0,
+            step: 0,
+            known: Vec::new(),
+        }
     }
 }
 
@@ -90,13 +102,30 @@ impl Policy for Clairvoyant {
         "clairvoyant"
     }
     fn choose(&mut self, _view: &View<'_>, ask: &Ask) -> DeviceId {
-        let planned = self.plan.owners.get(self.read).and_then(|at| DeviceId::new(usize::from(*at)));
+        let planned = self
+            .plan
+            .owners
+            .get(self.read)
+            .and_then(|at| DeviceId::new(usize::from(*at)));
         self.read += 1;
-        planned.filter(|id| ask.copies.has(*id)).or(ask.copies.iter().next()).expect("somebody holds what is read")
+        planned
+            .filter(|id| ask.copies.has(*id))
+            .or(ask.copies.iter().next())
+            .expect("somebody holds what is read")
     }
-    fn decide(&mut self, view: &View<'_>, _signal: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time> {
+    fn decide(
+        &mut self,
+        view: &View<'_>,
+        _signal: Option<Signal>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Time> {
         self.known.resize(view.devices.len(), Told::default());
-        while let Some((_, id, step)) = self.plan.steps.get(self.step).filter(|(at, ..)| *at <= view.now) {
+        while let Some((_, id, step)) = self
+            .plan
+            .steps
+            .get(self.step)
+            .filter(|(at, ..)| *at <= view.now)
+        {
             let told = &mut self.known[id.index()];
             match step {
                 Step::Wake(state) => told.state = Some((*state, false)),
@@ -120,7 +149,9 @@ impl Policy for Clairvoyant {
                     actions.push(Action::Flush(id, Trigger::Awake));
                 }
                 // The stop was planned later than the last work was done; a token is near.
-                Some((_, true)) if !device.may_stop => again = sooner(again, Some(view.now + RETRY)),
+                Some((_, true)) if !device.may_stop => {
+                    again = sooner(again, Some(view.now + RETRY))
+                }
                 Some((state, _)) => actions.push(Action::Go(id, state)),
                 None => {}
             }

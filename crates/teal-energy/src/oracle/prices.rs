@@ -58,7 +58,9 @@ struct Windows(Vec<(Time, Cost)>);
 
 impl Windows {
     fn of(side: &Side<'_>, end: Time) -> Self {
-        let until = |part: u64| Time::after_start(Span::nanos(end.since(Time::ZERO).get() / WINDOWS * part));
+        let until = |part: u64| {
+            Time::after_start(Span::nanos(end.since(Time::ZERO).get() / WINDOWS * part))
+        };
         let window = |part| Some((until(part), Cost::from(side.tokens(until(part))?)));
         Self((1..=WINDOWS).filter_map(window).collect())
     }
@@ -66,7 +68,11 @@ impl Windows {
     /// By own point of the device what a token costs that is taken before the next one.
     fn prices(&self, side: &Side<'_>, prices: &[Cost]) -> Vec<Cost> {
         let of = |own: usize| {
-            let mine = self.0.iter().zip(prices).filter(|((until, _), _)| *until >= side.next(own));
+            let mine = self
+                .0
+                .iter()
+                .zip(prices)
+                .filter(|((until, _), _)| *until >= side.next(own));
             mine.map(|(_, price)| *price).sum()
         };
         (0..side.own.len()).map(of).collect()
@@ -76,11 +82,16 @@ impl Windows {
     fn taken(&self, side: &Side<'_>, best: &Best) -> Vec<Cost> {
         let (mut state, mut times) = (side.start().state, Vec::new());
         for (at, deed) in &best.deeds {
-            let (Deed::Wake(to) | Deed::Rest(to)) = *deed else { continue };
+            let (Deed::Wake(to) | Deed::Rest(to)) = *deed else {
+                continue;
+            };
             times.extend(side.takes(state, to).then_some(*at));
             state = to;
         }
-        self.0.iter().map(|(until, _)| times.iter().filter(|time| *time <= until).count() as Cost).collect()
+        self.0
+            .iter()
+            .map(|(until, _)| times.iter().filter(|time| *time <= until).count() as Cost)
+            .collect()
     }
 }
 
@@ -88,7 +99,10 @@ impl Windows {
 pub(super) fn servers(problem: &Problem<'_>) -> Vec<Vec<u8>> {
     let of = |point: usize| {
         let sides = (0_u8..).zip(&problem.sides);
-        sides.filter(|(_, side)| side.serves(point).is_some()).map(|(at, _)| at).collect()
+        sides
+            .filter(|(_, side)| side.serves(point).is_some())
+            .map(|(at, _)| at)
+            .collect()
     };
     (0..problem.points.len()).map(of).collect()
 }
@@ -105,24 +119,53 @@ struct Market<'p, 'a> {
 impl<'p, 'a> Market<'p, 'a> {
     fn new(problem: &'p Problem<'a>) -> Self {
         let servers = servers(problem);
-        let priced = (0..problem.points.len()).filter(|point| servers[*point].len() > 1).collect();
+        let priced = (0..problem.points.len())
+            .filter(|point| servers[*point].len() > 1)
+            .collect();
         let end = problem.points.last().map_or(Time::ZERO, |point| point.at);
-        let windows = problem.sides.iter().map(|side| Windows::of(side, end)).collect();
-        Self { problem, servers, priced, windows }
+        let windows = problem
+            .sides
+            .iter()
+            .map(|side| Windows::of(side, end))
+            .collect();
+        Self {
+            problem,
+            servers,
+            priced,
+            windows,
+        }
     }
 
     fn first_prices(&self) -> Prices {
         let sides = &self.problem.sides;
         let mut reads = vec![0; self.problem.points.len()];
         for point in &self.priced {
-            reads[*point] = sides.iter().filter_map(|side| side.serves(*point)).min().unwrap_or(0);
+            reads[*point] = sides
+                .iter()
+                .filter_map(|side| side.serves(*point))
+                .min()
+                .unwrap_or(0);
         }
-        Prices { reads, tokens: self.windows.iter().map(|windows| vec![0; windows.0.len()]).collect() }
+        Prices {
+            reads,
+            tokens: self
+                .windows
+                .iter()
+                .map(|windows| vec![0; windows.0.len()])
+                .collect(),
+        }
     }
 
     fn stops(&self, prices: &Prices) -> Vec<Vec<Cost>> {
-        let sides = self.problem.sides.iter().zip(&self.windows).zip(&prices.tokens);
-        sides.map(|((side, windows), prices)| windows.prices(side, prices)).collect()
+        let sides = self
+            .problem
+            .sides
+            .iter()
+            .zip(&self.windows)
+            .zip(&prices.tokens);
+        sides
+            .map(|((side, windows), prices)| windows.prices(side, prices))
+            .collect()
     }
 
     fn round(&self, prices: &Prices) -> Option<Round> {
@@ -135,17 +178,32 @@ impl<'p, 'a> Market<'p, 'a> {
                 _ => Claim::No,
             };
             let claims: Vec<Claim> = (0..self.problem.points.len()).map(claim).collect();
-            let best = alone(side, Task { claims: &claims, tokens: Tokens::Priced(&stops), is_plan: false })?;
+            let best = alone(
+                side,
+                Task {
+                    claims: &claims,
+                    tokens: Tokens::Priced(&stops),
+                    is_plan: false,
+                },
+            )?;
             best.taken().for_each(|point| takers[point].push(at));
             taken.push(self.windows[usize::from(at)].taken(side, &best));
             bests.push(best);
         }
-        Some(Round { bests, takers, taken })
+        Some(Round {
+            bests,
+            takers,
+            taken,
+        })
     }
 
     fn value(&self, now: &Round, prices: &Prices) -> Cost {
         let reads: Cost = self.priced.iter().map(|point| prices.reads[*point]).sum();
-        let tokens = self.windows.iter().zip(&prices.tokens).flat_map(|(windows, prices)| windows.0.iter().zip(prices));
+        let tokens = self
+            .windows
+            .iter()
+            .zip(&prices.tokens)
+            .flat_map(|(windows, prices)| windows.0.iter().zip(prices));
         let tokens: Cost = tokens.map(|((_, there), price)| there * price).sum();
         reads - tokens + now.bests.iter().map(|best| best.cost).sum::<Cost>()
     }
@@ -189,9 +247,20 @@ struct Steps {
 
 impl Steps {
     fn new(prices: &Prices) -> Self {
-        let step = |length| Step { length, was_up: None };
-        let reads = prices.reads.iter().map(|price| step(price / 4 + LEAST)).collect();
-        let tokens = prices.tokens.iter().map(|prices| vec![step(TOKEN); prices.len()]).collect();
+        let step = |length| Step {
+            length,
+            was_up: None,
+        };
+        let reads = prices
+            .reads
+            .iter()
+            .map(|price| step(price / 4 + LEAST))
+            .collect();
+        let tokens = prices
+            .tokens
+            .iter()
+            .map(|prices| vec![step(TOKEN); prices.len()])
+            .collect();
         Self { reads, tokens }
     }
 
@@ -200,8 +269,12 @@ impl Steps {
             self.reads[*point].go(&mut prices.reads[*point], Market::missing(now, *point));
         }
         for (device, windows) in market.windows.iter().enumerate() {
-            let steps = self.tokens[device].iter_mut().zip(&mut prices.tokens[device]);
-            for ((step, price), ((_, there), taken)) in steps.zip(windows.0.iter().zip(&now.taken[device])) {
+            let steps = self.tokens[device]
+                .iter_mut()
+                .zip(&mut prices.tokens[device]);
+            for ((step, price), ((_, there), taken)) in
+                steps.zip(windows.0.iter().zip(&now.taken[device]))
+            {
                 step.go(price, taken - there);
                 *price = (*price).max(0);
             }
@@ -215,7 +288,8 @@ impl Steps {
 /// [`Unsolvable::Infeasible`].
 pub fn bound(problem: &Problem<'_>, rounds: usize) -> Result<Tightened, Unsolvable> {
     let market = Market::new(problem);
-    let is_orphan = |point: usize| problem.points[point].kind == Kind::Read && market.servers[point].is_empty();
+    let is_orphan =
+        |point: usize| problem.points[point].kind == Kind::Read && market.servers[point].is_empty();
     if (0..problem.points.len()).any(is_orphan) {
         return Err(Unsolvable::Infeasible);
     }
@@ -231,6 +305,17 @@ pub fn bound(problem: &Problem<'_>, rounds: usize) -> Result<Tightened, Unsolvab
         }
     }
     let (least, round, stops) = best.ok_or(Unsolvable::Infeasible)?;
-    let plan = beam(problem, &stops).or_else(|| repair(problem, &market.servers, &stops, &round, least + least / NEAR));
-    Ok(Tightened { energy: energy(least), plan: plan.unwrap_or_default() })
+    let plan = beam(problem, &stops).or_else(|| {
+        repair(
+            problem,
+            &market.servers,
+            &stops,
+            &round,
+            least + least / NEAR,
+        )
+    });
+    Ok(Tightened {
+        energy: energy(least),
+        plan: plan.unwrap_or_default(),
+    })
 }

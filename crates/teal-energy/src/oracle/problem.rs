@@ -51,7 +51,9 @@ pub fn lateness<'r>(reports: impl IntoIterator<Item = &'r Report>) -> Vec<Span> 
     let mut late: Vec<Span> = Vec::new();
     for report in reports {
         late.resize(late.len().max(report.devices.len()), Span::ZERO);
-        late.iter_mut().zip(&report.devices).for_each(|(late, device)| *late = device.late.max(*late));
+        late.iter_mut()
+            .zip(&report.devices)
+            .for_each(|(late, device)| *late = device.late.max(*late));
     }
     late
 }
@@ -60,7 +62,11 @@ impl<'a> Problem<'a> {
     /// The problem of a world and a trace. The world's pace is taken as open. Changes may wait for each device by its entry
     /// of `late` (none: nothing) longer than their age: see [`lateness`].
     pub fn new(world: &'a World, trace: &Trace, late: &[Span]) -> Self {
-        let nothing = |at: Time| Point { at, kind: Kind::Nothing, event: 0 };
+        let nothing = |at: Time| Point {
+            at,
+            kind: Kind::Nothing,
+            event: 0,
+        };
         let mut points = vec![nothing(Time::ZERO)];
         for (event, known) in trace.events().iter().enumerate() {
             let kind = match known.what {
@@ -68,11 +74,18 @@ impl<'a> Problem<'a> {
                 What::Write { .. } => Kind::Write,
                 _ => continue,
             };
-            points.push(Point { at: known.at, kind, event });
+            points.push(Point {
+                at: known.at,
+                kind,
+                event,
+            });
         }
         let late = |id: DeviceId| late.get(id.index()).copied().unwrap_or(Span::ZERO);
         for (at, device) in world.devices.iter().enumerate() {
-            let (Some(QueueLimits { age, .. }), Some(id)) = (device.queue, DeviceId::new(at)) else { continue };
+            let (Some(QueueLimits { age, .. }), Some(id)) = (device.queue, DeviceId::new(at))
+            else {
+                continue;
+            };
             let mine = trace.events().iter().filter(|event| takes(&event.what, id));
             let due = mine.flat_map(|event| [event.at + age, event.at + age + late(id)]);
             let due = due.filter(|due| *due < trace.end());
@@ -82,7 +95,9 @@ impl<'a> Problem<'a> {
         points.dedup_by(|b, a| a.kind == Kind::Nothing && b.kind == Kind::Nothing && a.at == b.at);
         points.push(nothing(trace.end()));
         let ids = (0..world.devices.len()).filter_map(DeviceId::new);
-        let sides = ids.map(|id| Side::new(world, trace, &points, id, late(id))).collect();
+        let sides = ids
+            .map(|id| Side::new(world, trace, &points, id, late(id)))
+            .collect();
         Self { points, sides }
     }
 }

@@ -26,9 +26,25 @@ struct Shares<'p, 'a> {
 
 impl Shares<'_, '_> {
     fn solve(&self, at: u8, tokens: Tokens<'_>) -> Option<Best> {
-        let claims: Vec<Claim> =
-            self.owners.iter().map(|o| if *o == Some(at) { Claim::Must } else { Claim::No }).collect();
-        alone(&self.problem.sides[usize::from(at)], Task { claims: &claims, tokens, is_plan: true })
+        let claims: Vec<Claim> = self
+            .owners
+            .iter()
+            .map(|o| {
+                if *o == Some(at) {
+                    Claim::Must
+                } else {
+                    Claim::No
+                }
+            })
+            .collect();
+        alone(
+            &self.problem.sides[usize::from(at)],
+            Task {
+                claims: &claims,
+                tokens,
+                is_plan: true,
+            },
+        )
     }
 
     fn priced(&self, at: u8) -> Option<Best> {
@@ -42,19 +58,35 @@ impl Shares<'_, '_> {
     /// Gives these reads to one device if that is better.
     fn give(&mut self, points: &[usize], to: u8) {
         let before: Vec<_> = points.iter().map(|point| self.owners[*point]).collect();
-        let mut changed: Vec<u8> = before.iter().flatten().copied().filter(|owner| *owner != to).collect();
+        let mut changed: Vec<u8> = before
+            .iter()
+            .flatten()
+            .copied()
+            .filter(|owner| *owner != to)
+            .collect();
         if changed.is_empty() {
             return;
         }
         changed.push(to);
         changed.sort_unstable();
         changed.dedup();
-        points.iter().for_each(|point| self.owners[*point] = Some(to));
+        points
+            .iter()
+            .for_each(|point| self.owners[*point] = Some(to));
         let solved: Option<Vec<Best>> = changed.iter().map(|at| self.priced(*at)).collect();
-        let old: Cost = changed.iter().map(|at| self.bests[usize::from(*at)].cost).sum();
+        let old: Cost = changed
+            .iter()
+            .map(|at| self.bests[usize::from(*at)].cost)
+            .sum();
         match solved.filter(|bests| bests.iter().map(|best| best.cost).sum::<Cost>() < old) {
-            Some(bests) => changed.iter().zip(bests).for_each(|(at, best)| self.bests[usize::from(*at)] = best),
-            None => points.iter().zip(before).for_each(|(point, owner)| self.owners[*point] = owner),
+            Some(bests) => changed
+                .iter()
+                .zip(bests)
+                .for_each(|(at, best)| self.bests[usize::from(*at)] = best),
+            None => points
+                .iter()
+                .zip(before)
+                .for_each(|(point, owner)| self.owners[*point] = owner),
         }
     }
 }
@@ -69,26 +101,51 @@ pub(super) fn repair(
     enough: Cost,
 ) -> Option<Plan> {
     let cheapest = |point: usize| {
-        let who = if round.takers[point].is_empty() { &servers[point] } else { &round.takers[point] };
-        who.iter().copied().min_by_key(|at| problem.sides[usize::from(*at)].serves(point))
+        let who = if round.takers[point].is_empty() {
+            &servers[point]
+        } else {
+            &round.takers[point]
+        };
+        who.iter()
+            .copied()
+            .min_by_key(|at| problem.sides[usize::from(*at)].serves(point))
     };
     let owners = (0..problem.points.len()).map(cheapest).collect();
-    let mut shares = Shares { problem, stops, owners, bests: Vec::new() };
-    shares.bests = (0..problem.sides.len()).map(|at| shares.priced(at as u8)).collect::<Option<_>>()?;
-    let unsettled: Vec<usize> =
-        (0..servers.len()).filter(|point| servers[*point].len() > 1 && round.takers[*point].len() != 1).collect();
+    let mut shares = Shares {
+        problem,
+        stops,
+        owners,
+        bests: Vec::new(),
+    };
+    shares.bests = (0..problem.sides.len())
+        .map(|at| shares.priced(at as u8))
+        .collect::<Option<_>>()?;
+    let unsettled: Vec<usize> = (0..servers.len())
+        .filter(|point| servers[*point].len() > 1 && round.takers[*point].len() != 1)
+        .collect();
     // Bursts around unsettled reads move whole.
     let mut bursts: Vec<Vec<usize>> = Vec::new();
-    let several: Vec<usize> = (0..servers.len()).filter(|point| servers[*point].len() > 1).collect();
+    let several: Vec<usize> = (0..servers.len())
+        .filter(|point| servers[*point].len() > 1)
+        .collect();
     for point in several {
         let at = problem.points[point].at;
         match bursts.last_mut() {
-            Some(burst) if at.since(problem.points[*burst.last().unwrap_or(&0)].at) < APART => burst.push(point),
+            Some(burst) if at.since(problem.points[*burst.last().unwrap_or(&0)].at) < APART => {
+                burst.push(point)
+            }
             _ => bursts.push(vec![point]),
         }
     }
-    bursts.retain(|burst| burst.iter().any(|point| unsettled.binary_search(point).is_ok()));
-    let each = bursts.into_iter().chain(unsettled.into_iter().map(|point| vec![point])).take(TRIED);
+    bursts.retain(|burst| {
+        burst
+            .iter()
+            .any(|point| unsettled.binary_search(point).is_ok())
+    });
+    let each = bursts
+        .into_iter()
+        .chain(unsettled.into_iter().map(|point| vec![point]))
+        .take(TRIED);
     for points in each {
         if shares.cost() <= enough {
             break;

@@ -60,7 +60,11 @@ pub(super) struct Way {
 impl Way {
     /// Nothing is done.
     pub(super) fn none(spot: Spot) -> Self {
-        Self { spot, cost: 0, deed: None }
+        Self {
+            spot,
+            cost: 0,
+            deed: None,
+        }
     }
 }
 
@@ -143,7 +147,11 @@ pub(super) struct Side<'a> {
 }
 
 fn cost_of(job: &Job) -> Cost {
-    let exact: Femtojoules = job.parts().iter().map(crate::service::Part::femtojoules).sum();
+    let exact: Femtojoules = job
+        .parts()
+        .iter()
+        .map(crate::service::Part::femtojoules)
+        .sum();
     Cost::try_from(exact).unwrap_or(Cost::MAX)
 }
 
@@ -162,22 +170,44 @@ fn earlier(time: Time, span: Span) -> Time {
 }
 
 impl<'a> Side<'a> {
-    pub(super) fn new(world: &'a World, trace: &Trace, points: &[Point], id: DeviceId, late: Span) -> Self {
+    pub(super) fn new(
+        world: &'a World,
+        trace: &Trace,
+        points: &[Point],
+        id: DeviceId,
+        late: Span,
+    ) -> Self {
         let device = &world.devices[id.index()];
         let power = &device.power;
         let rest::Rest { powers, longest } = rest::charged(device, id, world.base, trace);
         let route = |from, to: StateId| {
             let route = power.route(from, to)?;
             let takes_token = device.budget.is_some() && power.time_to_cycle(from, to).is_some();
-            let more = Cost::from(route.energy.get()) * 1_000_000_000 - over(powers[to.index()], route.time);
-            Some(Route { time: route.time, more, takes_token })
+            let more = Cost::from(route.energy.get()) * 1_000_000_000
+                - over(powers[to.index()], route.time);
+            Some(Route {
+                time: route.time,
+                more,
+                takes_token,
+            })
         };
-        let routes: Vec<Vec<_>> = power.ids().map(|a| power.ids().map(|b| route(a, b)).collect()).collect();
-        let serving: Vec<u8> = power.ids().filter(|s| power.serves(*s)).map(|s| s.index() as u8).collect();
+        let routes: Vec<Vec<_>> = power
+            .ids()
+            .map(|a| power.ids().map(|b| route(a, b)).collect())
+            .collect();
+        let serving: Vec<u8> = power
+            .ids()
+            .filter(|s| power.serves(*s))
+            .map(|s| s.index() as u8)
+            .collect();
         let mut side = Self {
             device,
             base: world.base,
-            top: serving.iter().map(|state| powers[usize::from(*state)]).max().unwrap_or_default(),
+            top: serving
+                .iter()
+                .map(|state| powers[usize::from(*state)])
+                .max()
+                .unwrap_or_default(),
             powers,
             serving,
             bursts: Vec::new(),
@@ -204,7 +234,9 @@ impl<'a> Side<'a> {
 
     /// The device's own point that is the last one until a point.
     pub(super) fn latest(&self, point: usize) -> usize {
-        self.own.partition_point(|own| own.point <= point).saturating_sub(1)
+        self.own
+            .partition_point(|own| own.point <= point)
+            .saturating_sub(1)
     }
 
     /// When one of its own points is.
@@ -229,7 +261,11 @@ impl<'a> Side<'a> {
     fn serve_ways(&self, bytes: u64, follows: bool) -> Vec<Serving> {
         let ways = self.serving.iter().filter_map(|state| {
             let job = self.device.read(StateId(*state), bytes, follows)?;
-            Some((*state, self.beyond(*state, &job) + over(self.base, job.time()), job.time()))
+            Some((
+                *state,
+                self.beyond(*state, &job) + over(self.base, job.time()),
+                job.time(),
+            ))
         });
         ways.collect()
     }
@@ -237,8 +273,13 @@ impl<'a> Side<'a> {
     /// What a change costs at least that must be written.
     fn pays(&self, bytes: u64) -> Cost {
         let of = |state: &u8| {
-            let beyond = |bytes| Some(self.beyond(*state, &self.device.flush(StateId(*state), bytes, 1)?));
-            let access = if self.device.is_scattered { beyond(0)? } else { 0 };
+            let beyond =
+                |bytes| Some(self.beyond(*state, &self.device.flush(StateId(*state), bytes, 1)?));
+            let access = if self.device.is_scattered {
+                beyond(0)?
+            } else {
+                0
+            };
             // A byte less: many spans rounded up are longer than one.
             Some(access + (beyond(bytes)? - beyond(1)?).max(0))
         };
@@ -246,17 +287,25 @@ impl<'a> Side<'a> {
     }
 
     pub(super) fn start(&self) -> Spot {
-        Spot { state: self.start, ..Spot::default() }
+        Spot {
+            state: self.start,
+            ..Spot::default()
+        }
     }
 
     /// Whether a stop may take a token, and how many of those there are until a time.
     pub(super) fn tokens(&self, until: Time) -> Option<u64> {
         let limits = self.device.budget?;
         let more = until.since(Time::ZERO).get() / limits.each.get().max(1);
-        self.routes.iter().flatten().flatten().any(|route| route.takes_token).then_some(match limits.burst {
-            0 => 0,
-            burst => u64::from(burst) + more,
-        })
+        self.routes
+            .iter()
+            .flatten()
+            .flatten()
+            .any(|route| route.takes_token)
+            .then_some(match limits.burst {
+                0 => 0,
+                burst => u64::from(burst) + more,
+            })
     }
 
     /// The tokens that the way to another state takes.
@@ -266,7 +315,11 @@ impl<'a> Side<'a> {
 
     /// What the device needs beyond resting for the read of a point where that is least.
     pub(super) fn serves(&self, point: usize) -> Option<Cost> {
-        self.own[self.place(point)?].reads.iter().map(|(_, cost, _)| *cost).min()
+        self.own[self.place(point)?]
+            .reads
+            .iter()
+            .map(|(_, cost, _)| *cost)
+            .min()
     }
 
     /// From the point before to one of its own: it keeps its name, and what changes there comes to its queue.
@@ -276,15 +329,33 @@ impl<'a> Side<'a> {
             Some(before) => (before.at, before.arrived..here.arrived),
             None => (Time::ZERO, 0..here.arrived),
         };
-        let paid: Cost = self.changes[new.start as usize..new.end as usize].iter().map(|change| change.pays).sum();
+        let paid: Cost = self.changes[new.start as usize..new.end as usize]
+            .iter()
+            .map(|change| change.pays)
+            .sum();
         let cost = over(self.power(spot.state), here.at.since(since)) + paid;
         let kept = |time: Time| if time <= here.at { Time::ZERO } else { time };
-        let spot = Spot { free: kept(spot.free), full: kept(spot.full), ..spot };
-        Way { spot, cost, deed: None }
+        let spot = Spot {
+            free: kept(spot.free),
+            full: kept(spot.full),
+            ..spot
+        };
+        Way {
+            spot,
+            cost,
+            deed: None,
+        }
     }
 
     /// Begins the way to another state at a time: where it is then, and what that costs as seen from a point.
-    fn change(&self, own: usize, spot: Spot, to: u8, begin: Time, tokens: Tokens<'_>) -> Option<Way> {
+    fn change(
+        &self,
+        own: usize,
+        spot: Spot,
+        to: u8,
+        begin: Time,
+        tokens: Tokens<'_>,
+    ) -> Option<Way> {
         let here = &self.own[own];
         let route = self.routes[usize::from(spot.state)][usize::from(to)]?;
         let power = |state| Cost::from(self.power(state).get());
@@ -306,13 +377,26 @@ impl<'a> Side<'a> {
             }
         }
         let free = begin + route.time;
-        Some(Way { spot: Spot { state: to, free, full, ..spot }, cost, deed: None })
+        Some(Way {
+            spot: Spot {
+                state: to,
+                free,
+                full,
+                ..spot
+            },
+            cost,
+            deed: None,
+        })
     }
 
     /// What going up later from a state saves at most. Who waits for a device that sleeps is charged for, behind reads only once.
     fn gains(&self, state: u8) -> Power {
         let rise = self.rise(state);
-        if self.serving.contains(&state) { rise } else { rise.less(self.base) }
+        if self.serving.contains(&state) {
+            rise
+        } else {
+            rise.less(self.base)
+        }
     }
 
     /// How much more it may draw in another state that serves.
@@ -344,23 +428,50 @@ impl<'a> Side<'a> {
             let way = self.change(own, spot, to, begin, tokens)?;
             let wait = way.spot.free.since(now);
             // Who works while somebody waits is charged for that already.
-            let wait = if does_serve { wait.min(way.spot.free.since(begin)) } else { wait };
-            Some(Way { cost: way.cost + over(self.base, wait), deed: Some((begin, Deed::Wake(to))), ..way })
+            let wait = if does_serve {
+                wait.min(way.spot.free.since(begin))
+            } else {
+                wait
+            };
+            Some(Way {
+                cost: way.cost + over(self.base, wait),
+                deed: Some((begin, Deed::Wake(to))),
+                ..way
+            })
         };
         let (early, late) = (way(first)?, way(last)?);
         // It may go on up from there only when it is done.
         let kind = late.cost - over(self.rise(to), last.since(first));
-        Some(if kind < early.cost { Way { cost: kind, deed: late.deed, ..early } } else { early })
+        Some(if kind < early.cost {
+            Way {
+                cost: kind,
+                deed: late.deed,
+                ..early
+            }
+        } else {
+            early
+        })
     }
 
     /// The ways to a state that serves for a burst that begins at a point, or as soon as it can then.
-    fn wakes(&self, own: usize, spot: Spot, to: u8, tokens: Tokens<'_>) -> impl Iterator<Item = Way> {
+    fn wakes(
+        &self,
+        own: usize,
+        spot: Spot,
+        to: u8,
+        tokens: Tokens<'_>,
+    ) -> impl Iterator<Item = Way> {
         let stays = (spot.state == to).then_some(Way::none(spot));
         let begins = self.begins(own, spot, to).filter(|_| spot.state != to);
-        let both = begins.into_iter().flat_map(|(first, last)| [Some(first), (first < last).then_some(last)]);
+        let both = begins
+            .into_iter()
+            .flat_map(|(first, last)| [Some(first), (first < last).then_some(last)]);
         let ways = both.flatten().filter_map(move |begin| {
             let way = self.change(own, spot, to, begin, tokens)?;
-            Some(Way { deed: Some((begin, Deed::Wake(to))), ..way })
+            Some(Way {
+                deed: Some((begin, Deed::Wake(to))),
+                ..way
+            })
         });
         stays.into_iter().chain(ways)
     }
@@ -375,64 +486,129 @@ impl<'a> Side<'a> {
     ) -> Option<Way> {
         let way = self.wake(own, spot, state, tokens)?;
         let free = way.spot.free.max(self.own[own].at) + time;
-        Some(Way { spot: Spot { free, ..way.spot }, cost: way.cost + cost, ..way })
+        Some(Way {
+            spot: Spot { free, ..way.spot },
+            cost: way.cost + cost,
+            ..way
+        })
     }
 
     /// The ways to serve what is read at a point.
-    pub(super) fn reads(&self, own: usize, spot: Spot, tokens: Tokens<'_>) -> impl Iterator<Item = Way> {
-        self.own[own].reads.iter().filter_map(move |serving| self.serve(own, *serving, spot, tokens))
+    pub(super) fn reads(
+        &self,
+        own: usize,
+        spot: Spot,
+        tokens: Tokens<'_>,
+    ) -> impl Iterator<Item = Way> {
+        self.own[own]
+            .reads
+            .iter()
+            .filter_map(move |serving| self.serve(own, *serving, spot, tokens))
     }
 
     /// The ways to write everything that has come, from a point on.
-    pub(super) fn writes(&self, own: usize, spot: Spot, tokens: Tokens<'_>) -> impl Iterator<Item = Way> {
+    pub(super) fn writes(
+        &self,
+        own: usize,
+        spot: Spot,
+        tokens: Tokens<'_>,
+    ) -> impl Iterator<Item = Way> {
         let here = &self.own[own];
-        let bursts = self.bursts.iter().filter(move |_| spot.written < here.arrived);
+        let bursts = self
+            .bursts
+            .iter()
+            .filter(move |_| spot.written < here.arrived);
         bursts.flat_map(move |(state, time, first)| {
             let needed = self.needed(own, spot.written);
-            let first = if self.device.is_scattered && needed.objects > 0 { 0 } else { *first };
+            let first = if self.device.is_scattered && needed.objects > 0 {
+                0
+            } else {
+                *first
+            };
             // Elsewhere it may begin when nobody waits.
             let is_top = self.rise(*state) == Power::ZERO;
-            let time = if is_top { time.of(needed.bytes, needed.objects) } else { Span::ZERO };
+            let time = if is_top {
+                time.of(needed.bytes, needed.objects)
+            } else {
+                Span::ZERO
+            };
             // If it has to be woken it is there before the next point, or the burst is that one's.
-            let is_there = move |way: &Way| spot.state == *state || here.is_end || way.spot.free <= here.next;
-            self.wakes(own, spot, *state, tokens).filter(is_there).map(move |way| {
-                let free = way.spot.free.max(here.at) + time;
-                let spot = Spot { written: here.arrived, free, ..way.spot };
-                Way { spot, cost: way.cost + first, ..way }
-            })
+            let is_there =
+                move |way: &Way| spot.state == *state || here.is_end || way.spot.free <= here.next;
+            self.wakes(own, spot, *state, tokens)
+                .filter(is_there)
+                .map(move |way| {
+                    let free = way.spot.free.max(here.at) + time;
+                    let spot = Spot {
+                        written: here.arrived,
+                        free,
+                        ..way.spot
+                    };
+                    Way {
+                        spot,
+                        cost: way.cost + first,
+                        ..way
+                    }
+                })
         })
     }
 
     /// What a burst of all changes from one on must hold.
     fn needed(&self, own: usize, first: u32) -> Load {
-        let of = |at: u32| self.changes.get(at as usize).map_or(self.total, |change| change.needed);
+        let of = |at: u32| {
+            self.changes
+                .get(at as usize)
+                .map_or(self.total, |change| change.needed)
+        };
         let (end, begin) = (of(self.own[own].arrived), of(first));
-        Load { bytes: end.bytes - begin.bytes, objects: end.objects - begin.objects }
+        Load {
+            bytes: end.bytes - begin.bytes,
+            objects: end.objects - begin.objects,
+        }
     }
 
     /// The ways to go down after a point, before the next one.
-    pub(super) fn stops(&self, own: usize, spot: Spot, tokens: Tokens<'_>) -> impl Iterator<Item = Way> {
+    pub(super) fn stops(
+        &self,
+        own: usize,
+        spot: Spot,
+        tokens: Tokens<'_>,
+    ) -> impl Iterator<Item = Way> {
         let power = self.power(spot.state);
-        let lower = (0_u8..).zip(&self.powers).filter(move |(_, lower)| **lower < power);
+        let lower = (0_u8..)
+            .zip(&self.powers)
+            .filter(move |(_, lower)| **lower < power);
         let here = &self.own[own];
         let begin = spot.free.max(here.at);
-        lower.filter(move |_| begin <= here.next).filter_map(move |(to, _)| {
-            let way = self.change(own, spot, to, begin, tokens)?;
-            Some(Way { deed: Some((begin, Deed::Rest(to))), ..way })
-        })
+        lower
+            .filter(move |_| begin <= here.next)
+            .filter_map(move |(to, _)| {
+                let way = self.change(own, spot, to, begin, tokens)?;
+                Some(Way {
+                    deed: Some((begin, Deed::Rest(to))),
+                    ..way
+                })
+            })
     }
 
     /// Whether some change should have been written by now: within its age, or as late as any run that is compared.
     pub(super) fn is_late(&self, own: usize, spot: Spot, is_punctual: bool) -> bool {
         let here = &self.own[own];
-        let first = self.changes.get(spot.written as usize).filter(|_| spot.written < here.arrived);
+        let first = self
+            .changes
+            .get(spot.written as usize)
+            .filter(|_| spot.written < here.arrived);
         let last = |change: &Change| if is_punctual { change.due } else { change.last };
         first.is_some_and(|change| here.is_end || last(change) <= here.at)
     }
 
     /// At the end: what it still has to do.
     pub(super) fn rest(&self, own: usize, spot: Spot) -> Cost {
-        if self.own[own].is_end { over(self.power(spot.state), spot.free.since(self.own[own].at)) } else { 0 }
+        if self.own[own].is_end {
+            over(self.power(spot.state), spot.free.since(self.own[own].at))
+        } else {
+            0
+        }
     }
 
     /// What the one needs to be as good as the other whatever follows, if it can be: both have the same name. A device that is
@@ -442,7 +618,11 @@ impl<'a> Side<'a> {
         if one.written < other.written || one.full > other.full || one.free > other.free {
             return None;
         }
-        let later = other.free.max(now).since(one.free.max(now)).min(self.longest[usize::from(one.state)]);
+        let later = other
+            .free
+            .max(now)
+            .since(one.free.max(now))
+            .min(self.longest[usize::from(one.state)]);
         Some(over(self.gains(one.state), later))
     }
 

@@ -14,9 +14,20 @@ use proptest::prelude::*;
 use teal_types::{Energy, Power, Span, Time};
 
 fn world(base: Power, age: Span, disks: usize) -> World {
-    let limits = QueueLimits { age, bytes: 1 << 30 };
-    let names = ["ibm-microdrive-1gb", "bluefs-802.11b", "hitachi-travelstar-5k320"];
-    let devices = names.iter().take(disks).map(|name| device(name).queueing(limits)).collect();
+    let limits = QueueLimits {
+        age,
+        bytes: 1 << 30,
+    };
+    let names = [
+        "ibm-microdrive-1gb",
+        "bluefs-802.11b",
+        "hitachi-travelstar-5k320",
+    ];
+    let devices = names
+        .iter()
+        .take(disks)
+        .map(|name| device(name).queueing(limits))
+        .collect();
     World::new(devices, base, Pace::Open)
 }
 
@@ -29,12 +40,22 @@ fn one() -> DeviceSet {
 }
 
 fn read(millis: u64, object: u64) -> Event {
-    Event { at: at(millis), what: What::Read { object, offset: 0, bytes: 4096, copies: one() } }
+    Event {
+        at: at(millis),
+        what: What::Read {
+            object,
+            offset: 0,
+            bytes: 4096,
+            copies: one(),
+        },
+    }
 }
 
 /// The cheapest way of one device that serves exactly these reads: every way, one after the other.
 fn search(side: &Side<'_>, own: usize, spot: Spot, serves: &[usize]) -> Option<Cost> {
-    let Some(point) = side.own.get(own).map(|own| own.point) else { return Some(side.rest(own - 1, spot)) };
+    let Some(point) = side.own.get(own).map(|own| own.point) else {
+        return Some(side.rest(own - 1, spot));
+    };
     let tokens = Tokens::Counted;
     let mut best: Option<Cost> = None;
     let comes = side.come(own, spot);
@@ -43,10 +64,18 @@ fn search(side: &Side<'_>, own: usize, spot: Spot, serves: &[usize]) -> Option<C
         false => vec![Way::none(comes.spot)],
     };
     for read in reads {
-        for write in side.writes(own, read.spot, tokens).chain([Way::none(read.spot)]) {
-            for stop in side.stops(own, write.spot, tokens).chain([Way::none(write.spot)]) {
+        for write in side
+            .writes(own, read.spot, tokens)
+            .chain([Way::none(read.spot)])
+        {
+            for stop in side
+                .stops(own, write.spot, tokens)
+                .chain([Way::none(write.spot)])
+            {
                 let is_late = side.is_late(own, stop.spot, false);
-                let later = (!is_late).then(|| search(side, own + 1, stop.spot, serves)).flatten();
+                let later = (!is_late)
+                    .then(|| search(side, own + 1, stop.spot, serves))
+                    .flatten();
                 let Some(later) = later else { continue };
                 let all = comes.cost + read.cost + write.cost + stop.cost + later;
                 best = Some(best.map_or(all, |best| best.min(all)));
@@ -58,7 +87,9 @@ fn search(side: &Side<'_>, own: usize, spot: Spot, serves: &[usize]) -> Option<C
 
 /// The least over all ways to share the reads among the devices.
 fn exhaustive(problem: &Problem<'_>) -> Option<Cost> {
-    let reads: Vec<usize> = (0..problem.points.len()).filter(|p| problem.points[*p].kind == Kind::Read).collect();
+    let reads: Vec<usize> = (0..problem.points.len())
+        .filter(|p| problem.points[*p].kind == Kind::Read)
+        .collect();
     let count = problem.sides.len();
     let mut best: Option<Cost> = None;
     for mut code in 0..count.pow(u32::try_from(reads.len()).unwrap()) {
@@ -67,11 +98,17 @@ fn exhaustive(problem: &Problem<'_>) -> Option<Cost> {
             share[code % count].push(*point);
             code /= count;
         }
-        if share.iter().zip(&problem.sides).any(|(mine, side)| mine.iter().any(|point| side.serves(*point).is_none())) {
+        if share
+            .iter()
+            .zip(&problem.sides)
+            .any(|(mine, side)| mine.iter().any(|point| side.serves(*point).is_none()))
+        {
             continue;
         }
         let sides = problem.sides.iter().zip(&share);
-        let total: Option<Cost> = sides.map(|(side, mine)| search(side, 0, side.start(), mine)).sum();
+        let total: Option<Cost> = sides
+            .map(|(side, mine)| search(side, 0, side.start(), mine))
+            .sum();
         best = best.into_iter().chain(total).min();
     }
     best
@@ -80,14 +117,22 @@ fn exhaustive(problem: &Problem<'_>) -> Option<Cost> {
 #[test]
 fn one_read_at_night_is_worth_one_start() {
     // An hour, one read in the middle: down at once, up just in time, down at once.
-    let world = World { devices: vec![device("ibm-microdrive-1gb")], ..world(Power::milliwatts(1190), Span::ZERO, 1) };
+    let world = World {
+        devices: vec![device("ibm-microdrive-1gb")],
+        ..world(Power::milliwatts(1190), Span::ZERO, 1)
+    };
     let trace = Trace::new(vec![read(1_800_000, 1)], at(3_600_000));
     let least = least(&Problem::new(&world, &trace, &[])).unwrap();
     let served = world.devices[0].read(world.start[0], 4096, false).unwrap();
     let asleep = Span::secs(3600).less(Span::millis(800) + served.time());
-    let expected =
-        Power::milliwatts(61) * asleep + Energy::millijoules(605) + served.energy() + world.base * served.time();
-    assert!(least.get().abs_diff(expected.get()) <= 3, "{least} {expected}");
+    let expected = Power::milliwatts(61) * asleep
+        + Energy::millijoules(605)
+        + served.energy()
+        + world.base * served.time();
+    assert!(
+        least.get().abs_diff(expected.get()) <= 3,
+        "{least} {expected}"
+    );
 }
 
 /// Does what it is told: at these times, these actions.
@@ -99,9 +144,17 @@ impl Policy for Script {
     }
     fn choose(&mut self, _: &View<'_>, ask: &Ask) -> DeviceId {
         let turn = ask.object as usize + ask.bytes as usize;
-        ask.copies.iter().nth(turn % ask.copies.iter().count()).unwrap()
+        ask.copies
+            .iter()
+            .nth(turn % ask.copies.iter().count())
+            .unwrap()
     }
-    fn decide(&mut self, view: &View<'_>, _: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time> {
+    fn decide(
+        &mut self,
+        view: &View<'_>,
+        _: Option<Signal>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Time> {
         let due = self.0.iter().filter(|(at, _)| *at <= view.now).count();
         actions.extend(self.0.drain(..due).map(|(_, action)| action));
         self.0.first().map(|(at, _)| *at)
@@ -110,26 +163,53 @@ impl Policy for Script {
 
 #[test]
 fn a_schedule_that_knows_the_future_reaches_the_bound() {
-    let world = World { devices: vec![device("ibm-microdrive-1gb")], ..world(Power::milliwatts(1190), Span::ZERO, 1) };
+    let world = World {
+        devices: vec![device("ibm-microdrive-1gb")],
+        ..world(Power::milliwatts(1190), Span::ZERO, 1)
+    };
     // A short pause, in which sleeping does not pay, and long ones.
-    let trace = Trace::new(vec![read(60_000, 1), read(61_000, 2), read(300_000, 3)], at(600_000));
+    let trace = Trace::new(
+        vec![read(60_000, 1), read(61_000, 2), read(300_000, 3)],
+        at(600_000),
+    );
     let id = DeviceId::new(0).unwrap();
     let power = &world.devices[0].power;
     let (idle, standby) = (world.start[0], power.lowest());
     let go = |millis, state| (at(millis), Action::Go(id, state));
-    let script = vec![go(0, standby), go(59_200, idle), go(61_001, standby), go(299_200, idle), go(300_001, standby)];
+    let script = vec![
+        go(0, standby),
+        go(59_200, idle),
+        go(61_001, standby),
+        go(299_200, idle),
+        go(300_001, standby),
+    ];
     let done = run(&world, &trace, &mut Script(script)).total();
     let least = least(&Problem::new(&world, &trace, &[])).unwrap();
-    assert!(done >= least && done.get() - least.get() <= 10, "{done} with foresight, {least} at least");
-    let blind = run(&world, &trace, &mut FixedTimeout::new(vec![Some(Span::secs(3))])).total();
+    assert!(
+        done >= least && done.get() - least.get() <= 10,
+        "{done} with foresight, {least} at least"
+    );
+    let blind = run(
+        &world,
+        &trace,
+        &mut FixedTimeout::new(vec![Some(Span::secs(3))]),
+    )
+    .total();
     assert!(blind > least + Energy::millijoules(500), "{blind}");
 }
 
 #[test]
 fn too_much_is_refused() {
-    let many = World::new(vec![device("ibm-microdrive-1gb"); 4], Power::ZERO, Pace::Open);
+    let many = World::new(
+        vec![device("ibm-microdrive-1gb"); 4],
+        Power::ZERO,
+        Pace::Open,
+    );
     let trace = Trace::new(vec![read(1, 1)], at(2));
-    assert_eq!(least(&Problem::new(&many, &trace, &[])), Err(Unsolvable::Devices(4)));
+    assert_eq!(
+        least(&Problem::new(&many, &trace, &[])),
+        Err(Unsolvable::Devices(4))
+    );
     let mut broke = world(Power::ZERO, Span::secs(1), 1);
     broke.start = vec![broke.devices[0].power.lowest()];
     assert!(least(&Problem::new(&broke, &trace, &[])).is_ok());
@@ -140,21 +220,36 @@ fn too_much_is_refused() {
 fn two_hundred_events_on_three_devices() {
     let mut world = world(Power::milliwatts(1190), Span::secs(30), 3);
     // Counting stops that nobody would forbid multiplies the ways.
-    world.devices.iter_mut().for_each(|device| device.budget = None);
+    world
+        .devices
+        .iter_mut()
+        .for_each(|device| device.budget = None);
     let all: DeviceSet = (0..3).filter_map(DeviceId::new).collect();
     let event = |n: u64| {
         let mixed = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
         let now = at(n * 4_000 + mixed % 3_500);
         let (object, bytes) = (mixed % 40, 4096 + mixed % 300_000);
         let what = if mixed.is_multiple_of(5) {
-            What::Write { object, bytes, sinks: all }
+            What::Write {
+                object,
+                bytes,
+                sinks: all,
+            }
         } else {
-            What::Read { object, offset: 0, bytes, copies: all }
+            What::Read {
+                object,
+                offset: 0,
+                bytes,
+                copies: all,
+            }
         };
         Event { at: now, what }
     };
     let trace = Trace::new((0..200).map(event).collect(), at(900_000));
-    let runs: Vec<_> = policies(3).iter_mut().map(|policy| run(&world, &trace, policy.as_mut())).collect();
+    let runs: Vec<_> = policies(3)
+        .iter_mut()
+        .map(|policy| run(&world, &trace, policy.as_mut()))
+        .collect();
     let problem = Problem::new(&world, &trace, &lateness(&runs));
     let exact = least(&problem).unwrap();
     let least_spent = runs.iter().map(Report::total).min().unwrap();
@@ -163,7 +258,10 @@ fn two_hundred_events_on_three_devices() {
     assert!(priced.energy <= exact, "{} {exact}", priced.energy);
     // The optimum lies between the bound and what the plan costs when it is run.
     let done = run(&world, &trace, &mut priced.plan.clone().follow()).total();
-    let told = format!("{exact} exactly, from {}, {done} when run, {least_spent} spent", priced.energy);
+    let told = format!(
+        "{exact} exactly, from {}, {done} when run, {least_spent} spent",
+        priced.energy
+    );
     assert!(
         done + ROUNDING >= exact
             && done.get() * 1000 <= priced.energy.get() * 1028
@@ -179,15 +277,27 @@ fn small(devices: usize, most: usize) -> impl Strategy<Value = (World, Trace)> {
     let base = prop_oneof![Just(0_u64), Just(100), Just(1190), Just(13_400)];
     let age = prop_oneof![Just(0_u64), 1_u64..60, 60_u64..10_000];
     let budget = prop_oneof![Just(None), (0_u32..3).prop_map(Some)];
-    (base, age, budget, any::<bool>(), traces(devices, most)).prop_map(move |(base, age, budget, asleep, trace)| {
-        let mut world = world(Power::milliwatts(base), Span::secs(age), devices);
-        world.devices.iter_mut().for_each(|device| device.budget = None);
-        world.devices[0].budget = budget.map(|burst| BudgetLimits { burst, each: Span::hours(1) });
-        if asleep {
-            world.start = world.devices.iter().map(|device| device.power.lowest()).collect();
-        }
-        (world, trace)
-    })
+    (base, age, budget, any::<bool>(), traces(devices, most)).prop_map(
+        move |(base, age, budget, asleep, trace)| {
+            let mut world = world(Power::milliwatts(base), Span::secs(age), devices);
+            world
+                .devices
+                .iter_mut()
+                .for_each(|device| device.budget = None);
+            world.devices[0].budget = budget.map(|burst| BudgetLimits {
+                burst,
+                each: Span::hours(1),
+            });
+            if asleep {
+                world.start = world
+                    .devices
+                    .iter()
+                    .map(|device| device.power.lowest())
+                    .collect();
+            }
+            (world, trace)
+        },
+    )
 }
 
 /// Checks the bound by prices against the exact optimum: where times are cut to nanoseconds the one may lose what the other
@@ -195,26 +305,53 @@ fn small(devices: usize, most: usize) -> impl Strategy<Value = (World, Trace)> {
 fn is_bound(problem: &Problem<'_>, exact: Energy, rounds: usize) -> Result<(), String> {
     let priced = bound(problem, rounds).unwrap();
     let is_one = priced.energy <= exact + Energy::microjoules(10);
-    is_one.then_some(()).ok_or_else(|| format!("{} by prices, {} exact", priced.energy.get(), exact.get()))
+    is_one
+        .then_some(())
+        .ok_or_else(|| format!("{} by prices, {} exact", priced.energy.get(), exact.get()))
 }
 
 fn set(mask: u16) -> DeviceSet {
-    (0..3).filter(|device| mask & 1 << device != 0).filter_map(DeviceId::new).collect()
+    (0..3)
+        .filter(|device| mask & 1 << device != 0)
+        .filter_map(DeviceId::new)
+        .collect()
 }
 
 fn write(millis: u64, object: u64, bytes: u64, mask: u16) -> Event {
-    Event { at: at(millis), what: What::Write { object, bytes, sinks: set(mask) } }
+    Event {
+        at: at(millis),
+        what: What::Write {
+            object,
+            bytes,
+            sinks: set(mask),
+        },
+    }
 }
 
 fn read_of(millis: u64, object: u64, bytes: u64, mask: u16) -> Event {
-    Event { at: at(millis), what: What::Read { object, offset: 0, bytes, copies: set(mask) } }
+    Event {
+        at: at(millis),
+        what: What::Read {
+            object,
+            offset: 0,
+            bytes,
+            copies: set(mask),
+        },
+    }
 }
 
 #[test]
 fn who_waits_behind_a_burst_is_not_counted_twice() {
     let world = world(Power::milliwatts(1190), Span::ZERO, 3);
-    let reads = [(68, 1), (102, 2), (102, 1), (102, 1)].map(|(millis, mask)| read_of(millis, 0, 1, mask));
-    let trace = Trace::new([write(51, 0, 259_875, 6)].into_iter().chain(reads).collect(), at(1_102));
+    let reads =
+        [(68, 1), (102, 2), (102, 1), (102, 1)].map(|(millis, mask)| read_of(millis, 0, 1, mask));
+    let trace = Trace::new(
+        [write(51, 0, 259_875, 6)]
+            .into_iter()
+            .chain(reads)
+            .collect(),
+        at(1_102),
+    );
     for late in [0, 51, 200, 2_500] {
         let problem = Problem::new(&world, &trace, &[Span::millis(late); 3]);
         let Ok(exact) = least(&problem) else { continue };
@@ -231,12 +368,25 @@ fn a_large_read_that_all_hold_soon_after_two_changes_is_not_priced_too_high() {
         .flat_map(|(base, age)| (0..8).map(move |mask| (base, age, mask)))
     {
         let mut world = world(Power::milliwatts(base), age, 3);
-        world.devices.iter_mut().for_each(|device| device.budget = None);
+        world
+            .devices
+            .iter_mut()
+            .for_each(|device| device.budget = None);
         let changes = [write(14, 1, 60_000, mask), write(51, 2, 60_000, mask)];
-        let trace = Trace::new(changes.into_iter().chain([read_of(3_796, 9, 1_200_000, 7)]).collect(), at(4_796));
+        let trace = Trace::new(
+            changes
+                .into_iter()
+                .chain([read_of(3_796, 9, 1_200_000, 7)])
+                .collect(),
+            at(4_796),
+        );
         let problem = Problem::new(&world, &trace, &[Span::millis(500); 3]);
         let exact = least(&problem).unwrap();
-        assert_eq!(is_bound(&problem, exact, 8), Ok(()), "base {base} mW, age {age}, changes for {mask:b}");
+        assert_eq!(
+            is_bound(&problem, exact, 8),
+            Ok(()),
+            "base {base} mW, age {age}, changes for {mask:b}"
+        );
     }
 }
 
@@ -244,8 +394,15 @@ fn a_large_read_that_all_hold_soon_after_two_changes_is_not_priced_too_high() {
 fn devices_with_points_of_their_own_do_not_hide_each_others_ways() {
     // One has rested since the beginning, the other is woken late since the machine draws nothing.
     let mut world = world(Power::ZERO, Span::ZERO, 3);
-    world.devices.iter_mut().for_each(|device| device.budget = None);
-    let events = vec![read_of(0, 0, 4097, 1), read_of(13_899, 0, 1, 4), read_of(15_158, 0, 1_630_208, 4)];
+    world
+        .devices
+        .iter_mut()
+        .for_each(|device| device.budget = None);
+    let events = vec![
+        read_of(0, 0, 4097, 1),
+        read_of(13_899, 0, 1, 4),
+        read_of(15_158, 0, 1_630_208, 4),
+    ];
     let trace = Trace::new(events, at(16_158));
     let problem = Problem::new(&world, &trace, &[]);
     assert_eq!(exact(&problem).ok(), exhaustive(&problem));
@@ -255,8 +412,15 @@ fn devices_with_points_of_their_own_do_not_hide_each_others_ways() {
 fn what_is_still_to_be_written_is_no_way_to_make_a_pause_cheaper() {
     // A pause that is just worth sleeping, with a change that can be written before it or in the next one.
     let mut world = world(Power::milliwatts(1190), Span::secs(16), 2);
-    world.devices.iter_mut().for_each(|device| device.budget = None);
-    let events = vec![write(0, 0, 368_059, 1), read_of(3_456, 0, 1, 1), read_of(6_301, 0, 1, 1)];
+    world
+        .devices
+        .iter_mut()
+        .for_each(|device| device.budget = None);
+    let events = vec![
+        write(0, 0, 368_059, 1),
+        read_of(3_456, 0, 1, 1),
+        read_of(6_301, 0, 1, 1),
+    ];
     let trace = Trace::new(events, at(7_301));
     let problem = Problem::new(&world, &trace, &[]);
     assert_eq!(is_bound(&problem, least(&problem).unwrap(), 8), Ok(()));
@@ -264,15 +428,22 @@ fn what_is_still_to_be_written_is_no_way_to_make_a_pause_cheaper() {
 
 /// Actions at any times, whether they make sense or not.
 fn scripts(devices: u8) -> impl Strategy<Value = Vec<(u64, Option<u8>, u8)>> {
-    prop::collection::vec((0_u64..1_000_000, prop::option::of(0_u8..3), 0..devices), 0..24)
+    prop::collection::vec(
+        (0_u64..1_000_000, prop::option::of(0_u8..3), 0..devices),
+        0..24,
+    )
 }
 
 /// The same as actions of a world, at parts of a trace's time or just behind its events.
 fn script(world: &World, trace: &Trace, steps: &[(u64, Option<u8>, u8)]) -> Script {
     let events = trace.events();
     let when = |part: u64| match events.get(part as usize / 7 % events.len().max(1)) {
-        Some(event) if part.is_multiple_of(2) => event.at + Span::nanos(part * 1000 % 3_000_000_000),
-        _ => Time::after_start(Span::nanos(trace.end().since(Time::ZERO).get() / 1_000_000 * part)),
+        Some(event) if part.is_multiple_of(2) => {
+            event.at + Span::nanos(part * 1000 % 3_000_000_000)
+        }
+        _ => Time::after_start(Span::nanos(
+            trace.end().since(Time::ZERO).get() / 1_000_000 * part,
+        )),
     };
     let action = |(part, state, device): &(u64, Option<u8>, u8)| {
         let id = DeviceId::new(usize::from(*device))?;
@@ -290,7 +461,9 @@ fn script(world: &World, trace: &Trace, steps: &[(u64, Option<u8>, u8)]) -> Scri
 
 /// With `PROPTEST_CASES` so many cases.
 fn cases() -> ProptestConfig {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok());
     ProptestConfig::with_cases(cases.unwrap_or(64))
 }
 

@@ -12,7 +12,10 @@ pub struct AlwaysOn {
 }
 
 /// Only time counts.
-pub(super) const TIME_ONLY: Weights = Weights { second: 1, joule: 0 };
+pub(super) const TIME_ONLY: Weights = Weights {
+    second: 1,
+    joule: 0,
+};
 
 impl Policy for AlwaysOn {
     fn name(&self) -> &'static str {
@@ -24,12 +27,23 @@ impl Policy for AlwaysOn {
     fn measured(&mut self, view: &View<'_>, measured: &Measured) {
         self.predictor.measured(view, measured);
     }
-    fn decide(&mut self, view: &View<'_>, _signal: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time> {
+    fn decide(
+        &mut self,
+        view: &View<'_>,
+        _signal: Option<Signal>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Time> {
         for (id, known) in view.each() {
             let power = &known.device.power;
             // The quickest serving state: of those that serve, the one that draws most.
-            let best = power.ids().filter(|state| power.serves(*state)).max_by_key(|state| power.power(*state));
-            actions.extend(best.filter(|best| *best != known.heading()).map(|best| Action::Go(id, best)));
+            let best = power
+                .ids()
+                .filter(|state| power.serves(*state))
+                .max_by_key(|state| power.power(*state));
+            actions.extend(
+                best.filter(|best| *best != known.heading())
+                    .map(|best| Action::Go(id, best)),
+            );
         }
         None
     }

@@ -24,7 +24,12 @@ pub struct BlueFs {
 impl BlueFs {
     /// With these weights of time and energy.
     pub fn new(weights: Weights) -> Self {
-        Self { weights, predictor: Predictor::default(), ghosts: Ghosts::default(), woken: Vec::new() }
+        Self {
+            weights,
+            predictor: Predictor::default(),
+            ghosts: Ghosts::default(),
+            woken: Vec::new(),
+        }
     }
 }
 
@@ -32,7 +37,9 @@ impl BlueFs {
 pub(super) fn break_even(view: &View<'_>) -> Vec<Option<Span>> {
     let of = |(_, known): (DeviceId, &super::DeviceView<'_>)| {
         let power = &known.device.power;
-        power.round_trip(power.nearest_serving(known.heading()), power.lowest())?.break_even()
+        power
+            .round_trip(power.nearest_serving(known.heading()), power.lowest())?
+            .break_even()
     };
     view.each().map(of).collect()
 }
@@ -43,13 +50,21 @@ impl Policy for BlueFs {
     }
     fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId {
         let best = self.predictor.best(view, ask, self.weights);
-        self.woken.extend(self.ghosts.hint(view, &self.predictor, ask, best, self.weights));
+        self.woken.extend(
+            self.ghosts
+                .hint(view, &self.predictor, ask, best, self.weights),
+        );
         best.1
     }
     fn measured(&mut self, view: &View<'_>, measured: &Measured) {
         self.predictor.measured(view, measured);
     }
-    fn decide(&mut self, view: &View<'_>, signal: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time> {
+    fn decide(
+        &mut self,
+        view: &View<'_>,
+        signal: Option<Signal>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Time> {
         let config = FlushConfig {
             age: (Span::secs(30), Span::secs(30)),
             quiet: None,
@@ -57,7 +72,11 @@ impl Policy for BlueFs {
             ..FlushConfig::default()
         };
         let mut again = sleep_idle(&break_even(view), view, actions);
-        actions.extend(self.woken.drain(..).map(|(id, state)| Action::Go(id, state)));
+        actions.extend(
+            self.woken
+                .drain(..)
+                .map(|(id, state)| Action::Go(id, state)),
+        );
         for (id, _) in view.each() {
             let (trigger, later) = flush::due(view, id, &config, signal);
             actions.extend(trigger.map(|trigger| Action::Flush(id, trigger)));

@@ -21,7 +21,12 @@ pub struct Budget {
 impl Budget {
     /// A full bucket.
     pub fn new(limits: BudgetLimits, now: Time) -> Self {
-        Self { limits, level: Self::full(limits), filled: now, taken: 0 }
+        Self {
+            limits,
+            level: Self::full(limits),
+            filled: now,
+            taken: 0,
+        }
     }
 
     fn full(limits: BudgetLimits) -> u128 {
@@ -29,7 +34,8 @@ impl Budget {
     }
 
     fn fill(&mut self, now: Time) {
-        self.level = (self.level + u128::from(now.since(self.filled).get())).min(Self::full(self.limits));
+        self.level =
+            (self.level + u128::from(now.since(self.filled).get())).min(Self::full(self.limits));
         self.filled = self.filled.max(now);
     }
 

@@ -23,7 +23,10 @@ pub struct Weights {
 
 impl Weights {
     /// BlueFS's default: a second counts as much as a joule.
-    pub const EQUAL: Self = Self { second: 1, joule: 1 };
+    pub const EQUAL: Self = Self {
+        second: 1,
+        joule: 1,
+    };
 
     /// The cost of a time and an energy.
     pub fn cost(self, cost: Predicted) -> Cost {
@@ -56,23 +59,41 @@ impl Predictor {
     pub fn measured(&mut self, view: &View<'_>, measured: &super::Measured) {
         while self.estimators.len() < view.devices.len() {
             let is_network = view.devices[self.estimators.len()].device.kind == Kind::Link;
-            self.estimators.push(Estimator::new(if is_network { NETWORK } else { LOCAL }));
+            self.estimators
+                .push(Estimator::new(if is_network { NETWORK } else { LOCAL }));
         }
         if let Some(estimator) = self.estimators.get_mut(measured.device.index()) {
-            estimator.update(measured.state, measured.bytes, measured.is_continued, measured.time);
+            estimator.update(
+                measured.state,
+                measured.bytes,
+                measured.is_continued,
+                measured.time,
+            );
         }
     }
 
     /// A read served by a device that rests in `state`; `None` if it does not serve there.
-    fn in_state(&self, view: &View<'_>, id: DeviceId, state: StateId, ask: &Ask) -> Option<Predicted> {
+    fn in_state(
+        &self,
+        view: &View<'_>,
+        id: DeviceId,
+        state: StateId,
+        ask: &Ask,
+    ) -> Option<Predicted> {
         // Following blocks of a file are predicted as such on every device, as in BlueFS: whoever serves the ones that come
         // has them follow each other.
         let is_continued = !ask.continued.is_empty();
-        let job = view.device(id).device.read(state, ask.bytes, is_continued)?;
+        let job = view
+            .device(id)
+            .device
+            .read(state, ask.bytes, is_continued)?;
         let estimator = self.estimators.get(id.index());
         let measured = estimator.and_then(|known| known.predict(state, ask.bytes, is_continued));
         let latency = measured.unwrap_or(job.time());
-        Some(Predicted { latency, energy: job.energy() + view.base * latency })
+        Some(Predicted {
+            latency,
+            energy: job.energy() + view.base * latency,
+        })
     }
 
     /// A read served by a device as it is now.
@@ -80,24 +101,42 @@ impl Predictor {
         let known = view.device(id);
         let (from, wait) = match known.place {
             Place::Resting { state, .. } => (state, Span::ZERO),
-            Place::Moving { to: state, until, .. } | Place::Working { state, until } => (state, until.since(view.now)),
+            Place::Moving {
+                to: state, until, ..
+            }
+            | Place::Working { state, until } => (state, until.since(view.now)),
         };
         let power = &known.device.power;
         let to = power.nearest_serving(from);
         let route = power.route(from, to).unwrap_or_default();
         let served = self.in_state(view, id, to, ask).unwrap_or_default();
         let wait = wait + route.time;
-        Predicted { latency: wait + served.latency, energy: route.energy + view.base * wait + served.energy }
+        Predicted {
+            latency: wait + served.latency,
+            energy: route.energy + view.base * wait + served.energy,
+        }
     }
 
     /// A read served by a device that is awake.
     pub fn awake(&self, view: &View<'_>, id: DeviceId, ask: &Ask) -> Predicted {
         let known = view.device(id);
-        self.in_state(view, id, known.device.power.nearest_serving(known.heading()), ask).unwrap_or_default()
+        self.in_state(
+            view,
+            id,
+            known.device.power.nearest_serving(known.heading()),
+            ask,
+        )
+        .unwrap_or_default()
     }
 
     /// A read served by a device in its best state, and that state.
-    pub fn ideal(&self, view: &View<'_>, id: DeviceId, ask: &Ask, weights: Weights) -> (Cost, StateId) {
+    pub fn ideal(
+        &self,
+        view: &View<'_>,
+        id: DeviceId,
+        ask: &Ask,
+        weights: Weights,
+    ) -> (Cost, StateId) {
         let power = &view.device(id).device.power;
         let serving = power.ids().filter_map(|state| {
             let served = self.in_state(view, id, state, ask)?;
@@ -108,19 +147,33 @@ impl Predictor {
 
     /// The device that serves a read at the least cost as things are now, and that cost.
     pub fn best(&self, view: &View<'_>, ask: &Ask, weights: Weights) -> (Cost, DeviceId) {
-        let costs = ask.copies.iter().map(|id| (weights.cost(self.now(view, id, ask)), id));
+        let costs = ask
+            .copies
+            .iter()
+            .map(|id| (weights.cost(self.now(view, id, ask)), id));
         costs.min().expect("somebody holds what is read")
     }
 }
 
 /// What it costs to take a device from a state to another: its energy, the machine's not counted, since nobody waits.
-pub(super) fn transition(power: &crate::power::PowerModel, from: StateId, to: StateId, weights: Weights) -> Cost {
+pub(super) fn transition(
+    power: &crate::power::PowerModel,
+    from: StateId,
+    to: StateId,
+    weights: Weights,
+) -> Cost {
     let route = power.route(from, to).unwrap_or_default();
     let back = power.route(to, from).unwrap_or_default();
-    weights.cost(Predicted { latency: Span::ZERO, energy: route.energy + back.energy })
+    weights.cost(Predicted {
+        latency: Span::ZERO,
+        energy: route.energy + back.energy,
+    })
 }
 
 /// What waiting costs a machine with this base power.
 pub fn waiting(base: Power, time: Span, weights: Weights) -> Cost {
-    weights.cost(Predicted { latency: time, energy: base * time })
+    weights.cost(Predicted {
+        latency: time,
+        energy: base * time,
+    })
 }

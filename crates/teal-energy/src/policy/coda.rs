@@ -27,10 +27,20 @@ impl Policy for Coda {
     }
     fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId {
         let rank = |id: DeviceId| (view.device(id).device.kind == Kind::Link, id);
-        ask.copies.iter().min_by_key(|id| rank(*id)).expect("somebody holds what is read")
+        ask.copies
+            .iter()
+            .min_by_key(|id| rank(*id))
+            .expect("somebody holds what is read")
     }
-    fn decide(&mut self, view: &View<'_>, _signal: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time> {
-        let local = view.each().filter(|(_, known)| known.device.kind != Kind::Link && known.queued > 0);
+    fn decide(
+        &mut self,
+        view: &View<'_>,
+        _signal: Option<Signal>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Time> {
+        let local = view
+            .each()
+            .filter(|(_, known)| known.device.kind != Kind::Link && known.queued > 0);
         actions.extend(local.map(|(id, _)| Action::Flush(id, Trigger::Age)));
         sleep_idle(&self.timeouts, view, actions)
     }

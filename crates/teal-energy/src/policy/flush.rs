@@ -59,7 +59,11 @@ impl Default for FlushConfig {
 }
 
 fn is_within(time: Span, (from, until): (Span, Span)) -> bool {
-    if from <= until { from <= time && time < until } else { from <= time || time < until }
+    if from <= until {
+        from <= time && time < until
+    } else {
+        from <= time || time < until
+    }
 }
 
 /// Why the queue of a device is to be written now, if it is; and when to ask again.
@@ -70,22 +74,30 @@ pub fn due(
     signal: Option<Signal>,
 ) -> (Option<Trigger>, Option<Time>) {
     let known = view.device(id);
-    let (Some(limits), Some(oldest)) = (known.device.queue, known.oldest) else { return (None, None) };
+    let (Some(limits), Some(oldest)) = (known.device.queue, known.oldest) else {
+        return (None, None);
+    };
     let asked = match signal {
         Some(Signal::Shutdown) => Some(Trigger::Shutdown),
         Some(Signal::Sync) => Some(Trigger::User),
         Some(Signal::MemoryPressure) => Some(Trigger::Memory),
-        _ => (known.queued.saturating_mul(100) >= limits.bytes.saturating_mul(config.percent)).then_some(Trigger::Size),
+        _ => (known.queued.saturating_mul(100) >= limits.bytes.saturating_mul(config.percent))
+            .then_some(Trigger::Size),
     };
     if asked.is_some() {
         return (asked, None);
     }
-    let wakes_a_disk = known.device.kind == Kind::Disk && !known.device.power.serves(known.heading());
+    let wakes_a_disk =
+        known.device.kind == Kind::Disk && !known.device.power.serves(known.heading());
     if config.is_silent && view.is_someone_there && wakes_a_disk {
         return (None, None);
     }
     let age = view.now.since(oldest);
-    let wanted = if view.supply == Supply::Powered { config.age.0 } else { config.age.1 };
+    let wanted = if view.supply == Supply::Powered {
+        config.age.0
+    } else {
+        config.age.1
+    };
     if age >= wanted {
         return (Some(Trigger::Age), None);
     }
@@ -96,8 +108,14 @@ pub fn due(
             return (Some(Trigger::Quiet), None);
         }
         let day = Span::hours(24);
-        let until_quiet = Span::nanos((quiet.0.get() + day.get() - view.time_of_day.get() % day.get()) % day.get());
-        let next = if is_old { view.now + until_quiet } else { oldest + config.quiet_age };
+        let until_quiet = Span::nanos(
+            (quiet.0.get() + day.get() - view.time_of_day.get() % day.get()) % day.get(),
+        );
+        let next = if is_old {
+            view.now + until_quiet
+        } else {
+            oldest + config.quiet_age
+        };
         again = again.min(next);
     }
     (None, Some(again))

@@ -35,7 +35,10 @@ impl Ghosts {
         served: (Cost, DeviceId),
         weights: Weights,
     ) -> Option<(DeviceId, StateId)> {
-        let ideals = ask.copies.iter().map(|id| (predictor.ideal(view, id, ask, weights), id));
+        let ideals = ask
+            .copies
+            .iter()
+            .map(|id| (predictor.ideal(view, id, ask, weights), id));
         let (ideal, id) = ideals.min()?;
         self.lose(view, (ideal, id), served.0, weights, Energy::ZERO)
     }
@@ -57,14 +60,20 @@ impl Ghosts {
             return None;
         }
         let power = &view.device(id).device.power;
-        let forgets = power.round_trip(state, heading).and_then(|trip| trip.break_even()).unwrap_or(Span::MAX);
+        let forgets = power
+            .round_trip(state, heading)
+            .and_then(|trip| trip.break_even())
+            .unwrap_or(Span::MAX);
         let lost = &mut self.lost[id.index()];
         if view.now.since(lost.last) > forgets {
             lost.cost = Cost(0);
         }
         lost.last = view.now;
         lost.cost.0 += served.0 - ideal.0;
-        let lingers = weights.cost(Predicted { latency: Span::ZERO, energy: lingers });
+        let lingers = weights.cost(Predicted {
+            latency: Span::ZERO,
+            energy: lingers,
+        });
         if lost.cost.0 < transition(power, heading, state, weights).0 + lingers.0 {
             return None;
         }

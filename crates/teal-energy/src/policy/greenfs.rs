@@ -26,8 +26,16 @@ pub struct GreenFsConfig {
 
 impl Default for GreenFsConfig {
     fn default() -> Self {
-        let flush = FlushConfig { is_silent: false, ..FlushConfig::default() };
-        Self { linger: Span::secs(600), sustained_bytes: 256 << 20, sustained: Span::secs(60), flush }
+        let flush = FlushConfig {
+            is_silent: false,
+            ..FlushConfig::default()
+        };
+        Self {
+            linger: Span::secs(600),
+            sustained_bytes: 256 << 20,
+            sustained: Span::secs(60),
+            flush,
+        }
     }
 }
 
@@ -44,7 +52,10 @@ pub struct GreenFs {
 impl GreenFs {
     /// With these settings.
     pub fn new(config: GreenFsConfig) -> Self {
-        Self { config, ..Self::default() }
+        Self {
+            config,
+            ..Self::default()
+        }
     }
 }
 
@@ -64,12 +75,20 @@ impl Policy for GreenFs {
             Kind::Disk if view.device(id).serving().is_none() => 2,
             _ => 1,
         };
-        ask.copies.iter().min_by_key(|id| (rank(*id), *id)).expect("somebody holds what is read")
+        ask.copies
+            .iter()
+            .min_by_key(|id| (rank(*id), *id))
+            .expect("somebody holds what is read")
     }
     fn measured(&mut self, view: &View<'_>, measured: &Measured) {
         self.predictor.measured(view, measured);
     }
-    fn decide(&mut self, view: &View<'_>, signal: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time> {
+    fn decide(
+        &mut self,
+        view: &View<'_>,
+        signal: Option<Signal>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Time> {
         let mut again = None;
         for (id, known) in view.each() {
             let (mut trigger, later) = flush::due(view, id, &self.config.flush, signal);

@@ -29,14 +29,20 @@ pub struct IdleTimes {
 
 impl Default for IdleTimes {
     fn default() -> Self {
-        Self { counts: [0; BUCKETS] }
+        Self {
+            counts: [0; BUCKETS],
+        }
     }
 }
 
 /// Lower bound of a bucket: 1 ms times the square root of two to the power of its number.
 fn bound(bucket: usize) -> u64 {
     let whole = SHORTEST << (bucket / 2);
-    if bucket.is_multiple_of(2) { whole } else { whole + whole * 414 / 1000 }
+    if bucket.is_multiple_of(2) {
+        whole
+    } else {
+        whole + whole * 414 / 1000
+    }
 }
 
 /// What an idle time costs with a time-out after which the device goes down, if `lost` is what is lost when it is found asleep: the way down
@@ -51,7 +57,9 @@ fn cost(trip: &RoundTrip, timeout: Span, idle: Span, lost: Energy) -> Energy {
 impl IdleTimes {
     /// Takes in an idle time that has ended.
     pub fn learn(&mut self, idle: Span) {
-        let bucket = (0..BUCKETS).rposition(|bucket| bound(bucket) <= idle.get()).unwrap_or(0);
+        let bucket = (0..BUCKETS)
+            .rposition(|bucket| bound(bucket) <= idle.get())
+            .unwrap_or(0);
         self.counts[bucket] += 4;
         if self.counts.iter().sum::<u32>() > MEMORY * 4 {
             self.counts.iter_mut().for_each(|count| *count /= 2);
@@ -74,7 +82,8 @@ impl IdleTimes {
         let of = |timeout: Span| {
             let each = |bucket: usize| {
                 // The upper bound, which is a time-out too: one that outlasts all of the bucket can be chosen.
-                cost(trip, timeout, Span::nanos(bound(bucket + 1)), lost) * u64::from(self.counts[bucket])
+                cost(trip, timeout, Span::nanos(bound(bucket + 1)), lost)
+                    * u64::from(self.counts[bucket])
             };
             (0..BUCKETS).map(each).sum::<Energy>()
         };
@@ -82,9 +91,14 @@ impl IdleTimes {
             return Some((even, of(even)));
         }
         let longest = even * 4;
-        let bounds = (0..BUCKETS).map(|bucket| Span::nanos(bound(bucket))).filter(|bound| *bound <= longest);
+        let bounds = (0..BUCKETS)
+            .map(|bucket| Span::nanos(bound(bucket)))
+            .filter(|bound| *bound <= longest);
         let candidates = [even, longest, Span::ZERO].into_iter().chain(bounds);
-        candidates.map(|timeout| (of(timeout), timeout)).min().map(|(energy, timeout)| (timeout, energy))
+        candidates
+            .map(|timeout| (of(timeout), timeout))
+            .min()
+            .map(|(energy, timeout)| (timeout, energy))
     }
 
     /// The state to go down to from `awake` and the time-out before that; `None` if nothing below pays. `lost` is what it costs to
@@ -95,7 +109,9 @@ impl IdleTimes {
         awake: StateId,
         lost: impl Fn(StateId) -> Energy,
     ) -> Option<(StateId, Span)> {
-        let below = power.ids().filter(|state| power.power(*state) < power.power(awake));
+        let below = power
+            .ids()
+            .filter(|state| power.power(*state) < power.power(awake));
         let options = below.filter_map(|state| {
             let trip = power.round_trip(awake, state)?;
             let (timeout, energy) = self.timeout(&trip, lost(state))?;
@@ -131,17 +147,28 @@ mod tests {
         let mut times = IdleTimes::default();
         assert_eq!(times.timeout(&TRIP, TRIP.energy).unwrap().0, Span::secs(10));
         (0..TRUSTED).for_each(|_| times.learn(Span::secs(1000)));
-        assert_eq!(times.timeout(&TRIP, TRIP.energy).unwrap().0, Span::ZERO, "only long ones were seen");
+        assert_eq!(
+            times.timeout(&TRIP, TRIP.energy).unwrap().0,
+            Span::ZERO,
+            "only long ones were seen"
+        );
     }
 
     #[test]
     fn short_and_long_idle_times_are_told_apart() {
         // Nine pauses of a second, then half an hour: wait just longer than the short ones.
-        let (timeout, _) = seen(&[(1, 9), (1800, 1)]).timeout(&TRIP, TRIP.energy).unwrap();
-        assert!(timeout > Span::secs(1) && timeout <= Span::millis(1500), "{timeout}");
+        let (timeout, _) = seen(&[(1, 9), (1800, 1)])
+            .timeout(&TRIP, TRIP.energy)
+            .unwrap();
+        assert!(
+            timeout > Span::secs(1) && timeout <= Span::millis(1500),
+            "{timeout}"
+        );
         // Pauses just longer than break-even are not worth a person's wait.
         let penalty = Energy::joules(20);
-        let (timeout, _) = seen(&[(12, 1)]).timeout(&TRIP, TRIP.energy + penalty).unwrap();
+        let (timeout, _) = seen(&[(12, 1)])
+            .timeout(&TRIP, TRIP.energy + penalty)
+            .unwrap();
         assert!(timeout > Span::secs(12), "{timeout}");
     }
 
@@ -149,13 +176,18 @@ mod tests {
     fn old_habits_are_forgotten() {
         let mut times = seen(&[(1800, 10)]);
         (0..400).for_each(|_| times.learn(Span::secs(11)));
-        let (timeout, _) = times.timeout(&TRIP, TRIP.energy + Energy::joules(20)).unwrap();
+        let (timeout, _) = times
+            .timeout(&TRIP, TRIP.energy + Energy::joules(20))
+            .unwrap();
         assert!(timeout > Span::secs(11), "{timeout}");
     }
 
     #[test]
     fn nothing_sleeps_where_it_does_not_pay() {
-        let flat = RoundTrip { asleep: Power::milliwatts(1000), ..TRIP };
+        let flat = RoundTrip {
+            asleep: Power::milliwatts(1000),
+            ..TRIP
+        };
         assert_eq!(IdleTimes::default().timeout(&flat, TRIP.energy), None);
         assert!(bound(BUCKETS) > Span::hours(24).get());
     }

@@ -29,8 +29,15 @@ pub struct TealConfig {
 
 impl Default for TealConfig {
     fn default() -> Self {
-        let powered = Weights { second: 3, joule: 1 };
-        Self { battery: Weights::EQUAL, powered, flush: FlushConfig::default() }
+        let powered = Weights {
+            second: 3,
+            joule: 1,
+        };
+        Self {
+            battery: Weights::EQUAL,
+            powered,
+            flush: FlushConfig::default(),
+        }
     }
 }
 
@@ -48,17 +55,25 @@ struct Known {
 
 /// What it costs at most to find a device in a state: the way there and back, and somebody's wait for it.
 fn start(power: &PowerModel, awake: StateId, state: StateId, base: Power) -> Energy {
-    let trip = power.round_trip(awake, state).map_or(Energy::ZERO, |trip| trip.energy);
+    let trip = power
+        .round_trip(awake, state)
+        .map_or(Energy::ZERO, |trip| trip.energy);
     trip + base * power.route(state, awake).unwrap_or_default().time
 }
 
 /// How long a device that has used tokens waits at least, so that some are left for the longest pauses: until staying awake has cost so many
 /// starts, somebody's wait for them included, whatever is lost if it is found asleep. A token is one start less for a longer pause.
 fn patience(device: &DeviceView<'_>, awake: StateId, below: StateId, start: Energy) -> Span {
-    let used = device.device.budget.map_or(0, |limits| u64::from(limits.burst).saturating_sub(device.tokens));
+    let used = device.device.budget.map_or(0, |limits| {
+        u64::from(limits.burst).saturating_sub(device.tokens)
+    });
     let power = &device.device.power;
     let saved = power.power(awake).less(power.power(below)).get().max(1);
-    if used == 0 { Span::ZERO } else { Span::nanos((start * STARTS).get().saturating_mul(1_000_000_000) / saved) }
+    if used == 0 {
+        Span::ZERO
+    } else {
+        Span::nanos((start * STARTS).get().saturating_mul(1_000_000_000) / saved)
+    }
 }
 
 /// See [`patience`].
@@ -77,7 +92,10 @@ pub struct Teal {
 impl Teal {
     /// With these settings.
     pub fn new(config: TealConfig) -> Self {
-        Self { config, ..Self::default() }
+        Self {
+            config,
+            ..Self::default()
+        }
     }
 
     fn weights(&self, view: &View<'_>) -> Weights {
@@ -91,19 +109,34 @@ impl Teal {
     fn value(&mut self, view: &View<'_>, ask: &Ask) {
         for id in ask.copies.iter() {
             let power = &view.device(id).device.power;
-            let (awake, lowest) = (power.nearest_serving(view.device(id).heading()), power.lowest());
+            let (awake, lowest) = (
+                power.nearest_serving(view.device(id).heading()),
+                power.lowest(),
+            );
             if power.serves(lowest) {
                 continue;
             }
             let start = start(power, awake, lowest, view.base);
             let others = ask.copies.without(id);
-            let other = others.iter().map(|other| self.predictor.now(view, other, ask).energy).min();
-            let more = other.map_or(start, |other| other.less(self.predictor.awake(view, id, ask).energy));
+            let other = others
+                .iter()
+                .map(|other| self.predictor.now(view, other, ask).energy)
+                .min();
+            let more = other.map_or(start, |other| {
+                other.less(self.predictor.awake(view, id, ask).energy)
+            });
             // While others serve nobody waits for the start.
-            let trip = power.round_trip(awake, lowest).map_or(Energy::ZERO, |trip| trip.energy);
+            let trip = power
+                .round_trip(awake, lowest)
+                .map_or(Energy::ZERO, |trip| trip.energy);
             let most = if others.is_empty() { start } else { trip };
-            let apart = power.round_trip(awake, lowest).and_then(|trip| trip.break_even()).unwrap_or_default();
-            self.known[id.index()].worth.asked(view.now, more, apart, most);
+            let apart = power
+                .round_trip(awake, lowest)
+                .and_then(|trip| trip.break_even())
+                .unwrap_or_default();
+            self.known[id.index()]
+                .worth
+                .asked(view.now, more, apart, most);
         }
     }
 
@@ -120,7 +153,10 @@ impl Teal {
                 over * device.idle(view.now).unwrap_or_default().min(timeout)
             }
             Place::Resting { .. } => {
-                over * timeout + power.route(awake, lowest).map_or(Energy::ZERO, |route| route.energy)
+                over * timeout
+                    + power
+                        .route(awake, lowest)
+                        .map_or(Energy::ZERO, |route| route.energy)
             }
             _ => Energy::ZERO,
         }
@@ -129,7 +165,8 @@ impl Teal {
     /// Learns how long a device was idle; says since when it is.
     fn watch(&mut self, now: Time, id: DeviceId, device: &DeviceView<'_>) -> Option<Time> {
         let known = &mut self.known[id.index()];
-        let rises = matches!(device.place, Place::Moving { to, .. } if device.device.power.serves(to));
+        let rises =
+            matches!(device.place, Place::Moving { to, .. } if device.device.power.serves(to));
         let is_busy = device.is_wanted || rises || matches!(device.place, Place::Working { .. });
         if is_busy {
             // A burst of ours says nothing about when the device will be wanted.
@@ -145,20 +182,45 @@ impl Teal {
     }
 
     /// Puts an idle device to sleep when its time has come.
-    fn rest(&mut self, view: &View<'_>, id: DeviceId, since: Time, actions: &mut Vec<Action>) -> Option<Time> {
+    fn rest(
+        &mut self,
+        view: &View<'_>,
+        id: DeviceId,
+        since: Time,
+        actions: &mut Vec<Action>,
+    ) -> Option<Time> {
         let device = view.device(id);
         let state = device.serving()?;
         let known = &mut self.known[id.index()];
         let power = &device.device.power;
-        let base = if self.config.battery.second == 0 { Power::ZERO } else { view.base };
+        let base = if self.config.battery.second == 0 {
+            Power::ZERO
+        } else {
+            view.base
+        };
         let lost = |below| {
             let start = start(power, state, below, base);
-            let trip = power.round_trip(state, below).map_or(Energy::ZERO, |trip| trip.energy);
-            if power.serves(below) { start } else { known.worth.get(trip, start) }
+            let trip = power
+                .round_trip(state, below)
+                .map_or(Energy::ZERO, |trip| trip.energy);
+            if power.serves(below) {
+                start
+            } else {
+                known.worth.get(trip, start)
+            }
         };
         let (below, timeout) = known.idle.best(power, state, lost)?;
-        known.timeout = timeout.max(patience(device, state, below, start(power, state, below, base)));
-        let at = if known.is_leaving { view.now } else { since + known.timeout };
+        known.timeout = timeout.max(patience(
+            device,
+            state,
+            below,
+            start(power, state, below, base),
+        ));
+        let at = if known.is_leaving {
+            view.now
+        } else {
+            since + known.timeout
+        };
         if view.now < at {
             return Some(at);
         }
@@ -187,17 +249,45 @@ impl Policy for Teal {
         self.value(view, ask);
         let cost = |id| {
             let now = self.predictor.now(view, id, ask);
-            let all = Predicted { energy: now.energy + self.lingers(view, id), ..now };
+            let all = Predicted {
+                energy: now.energy + self.lingers(view, id),
+                ..now
+            };
             (weights.cost(all), weights.cost(now), id)
         };
-        let (_, cost, best) = ask.copies.iter().map(cost).min().expect("somebody holds what is read");
+        let (_, cost, best) = ask
+            .copies
+            .iter()
+            .map(cost)
+            .min()
+            .expect("somebody holds what is read");
         let mut ghosts = std::mem::take(&mut self.ghosts);
-        let ideals = || ask.copies.iter().map(|id| (self.predictor.ideal(view, id, ask, weights), id));
-        let start = |id, state| transition(&view.device(id).device.power, view.device(id).heading(), state, weights);
-        let dearest = ideals().min().map(|((_, state), id)| start(id, state)).unwrap_or_default();
+        let ideals = || {
+            ask.copies
+                .iter()
+                .map(|id| (self.predictor.ideal(view, id, ask, weights), id))
+        };
+        let start = |id, state| {
+            transition(
+                &view.device(id).device.power,
+                view.device(id).heading(),
+                state,
+                weights,
+            )
+        };
+        let dearest = ideals()
+            .min()
+            .map(|((_, state), id)| start(id, state))
+            .unwrap_or_default();
         // Of those that start more cheaply than the best one too: a radio is woken long before a disk that is a little better.
         for (ideal, id) in ideals().filter(|((_, state), id)| start(*id, *state) <= dearest) {
-            self.woken.extend(ghosts.lose(view, (ideal, id), cost, weights, self.lingers(view, id)));
+            self.woken.extend(ghosts.lose(
+                view,
+                (ideal, id),
+                cost,
+                weights,
+                self.lingers(view, id),
+            ));
         }
         self.ghosts = ghosts;
         self.known[best.index()].is_leaving = false;
@@ -208,7 +298,12 @@ impl Policy for Teal {
         self.predictor.measured(view, measured);
     }
 
-    fn decide(&mut self, view: &View<'_>, signal: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time> {
+    fn decide(
+        &mut self,
+        view: &View<'_>,
+        signal: Option<Signal>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Time> {
         self.known.resize_with(view.devices.len(), Known::default);
         let mut again = None;
         for (id, state) in self.woken.drain(..) {
@@ -220,7 +315,8 @@ impl Policy for Teal {
             let (trigger, later) = flush::due(view, id, &self.config.flush, signal);
             again = sooner(again, later);
             if let Some(trigger) = trigger {
-                self.known[id.index()].is_leaving |= device.serving().is_none() && !device.is_wanted;
+                self.known[id.index()].is_leaving |=
+                    device.serving().is_none() && !device.is_wanted;
                 actions.push(Action::Flush(id, trigger));
             } else if let Some(since) = since {
                 again = sooner(again, self.rest(view, id, since, actions));

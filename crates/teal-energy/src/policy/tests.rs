@@ -21,10 +21,26 @@ fn after(span: Span) -> Time {
 }
 
 fn resting<'a>(device: &'a Device, state: &str) -> DeviceView<'a> {
-    let state = device.power.ids().find(|id| device.power.name(*id) == state).unwrap();
-    let place = Place::Resting { state, since: Time::ZERO };
+    let state = device
+        .power
+        .ids()
+        .find(|id| device.power.name(*id) == state)
+        .unwrap();
+    let place = Place::Resting {
+        state,
+        since: Time::ZERO,
+    };
     let (last_used, tokens) = (Time::ZERO, 10);
-    DeviceView { device, place, queued: 0, oldest: None, is_wanted: false, last_used, may_stop: true, tokens }
+    DeviceView {
+        device,
+        place,
+        queued: 0,
+        oldest: None,
+        is_wanted: false,
+        last_used,
+        may_stop: true,
+        tokens,
+    }
 }
 
 fn view<'a>(devices: &'a [DeviceView<'a>], now: Span) -> View<'a> {
@@ -40,21 +56,43 @@ fn view<'a>(devices: &'a [DeviceView<'a>], now: Span) -> View<'a> {
 
 /// The devices of a handheld.
 fn disk_and_link() -> [Device; 2] {
-    ["ibm-microdrive-1gb", "bluefs-802.11b"]
-        .map(|name| device(name).queueing(QueueLimits { age: HOUR * 24, bytes: 1000 }))
+    ["ibm-microdrive-1gb", "bluefs-802.11b"].map(|name| {
+        device(name).queueing(QueueLimits {
+            age: HOUR * 24,
+            bytes: 1000,
+        })
+    })
 }
 
 fn ask(offset: u64, bytes: u64, continued: DeviceSet) -> Ask {
-    Ask { object: 1, offset, bytes, copies: [id(0), id(1)].into_iter().collect(), continued }
+    Ask {
+        object: 1,
+        offset,
+        bytes,
+        copies: [id(0), id(1)].into_iter().collect(),
+        continued,
+    }
 }
 
 /// The trigger of a sleeping disk with so much in its queue, after so long.
-fn trigger(queued: u64, waited: Span, change: impl Fn(&mut View<'_>), signal: Option<Signal>) -> Option<Trigger> {
+fn trigger(
+    queued: u64,
+    waited: Span,
+    change: impl Fn(&mut View<'_>),
+    signal: Option<Signal>,
+) -> Option<Trigger> {
     let devices = disk_and_link();
-    let known = [DeviceView { queued, oldest: Some(Time::ZERO), ..resting(&devices[0], "standby") }];
+    let known = [DeviceView {
+        queued,
+        oldest: Some(Time::ZERO),
+        ..resting(&devices[0], "standby")
+    }];
     let mut view = view(&known, waited);
     change(&mut view);
-    let config = FlushConfig { age: (HOUR * 10, HOUR * 20), ..FlushConfig::default() };
+    let config = FlushConfig {
+        age: (HOUR * 10, HOUR * 20),
+        ..FlushConfig::default()
+    };
     due(&view, id(0), &config, signal).0
 }
 
@@ -64,9 +102,17 @@ fn queues_are_written_for_age_and_size() {
     assert_eq!(trigger(10, HOUR * 19, nothing, None), None);
     assert_eq!(trigger(10, HOUR * 20, nothing, None), Some(Trigger::Age));
     let powered = |view: &mut View<'_>| view.supply = Supply::Powered;
-    assert_eq!(trigger(10, HOUR * 10, powered, None), Some(Trigger::Age), "sooner when powered");
+    assert_eq!(
+        trigger(10, HOUR * 10, powered, None),
+        Some(Trigger::Age),
+        "sooner when powered"
+    );
     assert_eq!(trigger(749, Span::ZERO, nothing, None), None);
-    assert_eq!(trigger(750, Span::ZERO, nothing, None), Some(Trigger::Size), "75 % of 1000 bytes");
+    assert_eq!(
+        trigger(750, Span::ZERO, nothing, None),
+        Some(Trigger::Size),
+        "75 % of 1000 bytes"
+    );
 }
 
 #[test]
@@ -74,7 +120,11 @@ fn queues_are_written_in_quiet_hours_once_they_are_old_enough() {
     let three = |view: &mut View<'_>| view.time_of_day = HOUR * 3;
     assert_eq!(trigger(10, HOUR * 6, three, None), Some(Trigger::Quiet));
     assert_eq!(trigger(10, HOUR * 5, three, None), None, "not old enough");
-    assert_eq!(trigger(10, HOUR * 6, |view| view.time_of_day = HOUR * 5, None), None, "not quiet any more");
+    assert_eq!(
+        trigger(10, HOUR * 6, |view| view.time_of_day = HOUR * 5, None),
+        None,
+        "not quiet any more"
+    );
 }
 
 #[test]
@@ -84,9 +134,18 @@ fn no_disk_starts_for_age_while_somebody_is_there_but_for_what_they_asked_and_fo
         view.time_of_day = HOUR * 3;
     };
     assert_eq!(trigger(10, HOUR * 23, there, None), None);
-    assert_eq!(trigger(10, HOUR, there, Some(Signal::Sync)), Some(Trigger::User));
-    assert_eq!(trigger(10, HOUR, there, Some(Signal::Shutdown)), Some(Trigger::Shutdown));
-    assert_eq!(trigger(10, HOUR, there, Some(Signal::MemoryPressure)), Some(Trigger::Memory));
+    assert_eq!(
+        trigger(10, HOUR, there, Some(Signal::Sync)),
+        Some(Trigger::User)
+    );
+    assert_eq!(
+        trigger(10, HOUR, there, Some(Signal::Shutdown)),
+        Some(Trigger::Shutdown)
+    );
+    assert_eq!(
+        trigger(10, HOUR, there, Some(Signal::MemoryPressure)),
+        Some(Trigger::Memory)
+    );
     assert_eq!(trigger(800, HOUR, there, None), Some(Trigger::Size));
     assert_eq!(trigger(10, HOUR, there, Some(Signal::Presence(true))), None);
 }
@@ -97,14 +156,49 @@ fn the_cheapest_device_depends_on_states_and_weights() {
     let predictor = Predictor::default();
     let best = |disk: &str, link: &str, bytes, weights| {
         let known = [resting(&devices[0], disk), resting(&devices[1], link)];
-        predictor.best(&view(&known, HOUR), &ask(0, bytes, DeviceSet::EMPTY), weights).1
+        predictor
+            .best(
+                &view(&known, HOUR),
+                &ask(0, bytes, DeviceSet::EMPTY),
+                weights,
+            )
+            .1
     };
-    let (time, energy) = (Weights { second: 1, joule: 0 }, Weights { second: 0, joule: 1 });
-    assert_eq!(best("standby", "cam", 4096, Weights::EQUAL), id(1), "a small file while the disk sleeps");
-    assert_eq!(best("idle", "psm", 4096, Weights::EQUAL), id(0), "the server is 100 ms away");
-    assert_eq!(best("idle", "cam", 4096, time), id(1), "13 ms against 21 ms");
-    assert_eq!(best("idle", "cam", 4_000_000, time), id(0), "a large file, the disk awake");
-    assert_eq!(best("standby", "cam", 100_000_000, energy), id(0), "worth a start");
+    let (time, energy) = (
+        Weights {
+            second: 1,
+            joule: 0,
+        },
+        Weights {
+            second: 0,
+            joule: 1,
+        },
+    );
+    assert_eq!(
+        best("standby", "cam", 4096, Weights::EQUAL),
+        id(1),
+        "a small file while the disk sleeps"
+    );
+    assert_eq!(
+        best("idle", "psm", 4096, Weights::EQUAL),
+        id(0),
+        "the server is 100 ms away"
+    );
+    assert_eq!(
+        best("idle", "cam", 4096, time),
+        id(1),
+        "13 ms against 21 ms"
+    );
+    assert_eq!(
+        best("idle", "cam", 4_000_000, time),
+        id(0),
+        "a large file, the disk awake"
+    );
+    assert_eq!(
+        best("standby", "cam", 100_000_000, energy),
+        id(0),
+        "worth a start"
+    );
 }
 
 #[test]
@@ -113,12 +207,32 @@ fn measurements_replace_what_the_profile_says() {
     let known = [resting(&devices[0], "idle"), resting(&devices[1], "cam")];
     let view = view(&known, HOUR);
     let mut predictor = Predictor::default();
-    let time = Weights { second: 1, joule: 0 };
-    assert_eq!(predictor.best(&view, &ask(0, 4096, DeviceSet::EMPTY), time).1, id(1));
+    let time = Weights {
+        second: 1,
+        joule: 0,
+    };
+    assert_eq!(
+        predictor
+            .best(&view, &ask(0, 4096, DeviceSet::EMPTY), time)
+            .1,
+        id(1)
+    );
     let state = known[1].heading();
-    let slow = Measured { device: id(1), state, bytes: 4096, is_continued: false, time: Span::millis(200) };
+    let slow = Measured {
+        device: id(1),
+        state,
+        bytes: 4096,
+        is_continued: false,
+        time: Span::millis(200),
+    };
     predictor.measured(&view, &slow);
-    assert_eq!(predictor.best(&view, &ask(0, 4096, DeviceSet::EMPTY), time).1, id(0), "the network has become slow");
+    assert_eq!(
+        predictor
+            .best(&view, &ask(0, 4096, DeviceSet::EMPTY), time)
+            .1,
+        id(0),
+        "the network has become slow"
+    );
 }
 
 #[test]
@@ -134,7 +248,9 @@ fn a_device_is_woken_when_what_was_lost_equals_its_start() {
             now += pause;
             let view = view(&known, now);
             let served = predictor.best(&view, &ask, Weights::EQUAL);
-            ghosts.hint(&view, &predictor, &ask, served, Weights::EQUAL).map(|woken| (n, woken.0))
+            ghosts
+                .hint(&view, &predictor, &ask, served, Weights::EQUAL)
+                .map(|woken| (n, woken.0))
         })
     };
     let view = view(&known, HOUR);
@@ -142,7 +258,10 @@ fn a_device_is_woken_when_what_was_lost_equals_its_start() {
     let (ideal, _) = predictor.ideal(&view, id(0), &ask, Weights::EQUAL);
     // 605 mJ, as billionths of a joule.
     let needed = 605_000_000_u128.div_ceil(served.0 - ideal.0);
-    assert_eq!(hints(Span::millis(13)), Some((usize::try_from(needed).unwrap(), id(0))));
+    assert_eq!(
+        hints(Span::millis(13)),
+        Some((usize::try_from(needed).unwrap(), id(0)))
+    );
     // Break-even is 3.45 s: losses that lie further apart are not worth a start.
     assert_eq!(hints(Span::secs(4)), None);
     assert_ne!(served, Cost(0));
@@ -158,41 +277,86 @@ fn decided(policy: &mut dyn Policy, view: &View<'_>) -> Vec<Action> {
 fn greenfs_starts_its_disk_for_sustained_traffic_only() {
     let devices = disk_and_link();
     let known = [
-        DeviceView { queued: 10, oldest: Some(after(HOUR)), ..resting(&devices[0], "standby") },
+        DeviceView {
+            queued: 10,
+            oldest: Some(after(HOUR)),
+            ..resting(&devices[0], "standby")
+        },
         resting(&devices[1], "cam"),
     ];
     let mut policy = GreenFs::default();
     let view = view(&known, HOUR);
-    assert_eq!(policy.choose(&view, &ask(0, 1 << 20, DeviceSet::EMPTY)), id(1), "the disk sleeps");
+    assert_eq!(
+        policy.choose(&view, &ask(0, 1 << 20, DeviceSet::EMPTY)),
+        id(1),
+        "the disk sleeps"
+    );
     assert_eq!(decided(&mut policy, &view), []);
     policy.choose(&view, &ask(0, 300 << 20, DeviceSet::EMPTY));
     let idle = devices[0].power.nearest_serving(devices[0].power.lowest());
-    assert_eq!(decided(&mut policy, &view), [Action::Go(id(0), idle), Action::Flush(id(0), Trigger::Traffic)]);
+    assert_eq!(
+        decided(&mut policy, &view),
+        [
+            Action::Go(id(0), idle),
+            Action::Flush(id(0), Trigger::Traffic)
+        ]
+    );
 }
 
 #[test]
 fn ours_writes_before_it_lets_a_disk_sleep_and_needs_a_token() {
     let devices = disk_and_link();
-    let disk =
-        DeviceView { queued: 10, oldest: Some(after(HOUR)), last_used: after(HOUR), ..resting(&devices[0], "idle") };
+    let disk = DeviceView {
+        queued: 10,
+        oldest: Some(after(HOUR)),
+        last_used: after(HOUR),
+        ..resting(&devices[0], "idle")
+    };
     let later = HOUR + Span::secs(10);
     let act = |disk: DeviceView<'_>| {
         let mut policy = Teal::default();
-        assert_eq!(decided(&mut policy, &view(&[disk], HOUR)), [], "idle from now on");
+        assert_eq!(
+            decided(&mut policy, &view(&[disk], HOUR)),
+            [],
+            "idle from now on"
+        );
         decided(&mut policy, &view(&[disk], later))
     };
     assert_eq!(act(disk), [Action::Flush(id(0), Trigger::Awake)]);
-    let empty = DeviceView { queued: 0, oldest: None, ..disk };
+    let empty = DeviceView {
+        queued: 0,
+        oldest: None,
+        ..disk
+    };
     assert_eq!(act(empty), [Action::Go(id(0), devices[0].power.lowest())]);
-    assert_eq!(act(DeviceView { may_stop: false, ..empty }), []);
+    assert_eq!(
+        act(DeviceView {
+            may_stop: false,
+            ..empty
+        }),
+        []
+    );
 }
 
 #[test]
 fn bluefs_writes_after_thirty_seconds() {
     let devices = disk_and_link();
-    let waiting = DeviceView { queued: 10, oldest: Some(after(HOUR)), ..resting(&devices[1], "cam") };
-    let known = [DeviceView { last_used: after(HOUR + Span::secs(30)), ..waiting }];
+    let waiting = DeviceView {
+        queued: 10,
+        oldest: Some(after(HOUR)),
+        ..resting(&devices[1], "cam")
+    };
+    let known = [DeviceView {
+        last_used: after(HOUR + Span::secs(30)),
+        ..waiting
+    }];
     let mut policy = BlueFs::new(Weights::EQUAL);
-    assert_eq!(decided(&mut policy, &view(&known, HOUR + Span::secs(29))), []);
-    assert_eq!(decided(&mut policy, &view(&known, HOUR + Span::secs(30))), [Action::Flush(id(0), Trigger::Age)]);
+    assert_eq!(
+        decided(&mut policy, &view(&known, HOUR + Span::secs(29))),
+        []
+    );
+    assert_eq!(
+        decided(&mut policy, &view(&known, HOUR + Span::secs(30))),
+        [Action::Flush(id(0), Trigger::Age)]
+    );
 }

@@ -16,17 +16,28 @@ pub struct FixedTimeout {
 impl FixedTimeout {
     /// A time-out for each device; `None`: never.
     pub fn new(timeouts: Vec<Option<Span>>) -> Self {
-        Self { timeouts, predictor: Predictor::default() }
+        Self {
+            timeouts,
+            predictor: Predictor::default(),
+        }
     }
 }
 
 /// Sleeps what has been idle for its time-out; says when to ask again.
-pub(super) fn sleep_idle(timeouts: &[Option<Span>], view: &View<'_>, actions: &mut Vec<Action>) -> Option<Time> {
+pub(super) fn sleep_idle(
+    timeouts: &[Option<Span>],
+    view: &View<'_>,
+    actions: &mut Vec<Action>,
+) -> Option<Time> {
     let mut again = None;
     for (id, known) in view.each() {
-        let Some(&Some(timeout)) = timeouts.get(id.index()) else { continue };
+        let Some(&Some(timeout)) = timeouts.get(id.index()) else {
+            continue;
+        };
         let lowest = known.device.power.lowest();
-        let (Some(idle), true) = (known.idle(view.now), known.heading() != lowest) else { continue };
+        let (Some(idle), true) = (known.idle(view.now), known.heading() != lowest) else {
+            continue;
+        };
         if idle < timeout {
             again = sooner(again, Some(view.now + timeout.less(idle)));
         } else if known.may_stop {
@@ -49,7 +60,12 @@ impl Policy for FixedTimeout {
     fn measured(&mut self, view: &View<'_>, measured: &Measured) {
         self.predictor.measured(view, measured);
     }
-    fn decide(&mut self, view: &View<'_>, _signal: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time> {
+    fn decide(
+        &mut self,
+        view: &View<'_>,
+        _signal: Option<Signal>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Time> {
         sleep_idle(&self.timeouts, view, actions)
     }
 }

@@ -26,7 +26,8 @@ impl Worth {
         if self.last.is_some_and(|last| now.since(last) > apart) {
             let visits = self.visits + 1;
             let parts = visits.min(PARTS);
-            self.average = Energy::microjoules((self.average.get() * (parts - 1) + self.sum.get()) / parts);
+            self.average =
+                Energy::microjoules((self.average.get() * (parts - 1) + self.sum.get()) / parts);
             (self.visits, self.sum) = (visits, Energy::ZERO);
         }
         self.last = Some(now);
@@ -58,10 +59,17 @@ mod tests {
             worth.get(trip, start)
         };
         assert_eq!(asked(1, Energy::ZERO), Energy::ZERO);
-        assert_eq!(asked(2, Energy::joules(20)), Energy::joules(20), "one visit");
+        assert_eq!(
+            asked(2, Energy::joules(20)),
+            Energy::joules(20),
+            "one visit"
+        );
         assert_eq!(asked(3, Energy::joules(90)), start, "no more than a start");
         assert_eq!(asked(100, Energy::ZERO), Energy::joules(25), "two visits");
         let later = (2..40).map(|n| asked(n * 100, start)).last().unwrap();
-        assert!(later <= start && later.get() * 100 > start.get() * 99, "{later}");
+        assert!(
+            later <= start && later.get() * 100 > start.get() * 99,
+            "{later}"
+        );
     }
 }

@@ -20,7 +20,10 @@ pub struct Missing {
 
 impl Missing {
     pub(crate) fn new(profile: &Profile, figure: impl Into<String>) -> Self {
-        Self { profile: profile.name.clone(), figure: figure.into() }
+        Self {
+            profile: profile.name.clone(),
+            figure: figure.into(),
+        }
     }
 }
 
@@ -54,13 +57,20 @@ impl PowerModel {
             return Err(Missing::new(profile, "power states"));
         }
         let routes = routes(profile.states.len(), &profile.transitions);
-        let model = Self { states: profile.states.clone(), transitions: profile.transitions.clone(), routes };
+        let model = Self {
+            states: profile.states.clone(),
+            transitions: profile.transitions.clone(),
+            routes,
+        };
         for state in model.ids() {
             let serving = || model.ids().filter(|other| model.serves(*other));
             let is_reached = serving().any(|other| model.route(other, state).is_some());
             if !is_reached || !serving().any(|other| model.route(state, other).is_some()) {
                 let name = &model.states[state.index()].name;
-                return Err(Missing::new(profile, format!("transition into or out of `{name}`")));
+                return Err(Missing::new(
+                    profile,
+                    format!("transition into or out of `{name}`"),
+                ));
             }
         }
         Ok(model)
@@ -88,7 +98,9 @@ impl PowerModel {
 
     /// The direct transition.
     pub fn way(&self, from: StateId, to: StateId) -> Option<&Transition> {
-        self.transitions.iter().find(|way| (way.from, way.to) == (from, to))
+        self.transitions
+            .iter()
+            .find(|way| (way.from, way.to) == (from, to))
     }
 
     /// The whole way; nothing from a state to itself.
@@ -117,13 +129,18 @@ impl PowerModel {
     pub fn nearest_serving(&self, from: StateId) -> StateId {
         let serving = self.ids().filter(|to| self.serves(*to));
         serving
-            .min_by_key(|to| self.route(from, *to).map_or((Span::MAX, Energy::ZERO), |r| (r.time, r.energy)))
+            .min_by_key(|to| {
+                self.route(from, *to)
+                    .map_or((Span::MAX, Energy::ZERO), |r| (r.time, r.energy))
+            })
             .unwrap_or(from)
     }
 
     /// The state that draws least.
     pub fn lowest(&self) -> StateId {
-        self.ids().min_by_key(|state| self.power(*state)).unwrap_or(StateId(0))
+        self.ids()
+            .min_by_key(|state| self.power(*state))
+            .unwrap_or(StateId(0))
     }
 
     /// From a state into another and back.
@@ -142,23 +159,34 @@ impl PowerModel {
 fn routes(count: usize, transitions: &[Transition]) -> Vec<Vec<Option<(StateId, Route)>>> {
     let mut best = vec![vec![None; count]; count];
     for (at, row) in best.iter_mut().enumerate() {
-        row[at] = Some((StateId(u8::try_from(at).unwrap_or(u8::MAX)), Route::default()));
+        row[at] = Some((
+            StateId(u8::try_from(at).unwrap_or(u8::MAX)),
+            Route::default(),
+        ));
     }
     for way in transitions {
-        let route = Route { time: way.time, energy: way.energy, cycles: way.cycles };
+        let route = Route {
+            time: way.time,
+            energy: way.energy,
+            cycles: way.cycles,
+        };
         best[way.from.index()][way.to.index()] = Some((way.to, route));
     }
     for over in 0..count {
         for from in 0..count {
             for to in 0..count {
-                let (Some((step, first)), Some((_, rest))) = (best[from][over], best[over][to]) else { continue };
+                let (Some((step, first)), Some((_, rest))) = (best[from][over], best[over][to])
+                else {
+                    continue;
+                };
                 let route = Route {
                     time: first.time + rest.time,
                     energy: first.energy + rest.energy,
                     cycles: first.cycles + rest.cycles,
                 };
-                let is_better = best[from][to]
-                    .is_none_or(|(_, known): (StateId, Route)| (route.time, route.energy) < (known.time, known.energy));
+                let is_better = best[from][to].is_none_or(|(_, known): (StateId, Route)| {
+                    (route.time, route.energy) < (known.time, known.energy)
+                });
                 if is_better {
                     best[from][to] = Some((step, route));
                 }

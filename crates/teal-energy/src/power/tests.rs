@@ -20,12 +20,21 @@ fn at(millis: u64) -> Time {
 #[test]
 fn a_night_in_standby_costs_what_it_should() {
     let (profile, model, service) = microdrive();
-    let (idle, standby) = (profile.state("idle").unwrap(), profile.state("standby").unwrap());
+    let (idle, standby) = (
+        profile.state("idle").unwrap(),
+        profile.state("standby").unwrap(),
+    );
     let mut machine = Machine::new(&model, idle, Time::ZERO);
     assert_eq!(machine.go(at(1000), standby), Ok(at(1000)));
-    assert_eq!(machine.work(at(2000), &Job::default()), Err(Refusal::Asleep));
+    assert_eq!(
+        machine.work(at(2000), &Job::default()),
+        Err(Refusal::Asleep)
+    );
     assert_eq!(machine.go(at(11_000), idle), Ok(at(11_800)));
-    assert_eq!(machine.go(at(11_500), standby), Err(Refusal::Busy(at(11_800))));
+    assert_eq!(
+        machine.go(at(11_500), standby),
+        Err(Refusal::Busy(at(11_800)))
+    );
     let job = service.job(idle, Direction::Read, 1024, false).unwrap();
     let done = machine.work(at(11_800), &job).unwrap();
     machine.advance(done);
@@ -41,26 +50,43 @@ fn a_night_in_standby_costs_what_it_should() {
 fn a_profile_without_its_figures_cannot_be_simulated() {
     let missing = |name: &str| {
         let profile = Profile::shipped(name).unwrap();
-        PowerModel::new(&profile).and_then(|power| ServiceModel::new(&profile, &power)).unwrap_err().figure
+        PowerModel::new(&profile)
+            .and_then(|power| ServiceModel::new(&profile, &power))
+            .unwrap_err()
+            .figure
     };
     assert_eq!(missing("greenfs-desktop-hdd"), "power states");
-    assert_eq!(missing("seagate-barracuda-es"), "transition into or out of `standby`");
+    assert_eq!(
+        missing("seagate-barracuda-es"),
+        "transition into or out of `standby`"
+    );
     assert_eq!(missing("wd-re-4tb"), "seek times");
     assert_eq!(missing("ipaq-3870"), "power states");
 }
 
 #[test]
 fn routes_lead_through_states_between() {
-    let text = include_str!("../../profiles/samsung-970-evo-plus-500gb.toml").replace("to = \"ps4\"", "to = \"ps4\"")
+    let text = include_str!("../../profiles/samsung-970-evo-plus-500gb.toml")
+        .replace("to = \"ps4\"", "to = \"ps4\"")
         + "[[state]]\nname = \"off\"\npower = \"0 W\"\nsource = \"a test\"\n[[transition]]\nfrom = \"ps4\"\nto = \"off\"\ntime = \"1 s\"\nenergy = \"1 J\"\ncycles = 1\nsource = \"a test\"\n[[transition]]\nfrom = \"off\"\nto = \"ps4\"\ntime = \"2 s\"\nenergy = \"2 J\"\nsource = \"a test\"\n";
     let profile = Profile::parse(&text).unwrap();
     let model = PowerModel::new(&profile).unwrap();
-    let (ps3, ps4, off) = (profile.state("ps3").unwrap(), profile.state("ps4").unwrap(), profile.state("off").unwrap());
+    let (ps3, ps4, off) = (
+        profile.state("ps3").unwrap(),
+        profile.state("ps4").unwrap(),
+        profile.state("off").unwrap(),
+    );
     assert_eq!(model.step(ps3, off), Some(ps4));
     let route = model.route(off, ps3).unwrap();
-    assert_eq!((route.time, route.energy), (Span::millis(2008), Energy::microjoules(2_000_560)));
+    assert_eq!(
+        (route.time, route.energy),
+        (Span::millis(2008), Energy::microjoules(2_000_560))
+    );
     assert_eq!((model.nearest_serving(off), model.lowest()), (ps3, off));
-    assert_eq!(model.round_trip(ps3, off).unwrap().awake, Power::milliwatts(70));
+    assert_eq!(
+        model.round_trip(ps3, off).unwrap().awake,
+        Power::milliwatts(70)
+    );
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +100,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         (0_u32..3_000_000).prop_map(Act::Wait),
         any::<bool>().prop_map(Act::Go),
-        (0_u32..1_000_000, any::<bool>(), any::<bool>()).prop_map(|(bytes, read, on)| Act::Work(bytes, read, on)),
+        (0_u32..1_000_000, any::<bool>(), any::<bool>())
+            .prop_map(|(bytes, read, on)| Act::Work(bytes, read, on)),
     ];
     prop::collection::vec(act, 0..60)
 }

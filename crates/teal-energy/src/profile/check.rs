@@ -2,8 +2,8 @@
 
 use super::settings::{self, Settings};
 use super::{
-    Active, Burst, Electronics, Kind, Line, Media, Profile, ProfileError, Rating, Seek, Service, State, StateId,
-    Transition,
+    Active, Burst, Electronics, Kind, Line, Media, Profile, ProfileError, Rating, Seek, Service,
+    State, StateId, Transition,
 };
 use std::ops::Range;
 use teal_types::{Bytes, Span};
@@ -18,7 +18,10 @@ struct Checker<'a> {
 }
 
 pub(super) fn check(text: &str, settings: Settings) -> Result<Profile, ProfileError> {
-    let mut checker = Checker { text, sources: Vec::new() };
+    let mut checker = Checker {
+        text,
+        sources: Vec::new(),
+    };
     let kind = match settings.kind {
         settings::Kind::Disk => Kind::Disk,
         settings::Kind::Flash => Kind::Flash,
@@ -26,8 +29,15 @@ pub(super) fn check(text: &str, settings: Settings) -> Result<Profile, ProfileEr
         settings::Kind::Machine => Kind::Machine,
     };
     let name = settings.name.get_ref();
-    if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c)) {
-        return Err(checker.refuse(settings.name.span(), "a name has lower-case letters, digits, `-` and `.` only"));
+    if name.is_empty()
+        || !name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c))
+    {
+        return Err(checker.refuse(
+            settings.name.span(),
+            "a name has lower-case letters, digits, `-` and `.` only",
+        ));
     }
     checker.belongs(kind, &settings)?;
     let states = checker.states(&settings.state)?;
@@ -37,16 +47,29 @@ pub(super) fn check(text: &str, settings: Settings) -> Result<Profile, ProfileEr
         title: settings.title,
         kind,
         seek: checker.seek(settings.seek.as_ref())?,
-        rotation: checker.group("rotation", settings.rotation.as_ref(), |r| (r.speed.0, &r.source))?,
+        rotation: checker.group("rotation", settings.rotation.as_ref(), |r| {
+            (r.speed.0, &r.source)
+        })?,
         media: checker.media(settings.media.as_ref())?,
         active: checker.group("active", settings.active.as_ref(), active)?,
-        electronics: checker.group("electronics", settings.electronics.as_ref(), electronics)?.unwrap_or_default(),
+        electronics: checker
+            .group("electronics", settings.electronics.as_ref(), electronics)?
+            .unwrap_or_default(),
         services: checker.services(&settings.service, &states)?,
         burst: checker.group("burst", settings.burst.as_ref(), |b| {
-            (Burst { start: b.start.0, power: b.power.0, rate: b.rate.0 }, &b.source)
+            (
+                Burst {
+                    start: b.start.0,
+                    power: b.power.0,
+                    rate: b.rate.0,
+                },
+                &b.source,
+            )
         })?,
         rating: checker.rating(settings.rating.as_ref())?,
-        base: checker.group("machine", settings.machine.as_ref(), |m| (m.base.0, &m.source))?,
+        base: checker.group("machine", settings.machine.as_ref(), |m| {
+            (m.base.0, &m.source)
+        })?,
         sources: checker.sources,
         states,
         transitions,
@@ -55,7 +78,15 @@ pub(super) fn check(text: &str, settings: Settings) -> Result<Profile, ProfileEr
 }
 
 fn active(a: &settings::Active) -> (Active, &String) {
-    (Active { seek: a.seek.0, rotate: a.rotate.0, read: a.read.0, write: a.write.0 }, &a.source)
+    (
+        Active {
+            seek: a.seek.0,
+            rotate: a.rotate.0,
+            read: a.read.0,
+            write: a.write.0,
+        },
+        &a.source,
+    )
 }
 
 fn electronics(e: &settings::Electronics) -> (Electronics, &String) {
@@ -73,9 +104,17 @@ impl Checker<'_> {
         ProfileError::at(self.text, span, problem)
     }
 
-    fn source(&mut self, group: &str, span: Range<usize>, source: &str) -> Result<(), ProfileError> {
+    fn source(
+        &mut self,
+        group: &str,
+        span: Range<usize>,
+        source: &str,
+    ) -> Result<(), ProfileError> {
         if source.trim().is_empty() {
-            return Err(self.refuse(span, format!("`{group}` needs a source: where do its figures come from?")));
+            return Err(self.refuse(
+                span,
+                format!("`{group}` needs a source: where do its figures come from?"),
+            ));
         }
         self.sources.push((group.to_owned(), source.to_owned()));
         Ok(())
@@ -101,7 +140,10 @@ impl Checker<'_> {
             span(settings.rotation.as_ref().map(Spanned::span), "rotation"),
             span(settings.media.as_ref().map(Spanned::span), "media"),
             span(settings.active.as_ref().map(Spanned::span), "active"),
-            span(settings.electronics.as_ref().map(Spanned::span), "electronics"),
+            span(
+                settings.electronics.as_ref().map(Spanned::span),
+                "electronics",
+            ),
         ];
         let of_lines = [span(settings.service.first().map(Spanned::span), "service")];
         let of_devices = [
@@ -109,14 +151,25 @@ impl Checker<'_> {
             span(settings.burst.as_ref().map(Spanned::span), "burst"),
             span(settings.rating.as_ref().map(Spanned::span), "rating"),
         ];
-        let of_machines = [span(settings.machine.as_ref().map(Spanned::span), "machine")];
+        let of_machines = [span(
+            settings.machine.as_ref().map(Spanned::span),
+            "machine",
+        )];
         let foreign: Vec<_> = match kind {
             Kind::Disk => of_lines.into_iter().chain(of_machines).flatten().collect(),
             Kind::Flash | Kind::Link => of_disks.into_iter().chain(of_machines).flatten().collect(),
-            Kind::Machine => of_disks.into_iter().chain(of_lines).chain(of_devices).flatten().collect(),
+            Kind::Machine => of_disks
+                .into_iter()
+                .chain(of_lines)
+                .chain(of_devices)
+                .flatten()
+                .collect(),
         };
         match foreign.into_iter().next() {
-            Some((span, name)) => Err(self.refuse(span, format!("`{name}` does not describe this kind of device"))),
+            Some((span, name)) => Err(self.refuse(
+                span,
+                format!("`{name}` does not describe this kind of device"),
+            )),
             None => Ok(()),
         }
     }
@@ -126,20 +179,42 @@ impl Checker<'_> {
         for entry in given {
             let state = entry.get_ref();
             if states.iter().any(|known| known.name == state.name) {
-                return Err(self.refuse(entry.span(), format!("there are two states `{}`", state.name)));
+                return Err(self.refuse(
+                    entry.span(),
+                    format!("there are two states `{}`", state.name),
+                ));
             }
-            self.source(&format!("state {}", state.name), entry.span(), &state.source)?;
-            states.push(State { name: state.name.clone(), power: state.power.0, serves: state.serves });
+            self.source(
+                &format!("state {}", state.name),
+                entry.span(),
+                &state.source,
+            )?;
+            states.push(State {
+                name: state.name.clone(),
+                power: state.power.0,
+                serves: state.serves,
+            });
         }
         if let Some(beyond) = given.get(STATES_MAX) {
             return Err(self.refuse(beyond.span(), format!("more than {STATES_MAX} states")));
         }
-        let most = states.iter().filter(|state| state.serves).map(|state| state.power).max();
+        let most = states
+            .iter()
+            .filter(|state| state.serves)
+            .map(|state| state.power)
+            .max();
         for (entry, state) in given.iter().zip(&states) {
             match most {
-                None => return Err(self.refuse(entry.span(), "no state serves: say `serves = true` in one")),
+                None => {
+                    return Err(
+                        self.refuse(entry.span(), "no state serves: say `serves = true` in one")
+                    );
+                }
                 Some(most) if !state.serves && state.power > most => {
-                    let problem = format!("`{}` serves nothing and draws more than any state that serves", state.name);
+                    let problem = format!(
+                        "`{}` serves nothing and draws more than any state that serves",
+                        state.name
+                    );
                     return Err(self.refuse(entry.span(), problem));
                 }
                 Some(_) => {}
@@ -148,12 +223,26 @@ impl Checker<'_> {
         Ok(states)
     }
 
-    fn known(&self, span: Range<usize>, name: &str, states: &[State]) -> Result<StateId, ProfileError> {
+    fn known(
+        &self,
+        span: Range<usize>,
+        name: &str,
+        states: &[State],
+    ) -> Result<StateId, ProfileError> {
         let at = states.iter().position(|state| state.name == name);
-        at.and_then(|at| u8::try_from(at).ok()).map(StateId).ok_or_else(|| {
-            let names = states.iter().map(|state| format!("`{}`", state.name)).collect::<Vec<_>>().join(", ");
-            self.refuse(span, format!("there is no state `{name}`; there are {names}"))
-        })
+        at.and_then(|at| u8::try_from(at).ok())
+            .map(StateId)
+            .ok_or_else(|| {
+                let names = states
+                    .iter()
+                    .map(|state| format!("`{}`", state.name))
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                self.refuse(
+                    span,
+                    format!("there is no state `{name}`; there are {names}"),
+                )
+            })
     }
 
     fn transitions(
@@ -164,47 +253,93 @@ impl Checker<'_> {
         let mut all: Vec<Transition> = Vec::new();
         for entry in given {
             let way = entry.get_ref();
-            let (from, to) = (self.known(entry.span(), &way.from, states)?, self.known(entry.span(), &way.to, states)?);
+            let (from, to) = (
+                self.known(entry.span(), &way.from, states)?,
+                self.known(entry.span(), &way.to, states)?,
+            );
             if from == to {
-                return Err(self.refuse(entry.span(), format!("a transition from `{}` to itself", way.from)));
+                return Err(self.refuse(
+                    entry.span(),
+                    format!("a transition from `{}` to itself", way.from),
+                ));
             }
             if all.iter().any(|known| (known.from, known.to) == (from, to)) {
-                let problem = format!("there are two transitions from `{}` to `{}`", way.from, way.to);
+                let problem = format!(
+                    "there are two transitions from `{}` to `{}`",
+                    way.from, way.to
+                );
                 return Err(self.refuse(entry.span(), problem));
             }
-            self.source(&format!("transition {} to {}", way.from, way.to), entry.span(), &way.source)?;
-            all.push(Transition { from, to, time: way.time.0, energy: way.energy.0, cycles: way.cycles });
+            self.source(
+                &format!("transition {} to {}", way.from, way.to),
+                entry.span(),
+                &way.source,
+            )?;
+            all.push(Transition {
+                from,
+                to,
+                time: way.time.0,
+                energy: way.energy.0,
+                cycles: way.cycles,
+            });
         }
         for (entry, way) in given.iter().zip(&all) {
             if !all.iter().any(|back| back.from == way.to) {
                 let name = &states[way.to.index()].name;
-                return Err(self.refuse(entry.span(), format!("`{name}` can be entered and never left")));
+                return Err(self.refuse(
+                    entry.span(),
+                    format!("`{name}` can be entered and never left"),
+                ));
             }
         }
         Ok(all)
     }
 
-    fn seek(&mut self, given: Option<&Spanned<settings::Seek>>) -> Result<Option<Seek>, ProfileError> {
+    fn seek(
+        &mut self,
+        given: Option<&Spanned<settings::Seek>>,
+    ) -> Result<Option<Seek>, ProfileError> {
         let Some(entry) = given else { return Ok(None) };
         let seek = entry.get_ref();
         let average = seek.average.0;
         let extremes = match (seek.track, seek.full) {
             (None, None) => None,
-            (Some(track), Some(full)) if track.0 <= average && average <= full.0 => Some((track.0, full.0)),
+            (Some(track), Some(full)) if track.0 <= average && average <= full.0 => {
+                Some((track.0, full.0))
+            }
             (Some(_), Some(_)) => {
                 return Err(self.refuse(entry.span(), "seeks must grow: track, average, full"));
             }
-            _ => return Err(self.refuse(entry.span(), "`track` and `full` are given both or not at all")),
+            _ => {
+                return Err(self.refuse(
+                    entry.span(),
+                    "`track` and `full` are given both or not at all",
+                ));
+            }
         };
         self.group("seek", given, |s| (Seek { average, extremes }, &s.source))
     }
 
-    fn media(&mut self, given: Option<&Spanned<settings::Media>>) -> Result<Option<Media>, ProfileError> {
-        if let Some(entry) = given.filter(|entry| entry.get_ref().inner.0 > entry.get_ref().outer.0) {
-            return Err(self.refuse(entry.span(), "the inner track cannot be faster than the outer"));
+    fn media(
+        &mut self,
+        given: Option<&Spanned<settings::Media>>,
+    ) -> Result<Option<Media>, ProfileError> {
+        if let Some(entry) = given.filter(|entry| entry.get_ref().inner.0 > entry.get_ref().outer.0)
+        {
+            return Err(self.refuse(
+                entry.span(),
+                "the inner track cannot be faster than the outer",
+            ));
         }
         self.group("media", given, |m| {
-            (Media { capacity: m.capacity.0, outer: m.outer.0, inner: m.inner.0 }, &m.source)
+            (
+                Media {
+                    capacity: m.capacity.0,
+                    outer: m.outer.0,
+                    inner: m.inner.0,
+                },
+                &m.source,
+            )
         })
     }
 
@@ -218,12 +353,22 @@ impl Checker<'_> {
             let service = entry.get_ref();
             let state = self.known(entry.span(), &service.state, states)?;
             if !states[state.index()].serves {
-                return Err(self.refuse(entry.span(), format!("the state `{}` does not serve", service.state)));
+                return Err(self.refuse(
+                    entry.span(),
+                    format!("the state `{}` does not serve", service.state),
+                ));
             }
             if all.iter().any(|known| known.state == state) {
-                return Err(self.refuse(entry.span(), format!("there are two services in `{}`", service.state)));
+                return Err(self.refuse(
+                    entry.span(),
+                    format!("there are two services in `{}`", service.state),
+                ));
             }
-            self.source(&format!("service {}", service.state), entry.span(), &service.source)?;
+            self.source(
+                &format!("service {}", service.state),
+                entry.span(),
+                &service.source,
+            )?;
             let read = Line {
                 latency: service.read_latency.0,
                 rate: service.read_rate.0,
@@ -241,13 +386,26 @@ impl Checker<'_> {
         Ok(all)
     }
 
-    fn rating(&mut self, given: Option<&Spanned<settings::Rating>>) -> Result<Option<Rating>, ProfileError> {
+    fn rating(
+        &mut self,
+        given: Option<&Spanned<settings::Rating>>,
+    ) -> Result<Option<Rating>, ProfileError> {
         if let Some(entry) = given {
             let rating = entry.get_ref();
             if rating.cycles == 0 || rating.life.0 == Span::ZERO {
-                return Err(self.refuse(entry.span(), "a rating needs cycles and a life above zero"));
+                return Err(
+                    self.refuse(entry.span(), "a rating needs cycles and a life above zero")
+                );
             }
         }
-        self.group("rating", given, |r| (Rating { cycles: r.cycles, life: r.life.0 }, &r.source))
+        self.group("rating", given, |r| {
+            (
+                Rating {
+                    cycles: r.cycles,
+                    life: r.life.0,
+                },
+                &r.source,
+            )
+        })
     }
 }

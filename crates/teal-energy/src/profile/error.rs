@@ -19,8 +19,18 @@ impl ProfileError {
     pub(super) fn at(text: &str, span: Range<usize>, problem: impl Into<String>) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        Self { line, column, problem: problem.into() }
+        let column = before
+            .rsplit('\n')
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .count()
+            + 1;
+        Self {
+            line,
+            column,
+            problem: problem.into(),
+        }
     }
 
     /// What the parser said, with the nearest known name where a field or word is unknown.
@@ -30,7 +40,9 @@ impl ProfileError {
             let mut quoted = problem.split('`').skip(1).step_by(2);
             let given = quoted.next().unwrap_or_default();
             let distance = |known: &&str| strsim::damerau_levenshtein(given, known);
-            let nearest = quoted.min_by_key(distance).filter(|known| distance(known) <= known.len().div_ceil(2));
+            let nearest = quoted
+                .min_by_key(distance)
+                .filter(|known| distance(known) <= known.len().div_ceil(2));
             if let Some(nearest) = nearest {
                 problem = format!("{problem}; did you mean `{nearest}`?");
             }

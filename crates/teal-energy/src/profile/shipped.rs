@@ -2,29 +2,98 @@
 
 /// Name and text of each.
 pub(super) const PROFILES: &[(&str, &str)] = &[
-    ("bluefs-802.11b", include_str!("../../profiles/bluefs-802.11b.toml")),
-    ("desktop-7200rpm-composed", include_str!("../../profiles/desktop-7200rpm-composed.toml")),
-    ("fujitsu-mhu2100at", include_str!("../../profiles/fujitsu-mhu2100at.toml")),
-    ("greenfs-100mb", include_str!("../../profiles/greenfs-100mb.toml")),
-    ("greenfs-802.11g", include_str!("../../profiles/greenfs-802.11g.toml")),
-    ("greenfs-desktop-hdd", include_str!("../../profiles/greenfs-desktop-hdd.toml")),
-    ("greenfs-desktop", include_str!("../../profiles/greenfs-desktop.toml")),
-    ("greenfs-gigabit", include_str!("../../profiles/greenfs-gigabit.toml")),
-    ("greenfs-notebook-hdd", include_str!("../../profiles/greenfs-notebook-hdd.toml")),
-    ("greenfs-server-hdd", include_str!("../../profiles/greenfs-server-hdd.toml")),
-    ("greenfs-server", include_str!("../../profiles/greenfs-server.toml")),
-    ("hitachi-travelstar-5k320", include_str!("../../profiles/hitachi-travelstar-5k320.toml")),
-    ("home-server-8-disks", include_str!("../../profiles/home-server-8-disks.toml")),
-    ("ibm-microdrive-1gb", include_str!("../../profiles/ibm-microdrive-1gb.toml")),
-    ("intel-82559", include_str!("../../profiles/intel-82559.toml")),
+    (
+        "bluefs-802.11b",
+        include_str!("../../profiles/bluefs-802.11b.toml"),
+    ),
+    (
+        "desktop-7200rpm-composed",
+        include_str!("../../profiles/desktop-7200rpm-composed.toml"),
+    ),
+    (
+        "fujitsu-mhu2100at",
+        include_str!("../../profiles/fujitsu-mhu2100at.toml"),
+    ),
+    (
+        "greenfs-100mb",
+        include_str!("../../profiles/greenfs-100mb.toml"),
+    ),
+    (
+        "greenfs-802.11g",
+        include_str!("../../profiles/greenfs-802.11g.toml"),
+    ),
+    (
+        "greenfs-desktop-hdd",
+        include_str!("../../profiles/greenfs-desktop-hdd.toml"),
+    ),
+    (
+        "greenfs-desktop",
+        include_str!("../../profiles/greenfs-desktop.toml"),
+    ),
+    (
+        "greenfs-gigabit",
+        include_str!("../../profiles/greenfs-gigabit.toml"),
+    ),
+    (
+        "greenfs-notebook-hdd",
+        include_str!("../../profiles/greenfs-notebook-hdd.toml"),
+    ),
+    (
+        "greenfs-server-hdd",
+        include_str!("../../profiles/greenfs-server-hdd.toml"),
+    ),
+    (
+        "greenfs-server",
+        include_str!("../../profiles/greenfs-server.toml"),
+    ),
+    (
+        "hitachi-travelstar-5k320",
+        include_str!("../../profiles/hitachi-travelstar-5k320.toml"),
+    ),
+    (
+        "home-server-8-disks",
+        include_str!("../../profiles/home-server-8-disks.toml"),
+    ),
+    (
+        "ibm-microdrive-1gb",
+        include_str!("../../profiles/ibm-microdrive-1gb.toml"),
+    ),
+    (
+        "intel-82559",
+        include_str!("../../profiles/intel-82559.toml"),
+    ),
     ("ipaq-3870", include_str!("../../profiles/ipaq-3870.toml")),
-    ("samsung-850-pro", include_str!("../../profiles/samsung-850-pro.toml")),
-    ("samsung-970-evo-plus-500gb", include_str!("../../profiles/samsung-970-evo-plus-500gb.toml")),
-    ("seagate-barracuda-es", include_str!("../../profiles/seagate-barracuda-es.toml")),
-    ("seagate-constellation-es2-3tb", include_str!("../../profiles/seagate-constellation-es2-3tb.toml")),
-    ("seagate-db35.4", include_str!("../../profiles/seagate-db35.4.toml")),
-    ("seagate-savvio-10k6-300gb", include_str!("../../profiles/seagate-savvio-10k6-300gb.toml")),
-    ("seagate-st320lt030", include_str!("../../profiles/seagate-st320lt030.toml")),
-    ("thinkpad-t42", include_str!("../../profiles/thinkpad-t42.toml")),
+    (
+        "samsung-850-pro",
+        include_str!("../../profiles/samsung-850-pro.toml"),
+    ),
+    (
+        "samsung-970-evo-plus-500gb",
+        include_str!("../../profiles/samsung-970-evo-plus-500gb.toml"),
+    ),
+    (
+        "seagate-barracuda-es",
+        include_str!("../../profiles/seagate-barracuda-es.toml"),
+    ),
+    (
+        "seagate-constellation-es2-3tb",
+        include_str!("../../profiles/seagate-constellation-es2-3tb.toml"),
+    ),
+    (
+        "seagate-db35.4",
+        include_str!("../../profiles/seagate-db35.4.toml"),
+    ),
+    (
+        "seagate-savvio-10k6-300gb",
+        include_str!("../../profiles/seagate-savvio-10k6-300gb.toml"),
+    ),
+    (
+        "seagate-st320lt030",
+        include_str!("../../profiles/seagate-st320lt030.toml"),
+    ),
+    (
+        "thinkpad-t42",
+        include_str!("../../profiles/thinkpad-t42.toml"),
+    ),
     ("wd-re-4tb", include_str!("../../profiles/wd-re-4tb.toml")),
 ];

@@ -65,10 +65,17 @@ fn set(devices: &[usize]) -> DeviceSet {
 
 /// Flash in front, a disk that may wait a day, a server over 802.11b.
 fn laptop() -> World {
-    let flash = device("samsung-970-evo-plus-500gb").queueing(QueueLimits { age: Span::secs(5), bytes: 1 << 30 });
+    let flash = device("samsung-970-evo-plus-500gb").queueing(QueueLimits {
+        age: Span::secs(5),
+        bytes: 1 << 30,
+    });
     let disk = device("hitachi-travelstar-5k320").queueing(QueueLimits::SLEEPING_DISK);
     let link = device("bluefs-802.11b").queueing(QueueLimits::BLUEFS);
-    World::new(vec![flash, disk, link], Profile::shipped("thinkpad-t42").unwrap().base.unwrap(), Pace::Open)
+    World::new(
+        vec![flash, disk, link],
+        Profile::shipped("thinkpad-t42").unwrap().base.unwrap(),
+        Pace::Open,
+    )
 }
 
 #[test]
@@ -84,14 +91,23 @@ fn on_a_laptop_ours_spends_less_than_the_published_ones_and_the_best_time_out() 
             spent(&mut BlueFs::new(Weights::EQUAL)),
             spent(&mut GreenFs::default()),
         ];
-        let fixed = |millis: u64| spent(&mut FixedTimeout::new(vec![Some(Span::millis(millis)); 3]));
+        let fixed =
+            |millis: u64| spent(&mut FixedTimeout::new(vec![Some(Span::millis(millis)); 3]));
         let best_fixed = (0..10).map(|n| fixed(250 << n)).min().unwrap();
         let ours = ours.total();
         // The table of docs/energy.md.
-        println!("day {seed}: {always}, {published:?}, {best_fixed} with the best time-out, ours {ours}");
+        println!(
+            "day {seed}: {always}, {published:?}, {best_fixed} with the best time-out, ours {ours}"
+        );
         assert!(ours < published.into_iter().min().unwrap_or(Energy::ZERO));
-        assert!(ours < best_fixed, "{ours}, {best_fixed} with the best time-out");
-        assert!(ours.get() * 10 < always.get() * 4, "at least 60 % below always on");
+        assert!(
+            ours < best_fixed,
+            "{ours}, {best_fixed} with the best time-out"
+        );
+        assert!(
+            ours.get() * 10 < always.get() * 4,
+            "at least 60 % below always on"
+        );
     }
 }
 
@@ -99,7 +115,11 @@ fn on_a_laptop_ours_spends_less_than_the_published_ones_and_the_best_time_out() 
 fn on_a_handheld_ours_spends_less_than_the_published_ones() {
     let disk = device("ibm-microdrive-1gb").queueing(QueueLimits::BLUEFS);
     let link = device("bluefs-802.11b").queueing(QueueLimits::BLUEFS);
-    let world = World::new(vec![disk, link], Profile::shipped("ipaq-3870").unwrap().base.unwrap(), Pace::Open);
+    let world = World::new(
+        vec![disk, link],
+        Profile::shipped("ipaq-3870").unwrap().base.unwrap(),
+        Pace::Open,
+    );
     let trace = day(&world, 1, 4, set(&[0, 1]), set(&[0]));
     let spent = |policy: &mut dyn Policy| run(&world, &trace, policy).total();
     let published = [
@@ -108,9 +128,15 @@ fn on_a_handheld_ours_spends_less_than_the_published_ones() {
         spent(&mut GreenFs::default()),
     ];
     let ours = spent(&mut Teal::default());
-    assert!(ours < published.into_iter().min().unwrap_or(Energy::ZERO), "{ours} {published:?}");
+    assert!(
+        ours < published.into_iter().min().unwrap_or(Energy::ZERO),
+        "{ours} {published:?}"
+    );
     // A fixed time-out does a little better here; see docs/energy.md.
     let fixed = |millis: u64| spent(&mut FixedTimeout::new(vec![Some(Span::millis(millis)); 2]));
     let best_fixed = (0..10).map(|n| fixed(250 << n)).min().unwrap();
-    assert!(ours.get() * 100 < best_fixed.get() * 105, "{ours} {best_fixed}");
+    assert!(
+        ours.get() * 100 < best_fixed.get() * 105,
+        "{ours} {best_fixed}"
+    );
 }

@@ -63,14 +63,20 @@ impl DeviceReport {
     /// Its account, with words for what it was used for.
     pub fn uses(&self) -> impl Iterator<Item = (String, Entry)> {
         let name = |state: StateId| self.states.get(state.index()).map_or("?", String::as_str);
-        self.ledger.entries().map(move |(used, entry)| (used.name(name), entry))
+        self.ledger
+            .entries()
+            .map(move |(used, entry)| (used.name(name), entry))
     }
 }
 
 impl Report {
     /// All energy.
     pub fn total(&self) -> Energy {
-        self.devices.iter().map(|device| device.ledger.total()).sum::<Energy>() + self.waited
+        self.devices
+            .iter()
+            .map(|device| device.ledger.total())
+            .sum::<Energy>()
+            + self.waited
     }
 
     /// All reads together.
@@ -82,7 +88,9 @@ impl Report {
     pub fn delay_at(&self, thousandths: usize) -> Span {
         let mut sorted = self.delays.clone();
         sorted.sort_unstable();
-        let at = (sorted.len() * thousandths).div_ceil(1000).saturating_sub(1);
+        let at = (sorted.len() * thousandths)
+            .div_ceil(1000)
+            .saturating_sub(1);
         sorted.get(at).copied().unwrap_or(Span::ZERO)
     }
 

@@ -29,15 +29,29 @@ fn set(devices: &[usize]) -> DeviceSet {
 fn handheld(pace: Pace) -> World {
     let disk = device("ibm-microdrive-1gb").queueing(QueueLimits::BLUEFS);
     let link = device("bluefs-802.11b").queueing(QueueLimits::BLUEFS);
-    World::new(vec![disk, link], Profile::shipped("ipaq-3870").unwrap().base.unwrap(), pace)
+    World::new(
+        vec![disk, link],
+        Profile::shipped("ipaq-3870").unwrap().base.unwrap(),
+        pace,
+    )
 }
 
 /// A laptop: flash, a disk that may wait a day, the server.
 fn laptop(pace: Pace) -> World {
-    let flash = device("samsung-970-evo-plus-500gb").queueing(QueueLimits { age: Span::secs(5), bytes: 64 << 20 });
-    let disk = device("hitachi-travelstar-5k320").queueing(QueueLimits { age: Span::hours(1), bytes: 1 << 30 });
+    let flash = device("samsung-970-evo-plus-500gb").queueing(QueueLimits {
+        age: Span::secs(5),
+        bytes: 64 << 20,
+    });
+    let disk = device("hitachi-travelstar-5k320").queueing(QueueLimits {
+        age: Span::hours(1),
+        bytes: 1 << 30,
+    });
     let link = device("bluefs-802.11b").queueing(QueueLimits::BLUEFS);
-    World::new(vec![flash, disk, link], Profile::shipped("thinkpad-t42").unwrap().base.unwrap(), pace)
+    World::new(
+        vec![flash, disk, link],
+        Profile::shipped("thinkpad-t42").unwrap().base.unwrap(),
+        pace,
+    )
 }
 
 pub(crate) fn policies(devices: usize) -> Vec<Box<dyn Policy>> {
@@ -59,11 +73,26 @@ fn at(millis: u64) -> Time {
 }
 
 fn read(millis: u64, object: u64, bytes: u64, copies: DeviceSet) -> Event {
-    Event { at: at(millis), what: What::Read { object, offset: 0, bytes, copies } }
+    Event {
+        at: at(millis),
+        what: What::Read {
+            object,
+            offset: 0,
+            bytes,
+            copies,
+        },
+    }
 }
 
 fn write(millis: u64, object: u64, bytes: u64, sinks: DeviceSet) -> Event {
-    Event { at: at(millis), what: What::Write { object, bytes, sinks } }
+    Event {
+        at: at(millis),
+        what: What::Write {
+            object,
+            bytes,
+            sinks,
+        },
+    }
 }
 
 /// Events with gaps from milliseconds to hours, over three devices.
@@ -71,11 +100,18 @@ pub(crate) fn traces(devices: usize, most: usize) -> impl Strategy<Value = Trace
     let all = (1_u16 << devices) - 1;
     let gap = prop_oneof![0_u64..50, 0_u64..5_000, 0_u64..60_000, 0_u64..7_200_000];
     let kind = prop_oneof![6 => Just(0_u8), 3 => Just(1), 1 => Just(2)];
-    prop::collection::vec((gap, kind, 0_u64..12, 1_u64..3_000_000, 1_u16..=all), 0..most).prop_map(move |steps| {
+    prop::collection::vec(
+        (gap, kind, 0_u64..12, 1_u64..3_000_000, 1_u16..=all),
+        0..most,
+    )
+    .prop_map(move |steps| {
         let mut now = 0;
         let event = |(gap, kind, object, bytes, mask): (u64, u8, u64, u64, u16)| {
             now += gap;
-            let some = (0..devices).filter(|device| mask & 1 << device != 0).map(id).collect();
+            let some = (0..devices)
+                .filter(|device| mask & 1 << device != 0)
+                .map(id)
+                .collect();
             let signals = [
                 Signal::Presence(false),
                 Signal::Presence(true),
@@ -87,7 +123,10 @@ pub(crate) fn traces(devices: usize, most: usize) -> impl Strategy<Value = Trace
             match kind {
                 0 => read(now, object, bytes, some),
                 1 => write(now, object, bytes, some),
-                _ => Event { at: at(now), what: What::Signal(signals[object as usize % signals.len()]) },
+                _ => Event {
+                    at: at(now),
+                    what: What::Signal(signals[object as usize % signals.len()]),
+                },
             }
         };
         let events: Vec<_> = steps.into_iter().map(event).collect();
@@ -100,7 +139,11 @@ fn a_small_day_costs_what_arithmetic_says() {
     let mut world = handheld(Pace::Open);
     world.devices.truncate(1);
     let trace = Trace::new(vec![read(10_000, 1, 1024, set(&[0]))], at(20_000));
-    let report = run(&world, &trace, &mut FixedTimeout::new(vec![Some(Span::secs(2))]));
+    let report = run(
+        &world,
+        &trace,
+        &mut FixedTimeout::new(vec![Some(Span::secs(2))]),
+    );
     // Idle 2 s, asleep 8 s, up 0.8 s, 12 ms + 8.333 ms + 0.303 ms, idle 2 s, asleep the rest.
     let (up, served) = (800_000_000, 12_000_000 + 8_333_333 + 303_031_u64);
     let asleep = 8_000_000_000 + 20_000_000_000 - 10_000_000_000 - up - served - 2_000_000_000;
@@ -111,14 +154,20 @@ fn a_small_day_costs_what_arithmetic_says() {
         + 8_333_333 * 594_000
         + 303_031 * 627_000;
     let disk = report.devices[0].ledger.total();
-    assert!(disk.get().abs_diff((femtojoules / 1_000_000_000) as u64) <= 3, "{disk}");
+    assert!(
+        disk.get().abs_diff((femtojoules / 1_000_000_000) as u64) <= 3,
+        "{disk}"
+    );
     assert_eq!(report.delays, [Span::nanos(up + served)]);
     assert_eq!(report.waited, world.base * report.delays[0]);
     assert_eq!((report.devices[0].starts, report.devices[0].cycles), (1, 2));
     // A cold read of a sole copy is apart from what the policy adds elsewhere.
     assert_eq!((&report.cold, report.added), (&report.delays, Span::ZERO));
     assert_eq!(report.devices[0].started, [at(10_000)]);
-    assert_eq!(report.floor, teal_types::Power::milliwatts(61) * Span::secs(20));
+    assert_eq!(
+        report.floor,
+        teal_types::Power::milliwatts(61) * Span::secs(20)
+    );
 }
 
 #[test]
@@ -126,10 +175,20 @@ fn a_closed_pace_keeps_the_pauses() {
     let mut world = handheld(Pace::Closed);
     world.devices.truncate(1);
     world.start = vec![StateId(1)];
-    let both = Trace::new(vec![read(1000, 1, 1024, set(&[0])), read(2000, 2, 1024, set(&[0]))], at(3000));
+    let both = Trace::new(
+        vec![
+            read(1000, 1, 1024, set(&[0])),
+            read(2000, 2, 1024, set(&[0])),
+        ],
+        at(3000),
+    );
     let report = run(&world, &both, &mut FixedTimeout::new(vec![None]));
     assert_eq!(report.delays.len(), 2);
-    assert_eq!(report.elapsed, Span::millis(3000) + report.delay(), "both waits move the end");
+    assert_eq!(
+        report.elapsed,
+        Span::millis(3000) + report.delay(),
+        "both waits move the end"
+    );
     assert!(report.delays[0] > Span::millis(800) && report.delays[1] < Span::millis(30));
 }
 
@@ -146,12 +205,26 @@ fn bursts_hold_what_was_queued_and_later_changes_replace_earlier_ones() {
         ],
         at(100_000),
     );
-    let report = run(&world, &trace, &mut FixedTimeout::new(vec![Some(Span::secs(2)); 2]));
+    let report = run(
+        &world,
+        &trace,
+        &mut FixedTimeout::new(vec![Some(Span::secs(2)); 2]),
+    );
     let disk = &report.devices[0];
     // The first at 30 s with objects 1 and 2, the second at 70 s.
-    assert_eq!(disk.flushes.clone().into_iter().collect::<Vec<_>>(), [(Trigger::Age, 2)]);
-    let written = disk.ledger.entry(crate::ledger::Use::Work(crate::ledger::Phase::Write)).time;
-    let exact = |bytes| crate::quantity::Rate::per_second(3_379_200).unwrap().span(bytes);
+    assert_eq!(
+        disk.flushes.clone().into_iter().collect::<Vec<_>>(),
+        [(Trigger::Age, 2)]
+    );
+    let written = disk
+        .ledger
+        .entry(crate::ledger::Use::Work(crate::ledger::Phase::Write))
+        .time;
+    let exact = |bytes| {
+        crate::quantity::Rate::per_second(3_379_200)
+            .unwrap()
+            .span(bytes)
+    };
     assert_eq!(written, exact(50_007) + exact(9));
 }
 
@@ -160,10 +233,22 @@ fn one_file(kilobytes: u64, policy: &mut dyn Policy) -> Report {
     let mut world = handheld(Pace::Closed);
     world.start = vec![StateId(1), StateId(0)];
     let block = |n: u64| {
-        let what = What::Read { object: 1, offset: n * 4096, bytes: 4096, copies: set(&[0, 1]) };
-        Event { at: Time::ZERO, what }
+        let what = What::Read {
+            object: 1,
+            offset: n * 4096,
+            bytes: 4096,
+            copies: set(&[0, 1]),
+        };
+        Event {
+            at: Time::ZERO,
+            what,
+        }
     };
-    run(&world, &Trace::new((0..kilobytes / 4).map(block).collect(), Time::ZERO), policy)
+    run(
+        &world,
+        &Trace::new((0..kilobytes / 4).map(block).collect(), Time::ZERO),
+        policy,
+    )
 }
 
 #[test]
@@ -175,9 +260,14 @@ fn bluefs_figure_4() {
     };
     // "BlueFS reads a 4 KB file in 13 ms, whereas ext2 requires over 800 ms."
     let [masked, plain] = both(4);
-    assert!(masked == 12 && (800..850).contains(&plain), "{masked} {plain}");
+    assert!(
+        masked == 12 && (800..850).contains(&plain),
+        "{masked} {plain}"
+    );
     // "The break-even file size is 256 KB."
-    let even = (1..=128).map(|n| n * 4).find(|kilobytes| both(*kilobytes)[0] > both(*kilobytes)[1]);
+    let even = (1..=128)
+        .map(|n| n * 4)
+        .find(|kilobytes| both(*kilobytes)[0] > both(*kilobytes)[1]);
     assert_eq!(even, Some(280));
 }
 
@@ -186,7 +276,11 @@ fn ghost_hints_hide_the_start_of_a_disk() {
     let masked = one_file(1024, &mut BlueFs::new(Weights::EQUAL));
     let plain = one_file(1024, &mut Coda::new(vec![None, None]));
     assert!(plain.delays[0] > Span::millis(800), "{}", plain.delays[0]);
-    assert!(masked.delays.iter().all(|delay| *delay < Span::millis(50)), "{}", masked.delay_at(1000));
+    assert!(
+        masked.delays.iter().all(|delay| *delay < Span::millis(50)),
+        "{}",
+        masked.delay_at(1000)
+    );
     assert_eq!(masked.devices[0].starts, 1, "and the disk serves the rest");
     let [disk, link] = [masked.devices[0].reads, masked.devices[1].reads];
     assert!(disk > 100 && link > 20, "{disk} {link}");
@@ -196,13 +290,31 @@ fn ghost_hints_hide_the_start_of_a_disk() {
 fn the_budget_holds_whatever_is_asked() {
     let mut world = handheld(Pace::Open);
     world.devices.truncate(1);
-    world.devices[0].budget = Some(BudgetLimits { burst: 3, each: Span::hours(1) });
-    let trace = Trace::new((0..100).map(|n| read(n * 60_000, n, 4096, set(&[0]))).collect(), at(6_000_000));
+    world.devices[0].budget = Some(BudgetLimits {
+        burst: 3,
+        each: Span::hours(1),
+    });
+    let trace = Trace::new(
+        (0..100)
+            .map(|n| read(n * 60_000, n, 4096, set(&[0])))
+            .collect(),
+        at(6_000_000),
+    );
     for mut policy in policies(1) {
         let report = run(&world, &trace, policy.as_mut());
         let most = 3 + report.elapsed.get() / Span::hours(1).get();
-        assert!(report.devices[0].cycles <= most, "{}: {} stops", report.policy, report.devices[0].cycles);
-        assert_eq!(report.delays.len(), 100, "{}: everything was served", report.policy);
+        assert!(
+            report.devices[0].cycles <= most,
+            "{}: {} stops",
+            report.policy,
+            report.devices[0].cycles
+        );
+        assert_eq!(
+            report.delays.len(),
+            100,
+            "{}: everything was served",
+            report.policy
+        );
     }
 }
 
@@ -211,15 +323,24 @@ fn a_sleeping_disk_is_written_when_it_wakes_and_at_night() {
     let mut world = laptop(Pace::Open);
     world.devices[1].queue = Some(QueueLimits::SLEEPING_DISK);
     let (flash, disk) = (set(&[0]), set(&[1]));
-    let mut events: Vec<_> = (0..200).map(|n| write(n * 60_000, n, 10_000, set(&[0, 1]))).collect();
+    let mut events: Vec<_> = (0..200)
+        .map(|n| write(n * 60_000, n, 10_000, set(&[0, 1])))
+        .collect();
     events.push(read(6_000_000, 1, 4096, flash));
     events.push(read(9_000_000, 999, 4096, disk));
-    events.push(Event { at: at(12_000_000), what: What::Signal(Signal::Presence(false)) });
+    events.push(Event {
+        at: at(12_000_000),
+        what: What::Signal(Signal::Presence(false)),
+    });
     // From nine in the morning to nine the next.
     let trace = Trace::new(events, at(24 * 3_600_000));
     let report = run(&world, &trace, &mut Teal::default());
     let flushes: Vec<_> = report.devices[1].flushes.clone().into_iter().collect();
-    assert_eq!(flushes, [(Trigger::Awake, 2), (Trigger::Quiet, 1)], "before each sleep, and at three o'clock");
+    assert_eq!(
+        flushes,
+        [(Trigger::Awake, 2), (Trigger::Quiet, 1)],
+        "before each sleep, and at three o'clock"
+    );
     assert_eq!(report.devices[1].starts, 2);
 }
 

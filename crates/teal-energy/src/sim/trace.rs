@@ -85,43 +85,87 @@ pub struct Contents {
 impl Contents {
     /// At first every object is on the devices of `initial`; what is read elsewhere is copied to those of `keepers`.
     pub fn new(devices: &[Device], initial: DeviceSet, keepers: DeviceSet) -> Self {
-        let sinks = devices.iter().enumerate().filter_map(|(at, device)| Some((DeviceId::new(at)?, device.queue)));
-        Self { sinks: sinks.collect(), initial, keepers, held: BTreeMap::new() }
+        let sinks = devices
+            .iter()
+            .enumerate()
+            .filter_map(|(at, device)| Some((DeviceId::new(at)?, device.queue)));
+        Self {
+            sinks: sinks.collect(),
+            initial,
+            keepers,
+            held: BTreeMap::new(),
+        }
     }
 
     /// Puts an object on these devices, and no others, from the beginning.
     pub fn place(&mut self, object: u64, devices: DeviceSet) {
-        self.held.insert(object, devices.iter().map(|id| (id, Time::ZERO)).collect());
+        self.held
+            .insert(object, devices.iter().map(|id| (id, Time::ZERO)).collect());
     }
 
     fn copies(&self, at: Time, object: u64) -> DeviceSet {
         match self.held.get(&object) {
             None => self.initial,
-            Some(held) => held.iter().filter(|(_, from)| *from <= at).map(|(id, _)| *id).collect(),
+            Some(held) => held
+                .iter()
+                .filter(|(_, from)| *from <= at)
+                .map(|(id, _)| *id)
+                .collect(),
         }
     }
 
     /// What a read of an object becomes: the read, and copies to the keepers that lack it.
     pub fn read(&mut self, at: Time, object: u64, offset: u64, bytes: u64) -> Vec<Event> {
         let copies = self.copies(at, object);
-        let mut events = vec![Event { at, what: What::Read { object, offset, bytes, copies } }];
-        let known = self.held.entry(object).or_insert_with(|| self.initial.iter().map(|id| (id, Time::ZERO)).collect());
-        let lacking = self.keepers.iter().filter(|id| !known.iter().any(|(has, _)| has == id));
+        let mut events = vec![Event {
+            at,
+            what: What::Read {
+                object,
+                offset,
+                bytes,
+                copies,
+            },
+        }];
+        let known = self
+            .held
+            .entry(object)
+            .or_insert_with(|| self.initial.iter().map(|id| (id, Time::ZERO)).collect());
+        let lacking = self
+            .keepers
+            .iter()
+            .filter(|id| !known.iter().any(|(has, _)| has == id));
         let lacking: DeviceSet = lacking.collect();
         if !lacking.is_empty() && !copies.is_empty() {
             let ages = self.sinks.iter().filter(|(id, _)| lacking.has(*id));
             known.extend(ages.filter_map(|(id, queue)| Some((*id, at + (*queue)?.age))));
-            events.push(Event { at, what: What::Write { object, bytes, sinks: lacking } });
+            events.push(Event {
+                at,
+                what: What::Write {
+                    object,
+                    bytes,
+                    sinks: lacking,
+                },
+            });
         }
         events
     }
 
     /// What a write of an object becomes. Until a device must have it, it is read elsewhere, at first from memory.
     pub fn write(&mut self, at: Time, object: u64, bytes: u64) -> Event {
-        let queues = self.sinks.iter().filter_map(|(id, queue)| Some((*id, at + (*queue)?.age)));
+        let queues = self
+            .sinks
+            .iter()
+            .filter_map(|(id, queue)| Some((*id, at + (*queue)?.age)));
         let held: Vec<_> = queues.collect();
         let sinks = held.iter().map(|(id, _)| *id).collect();
         self.held.insert(object, held);
-        Event { at, what: What::Write { object, bytes, sinks } }
+        Event {
+            at,
+            what: What::Write {
+                object,
+                bytes,
+                sinks,
+            },
+        }
     }
 }

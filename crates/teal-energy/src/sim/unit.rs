@@ -109,7 +109,10 @@ impl<'a> Unit<'a> {
             is_wanted: !self.works.is_empty(),
             last_used: self.last_used,
             may_stop: self.budget.as_ref().is_none_or(|budget| budget.has(now)),
-            tokens: self.budget.as_ref().map_or(u64::MAX, |budget| budget.tokens(now)),
+            tokens: self
+                .budget
+                .as_ref()
+                .map_or(u64::MAX, |budget| budget.tokens(now)),
         }
     }
 
@@ -127,8 +130,12 @@ impl<'a> Unit<'a> {
     /// Whether it would serve without a transition, now or after what it does.
     pub(super) fn is_awake(&self) -> bool {
         match self.machine.place() {
-            Place::Resting { state, .. } | Place::Working { state, .. } => self.device.power.serves(state),
-            Place::Moving { from, to, .. } => self.device.power.serves(from) && self.device.power.serves(to),
+            Place::Resting { state, .. } | Place::Working { state, .. } => {
+                self.device.power.serves(state)
+            }
+            Place::Moving { from, to, .. } => {
+                self.device.power.serves(from) && self.device.power.serves(to)
+            }
         }
     }
 
@@ -151,7 +158,11 @@ impl<'a> Unit<'a> {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        !self.is_ordered && self.device.queue.is_some_and(|limits| self.queued >= limits.bytes.max(1))
+        !self.is_ordered
+            && self
+                .device
+                .queue
+                .is_some_and(|limits| self.queued >= limits.bytes.max(1))
     }
 
     /// Orders the whole queue to be written.
@@ -167,7 +178,10 @@ impl<'a> Unit<'a> {
     /// Takes the queue for a burst that begins: its bytes and objects.
     fn empty(&mut self, now: Time) -> (u64, u64) {
         let age = self.device.queue.map_or(Span::MAX, |limits| limits.age);
-        let waited = self.oldest.take().map_or(Span::ZERO, |oldest| now.since(oldest));
+        let waited = self
+            .oldest
+            .take()
+            .map_or(Span::ZERO, |oldest| now.since(oldest));
         self.late = self.late.max(waited.less(age));
         let objects = std::mem::take(&mut self.queue).len() as u64;
         self.is_ordered = false;
@@ -187,7 +201,14 @@ impl<'a> Unit<'a> {
         }
         let (work, began, is_continued) = self.current.take()?;
         self.last_used = now;
-        let Work::Read { object, offset, bytes, asked, wait } = work else {
+        let Work::Read {
+            object,
+            offset,
+            bytes,
+            asked,
+            wait,
+        } = work
+        else {
             self.last = None;
             return Some(Done::default());
         };
@@ -196,12 +217,17 @@ impl<'a> Unit<'a> {
         self.waiting += now.since(asked.max(self.answered));
         self.answered = now;
         let served = Some((self.machine.state(), bytes, is_continued, now.since(began)));
-        Some(Done { delay: Some((now.since(asked), wait)), served })
+        Some(Done {
+            delay: Some((now.since(asked), wait)),
+            served,
+        })
     }
 
     /// Begins what is next, if the device rests. Says whether that was done at once, so that more can begin.
     pub(super) fn begin(&mut self, now: Time) -> bool {
-        let Place::Resting { state, .. } = self.machine.place() else { return false };
+        let Place::Resting { state, .. } = self.machine.place() else {
+            return false;
+        };
         if self.current.is_some() {
             return false;
         }
@@ -224,7 +250,11 @@ impl<'a> Unit<'a> {
             self.target = None;
             return false;
         };
-        let uses_cycle = self.device.power.way(state, next).is_some_and(|way| way.cycles > 0);
+        let uses_cycle = self
+            .device
+            .power
+            .way(state, next)
+            .is_some_and(|way| way.cycles > 0);
         if uses_cycle && !self.budget.as_mut().is_none_or(|budget| budget.take(now)) {
             self.refused += 1;
             self.target = None;
@@ -233,14 +263,23 @@ impl<'a> Unit<'a> {
         if !self.device.power.serves(state) && self.device.power.serves(next) {
             self.started.push(now);
         }
-        self.machine.go(now, next).expect("the device rests, and the step is a direct one");
+        self.machine
+            .go(now, next)
+            .expect("the device rests, and the step is a direct one");
         true
     }
 
     fn work(&mut self, now: Time, state: StateId) -> bool {
-        let Some(work) = self.works.pop_front() else { return false };
+        let Some(work) = self.works.pop_front() else {
+            return false;
+        };
         let (job, is_continued) = match work {
-            Work::Read { object, offset, bytes, .. } => {
+            Work::Read {
+                object,
+                offset,
+                bytes,
+                ..
+            } => {
                 let is_continued = self.continues(object, offset);
                 (self.device.read(state, bytes, is_continued), is_continued)
             }
@@ -251,7 +290,9 @@ impl<'a> Unit<'a> {
         };
         let job = job.expect("a device serves in its serving states");
         self.current = Some((work, now, is_continued));
-        self.machine.work(now, &job).expect("the device rests in a serving state");
+        self.machine
+            .work(now, &job)
+            .expect("the device rests in a serving state");
         true
     }
 
@@ -259,7 +300,12 @@ impl<'a> Unit<'a> {
         DeviceReport {
             name: self.device.name.clone(),
             ledger: self.machine.ledger().clone(),
-            states: self.device.power.ids().map(|state| self.device.power.name(state).to_owned()).collect(),
+            states: self
+                .device
+                .power
+                .ids()
+                .map(|state| self.device.power.name(state).to_owned())
+                .collect(),
             reads: self.reads,
             starts: self.started.len() as u64,
             started: self.started,

@@ -72,7 +72,9 @@ impl Origin {
                 is_covered = false;
                 dir = disk;
             }
-            let Some(path) = backing_file(&dir) else { break };
+            let Some(path) = backing_file(&dir) else {
+                break;
+            };
             bytes = moved(&bytes, number(&dir, "loop/offset").unwrap_or(0));
             let Ok(meta) = std::fs::metadata(&path) else {
                 identity = Identity::Unreachable(path);
@@ -89,12 +91,17 @@ impl Origin {
             identity = Identity::Disk(meta.rdev());
             layers.push(Layer { path, is_covered });
         }
-        Some(Self { identity, bytes, layers })
+        Some(Self {
+            identity,
+            bytes,
+            layers,
+        })
     }
 
     /// Whether a lock on the lowest layer tells of everybody who has some of these bytes.
     fn is_told_by_locks(&self) -> bool {
-        self.layers.last().is_some_and(|layer| layer.is_covered) && !matches!(self.identity, Identity::Unreachable(_))
+        self.layers.last().is_some_and(|layer| layer.is_covered)
+            && !matches!(self.identity, Identity::Unreachable(_))
     }
 
     fn overlaps(&self, other: &Self) -> bool {
@@ -104,11 +111,19 @@ impl Origin {
 }
 
 fn directory(device: Dev) -> PathBuf {
-    PathBuf::from(format!("/sys/dev/block/{}:{}", major(device), minor(device)))
+    PathBuf::from(format!(
+        "/sys/dev/block/{}:{}",
+        major(device),
+        minor(device)
+    ))
 }
 
 fn number(dir: &Path, attribute: &str) -> Option<u64> {
-    std::fs::read_to_string(dir.join(attribute)).ok()?.trim().parse().ok()
+    std::fs::read_to_string(dir.join(attribute))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 fn moved(bytes: &Range<u64>, by: u64) -> Range<u64> {
@@ -128,12 +143,21 @@ fn backing_file(dir: &Path) -> Option<PathBuf> {
 /// # Errors
 /// [`OpenError::InUseBeneath`] if somebody has the same bytes open under another name.
 pub(super) fn lock(path: &Path, device: Dev, mode: OpenMode) -> Result<Vec<OwnedFd>, OpenError> {
-    let Some(origin) = Origin::of(device).filter(|origin| origin.identity != Identity::Disk(device)) else {
+    let Some(origin) =
+        Origin::of(device).filter(|origin| origin.identity != Identity::Disk(device))
+    else {
         return Ok(Vec::new());
     };
-    let in_use = |beneath: &Path| OpenError::InUseBeneath { path: path.to_owned(), beneath: beneath.to_owned() };
+    let in_use = |beneath: &Path| OpenError::InUseBeneath {
+        path: path.to_owned(),
+        beneath: beneath.to_owned(),
+    };
     let mut held = Vec::new();
-    for Layer { path: beneath, is_covered } in &origin.layers {
+    for Layer {
+        path: beneath,
+        is_covered,
+    } in &origin.layers
+    {
         let is_exclusive = *is_covered && mode != OpenMode::Read;
         let locked = open(beneath, is_exclusive).and_then(|file| {
             fs::flock(&file, operation(is_exclusive))?;
@@ -145,7 +169,11 @@ pub(super) fn lock(path: &Path, device: Dev, mode: OpenMode) -> Result<Vec<Owned
             // Who may open the device and not what is beneath it cannot lock that.
             Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::ROFS) => {}
             Err(error) => {
-                return Err(OpenError::Io { path: beneath.clone(), doing: "lock", source: io::Error::from(error) });
+                return Err(OpenError::Io {
+                    path: beneath.clone(),
+                    doing: "lock",
+                    source: io::Error::from(error),
+                });
             }
         }
     }
@@ -160,12 +188,22 @@ pub(super) fn lock(path: &Path, device: Dev, mode: OpenMode) -> Result<Vec<Owned
 
 /// All other block devices, by device file.
 fn others(device: Dev) -> impl Iterator<Item = (PathBuf, Dev)> {
-    let names = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let names = std::fs::read_dir("/sys/class/block")
+        .into_iter()
+        .flatten()
+        .flatten();
     names.filter_map(move |entry| {
         // In names of devices, `!` stands for `/`.
-        let name = entry.file_name().as_bytes().iter().map(|byte| if *byte == b'!' { b'/' } else { *byte }).collect();
+        let name = entry
+            .file_name()
+            .as_bytes()
+            .iter()
+            .map(|byte| if *byte == b'!' { b'/' } else { *byte })
+            .collect();
         let node = Path::new("/dev").join(OsString::from_vec(name));
-        let meta = std::fs::metadata(&node).ok().filter(|meta| meta.file_type().is_block_device())?;
+        let meta = std::fs::metadata(&node)
+            .ok()
+            .filter(|meta| meta.file_type().is_block_device())?;
         (meta.rdev() != device).then(|| (node, meta.rdev()))
     })
 }
@@ -175,14 +213,19 @@ fn is_taken(node: &Path, device: Dev, origin: &Origin, mode: OpenMode) -> bool {
     if !Origin::of(device).is_some_and(|other| other.overlaps(origin)) {
         return false;
     }
-    let tried = open(node, false).and_then(|file| fs::flock(&file, operation(mode != OpenMode::Read)));
+    let tried =
+        open(node, false).and_then(|file| fs::flock(&file, operation(mode != OpenMode::Read)));
     tried == Err(Errno::AGAIN)
 }
 
 fn open(path: &Path, is_exclusive: bool) -> rustix::io::Result<OwnedFd> {
     let is_block = std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device());
     // A device that is mounted, or claimed by who opened it as a store, is busy.
-    let claim = if is_block && is_exclusive { OFlags::EXCL } else { OFlags::empty() };
+    let claim = if is_block && is_exclusive {
+        OFlags::EXCL
+    } else {
+        OFlags::empty()
+    };
     let open = |access| fs::open(path, access | OFlags::CLOEXEC | claim, Mode::empty());
     // Over NFS, only who may write locks exclusively.
     let writing = is_exclusive.then(|| open(OFlags::RDWR).ok()).flatten();

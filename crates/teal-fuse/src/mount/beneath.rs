@@ -8,8 +8,8 @@ use super::{BLOCK_SIZE, MountOptions, SUBTYPE};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
 };
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
@@ -22,7 +22,14 @@ const BENEATH: MoveMountFlags = MoveMountFlags::from_bits_retain(0x200);
 /// # Errors
 /// [`Errno::INVAL`] or [`Errno::NOSYS`] where the kernel cannot; whatever it said, the dead mount is where it was.
 pub(super) fn mount(device: impl AsFd, point: &Path, options: &MountOptions) -> Result<(), Errno> {
-    let context = fsopen(if options.block_device { "fuseblk" } else { "fuse" }, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let context = fsopen(
+        if options.block_device {
+            "fuseblk"
+        } else {
+            "fuse"
+        },
+        FsOpenFlags::FSOPEN_CLOEXEC,
+    )?;
     let number = |number: u32| number.to_string();
     let mut settings = vec![
         ("source", options.source.clone()),
@@ -49,7 +56,13 @@ pub(super) fn mount(device: impl AsFd, point: &Path, options: &MountOptions) -> 
     }
     fsconfig_create(&context)?;
     let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(options))?;
-    move_mount(&mount, "", CWD, point, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | BENEATH)?;
+    move_mount(
+        &mount,
+        "",
+        CWD,
+        point,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | BENEATH,
+    )?;
     unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
 }
 

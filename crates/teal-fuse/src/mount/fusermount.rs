@@ -8,7 +8,8 @@
 use super::{MountError, MountOptions, SUBTYPE, Unmount, UnmountError};
 use crate::transport::DevFuse;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+    recvmsg, socketpair,
 };
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -20,16 +21,29 @@ use std::process::{Command, Stdio};
 const PROGRAM: &str = "fusermount3";
 
 pub(super) fn mount(point: &Path, options: &MountOptions) -> Result<DevFuse, MountError> {
-    if !std::fs::metadata(crate::transport::DEV_FUSE).is_ok_and(|device| device.file_type().is_char_device()) {
+    if !std::fs::metadata(crate::transport::DEV_FUSE)
+        .is_ok_and(|device| device.file_type().is_char_device())
+    {
         return Err(MountError::NoDevice);
     }
     if options.block_device {
         let message = "fuseblk needs root".to_owned();
-        return Err(MountError::Denied { point: point.to_owned(), message });
+        return Err(MountError::Denied {
+            point: point.to_owned(),
+            message,
+        });
     }
-    let system = |source| MountError::System { point: point.to_owned(), source };
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .map_err(|errno| system(errno.into()))?;
+    let system = |source| MountError::System {
+        point: point.to_owned(),
+        source,
+    };
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|errno| system(errno.into()))?;
     // The command keeps its end open, so it must go before the answer is awaited; the output holds none.
     let output = Command::new(PROGRAM)
         .arg("-o")
@@ -40,30 +54,47 @@ pub(super) fn mount(point: &Path, options: &MountOptions) -> Result<DevFuse, Mou
         .env("LC_ALL", "C")
         .stdin(Stdio::from(theirs))
         .output()
-        .map_err(
-            |error| if error.kind() == io::ErrorKind::NotFound { MountError::NoFusermount } else { system(error) },
-        )?;
+        .map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                MountError::NoFusermount
+            } else {
+                system(error)
+            }
+        })?;
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     if !output.status.success() {
         return Err(refused(point, message));
     }
     match receive(&ours).map_err(system)? {
         Some(fd) => Ok(DevFuse::from_fd(fd)),
-        None => Err(MountError::Fusermount { message: format!("no descriptor was handed over: {message}") }),
+        None => Err(MountError::Fusermount {
+            message: format!("no descriptor was handed over: {message}"),
+        }),
     }
 }
 
 pub(super) fn unmount(point: &Path, how: Unmount) -> Result<(), UnmountError> {
     let lazy: &[&str] = if how == Unmount::Detach { &["-z"] } else { &[] };
-    let system = |source| UnmountError::System { point: point.to_owned(), source };
-    let output =
-        Command::new(PROGRAM).arg("-u").args(lazy).arg("--").arg(point).env("LC_ALL", "C").output().map_err(system)?;
+    let system = |source| UnmountError::System {
+        point: point.to_owned(),
+        source,
+    };
+    let output = Command::new(PROGRAM)
+        .arg("-u")
+        .args(lazy)
+        .arg("--")
+        .arg(point)
+        .env("LC_ALL", "C")
+        .output()
+        .map_err(system)?;
     if output.status.success() {
         return Ok(());
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     if message.contains("busy") {
-        return Err(UnmountError::Busy { point: point.to_owned() });
+        return Err(UnmountError::Busy {
+            point: point.to_owned(),
+        });
     }
     Err(system(io::Error::other(message)))
 }
@@ -96,7 +127,12 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     rustix::io::retry_on_intr(|| {
-        recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
+        recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut byte)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )
     })?;
     Ok(control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
@@ -113,33 +149,61 @@ mod tests {
 
     #[test]
     fn a_source_cannot_smuggle_in_options() {
-        let options = MountOptions { source: r"a,allow_other\".into(), read_only: true, ..Default::default() };
+        let options = MountOptions {
+            source: r"a,allow_other\".into(),
+            read_only: true,
+            ..Default::default()
+        };
         assert_eq!(words(&options), r"fsname=a\,allow_other\\,subtype=teal,ro");
     }
 
     #[test]
     fn what_fusermount_says_is_told_apart() {
         let told = |message: &str| refused(Path::new("/m"), message.to_owned());
-        assert!(matches!(told("fusermount3: mount failed: Operation not permitted"), MountError::Denied { .. }));
+        assert!(matches!(
+            told("fusermount3: mount failed: Operation not permitted"),
+            MountError::Denied { .. }
+        ));
         assert!(matches!(
             told("option allow_other only allowed if 'user_allow_other' is set"),
             MountError::Denied { .. }
         ));
-        assert!(matches!(told("fusermount3: fuse device not found, try 'modprobe fuse' first"), MountError::NoDevice));
-        assert!(matches!(told("Device or resource busy"), MountError::Busy { .. }));
+        assert!(matches!(
+            told("fusermount3: fuse device not found, try 'modprobe fuse' first"),
+            MountError::NoDevice
+        ));
+        assert!(matches!(
+            told("Device or resource busy"),
+            MountError::Busy { .. }
+        ));
         assert!(matches!(told("anything"), MountError::Fusermount { .. }));
     }
 
     #[test]
     fn a_descriptor_comes_over_the_socket() {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
         let sent: [std::os::fd::BorrowedFd<'_>; 1] = [theirs.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         assert!(control.push(SendAncillaryMessage::ScmRights(&sent)));
-        sendmsg(&theirs, &[IoSlice::new(&[0])], &mut control, SendFlags::empty()).unwrap();
+        sendmsg(
+            &theirs,
+            &[IoSlice::new(&[0])],
+            &mut control,
+            SendFlags::empty(),
+        )
+        .unwrap();
         assert!(receive(&ours).unwrap().is_some());
         drop(theirs);
-        assert!(receive(&ours).unwrap().is_none(), "an end of file holds no descriptor");
+        assert!(
+            receive(&ours).unwrap().is_none(),
+            "an end of file holds no descriptor"
+        );
     }
 }

@@ -11,7 +11,10 @@ fn what_cannot_be_mounted_on_is_told_apart() {
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
     let not_directory = mount(&file, &options).unwrap_err();
-    assert!(matches!(not_directory, MountError::NotDirectory { .. }), "{not_directory}");
+    assert!(
+        matches!(not_directory, MountError::NotDirectory { .. }),
+        "{not_directory}"
+    );
     let below = mount(&file.join("x"), &options).unwrap_err();
     assert!(matches!(below, MountError::NotDirectory { .. }), "{below}");
 }
@@ -36,7 +39,10 @@ fn options_reach_the_kernel_each_in_its_form() {
         max_read: Some(8192),
         ..Default::default()
     };
-    assert_eq!(options.fuse_options(), ["allow_other", "default_permissions", "max_read=8192"]);
+    assert_eq!(
+        options.fuse_options(),
+        ["allow_other", "default_permissions", "max_read=8192"]
+    );
     assert_eq!(options.flags(), MountFlags::RDONLY | MountFlags::NOATIME);
     assert!(MountOptions::default().fuse_options().is_empty());
 }
@@ -44,7 +50,10 @@ fn options_reach_the_kernel_each_in_its_form() {
 #[test]
 fn only_its_own_mount_is_ever_taken_away() {
     let dir = tempfile::tempdir().unwrap();
-    let stale = Unmounter { point: dir.path().to_owned(), device: DeviceNumber(makedev(0, 0)) };
+    let stale = Unmounter {
+        point: dir.path().to_owned(),
+        device: DeviceNumber(makedev(0, 0)),
+    };
     stale.unmount(Unmount::IfIdle).unwrap();
     assert!(dir.path().is_dir());
 }

@@ -31,7 +31,10 @@ impl DirBuffer {
     /// A buffer for the `size` of the request, at most [`InitConfig::MAX_WRITE`].
     pub fn new(size: u32) -> Self {
         let limit = size.min(InitConfig::MAX_WRITE) as usize;
-        Self { bytes: Vec::with_capacity(limit), limit }
+        Self {
+            bytes: Vec::with_capacity(limit),
+            limit,
+        }
     }
 
     /// Appends an entry for `READDIR`. `cookie` is where a listing goes on behind it. Returns whether the buffer is full, and
@@ -65,13 +68,28 @@ impl DirBuffer {
         &self.bytes
     }
 
-    fn append(&mut self, before: &[u8], object: ObjectNo, cookie: u64, kind: FileType, name: &[u8]) -> bool {
-        let end = (self.bytes.len() + before.len() + size_of::<DirentHead>() + name.len()).next_multiple_of(8);
-        let Ok(namelen) = u32::try_from(name.len()) else { return true };
+    fn append(
+        &mut self,
+        before: &[u8],
+        object: ObjectNo,
+        cookie: u64,
+        kind: FileType,
+        name: &[u8],
+    ) -> bool {
+        let end = (self.bytes.len() + before.len() + size_of::<DirentHead>() + name.len())
+            .next_multiple_of(8);
+        let Ok(namelen) = u32::try_from(name.len()) else {
+            return true;
+        };
         if end > self.limit {
             return true;
         }
-        let head = DirentHead { ino: object.get(), off: cookie, namelen, kind: u32::from(kind.code()) };
+        let head = DirentHead {
+            ino: object.get(),
+            off: cookie,
+            namelen,
+            kind: u32::from(kind.code()),
+        };
         self.bytes.extend_from_slice(before);
         self.bytes.extend_from_slice(head.as_bytes());
         self.bytes.extend_from_slice(name);

@@ -23,7 +23,14 @@ const ATTR: Attr = Attr {
 
 fn pending(opcode: u32) -> (Reply, MemoryKernel) {
     let (transport, kernel) = memory_pair();
-    let header = Header { unique: Unique::new(8), opcode, node: NodeId::ROOT, uid: 0, gid: 0, pid: 0 };
+    let header = Header {
+        unique: Unique::new(8),
+        opcode,
+        node: NodeId::ROOT,
+        uid: 0,
+        gid: 0,
+        pid: 0,
+    };
     (Reply::new(Arc::new(transport), &header), kernel)
 }
 
@@ -45,11 +52,36 @@ fn body(answer: impl FnOnce(Reply)) -> Vec<u8> {
 
 /// Little-endian hexadecimal words, as in a dump of the golden bytes.
 fn words(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect()
+    bytes
+        .chunks_exact(4)
+        .map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]))
+        .collect()
 }
 
-const ATTR_WORDS: [u32; 22] =
-    [0x11, 0, 5, 0, 8, 0, u32::MAX, u32::MAX, 2, 0, 3, 0, 1, 2, 3, 0o100_644, 2, 3, 4, 0x0080_12ff, 4096, 0];
+const ATTR_WORDS: [u32; 22] = [
+    0x11,
+    0,
+    5,
+    0,
+    8,
+    0,
+    u32::MAX,
+    u32::MAX,
+    2,
+    0,
+    3,
+    0,
+    1,
+    2,
+    3,
+    0o100_644,
+    2,
+    3,
+    4,
+    0x0080_12ff,
+    4096,
+    0,
+];
 
 #[test]
 fn an_error_is_negative_and_has_no_body() {
@@ -60,7 +92,11 @@ fn an_error_is_negative_and_has_no_body() {
 #[test]
 fn a_dropped_reply_says_eio_and_a_dropped_forget_nothing() {
     assert_eq!(sent(opcode::FUSE_READ, drop).error, -5);
-    for silent in [opcode::FUSE_FORGET, opcode::FUSE_BATCH_FORGET, opcode::FUSE_NOTIFY_REPLY] {
+    for silent in [
+        opcode::FUSE_FORGET,
+        opcode::FUSE_BATCH_FORGET,
+        opcode::FUSE_NOTIFY_REPLY,
+    ] {
         for answer in [drop, Reply::ok] {
             let (reply, kernel) = pending(silent);
             assert!(!reply.is_due());
@@ -73,7 +109,10 @@ fn a_dropped_reply_says_eio_and_a_dropped_forget_nothing() {
     drop(reply);
     kernel.close();
     assert!(kernel.message().is_none());
-    assert_eq!(sent(opcode::FUSE_INTERRUPT, |reply| reply.error(Errno::NOSYS)).error, -38);
+    assert_eq!(
+        sent(opcode::FUSE_INTERRUPT, |reply| reply.error(Errno::NOSYS)).error,
+        -38
+    );
 }
 
 #[test]
@@ -86,16 +125,41 @@ fn golden_entries_and_attributes() {
         entry_ttl: Duration::MAX,
     };
     let head = [9, 0, 1, 0, u32::MAX, u32::MAX, 1, 0, 999_999_999, 7];
-    assert_eq!(words(&body(|r| assert!(r.entry(&entry).is_delivered()))), [&head[..], &ATTR_WORDS].concat());
+    assert_eq!(
+        words(&body(|r| assert!(r.entry(&entry).is_delivered()))),
+        [&head[..], &ATTR_WORDS].concat()
+    );
     let negative = words(&body(|r| r.negative_entry(Duration::new(3, 4))));
-    assert_eq!((negative.len(), negative[0], negative[4], negative[8]), (32, 0, 3, 4));
-    assert_eq!(words(&body(|r| r.attr(&ATTR, Duration::ZERO))), [&[0; 4][..], &ATTR_WORDS].concat());
-    let create = body(|r| assert!(r.create(&entry, Handle::new(5), OpenFlags::KEEP_CACHE).is_delivered()));
-    assert_eq!(words(&create), [&head[..], &ATTR_WORDS, &[5, 0, 2, 0]].concat());
+    assert_eq!(
+        (negative.len(), negative[0], negative[4], negative[8]),
+        (32, 0, 3, 4)
+    );
+    assert_eq!(
+        words(&body(|r| r.attr(&ATTR, Duration::ZERO))),
+        [&[0; 4][..], &ATTR_WORDS].concat()
+    );
+    let create = body(|r| {
+        assert!(
+            r.create(&entry, Handle::new(5), OpenFlags::KEEP_CACHE)
+                .is_delivered()
+        )
+    });
+    assert_eq!(
+        words(&create),
+        [&head[..], &ATTR_WORDS, &[5, 0, 2, 0]].concat()
+    );
     let statx = words(&body(|r| r.statx(&ATTR, Duration::new(1, 2))));
     assert_eq!(statx.len(), 72);
-    assert_eq!(&statx[..18], [1, 0, 2, 0, 0, 0, 0, 0, 0xfff, 4096, 0, 0, 2, 3, 4, 0o100_644, 0x11, 0]);
-    assert_eq!(&statx[24..40], [u32::MAX, u32::MAX, 1, 0, 4, 0, 4, 0, 3, 0, 3, 0, 2, 0, 2, 0]);
+    assert_eq!(
+        &statx[..18],
+        [
+            1, 0, 2, 0, 0, 0, 0, 0, 0xfff, 4096, 0, 0, 2, 3, 4, 0o100_644, 0x11, 0
+        ]
+    );
+    assert_eq!(
+        &statx[24..40],
+        [u32::MAX, u32::MAX, 1, 0, 4, 0, 4, 0, 3, 0, 3, 0, 2, 0, 2, 0]
+    );
     assert_eq!(&statx[40..42], [0x12, 0x8ff], "major and minor");
 }
 
@@ -104,18 +168,41 @@ fn golden_small_answers() {
     assert_eq!(body(Reply::ok), b"");
     assert_eq!(body(|r| r.data(b"abc")), b"abc");
     assert_eq!(body(|r| r.data_vectored(&[b"ab", b"", b"c"])), b"abc");
-    let open = body(|r| assert!(r.open(Handle::new(5), OpenFlags::NOFLUSH | OpenFlags::DIRECT_IO).is_delivered()));
+    let open = body(|r| {
+        assert!(
+            r.open(Handle::new(5), OpenFlags::NOFLUSH | OpenFlags::DIRECT_IO)
+                .is_delivered()
+        )
+    });
     assert_eq!(words(&open), [5, 0, 0x21, 0]);
     assert_eq!(words(&body(|r| r.written(6))), [6, 0]);
     assert_eq!(words(&body(|r| r.xattr_size(6))), [6, 0]);
     assert_eq!(words(&body(|r| r.seek(1 << 32))), [0, 1]);
     assert_eq!(words(&body(|r| r.bmap(7))), [7, 0]);
     assert_eq!(words(&body(|r| r.poll(1))), [1, 0]);
-    assert_eq!(body(|r| r.ioctl(-1, b"out")), [&[0xff; 4][..], &[0; 12], b"out"].concat());
-    let lock = Lock { start: 1, end: 2, kind: LockKind::Unlock, pid: 3 };
+    assert_eq!(
+        body(|r| r.ioctl(-1, b"out")),
+        [&[0xff; 4][..], &[0; 12], b"out"].concat()
+    );
+    let lock = Lock {
+        start: 1,
+        end: 2,
+        kind: LockKind::Unlock,
+        pid: 3,
+    };
     assert_eq!(words(&body(|r| r.lock(&lock))), [1, 0, 2, 0, 2, 3]);
-    let statfs = StatFs { block_size: 4096, blocks: 1, free: 2, available: 3, files: 4, files_free: 5, name_max: 255 };
-    let expected = [1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 4096, 255, 4096, 0, 0, 0, 0, 0, 0, 0];
+    let statfs = StatFs {
+        block_size: 4096,
+        blocks: 1,
+        free: 2,
+        available: 3,
+        files: 4,
+        files_free: 5,
+        name_max: 255,
+    };
+    let expected = [
+        1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 4096, 255, 4096, 0, 0, 0, 0, 0, 0, 0,
+    ];
     assert_eq!(words(&body(|r| r.statfs(&statfs))), expected);
 }
 
@@ -134,20 +221,33 @@ fn golden_listings_never_exceed_the_size_asked_for() {
     assert!(plain.is_empty());
     assert!(!plain.push(ObjectNo::new(7), 1, FileType::Dir, b"ab"));
     assert!(!plain.push(ObjectNo::new(8), 2, FileType::File, b"12345678"));
-    assert!(plain.push(ObjectNo::new(9), 3, FileType::File, b"c"), "full");
-    let expected =
-        [&words(b"\x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x04\0\0\0ab\0\0\0\0\0\0")[..], &[8, 0, 2, 0, 8, 8]]
-            .concat();
+    assert!(
+        plain.push(ObjectNo::new(9), 3, FileType::File, b"c"),
+        "full"
+    );
+    let expected = [
+        &words(b"\x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x04\0\0\0ab\0\0\0\0\0\0")[..],
+        &[8, 0, 2, 0, 8, 8],
+    ]
+    .concat();
     let listing = body(|r| r.directory(&plain));
     assert_eq!(words(&listing[..56]), expected);
     assert_eq!(&listing[56..], b"12345678");
 
-    let entry =
-        Entry { node: NodeId::new(9), generation: 0, attr: ATTR, attr_ttl: Duration::ZERO, entry_ttl: Duration::ZERO };
+    let entry = Entry {
+        node: NodeId::new(9),
+        generation: 0,
+        attr: ATTR,
+        attr_ttl: Duration::ZERO,
+        entry_ttl: Duration::ZERO,
+    };
     let mut plus = DirBuffer::new(2 * 160);
     assert!(!plus.push_plus(None, ObjectNo::ROOT, 1, FileType::Dir, b"."));
     assert!(!plus.push_plus(Some(&entry), ATTR.object, 2, FileType::File, b"a"));
-    assert!(plus.push_plus(Some(&entry), ATTR.object, 3, FileType::File, b"b"), "full");
+    assert!(
+        plus.push_plus(Some(&entry), ATTR.object, 3, FileType::File, b"b"),
+        "full"
+    );
     let listing = body(|r| r.directory(&plus));
     assert_eq!(listing.len(), 320);
     assert_eq!(words(&listing[..8]), [0, 0], "no node: nothing to look up");
@@ -160,10 +260,16 @@ fn who_watches_is_told_the_answer_once() {
         let (reply, kernel) = pending(opcode);
         let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
         let into = Arc::clone(&seen);
-        answer(reply.watched(Box::new(move |answer| into.lock().unwrap().push((answer.errno, answer.value)))));
+        answer(reply.watched(Box::new(move |answer| {
+            into.lock().unwrap().push((answer.errno, answer.value))
+        })));
         kernel.close();
         let told = std::mem::take(&mut *seen.lock().unwrap());
-        assert_eq!(kernel.message().is_some(), !told.is_empty(), "told exactly when an answer is sent");
+        assert_eq!(
+            kernel.message().is_some(),
+            !told.is_empty(),
+            "told exactly when an answer is sent"
+        );
         told
     };
     let entry = Entry {
@@ -175,19 +281,49 @@ fn who_watches_is_told_the_answer_once() {
     };
     use opcode::*;
     for code in [FUSE_LOOKUP, FUSE_MKNOD, FUSE_LINK] {
-        assert_eq!(watched(code, &|r| assert!(r.entry(&entry).is_delivered())), [(None, 0x0102_0304_0506_0708)]);
+        assert_eq!(
+            watched(code, &|r| assert!(r.entry(&entry).is_delivered())),
+            [(None, 0x0102_0304_0506_0708)]
+        );
     }
-    assert_eq!(watched(FUSE_LOOKUP, &|r| r.negative_entry(Duration::ZERO)), [(None, 0)]);
-    let create = |r: Reply| assert!(r.create(&entry, Handle::new(0), OpenFlags::empty()).is_delivered());
-    assert_eq!(watched(FUSE_TMPFILE, &create), [(None, 0x0102_0304_0506_0708)]);
-    assert_eq!(watched(FUSE_READ, &|r| r.data_vectored(&[b"abc", b"de"])), [(None, 5)]);
-    assert_eq!(watched(FUSE_WRITE, &|r| r.written(0x0001_0203)), [(None, 0x0001_0203)]);
+    assert_eq!(
+        watched(FUSE_LOOKUP, &|r| r.negative_entry(Duration::ZERO)),
+        [(None, 0)]
+    );
+    let create = |r: Reply| {
+        assert!(
+            r.create(&entry, Handle::new(0), OpenFlags::empty())
+                .is_delivered()
+        )
+    };
+    assert_eq!(
+        watched(FUSE_TMPFILE, &create),
+        [(None, 0x0102_0304_0506_0708)]
+    );
+    assert_eq!(
+        watched(FUSE_READ, &|r| r.data_vectored(&[b"abc", b"de"])),
+        [(None, 5)]
+    );
+    assert_eq!(
+        watched(FUSE_WRITE, &|r| r.written(0x0001_0203)),
+        [(None, 0x0001_0203)]
+    );
     for code in [FUSE_COPY_FILE_RANGE, FUSE_COPY_FILE_RANGE_64] {
         assert_eq!(watched(code, &|r| r.copied(77)), [(None, 77)]);
     }
     assert_eq!(watched(FUSE_LSEEK, &|r| r.seek(1 << 40)), [(None, 1 << 40)]);
-    assert_eq!(watched(FUSE_GETATTR, &|r| r.attr(&ATTR, Duration::ZERO)), [(None, 0)]);
-    assert_eq!(watched(FUSE_UNLINK, &|r| r.error(Errno::NOENT)), [(Some(Errno::NOENT), 0)]);
-    assert_eq!(watched(FUSE_UNLINK, &drop), [(Some(Errno::IO), 0)], "dropped without an answer");
+    assert_eq!(
+        watched(FUSE_GETATTR, &|r| r.attr(&ATTR, Duration::ZERO)),
+        [(None, 0)]
+    );
+    assert_eq!(
+        watched(FUSE_UNLINK, &|r| r.error(Errno::NOENT)),
+        [(Some(Errno::NOENT), 0)]
+    );
+    assert_eq!(
+        watched(FUSE_UNLINK, &drop),
+        [(Some(Errno::IO), 0)],
+        "dropped without an answer"
+    );
     assert_eq!(watched(FUSE_FORGET, &drop), []);
 }

@@ -120,11 +120,20 @@ fn attr(attr: &Attr) -> abi::fuse_attr {
 }
 
 pub(super) fn attr_out(of: &Attr, ttl: Duration) -> abi::fuse_attr_out {
-    abi::fuse_attr_out { attr_valid: ttl.as_secs(), attr_valid_nsec: ttl.subsec_nanos(), dummy: 0, attr: attr(of) }
+    abi::fuse_attr_out {
+        attr_valid: ttl.as_secs(),
+        attr_valid_nsec: ttl.subsec_nanos(),
+        dummy: 0,
+        attr: attr(of),
+    }
 }
 
 pub(super) fn statx_out(attr: &Attr, ttl: Duration) -> abi::fuse_statx_out {
-    let time = |t: Timestamp| abi::fuse_sx_time { tv_sec: t.secs, tv_nsec: t.nanos, __reserved: 0 };
+    let time = |t: Timestamp| abi::fuse_sx_time {
+        tv_sec: t.secs,
+        tv_nsec: t.nanos,
+        __reserved: 0,
+    };
     let stat = abi::fuse_statx {
         mask: STATX_MASK,
         blksize: BLOCK as u32,
@@ -144,16 +153,30 @@ pub(super) fn statx_out(attr: &Attr, ttl: Duration) -> abi::fuse_statx_out {
         rdev_minor: attr.rdev & 0xff | attr.rdev >> 12 & 0xfff00,
         ..Default::default()
     };
-    abi::fuse_statx_out { attr_valid: ttl.as_secs(), attr_valid_nsec: ttl.subsec_nanos(), stat, ..Default::default() }
+    abi::fuse_statx_out {
+        attr_valid: ttl.as_secs(),
+        attr_valid_nsec: ttl.subsec_nanos(),
+        stat,
+        ..Default::default()
+    }
 }
 
 pub(super) fn open_out(handle: Handle, flags: OpenFlags) -> abi::fuse_open_out {
-    abi::fuse_open_out { fh: handle.get(), open_flags: flags.bits(), backing_id: 0 }
+    abi::fuse_open_out {
+        fh: handle.get(),
+        open_flags: flags.bits(),
+        backing_id: 0,
+    }
 }
 
 pub(super) fn lk_out(lock: &Lock) -> abi::fuse_lk_out {
     abi::fuse_lk_out {
-        lk: abi::fuse_file_lock { start: lock.start, end: lock.end, type_: lock.kind as u32, pid: lock.pid },
+        lk: abi::fuse_file_lock {
+            start: lock.start,
+            end: lock.end,
+            type_: lock.kind as u32,
+            pid: lock.pid,
+        },
     }
 }
 
@@ -161,16 +184,22 @@ pub(super) fn lk_out(lock: &Lock) -> abi::fuse_lk_out {
 pub(super) fn value(opcode: u32, parts: &[&[u8]]) -> u64 {
     use abi::opcode::*;
     let first = |bytes: usize| {
-        let field = parts.first().and_then(|part| part.get(..bytes)).unwrap_or_default();
-        field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+        let field = parts
+            .first()
+            .and_then(|part| part.get(..bytes))
+            .unwrap_or_default();
+        field
+            .iter()
+            .rev()
+            .fold(0, |value, byte| value << 8 | u64::from(*byte))
     };
     match opcode {
-        FUSE_LOOKUP | FUSE_SYMLINK | FUSE_MKNOD | FUSE_MKDIR | FUSE_LINK | FUSE_CREATE | FUSE_TMPFILE => first(8),
+        FUSE_LOOKUP | FUSE_SYMLINK | FUSE_MKNOD | FUSE_MKDIR | FUSE_LINK | FUSE_CREATE
+        | FUSE_TMPFILE => first(8),
         FUSE_LSEEK | FUSE_COPY_FILE_RANGE_64 => first(8),
         FUSE_WRITE | FUSE_COPY_FILE_RANGE => first(4),
-        FUSE_READ | FUSE_READLINK | FUSE_READDIR | FUSE_READDIRPLUS | FUSE_GETXATTR | FUSE_LISTXATTR => {
-            parts.iter().map(|part| part.len() as u64).sum()
-        }
+        FUSE_READ | FUSE_READLINK | FUSE_READDIR | FUSE_READDIRPLUS | FUSE_GETXATTR
+        | FUSE_LISTXATTR => parts.iter().map(|part| part.len() as u64).sum(),
         _ => 0,
     }
 }

@@ -24,14 +24,23 @@ impl<'a> Body<'a> {
 
     /// The next `length` bytes.
     pub(super) fn bytes(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
-        let (bytes, left) = self.left.split_at_checked(length).ok_or_else(|| self.short())?;
+        let (bytes, left) = self
+            .left
+            .split_at_checked(length)
+            .ok_or_else(|| self.short())?;
         self.left = left;
         Ok(bytes)
     }
 
     /// The next string that ends in NUL, without it. May be empty.
     pub(super) fn text(&mut self) -> Result<&'a [u8], DecodeError> {
-        let end = self.left.iter().position(|&b| b == 0).ok_or(DecodeError::Name { opcode: self.opcode })?;
+        let end = self
+            .left
+            .iter()
+            .position(|&b| b == 0)
+            .ok_or(DecodeError::Name {
+                opcode: self.opcode,
+            })?;
         let text = self.bytes(end)?;
         self.left = &self.left[1..];
         Ok(text)
@@ -40,7 +49,13 @@ impl<'a> Body<'a> {
     /// The next string that ends in NUL and is not empty.
     pub(super) fn name(&mut self) -> Result<&'a [u8], DecodeError> {
         let name = self.text()?;
-        if name.is_empty() { Err(DecodeError::Name { opcode: self.opcode }) } else { Ok(name) }
+        if name.is_empty() {
+            Err(DecodeError::Name {
+                opcode: self.opcode,
+            })
+        } else {
+            Ok(name)
+        }
     }
 
     /// The last `length` bytes; more or fewer are an error.
@@ -53,10 +68,15 @@ impl<'a> Body<'a> {
 
     /// The error of an undefined value in `field`.
     pub(super) fn value(&self, field: &'static str) -> DecodeError {
-        DecodeError::Value { opcode: self.opcode, field }
+        DecodeError::Value {
+            opcode: self.opcode,
+            field,
+        }
     }
 
     fn short(&self) -> DecodeError {
-        DecodeError::Short { opcode: self.opcode }
+        DecodeError::Short {
+            opcode: self.opcode,
+        }
     }
 }

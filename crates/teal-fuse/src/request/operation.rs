@@ -10,7 +10,10 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 /// A decoded request. Answers are named after the methods of [`crate::Reply`]; `error` is always possible.
 #[derive(Debug)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the fields of an operation are named after what they hold; see its own line")]
+#[allow(
+    missing_docs,
+    reason = "the fields of an operation are named after what they hold; see its own line"
+)]
 pub enum Operation<'a> {
     /// Finds `name` in the directory. Answer: `entry` (counts one lookup) or `negative_entry`.
     Lookup { name: &'a [u8] },
@@ -27,21 +30,42 @@ pub enum Operation<'a> {
     /// Answer: `entry`.
     Symlink { name: &'a [u8], target: &'a [u8] },
     /// Answer: `entry`. `rdev` is in the kernel's `new_encode_dev` form; `umask` counts only with `DONT_MASK`.
-    Mknod { name: &'a [u8], kind: FileType, perm: u16, rdev: u32, umask: u32 },
+    Mknod {
+        name: &'a [u8],
+        kind: FileType,
+        perm: u16,
+        rdev: u32,
+        umask: u32,
+    },
     /// Answer: `entry`.
-    Mkdir { name: &'a [u8], perm: u16, umask: u32 },
+    Mkdir {
+        name: &'a [u8],
+        perm: u16,
+        umask: u32,
+    },
     /// Answer: `ok`.
     Unlink { name: &'a [u8] },
     /// Answer: `ok`.
     Rmdir { name: &'a [u8] },
     /// Both `RENAME` and `RENAME2`. Answer: `ok`.
-    Rename { name: &'a [u8], new_parent: NodeId, new_name: &'a [u8], flags: RenameFlags },
+    Rename {
+        name: &'a [u8],
+        new_parent: NodeId,
+        new_name: &'a [u8],
+        flags: RenameFlags,
+    },
     /// A new name in the directory for `target`. Answer: `entry`.
     Link { target: NodeId, name: &'a [u8] },
     /// Answer: `open`.
     Open { flags: OFlags, kill_suidgid: bool },
     /// Answer: `data`, shorter only at the end of the file.
-    Read { handle: Handle, offset: u64, size: u32, flags: OFlags, lock_owner: Option<LockOwner> },
+    Read {
+        handle: Handle,
+        offset: u64,
+        size: u32,
+        flags: OFlags,
+        lock_owner: Option<LockOwner>,
+    },
     /// Answer: `written`. `cached` means a write from the page cache, whose handle is a guess and whose caller is the kernel.
     Write {
         handle: Handle,
@@ -55,11 +79,22 @@ pub enum Operation<'a> {
     /// Answer: `statfs`.
     Statfs,
     /// The last reference to an open file is gone. Answer: `ok`; nobody sees an error.
-    Release { handle: Handle, flags: OFlags, lock_owner: LockOwner, flush: bool, flock_unlock: bool },
+    Release {
+        handle: Handle,
+        flags: OFlags,
+        lock_owner: LockOwner,
+        flush: bool,
+        flock_unlock: bool,
+    },
     /// Answer: `ok`.
     Fsync { handle: Handle, datasync: bool },
     /// Answer: `ok`. `kill_sgid` asks to clear the set-group-id bit with a new access ACL.
-    Setxattr { name: &'a [u8], value: &'a [u8], flags: XattrFlags, kill_sgid: bool },
+    Setxattr {
+        name: &'a [u8],
+        value: &'a [u8],
+        flags: XattrFlags,
+        kill_sgid: bool,
+    },
     /// Answer: `xattr_size` when `size` is 0, else `data`, or the error `ERANGE`.
     Getxattr { name: &'a [u8], size: u32 },
     /// Answer: as `Getxattr`; the names, each with its NUL.
@@ -67,15 +102,26 @@ pub enum Operation<'a> {
     /// Answer: `ok`.
     Removexattr { name: &'a [u8] },
     /// One descriptor is closed. Answer: `ok`.
-    Flush { handle: Handle, lock_owner: LockOwner },
+    Flush {
+        handle: Handle,
+        lock_owner: LockOwner,
+    },
     /// Answered by [`crate::Session`]; a server never sees it.
     Init(InitRequest),
     /// Answer: `open`.
     Opendir { flags: OFlags },
     /// Answer: `directory`, empty at the end. `cookie` is that of the last entry seen, 0 at first.
-    Readdir { handle: Handle, cookie: u64, size: u32 },
+    Readdir {
+        handle: Handle,
+        cookie: u64,
+        size: u32,
+    },
     /// As `Readdir`, with an [`crate::Entry`] for each name.
-    Readdirplus { handle: Handle, cookie: u64, size: u32 },
+    Readdirplus {
+        handle: Handle,
+        cookie: u64,
+        size: u32,
+    },
     /// Answer: `ok`.
     Releasedir { handle: Handle, flags: OFlags },
     /// Answer: `ok`.
@@ -87,7 +133,13 @@ pub enum Operation<'a> {
     /// Answer: `ok`.
     Access { mask: Access },
     /// Creates and opens. Answer: `create`.
-    Create { name: &'a [u8], flags: OFlags, perm: u16, umask: u32, kill_suidgid: bool },
+    Create {
+        name: &'a [u8],
+        flags: OFlags,
+        perm: u16,
+        umask: u32,
+        kill_suidgid: bool,
+    },
     /// The caller of `unique` got a signal. Answer: none, or the error `ENOSYS` to see no more of these.
     Interrupt { unique: Unique },
     /// Answer: `bmap`.
@@ -97,13 +149,27 @@ pub enum Operation<'a> {
     /// Answer: `ioctl`.
     Ioctl(Ioctl<'a>),
     /// Answer: `poll`. With `schedule_notify`, [`crate::Notifier::poll_wakeup`] of `wakeup` later.
-    Poll { handle: Handle, wakeup: u64, events: u32, schedule_notify: bool },
+    Poll {
+        handle: Handle,
+        wakeup: u64,
+        events: u32,
+        schedule_notify: bool,
+    },
     /// Cached data the server had asked for. No answer.
     NotifyReply { offset: u64, data: &'a [u8] },
     /// Answer: `ok`.
-    Fallocate { handle: Handle, offset: u64, length: u64, mode: FallocateFlags },
+    Fallocate {
+        handle: Handle,
+        offset: u64,
+        length: u64,
+        mode: FallocateFlags,
+    },
     /// `SEEK_DATA` or `SEEK_HOLE` (`whence` 3 or 4). Answer: `seek`.
-    Lseek { handle: Handle, offset: u64, whence: u32 },
+    Lseek {
+        handle: Handle,
+        offset: u64,
+        whence: u32,
+    },
     /// Both `COPY_FILE_RANGE` and its 64-bit form. Answer: `copied`.
     CopyFileRange {
         handle: Handle,
@@ -115,15 +181,30 @@ pub enum Operation<'a> {
         flags: u64,
     },
     /// DAX windows (virtio-fs only). Answer: `ok`.
-    SetupMapping { handle: Handle, file_offset: u64, length: u64, flags: u64, window_offset: u64 },
+    SetupMapping {
+        handle: Handle,
+        file_offset: u64,
+        length: u64,
+        flags: u64,
+        window_offset: u64,
+    },
     /// Answer: `ok`.
     RemoveMapping(Records<'a, RemoveMapping>),
     /// `syncfs(2)` (`fuseblk` and virtio-fs only). Answer: `ok`.
     Syncfs,
     /// `O_TMPFILE` in the directory. Answer: `create`.
-    Tmpfile { flags: OFlags, perm: u16, umask: u32, kill_suidgid: bool },
+    Tmpfile {
+        flags: OFlags,
+        perm: u16,
+        umask: u32,
+        kill_suidgid: bool,
+    },
     /// Answer: `statx`. `mask` and `flags` as in `statx(2)`.
-    Statx { handle: Option<Handle>, flags: u32, mask: u32 },
+    Statx {
+        handle: Option<Handle>,
+        flags: u32,
+        mask: u32,
+    },
     /// A code this protocol version does not define. Answer: the error `ENOSYS`.
     Unknown(u32),
 }
@@ -258,7 +339,10 @@ pub struct Records<'a, T> {
 
 impl<'a, T> Records<'a, T> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, record: PhantomData }
+        Self {
+            bytes,
+            record: PhantomData,
+        }
     }
 }
 

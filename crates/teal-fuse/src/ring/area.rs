@@ -21,12 +21,18 @@ pub(crate) struct Area {
 impl Area {
     /// Memory for payloads of at most `payload` bytes; what is never used is never touched.
     pub(super) fn new(payload: usize) -> Self {
-        Self { header: Box::new(fuse_uring_req_header::new_zeroed()), room: vec![0; HEADROOM + payload] }
+        Self {
+            header: Box::new(fuse_uring_req_header::new_zeroed()),
+            room: vec![0; HEADROOM + payload],
+        }
     }
 
     /// What the kernel gets, headers first: two `iovec`s.
     pub(crate) fn lend(&mut self) -> [IoSliceMut<'_>; 2] {
-        [IoSliceMut::new(self.header.as_mut_bytes()), IoSliceMut::new(&mut self.room[HEADROOM..])]
+        [
+            IoSliceMut::new(self.header.as_mut_bytes()),
+            IoSliceMut::new(&mut self.room[HEADROOM..]),
+        ]
     }
 
     /// By which number the request is to be answered.
@@ -45,9 +51,17 @@ impl Area {
         let mut headers = [0; HEADERS_MAX];
         headers[..COMMON].copy_from_slice(&self.header.in_out[..COMMON]);
         headers[COMMON..].copy_from_slice(&self.header.op_in);
-        let total = fuse_in_header::read_from_prefix(&headers).map_or(0, |(header, _)| header.len as usize);
+        let total =
+            fuse_in_header::read_from_prefix(&headers).map_or(0, |(header, _)| header.len as usize);
         let length = total.saturating_sub(self.header.ring_ent_in_out.payload_sz as usize);
-        (headers, if (COMMON..=HEADERS_MAX).contains(&length) { length } else { 0 })
+        (
+            headers,
+            if (COMMON..=HEADERS_MAX).contains(&length) {
+                length
+            } else {
+                0
+            },
+        )
     }
 
     /// The whole request in one piece.
@@ -55,7 +69,9 @@ impl Area {
         let (headers, length) = self.headers();
         let start = HEADROOM - length;
         self.room[start..HEADROOM].copy_from_slice(&headers[..length]);
-        let end = HEADROOM.saturating_add(self.header.ring_ent_in_out.payload_sz as usize).min(self.room.len());
+        let end = HEADROOM
+            .saturating_add(self.header.ring_ent_in_out.payload_sz as usize)
+            .min(self.room.len());
         &self.room[start..end]
     }
 

@@ -19,7 +19,11 @@ enum Stage {
     /// The request with this number waits for its answer.
     Asked(u64),
     /// The answer is there: its payload of so many bytes is in the area, or staged.
-    Answered { header: fuse_out_header, payload: usize, is_staged: bool },
+    Answered {
+        header: fuse_out_header,
+        payload: usize,
+        is_staged: bool,
+    },
     /// The connection has ended: nobody waits for answers any more.
     Ended,
 }
@@ -47,7 +51,10 @@ impl Slot {
         Self {
             area: Arc::new(Mutex::new(Area::new(payload_max))),
             payload_max,
-            answer: Mutex::new(Answer { stage: Stage::Idle, staged: Vec::new() }),
+            answer: Mutex::new(Answer {
+                stage: Stage::Idle,
+                staged: Vec::new(),
+            }),
             changed: Condvar::new(),
         }
     }
@@ -60,7 +67,11 @@ impl Slot {
     /// Shows the request that has come to `serve`, and waits until it is answered; the number to commit, or `None` when the connection
     /// has ended. Where `serve` says that nobody will answer, `EIO` goes out. If the answer is not there when `serve` returns, `waits` is
     /// told before the wait and after it.
-    pub(super) fn serve(&self, serve: impl FnOnce(&[u8]) -> bool, waits: impl Fn(bool)) -> Option<u64> {
+    pub(super) fn serve(
+        &self,
+        serve: impl FnOnce(&[u8]) -> bool,
+        waits: impl Fn(bool),
+    ) -> Option<u64> {
         let mut area = self.area.lock();
         let id = area.commit_id();
         {
@@ -81,7 +92,11 @@ impl Slot {
             serve(&headers[..length])
         };
         if !is_taken {
-            let refusal = fuse_out_header { len: 16, error: -Errno::IO.raw_os_error(), unique: id };
+            let refusal = fuse_out_header {
+                len: 16,
+                error: -Errno::IO.raw_os_error(),
+                unique: id,
+            };
             let _ = self.send(&[IoSlice::new(refusal.as_bytes())]);
         }
         if self.answer.lock().stage == Stage::Asked(id) {
@@ -98,7 +113,11 @@ impl Slot {
         let mut answer = self.answer.lock();
         loop {
             match answer.stage {
-                Stage::Answered { header, payload, is_staged } => {
+                Stage::Answered {
+                    header,
+                    payload,
+                    is_staged,
+                } => {
                     let mut area = self.area.lock();
                     if is_staged {
                         area.put(&[IoSlice::new(&answer.staged)]);
@@ -144,11 +163,17 @@ impl Outlet for Slot {
             }
             None => {
                 answer.staged.clear();
-                pieces.iter().for_each(|piece| answer.staged.extend_from_slice(piece));
+                pieces
+                    .iter()
+                    .for_each(|piece| answer.staged.extend_from_slice(piece));
                 true
             }
         };
-        answer.stage = Stage::Answered { header, payload, is_staged };
+        answer.stage = Stage::Answered {
+            header,
+            payload,
+            is_staged,
+        };
         self.changed.notify_one();
         Ok(())
     }

@@ -108,7 +108,10 @@ bitflags::bitflags! {
 
 impl InitFlags {
     /// What this crate needs in order to speak the newest layouts; always wanted.
-    const WIRE: Self = Self::INIT_EXT.union(Self::MAX_PAGES).union(Self::BIG_WRITES).union(Self::SETXATTR_EXT);
+    const WIRE: Self = Self::INIT_EXT
+        .union(Self::MAX_PAGES)
+        .union(Self::BIG_WRITES)
+        .union(Self::SETXATTR_EXT);
     /// What cannot be served: no backing file is opened here.
     const UNSERVED: Self = Self::PASSTHROUGH;
 
@@ -119,7 +122,10 @@ impl InitFlags {
 
     /// To `flags` and `flags2`.
     pub(crate) fn words(self) -> (u32, u32) {
-        ((self.bits() & u64::from(u32::MAX)) as u32, (self.bits() >> 32) as u32)
+        (
+            (self.bits() & u64::from(u32::MAX)) as u32,
+            (self.bits() >> 32) as u32,
+        )
     }
 }
 
@@ -163,7 +169,11 @@ impl InitConfig {
     /// What both sides hold to, given the kernel's `offer`.
     pub(crate) fn negotiate(&self, offer: &InitRequest) -> Negotiated {
         let flags = (self.wanted | InitFlags::WIRE).difference(InitFlags::UNSERVED) & offer.flags;
-        let limit = if flags.contains(InitFlags::MAX_PAGES) { Self::MAX_WRITE } else { MAX_WRITE_WITHOUT_PAGES };
+        let limit = if flags.contains(InitFlags::MAX_PAGES) {
+            Self::MAX_WRITE
+        } else {
+            MAX_WRITE_WITHOUT_PAGES
+        };
         Negotiated {
             minor: offer.minor.min(abi::FUSE_KERNEL_MINOR_VERSION),
             flags,

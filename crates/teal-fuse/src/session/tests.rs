@@ -8,7 +8,10 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn init(kernel: &MemoryKernel, words: &[u32]) -> u64 {
-    let body = words.iter().flat_map(|w| w.to_ne_bytes()).collect::<Vec<_>>();
+    let body = words
+        .iter()
+        .flat_map(|w| w.to_ne_bytes())
+        .collect::<Vec<_>>();
     kernel.request(FUSE_INIT, NodeId::new(0), &[&body])
 }
 
@@ -41,7 +44,12 @@ fn one() -> NonZeroUsize {
 fn handshake_first_and_with_every_kernel_that_can() {
     let (session, _kernel) = started();
     assert_eq!(session.negotiated().minor, 45);
-    assert!(session.negotiated().flags.contains(InitFlags::PARALLEL_DIROPS));
+    assert!(
+        session
+            .negotiated()
+            .flags
+            .contains(InitFlags::PARALLEL_DIROPS)
+    );
     assert!(!session.negotiated().flags.contains(InitFlags::FLOCK_LOCKS));
     assert!(session.unmounter().is_none() && session.device().is_none());
 
@@ -50,7 +58,10 @@ fn handshake_first_and_with_every_kernel_that_can() {
     init(&kernel, &[7, 45, 4096, 1, 0]);
     Session::start(Arc::new(transport), &InitConfig::default()).unwrap();
     let newer = kernel.message().unwrap();
-    assert_eq!((newer.error, &newer.body[..4]), (0, &7_u32.to_ne_bytes()[..]));
+    assert_eq!(
+        (newer.error, &newer.body[..4]),
+        (0, &7_u32.to_ne_bytes()[..])
+    );
     assert_eq!(kernel.message().unwrap().error, 0);
 }
 
@@ -60,13 +71,27 @@ fn kernels_that_cannot_are_told_and_named() {
         let (transport, kernel) = memory_pair();
         init(&kernel, &[major, minor, 4096, 1]);
         let error = Session::start(Arc::new(transport), &InitConfig::default()).unwrap_err();
-        assert!(matches!(error, SessionError::Version { major: m, minor: n } if (m, n) == (major, minor)), "{error}");
-        assert_eq!(kernel.message().unwrap().error, -Errno::PROTO.raw_os_error());
+        assert!(
+            matches!(error, SessionError::Version { major: m, minor: n } if (m, n) == (major, minor)),
+            "{error}"
+        );
+        assert_eq!(
+            kernel.message().unwrap().error,
+            -Errno::PROTO.raw_os_error()
+        );
     }
     let (transport, kernel) = memory_pair();
     kernel.request(FUSE_STATFS, NodeId::ROOT, &[]);
     let error = Session::start(Arc::new(transport), &InitConfig::default()).unwrap_err();
-    assert!(matches!(error, SessionError::NotInit { opcode: FUSE_STATFS }), "{error}");
+    assert!(
+        matches!(
+            error,
+            SessionError::NotInit {
+                opcode: FUSE_STATFS
+            }
+        ),
+        "{error}"
+    );
     assert_eq!(kernel.message().unwrap().error, -Errno::IO.raw_os_error());
 
     let (transport, kernel) = memory_pair();
@@ -88,7 +113,9 @@ fn a_panic_costs_one_request_and_every_request_gets_one_answer() {
     let last = kernel.request(FUSE_LOOKUP, NodeId::ROOT, &[b"a\0"]);
     kernel.close();
     session.run(one(), &Moody).unwrap();
-    let mut answers = std::iter::from_fn(|| kernel.message()).map(|m| (m.unique, m.error)).collect::<Vec<_>>();
+    let mut answers = std::iter::from_fn(|| kernel.message())
+        .map(|m| (m.unique, m.error))
+        .collect::<Vec<_>>();
     // While one panics at length, another worker may have gone on.
     answers.sort_unstable();
     let expected = [
@@ -99,7 +126,10 @@ fn a_panic_costs_one_request_and_every_request_gets_one_answer() {
         (again, Errno::PROTO),
         (last, Errno::NOENT),
     ];
-    assert_eq!(answers, expected.map(|(unique, errno)| (unique, -errno.raw_os_error())));
+    assert_eq!(
+        answers,
+        expected.map(|(unique, errno)| (unique, -errno.raw_os_error()))
+    );
 }
 
 #[test]
@@ -119,7 +149,9 @@ fn workers_serve_side_by_side_and_end_together() {
         kernel.request(FUSE_STATFS, NodeId::ROOT, &[]);
     }
     kernel.close();
-    session.run(NonZeroUsize::new(WORKERS).unwrap(), &meeting).unwrap();
+    session
+        .run(NonZeroUsize::new(WORKERS).unwrap(), &meeting)
+        .unwrap();
     assert_eq!(meeting.1.into_inner(), WORKERS);
 }
 
@@ -139,7 +171,9 @@ fn a_reply_may_be_answered_after_the_session_on_another_thread() {
     let kept = keeps.0.into_inner();
     std::thread::scope(|scope| {
         let later = move || kept.into_iter().for_each(Reply::ok);
-        std::thread::Builder::new().spawn_scoped(scope, later).unwrap();
+        std::thread::Builder::new()
+            .spawn_scoped(scope, later)
+            .unwrap();
     });
     assert_eq!(kernel.message().unwrap().unique, unique);
 }
@@ -164,13 +198,23 @@ fn requests_that_wait_keep_no_other_from_being_served() {
     let waits = Waits(parking_lot::Mutex::new(false), parking_lot::Condvar::new());
     std::thread::scope(|scope| {
         let run = || session.run(NonZeroUsize::new(2).unwrap(), &waits);
-        let running = std::thread::Builder::new().spawn_scoped(scope, run).unwrap();
-        let held: Vec<_> = (0..WAIT).map(|_| kernel.request(FUSE_LOOKUP, NodeId::ROOT, &[b"a\0"])).collect();
+        let running = std::thread::Builder::new()
+            .spawn_scoped(scope, run)
+            .unwrap();
+        let held: Vec<_> = (0..WAIT)
+            .map(|_| kernel.request(FUSE_LOOKUP, NodeId::ROOT, &[b"a\0"]))
+            .collect();
         let other = kernel.request(FUSE_STATFS, NodeId::ROOT, &[]);
-        assert_eq!(kernel.message().unwrap().unique, other, "the one that does not wait is answered while they do");
+        assert_eq!(
+            kernel.message().unwrap().unique,
+            other,
+            "the one that does not wait is answered while they do"
+        );
         *waits.0.lock() = true;
         waits.1.notify_all();
-        let mut answered: Vec<_> = (0..WAIT).map(|_| kernel.message().unwrap().unique).collect();
+        let mut answered: Vec<_> = (0..WAIT)
+            .map(|_| kernel.message().unwrap().unique)
+            .collect();
         answered.sort_unstable();
         assert_eq!(answered, held);
         kernel.close();

@@ -2,7 +2,9 @@
 
 use super::{Outlet, Transport};
 use crate::abi::opcode::FUSE_INIT;
-use crate::abi::{FUSE_KERNEL_MINOR_VERSION, FUSE_KERNEL_VERSION, fuse_in_header, fuse_init_in, fuse_out_header};
+use crate::abi::{
+    FUSE_KERNEL_MINOR_VERSION, FUSE_KERNEL_VERSION, fuse_in_header, fuse_init_in, fuse_out_header,
+};
 use crate::request::NodeId;
 use crate::session::InitFlags;
 use parking_lot::{Condvar, Mutex};
@@ -103,7 +105,10 @@ impl MemoryKernel {
     }
 
     fn push(&self, mut wire: parking_lot::MutexGuard<'_, Wire>, message: Vec<u8>) {
-        assert!(wire.requests.len() < QUEUE_LIMIT, "{QUEUE_LIMIT} requests wait and nobody reads them");
+        assert!(
+            wire.requests.len() < QUEUE_LIMIT,
+            "{QUEUE_LIMIT} requests wait and nobody reads them"
+        );
         wire.requests.push_back(message);
         self.0.changed.notify_all();
     }
@@ -114,7 +119,11 @@ impl MemoryKernel {
         loop {
             if let Some(bytes) = wire.messages.pop_front() {
                 let (header, body) = fuse_out_header::read_from_prefix(&bytes).ok()?;
-                return Some(Message { unique: header.unique, error: header.error, body: body.to_vec() });
+                return Some(Message {
+                    unique: header.unique,
+                    error: header.error,
+                    body: body.to_vec(),
+                });
             }
             if wire.closed {
                 return None;
@@ -133,7 +142,10 @@ impl MemoryKernel {
 impl Outlet for MemoryTransport {
     /// Fails with `EINVAL` when the length in the header is not that of the message, as the kernel does.
     fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
-        let message = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<_>>();
+        let message = parts
+            .iter()
+            .flat_map(|part| part.iter().copied())
+            .collect::<Vec<_>>();
         let (header, _) = fuse_out_header::read_from_prefix(&message).map_err(|_| Errno::INVAL)?;
         if usize::try_from(header.len) != Ok(message.len()) {
             return Err(Errno::INVAL);
@@ -176,11 +188,18 @@ mod tests {
     #[test]
     fn a_full_queue_of_messages_refuses_more() {
         let (server, _kernel) = memory_pair();
-        let header = fuse_out_header { len: 16, error: 0, unique: 2 };
+        let header = fuse_out_header {
+            len: 16,
+            error: 0,
+            unique: 2,
+        };
         for _ in 0..QUEUE_LIMIT {
             server.send(&[IoSlice::new(header.as_bytes())]).unwrap();
         }
-        assert_eq!(server.send(&[IoSlice::new(header.as_bytes())]), Err(Errno::NOBUFS));
+        assert_eq!(
+            server.send(&[IoSlice::new(header.as_bytes())]),
+            Err(Errno::NOBUFS)
+        );
     }
 
     #[test]
@@ -195,7 +214,14 @@ mod tests {
     #[test]
     fn a_message_of_another_length_than_it_says_is_refused() {
         let (server, _kernel) = memory_pair();
-        let header = fuse_out_header { len: 17, error: 0, unique: 2 };
-        assert_eq!(server.send(&[IoSlice::new(header.as_bytes())]), Err(Errno::INVAL));
+        let header = fuse_out_header {
+            len: 17,
+            error: 0,
+            unique: 2,
+        };
+        assert_eq!(
+            server.send(&[IoSlice::new(header.as_bytes())]),
+            Err(Errno::INVAL)
+        );
     }
 }

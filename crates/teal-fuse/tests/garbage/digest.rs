@@ -7,14 +7,26 @@ use zerocopy::IntoBytes;
 /// Decodes, and walks everything that is read lazily.
 pub(crate) fn digest(message: &[u8], flags: InitFlags) {
     match Request::decode(message, flags) {
-        Ok(Request { operation: Operation::BatchForget(records), .. }) => {
+        Ok(Request {
+            operation: Operation::BatchForget(records),
+            ..
+        }) => {
             assert!(records.count() <= message.len() / 16)
         }
-        Ok(Request { operation: Operation::RemoveMapping(records), .. }) => {
+        Ok(Request {
+            operation: Operation::RemoveMapping(records),
+            ..
+        }) => {
             assert!(records.count() <= message.len() / 16);
         }
-        Ok(Request { operation: Operation::Write { data, .. }, .. }) => assert!(data.len() + 80 <= message.len()),
-        Ok(Request { operation: Operation::Lookup { name }, .. }) => assert!(!name.is_empty() && !name.contains(&0)),
+        Ok(Request {
+            operation: Operation::Write { data, .. },
+            ..
+        }) => assert!(data.len() + 80 <= message.len()),
+        Ok(Request {
+            operation: Operation::Lookup { name },
+            ..
+        }) => assert!(!name.is_empty() && !name.contains(&0)),
         Ok(request) => drop(format!("{request:?}")),
         Err(error) => drop(error.to_string()),
     }
@@ -37,7 +49,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let body = [1; 160];
     (0..64)
         .map(|opcode| {
-            let header = fuse_in_header { len: 200, opcode, ..Default::default() };
+            let header = fuse_in_header {
+                len: 200,
+                opcode,
+                ..Default::default()
+            };
             [header.as_bytes(), &body].concat()
         })
         .collect()

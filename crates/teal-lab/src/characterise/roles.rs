@@ -46,7 +46,9 @@ fn calls(mix: &Mix) -> u64 {
 /// Which part of the calls differs (total variation).
 fn distance(one: &Mix, other: &Mix) -> f64 {
     let (a, b) = (calls(one).max(1) as f64, calls(other).max(1) as f64);
-    let same = one.iter().map(|(kind, n)| (*n as f64 / a).min(other.get(kind).map_or(0.0, |n| *n as f64 / b)));
+    let same = one
+        .iter()
+        .map(|(kind, n)| (*n as f64 / a).min(other.get(kind).map_or(0.0, |n| *n as f64 / b)));
     1.0 - same.sum::<f64>()
 }
 
@@ -61,35 +63,60 @@ pub(super) fn roles(seen: &Seen, sets: &Sets) -> Vec<Role> {
             *thread.mix.entry((set, *step)).or_default() += done.times;
         }
     }
-    let lasts = |process: &u32| seen.lives.get(process).is_some_and(|[from, to]| (*to - *from) * 2 >= seen.length);
+    let lasts = |process: &u32| {
+        seen.lives
+            .get(process)
+            .is_some_and(|[from, to]| (*to - *from) * 2 >= seen.length)
+    };
     let of = |wanted: &dyn Fn(&u32) -> bool| -> u64 {
-        threads.iter().filter(|(process, _)| wanted(process)).map(|(_, thread)| calls(&thread.mix)).sum()
+        threads
+            .iter()
+            .filter(|(process, _)| wanted(process))
+            .map(|(_, thread)| calls(&thread.mix))
+            .sum()
     };
     let all_alike = (of(&lasts) as f64) < of(&|_| true) as f64 * LASTING_PART;
     let mut sorted: Vec<(u32, Thread)> = threads.into_iter().collect();
     sorted.sort_by_key(|(process, thread)| (std::cmp::Reverse(calls(&thread.mix)), *process));
     let mut roles: Vec<(Mix, Role)> = Vec::new();
     for (process, thread) in sorted {
-        let near = roles.iter().enumerate().map(|(at, (mix, _))| (at, distance(&thread.mix, mix)));
+        let near = roles
+            .iter()
+            .enumerate()
+            .map(|(at, (mix, _))| (at, distance(&thread.mix, mix)));
         let near = near.min_by(|a, b| a.1.total_cmp(&b.1));
-        let tells = !all_alike && lasts(&process) && calls(&thread.mix) >= TELLING && roles.len() < ROLES_MAX;
+        let tells = !all_alike
+            && lasts(&process)
+            && calls(&thread.mix) >= TELLING
+            && roles.len() < ROLES_MAX;
         let at = match near {
             Some((at, distance)) if distance < ALIKE || !tells => at,
             _ => {
-                roles.push((Mix::new(), Role { threads: 0, visits: Vec::new() }));
+                roles.push((
+                    Mix::new(),
+                    Role {
+                        threads: 0,
+                        visits: Vec::new(),
+                    },
+                ));
                 roles.len() - 1
             }
         };
         let (mix, role) = &mut roles[at];
         role.threads += u64::from(lasts(&process));
         role.visits.extend(thread.visits);
-        thread.mix.into_iter().for_each(|(kind, n)| *mix.entry(kind).or_default() += n);
+        thread
+            .mix
+            .into_iter()
+            .for_each(|(kind, n)| *mix.entry(kind).or_default() += n);
     }
     let mut roles: Vec<Role> = roles.into_iter().map(|(_, role)| role).collect();
     // The first tells every thread of the others to go on after each of its rounds: that costs least where it has few rounds, or they have few threads.
     let all: u64 = roles.iter().map(|role| role.threads).sum();
     roles.sort_by_key(|role| role.visits.len() as u64 * (all - role.threads));
-    roles.iter_mut().for_each(|role| role.visits.sort_unstable());
+    roles
+        .iter_mut()
+        .for_each(|role| role.visits.sort_unstable());
     if let [one] = &mut roles[..] {
         one.threads = seen.threads;
     }

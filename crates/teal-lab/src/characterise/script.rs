@@ -18,7 +18,10 @@ const FINE: f64 = 1000.0;
 
 /// Writes everything down.
 pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], about: &str) -> String {
-    let mut out = Out { text: String::new(), variables: 0 };
+    let mut out = Out {
+        text: String::new(),
+        variables: 0,
+    };
     let seconds = seen.length.as_secs_f64().ceil().max(1.0);
     let shapes = || roles.iter().flat_map(|(_, shapes)| shapes);
     let kept: u64 = shapes().map(|shape| shape.count).sum();
@@ -28,25 +31,40 @@ pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], abou
         if roles.len() > 1 {
             let _ = writeln!(out.text, "# Threads of role {role}: {visits} visits");
         }
-        let _ = writeln!(out.text, "set {}={}", threads_of(role), (*threads).clamp(1, THREADS_MAX));
+        let _ = writeln!(
+            out.text,
+            "set {}={}",
+            threads_of(role),
+            (*threads).clamp(1, THREADS_MAX)
+        );
     }
-    let _ = writeln!(out.text, "# Visits a second, as they were met; 0: as fast as it goes");
-    let rate = (kept as f64 / seen.length.as_secs_f64().max(0.001)).round().max(1.0);
+    let _ = writeln!(
+        out.text,
+        "# Visits a second, as they were met; 0: as fast as it goes"
+    );
+    let rate = (kept as f64 / seen.length.as_secs_f64().max(0.001))
+        .round()
+        .max(1.0);
     let _ = writeln!(
         out.text,
         "set $rate={rate}\nset $seconds={seconds}\n\neventgen rate=$rate\nset mode quit firstdone\n"
     );
     let used: BTreeSet<usize> = shapes().map(|shape| shape.set).collect();
     for at in used {
-        let random = shapes().filter(|shape| shape.set == at).flat_map(|shape| &shape.parts);
-        let random = random.filter(|part| matches!(part.step, Step::ReadRandom | Step::WriteRandom));
+        let random = shapes()
+            .filter(|shape| shape.set == at)
+            .flat_map(|shape| &shape.parts);
+        let random =
+            random.filter(|part| matches!(part.step, Step::ReadRandom | Step::WriteRandom));
         // A place must have room for a call.
         let least = random.map(|part| part.sizes.largest()).max().unwrap_or(0);
         out.set(at, &sets.sets[at], least);
     }
     let mut calls = vec![String::new(); roles.len()];
-    let of_roles =
-        roles.iter().enumerate().flat_map(|(role, (_, shapes))| shapes.iter().map(move |shape| (role, shape)));
+    let of_roles = roles
+        .iter()
+        .enumerate()
+        .flat_map(|(role, (_, shapes))| shapes.iter().map(move |shape| (role, shape)));
     for (at, (role, shape)) in of_roles.enumerate() {
         let calls = &mut calls[role];
         let [now, of_these] = shape.times.each_ref().map(|times| out.value(times));
@@ -55,20 +73,39 @@ pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], abou
             let _ = writeln!(calls, "    flowop visit{at} name=v{at},iters={now}");
             continue;
         }
-        let _ =
-            writeln!(out.text, "define flowop name=seldom{at} {{\n  flowop visit{at} name=v,iters={of_these}\n}}\n");
+        let _ = writeln!(
+            out.text,
+            "define flowop name=seldom{at} {{\n  flowop visit{at} name=v,iters={of_these}\n}}\n"
+        );
         let _ = writeln!(calls, "    flowop seldom{at} name=v{at},iters={now}");
     }
     let (first, others) = calls.split_first_mut().expect("there is one role at least");
     for (role, calls) in (1..).zip(others) {
-        let Turn { posted, taken, ahead } = Turn::of(&roles[0], &roles[role]);
-        let _ = writeln!(first, "    flowop sempost name=lets{role},value={posted},target=turn{role},blocking");
-        *calls = format!("    flowop semblock name=turn{role},value={taken},highwater={ahead}\n{calls}");
+        let Turn {
+            posted,
+            taken,
+            ahead,
+        } = Turn::of(&roles[0], &roles[role]);
+        let _ = writeln!(
+            first,
+            "    flowop sempost name=lets{role},value={posted},target=turn{role},blocking"
+        );
+        *calls =
+            format!("    flowop semblock name=turn{role},value={taken},highwater={ahead}\n{calls}");
     }
-    out.text.push_str("define process name=recorded,instances=1 {\n");
+    out.text
+        .push_str("define process name=recorded,instances=1 {\n");
     for (role, calls) in calls.iter().enumerate() {
-        let name = if role == 0 { "worker".to_owned() } else { format!("worker{role}") };
-        let _ = writeln!(out.text, "  thread name={name},instances={} {{\n{calls}  }}", threads_of(role));
+        let name = if role == 0 {
+            "worker".to_owned()
+        } else {
+            format!("worker{role}")
+        };
+        let _ = writeln!(
+            out.text,
+            "  thread name={name},instances={} {{\n{calls}  }}",
+            threads_of(role)
+        );
     }
     let _ = writeln!(out.text, "}}\n\nrun $seconds");
     out.text
@@ -76,7 +113,11 @@ pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], abou
 
 /// The variable with the number of a role's threads.
 fn threads_of(role: usize) -> String {
-    if role == 0 { "$threads".to_owned() } else { format!("$threads{role}") }
+    if role == 0 {
+        "$threads".to_owned()
+    } else {
+        format!("$threads{role}")
+    }
 }
 
 /// How the first role lets another go on: tokens that each of its rounds gives to each thread of the other, those that a round of the other takes, how many may be left.
@@ -89,13 +130,24 @@ struct Turn {
 impl Turn {
     fn of((threads, first): &(u64, Vec<Shape>), (others, other): &(u64, Vec<Shape>)) -> Self {
         // The commonest shape is done once in a round.
-        let rounds = |shapes: &[Shape]| shapes.iter().map(|shape| shape.count).max().unwrap_or(1).max(1) as f64;
+        let rounds = |shapes: &[Shape]| {
+            shapes
+                .iter()
+                .map(|shape| shape.count)
+                .max()
+                .unwrap_or(1)
+                .max(1) as f64
+        };
         let each = rounds(other) / (rounds(first) * (*others).clamp(1, THREADS_MAX) as f64);
         let taken = (FINE / each.min(1.0)).ceil() as u64;
         let posted = ((taken as f64 * each).round() as u64).max(1);
         // Room for some rounds: with none the threads of a role would wait for each other, with many the parts of the work would hold over long times only.
         let ahead = taken + posted * (1 + (*threads).clamp(1, THREADS_MAX) / 4);
-        Self { posted, taken, ahead }
+        Self {
+            posted,
+            taken,
+            ahead,
+        }
     }
 }
 
@@ -106,7 +158,11 @@ struct Out {
 
 impl Out {
     fn head(&mut self, seen: &Seen, about: &str, kept: u64) {
-        let _ = writeln!(self.text, "# Characterised from {}", about.replace(['\n', '\r'], " "));
+        let _ = writeln!(
+            self.text,
+            "# Characterised from {}",
+            about.replace(['\n', '\r'], " ")
+        );
         let all = seen.visits.len();
         let _ = writeln!(
             self.text,
@@ -121,8 +177,16 @@ impl Out {
             );
         }
         if !seen.lost.is_empty() {
-            let lost: Vec<_> = seen.lost.iter().map(|(word, count)| format!("{word} {count}")).collect();
-            let _ = writeln!(self.text, "# Not in it, for want of words: {}", lost.join(", "));
+            let lost: Vec<_> = seen
+                .lost
+                .iter()
+                .map(|(word, count)| format!("{word} {count}"))
+                .collect();
+            let _ = writeln!(
+                self.text,
+                "# Not in it, for want of words: {}",
+                lost.join(", ")
+            );
         }
     }
 
@@ -132,10 +196,16 @@ impl Out {
             Value::Fixed(value) => value.to_string(),
             Value::Table(rows) => {
                 self.variables += 1;
-                let rows: Vec<_> =
-                    rows.iter().map(|[percent, low, high]| format!("{{{percent},{low},{high}}}")).collect();
+                let rows: Vec<_> = rows
+                    .iter()
+                    .map(|[percent, low, high]| format!("{{{percent},{low},{high}}}"))
+                    .collect();
                 let name = format!("$rv{}", self.variables);
-                let _ = writeln!(self.text, "set {name}=randvar(type=tabular,randtable={{{}}})", rows.join(","));
+                let _ = writeln!(
+                    self.text,
+                    "set {name}=randvar(type=tabular,randtable={{{}}})",
+                    rows.join(",")
+                );
                 name
             }
         }
@@ -148,7 +218,11 @@ impl Out {
         let entries = set.first * 100 / percent;
         let _ = writeln!(self.text, "set $files{at}={entries}");
         // In one directory is what is fewer than its width.
-        let (width, gamma) = if set.flat { (1_000_000, ",dirgamma=0") } else { (set.width.max(2), "") };
+        let (width, gamma) = if set.flat {
+            (1_000_000, ",dirgamma=0")
+        } else {
+            (set.width.max(2), "")
+        };
         let _ = writeln!(
             self.text,
             "define fileset name=set{at},path=$dir,entries=$files{at},size={size},dirwidth={width}{gamma},prealloc={percent}"
@@ -169,10 +243,16 @@ impl Out {
     }
 
     fn shape(&mut self, at: usize, shape: &Shape, set: &Set) {
-        let parts: Vec<[String; 2]> =
-            shape.parts.iter().map(|part| [&part.times, &part.sizes].map(|value| self.value(value))).collect();
+        let parts: Vec<[String; 2]> = shape
+            .parts
+            .iter()
+            .map(|part| [&part.times, &part.sizes].map(|value| self.value(value)))
+            .collect();
         let _ = writeln!(self.text, "# {} visits", shape.count);
-        let _ = writeln!(self.text, "define flowop name=visit{at} {{\n  flowop eventlimit name=go");
+        let _ = writeln!(
+            self.text,
+            "define flowop name=visit{at} {{\n  flowop eventlimit name=go"
+        );
         let files = shape.set;
         // Drawn anew for each file that is opened.
         let from = if set.pick.is_some() {
@@ -181,12 +261,27 @@ impl Out {
             format!("filesetname=set{files}")
         };
         // A file that is kept open has a slot of its own, by set.
-        let slot = if shape.opens { 1 } else { 2 + files % (SLOTS - 1) };
-        if shape.opens && shape.parts.first().is_none_or(|part| part.step != Step::Create) {
+        let slot = if shape.opens {
+            1
+        } else {
+            2 + files % (SLOTS - 1)
+        };
+        if shape.opens
+            && shape
+                .parts
+                .first()
+                .is_none_or(|part| part.step != Step::Create)
+        {
             let _ = writeln!(self.text, "  flowop openfile name=open,{from},fd={slot}");
         }
-        for (number, (Part { step, .. }, [times, size])) in shape.parts.iter().zip(&parts).enumerate() {
-            let fd = if shape.opens { format!("fd={slot}") } else { format!("{from},fd={slot}") };
+        for (number, (Part { step, .. }, [times, size])) in
+            shape.parts.iter().zip(&parts).enumerate()
+        {
+            let fd = if shape.opens {
+                format!("fd={slot}")
+            } else {
+                format!("{from},fd={slot}")
+            };
             let what = match step {
                 Step::Create => format!("createfile name=make,filesetname=set{files},fd={slot}"),
                 Step::ReadWhole => format!("readwholefile name=read{number},{fd},iosize={size}"),
@@ -203,7 +298,11 @@ impl Out {
                 Step::MakeDir => format!("makedir name=makedir,filesetname=dirs{files}"),
                 Step::RemoveDir => format!("removedir name=removedir,filesetname=dirs{files}"),
             };
-            let iters = if *step == Step::Create || times == "1" { String::new() } else { format!(",iters={times}") };
+            let iters = if *step == Step::Create || times == "1" {
+                String::new()
+            } else {
+                format!(",iters={times}")
+            };
             let _ = writeln!(self.text, "  flowop {what}{iters}");
         }
         if shape.opens {

@@ -77,7 +77,9 @@ fn uses(seen: &Seen) -> BTreeMap<u64, Use> {
         for (step, done) in &visit.steps {
             match step {
                 Step::ReadRandom | Step::WriteRandom => used.random += done.times,
-                Step::Read | Step::ReadWhole | Step::Write | Step::Append => used.ordered += done.times,
+                Step::Read | Step::ReadWhole | Step::Write | Step::Append => {
+                    used.ordered += done.times
+                }
                 _ => {}
             }
         }
@@ -93,11 +95,17 @@ fn keys(seen: &Seen, uses: &BTreeMap<u64, Use>) -> BTreeMap<u64, Key> {
         let sums = by_top.entry(top(object)).or_default();
         *sums = [sums[0] + 1, sums[1] + used.visits];
     }
-    let mut tops: Vec<_> = by_top.iter().map(|(top, [_, visits])| (*visits, *top)).collect();
+    let mut tops: Vec<_> = by_top
+        .iter()
+        .map(|(top, [_, visits])| (*visits, *top))
+        .collect();
     tops.sort_unstable_by(|a, b| b.cmp(a));
     let kept: BTreeSet<&[u8]> = tops.iter().take(TOPS_MAX).map(|(_, top)| *top).collect();
     let all = seen.visits.len() as u64;
-    let mut hot: Vec<(u64, u64)> = uses.iter().map(|(object, used)| (used.visits, *object)).collect();
+    let mut hot: Vec<(u64, u64)> = uses
+        .iter()
+        .map(|(object, used)| (used.visits, *object))
+        .collect();
     hot.retain(|(visits, object)| {
         let [objects, of_top] = by_top[top(object)];
         !seen.dirs.contains(object)
@@ -111,7 +119,11 @@ fn keys(seen: &Seen, uses: &BTreeMap<u64, Use>) -> BTreeMap<u64, Key> {
         let place = top(object);
         let is_hot = hot.iter().any(|(_, other)| other == object);
         let key = Key {
-            top: if kept.contains(place) { place.to_vec() } else { b"...".to_vec() },
+            top: if kept.contains(place) {
+                place.to_vec()
+            } else {
+                b"...".to_vec()
+            },
             random: used.random > used.ordered,
             hot: is_hot.then_some(*object),
         };
@@ -125,21 +137,44 @@ pub(super) fn sets(seen: &Seen, survey: &Survey) -> Sets {
     let uses = uses(seen);
     let keys = keys(seen, &uses);
     let mut numbers: BTreeMap<&Key, usize> = keys.values().map(|key| (key, 0)).collect();
-    numbers.values_mut().enumerate().for_each(|(at, number)| *number = at);
+    numbers
+        .values_mut()
+        .enumerate()
+        .for_each(|(at, number)| *number = at);
     let mut members: Vec<Vec<u64>> = vec![Vec::new(); numbers.len()];
-    keys.iter().for_each(|(object, key)| members[numbers[key]].push(*object));
+    keys.iter()
+        .for_each(|(object, key)| members[numbers[key]].push(*object));
     // What nobody turned to is beside what somebody did.
-    for (object, (_, top)) in survey.files.iter().filter(|(object, _)| !keys.contains_key(object)) {
-        let of = |random| numbers.get(&Key { top: top.clone(), random, hot: None });
+    for (object, (_, top)) in survey
+        .files
+        .iter()
+        .filter(|(object, _)| !keys.contains_key(object))
+    {
+        let of = |random| {
+            numbers.get(&Key {
+                top: top.clone(),
+                random,
+                hot: None,
+            })
+        };
         if let Some(at) = of(false).or_else(|| of(true)) {
             members[*at].push(*object);
         }
     }
-    let of: HashMap<u64, usize> = keys.iter().map(|(object, key)| (*object, numbers[key])).collect();
+    let of: HashMap<u64, usize> = keys
+        .iter()
+        .map(|(object, key)| (*object, numbers[key]))
+        .collect();
     let mut counts = vec![Counts::default(); numbers.len()];
-    seen.visits.iter().for_each(|visit| counts[of[&visit.object]].add(visit));
-    let make = |(key, at): (&&Key, &usize)| set(key, &members[*at], counts[*at], (seen, survey), &uses);
-    Sets { sets: numbers.iter().map(make).collect(), of }
+    seen.visits
+        .iter()
+        .for_each(|visit| counts[of[&visit.object]].add(visit));
+    let make =
+        |(key, at): (&&Key, &usize)| set(key, &members[*at], counts[*at], (seen, survey), &uses);
+    Sets {
+        sets: numbers.iter().map(make).collect(),
+        of,
+    }
 }
 
 /// Comings and goings.
@@ -158,33 +193,57 @@ impl Counts {
     }
 }
 
-fn set(key: &Key, members: &[u64], counts: Counts, (seen, survey): (&Seen, &Survey), uses: &BTreeMap<u64, Use>) -> Set {
+fn set(
+    key: &Key,
+    members: &[u64],
+    counts: Counts,
+    (seen, survey): (&Seen, &Survey),
+    uses: &BTreeMap<u64, Use>,
+) -> Set {
     let size = |object: &u64| match survey.files.get(object) {
         Some((size, _)) => Some(*size),
         None => seen.sizes.get(object).copied(),
     };
-    let old: Vec<u64> = members.iter().copied().filter(|object| !seen.made.contains(object)).collect();
+    let old: Vec<u64> = members
+        .iter()
+        .copied()
+        .filter(|object| !seen.made.contains(object))
+        .collect();
     // A directory that is listed is a member too; it has no size.
     let mut sizes: Vec<u64> = old.iter().filter_map(size).collect();
     let mut first = sizes.len() as u64;
     if sizes.is_empty() {
         sizes = members.iter().filter_map(size).collect();
     }
-    let Counts { created, deleted, dirs } = counts;
+    let Counts {
+        created,
+        deleted,
+        dirs,
+    } = counts;
     let moves = created + deleted > 0;
     if moves {
         // As many that a thread finds one, whatever the others have taken.
         first = first.max(2 * seen.threads);
     }
     let first = first.max(1);
-    let more = (first / 4).max(10 * seen.threads).max(20 * created.saturating_sub(deleted));
+    let more = (first / 4)
+        .max(10 * seen.threads)
+        .max(20 * created.saturating_sub(deleted));
     let holders = match survey.holders.get(&key.top) {
         Some(holders) => *holders,
-        None => members.iter().filter_map(|object| seen.parents.get(object)).collect::<BTreeSet<_>>().len() as u64,
+        None => members
+            .iter()
+            .filter_map(|object| seen.parents.get(object))
+            .collect::<BTreeSet<_>>()
+            .len() as u64,
     };
     let holders = holders.max(1);
     let name = String::from_utf8_lossy(&key.top).replace(['\n', '\r'], "?");
-    let place = if name.is_empty() { "files at the top".to_owned() } else { format!("{name}/") };
+    let place = if name.is_empty() {
+        "files at the top".to_owned()
+    } else {
+        format!("{name}/")
+    };
     let about = match (key.hot, key.random) {
         (Some(_), _) => format!("one much visited file in {place}"),
         (None, true) => format!("{place}, visited at random places"),
@@ -198,13 +257,20 @@ fn set(key: &Key, members: &[u64], counts: Counts, (seen, survey): (&Seen, &Surv
         width: (first / holders).max(1),
         flat: holders == 1,
         pick: (!moves).then(|| pick(&old, uses)).flatten(),
-        leaves: if dirs == 0 { 0 } else { (4 * dirs).max(20 * seen.threads) },
+        leaves: if dirs == 0 {
+            0
+        } else {
+            (4 * dirs).max(20 * seen.threads)
+        },
     }
 }
 
 /// Which of the files is visited, if few are much more often than others: their places by tenths of the visits.
 fn pick(files: &[u64], uses: &BTreeMap<u64, Use>) -> Option<Value> {
-    let mut visits: Vec<u64> = files.iter().map(|object| uses.get(object).map_or(0, |used| used.visits)).collect();
+    let mut visits: Vec<u64> = files
+        .iter()
+        .map(|object| uses.get(object).map_or(0, |used| used.visits))
+        .collect();
     visits.sort_unstable_by(|a, b| b.cmp(a));
     let all: u64 = visits.iter().sum();
     let visited = visits.iter().filter(|visits| **visits > 0).count();

@@ -56,7 +56,12 @@ pub(super) fn shapes(seen: &Seen, sets: &Sets, visits: &[usize]) -> Vec<Shape> {
     for (at, visit) in visits.iter().map(|at| (*at, &seen.visits[*at])) {
         let Some(set) = sets.of(visit) else { continue };
         let steps: Vec<Step> = visit.steps.iter().map(|(step, _)| *step).collect();
-        let sum = sums.entry((set, visit.opens, steps)).or_insert_with(|| Sum { first: at, ..Sum::default() });
+        let sum = sums
+            .entry((set, visit.opens, steps))
+            .or_insert_with(|| Sum {
+                first: at,
+                ..Sum::default()
+            });
         sum.count += 1;
         sum.parts.resize_with(visit.steps.len(), Default::default);
         for ((times, sizes), (_, done)) in sum.parts.iter_mut().zip(&visit.steps) {

@@ -40,7 +40,9 @@ impl Survey {
                     todo.push((entry.path(), Some(top.clone().unwrap_or_else(name))));
                 } else if meta.is_file() && survey.files.len() < FILES_MAX {
                     holds = true;
-                    survey.files.insert(meta.ino(), (meta.len(), top.clone().unwrap_or_default()));
+                    survey
+                        .files
+                        .insert(meta.ino(), (meta.len(), top.clone().unwrap_or_default()));
                 }
             }
             if holds {
@@ -53,7 +55,10 @@ impl Survey {
 
 /// The directory at the top of a path, which begins with `/`; empty for what lies at the top itself.
 pub(super) fn top(path: &[u8]) -> Vec<u8> {
-    let mut parts = path.strip_prefix(b"/").unwrap_or(path).split(|byte| *byte == b'/');
+    let mut parts = path
+        .strip_prefix(b"/")
+        .unwrap_or(path)
+        .split(|byte| *byte == b'/');
     match (parts.next(), parts.next()) {
         (Some(first), Some(_)) => first.to_vec(),
         _ => Vec::new(),

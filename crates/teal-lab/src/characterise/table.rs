@@ -21,9 +21,13 @@ const PART_ERROR: f64 = 0.01;
 impl Value {
     /// Sizes, at least `least` each.
     pub(super) fn sizes(samples: &mut [u64], least: u64) -> Self {
-        samples.iter_mut().for_each(|sample| *sample = (*sample).max(least));
+        samples
+            .iter_mut()
+            .for_each(|sample| *sample = (*sample).max(least));
         samples.sort_unstable();
-        let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return Self::Fixed(least) };
+        let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
+            return Self::Fixed(least);
+        };
         if first == last {
             return Self::Fixed(*first);
         }
@@ -37,7 +41,11 @@ impl Value {
             [(cut[1] - cut[0]) as u64, mean - half, mean + half]
         });
         let rows: Vec<_> = rows.collect();
-        Self::Table(scaled(rows, samples.iter().sum::<u64>() as f64 / count as f64, least))
+        Self::Table(scaled(
+            rows,
+            samples.iter().sum::<u64>() as f64 / count as f64,
+            least,
+        ))
     }
 
     /// A whole number with this mean, drawn as the one below or above.
@@ -48,7 +56,10 @@ impl Value {
         match percent {
             0 => Self::Fixed(below),
             100 => Self::Fixed(below + 1),
-            _ => Self::Table(vec![[100 - percent, below, below], [percent, below + 1, below + 1]]),
+            _ => Self::Table(vec![
+                [100 - percent, below, below],
+                [percent, below + 1, below + 1],
+            ]),
         }
     }
 
@@ -57,8 +68,16 @@ impl Value {
         let other = |one: u64| ((mean * 10_000.0 / one as f64).round() as u64).clamp(1, 100);
         let error = |one: u64| ((one * other(one)) as f64 / 10_000.0 / mean - 1.0).abs();
         // One table where that is near enough.
-        let near = |one: &u64| if *one == 100 { error(100) - PART_ERROR } else { error(*one) };
-        let best = (1..=100).min_by(|a, b| near(a).total_cmp(&near(b))).expect("there are a hundred");
+        let near = |one: &u64| {
+            if *one == 100 {
+                error(100) - PART_ERROR
+            } else {
+                error(*one)
+            }
+        };
+        let best = (1..=100)
+            .min_by(|a, b| near(a).total_cmp(&near(b)))
+            .expect("there are a hundred");
         [other(best), best].map(|percent| Self::around(percent as f64 / 100.0))
     }
 
@@ -81,14 +100,18 @@ impl Value {
 }
 
 fn mean(rows: &[[u64; 3]]) -> f64 {
-    rows.iter().map(|[percent, low, high]| *percent as f64 * (low + high) as f64 / 200.0).sum()
+    rows.iter()
+        .map(|[percent, low, high]| *percent as f64 * (low + high) as f64 / 200.0)
+        .sum()
 }
 
 /// Where rows hold unlike numbers of samples their mean is not quite that of all.
 fn scaled(rows: Vec<[u64; 3]>, wanted: f64, least: u64) -> Vec<[u64; 3]> {
     let factor = wanted / mean(&rows).max(1e-9);
     let by = |value: u64| ((value as f64 * factor).round() as u64).max(least);
-    rows.into_iter().map(|[percent, low, high]| [percent, by(low), by(high)]).collect()
+    rows.into_iter()
+        .map(|[percent, low, high]| [percent, by(low), by(high)])
+        .collect()
 }
 
 #[cfg(test)]
@@ -107,8 +130,14 @@ mod tests {
         let mut skewed: Vec<u64> = (0..10_000).map(|n| 100 + n * n * n / 1_000_000).collect();
         let wanted = skewed.iter().sum::<u64>() as f64 / 10_000.0;
         let table = Value::sizes(&mut skewed, 1);
-        assert!((table.mean() / wanted - 1.0).abs() < 0.001, "{} {wanted}", table.mean());
-        let Value::Table(rows) = table else { panic!("it is a table") };
+        assert!(
+            (table.mean() / wanted - 1.0).abs() < 0.001,
+            "{} {wanted}",
+            table.mean()
+        );
+        let Value::Table(rows) = table else {
+            panic!("it is a table")
+        };
         assert_eq!(rows.iter().map(|row| row[0]).sum::<u64>(), 100);
         for mean in [0.0, 0.2, 1.0, 3.999, 17.37] {
             assert!((Value::around(mean).mean() - mean).abs() < 0.006, "{mean}");

@@ -108,7 +108,11 @@ impl<'a> Follower<'a> {
             survey,
             paths: Paths::default(),
             seen,
-            sizes: survey.files.iter().map(|(object, (size, _))| (*object, *size)).collect(),
+            sizes: survey
+                .files
+                .iter()
+                .map(|(object, (size, _))| (*object, *size))
+                .collect(),
             dirs: HashSet::new(),
             going: HashMap::new(),
             last: HashMap::new(),
@@ -132,13 +136,18 @@ impl<'a> Follower<'a> {
         };
         self.seen.length = event.at;
         if event.process != 0 {
-            self.seen.lives.entry(event.process).or_insert([event.at; 2])[1] = event.at;
+            self.seen
+                .lives
+                .entry(event.process)
+                .or_insert([event.at; 2])[1] = event.at;
         }
         let object = event.object;
         match &event.action {
             Action::Open {} => self.open(event),
             Action::Close {} => self.close(object),
-            Action::Read { offset, length } => self.read(event, *offset, *length, done.unwrap_or(*length)),
+            Action::Read { offset, length } => {
+                self.read(event, *offset, *length, done.unwrap_or(*length))
+            }
             Action::Write { offset, length } => self.write(event, *offset, done.unwrap_or(*length)),
             Action::Fsync { .. } if self.dirs.contains(&object) => self.lose(event),
             Action::Fsync { .. } => self.goes_on(event).step(Step::Fsync, None),
@@ -151,7 +160,12 @@ impl<'a> Follower<'a> {
             }
             Action::Create { name } => self.create(event, name, done),
             Action::Unlink { name } => self.gone(event, (object, name)),
-            Action::Rename { to, new, exchange: false, .. } => {
+            Action::Rename {
+                to,
+                new,
+                exchange: false,
+                ..
+            } => {
                 self.gone(event, (*to, new));
                 self.lose(event);
             }
@@ -159,16 +173,24 @@ impl<'a> Follower<'a> {
                 let made = matches!(event.action, Action::Mkdir { .. });
                 self.dirs.insert(object);
                 self.dirs.extend(done.filter(|_| made));
-                self.alone(event, object, if made { Step::MakeDir } else { Step::RemoveDir });
+                self.alone(
+                    event,
+                    object,
+                    if made { Step::MakeDir } else { Step::RemoveDir },
+                );
             }
             Action::Readdir { .. } => self.list(event),
             Action::Stat {} if !self.dirs.contains(&object) => self.stat(event),
-            Action::Lookup { .. } | Action::Seek { .. } | Action::Mark { .. } | Action::Stat {} => {}
+            Action::Lookup { .. } | Action::Seek { .. } | Action::Mark { .. } | Action::Stat {} => {
+            }
             _ => self.lose(event),
         }
         if matches!(
             event.action,
-            Action::Create { .. } | Action::Unlink { .. } | Action::Lookup { .. } | Action::Rename { .. }
+            Action::Create { .. }
+                | Action::Unlink { .. }
+                | Action::Lookup { .. }
+                | Action::Rename { .. }
         ) {
             self.dirs.insert(object);
         }
@@ -200,10 +222,22 @@ impl<'a> Follower<'a> {
             self.seen.sizes.entry(object).or_insert(*size);
         }
         let visit = self.seen.visits.len();
-        self.seen.visits.push(Visit { object, process: event.process, opens: opened, steps: Vec::new() });
+        self.seen.visits.push(Visit {
+            object,
+            process: event.process,
+            opens: opened,
+            steps: Vec::new(),
+        });
         self.last.insert(event.process, (object, visit));
         let calls = Calls::default();
-        let going = Going { visit, process: event.process, calls, at: event.at, opened, returns: 0 };
+        let going = Going {
+            visit,
+            process: event.process,
+            calls,
+            at: event.at,
+            opened,
+            returns: 0,
+        };
         let all = self.going.entry(object).or_default();
         all.push(going);
         all.last_mut().expect("it was just put there")
@@ -216,7 +250,11 @@ impl<'a> Follower<'a> {
     }
 
     fn mine(&mut self, process: u32, object: u64) -> Option<&mut Going> {
-        self.going.get_mut(&object)?.iter_mut().rev().find(|going| going.process == process)
+        self.going
+            .get_mut(&object)?
+            .iter_mut()
+            .rev()
+            .find(|going| going.process == process)
     }
 
     /// The visit that an event on a file belongs to: one of its thread, or a new one.
@@ -229,7 +267,13 @@ impl<'a> Follower<'a> {
             going.returns += u32::from(returns);
             let paused = !going.opened && event.at.saturating_sub(going.at) > PAUSE;
             let paused = paused || (!going.opened && going.calls.random() >= RANDOM_MAX);
-            if !paused && (if going.opened { going.returns <= RETURNS_MAX } else { !returns }) {
+            if !paused
+                && (if going.opened {
+                    going.returns <= RETURNS_MAX
+                } else {
+                    !returns
+                })
+            {
                 going.at = event.at;
                 fits = Some(going.visit);
             }
@@ -243,16 +287,26 @@ impl<'a> Follower<'a> {
         };
         self.last.insert(process, (object, visit));
         let all = self.going.get_mut(&object).expect("there is one now");
-        &mut all.iter_mut().find(|going| going.visit == visit).expect("it was found or made").calls
+        &mut all
+            .iter_mut()
+            .find(|going| going.visit == visit)
+            .expect("it was found or made")
+            .calls
     }
 
     fn open(&mut self, event: &Event) {
         self.seen.tells_openings = true;
         let (object, process) = (event.object, event.process);
         // A path that is opened is looked at first, by the kernel.
-        if let Some((_, visit)) = self.last.get(&process).copied().filter(|(last, _)| *last == object)
+        if let Some((_, visit)) = self
+            .last
+            .get(&process)
+            .copied()
+            .filter(|(last, _)| *last == object)
             && let Some(all) = self.going.get_mut(&object)
-            && let Some(at) = all.iter().position(|going| going.visit == visit && going.calls.is_just(Step::Stat))
+            && let Some(at) = all
+                .iter()
+                .position(|going| going.visit == visit && going.calls.is_just(Step::Stat))
         {
             let looked = all.remove(at);
             if looked.calls.steps[0].1.times > 1 {
@@ -261,7 +315,10 @@ impl<'a> Follower<'a> {
                 self.seen.visits[visit].steps = calls.end(None);
             }
         }
-        if let Some(going) = self.mine(process, object).filter(|going| !going.opened && going.calls.is_new()) {
+        if let Some(going) = self
+            .mine(process, object)
+            .filter(|going| !going.opened && going.calls.is_new())
+        {
             // What is made is looked at and opened by the same call.
             going.calls.steps.truncate(1);
             going.opened = true;
@@ -275,13 +332,19 @@ impl<'a> Follower<'a> {
     /// The visit ends that was opened first: nobody tells whose the closing is.
     fn close(&mut self, object: u64) {
         self.seen.tells_openings = true;
-        let first = self.going.get(&object).and_then(|all| all.iter().find(|going| going.opened)).map(|g| g.visit);
+        let first = self
+            .going
+            .get(&object)
+            .and_then(|all| all.iter().find(|going| going.opened))
+            .map(|g| g.visit);
         self.settle(object, |going| Some(going.visit) == first);
     }
 
     /// Visits of an object end.
     fn settle(&mut self, object: u64, which: impl Fn(&Going) -> bool) {
-        let Some(all) = self.going.get_mut(&object) else { return };
+        let Some(all) = self.going.get_mut(&object) else {
+            return;
+        };
         for going in all.extract_if(.., |going| which(going)) {
             self.seen.visits[going.visit].steps = going.calls.end(self.sizes.get(&object).copied());
         }
@@ -295,7 +358,10 @@ impl<'a> Follower<'a> {
         if got > 0 && got < asked {
             // It ends here.
             self.sizes.insert(event.object, offset.saturating_add(got));
-            self.seen.sizes.entry(event.object).or_insert(offset.saturating_add(got));
+            self.seen
+                .sizes
+                .entry(event.object)
+                .or_insert(offset.saturating_add(got));
         }
     }
 
@@ -308,7 +374,9 @@ impl<'a> Follower<'a> {
     }
 
     fn create(&mut self, event: &Event, name: &Text, made: Option<u64>) {
-        let Some(object) = made else { return self.lose(event) };
+        let Some(object) = made else {
+            return self.lose(event);
+        };
         if let Some(path) = self.paths.path(event.object) {
             let path = [&path[..], b"/", name.as_bytes()].concat();
             self.seen.places.insert(object, top(&path));
@@ -316,12 +384,18 @@ impl<'a> Follower<'a> {
         self.seen.parents.insert(object, event.object);
         self.seen.made.insert(object);
         self.sizes.insert(object, 0);
-        self.begin(event, object, false).calls.step(Step::Create, None);
+        self.begin(event, object, false)
+            .calls
+            .step(Step::Create, None);
     }
 
     /// A name is gone, or another file has it.
     fn gone(&mut self, event: &Event, (dir, name): (u64, &Text)) {
-        if let Some(object) = self.paths.object(dir, name).filter(|object| !self.dirs.contains(object)) {
+        if let Some(object) = self
+            .paths
+            .object(dir, name)
+            .filter(|object| !self.dirs.contains(object))
+        {
             self.alone(event, object, Step::Delete);
         } else if matches!(event.action, Action::Unlink { .. }) {
             // A file that nobody had turned to, or another thing with a name: somewhere in this directory.
@@ -333,9 +407,16 @@ impl<'a> Follower<'a> {
     /// A listing takes several calls.
     fn list(&mut self, event: &Event) {
         self.dirs.insert(event.object);
-        let again = self.last.get(&event.process).is_some_and(|(object, visit)| {
-            *object == event.object && self.seen.visits[*visit].steps.first().is_some_and(|(s, _)| *s == Step::List)
-        });
+        let again = self
+            .last
+            .get(&event.process)
+            .is_some_and(|(object, visit)| {
+                *object == event.object
+                    && self.seen.visits[*visit]
+                        .steps
+                        .first()
+                        .is_some_and(|(s, _)| *s == Step::List)
+            });
         if !again {
             self.alone(event, event.object, Step::List);
         }
@@ -348,9 +429,12 @@ impl<'a> Follower<'a> {
     /// What came of it.
     pub(super) fn end(mut self) -> Seen {
         let objects: Vec<u64> = self.going.keys().copied().collect();
-        objects.into_iter().for_each(|object| self.settle(object, |_| true));
+        objects
+            .into_iter()
+            .for_each(|object| self.settle(object, |_| true));
         let mut seen = self.seen;
-        seen.visits.retain(|visit| visit.opens || !visit.steps.is_empty());
+        seen.visits
+            .retain(|visit| visit.opens || !visit.steps.is_empty());
         for visit in seen.visits.iter_mut().filter(|_| !seen.tells_openings) {
             visit.opens = visit.steps.iter().any(|(step, _)| step.needs_a_file_open());
         }
@@ -380,6 +464,9 @@ fn at_a_time(mut lives: Vec<[Duration; 2]>) -> u64 {
 impl Step {
     /// Whether it is done to a file that is open.
     pub(super) fn needs_a_file_open(self) -> bool {
-        !matches!(self, Self::Stat | Self::Delete | Self::List | Self::MakeDir | Self::RemoveDir)
+        !matches!(
+            self,
+            Self::Stat | Self::Delete | Self::List | Self::MakeDir | Self::RemoveDir
+        )
     }
 }

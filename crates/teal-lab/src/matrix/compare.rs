@@ -22,12 +22,18 @@ pub struct Change {
 impl Change {
     /// Whether it is worse in one of both, with 95 %.
     pub fn is_worse(&self) -> bool {
-        [self.rate, self.per_joule].iter().flatten().any(|of| of.high < 1.0)
+        [self.rate, self.per_joule]
+            .iter()
+            .flatten()
+            .any(|of| of.high < 1.0)
     }
 
     /// Whether it is better in one of both, with 95 %.
     pub fn is_better(&self) -> bool {
-        [self.rate, self.per_joule].iter().flatten().any(|of| of.low > 1.0)
+        [self.rate, self.per_joule]
+            .iter()
+            .flatten()
+            .any(|of| of.low > 1.0)
     }
 }
 
@@ -47,8 +53,14 @@ type Figures = BTreeMap<[String; 3], BTreeMap<u32, [Option<f64>; 2]>>;
 fn figures(runs: &[Run]) -> Figures {
     let mut all = Figures::new();
     for run in runs {
-        let names = [run.workload.clone(), run.system.clone(), run.scheduler.clone()];
-        all.entry(names).or_default().insert(run.block, [run.rate_to_compare(), run.per_joule()]);
+        let names = [
+            run.workload.clone(),
+            run.system.clone(),
+            run.scheduler.clone(),
+        ];
+        all.entry(names)
+            .or_default()
+            .insert(run.block, [run.rate_to_compare(), run.per_joule()]);
     }
     all
 }
@@ -60,36 +72,61 @@ pub fn changes(before: &[Run], after: &[Run]) -> Changes {
     // By workload, goal and block: logarithms of ratios of the cells that both have.
     let mut logs: BTreeMap<&str, [BTreeMap<u32, Vec<f64>>; 2]> = BTreeMap::new();
     for (names, old) in &before {
-        let Some(new) = after.get(names) else { continue };
+        let Some(new) = after.get(names) else {
+            continue;
+        };
         let of_workload = logs.entry(&names[0]).or_default();
         let mut pairs: [Vec<(f64, f64)>; 2] = Default::default();
         for (block, goals) in old {
-            let Some(others) = new.get(block) else { continue };
+            let Some(others) = new.get(block) else {
+                continue;
+            };
             for goal in 0..2 {
-                let (Some(a), Some(b)) = (others[goal], goals[goal]) else { continue };
+                let (Some(a), Some(b)) = (others[goal], goals[goal]) else {
+                    continue;
+                };
                 if a > 0.0 && b > 0.0 {
                     pairs[goal].push((a, b));
-                    of_workload[goal].entry(*block).or_default().push((a / b).ln());
+                    of_workload[goal]
+                        .entry(*block)
+                        .or_default()
+                        .push((a / b).ln());
                 }
             }
         }
         let [rate, per_joule] = pairs.each_ref().map(|pairs| Comparison::of(pairs));
-        cells.push(Change { names: names.to_vec(), rate, per_joule });
+        cells.push(Change {
+            names: names.to_vec(),
+            rate,
+            per_joule,
+        });
     }
     let workloads = logs.into_iter().map(|(workload, goals)| {
         let [rate, per_joule] = goals.map(|blocks| {
             // A block that lacks some cells would compare others than the rest.
             let most = blocks.values().map(Vec::len).max()?;
             let whole = blocks.values().filter(|logs| logs.len() == most);
-            let means = whole.map(|logs| ((logs.iter().sum::<f64>() / logs.len() as f64).exp(), 1.0));
+            let means =
+                whole.map(|logs| ((logs.iter().sum::<f64>() / logs.len() as f64).exp(), 1.0));
             Comparison::of(&means.collect::<Vec<_>>())
         });
-        Change { names: vec![workload.to_owned()], rate, per_joule }
+        Change {
+            names: vec![workload.to_owned()],
+            rate,
+            per_joule,
+        }
     });
     let workloads = workloads.collect();
     let names = |of: &Figures| of.keys().cloned().collect::<BTreeSet<_>>();
-    let alone = names(&before).symmetric_difference(&names(&after)).cloned().collect();
-    Changes { workloads, cells, alone }
+    let alone = names(&before)
+        .symmetric_difference(&names(&after))
+        .cloned()
+        .collect();
+    Changes {
+        workloads,
+        cells,
+        alone,
+    }
 }
 
 #[cfg(test)]
@@ -118,12 +155,20 @@ mod tests {
     fn what_is_worse_in_every_block_is_said_to_be_and_noise_is_not() {
         let before = runs(1.0, 5);
         let same = changes(&before, &before);
-        assert!(same.workloads.iter().chain(&same.cells).all(|change| !change.is_worse() && !change.is_better()));
+        assert!(
+            same.workloads
+                .iter()
+                .chain(&same.cells)
+                .all(|change| !change.is_worse() && !change.is_better())
+        );
         let changes = changes(&before, &runs(1.25, 5));
         let web = &changes.workloads[0];
         assert!(web.is_worse() && !web.is_better(), "{web:?}");
         let by = web.per_joule.unwrap();
-        assert!((by.ratio - 0.8).abs() < 1e-9 && by.n == 5, "drift from block to block is in both: {by:?}");
+        assert!(
+            (by.ratio - 0.8).abs() < 1e-9 && by.n == 5,
+            "drift from block to block is in both: {by:?}"
+        );
         assert_eq!(changes.cells.len(), 2);
         assert!(changes.alone.is_empty());
     }

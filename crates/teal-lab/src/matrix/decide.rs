@@ -35,13 +35,18 @@ pub struct Choice {
 
 /// The best of the cells of one workload; `None` if fewer than two have runs in two blocks that they share.
 pub fn choose(scores: &[Score]) -> Option<Choice> {
-    let known: Vec<&Score> = scores.iter().filter(|score| score.by_block.len() >= 2 && score.mean > 0.0).collect();
+    let known: Vec<&Score> = scores
+        .iter()
+        .filter(|score| score.by_block.len() >= 2 && score.mean > 0.0)
+        .collect();
     let best = *known.iter().max_by(|a, b| a.mean.total_cmp(&b.mean))?;
     let others = known.iter().filter(|score| score.names != best.names);
     let mut ties = Vec::new();
     let mut compared = 0;
     for other in others {
-        let Some(comparison) = compare(best, other) else { continue };
+        let Some(comparison) = compare(best, other) else {
+            continue;
+        };
         compared += 1;
         if comparison.is_tie() {
             ties.push(((*other).clone(), comparison));
@@ -51,24 +56,40 @@ pub fn choose(scores: &[Score]) -> Option<Choice> {
         return None;
     }
     ties.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
-    let defaults = known.iter().filter(|score| score.is_default).map(|score| best.mean / score.mean);
+    let defaults = known
+        .iter()
+        .filter(|score| score.is_default)
+        .map(|score| best.mean / score.mean);
     let gain = defaults.fold(None, |range: Option<(f64, f64)>, gain| {
         Some(range.map_or((gain, gain), |(low, high)| (low.min(gain), high.max(gain))))
     });
-    Some(Choice { best: best.clone(), ties, gain })
+    Some(Choice {
+        best: best.clone(),
+        ties,
+        gain,
+    })
 }
 
 /// One cell by another, in the blocks that both have.
 pub(super) fn compare(one: &Score, other: &Score) -> Option<Comparison> {
-    let pairs: Vec<(f64, f64)> =
-        one.by_block.iter().filter_map(|(block, a)| Some((*a, *other.by_block.get(block)?))).collect();
+    let pairs: Vec<(f64, f64)> = one
+        .by_block
+        .iter()
+        .filter_map(|(block, a)| Some((*a, *other.by_block.get(block)?)))
+        .collect();
     Comparison::of(&pairs)
 }
 
 /// Which points no other point beats in both goals, more being better; by their places.
 pub fn front(points: &[(f64, f64)]) -> Vec<usize> {
-    let is_beaten = |(x, y): (f64, f64)| points.iter().any(|(a, b)| *a >= x && *b >= y && (*a > x || *b > y));
-    (0..points.len()).filter(|at| !is_beaten(points[*at])).collect()
+    let is_beaten = |(x, y): (f64, f64)| {
+        points
+            .iter()
+            .any(|(a, b)| *a >= x && *b >= y && (*a > x || *b > y))
+    };
+    (0..points.len())
+        .filter(|at| !is_beaten(points[*at]))
+        .collect()
 }
 
 /// Cemp between two of the cells with the largest AI (a), the least power (p) and the best performance (h).
@@ -89,5 +110,8 @@ impl Cemp {
 
 /// Cemp from a cell with (energy, performance) to another.
 pub fn cemp(from: (f64, f64), to: (f64, f64)) -> Cemp {
-    Cemp { energy: (to.0 - from.0) / from.0, performance: (to.1 - from.1) / from.1 }
+    Cemp {
+        energy: (to.0 - from.0) / from.0,
+        performance: (to.1 - from.1) / from.1,
+    }
 }

@@ -28,7 +28,11 @@ fn number(of: Option<u64>) -> String {
 }
 
 fn device(of: &Device) -> String {
-    of.profile.as_ref().or(of.path.as_ref()).cloned().unwrap_or_default()
+    of.profile
+        .as_ref()
+        .or(of.path.as_ref())
+        .cloned()
+        .unwrap_or_default()
 }
 
 fn tell(list: &mut Vec<String>, what: &str, a: String, b: String) {
@@ -39,12 +43,30 @@ fn tell(list: &mut Vec<String>, what: &str, a: String, b: String) {
 
 /// What two matrices have different. Workloads and file systems that only one of them has are not looked at.
 pub fn differences(before: &Matrix, after: &Matrix) -> Differences {
-    let Differences { mut remarks, mut reasons } = Differences::default();
+    let Differences {
+        mut remarks,
+        mut reasons,
+    } = Differences::default();
     let (a, b): (&Runs, &Runs) = (&before.runs, &after.runs);
     let list = &mut remarks;
-    tell(list, "device", device(&before.device), device(&after.device));
-    tell(list, "size", size(before.device.size), size(after.device.size));
-    tell(list, "cache", format!("{:?}", a.cache).to_lowercase(), format!("{:?}", b.cache).to_lowercase());
+    tell(
+        list,
+        "device",
+        device(&before.device),
+        device(&after.device),
+    );
+    tell(
+        list,
+        "size",
+        size(before.device.size),
+        size(after.device.size),
+    );
+    tell(
+        list,
+        "cache",
+        format!("{:?}", a.cache).to_lowercase(),
+        format!("{:?}", b.cache).to_lowercase(),
+    );
     tell(list, "memory", size(a.memory), size(b.memory));
     tell(list, "aged", number(a.aged), number(b.aged));
     tell(list, "seed", a.seed.to_string(), b.seed.to_string());
@@ -58,12 +80,29 @@ pub fn differences(before: &Matrix, after: &Matrix) -> Differences {
     let list = &mut reasons;
     tell(list, "scale", a.scale.to_string(), b.scale.to_string());
     for one in &before.workloads {
-        let Some(other) = after.workloads.iter().find(|of| of.name == one.name) else { continue };
+        let Some(other) = after.workloads.iter().find(|of| of.name == one.name) else {
+            continue;
+        };
         let set = |of: &Workload| format!("[{}]", of.set.join(" "));
-        tell(list, &format!("variables of {}", one.name), set(one), set(other));
-        tell(list, &format!("operations of {}", one.name), number(one.operations), number(other.operations));
+        tell(
+            list,
+            &format!("variables of {}", one.name),
+            set(one),
+            set(other),
+        );
+        tell(
+            list,
+            &format!("operations of {}", one.name),
+            number(one.operations),
+            number(other.operations),
+        );
         if one.operations.is_none() && other.operations.is_none() {
-            tell(list, &format!("seconds of {}", one.name), a.seconds.to_string(), b.seconds.to_string());
+            tell(
+                list,
+                &format!("seconds of {}", one.name),
+                a.seconds.to_string(),
+                b.seconds.to_string(),
+            );
         }
     }
     Differences { remarks, reasons }

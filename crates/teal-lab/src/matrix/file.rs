@@ -125,7 +125,11 @@ impl Metering {
             Gauge::Hwmon => format!("hwmon {}", self.path.as_deref().unwrap_or_default()),
             Gauge::Command => self.command.join(" "),
         };
-        if self.idle_seconds == 0 { name } else { name + ", idle watts taken off" }
+        if self.idle_seconds == 0 {
+            name
+        } else {
+            name + ", idle watts taken off"
+        }
     }
 }
 
@@ -146,7 +150,12 @@ pub struct Device {
     /// A block device. What is on it is lost.
     pub path: Option<String>,
     /// Of a modelled disk: its size in bytes.
-    #[serde(default, deserialize_with = "size", serialize_with = "bytes", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "size",
+        serialize_with = "bytes",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub size: Option<u64>,
 }
 
@@ -176,7 +185,12 @@ pub struct Runs {
     #[serde(default)]
     pub cache: Cache,
     /// Bytes of memory that a run has beside what its threads hold for themselves: for the kernel's caches, above all. `None`: whatever is there.
-    #[serde(default, deserialize_with = "size", serialize_with = "bytes", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "size",
+        serialize_with = "bytes",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub memory: Option<u64>,
     /// Before a run's files are made, its file system is filled ([`ageing`](crate::phases::ageing)), and so many percent of the files stay. `None`: it is fresh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -214,7 +228,12 @@ pub struct Workload {
 impl Workload {
     /// Whether every setting sets something, and none what another sets.
     fn check_set(&self) -> Result<(), MatrixError> {
-        let wrong = |why: String| Err(MatrixError::Value { at: "workload.set".into(), why });
+        let wrong = |why: String| {
+            Err(MatrixError::Value {
+                at: "workload.set".into(),
+                why,
+            })
+        };
         let mut known = BTreeSet::new();
         for set in &self.set {
             let Some((name, _)) = set.split_once('=') else {
@@ -260,11 +279,20 @@ fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Err
             "M" => (digits, 20),
             "G" => (digits, 30),
             "T" => (digits, 40),
-            _ => return Err(serde::de::Error::custom(format!("'{text}' is no size; say \"4G\""))),
+            _ => {
+                return Err(serde::de::Error::custom(format!(
+                    "'{text}' is no size; say \"4G\""
+                )));
+            }
         },
     };
-    let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    bytes.map(Some).ok_or_else(|| serde::de::Error::custom(format!("'{text}' is no size; say \"4G\"")))
+    let bytes = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(1 << shift));
+    bytes
+        .map(Some)
+        .ok_or_else(|| serde::de::Error::custom(format!("'{text}' is no size; say \"4G\"")))
 }
 
 /// As [`size`] reads them.
@@ -284,7 +312,15 @@ impl Matrix {
         systems: Vec<System>,
         schedulers: Schedulers,
     ) -> Result<Self, MatrixError> {
-        let matrix = Self { version: VERSION, device, runs, workloads, systems, schedulers, meter: None };
+        let matrix = Self {
+            version: VERSION,
+            device,
+            runs,
+            workloads,
+            systems,
+            schedulers,
+            meter: None,
+        };
         matrix.check()?;
         Ok(matrix)
     }
@@ -299,38 +335,63 @@ impl Matrix {
     /// # Errors
     /// What is wrong with it, and where.
     pub fn parse(text: &str) -> Result<Self, MatrixError> {
-        let matrix: Self = toml::from_str(text).map_err(|e| MatrixError::Form(e.to_string().trim_end().to_owned()))?;
+        let matrix: Self = toml::from_str(text)
+            .map_err(|e| MatrixError::Form(e.to_string().trim_end().to_owned()))?;
         matrix.check()?;
         Ok(matrix)
     }
 
     /// Whether a system can be where it is said to be, and its options name no device.
     fn check_system(&self, system: &System) -> Result<(), MatrixError> {
-        let System { name, kind, place, .. } = system;
+        let System {
+            name, kind, place, ..
+        } = system;
         if let Err(why) = system.check_options() {
-            return Err(MatrixError::Value { at: "system".into(), why: format!("{name}: {why}") });
+            return Err(MatrixError::Value {
+                at: "system".into(),
+                why: format!("{name}: {why}"),
+            });
         }
         let why = match place {
             Some(Place::Guest) if self.device.path.is_some() => {
                 "a guest has modelled disks only; say device.profile and size, or leave it out"
             }
-            Some(Place::Guest) if kind.is_ours() => "teal runs on this machine's kernel; leave it out",
+            Some(Place::Guest) if kind.is_ours() => {
+                "teal runs on this machine's kernel; leave it out"
+            }
             _ => return Ok(()),
         };
-        Err(MatrixError::Value { at: "system.where".into(), why: format!("{name}: {why}") })
+        Err(MatrixError::Value {
+            at: "system.where".into(),
+            why: format!("{name}: {why}"),
+        })
     }
 
     fn check(&self) -> Result<(), MatrixError> {
         let wrong = |at: &str, why: String| Err(MatrixError::Value { at: at.into(), why });
         if self.version != VERSION {
-            return wrong("version", format!("{} is not known here; this program knows {VERSION}", self.version));
+            return wrong(
+                "version",
+                format!(
+                    "{} is not known here; this program knows {VERSION}",
+                    self.version
+                ),
+            );
         }
         match (&self.device.profile, &self.device.path, self.device.size) {
             (_, Some(path), _) if path.is_empty() => {
-                return wrong("device.path", "it is empty; say a block device, such as \"/dev/sdX\"".into());
+                return wrong(
+                    "device.path",
+                    "it is empty; say a block device, such as \"/dev/sdX\"".into(),
+                );
             }
             (Some(_), None, Some(_)) | (None, Some(_), None) => {}
-            (Some(_), None, None) => return wrong("device", "a modelled disk needs a size, such as \"4G\"".into()),
+            (Some(_), None, None) => {
+                return wrong(
+                    "device",
+                    "a modelled disk needs a size, such as \"4G\"".into(),
+                );
+            }
             _ => return wrong("device", "say either profile and size, or path".into()),
         }
         if let Some(meter) = &self.meter {
@@ -352,18 +413,34 @@ impl Matrix {
                 return wrong("meter", why.into());
             }
         }
-        let Runs { least, most, within, scale, seconds, .. } = self.runs;
+        let Runs {
+            least,
+            most,
+            within,
+            scale,
+            seconds,
+            ..
+        } = self.runs;
         if least < 1 || most < least || most > BLOCKS_MAX {
-            return wrong("runs", format!("at least {least} and at most {most} blocks; 1 to {BLOCKS_MAX} make sense"));
+            return wrong(
+                "runs",
+                format!("at least {least} and at most {most} blocks; 1 to {BLOCKS_MAX} make sense"),
+            );
         }
         if !(within > 0.0 && within < 1.0) {
-            return wrong("runs.within", format!("{within} is no part of a mean; say 0.05"));
+            return wrong(
+                "runs.within",
+                format!("{within} is no part of a mean; say 0.05"),
+            );
         }
         if !(scale > 0.0 && scale <= 1000.0) {
             return wrong("runs.scale", format!("{scale} is no factor; say 0.02"));
         }
         if !(1..=86_400).contains(&seconds) {
-            return wrong("runs.seconds", format!("{seconds} is no length of a run; 1 to 86400 are"));
+            return wrong(
+                "runs.seconds",
+                format!("{seconds} is no length of a run; 1 to 86400 are"),
+            );
         }
         if let Some(memory) = self.runs.memory.filter(|memory| *memory < MEMORY_LEAST) {
             let why = format!(
@@ -372,8 +449,9 @@ impl Matrix {
             return wrong("runs.memory", why);
         }
         if let Some(aged) = self.runs.aged.filter(|aged| !(1..=AGED_MAX).contains(aged)) {
-            let why =
-                format!("{aged} percent are none that a file system is aged to; say 1 to {AGED_MAX}, or leave it out");
+            let why = format!(
+                "{aged} percent are none that a file system is aged to; say 1 to {AGED_MAX}, or leave it out"
+            );
             return wrong("runs.aged", why);
         }
         for workload in &self.workloads {
@@ -385,7 +463,9 @@ impl Matrix {
                 );
             }
         }
-        self.systems.iter().try_for_each(|system| self.check_system(system))?;
+        self.systems
+            .iter()
+            .try_for_each(|system| self.check_system(system))?;
         distinct("workload", self.workloads.iter().map(|w| &w.name))?;
         distinct("system", self.systems.iter().map(|s| &s.name))?;
         distinct("schedulers", self.schedulers.names.iter())
@@ -397,12 +477,22 @@ fn distinct<'a>(at: &str, names: impl Iterator<Item = &'a String>) -> Result<(),
     let wrong = |why: String| Err(MatrixError::Value { at: at.into(), why });
     let mut known = BTreeSet::new();
     for name in names {
-        if name.is_empty() || name.len() > 60 || name.contains(['|', '/']) || name.contains(char::is_control) {
-            return wrong(format!("{name:?} is no name: 1 to 60 bytes without '|', '/' and line breaks"));
+        if name.is_empty()
+            || name.len() > 60
+            || name.contains(['|', '/'])
+            || name.contains(char::is_control)
+        {
+            return wrong(format!(
+                "{name:?} is no name: 1 to 60 bytes without '|', '/' and line breaks"
+            ));
         }
         if !known.insert(name) {
             return wrong(format!("two are called '{name}'"));
         }
     }
-    if known.is_empty() { wrong("there is none".into()) } else { Ok(()) }
+    if known.is_empty() {
+        wrong("there is none".into())
+    } else {
+        Ok(())
+    }
 }

@@ -84,32 +84,53 @@ pub struct Findings {
 
 fn mean(of: impl Iterator<Item = f64> + Clone) -> f64 {
     let n = of.clone().count();
-    if n == 0 { 0.0 } else { of.sum::<f64>() / n as f64 }
+    if n == 0 {
+        0.0
+    } else {
+        of.sum::<f64>() / n as f64
+    }
 }
 
 /// The interval of several, or the figure of one without any.
 fn interval(samples: &[f64]) -> Option<Interval> {
-    Interval::of(samples).or_else(|| samples.first().map(|mean| Interval { n: 1, mean: *mean, half: f64::INFINITY }))
+    Interval::of(samples).or_else(|| {
+        samples.first().map(|mean| Interval {
+            n: 1,
+            mean: *mean,
+            half: f64::INFINITY,
+        })
+    })
 }
 
 /// Of a run that was steady, and on the clock that the others have.
 fn rate_on_the_clock(run: &Run) -> Option<f64> {
-    run.steady_from.filter(|_| run.guest.is_none()).map(|_| run.rate)
+    run.steady_from
+        .filter(|_| run.guest.is_none())
+        .map(|_| run.rate)
 }
 
 impl Row {
     fn of(matrix: &Matrix, cell: Cell, runs: &[&Run]) -> Self {
-        let of = |what: &dyn Fn(&Run) -> Option<f64>| -> Vec<f64> { runs.iter().filter_map(|run| what(run)).collect() };
+        let of = |what: &dyn Fn(&Run) -> Option<f64>| -> Vec<f64> {
+            runs.iter().filter_map(|run| what(run)).collect()
+        };
         let steady = of(&|run| run.steady_from.map(|_| run.rate));
         let guest = runs.iter().find_map(|run| run.guest.clone());
         let per_thousand = interval(&of(&|run| run.per_joule().map(|ops| 1000.0 / ops)));
         let rate_of_device = interval(&of(&Run::rate_of_device));
         let spent: Vec<_> = runs.iter().map(|run| run.spent()).collect();
-        let (joules, busy) = (mean(spent.iter().map(|s| s.joules)), mean(spent.iter().map(|s| s.busy)));
+        let (joules, busy) = (
+            mean(spent.iter().map(|s| s.joules)),
+            mean(spent.iter().map(|s| s.busy)),
+        );
         let bytes = mean(runs.iter().map(|run| run.bytes as f64));
         let latency = mean(runs.iter().map(|run| run.latency_ms[0])) / 1e3;
         let by = |x: f64, y: f64| if y > 0.0 { x / y } else { 0.0 };
-        let performance = [rate_of_device.map_or(0.0, |rate| rate.mean), by(bytes / 1e6, busy), by(1.0, latency)];
+        let performance = [
+            rate_of_device.map_or(0.0, |rate| rate.mean),
+            by(bytes / 1e6, busy),
+            by(1.0, latency),
+        ];
         Self {
             cell,
             names: matrix.names(cell).map(str::to_owned),
@@ -126,7 +147,12 @@ impl Row {
                 let joules = per_thousand.filter(|_| form < 2 || guest.is_none())?;
                 Some(performance[form] / joules.mean)
             }),
-            power: runs.iter().map(|run| &run.power).find(|power| !power.is_empty()).cloned().unwrap_or_default(),
+            power: runs
+                .iter()
+                .map(|run| &run.power)
+                .find(|power| !power.is_empty())
+                .cloned()
+                .unwrap_or_default(),
             guest,
             is_of_memory: !runs.is_empty() && runs.iter().all(|run| run.is_of_memory()),
         }
@@ -142,26 +168,64 @@ impl Findings {
     /// What these runs of a matrix say. Runs of cells that the matrix does not have are left out, and nobody waits for those that came to nothing.
     pub fn with(matrix: &Matrix, runs: &[Run], failures: &[Failure]) -> Self {
         let cells = matrix.cells();
-        let mut by_cell: BTreeMap<Cell, Vec<&Run>> = cells.iter().map(|cell| (*cell, Vec::new())).collect();
-        let of_names: BTreeMap<[&str; 3], Cell> = cells.iter().map(|cell| (matrix.names(*cell), *cell)).collect();
+        let mut by_cell: BTreeMap<Cell, Vec<&Run>> =
+            cells.iter().map(|cell| (*cell, Vec::new())).collect();
+        let of_names: BTreeMap<[&str; 3], Cell> = cells
+            .iter()
+            .map(|cell| (matrix.names(*cell), *cell))
+            .collect();
         for run in runs {
-            let names = [run.workload.as_str(), run.system.as_str(), run.scheduler.as_str()];
+            let names = [
+                run.workload.as_str(),
+                run.system.as_str(),
+                run.scheduler.as_str(),
+            ];
             if let Some(of) = of_names.get(&names).and_then(|cell| by_cell.get_mut(cell)) {
                 of.push(run);
             }
         }
-        let rows: Vec<Row> = by_cell.iter().map(|(cell, runs)| Row::of(matrix, *cell, runs)).collect();
-        let verdicts = (0..matrix.workloads.len()).map(|at| verdict(matrix, at, &rows, &by_cell)).collect();
+        let rows: Vec<Row> = by_cell
+            .iter()
+            .map(|(cell, runs)| Row::of(matrix, *cell, runs))
+            .collect();
+        let verdicts = (0..matrix.workloads.len())
+            .map(|at| verdict(matrix, at, &rows, &by_cell))
+            .collect();
         let has_failed = |cell: &Cell| failures.iter().any(|of| of.names == matrix.names(*cell));
-        let awaited: Vec<_> = by_cell.iter().filter(|(cell, _)| !has_failed(cell)).map(|(_, runs)| runs).collect();
-        let has =
-            |block: u32| !awaited.is_empty() && awaited.iter().all(|runs| runs.iter().any(|run| run.block == block));
-        let blocks = (0..matrix.runs.most).take_while(|block| has(*block)).count() as u32;
-        let mut loads: Vec<f64> = by_cell.values().flatten().map(|run| run.load_before).collect();
+        let awaited: Vec<_> = by_cell
+            .iter()
+            .filter(|(cell, _)| !has_failed(cell))
+            .map(|(_, runs)| runs)
+            .collect();
+        let has = |block: u32| {
+            !awaited.is_empty()
+                && awaited
+                    .iter()
+                    .all(|runs| runs.iter().any(|run| run.block == block))
+        };
+        let blocks = (0..matrix.runs.most)
+            .take_while(|block| has(*block))
+            .count() as u32;
+        let mut loads: Vec<f64> = by_cell
+            .values()
+            .flatten()
+            .map(|run| run.load_before)
+            .collect();
         let middle = (!loads.is_empty()).then(|| median(&mut loads));
         let load = middle.map(|middle| [loads[0], middle, loads[loads.len() - 1]]);
-        let short = by_cell.iter().filter_map(|(cell, runs)| short(matrix, *cell, runs)).collect();
-        Self { rows, verdicts, runs: loads.len(), blocks, load, failures: failures.to_vec(), short }
+        let short = by_cell
+            .iter()
+            .filter_map(|(cell, runs)| short(matrix, *cell, runs))
+            .collect();
+        Self {
+            rows,
+            verdicts,
+            runs: loads.len(),
+            blocks,
+            load,
+            failures: failures.to_vec(),
+            short,
+        }
     }
 
     /// The widest relative interval of what is compared by device, or of the rates where there is none; `None` while a cell has fewer than two runs.
@@ -170,8 +234,13 @@ impl Findings {
             let of = row.joules_per_thousand.or(row.rate)?;
             (of.n >= 2).then(|| of.relative())
         };
-        let awaited = self.rows.iter().filter(|row| !self.failures.iter().any(|of| of.names == row.names));
-        awaited.map(relative).try_fold(0.0, |widest: f64, of| Some(widest.max(of?)))
+        let awaited = self
+            .rows
+            .iter()
+            .filter(|row| !self.failures.iter().any(|of| of.names == row.names));
+        awaited
+            .map(relative)
+            .try_fold(0.0, |widest: f64, of| Some(widest.max(of?)))
     }
 }
 
@@ -180,29 +249,51 @@ fn short(matrix: &Matrix, cell: Cell, runs: &[&Run]) -> Option<String> {
     let asked = matrix.workloads[cell.workload].operations;
     let all: Vec<String> = runs.iter().filter_map(|run| run.shortfall(asked)).collect();
     let first = all.first()?;
-    Some(format!("{}: {} of {} runs {first}", matrix.names(cell).join(", "), all.len(), runs.len()))
+    Some(format!(
+        "{}: {} of {} runs {first}",
+        matrix.names(cell).join(", "),
+        all.len(),
+        runs.len()
+    ))
 }
 
 /// Runs of a workload that did alike much: where some were short of what was asked for, those that did the most.
-fn alike<'a>(matrix: &Matrix, at: usize, by_cell: &BTreeMap<Cell, Vec<&'a Run>>) -> BTreeMap<Cell, Vec<&'a Run>> {
+fn alike<'a>(
+    matrix: &Matrix,
+    at: usize,
+    by_cell: &BTreeMap<Cell, Vec<&'a Run>>,
+) -> BTreeMap<Cell, Vec<&'a Run>> {
     let mine = by_cell.iter().filter(|(cell, _)| cell.workload == at);
     let mine: BTreeMap<Cell, Vec<&Run>> = mine.map(|(cell, runs)| (*cell, runs.clone())).collect();
     if matrix.workloads[at].operations.is_none() {
         return mine;
     }
     let most = mine.values().flatten().map(|run| run.operations).max();
-    let whole = |runs: Vec<&'a Run>| runs.into_iter().filter(|run| !run.is_short_of(most)).collect();
-    mine.into_iter().map(|(cell, runs)| (cell, whole(runs))).collect()
+    let whole = |runs: Vec<&'a Run>| {
+        runs.into_iter()
+            .filter(|run| !run.is_short_of(most))
+            .collect()
+    };
+    mine.into_iter()
+        .map(|(cell, runs)| (cell, whole(runs)))
+        .collect()
 }
 
-fn verdict(matrix: &Matrix, at: usize, rows: &[Row], by_cell: &BTreeMap<Cell, Vec<&Run>>) -> Verdict {
+fn verdict(
+    matrix: &Matrix,
+    at: usize,
+    rows: &[Row],
+    by_cell: &BTreeMap<Cell, Vec<&Run>>,
+) -> Verdict {
     let alike = alike(matrix, at, by_cell);
     let scores = |what: &dyn Fn(&Run) -> Option<f64>| -> Vec<Score> {
         alike
             .iter()
             .map(|(cell, runs)| {
-                let by_block: BTreeMap<u32, f64> =
-                    runs.iter().filter_map(|run| Some((run.block, what(run)?))).collect();
+                let by_block: BTreeMap<u32, f64> = runs
+                    .iter()
+                    .filter_map(|run| Some((run.block, what(run)?)))
+                    .collect();
                 let samples: Vec<f64> = by_block.values().copied().collect();
                 let system = &matrix.systems[cell.system];
                 Score {
@@ -214,7 +305,9 @@ fn verdict(matrix: &Matrix, at: usize, rows: &[Row], by_cell: &BTreeMap<Cell, Ve
             })
             .collect()
     };
-    let mine: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].cell.workload == at).collect();
+    let mine: Vec<usize> = (0..rows.len())
+        .filter(|row| rows[*row].cell.workload == at)
+        .collect();
     // By place: operations a second and for each joule, where both are known.
     let both: Vec<(usize, f64, f64)> = mine
         .iter()
@@ -223,10 +316,18 @@ fn verdict(matrix: &Matrix, at: usize, rows: &[Row], by_cell: &BTreeMap<Cell, Ve
             Some((*row, rows[*row].rate_of_device?.mean, 1000.0 / joules))
         })
         .collect();
-    let points: Vec<(f64, f64)> = both.iter().map(|(_, rate, per_joule)| (*rate, *per_joule)).collect();
-    let watts = mine.iter().filter_map(|row| rows[*row].watts).fold(None, |range: Option<(f64, f64)>, watts| {
-        Some(range.map_or((watts, watts), |(low, high)| (low.min(watts), high.max(watts))))
-    });
+    let points: Vec<(f64, f64)> = both
+        .iter()
+        .map(|(_, rate, per_joule)| (*rate, *per_joule))
+        .collect();
+    let watts = mine.iter().filter_map(|row| rows[*row].watts).fold(
+        None,
+        |range: Option<(f64, f64)>, watts| {
+            Some(range.map_or((watts, watts), |(low, high)| {
+                (low.min(watts), high.max(watts))
+            }))
+        },
+    );
     Verdict {
         workload: matrix.workloads[at].name.clone(),
         by_rate: choose(&scores(&rate_on_the_clock)),
@@ -242,12 +343,24 @@ fn verdict(matrix: &Matrix, at: usize, rows: &[Row], by_cell: &BTreeMap<Cell, Ve
 
 /// The drift of the first system of a workload. Blocks that lack one of its cells would compare others than the rest.
 fn drift(at: usize, by_cell: &BTreeMap<Cell, Vec<&Run>>) -> Option<Trend> {
-    let mine: Vec<_> = by_cell.iter().filter(|(cell, _)| cell.workload == at && cell.system == 0).collect();
+    let mine: Vec<_> = by_cell
+        .iter()
+        .filter(|(cell, _)| cell.workload == at && cell.system == 0)
+        .collect();
     let mut blocks: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for run in mine.iter().flat_map(|(_, runs)| runs.iter()).filter(|run| run.seconds > 0.0 && run.operations > 0) {
-        blocks.entry(run.block).or_default().push((run.operations as f64 / run.seconds).ln());
+    for run in mine
+        .iter()
+        .flat_map(|(_, runs)| runs.iter())
+        .filter(|run| run.seconds > 0.0 && run.operations > 0)
+    {
+        blocks
+            .entry(run.block)
+            .or_default()
+            .push((run.operations as f64 / run.seconds).ln());
     }
-    let whole = blocks.into_iter().filter(|(_, logs)| logs.len() == mine.len());
+    let whole = blocks
+        .into_iter()
+        .filter(|(_, logs)| logs.len() == mine.len());
     let points = whole.map(|(block, logs)| (f64::from(block), mean(logs.iter().copied()).exp()));
     Trend::of(&points.collect::<Vec<_>>())
 }
@@ -256,7 +369,9 @@ fn drift(at: usize, by_cell: &BTreeMap<Cell, Vec<&Run>>) -> Option<Trend> {
 fn cemps(rows: &[&Row]) -> Option<[Cemp; 3]> {
     let largest = |of: &dyn Fn(&Row) -> Option<f64>| {
         let of_row = |row: &&Row| of(row).unwrap_or(f64::NEG_INFINITY);
-        rows.iter().copied().max_by(|a, b| of_row(a).total_cmp(&of_row(b)))
+        rows.iter()
+            .copied()
+            .max_by(|a, b| of_row(a).total_cmp(&of_row(b)))
     };
     let point = |row: &Row| Some((row.joules_per_thousand?.mean, row.performance[0]));
     let a = point(largest(&|row| row.ai[0])?)?;

@@ -10,8 +10,18 @@
 use super::system::{Kind, System};
 
 /// What names a device or a file wherever it is in an option.
-const NAMING: &[&str] =
-    &["/", "device=", "logdev", "rtdev", "journal_dev", "journal_path", "jdev", "name=", "helper=", "loop="];
+const NAMING: &[&str] = &[
+    "/",
+    "device=",
+    "logdev",
+    "rtdev",
+    "journal_dev",
+    "journal_path",
+    "jdev",
+    "name=",
+    "helper=",
+    "loop=",
+];
 
 /// Of mkfs: one-letter options and words that take a value, and those that name a device.
 struct Known {
@@ -22,7 +32,9 @@ struct Known {
 
 fn known(kind: Kind) -> Known {
     let (valued, words, naming): (_, &[&str], &[&str]) = match kind {
-        Kind::Ext2 | Kind::Ext3 | Kind::Ext4 => ("bCdeEgGiIJlLmMNoOrRstTUz", &[], &["-d", "-l", "-z"]),
+        Kind::Ext2 | Kind::Ext3 | Kind::Ext4 => {
+            ("bCdeEgGiIJlLmMNoOrRstTUz", &[], &["-d", "-l", "-z"])
+        }
         Kind::Xfs => ("bcdilLmnprs", &[], &["-p", "-c"]),
         Kind::Btrfs => (
             "AbdlmLnOrRsU",
@@ -54,7 +66,11 @@ fn known(kind: Kind) -> Known {
         Kind::Vfat => ("bDfFghilmMnrRsS", &[], &["-l", "-m"]),
         Kind::Teal => ("", &["--size", "--label"], &[]),
     };
-    Known { valued, words, naming }
+    Known {
+        valued,
+        words,
+        naming,
+    }
 }
 
 /// What an option is followed by.
@@ -70,10 +86,19 @@ impl Known {
     fn option(&self, arg: &str) -> Result<Follows, String> {
         let word = arg.split('=').next().unwrap_or(arg);
         if arg.starts_with("--") {
-            if arg == "--" || self.naming.iter().any(|name| name.starts_with("--") && name.starts_with(word)) {
+            if arg == "--"
+                || self
+                    .naming
+                    .iter()
+                    .any(|name| name.starts_with("--") && name.starts_with(word))
+            {
                 return Err(names_a_device(arg));
             }
-            return Ok(if self.words.contains(&arg) { Follows::Value } else { Follows::Anything });
+            return Ok(if self.words.contains(&arg) {
+                Follows::Value
+            } else {
+                Follows::Anything
+            });
         }
         // One letter after the other, until one takes the rest or the next argument.
         let mut letters = arg[1..].chars();
@@ -82,7 +107,11 @@ impl Known {
                 return Err(names_a_device(arg));
             }
             if self.valued.contains(letter) {
-                return Ok(if letters.as_str().is_empty() { Follows::Value } else { Follows::Anything });
+                return Ok(if letters.as_str().is_empty() {
+                    Follows::Value
+                } else {
+                    Follows::Anything
+                });
             }
         }
         Ok(Follows::Anything)
@@ -114,7 +143,10 @@ impl System {
             is_value = match (is_value, arg.strip_prefix('-')) {
                 (true, _) => false,
                 (false, Some(rest)) if !rest.is_empty() => {
-                    matches!(known.option(arg).map_err(|why| format!("mkfs: {why}"))?, Follows::Value)
+                    matches!(
+                        known.option(arg).map_err(|why| format!("mkfs: {why}"))?,
+                        Follows::Value
+                    )
                 }
                 (false, _) => {
                     return Err(format!(
@@ -124,7 +156,10 @@ impl System {
             };
         }
         if is_value {
-            return Err(format!("mkfs: '{}' lacks its value", self.mkfs.last().map_or("", String::as_str)));
+            return Err(format!(
+                "mkfs: '{}' lacks its value",
+                self.mkfs.last().map_or("", String::as_str)
+            ));
         }
         if is_naming(&self.mount) {
             return Err(format!("mount: {}", names_a_device(&self.mount)));

@@ -21,7 +21,11 @@ impl Matrix {
         for workload in 0..self.workloads.len() {
             for system in 0..self.systems.len() {
                 let schedulers = 0..self.schedulers.names.len();
-                cells.extend(schedulers.map(|scheduler| Cell { workload, system, scheduler }));
+                cells.extend(schedulers.map(|scheduler| Cell {
+                    workload,
+                    system,
+                    scheduler,
+                }));
             }
         }
         cells
@@ -44,6 +48,10 @@ impl Matrix {
 
     /// A cell's parts by name: workload, system, scheduler.
     pub fn names(&self, cell: Cell) -> [&str; 3] {
-        [&self.workloads[cell.workload].name, &self.systems[cell.system].name, &self.schedulers.names[cell.scheduler]]
+        [
+            &self.workloads[cell.workload].name,
+            &self.systems[cell.system].name,
+            &self.schedulers.names[cell.scheduler],
+        ]
     }
 }

@@ -34,7 +34,10 @@ svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:#1c2
 
 /// As text of HTML.
 pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// The page.
@@ -65,12 +68,23 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
     }
     let failed = failures(findings);
     if !failed.is_empty() {
-        let lines: Vec<String> = failed.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
+        let lines: Vec<String> = failed
+            .iter()
+            .map(|line| format!("<li>{}</li>\n", escaped(line)))
+            .collect();
         let _ = writeln!(out, "<h2>What failed</h2>\n<ul>{}</ul>", lines.concat());
     }
     if !findings.short.is_empty() {
-        let lines: Vec<String> = findings.short.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
-        let _ = writeln!(out, "<h2>What ended early</h2>\n<p>{SHORT}</p>\n<ul>{}</ul>", lines.concat());
+        let lines: Vec<String> = findings
+            .short
+            .iter()
+            .map(|line| format!("<li>{}</li>\n", escaped(line)))
+            .collect();
+        let _ = writeln!(
+            out,
+            "<h2>What ended early</h2>\n<p>{SHORT}</p>\n<ul>{}</ul>",
+            lines.concat()
+        );
     }
     out.push_str("<h2>All cells</h2>\n");
     table(&mut out, findings);
@@ -92,15 +106,19 @@ fn workload(out: &mut String, matrix: &Matrix, findings: &Findings, of: &Verdict
         let _ = writeln!(out, "<li>{}</li>", strong(&escaped(line)));
     }
     out.push_str("</ul>\n");
-    let rows: Vec<(usize, &Row)> =
-        findings.rows.iter().enumerate().filter(|(_, row)| row.names[0] == of.workload && row.runs > 0).collect();
+    let rows: Vec<(usize, &Row)> = findings
+        .rows
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| row.names[0] == of.workload && row.runs > 0)
+        .collect();
     out.push_str(&plot::scatter(&rows, &of.front));
     out.push_str(&plot::bars(&rows, of));
-    if let Some(row) = rows
-        .iter()
-        .map(|(_, row)| *row)
-        .find(|row| of.by_joule.as_ref().is_some_and(|choice| choice.best.names == row.names))
-    {
+    if let Some(row) = rows.iter().map(|(_, row)| *row).find(|row| {
+        of.by_joule
+            .as_ref()
+            .is_some_and(|choice| choice.best.names == row.names)
+    }) {
         out.push_str(&plot::power(row, matrix.device.profile.is_some()));
     }
 }

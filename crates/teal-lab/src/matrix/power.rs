@@ -23,11 +23,19 @@ impl Power {
     /// Of a counter of joules that begins anew after `range`. The watts between two readings stand at their middle.
     pub fn of_counter(readings: &[(f64, f64)], range: f64) -> Self {
         let watts = readings.windows(2).filter_map(|pair| {
-            let [(from, before), (to, after)] = pair else { return None };
-            let joules = if after < before { after + range - before } else { after - before };
+            let [(from, before), (to, after)] = pair else {
+                return None;
+            };
+            let joules = if after < before {
+                after + range - before
+            } else {
+                after - before
+            };
             (to > from).then(|| (f64::midpoint(*from, *to), joules / (to - from)))
         });
-        Self { readings: watts.collect() }
+        Self {
+            readings: watts.collect(),
+        }
     }
 
     /// Seconds and watts.
@@ -37,15 +45,33 @@ impl Power {
 
     /// Several meters that were read at the same times, together.
     pub fn sum(all: &[Self]) -> Self {
-        let [first, more @ ..] = all else { return Self::default() };
-        let at =
-            |n: usize, watts: f64| watts + more.iter().filter_map(|of| of.readings.get(n)).map(|of| of.1).sum::<f64>();
-        Self { readings: first.readings.iter().enumerate().map(|(n, (time, watts))| (*time, at(n, *watts))).collect() }
+        let [first, more @ ..] = all else {
+            return Self::default();
+        };
+        let at = |n: usize, watts: f64| {
+            watts
+                + more
+                    .iter()
+                    .filter_map(|of| of.readings.get(n))
+                    .map(|of| of.1)
+                    .sum::<f64>()
+        };
+        Self {
+            readings: first
+                .readings
+                .iter()
+                .enumerate()
+                .map(|(n, (time, watts))| (*time, at(n, *watts)))
+                .collect(),
+        }
     }
 
     /// Readings from then to then.
     pub fn count(&self, from: f64, to: f64) -> usize {
-        self.readings.iter().filter(|(time, _)| (from..=to).contains(time)).count()
+        self.readings
+            .iter()
+            .filter(|(time, _)| (from..=to).contains(time))
+            .count()
     }
 
     /// Joules from then to then; `None` where the readings do not reach or are too few.
@@ -54,9 +80,22 @@ impl Power {
             return None;
         }
         let (begin, end) = (self.at(from)?, self.at(to)?);
-        let inner = self.readings.iter().copied().filter(|(time, _)| *time > from && *time < to);
-        let points: Vec<(f64, f64)> = [(from, begin)].into_iter().chain(inner).chain([(to, end)]).collect();
-        Some(points.windows(2).map(|pair| (pair[1].0 - pair[0].0) * f64::midpoint(pair[0].1, pair[1].1)).sum())
+        let inner = self
+            .readings
+            .iter()
+            .copied()
+            .filter(|(time, _)| *time > from && *time < to);
+        let points: Vec<(f64, f64)> = [(from, begin)]
+            .into_iter()
+            .chain(inner)
+            .chain([(to, end)])
+            .collect();
+        Some(
+            points
+                .windows(2)
+                .map(|pair| (pair[1].0 - pair[0].0) * f64::midpoint(pair[0].1, pair[1].1))
+                .sum(),
+        )
     }
 
     /// Mean watts from then to then.
@@ -67,7 +106,10 @@ impl Power {
     /// Watts at a time, between the readings before and after it; up to one distance of readings beyond the first and the last they are those.
     fn at(&self, time: f64) -> Option<f64> {
         let after = self.readings.partition_point(|(at, _)| *at < time);
-        match (after.checked_sub(1).and_then(|at| self.readings.get(at)), self.readings.get(after)) {
+        match (
+            after.checked_sub(1).and_then(|at| self.readings.get(at)),
+            self.readings.get(after),
+        ) {
             (Some((t0, w0)), Some((t1, w1))) => Some(w0 + (w1 - w0) * (time - t0) / (t1 - t0)),
             (None, Some((first, watts))) => (first - time <= self.distance()).then_some(*watts),
             (Some((last, watts)), None) => (time - last <= self.distance()).then_some(*watts),
@@ -77,7 +119,10 @@ impl Power {
 
     /// The longest time between two readings.
     fn distance(&self) -> f64 {
-        self.readings.windows(2).map(|pair| pair[1].0 - pair[0].0).fold(0.0, f64::max)
+        self.readings
+            .windows(2)
+            .map(|pair| pair[1].0 - pair[0].0)
+            .fold(0.0, f64::max)
     }
 }
 
@@ -88,11 +133,22 @@ mod tests {
     #[test]
     fn watts_are_added_up_by_trapezoids_with_edges_between_readings() {
         // A ramp: watts are ten times the seconds.
-        let ramp = Power::of_watts((0..=100).map(|n| (f64::from(n) / 10.0, f64::from(n))).collect());
+        let ramp = Power::of_watts(
+            (0..=100)
+                .map(|n| (f64::from(n) / 10.0, f64::from(n)))
+                .collect(),
+        );
         let joules = ramp.joules(1.23, 7.89).unwrap();
-        assert!((joules - 5.0 * (7.89 * 7.89 - 1.23 * 1.23)).abs() < 1e-9, "{joules}");
+        assert!(
+            (joules - 5.0 * (7.89 * 7.89 - 1.23 * 1.23)).abs() < 1e-9,
+            "{joules}"
+        );
         assert!((ramp.watts(2.0, 6.0).unwrap() - 40.0).abs() < 1e-9);
-        assert_eq!((ramp.joules(1.0, 3.8), ramp.joules(5.0, 20.0)), (None, None), "too few, and beyond what is known");
+        assert_eq!(
+            (ramp.joules(1.0, 3.8), ramp.joules(5.0, 20.0)),
+            (None, None),
+            "too few, and beyond what is known"
+        );
     }
 
     #[test]

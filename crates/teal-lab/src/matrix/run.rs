@@ -118,14 +118,21 @@ impl Run {
 
     /// Whether it ended before as many operations as were asked for. One in a thousand may be missing: those that were on their way.
     pub fn is_short_of(&self, operations: Option<u64>) -> bool {
-        operations.is_some_and(|asked| self.operations.saturating_mul(1000) < asked.saturating_mul(999))
+        operations
+            .is_some_and(|asked| self.operations.saturating_mul(1000) < asked.saturating_mul(999))
     }
 
     /// What to say of a run that was short of what was asked for.
     pub fn shortfall(&self, operations: Option<u64>) -> Option<String> {
         let asked = operations.filter(|_| self.is_short_of(operations))?;
-        let why = self.ended.as_ref().map_or(String::new(), |why| format!(": {why}"));
-        Some(format!("ended after {} of {asked} operations{why}", self.operations))
+        let why = self
+            .ended
+            .as_ref()
+            .map_or(String::new(), |why| format!(": {why}"));
+        Some(format!(
+            "ended after {} of {asked} operations{why}",
+            self.operations
+        ))
     }
 
     /// What it took in all.

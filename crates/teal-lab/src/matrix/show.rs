@@ -22,7 +22,10 @@ pub fn escaped(text: &str) -> String {
 
 /// Whether a block more would tell more: no, when every interval is narrow enough.
 pub fn settled(matrix: &Matrix, findings: &Findings) -> bool {
-    findings.blocks >= matrix.runs.least && findings.widest().is_some_and(|widest| widest <= matrix.runs.within)
+    findings.blocks >= matrix.runs.least
+        && findings
+            .widest()
+            .is_some_and(|widest| widest <= matrix.runs.within)
 }
 
 /// A figure with what may be wrong with it.
@@ -46,22 +49,33 @@ pub(super) fn short(x: f64) -> String {
 }
 
 /// Of runs that were short of what was asked for.
-pub(super) const SHORT: &str =
-    "These runs did fewer operations than were asked for. They are not ranked with those that did more.";
+pub(super) const SHORT: &str = "These runs did fewer operations than were asked for. They are not ranked with those that did more.";
 
 /// Instead of a figure by the clock.
 const NO_CLOCK: &str = "in a guest: not ranked on the clock";
 
 /// Operations a second on the clock.
 pub(super) fn on_the_clock(row: &Row) -> String {
-    if row.guest.is_some() { NO_CLOCK.to_owned() } else { figure(row.rate) }
+    if row.guest.is_some() {
+        NO_CLOCK.to_owned()
+    } else {
+        figure(row.rate)
+    }
 }
 
 /// Which file systems ran in a guest, and what that means for their figures.
 pub(super) fn guests(findings: &Findings) -> Option<String> {
-    let kernels: BTreeSet<&str> = findings.rows.iter().filter_map(|row| row.guest.as_deref()).collect();
-    let systems: BTreeSet<&str> =
-        findings.rows.iter().filter(|row| row.guest.is_some()).map(|row| row.names[1].as_str()).collect();
+    let kernels: BTreeSet<&str> = findings
+        .rows
+        .iter()
+        .filter_map(|row| row.guest.as_deref())
+        .collect();
+    let systems: BTreeSet<&str> = findings
+        .rows
+        .iter()
+        .filter(|row| row.guest.is_some())
+        .map(|row| row.names[1].as_str())
+        .collect();
     let list = |of: BTreeSet<&str>| of.into_iter().collect::<Vec<_>>().join(", ");
     (!systems.is_empty()).then(|| {
         format!(
@@ -81,31 +95,60 @@ fn name(names: &[String; 3], write: Write) -> String {
 }
 
 fn choice(of: Option<&Choice>, without: &str, write: Write) -> String {
-    let Some(of) = of else { return without.to_owned() };
+    let Some(of) = of else {
+        return without.to_owned();
+    };
     let mut text = format!("**{}**", name(&of.best.names, write));
     if let Some((low, high)) = of.gain {
-        let _ = write!(text, " ({} to {} times what file systems without options give)", short(low), short(high));
+        let _ = write!(
+            text,
+            " ({} to {} times what file systems without options give)",
+            short(low),
+            short(high)
+        );
     }
     match &of.ties[..] {
         [] => text.push_str("; nothing else comes near"),
         ties => {
-            let ties = ties
-                .iter()
-                .map(|(score, by)| format!("{} ({:.2} to {:.2})", name(&score.names, write), by.low, by.high));
-            let _ = write!(text, "; not to be told from it: {}", ties.collect::<Vec<_>>().join("; "));
+            let ties = ties.iter().map(|(score, by)| {
+                format!(
+                    "{} ({:.2} to {:.2})",
+                    name(&score.names, write),
+                    by.low,
+                    by.high
+                )
+            });
+            let _ = write!(
+                text,
+                "; not to be told from it: {}",
+                ties.collect::<Vec<_>>().join("; ")
+            );
         }
     }
     text
 }
 
 fn cemp(of: &Cemp) -> String {
-    let value = of.value().map_or("no change of performance".into(), |value| format!("{value:.2}"));
-    format!("{value} (energy {:+.1} %, performance {:+.1} %)", of.energy * 100.0, of.performance * 100.0)
+    let value = of
+        .value()
+        .map_or("no change of performance".into(), |value| {
+            format!("{value:.2}")
+        });
+    format!(
+        "{value} (energy {:+.1} %, performance {:+.1} %)",
+        of.energy * 100.0,
+        of.performance * 100.0
+    )
 }
 
 pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict, write: Write) {
     let _ = writeln!(out, "### {}\n", write(&of.workload));
-    let rows = || findings.rows.iter().filter(|row| row.names[0] == of.workload && row.runs > 0);
+    let rows = || {
+        findings
+            .rows
+            .iter()
+            .filter(|row| row.names[0] == of.workload && row.runs > 0)
+    };
     let guests = rows().filter(|row| row.guest.is_some()).count();
     let clock = match guests {
         0 => choice(of.by_rate.as_ref(), "not steady here: no ranking", write),
@@ -117,25 +160,43 @@ pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict, write
     };
     let _ = writeln!(out, "- Operations a second on the clock: {clock}");
     let none = "not known: fewer than two blocks";
-    let _ =
-        writeln!(out, "- Operations for each second the device worked: {}", choice(of.by_device.as_ref(), none, write));
+    let _ = writeln!(
+        out,
+        "- Operations for each second the device worked: {}",
+        choice(of.by_device.as_ref(), none, write)
+    );
     let has_joules = rows().count() == 0 || rows().any(|row| row.joules_per_thousand.is_some());
-    let none = if has_joules { none } else { "not known: the device has no meter" };
-    let _ = writeln!(out, "- Operations for each joule: {}", choice(of.by_joule.as_ref(), none, write));
+    let none = if has_joules {
+        none
+    } else {
+        "not known: the device has no meter"
+    };
+    let _ = writeln!(
+        out,
+        "- Operations for each joule: {}",
+        choice(of.by_joule.as_ref(), none, write)
+    );
     if let (Some(rate), Some(joule)) = (&of.by_device, &of.by_joule)
         && rate.best.names != joule.best.names
     {
         let _ = writeln!(out, "- The fastest is not the most frugal here.");
     }
     if let Some(r) = of.r {
-        let _ = write!(out, "- Operations for each joule go with operations a second of the device: r = {r:.3}");
+        let _ = write!(
+            out,
+            "- Operations for each joule go with operations a second of the device: r = {r:.3}"
+        );
         let _ = match of.watts {
             Some((low, high)) => writeln!(out, ", power {low:.2} to {high:.2} W"),
             None => writeln!(out),
         };
     }
     if !of.front.is_empty() {
-        let names: Vec<String> = of.front.iter().map(|row| name(&findings.rows[*row].names, write)).collect();
+        let names: Vec<String> = of
+            .front
+            .iter()
+            .map(|row| name(&findings.rows[*row].names, write))
+            .collect();
         let _ = writeln!(out, "- Not beaten in both: {}", names.join("; "));
     }
     if let Some([ah, pa, ph]) = &of.cemp {
@@ -148,12 +209,24 @@ pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict, write
         );
     }
     if let Some(drift) = of.drift {
-        let Trend { n, ratio, low, high } = drift;
-        let words = if drift.is_none() { "none is seen" } else { "the machine did not stay the same" };
+        let Trend {
+            n,
+            ratio,
+            low,
+            high,
+        } = drift;
+        let words = if drift.is_none() {
+            "none is seen"
+        } else {
+            "the machine did not stay the same"
+        };
         let _ = writeln!(
             out,
             "- Drift of {}, operations a second on the clock, from the first block to the last: {ratio:.2} (95 %: {low:.2} to {high:.2}, {n} blocks): {words}",
-            findings.rows.first().map_or(String::new(), |row| write(&row.names[1]))
+            findings
+                .rows
+                .first()
+                .map_or(String::new(), |row| write(&row.names[1]))
         );
     }
     out.push('\n');
@@ -193,7 +266,10 @@ pub fn markdown(matrix: &Matrix, findings: &Findings, meter: &str) -> String {
         findings.blocks,
         circumstances(matrix, findings)
     );
-    findings.verdicts.iter().for_each(|of| verdict(&mut out, findings, of, escaped));
+    findings
+        .verdicts
+        .iter()
+        .for_each(|of| verdict(&mut out, findings, of, escaped));
     let failed = failures(findings);
     if !failed.is_empty() {
         out.push_str("## What failed\n\n");
@@ -214,7 +290,11 @@ pub fn markdown(matrix: &Matrix, findings: &Findings, meter: &str) -> String {
     out.push_str("|---|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
     for row in &findings.rows {
         let ai = row.ai.map(|ai| ai.map_or("–".into(), short)).join(", ");
-        let memory = if row.is_of_memory { " (of memory: the device was hardly needed)" } else { "" };
+        let memory = if row.is_of_memory {
+            " (of memory: the device was hardly needed)"
+        } else {
+            ""
+        };
         let [workload, system, scheduler] = row.names.each_ref().map(|name| escaped(name));
         let _ = writeln!(
             out,

@@ -7,7 +7,12 @@
 use super::system::{Kind, System};
 
 /// Options: of mkfs, of mount, and what is lost by them.
-type Options = (Kind, &'static [&'static str], &'static str, Option<&'static str>);
+type Options = (
+    Kind,
+    &'static [&'static str],
+    &'static str,
+    Option<&'static str>,
+);
 
 const OPTIONS: &[Options] = &[
     (Kind::Ext4, &[], "", None),
@@ -16,13 +21,38 @@ const OPTIONS: &[Options] = &[
     (Kind::Ext4, &["-I", "1024"], "noatime", None),
     (Kind::Ext4, &["-O", "fast_commit"], "noatime", None),
     (Kind::Ext4, &[], "noatime,data=journal", None),
-    (Kind::Ext4, &[], "noatime,commit=60", Some("a minute's work instead of five seconds' may be lost")),
-    (Kind::Ext4, &[], "noatime,data=writeback", Some("after a crash files may hold what other files held")),
-    (Kind::Ext4, &["-O", "^has_journal"], "noatime", Some("after a crash it must be repaired, and may lose files")),
+    (
+        Kind::Ext4,
+        &[],
+        "noatime,commit=60",
+        Some("a minute's work instead of five seconds' may be lost"),
+    ),
+    (
+        Kind::Ext4,
+        &[],
+        "noatime,data=writeback",
+        Some("after a crash files may hold what other files held"),
+    ),
+    (
+        Kind::Ext4,
+        &["-O", "^has_journal"],
+        "noatime",
+        Some("after a crash it must be repaired, and may lose files"),
+    ),
     (Kind::Ext3, &[], "", None),
     (Kind::Ext3, &[], "noatime", None),
-    (Kind::Ext2, &[], "", Some("after a crash it must be repaired, and may lose files")),
-    (Kind::Ext2, &[], "noatime", Some("after a crash it must be repaired, and may lose files")),
+    (
+        Kind::Ext2,
+        &[],
+        "",
+        Some("after a crash it must be repaired, and may lose files"),
+    ),
+    (
+        Kind::Ext2,
+        &[],
+        "noatime",
+        Some("after a crash it must be repaired, and may lose files"),
+    ),
     (Kind::Xfs, &[], "", None),
     (Kind::Xfs, &[], "noatime", None),
     (Kind::Xfs, &["-i", "size=1024"], "noatime", None),
@@ -30,12 +60,37 @@ const OPTIONS: &[Options] = &[
     (Kind::Xfs, &["-b", "size=1024"], "noatime", None),
     (Kind::Btrfs, &[], "", None),
     (Kind::Btrfs, &[], "noatime", None),
-    (Kind::Btrfs, &["-m", "single"], "noatime", Some("metadata is kept once, not twice")),
+    (
+        Kind::Btrfs,
+        &["-m", "single"],
+        "noatime",
+        Some("metadata is kept once, not twice"),
+    ),
     (Kind::Btrfs, &[], "noatime,compress=zstd:1", None),
-    (Kind::Btrfs, &[], "noatime,nodatacow", Some("data has no checksums and is overwritten in place")),
-    (Kind::Reiserfs, &[], "", Some("Linux 6.13 and later have no reiserfs")),
-    (Kind::Reiserfs, &[], "noatime", Some("Linux 6.13 and later have no reiserfs")),
-    (Kind::Reiserfs, &[], "noatime,notail", Some("Linux 6.13 and later have no reiserfs")),
+    (
+        Kind::Btrfs,
+        &[],
+        "noatime,nodatacow",
+        Some("data has no checksums and is overwritten in place"),
+    ),
+    (
+        Kind::Reiserfs,
+        &[],
+        "",
+        Some("Linux 6.13 and later have no reiserfs"),
+    ),
+    (
+        Kind::Reiserfs,
+        &[],
+        "noatime",
+        Some("Linux 6.13 and later have no reiserfs"),
+    ),
+    (
+        Kind::Reiserfs,
+        &[],
+        "noatime,notail",
+        Some("Linux 6.13 and later have no reiserfs"),
+    ),
     (Kind::Jfs, &[], "", None),
     (Kind::Jfs, &[], "noatime", None),
     (Kind::Nilfs2, &[], "", None),
@@ -49,10 +104,16 @@ const OPTIONS: &[Options] = &[
 
 /// Every file system of these kinds with its options; those at a risk, if they are wanted. The first is the first kind as it comes.
 pub fn space(kinds: &[Kind], risky: bool) -> Vec<System> {
-    let wanted = OPTIONS.iter().filter(|(kind, .., risk)| kinds.contains(kind) && (risky || risk.is_none()));
+    let wanted = OPTIONS
+        .iter()
+        .filter(|(kind, .., risk)| kinds.contains(kind) && (risky || risk.is_none()));
     wanted
         .map(|(kind, mkfs, mount, _)| System {
-            name: [&[kind.name()], *mkfs, &[*mount]].concat().join(" ").trim_end().to_owned(),
+            name: [&[kind.name()], *mkfs, &[*mount]]
+                .concat()
+                .join(" ")
+                .trim_end()
+                .to_owned(),
             kind: *kind,
             mkfs: mkfs.iter().map(|&arg| arg.to_owned()).collect(),
             mount: (*mount).to_owned(),
@@ -65,9 +126,17 @@ pub fn space(kinds: &[Kind], risky: bool) -> Vec<System> {
 pub fn risk(system: &System) -> Option<String> {
     let mine = Choices::of(&system.mkfs, &system.mount);
     let is_in = |(kind, mkfs, mount, _): &&Options| {
-        *kind == system.kind && Choices::of(mkfs, mount).0.iter().all(|choice| mine.0.contains(choice))
+        *kind == system.kind
+            && Choices::of(mkfs, mount)
+                .0
+                .iter()
+                .all(|choice| mine.0.contains(choice))
     };
-    let mut risks: Vec<&str> = OPTIONS.iter().filter(is_in).filter_map(|(.., risk)| *risk).collect();
+    let mut risks: Vec<&str> = OPTIONS
+        .iter()
+        .filter(is_in)
+        .filter_map(|(.., risk)| *risk)
+        .collect();
     risks.dedup();
     (!risks.is_empty()).then(|| risks.join("; "))
 }
@@ -111,7 +180,10 @@ impl Choice {
     fn excludes(&self, other: &Self) -> bool {
         let [a, b] = [self.words(), other.words()];
         let is_same = self.subject() == other.subject() && self != other;
-        is_same || EXCLUDED.iter().any(|[one, two]| a.starts_with(one) && b.starts_with(two))
+        is_same
+            || EXCLUDED
+                .iter()
+                .any(|[one, two]| a.starts_with(one) && b.starts_with(two))
     }
 }
 
@@ -125,7 +197,10 @@ impl Choices {
             }
         }
         found.extend(
-            mount.split(',').filter(|option| !option.is_empty()).map(|option| Choice::Mount(option.to_owned())),
+            mount
+                .split(',')
+                .filter(|option| !option.is_empty())
+                .map(|option| Choice::Mount(option.to_owned())),
         );
         found.sort();
         found.dedup();
@@ -142,8 +217,19 @@ impl Choices {
             }
         }
         let mount = mount.join(",");
-        let name = [&[like.kind.name().to_owned()], &mkfs[..], std::slice::from_ref(&mount)].concat().join(" ");
-        System { name: name.trim_end().to_owned(), mkfs, mount, ..like.clone() }
+        let name = [
+            &[like.kind.name().to_owned()],
+            &mkfs[..],
+            std::slice::from_ref(&mount),
+        ]
+        .concat()
+        .join(" ");
+        System {
+            name: name.trim_end().to_owned(),
+            mkfs,
+            mount,
+            ..like.clone()
+        }
     }
 
     /// All of both; `None`: they exclude each other.
@@ -161,14 +247,22 @@ impl Choices {
 
 /// Combinations of the options that file systems of one kind have, of up to three of them, that are none of these themselves. In all else they are as the first of them.
 pub fn combinations(systems: &[System]) -> Vec<System> {
-    let rows: Vec<(&System, Choices)> = systems.iter().map(|of| (of, Choices::of(&of.mkfs, &of.mount))).collect();
+    let rows: Vec<(&System, Choices)> = systems
+        .iter()
+        .map(|of| (of, Choices::of(&of.mkfs, &of.mount)))
+        .collect();
     let (mut known, mut last) = (rows.clone(), rows.clone());
     for _ in 1..COMBINED {
         let mut larger = Vec::new();
         for (like, choices) in &last {
             for (_, other) in rows.iter().filter(|(of, _)| of.kind == like.kind) {
-                let Some(all) = choices.with(other) else { continue };
-                if !known.iter().any(|(of, known)| of.kind == like.kind && *known == all) {
+                let Some(all) = choices.with(other) else {
+                    continue;
+                };
+                if !known
+                    .iter()
+                    .any(|(of, known)| of.kind == like.kind && *known == all)
+                {
                     known.push((*like, all.clone()));
                     larger.push((*like, all));
                 }
@@ -176,7 +270,11 @@ pub fn combinations(systems: &[System]) -> Vec<System> {
         }
         last = larger;
     }
-    known.split_off(rows.len()).into_iter().map(|(like, choices)| choices.of_system(like)).collect()
+    known
+        .split_off(rows.len())
+        .into_iter()
+        .map(|(like, choices)| choices.of_system(like))
+        .collect()
 }
 
 /// What each pair of a file system and a scheduler consists of, as numbers that pairs share: the kind, each option of that kind, the scheduler, the kind under the scheduler.
@@ -186,8 +284,14 @@ pub fn features(pairs: &[(&System, &str)]) -> Vec<Vec<u32>> {
     for (system, scheduler) in pairs {
         let kind = system.kind.name();
         let options = Choices::of(&system.mkfs, &system.mount).0;
-        let options = options.iter().map(|option| format!("{kind} {}", option.words()));
-        let others = [kind.to_owned(), format!("under {scheduler}"), format!("{kind} under {scheduler}")];
+        let options = options
+            .iter()
+            .map(|option| format!("{kind} {}", option.words()));
+        let others = [
+            kind.to_owned(),
+            format!("under {scheduler}"),
+            format!("{kind} under {scheduler}"),
+        ];
         let number = |name: String| {
             let next = known.len() as u32;
             *known.entry(name).or_insert(next)
@@ -204,11 +308,25 @@ mod tests {
     #[test]
     fn what_costs_safety_is_offered_only_when_it_is_asked_for_and_is_said() {
         let safe = space(&[Kind::Ext2, Kind::Ext4, Kind::Teal], false);
-        assert_eq!((safe[0].name.as_str(), safe[1].name.as_str()), ("ext4", "ext4 noatime"));
-        assert!(safe.iter().all(|system| risk(system).is_none() && system.kind != Kind::Ext2));
-        let offered = |kind| space(Kind::ALL, true).iter().any(|system| system.kind == kind);
+        assert_eq!(
+            (safe[0].name.as_str(), safe[1].name.as_str()),
+            ("ext4", "ext4 noatime")
+        );
+        assert!(
+            safe.iter()
+                .all(|system| risk(system).is_none() && system.kind != Kind::Ext2)
+        );
+        let offered = |kind| {
+            space(Kind::ALL, true)
+                .iter()
+                .any(|system| system.kind == kind)
+        };
         let none: Vec<&Kind> = Kind::ALL.iter().filter(|kind| !offered(**kind)).collect();
-        assert_eq!(none, [&Kind::Vfat], "it has no owners and no modes of files");
+        assert_eq!(
+            none,
+            [&Kind::Vfat],
+            "it has no owners and no modes of files"
+        );
         let all = space(&[Kind::Ext2, Kind::Ext4], true);
         assert!(all.len() > safe.len() && all.iter().filter_map(risk).count() >= 3);
         let mut names: Vec<&str> = all.iter().map(|system| system.name.as_str()).collect();
@@ -223,20 +341,36 @@ mod tests {
         let all = combinations(&rows);
         let named = |name: &str| all.iter().find(|system| system.name == name);
         let both = named("ext4 -I 1024 -b 1024 noatime").unwrap();
-        assert_eq!((&both.mkfs[..], &*both.mount), (&["-I", "1024", "-b", "1024"].map(str::to_owned)[..], "noatime"));
+        assert_eq!(
+            (&both.mkfs[..], &*both.mount),
+            (
+                &["-I", "1024", "-b", "1024"].map(str::to_owned)[..],
+                "noatime"
+            )
+        );
         assert!(named("xfs -d agcount=2 -i size=1024 noatime").is_some());
         for system in &all {
-            assert!(
-                !rows.iter().any(|row| Choices::of(&row.mkfs, &row.mount) == Choices::of(&system.mkfs, &system.mount))
-            );
+            assert!(!rows.iter().any(|row| Choices::of(&row.mkfs, &row.mount)
+                == Choices::of(&system.mkfs, &system.mount)));
             let words = format!("{} {}", system.mkfs.join(" "), system.mount);
             let once = |word: &str| words.matches(word).count() <= 1;
-            assert!(["-b ", "-O ", "-i ", "data=", "noatime"].into_iter().all(once), "{words}");
-            assert!(!words.contains("nodatacow") || !words.contains("compress"), "{words}");
+            assert!(
+                ["-b ", "-O ", "-i ", "data=", "noatime"]
+                    .into_iter()
+                    .all(once),
+                "{words}"
+            );
+            assert!(
+                !words.contains("nodatacow") || !words.contains("compress"),
+                "{words}"
+            );
         }
         let risky = named("btrfs -m single compress=zstd:1,noatime").unwrap();
         assert_eq!(risk(risky).unwrap(), "metadata is kept once, not twice");
-        assert!(all.iter().any(|system| risk(system).is_some_and(|risk| risk.contains("; "))));
+        assert!(
+            all.iter()
+                .any(|system| risk(system).is_some_and(|risk| risk.contains("; ")))
+        );
         let safe = combinations(&space(&[Kind::Ext4, Kind::Xfs, Kind::Btrfs], false));
         assert!(safe.len() < all.len() && safe.iter().all(|system| risk(system).is_none()));
         assert!(combinations(&space(&[Kind::Teal], true)).is_empty());
@@ -245,7 +379,10 @@ mod tests {
     #[test]
     fn pairs_share_the_features_that_they_have_in_common() {
         let rows = space(&[Kind::Ext4], false);
-        let pairs: Vec<(&System, &str)> = rows[..3].iter().flat_map(|row| [(row, "none"), (row, "bfq")]).collect();
+        let pairs: Vec<(&System, &str)> = rows[..3]
+            .iter()
+            .flat_map(|row| [(row, "none"), (row, "bfq")])
+            .collect();
         let of = features(&pairs);
         let common = |a: usize, b: usize| of[a].iter().filter(|n| of[b].contains(n)).count();
         assert_eq!(
@@ -253,6 +390,9 @@ mod tests {
             (3, 4, 5),
             "the kind, the scheduler, both; noatime; -b 1024"
         );
-        assert_eq!((common(0, 1), common(0, 2), common(2, 4), common(3, 4)), (1, 3, 4, 2));
+        assert_eq!(
+            (common(0, 1), common(0, 2), common(2, 4), common(3, 4)),
+            (1, 3, 4, 2)
+        );
     }
 }

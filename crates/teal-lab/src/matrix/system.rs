@@ -70,10 +70,18 @@ impl System {
             Kind::Teal => &["--force"],
             Kind::Ext2 | Kind::Ext3 | Kind::Ext4 => &["-q", "-F"],
         };
-        let mut args: Vec<String> = force.iter().map(|&arg| arg.to_owned()).chain(self.mkfs.iter().cloned()).collect();
+        let mut args: Vec<String> = force
+            .iter()
+            .map(|&arg| arg.to_owned())
+            .chain(self.mkfs.iter().cloned())
+            .collect();
         if matches!(self.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4) {
             // Of several -E only the last holds.
-            match args.iter().position(|arg| arg == "-E").and_then(|at| args.get_mut(at + 1)) {
+            match args
+                .iter()
+                .position(|arg| arg == "-E")
+                .and_then(|at| args.get_mut(at + 1))
+            {
                 Some(own) => *own = format!("{WHOLE},{own}"),
                 None => args.extend(["-E".to_owned(), WHOLE.to_owned()]),
             }

@@ -47,7 +47,13 @@ pub struct Candidate {
 impl Candidate {
     /// Candidates that are all measured.
     pub fn all(many: usize) -> Vec<Self> {
-        vec![Self { features: Vec::new(), is_proposal: false }; many]
+        vec![
+            Self {
+                features: Vec::new(),
+                is_proposal: false
+            };
+            many
+        ]
     }
 }
 
@@ -148,16 +154,23 @@ impl Found {
 
     /// The best by the reference: operations a second, and for each joule.
     pub fn gain(&self) -> [Option<Comparison>; 2] {
-        let Some(best) = self.best else { return [None, None] };
+        let Some(best) = self.best else {
+            return [None, None];
+        };
         let by = |goal: Goal| compare(&self.standings, best, self.reference, goal);
         [by(&|run| Some(run.rate)), by(&|run| run.per_joule)]
     }
 
     /// Those that are left and cannot be told from the best.
     pub fn ties(&self) -> Vec<(usize, Comparison)> {
-        let Some(best) = self.best else { return Vec::new() };
-        let left = (0..self.standings.len()).filter(|at| *at != best && self.standings[*at].gone.is_none());
-        left.filter_map(|at| Some((at, self.compare(best, at)?))).filter(|(_, by)| by.is_tie()).collect()
+        let Some(best) = self.best else {
+            return Vec::new();
+        };
+        let left = (0..self.standings.len())
+            .filter(|at| *at != best && self.standings[*at].gone.is_none());
+        left.filter_map(|at| Some((at, self.compare(best, at)?)))
+            .filter(|(_, by)| by.is_tie())
+            .collect()
     }
 }
 
@@ -165,7 +178,12 @@ type Goal<'a> = &'a dyn Fn(&Measured) -> Option<f64>;
 
 fn compare(standings: &[Standing], one: usize, other: usize, goal: Goal) -> Option<Comparison> {
     let from = standings[one].from.max(standings[other].from);
-    let since = |at: usize| standings[at].runs.iter().skip((from - standings[at].from) as usize);
+    let since = |at: usize| {
+        standings[at]
+            .runs
+            .iter()
+            .skip((from - standings[at].from) as usize)
+    };
     let pairs = since(one).zip(since(other));
     let pairs: Option<Vec<(f64, f64)>> = pairs.map(|(a, b)| Some((goal(a)?, goal(b)?))).collect();
     Comparison::of(&pairs?)
@@ -184,14 +202,25 @@ pub fn search<E>(
     measure: &mut dyn FnMut(usize, u32) -> Result<Answer, E>,
 ) -> Result<Found, E> {
     let standings = vec![Standing::default(); candidates.len()];
-    let mut found = Found { standings, best: None, blocks: 0, runs: 0, reference, aim };
-    let mut racing: Vec<usize> = (0..candidates.len()).filter(|at| !candidates[*at].is_proposal).collect();
+    let mut found = Found {
+        standings,
+        best: None,
+        blocks: 0,
+        runs: 0,
+        reference,
+        aim,
+    };
+    let mut racing: Vec<usize> = (0..candidates.len())
+        .filter(|at| !candidates[*at].is_proposal)
+        .collect();
     let mut joined = 0;
     while found.blocks < limits.blocks {
         if found.blocks > 0 && racing.len() <= FEW {
             let proposed = found.proposals(candidates, JOIN.min((JOIN_MAX - joined) as usize));
             joined += proposed.len() as u32;
-            proposed.iter().for_each(|at| found.standings[*at].from = found.blocks);
+            proposed
+                .iter()
+                .for_each(|at| found.standings[*at].from = found.blocks);
             racing.extend(proposed);
         }
         if racing.len() < 2 && found.blocks > 1 {
@@ -209,7 +238,9 @@ pub fn search<E>(
         for at in order {
             match measure(at, found.blocks)? {
                 Answer::Run(run) => measured.push((at, run)),
-                Answer::Impossible => found.standings[at].gone = Some((found.blocks, Gone::Impossible)),
+                Answer::Impossible => {
+                    found.standings[at].gone = Some((found.blocks, Gone::Impossible))
+                }
                 Answer::Stop => return Ok(found.settled()),
             }
             found.runs += 1;
@@ -238,11 +269,20 @@ impl Found {
     /// Drops whoever is beaten in every goal.
     fn race(&mut self, left: &[usize]) {
         let beats = |one: usize, other: usize| {
-            let in_goal = |goal: Goal| compare(&self.standings, one, other, goal).map(|by| by.low > 1.0);
-            in_goal(&|run| Some(run.rate)) == Some(true) && in_goal(&|run| run.per_joule) != Some(false)
+            let in_goal =
+                |goal: Goal| compare(&self.standings, one, other, goal).map(|by| by.low > 1.0);
+            in_goal(&|run| Some(run.rate)) == Some(true)
+                && in_goal(&|run| run.per_joule) != Some(false)
         };
-        let beaten = |other: usize| left.iter().copied().find(|one| *one != other && beats(*one, other));
-        let gone: Vec<(usize, usize)> = left.iter().filter_map(|at| Some((*at, beaten(*at)?))).collect();
+        let beaten = |other: usize| {
+            left.iter()
+                .copied()
+                .find(|one| *one != other && beats(*one, other))
+        };
+        let gone: Vec<(usize, usize)> = left
+            .iter()
+            .filter_map(|at| Some((*at, beaten(*at)?)))
+            .collect();
         for (at, by) in gone {
             self.standings[at].gone = Some((self.blocks, Gone::Beaten(by)));
         }
@@ -263,14 +303,21 @@ impl Found {
     /// The figures of a candidate by the reference's of the same block, as logarithms.
     fn logs(&self, at: usize) -> impl Iterator<Item = f64> {
         let Standing { from, runs, .. } = &self.standings[at];
-        let beside = self.standings[self.reference].runs.iter().skip(*from as usize);
-        runs.iter().zip(beside).map(|(run, beside)| (self.aim.of(run) / self.aim.of(beside)).ln())
+        let beside = self.standings[self.reference]
+            .runs
+            .iter()
+            .skip(*from as usize);
+        runs.iter()
+            .zip(beside)
+            .map(|(run, beside)| (self.aim.of(run) / self.aim.of(beside)).ln())
     }
 
     /// Those that are left, the best first.
     fn ranked(&self) -> Vec<usize> {
         let left = (0..self.standings.len()).filter(|at| self.standings[*at].gone.is_none());
-        let mut left: Vec<(usize, f64)> = left.filter_map(|at| Some((at, mean(self.logs(at))?))).collect();
+        let mut left: Vec<(usize, f64)> = left
+            .filter_map(|at| Some((at, mean(self.logs(at))?)))
+            .collect();
         left.sort_by(|a, b| b.1.total_cmp(&a.1));
         left.into_iter().map(|(at, _)| at).collect()
     }
@@ -281,17 +328,30 @@ impl Found {
             let Standing { runs, gone, .. } = &self.standings[*at];
             candidates[*at].is_proposal && runs.is_empty() && gone.is_none()
         };
-        let features = candidates.iter().flat_map(|of| &of.features).max().map_or(0, |most| *most as usize + 1);
+        let features = candidates
+            .iter()
+            .flat_map(|of| &of.features)
+            .max()
+            .map_or(0, |most| *most as usize + 1);
         let seen = (0..candidates.len()).filter(|at| !self.standings[*at].runs.is_empty());
-        let seen: Vec<Seen<'_>> =
-            seen.map(|at| Seen { features: &candidates[at].features, logs: self.logs(at).collect() }).collect();
-        let Some(best) = self.ranked().first().and_then(|at| mean(self.logs(*at))) else { return Vec::new() };
+        let seen: Vec<Seen<'_>> = seen
+            .map(|at| Seen {
+                features: &candidates[at].features,
+                logs: self.logs(at).collect(),
+            })
+            .collect();
+        let Some(best) = self.ranked().first().and_then(|at| mean(self.logs(*at))) else {
+            return Vec::new();
+        };
         let model = Surrogate::of(&seen, features);
         let hoped = |at: usize| {
             let (mean, spread) = model.predict(&candidates[at].features);
             mean + spread
         };
-        let mut new: Vec<(usize, f64)> = (0..candidates.len()).filter(is_new).map(|at| (at, hoped(at))).collect();
+        let mut new: Vec<(usize, f64)> = (0..candidates.len())
+            .filter(is_new)
+            .map(|at| (at, hoped(at)))
+            .collect();
         new.retain(|(_, hoped)| *hoped > best + WORTH);
         new.sort_by(|a, b| b.1.total_cmp(&a.1));
         new.into_iter().take(most).map(|(at, _)| at).collect()

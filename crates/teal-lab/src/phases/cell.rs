@@ -47,7 +47,11 @@ impl Tally {
 
     /// What one use cost, in joules.
     pub fn joules_of(&self, name: &str) -> f64 {
-        self.uses.iter().filter(|used| used.name == name).map(|used| used.microjoules as f64 / 1e6).sum()
+        self.uses
+            .iter()
+            .filter(|used| used.name == name)
+            .map(|used| used.microjoules as f64 / 1e6)
+            .sum()
     }
 }
 

@@ -20,7 +20,10 @@ use teal_types::{Energy, SECTOR, Sector, Time};
 /// # Errors
 /// A profile without the figures of a disk.
 pub fn floor(profile: &Profile, phase: &Phase) -> Result<Energy, Missing> {
-    let bare = Profile { electronics: Electronics::default(), ..profile.clone() };
+    let bare = Profile {
+        electronics: Electronics::default(),
+        ..profile.clone()
+    };
     let mut disk = Mechanics::new(&bare)?;
     // Not where the arm rests.
     let base = disk.sectors() / 3;
@@ -28,8 +31,15 @@ pub fn floor(profile: &Profile, phase: &Phase) -> Result<Energy, Missing> {
     let mut sum = Energy::ZERO;
     for (at, bytes) in runs(phase) {
         let (at, count) = (Sector::new(base + at / SECTOR), bytes.div_ceil(SECTOR));
-        let request =
-            if phase.writes() { Request::Write { at, count, fua: true } } else { Request::Read { at, count } };
+        let request = if phase.writes() {
+            Request::Write {
+                at,
+                count,
+                fua: true,
+            }
+        } else {
+            Request::Read { at, count }
+        };
         let served = disk.serve(now, request);
         now = served.done;
         sum += served.job.energy();
@@ -40,7 +50,11 @@ pub fn floor(profile: &Profile, phase: &Phase) -> Result<Energy, Missing> {
 /// The runs that must be fetched one after the other: where, and how many bytes.
 fn runs(phase: &Phase) -> Vec<(u64, u64)> {
     match phase.act {
-        Act::Read { set, order: Order::Random, .. } => {
+        Act::Read {
+            set,
+            order: Order::Random,
+            ..
+        } => {
             let sizes = set.sizes();
             let starts = sizes.iter().scan(0, |next, size| {
                 *next += size;
@@ -48,11 +62,20 @@ fn runs(phase: &Phase) -> Vec<(u64, u64)> {
             });
             let starts: Vec<u64> = starts.collect();
             let order = orders::shuffled(set.count, set.count, Order::SEED);
-            order.iter().map(|at| (starts[*at as usize], sizes[*at as usize])).collect()
+            order
+                .iter()
+                .map(|at| (starts[*at as usize], sizes[*at as usize]))
+                .collect()
         }
-        Act::Touch { set, pieces, write: false, seed } => {
-            orders::shuffled(set.bytes / PIECE, pieces, seed).iter().map(|at| (at * PIECE, PIECE)).collect()
-        }
+        Act::Touch {
+            set,
+            pieces,
+            write: false,
+            seed,
+        } => orders::shuffled(set.bytes / PIECE, pieces, seed)
+            .iter()
+            .map(|at| (at * PIECE, PIECE))
+            .collect(),
         _ if phase.bytes() == 0 => Vec::new(),
         _ => vec![(0, phase.bytes())],
     }

@@ -85,7 +85,14 @@ pub fn carry_out(phases: &[Phase], mode: Mode, ground: &mut impl Ground) -> Resu
         }
         let salt = at as u64;
         let mode = if phase.counts { mode } else { Mode::C };
-        let operations = Work { dir, mode, salt, ground, filled: &mut filled }.perform(&phase.act)?;
+        let operations = Work {
+            dir,
+            mode,
+            salt,
+            ground,
+            filled: &mut filled,
+        }
+        .perform(&phase.act)?;
         if phase.counts {
             ground.ran(phase)?;
         }
@@ -118,7 +125,12 @@ impl<G: Ground> Work<'_, G> {
         let operations = match *act {
             Act::Write { set, call, again } => self.write(&set, call, again)?,
             Act::Read { set, call, order } => self.read(&set, call, order)?,
-            Act::Touch { set, pieces, write, seed } => self.touch(&set, pieces, write, seed)?,
+            Act::Touch {
+                set,
+                pieces,
+                write,
+                seed,
+            } => self.touch(&set, pieces, write, seed)?,
             Act::Fill(filling) => self.fill(&filling)?,
             Act::Thin { percent, seed } => self.thin(percent, seed)?,
             Act::Remove(set) => self.remove(&set)?,
@@ -163,7 +175,11 @@ impl<G: Ground> Work<'_, G> {
 
     /// After an operation.
     fn done(&self, file: &File) -> Result<(), PhaseError> {
-        if self.mode == Mode::T { self.ground.forget(file) } else { Ok(()) }
+        if self.mode == Mode::T {
+            self.ground.forget(file)
+        } else {
+            Ok(())
+        }
     }
 
     /// The directory of a file, if that is the first in it.
@@ -181,7 +197,11 @@ impl<G: Ground> Work<'_, G> {
             if !again {
                 self.make_directory(&path)?;
             }
-            let how = OpenOptions::new().write(true).create_new(!again).truncate(again).clone();
+            let how = OpenOptions::new()
+                .write(true)
+                .create_new(!again)
+                .truncate(again)
+                .clone();
             let mut file = self.open(&path, &how)?;
             let content = self.content(at, size);
             for part in content.chunks(call.map_or(content.len().max(1), |call| call as usize)) {
@@ -195,7 +215,8 @@ impl<G: Ground> Work<'_, G> {
 
     fn read(&self, set: &Set, call: Option<u64>, order: Order) -> Result<u64, PhaseError> {
         let sizes = set.sizes();
-        let mut buffer = vec![0; call.or_else(|| sizes.iter().copied().max()).unwrap_or(1) as usize];
+        let mut buffer =
+            vec![0; call.or_else(|| sizes.iter().copied().max()).unwrap_or(1) as usize];
         let places = match order {
             Order::Made => (0..set.count).collect(),
             Order::Random => orders::shuffled(set.count, set.count, Order::SEED),
@@ -207,7 +228,10 @@ impl<G: Ground> Work<'_, G> {
             while left > 0 {
                 let got = file.read(&mut buffer).map_err(failed("reading", &path))?;
                 if got == 0 {
-                    let short = io::Error::new(ErrorKind::UnexpectedEof, "it is shorter than it was written");
+                    let short = io::Error::new(
+                        ErrorKind::UnexpectedEof,
+                        "it is shorter than it was written",
+                    );
                     return Err(failed("reading", &path)(short));
                 }
                 left = left.saturating_sub(got as u64);
@@ -226,10 +250,12 @@ impl<G: Ground> Work<'_, G> {
                 return Err(PhaseError::Interrupted);
             }
             if write {
-                file.write_all_at(&self.content(at, PIECE), at * PIECE).map_err(failed("writing", &path))?;
+                file.write_all_at(&self.content(at, PIECE), at * PIECE)
+                    .map_err(failed("writing", &path))?;
                 self.written(&file, &path)?;
             } else {
-                file.read_exact_at(&mut buffer, at * PIECE).map_err(failed("reading", &path))?;
+                file.read_exact_at(&mut buffer, at * PIECE)
+                    .map_err(failed("reading", &path))?;
             }
             self.done(&file)?;
         }
@@ -242,7 +268,8 @@ impl<G: Ground> Work<'_, G> {
             let path = self.path(&FILLING, at);
             let made = self.make_directory(&path).and_then(|()| {
                 let mut file = self.open(&path, OpenOptions::new().write(true).create_new(true))?;
-                file.write_all(&self.content(at, filling.size(at))).map_err(failed("writing", &path))
+                file.write_all(&self.content(at, filling.size(at)))
+                    .map_err(failed("writing", &path))
             });
             match made {
                 Ok(()) => *self.filled += 1,
@@ -287,7 +314,12 @@ impl<G: Ground> Work<'_, G> {
 }
 
 /// What files that fill a file system are called.
-const FILLING: Set = Set { name: "fill", count: 0, bytes: 0, is_mixed: false };
+const FILLING: Set = Set {
+    name: "fill",
+    count: 0,
+    bytes: 0,
+    is_mixed: false,
+};
 
 impl Order {
     /// What random orders of files are drawn with.

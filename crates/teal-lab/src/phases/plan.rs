@@ -52,12 +52,22 @@ pub struct Set {
 
 impl Set {
     fn alike(size: u64, count: u64) -> Self {
-        Self { name: "d", count, bytes: size * count, is_mixed: false }
+        Self {
+            name: "d",
+            count,
+            bytes: size * count,
+            is_mixed: false,
+        }
     }
 
     fn mixed(name: &'static str, bytes: f64, count: u64, scale: f64) -> Self {
         let scaled = scaled(count, scale);
-        Self { name, count: scaled, bytes: (bytes * MIB as f64 * scaled as f64 / count as f64) as u64, is_mixed: true }
+        Self {
+            name,
+            count: scaled,
+            bytes: (bytes * MIB as f64 * scaled as f64 / count as f64) as u64,
+            is_mixed: true,
+        }
     }
 
     /// The sizes of the files, in the order in which they are made. They sum up to `bytes`.
@@ -65,18 +75,30 @@ impl Set {
         if !self.is_mixed {
             return vec![self.bytes / self.count.max(1); self.count as usize];
         }
-        let weights: Vec<u64> = (0..self.count).map(|at| 80 + orders::drawn(at) % 41).collect();
+        let weights: Vec<u64> = (0..self.count)
+            .map(|at| 80 + orders::drawn(at) % 41)
+            .collect();
         let all: u64 = weights.iter().sum();
-        let mut sizes: Vec<u64> = weights.iter().map(|weight| self.bytes * weight / all.max(1)).collect();
+        let mut sizes: Vec<u64> = weights
+            .iter()
+            .map(|weight| self.bytes * weight / all.max(1))
+            .collect();
         if let Some(last) = sizes.last_mut() {
-            *last += self.bytes - weights.iter().map(|weight| self.bytes * weight / all.max(1)).sum::<u64>();
+            *last += self.bytes
+                - weights
+                    .iter()
+                    .map(|weight| self.bytes * weight / all.max(1))
+                    .sum::<u64>();
         }
         sizes
     }
 
     /// Directory and file, below the mount.
     pub fn path(&self, at: u64) -> (String, String) {
-        (format!("{}{:03}", self.name, at / PER_DIRECTORY), format!("f{:03}", at % PER_DIRECTORY))
+        (
+            format!("{}{:03}", self.name, at / PER_DIRECTORY),
+            format!("f{:03}", at % PER_DIRECTORY),
+        )
     }
 }
 
@@ -93,7 +115,11 @@ pub struct Filling {
 
 impl Filling {
     /// Those of the thesis.
-    const PIECES: Self = Self { least: PIECE, most: PIECE, seed: 0 };
+    const PIECES: Self = Self {
+        least: PIECE,
+        most: PIECE,
+        seed: 0,
+    };
 
     /// The bytes of a file.
     pub fn size(&self, at: u64) -> u64 {
@@ -105,8 +131,15 @@ impl Filling {
 /// Phases that make a fresh file system one that has been lived on: files of 4 to 60 KiB, 32 in the mean, until there is no room; then so many percent of them stay, whichever this
 /// seed draws. (Of smaller ones an ext file system would run out of inodes before it is full.)
 pub fn ageing(percent: u64, seed: u64) -> Vec<Phase> {
-    let filling = Filling { least: BLOCK, most: 15 * BLOCK, seed };
-    vec![Phase::prepares("fill", Act::Fill(filling)), Phase::prepares("thin", Act::Thin { percent, seed })]
+    let filling = Filling {
+        least: BLOCK,
+        most: 15 * BLOCK,
+        seed,
+    };
+    vec![
+        Phase::prepares("fill", Act::Fill(filling)),
+        Phase::prepares("thin", Act::Thin { percent, seed }),
+    ]
 }
 
 /// What is done in a phase.
@@ -167,10 +200,18 @@ pub struct Phase {
 
 impl Phase {
     fn counted(name: impl Into<String>, act: Act) -> Self {
-        Self { name: name.into(), act, counts: true }
+        Self {
+            name: name.into(),
+            act,
+            counts: true,
+        }
     }
     fn prepares(name: impl Into<String>, act: Act) -> Self {
-        Self { name: name.into(), act, counts: false }
+        Self {
+            name: name.into(),
+            act,
+            counts: false,
+        }
     }
 
     /// Bytes that the user reads or writes.
@@ -242,10 +283,16 @@ impl Group {
             Self::Files(kib) => of_files(Set::alike(kib * KIB, scaled(50 * KIB / kib, scale))),
             Self::Update => of_updates(scale),
             Self::Camera => vec![Phase::counted("camera", write(photos, None))],
-            Self::Camera64 => vec![Phase::counted("camera 64 KB", write(photos, Some(64 * KIB)))],
+            Self::Camera64 => vec![Phase::counted(
+                "camera 64 KB",
+                write(photos, Some(64 * KIB)),
+            )],
             Self::Mp3 => {
                 let set = Set::mixed("music", 138.4, 35, scale);
-                vec![Phase::counted("mp3 write", write(set, None)), Phase::counted("mp3 read", play(set))]
+                vec![
+                    Phase::counted("mp3 write", write(set, None)),
+                    Phase::counted("mp3 read", play(set)),
+                ]
             }
             Self::Fragmented => of_fragments(photos, Set::mixed("music", 138.4, 35, scale)),
         }
@@ -253,20 +300,39 @@ impl Group {
 }
 
 fn write(set: Set, call: Option<u64>) -> Act {
-    Act::Write { set, call, again: false }
+    Act::Write {
+        set,
+        call,
+        again: false,
+    }
 }
 
 fn play(set: Set) -> Act {
-    Act::Read { set, call: Some(64 * KIB), order: Order::Made }
+    Act::Read {
+        set,
+        call: Some(64 * KIB),
+        order: Order::Made,
+    }
 }
 
 fn of_files(set: Set) -> Vec<Phase> {
-    let read = |order| Act::Read { set, call: None, order };
+    let read = |order| Act::Read {
+        set,
+        call: None,
+        order,
+    };
     vec![
         Phase::counted("create", write(set, None)),
         Phase::counted("read", read(Order::Made)),
         Phase::counted("rand_read", read(Order::Random)),
-        Phase::counted("rewrite", Act::Write { set, call: None, again: true }),
+        Phase::counted(
+            "rewrite",
+            Act::Write {
+                set,
+                call: None,
+                again: true,
+            },
+        ),
         Phase::counted("reread", read(Order::Made)),
         Phase::counted("rand_reread", read(Order::Random)),
     ]
@@ -276,8 +342,17 @@ fn of_updates(scale: f64) -> Vec<Phase> {
     let pieces = scaled(100 * MIB / PIECE, scale);
     let set = Set::alike(pieces * PIECE, 1);
     let some = scaled(24 * MIB / PIECE, scale);
-    let read = Act::Read { set, call: Some(PIECE), order: Order::Made };
-    let touch = |write, seed| Act::Touch { set, pieces: some, write, seed };
+    let read = Act::Read {
+        set,
+        call: Some(PIECE),
+        order: Order::Made,
+    };
+    let touch = |write, seed| Act::Touch {
+        set,
+        pieces: some,
+        write,
+        seed,
+    };
     vec![
         Phase::prepares("file", write(set, Some(MIB))),
         Phase::counted("read", read),
@@ -292,7 +367,13 @@ fn of_fragments(photos: Set, music: Set) -> Vec<Phase> {
     let mut phases = vec![Phase::prepares("fill", Act::Fill(Filling::PIECES))];
     for level in LEVELS {
         phases.extend([
-            Phase::prepares(format!("thin to {level} %"), Act::Thin { percent: level, seed: Order::SEED }),
+            Phase::prepares(
+                format!("thin to {level} %"),
+                Act::Thin {
+                    percent: level,
+                    seed: Order::SEED,
+                },
+            ),
             Phase::counted(format!("camera at {level} %"), write(photos, None)),
             Phase::prepares(format!("no photos at {level} %"), Act::Remove(photos)),
             Phase::counted(format!("mp3 write at {level} %"), write(music, None)),

@@ -15,14 +15,20 @@ pub struct Sheet<'a> {
 
 /// Joules by phase and file system, how many times the floor, and what they were spent on.
 pub fn markdown(sheet: &Sheet<'_>) -> String {
-    let Some(first) = sheet.cells.first() else { return "No phase has been measured.\n".into() };
+    let Some(first) = sheet.cells.first() else {
+        return "No phase has been measured.\n".into();
+    };
     let mut text = format!(
         "All joules are modelled by {}, a disk of {} bytes, in virtual time; mode {:?}, scale {}. Assumed: {}.\n",
         first.profile,
         first.size,
         first.mode,
         first.scale,
-        if sheet.assumed.is_empty() { "nothing".into() } else { sheet.assumed.join(", ") }
+        if sheet.assumed.is_empty() {
+            "nothing".into()
+        } else {
+            sheet.assumed.join(", ")
+        }
     );
     let systems = systems(sheet.cells);
     text.push_str("\n## Joules, and how many times the floor\n\n| phase |");
@@ -34,15 +40,24 @@ pub fn markdown(sheet: &Sheet<'_>) -> String {
     text.push('\n');
     for group in Group::ALL {
         for (at, phase) in phases(sheet.cells, &group).into_iter().enumerate() {
-            let found: Vec<_> = systems.iter().map(|system| find(sheet.cells, system, &group, at)).collect();
+            let found: Vec<_> = systems
+                .iter()
+                .map(|system| find(sheet.cells, system, &group, at))
+                .collect();
             let _ = write!(text, "| {} {phase} |", group.name());
             for measured in &found {
                 match measured {
-                    Some(of) => _ = write!(text, " {} ({:.1}) |", short(of.tally.joules()), of.ratio()),
+                    Some(of) => {
+                        _ = write!(text, " {} ({:.1}) |", short(of.tally.joules()), of.ratio())
+                    }
                     None => text.push_str(" |"),
                 }
             }
-            let floor = found.iter().flatten().next().map_or(0.0, |of| of.floor_microjoules as f64 / 1e6);
+            let floor = found
+                .iter()
+                .flatten()
+                .next()
+                .map_or(0.0, |of| of.floor_microjoules as f64 / 1e6);
             let _ = writeln!(text, " {} |", short(floor));
         }
     }
@@ -64,7 +79,13 @@ fn spent(cells: &[Cell], system: &str) -> String {
     for group in Group::ALL {
         for cell in of.iter().filter(|cell| cell.group == group.name()) {
             for measured in &cell.phases {
-                let _ = writeln!(text, "| {} {} |{}", cell.group, measured.phase, row(measured));
+                let _ = writeln!(
+                    text,
+                    "| {} {} |{}",
+                    cell.group,
+                    measured.phase,
+                    row(measured)
+                );
             }
         }
     }
@@ -79,7 +100,17 @@ fn row(of: &Measured) -> String {
     let other = tally.joules() - seek - rotate - commands - transfer;
     let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
     let drain = of.drain_microjoules as f64 / 1e6;
-    let joules = [tally.joules(), seek, rotate, transfer, commands, other, drain].map(short).join(" | ");
+    let joules = [
+        tally.joules(),
+        seek,
+        rotate,
+        transfer,
+        commands,
+        other,
+        drain,
+    ]
+    .map(short)
+    .join(" | ");
     format!(
         " {joules} | {} | {} | {} | {} | {} | {} | {} |",
         tally.seeks,
@@ -105,12 +136,22 @@ fn systems(cells: &[Cell]) -> Vec<&str> {
 
 /// Names of the phases of a group, as far as anybody went.
 fn phases(cells: &[Cell], group: &Group) -> Vec<String> {
-    let of = cells.iter().filter(|cell| cell.group == group.name()).max_by_key(|cell| cell.phases.len());
-    of.map_or(Vec::new(), |cell| cell.phases.iter().map(|measured| measured.phase.clone()).collect())
+    let of = cells
+        .iter()
+        .filter(|cell| cell.group == group.name())
+        .max_by_key(|cell| cell.phases.len());
+    of.map_or(Vec::new(), |cell| {
+        cell.phases
+            .iter()
+            .map(|measured| measured.phase.clone())
+            .collect()
+    })
 }
 
 fn find<'a>(cells: &'a [Cell], system: &str, group: &Group, at: usize) -> Option<&'a Measured> {
-    let cell = cells.iter().find(|cell| cell.system == system && cell.group == group.name())?;
+    let cell = cells
+        .iter()
+        .find(|cell| cell.system == system && cell.group == group.name())?;
     cell.phases.get(at)
 }
 

@@ -10,18 +10,42 @@ use teal_energy::Profile;
 const MIB: u64 = 1 << 20;
 
 fn named(group: Group, name: &str, scale: f64) -> Phase {
-    group.phases(scale).into_iter().find(|phase| phase.name == name).unwrap()
+    group
+        .phases(scale)
+        .into_iter()
+        .find(|phase| phase.name == name)
+        .unwrap()
 }
 
 #[test]
 fn phases_are_those_of_the_thesis() {
-    let names = |group: Group| group.phases(1.0).into_iter().filter(|p| p.counts).map(|p| p.name).collect::<Vec<_>>();
-    let six = ["create", "read", "rand_read", "rewrite", "reread", "rand_reread"];
+    let names = |group: Group| {
+        group
+            .phases(1.0)
+            .into_iter()
+            .filter(|p| p.counts)
+            .map(|p| p.name)
+            .collect::<Vec<_>>()
+    };
+    let six = [
+        "create",
+        "read",
+        "rand_read",
+        "rewrite",
+        "reread",
+        "rand_reread",
+    ];
     for (kib, count) in [(4, 12_800), (32, 1600), (1024, 50)] {
         let group = Group::Files(kib);
         assert_eq!(names(group), six);
         for phase in group.phases(1.0) {
-            let (Act::Write { set, call: None, .. } | Act::Read { set, call: None, .. }) = phase.act else {
+            let (Act::Write {
+                set, call: None, ..
+            }
+            | Act::Read {
+                set, call: None, ..
+            }) = phase.act
+            else {
                 panic!("a file is one operation: {phase:?}");
             };
             assert_eq!((phase.bytes(), set.count), (50 * MIB, count));
@@ -29,26 +53,52 @@ fn phases_are_those_of_the_thesis() {
             let paths: Vec<_> = (0..count).map(|at| set.path(at)).collect();
             assert_eq!(paths.iter().collect::<BTreeSet<_>>().len() as u64, count);
             let first = &paths[0].0;
-            assert_eq!(paths.iter().filter(|(dir, _)| dir == first).count() as u64, count.min(200));
+            assert_eq!(
+                paths.iter().filter(|(dir, _)| dir == first).count() as u64,
+                count.min(200)
+            );
         }
     }
-    assert_eq!(names(Group::Update), ["read", "rand_read", "write", "reread", "rand_reread"]);
+    assert_eq!(
+        names(Group::Update),
+        ["read", "rand_read", "write", "reread", "rand_reread"]
+    );
     assert_eq!(named(Group::Update, "read", 1.0).bytes(), 100 * MIB);
     assert_eq!(named(Group::Update, "write", 1.0).bytes(), 24 * MIB);
-    let levels = ["camera at 80 %", "mp3 write at 80 %", "mp3 read at 80 %", "camera at 60 %"];
+    let levels = [
+        "camera at 80 %",
+        "mp3 write at 80 %",
+        "mp3 read at 80 %",
+        "camera at 60 %",
+    ];
     assert_eq!(names(Group::Fragmented)[..4], levels);
     assert_eq!(names(Group::Fragmented).len(), 12);
 }
 
 #[test]
 fn photos_and_music_have_their_number_and_size_and_differ() {
-    for (group, name, count, mib) in [(Group::Camera, "camera", 156, 145.8), (Group::Mp3, "mp3 write", 35, 138.4)] {
-        let Act::Write { set, call: None, again: false } = named(group, name, 1.0).act else { panic!("{name}") };
+    for (group, name, count, mib) in [
+        (Group::Camera, "camera", 156, 145.8),
+        (Group::Mp3, "mp3 write", 35, 138.4),
+    ] {
+        let Act::Write {
+            set,
+            call: None,
+            again: false,
+        } = named(group, name, 1.0).act
+        else {
+            panic!("{name}")
+        };
         let sizes = set.sizes();
         assert_eq!((sizes.len(), set.bytes), (count, (mib * MIB as f64) as u64));
         assert_eq!(sizes.iter().sum::<u64>(), set.bytes);
         let mean = set.bytes / count as u64;
-        assert!(sizes.iter().all(|size| (mean * 3 / 4..mean * 5 / 4).contains(size)), "{sizes:?}");
+        assert!(
+            sizes
+                .iter()
+                .all(|size| (mean * 3 / 4..mean * 5 / 4).contains(size)),
+            "{sizes:?}"
+        );
         assert!(sizes.iter().collect::<BTreeSet<_>>().len() > 20);
         assert_eq!(sizes, set.sizes(), "the same each time");
     }
@@ -56,12 +106,24 @@ fn photos_and_music_have_their_number_and_size_and_differ() {
 
 #[test]
 fn a_scale_takes_a_part_of_the_files_and_keeps_their_sizes() {
-    let Act::Write { set, .. } = named(Group::Files(4), "create", 0.01).act else { panic!() };
+    let Act::Write { set, .. } = named(Group::Files(4), "create", 0.01).act else {
+        panic!()
+    };
     assert_eq!((set.count, set.bytes), (128, 128 << 12));
-    let Act::Write { set, .. } = named(Group::Camera, "camera", 0.05).act else { panic!() };
+    let Act::Write { set, .. } = named(Group::Camera, "camera", 0.05).act else {
+        panic!()
+    };
     assert_eq!(set.count, 8);
-    assert!((set.bytes / 8).abs_diff(957_000) < 50_000, "{}", set.bytes / 8);
-    assert_eq!(named(Group::Files(1024), "create", 1e-9).bytes(), MIB, "there is always one");
+    assert!(
+        (set.bytes / 8).abs_diff(957_000) < 50_000,
+        "{}",
+        set.bytes / 8
+    );
+    assert_eq!(
+        named(Group::Files(1024), "create", 1e-9).bytes(),
+        MIB,
+        "there is always one"
+    );
 }
 
 #[test]
@@ -71,7 +133,10 @@ fn random_orders_visit_everything_once_and_are_the_same_everywhere() {
     assert_eq!(order, orders::shuffled(1000, 1000, 7));
     assert_ne!(order, orders::shuffled(1000, 1000, 8));
     assert_eq!(orders::shuffled(1000, 10, 7), order[..10]);
-    let ascending = order.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
+    let ascending = order
+        .windows(2)
+        .filter(|pair| pair[1] == pair[0] + 1)
+        .count();
     assert!(ascending < 10, "{ascending} of 1000 follow each other");
     assert!(orders::shuffled(0, 0, 7).is_empty());
 }
@@ -89,10 +154,16 @@ fn the_floor_is_the_bytes_in_one_run_and_one_seek() {
     ] {
         let floor = joules(&named(group, name, 1.0));
         let bytes = kib / 3300.0 * 0.756;
-        assert!((bytes + 0.0076..bytes + 0.02).contains(&floor), "{name}: {floor} J, {bytes} J");
+        assert!(
+            (bytes + 0.0076..bytes + 0.02).contains(&floor),
+            "{name}: {floor} J, {bytes} J"
+        );
     }
     let reading = joules(&named(Group::Files(4), "read", 1.0));
-    assert!((reading - 51_200.0 / 3300.0 * 0.627).abs() < 0.02, "{reading}");
+    assert!(
+        (reading - 51_200.0 / 3300.0 * 0.627).abs() < 0.02,
+        "{reading}"
+    );
     // Each file for itself: a seek and half a turn on the average.
     let random = joules(&named(Group::Files(4), "rand_read", 1.0));
     let each = (random - reading) / 12_800.0;
@@ -152,33 +223,82 @@ impl Ground for Notes {
 #[test]
 fn each_phase_counts_from_its_mount_to_its_unmount_and_forgets_after_each_operation() {
     let dir = tempfile::tempdir().unwrap();
-    let mut ground = Notes { dir: dir.path().to_owned(), ..Notes::default() };
+    let mut ground = Notes {
+        dir: dir.path().to_owned(),
+        ..Notes::default()
+    };
     carry_out(&Group::Files(4).phases(0.02), Mode::T, &mut ground).unwrap();
-    let of = |name: &str| ["mount", &format!("begin {name}"), "ran", "unmount", "drained 256"].map(str::to_owned);
-    let wanted: Vec<_> =
-        ["create", "read", "rand_read", "rewrite", "reread", "rand_reread"].iter().flat_map(|name| of(name)).collect();
+    let of = |name: &str| {
+        [
+            "mount",
+            &format!("begin {name}"),
+            "ran",
+            "unmount",
+            "drained 256",
+        ]
+        .map(str::to_owned)
+    };
+    let wanted: Vec<_> = [
+        "create",
+        "read",
+        "rand_read",
+        "rewrite",
+        "reread",
+        "rand_reread",
+    ]
+    .iter()
+    .flat_map(|name| of(name))
+    .collect();
     assert_eq!(ground.told, wanted);
-    assert_eq!((ground.forgotten.get(), ground.ticks.get()), (6 * 256, 2 * 256));
-    assert_eq!(std::fs::metadata(dir.path().join("d001/f055")).unwrap().len(), 4096);
+    assert_eq!(
+        (ground.forgotten.get(), ground.ticks.get()),
+        (6 * 256, 2 * 256)
+    );
+    assert_eq!(
+        std::fs::metadata(dir.path().join("d001/f055"))
+            .unwrap()
+            .len(),
+        4096
+    );
     assert!(!dir.path().join("d001/f056").exists());
 
-    let mut update = Notes { dir: dir.path().join("d000"), ..Notes::default() };
+    let mut update = Notes {
+        dir: dir.path().join("d000"),
+        ..Notes::default()
+    };
     carry_out(&Group::Update.phases(0.01), Mode::C, &mut update).unwrap();
-    assert_eq!(update.told[..3], ["mount", "unmount", "mount"], "making the file does not count");
+    assert_eq!(
+        update.told[..3],
+        ["mount", "unmount", "mount"],
+        "making the file does not count"
+    );
     assert_eq!(update.told[6], "drained 1");
     assert_eq!(update.told[11], "drained 31");
-    assert_eq!((update.forgotten.get(), update.ticks.get()), (0, 0), "cached");
+    assert_eq!(
+        (update.forgotten.get(), update.ticks.get()),
+        (0, 0),
+        "cached"
+    );
 }
 
 #[test]
 fn rewriting_changes_the_content_and_what_is_missing_is_said() {
     let dir = tempfile::tempdir().unwrap();
-    let mut ground = Notes { dir: dir.path().to_owned(), ..Notes::default() };
+    let mut ground = Notes {
+        dir: dir.path().to_owned(),
+        ..Notes::default()
+    };
     let phases = Group::Files(32).phases(0.001);
     carry_out(&phases[..1], Mode::C, &mut ground).unwrap();
     let file = dir.path().join("d000/f000");
     let first = std::fs::read(&file).unwrap();
-    let again = [Phase { counts: false, ..phases[0].clone() }, phases[3].clone()];
+    let again = [
+        Phase {
+            counts: false,
+            ..phases[0].clone()
+        },
+        phases[3].clone(),
+    ];
     carry_out(&again[1..], Mode::F, &mut ground).unwrap();
     assert_eq!(first.len(), 32 << 10);
     std::fs::write(&file, &first[1..]).unwrap();
@@ -188,16 +308,33 @@ fn rewriting_changes_the_content_and_what_is_missing_is_said() {
         "{short:?}"
     );
     std::fs::remove_file(&file).unwrap();
-    let gone = carry_out(&phases[1..2], Mode::T, &mut ground).unwrap_err().to_string();
+    let gone = carry_out(&phases[1..2], Mode::T, &mut ground)
+        .unwrap_err()
+        .to_string();
     assert!(gone.contains("f000"), "{gone}");
     ground.over = true;
-    assert!(matches!(carry_out(&phases[..1], Mode::T, &mut ground), Err(PhaseError::Interrupted)));
+    assert!(matches!(
+        carry_out(&phases[..1], Mode::T, &mut ground),
+        Err(PhaseError::Interrupted)
+    ));
 }
 
 fn cell(system: &str, joules: u64) -> Cell {
-    let use_of = |name: &str, part| Usage { name: name.into(), count: 1, ns: 1, microjoules: joules * part / 4 };
+    let use_of = |name: &str, part| Usage {
+        name: name.into(),
+        count: 1,
+        ns: 1,
+        microjoules: joules * part / 4,
+    };
     let uses = vec![use_of("seek", 1), use_of("rotate", 1), use_of("write", 2)];
-    let tally = Tally { microjoules: joules, seeks: 7, writes: 9, bytes_written: 3 << 20, uses, ..Tally::default() };
+    let tally = Tally {
+        microjoules: joules,
+        seeks: 7,
+        writes: 9,
+        bytes_written: 3 << 20,
+        uses,
+        ..Tally::default()
+    };
     let measured = Measured {
         phase: "create".into(),
         operations: 3,
@@ -223,34 +360,66 @@ fn cell(system: &str, joules: u64) -> Cell {
 #[test]
 fn the_table_has_joules_and_how_many_times_the_floor_and_what_they_went_for() {
     let cells = [cell("ext4", 4_000_000), cell("teal", 1_000_000)];
-    let text = markdown(&Sheet { cells: &cells, assumed: &["half a millisecond".to_owned()] });
-    assert!(text.contains("| 4k create | 4.00 (8.0) | 1.00 (2.0) | 0.500 |"), "{text}");
-    assert!(text.contains("modelled by ibm-microdrive-1gb") && text.contains("scale 0.1"), "{text}");
+    let text = markdown(&Sheet {
+        cells: &cells,
+        assumed: &["half a millisecond".to_owned()],
+    });
+    assert!(
+        text.contains("| 4k create | 4.00 (8.0) | 1.00 (2.0) | 0.500 |"),
+        "{text}"
+    );
+    assert!(
+        text.contains("modelled by ibm-microdrive-1gb") && text.contains("scale 0.1"),
+        "{text}"
+    );
     assert!(text.contains("Assumed: half a millisecond"), "{text}");
     assert!(
         text.contains("| 4k create | 4.00 | 1.00 | 1.00 | 2.00 | 0 | 0 | 0 | 7 | 0 | 0.0 | 9 | 3.0 | 1.0 | 0 |"),
         "{text}"
     );
-    assert_eq!(markdown(&Sheet { cells: &[], assumed: &[] }), "No phase has been measured.\n");
+    assert_eq!(
+        markdown(&Sheet {
+            cells: &[],
+            assumed: &[]
+        }),
+        "No phase has been measured.\n"
+    );
 }
 
 #[test]
 fn ageing_is_drawn_by_its_seed_and_its_files_are_larger_than_those_of_the_thesis() {
     let parts = |percent, seed| match &ageing(percent, seed)[..] {
         [
-            Phase { act: Act::Fill(filling), counts: false, .. },
-            Phase { act: Act::Thin { percent, seed }, counts: false, .. },
+            Phase {
+                act: Act::Fill(filling),
+                counts: false,
+                ..
+            },
+            Phase {
+                act: Act::Thin { percent, seed },
+                counts: false,
+                ..
+            },
         ] => (*filling, *percent, *seed),
         other => panic!("{other:?}"),
     };
-    let sizes = |seed| (0..10_000).map(|at| parts(60, seed).0.size(at)).collect::<Vec<u64>>();
+    let sizes = |seed| {
+        (0..10_000)
+            .map(|at| parts(60, seed).0.size(at))
+            .collect::<Vec<u64>>()
+    };
     let mine = sizes(7);
     assert_eq!((parts(60, 7).1, parts(60, 7).2, &mine), (60, 7, &sizes(7)));
-    assert!(mine.iter().all(|size| (4096..=15 * 4096).contains(size) && size % 4096 == 0));
+    assert!(
+        mine.iter()
+            .all(|size| (4096..=15 * 4096).contains(size) && size % 4096 == 0)
+    );
     let mean = mine.iter().sum::<u64>() / 10_000;
     assert!((31 << 10..33 << 10).contains(&mean), "{mean}");
     let same = mine.iter().zip(sizes(8)).filter(|(a, b)| **a == *b).count();
     assert!((500..850).contains(&same), "one of 15: {same}");
-    let Act::Fill(thesis) = named(Group::Fragmented, "fill", 1.0).act else { panic!() };
+    let Act::Fill(thesis) = named(Group::Fragmented, "fill", 1.0).act else {
+        panic!()
+    };
     assert!((0..100).all(|at| thesis.size(at) == 8192));
 }

@@ -35,8 +35,15 @@ const COLD: &str = "over the whole stream (1.1 s between operations instead of 0
 
 /// The handheld of section 5.5, with so much more latency to the server. Files have their own places on the disk.
 pub(super) fn handheld(more: Span, mut profiles: Vec<Profile>) -> Machine {
-    profiles.extend(["ibm-microdrive-1gb", "bluefs-802.11b", "ipaq-3870"].into_iter().filter_map(Profile::shipped));
-    for profile in profiles.iter_mut().filter(|profile| profile.kind == Kind::Link) {
+    profiles.extend(
+        ["ibm-microdrive-1gb", "bluefs-802.11b", "ipaq-3870"]
+            .into_iter()
+            .filter_map(Profile::shipped),
+    );
+    for profile in profiles
+        .iter_mut()
+        .filter(|profile| profile.kind == Kind::Link)
+    {
         for service in &mut profile.services {
             service.read.latency += more;
             service.write.latency += more;
@@ -54,14 +61,25 @@ pub(super) fn handheld(more: Span, mut profiles: Vec<Profile>) -> Machine {
 /// The first operations of Purcell on a machine.
 pub(super) fn purcell(machine: Machine, gaps: Gaps) -> Scene {
     let purcell = Published::named("purcell").expect("it is published");
-    let items = purcell.events(gaps, SEED).take(HEAD).map(|event| Ok(Item::Event(event)));
-    let assumptions = Assumptions { memory: MEMORY, pace: Pace::Closed, away: None, ..Assumptions::default() };
+    let items = purcell
+        .events(gaps, SEED)
+        .take(HEAD)
+        .map(|event| Ok(Item::Event(event)));
+    let assumptions = Assumptions {
+        memory: MEMORY,
+        pace: Pace::Closed,
+        away: None,
+        ..Assumptions::default()
+    };
     Scene::of(items, machine, &assumptions).expect("a stream can be replayed")
 }
 
 /// What file operations cost besides the floor: "it excludes energy expended during think time".
 pub(super) fn spent(run: &Run) -> u64 {
-    run.report.total().get().saturating_sub(run.report.floor.get())
+    run.report
+        .total()
+        .get()
+        .saturating_sub(run.report.floor.get())
 }
 
 pub(super) fn joules(microjoules: u64) -> String {
@@ -82,20 +100,31 @@ fn sensitivity(table: &mut Table, scene: impl Fn() -> Scene) {
         let theirs = scene.run(&Named::Coda(Span::secs(seconds)));
         let delay = less(ours.report.delay().get(), theirs.report.delay().get());
         let energy = less(spent(&ours), spent(&theirs));
-        let what = format!("if Coda's disk slept after {seconds} s (0 ms to the server, sessions gaps)");
+        let what =
+            format!("if Coda's disk slept after {seconds} s (0 ms to the server, sessions gaps)");
         table.row(what, "-", format!("delay {delay}, energy {energy}"));
     }
 }
 
 /// Rows of a figure: `theirs` against `ours`, by latency and model of pauses.
-pub(super) fn compare(table: &mut Table, paper: Reductions, scenes: impl Fn(Span, Gaps) -> [(Scene, Named); 2]) {
+pub(super) fn compare(
+    table: &mut Table,
+    paper: Reductions,
+    scenes: impl Fn(Span, Gaps) -> [(Scene, Named); 2],
+) {
     for (millis, delay, energy) in paper {
         for gaps in Gaps::ALL {
-            let [theirs, ours] = scenes(Span::millis(millis), gaps).map(|(scene, named)| scene.run(&named));
-            let what = |what: &str| format!("{what}, {millis} ms to the server, {} gaps", gaps.word());
+            let [theirs, ours] =
+                scenes(Span::millis(millis), gaps).map(|(scene, named)| scene.run(&named));
+            let what =
+                |what: &str| format!("{what}, {millis} ms to the server, {} gaps", gaps.word());
             let delays = [&ours, &theirs].map(|run| run.report.delay());
             let reduced = less(delays[0].get(), delays[1].get());
-            table.row(what("delay"), format!("{delay} % less"), format!("{reduced} ({} for {})", delays[0], delays[1]));
+            table.row(
+                what("delay"),
+                format!("{delay} % less"),
+                format!("{reduced} ({} for {})", delays[0], delays[1]),
+            );
             let [less_energy, most] = [spent(&ours), spent(&theirs)];
             let reduced = less(less_energy, most);
             let shown = format!("{reduced} ({} for {})", joules(less_energy), joules(most));
@@ -122,7 +151,10 @@ pub(super) fn figure_7() -> Table {
 pub(super) fn figure_8() -> Table {
     let half = |more| {
         let mut machine = handheld(more, Vec::new());
-        machine.parts[0].holds = Share { files: 50, attributes: true };
+        machine.parts[0].holds = Share {
+            files: 50,
+            attributes: true,
+        };
         machine
     };
     let mut table = Table::of(
@@ -142,10 +174,18 @@ pub(super) fn figure_8() -> Table {
                 let scene = purcell(half(Span::millis(millis)), *gaps);
                 let thinking = scene.world.base * Span::nanos(scene.trace.end().get());
                 let all = |named| (spent(&scene.run(&named)) + thinking.get()) as f64;
-                format!("{:.0} % {}", (all(CODA) / all(Named::BlueFs) - 1.0) * 100.0, gaps.word())
+                format!(
+                    "{:.0} % {}",
+                    (all(CODA) / all(Named::BlueFs) - 1.0) * 100.0,
+                    gaps.word()
+                )
             })
             .collect();
-        table.row(format!("longer battery life, {millis} ms to the server"), paper, lives.join(", "));
+        table.row(
+            format!("longer battery life, {millis} ms to the server"),
+            paper,
+            lives.join(", "),
+        );
     }
     sensitivity(&mut table, || purcell(half(Span::ZERO), Gaps::Sessions));
     table
@@ -158,12 +198,28 @@ fn one_file(kilobytes: u64, policy: &mut dyn Policy) -> sim::Report {
         Device::new(&profile).expect("it is complete")
     };
     let devices = vec![device("ibm-microdrive-1gb"), device("bluefs-802.11b")];
-    let base = Profile::shipped("ipaq-3870").and_then(|machine| machine.base).expect("it is known");
+    let base = Profile::shipped("ipaq-3870")
+        .and_then(|machine| machine.base)
+        .expect("it is known");
     let mut world = World::new(devices, base, Pace::Closed);
-    let awake = world.devices[1].power.ids().max_by_key(|state| world.devices[1].power.power(*state));
-    world.start = vec![world.devices[0].power.lowest(), awake.expect("it has states")];
+    let awake = world.devices[1]
+        .power
+        .ids()
+        .max_by_key(|state| world.devices[1].power.power(*state));
+    world.start = vec![
+        world.devices[0].power.lowest(),
+        awake.expect("it has states"),
+    ];
     let copies: DeviceSet = (0..2).filter_map(DeviceId::new).collect();
-    let read = |n: u64| Event { at: Time::ZERO, what: What::Read { object: 1, offset: n * 4096, bytes: 4096, copies } };
+    let read = |n: u64| Event {
+        at: Time::ZERO,
+        what: What::Read {
+            object: 1,
+            offset: n * 4096,
+            bytes: 4096,
+            copies,
+        },
+    };
     let trace = Trace::new((0..kilobytes / 4).map(read).collect(), Time::ZERO);
     sim::run(&world, &trace, policy)
 }
@@ -189,14 +245,26 @@ pub(super) fn figure_4() -> Table {
             256 => "both the same",
             _ => "-",
         };
-        table.row(format!("{kilobytes} KB"), paper, format!("{masked}, ext2 {plain}"));
+        table.row(
+            format!("{kilobytes} KB"),
+            paper,
+            format!("{masked}, ext2 {plain}"),
+        );
     }
     let meet = (1..=128).map(|n| n * 4).find(|kilobytes| {
         let [masked, plain] = both(*kilobytes);
         masked.delay() > plain.delay()
     });
-    table.row("from this size on ext2 is quicker", "256 KB", meet.map_or("never".into(), |size| format!("{size} KB")));
+    table.row(
+        "from this size on ext2 is quicker",
+        "256 KB",
+        meet.map_or("never".into(), |size| format!("{size} KB")),
+    );
     let first = both(512).map(|report| report.delays.first().copied().unwrap_or_default());
-    table.row("first byte of a large file, sooner by", "800 ms", first[1].less(first[0]).to_string());
+    table.row(
+        "first byte of a large file, sooner by",
+        "800 ms",
+        first[1].less(first[0]).to_string(),
+    );
     table
 }

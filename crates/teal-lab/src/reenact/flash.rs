@@ -40,11 +40,21 @@ const SHARE: u8 = 6;
 fn with_flash(more: Span) -> Machine {
     let nor = Profile::parse(NOR).expect("a test reads it");
     let mut machine = handheld(more, vec![nor]);
-    for part in machine.parts.iter_mut().filter(|part| part.device.kind == Kind::Flash) {
-        part.holds = Share { files: SHARE, attributes: true };
+    for part in machine
+        .parts
+        .iter_mut()
+        .filter(|part| part.device.kind == Kind::Flash)
+    {
+        part.holds = Share {
+            files: SHARE,
+            attributes: true,
+        };
         part.room = Some(ROOM);
         // "We also increased the maximum delay of the flash write queue to 300 seconds."
-        part.device.queue = Some(QueueLimits { age: Span::secs(300), ..QueueLimits::BLUEFS });
+        part.device.queue = Some(QueueLimits {
+            age: Span::secs(300),
+            ..QueueLimits::BLUEFS
+        });
     }
     machine
 }
@@ -62,7 +72,8 @@ pub(super) fn figure_9() -> Table {
         ],
     );
     compare(&mut table, [(0, 33, 9), (30, 48, 25)], |more, gaps| {
-        [handheld(more, Vec::new()), with_flash(more)].map(|machine| (purcell(machine, gaps), Named::BlueFs))
+        [handheld(more, Vec::new()), with_flash(more)]
+            .map(|machine| (purcell(machine, gaps), Named::BlueFs))
     });
     table
 }

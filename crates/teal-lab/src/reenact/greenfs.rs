@@ -37,8 +37,7 @@ fn counted(published: &'static Published, gaps: Gaps) -> Counted {
         counted.hours = event.at.as_secs_f64() / 3600.0;
         let is_change = matches!(event.action, Action::Write { .. });
         counted.changes += u64::from(is_change);
-        let is_first =
-            matches!(event.action, Action::Read { length, .. } if met.insert(event.object, length).is_none());
+        let is_first = matches!(event.action, Action::Read { length, .. } if met.insert(event.object, length).is_none());
         let window = (event.at.as_secs() / 30) as usize;
         counted.requests.resize(window + 1, 0);
         counted.requests[window] += u64::from(is_change || is_first);
@@ -57,9 +56,10 @@ pub(super) fn table_3() -> Table {
         ],
     );
     for gaps in Gaps::ALL {
-        for (name, operations, hours, percent, megabytes) in
-            [("jeff", "1,987,982", "26.48", "5.6 %", "649"), ("purcell", "87,739", "27.66", "6 %", "252")]
-        {
+        for (name, operations, hours, percent, megabytes) in [
+            ("jeff", "1,987,982", "26.48", "5.6 %", "649"),
+            ("purcell", "87,739", "27.66", "6 %", "252"),
+        ] {
             let seen = counted(Published::named(name).expect("it is published"), gaps);
             let what = |what: &str| format!("{name}, {} gaps: {what}", gaps.word());
             table.row(what("operations"), operations, seen.operations.to_string());
@@ -69,10 +69,26 @@ pub(super) fn table_3() -> Table {
             table.row(what("MB"), megabytes, format!("{}", seen.bytes / 1_000_000));
             if name == "jeff" {
                 let all: u64 = seen.requests.iter().sum();
-                table.row(what("requests a second"), "1.3", format!("{:.2}", all as f64 / seen.hours / 3600.0));
-                let within = |least, below| seen.requests.iter().filter(|n| (least..below).contains(*n)).count();
-                for (least, below, paper) in [(10_000, 15_001, "3"), (1_000, 10_000, "17"), (100, 1_000, "505")] {
-                    let what = what(&format!("30 s with {least} to {} requests", below / 1000 * 1000));
+                table.row(
+                    what("requests a second"),
+                    "1.3",
+                    format!("{:.2}", all as f64 / seen.hours / 3600.0),
+                );
+                let within = |least, below| {
+                    seen.requests
+                        .iter()
+                        .filter(|n| (least..below).contains(*n))
+                        .count()
+                };
+                for (least, below, paper) in [
+                    (10_000, 15_001, "3"),
+                    (1_000, 10_000, "17"),
+                    (100, 1_000, "505"),
+                ] {
+                    let what = what(&format!(
+                        "30 s with {least} to {} requests",
+                        below / 1000 * 1000
+                    ));
                     table.row(what, paper, within(least, below).to_string());
                 }
             }
@@ -105,30 +121,69 @@ pub(super) fn table_4() -> Table {
         ],
     );
     let watts = |power: Power| format!("{:.1} W", power.get() as f64 / 1e6);
-    let base = |name: &str| Profile::shipped(name).and_then(|machine| machine.base).expect("it is a machine");
+    let base = |name: &str| {
+        Profile::shipped(name)
+            .and_then(|machine| machine.base)
+            .expect("it is a machine")
+    };
     let rows = [
-        ("server", base("greenfs-server"), state("seagate-savvio-10k6-300gb", "ready"), "113, 101 W: 12"),
-        ("desktop", base("greenfs-desktop"), state("desktop-7200rpm-composed", "idle"), "54.1, 46.8 W: 14 %"),
-        ("notebook", Power::milliwatts(19_600), state("fujitsu-mhu2100at", "idle"), "20.1, 19.6 W: 2.5 %"),
-        ("notebook, saving power", base("thinkpad-t42"), state("fujitsu-mhu2100at", "idle"), "13.9, 13.4 W: 3.6 %"),
+        (
+            "server",
+            base("greenfs-server"),
+            state("seagate-savvio-10k6-300gb", "ready"),
+            "113, 101 W: 12",
+        ),
+        (
+            "desktop",
+            base("greenfs-desktop"),
+            state("desktop-7200rpm-composed", "idle"),
+            "54.1, 46.8 W: 14 %",
+        ),
+        (
+            "notebook",
+            Power::milliwatts(19_600),
+            state("fujitsu-mhu2100at", "idle"),
+            "20.1, 19.6 W: 2.5 %",
+        ),
+        (
+            "notebook, saving power",
+            base("thinkpad-t42"),
+            state("fujitsu-mhu2100at", "idle"),
+            "13.9, 13.4 W: 3.6 %",
+        ),
     ];
     for (name, off, disk, paper) in rows {
         let on = off + disk;
         let percent = disk.get() as f64 * 100.0 / on.get() as f64;
-        table.row(name, paper, format!("{}, {}: {percent:.1} %", watts(on), watts(off)));
+        table.row(
+            name,
+            paper,
+            format!("{}, {}: {percent:.1} %", watts(on), watts(off)),
+        );
     }
     table
 }
 
 /// JEFF on a machine whose disk is asleep at the beginning.
 fn day(machine: Machine, gaps: Gaps, memory: u64, outages: Vec<(Time, Time)>) -> Scene {
-    let items = jeff_published().events(gaps, SEED).map(|event| Ok(Item::Event(event)));
-    let assumptions = Assumptions { memory, outages, starts_asleep: true, ..Assumptions::default() };
+    let items = jeff_published()
+        .events(gaps, SEED)
+        .map(|event| Ok(Item::Event(event)));
+    let assumptions = Assumptions {
+        memory,
+        outages,
+        starts_asleep: true,
+        ..Assumptions::default()
+    };
     Scene::of(items, machine, &assumptions).expect("a stream can be replayed")
 }
 
 fn devices(run: &Run) -> Energy {
-    run.report.devices.iter().map(|device| device.ledger.total()).sum()
+    run.report
+        .devices
+        .iter()
+        .map(|device| device.ledger.total())
+        .sum()
 }
 
 pub(super) fn jeff() -> Table {
@@ -145,33 +200,67 @@ pub(super) fn jeff() -> Table {
     );
     let server = Power::milliwatts(2_600);
     for gaps in Gaps::ALL {
-        let alone = [Profile::shipped("desktop-7200rpm-composed"), Profile::shipped("greenfs-desktop")];
-        let alone =
-            Machine::of("disk alone", &alone.into_iter().flatten().collect::<Vec<_>>()).expect("they are complete");
+        let alone = [
+            Profile::shipped("desktop-7200rpm-composed"),
+            Profile::shipped("greenfs-desktop"),
+        ];
+        let alone = Machine::of(
+            "disk alone",
+            &alone.into_iter().flatten().collect::<Vec<_>>(),
+        )
+        .expect("they are complete");
         let before = day(alone, gaps, MEMORY, Vec::new()).run(&Named::AlwaysOn);
         let scene = day(desktop(), gaps, MEMORY, Vec::new());
         let base = scene.world.base;
         for (named, is_theirs) in [(Named::GreenFs, true), (Named::Teal, false)] {
             let after = scene.run(&named);
             let what = |what: &str| format!("{named}, {} gaps: {what}", gaps.word());
-            let disk =
-                scene.machine.each().find(|(_, part)| part.device.kind == Kind::Disk).map_or(0, |(id, _)| id.index());
+            let disk = scene
+                .machine
+                .each()
+                .find(|(_, part)| part.device.kind == Kind::Disk)
+                .map_or(0, |(id, _)| id.index());
             let starts = &after.report.devices[disk].started;
-            let hours: Vec<_> = starts.iter().map(|at| format!("{:.0}", 9.0 + at.get() as f64 / 3.6e12)).collect();
-            let paper = |words: &str| if is_theirs { words.to_owned() } else { "-".into() };
-            let hours =
-                if hours.is_empty() { "0".to_owned() } else { format!("{}, at hour {}", hours.len(), hours.join(" ")) };
+            let hours: Vec<_> = starts
+                .iter()
+                .map(|at| format!("{:.0}", 9.0 + at.get() as f64 / 3.6e12))
+                .collect();
+            let paper = |words: &str| {
+                if is_theirs {
+                    words.to_owned()
+                } else {
+                    "-".into()
+                }
+            };
+            let hours = if hours.is_empty() {
+                "0".to_owned()
+            } else {
+                format!("{}, at hour {}", hours.len(), hours.join(" "))
+            };
             table.row(what("starts of the disk"), paper("1, at night"), hours);
             let elapsed = after.report.elapsed;
             let spent = devices(&after) + server * elapsed;
             let alone = devices(&before);
-            let share = |saved: i128, whole: u64| format!("{:.0} %", saved as f64 * 100.0 / whole as f64);
+            let share =
+                |saved: i128, whole: u64| format!("{:.0} %", saved as f64 * 100.0 / whole as f64);
             let saved = i128::from(alone.get()) - i128::from(spent.get());
-            table.row(what("saved of storage"), paper("60 %"), share(saved, alone.get()));
+            table.row(
+                what("saved of storage"),
+                paper("60 %"),
+                share(saved, alone.get()),
+            );
             let whole = alone + base * elapsed;
-            table.row(what("saved of all"), paper("7 %"), share(saved, whole.get()));
+            table.row(
+                what("saved of all"),
+                paper("7 %"),
+                share(saved, whole.get()),
+            );
             let without = i128::from(alone.get()) - i128::from(devices(&after).get());
-            table.row(what("saved of storage, without the server's share"), "-", share(without, alone.get()));
+            table.row(
+                what("saved of storage, without the server's share"),
+                "-",
+                share(without, alone.get()),
+            );
         }
     }
     table
@@ -196,7 +285,8 @@ pub(super) fn table_5() -> Table {
             let apart = jeff_published().length.get() / TRIPS;
             let begin = |n: u64| Time::after_start(Span::nanos(n * apart));
             let half = Span::millis(seconds * 500);
-            let outages = (0..TRIPS).map(|n| (begin(n) + half, begin(n) + half + Span::millis(outage)));
+            let outages =
+                (0..TRIPS).map(|n| (begin(n) + half, begin(n) + half + Span::millis(outage)));
             let scene = day(laptop(), gaps, MEMORY, outages.collect());
             let (mut starts, mut calm, mut asleep, mut all) = (0, 0, 0, 0);
             for n in 0..TRIPS {
@@ -206,14 +296,29 @@ pub(super) fn table_5() -> Table {
                 let disk = &report.devices[1];
                 starts += disk.starts;
                 calm += u64::from(disk.starts == 0);
-                let rest = disk.uses().find(|(name, _)| name == "standby").map_or(Span::ZERO, |(_, entry)| entry.time);
+                let rest = disk
+                    .uses()
+                    .find(|(name, _)| name == "standby")
+                    .map_or(Span::ZERO, |(_, entry)| entry.time);
                 asleep += rest.get();
                 all += report.elapsed.get();
             }
             let what = |what: &str| format!("{name}, {} gaps: {what}", gaps.word());
-            table.row(what("protected"), "100 %", format!("{:.1} % of the time", asleep as f64 * 100.0 / all as f64));
-            table.row(what("trips without a start"), "1 of 1", format!("{calm} of {TRIPS}"));
-            table.row(what("stops a trip"), "0", format!("{:.2}", starts as f64 / TRIPS as f64));
+            table.row(
+                what("protected"),
+                "100 %",
+                format!("{:.1} % of the time", asleep as f64 * 100.0 / all as f64),
+            );
+            table.row(
+                what("trips without a start"),
+                "1 of 1",
+                format!("{calm} of {TRIPS}"),
+            );
+            table.row(
+                what("stops a trip"),
+                "0",
+                format!("{:.2}", starts as f64 / TRIPS as f64),
+            );
         }
     }
     table
@@ -222,10 +327,17 @@ pub(super) fn table_5() -> Table {
 /// What happens in a part of a day, as a trace of its own. Changes wait for the disk beyond its end.
 fn trip(scene: &Scene, begin: Time, long: Span) -> Trace {
     let within = |event: &&Event| event.at >= begin && event.at < begin + long;
-    let shifted = |event: &Event| Event { at: Time::after_start(event.at.since(begin)), ..*event };
+    let shifted = |event: &Event| Event {
+        at: Time::after_start(event.at.since(begin)),
+        ..*event
+    };
     let events = scene.trace.events();
     let first = events.partition_point(|event| event.at < begin);
-    let mut events: Vec<Event> = events[first..].iter().take_while(|event| within(event)).map(shifted).collect();
+    let mut events: Vec<Event> = events[first..]
+        .iter()
+        .take_while(|event| within(event))
+        .map(shifted)
+        .collect();
     // At the end of a simulation everything is written; here the disk sleeps on.
     for event in &mut events {
         if let sim::What::Write { sinks, .. } = &mut event.what {

@@ -32,12 +32,17 @@ struct Lru {
 
 impl Lru {
     fn new(bytes: u64) -> Self {
-        Self { room: bytes / BLOCK, ..Self::default() }
+        Self {
+            room: bytes / BLOCK,
+            ..Self::default()
+        }
     }
 
     /// Uses a block; says whether it was there.
     fn touch(&mut self, key: Key) -> bool {
-        let Some(tick) = self.used.get_mut(&key) else { return false };
+        let Some(tick) = self.used.get_mut(&key) else {
+            return false;
+        };
         self.order.remove(tick);
         self.tick += 1;
         *tick = self.tick;
@@ -102,14 +107,25 @@ pub(super) struct Contents<'a> {
 impl<'a> Contents<'a> {
     /// With so many bytes of page cache, and links that are down at these times.
     pub(super) fn new(machine: &'a Machine, memory: u64, outages: &'a [(Time, Time)]) -> Self {
-        let links = machine.each().filter(|(_, part)| part.device.kind == Kind::Link).map(|(id, _)| id);
+        let links = machine
+            .each()
+            .filter(|(_, part)| part.device.kind == Kind::Link)
+            .map(|(id, _)| id);
         Self {
             machine,
-            ages: machine.parts.iter().map(|part| part.device.queue.map(|queue| queue.age)).collect(),
+            ages: machine
+                .parts
+                .iter()
+                .map(|part| part.device.queue.map(|queue| queue.age))
+                .collect(),
             links: links.collect(),
             held: HashMap::new(),
             memory: Lru::new(memory),
-            rooms: machine.parts.iter().map(|part| part.room.map(Lru::new)).collect(),
+            rooms: machine
+                .parts
+                .iter()
+                .map(|part| part.room.map(Lru::new))
+                .collect(),
             outages,
         }
     }
@@ -121,13 +137,20 @@ impl<'a> Contents<'a> {
             return true;
         }
         let at = mix(file) % spread.iter().count() as u64;
-        spread.iter().zip(0..).any(|(disk, n)| disk == id && n == at)
+        spread
+            .iter()
+            .zip(0..)
+            .any(|(disk, n)| disk == id && n == at)
     }
 
     /// Devices that want changes of a file.
     pub(super) fn sinks(&self, file: u64) -> DeviceSet {
         let wants = |id: &DeviceId| self.ages[id.index()].is_some() && self.takes(*id, file);
-        self.machine.each().map(|(id, _)| id).filter(wants).collect()
+        self.machine
+            .each()
+            .map(|(id, _)| id)
+            .filter(wants)
+            .collect()
     }
 
     fn at_first(&self, (file, block): Key) -> Held {
@@ -137,13 +160,23 @@ impl<'a> Contents<'a> {
             (block == ATTRIBUTES && share.attributes) || chance < share.files.into()
         };
         let ids = self.machine.each().map(|(id, _)| id);
-        let now = ids.filter(|id| self.takes(*id, file) && holds(*id)).collect();
-        Held { now, later: DeviceSet::EMPTY, since: Time::ZERO }
+        let now = ids
+            .filter(|id| self.takes(*id, file) && holds(*id))
+            .collect();
+        Held {
+            now,
+            later: DeviceSet::EMPTY,
+            since: Time::ZERO,
+        }
     }
 
     /// What is known of a block at a time, with the devices that have got it meanwhile.
     fn look(&mut self, at: Time, key: Key) -> Held {
-        let mut held = self.held.get(&key).copied().unwrap_or_else(|| self.at_first(key));
+        let mut held = self
+            .held
+            .get(&key)
+            .copied()
+            .unwrap_or_else(|| self.at_first(key));
         for id in held.later.iter() {
             if self.ages[id.index()].is_some_and(|age| held.since + age <= at) {
                 (held.now, held.later) = (held.now.with(id), held.later.without(id));
@@ -155,8 +188,17 @@ impl<'a> Contents<'a> {
     fn keep(&mut self, key: Key, held: Held) {
         self.held.insert(key, held);
         for id in held.now.iter().chain(held.later.iter()) {
-            let Some(out) = self.rooms[id.index()].as_mut().and_then(|room| room.put(key)) else { continue };
-            let mut gone = self.held.get(&out).copied().unwrap_or_else(|| self.at_first(out));
+            let Some(out) = self.rooms[id.index()]
+                .as_mut()
+                .and_then(|room| room.put(key))
+            else {
+                continue;
+            };
+            let mut gone = self
+                .held
+                .get(&out)
+                .copied()
+                .unwrap_or_else(|| self.at_first(out));
             (gone.now, gone.later) = (gone.now.without(id), gone.later.without(id));
             self.held.insert(out, gone);
         }
@@ -168,18 +210,34 @@ impl<'a> Contents<'a> {
             return (Where::Memory, DeviceSet::EMPTY);
         }
         let mut held = self.look(at, key);
-        let is_down = self.outages.iter().any(|(from, until)| *from <= at && at < *until);
-        let reached = if is_down { held.now.iter().filter(|id| !self.links.has(*id)).collect() } else { held.now };
+        let is_down = self
+            .outages
+            .iter()
+            .any(|(from, until)| *from <= at && at < *until);
+        let reached = if is_down {
+            held.now.iter().filter(|id| !self.links.has(*id)).collect()
+        } else {
+            held.now
+        };
         let place = match (reached.is_empty(), held.later.is_empty()) {
             (false, _) => Where::Devices(reached),
             (true, false) => Where::Memory,
             (true, true) => return (Where::Nowhere, DeviceSet::EMPTY),
         };
         self.memory.put(key);
-        let lacks = |id: &DeviceId| !held.now.has(*id) && !held.later.has(*id) && self.takes(*id, key.0);
-        let keepers = self.machine.each().filter(|(_, part)| part.keeps).map(|(id, _)| id);
+        let lacks =
+            |id: &DeviceId| !held.now.has(*id) && !held.later.has(*id) && self.takes(*id, key.0);
+        let keepers = self
+            .machine
+            .each()
+            .filter(|(_, part)| part.keeps)
+            .map(|(id, _)| id);
         let copied: DeviceSet = keepers.filter(lacks).collect();
-        let copied = if place == Where::Memory { DeviceSet::EMPTY } else { copied };
+        let copied = if place == Where::Memory {
+            DeviceSet::EMPTY
+        } else {
+            copied
+        };
         if !copied.is_empty() {
             held.later = held.later.iter().chain(copied.iter()).collect();
             held.since = at;
@@ -191,7 +249,11 @@ impl<'a> Contents<'a> {
     /// Writes a block: from now on every device that wants it lacks it, until it must have it.
     pub(super) fn write(&mut self, at: Time, key: Key) {
         self.memory.put(key);
-        let held = Held { now: DeviceSet::EMPTY, later: self.sinks(key.0), since: at };
+        let held = Held {
+            now: DeviceSet::EMPTY,
+            later: self.sinks(key.0),
+            since: at,
+        };
         self.keep(key, held);
     }
 
@@ -206,7 +268,10 @@ impl<'a> Contents<'a> {
     pub(super) fn forget(&mut self, key: Key) {
         self.held.remove(&key);
         self.memory.drop(key);
-        self.rooms.iter_mut().flatten().for_each(|room| room.drop(key));
+        self.rooms
+            .iter_mut()
+            .flatten()
+            .for_each(|room| room.drop(key));
     }
 }
 
@@ -232,22 +297,40 @@ mod tests {
         assert_eq!(read(14), Where::Memory);
         assert_eq!(read(15), Where::Devices(set(&[0])), "the home log");
         assert_eq!(read(40), Where::Devices(set(&[0, 2])), "the server");
-        assert_eq!(read(24 * 3600 + 10), Where::Devices(set(&[0, 1, 2])), "the disk");
+        assert_eq!(
+            read(24 * 3600 + 10),
+            Where::Devices(set(&[0, 1, 2])),
+            "the disk"
+        );
     }
 
     #[test]
     fn what_is_read_elsewhere_is_copied_to_flash() {
         let laptop = Machine::named("laptop").unwrap();
         let mut contents = Contents::new(&laptop, 0, &[]);
-        assert_eq!(contents.read(at(0), (7, 0)), (Where::Devices(set(&[1, 2])), set(&[0])));
-        assert_eq!(contents.read(at(4), (7, 0)), (Where::Devices(set(&[1, 2])), set(&[])), "on its way");
-        assert_eq!(contents.read(at(5), (7, 0)), (Where::Devices(set(&[0, 1, 2])), set(&[])));
+        assert_eq!(
+            contents.read(at(0), (7, 0)),
+            (Where::Devices(set(&[1, 2])), set(&[0]))
+        );
+        assert_eq!(
+            contents.read(at(4), (7, 0)),
+            (Where::Devices(set(&[1, 2])), set(&[])),
+            "on its way"
+        );
+        assert_eq!(
+            contents.read(at(5), (7, 0)),
+            (Where::Devices(set(&[0, 1, 2])), set(&[]))
+        );
         let mut cached = Contents::new(&laptop, 2 * BLOCK, &[]);
         for block in [0, 1, 0, 2] {
             cached.read(at(0), (7, block));
         }
-        let is_cached = |contents: &mut Contents<'_>, block| contents.read(at(1), (7, block)).0 == Where::Memory;
-        assert!(is_cached(&mut cached, 0) && is_cached(&mut cached, 2) && !is_cached(&mut cached, 1));
+        let is_cached = |contents: &mut Contents<'_>, block| {
+            contents.read(at(1), (7, block)).0 == Where::Memory
+        };
+        assert!(
+            is_cached(&mut cached, 0) && is_cached(&mut cached, 2) && !is_cached(&mut cached, 1)
+        );
     }
 
     #[test]
@@ -268,18 +351,28 @@ mod tests {
         let mut contents = Contents::new(&server, 0, &[]);
         let mut seen = [0; 5];
         for file in 0..1000 {
-            let (Where::Devices(copies), _) = contents.read(at(0), (file, 0)) else { panic!("it is somewhere") };
+            let (Where::Devices(copies), _) = contents.read(at(0), (file, 0)) else {
+                panic!("it is somewhere")
+            };
             let only: Vec<_> = copies.iter().collect();
             assert_eq!(only.len(), 1);
             seen[only[0].index()] += 1;
             let sinks = contents.sinks(file);
             assert_eq!(sinks, copies.with(DeviceId::new(0).unwrap()));
         }
-        assert!(seen[0] == 0 && seen[1..].iter().all(|count| (200..300).contains(count)), "{seen:?}");
+        assert!(
+            seen[0] == 0 && seen[1..].iter().all(|count| (200..300).contains(count)),
+            "{seen:?}"
+        );
         let mut handheld = Machine::named("handheld").unwrap();
-        handheld.parts[0].holds = Share { files: 50, attributes: true };
+        handheld.parts[0].holds = Share {
+            files: 50,
+            attributes: true,
+        };
         let contents = Contents::new(&handheld, 0, &[]);
-        let warm = (0..1000).filter(|file| contents.at_first((*file, 0)).now == set(&[0, 1])).count();
+        let warm = (0..1000)
+            .filter(|file| contents.at_first((*file, 0)).now == set(&[0, 1]))
+            .count();
         assert!((450..550).contains(&warm), "{warm}");
         assert_eq!(contents.at_first((3, ATTRIBUTES)).now, set(&[0, 1]));
     }
@@ -291,6 +384,9 @@ mod tests {
         let outages = [(at(10), at(20))];
         let mut contents = Contents::new(&handheld, 0, &outages);
         assert_eq!(contents.read(at(15), (1, 0)), (Where::Nowhere, set(&[])));
-        assert_eq!(contents.read(at(20), (1, 0)), (Where::Devices(set(&[1])), set(&[0])));
+        assert_eq!(
+            contents.read(at(20), (1, 0)),
+            (Where::Devices(set(&[1])), set(&[0]))
+        );
     }
 }

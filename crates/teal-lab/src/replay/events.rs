@@ -48,7 +48,9 @@ pub(super) struct Converter<'a> {
 }
 
 fn time(event: &Event) -> Time {
-    Time::after_start(Span::nanos(u64::try_from(event.at.as_nanos()).unwrap_or(u64::MAX)))
+    Time::after_start(Span::nanos(
+        u64::try_from(event.at.as_nanos()).unwrap_or(u64::MAX),
+    ))
 }
 
 impl<'a> Converter<'a> {
@@ -70,7 +72,9 @@ impl<'a> Converter<'a> {
     /// Takes the next item in.
     pub(super) fn take(&mut self, item: &Item) -> Result<(), ReplayError> {
         match item {
-            Item::Event(event) if !matches!(event.action, Action::Mark { .. }) => self.event(event)?,
+            Item::Event(event) if !matches!(event.action, Action::Mark { .. }) => {
+                self.event(event)?
+            }
             Item::Dropped(count) => self.taken.dropped = self.taken.dropped.saturating_add(*count),
             _ => {}
         }
@@ -80,7 +84,10 @@ impl<'a> Converter<'a> {
 
     /// The simulation's trace, which ends with the last event.
     pub(super) fn finish(self) -> (Trace, Taken) {
-        (Trace::new(self.events, self.last.unwrap_or_default()), self.taken)
+        (
+            Trace::new(self.events, self.last.unwrap_or_default()),
+            self.taken,
+        )
     }
 
     fn event(&mut self, event: &Event) -> Result<(), ReplayError> {
@@ -102,7 +109,11 @@ impl<'a> Converter<'a> {
         };
         let checked = |bytes: u64| match bytes {
             0..=REQUEST_MAX => Ok(bytes),
-            _ => Err(ReplayError::Long { event: self.taken.events, at, bytes }),
+            _ => Err(ReplayError::Long {
+                event: self.taken.events,
+                at,
+                bytes,
+            }),
         };
         match &event.action {
             Action::Read { offset, length } => {
@@ -113,7 +124,12 @@ impl<'a> Converter<'a> {
                 let bytes = checked(moved(*length))?;
                 self.write(at, object, *offset, bytes);
             }
-            Action::Copy { offset, target, to, length } => {
+            Action::Copy {
+                offset,
+                target,
+                to,
+                length,
+            } => {
                 let bytes = checked(moved(*length))?;
                 self.copy(at, (object, *offset), (*target, *to), bytes);
             }
@@ -134,11 +150,20 @@ impl<'a> Converter<'a> {
             | Action::Readdir { .. } => self.attributes(at, object),
             Action::Lookup { .. } => {
                 self.attributes(at, object);
-                event.names().into_iter().for_each(|found| self.attributes(at, found));
+                event
+                    .names()
+                    .into_iter()
+                    .for_each(|found| self.attributes(at, found));
             }
-            Action::Create { .. } | Action::Mkdir { .. } | Action::Mknod { .. } | Action::Symlink { .. } => {
+            Action::Create { .. }
+            | Action::Mkdir { .. }
+            | Action::Mknod { .. }
+            | Action::Symlink { .. } => {
                 self.change(at, object);
-                event.names().into_iter().for_each(|made| self.change(at, made));
+                event
+                    .names()
+                    .into_iter()
+                    .for_each(|made| self.change(at, made));
             }
             Action::Link { target, .. } => {
                 self.linked.insert(*target);
@@ -149,7 +174,9 @@ impl<'a> Converter<'a> {
                 self.remove(at, self.paths.object(object, name));
                 self.change(at, object);
             }
-            Action::Rename { to, new, exchange, .. } => {
+            Action::Rename {
+                to, new, exchange, ..
+            } => {
                 if !exchange {
                     self.remove(at, self.paths.object(*to, new));
                 }
@@ -169,9 +196,19 @@ impl<'a> Converter<'a> {
     /// Somebody is there as long as something happens often enough.
     fn presence(&mut self, at: Time) {
         let before = self.last.replace(at).unwrap_or_default();
-        let Some(away) = self.assumptions.away.filter(|away| at.since(before) > *away) else { return };
-        let signal = |at, there| sim::Event { at, what: What::Signal(Signal::Presence(there)) };
-        self.events.extend([signal(before + away, false), signal(at, true)]);
+        let Some(away) = self
+            .assumptions
+            .away
+            .filter(|away| at.since(before) > *away)
+        else {
+            return;
+        };
+        let signal = |at, there| sim::Event {
+            at,
+            what: What::Signal(Signal::Presence(there)),
+        };
+        self.events
+            .extend([signal(before + away, false), signal(at, true)]);
     }
 
     fn put(&mut self, at: Time, what: What) {
@@ -223,13 +260,28 @@ impl<'a> Converter<'a> {
         for (copies, blocks) in runs {
             let bytes = if is_whole { asked.1 } else { blocks * BLOCK };
             self.taken.read_bytes += bytes;
-            self.put(at, What::Read { object: file, offset: from, bytes, copies });
+            self.put(
+                at,
+                What::Read {
+                    object: file,
+                    offset: from,
+                    bytes,
+                    copies,
+                },
+            );
             from = from.saturating_add(bytes);
         }
         for (sinks, blocks) in copied {
             let object = mix(file ^ mix(first));
             self.taken.copied_bytes += blocks * BLOCK;
-            self.put(at, What::Write { object, bytes: blocks * BLOCK, sinks });
+            self.put(
+                at,
+                What::Write {
+                    object,
+                    bytes: blocks * BLOCK,
+                    sinks,
+                },
+            );
         }
     }
 
@@ -245,20 +297,40 @@ impl<'a> Converter<'a> {
             self.contents.write(at, (file, block));
         }
         // Where every file has its own place on the disk, it is one piece.
-        let is_scattered = self.machine.parts.iter().any(|part| part.device.is_scattered);
+        let is_scattered = self
+            .machine
+            .parts
+            .iter()
+            .any(|part| part.device.is_scattered);
         let size = if is_scattered { u64::MAX } else { PIECE };
         for piece in first / size..=last / size {
             let begin = piece.saturating_mul(size);
-            self.piece(at, (file, piece), first.max(begin), last.min(begin.saturating_add(size - 1)));
+            self.piece(
+                at,
+                (file, piece),
+                first.max(begin),
+                last.min(begin.saturating_add(size - 1)),
+            );
         }
     }
 
     fn piece(&mut self, at: Time, key: (u64, u64), first: u64, last: u64) {
         let piece = self.pieces.entry(key).or_insert(Piece { first, last, at });
-        *piece = Piece { first: piece.first.min(first), last: piece.last.max(last), at };
+        *piece = Piece {
+            first: piece.first.min(first),
+            last: piece.last.max(last),
+            at,
+        };
         let bytes = (piece.last - piece.first + 1).saturating_mul(BLOCK);
         let sinks = self.contents.sinks(key.0);
-        self.put(at, What::Write { object: mix(key.0 ^ mix(key.1)), bytes, sinks });
+        self.put(
+            at,
+            What::Write {
+                object: mix(key.0 ^ mix(key.1)),
+                bytes,
+                sinks,
+            },
+        );
     }
 
     /// Changes a file's attributes or a directory's entries.
@@ -279,20 +351,46 @@ impl<'a> Converter<'a> {
 
     /// A name is gone; if it was the only one, so are changes that are not written everywhere yet.
     fn remove(&mut self, at: Time, object: Option<u64>) {
-        let Some(object) = object.filter(|object| !self.linked.contains(object)) else { return };
-        let keys: Vec<_> = self.pieces.range((object, 0)..=(object, u64::MAX)).map(|(key, _)| *key).collect();
+        let Some(object) = object.filter(|object| !self.linked.contains(object)) else {
+            return;
+        };
+        let keys: Vec<_> = self
+            .pieces
+            .range((object, 0)..=(object, u64::MAX))
+            .map(|(key, _)| *key)
+            .collect();
         for key in keys {
-            let Some(piece) = self.pieces.remove(&key) else { continue };
+            let Some(piece) = self.pieces.remove(&key) else {
+                continue;
+            };
             let waits = |id| {
-                let queue = self.machine.parts[teal_energy::device::DeviceId::index(id)].device.queue;
+                let queue = self.machine.parts[teal_energy::device::DeviceId::index(id)]
+                    .device
+                    .queue;
                 queue.is_some_and(|queue| piece.at + queue.age > at)
             };
-            let sinks: DeviceSet = self.contents.sinks(object).iter().filter(|id| waits(*id)).collect();
+            let sinks: DeviceSet = self
+                .contents
+                .sinks(object)
+                .iter()
+                .filter(|id| waits(*id))
+                .collect();
             if !sinks.is_empty() {
                 self.taken.cancelled += 1;
-                self.put(at, What::Write { object: mix(key.0 ^ mix(key.1)), bytes: 0, sinks });
+                self.put(
+                    at,
+                    What::Write {
+                        object: mix(key.0 ^ mix(key.1)),
+                        bytes: 0,
+                        sinks,
+                    },
+                );
             }
-            let blocks = if key.1 == ATTRIBUTES { ATTRIBUTES..=ATTRIBUTES } else { piece.first..=piece.last };
+            let blocks = if key.1 == ATTRIBUTES {
+                ATTRIBUTES..=ATTRIBUTES
+            } else {
+                piece.first..=piece.last
+            };
             blocks.for_each(|block| self.contents.forget((object, block)));
         }
     }

@@ -48,8 +48,21 @@ pub(super) struct Watched<'a> {
 }
 
 impl<'a> Watched<'a> {
-    pub(super) fn new(inner: &'a mut dyn Policy, named: &'a Named, machine: &'a Machine, which: Which) -> Self {
-        Self { inner, named, machine, which, predictor: Predictor::default(), count: 0, found: None }
+    pub(super) fn new(
+        inner: &'a mut dyn Policy,
+        named: &'a Named,
+        machine: &'a Machine,
+        which: Which,
+    ) -> Self {
+        Self {
+            inner,
+            named,
+            machine,
+            which,
+            predictor: Predictor::default(),
+            count: 0,
+            found: None,
+        }
     }
 
     pub(super) fn found(self) -> Option<Explained> {
@@ -69,7 +82,10 @@ impl<'a> Watched<'a> {
     /// What a second and a joule count for this policy; `None`: it goes by a fixed order.
     fn weights(&self, view: &View<'_>) -> Option<Weights> {
         Some(match self.named {
-            Named::AlwaysOn | Named::TimeOut(_) | Named::BestTimeOut => Weights { second: 1, joule: 0 },
+            Named::AlwaysOn | Named::TimeOut(_) | Named::BestTimeOut => Weights {
+                second: 1,
+                joule: 0,
+            },
             Named::BlueFs => Weights::EQUAL,
             Named::Teal if view.supply == Supply::Powered => TealConfig::default().powered,
             Named::Teal => TealConfig::default().battery,
@@ -78,13 +94,19 @@ impl<'a> Watched<'a> {
     }
 
     fn label(&self, id: DeviceId) -> &str {
-        self.machine.parts.get(id.index()).map_or("?", |part| part.label.as_str())
+        self.machine
+            .parts
+            .get(id.index())
+            .map_or("?", |part| part.label.as_str())
     }
 
     fn read(&self, view: &View<'_>, ask: &Ask, chosen: DeviceId) -> Vec<String> {
         let weights = self.weights(view);
         let shown = weights.unwrap_or(Weights::EQUAL);
-        let mut lines = vec![format!("a read of {} bytes at {} of object {}", ask.bytes, ask.offset, ask.object)];
+        let mut lines = vec![format!(
+            "a read of {} bytes at {} of object {}",
+            ask.bytes, ask.offset, ask.object
+        )];
         for (id, device) in view.each() {
             let state = state(view, device);
             if !ask.copies.has(id) {
@@ -125,12 +147,26 @@ impl<'a> Watched<'a> {
             None => "time has passed, or something was done".into(),
         }];
         for (id, device) in view.each() {
-            let idle = device.idle(view.now).map_or("wanted".to_owned(), |idle| format!("idle for {idle}"));
+            let idle = device
+                .idle(view.now)
+                .map_or("wanted".to_owned(), |idle| format!("idle for {idle}"));
             let queue = device.oldest.map_or("nothing queued".to_owned(), |oldest| {
-                format!("{} bytes queued for up to {}", device.queued, view.now.since(oldest))
+                format!(
+                    "{} bytes queued for up to {}",
+                    device.queued,
+                    view.now.since(oldest)
+                )
             });
-            let may = if device.may_stop { "" } else { ", no token for a stop" };
-            lines.push(format!("  {:<28} {}, {idle}, {queue}{may}", self.label(id), state(view, device)));
+            let may = if device.may_stop {
+                ""
+            } else {
+                ", no token for a stop"
+            };
+            lines.push(format!(
+                "  {:<28} {}, {idle}, {queue}{may}",
+                self.label(id),
+                state(view, device)
+            ));
         }
         for action in actions {
             lines.push(match *action {
@@ -159,16 +195,29 @@ impl<'a> Watched<'a> {
 }
 
 fn cost(billionths: u128) -> String {
-    format!("{}.{:06}", billionths / 1_000_000_000, billionths / 1000 % 1_000_000)
+    format!(
+        "{}.{:06}",
+        billionths / 1_000_000_000,
+        billionths / 1000 % 1_000_000
+    )
 }
 
 fn state(view: &View<'_>, device: &DeviceView<'_>) -> String {
     let power = &device.device.power;
     match device.place {
         Place::Resting { state, .. } => format!("in {}", power.name(state)),
-        Place::Working { state, until } => format!("busy in {} for {}", power.name(state), until.since(view.now)),
+        Place::Working { state, until } => format!(
+            "busy in {} for {}",
+            power.name(state),
+            until.since(view.now)
+        ),
         Place::Moving { from, to, until } => {
-            format!("from {} to {}, there in {}", power.name(from), power.name(to), until.since(view.now))
+            format!(
+                "from {} to {}, there in {}",
+                power.name(from),
+                power.name(to),
+                until.since(view.now)
+            )
         }
     }
 }
@@ -182,7 +231,11 @@ impl Policy for Watched<'_> {
         let chosen = self.inner.choose(view, ask);
         if self.is_it(view.now) {
             let lines = self.read(view, ask, chosen);
-            self.found = Some(Explained { number: self.count, at: view.now, lines });
+            self.found = Some(Explained {
+                number: self.count,
+                at: view.now,
+                lines,
+            });
         }
         chosen
     }
@@ -192,11 +245,20 @@ impl Policy for Watched<'_> {
         self.inner.measured(view, measured);
     }
 
-    fn decide(&mut self, view: &View<'_>, signal: Option<Signal>, actions: &mut Vec<Action>) -> Option<Time> {
+    fn decide(
+        &mut self,
+        view: &View<'_>,
+        signal: Option<Signal>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Time> {
         let again = self.inner.decide(view, signal, actions);
         if !actions.is_empty() && self.is_it(view.now) {
             let lines = self.acted(view, signal, actions);
-            self.found = Some(Explained { number: self.count, at: view.now, lines });
+            self.found = Some(Explained {
+                number: self.count,
+                at: view.now,
+                lines,
+            });
         }
         again
     }

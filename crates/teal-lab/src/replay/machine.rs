@@ -12,15 +12,29 @@ use teal_types::{Power, Span};
 
 /// Machines with a name: name, shipped profiles, and what it is.
 pub const NAMED: &[(&str, &[&str], &str)] = &[
-    ("handheld", &["ibm-microdrive-1gb", "bluefs-802.11b", "ipaq-3870"], "a small disk, a server over 802.11b"),
+    (
+        "handheld",
+        &["ibm-microdrive-1gb", "bluefs-802.11b", "ipaq-3870"],
+        "a small disk, a server over 802.11b",
+    ),
     (
         "laptop",
-        &["samsung-970-evo-plus-500gb", "hitachi-travelstar-5k320", "bluefs-802.11b", "thinkpad-t42"],
+        &[
+            "samsung-970-evo-plus-500gb",
+            "hitachi-travelstar-5k320",
+            "bluefs-802.11b",
+            "thinkpad-t42",
+        ],
         "flash, a disk, a server over 802.11b",
     ),
     (
         "desktop",
-        &["samsung-970-evo-plus-500gb", "desktop-7200rpm-composed", "greenfs-gigabit", "greenfs-desktop"],
+        &[
+            "samsung-970-evo-plus-500gb",
+            "desktop-7200rpm-composed",
+            "greenfs-gigabit",
+            "greenfs-desktop",
+        ],
         "flash, a disk, a server over gigabit Ethernet",
     ),
     (
@@ -38,7 +52,10 @@ pub const NAMED: &[(&str, &[&str], &str)] = &[
 ];
 
 /// A home log: what is written is on flash within these seconds, the commit interval.
-const HOME_LOG: QueueLimits = QueueLimits { age: Span::secs(5), bytes: 64 << 20 };
+const HOME_LOG: QueueLimits = QueueLimits {
+    age: Span::secs(5),
+    bytes: 64 << 20,
+};
 
 /// Why profiles do not make a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -70,9 +87,15 @@ pub struct Share {
 
 impl Share {
     /// Everything.
-    pub const ALL: Self = Self { files: 100, attributes: true };
+    pub const ALL: Self = Self {
+        files: 100,
+        attributes: true,
+    };
     /// Nothing.
-    pub const NOTHING: Self = Self { files: 0, attributes: false };
+    pub const NOTHING: Self = Self {
+        files: 0,
+        attributes: false,
+    };
 }
 
 /// One device of a machine.
@@ -112,14 +135,19 @@ impl Machine {
     /// # Errors
     /// [`MachineError`].
     pub fn of(name: &str, profiles: &[Profile]) -> Result<Self, MachineError> {
-        let (machines, devices): (Vec<_>, Vec<_>) = profiles.iter().partition(|profile| profile.kind == Kind::Machine);
+        let (machines, devices): (Vec<_>, Vec<_>) = profiles
+            .iter()
+            .partition(|profile| profile.kind == Kind::Machine);
         if let [one, two, ..] = machines[..] {
             return Err(MachineError::Machines(one.name.clone(), two.name.clone()));
         }
         let base = match machines.first() {
             None => None,
             Some(machine) => {
-                let missing = || Missing { profile: machine.name.clone(), figure: "base power".into() };
+                let missing = || Missing {
+                    profile: machine.name.clone(),
+                    figure: "base power".into(),
+                };
                 Some((machine.name.clone(), machine.base.ok_or_else(missing)?))
             }
         };
@@ -133,10 +161,18 @@ impl Machine {
         let (has_flash, has_other) = (has(Kind::Flash), has(Kind::Disk) || has(Kind::Link));
         let mut parts: Vec<Part> = Vec::new();
         for profile in &devices {
-            let same = parts.iter().filter(|part| part.device.name == profile.name).count();
-            let label = if same == 0 { profile.name.clone() } else { format!("{} #{}", profile.name, same + 1) };
+            let same = parts
+                .iter()
+                .filter(|part| part.device.name == profile.name)
+                .count();
+            let label = if same == 0 {
+                profile.name.clone()
+            } else {
+                format!("{} #{}", profile.name, same + 1)
+            };
             let is_flash = profile.kind == Kind::Flash;
-            let is_first_disk = profile.kind == Kind::Disk && !parts.iter().any(|part| part.device.kind == Kind::Disk);
+            let is_first_disk = profile.kind == Kind::Disk
+                && !parts.iter().any(|part| part.device.kind == Kind::Disk);
             let mut device = Device::new(profile)?.queueing(match profile.kind {
                 Kind::Flash => HOME_LOG,
                 Kind::Disk if has_flash => QueueLimits::SLEEPING_DISK,
@@ -147,13 +183,22 @@ impl Machine {
             parts.push(Part {
                 label,
                 device,
-                holds: if is_flash && has_other { Share::NOTHING } else { Share::ALL },
+                holds: if is_flash && has_other {
+                    Share::NOTHING
+                } else {
+                    Share::ALL
+                },
                 keeps: is_flash || (!has_flash && is_first_disk),
                 room: None,
                 assumed: assumed(profile),
             });
         }
-        Ok(Self { name: name.to_owned(), parts, base, spread: DeviceSet::EMPTY })
+        Ok(Self {
+            name: name.to_owned(),
+            parts,
+            base,
+            spread: DeviceSet::EMPTY,
+        })
     }
 
     /// The machine of that name, of [`NAMED`].
@@ -162,22 +207,35 @@ impl Machine {
     /// Never: a test makes all of them.
     pub fn named(name: &str) -> Option<Self> {
         let (name, profiles, _) = NAMED.iter().find(|(known, ..)| *known == name)?;
-        let profiles: Vec<_> = profiles.iter().filter_map(|name| Profile::shipped(name)).collect();
+        let profiles: Vec<_> = profiles
+            .iter()
+            .filter_map(|name| Profile::shipped(name))
+            .collect();
         let machine = Self::of(name, &profiles).expect("a test makes all of them");
-        Some(if *name == "home-server" { machine.with_spread_disks() } else { machine })
+        Some(if *name == "home-server" {
+            machine.with_spread_disks()
+        } else {
+            machine
+        })
     }
 
     /// Each file is on one of the disks, not on all.
     #[must_use]
     pub fn with_spread_disks(mut self) -> Self {
-        let disks = self.each().filter(|(_, part)| part.device.kind == Kind::Disk).map(|(id, _)| id);
+        let disks = self
+            .each()
+            .filter(|(_, part)| part.device.kind == Kind::Disk)
+            .map(|(id, _)| id);
         self.spread = disks.collect();
         self
     }
 
     /// All devices with their numbers.
     pub fn each(&self) -> impl Iterator<Item = (DeviceId, &Part)> {
-        self.parts.iter().enumerate().filter_map(|(at, part)| Some((DeviceId::new(at)?, part)))
+        self.parts
+            .iter()
+            .enumerate()
+            .filter_map(|(at, part)| Some((DeviceId::new(at)?, part)))
     }
 
     /// The names of the profiles behind its figures, each once.
@@ -196,7 +254,12 @@ impl Machine {
 /// Groups of figures whose source says that some of it is assumed.
 fn assumed(profile: &Profile) -> Vec<String> {
     let is_assumed = |(_, source): &&(String, String)| source.contains("assumed");
-    profile.sources.iter().filter(is_assumed).map(|(group, source)| format!("{group} ({source})")).collect()
+    profile
+        .sources
+        .iter()
+        .filter(is_assumed)
+        .map(|(group, source)| format!("{group} ({source})"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -207,9 +270,16 @@ mod tests {
     fn named_machines_are_complete() {
         for (name, profiles, _) in NAMED {
             let machine = Machine::named(name).unwrap();
-            assert_eq!(machine.parts.len(), profiles.len() - 1, "{name}: all but the machine itself");
+            assert_eq!(
+                machine.parts.len(),
+                profiles.len() - 1,
+                "{name}: all but the machine itself"
+            );
             assert!(machine.base.is_some(), "{name}");
-            assert!(machine.parts.iter().any(|part| part.holds == Share::ALL), "{name}");
+            assert!(
+                machine.parts.iter().any(|part| part.holds == Share::ALL),
+                "{name}"
+            );
         }
         let server = Machine::named("home-server").unwrap();
         assert_eq!(server.spread.iter().count(), 4);
@@ -220,8 +290,13 @@ mod tests {
     #[test]
     fn what_makes_no_machine_is_refused() {
         let of = |names: &[&str]| {
-            let profiles: Vec<_> = names.iter().map(|name| Profile::shipped(name).unwrap()).collect();
-            Machine::of("x", &profiles).expect_err("accepted").to_string()
+            let profiles: Vec<_> = names
+                .iter()
+                .map(|name| Profile::shipped(name).unwrap())
+                .collect();
+            Machine::of("x", &profiles)
+                .expect_err("accepted")
+                .to_string()
         };
         assert!(of(&["ipaq-3870", "thinkpad-t42"]).contains("both machines"));
         assert!(of(&["ipaq-3870"]).contains("at least one"));

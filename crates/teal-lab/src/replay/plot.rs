@@ -17,8 +17,8 @@ const PANEL: f64 = 230.0;
 const STEPS: usize = 1000;
 /// Told apart also by those who see no difference between red and green.
 const COLOURS: [&str; 12] = [
-    "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#222255", "#ee8866", "#44bb99",
-    "#eedd88", "#77aadd",
+    "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#222255",
+    "#ee8866", "#44bb99", "#eedd88", "#77aadd",
 ];
 
 /// The picture. `title` says what was replayed.
@@ -30,9 +30,24 @@ pub fn svg(title: &str, machine: &Machine, runs: &[Run], bound: &Bound) -> Strin
         out,
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="11">"#
     );
-    let _ = writeln!(out, r#"<rect width="{WIDTH}" height="{height}" fill="white"/>"#);
-    text(&mut out, 12.0, 20.0, "start", &format!("{title} on {}", machine.name));
-    text(&mut out, 12.0, 36.0, "start", &format!("modelled by {}", machine.profiles().join(", ")));
+    let _ = writeln!(
+        out,
+        r#"<rect width="{WIDTH}" height="{height}" fill="white"/>"#
+    );
+    text(
+        &mut out,
+        12.0,
+        20.0,
+        "start",
+        &format!("{title} on {}", machine.name),
+    );
+    text(
+        &mut out,
+        12.0,
+        36.0,
+        "start",
+        &format!("modelled by {}", machine.profiles().join(", ")),
+    );
     energy(&mut out, 50.0, machine, runs, bound);
     delays(&mut out, 50.0 + bars, runs);
     starts(&mut out, 50.0 + bars + PANEL, runs);
@@ -41,32 +56,56 @@ pub fn svg(title: &str, machine: &Machine, runs: &[Run], bound: &Bound) -> Strin
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 fn text(out: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
-    let _ = writeln!(out, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#, escaped(words));
+    let _ = writeln!(
+        out,
+        r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#,
+        escaped(words)
+    );
 }
 
 fn line(out: &mut String, points: &[(f64, f64)], colour: &str) {
-    let points: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-    let _ =
-        writeln!(out, r#"<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{}"/>"#, points.join(" "));
+    let points: Vec<_> = points
+        .iter()
+        .map(|(x, y)| format!("{x:.1},{y:.1}"))
+        .collect();
+    let _ = writeln!(
+        out,
+        r#"<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{}"/>"#,
+        points.join(" ")
+    );
 }
 
 /// What the energy of a run went to, in a fixed order.
 fn parts(machine: &Machine, run: &Run) -> Vec<(String, Energy)> {
     let of = |(part, device): (&super::Part, &teal_energy::sim::DeviceReport)| {
-        let uses: Vec<_> =
-            device.uses().map(|(name, entry)| (format!("{}: {name}", part.label), entry.energy())).collect();
+        let uses: Vec<_> = device
+            .uses()
+            .map(|(name, entry)| (format!("{}: {name}", part.label), entry.energy()))
+            .collect();
         uses
     };
     let devices = machine.parts.iter().zip(&run.report.devices).flat_map(of);
-    devices.chain([("machine, while somebody waits".to_owned(), run.report.waited)]).collect()
+    devices
+        .chain([(
+            "machine, while somebody waits".to_owned(),
+            run.report.waited,
+        )])
+        .collect()
 }
 
 fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &Bound) {
-    let most = runs.iter().map(|run| run.report.total().get()).max().unwrap_or(1).max(1) as f64;
+    let most = runs
+        .iter()
+        .map(|run| run.report.total().get())
+        .max()
+        .unwrap_or(1)
+        .max(1) as f64;
     let scale = (WIDTH - LEFT - RIGHT) / most;
     let all: Vec<_> = runs.iter().map(|run| parts(machine, run)).collect();
     // What is a hundredth of some run at least has a colour of its own.
@@ -80,7 +119,10 @@ fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &B
     names.sort_by_key(|(name, most)| (std::cmp::Reverse(*most), *name));
     names.truncate(COLOURS.len() - 1);
     let colour = |name: &str| {
-        let at = names.iter().position(|(known, _)| *known == name).unwrap_or(COLOURS.len() - 1);
+        let at = names
+            .iter()
+            .position(|(known, _)| *known == name)
+            .unwrap_or(COLOURS.len() - 1);
         COLOURS[at]
     };
     text(out, LEFT, top + 16.0, "start", "Energy by device and state");
@@ -101,7 +143,13 @@ fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &B
             }
             x += width;
         }
-        text(out, x + 4.0, y + 14.0, "start", &run.report.total().to_string());
+        text(
+            out,
+            x + 4.0,
+            y + 14.0,
+            "start",
+            &run.report.total().to_string(),
+        );
     }
     let bottom = top + 26.0 + BAR * runs.len() as f64;
     let mark = |out: &mut String, energy: Energy, colour: &str, words: &str, y: f64| {
@@ -110,7 +158,13 @@ fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &B
         text(out, x, y, "middle", words);
     };
     if let Some(run) = runs.first() {
-        mark(out, run.report.floor, "black", &format!("floor {}", run.report.floor), bottom + 14.0);
+        mark(
+            out,
+            run.report.floor,
+            "black",
+            &format!("floor {}", run.report.floor),
+            bottom + 14.0,
+        );
     }
     if let Bound::Exact(least) | Bound::Proven { least, .. } = bound {
         mark(out, *least, "red", &format!("bound {least}"), bottom + 28.0);
@@ -118,7 +172,12 @@ fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &B
     for (n, (name, _)) in names.iter().enumerate() {
         let y = top + 22.0 + 13.0 * n as f64;
         let x = WIDTH - RIGHT + 80.0;
-        let _ = writeln!(out, r#"<rect x="{x:.1}" y="{:.1}" width="9" height="9" fill="{}"/>"#, y - 8.0, colour(name));
+        let _ = writeln!(
+            out,
+            r#"<rect x="{x:.1}" y="{:.1}" width="9" height="9" fill="{}"/>"#,
+            y - 8.0,
+            colour(name)
+        );
         text(out, x + 13.0, y, "start", name);
     }
 }
@@ -126,14 +185,25 @@ fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &B
 fn frame(out: &mut String, top: f64, title: &str) -> (f64, f64) {
     let (base, high) = (top + PANEL - 45.0, PANEL - 80.0);
     text(out, LEFT, top + 16.0, "start", title);
-    line(out, &[(LEFT, base - high), (LEFT, base), (WIDTH - RIGHT, base)], "black");
+    line(
+        out,
+        &[(LEFT, base - high), (LEFT, base), (WIDTH - RIGHT, base)],
+        "black",
+    );
     (base, high)
 }
 
 fn key(out: &mut String, top: f64, runs: &[Run]) {
     for (n, run) in runs.iter().enumerate() {
         let y = top + 40.0 + 14.0 * n as f64;
-        line(out, &[(WIDTH - RIGHT + 20.0, y - 4.0), (WIDTH - RIGHT + 40.0, y - 4.0)], COLOURS[n % COLOURS.len()]);
+        line(
+            out,
+            &[
+                (WIDTH - RIGHT + 20.0, y - 4.0),
+                (WIDTH - RIGHT + 40.0, y - 4.0),
+            ],
+            COLOURS[n % COLOURS.len()],
+        );
         text(out, WIDTH - RIGHT + 46.0, y, "start", &run.policy);
     }
 }
@@ -143,21 +213,41 @@ fn delays(out: &mut String, top: f64, runs: &[Run]) {
     const DECADES: f64 = 8.0;
     let (base, high) = frame(out, top, "Reads that took at most so long");
     let width = WIDTH - LEFT - RIGHT;
-    let x = |delay: Span| LEFT + width * ((delay.get().max(1) as f64).log10() - 4.0).clamp(0.0, DECADES) / DECADES;
-    for (n, words) in
-        ["10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s", "1000 s"].iter().enumerate()
+    let x = |delay: Span| {
+        LEFT + width * ((delay.get().max(1) as f64).log10() - 4.0).clamp(0.0, DECADES) / DECADES
+    };
+    for (n, words) in [
+        "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s", "1000 s",
+    ]
+    .iter()
+    .enumerate()
     {
-        text(out, LEFT + width * n as f64 / DECADES, base + 14.0, "middle", words);
+        text(
+            out,
+            LEFT + width * n as f64 / DECADES,
+            base + 14.0,
+            "middle",
+            words,
+        );
     }
     for percent in [0, 50, 100] {
-        text(out, LEFT - 6.0, base - high * f64::from(percent) / 100.0 + 4.0, "end", &format!("{percent} %"));
+        text(
+            out,
+            LEFT - 6.0,
+            base - high * f64::from(percent) / 100.0 + 4.0,
+            "end",
+            &format!("{percent} %"),
+        );
     }
     for (n, run) in runs.iter().enumerate() {
         let mut sorted = run.report.delays.clone();
         sorted.sort_unstable();
-        let at = |thousandth: usize| sorted.get((sorted.len() * thousandth / 1000).min(sorted.len().saturating_sub(1)));
-        let points: Vec<_> =
-            (0..=200).filter_map(|step| Some((x(*at(step * 5)?), base - high * step as f64 / 200.0))).collect();
+        let at = |thousandth: usize| {
+            sorted.get((sorted.len() * thousandth / 1000).min(sorted.len().saturating_sub(1)))
+        };
+        let points: Vec<_> = (0..=200)
+            .filter_map(|step| Some((x(*at(step * 5)?), base - high * step as f64 / 200.0)))
+            .collect();
         line(out, &points, COLOURS[n % COLOURS.len()]);
     }
     key(out, top, runs);
@@ -165,15 +255,35 @@ fn delays(out: &mut String, top: f64, runs: &[Run]) {
 
 fn starts(out: &mut String, top: f64, runs: &[Run]) {
     let (base, high) = frame(out, top, "Wake-ups so far");
-    let elapsed = runs.iter().map(|run| run.report.elapsed).max().unwrap_or_default();
-    let most = runs.iter().map(|run| run.report.starts()).max().unwrap_or(0).max(1);
+    let elapsed = runs
+        .iter()
+        .map(|run| run.report.elapsed)
+        .max()
+        .unwrap_or_default();
+    let most = runs
+        .iter()
+        .map(|run| run.report.starts())
+        .max()
+        .unwrap_or(0)
+        .max(1);
     let width = WIDTH - LEFT - RIGHT;
     text(out, LEFT, base + 14.0, "middle", "0");
-    text(out, LEFT + width, base + 14.0, "middle", &elapsed.to_string());
+    text(
+        out,
+        LEFT + width,
+        base + 14.0,
+        "middle",
+        &elapsed.to_string(),
+    );
     text(out, LEFT - 6.0, base + 4.0, "end", "0");
     text(out, LEFT - 6.0, base - high + 4.0, "end", &most.to_string());
     for (n, run) in runs.iter().enumerate() {
-        let mut times: Vec<_> = run.report.devices.iter().flat_map(|device| device.started.iter().copied()).collect();
+        let mut times: Vec<_> = run
+            .report
+            .devices
+            .iter()
+            .flat_map(|device| device.started.iter().copied())
+            .collect();
         times.sort_unstable();
         let x = |nanos: u64| LEFT + width * nanos as f64 / elapsed.get().max(1) as f64;
         let y = |count: usize| base - high * count as f64 / most as f64;
@@ -181,7 +291,10 @@ fn starts(out: &mut String, top: f64, runs: &[Run]) {
         // Of many, every so many: nobody sees more.
         let every = times.len().div_ceil(STEPS).max(1);
         for (count, time) in times.iter().enumerate().step_by(every) {
-            points.extend([(x(time.get()), y(count)), (x(time.get()), y((count + every).min(times.len())))]);
+            points.extend([
+                (x(time.get()), y(count)),
+                (x(time.get()), y((count + every).min(times.len()))),
+            ]);
         }
         points.push((x(run.report.elapsed.get()), y(times.len())));
         line(out, &points, COLOURS[n % COLOURS.len()]);

@@ -72,13 +72,23 @@ fn time(text: &str) -> Option<Span> {
         (None, Some(digits)) => (digits, 1_000_000_000),
         (None, None) => (text, 1_000_000_000),
     };
-    digits.parse::<u64>().ok()?.checked_mul(unit).map(Span::nanos)
+    digits
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(unit)
+        .map(Span::nanos)
 }
 
 impl Named {
     /// All of them, ours last.
-    pub const ALL: [Self; 6] =
-        [Self::AlwaysOn, Self::BestTimeOut, Self::Coda(CODA), Self::BlueFs, Self::GreenFs, Self::Teal];
+    pub const ALL: [Self; 6] = [
+        Self::AlwaysOn,
+        Self::BestTimeOut,
+        Self::Coda(CODA),
+        Self::BlueFs,
+        Self::GreenFs,
+        Self::Teal,
+    ];
 
     pub(super) fn make(&self, scene: &Scene) -> Box<dyn Policy> {
         let devices = &scene.world.devices;
@@ -87,8 +97,19 @@ impl Named {
             Self::TimeOut(time) => Box::new(FixedTimeout::new(vec![Some(*time); devices.len()])),
             Self::BestTimeOut => Box::new(FixedTimeout::new(vec![Some(TIMES[0]); devices.len()])),
             Self::Coda(disk) => {
-                let time = |kind| if kind == Kind::Link { Span::ZERO } else { *disk };
-                Box::new(Coda::new(devices.iter().map(|device| Some(time(device.kind))).collect()))
+                let time = |kind| {
+                    if kind == Kind::Link {
+                        Span::ZERO
+                    } else {
+                        *disk
+                    }
+                };
+                Box::new(Coda::new(
+                    devices
+                        .iter()
+                        .map(|device| Some(time(device.kind)))
+                        .collect(),
+                ))
             }
             Self::BlueFs => Box::new(BlueFs::new(Weights::EQUAL)),
             Self::GreenFs => Box::new(GreenFs::default()),
@@ -117,12 +138,18 @@ impl FromStr for Named {
 
     fn from_str(text: &str) -> Result<Self, Unknown> {
         let unknown = || Unknown(text.to_owned());
-        for (prefix, of) in [("time-out=", Self::TimeOut as fn(Span) -> Self), ("coda=", Self::Coda)] {
+        for (prefix, of) in [
+            ("time-out=", Self::TimeOut as fn(Span) -> Self),
+            ("coda=", Self::Coda),
+        ] {
             if let Some(text) = text.strip_prefix(prefix) {
                 return time(text).map(of).ok_or_else(unknown);
             }
         }
-        Self::ALL.into_iter().find(|named| named.to_string() == text).ok_or_else(unknown)
+        Self::ALL
+            .into_iter()
+            .find(|named| named.to_string() == text)
+            .ok_or_else(unknown)
     }
 }
 
@@ -138,7 +165,13 @@ mod tests {
         for named in all {
             assert_eq!(named.to_string().parse(), Ok(named));
         }
-        for bad in ["", "tealy", "time-out=", "time-out=-1s", "time-out=99999999999999999999s"] {
+        for bad in [
+            "",
+            "tealy",
+            "time-out=",
+            "time-out=-1s",
+            "time-out=99999999999999999999s",
+        ] {
             assert_eq!(bad.parse::<Named>(), Err(Unknown(bad.into())));
         }
         assert_eq!("time-out=30".parse(), Ok(Named::TimeOut(Span::secs(30))));

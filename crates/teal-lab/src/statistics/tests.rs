@@ -16,24 +16,49 @@ fn an_interval_is_students() {
 
 #[test]
 fn quantiles_between_the_tables_points_are_near_the_true_ones() {
-    for (degrees, t) in [(1, 12.706), (30, 2.042), (35, 2.030), (50, 2.009), (80, 1.990), (200, 1.972), (10_000, 1.960)]
-    {
-        assert!((t95(degrees) - t).abs() < 0.0015, "{degrees}: {}", t95(degrees));
+    for (degrees, t) in [
+        (1, 12.706),
+        (30, 2.042),
+        (35, 2.030),
+        (50, 2.009),
+        (80, 1.990),
+        (200, 1.972),
+        (10_000, 1.960),
+    ] {
+        assert!(
+            (t95(degrees) - t).abs() < 0.0015,
+            "{degrees}: {}",
+            t95(degrees)
+        );
     }
 }
 
 #[test]
 fn wilcoxons_test_gives_the_published_probabilities() {
     // All six of one sign: 2 / 2^6. Of ten, the sum of the negative ranks 8: p = 0.048828125 (tables: 8 is significant at 5 %).
-    assert_eq!(signed_rank(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), Some(2.0 / 64.0));
+    assert_eq!(
+        signed_rank(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+        Some(2.0 / 64.0)
+    );
     let ten = [1.0, 2.0, -3.0, 4.0, -5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
     assert_eq!(signed_rank(&ten), Some(0.048828125));
     assert_eq!(signed_rank(&[1.0; 5]), None);
-    assert_eq!(signed_rank(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), None, "a difference of zero is none");
+    assert_eq!(
+        signed_rank(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]),
+        None,
+        "a difference of zero is none"
+    );
     // Where counting ends, the normal distribution takes over at nearly the same place.
-    let of = |n: usize| -> Vec<f64> { (1..=n).map(|i| if i % 3 == 0 { -(i as f64) } else { i as f64 }).collect() };
+    let of = |n: usize| -> Vec<f64> {
+        (1..=n)
+            .map(|i| if i % 3 == 0 { -(i as f64) } else { i as f64 })
+            .collect()
+    };
     let (counted, normal) = (signed_rank(&of(25)).unwrap(), signed_rank(&of(26)).unwrap());
-    assert!((counted - normal).abs() < 0.06 && normal < 0.3, "{counted} {normal}");
+    assert!(
+        (counted - normal).abs() < 0.06 && normal < 0.3,
+        "{counted} {normal}"
+    );
 }
 
 #[test]
@@ -59,7 +84,9 @@ fn a_warm_up_is_cut_off_and_a_run_that_only_grows_is_not_steady() {
 
 #[test]
 fn correlation_is_one_on_a_line() {
-    let line: Vec<(f64, f64)> = (0..9).map(|i| (f64::from(i), 3.0 - 2.0 * f64::from(i))).collect();
+    let line: Vec<(f64, f64)> = (0..9)
+        .map(|i| (f64::from(i), 3.0 - 2.0 * f64::from(i)))
+        .collect();
     assert!((correlation(&line).unwrap() + 1.0).abs() < 1e-12);
     assert_eq!(correlation(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]), None);
 }
@@ -82,18 +109,36 @@ proptest! {
 #[test]
 fn a_trend_is_the_line_through_the_logarithms() {
     // Doubles every two steps, exactly.
-    let exact: Vec<(f64, f64)> = (0..5).map(|n| (f64::from(n), 3.0 * 2_f64.powf(f64::from(n) / 2.0))).collect();
+    let exact: Vec<(f64, f64)> = (0..5)
+        .map(|n| (f64::from(n), 3.0 * 2_f64.powf(f64::from(n) / 2.0)))
+        .collect();
     let trend = Trend::of(&exact).unwrap();
-    assert!((trend.ratio - 4.0).abs() < 1e-9 && (trend.high - trend.low).abs() < 1e-6 && !trend.is_none(), "{trend:?}");
+    assert!(
+        (trend.ratio - 4.0).abs() < 1e-9
+            && (trend.high - trend.low).abs() < 1e-6
+            && !trend.is_none(),
+        "{trend:?}"
+    );
     // By hand: logarithms 0, 0.1, -0.1, 0 at 0, 1, 2, 4. Means 1.75 and 0; spread 8.75; rise -0.1 / 8.75; rest (0.02 - 0.01 / 8.75) / 2; t(2) = 4.303.
     let logs = [(0.0, 0.0_f64), (1.0, 0.1), (2.0, -0.1), (4.0, 0.0)].map(|(x, y)| (x, y.exp()));
     let trend = Trend::of(&logs).unwrap();
     let half = 4.303 * ((0.02_f64 - 0.01 / 8.75) / 2.0 / 8.75).sqrt() * 4.0;
     assert!((trend.ratio.ln() + 0.4 / 8.75).abs() < 1e-9, "{trend:?}");
-    assert!((trend.high.ln() - trend.low.ln() - 2.0 * half).abs() < 1e-9 && trend.is_none(), "{trend:?}");
+    assert!(
+        (trend.high.ln() - trend.low.ln() - 2.0 * half).abs() < 1e-9 && trend.is_none(),
+        "{trend:?}"
+    );
     assert_eq!(Trend::of(&exact[..2]), None);
-    assert_eq!(Trend::of(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]), None, "all at once");
-    assert_eq!(Trend::of(&[(1.0, 1.0), (2.0, 0.0), (3.0, 3.0)]), None, "nothing has no logarithm");
+    assert_eq!(
+        Trend::of(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]),
+        None,
+        "all at once"
+    );
+    assert_eq!(
+        Trend::of(&[(1.0, 1.0), (2.0, 0.0), (3.0, 3.0)]),
+        None,
+        "nothing has no logarithm"
+    );
 }
 
 proptest! {

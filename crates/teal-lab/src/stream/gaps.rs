@@ -47,7 +47,10 @@ impl Gaps {
         let mut weights: Vec<u64> = match self {
             Self::Even => vec![1; count as usize - 1],
             Self::Random => {
-                let mut times: Vec<_> = (2..count).map(|_| numbers.below(length)).chain([length]).collect();
+                let mut times: Vec<_> = (2..count)
+                    .map(|_| numbers.below(length))
+                    .chain([length])
+                    .collect();
                 times.sort_unstable();
                 times.insert(0, 0);
                 times.truncate(count as usize);
@@ -109,7 +112,11 @@ fn drawn(count: u64, among: u64, numbers: &mut Numbers) -> Vec<u64> {
 
 /// Parts of `whole` in proportion to `weights`; their sum is `whole`, if some weight is not zero.
 pub(super) fn shares(weights: &[u64], whole: u64) -> Vec<u64> {
-    let total: u128 = weights.iter().map(|weight| u128::from(*weight)).sum::<u128>().max(1);
+    let total: u128 = weights
+        .iter()
+        .map(|weight| u128::from(*weight))
+        .sum::<u128>()
+        .max(1);
     let (mut sum, mut given) = (0_u128, 0);
     let mut share = |weight: &u64| {
         sum += u128::from(*weight);
@@ -124,6 +131,9 @@ pub(super) fn shares(weights: &[u64], whole: u64) -> Vec<u64> {
 impl FromStr for Gaps {
     type Err = NoSuchGaps;
     fn from_str(text: &str) -> Result<Self, NoSuchGaps> {
-        Self::ALL.into_iter().find(|gaps| gaps.word() == text).ok_or_else(|| NoSuchGaps(text.into()))
+        Self::ALL
+            .into_iter()
+            .find(|gaps| gaps.word() == text)
+            .ok_or_else(|| NoSuchGaps(text.into()))
     }
 }

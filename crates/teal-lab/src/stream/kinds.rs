@@ -39,7 +39,11 @@ impl Left {
             Kind::Change
         } else {
             self.others = self.others.saturating_sub(1);
-            if numbers.below(2) == 0 { Kind::Again } else { Kind::Attributes }
+            if numbers.below(2) == 0 {
+                Kind::Again
+            } else {
+                Kind::Attributes
+            }
         }
     }
 }
@@ -47,8 +51,11 @@ impl Left {
 impl Published {
     /// Time and kind of every operation, in order.
     pub(super) fn slots(&self, gaps: Gaps, numbers: &mut Numbers) -> Vec<(u64, Kind)> {
-        let mut left =
-            Left { first: self.files - 1, change: self.changes, others: self.operations - self.changes - self.files };
+        let mut left = Left {
+            first: self.files - 1,
+            change: self.changes,
+            others: self.operations - self.changes - self.files,
+        };
         let length = self.length.get();
         let Some(spikes) = &self.spikes else {
             let times = match self.head {
@@ -56,21 +63,44 @@ impl Published {
                 Some((count, head)) => {
                     let mut times = gaps.times(count, head.get(), numbers);
                     // The first of the rest would be the last of the head.
-                    let rest = gaps.times(self.operations - count + 1, length - head.get(), numbers);
+                    let rest =
+                        gaps.times(self.operations - count + 1, length - head.get(), numbers);
                     times.extend(rest.into_iter().skip(1).map(|at| at + head.get()));
                     times
                 }
             };
-            let kinds = |(n, at)| (at, if n == 0 { Kind::First } else { left.draw(numbers) });
+            let kinds = |(n, at)| {
+                (
+                    at,
+                    if n == 0 {
+                        Kind::First
+                    } else {
+                        left.draw(numbers)
+                    },
+                )
+            };
             return times.into_iter().enumerate().map(kinds).collect();
         };
         let requests = requests(spikes, length, gaps, numbers);
         let others = gaps.times(left.others, length, numbers);
         // First those that reach the server, then those that do not: the kinds of each are drawn apart.
         left.others = 0;
-        let kinds = |(n, at)| (at, if n == 0 { Kind::First } else { left.draw(numbers) });
+        let kinds = |(n, at)| {
+            (
+                at,
+                if n == 0 {
+                    Kind::First
+                } else {
+                    left.draw(numbers)
+                },
+            )
+        };
         let mut slots: Vec<_> = requests.into_iter().enumerate().map(kinds).collect();
-        let mut none = Left { first: 0, change: 0, others: others.len() as u64 };
+        let mut none = Left {
+            first: 0,
+            change: 0,
+            others: others.len() as u64,
+        };
         slots.extend(others.into_iter().map(|at| (at, none.draw(numbers))));
         slots.sort_unstable();
         slots
@@ -84,7 +114,13 @@ fn requests(spikes: &Spikes, length: u64, gaps: Gaps, numbers: &mut Numbers) -> 
     let (whole, windows) = (length / window, length.div_ceil(window));
     let special: u64 = spikes.classes.iter().map(|(count, ..)| count).sum();
     let mut places = gaps.places(special, whole, numbers);
-    let quiet_most = spikes.classes.iter().map(|(_, least, _)| *least).min().unwrap_or(u64::MAX) - 1;
+    let quiet_most = spikes
+        .classes
+        .iter()
+        .map(|(_, least, _)| *least)
+        .min()
+        .unwrap_or(u64::MAX)
+        - 1;
     let mut counts = vec![0; windows as usize];
     for (count, least, below) in spikes.classes {
         for _ in 0..*count {
@@ -97,7 +133,9 @@ fn requests(spikes: &Spikes, length: u64, gaps: Gaps, numbers: &mut Numbers) -> 
     let mut left = spikes.requests.saturating_sub(spent);
     counts[0] = counts[0].max(1);
     left -= u64::from(spent > 0 && counts.iter().sum::<u64>() > spent);
-    let mut quiet: Vec<usize> = (0..counts.len()).filter(|at| counts[*at] <= quiet_most).collect();
+    let mut quiet: Vec<usize> = (0..counts.len())
+        .filter(|at| counts[*at] <= quiet_most)
+        .collect();
     while left > 0 && !quiet.is_empty() {
         let at = numbers.below(quiet.len() as u64) as usize;
         let room = quiet_most - counts[quiet[at]];
@@ -112,7 +150,11 @@ fn requests(spikes: &Spikes, length: u64, gaps: Gaps, numbers: &mut Numbers) -> 
     for (n, count) in (0_u64..).zip(counts) {
         let begin = n * window;
         let long = window.min(length - begin).saturating_sub(1);
-        times.extend(gaps.times(count, long, numbers).into_iter().map(|at| begin + at));
+        times.extend(
+            gaps.times(count, long, numbers)
+                .into_iter()
+                .map(|at| begin + at),
+        );
     }
     times
 }

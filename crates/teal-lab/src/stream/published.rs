@@ -41,7 +41,13 @@ pub struct Published {
 /// BlueFS kept several hundred files and ten thousand attributes in 16 MB (5.6): 40 KB a file.
 const BLUEFS_FILE: u64 = 40_000;
 
-const fn bluefs(name: &'static str, operations: u64, length: u64, changes: u64, megabytes: u64) -> Published {
+const fn bluefs(
+    name: &'static str,
+    operations: u64,
+    length: u64,
+    changes: u64,
+    megabytes: u64,
+) -> Published {
     Published {
         name,
         source: "BlueFS (2004) figure 5; files of 40 KB after 5.6",
@@ -76,7 +82,10 @@ pub const PUBLISHED: &[Published] = &[
         }),
         change: Some(4096),
     },
-    Published { head: Some((10_000, Span::secs(42 * 60 + 36))), ..bluefs("purcell", 87_739, 99_576, 5_264, 252) },
+    Published {
+        head: Some((10_000, Span::secs(42 * 60 + 36))),
+        ..bluefs("purcell", 87_739, 99_576, 5_264, 252)
+    },
     bluefs("messiaen", 44_027, 76_572, 881, 227),
     bluefs("robin", 37_504, 55_656, 2_625, 85),
     bluefs("berlioz", 17_917, 28_260, 1_433, 57),

@@ -31,7 +31,10 @@ fn totals(published: &'static Published, gaps: Gaps, seed: u64) -> Totals {
         if let Action::Read { length, .. } = event.action {
             is_request |= sizes.insert(event.object, length).is_none();
         } else {
-            assert!(sizes.contains_key(&event.object), "nothing is asked of a file that was not met");
+            assert!(
+                sizes.contains_key(&event.object),
+                "nothing is asked of a file that was not met"
+            );
         }
         let window = (event.at.as_secs() / 30) as usize;
         totals.requests.resize(window + 1, 0);
@@ -58,11 +61,22 @@ fn bluefs_streams_have_the_totals_of_figure_5() {
         for gaps in Gaps::ALL {
             let seen = totals(published, gaps, 7);
             assert_eq!(seen.operations, operations, "{name}");
-            assert_eq!(seen.length, hundredths * 36_000_000_000, "{name}, hours to two decimals");
-            assert!((seen.changes * 100).abs_diff(operations * percent) <= 50, "{name}, the nearest whole operation");
+            assert_eq!(
+                seen.length,
+                hundredths * 36_000_000_000,
+                "{name}, hours to two decimals"
+            );
+            assert!(
+                (seen.changes * 100).abs_diff(operations * percent) <= 50,
+                "{name}, the nearest whole operation"
+            );
             assert_eq!(seen.bytes, megabytes * 1_000_000, "{name}");
             if name == "purcell" {
-                assert_eq!(seen.ten_thousandth, 42 * 60 + 36, "5.5: the first 10,000 take 42:36 minutes");
+                assert_eq!(
+                    seen.ten_thousandth,
+                    42 * 60 + 36,
+                    "5.5: the first 10,000 take 42:36 minutes"
+                );
             }
         }
     }
@@ -73,11 +87,24 @@ fn the_jeff_stream_has_the_totals_and_spikes_of_greenfs() {
     let published = Published::named("jeff").unwrap();
     for (seed, gaps) in Gaps::ALL.into_iter().enumerate() {
         let seen = totals(published, gaps, seed as u64);
-        assert_eq!((seen.operations, seen.length), (1_987_982, 95_328_000_000_000), "26.48 hours");
+        assert_eq!(
+            (seen.operations, seen.length),
+            (1_987_982, 95_328_000_000_000),
+            "26.48 hours"
+        );
         assert_eq!(seen.changes, 111_327, "5.6 % to the nearest operation");
         assert_eq!((seen.bytes, seen.files), (649_000_000, 12_599));
-        let within = |least, below| seen.requests.iter().filter(|count| (least..below).contains(*count)).count();
-        let classes = [within(10_000, 15_001), within(1_000, 10_000), within(100, 1_000)];
+        let within = |least, below| {
+            seen.requests
+                .iter()
+                .filter(|count| (least..below).contains(*count))
+                .count()
+        };
+        let classes = [
+            within(10_000, 15_001),
+            within(1_000, 10_000),
+            within(100, 1_000),
+        ];
         assert_eq!(classes, [3, 17, 505], "{gaps:?}");
         assert_eq!(within(15_001, u64::MAX), 0);
         // 1.3 requests a second.
@@ -92,11 +119,18 @@ fn the_same_seed_gives_the_same_bytes_and_gaps_differ_as_they_should() {
     for gaps in Gaps::ALL {
         let bytes = published.write(gaps, 1, Vec::new()).unwrap();
         assert_eq!(bytes, published.write(gaps, 1, Vec::new()).unwrap());
-        assert_ne!(bytes, published.write(gaps, 2, Vec::new()).unwrap(), "sizes are drawn");
+        assert_ne!(
+            bytes,
+            published.write(gaps, 2, Vec::new()).unwrap(),
+            "sizes are drawn"
+        );
         let mut reader = Reader::new(&bytes[..]).unwrap();
         let mut stat = Stat::default();
         reader.by_ref().for_each(|item| stat.add(&item.unwrap()));
-        assert_eq!(stat.actions.values().map(|tally| tally.done).sum::<u64>(), published.operations);
+        assert_eq!(
+            stat.actions.values().map(|tally| tally.done).sum::<u64>(),
+            published.operations
+        );
         let mut pauses: Vec<_> = published.events(gaps, 1).map(|event| event.at).collect();
         pauses = pauses.windows(2).map(|pair| pair[1] - pair[0]).collect();
         pauses.sort_unstable();
@@ -104,7 +138,9 @@ fn the_same_seed_gives_the_same_bytes_and_gaps_differ_as_they_should() {
     }
     // 1.58 s on average; the median of a Poisson process is 0.69 of that; of sessions it is far less.
     assert!(
-        (1570..1590).contains(&medians[0]) && (1040..1140).contains(&medians[1]) && medians[2] < 300,
+        (1570..1590).contains(&medians[0])
+            && (1040..1140).contains(&medians[1])
+            && medians[2] < 300,
         "{medians:?}"
     );
 }

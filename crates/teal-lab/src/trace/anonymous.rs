@@ -18,7 +18,10 @@ impl Anonymous {
     pub(super) fn hide(&self, item: &mut Item) {
         match item {
             // A mark is set to be read.
-            Item::Event(Event { action: Action::Mark { .. }, .. }) => {}
+            Item::Event(Event {
+                action: Action::Mark { .. },
+                ..
+            }) => {}
             Item::Event(event) => event.action.rename(&mut |text| *text = self.hash(text)),
             Item::Called(called) => called.name = self.hash(&called.name),
             Item::Process(process) => process.name = self.hash(&process.name),
@@ -43,7 +46,8 @@ impl Anonymous {
 fn extension(name: &[u8]) -> &[u8] {
     let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0);
     let found = dot.map_or(&[][..], |at| &name[at..]);
-    let is_one = (2..=EXTENSION_MAX + 1).contains(&found.len()) && found[1..].iter().all(u8::is_ascii_alphanumeric);
+    let is_one = (2..=EXTENSION_MAX + 1).contains(&found.len())
+        && found[1..].iter().all(u8::is_ascii_alphanumeric);
     if is_one { found } else { &[] }
 }
 
@@ -54,17 +58,30 @@ mod tests {
     #[test]
     fn names_become_hashes_and_keep_their_extensions() {
         let anonymous = Anonymous::new([7; 16]);
-        let hash =
-            |name: &str| String::from_utf8(anonymous.hash(&Text::cut(name.as_bytes())).as_bytes().into()).unwrap();
+        let hash = |name: &str| {
+            String::from_utf8(
+                anonymous
+                    .hash(&Text::cut(name.as_bytes()))
+                    .as_bytes()
+                    .into(),
+            )
+            .unwrap()
+        };
         assert_eq!(hash("tax return.pdf"), hash("tax return.pdf"));
         assert!(hash("tax return.pdf").ends_with(".pdf") && hash("a.tar.gz").ends_with(".gz"));
         assert_ne!(hash("a.pdf"), hash("b.pdf"));
         for plain in ["Makefile", ".bashrc", "ends.", "mr. smith", "a.ninechars"] {
             let hidden = hash(plain);
-            assert!(hidden.len() == 16 && hidden.bytes().all(|b| b.is_ascii_hexdigit()), "{plain}: {hidden}");
+            assert!(
+                hidden.len() == 16 && hidden.bytes().all(|b| b.is_ascii_hexdigit()),
+                "{plain}: {hidden}"
+            );
         }
         let other = Anonymous::new([8; 16]);
-        assert_ne!(other.hash(&Text::cut(b"a")), anonymous.hash(&Text::cut(b"a")));
+        assert_ne!(
+            other.hash(&Text::cut(b"a")),
+            anonymous.hash(&Text::cut(b"a"))
+        );
         assert_eq!(hash(""), "");
     }
 }

@@ -24,7 +24,11 @@ impl Text {
     /// # Errors
     /// [`TextError`] beyond [`TEXT_MAX`].
     pub fn new(bytes: &[u8]) -> Result<Self, TextError> {
-        if bytes.len() > TEXT_MAX { Err(TextError(bytes.len())) } else { Ok(Self(bytes.into())) }
+        if bytes.len() > TEXT_MAX {
+            Err(TextError(bytes.len()))
+        } else {
+            Ok(Self(bytes.into()))
+        }
     }
     /// Copies what fits.
     pub fn cut(bytes: &[u8]) -> Self {
@@ -281,7 +285,9 @@ impl Action {
 impl Event {
     /// The object that this event gives a name to, or shows the name of.
     pub fn names(&self) -> Option<u64> {
-        let Outcome::Done(value) = self.outcome else { return None };
+        let Outcome::Done(value) = self.outcome else {
+            return None;
+        };
         match self.action {
             Action::Lookup { .. }
             | Action::Create { .. }

@@ -83,13 +83,16 @@ impl Field for Text {
     }
     fn parse(text: &str) -> Result<Self, String> {
         let inner = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
-        let mut rest = inner.ok_or_else(|| format!("{text} is not in quotes"))?.bytes();
+        let mut rest = inner
+            .ok_or_else(|| format!("{text} is not in quotes"))?
+            .bytes();
         let mut out = Vec::new();
         while let Some(b) = rest.next() {
             out.push(match b {
                 b'\\' => match rest.next() {
                     Some(b @ (b'"' | b'\\')) => b,
-                    Some(b'x') => hex(&mut rest).ok_or_else(|| format!("{text}: \\x needs two hexadecimal digits"))?,
+                    Some(b'x') => hex(&mut rest)
+                        .ok_or_else(|| format!("{text}: \\x needs two hexadecimal digits"))?,
                     _ => return Err(format!("{text}: a backslash goes before \", \\ or x")),
                 },
                 b'"' => return Err(format!("{text}: a quote inside needs a backslash")),
@@ -115,13 +118,29 @@ mod tests {
     #[test]
     fn names_of_any_bytes_go_through_text() {
         let all: Vec<u8> = (0..=255).collect();
-        for bytes in [&b""[..], b"plain.txt", b"a \"b\" \\ c=d", b"\xff\x00\n", &all] {
+        for bytes in [
+            &b""[..],
+            b"plain.txt",
+            b"a \"b\" \\ c=d",
+            b"\xff\x00\n",
+            &all,
+        ] {
             let text = Text::new(bytes).unwrap();
             let shown = Show(&text).to_string();
             assert!(shown.bytes().all(|b| (b' '..=b'~').contains(&b)), "{shown}");
             assert_eq!(Text::parse(&shown), Ok(text));
         }
-        for bad in ["", "\"", "x", "\"a", "\"\\\"", "\"\\x1\"", "\"\\xgg\"", "\"\\n\"", "\"a\"b\""] {
+        for bad in [
+            "",
+            "\"",
+            "x",
+            "\"a",
+            "\"\\\"",
+            "\"\\x1\"",
+            "\"\\xgg\"",
+            "\"\\n\"",
+            "\"a\"b\"",
+        ] {
             assert!(Text::parse(bad).is_err(), "{bad}");
         }
     }

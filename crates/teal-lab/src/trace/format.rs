@@ -183,12 +183,21 @@ impl Header {
             _ => return None,
         };
         let flags = t.u8()?;
-        let start = Timestamp { secs: i64::from_le_bytes(t.array()?), nanos: t.u32()? };
+        let start = Timestamp {
+            secs: i64::from_le_bytes(t.array()?),
+            nanos: t.u32()?,
+        };
         let (machine, source) = (usize::from(t.u16()?), usize::from(t.u16()?));
         let machine = Text::new(t.bytes(machine)?).ok()?;
         let source = Text::new(t.bytes(source)?).ok()?;
         let is_sound = flags <= 1 && start.nanos < 1_000_000_000 && t.0.is_empty();
-        is_sound.then_some(Self { level, anonymous: flags == 1, start, machine, source })
+        is_sound.then_some(Self {
+            level,
+            anonymous: flags == 1,
+            start,
+            machine,
+            source,
+        })
     }
 }
 
@@ -218,9 +227,16 @@ impl BlockHead {
         if t.array::<4>()? != *BLOCK_MAGIC {
             return None;
         }
-        let (number, bytes, items, base, flags) = (t.u32()?, t.u32()?, t.u32()?, t.u64()?, t.u32()?);
+        let (number, bytes, items, base, flags) =
+            (t.u32()?, t.u32()?, t.u32()?, t.u64()?, t.u32()?);
         let is_sound = bytes as usize <= BLOCK_MAX && flags <= 1;
-        is_sound.then_some(Self { number, bytes, items, base, is_last: flags == 1 })
+        is_sound.then_some(Self {
+            number,
+            bytes,
+            items,
+            base,
+            is_last: flags == 1,
+        })
     }
 }
 
@@ -243,15 +259,26 @@ impl Item {
     pub(crate) fn encode(&self, out: &mut Vec<u8>, before: &mut Before) {
         match self {
             Self::Event(event) => event.encode(out, before),
-            Self::Called(Called { object, parent, name }) => {
+            Self::Called(Called {
+                object,
+                parent,
+                name,
+            }) => {
                 out.push(TAG_CALLED);
                 out.put_varint(*object);
                 out.put_varint(*parent);
                 name.encode(out);
             }
-            Self::Process(Process { id, leader, session, name }) => {
+            Self::Process(Process {
+                id,
+                leader,
+                session,
+                name,
+            }) => {
                 out.push(TAG_PROCESS);
-                [*id, *leader, *session].into_iter().for_each(|n| out.put_varint(n.into()));
+                [*id, *leader, *session]
+                    .into_iter()
+                    .for_each(|n| out.put_varint(n.into()));
                 name.encode(out);
             }
             Self::Dropped(count) => {
@@ -263,13 +290,20 @@ impl Item {
 
     pub(crate) fn decode(take: &mut Take<'_>, before: &mut Before) -> Option<Self> {
         Some(match take.u8()? {
-            TAG_CALLED => {
-                Self::Called(Called { object: take.varint()?, parent: take.varint()?, name: Text::decode(take)? })
-            }
+            TAG_CALLED => Self::Called(Called {
+                object: take.varint()?,
+                parent: take.varint()?,
+                name: Text::decode(take)?,
+            }),
             TAG_PROCESS => {
                 let mut number = || u32::try_from(take.varint()?).ok();
                 let (id, leader, session) = (number()?, number()?, number()?);
-                Self::Process(Process { id, leader, session, name: Text::decode(take)? })
+                Self::Process(Process {
+                    id,
+                    leader,
+                    session,
+                    name: Text::decode(take)?,
+                })
             }
             TAG_DROPPED => Self::Dropped(take.varint()?),
             code => Self::Event(Event::decode(code, take, before)?),
@@ -310,7 +344,11 @@ impl Event {
         if let Some(latency) = self.latency {
             out.put_varint(nanos(latency));
         }
-        *before = Before { at, process: self.process, object: self.object };
+        *before = Before {
+            at,
+            process: self.process,
+            object: self.object,
+        };
     }
 
     fn decode(code: u8, take: &mut Take<'_>, before: &mut Before) -> Option<Self> {
@@ -323,17 +361,40 @@ impl Event {
             0 => u32::try_from(take.varint()?).ok()?,
             _ => before.process,
         };
-        let object = if flags & SAME_OBJECT == 0 { take.varint()? } else { before.object };
+        let object = if flags & SAME_OBJECT == 0 {
+            take.varint()?
+        } else {
+            before.object
+        };
         let action = Action::decode(code, take)?;
         let outcome = match flags & OUTCOME {
             0 => Outcome::Unknown,
             1 => Outcome::Done(take.varint()?),
-            2 => Outcome::Failed(u16::try_from(take.varint()?).ok().filter(|errno| *errno > 0)?),
+            2 => Outcome::Failed(
+                u16::try_from(take.varint()?)
+                    .ok()
+                    .filter(|errno| *errno > 0)?,
+            ),
             _ => return None,
         };
-        let latency = if flags & HAS_LATENCY == 0 { None } else { Some(Duration::from_nanos(take.varint()?)) };
-        *before = Before { at, process, object };
-        Some(Self { at: Duration::from_nanos(at), process, object, action, outcome, latency })
+        let latency = if flags & HAS_LATENCY == 0 {
+            None
+        } else {
+            Some(Duration::from_nanos(take.varint()?))
+        };
+        *before = Before {
+            at,
+            process,
+            object,
+        };
+        Some(Self {
+            at: Duration::from_nanos(at),
+            process,
+            object,
+            action,
+            outcome,
+            latency,
+        })
     }
 }
 

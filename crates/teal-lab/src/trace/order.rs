@@ -26,7 +26,11 @@ pub(crate) struct InOrder<B, D> {
 
 impl<B, D> InOrder<B, D> {
     pub(crate) fn new(most: usize) -> Self {
-        Self { slots: VecDeque::new(), first: 0, most }
+        Self {
+            slots: VecDeque::new(),
+            first: 0,
+            most,
+        }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -44,7 +48,10 @@ impl<B, D> InOrder<B, D> {
 
     /// It ends. Nothing happens if it was given up before.
     pub(crate) fn end(&mut self, ticket: Ticket, done: impl FnOnce(&B) -> D) {
-        let at = ticket.0.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        let at = ticket
+            .0
+            .checked_sub(self.first)
+            .and_then(|at| usize::try_from(at).ok());
         if let Some(slot) = at.and_then(|at| self.slots.get_mut(at))
             && let Slot::Begun(begun) = slot
         {
@@ -92,7 +99,10 @@ mod tests {
         order.end(b, |n| n * 10);
         assert_eq!((order.is_ready(), order.pop()), (false, None));
         order.end(a, |n| n * 10);
-        assert_eq!([order.pop(), order.pop(), order.pop(), order.pop()], [Some(10), Some(20), Some(30), None]);
+        assert_eq!(
+            [order.pop(), order.pop(), order.pop(), order.pop()],
+            [Some(10), Some(20), Some(30), None]
+        );
         // A ticket that was given up, or used, does nothing.
         let d = order.begin(4).unwrap();
         order.give_up(|n| -n);

@@ -19,7 +19,11 @@ impl Paths {
     /// Takes note of what an item says of names.
     pub fn follow(&mut self, item: &Item) {
         let event = match item {
-            Item::Called(Called { object, parent, name }) => return self.put(*object, *parent, name),
+            Item::Called(Called {
+                object,
+                parent,
+                name,
+            }) => return self.put(*object, *parent, name),
             Item::Event(event) => event,
             _ => return,
         };
@@ -39,7 +43,12 @@ impl Paths {
                 }
             }
             Action::Unlink { name } | Action::Rmdir { name } => drop(self.take(dir, name)),
-            Action::Rename { name, to, new, exchange } => {
+            Action::Rename {
+                name,
+                to,
+                new,
+                exchange,
+            } => {
                 let moved = self.take(dir, name);
                 let replaced = self.take(*to, new);
                 if let Some(object) = moved {
@@ -72,7 +81,15 @@ impl Paths {
                 return None;
             }
         }
-        Some(parts.iter().rev().flat_map(|part| [&b"/"[..], part]).flatten().copied().collect())
+        Some(
+            parts
+                .iter()
+                .rev()
+                .flat_map(|part| [&b"/"[..], part])
+                .flatten()
+                .copied()
+                .collect(),
+        )
     }
 
     fn put(&mut self, object: u64, dir: u64, name: &Text) {
@@ -82,7 +99,11 @@ impl Paths {
 
     fn take(&mut self, dir: u64, name: &Text) -> Option<u64> {
         let object = self.of.remove(&(dir, name.clone()))?;
-        if self.at.get(&object).is_some_and(|(d, n)| *d == dir && n == name) {
+        if self
+            .at
+            .get(&object)
+            .is_some_and(|(d, n)| *d == dir && n == name)
+        {
             self.at.remove(&object);
         }
         Some(object)
@@ -112,10 +133,24 @@ mod tests {
             11 0 2 mkdir name="failed" ! 28
             12 0 99 read offset=0 length=1"#;
         let mut paths = Paths::default();
-        TextReader::new(text.as_bytes()).unwrap().for_each(|item| paths.follow(&item.unwrap()));
-        let path = |object| paths.path(object).map(|path| String::from_utf8(path).unwrap());
+        TextReader::new(text.as_bytes())
+            .unwrap()
+            .for_each(|item| paths.follow(&item.unwrap()));
+        let path = |object| {
+            paths
+                .path(object)
+                .map(|path| String::from_utf8(path).unwrap())
+        };
         let all = [1, 2, 3, 10, 11, 12, 99].map(path);
-        let want = [Some(""), Some("/new/sub"), Some("/new"), Some("/new/d"), Some("/new/c"), Some("/new/sub/e"), None];
+        let want = [
+            Some(""),
+            Some("/new/sub"),
+            Some("/new"),
+            Some("/new/d"),
+            Some("/new/c"),
+            Some("/new/sub/e"),
+            None,
+        ];
         assert_eq!(all, want.map(|path| path.map(str::to_owned)));
         assert_eq!(paths.object(3, &Text::cut(b"c")), Some(11));
         assert_eq!(paths.object(2, &Text::cut(b"b")), None);

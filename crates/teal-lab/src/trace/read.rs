@@ -1,7 +1,9 @@
 //! A streaming reader: one block in memory.
 
 use super::event::{Header, Item, Level};
-use super::format::{BLOCK_HEAD, Before, BlockHead, CRC, HEADER_FIXED, MAGIC, Take, VERSION, block_sum};
+use super::format::{
+    BLOCK_HEAD, Before, BlockHead, CRC, HEADER_FIXED, MAGIC, Take, VERSION, block_sum,
+};
 use std::fmt;
 use std::io::{self, Read};
 
@@ -18,7 +20,9 @@ pub enum ReadError {
         source: io::Error,
     },
     /// The file begins with something else.
-    #[error("not a TealFS trace: it begins with {begins:02x?} ('teal lab trace import' reads traces of others)")]
+    #[error(
+        "not a TealFS trace: it begins with {begins:02x?} ('teal lab trace import' reads traces of others)"
+    )]
     Foreign {
         /// Its first bytes, at most eight.
         begins: Vec<u8>,
@@ -70,7 +74,9 @@ pub enum Cut {
 
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::CutOff { at, blocks, why } = self else { return f.write_str("complete") };
+        let Self::CutOff { at, blocks, why } = self else {
+            return f.write_str("complete");
+        };
         write!(f, "cut off at byte {at}, after {blocks} whole blocks: ")?;
         match why {
             Cut::Nothing => f.write_str("the recording was not ended"),
@@ -102,7 +108,12 @@ pub struct Reader<R> {
 }
 
 /// Reads until `len` bytes are there or the input ends; never allocates more than there is.
-fn fill(input: &mut impl Read, at: &mut u64, len: usize, into: &mut Vec<u8>) -> Result<bool, ReadError> {
+fn fill(
+    input: &mut impl Read,
+    at: &mut u64,
+    len: usize,
+    into: &mut Vec<u8>,
+) -> Result<bool, ReadError> {
     let got = input.by_ref().take(len as u64).read_to_end(into);
     let got = got.map_err(|source| ReadError::Io { at: *at, source })?;
     *at += got as u64;
@@ -121,13 +132,18 @@ impl<R: Read> Reader<R> {
             bytes.truncate(MAGIC.len());
             return Err(ReadError::Foreign { begins: bytes });
         }
-        let fixed = *bytes.first_chunk::<HEADER_FIXED>().filter(|_| is_there).ok_or(ReadError::Header { at })?;
+        let fixed = *bytes
+            .first_chunk::<HEADER_FIXED>()
+            .filter(|_| is_there)
+            .ok_or(ReadError::Header { at })?;
         let found = u16::from_le_bytes([fixed[8], fixed[9]]);
         if found != VERSION {
             return Err(ReadError::Version { found });
         }
         let is_there = fill(&mut input, &mut at, Header::texts(&fixed) + CRC, &mut bytes)?;
-        let header = Header::decode(&bytes).filter(|_| is_there).ok_or(ReadError::Header { at })?;
+        let header = Header::decode(&bytes)
+            .filter(|_| is_there)
+            .ok_or(ReadError::Header { at })?;
         Ok(Self {
             input,
             header,
@@ -155,7 +171,11 @@ impl<R: Read> Reader<R> {
     }
 
     fn cut(&mut self, why: Cut) {
-        self.ending = Some(Ending::CutOff { at: self.starts, blocks: self.blocks, why });
+        self.ending = Some(Ending::CutOff {
+            at: self.starts,
+            blocks: self.blocks,
+            why,
+        });
     }
 
     /// Reads the next block, or finds the end.
@@ -171,7 +191,11 @@ impl<R: Read> Reader<R> {
             return Ok(());
         }
         let Some(raw) = head.first_chunk::<BLOCK_HEAD>().filter(|_| is_there) else {
-            self.cut(if head.is_empty() { Cut::Nothing } else { Cut::Part });
+            self.cut(if head.is_empty() {
+                Cut::Nothing
+            } else {
+                Cut::Part
+            });
             return Ok(());
         };
         let follows = |h: &BlockHead| h.number == self.blocks as u32 && h.base >= self.before.at;
@@ -180,7 +204,12 @@ impl<R: Read> Reader<R> {
             return Ok(());
         };
         self.block.clear();
-        if !fill(&mut self.input, &mut self.at, head.bytes as usize + CRC, &mut self.block)? {
+        if !fill(
+            &mut self.input,
+            &mut self.at,
+            head.bytes as usize + CRC,
+            &mut self.block,
+        )? {
             self.cut(Cut::Part);
             return Ok(());
         }
@@ -190,8 +219,13 @@ impl<R: Read> Reader<R> {
             self.cut(Cut::Checksum);
             return Ok(());
         }
-        (self.next, self.left, self.items, self.is_last) = (0, head.items, head.items, head.is_last);
-        self.before = Before { at: head.base, process: 0, object: 0 };
+        (self.next, self.left, self.items, self.is_last) =
+            (0, head.items, head.items, head.is_last);
+        self.before = Before {
+            at: head.base,
+            process: 0,
+            object: 0,
+        };
         self.blocks += 1;
         Ok(())
     }

@@ -115,7 +115,9 @@ pub struct Recorder(Arc<Shared>);
 
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder").field("on", &self.0.on).finish_non_exhaustive()
+        f.debug_struct("Recorder")
+            .field("on", &self.0.on)
+            .finish_non_exhaustive()
     }
 }
 
@@ -132,10 +134,17 @@ impl Recorder {
         }
         // Taken under the lock: the order of the tickets is that of the times.
         let at = shared.clock.monotonic().saturating_sub(shared.start);
-        let ticket = queue.order.begin(Begun { at, process, object, action });
+        let ticket = queue.order.begin(Begun {
+            at,
+            process,
+            object,
+            action,
+        });
         if ticket.is_none() {
             // An answer that does not come may not stop everything behind it.
-            queue.order.give_up(|begun| begun.done(Outcome::Unknown, None));
+            queue
+                .order
+                .give_up(|begun| begun.done(Outcome::Unknown, None));
             queue.dropped += 1;
             queue.progress.dropped += 1;
             shared.wake.notify_all();
@@ -148,7 +157,9 @@ impl Recorder {
         let shared = &*self.0;
         let now = shared.clock.monotonic().saturating_sub(shared.start);
         let mut queue = shared.queue.lock();
-        queue.order.end(ticket, |begun| begun.done(outcome, Some(now.saturating_sub(begun.at))));
+        queue.order.end(ticket, |begun| {
+            begun.done(outcome, Some(now.saturating_sub(begun.at)))
+        });
         if queue.order.is_ready() {
             shared.wake(&mut queue);
         }
@@ -158,7 +169,9 @@ impl Recorder {
     pub fn mark(&self, text: Text) {
         if let Some(ticket) = self.begin(0, 0, Action::Mark { text }) {
             let mut queue = self.0.queue.lock();
-            queue.order.end(ticket, |begun| begun.done(Outcome::Unknown, None));
+            queue
+                .order
+                .end(ticket, |begun| begun.done(Outcome::Unknown, None));
             if queue.order.is_ready() {
                 self.0.wake(&mut queue);
             }
@@ -168,8 +181,20 @@ impl Recorder {
 
 impl Begun {
     fn done(&self, outcome: Outcome, latency: Option<Duration>) -> Event {
-        let Self { at, process, object, ref action } = *self;
-        Event { at, process, object, action: action.clone(), outcome, latency }
+        let Self {
+            at,
+            process,
+            object,
+            ref action,
+        } = *self;
+        Event {
+            at,
+            process,
+            object,
+            action: action.clone(),
+            outcome,
+            latency,
+        }
     }
 }
 
@@ -189,7 +214,9 @@ pub struct Recording {
 
 impl fmt::Debug for Recording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recording").field("progress", &self.progress()).finish_non_exhaustive()
+        f.debug_struct("Recording")
+            .field("progress", &self.progress())
+            .finish_non_exhaustive()
     }
 }
 
@@ -208,19 +235,31 @@ impl Recording {
         ended: impl FnOnce(&Progress) + Send + 'static,
     ) -> Result<Self, WriteError> {
         let writer = Writer::new(out, &settings.header)?;
-        let progress = Progress { bytes: writer.written(), ..Progress::default() };
+        let progress = Progress {
+            bytes: writer.written(),
+            ..Progress::default()
+        };
         let order = InOrder::new(QUEUE_MAX);
         let shared = Arc::new(Shared {
             start: clock.monotonic(),
             clock,
             on: AtomicBool::new(true),
-            queue: Mutex::new(Queue { order, dropped: 0, ending: false, asleep: false, progress }),
+            queue: Mutex::new(Queue {
+                order,
+                dropped: 0,
+                ending: false,
+                asleep: false,
+                progress,
+            }),
             wake: Condvar::new(),
         });
         let scribe = Scribe {
             shared: Arc::clone(&shared),
             writer,
-            anonymous: settings.header.anonymous.then(|| Anonymous::new(settings.key)),
+            anonymous: settings
+                .header
+                .anonymous
+                .then(|| Anonymous::new(settings.key)),
             root: settings.root,
             limit: settings.limit,
             surroundings,
@@ -230,7 +269,10 @@ impl Recording {
         };
         let thread = std::thread::Builder::new().name("teal-record".into());
         let handle = thread.spawn(move || scribe.run(sync, ended))?;
-        Ok(Self { shared, thread: Mutex::new(Some(handle)) })
+        Ok(Self {
+            shared,
+            thread: Mutex::new(Some(handle)),
+        })
     }
 
     /// What takes events in.
@@ -321,7 +363,9 @@ impl<W: Write> Scribe<W> {
             queue.ending |= self.limit.is_some_and(|limit| now >= limit);
             if queue.ending {
                 while !queue.order.is_empty() && !queue.order.is_ready() {
-                    queue.order.give_up(|begun| begun.done(Outcome::Unknown, None));
+                    queue
+                        .order
+                        .give_up(|begun| begun.done(Outcome::Unknown, None));
                 }
             }
             let mut events = Vec::new();
@@ -330,10 +374,16 @@ impl<W: Write> Scribe<W> {
             {
                 events.push(event);
             }
-            let is_due = self.oldest.is_some_and(|oldest| now >= oldest + FLUSH_AFTER);
+            let is_due = self
+                .oldest
+                .is_some_and(|oldest| now >= oldest + FLUSH_AFTER);
             if !events.is_empty() || queue.dropped > 0 || queue.ending || is_due {
                 let dropped = std::mem::take(&mut queue.dropped);
-                return Batch { events, dropped, is_last: queue.ending && queue.order.is_empty() };
+                return Batch {
+                    events,
+                    dropped,
+                    is_last: queue.ending && queue.order.is_empty(),
+                };
             }
             // While something is going on, looking now and then is cheaper than being woken by every event.
             let tick = self.oldest.map(|_| now + TICK);
@@ -354,7 +404,11 @@ impl<W: Write> Scribe<W> {
         if batch.dropped > 0 {
             self.put(Item::Dropped(batch.dropped))?;
         }
-        let now = self.shared.clock.monotonic().saturating_sub(self.shared.start);
+        let now = self
+            .shared
+            .clock
+            .monotonic()
+            .saturating_sub(self.shared.start);
         if self.writer.waiting() == 0 {
             self.oldest = None;
         } else if now >= *self.oldest.get_or_insert(now) + FLUSH_AFTER {
@@ -384,10 +438,19 @@ impl<W: Write> Scribe<W> {
         }
         if event.process != 0
             && self.told.insert(event.process)
-            && let Some(Facts { leader, session, name }) = self.surroundings.process(event.process)
+            && let Some(Facts {
+                leader,
+                session,
+                name,
+            }) = self.surroundings.process(event.process)
         {
             let name = Text::cut(&name);
-            self.put(Item::Process(Process { id: event.process, leader, session, name }))?;
+            self.put(Item::Process(Process {
+                id: event.process,
+                leader,
+                session,
+                name,
+            }))?;
         }
         match &event.action {
             Action::Mark { .. } | Action::Sync {} => {}
@@ -412,15 +475,28 @@ impl<W: Write> Scribe<W> {
         let (mut calls, mut at) = (Vec::new(), object);
         while calls.len() < DEPTH_MAX && self.known.insert(at) {
             if at == self.root {
-                calls.push(Called { object: at, parent: 0, name: Text::default() });
+                calls.push(Called {
+                    object: at,
+                    parent: 0,
+                    name: Text::default(),
+                });
                 break;
             }
             // Without a name: removed meanwhile, or never had one.
-            let Some((parent, name)) = self.surroundings.name(at) else { break };
-            calls.push(Called { object: at, parent, name: Text::cut(&name) });
+            let Some((parent, name)) = self.surroundings.name(at) else {
+                break;
+            };
+            calls.push(Called {
+                object: at,
+                parent,
+                name: Text::cut(&name),
+            });
             at = parent;
         }
-        calls.into_iter().rev().try_for_each(|called| self.put(Item::Called(called)))
+        calls
+            .into_iter()
+            .rev()
+            .try_for_each(|called| self.put(Item::Called(called)))
     }
 }
 

@@ -123,7 +123,9 @@ impl Stat {
                 }
             }
         }
-        self.end = self.end.max(event.at.saturating_add(event.latency.unwrap_or_default()));
+        self.end = self
+            .end
+            .max(event.at.saturating_add(event.latency.unwrap_or_default()));
         let moved = transfer(event);
         let tally = self.actions.entry(event.action.word()).or_default();
         match event.outcome {
@@ -131,7 +133,9 @@ impl Stat {
             Outcome::Failed(_) => tally.failed += 1,
             Outcome::Unknown => tally.unknown += 1,
         }
-        tally.bytes = tally.bytes.saturating_add(moved.map_or(0, |(_, _, bytes)| bytes));
+        tally.bytes = tally
+            .bytes
+            .saturating_add(moved.map_or(0, |(_, _, bytes)| bytes));
         if let Some(latency) = event.latency {
             tally.timed += 1;
             tally.latency = tally.latency.saturating_add(latency);
@@ -163,7 +167,10 @@ impl Stat {
     /// Bytes read and written.
     pub fn bytes(&self) -> (u64, u64) {
         let of = |words: [&str; 2]| {
-            words.iter().filter_map(|w| self.actions.get(w)).fold(0_u64, |sum, tally| sum.saturating_add(tally.bytes))
+            words
+                .iter()
+                .filter_map(|w| self.actions.get(w))
+                .fold(0_u64, |sum, tally| sum.saturating_add(tally.bytes))
         };
         (of(["read", "bread"]), of(["write", "bwrite"]))
     }
@@ -211,7 +218,14 @@ mod tests {
 
     fn event(at: u64, latency: u64, object: u64, action: Action, outcome: Outcome) -> Item {
         let [at, latency] = [at, latency].map(Duration::from_millis);
-        Item::Event(Event { at, process: 7, object, action, outcome, latency: Some(latency) })
+        Item::Event(Event {
+            at,
+            process: 7,
+            object,
+            action,
+            outcome,
+            latency: Some(latency),
+        })
     }
 
     #[test]
@@ -228,20 +242,57 @@ mod tests {
             event(5000, 0, 1, read(0, 10), Outcome::Unknown),
             event(5000, 0, 1, write(10, 20), Outcome::Done(20)),
             event(5000, 0, 1, write(0, 20), Outcome::Failed(28)),
-            event(5000, 0, 1, Action::Mark { text: Text::cut(b"phase 2") }, Outcome::Unknown),
+            event(
+                5000,
+                0,
+                1,
+                Action::Mark {
+                    text: Text::cut(b"phase 2"),
+                },
+                Outcome::Unknown,
+            ),
             Item::Dropped(3),
         ] {
             stat.add(&item);
         }
-        assert_eq!(stat.reads, Run { requests: 4, first: 2, sequential: 1 });
-        assert_eq!(stat.writes, Run { requests: 1, first: 1, sequential: 0 });
+        assert_eq!(
+            stat.reads,
+            Run {
+                requests: 4,
+                first: 2,
+                sequential: 1
+            }
+        );
+        assert_eq!(
+            stat.writes,
+            Run {
+                requests: 1,
+                first: 1,
+                sequential: 0
+            }
+        );
         assert_eq!(stat.bytes(), (4096 + 100 + 4096 + 10, 20));
-        assert_eq!((stat.objects(), stat.processes(), stat.dropped, stat.marks.len()), (2, 1, 3, 1));
+        assert_eq!(
+            (
+                stat.objects(),
+                stat.processes(),
+                stat.dropped,
+                stat.marks.len()
+            ),
+            (2, 1, 3, 1)
+        );
         let tally = stat.actions["write"];
         assert_eq!((tally.done, tally.failed, tally.events()), (1, 1, 2));
-        assert_eq!((stat.first, stat.end), (Some(Duration::from_millis(100)), Duration::from_secs(5)));
+        assert_eq!(
+            (stat.first, stat.end),
+            (Some(Duration::from_millis(100)), Duration::from_secs(5))
+        );
         let gaps: Vec<_> = stat.gaps.iter().map(|gap| gap.count).collect();
-        assert_eq!(gaps, [0, 0, 0, 0, 1, 0, 0, 0, 0], "4.89 s is between one and ten seconds");
+        assert_eq!(
+            gaps,
+            [0, 0, 0, 0, 1, 0, 0, 0, 0],
+            "4.89 s is between one and ten seconds"
+        );
         assert_eq!(stat.gaps[4].total, Duration::from_millis(4890));
     }
 

@@ -37,7 +37,14 @@ impl fmt::Display for Item {
         match self {
             Self::Event(event) => event.fmt(f),
             Self::Called(c) => write!(f, "called {} {} {}", c.object, c.parent, Show(&c.name)),
-            Self::Process(p) => write!(f, "process {} {} {} {}", p.id, p.leader, p.session, Show(&p.name)),
+            Self::Process(p) => write!(
+                f,
+                "process {} {} {} {}",
+                p.id,
+                p.leader,
+                p.session,
+                Show(&p.name)
+            ),
             Self::Dropped(count) => write!(f, "dropped {count}"),
         }
     }
@@ -45,13 +52,21 @@ impl fmt::Display for Item {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {} {}", Seconds(self.at), self.process, self.object, self.action.describe())?;
+        write!(
+            f,
+            "{} {} {} {}",
+            Seconds(self.at),
+            self.process,
+            self.object,
+            self.action.describe()
+        )?;
         match self.outcome {
             Outcome::Unknown => {}
             Outcome::Done(value) => write!(f, " = {value}")?,
             Outcome::Failed(errno) => write!(f, " ! {errno}")?,
         }
-        self.latency.map_or(Ok(()), |latency| write!(f, " in {}", Seconds(latency)))
+        self.latency
+            .map_or(Ok(()), |latency| write!(f, " in {}", Seconds(latency)))
     }
 }
 
@@ -116,12 +131,21 @@ impl<R: BufRead> TextReader<R> {
             machine: empty.clone(),
             source: empty,
         };
-        let mut this = Self { input, line: 0, header, first: None };
+        let mut this = Self {
+            input,
+            line: 0,
+            header,
+            first: None,
+        };
         let first = this.line()?.unwrap_or_default();
         this.header.level = match words(&first).as_deref() {
             Ok(["teal-trace", "1", "file"]) => Level::File,
             Ok(["teal-trace", "1", "block"]) => Level::Block,
-            _ => return Err(this.wrong("a trace begins with 'teal-trace 1 file' or 'teal-trace 1 block'".into())),
+            _ => {
+                return Err(this.wrong(
+                    "a trace begins with 'teal-trace 1 file' or 'teal-trace 1 block'".into(),
+                ));
+            }
         };
         while let Some(line) = this.line()? {
             let said = words(&line).and_then(|words| describe(&mut this.header, &words));
@@ -144,7 +168,10 @@ impl<R: BufRead> TextReader<R> {
     }
 
     fn wrong(&self, what: String) -> LineError {
-        LineError::Wrong { line: self.line, what }
+        LineError::Wrong {
+            line: self.line,
+            what,
+        }
     }
 
     /// The next line that says something.
@@ -152,8 +179,13 @@ impl<R: BufRead> TextReader<R> {
         loop {
             self.line += 1;
             let mut bytes = Vec::new();
-            let read = (&mut self.input).take(LINE_MAX as u64 + 1).read_until(b'\n', &mut bytes);
-            let read = read.map_err(|source| LineError::Io { line: self.line, source })?;
+            let read = (&mut self.input)
+                .take(LINE_MAX as u64 + 1)
+                .read_until(b'\n', &mut bytes);
+            let read = read.map_err(|source| LineError::Io {
+                line: self.line,
+                source,
+            })?;
             if read == 0 {
                 return Ok(None);
             }
@@ -180,7 +212,11 @@ impl<R: BufRead> Iterator for TextReader<R> {
                 Err(error) => return Some(Err(error)),
             },
         };
-        Some(words(&line).and_then(|words| item(&words)).map_err(|what| self.wrong(what)))
+        Some(
+            words(&line)
+                .and_then(|words| item(&words))
+                .map_err(|what| self.wrong(what)),
+        )
     }
 }
 
@@ -208,14 +244,17 @@ fn words(line: &str) -> Result<Vec<&str>, String> {
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("'{text}' is no number, or too large"))
+    text.parse()
+        .map_err(|_| format!("'{text}' is no number, or too large"))
 }
 
 /// Seconds with up to nine decimals, as whole seconds and nanoseconds.
 fn decimals(text: &str) -> Result<(&str, u32), String> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     if part.len() > 9 || !part.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(format!("'{text}' is no time in seconds with at most nine decimals"));
+        return Err(format!(
+            "'{text}' is no time in seconds with at most nine decimals"
+        ));
     }
     Ok((whole, number(&format!("{part:0<9}"))?))
 }
@@ -224,7 +263,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let (whole, nanos) = decimals(text)?;
     let time = Duration::new(number(whole)?, nanos);
     // Nanoseconds in 64 bits, as the format has them.
-    if u64::try_from(time.as_nanos()).is_err() { Err(format!("'{text}' is too long a time")) } else { Ok(time) }
+    if u64::try_from(time.as_nanos()).is_err() {
+        Err(format!("'{text}' is too long a time"))
+    } else {
+        Ok(time)
+    }
 }
 
 /// Takes a line of the header; `false` if it is none.
@@ -232,7 +275,10 @@ fn describe(header: &mut Header, words: &[&str]) -> Result<bool, String> {
     match words {
         ["start", at] => {
             let (secs, nanos) = decimals(at)?;
-            header.start = Timestamp { secs: number(secs)?, nanos };
+            header.start = Timestamp {
+                secs: number(secs)?,
+                nanos,
+            };
         }
         ["machine", text] => header.machine = Text::parse(text)?,
         ["source", text] => header.source = Text::parse(text)?,
@@ -244,9 +290,11 @@ fn describe(header: &mut Header, words: &[&str]) -> Result<bool, String> {
 
 fn item(words: &[&str]) -> Result<Item, String> {
     Ok(match words {
-        ["called", object, parent, name] => {
-            Item::Called(Called { object: number(object)?, parent: number(parent)?, name: Text::parse(name)? })
-        }
+        ["called", object, parent, name] => Item::Called(Called {
+            object: number(object)?,
+            parent: number(parent)?,
+            name: Text::parse(name)?,
+        }),
         ["process", id, leader, session, name] => Item::Process(Process {
             id: number(id)?,
             leader: number(leader)?,
@@ -254,7 +302,9 @@ fn item(words: &[&str]) -> Result<Item, String> {
             name: Text::parse(name)?,
         }),
         ["dropped", count] => Item::Dropped(number(count)?),
-        [at, process, object, word, rest @ ..] => Item::Event(event([at, process, object], word, rest)?),
+        [at, process, object, word, rest @ ..] => {
+            Item::Event(event([at, process, object], word, rest)?)
+        }
         _ => return Err(format!("'{}' is no item", words.join(" "))),
     })
 }
@@ -266,7 +316,10 @@ fn event([at, process, object]: [&str; 3], word: &str, mut rest: &[&str]) -> Res
     let mut used = 0;
     let action = Action::parse(word, |key| {
         used += 1;
-        let mut values = fields.iter().filter_map(|field| field.split_once('=')).filter(|(k, _)| *k == key);
+        let mut values = fields
+            .iter()
+            .filter_map(|field| field.split_once('='))
+            .filter(|(k, _)| *k == key);
         match (values.next(), values.next()) {
             (Some((_, value)), None) => Ok(value),
             (None, _) => Err(format!("'{word}' needs {key}=")),
@@ -283,7 +336,12 @@ fn event([at, process, object]: [&str; 3], word: &str, mut rest: &[&str]) -> Res
         }
         ["!", errno, behind @ ..] => {
             rest = behind;
-            Outcome::Failed(number(errno).ok().filter(|e| *e > 0).ok_or_else(|| format!("'{errno}' is no errno"))?)
+            Outcome::Failed(
+                number(errno)
+                    .ok()
+                    .filter(|e| *e > 0)
+                    .ok_or_else(|| format!("'{errno}' is no errno"))?,
+            )
         }
         _ => Outcome::Unknown,
     };
@@ -292,5 +350,12 @@ fn event([at, process, object]: [&str; 3], word: &str, mut rest: &[&str]) -> Res
         ["in", time] => Some(seconds(time)?),
         _ => return Err(format!("'{}' means nothing here", rest.join(" "))),
     };
-    Ok(Event { at: seconds(at)?, process: number(process)?, object: number(object)?, action, outcome, latency })
+    Ok(Event {
+        at: seconds(at)?,
+        process: number(process)?,
+        object: number(object)?,
+        action,
+        outcome,
+        latency,
+    })
 }

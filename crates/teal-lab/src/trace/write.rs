@@ -78,16 +78,32 @@ impl<W: Write> Writer<W> {
         }
         if let Item::Event(event) = item {
             if nanos(event.at) < self.before.at {
-                return Err(WriteError::Backwards { at: event.at, last: Duration::from_nanos(self.before.at) });
+                return Err(WriteError::Backwards {
+                    at: event.at,
+                    last: Duration::from_nanos(self.before.at),
+                });
             }
-            if event.action.level().is_some_and(|level| level != self.level) {
-                return Err(WriteError::Level { word: event.action.word() });
+            if event
+                .action
+                .level()
+                .is_some_and(|level| level != self.level)
+            {
+                return Err(WriteError::Level {
+                    word: event.action.word(),
+                });
             }
         }
         item.encode(&mut self.items, &mut self.before);
         self.count += 1;
-        assert!(self.items.len() <= BLOCK_MAX, "the largest item fits behind a block that is not full");
-        if self.items.len() >= BLOCK_FULL { self.flush() } else { Ok(()) }
+        assert!(
+            self.items.len() <= BLOCK_MAX,
+            "the largest item fits behind a block that is not full"
+        );
+        if self.items.len() >= BLOCK_FULL {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes the items so far as a block of its own.
@@ -95,7 +111,11 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// [`WriteError::Io`], [`WriteError::Failed`].
     pub fn flush(&mut self) -> Result<(), WriteError> {
-        if self.count == 0 { Ok(()) } else { self.block(false) }
+        if self.count == 0 {
+            Ok(())
+        } else {
+            self.block(false)
+        }
     }
 
     /// Ends the trace; gives back what it was written to.
@@ -152,7 +172,11 @@ impl<W: Write> Writer<W> {
         self.items.clear();
         self.count = 0;
         self.base = self.before.at;
-        self.before = Before { at: self.base, process: 0, object: 0 };
+        self.before = Before {
+            at: self.base,
+            process: 0,
+            object: 0,
+        };
         Ok(())
     }
 }

@@ -71,7 +71,14 @@ fn in_word(c: char) -> bool {
 
 /// All tokens of `text` with their places; the last is [`Token::End`].
 pub(super) fn lex(text: &str, file: u16) -> Lexed<Vec<(Place, Token)>> {
-    let mut at = Cursor { rest: text.chars().peekable(), place: Place { file, line: 1, column: 1 } };
+    let mut at = Cursor {
+        rest: text.chars().peekable(),
+        place: Place {
+            file,
+            line: 1,
+            column: 1,
+        },
+    };
     let mut tokens = Vec::new();
     while let Some(c) = at.peek() {
         let place = at.place;
@@ -94,7 +101,9 @@ pub(super) fn lex(text: &str, file: u16) -> Lexed<Vec<(Place, Token)>> {
             c if c == '/' || c == '-' || c.is_ascii_alphabetic() => {
                 let word = at.word("", in_word);
                 match word.strip_prefix('-') {
-                    Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
+                    Some(digits)
+                        if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) =>
+                    {
                         Token::Int(whole(&word, 1, place)?)
                     }
                     _ => Token::Word(word),
@@ -112,7 +121,9 @@ fn illegal(c: char) -> String {
     let advice = match c {
         '*' | '+' | '%' | '^' => "; the language has no arithmetic: write the result",
         ';' => "; commands end by themselves",
-        '.' => "; there are no decimals, and a bare string begins with a letter or '/': write \"…\"",
+        '.' => {
+            "; there are no decimals, and a bare string begins with a letter or '/': write \"…\""
+        }
         '\'' => "; strings are in double quotes",
         _ => "; strings with it are written in double quotes",
     };
@@ -124,7 +135,12 @@ fn quoted(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
     let mut text = String::new();
     loop {
         match at.next() {
-            None => return Err((place, "a string that begins here has no end; close it with '\"'".into())),
+            None => {
+                return Err((
+                    place,
+                    "a string that begins here has no end; close it with '\"'".into(),
+                ));
+            }
             Some('"') => return Ok(Token::Quoted(text)),
             Some('\\') => match at.next() {
                 Some('n') => text.push('\n'),
@@ -147,13 +163,18 @@ fn variable(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
     if let Some(open) = bracket {
         let close = if open == '(' { ')' } else { '}' };
         if at.peek() != Some(close) {
-            return Err((place, format!("illegal variable '${open}{name}'; close it with '{close}'")));
+            return Err((
+                place,
+                format!("illegal variable '${open}{name}'; close it with '{close}'"),
+            ));
         }
         at.next();
     }
     match name.as_bytes() {
         [only] if bracket.is_some() && only.is_ascii_alphabetic() => Ok(Token::Variable(name)),
-        [first, .., last] if first.is_ascii_alphabetic() && *last != b'_' => Ok(Token::Variable(name)),
+        [first, .., last] if first.is_ascii_alphabetic() && *last != b'_' => {
+            Ok(Token::Variable(name))
+        }
         _ => Err((
             place,
             format!(
@@ -175,9 +196,15 @@ fn number(at: &mut Cursor<'_>, place: Place, sign: &str) -> Lexed<Token> {
         at.next();
     }
     match at.peek() {
-        Some('.') => return Err((at.place, "there are no decimals; write a whole number, with k, m or g".into())),
+        Some('.') => {
+            return Err((
+                at.place,
+                "there are no decimals; write a whole number, with k, m or g".into(),
+            ));
+        }
         Some(c) if c.is_ascii_alphanumeric() || c == '_' => {
-            let message = format!("'{c}' after the number {digits}; suffixes are k, m and g, in lower case");
+            let message =
+                format!("'{c}' after the number {digits}; suffixes are k, m and g, in lower case");
             return Err((at.place, message));
         }
         _ => {}
@@ -186,6 +213,17 @@ fn number(at: &mut Cursor<'_>, place: Place, sign: &str) -> Lexed<Token> {
 }
 
 fn whole(digits: &str, unit: i64, place: Place) -> Lexed<i64> {
-    let number = digits.parse::<i64>().ok().and_then(|number| number.checked_mul(unit));
-    number.ok_or_else(|| (place, format!("the number {digits} is too large; the largest is {}", i64::MAX)))
+    let number = digits
+        .parse::<i64>()
+        .ok()
+        .and_then(|number| number.checked_mul(unit));
+    number.ok_or_else(|| {
+        (
+            place,
+            format!(
+                "the number {digits} is too large; the largest is {}",
+                i64::MAX
+            ),
+        )
+    })
 }

@@ -3,7 +3,9 @@
 mod attributes;
 
 use super::lex::{Token, lex};
-use super::syntax::{Assigned, Command, Composite, Flowop, Place, Process, Quit, Script, SetKind, Thread, Value};
+use super::syntax::{
+    Assigned, Command, Composite, Flowop, Place, Process, Quit, Script, SetKind, Thread, Value,
+};
 use super::words::{self, FLOWOPS, Kind};
 use super::{WmlError, did_you_mean};
 
@@ -14,10 +16,22 @@ pub type Source<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 const LOADS_MAX: usize = 16;
 /// Commands Filebench once had, and what to write instead.
 const GONE: &[(&str, &str)] = &[
-    ("usage", "take it out: `teal lab workloads` describes workloads"),
-    ("stats", "take it out: figures are taken over the whole run and for each second of it"),
-    ("foreach", "write the runs out, or call the program with --set for each"),
-    ("shutdown", "take it out: a run ends by its time or its end rule"),
+    (
+        "usage",
+        "take it out: `teal lab workloads` describes workloads",
+    ),
+    (
+        "stats",
+        "take it out: figures are taken over the whole run and for each second of it",
+    ),
+    (
+        "foreach",
+        "write the runs out, or call the program with --set for each",
+    ),
+    (
+        "shutdown",
+        "take it out: a run ends by its time or its end rule",
+    ),
 ];
 const COMMANDS: &[&str] = &[
     "set",
@@ -60,7 +74,11 @@ fn read(
     open: &mut Vec<String>,
 ) -> Result<(), WmlError> {
     let tokens = lex(text, file).map_err(|(place, message)| script.error(place, message))?;
-    let mut parser = Parser { tokens, next: 0, remarks: Vec::new() };
+    let mut parser = Parser {
+        tokens,
+        next: 0,
+        remarks: Vec::new(),
+    };
     loop {
         let place = parser.place();
         if parser.peek() == &Token::End {
@@ -91,13 +109,21 @@ fn load(
 ) -> Result<(), WmlError> {
     if open.iter().any(|above| above == name) {
         let chain = format!("{} -> {name}", open.join(" -> "));
-        return Err(script.error(place, format!("cyclic load: {chain}; take one of these loads out")));
+        return Err(script.error(
+            place,
+            format!("cyclic load: {chain}; take one of these loads out"),
+        ));
     }
     if open.len() >= LOADS_MAX {
-        return Err(script.error(place, format!("scripts load each other more than {LOADS_MAX} deep")));
+        return Err(script.error(
+            place,
+            format!("scripts load each other more than {LOADS_MAX} deep"),
+        ));
     }
-    let text = source(name).map_err(|why| script.error(place, format!("cannot load '{name}': {why}")))?;
-    let file = u16::try_from(script.files.len()).map_err(|_| script.error(place, "too many loads"))?;
+    let text =
+        source(name).map_err(|why| script.error(place, format!("cannot load '{name}': {why}")))?;
+    let file =
+        u16::try_from(script.files.len()).map_err(|_| script.error(place, "too many loads"))?;
     script.files.push(name.to_owned());
     open.push(name.to_owned());
     read(script, file, &text, source, open)?;
@@ -108,23 +134,38 @@ fn load(
 /// What is called but is neither in the library nor defined is an error where it is called.
 fn check_composites(script: &Script, place: Place, command: &Command) -> Result<(), WmlError> {
     let bodies: Vec<&[Flowop]> = match command {
-        Command::Process(process) => process.threads.iter().map(|thread| &thread.body[..]).collect(),
+        Command::Process(process) => process
+            .threads
+            .iter()
+            .map(|thread| &thread.body[..])
+            .collect(),
         Command::Composite(composite) => vec![&composite.body],
         _ => return Ok(()),
     };
     let defined = || {
-        script.commands.iter().filter_map(|(_, command)| match command {
-            Command::Composite(composite) => Some(composite.name.as_str()),
-            _ => None,
-        })
+        script
+            .commands
+            .iter()
+            .filter_map(|(_, command)| match command {
+                Command::Composite(composite) => Some(composite.name.as_str()),
+                _ => None,
+            })
     };
     let _ = place;
-    for flowop in bodies.into_iter().flatten().filter(|flowop| flowop.kind.is_none()) {
+    for flowop in bodies
+        .into_iter()
+        .flatten()
+        .filter(|flowop| flowop.kind.is_none())
+    {
         if !defined().any(|name| name == flowop.name) {
             let known = FLOWOPS.iter().map(|(name, _)| *name).chain(defined());
             let hint = did_you_mean(&flowop.name, known);
             let message = format!("unknown flowop '{}'{hint}", flowop.name);
-            let message = if hint.is_empty() { message + "; docs/wml.md lists them" } else { message };
+            let message = if hint.is_empty() {
+                message + "; docs/wml.md lists them"
+            } else {
+                message
+            };
             return Err(script.error(flowop.place, message));
         }
     }
@@ -166,7 +207,13 @@ impl Parser {
     }
 
     fn wrong<T>(&self, wanted: &str) -> Parsed<T> {
-        Err((self.place(), format!("syntax error at {}: {wanted} is wanted here", self.peek().shown())))
+        Err((
+            self.place(),
+            format!(
+                "syntax error at {}: {wanted} is wanted here",
+                self.peek().shown()
+            ),
+        ))
     }
 
     fn sign(&mut self, sign: char) -> Parsed<()> {
@@ -226,7 +273,9 @@ impl Parser {
 
     fn command(&mut self) -> Parsed<Command> {
         let place = self.place();
-        let Token::Word(word) = self.peek().clone() else { return self.wrong("a command") };
+        let Token::Word(word) = self.peek().clone() else {
+            return self.wrong("a command");
+        };
         self.take();
         match word.as_str() {
             "set" => self.set(),
@@ -235,7 +284,9 @@ impl Parser {
                 let attributes = self.attributes(words::EVENTGEN, "eventgen")?;
                 Ok(Command::Eventgen(attributes.0.into_iter().next()))
             }
-            "create" => self.one_of(&["files", "file", "fileset", "filesets"]).map(|_| Command::Create),
+            "create" => self
+                .one_of(&["files", "file", "fileset", "filesets"])
+                .map(|_| Command::Create),
             "run" => self.optional_int().map(Command::Run),
             "psrun" => {
                 let period = match self.peek() {
@@ -251,7 +302,9 @@ impl Parser {
             },
             "system" => self.quoted("a command").map(Command::System),
             "echo" => self.quoted("a text").map(Command::Echo),
-            "list" => self.one_of(&["fileset", "filesets", "flowop"]).map(Command::List),
+            "list" => self
+                .one_of(&["fileset", "filesets", "flowop"])
+                .map(Command::List),
             "version" => Ok(Command::Version),
             "quit" => Ok(Command::Quit),
             "debug" => match *self.peek() {
@@ -262,9 +315,14 @@ impl Parser {
                 _ => self.wrong("a level from 0 to 10"),
             },
             "enable" => self.enable(),
-            "domultisync" => self.attributes(words::MULTI, "domultisync").map(|_| Command::Multi("domultisync")),
+            "domultisync" => self
+                .attributes(words::MULTI, "domultisync")
+                .map(|_| Command::Multi("domultisync")),
             other => match GONE.iter().find(|(gone, _)| *gone == other) {
-                Some((_, advice)) => Err((place, format!("'{other}' is of an older Filebench; {advice}"))),
+                Some((_, advice)) => Err((
+                    place,
+                    format!("'{other}' is of an older Filebench; {advice}"),
+                )),
                 None => {
                     let hint = match other.strip_prefix('/') {
                         // As in path=$dir/sub.
@@ -273,7 +331,10 @@ impl Parser {
                         }
                         None => did_you_mean(other, COMMANDS.iter().copied()),
                     };
-                    Err((place, format!("syntax error at '{other}': no command begins so{hint}")))
+                    Err((
+                        place,
+                        format!("syntax error at '{other}': no command begins so{hint}"),
+                    ))
                 }
             },
         }
@@ -283,13 +344,17 @@ impl Parser {
         if self.one_of(&["lathist", "multi"])? == "lathist" {
             return Ok(Command::Lathist);
         }
-        self.attributes(words::MULTI, "enable multi").map(|_| Command::Multi("enable multi"))
+        self.attributes(words::MULTI, "enable multi")
+            .map(|_| Command::Multi("enable multi"))
     }
 
     fn optional_int(&mut self) -> Parsed<Option<Value>> {
         let place = self.place();
         match self.peek().clone() {
-            Token::Int(n) if n < 0 => Err((place, format!("{n} seconds are no time; only psrun's period is negative"))),
+            Token::Int(n) if n < 0 => Err((
+                place,
+                format!("{n} seconds are no time; only psrun's period is negative"),
+            )),
             Token::Int(n) => {
                 self.take();
                 Ok(Some(Value::Int(n)))
@@ -308,11 +373,13 @@ impl Parser {
             if self.one_of(&["quit", "nousestats"])? == "nousestats" {
                 return Ok(Command::Nothing);
             }
-            return Ok(Command::Mode(match self.one_of(&["timeout", "firstdone", "alldone"])? {
-                "firstdone" => Quit::FirstDone,
-                "alldone" => Quit::AllDone,
-                _ => Quit::Timeout,
-            }));
+            return Ok(Command::Mode(
+                match self.one_of(&["timeout", "firstdone", "alldone"])? {
+                    "firstdone" => Quit::FirstDone,
+                    "alldone" => Quit::AllDone,
+                    _ => Quit::Timeout,
+                },
+            ));
         }
         let name = self.variable()?;
         self.sign('=')?;
@@ -335,12 +402,21 @@ impl Parser {
     }
 
     fn define(&mut self, place: Place) -> Parsed<Command> {
-        const THINGS: &[&str] = &["file", "fileset", "filesets", "process", "processes", "flowop", "randvar"];
+        const THINGS: &[&str] = &[
+            "file",
+            "fileset",
+            "filesets",
+            "process",
+            "processes",
+            "flowop",
+            "randvar",
+        ];
         Ok(match self.one_of(THINGS)? {
             "file" => Command::Files(SetKind::File, self.attributes(words::FILE, "define file")?),
-            "fileset" | "filesets" => {
-                Command::Files(SetKind::Fileset, self.attributes(words::FILESET, "define fileset")?)
-            }
+            "fileset" | "filesets" => Command::Files(
+                SetKind::Fileset,
+                self.attributes(words::FILESET, "define fileset")?,
+            ),
             "flowop" => self.composite()?,
             "randvar" => self.old_randvar(place)?,
             _ => {
@@ -351,10 +427,18 @@ impl Parser {
                     let place = self.place();
                     self.one_of(&["thread"])?;
                     let attributes = self.attributes(words::THREAD, "thread")?;
-                    threads.push(Thread { place, attributes, body: self.body()? });
+                    threads.push(Thread {
+                        place,
+                        attributes,
+                        body: self.body()?,
+                    });
                 }
                 self.sign('}')?;
-                Command::Process(Process { place, attributes, threads })
+                Command::Process(Process {
+                    place,
+                    attributes,
+                    threads,
+                })
             }
         })
     }
@@ -362,15 +446,30 @@ impl Parser {
     fn composite(&mut self) -> Parsed<Command> {
         let place = self.place();
         let (attributes, locals) = self.attributes_and_locals(words::COMPOSITE, "define flowop")?;
-        let locals = locals.into_iter().map(|(name, value, _)| (name, value)).collect();
+        let locals = locals
+            .into_iter()
+            .map(|(name, value, _)| (name, value))
+            .collect();
         let Some(Value::Text(name)) = attributes.get("name").map(|name| name.value.clone()) else {
-            return Err((place, "a composite flowop needs a name: define flowop name=…".into()));
+            return Err((
+                place,
+                "a composite flowop needs a name: define flowop name=…".into(),
+            ));
         };
         if Kind::named(&name).is_some() {
-            return Err((place, format!("'{name}' is a flowop of the library; call this one differently")));
+            return Err((
+                place,
+                format!("'{name}' is a flowop of the library; call this one differently"),
+            ));
         }
         let body = self.body()?;
-        Ok(Command::Composite(Composite { name, place, attributes, locals, body }))
+        Ok(Command::Composite(Composite {
+            name,
+            place,
+            attributes,
+            locals,
+            body,
+        }))
     }
 
     fn body(&mut self) -> Parsed<Vec<Flowop>> {
@@ -379,15 +478,24 @@ impl Parser {
         while !self.is_sign('}') {
             self.one_of(&["flowop"])?;
             let place = self.place();
-            let Token::Word(name) = self.peek().clone() else { return self.wrong("the name of a flowop") };
+            let Token::Word(name) = self.peek().clone() else {
+                return self.wrong("the name of a flowop");
+            };
             self.take();
             let kind = Kind::named(&name);
-            let (attributes, locals) = self.attributes_and_locals(words::FLOWOP, &format!("flowop {name}"))?;
+            let (attributes, locals) =
+                self.attributes_and_locals(words::FLOWOP, &format!("flowop {name}"))?;
             if attributes.get("name").is_none() {
-                return Err((place, format!("a flowop needs a name: flowop {name} name=…")));
+                return Err((
+                    place,
+                    format!("a flowop needs a name: flowop {name} name=…"),
+                ));
             }
             if let (Some(_), Some((local, _, place))) = (kind, locals.first()) {
-                return Err((*place, format!("'${local}' is set for '{name}'; only composite flowops have locals")));
+                return Err((
+                    *place,
+                    format!("'${local}' is set for '{name}'; only composite flowops have locals"),
+                ));
             }
             let mut set = Vec::new();
             for (local, value, place) in locals {
@@ -396,7 +504,13 @@ impl Parser {
                 };
                 set.push((local, value, place));
             }
-            body.push(Flowop { name, kind, place, attributes, locals: set });
+            body.push(Flowop {
+                name,
+                kind,
+                place,
+                attributes,
+                locals: set,
+            });
         }
         self.sign('}')?;
         Ok(body)

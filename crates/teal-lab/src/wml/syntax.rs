@@ -190,13 +190,25 @@ pub struct Script {
 impl Script {
     /// A place in words: file, line, column.
     pub fn at(&self, place: Place) -> String {
-        let file = self.files.get(usize::from(place.file)).map_or("", String::as_str);
+        let file = self
+            .files
+            .get(usize::from(place.file))
+            .map_or("", String::as_str);
         format!("{file}:{}:{}", place.line, place.column)
     }
 
     /// An error at a place of this script.
     pub fn error(&self, place: Place, message: impl Into<String>) -> WmlError {
-        let file = self.files.get(usize::from(place.file)).cloned().unwrap_or_default();
-        WmlError { file, line: place.line, column: place.column, message: message.into() }
+        let file = self
+            .files
+            .get(usize::from(place.file))
+            .cloned()
+            .unwrap_or_default();
+        WmlError {
+            file,
+            line: place.line,
+            column: place.column,
+            message: message.into(),
+        }
     }
 }

@@ -36,16 +36,30 @@ fn set(text: &str) -> Value {
 
 #[test]
 fn newlines_and_comments_are_blanks() {
-    assert_eq!(parsed("set\n $ab\n=\n5 # a comment, with \"quotes\nrun 3").commands.len(), 2);
+    assert_eq!(
+        parsed("set\n $ab\n=\n5 # a comment, with \"quotes\nrun 3")
+            .commands
+            .len(),
+        2
+    );
     assert_eq!(set("set $ab=\"# none\""), Value::Text("# none".into()));
 }
 
 #[test]
 fn integers_have_suffixes_and_no_octals() {
-    for (text, value) in [("08", 8), ("4k", 4096), ("3m", 3 << 20), ("2g", 2 << 30), ("0", 0)] {
+    for (text, value) in [
+        ("08", 8),
+        ("4k", 4096),
+        ("3m", 3 << 20),
+        ("2g", 2 << 30),
+        ("0", 0),
+    ] {
         assert_eq!(set(&format!("set $ab={text}")), Value::Int(value));
     }
-    assert_eq!(only("psrun -5 10"), Command::Psrun(-5, Some(Value::Int(10))));
+    assert_eq!(
+        only("psrun -5 10"),
+        Command::Psrun(-5, Some(Value::Int(10)))
+    );
 }
 
 #[test]
@@ -61,13 +75,19 @@ fn decimals_arithmetic_and_other_suffixes_are_refused() {
 #[test]
 fn bare_words_may_be_paths_and_parameters() {
     assert_eq!(set("set $ab=/mnt/x.y-z"), Value::Text("/mnt/x.y-z".into()));
-    assert_eq!(set("set $ab=mean:16384;gamma:1.5"), Value::Text("mean:16384;gamma:1.5".into()));
+    assert_eq!(
+        set("set $ab=mean:16384;gamma:1.5"),
+        Value::Text("mean:16384;gamma:1.5".into())
+    );
     assert_eq!(set("set $ab=-f"), Value::Text("-f".into()));
 }
 
 #[test]
 fn quoted_strings_keep_what_is_in_them() {
-    assert_eq!(set(r#"set $ab="a $b\n{c}""#), Value::Text("a $b\n{c}".into()));
+    assert_eq!(
+        set(r#"set $ab="a $b\n{c}""#),
+        Value::Text("a $b\n{c}".into())
+    );
     refused("run 1\necho \"x", 2, 6, "no end");
     refused("system ls", 1, 8, "double quotes");
 }
@@ -91,7 +111,8 @@ fn keywords_are_strings_in_quotes_only() {
 
 #[test]
 fn an_attribute_without_a_value_is_true() {
-    let Command::Files(SetKind::Fileset, attributes) = only("define fileset name=xx,prealloc,reuse=false,path=/tmp")
+    let Command::Files(SetKind::Fileset, attributes) =
+        only("define fileset name=xx,prealloc,reuse=false,path=/tmp")
     else {
         panic!("a fileset");
     };
@@ -101,19 +122,36 @@ fn an_attribute_without_a_value_is_true() {
 
 #[test]
 fn aliases_mean_the_same() {
-    let text = "define processes name=xx { thread name=tt { flowop read name=rr,filesetname=ff,fd=1 } }";
-    let Command::Process(process) = only(text) else { panic!("a process") };
-    assert_eq!(process.threads[0].body[0].attributes.get("filename").unwrap().value, Value::Text("ff".into()));
-    let Command::Files(kind, attributes) = only("define filesets name=ff,filesize=3,path=/tmp") else {
+    let text =
+        "define processes name=xx { thread name=tt { flowop read name=rr,filesetname=ff,fd=1 } }";
+    let Command::Process(process) = only(text) else {
+        panic!("a process")
+    };
+    assert_eq!(
+        process.threads[0].body[0]
+            .attributes
+            .get("filename")
+            .unwrap()
+            .value,
+        Value::Text("ff".into())
+    );
+    let Command::Files(kind, attributes) = only("define filesets name=ff,filesize=3,path=/tmp")
+    else {
         panic!("a set")
     };
-    assert_eq!((kind, &attributes.get("size").unwrap().value), (SetKind::Fileset, &Value::Int(3)));
+    assert_eq!(
+        (kind, &attributes.get("size").unwrap().value),
+        (SetKind::Fileset, &Value::Int(3))
+    );
 }
 
 #[test]
 fn every_command_is_known() {
     use Command::*;
-    assert_eq!(only("set mode quit firstdone"), Mode(super::Quit::FirstDone));
+    assert_eq!(
+        only("set mode quit firstdone"),
+        Mode(super::Quit::FirstDone)
+    );
     assert_eq!(only("set mode quit alldone"), Mode(super::Quit::AllDone));
     assert_eq!(only("set mode quit timeout"), Mode(super::Quit::Timeout));
     assert_eq!(only("set mode nousestats"), Nothing);
@@ -132,7 +170,10 @@ fn every_command_is_known() {
     assert_eq!(only("quit"), Quit);
     assert_eq!(only("debug 3"), Debug(3));
     assert_eq!(only("enable lathist"), Lathist);
-    assert_eq!(only("enable multi master=hh,client=cc"), Multi("enable multi"));
+    assert_eq!(
+        only("enable multi master=hh,client=cc"),
+        Multi("enable multi")
+    );
     assert_eq!(only("domultisync value=1"), Multi("domultisync"));
     refused("debug 11", 1, 7, "0 to 10");
     refused("rum 5", 1, 1, "did you mean run?");
@@ -142,8 +183,12 @@ fn every_command_is_known() {
 
 #[test]
 fn what_shipped_scripts_need_of_older_versions_is_taken() {
-    let script = parsed("define randvar name=$size, type=gamma, mean=16k\ndefine file name=ff,path=/tmp,cached=false");
-    assert!(matches!(&script.commands[0].1, Command::Set(name, Assigned::Random(..)) if name == "size"));
+    let script = parsed(
+        "define randvar name=$size, type=gamma, mean=16k\ndefine file name=ff,path=/tmp,cached=false",
+    );
+    assert!(
+        matches!(&script.commands[0].1, Command::Set(name, Assigned::Random(..)) if name == "size")
+    );
     assert!(script.remarks[0].contains("cached"), "{:?}", script.remarks);
     refused("define randvar type=gamma", 1, 1, "name=$variable");
 }
@@ -153,10 +198,18 @@ fn every_flowop_is_known_with_its_attributes() {
     let all = "iters=2,filename=ff,fd=3,srcfd=4,iosize=8k,workingset=1m,random,dsync,directio,opennext,indexed=$ii,value=7,\
                target=tt,blocking,highwater=9,noreadahead=false";
     for (name, kind) in words::FLOWOPS {
-        let text = format!("define process name=pp {{ thread name=tt {{ flowop {name} name=xx,{all} }} }}");
-        let Command::Process(process) = only(&text) else { panic!("a process") };
+        let text = format!(
+            "define process name=pp {{ thread name=tt {{ flowop {name} name=xx,{all} }} }}"
+        );
+        let Command::Process(process) = only(&text) else {
+            panic!("a process")
+        };
         let flowop = &process.threads[0].body[0];
-        assert_eq!((flowop.kind, flowop.attributes.0.len()), (Some(kind), 17), "{name}");
+        assert_eq!(
+            (flowop.kind, flowop.attributes.0.len()),
+            (Some(kind), 17),
+            "{name}"
+        );
     }
 }
 
@@ -166,32 +219,81 @@ fn flowops(body: &str) -> String {
 
 #[test]
 fn what_is_unknown_is_named_with_its_place() {
-    refused(&flowops("  flowop raed name=xx"), 3, 10, "did you mean read?");
-    refused(&flowops("  flowop quux name=xx"), 3, 10, "unknown flowop 'quux'");
-    refused(&flowops("flowop read name=xx,iosiz=4k"), 3, 21, "did you mean iosize?");
-    refused(&flowops("flowop read name=xx,zzzzzzz=4k"), 3, 21, "it has name, iters");
+    refused(
+        &flowops("  flowop raed name=xx"),
+        3,
+        10,
+        "did you mean read?",
+    );
+    refused(
+        &flowops("  flowop quux name=xx"),
+        3,
+        10,
+        "unknown flowop 'quux'",
+    );
+    refused(
+        &flowops("flowop read name=xx,iosiz=4k"),
+        3,
+        21,
+        "did you mean iosize?",
+    );
+    refused(
+        &flowops("flowop read name=xx,zzzzzzz=4k"),
+        3,
+        21,
+        "it has name, iters",
+    );
     refused("define fileset nam=xx", 1, 16, "did you mean name?");
     refused("define files name=xx", 1, 8, "wanted");
 }
 
 #[test]
 fn attributes_of_the_wrong_kind_are_refused() {
-    refused(&flowops("flowop read name=xx,iosize=abc"), 3, 28, "must be a number");
-    refused(&flowops("flowop read name=xx,iosize=-4"), 3, 28, "not negative");
+    refused(
+        &flowops("flowop read name=xx,iosize=abc"),
+        3,
+        28,
+        "must be a number",
+    );
+    refused(
+        &flowops("flowop read name=xx,iosize=-4"),
+        3,
+        28,
+        "not negative",
+    );
     refused(&flowops("flowop read name=5"), 3, 18, "must be a string");
     refused("define fileset name=xx,reuse=maybe", 1, 30, "true or false");
     refused("define fileset name=xx,prealloc=101", 1, 33, "0 to 100");
-    refused(&flowops("flowop read name=xx,iosize=4k,iosize=8k"), 3, 31, "given twice");
+    refused(
+        &flowops("flowop read name=xx,iosize=4k,iosize=8k"),
+        3,
+        31,
+        "given twice",
+    );
     refused(&flowops("flowop read iosize=4k"), 3, 8, "needs a name");
-    refused(&flowops("flowop read name=xx,$loc=4k"), 3, 21, "only composite");
+    refused(
+        &flowops("flowop read name=xx,$loc=4k"),
+        3,
+        21,
+        "only composite",
+    );
 }
 
 #[test]
 fn composite_flowops_have_locals_with_and_without_defaults() {
-    let script =
-        parsed("define flowop name=mine,iters=2,$size=4k,$set {\n flowop read name=rr,iosize=$size,filename=$set\n}");
-    let Command::Composite(composite) = &script.commands[0].1 else { panic!("a composite") };
-    assert_eq!(composite.locals, [("size".into(), Some(Value::Int(4096))), ("set".into(), None)]);
+    let script = parsed(
+        "define flowop name=mine,iters=2,$size=4k,$set {\n flowop read name=rr,iosize=$size,filename=$set\n}",
+    );
+    let Command::Composite(composite) = &script.commands[0].1 else {
+        panic!("a composite")
+    };
+    assert_eq!(
+        composite.locals,
+        [
+            ("size".into(), Some(Value::Int(4096))),
+            ("set".into(), None)
+        ]
+    );
     refused("define flowop name=read { }", 1, 15, "of the library");
     refused("define flowop $aa=1 { }", 1, 15, "needs a name");
 }
@@ -199,8 +301,13 @@ fn composite_flowops_have_locals_with_and_without_defaults() {
 #[test]
 fn tables_are_rows_of_percent_low_high() {
     let text = "set $ab=randvar(type=tabular,min=1,randtable={{50,1,2},{50,$lo,4k}},round=2)";
-    let Command::Set(_, Assigned::Random(attributes, rows)) = only(text) else { panic!("a random variable") };
-    assert_eq!((attributes.0.len(), rows.len(), &rows[1][2]), (3, 2, &Value::Int(4096)));
+    let Command::Set(_, Assigned::Random(attributes, rows)) = only(text) else {
+        panic!("a random variable")
+    };
+    assert_eq!(
+        (attributes.0.len(), rows.len(), &rows[1][2]),
+        (3, 2, &Value::Int(4096))
+    );
     refused("set $ab=randvar(randtable={50,1,2})", 1, 28, "'{'");
 }
 
@@ -217,17 +324,33 @@ fn scripts_load_each_other_but_not_in_circles() {
     let script = parse("t.wml", "load one\nrun", &mut files).unwrap();
     assert_eq!(script.commands.len(), 3);
     let error = parse("t.wml", "load snake", &mut files).unwrap_err();
-    assert_eq!((error.file.as_str(), error.line, error.column), ("tail", 2, 2));
-    assert!(error.message.contains("cyclic load: t.wml -> snake -> tail -> snake"), "{error}");
+    assert_eq!(
+        (error.file.as_str(), error.line, error.column),
+        ("tail", 2, 2)
+    );
+    assert!(
+        error
+            .message
+            .contains("cyclic load: t.wml -> snake -> tail -> snake"),
+        "{error}"
+    );
     let error = parse("t.wml", "load gone", &mut files).unwrap_err();
-    assert_eq!(error.to_string(), "t.wml:1:1: cannot load 'gone': it is not there");
+    assert_eq!(
+        error.to_string(),
+        "t.wml:1:1: cannot load 'gone': it is not there"
+    );
     let error = parse("t.wml", "load bad", &mut files).unwrap_err();
     assert_eq!(error.file, "bad");
 }
 
 #[test]
 fn unfinished_things_are_refused_where_they_end() {
-    refused("define process name=pp {\n thread name=tt {", 2, 18, "the end of the file");
+    refused(
+        "define process name=pp {\n thread name=tt {",
+        2,
+        18,
+        "the end of the file",
+    );
     refused("set $ab=", 1, 9, "the end of the file");
     refused("define", 1, 7, "the end of the file");
     refused("set $ab=randvar(type=gamma", 1, 27, "')'");
@@ -271,7 +394,8 @@ const WORDS: &[&str] = &[
 
 /// Words that make scripts, in no order.
 fn soup() -> impl Strategy<Value = String> {
-    proptest::collection::vec(proptest::sample::select(WORDS), 0..60).prop_map(|words| words.join(" "))
+    proptest::collection::vec(proptest::sample::select(WORDS), 0..60)
+        .prop_map(|words| words.join(" "))
 }
 
 proptest! {

@@ -2,7 +2,10 @@
 
 /// Flowops of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "each is what its name says; docs/wml.md has the table")]
+#[allow(
+    missing_docs,
+    reason = "each is what its name says; docs/wml.md has the table"
+)]
 pub enum Kind {
     OpenFile,
     CreateFile,
@@ -79,12 +82,18 @@ pub(super) const FLOWOPS: [(&str, Kind); 32] = [
 impl Kind {
     /// The flowop of that name.
     pub fn named(name: &str) -> Option<Self> {
-        FLOWOPS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+        FLOWOPS
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, kind)| *kind)
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        FLOWOPS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+        FLOWOPS
+            .iter()
+            .find(|(_, kind)| *kind == self)
+            .map_or("", |(name, _)| name)
     }
 
     /// Whether it counts in the summary: I/O, asynchronous too.
@@ -99,7 +108,10 @@ impl Kind {
 
     /// Whether it counts as a write in the summary. That aiowait is one is Filebench's word: it is not, here.
     pub fn is_write(self) -> bool {
-        matches!(self, Write | WriteWholeFile | AppendFile | AppendFileRand | AioWrite)
+        matches!(
+            self,
+            Write | WriteWholeFile | AppendFile | AppendFileRand | AioWrite
+        )
     }
 }
 
@@ -154,8 +166,13 @@ pub(super) const FILESET: Table = &[
     ("cached", Ignored),
 ];
 pub(super) const PROCESS: Table = &[("name", Text), ("instances", Int), ("nice", Int)];
-pub(super) const THREAD: Table =
-    &[("name", Text), ("instances", Int), ("memsize", Int), ("useism", Bool), ("ioprio", Int)];
+pub(super) const THREAD: Table = &[
+    ("name", Text),
+    ("instances", Int),
+    ("memsize", Int),
+    ("useism", Bool),
+    ("ioprio", Int),
+];
 pub(super) const COMPOSITE: Table = &[("name", Text), ("iters", Int)];
 pub(super) const FLOWOP: Table = &[
     ("name", Text),
@@ -188,7 +205,13 @@ pub(super) const RANDVAR: Table = &[
     ("randsrc", Word),
     ("randtable", Word),
 ];
-pub(super) const CVAR: Table = &[("type", Word), ("parameters", Text), ("min", Int), ("max", Int), ("round", Int)];
+pub(super) const CVAR: Table = &[
+    ("type", Word),
+    ("parameters", Text),
+    ("min", Int),
+    ("max", Int),
+    ("round", Int),
+];
 pub(super) const EVENTGEN: Table = &[("rate", Int)];
 pub(super) const MULTI: Table = &[("master", Text), ("client", Text), ("value", Int)];
 
@@ -246,6 +269,11 @@ pub(super) fn is_keyword(word: &str) -> bool {
         "filesetname",
         "filesize",
     ];
-    let tables = [FILE, FILESET, PROCESS, THREAD, COMPOSITE, FLOWOP, RANDVAR, CVAR, EVENTGEN, MULTI];
-    COMMANDS.contains(&word) || tables.iter().any(|table| table.iter().any(|(name, _)| *name == word))
+    let tables = [
+        FILE, FILESET, PROCESS, THREAD, COMPOSITE, FLOWOP, RANDVAR, CVAR, EVENTGEN, MULTI,
+    ];
+    COMMANDS.contains(&word)
+        || tables
+            .iter()
+            .any(|table| table.iter().any(|(name, _)| *name == word))
 }

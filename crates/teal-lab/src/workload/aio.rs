@@ -64,7 +64,11 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new() -> Self {
-        Self { waiting: Mutex::default(), changed: Condvar::new(), stock: Buffers::new(STOCK) }
+        Self {
+            waiting: Mutex::default(),
+            changed: Condvar::new(),
+            stock: Buffers::new(STOCK),
+        }
     }
 
     /// Memory for a write.
@@ -87,7 +91,9 @@ impl Queue {
             if stop.is_set() {
                 return;
             }
-            let Some(request) = waiting.pop_front() else { continue };
+            let Some(request) = waiting.pop_front() else {
+                continue;
+            };
             drop(waiting);
             let written = rustix::io::pwrite(&*request.file, &request.data, request.offset);
             let mut done = request.of.done.lock();

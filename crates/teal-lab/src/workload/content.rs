@@ -18,7 +18,11 @@ pub(super) struct Memory {
 impl Memory {
     /// Memory of `len` bytes, filled from `seed`; with zeros, as Filebench does it.
     pub(super) fn new(len: usize, seed: u64, zeros: bool) -> Self {
-        let mut memory = Self { bytes: Buffers::new(0).lend(0), next: seed << 20, zeros };
+        let mut memory = Self {
+            bytes: Buffers::new(0).lend(0),
+            next: seed << 20,
+            zeros,
+        };
         memory.grow(len, seed);
         memory
     }
@@ -31,7 +35,9 @@ impl Memory {
         self.bytes = Buffers::new(0).lend(len.next_multiple_of(BLOCK));
         if !self.zeros {
             let mut stream = Stream::new(seed, 0x6279_7465);
-            self.bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&stream.any().to_le_bytes()));
+            self.bytes
+                .chunks_exact_mut(8)
+                .for_each(|word| word.copy_from_slice(&stream.any().to_le_bytes()));
         }
     }
 
@@ -75,6 +81,10 @@ mod tests {
         assert_ne!(first[..4096], second[..4096]);
         let zeros = first.iter().filter(|byte| **byte == 0).count();
         assert!(zeros < 200, "it does not compress: {zeros} zeros");
-        assert_eq!(Memory::new(8192, 1, true).fresh(0, 8192), [0; 8192], "unless Filebench's is wanted");
+        assert_eq!(
+            Memory::new(8192, 1, true).fresh(0, 8192),
+            [0; 8192],
+            "unless Filebench's is wanted"
+        );
     }
 }

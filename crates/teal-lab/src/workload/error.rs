@@ -55,7 +55,10 @@ pub enum RunError {
 
 impl RunError {
     pub(super) fn io(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
-        Self::Io { what: what.into(), why: source.into() }
+        Self::Io {
+            what: what.into(),
+            why: source.into(),
+        }
     }
 
     pub(super) fn at(what: &str, path: &Path, source: impl Into<std::io::Error>) -> Self {

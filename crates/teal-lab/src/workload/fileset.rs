@@ -58,7 +58,10 @@ struct Turns {
 
 impl Turns {
     fn new(len: usize) -> Self {
-        Self { pool: Mutex::new(Pool::new(len)), changed: Condvar::new() }
+        Self {
+            pool: Mutex::new(Pool::new(len)),
+            changed: Condvar::new(),
+        }
     }
 
     fn wait(&self, pool: &mut MutexGuard<'_, Pool>) {
@@ -72,11 +75,21 @@ impl Pool {
     fn new(len: usize) -> Self {
         let mut missing = IndexSet::new(len);
         (0..len).for_each(|at| missing.insert(at));
-        Self { existing: IndexSet::new(len), missing, rotors: [0; 2], busy: 0, waiting: 0 }
+        Self {
+            existing: IndexSet::new(len),
+            missing,
+            rotors: [0; 2],
+            busy: 0,
+            waiting: 0,
+        }
     }
 
     fn set(&mut self, existing: bool) -> &mut IndexSet {
-        if existing { &mut self.existing } else { &mut self.missing }
+        if existing {
+            &mut self.existing
+        } else {
+            &mut self.missing
+        }
     }
 }
 
@@ -105,7 +118,11 @@ impl Files {
         let mut paths: Vec<Box<[u8]>> = vec![Box::default()];
         for dir in &layout.dirs[1..] {
             let parent = &paths[dir.parent as usize];
-            paths.push(format!("{}{:08}/", String::from_utf8_lossy(parent), dir.number).into_bytes().into());
+            paths.push(
+                format!("{}{:08}/", String::from_utf8_lossy(parent), dir.number)
+                    .into_bytes()
+                    .into(),
+            );
         }
         Self {
             name: name.to_owned(),
@@ -165,7 +182,13 @@ impl Files {
     }
 
     /// One that exists or does not, which is busy from now on. Nothing, if there is none and nobody holds one that might become one.
-    pub(super) fn pick(&self, what: What, existing: bool, mut turn: Turn<'_>, stop: &Stop) -> Option<usize> {
+    pub(super) fn pick(
+        &self,
+        what: What,
+        existing: bool,
+        mut turn: Turn<'_>,
+        stop: &Stop,
+    ) -> Option<usize> {
         let turns = self.turns(what);
         let mut pool = turns.pool.lock();
         loop {

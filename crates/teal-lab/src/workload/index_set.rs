@@ -28,7 +28,9 @@ impl IndexSet {
     }
 
     pub(super) fn contains(&self, index: usize) -> bool {
-        self.levels[0].get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
+        self.levels[0]
+            .get(index / 64)
+            .is_some_and(|word| word & (1 << (index % 64)) != 0)
     }
 
     pub(super) fn insert(&mut self, mut index: usize) {

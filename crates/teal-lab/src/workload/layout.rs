@@ -34,7 +34,10 @@ pub(super) struct Layout {
 impl Layout {
     /// Bytes of all files.
     pub(super) fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.size).fold(0, u64::saturating_add)
+        self.files
+            .iter()
+            .map(|file| file.size)
+            .fold(0, u64::saturating_add)
     }
 
     /// How deep a file lies on average: 1 is in a directory of the root.
@@ -43,7 +46,11 @@ impl Layout {
         for (at, dir) in self.dirs.iter().enumerate().skip(1) {
             depths[at] = depths[dir.parent as usize] + 1;
         }
-        let sum: f64 = self.files.iter().map(|file| f64::from(depths[file.dir as usize])).sum();
+        let sum: f64 = self
+            .files
+            .iter()
+            .map(|file| f64::from(depths[file.dir as usize]))
+            .sum();
         sum / (self.files.len() as f64).max(1.0)
     }
 }
@@ -71,7 +78,11 @@ pub(super) fn depth(set: &Fileset, randoms: &[Random]) -> f64 {
         Number::Drawn(which) => randoms[which].mean.unwrap_or(1.0),
     };
     // A width of 1 would have no end.
-    if width > 1.0 { all.max(1.0).ln() / width.ln() } else { DEPTH_MAX as f64 }
+    if width > 1.0 {
+        all.max(1.0).ln() / width.ln()
+    } else {
+        DEPTH_MAX as f64
+    }
 }
 
 /// Lays the fileset out; random variables draw from `seed`.
@@ -87,7 +98,10 @@ pub(super) fn layout(set: &Fileset, randoms: &[Random], seed: u64) -> Layout {
         leaves: 0,
         layout: Layout::default(),
     };
-    builder.layout.dirs.push(Dir { parent: 0, number: 0 });
+    builder.layout.dirs.push(Dir {
+        parent: 0,
+        number: 0,
+    });
     let mut children = 0;
     while builder.files > 0 {
         children += 1;
@@ -144,10 +158,18 @@ impl Builder<'_> {
             } else if self.files > 0 {
                 self.files -= 1;
                 let size = self.size();
-                self.layout.files.push(Entry { dir: here, number, size });
+                self.layout.files.push(Entry {
+                    dir: here,
+                    number,
+                    size,
+                });
             } else {
                 self.leaves -= 1;
-                self.layout.leaves.push(Entry { dir: here, number, size: 0 });
+                self.layout.leaves.push(Entry {
+                    dir: here,
+                    number,
+                    size: 0,
+                });
             }
         }
     }

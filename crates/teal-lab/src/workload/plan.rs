@@ -44,7 +44,15 @@ impl Options {
     /// As the script says, in this directory.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let (seconds, operations) = (None, None);
-        Self { dir: dir.into(), seconds, operations, scale: 1.0, seed: 1, set: Vec::new(), strict: false }
+        Self {
+            dir: dir.into(),
+            seconds,
+            operations,
+            scale: 1.0,
+            seed: 1,
+            set: Vec::new(),
+            strict: false,
+        }
     }
 }
 
@@ -98,7 +106,10 @@ pub struct Fileset {
 
 /// A flowop of a thread, with everything it needs.
 #[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "fields are the language's attributes; docs/wml.md has the table")]
+#[allow(
+    missing_docs,
+    reason = "fields are the language's attributes; docs/wml.md has the table"
+)]
 pub struct Op {
     pub name: String,
     pub kind: Kind,
@@ -219,13 +230,25 @@ pub struct Plan {
 impl Plan {
     /// The threads in all.
     pub fn threads(&self) -> u64 {
-        let of = |process: &Process| process.threads.iter().map(|thread| thread.instances).sum::<u64>();
-        self.processes.iter().map(|process| process.instances.saturating_mul(of(process))).sum()
+        let of = |process: &Process| {
+            process
+                .threads
+                .iter()
+                .map(|thread| thread.instances)
+                .sum::<u64>()
+        };
+        self.processes
+            .iter()
+            .map(|process| process.instances.saturating_mul(of(process)))
+            .sum()
     }
 
     /// Bytes of memory that the threads of a run hold for themselves, about: what they transfer from and to, and their figures.
     pub fn memory(&self) -> u64 {
-        self.memory_by_kind().into_iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
+        self.memory_by_kind()
+            .into_iter()
+            .map(|(_, bytes)| bytes)
+            .fold(0, u64::saturating_add)
     }
 
     /// The same for each kind of thread, by its name.
@@ -235,13 +258,18 @@ impl Plan {
         let mut draws = Draws::new(&self.randoms, self.options.seed, 0);
         let mut of = |thread: &Thread| match draws.whole(thread.memsize) {
             // Each flowop has its own.
-            0 => thread.ops.iter().map(|op| draws.whole(op.iosize)).fold(0, u64::saturating_add),
+            0 => thread
+                .ops
+                .iter()
+                .map(|op| draws.whole(op.iosize))
+                .fold(0, u64::saturating_add),
             memory => memory,
         };
         let mut all = Vec::new();
         for process in &self.processes {
             for thread in &process.threads {
-                let each = of(thread).saturating_add(FOR_ITSELF + FOR_A_FLOWOP * thread.ops.len() as u64);
+                let each =
+                    of(thread).saturating_add(FOR_ITSELF + FOR_A_FLOWOP * thread.ops.len() as u64);
                 let many = process.instances.saturating_mul(thread.instances);
                 all.push((thread.name.as_str(), each.saturating_mul(many)));
             }
@@ -282,7 +310,12 @@ pub fn plan(script: &Script, options: Options) -> Result<Plan, WmlError> {
         }
     }
     let message = "there is no 'run' in this script, so nothing would be done; end it with: run 60";
-    Err(WmlError { file: script.files[0].clone(), line: 0, column: 0, message: message.into() })
+    Err(WmlError {
+        file: script.files[0].clone(),
+        line: 0,
+        column: 0,
+        message: message.into(),
+    })
 }
 
 struct Maker<'a> {
@@ -305,7 +338,10 @@ impl<'a> Maker<'a> {
             Command::Composite(_) | Command::Nothing => {}
             Command::Eventgen(rate) => self.rate = rate.as_ref(),
             Command::Create if self.created => {
-                self.plan.remarks.push(format!("line {}: files are created once; this is ignored", place.line));
+                self.plan.remarks.push(format!(
+                    "line {}: files are created once; this is ignored",
+                    place.line
+                ));
             }
             Command::Create => {
                 self.make_filesets()?;
@@ -330,16 +366,18 @@ impl<'a> Maker<'a> {
             }
             Command::List(what) => self.list(what),
             Command::Version => {
-                self.plan
-                    .steps
-                    .push(Step::Say(format!("teal lab {}, Filebench's language", env!("CARGO_PKG_VERSION"))));
+                self.plan.steps.push(Step::Say(format!(
+                    "teal lab {}, Filebench's language",
+                    env!("CARGO_PKG_VERSION")
+                )));
             }
             Command::Quit => return Ok(true),
             Command::Debug(level) => self.plan.debug = *level,
             Command::Lathist => self.plan.lathist = true,
             Command::Multi(what) => {
-                let message =
-                    format!("'{what}' is for several machines, which are not led from here; run the script on each");
+                let message = format!(
+                    "'{what}' is for several machines, which are not led from here; run the script on each"
+                );
                 return Err(self.script.error(place, message));
             }
         }
@@ -369,16 +407,25 @@ impl<'a> Maker<'a> {
                 })
                 .collect(),
         };
-        self.plan.steps.push(Step::Say(format!("{what}: {}", names.join(", "))));
+        self.plan
+            .steps
+            .push(Step::Say(format!("{what}: {}", names.join(", "))));
     }
 
     fn run(&mut self, place: Place, seconds: Option<&Value>) -> Result<(), WmlError> {
         if !self.created {
             self.make_filesets()?;
         }
-        let asked = seconds.map(|seconds| self.seconds(place, seconds)).transpose()?;
+        let asked = seconds
+            .map(|seconds| self.seconds(place, seconds))
+            .transpose()?;
         let by_time = (self.plan.quit == Quit::Timeout).then_some(SECONDS_DEFAULT);
-        self.plan.seconds = self.plan.options.seconds.or(asked.filter(|seconds| *seconds > 0)).or(by_time);
+        self.plan.seconds = self
+            .plan
+            .options
+            .seconds
+            .or(asked.filter(|seconds| *seconds > 0))
+            .or(by_time);
         if let Some(rate) = self.rate {
             let scope = Scope::of(&self.variables);
             self.plan.rate = Some(scope.number(self.script, rate)?).filter(|rate| !rate.is_zero());
@@ -390,9 +437,16 @@ impl<'a> Maker<'a> {
     }
 
     fn seconds(&mut self, place: Place, value: &Value) -> Result<u64, WmlError> {
-        let attribute = crate::wml::Attribute { name: "value", place, value: value.clone() };
+        let attribute = crate::wml::Attribute {
+            name: "value",
+            place,
+            value: value.clone(),
+        };
         let number = Scope::of(&self.variables).number(self.script, &attribute)?;
-        Ok(super::random::Draws::new(&self.plan.randoms, self.plan.options.seed, u64::MAX).whole(number))
+        Ok(
+            super::random::Draws::new(&self.plan.randoms, self.plan.options.seed, u64::MAX)
+                .whole(number),
+        )
     }
 }
 

@@ -46,7 +46,11 @@ pub struct Preview {
 
 fn laid_out(plan: &Plan) -> Vec<Layout> {
     let seed = |at: usize| mix(plan.options.seed ^ mix(at as u64));
-    plan.filesets.iter().enumerate().map(|(at, set)| layout(set, &plan.randoms, seed(at))).collect()
+    plan.filesets
+        .iter()
+        .enumerate()
+        .map(|(at, set)| layout(set, &plan.randoms, seed(at)))
+        .collect()
 }
 
 /// What the filesets of a plan come to. Touches nothing.
@@ -67,13 +71,23 @@ pub fn preview(plan: &Plan) -> Vec<Preview> {
 /// Refuses threads that would hold more memory than this machine has.
 fn check_memory(plan: &Plan) -> Result<(), RunError> {
     let machine = rustix::system::sysinfo();
-    let has = machine.totalram.saturating_add(machine.totalswap).saturating_mul(machine.mem_unit.into());
+    let has = machine
+        .totalram
+        .saturating_add(machine.totalswap)
+        .saturating_mul(machine.mem_unit.into());
     let need = plan.memory();
     if need <= has {
         return Ok(());
     }
-    let most = plan.memory_by_kind().into_iter().max_by_key(|(_, bytes)| *bytes);
-    Err(RunError::Memory { need, has, thread: most.map_or_else(String::new, |(name, _)| name.to_owned()) })
+    let most = plan
+        .memory_by_kind()
+        .into_iter()
+        .max_by_key(|(_, bytes)| *bytes);
+    Err(RunError::Memory {
+        need,
+        has,
+        thread: most.map_or_else(String::new, |(name, _)| name.to_owned()),
+    })
 }
 
 /// Refuses sets that do not fit where they are to lie, and threads that do not fit into memory.
@@ -86,29 +100,61 @@ pub fn check_room(plan: &Plan) -> Result<(), RunError> {
     let dirs = |layout: &Layout| (layout.dirs.len() + layout.leaves.len()) as u64;
     // Drawn sizes can be as large as a number.
     let rounded = |layout: &Layout| {
-        let files = layout.files.iter().map(|file| file.size.div_ceil(BLOCK).saturating_mul(BLOCK));
+        let files = layout
+            .files
+            .iter()
+            .map(|file| file.size.div_ceil(BLOCK).saturating_mul(BLOCK));
         files.fold(dirs(layout) * BLOCK, u64::saturating_add)
     };
-    let sets = || plan.filesets.iter().zip(&layouts).filter(|(set, _)| !is_device(&set.root));
-    let need = sets().map(|(_, layout)| rounded(layout)).fold(0, u64::saturating_add);
-    let files: u64 = sets().map(|(_, layout)| layout.files.len() as u64 + dirs(layout)).sum();
+    let sets = || {
+        plan.filesets
+            .iter()
+            .zip(&layouts)
+            .filter(|(set, _)| !is_device(&set.root))
+    };
+    let need = sets()
+        .map(|(_, layout)| rounded(layout))
+        .fold(0, u64::saturating_add);
+    let files: u64 = sets()
+        .map(|(_, layout)| layout.files.len() as u64 + dirs(layout))
+        .sum();
     let dir = &plan.options.dir;
-    let stat = rustix::fs::statvfs(dir).map_err(|e| RunError::at("asking for the room in", dir, e))?;
+    let stat =
+        rustix::fs::statvfs(dir).map_err(|e| RunError::at("asking for the room in", dir, e))?;
     // What is there already will be removed, or is used.
-    let (old, old_files) = sets().map(|(set, _)| in_use(&set.root)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let (old, old_files) = sets()
+        .map(|(set, _)| in_use(&set.root))
+        .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     let room = stat.f_bavail.saturating_mul(stat.f_frsize) + old;
     // Some file systems have no number of files to run out of.
-    let inodes = if stat.f_files == 0 { u64::MAX } else { stat.f_favail + old_files };
+    let inodes = if stat.f_files == 0 {
+        u64::MAX
+    } else {
+        stat.f_favail + old_files
+    };
     if need <= room && files <= inodes {
         return Ok(());
     }
-    let fits = (room as f64 / need as f64).min(inodes as f64 / files as f64) * plan.options.scale * 0.9;
+    let fits =
+        (room as f64 / need as f64).min(inodes as f64 / files as f64) * plan.options.scale * 0.9;
     let digits = (-fits.max(1e-9).log10()).ceil().max(0.0);
     let unit = 10_f64.powf(digits);
     let hint = format!("{:.*}", digits as usize, (fits * unit).floor() / unit);
-    let largest = sets().max_by_key(|(_, layout)| rounded(layout)).map(|(set, _)| set);
-    let at = largest.map_or_else(String::new, |set| format!("{}: {}, most of all: ", set.place, set.name));
-    Err(RunError::Space { at, need, files, room, inodes, dir: dir.display().to_string(), hint })
+    let largest = sets()
+        .max_by_key(|(_, layout)| rounded(layout))
+        .map(|(set, _)| set);
+    let at = largest.map_or_else(String::new, |set| {
+        format!("{}: {}, most of all: ", set.place, set.name)
+    });
+    Err(RunError::Space {
+        at,
+        need,
+        files,
+        room,
+        inodes,
+        dir: dir.display().to_string(),
+        hint,
+    })
 }
 
 fn is_device(path: &Path) -> bool {
@@ -136,14 +182,23 @@ fn in_use(root: &Path) -> (u64, u64) {
 /// Sets that do not fit, trees that are not a fileset's, and whatever the file system says.
 pub(super) fn populate(plan: &Plan, say: &dyn Fn(&str)) -> Result<Vec<Files>, RunError> {
     check_room(plan)?;
-    for set in plan.filesets.iter().filter(|set| !set.reuse && !is_device(&set.root)) {
+    for set in plan
+        .filesets
+        .iter()
+        .filter(|set| !set.reuse && !is_device(&set.root))
+    {
         refuse_strangers(&set.root)?;
     }
     let sets = plan.filesets.iter().zip(laid_out(plan));
     sets.enumerate()
         .map(|(at, (set, layout))| {
             let seed = mix(plan.options.seed ^ mix(at as u64));
-            Populating { set, seed, strict: plan.options.strict }.all(layout, say)
+            Populating {
+                set,
+                seed,
+                strict: plan.options.strict,
+            }
+            .all(layout, say)
         })
         .collect()
 }
@@ -183,7 +238,8 @@ impl Populating<'_> {
         }
         let mut files = Files::new(&set.name, set.root.clone(), set.access, layout);
         if !set.reuse && set.root.exists() {
-            std::fs::remove_dir_all(&set.root).map_err(|e| RunError::at("removing", &set.root, e))?;
+            std::fs::remove_dir_all(&set.root)
+                .map_err(|e| RunError::at("removing", &set.root, e))?;
         }
         std::fs::create_dir_all(&set.root).map_err(|e| RunError::at("making", &set.root, e))?;
         files.enter()?;
@@ -196,7 +252,11 @@ impl Populating<'_> {
         self.make_leaves(&files)?;
         let chosen = self.choose(files.layout.files.len());
         let (made, bytes) = self.make_files(&files, &chosen)?;
-        say(&format!("{}: {} files, of which {made} made, {bytes} bytes", set.name, files.layout.files.len()));
+        say(&format!(
+            "{}: {} files, of which {made} made, {bytes} bytes",
+            set.name,
+            files.layout.files.len()
+        ));
         Ok(files)
     }
 
@@ -205,10 +265,10 @@ impl Populating<'_> {
         let root = &self.set.root;
         // Refused while it is mounted or part of something else.
         let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
-        let opened =
-            rustix::fs::open(root, flags, Mode::empty()).map_err(|e| RunError::at("opening the device", root, e))?;
-        let size =
-            rustix::fs::seek(&opened, rustix::fs::SeekFrom::End(0)).map_err(|e| RunError::at("measuring", root, e))?;
+        let opened = rustix::fs::open(root, flags, Mode::empty())
+            .map_err(|e| RunError::at("opening the device", root, e))?;
+        let size = rustix::fs::seek(&opened, rustix::fs::SeekFrom::End(0))
+            .map_err(|e| RunError::at("measuring", root, e))?;
         layout.files.truncate(1);
         for file in &mut layout.files {
             file.size = size;
@@ -247,22 +307,29 @@ impl Populating<'_> {
         for at in (1..len).rev() {
             order.swap(at, stream.below(at as u64 + 1) as usize);
         }
-        let (mut there, mut not): (Vec<usize>, Vec<usize>) =
-            order.into_iter().partition(|_| stream.below(100) < self.set.prealloc);
+        let (mut there, mut not): (Vec<usize>, Vec<usize>) = order
+            .into_iter()
+            .partition(|_| stream.below(100) < self.set.prealloc);
         let count = there.len();
         there.append(&mut not);
         (there, count)
     }
 
     /// How many were made, and their bytes.
-    fn make_files(&self, files: &Files, (order, there): &(Vec<usize>, usize)) -> Result<(u64, u64), RunError> {
+    fn make_files(
+        &self,
+        files: &Files,
+        (order, there): &(Vec<usize>, usize),
+    ) -> Result<(u64, u64), RunError> {
         let next = AtomicUsize::new(0);
         let work = |worker: u64| -> Result<(u64, u64), RunError> {
             let mut memory = Memory::new(CHUNK, mix(self.seed ^ worker), self.strict);
             let (mut made, mut bytes) = (0, 0);
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(&index) = order.get(at) else { return Ok((made, bytes)) };
+                let Some(&index) = order.get(at) else {
+                    return Ok((made, bytes));
+                };
                 let written = self.make_file(files, index, at < *there, &mut memory)?;
                 made += u64::from(written.is_some());
                 bytes += written.unwrap_or(0);
@@ -275,12 +342,15 @@ impl Populating<'_> {
             let workers: Vec<_> = (0..PARALLEL.min(order.len()) as u64)
                 .map(|worker| {
                     let named = std::thread::Builder::new().name(format!("populate-{worker}"));
-                    named.spawn_scoped(scope, move || work(worker)).map_err(|e| RunError::io("starting a thread", e))
+                    named
+                        .spawn_scoped(scope, move || work(worker))
+                        .map_err(|e| RunError::io("starting a thread", e))
                 })
                 .collect::<Result<_, _>>()?;
             workers.into_iter().try_fold((0, 0), |sum, worker| {
-                let done =
-                    worker.join().map_err(|_| RunError::Failed("a thread that made files has panicked".into()))??;
+                let done = worker.join().map_err(|_| {
+                    RunError::Failed("a thread that made files has panicked".into())
+                })??;
                 Ok((sum.0 + done.0, sum.1 + done.1))
             })
         })
@@ -297,7 +367,9 @@ impl Populating<'_> {
         let size = files.layout.files[index].size;
         let mut path = Vec::new();
         files.path(What::File, index, &mut path);
-        let failed = |what: &str, e: rustix::io::Errno| RunError::io(format!("{what} {}", files.shown(&path)), e);
+        let failed = |what: &str, e: rustix::io::Errno| {
+            RunError::io(format!("{what} {}", files.shown(&path)), e)
+        };
         let name = super::c_path(&path);
         if self.set.trusttree {
             if wanted {
@@ -318,8 +390,8 @@ impl Populating<'_> {
             return Ok(None);
         }
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-        let file =
-            rustix::fs::openat(files.at(), name, flags, Mode::from_raw_mode(0o666)).map_err(|e| failed("making", e))?;
+        let file = rustix::fs::openat(files.at(), name, flags, Mode::from_raw_mode(0o666))
+            .map_err(|e| failed("making", e))?;
         if old.is_some_and(|old| old > size) {
             rustix::fs::ftruncate(&file, size).map_err(|e| failed("shortening", e))?;
             return Ok(None);

@@ -10,7 +10,10 @@ pub(super) fn set(nice: u64, ioprio: u64) -> Result<(), RunError> {
     if nice > 0 {
         let asked = rustix::process::getpriority_process(None).and_then(|now| {
             // Of a thread: that is what the kernel takes process 0 for.
-            rustix::process::setpriority_process(None, now.saturating_add(i32::try_from(nice).unwrap_or(i32::MAX)))
+            rustix::process::setpriority_process(
+                None,
+                now.saturating_add(i32::try_from(nice).unwrap_or(i32::MAX)),
+            )
         });
         asked.map_err(|e| RunError::io(format!("setting nice={nice}"), e))?;
     }
@@ -18,10 +21,15 @@ pub(super) fn set(nice: u64, ioprio: u64) -> Result<(), RunError> {
         let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
         let class = ioprio.to_string();
         // The call has no safe form; this program makes it for any thread.
-        let status = std::process::Command::new("ionice").args(["-c", "2", "-n", &class, "-p", &thread]).status();
-        let status = status.map_err(|e| RunError::io("setting ioprio by ionice (of util-linux)", e))?;
+        let status = std::process::Command::new("ionice")
+            .args(["-c", "2", "-n", &class, "-p", &thread])
+            .status();
+        let status =
+            status.map_err(|e| RunError::io("setting ioprio by ionice (of util-linux)", e))?;
         if !status.success() {
-            return Err(RunError::Failed(format!("setting ioprio={ioprio}: ionice says {status}")));
+            return Err(RunError::Failed(format!(
+                "setting ioprio={ioprio}: ionice says {status}"
+            )));
         }
     }
     Ok(())

@@ -16,12 +16,19 @@ pub(super) struct Quota {
 
 impl Quota {
     pub(super) fn new(operations: u64) -> Self {
-        Self { left: AtomicU64::new(operations), missing: AtomicU64::new(operations) }
+        Self {
+            left: AtomicU64::new(operations),
+            missing: AtomicU64::new(operations),
+        }
     }
 
     /// One operation, if there is one left. It is to be recorded.
     pub(super) fn take(&self) -> bool {
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        self.left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(1)
+            })
+            .is_ok()
     }
 
     /// One that was taken is in the figures; whoever sees the quota met sees them.

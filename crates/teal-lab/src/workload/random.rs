@@ -112,13 +112,18 @@ impl Stream {
 impl Random {
     /// The stream that one thread draws this variable from.
     pub fn stream(&self, seed: u64, thread: u64) -> Stream {
-        Stream::new(seed ^ mix(self.seed), mix(thread.wrapping_add(1)) ^ 0x7661_7261)
+        Stream::new(
+            seed ^ mix(self.seed),
+            mix(thread.wrapping_add(1)) ^ 0x7661_7261,
+        )
     }
 
     /// A value.
     pub fn draw(&self, from: &mut Stream) -> f64 {
         let value = match &self.spread {
-            Spread::Uniform => self.min + from.unit() * 2.0 * (self.mean.unwrap_or(self.min) - self.min),
+            Spread::Uniform => {
+                self.min + from.unit() * 2.0 * (self.mean.unwrap_or(self.min) - self.min)
+            }
             Spread::Gamma(shape) => {
                 let mean = self.mean.unwrap_or(*shape);
                 self.min + from.gamma(*shape) * (mean - self.min) / shape
@@ -129,7 +134,12 @@ impl Random {
             Spread::LogNormal(shape, scale) => (scale + shape * from.normal()).exp(),
             Spread::Exponential(mean) => mean * from.exponential(),
             Spread::GammaOf(mean, shape) => from.gamma(*shape) * mean / shape,
-            Spread::Erlang(shape, rate) => (0..(*shape as u64).max(1)).map(|_| from.exponential()).sum::<f64>() / rate,
+            Spread::Erlang(shape, rate) => {
+                (0..(*shape as u64).max(1))
+                    .map(|_| from.exponential())
+                    .sum::<f64>()
+                    / rate
+            }
             Spread::Weibull(shape, scale) => scale * from.exponential().powf(1.0 / shape),
             Spread::Triangular(low, high, mode) => {
                 let (unit, width) = (from.unit(), high - low);
@@ -145,26 +155,44 @@ impl Random {
 
     /// Slot and position are drawn evenly; then the table is stretched to the mean and least value asked for.
     fn tabular(&self, slots: &[(f64, f64)], from: &mut Stream) -> f64 {
-        let Some((low, high)) = slots.get(from.below(slots.len() as u64) as usize) else { return self.min };
+        let Some((low, high)) = slots.get(from.below(slots.len() as u64) as usize) else {
+            return self.min;
+        };
         let drawn = low + from.unit() * (high - low);
-        let least = slots.iter().map(|(low, _)| *low).fold(f64::INFINITY, f64::min);
-        let mean = slots.iter().map(|(low, high)| (low + high) / 2.0).sum::<f64>() / slots.len() as f64;
+        let least = slots
+            .iter()
+            .map(|(low, _)| *low)
+            .fold(f64::INFINITY, f64::min);
+        let mean = slots
+            .iter()
+            .map(|(low, high)| (low + high) / 2.0)
+            .sum::<f64>()
+            / slots.len() as f64;
         match self.mean {
-            Some(wanted) if mean > least => (drawn - least) / (mean - least) * (wanted - self.min) + self.min,
+            Some(wanted) if mean > least => {
+                (drawn - least) / (mean - least) * (wanted - self.min) + self.min
+            }
             _ => drawn,
         }
     }
 
     /// Rounds, then keeps within the bounds.
     fn settle(&self, value: f64) -> f64 {
-        let custom = !matches!(self.spread, Spread::Uniform | Spread::Gamma(_) | Spread::Tabular(_));
+        let custom = !matches!(
+            self.spread,
+            Spread::Uniform | Spread::Gamma(_) | Spread::Tabular(_)
+        );
         let rounded = match self.round {
             round if round <= 0.0 => value,
             // A half goes down.
             round if custom => (value / round - 0.5).ceil() * round,
             round => (value / round).round() * round,
         };
-        let bounded = if custom { rounded.min(self.max).max(self.min) } else { rounded };
+        let bounded = if custom {
+            rounded.min(self.max).max(self.min)
+        } else {
+            rounded
+        };
         // What is not a number is taken for 0.
         bounded.max(0.0)
     }
@@ -202,7 +230,13 @@ pub struct Draws<'a> {
 impl<'a> Draws<'a> {
     /// Those of one thread of a run.
     pub fn new(randoms: &'a [Random], seed: u64, thread: u64) -> Self {
-        Self { randoms, streams: randoms.iter().map(|random| random.stream(seed, thread)).collect() }
+        Self {
+            randoms,
+            streams: randoms
+                .iter()
+                .map(|random| random.stream(seed, thread))
+                .collect(),
+        }
     }
 
     /// The value now.

@@ -92,8 +92,16 @@ impl Summary {
         let mut summary = Self::default();
         for line in lines.iter().filter(|line| line.kind.is_io()) {
             summary.all.merge(&line.figures);
-            summary.reads += if line.kind.is_read() { line.figures.count } else { 0 };
-            summary.writes += if line.kind.is_write() { line.figures.count } else { 0 };
+            summary.reads += if line.kind.is_read() {
+                line.figures.count
+            } else {
+                0
+            };
+            summary.writes += if line.kind.is_write() {
+                line.figures.count
+            } else {
+                0
+            };
         }
         summary
     }
@@ -120,7 +128,11 @@ pub trait Listener: Sync {
 ///
 /// # Errors
 /// What made figures impossible.
-pub fn execute<T: Timer>(plan: &Plan, clock: &T, listener: &dyn Listener) -> Result<Option<Outcome>, RunError> {
+pub fn execute<T: Timer>(
+    plan: &Plan,
+    clock: &T,
+    listener: &dyn Listener,
+) -> Result<Option<Outcome>, RunError> {
     check_room(plan)?;
     let mut sets = None;
     let say = |line: &str| listener.say(line);
@@ -135,7 +147,10 @@ pub fn execute<T: Timer>(plan: &Plan, clock: &T, listener: &dyn Listener) -> Res
             }
             // Its exit status is not looked at: the language says so.
             Step::System(command) => {
-                let done = std::process::Command::new("sh").arg("-c").arg(command).status();
+                let done = std::process::Command::new("sh")
+                    .arg("-c")
+                    .arg(command)
+                    .status();
                 done.map_err(|e| RunError::io(format!("system \"{command}\""), e))?;
             }
             Step::Create => sets = Some(populate(plan, &say)?),
@@ -191,7 +206,10 @@ impl Roll {
         let mut held = self.held.lock();
         held.gone += 1;
         // What went wrong counts more than that something ended.
-        let worse = matches!((&held.first, &why), (Some(Leave::Done(_) | Leave::Stopped), Leave::Failed(_)));
+        let worse = matches!(
+            (&held.first, &why),
+            (Some(Leave::Done(_) | Leave::Stopped), Leave::Failed(_))
+        );
         if worse || held.first.is_none() {
             held.first = Some(why);
         }
@@ -207,7 +225,8 @@ struct Leaving<'a> {
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        let panicked = || Leave::Failed(RunError::Failed("a thread of the run has panicked".into()));
+        let panicked =
+            || Leave::Failed(RunError::Failed("a thread of the run has panicked".into()));
         self.roll.leave(self.why.take().unwrap_or_else(panicked));
     }
 }
@@ -237,9 +256,15 @@ fn measure<T: Timer>(shared: &Shared<'_, T>, listener: &dyn Listener) -> Result<
         let watched = watch(shared, &roll, listener, began, all);
         shared.end();
         let mut outcome = watched?;
-        for (name, tested) in shared.tested.lock().iter().filter(|_| shared.plan.debug >= 3) {
+        for (name, tested) in shared
+            .tested
+            .lock()
+            .iter()
+            .filter(|_| shared.plan.debug >= 3)
+        {
             let (mean, spread) = tested.figures();
-            outcome.ended += &format!("; {name}: mean {mean:.3}, relative standard deviation {spread:.3}");
+            outcome.ended +=
+                &format!("; {name}: mean {mean:.3}, relative standard deviation {spread:.3}");
         }
         Ok(outcome)
     })
@@ -253,10 +278,17 @@ fn start_all<'scope, T: Timer>(
     let plan = shared.plan;
     let named = |name: String| std::thread::Builder::new().name(name).stack_size(STACK);
     let failed = |e| RunError::io(format!("starting {} threads", shared.threads.len()), e);
-    let writes = |thread: &super::plan::Thread| thread.ops.iter().any(|op| op.kind == Kind::AioWrite);
-    let writing = plan.processes.iter().filter(|process| process.threads.iter().any(writes)).map(|p| p.instances);
+    let writes =
+        |thread: &super::plan::Thread| thread.ops.iter().any(|op| op.kind == Kind::AioWrite);
+    let writing = plan
+        .processes
+        .iter()
+        .filter(|process| process.threads.iter().any(writes))
+        .map(|p| p.instances);
     for writer in 0..(writing.sum::<u64>() * WRITERS).min(WRITERS_MAX) {
-        named(format!("aio-{writer}")).spawn_scoped(scope, || shared.queue.serve(&shared.stop)).map_err(failed)?;
+        named(format!("aio-{writer}"))
+            .spawn_scoped(scope, || shared.queue.serve(&shared.stop))
+            .map_err(failed)?;
     }
     for (number, state) in shared.threads.iter().enumerate() {
         let process = &plan.processes[state.process];
@@ -271,7 +303,9 @@ fn start_all<'scope, T: Timer>(
                 Err(error) => Leave::Failed(error),
             });
         };
-        named(thread.name.clone()).spawn_scoped(scope, work).map_err(failed)?;
+        named(thread.name.clone())
+            .spawn_scoped(scope, work)
+            .map_err(failed)?;
     }
     Ok(shared.threads.len())
 }
@@ -286,7 +320,11 @@ fn watch<T: Timer>(
 ) -> Result<Outcome, RunError> {
     let plan = shared.plan;
     let deadline = plan.seconds.map(|seconds| began + seconds * SECOND);
-    let mut series = Series { began, last: [0; 5], seconds: Vec::new() };
+    let mut series = Series {
+        began,
+        last: [0; 5],
+        seconds: Vec::new(),
+    };
     let (mut next, mut before, mut told) = (began + SECOND, None, 0);
     let ended = loop {
         let until = deadline.map_or(next, |deadline| deadline.min(next));
@@ -333,17 +371,25 @@ fn wait<T: Timer>(
         match held.first.take() {
             Some(Leave::Failed(error)) => return Err(error),
             Some(Leave::Done(why)) if quit == Quit::Timeout => return Err(RunError::Early(why)),
-            Some(Leave::Done(why)) if quit == Quit::FirstDone || held.gone == all => return Ok(Some(why)),
+            Some(Leave::Done(why)) if quit == Quit::FirstDone || held.gone == all => {
+                return Ok(Some(why));
+            }
             // Whoever comes after the last operation that counts ends the run, and leaves.
-            Some(Leave::Stopped) if shared.is_done() => return Ok(Some("all operations were done".into())),
+            Some(Leave::Stopped) if shared.is_done() => {
+                return Ok(Some("all operations were done".into()));
+            }
             first => held.first = first,
         }
         if listener.interrupted() {
             return Ok(Some("it was interrupted".into()));
         }
-        let Some(left) = until.checked_sub(shared.now()).filter(|left| *left > 0) else { return Ok(None) };
+        let Some(left) = until.checked_sub(shared.now()).filter(|left| *left > 0) else {
+            return Ok(None);
+        };
         // Not longer than somebody who interrupts would like to wait.
-        let _ = roll.changed.wait_for(&mut held, Duration::from_nanos(left.min(SECOND / 5)));
+        let _ = roll
+            .changed
+            .wait_for(&mut held, Duration::from_nanos(left.min(SECOND / 5)));
     }
 }
 
@@ -357,19 +403,48 @@ impl Series {
     fn look(&mut self, now: u64, sums: [u64; 5]) {
         let [operations, reads, writes, bytes, nanos] =
             std::array::from_fn(|at| sums[at].saturating_sub(self.last[at]));
-        self.seconds.push(Second { at: now - self.began, operations, reads, writes, bytes, nanos });
+        self.seconds.push(Second {
+            at: now - self.began,
+            operations,
+            reads,
+            writes,
+            bytes,
+            nanos,
+        });
         self.last = sums;
     }
 }
 
-fn outcome<T: Timer>(shared: &Shared<'_, T>, began: u64, series: &Series, ended: String) -> Outcome {
+fn outcome<T: Timer>(
+    shared: &Shared<'_, T>,
+    began: u64,
+    series: &Series,
+    ended: String,
+) -> Outcome {
     let nanos = shared.now() - began;
-    let lines = shared.figures().into_iter().map(|(name, kind, figures)| Line { name, kind, figures }).collect();
-    Outcome { nanos, at: nanos, lines, seconds: series.seconds.clone(), ended, threads: shared.threads.len() as u64 }
+    let lines = shared
+        .figures()
+        .into_iter()
+        .map(|(name, kind, figures)| Line {
+            name,
+            kind,
+            figures,
+        })
+        .collect();
+    Outcome {
+        nanos,
+        at: nanos,
+        lines,
+        seconds: series.seconds.clone(),
+        ended,
+        threads: shared.threads.len() as u64,
+    }
 }
 
 fn since(now: &Outcome, before: Option<&Outcome>) -> Outcome {
-    let Some(before) = before else { return now.clone() };
+    let Some(before) = before else {
+        return now.clone();
+    };
     let mut since = now.clone();
     since.nanos -= before.nanos;
     for (line, old) in since.lines.iter_mut().zip(&before.lines) {
@@ -386,6 +461,12 @@ fn raise_descriptors(threads: u64) {
     if now.current.is_some_and(|current| current < wanted) {
         let current = Some(now.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
         // Refused, the run goes on: few threads use more than a handful.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum: now.maximum });
+        let _ = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current,
+                maximum: now.maximum,
+            },
+        );
     }
 }

@@ -58,7 +58,14 @@ impl Tested {
     pub(super) fn figures(&self) -> (f64, f64) {
         let mean = self.sum / (self.count as f64).max(1.0);
         let variance = (self.squares / (self.count as f64).max(1.0) - mean * mean).max(0.0);
-        (mean, if mean > 0.0 { variance.sqrt() / mean } else { 0.0 })
+        (
+            mean,
+            if mean > 0.0 {
+                variance.sqrt() / mean
+            } else {
+                0.0
+            },
+        )
     }
 }
 
@@ -85,10 +92,18 @@ pub(super) struct Shared<'a, T> {
 }
 
 impl<'a, T: Timer> Shared<'a, T> {
-    pub(super) fn new(plan: &'a Plan, clock: &'a T, sets: Vec<Files>, say: &'a (dyn Fn(&str) + Sync)) -> Self {
+    pub(super) fn new(
+        plan: &'a Plan,
+        clock: &'a T,
+        sets: Vec<Files>,
+        say: &'a (dyn Fn(&str) + Sync),
+    ) -> Self {
         let (mut threads, mut processes) = (Vec::new(), Vec::new());
-        let mut kinds: Vec<Vec<Vec<usize>>> =
-            plan.processes.iter().map(|p| vec![Vec::new(); p.threads.len()]).collect();
+        let mut kinds: Vec<Vec<Vec<usize>>> = plan
+            .processes
+            .iter()
+            .map(|p| vec![Vec::new(); p.threads.len()])
+            .collect();
         for (p, process) in plan.processes.iter().enumerate() {
             for _ in 0..process.instances {
                 let first = threads.len();
@@ -105,7 +120,9 @@ impl<'a, T: Timer> Shared<'a, T> {
                                 .iter()
                                 .map(|op| match op.kind {
                                     Kind::Block => Some(Meeting::Gate(Gate::default())),
-                                    Kind::SemBlock => Some(Meeting::Semaphore(Semaphore::new(op.highwater))),
+                                    Kind::SemBlock => {
+                                        Some(Meeting::Semaphore(Semaphore::new(op.highwater)))
+                                    }
                                     _ => None,
                                 })
                                 .collect(),
@@ -168,18 +185,27 @@ impl<'a, T: Timer> Shared<'a, T> {
 
     /// All threads that run this flowop.
     pub(super) fn instances(&self, id: OpId) -> impl Iterator<Item = &ThreadState> {
-        self.kinds[id.process][id.thread].iter().map(|at| &self.threads[*at])
+        self.kinds[id.process][id.thread]
+            .iter()
+            .map(|at| &self.threads[*at])
     }
 
     /// All instances of these flowops where threads meet.
     pub(super) fn meetings<'b>(&'b self, ids: &'b [OpId]) -> impl Iterator<Item = &'b Meeting> {
-        ids.iter().flat_map(|id| self.instances(*id).filter_map(|thread| thread.meetings[id.op].as_ref()))
+        ids.iter().flat_map(|id| {
+            self.instances(*id)
+                .filter_map(|thread| thread.meetings[id.op].as_ref())
+        })
     }
 
     /// Ends the run and wakes whoever waits.
     pub(super) fn end(&self) {
         self.stop.set();
-        for meeting in self.threads.iter().flat_map(|thread| thread.meetings.iter().flatten()) {
+        for meeting in self
+            .threads
+            .iter()
+            .flat_map(|thread| thread.meetings.iter().flatten())
+        {
             match meeting {
                 Meeting::Gate(gate) => gate.open(),
                 Meeting::Semaphore(semaphore) => semaphore.wake(),
@@ -193,12 +219,16 @@ impl<'a, T: Timer> Shared<'a, T> {
         for (p, process) in self.plan.processes.iter().enumerate() {
             for (t, thread) in process.threads.iter().enumerate() {
                 for (o, op) in thread.ops.iter().enumerate() {
-                    let at = lines.iter().position(|(name, kind, _)| *name == op.name && *kind == op.kind);
+                    let at = lines
+                        .iter()
+                        .position(|(name, kind, _)| *name == op.name && *kind == op.kind);
                     let at = at.unwrap_or_else(|| {
                         lines.push((op.name.clone(), op.kind, Figures::default()));
                         lines.len() - 1
                     });
-                    let instances = self.kinds[p][t].iter().map(|at| &self.threads[*at].tallies[o]);
+                    let instances = self.kinds[p][t]
+                        .iter()
+                        .map(|at| &self.threads[*at].tallies[o]);
                     instances.for_each(|tally| lines[at].2.add(tally));
                 }
             }
@@ -211,7 +241,11 @@ impl<'a, T: Timer> Shared<'a, T> {
         let mut sums = [0; 5];
         for state in &self.threads {
             let ops = &self.plan.processes[state.process].threads[state.thread].ops;
-            for (op, tally) in ops.iter().zip(&state.tallies).filter(|(op, _)| op.kind.is_io()) {
+            for (op, tally) in ops
+                .iter()
+                .zip(&state.tallies)
+                .filter(|(op, _)| op.kind.is_io())
+            {
                 let count = tally.count();
                 sums[0] += count;
                 sums[1] += if op.kind.is_read() { count } else { 0 };

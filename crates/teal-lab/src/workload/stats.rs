@@ -26,7 +26,10 @@ fn upper(bucket: usize) -> u64 {
     if bucket < LINEAR as usize {
         return bucket as u64;
     }
-    let (octave, part) = ((bucket - LINEAR as usize) / 16 + 4, (bucket - LINEAR as usize) % 16);
+    let (octave, part) = (
+        (bucket - LINEAR as usize) / 16 + 4,
+        (bucket - LINEAR as usize) % 16,
+    );
     ((16 + part as u64 + 1) << (octave - 4)) - 1
 }
 
@@ -125,7 +128,16 @@ pub struct Figures {
 
 impl Default for Figures {
     fn default() -> Self {
-        Self { count: 0, bytes: 0, nanos: 0, min: 0, max: 0, opens: 0, skips: 0, buckets: vec![0; BUCKETS] }
+        Self {
+            count: 0,
+            bytes: 0,
+            nanos: 0,
+            min: 0,
+            max: 0,
+            opens: 0,
+            skips: 0,
+            buckets: vec![0; BUCKETS],
+        }
     }
 }
 
@@ -134,7 +146,11 @@ impl Figures {
         let count = tally.count();
         if count > 0 {
             let min = tally.min.load(Relaxed);
-            self.min = if self.count == 0 { min } else { self.min.min(min) };
+            self.min = if self.count == 0 {
+                min
+            } else {
+                self.min.min(min)
+            };
             self.max = self.max.max(tally.max.load(Relaxed));
         }
         self.count += count;
@@ -150,7 +166,11 @@ impl Figures {
     /// Adds other figures.
     pub fn merge(&mut self, other: &Self) {
         if other.count > 0 {
-            self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+            self.min = if self.count == 0 {
+                other.min
+            } else {
+                self.min.min(other.min)
+            };
             self.max = self.max.max(other.max);
         }
         self.count += other.count;
@@ -158,15 +178,31 @@ impl Figures {
         self.nanos += other.nanos;
         self.opens += other.opens;
         self.skips += other.skips;
-        self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, n)| *sum += n);
+        self.buckets
+            .iter_mut()
+            .zip(&other.buckets)
+            .for_each(|(sum, n)| *sum += n);
     }
 
     /// What has been added since `before`. Its extremes are those of its buckets, and one operation's own.
     pub fn since(&self, before: &Self) -> Self {
-        let buckets: Vec<u64> =
-            self.buckets.iter().zip(&before.buckets).map(|(now, then)| now.saturating_sub(*then)).collect();
-        let used = || buckets.iter().enumerate().filter(|(_, n)| **n > 0).map(|(at, _)| at);
-        let (count, nanos) = (self.count.saturating_sub(before.count), self.nanos.saturating_sub(before.nanos));
+        let buckets: Vec<u64> = self
+            .buckets
+            .iter()
+            .zip(&before.buckets)
+            .map(|(now, then)| now.saturating_sub(*then))
+            .collect();
+        let used = || {
+            buckets
+                .iter()
+                .enumerate()
+                .filter(|(_, n)| **n > 0)
+                .map(|(at, _)| at)
+        };
+        let (count, nanos) = (
+            self.count.saturating_sub(before.count),
+            self.nanos.saturating_sub(before.nanos),
+        );
         let extremes = match (count, used().next(), used().next_back()) {
             (1, ..) => (nanos, nanos),
             (_, Some(first), Some(last)) => (lower(first).max(self.min), upper(last).min(self.max)),
@@ -200,14 +236,20 @@ impl Figures {
 
     /// The mean latency in nanoseconds; 0 if nothing was done.
     pub fn mean(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.nanos as f64 / self.count as f64 }
+        if self.count == 0 {
+            0.0
+        } else {
+            self.nanos as f64 / self.count as f64
+        }
     }
 
     /// Filebench's histogram: how many operations took less than 2^i nanoseconds, and not less than the half.
     pub fn powers(&self) -> [u64; 64] {
         let mut powers = [0; 64];
         for (at, n) in self.buckets.iter().enumerate() {
-            let power = upper(at).checked_ilog2().map_or(0, |power| power as usize + 1);
+            let power = upper(at)
+                .checked_ilog2()
+                .map_or(0, |power| power as usize + 1);
             powers[power.min(63)] += n;
         }
         powers

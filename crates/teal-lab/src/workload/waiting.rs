@@ -35,7 +35,9 @@ impl Stop {
     /// Returns after this time, or when the run ends.
     pub(super) fn sleep(&self, time: Duration) {
         let mut held = self.lock.lock();
-        let Some(until) = (!self.is_set()).then_some(time) else { return };
+        let Some(until) = (!self.is_set()).then_some(time) else {
+            return;
+        };
         // Woken for nothing, it would only be early: whoever sleeps looks at its clock again.
         let _ = self.changed.wait_for(&mut held, until);
     }
@@ -74,8 +76,17 @@ struct Held {
 
 impl Semaphore {
     pub(super) fn new(highwater: u64) -> Self {
-        let held = Held { tokens: 0, room: highwater, wanted: None, posting: 0 };
-        Self { held: Mutex::new(held), given: Condvar::new(), made_room: Condvar::new() }
+        let held = Held {
+            tokens: 0,
+            room: highwater,
+            wanted: None,
+            posting: 0,
+        };
+        Self {
+            held: Mutex::new(held),
+            given: Condvar::new(),
+            made_room: Condvar::new(),
+        }
     }
 
     /// `semblock`: makes room, then takes tokens.
@@ -168,7 +179,9 @@ pub(super) struct Events {
 
 impl Events {
     pub(super) fn new(now: u64) -> Self {
-        Self { held: Mutex::new((now, 0.0)) }
+        Self {
+            held: Mutex::new((now, 0.0)),
+        }
     }
 
     /// The source begins now.
@@ -183,7 +196,11 @@ impl Events {
         let came = now.saturating_sub(then) as f64 / 1e9 * rate;
         let left = (events + came).min(rate * BACKLOG_SECONDS) - n as f64;
         *held = (now.max(then), left);
-        if left >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64((-left / rate).min(1e9)) }
+        if left >= 0.0 {
+            Duration::ZERO
+        } else {
+            Duration::from_secs_f64((-left / rate).min(1e9))
+        }
     }
 }
 
@@ -195,11 +212,31 @@ mod tests {
     fn events_come_evenly_and_a_backlog_of_five_seconds_is_kept() {
         let events = Events::new(0);
         let second = 1_000_000_000;
-        assert_eq!(events.take(1, 100.0, 0), Duration::from_millis(10), "the first takes a period");
-        assert_eq!(events.take(1, 100.0, 0), Duration::from_millis(20), "who comes second waits behind");
-        assert_eq!(events.take(98, 100.0, second), Duration::ZERO, "a hundred in a second");
-        assert_eq!(events.take(500, 100.0, 100 * second), Duration::ZERO, "five seconds' worth");
-        assert_eq!(events.take(1, 100.0, 100 * second), Duration::from_millis(10), "and no more");
+        assert_eq!(
+            events.take(1, 100.0, 0),
+            Duration::from_millis(10),
+            "the first takes a period"
+        );
+        assert_eq!(
+            events.take(1, 100.0, 0),
+            Duration::from_millis(20),
+            "who comes second waits behind"
+        );
+        assert_eq!(
+            events.take(98, 100.0, second),
+            Duration::ZERO,
+            "a hundred in a second"
+        );
+        assert_eq!(
+            events.take(500, 100.0, 100 * second),
+            Duration::ZERO,
+            "five seconds' worth"
+        );
+        assert_eq!(
+            events.take(1, 100.0, 100 * second),
+            Duration::from_millis(10),
+            "and no more"
+        );
     }
 
     #[test]
@@ -207,8 +244,16 @@ mod tests {
         let (semaphore, stop) = (Semaphore::new(2), Stop::default());
         assert_eq!(semaphore.post(1, true, &stop), Waited::Got);
         assert_eq!(semaphore.post(1, true, &stop), Waited::Got);
-        assert_eq!(semaphore.post(7, false, &stop), Waited::Got, "without blocking, as many as it likes");
-        assert_eq!(semaphore.block(9, &stop), Waited::Got, "makes room for nine and takes nine");
+        assert_eq!(
+            semaphore.post(7, false, &stop),
+            Waited::Got,
+            "without blocking, as many as it likes"
+        );
+        assert_eq!(
+            semaphore.block(9, &stop),
+            Waited::Got,
+            "makes room for nine and takes nine"
+        );
         assert_eq!(semaphore.post(9, true, &stop), Waited::Got);
         stop.set();
         assert_eq!(semaphore.post(1, true, &stop), Waited::Stopped);
@@ -220,8 +265,12 @@ mod tests {
         let (semaphore, gate, stop) = (Semaphore::new(0), Gate::default(), Stop::default());
         std::thread::scope(|scope| {
             let waiting = [
-                std::thread::Builder::new().spawn_scoped(scope, || semaphore.block(1, &stop)).unwrap(),
-                std::thread::Builder::new().spawn_scoped(scope, || gate.pass(&stop)).unwrap(),
+                std::thread::Builder::new()
+                    .spawn_scoped(scope, || semaphore.block(1, &stop))
+                    .unwrap(),
+                std::thread::Builder::new()
+                    .spawn_scoped(scope, || gate.pass(&stop))
+                    .unwrap(),
             ];
             stop.set();
             semaphore.wake();

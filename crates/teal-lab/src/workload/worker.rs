@@ -76,7 +76,11 @@ impl<'a, T: Timer> Worker<'a, T> {
         let options = &shared.plan.options;
         let seed = mix(options.seed ^ mix(number as u64 + 1));
         let mut draws = Draws::new(&shared.plan.randoms, options.seed, number as u64);
-        let constants = thread.ops.iter().map(|op| (draws.whole(op.workingset), draws.whole(op.value))).collect();
+        let constants = thread
+            .ops
+            .iter()
+            .map(|op| (draws.whole(op.workingset), draws.whole(op.value)))
+            .collect();
         let memsize = draws.whole(thread.memsize) as usize;
         Self {
             shared,
@@ -184,7 +188,9 @@ impl<'a, T: Timer> Worker<'a, T> {
         }
         self.me.tallies[at].record(self.now().saturating_sub(began), bytes);
         if kind.is_io() {
-            self.me.totals.record(kind.is_read() || kind.is_write(), bytes);
+            self.me
+                .totals
+                .record(kind.is_read() || kind.is_write(), bytes);
             self.shared.recorded();
         }
     }

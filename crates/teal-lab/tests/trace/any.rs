@@ -25,12 +25,24 @@ pub(crate) fn text() -> impl Strategy<Value = Text> {
 
 pub(crate) fn header() -> impl Strategy<Value = Header> {
     let level = prop_oneof![Just(Level::File), Just(Level::Block)];
-    (level, any::<bool>(), any::<i64>(), 0..1_000_000_000_u32, text(), text()).prop_map(
-        |(level, anonymous, secs, nanos, machine, source)| {
-            let start = Timestamp { secs, nanos };
-            Header { level, anonymous, start, machine, source }
-        },
+    (
+        level,
+        any::<bool>(),
+        any::<i64>(),
+        0..1_000_000_000_u32,
+        text(),
+        text(),
     )
+        .prop_map(|(level, anonymous, secs, nanos, machine, source)| {
+            let start = Timestamp { secs, nanos };
+            Header {
+                level,
+                anonymous,
+                start,
+                machine,
+                source,
+            }
+        })
 }
 
 fn number() -> impl Strategy<Value = u64> {
@@ -72,8 +84,17 @@ fn action(level: Level) -> BoxedStrategy<Action> {
             (n(), n()).prop_map(|(offset, length)| Action::Write { offset, length }),
             b().prop_map(|data| Action::Fsync { data }),
             n().prop_map(|size| Action::Truncate { size }),
-            (n(), n(), n()).prop_map(|(offset, length, mode)| Action::Allocate { offset, length, mode }),
-            (n(), n(), n(), n()).prop_map(|(offset, target, to, length)| Action::Copy { offset, target, to, length }),
+            (n(), n(), n()).prop_map(|(offset, length, mode)| Action::Allocate {
+                offset,
+                length,
+                mode
+            }),
+            (n(), n(), n(), n()).prop_map(|(offset, target, to, length)| Action::Copy {
+                offset,
+                target,
+                to,
+                length
+            }),
             (n(), b()).prop_map(|(offset, hole)| Action::Seek { offset, hole }),
             (b(), b(), b()).prop_map(|(perm, owner, times)| Action::Setattr { perm, owner, times }),
             text().prop_map(|name| Action::Lookup { name }),
@@ -84,7 +105,12 @@ fn action(level: Level) -> BoxedStrategy<Action> {
             (text(), n()).prop_map(|(name, target)| Action::Link { name, target }),
             text().prop_map(|name| Action::Unlink { name }),
             text().prop_map(|name| Action::Rmdir { name }),
-            (text(), n(), text(), b()).prop_map(|(name, to, new, exchange)| Action::Rename { name, to, new, exchange }),
+            (text(), n(), text(), b()).prop_map(|(name, to, new, exchange)| Action::Rename {
+                name,
+                to,
+                new,
+                exchange
+            }),
             n().prop_map(|length| Action::Readdir { length }),
             n().prop_map(|length| Action::Setxattr { length }),
             both,
@@ -94,10 +120,20 @@ fn action(level: Level) -> BoxedStrategy<Action> {
 }
 
 fn item(level: Level) -> impl Strategy<Value = Item> {
-    let outcome =
-        prop_oneof![Just(Outcome::Unknown), number().prop_map(Outcome::Done), (1..=u16::MAX).prop_map(Outcome::Failed)];
+    let outcome = prop_oneof![
+        Just(Outcome::Unknown),
+        number().prop_map(Outcome::Done),
+        (1..=u16::MAX).prop_map(Outcome::Failed)
+    ];
     let latency = prop::option::of(number().prop_map(Duration::from_nanos));
-    let event = (0..1_u64 << 40, 0..3_u32, number(), action(level), outcome, latency);
+    let event = (
+        0..1_u64 << 40,
+        0..3_u32,
+        number(),
+        action(level),
+        outcome,
+        latency,
+    );
     prop_oneof![
         8 => event.prop_map(|(gap, process, object, action, outcome, latency)| {
             let at = Duration::from_nanos(gap);

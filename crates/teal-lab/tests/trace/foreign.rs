@@ -3,14 +3,25 @@
 use super::{MEMORY, READER_BYTES, read};
 use proptest::prelude::*;
 use std::time::Duration;
-use teal_lab::trace::import::{ImportError, Imported, Origin, Stage, blktrace, oracle_general, vscsi};
+use teal_lab::trace::import::{
+    ImportError, Imported, Origin, Stage, blktrace, oracle_general, vscsi,
+};
 use teal_lab::trace::{Action, Ending, Event, Item, Level, Outcome, Reader};
 use teal_types::Timestamp;
 
 fn events(trace: &[u8]) -> Vec<Event> {
     let (items, ending) = read(trace);
     assert_eq!(ending, Ending::Complete);
-    items.into_iter().filter_map(|item| if let Item::Event(event) = item { Some(event) } else { None }).collect()
+    items
+        .into_iter()
+        .filter_map(|item| {
+            if let Item::Event(event) = item {
+                Some(event)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 type Done = Result<(Imported, Vec<u8>), ImportError>;
@@ -37,35 +48,81 @@ fn said(done: Done) -> String {
 }
 
 fn access(secs: u32, object: u64, size: u32, next: i64) -> Vec<u8> {
-    [&secs.to_le_bytes()[..], &object.to_le_bytes(), &size.to_le_bytes(), &next.to_le_bytes()].concat()
+    [
+        &secs.to_le_bytes()[..],
+        &object.to_le_bytes(),
+        &size.to_le_bytes(),
+        &next.to_le_bytes(),
+    ]
+    .concat()
 }
 
 #[test]
 fn accesses_of_caches_are_reads() {
-    let input = [access(50, 7, 4096, 3), access(50, u64::MAX, 0, -1), access(52, 9, 100, -1), access(60, 7, 1, -1)];
+    let input = [
+        access(50, 7, 4096, 3),
+        access(50, u64::MAX, 0, -1),
+        access(52, 9, 100, -1),
+        access(60, 7, 1, -1),
+    ];
     let (done, trace) = oracle(&input.concat(), None).unwrap();
-    assert_eq!(done, Imported { records: 4, events: 3, skipped: 1 });
+    assert_eq!(
+        done,
+        Imported {
+            records: 4,
+            events: 3,
+            skipped: 1
+        }
+    );
     let header = Reader::new(&trace[..]).unwrap().header().clone();
-    assert_eq!((header.level, header.start), (Level::File, Timestamp::new(50, 0)));
-    let read: Vec<_> = events(&trace).into_iter().map(|e| (e.at.as_secs(), e.object, e.action)).collect();
+    assert_eq!(
+        (header.level, header.start),
+        (Level::File, Timestamp::new(50, 0))
+    );
+    let read: Vec<_> = events(&trace)
+        .into_iter()
+        .map(|e| (e.at.as_secs(), e.object, e.action))
+        .collect();
     let whole = |length| Action::Read { offset: 0, length };
-    assert_eq!(read, [(0, 7, whole(4096)), (2, 9, whole(100)), (10, 7, whole(1))]);
+    assert_eq!(
+        read,
+        [(0, 7, whole(4096)), (2, 9, whole(100)), (10, 7, whole(1))]
+    );
 
     let (_, trace) = oracle(&input[2], Some(4096)).unwrap();
-    assert_eq!(Reader::new(&trace[..]).unwrap().header().level, Level::Block);
-    assert_eq!(events(&trace)[0].action, Action::ReadSectors { sector: 72, bytes: 100 });
+    assert_eq!(
+        Reader::new(&trace[..]).unwrap().header().level,
+        Level::Block
+    );
+    assert_eq!(
+        events(&trace)[0].action,
+        Action::ReadSectors {
+            sector: 72,
+            bytes: 100
+        }
+    );
 }
 
 #[test]
 fn what_is_no_trace_of_a_cache_is_refused() {
-    let good = [access(50, 7, 4096, 2), access(51, 8, 1, -1), access(52, 7, 1, -1)].concat();
-    assert_eq!(said(oracle(&good[..60], None)), "cut off: record 2, which begins at byte 48, is incomplete");
+    let good = [
+        access(50, 7, 4096, 2),
+        access(51, 8, 1, -1),
+        access(52, 7, 1, -1),
+    ]
+    .concat();
+    assert_eq!(
+        said(oracle(&good[..60], None)),
+        "cut off: record 2, which begins at byte 48, is incomplete"
+    );
     assert!(said(oracle(&[], None)).contains("empty"));
     assert!(said(oracle(b"\x28\xb5\x2f\xfd and twenty bytes more", None)).contains("zstd -d"));
     let text = "time,object,size\n1,2,3\n4,5,6\n7,8,9\n".repeat(4);
     assert!(said(oracle(text.as_bytes(), None)).starts_with("record 0 at byte 0: next access"));
     let back = [access(50, 7, 1, -1), access(49, 8, 1, -1)].concat();
-    assert!(said(oracle(&back, None)).starts_with("record 1 at byte 24: time 49 s comes after 50 s"));
+    assert!(
+        said(oracle(&back, None)).starts_with("record 1 at byte 24: time 49 s comes after 50 s")
+    );
     let past = [access(50, 7, 1, 5), access(50, 8, 1, 1)].concat();
     assert!(said(oracle(&past, None)).starts_with("record 1 at byte 24: next access 1"));
     assert!(said(oracle(&access(0, u64::MAX, 1, -1), Some(512))).contains("beyond any device"));
@@ -99,28 +156,57 @@ fn commands_of_virtual_disks_are_requests() {
     let second = of.map(|(t, c, s, b)| v2(t, c, s, b, 77)).concat();
     for (input, latency) in [(first, None), (second, Some(Duration::from_micros(77)))] {
         let (done, trace) = scsi(&input).unwrap();
-        assert_eq!(done, Imported { records: 5, events: 3, skipped: 2 });
+        assert_eq!(
+            done,
+            Imported {
+                records: 5,
+                events: 3,
+                skipped: 2
+            }
+        );
         let header = Reader::new(&trace[..]).unwrap().header().clone();
-        assert_eq!((header.level, header.start), (Level::Block, Timestamp::new(1, 500_000)));
+        assert_eq!(
+            (header.level, header.start),
+            (Level::Block, Timestamp::new(1, 500_000))
+        );
         let got = events(&trace);
         assert!(got.iter().all(|e| e.latency == latency));
-        let got: Vec<_> = got.into_iter().map(|e| (e.at.as_micros(), e.action)).collect();
-        let write = Action::WriteSectors { sector: 16, bytes: 512, flush: false, fua: false };
-        let read = Action::ReadSectors { sector: 8, bytes: 4096 };
-        assert_eq!(got, [(0, write), (999_500, read), (999_501, Action::Flush {})]);
+        let got: Vec<_> = got
+            .into_iter()
+            .map(|e| (e.at.as_micros(), e.action))
+            .collect();
+        let write = Action::WriteSectors {
+            sector: 16,
+            bytes: 512,
+            flush: false,
+            fua: false,
+        };
+        let read = Action::ReadSectors {
+            sector: 8,
+            bytes: 4096,
+        };
+        assert_eq!(
+            got,
+            [(0, write), (999_500, read), (999_501, Action::Flush {})]
+        );
     }
 }
 
 #[test]
 fn what_is_no_trace_of_a_virtual_disk_is_refused() {
     let good = [v1(1, 0x28, 8, 512), v1(2, 0x28, 8, 512)].concat();
-    assert_eq!(said(scsi(&good[..50])), "cut off: record 1, which begins at byte 32, is incomplete");
+    assert_eq!(
+        said(scsi(&good[..50])),
+        "cut off: record 1, which begins at byte 32, is incomplete"
+    );
     assert!(said(scsi(&good[..20])).contains("neither version 1 nor 2"));
     assert!(said(scsi(b"")).contains("empty"));
     assert!(said(scsi(&[b'x'; 400])).contains("neither version 1 nor 2"));
     let mixed = [good.clone(), v2(2, 0x28, 8, 512, 0)].concat();
     assert!(said(scsi(&mixed)).starts_with("record 2 at byte 64: version"));
-    let mut unsorted: Vec<u8> = (0..70_000).flat_map(|n| v1(100 + n, 0x28, 8, 512)).collect();
+    let mut unsorted: Vec<u8> = (0..70_000)
+        .flat_map(|n| v1(100 + n, 0x28, 8, 512))
+        .collect();
     unsorted.extend(v1(50, 0x28, 8, 512));
     assert!(said(scsi(&unsorted)).starts_with("record 70000 at byte 2240000: 50 us is earlier"));
 }
@@ -151,15 +237,44 @@ const COMPLETE: u32 = 8;
 
 impl Blk {
     fn new(time: u64, action: u32, sector: u64, bytes: u32) -> Self {
-        Self { time, sector, bytes, action, error: 0, text: b"" }
+        Self {
+            time,
+            sector,
+            bytes,
+            action,
+            error: 0,
+            text: b"",
+        }
     }
     fn bytes(&self, big: bool) -> Vec<u8> {
-        let four = |v: u32| if big { v.to_be_bytes() } else { v.to_le_bytes() };
-        let eight = |v: u64| if big { v.to_be_bytes() } else { v.to_le_bytes() };
-        let two = |v: u16| if big { v.to_be_bytes() } else { v.to_le_bytes() };
+        let four = |v: u32| {
+            if big {
+                v.to_be_bytes()
+            } else {
+                v.to_le_bytes()
+            }
+        };
+        let eight = |v: u64| {
+            if big {
+                v.to_be_bytes()
+            } else {
+                v.to_le_bytes()
+            }
+        };
+        let two = |v: u16| {
+            if big {
+                v.to_be_bytes()
+            } else {
+                v.to_le_bytes()
+            }
+        };
         let mut out = [four(0x6561_7407), four(1)].concat();
         out.extend([eight(self.time), eight(self.sector)].concat());
-        out.extend([self.bytes, self.action, 42, 0x0070_0001, 3].map(four).concat());
+        out.extend(
+            [self.bytes, self.action, 42, 0x0070_0001, 3]
+                .map(four)
+                .concat(),
+        );
         out.extend([two(self.error), two(self.text.len() as u16)].concat());
         out.extend(self.text);
         out
@@ -169,32 +284,55 @@ impl Blk {
 #[test]
 fn requests_of_both_byte_orders_are_paired_with_their_completions() {
     for big in [false, true] {
-        let clock: &[u8] = if big { b"\0\0\x03\xe8\x1d\xcd\x65\0" } else { b"\xe8\x03\0\0\0\x65\xcd\x1d" };
+        let clock: &[u8] = if big {
+            b"\0\0\x03\xe8\x1d\xcd\x65\0"
+        } else {
+            b"\xe8\x03\0\0\0\x65\xcd\x1d"
+        };
         let one = [
-            Blk { text: b"fio\0", ..Blk::new(1000, NOTIFY, 0, 0) },
+            Blk {
+                text: b"fio\0",
+                ..Blk::new(1000, NOTIFY, 0, 0)
+            },
             Blk::new(2000, QUEUE | WRITE, 8, 4096),
             Blk::new(3000, ISSUE | WRITE | FUA, 8, 4096),
             Blk::new(3500, ISSUE | READ, 8, 512),
-            Blk { error: -5_i16 as u16, ..Blk::new(5000, COMPLETE | READ, 8, 512) },
+            Blk {
+                error: -5_i16 as u16,
+                ..Blk::new(5000, COMPLETE | READ, 8, 512)
+            },
             // A command of a program for the drive itself.
             Blk::new(8000, ISSUE | READ | PASSTHROUGH, 0, 36),
             Blk::new(9000, ISSUE | WRITE | DISCARD | SYSTEM, 100, 1 << 20),
         ];
         let other = [
-            Blk { text: clock, ..Blk::new(1500, NOTIFY | 1, 0, 0) },
+            Blk {
+                text: clock,
+                ..Blk::new(1500, NOTIFY | 1, 0, 0)
+            },
             Blk::new(2500, ISSUE | WRITE | FLUSH, 0, 0),
             Blk::new(2600, REQUEUE | WRITE | FLUSH, 0, 0),
             Blk::new(2700, ISSUE | WRITE | FLUSH, 0, 0),
             Blk::new(4000, COMPLETE | WRITE, 8, 4096),
             // A control group's number in front, and a flush that ends at the place where the disk thinks it is.
-            Blk { text: b"12345678", ..Blk::new(6000, COMPLETE | WRITE | FLUSH | 1 << 8, 77, 0) },
-            Blk { text: b"12345678phase 2", ..Blk::new(7000, NOTIFY | 2 | 1 << 8, 0, 0) },
+            Blk {
+                text: b"12345678",
+                ..Blk::new(6000, COMPLETE | WRITE | FLUSH | 1 << 8, 77, 0)
+            },
+            Blk {
+                text: b"12345678phase 2",
+                ..Blk::new(7000, NOTIFY | 2 | 1 << 8, 0, 0)
+            },
         ];
-        let [one, other] = [&one[..], &other[..]].map(|all| all.iter().flat_map(|b| b.bytes(big)).collect::<Vec<u8>>());
+        let [one, other] = [&one[..], &other[..]]
+            .map(|all| all.iter().flat_map(|b| b.bytes(big)).collect::<Vec<u8>>());
         let (done, trace) = block(&[&one, &other], Stage::Issue).unwrap();
         assert_eq!((done.records, done.events), (14, 5));
         let header = Reader::new(&trace[..]).unwrap().header().clone();
-        assert_eq!((header.level, header.start), (Level::Block, Timestamp::new(1000, 500_000_000 - 500)));
+        assert_eq!(
+            (header.level, header.start),
+            (Level::Block, Timestamp::new(1000, 500_000_000 - 500))
+        );
         let lines: Vec<_> = read(&trace).0.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
@@ -209,26 +347,50 @@ fn requests_of_both_byte_orders_are_paired_with_their_completions() {
         );
         let (_, queued) = block(&[&one, &other], Stage::Queue).unwrap();
         let queued = events(&queued);
-        assert_eq!(queued[0].latency, Some(Duration::from_nanos(2000)), "from the queue to the end");
-        assert_eq!((queued.len(), queued[0].outcome), (2, Outcome::Done(4096)), "one write and the mark");
+        assert_eq!(
+            queued[0].latency,
+            Some(Duration::from_nanos(2000)),
+            "from the queue to the end"
+        );
+        assert_eq!(
+            (queued.len(), queued[0].outcome),
+            (2, Outcome::Done(4096)),
+            "one write and the mark"
+        );
     }
 }
 
 #[test]
 fn what_is_no_output_of_blktrace_is_refused() {
     let one = Blk::new(1000, ISSUE | WRITE, 8, 512).bytes(false);
-    let long = Blk { text: b"abcdef", ..Blk::new(1001, NOTIFY | 2, 0, 0) }.bytes(false);
+    let long = Blk {
+        text: b"abcdef",
+        ..Blk::new(1001, NOTIFY | 2, 0, 0)
+    }
+    .bytes(false);
     let two = [&one[..], &long].concat();
     for cut in [50, 95, 97, 101] {
         let error = said(block(&[&two[..cut]], Stage::Issue));
-        assert_eq!(error, "cut off: record 1, which begins at byte 48, is incomplete", "{cut}");
+        assert_eq!(
+            error, "cut off: record 1, which begins at byte 48, is incomplete",
+            "{cut}"
+        );
     }
-    assert!(said(block(&[&[b'x'; 100]], Stage::Issue)).contains("no blktrace trace: it begins with"));
     assert!(
-        said(block(&[b"\x1f\x8b\x08 and some more bytes, so that a record is full"], Stage::Issue)).contains("gzip")
+        said(block(&[&[b'x'; 100]], Stage::Issue)).contains("no blktrace trace: it begins with")
+    );
+    assert!(
+        said(block(
+            &[b"\x1f\x8b\x08 and some more bytes, so that a record is full"],
+            Stage::Issue
+        ))
+        .contains("gzip")
     );
     let junk = [&one[..], &[b'x'; 48]].concat();
-    assert!(said(block(&[&junk], Stage::Issue)).starts_with("record 1 at byte 48: no record begins with"));
+    assert!(
+        said(block(&[&junk], Stage::Issue))
+            .starts_with("record 1 at byte 48: no record begins with")
+    );
     let mixed = [one.clone(), Blk::new(1, ISSUE | READ, 8, 512).bytes(true)].concat();
     assert!(said(block(&[&mixed], Stage::Issue)).starts_with("record 1 at byte 48"));
     let mut old = one.clone();
@@ -299,8 +461,16 @@ fn what_a_real_kernel_says_is_understood() {
     assert_eq!((done.records, done.events), (50, 9));
     let got = events(&trace);
     let micros = |time: Duration| time.as_nanos() / 1000;
-    let got: Vec<_> =
-        got.iter().map(|e| (micros(e.at), e.action.describe().to_string(), micros(e.latency.unwrap()))).collect();
+    let got: Vec<_> = got
+        .iter()
+        .map(|e| {
+            (
+                micros(e.at),
+                e.action.describe().to_string(),
+                micros(e.latency.unwrap()),
+            )
+        })
+        .collect();
     let want = [
         (6263, "bwrite sector=16 bytes=4096 flush=no fua=no", 1079),
         (7556, "bwrite sector=2048 bytes=65536 flush=no fua=no", 8365),
@@ -308,14 +478,26 @@ fn what_a_real_kernel_says_is_understood() {
         (81_389, "bread sector=2048 bytes=4096", 1470),
         (82_954, "bread sector=8192 bytes=4096", 1664),
         (129_659, "bdiscard sector=16384 bytes=1048576", 2030),
-        (131_845, "bwrite sector=32768 bytes=4096 flush=no fua=no", 737),
+        (
+            131_845,
+            "bwrite sector=32768 bytes=4096 flush=no fua=no",
+            737,
+        ),
         (132_614, "bflush", 1_822_864),
         (1_957_717, "bflush", 68_053),
     ];
-    assert_eq!(got, want.map(|(at, what, latency)| (at, what.to_owned(), latency)));
+    assert_eq!(
+        got,
+        want.map(|(at, what, latency)| (at, what.to_owned(), latency))
+    );
     let (_, queued) = block(&[LOOP], Stage::Queue).unwrap();
 
     let queued: Vec<_> = events(&queued).into_iter().map(|e| e.action).collect();
-    let durable = Action::WriteSectors { sector: 32768, bytes: 4096, flush: false, fua: true };
+    let durable = Action::WriteSectors {
+        sector: 32768,
+        bytes: 4096,
+        flush: false,
+        fua: true,
+    };
     assert_eq!((queued.len(), &queued[6]), (8, &durable));
 }

@@ -10,11 +10,22 @@ const ALL: &str = "flowop createfile name=cc,filename=ff,fd=1\nflowop closefile 
 #[test]
 fn a_thread_that_runs_out_of_files_ends_the_run_as_its_mode_says() {
     let dir = tempfile::tempdir().unwrap();
-    let text = |mode: &str| body("entries=7,size=1k", ALL, "cc", 1000).replace("set mode quit firstdone", mode);
+    let text = |mode: &str| {
+        body("entries=7,size=1k", ALL, "cc", 1000).replace("set mode quit firstdone", mode)
+    };
     let outcome = run(dir.path(), &text("set mode quit firstdone"));
     assert_eq!(count(&outcome, "cc"), 7);
-    assert!(outcome.ended.contains("'cc' found no file in 'ff' that is missing"), "{}", outcome.ended);
-    assert_eq!(count(&run(dir.path(), &text("set mode quit alldone")), "cc"), 7);
+    assert!(
+        outcome
+            .ended
+            .contains("'cc' found no file in 'ff' that is missing"),
+        "{}",
+        outcome.ended
+    );
+    assert_eq!(
+        count(&run(dir.path(), &text("set mode quit alldone")), "cc"),
+        7
+    );
     let error = try_run(dir.path(), false, &text("set mode quit timeout")).unwrap_err();
     assert!(matches!(error, RunError::Early(_)), "{error}");
     assert!(error.to_string().contains("no valid results"), "{error}");
@@ -28,7 +39,11 @@ fn alldone_waits_for_the_last_thread() {
         thread name=many {\n flowop hog name=bb,iters=100\n flowop finishoncount name=end2,value=5000,target=bb }\n}\nrun";
     let outcome = run(dir.path(), text);
     assert_eq!(outcome.threads, 6);
-    assert!((40..44).contains(&count(&outcome, "aa")), "all instances count together: {}", count(&outcome, "aa"));
+    assert!(
+        (40..44).contains(&count(&outcome, "aa")),
+        "all instances count together: {}",
+        count(&outcome, "aa")
+    );
     assert!((5000..5200).contains(&count(&outcome, "bb")));
 }
 
@@ -36,14 +51,24 @@ fn alldone_waits_for_the_last_thread() {
 fn bytes_end_a_run_too_by_target_or_by_process() {
     let dir = tempfile::tempdir().unwrap();
     for target in [",target=ww", ""] {
-        let text =
-            body("entries=1,size=4k,prealloc", "flowop write name=ww,filename=ff,fd=1,iosize=4k", "ww", 1_000_000)
-                .replace(
-                    "flowop finishoncount name=end",
-                    &format!("flowop finishonbytes name=by,value=20k{target}\nflowop finishoncount name=end"),
-                );
+        let text = body(
+            "entries=1,size=4k,prealloc",
+            "flowop write name=ww,filename=ff,fd=1,iosize=4k",
+            "ww",
+            1_000_000,
+        )
+        .replace(
+            "flowop finishoncount name=end",
+            &format!(
+                "flowop finishonbytes name=by,value=20k{target}\nflowop finishoncount name=end"
+            ),
+        );
         let outcome = run(dir.path(), &text);
-        assert_eq!(figures(&outcome, "ww").bytes, 6 * 4096, "more than 20 KiB, not as much");
+        assert_eq!(
+            figures(&outcome, "ww").bytes,
+            6 * 4096,
+            "more than 20 KiB, not as much"
+        );
     }
 }
 
@@ -55,9 +80,22 @@ fn a_number_of_operations_ends_a_run_and_is_exact() {
         flowop read name=rr,fd=1,iosize=1k\n flowop closefile name=cc,fd=1 } }\nrun 600";
     let script = parse("t.wml", text, &mut |_| Err("no".into())).unwrap();
     for operations in [1, 1000] {
-        let plan = plan(&script, Options { operations: Some(operations), ..options(dir.path(), false) }).unwrap();
-        let outcome = execute(&plan, &SystemClock, &Heard::default()).unwrap().unwrap();
-        assert_eq!(outcome.summary().all.count, operations, "those that do no I/O are not among them");
+        let plan = plan(
+            &script,
+            Options {
+                operations: Some(operations),
+                ..options(dir.path(), false)
+            },
+        )
+        .unwrap();
+        let outcome = execute(&plan, &SystemClock, &Heard::default())
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            outcome.summary().all.count,
+            operations,
+            "those that do no I/O are not among them"
+        );
         assert_eq!(outcome.ended, "all operations were done");
     }
 }
@@ -67,7 +105,12 @@ fn composite_flowops_count_by_what_is_in_them() {
     let dir = tempfile::tempdir().unwrap();
     let text = format!(
         "define flowop name=pair,$times=1 {{\n flowop statfile name=st,filename=ff,iters=$times\n flowop hog name=hh\n}}\n{}",
-        body("entries=3,size=1k,prealloc", "flowop pair name=one,iters=4\nflowop pair name=two,$times=3", "one.hh", 20)
+        body(
+            "entries=3,size=1k,prealloc",
+            "flowop pair name=one,iters=4\nflowop pair name=two,$times=3",
+            "one.hh",
+            20
+        )
     );
     let outcome = run(dir.path(), &text);
     let counts = ["one.st", "one.hh", "two.st", "two.hh"].map(|name| count(&outcome, name));
@@ -97,7 +140,11 @@ fn names_that_come_twice_are_added_up() {
         flowop hog name=hh\nflowop finishoncount name=end,value=1,target=hh } }\nrun";
     let outcome = run(dir.path(), text);
     assert_eq!((outcome.threads, outcome.lines.len()), (15, 2));
-    assert_eq!(count(&outcome, "hh"), count(&outcome, "end"), "each has done both once");
+    assert_eq!(
+        count(&outcome, "hh"),
+        count(&outcome, "end"),
+        "each has done both once"
+    );
 }
 
 #[test]
@@ -111,7 +158,13 @@ fn messages_are_heard() {
     let heard = Heard::default();
     let outcome = execute(&plan, &SystemClock, &heard).unwrap().unwrap();
     assert_eq!(*heard.0.lock().unwrap(), ["begins", "hello", "hello"]);
-    assert!(outcome.ended.contains("rv: mean 10.000, relative standard deviation 0.000"), "{}", outcome.ended);
+    assert!(
+        outcome
+            .ended
+            .contains("rv: mean 10.000, relative standard deviation 0.000"),
+        "{}",
+        outcome.ended
+    );
 }
 
 #[test]

@@ -20,7 +20,11 @@ fn tokens_that_are_taken_have_been_posted() {
     let outcome = run(dir.path(), &text);
     assert_eq!(count(&outcome, "take"), 20);
     // What was on its way at the end is not counted.
-    assert!(count(&outcome, "give") + 1 >= 100, "{}", count(&outcome, "give"));
+    assert!(
+        count(&outcome, "give") + 1 >= 100,
+        "{}",
+        count(&outcome, "give")
+    );
 }
 
 #[test]
@@ -79,9 +83,16 @@ fn limits_let_as_many_pass_as_there_are_events() {
     ] {
         let outcome = limited(limit, "ll", value);
         assert_eq!(count(&outcome, "ll"), value, "{limit}");
-        assert!(outcome.nanos >= events * 1_000_000, "{limit}: {} ns", outcome.nanos);
+        assert!(
+            outcome.nanos >= events * 1_000_000,
+            "{limit}: {} ns",
+            outcome.nanos
+        );
     }
-    assert_eq!(figures(&limited("flowop hog name=ll,value=3", "rr", 10), "rr").count, 10);
+    assert_eq!(
+        figures(&limited("flowop hog name=ll,value=3", "rr", 10), "rr").count,
+        10
+    );
 }
 
 #[test]
@@ -92,5 +103,9 @@ fn limits_without_a_source_let_everything_pass() {
         "flowop delay name=dd,value=3600",
         "flowop finishoncount name=end,value=1000,target=ll",
     );
-    assert_eq!(count(&run(dir.path(), &text), "ll"), 1000, "and a thread that sleeps an hour is woken by the end");
+    assert_eq!(
+        count(&run(dir.path(), &text), "ll"),
+        1000,
+        "and a thread that sleeps an hour is woken by the end"
+    );
 }

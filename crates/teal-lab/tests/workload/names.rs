@@ -27,7 +27,9 @@ fn a_slot_is_opened_once_and_closed_once() {
     let error = try_run(dir.path(), false, &never).unwrap_err().to_string();
     assert!(error.contains("fd=1 is empty"), "{error}");
     let unnamed = body(set, "flowop read name=rr,fd=3,iosize=1k", "rr", 5);
-    let error = try_run(dir.path(), false, &unnamed).unwrap_err().to_string();
+    let error = try_run(dir.path(), false, &unnamed)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("names no fileset"), "{error}");
 }
 
@@ -35,13 +37,29 @@ fn a_slot_is_opened_once_and_closed_once() {
 fn what_is_open_elsewhere_is_not_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let flowops = "flowop openfile name=oo,filename=ff,fd=1\nflowop deletefile name=dd,filename=ff\nflowop closefile name=cc,fd=1";
-    let one = run(dir.path(), &body("entries=1,size=1k,prealloc", flowops, "cc", 4));
+    let one = run(
+        dir.path(),
+        &body("entries=1,size=1k,prealloc", flowops, "cc", 4),
+    );
     assert_eq!((count(&one, "dd"), figures(&one, "dd").skips), (0, 4));
-    let two = run(dir.path(), &body("entries=2,size=1k,prealloc", flowops, "cc", 1));
-    assert_eq!((count(&two, "dd"), figures(&two, "dd").skips), (1, 0), "another one is, that nobody has open");
+    let two = run(
+        dir.path(),
+        &body("entries=2,size=1k,prealloc", flowops, "cc", 1),
+    );
+    assert_eq!(
+        (count(&two, "dd"), figures(&two, "dd").skips),
+        (1, 0),
+        "another one is, that nobody has open"
+    );
     let own = "flowop openfile name=oo,filename=ff,fd=1\nflowop deletefile name=dd,fd=1\nflowop closefile name=cc,fd=1";
     assert_eq!(
-        count(&run(dir.path(), &body("entries=3,size=1k,prealloc", own, "cc", 3)), "dd"),
+        count(
+            &run(
+                dir.path(),
+                &body("entries=3,size=1k,prealloc", own, "cc", 3)
+            ),
+            "dd"
+        ),
         3,
         "one's own slot does not count"
     );
@@ -52,7 +70,13 @@ fn attributes_of_an_open_file_are_asked_by_its_slot() {
     let dir = tempfile::tempdir().unwrap();
     let flowops = "flowop openfile name=oo,filename=ff,fd=1\nflowop deletefile name=dd,fd=1\nflowop statfile name=st,fd=1\nflowop closefile name=cc,fd=1";
     assert_eq!(
-        count(&run(dir.path(), &body("entries=1,size=1k,prealloc", flowops, "cc", 1)), "st"),
+        count(
+            &run(
+                dir.path(),
+                &body("entries=1,size=1k,prealloc", flowops, "cc", 1)
+            ),
+            "st"
+        ),
         1,
         "it has no name any more"
     );
@@ -61,10 +85,16 @@ fn attributes_of_an_open_file_are_asked_by_its_slot() {
 #[test]
 fn leaf_directories_are_made_and_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let flowops =
-        "flowop makedir name=mm,filename=ff\nflowop makedir name=nn,filename=ff\nflowop removedir name=rr,filename=ff";
+    let flowops = "flowop makedir name=mm,filename=ff\nflowop makedir name=nn,filename=ff\nflowop removedir name=rr,filename=ff";
     let outcome = run(dir.path(), &body("leafdirs=20", flowops, "rr", 10));
-    assert_eq!([count(&outcome, "mm"), count(&outcome, "nn"), count(&outcome, "rr")], [10, 10, 10]);
+    assert_eq!(
+        [
+            count(&outcome, "mm"),
+            count(&outcome, "nn"),
+            count(&outcome, "rr")
+        ],
+        [10, 10, 10]
+    );
     let root = dir.path().join("ff/00000001");
     assert_eq!(std::fs::read_dir(root).unwrap().count(), 10);
 }
@@ -72,10 +102,21 @@ fn leaf_directories_are_made_and_removed() {
 #[test]
 fn listing_counts_names_and_entries() {
     let dir = tempfile::tempdir().unwrap();
-    let outcome = run(dir.path(), &body("entries=5,size=1k,prealloc", "flowop listdir name=ll,filename=ff", "ll", 2));
+    let outcome = run(
+        dir.path(),
+        &body(
+            "entries=5,size=1k,prealloc",
+            "flowop listdir name=ll,filename=ff",
+            "ll",
+            2,
+        ),
+    );
     // The root: ".", "..", one directory; then that: ".", "..", five files.
     let (root, leaf) = (3 + 8 + 3 * 279, 3 + 5 * 8 + 7 * 279);
-    assert_eq!((count(&outcome, "ll"), figures(&outcome, "ll").bytes), (2, root + leaf));
+    assert_eq!(
+        (count(&outcome, "ll"), figures(&outcome, "ll").bytes),
+        (2, root + leaf)
+    );
 }
 
 #[test]
@@ -96,7 +137,12 @@ fn missing_parents_are_made() {
 fn an_index_chooses_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let flowops = "flowop deletefile name=dd,filename=ff,indexed=2";
-    run(dir.path(), &body("entries=4,size=1k,prealloc", flowops, "dd", 2));
-    let left: Vec<bool> = (1..=4).map(|n| dir.path().join(format!("ff/00000001/{n:08}")).exists()).collect();
+    run(
+        dir.path(),
+        &body("entries=4,size=1k,prealloc", flowops, "dd", 2),
+    );
+    let left: Vec<bool> = (1..=4)
+        .map(|n| dir.path().join(format!("ff/00000001/{n:08}")).exists())
+        .collect();
     assert_eq!(left, [true, true, false, false]);
 }

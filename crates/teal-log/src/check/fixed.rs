@@ -20,7 +20,12 @@ impl Checker<'_> {
             let read = self.store.reader.raw(at, &mut bytes);
             let same = read.is_ok() && Superblock::decode(&bytes).is_ok_and(|copy| copy == *sb);
             if !same {
-                self.problem(Severity::Damage, None, Some(at.get()), "a copy of the superblock is damaged");
+                self.problem(
+                    Severity::Damage,
+                    None,
+                    Some(at.get()),
+                    "a copy of the superblock is damaged",
+                );
             }
         }
     }
@@ -40,15 +45,27 @@ impl Checker<'_> {
             }
         }
         for at in torn {
-            self.problem(Severity::Note, None, Some(at.get()), "an anchor is not whole");
+            self.problem(
+                Severity::Note,
+                None,
+                Some(at.get()),
+                "an anchor is not whole",
+            );
         }
         let Some((at, newest)) = found.into_iter().max_by_key(|(_, a)| a.checkpoint) else {
             return self.problem(Severity::Damage, None, None, "no anchor is whole");
         };
         let mut header = vec![0; HEADER];
         let read = self.store.reader.raw(newest.addr, &mut header);
-        if read.is_err() || Header::decode(&header, &self.store.sb.uuid).is_none_or(|h| h.seq != newest.seq) {
-            self.problem(Severity::Damage, None, Some(at.get()), "the newest anchor leads nowhere");
+        if read.is_err()
+            || Header::decode(&header, &self.store.sb.uuid).is_none_or(|h| h.seq != newest.seq)
+        {
+            self.problem(
+                Severity::Damage,
+                None,
+                Some(at.get()),
+                "the newest anchor leads nowhere",
+            );
         }
     }
 }

@@ -9,7 +9,11 @@ impl Checker<'_> {
         let mut numbers: Vec<ObjectNo> = self.facts.keys().copied().collect();
         numbers.sort_unstable();
         let total = numbers.len() as u64;
-        progress(CheckProgress { phase: Phase::Names, done: 0, total });
+        progress(CheckProgress {
+            phase: Phase::Names,
+            done: 0,
+            total,
+        });
         let mut hanging = HashSet::from([ObjectNo::ROOT]);
         for no in numbers {
             let facts = self.facts[&no];
@@ -26,17 +30,32 @@ impl Checker<'_> {
     fn unknown(&mut self, no: ObjectNo, facts: Facts) {
         if facts.named > 0 {
             let dir = ObjectNo::new(facts.in_dir);
-            self.wrong(dir, format!("{} entries, one of them here, name object {no}, which is not there", facts.named));
+            self.wrong(
+                dir,
+                format!(
+                    "{} entries, one of them here, name object {no}, which is not there",
+                    facts.named
+                ),
+            );
         }
         if facts.orphan {
             self.wrong(no, "it is in the orphan set and not there");
         }
     }
 
-    fn named(&mut self, no: ObjectNo, kind: FileType, facts: Facts, hanging: &mut HashSet<ObjectNo>) {
+    fn named(
+        &mut self,
+        no: ObjectNo,
+        kind: FileType,
+        facts: Facts,
+        hanging: &mut HashSet<ObjectNo>,
+    ) {
         if facts.links != facts.named || facts.fingerprint != 0 {
             let (links, named) = (facts.links, facts.named);
-            self.wrong(no, format!("its own {links} names and the {named} entries for it differ"));
+            self.wrong(
+                no,
+                format!("its own {links} names and the {named} entries for it differ"),
+            );
         }
         if no == ObjectNo::ROOT {
             if facts.named > 0 || facts.orphan || kind != FileType::Dir {
@@ -64,7 +83,10 @@ impl Checker<'_> {
             }
             if up.named == 0 {
                 // An orphan directory is empty; whatever is below one is lost.
-                self.wrong(no, format!("the way up from it ends at {at}, not at the root"));
+                self.wrong(
+                    no,
+                    format!("the way up from it ends at {at}, not at the root"),
+                );
                 break;
             }
             if at != no && up.kind.is_some_and(|kind| !kind.is_dir()) {

@@ -20,7 +20,8 @@ const STEP: u64 = 256;
 
 /// The fingerprint of a name in a directory.
 fn fingerprint(names: NameHash, dir: ObjectNo, name: &Name) -> u64 {
-    let mixed = (names.first_cookie(name) ^ dir.get().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed =
+        (names.first_cookie(name) ^ dir.get().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1
 }
 
@@ -34,7 +35,11 @@ impl Checker<'_> {
         let total = homes.len() as u64;
         for (done, (no, home)) in (0..).zip(homes) {
             if done % STEP == 0 {
-                progress(CheckProgress { phase: Phase::Objects, done, total });
+                progress(CheckProgress {
+                    phase: Phase::Objects,
+                    done,
+                    total,
+                });
             }
             self.object(no, home);
         }
@@ -43,14 +48,24 @@ impl Checker<'_> {
     }
 
     /// Notes the pages of a tree and shows its items.
-    pub(super) fn tree(&mut self, tree: &Tree, owner: ObjectNo, item: &mut dyn FnMut(&mut Self, u64, &[u8])) {
+    pub(super) fn tree(
+        &mut self,
+        tree: &Tree,
+        owner: ObjectNo,
+        item: &mut dyn FnMut(&mut Self, u64, &[u8]),
+    ) {
         let store = self.store;
         let mut nodes = Vec::new();
         let mut errors = Vec::new();
         let mut visit = |page: Option<crate::page::PagePtr>, node: &crate::page::Node| {
             if let Some(ptr) = page {
                 self.report.pages += 1;
-                self.live(ptr.addr().byte(), ptr.sectors() * SECTOR, Use::Page(tree.kind()), owner);
+                self.live(
+                    ptr.addr().byte(),
+                    ptr.sectors() * SECTOR,
+                    Use::Page(tree.kind()),
+                    owner,
+                );
             }
             if let Items::Leaf(items) = &node.items {
                 nodes.clear();
@@ -60,12 +75,19 @@ impl Checker<'_> {
                 }
             }
         };
-        tree.walk(&store.reader, &mut visit, &mut |_, error| errors.push(error));
+        tree.walk(&store.reader, &mut visit, &mut |_, error| {
+            errors.push(error)
+        });
         for error in errors {
             self.failed((owner != STORE_WIDE).then_some(owner), &error);
         }
         for ptr in tree.freed() {
-            self.live(ptr.addr().byte(), ptr.sectors() * SECTOR, Use::Leaving, owner);
+            self.live(
+                ptr.addr().byte(),
+                ptr.sectors() * SECTOR,
+                Use::Leaving,
+                owner,
+            );
         }
     }
 
@@ -73,11 +95,15 @@ impl Checker<'_> {
         let store = self.store;
         let imap = store.imap.read();
         let mut homes = BTreeMap::new();
-        self.tree(&imap.tree, STORE_WIDE, &mut |this, no, value| match InodeMap::decode(no, value) {
-            Ok(Some(home)) => drop(homes.insert(ObjectNo::new(no), Some(home))),
-            Ok(None) => {}
-            Err(e) => this.failed(None, &e),
-        });
+        self.tree(
+            &imap.tree,
+            STORE_WIDE,
+            &mut |this, no, value| match InodeMap::decode(no, value) {
+                Ok(Some(home)) => drop(homes.insert(ObjectNo::new(no), Some(home))),
+                Ok(None) => {}
+                Err(e) => this.failed(None, &e),
+            },
+        );
         for (no, home) in imap.overlay() {
             match home {
                 Some(home) => drop(homes.insert(no, Some(home))),
@@ -120,12 +146,21 @@ impl Checker<'_> {
         let store = self.store;
         if let Some(home) = home {
             self.live(home.byte, u64::from(home.len), Use::Inode, no);
-            let read = store.reader.checked(home.byte, home.len as usize, home.crc, "an inode record", Some(no));
+            let read = store.reader.checked(
+                home.byte,
+                home.len as usize,
+                home.crc,
+                "an inode record",
+                Some(no),
+            );
             match read.map(|bytes| State::decode(no, Some(home), &bytes)) {
                 Ok(Some(_)) => {}
-                Ok(None) => {
-                    self.problem(Severity::Damage, Some(no), Some(home.byte / SECTOR), "an inode record makes no sense")
-                }
+                Ok(None) => self.problem(
+                    Severity::Damage,
+                    Some(no),
+                    Some(home.byte / SECTOR),
+                    "an inode record makes no sense",
+                ),
                 Err(e) => self.failed(Some(no), &e),
             }
         }
@@ -134,7 +169,11 @@ impl Checker<'_> {
             // Reported above already, if it has a home.
             Err(e) if home.is_none() => return self.failed(Some(no), &e),
             Err(_) => {
-                self.facts.entry(no).or_default().kind.get_or_insert(teal_types::FileType::File);
+                self.facts
+                    .entry(no)
+                    .or_default()
+                    .kind
+                    .get_or_insert(teal_types::FileType::File);
                 return;
             }
         };
@@ -157,7 +196,10 @@ impl Checker<'_> {
         facts.kind = Some(core.kind);
         facts.links = state.links.len() as u32;
         for link in &state.links {
-            facts.fingerprint = facts.fingerprint.wrapping_add(fingerprint(names, link.parent, &link.name));
+            facts.fingerprint =
+                facts
+                    .fingerprint
+                    .wrapping_add(fingerprint(names, link.parent, &link.name));
         }
         if core.kind.is_dir() && state.links.len() > 1 {
             self.wrong(no, "a directory has more than one name");
@@ -165,7 +207,10 @@ impl Checker<'_> {
         match &state.content {
             Content::None => {}
             Content::Inline(data) if data.len() as u64 != core.size => {
-                self.wrong(no, format!("{} bytes are stored of {}", data.len(), core.size));
+                self.wrong(
+                    no,
+                    format!("{} bytes are stored of {}", data.len(), core.size),
+                );
             }
             Content::Inline(_) => self.sectors(no, core.sectors, 0),
             Content::Blocks(blocks) => self.blocks(no, state, blocks),
@@ -175,23 +220,30 @@ impl Checker<'_> {
 
     fn sectors(&mut self, no: ObjectNo, claimed: u64, found: u64) {
         if claimed != found {
-            self.wrong(no, format!("it is said to take {claimed} sectors and takes {found}"));
+            self.wrong(
+                no,
+                format!("it is said to take {claimed} sectors and takes {found}"),
+            );
         }
     }
 
     fn dir(&mut self, no: ObjectNo, state: &State, dir: &Dir) {
         let (mut count, mut subdirs) = (0, 0);
         let mut one = |this: &mut Self, cookie: u64, entry: Option<Entry>| {
-            let Some(entry) = entry else { return this.wrong(no, "a directory entry makes no sense") };
+            let Some(entry) = entry else {
+                return this.wrong(no, "a directory entry makes no sense");
+            };
             count += 1;
             subdirs += u32::from(entry.kind.is_dir());
             this.entry(no, cookie, &entry);
         };
         match &dir.entries {
-            Entries::Few(map) => map.iter().for_each(|(cookie, entry)| one(self, *cookie, Some(entry.clone()))),
-            Entries::Tree(tree) => {
-                self.tree(tree, no, &mut |this, key, value| one(this, key, Entry::decode_at(key, value)))
-            }
+            Entries::Few(map) => map
+                .iter()
+                .for_each(|(cookie, entry)| one(self, *cookie, Some(entry.clone()))),
+            Entries::Tree(tree) => self.tree(tree, no, &mut |this, key, value| {
+                one(this, key, Entry::decode_at(key, value))
+            }),
         }
         if (count, subdirs) != (state.core.size, state.core.subdirs) {
             let (size, dirs) = (state.core.size, state.core.subdirs);
@@ -206,10 +258,15 @@ impl Checker<'_> {
         self.report.entries += 1;
         let names = self.store.names;
         if cookie >> 7 != names.first_cookie(&entry.name) >> 7 {
-            self.wrong(dir, format!("the entry {:?} is not where its name leads", entry.name));
+            self.wrong(
+                dir,
+                format!("the entry {:?} is not where its name leads", entry.name),
+            );
         }
         let facts = self.facts.entry(entry.child).or_default();
-        facts.fingerprint = facts.fingerprint.wrapping_sub(fingerprint(names, dir, &entry.name));
+        facts.fingerprint = facts
+            .fingerprint
+            .wrapping_sub(fingerprint(names, dir, &entry.name));
         facts.named += 1;
         facts.in_dir = dir.get();
     }
@@ -217,7 +274,9 @@ impl Checker<'_> {
     fn blocks(&mut self, no: ObjectNo, state: &State, blocks: &Blocks) {
         let (mut sectors, mut end) = (0, 0);
         let mut one = |this: &mut Self, block: u64, extent: Option<Mapped>| {
-            let Some(extent) = extent else { return this.wrong(no, "an extent makes no sense") };
+            let Some(extent) = extent else {
+                return this.wrong(no, "an extent makes no sense");
+            };
             if block < end {
                 this.wrong(no, format!("two extents hold block {block}"));
             }
@@ -226,10 +285,12 @@ impl Checker<'_> {
             this.extent(no, state.core.size, block, &extent, blocks);
         };
         match &blocks.extents {
-            Extents::Few(map) => map.iter().for_each(|(block, extent)| one(self, *block, Some(extent.clone()))),
-            Extents::Tree(tree) => {
-                self.tree(tree, no, &mut |this, key, value| one(this, key, Mapped::decode_at(key, value)))
-            }
+            Extents::Few(map) => map
+                .iter()
+                .for_each(|(block, extent)| one(self, *block, Some(extent.clone()))),
+            Extents::Tree(tree) => self.tree(tree, no, &mut |this, key, value| {
+                one(this, key, Mapped::decode_at(key, value))
+            }),
         }
         self.sectors(no, state.core.sectors, sectors);
     }
@@ -249,15 +310,22 @@ impl Checker<'_> {
         };
         let stop = (block + extent.blocks()) * BLOCK;
         if block * BLOCK >= size || stop >= size + BLOCK {
-            self.wrong(no, format!("blocks up to byte {stop} are stored of a file of {size} bytes"));
+            self.wrong(
+                no,
+                format!("blocks up to byte {stop} are stored of a file of {size} bytes"),
+            );
         }
         // What is shared was read with the table; here only what lies behind the end of this file matters.
         if !self.options.verify_data || (mapped.own().is_none() && stop <= size) {
             return;
         }
         let len = (extent.blocks() * BLOCK) as usize;
-        let piece =
-            Piece::Disk { addr: extent.addr, stored: u64::from(extent.stored), crcs: extent.crcs.to_vec(), from: 0 };
+        let piece = Piece::Disk {
+            addr: extent.addr,
+            stored: u64::from(extent.stored),
+            crcs: extent.crcs.to_vec(),
+            from: 0,
+        };
         let bytes = match self.store.reader.gather(no, &[Stretch { len, piece }]) {
             Ok(parts) => parts.to_vec(),
             Err(e) => return self.failed(Some(no), &e),
@@ -265,7 +333,11 @@ impl Checker<'_> {
         self.report.verified += mapped.own().map_or(0, Extent::bytes);
         // A dirty block in memory replaces this one before anybody sees what is behind the end.
         let is_last = stop > size && !blocks.dirty.contains_key(&(size / BLOCK));
-        if is_last && bytes[(size.saturating_sub(block * BLOCK) as usize).min(len)..].iter().any(|b| *b != 0) {
+        if is_last
+            && bytes[(size.saturating_sub(block * BLOCK) as usize).min(len)..]
+                .iter()
+                .any(|b| *b != 0)
+        {
             self.problem(
                 Severity::Inconsistent,
                 Some(no),
@@ -277,18 +349,33 @@ impl Checker<'_> {
 
     fn counters(&mut self) {
         let next = self.store.next_object.load(Relaxed);
-        let highest = self.facts.iter().filter(|(_, f)| f.kind.is_some()).map(|(no, _)| no.get()).max().unwrap_or(0);
+        let highest = self
+            .facts
+            .iter()
+            .filter(|(_, f)| f.kind.is_some())
+            .map(|(no, _)| no.get())
+            .max()
+            .unwrap_or(0);
         if highest >= next {
-            self.wrong(ObjectNo::new(highest), format!("the next object would be #{next}"));
+            self.wrong(
+                ObjectNo::new(highest),
+                format!("the next object would be #{next}"),
+            );
         }
         let next = self.store.next_lsn.load(Relaxed);
         if self.highest_lsn >= next {
-            let what = format!("the next operation would have number {next}, and {} is taken", self.highest_lsn);
+            let what = format!(
+                "the next operation would have number {next}, and {} is taken",
+                self.highest_lsn
+            );
             self.problem(Severity::Inconsistent, None, None, what);
         }
         let counted = self.store.objects.load(Relaxed);
         if counted != self.report.objects as i64 {
-            let what = format!("{counted} objects are counted and {} are there", self.report.objects);
+            let what = format!(
+                "{counted} objects are counted and {} are there",
+                self.report.objects
+            );
             self.problem(Severity::Space, None, None, what);
         }
     }

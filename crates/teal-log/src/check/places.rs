@@ -27,10 +27,20 @@ impl Store {
         let _committer = self.commit.lock();
         let mut checker = Checker::new(self, CheckOptions { verify_data: false });
         checker.objects(&mut |_| {});
-        let fixed = |at: Sector, bytes: usize, what| Place { byte: at.byte(), bytes: bytes as u64, what, owner: None };
+        let fixed = |at: Sector, bytes: usize, what| Place {
+            byte: at.byte(),
+            bytes: bytes as u64,
+            what,
+            owner: None,
+        };
         let superblocks = [Sector::new(0), Geometry::second_superblock(self.sb.sectors)];
-        let superblocks = superblocks.into_iter().map(|at| fixed(at, superblock::BYTES, "a superblock"));
-        let anchors = self.geometry.anchor_slots().map(|at| fixed(at, anchor::BYTES, "an anchor"));
+        let superblocks = superblocks
+            .into_iter()
+            .map(|at| fixed(at, superblock::BYTES, "a superblock"));
+        let anchors = self
+            .geometry
+            .anchor_slots()
+            .map(|at| fixed(at, anchor::BYTES, "an anchor"));
         let live = checker.ranges.iter().filter_map(|range| {
             let what = match range.of {
                 Use::Page(kind) => kind.page_name(),
@@ -39,7 +49,12 @@ impl Store {
                 Use::Leaving => return None,
             };
             let owner = (range.owner != STORE_WIDE).then_some(range.owner);
-            Some(Place { byte: range.byte, bytes: u64::from(range.bytes), what, owner })
+            Some(Place {
+                byte: range.byte,
+                bytes: u64::from(range.bytes),
+                what,
+                owner,
+            })
         });
         let mut places: Vec<_> = superblocks.chain(anchors).chain(live).collect();
         places.sort_unstable_by_key(|place| place.byte);

@@ -21,7 +21,12 @@ impl Checker<'_> {
             {
                 let (a, b, owner) = (range.of, other.of, other.owner);
                 let what = format!("{a:?} lies on {b:?} of object {owner}");
-                self.problem(Severity::Inconsistent, Some(range.owner), Some(range.byte / SECTOR), what);
+                self.problem(
+                    Severity::Inconsistent,
+                    Some(range.owner),
+                    Some(range.byte / SECTOR),
+                    what,
+                );
             }
             if range.byte + u64::from(range.bytes) > end.0 {
                 end = (range.byte + u64::from(range.bytes), Some(*range));
@@ -32,7 +37,11 @@ impl Checker<'_> {
         let mut live = 0;
         for segment in 0..self.store.geometry.segments {
             if segment % 64 == 0 {
-                progress(CheckProgress { phase: Phase::Space, done: u64::from(segment), total });
+                progress(CheckProgress {
+                    phase: Phase::Space,
+                    done: u64::from(segment),
+                    total,
+                });
             }
             let whole = self.store.geometry.whole(Segment(segment));
             let stop = whole.addr.plus(u64::from(whole.sectors)).byte();
@@ -41,7 +50,12 @@ impl Checker<'_> {
             live += self.segment(Segment(segment), here);
         }
         for range in rest {
-            self.problem(Severity::Inconsistent, Some(range.owner), Some(range.byte / SECTOR), "it lies in no segment");
+            self.problem(
+                Severity::Inconsistent,
+                Some(range.owner),
+                Some(range.byte / SECTOR),
+                "it lies in no segment",
+            );
         }
         self.report.live = live;
         let counted = self.store.segments.lock().live();
@@ -49,7 +63,11 @@ impl Checker<'_> {
             let what = format!("{counted} bytes are counted as live and {live} are");
             self.problem(Severity::Space, None, None, what);
         }
-        progress(CheckProgress { phase: Phase::Space, done: total, total });
+        progress(CheckProgress {
+            phase: Phase::Space,
+            done: total,
+            total,
+        });
     }
 
     fn segment(&mut self, segment: Segment, ranges: &[Range]) -> u64 {
@@ -59,7 +77,10 @@ impl Checker<'_> {
             live += u64::from(range.bytes);
             let first = range.byte / SECTOR;
             let sectors = (range.byte + u64::from(range.bytes)).div_ceil(SECTOR) - first;
-            if !geometry.holds(Run { addr: Sector::new(first), sectors: sectors as u32 }) {
+            if !geometry.holds(Run {
+                addr: Sector::new(first),
+                sectors: sectors as u32,
+            }) {
                 let what = format!("{:?} leaves the usable part of its segment", range.of);
                 self.problem(Severity::Inconsistent, Some(range.owner), Some(first), what);
             }
@@ -67,7 +88,10 @@ impl Checker<'_> {
         let usage = *self.store.segments.lock().get(segment);
         let at = Some(geometry.whole(segment).addr.get());
         if u64::from(usage.live) != live {
-            let what = format!("segment {} is said to hold {} live bytes and holds {live}", segment.0, usage.live);
+            let what = format!(
+                "segment {} is said to hold {} live bytes and holds {live}",
+                segment.0, usage.live
+            );
             self.problem(Severity::Space, None, at, what);
         }
         if !usage.used && live > 0 {
@@ -92,8 +116,13 @@ impl Checker<'_> {
         let mut header = vec![0; HEADER];
         let first = whole.addr.plus(u64::from(usage.first));
         let read = store.reader.raw(first, &mut header);
-        if read.is_err() || Header::decode(&header, &store.sb.uuid).is_none_or(|h| h.seq != usage.first_seq) {
-            let what = format!("segment {} does not start with record {}", segment.0, usage.first_seq);
+        if read.is_err()
+            || Header::decode(&header, &store.sb.uuid).is_none_or(|h| h.seq != usage.first_seq)
+        {
+            let what = format!(
+                "segment {} does not start with record {}",
+                segment.0, usage.first_seq
+            );
             return self.problem(Severity::Space, None, Some(first.get()), what);
         }
         if !self.options.verify_data {
@@ -116,8 +145,14 @@ impl Checker<'_> {
                 match placed.delta {
                     Delta::Inode(_) => drop(inodes.insert(found.body_byte + placed.at as u64)),
                     Delta::Page { ptr, .. } => drop(pages.insert(ptr.addr().byte())),
-                    Delta::Extent { extent: Mapped::Own(extent), .. }
-                    | Delta::SharedSet { shared: SharedExtent { extent, .. }, .. } => {
+                    Delta::Extent {
+                        extent: Mapped::Own(extent),
+                        ..
+                    }
+                    | Delta::SharedSet {
+                        shared: SharedExtent { extent, .. },
+                        ..
+                    } => {
                         content.push((extent.addr.byte(), extent.bytes()));
                     }
                     _ => {}
@@ -138,12 +173,22 @@ impl Checker<'_> {
                 Use::Leaving => true,
                 Use::Content => {
                     let before = content.partition_point(|(byte, _)| *byte <= range.byte);
-                    before > 0 && content[before - 1].0 + content[before - 1].1 >= range.byte + u64::from(range.bytes)
+                    before > 0
+                        && content[before - 1].0 + content[before - 1].1
+                            >= range.byte + u64::from(range.bytes)
                 }
             };
             if !known {
-                let what = format!("no record of segment {} speaks of {:?}", segment.0, range.of);
-                self.problem(Severity::Space, Some(range.owner), Some(range.byte / SECTOR), what);
+                let what = format!(
+                    "no record of segment {} speaks of {:?}",
+                    segment.0, range.of
+                );
+                self.problem(
+                    Severity::Space,
+                    Some(range.owner),
+                    Some(range.byte / SECTOR),
+                    what,
+                );
             }
         }
     }

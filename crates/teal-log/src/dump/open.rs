@@ -36,8 +36,15 @@ impl Store {
             DumpWhat::Notes => self.dump_notes(out),
             DumpWhat::Places => self.places().into_iter().try_for_each(|place| {
                 let (sector, byte) = (place.byte / SECTOR, place.byte % SECTOR);
-                let owner = place.owner.map(|no| format!(" of {no}")).unwrap_or_default();
-                writeln!(out, "sector {sector}+{byte}: {} bytes, {}{owner}", place.bytes, place.what)
+                let owner = place
+                    .owner
+                    .map(|no| format!(" of {no}"))
+                    .unwrap_or_default();
+                writeln!(
+                    out,
+                    "sector {sector}+{byte}: {} bytes, {}{owner}",
+                    place.bytes, place.what
+                )
             }),
             DumpWhat::Shared => self.dump_shared(out),
             DumpWhat::Raw(what) => dump_raw(self.disk(), what, out),
@@ -51,16 +58,24 @@ impl Store {
             ControlFlow::Continue(())
         });
         lines.extend(all.err().map(|e| e.to_string()));
-        lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))
+        lines
+            .into_iter()
+            .try_for_each(|line| writeln!(out, "{line}"))
     }
 
     fn dump_usage(&self, out: &mut dyn Write) -> io::Result<()> {
         let lines: Vec<String> = {
             let segments = self.segments.lock();
             let head = segments.head();
-            let of =
-                [head.a, head.b].map(|run| (run.sectors > 0).then(|| self.geometry.segment_of(run.addr)).flatten());
-            let line = |(segment, u): (crate::geometry::Segment, &crate::format::usage::SegmentUse)| {
+            let of = [head.a, head.b].map(|run| {
+                (run.sectors > 0)
+                    .then(|| self.geometry.segment_of(run.addr))
+                    .flatten()
+            });
+            let line = |(segment, u): (
+                crate::geometry::Segment,
+                &crate::format::usage::SegmentUse,
+            )| {
                 let role = match of.iter().position(|s| *s == Some(segment)) {
                     Some(0) => ", the log goes on here",
                     Some(_) => ", the log goes on here next",
@@ -82,7 +97,9 @@ impl Store {
             };
             segments.all().map(line).collect()
         };
-        lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))
+        lines
+            .into_iter()
+            .try_for_each(|line| writeln!(out, "{line}"))
     }
 
     fn dump_inode_map(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -91,13 +108,20 @@ impl Store {
         let mut done = Ok(());
         for_items(self, &imap.tree, &mut |item| {
             let line = match item {
-                Ok((no, value)) if !newer.contains_key(&ObjectNo::new(no)) => match InodeMap::decode(no, value) {
-                    Ok(Some(home)) => {
-                        format!("#{no} at byte {}, {} bytes, lsn {}", home.byte, home.len, home.lsn.get())
+                Ok((no, value)) if !newer.contains_key(&ObjectNo::new(no)) => {
+                    match InodeMap::decode(no, value) {
+                        Ok(Some(home)) => {
+                            format!(
+                                "#{no} at byte {}, {} bytes, lsn {}",
+                                home.byte,
+                                home.len,
+                                home.lsn.get()
+                            )
+                        }
+                        Ok(None) => format!("#{no} is gone"),
+                        Err(e) => e.to_string(),
                     }
-                    Ok(None) => format!("#{no} is gone"),
-                    Err(e) => e.to_string(),
-                },
+                }
                 Ok(_) => return,
                 Err(e) => e.to_string(),
             };
@@ -138,9 +162,25 @@ impl Store {
 
     fn inode_text(&self, no: ObjectNo, state: &State, out: &mut Vec<u8>) -> io::Result<()> {
         let c = &state.core;
-        writeln!(out, "{no}: {:?} mode {:o} uid {} gid {} rdev {:#x}", c.kind, c.perm, c.uid, c.gid, c.rdev)?;
-        writeln!(out, "  size {} sectors {} subdirectories {} lsn {}", c.size, c.sectors, c.subdirs, c.lsn.get())?;
-        for (name, t) in [("atime", c.atime), ("mtime", c.mtime), ("ctime", c.ctime), ("btime", c.btime)] {
+        writeln!(
+            out,
+            "{no}: {:?} mode {:o} uid {} gid {} rdev {:#x}",
+            c.kind, c.perm, c.uid, c.gid, c.rdev
+        )?;
+        writeln!(
+            out,
+            "  size {} sectors {} subdirectories {} lsn {}",
+            c.size,
+            c.sectors,
+            c.subdirs,
+            c.lsn.get()
+        )?;
+        for (name, t) in [
+            ("atime", c.atime),
+            ("mtime", c.mtime),
+            ("ctime", c.ctime),
+            ("btime", c.btime),
+        ] {
             writeln!(out, "  {name} {}.{:09}", t.secs, t.nanos)?;
         }
         match state.home {
@@ -151,7 +191,12 @@ impl Store {
             writeln!(out, "  name {:?} in {}", link.name, link.parent)?;
         }
         for (name, value) in &state.xattrs {
-            writeln!(out, "  xattr {:?}, {} bytes", String::from_utf8_lossy(name), value.len())?;
+            writeln!(
+                out,
+                "  xattr {:?}, {} bytes",
+                String::from_utf8_lossy(name),
+                value.len()
+            )?;
         }
         match &state.content {
             Content::None => Ok(()),
@@ -159,11 +204,15 @@ impl Store {
             Content::Dir(_) => writeln!(out, "  {} entries", c.size),
             Content::Blocks(Blocks { extents, dirty, .. }) => {
                 match extents {
-                    Extents::Few(map) => map.iter().try_for_each(|(b, e)| writeln!(out, "  {}", mapped_text(*b, e)))?,
+                    Extents::Few(map) => map
+                        .iter()
+                        .try_for_each(|(b, e)| writeln!(out, "  {}", mapped_text(*b, e)))?,
                     Extents::Tree(tree) => for_items(self, tree, &mut |item| {
                         let line = match item {
-                            Ok((block, value)) => Mapped::decode_at(block, value)
-                                .map_or_else(|| "an extent that makes no sense".into(), |e| mapped_text(block, &e)),
+                            Ok((block, value)) => Mapped::decode_at(block, value).map_or_else(
+                                || "an extent that makes no sense".into(),
+                                |e| mapped_text(block, &e),
+                            ),
                             Err(e) => e.to_string(),
                         };
                         out.extend_from_slice(format!("  {line}\n").as_bytes());
@@ -177,31 +226,39 @@ impl Store {
     fn dump_shared(&self, out: &mut dyn Write) -> io::Result<()> {
         let table = self.reader.shared.read();
         let mut lines = Vec::new();
-        for_items(
-            self,
-            &table.tree,
-            &mut |item| match item.map(|(key, value)| (key, SharedItem::decode(key, value))) {
-                Ok((_, Some(SharedItem::Extent { id, shared }))) => {
-                    let (count, text) = (shared.count, extent_text(0, &shared.extent));
-                    lines.push(format!("shared extent {id}, {count} references: {text}"));
-                }
-                Ok((_, Some(SharedItem::Place { addr, id }))) => {
-                    lines.push(format!("at {}: shared extent {id}", addr.get()))
-                }
-                Ok((key, None)) => lines.push(format!("item {key:#x} makes no sense")),
-                Err(e) => lines.push(e.to_string()),
-            },
+        for_items(self, &table.tree, &mut |item| match item
+            .map(|(key, value)| (key, SharedItem::decode(key, value)))
+        {
+            Ok((_, Some(SharedItem::Extent { id, shared }))) => {
+                let (count, text) = (shared.count, extent_text(0, &shared.extent));
+                lines.push(format!("shared extent {id}, {count} references: {text}"));
+            }
+            Ok((_, Some(SharedItem::Place { addr, id }))) => {
+                lines.push(format!("at {}: shared extent {id}", addr.get()))
+            }
+            Ok((key, None)) => lines.push(format!("item {key:#x} makes no sense")),
+            Err(e) => lines.push(e.to_string()),
+        });
+        lines.extend(
+            table
+                .moved()
+                .map(|(addr, id)| format!("at {}: shared extent {id}, moved", addr.get())),
         );
-        lines.extend(table.moved().map(|(addr, id)| format!("at {}: shared extent {id}, moved", addr.get())));
         drop(table);
-        lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))
+        lines
+            .into_iter()
+            .try_for_each(|line| writeln!(out, "{line}"))
     }
 
     fn dump_directory(&self, no: ObjectNo, out: &mut dyn Write) -> io::Result<()> {
         let mut done = Ok(());
         let looked = self.each_entry(no, 0, &mut |cookie, child, kind, name| {
             done = writeln!(out, "{cookie:#018x} {child} {kind:?} {name:?}");
-            if done.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if done.is_ok() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         });
         done?;
         looked.or_else(|e| writeln!(out, "{e}"))
@@ -215,9 +272,13 @@ fn for_items(store: &Store, tree: &Tree, item: &mut dyn FnMut(Seen<'_>)) {
     let mut damaged = Vec::new();
     let mut visit = |_: Option<crate::page::PagePtr>, node: &crate::page::Node| {
         if let Items::Leaf(items) = &node.items {
-            items.iter().for_each(|(key, value)| item(Ok((*key, value))));
+            items
+                .iter()
+                .for_each(|(key, value)| item(Ok((*key, value))));
         }
     };
-    tree.walk(&store.reader, &mut visit, &mut |_, error| damaged.push(error));
+    tree.walk(&store.reader, &mut visit, &mut |_, error| {
+        damaged.push(error)
+    });
     damaged.into_iter().for_each(|error| item(Err(error)));
 }

@@ -25,14 +25,21 @@ pub fn dump_raw(disk: &dyn Disk, what: RawWhat, out: &mut dyn Write) -> io::Resu
         superblocks(disk, out)?;
     }
     let sb = read_superblock(disk).map_err(io::Error::other)?;
-    let raw = Raw { disk, geometry: Geometry::new(&sb), sb };
+    let raw = Raw {
+        disk,
+        geometry: Geometry::new(&sb),
+        sb,
+    };
     match what {
         RawWhat::Superblock => Ok(()),
         RawWhat::Anchors => raw.anchors(out),
         RawWhat::Chain => raw.chain(out),
         RawWhat::Segment(number) if number < raw.sb.segments => raw.segment(Segment(number), out),
         RawWhat::Segment(number) => {
-            let words = format!("there is no segment {number}; the store has {} of them, from 0", raw.sb.segments);
+            let words = format!(
+                "there is no segment {number}; the store has {} of them, from 0",
+                raw.sb.segments
+            );
             Err(io::Error::new(io::ErrorKind::InvalidInput, words))
         }
     }
@@ -52,9 +59,13 @@ fn hex(bytes: &[u8]) -> String {
 fn words(why: &Refused) -> String {
     match why {
         Refused::NotTeal => "none of TealFS is there".into(),
-        Refused::Version(version) => format!("its format version {version} is not the one of this program"),
+        Refused::Version(version) => {
+            format!("its format version {version} is not the one of this program")
+        }
         Refused::Damaged => "it is damaged".into(),
-        Refused::Features(bits) => format!("it has features this program does not know (bits {bits:#x})"),
+        Refused::Features(bits) => {
+            format!("it has features this program does not know (bits {bits:#x})")
+        }
         Refused::Geometry(what) => format!("it is damaged: its {what} makes no sense"),
     }
 }
@@ -63,23 +74,44 @@ fn superblocks(disk: &dyn Disk, out: &mut dyn Write) -> io::Result<()> {
     if disk.shape().sectors * SECTOR < superblock::BYTES as u64 {
         return Ok(());
     }
-    for at in [Sector::new(0), Geometry::second_superblock(disk.shape().sectors)] {
+    for at in [
+        Sector::new(0),
+        Geometry::second_superblock(disk.shape().sectors),
+    ] {
         let mut bytes = vec![0; superblock::BYTES];
         let read = disk.read_at(at, &mut bytes);
         match (read, Superblock::decode(&bytes)) {
             (Err(e), _) => writeln!(out, "superblock at {}: {e}", at.get())?,
             (Ok(()), Err(why)) => writeln!(out, "superblock at {}: {}", at.get(), words(&why))?,
             (Ok(()), Ok(sb)) => {
-                writeln!(out, "superblock at {}: uuid {} label {:?}", at.get(), hex(&sb.uuid), sb.label)?;
-                writeln!(out, "  sectors {} in {} segments of {}", sb.sectors, sb.segments, sb.segment_sectors)?;
-                writeln!(out, "  commit alignment {} bytes, {} anchor places", sb.commit_align, sb.anchor_places)?;
+                writeln!(
+                    out,
+                    "superblock at {}: uuid {} label {:?}",
+                    at.get(),
+                    hex(&sb.uuid),
+                    sb.label
+                )?;
+                writeln!(
+                    out,
+                    "  sectors {} in {} segments of {}",
+                    sb.sectors, sb.segments, sb.segment_sectors
+                )?;
+                writeln!(
+                    out,
+                    "  commit alignment {} bytes, {} anchor places",
+                    sb.commit_align, sb.anchor_places
+                )?;
                 let bits = (sb.compatible, sb.read_only_compatible, sb.incompatible);
                 writeln!(
                     out,
                     "  features compatible {:#x}, read-only {:#x}, incompatible {:#x}",
                     bits.0, bits.1, bits.2
                 )?;
-                writeln!(out, "  volume {:#x}, rotational {}, created {}", sb.volume, sb.rotational, sb.created.secs)?;
+                writeln!(
+                    out,
+                    "  volume {:#x}, rotational {}, created {}",
+                    sb.volume, sb.rotational, sb.created.secs
+                )?;
             }
         }
     }
@@ -88,13 +120,17 @@ fn superblocks(disk: &dyn Disk, out: &mut dyn Write) -> io::Result<()> {
 
 impl Raw<'_> {
     fn read(&self, at: Sector, sectors: u64) -> Option<Vec<u8>> {
-        let end = at.get().checked_add(sectors).filter(|end| *end <= self.sb.sectors);
+        let end = at
+            .get()
+            .checked_add(sectors)
+            .filter(|end| *end <= self.sb.sectors);
         let mut bytes = vec![0; (end.map(|_| sectors)? * SECTOR) as usize];
         self.disk.read_at(at, &mut bytes).ok().map(|()| bytes)
     }
 
     fn anchor(&self, at: Sector) -> Option<Anchor> {
-        self.read(at, (anchor::BYTES as u64) / SECTOR).and_then(|bytes| Anchor::decode(&bytes, &self.sb.uuid))
+        self.read(at, (anchor::BYTES as u64) / SECTOR)
+            .and_then(|bytes| Anchor::decode(&bytes, &self.sb.uuid))
     }
 
     fn anchors(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -117,8 +153,14 @@ impl Raw<'_> {
     }
 
     fn chain(&self, out: &mut dyn Write) -> io::Result<()> {
-        let newest = self.geometry.anchor_slots().filter_map(|at| self.anchor(at)).max_by_key(|a| a.checkpoint);
-        let Some(newest) = newest else { return writeln!(out, "no anchor is whole") };
+        let newest = self
+            .geometry
+            .anchor_slots()
+            .filter_map(|at| self.anchor(at))
+            .max_by_key(|a| a.checkpoint);
+        let Some(newest) = newest else {
+            return writeln!(out, "no anchor is whole");
+        };
         let mut at = newest.addr;
         let mut wanted = (newest.seq, None);
         for _ in 0..RECORDS_MAX {
@@ -128,12 +170,20 @@ impl Raw<'_> {
             header_line(at, &header, out)?;
             self.body(at, &header, out)?;
             wanted = (header.seq + 1, Some(digest(&bytes, &self.sb.uuid)));
-            let next =
-                [header.next_a, header.next_b].into_iter().filter(|run| run.sectors > 0 && self.geometry.holds(*run));
-            match next.map(|run| run.addr).find(|at| self.header(*at, wanted).is_some()) {
+            let next = [header.next_a, header.next_b]
+                .into_iter()
+                .filter(|run| run.sectors > 0 && self.geometry.holds(*run));
+            match next
+                .map(|run| run.addr)
+                .find(|at| self.header(*at, wanted).is_some())
+            {
                 Some(next) => at = next,
                 None => {
-                    return writeln!(out, "the chain ends: no record {} where record {} leads", wanted.0, header.seq);
+                    return writeln!(
+                        out,
+                        "the chain ends: no record {} where record {} leads",
+                        wanted.0, header.seq
+                    );
                 }
             }
         }
@@ -149,11 +199,19 @@ impl Raw<'_> {
 
     fn segment(&self, segment: Segment, out: &mut dyn Write) -> io::Result<()> {
         let usable = self.geometry.usable(segment);
-        writeln!(out, "segment {}: usable {}+{}", segment.0, usable.addr.get(), usable.sectors)?;
+        writeln!(
+            out,
+            "segment {}: usable {}+{}",
+            segment.0,
+            usable.addr.get(),
+            usable.sectors
+        )?;
         let mut skip = 0;
         while skip < u64::from(usable.sectors) {
             let at = usable.addr.plus(skip);
-            let header = self.read(at, 1).and_then(|bytes| Header::decode(&bytes, &self.sb.uuid));
+            let header = self
+                .read(at, 1)
+                .and_then(|bytes| Header::decode(&bytes, &self.sb.uuid));
             let Some(header) = header else {
                 skip += self.geometry.align;
                 continue;
@@ -168,11 +226,15 @@ impl Raw<'_> {
 
     /// What a record changed; payload and body are compared with their checksums.
     fn body(&self, at: Sector, header: &Header, out: &mut dyn Write) -> io::Result<()> {
-        let Ok(sectors) = u32::try_from(header.sectors()) else { return writeln!(out, "  too long") };
+        let Ok(sectors) = u32::try_from(header.sectors()) else {
+            return writeln!(out, "  too long");
+        };
         if !self.geometry.holds(Run { addr: at, sectors }) {
             return writeln!(out, "  it would leave its segment");
         }
-        let Some(bytes) = self.read(at, u64::from(sectors)) else { return writeln!(out, "  unreadable") };
+        let Some(bytes) = self.read(at, u64::from(sectors)) else {
+            return writeln!(out, "  unreadable");
+        };
         let (payload, body) = bytes[HEADER..].split_at(header.payload as usize * SECTOR as usize);
         let body = &body[..header.body as usize];
         if !crc_matches(payload, header.payload_crc) {
@@ -185,7 +247,12 @@ impl Raw<'_> {
             match placed {
                 Ok(placed) => {
                     let lsn = header.lsn.get() + u64::from(placed.lsn_offset);
-                    writeln!(out, "  {lsn} {}: {}", placed.object, delta_text(&placed.delta))?;
+                    writeln!(
+                        out,
+                        "  {lsn} {}: {}",
+                        placed.object,
+                        delta_text(&placed.delta)
+                    )?;
                 }
                 Err(what) => writeln!(out, "  {what} makes no sense")?,
             }
@@ -196,7 +263,12 @@ impl Raw<'_> {
 
 pub(super) fn extent_text(block: u64, extent: &Extent) -> String {
     let last = block + extent.blocks() - 1;
-    format!("blocks {block}-{last} at {}+{}, born {}", extent.addr.get(), extent.stored, extent.born.get())
+    format!(
+        "blocks {block}-{last} at {}+{}, born {}",
+        extent.addr.get(),
+        extent.stored,
+        extent.born.get()
+    )
 }
 
 pub(super) fn mapped_text(block: u64, mapped: &Mapped) -> String {
@@ -204,7 +276,10 @@ pub(super) fn mapped_text(block: u64, mapped: &Mapped) -> String {
         Mapped::Own(extent) => extent_text(block, extent),
         Mapped::Shared(slice) => {
             let (last, id, first) = (block + mapped.blocks() - 1, slice.id, slice.first);
-            format!("blocks {block}-{last} shared: extent {id} from its block {first}, born {}", slice.born.get())
+            format!(
+                "blocks {block}-{last} shared: extent {id} from its block {first}, born {}",
+                slice.born.get()
+            )
         }
     }
 }
@@ -216,16 +291,29 @@ fn delta_text(delta: &Delta<'_>) -> String {
         Delta::Head(bytes) => format!("names and extended attributes, {} bytes", bytes.len()),
         Delta::Extent { block, extent } => format!("content: {}", mapped_text(*block, extent)),
         Delta::Hole { block, count } => format!("hole of {count} blocks from {block}"),
-        Delta::EntrySet { cookie, child, name, .. } => format!("entry {cookie:#x} {name:?} is {child}"),
+        Delta::EntrySet {
+            cookie,
+            child,
+            name,
+            ..
+        } => format!("entry {cookie:#x} {name:?} is {child}"),
         Delta::EntryGone { cookie } => format!("entry {cookie:#x} is gone"),
         Delta::Free => "given back".into(),
         Delta::Note { piece, value } => format!("piece {piece} of its note: {} bytes", value.len()),
         Delta::NoteGone { piece } => format!("piece {piece} of its note is gone"),
         Delta::Orphan(true) => "becomes an orphan".into(),
         Delta::Orphan(false) => "is no orphan any more".into(),
-        Delta::Page { kind, level, first_key, ptr } => {
+        Delta::Page {
+            kind,
+            level,
+            first_key,
+            ptr,
+        } => {
             let (at, sectors) = (ptr.addr().get(), ptr.sectors());
-            format!("{} at {at}+{sectors}, level {level}, from key {first_key}", kind.page_name())
+            format!(
+                "{} at {at}+{sectors}, level {level}, from key {first_key}",
+                kind.page_name()
+            )
         }
         Delta::Roots(roots) => format!(
             "checkpoint {}: {} objects, next object #{}, next lsn {}, {} usage items of its own",
@@ -236,7 +324,11 @@ fn delta_text(delta: &Delta<'_>) -> String {
             roots.overrides.len()
         ),
         Delta::SharedSet { id, shared } => {
-            format!("shared extent {id}, {} references: {}", shared.count, extent_text(0, &shared.extent))
+            format!(
+                "shared extent {id}, {} references: {}",
+                shared.count,
+                extent_text(0, &shared.extent)
+            )
         }
         Delta::SharedGone { id } => format!("shared extent {id} is gone"),
         Delta::SharedCount { id, count } => format!("shared extent {id} has {count} references"),

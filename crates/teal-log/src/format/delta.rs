@@ -140,7 +140,14 @@ impl Roots {
         out.put_u64(self.next_lsn.get());
         out.put_stamp(self.stamp);
         out.put_u64(self.objects);
-        for root in [self.imap, self.usage, self.orphans, self.shared, self.history, self.notes] {
+        for root in [
+            self.imap,
+            self.usage,
+            self.orphans,
+            self.shared,
+            self.history,
+            self.notes,
+        ] {
             out.put(&PagePtr::encode_optional(root));
         }
         out.put_u32(u32::try_from(self.overrides.len()).expect("one for each segment at most"));
@@ -168,7 +175,9 @@ impl Roots {
         roots.history = root()?;
         roots.notes = root()?;
         for _ in 0..t.u32()? {
-            roots.overrides.push((t.u32()?, SegmentUse::decode(t.bytes(usage::BYTES)?)?));
+            roots
+                .overrides
+                .push((t.u32()?, SegmentUse::decode(t.bytes(usage::BYTES)?)?));
         }
         t.is_empty().then_some(roots)
     }
@@ -217,7 +226,12 @@ impl Delta<'_> {
                 out.put_u64(*block);
                 out.put_u64(*count);
             }
-            Self::EntrySet { cookie, child, kind, name } => {
+            Self::EntrySet {
+                cookie,
+                child,
+                kind,
+                name,
+            } => {
                 out.put_u64(*cookie);
                 out.put_u64(child.get());
                 out.put_u8(kind.code());
@@ -226,7 +240,12 @@ impl Delta<'_> {
             Self::EntryGone { cookie } => out.put_u64(*cookie),
             Self::Free | Self::Ignored => {}
             Self::Orphan(joins) => out.put_u8(u8::from(*joins)),
-            Self::Page { kind, level, first_key, ptr } => {
+            Self::Page {
+                kind,
+                level,
+                first_key,
+                ptr,
+            } => {
                 out.put_u8(kind.code());
                 out.put_u8(*level);
                 out.put_u64(*first_key);
@@ -270,7 +289,10 @@ pub(crate) struct Placed<'a> {
 }
 
 /// Reads the deltas of a body one after another; an item that makes no sense is `Err`.
-pub(crate) fn decode_body(body: &[u8], count: u32) -> impl Iterator<Item = Result<Placed<'_>, &'static str>> {
+pub(crate) fn decode_body(
+    body: &[u8],
+    count: u32,
+) -> impl Iterator<Item = Result<Placed<'_>, &'static str>> {
     let mut t = Take(body);
     let mut left = count;
     std::iter::from_fn(move || {
@@ -304,9 +326,15 @@ fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
         2 => Delta::Attributes(std::mem::take(&mut v.0)),
         3 => {
             let block = v.u64()?;
-            Delta::Extent { block, extent: Mapped::decode_at(block, std::mem::take(&mut v.0))? }
+            Delta::Extent {
+                block,
+                extent: Mapped::decode_at(block, std::mem::take(&mut v.0))?,
+            }
         }
-        4 => Delta::Hole { block: v.u64()?, count: v.u64()? },
+        4 => Delta::Hole {
+            block: v.u64()?,
+            count: v.u64()?,
+        },
         5 => Delta::EntrySet {
             cookie: v.u64().filter(|cookie| COOKIES.contains(cookie))?,
             child: ObjectNo::new(v.u64()?),
@@ -328,20 +356,42 @@ fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
         },
         10 => Delta::Roots(Box::new(Roots::decode(std::mem::take(&mut v.0))?)),
         11 => Delta::Head(std::mem::take(&mut v.0)),
-        16 => Delta::SharedSet { id: shared_id(&mut v)?, shared: SharedExtent::decode(std::mem::take(&mut v.0))? },
-        17 => Delta::SharedGone { id: shared_id(&mut v)? },
+        16 => Delta::SharedSet {
+            id: shared_id(&mut v)?,
+            shared: SharedExtent::decode(std::mem::take(&mut v.0))?,
+        },
+        17 => Delta::SharedGone {
+            id: shared_id(&mut v)?,
+        },
         19 => {
             let piece = v.u16().filter(|piece| is_key(object, *piece))?;
-            Delta::Note { piece, value: std::mem::take(&mut v.0) }
+            Delta::Note {
+                piece,
+                value: std::mem::take(&mut v.0),
+            }
         }
-        20 => Delta::NoteGone { piece: v.u16().filter(|piece| is_key(object, *piece))? },
-        22 => Delta::Kept { lsn: Lsn::new(v.counter()?), byte: v.counter()?, delta: std::mem::take(&mut v.0) },
-        21 => Delta::SharedCount { id: shared_id(&mut v)?, count: v.u32().filter(|count| *count > 0)? },
+        20 => Delta::NoteGone {
+            piece: v.u16().filter(|piece| is_key(object, *piece))?,
+        },
+        22 => Delta::Kept {
+            lsn: Lsn::new(v.counter()?),
+            byte: v.counter()?,
+            delta: std::mem::take(&mut v.0),
+        },
+        21 => Delta::SharedCount {
+            id: shared_id(&mut v)?,
+            count: v.u32().filter(|count| *count > 0)?,
+        },
         _ if flags & 1 != 0 => {
             v.0 = &[];
             Delta::Ignored
         }
         _ => return None,
     };
-    v.is_empty().then_some(Placed { object, lsn_offset, at, delta })
+    v.is_empty().then_some(Placed {
+        object,
+        lsn_offset,
+        at,
+        delta,
+    })
 }

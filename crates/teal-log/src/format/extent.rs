@@ -54,7 +54,10 @@ impl Extent {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        assert!((1..=EXTENT_BLOCKS).contains(&self.blocks()), "an extent has 1 to {EXTENT_BLOCKS} blocks");
+        assert!(
+            (1..=EXTENT_BLOCKS).contains(&self.blocks()),
+            "an extent has 1 to {EXTENT_BLOCKS} blocks"
+        );
         out.put_sector48(self.addr);
         out.put_u16(self.crcs.len() as u16);
         out.put_u16(self.stored);
@@ -185,12 +188,23 @@ impl Mapped {
         match flags {
             0 if t.0.len() as u64 == blocks * 4 => {
                 let crcs = (0..blocks).map(|_| t.u32()).collect::<Option<_>>()?;
-                Some(Self::Own(Extent { addr, stored, born, crcs }))
+                Some(Self::Own(Extent {
+                    addr,
+                    stored,
+                    born,
+                    crcs,
+                }))
             }
             SHARED => {
                 let first = t.u16()?;
                 let inside = u64::from(first) + blocks <= SHARED_BLOCKS && t.is_empty();
-                let slice = Slice { id: addr.get(), first, blocks: blocks as u16, stored, born };
+                let slice = Slice {
+                    id: addr.get(),
+                    first,
+                    blocks: blocks as u16,
+                    stored,
+                    born,
+                };
                 inside.then_some(Self::Shared(slice))
             }
             _ => None,

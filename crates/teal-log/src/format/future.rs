@@ -10,7 +10,10 @@
 
 #![cfg_attr(
     not(any(test, feature = "fuzzing")),
-    allow(dead_code, reason = "the layout is fixed before its use; golden bytes hold it")
+    allow(
+        dead_code,
+        reason = "the layout is fixed before its use; golden bytes hold it"
+    )
 )]
 
 use super::extent::Extent;
@@ -35,7 +38,11 @@ impl Superseded {
     }
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut t = Take(bytes);
-        Some(Self { born: Lsn::new(t.u64()?), died_secs: t.u64()?, extent: Extent::decode(t.0)? })
+        Some(Self {
+            born: Lsn::new(t.u64()?),
+            died_secs: t.u64()?,
+            extent: Extent::decode(t.0)?,
+        })
     }
 }
 
@@ -45,15 +52,28 @@ mod tests {
     use teal_types::Sector;
 
     fn extent() -> Extent {
-        Extent { addr: Sector::new(0x0605_0403_0201), stored: 8, born: Lsn::new(7), crcs: [0xddcc_bbaa].into() }
+        Extent {
+            addr: Sector::new(0x0605_0403_0201),
+            stored: 8,
+            born: Lsn::new(7),
+            crcs: [0xddcc_bbaa].into(),
+        }
     }
 
-    const EXTENT: &[u8] = b"\x01\x02\x03\x04\x05\x06\x01\0\x08\0\0\0\x07\0\0\0\0\0\0\0\xaa\xbb\xcc\xdd";
+    const EXTENT: &[u8] =
+        b"\x01\x02\x03\x04\x05\x06\x01\0\x08\0\0\0\x07\0\0\0\0\0\0\0\xaa\xbb\xcc\xdd";
 
     #[test]
     fn golden_bytes() {
-        let old = Superseded { born: Lsn::new(5), died_secs: 0x0102, extent: extent() };
-        assert_eq!(old.encode(), [b"\x05\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0", EXTENT].concat());
+        let old = Superseded {
+            born: Lsn::new(5),
+            died_secs: 0x0102,
+            extent: extent(),
+        };
+        assert_eq!(
+            old.encode(),
+            [b"\x05\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0", EXTENT].concat()
+        );
         assert_eq!(Superseded::decode(&old.encode()), Some(old));
     }
 }

@@ -31,7 +31,15 @@ impl Known {
     pub(crate) fn encode(self) -> Vec<u8> {
         let (home, flags) = match self {
             Self::At(home) => (home, 0),
-            Self::Gone(lsn) => (Home { byte: 0, len: 0, crc: 0, lsn }, 1),
+            Self::Gone(lsn) => (
+                Home {
+                    byte: 0,
+                    len: 0,
+                    crc: 0,
+                    lsn,
+                },
+                1,
+            ),
         };
         let mut out = Vec::with_capacity(25);
         out.put_u64(home.byte);
@@ -44,7 +52,12 @@ impl Known {
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut t = Take(bytes);
-        let home = Home { byte: t.u64()?, len: t.u32()?, crc: t.u32()?, lsn: Lsn::new(t.u64()?) };
+        let home = Home {
+            byte: t.u64()?,
+            len: t.u32()?,
+            crc: t.u32()?,
+            lsn: Lsn::new(t.u64()?),
+        };
         match (t.u8()?, t.is_empty()) {
             (0, true) if (1..=RECORD_MAX as u32).contains(&home.len) => Some(Self::At(home)),
             (1, true) => Some(Self::Gone(home.lsn)),

@@ -153,7 +153,11 @@ impl Entry {
     pub(crate) fn decode_at(cookie: u64, bytes: &[u8]) -> Option<Self> {
         let mut t = Take(bytes);
         COOKIES.contains(&cookie).then_some(())?;
-        Some(Self { child: ObjectNo::new(t.u64()?), kind: FileType::from_code(t.u8()?)?, name: Name::new(t.0).ok()? })
+        Some(Self {
+            child: ObjectNo::new(t.u64()?),
+            kind: FileType::from_code(t.u8()?)?,
+            name: Name::new(t.0).ok()?,
+        })
     }
 }
 
@@ -218,21 +222,33 @@ impl Item<'_> {
             return None;
         }
         Some(match code {
-            1 => Item::Link(Link { parent: ObjectNo::new(v.u64()?), name: Name::new(v.0).ok()? }),
+            1 => Item::Link(Link {
+                parent: ObjectNo::new(v.u64()?),
+                name: Name::new(v.0).ok()?,
+            }),
             2 => Item::Data(v.0),
             3 => {
                 let block = v.u64()?;
-                Item::Extent { block, extent: Mapped::decode_at(block, v.0)? }
+                Item::Extent {
+                    block,
+                    extent: Mapped::decode_at(block, v.0)?,
+                }
             }
             4 => Item::ExtentTree(PagePtr::decode(v.0.try_into().ok()?)?),
             5 => {
                 let cookie = v.u64()?;
-                Item::Entry { cookie, entry: Entry::decode_at(cookie, v.0)? }
+                Item::Entry {
+                    cookie,
+                    entry: Entry::decode_at(cookie, v.0)?,
+                }
             }
             6 => Item::DirTree(PagePtr::decode(v.0.try_into().ok()?)?),
             7 => {
                 let len = usize::from(v.u8()?);
-                Item::Xattr { name: v.bytes(len)?, value: v.0 }
+                Item::Xattr {
+                    name: v.bytes(len)?,
+                    value: v.0,
+                }
             }
             _ if flags & 1 != 0 => Item::Ignored,
             _ => return None,

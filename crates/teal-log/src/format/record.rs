@@ -157,18 +157,41 @@ impl Header {
         if t.array::<16>()? != *uuid {
             return None;
         }
-        let (epoch, seq, batch, watermark, previous) =
-            (t.counter()?, t.counter()?, t.counter()?, t.counter()?, t.u64()?);
-        let next_a = Run { addr: t.sector64()?, sectors: t.u32()? };
+        let (epoch, seq, batch, watermark, previous) = (
+            t.counter()?,
+            t.counter()?,
+            t.counter()?,
+            t.counter()?,
+            t.u64()?,
+        );
+        let next_a = Run {
+            addr: t.sector64()?,
+            sectors: t.u32()?,
+        };
         let gap = t.u32()?;
-        let next_b = Run { addr: t.sector64()?, sectors: t.u32()? };
+        let next_b = Run {
+            addr: t.sector64()?,
+            sectors: t.u32()?,
+        };
         let (payload, body, deltas) = (t.u32()?, t.u32()?, t.u32()?);
         let lsn = Lsn::new(t.counter()?);
         let counter = t.u64()?;
-        let stamp = Stamp { replica: t.u32()?, incarnation: t.u32()?, counter };
+        let stamp = Stamp {
+            replica: t.u32()?,
+            incarnation: t.u32()?,
+            counter,
+        };
         let (time, payload_crc, body_crc) = (t.time()?, t.u32()?, t.u32()?);
-        let sums = Sums { objects: t.counter()?, live: t.counter()?, unfolded: t.counter()? };
-        let owner = Owner { machine: t.array()?, boot: t.array()?, name: t.array()? };
+        let sums = Sums {
+            objects: t.counter()?,
+            live: t.counter()?,
+            unfolded: t.counter()?,
+        };
+        let owner = Owner {
+            machine: t.array()?,
+            boot: t.array()?,
+            name: t.array()?,
+        };
         Some(Self {
             flags,
             epoch,

@@ -48,7 +48,10 @@ impl SharedExtent {
     }
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut t = Take(bytes);
-        let shared = Self { count: t.u32()?, extent: Extent::decode(t.0)? };
+        let shared = Self {
+            count: t.u32()?,
+            extent: Extent::decode(t.0)?,
+        };
         (shared.count > 0 && shared.extent.blocks() <= SHARED_BLOCKS).then_some(shared)
     }
 }
@@ -63,7 +66,10 @@ pub(crate) enum SharedItem {
 impl SharedItem {
     pub(crate) fn decode(key: u64, value: &[u8]) -> Option<Self> {
         if key < SHARED_IDS {
-            return Some(Self::Extent { id: key, shared: SharedExtent::decode(value)? });
+            return Some(Self::Extent {
+                id: key,
+                shared: SharedExtent::decode(value)?,
+            });
         }
         let addr = Sector::new(key.checked_sub(PLACES)?);
         let id = u64::from_le_bytes(value.try_into().ok()?);
@@ -77,42 +83,94 @@ mod tests {
     use crate::format::extent::{Mapped, Slice};
     use teal_types::Lsn;
 
-    const EXTENT: &[u8] = b"\x01\x02\x03\x04\x05\x06\x01\0\x08\0\0\0\x07\0\0\0\0\0\0\0\xaa\xbb\xcc\xdd";
+    const EXTENT: &[u8] =
+        b"\x01\x02\x03\x04\x05\x06\x01\0\x08\0\0\0\x07\0\0\0\0\0\0\0\xaa\xbb\xcc\xdd";
 
     fn extent(blocks: usize) -> Extent {
         let crcs = vec![0xddcc_bbaa; blocks].into();
-        Extent { addr: Sector::new(0x0605_0403_0201), stored: 8 * blocks as u16, born: Lsn::new(7), crcs }
+        Extent {
+            addr: Sector::new(0x0605_0403_0201),
+            stored: 8 * blocks as u16,
+            born: Lsn::new(7),
+            crcs,
+        }
     }
 
     #[test]
     fn golden_bytes() {
-        let shared = SharedExtent { count: 3, extent: extent(1) };
+        let shared = SharedExtent {
+            count: 3,
+            extent: extent(1),
+        };
         assert_eq!(shared.encode(), [b"\x03\0\0\0", EXTENT].concat());
-        assert_eq!(SharedItem::decode(9, &shared.encode()), Some(SharedItem::Extent { id: 9, shared }));
+        assert_eq!(
+            SharedItem::decode(9, &shared.encode()),
+            Some(SharedItem::Extent { id: 9, shared })
+        );
         let addr = Sector::new(0x77);
         assert_eq!(place_key(addr), 0x8000_0000_0000_0077);
         let id = b"\x09\0\0\0\0\0\0\0";
-        assert_eq!(SharedItem::decode(place_key(addr), id), Some(SharedItem::Place { addr, id: 9 }));
+        assert_eq!(
+            SharedItem::decode(place_key(addr), id),
+            Some(SharedItem::Place { addr, id: 9 })
+        );
 
-        let slice = Slice { id: 0x0605_0403_0201, first: 5, blocks: 2, stored: 13, born: Lsn::new(7) };
+        let slice = Slice {
+            id: 0x0605_0403_0201,
+            first: 5,
+            blocks: 2,
+            stored: 13,
+            born: Lsn::new(7),
+        };
         let mut bytes = Vec::new();
         Mapped::Shared(slice).encode(&mut bytes);
-        assert_eq!(bytes, b"\x01\x02\x03\x04\x05\x06\x02\0\x0d\0\0\x01\x07\0\0\0\0\0\0\0\x05\0");
+        assert_eq!(
+            bytes,
+            b"\x01\x02\x03\x04\x05\x06\x02\0\x0d\0\0\x01\x07\0\0\0\0\0\0\0\x05\0"
+        );
         assert_eq!(Mapped::decode(&bytes), Some(Mapped::Shared(slice)));
     }
 
     #[test]
     fn what_no_table_may_hold_is_refused() {
-        let of = |count, blocks| SharedExtent { count, extent: extent(blocks) }.encode();
+        let of = |count, blocks| {
+            SharedExtent {
+                count,
+                extent: extent(blocks),
+            }
+            .encode()
+        };
         assert!(SharedExtent::decode(&of(1, 64)).is_some());
-        assert_eq!(SharedExtent::decode(&of(1, 65)), None, "longer than a shared extent may be");
+        assert_eq!(
+            SharedExtent::decode(&of(1, 65)),
+            None,
+            "longer than a shared extent may be"
+        );
         assert_eq!(SharedExtent::decode(&of(0, 1)), None, "nobody refers to it");
         assert_eq!(SharedItem::decode(1 << 48, &of(1, 1)), None, "not an id");
-        assert_eq!(SharedItem::decode(1 << 63, &(1_u64 << 48).to_le_bytes()), None, "not a place of an id");
+        assert_eq!(
+            SharedItem::decode(1 << 63, &(1_u64 << 48).to_le_bytes()),
+            None,
+            "not a place of an id"
+        );
         let mut bytes = Vec::new();
-        let slice = Slice { id: 1, first: 63, blocks: 2, stored: 16, born: Lsn::new(7) };
+        let slice = Slice {
+            id: 1,
+            first: 63,
+            blocks: 2,
+            stored: 16,
+            born: Lsn::new(7),
+        };
         Mapped::Shared(slice).encode(&mut bytes);
-        assert_eq!(Mapped::decode(&bytes), None, "behind the end of a shared extent");
-        assert_eq!(Extent::decode(&bytes), None, "a part of a shared extent is no extent");
+        assert_eq!(
+            Mapped::decode(&bytes),
+            None,
+            "behind the end of a shared extent"
+        );
+        assert_eq!(
+            Extent::decode(&bytes),
+            None,
+            "a part of a shared extent is no extent"
+        );
     }
 }

@@ -152,20 +152,44 @@ impl Superblock {
                 t.u32()?;
                 t.array()?
             },
-            label: String::from_utf8(t.array::<LABEL_MAX>()?.to_vec()).ok()?.trim_end_matches('\0').to_owned(),
+            label: String::from_utf8(t.array::<LABEL_MAX>()?.to_vec())
+                .ok()?
+                .trim_end_matches('\0')
+                .to_owned(),
         })
     }
 
     fn geometry(self) -> Result<Self, Refused> {
-        let bad = |ok: bool, what| if ok { Ok(()) } else { Err(Refused::Geometry(what)) };
-        bad(self.commit_align.is_power_of_two() && (512..=65536).contains(&self.commit_align), "commit alignment")?;
-        bad(self.segment_sectors.is_power_of_two() && self.segment_sectors >= 1024, "segment size")?;
-        bad(u64::from(self.segment_sectors) * 512 <= 1 << 31, "segment size")?;
+        let bad = |ok: bool, what| {
+            if ok {
+                Ok(())
+            } else {
+                Err(Refused::Geometry(what))
+            }
+        };
+        bad(
+            self.commit_align.is_power_of_two() && (512..=65536).contains(&self.commit_align),
+            "commit alignment",
+        )?;
+        bad(
+            self.segment_sectors.is_power_of_two() && self.segment_sectors >= 1024,
+            "segment size",
+        )?;
+        bad(
+            u64::from(self.segment_sectors) * 512 <= 1 << 31,
+            "segment size",
+        )?;
         bad((8..=1 << 16).contains(&self.segments), "number of segments")?;
         bad(self.sectors <= 1 << 48, "size")?;
         let end = u64::from(self.segments) * u64::from(self.segment_sectors);
-        bad(end <= Geometry::second_superblock(self.sectors).get(), "size")?;
-        bad((1..=8).contains(&self.anchor_places) && self.anchor_places <= self.segments / 2, "anchor places")?;
+        bad(
+            end <= Geometry::second_superblock(self.sectors).get(),
+            "size",
+        )?;
+        bad(
+            (1..=8).contains(&self.anchor_places) && self.anchor_places <= self.segments / 2,
+            "anchor places",
+        )?;
         Ok(self)
     }
 }

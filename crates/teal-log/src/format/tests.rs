@@ -52,24 +52,43 @@ fn header() -> Header {
         batch: 4,
         watermark: 2,
         previous: 0x0102_0304_0506_0708,
-        next_a: Run { addr: Sector::new(100), sectors: 50 },
+        next_a: Run {
+            addr: Sector::new(100),
+            sectors: 50,
+        },
         gap: 8,
-        next_b: Run { addr: Sector::new(2048), sectors: 1024 },
+        next_b: Run {
+            addr: Sector::new(2048),
+            sectors: 1024,
+        },
         payload: 16,
         body: 300,
         deltas: 5,
         lsn: Lsn::new(77),
-        stamp: Stamp { replica: 1, incarnation: 2, counter: 77 },
+        stamp: Stamp {
+            replica: 1,
+            incarnation: 2,
+            counter: 77,
+        },
         time: Timestamp::new(-1, 999_999_999),
         payload_crc: 0xdead_beef,
         body_crc: 0xfeed_face,
-        sums: Sums { objects: 12, live: 345_678, unfolded: 9000 },
+        sums: Sums {
+            objects: 12,
+            live: 345_678,
+            unfolded: 9000,
+        },
         owner: Owner::new(*b"this very machin", *b"its present life", "workshop"),
     }
 }
 
 fn extent() -> Extent {
-    Extent { addr: Sector::new(0x0001_0203_0405), stored: 13, born: Lsn::new(9), crcs: [1, 0x0a0b_0c0d].into() }
+    Extent {
+        addr: Sector::new(0x0001_0203_0405),
+        stored: 13,
+        born: Lsn::new(9),
+        crcs: [1, 0x0a0b_0c0d].into(),
+    }
 }
 
 fn core() -> Core {
@@ -87,8 +106,16 @@ fn core() -> Core {
         ctime: Timestamp::new(5, 6),
         btime: Timestamp::new(7, 8),
         lsn: Lsn::new(9),
-        data_stamp: Stamp { replica: 1, incarnation: 1, counter: 9 },
-        attr_stamp: Stamp { replica: 1, incarnation: 1, counter: 8 },
+        data_stamp: Stamp {
+            replica: 1,
+            incarnation: 1,
+            counter: 9,
+        },
+        attr_stamp: Stamp {
+            replica: 1,
+            incarnation: 1,
+            counter: 8,
+        },
         sectors: 13,
     }
 }
@@ -104,7 +131,11 @@ fn roots() -> Roots {
         checkpoint: 12,
         next_object: 34,
         next_lsn: Lsn::new(56),
-        stamp: Stamp { replica: 1, incarnation: 2, counter: 3 },
+        stamp: Stamp {
+            replica: 1,
+            incarnation: 2,
+            counter: 3,
+        },
         objects: 18,
         imap: page,
         overrides: vec![(3, usage())],
@@ -132,14 +163,24 @@ fn golden_superblock() {
     let mut torn = bytes.clone();
     torn[200] ^= 1;
     assert_eq!(Superblock::decode(&torn), Err(Refused::Damaged));
-    let unknown = Superblock { incompatible: 4, ..superblock() }.encode();
+    let unknown = Superblock {
+        incompatible: 4,
+        ..superblock()
+    }
+    .encode();
     assert_eq!(Superblock::decode(&unknown), Err(Refused::Features(4)));
     assert_eq!(Superblock::decode(&[0; 4096]), Err(Refused::NotTeal));
 }
 
 #[test]
 fn golden_anchor() {
-    let anchor = Anchor { checkpoint: 1, addr: Sector::new(24), seq: 2, watermark: 3, secs: 4 };
+    let anchor = Anchor {
+        checkpoint: 1,
+        addr: Sector::new(24),
+        seq: 2,
+        watermark: 3,
+        secs: 4,
+    };
     let bytes = anchor.encode(&UUID);
     assert_eq!(pin(&bytes), "512 bytes, crc 48674bc7");
     assert_eq!(Anchor::decode(&bytes, &UUID), Some(anchor));
@@ -151,16 +192,31 @@ fn golden_record_header() {
     let bytes = header().encode(&UUID);
     assert_eq!(pin(&bytes), "512 bytes, crc 48674bc7");
     assert_eq!(Header::decode(&bytes, &UUID), Some(header()));
-    assert_eq!(format!("{:016x}", record::digest(&bytes, &UUID)), "d5c023b97cab61bb");
+    assert_eq!(
+        format!("{:016x}", record::digest(&bytes, &UUID)),
+        "d5c023b97cab61bb"
+    );
     // As records were before they named their writer: zeros there, which are no mark.
-    let unmarked = Header { owner: Owner::default(), ..header() };
+    let unmarked = Header {
+        owner: Owner::default(),
+        ..header()
+    };
     let bytes = unmarked.encode(&UUID);
     assert_eq!(bytes[172..508], [0; 336]);
     assert_eq!(Header::decode(&bytes, &UUID), Some(unmarked));
-    assert_eq!(format!("{:016x}", record::digest(&bytes, &UUID)), "2eb44f3dd8671b2e");
+    assert_eq!(
+        format!("{:016x}", record::digest(&bytes, &UUID)),
+        "2eb44f3dd8671b2e"
+    );
     assert_eq!(crate::owner::mark(&unmarked), None);
     assert_eq!(crate::owner::mark(&header()), Some(header().owner));
-    assert_eq!(crate::owner::mark(&Header { flags: record::CLEAN, ..header() }), None);
+    assert_eq!(
+        crate::owner::mark(&Header {
+            flags: record::CLEAN,
+            ..header()
+        }),
+        None
+    );
 }
 
 #[test]
@@ -170,27 +226,50 @@ fn golden_deltas() {
     let all = [
         Delta::Inode(b"whole"),
         Delta::Attributes(b"core"),
-        Delta::Extent { block: 5, extent: extent().into() },
+        Delta::Extent {
+            block: 5,
+            extent: extent().into(),
+        },
         Delta::Hole { block: 6, count: 7 },
-        Delta::EntrySet { cookie: 128, child: ObjectNo::new(18), kind: FileType::Dir, name: name("sub") },
+        Delta::EntrySet {
+            cookie: 128,
+            child: ObjectNo::new(18),
+            kind: FileType::Dir,
+            name: name("sub"),
+        },
         Delta::EntryGone { cookie: 128 },
         Delta::Free,
         Delta::Orphan(true),
         Delta::Roots(Box::new(roots())),
         Delta::Head(b"head"),
-        Delta::SharedSet { id: 5, shared: SharedExtent { count: 3, extent: extent() } },
+        Delta::SharedSet {
+            id: 5,
+            shared: SharedExtent {
+                count: 3,
+                extent: extent(),
+            },
+        },
         Delta::SharedGone { id: 6 },
         Delta::SharedCount { id: 7, count: 8 },
-        Delta::Kept { lsn: Lsn::new(9), byte: 10, delta: b"as it was" },
+        Delta::Kept {
+            lsn: Lsn::new(9),
+            byte: 10,
+            delta: b"as it was",
+        },
     ];
     for (i, delta) in all.iter().enumerate() {
         delta.encode(object, i as u32, &mut body);
     }
     assert_eq!(pin(&body), "627 bytes, crc 85012c01");
-    let back: Vec<_> = decode_body(&body, all.len() as u32).map(Result::unwrap).collect();
+    let back: Vec<_> = decode_body(&body, all.len() as u32)
+        .map(Result::unwrap)
+        .collect();
     assert_eq!(back.len(), all.len());
     for (i, (placed, delta)) in back.iter().zip(&all).enumerate() {
-        assert_eq!((placed.object, placed.lsn_offset as usize, &placed.delta), (object, i, delta));
+        assert_eq!(
+            (placed.object, placed.lsn_offset as usize, &placed.delta),
+            (object, i, delta)
+        );
     }
 }
 
@@ -198,16 +277,29 @@ fn golden_deltas() {
 fn golden_inode() {
     let mut bytes = Vec::new();
     core().encode(&mut bytes);
-    let entry = Entry { child: ObjectNo::new(3), kind: FileType::Fifo, name: name("pipe") };
+    let entry = Entry {
+        child: ObjectNo::new(3),
+        kind: FileType::Fifo,
+        name: name("pipe"),
+    };
     let ptr = PagePtr::decode([8, 0, 0, 0, 0, 0, 60, 0, 1, 2, 3, 4]).unwrap();
     let items = [
-        Item::Link(Link { parent: ObjectNo::ROOT, name: name("file") }),
+        Item::Link(Link {
+            parent: ObjectNo::ROOT,
+            name: name("file"),
+        }),
         Item::Data(b"data"),
-        Item::Extent { block: 0, extent: extent().into() },
+        Item::Extent {
+            block: 0,
+            extent: extent().into(),
+        },
         Item::ExtentTree(ptr),
         Item::Entry { cookie: 256, entry },
         Item::DirTree(ptr),
-        Item::Xattr { name: b"user.a", value: b"b" },
+        Item::Xattr {
+            name: b"user.a",
+            value: b"b",
+        },
     ];
     for item in &items {
         item.encode(&mut bytes);
@@ -220,15 +312,32 @@ fn golden_inode() {
 fn golden_items() {
     let mut bytes = Vec::new();
     extent().encode(&mut bytes);
-    assert_eq!(pin(&bytes), "05040302010002000d0000000900000000000000010000000d0c0b0a");
+    assert_eq!(
+        pin(&bytes),
+        "05040302010002000d0000000900000000000000010000000d0c0b0a"
+    );
     assert_eq!(Extent::decode(&bytes), Some(extent()));
 
-    let shared = SharedExtent { count: 3, extent: extent() };
-    assert_eq!(pin(&shared.encode()), "0300000005040302010002000d0000000900000000000000010000000d0c0b0a");
+    let shared = SharedExtent {
+        count: 3,
+        extent: extent(),
+    };
+    assert_eq!(
+        pin(&shared.encode()),
+        "0300000005040302010002000d0000000900000000000000010000000d0c0b0a"
+    );
     assert_eq!(SharedExtent::decode(&shared.encode()), Some(shared));
 
-    let home = Known::At(Home { byte: 0x1234, len: 200, crc: 5, lsn: Lsn::new(6) });
-    assert_eq!(pin(&home.encode()), "3412000000000000c800000005000000060000000000000000");
+    let home = Known::At(Home {
+        byte: 0x1234,
+        len: 200,
+        crc: 5,
+        lsn: Lsn::new(6),
+    });
+    assert_eq!(
+        pin(&home.encode()),
+        "3412000000000000c800000005000000060000000000000000"
+    );
     assert_eq!(Known::decode(&home.encode()), Some(home));
     let gone = Known::Gone(Lsn::new(6));
     assert_eq!(Known::decode(&gone.encode()), Some(gone));
@@ -242,7 +351,11 @@ fn golden_items() {
 
 #[test]
 fn golden_items_of_later() {
-    let old = Superseded { born: Lsn::new(1), died_secs: 2, extent: extent() };
+    let old = Superseded {
+        born: Lsn::new(1),
+        died_secs: 2,
+        extent: extent(),
+    };
     assert_eq!(
         pin(&old.encode()),
         "0100000000000000020000000000000005040302010002000d0000000900000000000000010000000d0c0b0a"
@@ -269,7 +382,15 @@ proptest! {
 #[test]
 fn checksums_of_pieces_make_that_of_the_whole() {
     let bytes: Vec<u8> = (0..40_960u32).map(|i| (i * i / 7) as u8).collect();
-    for (first, second) in [(0, 4096), (512, 4096), (4096, 512), (700, 3584), (4096, 36_864), (100, 9 * 512), (9, 0)] {
+    for (first, second) in [
+        (0, 4096),
+        (512, 4096),
+        (4096, 512),
+        (700, 3584),
+        (4096, 36_864),
+        (100, 9 * 512),
+        (9, 0),
+    ] {
         let (a, b) = bytes[..first + second].split_at(first);
         assert_eq!(
             super::crc_joined(super::crc(a), super::crc(b), second as u64 / 512),

@@ -62,7 +62,14 @@ pub(super) struct Base {
 pub(super) fn all() -> &'static [Base] {
     static BASES: OnceLock<Vec<Base>> = OnceLock::new();
     BASES.get_or_init(|| {
-        let build: [fn(&mut Maker); 6] = [small_files, big_directory, fragments, orphans, open_tail, copies];
+        let build: [fn(&mut Maker); 6] = [
+            small_files,
+            big_directory,
+            fragments,
+            orphans,
+            open_tail,
+            copies,
+        ];
         build.into_iter().map(make).collect()
     })
 }
@@ -80,30 +87,56 @@ impl Maker {
     fn create(&self, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo {
         let op = self.store.begin(Cost::names(2)).expect("there is room");
         let mut locked = op.lock(&[dir]).expect("the directory is there");
-        let new = NewObject { kind, perm: 0o644, uid: 1, gid: 2, rdev: 0, now: Noon.civil() };
+        let new = NewObject {
+            kind,
+            perm: 0o644,
+            uid: 1,
+            gid: 2,
+            rdev: 0,
+            now: Noon.civil(),
+        };
         let no = locked.create(new);
-        locked.insert_entry(dir, name, no).expect("the name is free");
+        locked
+            .insert_entry(dir, name, no)
+            .expect("the name is free");
         no
     }
 
     fn write(&self, no: ObjectNo, at: u64, len: usize, seed: u8) {
         let data: Vec<u8> = (0..len).map(|i| (i * 31 + i / 256) as u8 ^ seed).collect();
-        let op = self.store.begin(Cost::data(len as u64)).expect("there is room");
-        op.lock(&[no]).and_then(|mut locked| locked.write(no, at, &data)).expect("it is written");
+        let op = self
+            .store
+            .begin(Cost::data(len as u64))
+            .expect("there is room");
+        op.lock(&[no])
+            .and_then(|mut locked| locked.write(no, at, &data))
+            .expect("it is written");
     }
 
     fn share(&self, from: (ObjectNo, u64), to: (ObjectNo, u64), len: u64) {
         let sharing = self.store.sharing(from, to, len).expect("a sound map");
         let op = self.store.begin(sharing.cost).expect("there is room");
-        let done = op.lock(&[from.0, to.0]).and_then(|mut locked| locked.share(from, to, len, &sharing));
-        assert!(done.is_ok_and(|done| done > 0), "whole blocks can be shared");
+        let done = op
+            .lock(&[from.0, to.0])
+            .and_then(|mut locked| locked.share(from, to, len, &sharing));
+        assert!(
+            done.is_ok_and(|done| done > 0),
+            "whole blocks can be shared"
+        );
     }
 
     fn remove(&self, dir: ObjectNo, name: &Name, no: ObjectNo, keep: bool) {
-        let op = self.store.begin(Cost::names(2).freeing()).expect("there is room");
+        let op = self
+            .store
+            .begin(Cost::names(2).freeing())
+            .expect("there is room");
         let mut locked = op.lock(&[dir, no]).expect("both are there");
         locked.remove_entry(dir, name).expect("the name is there");
-        let done = if keep { locked.set_orphan(no, true) } else { locked.free(no) };
+        let done = if keep {
+            locked.set_orphan(no, true)
+        } else {
+            locked.free(no)
+        };
         done.expect("a sound store takes it");
     }
 
@@ -131,11 +164,17 @@ fn small_files(m: &mut Maker) {
     let link = m.create(ObjectNo::ROOT, &name("link", 0), FileType::Symlink);
     let fifo = m.create(ObjectNo::ROOT, &name("fifo", 0), FileType::Fifo);
     let op = m.store.begin(Cost::names(4)).expect("there is room");
-    let mut locked = op.lock(&[ObjectNo::ROOT, link, fifo]).expect("all are there");
+    let mut locked = op
+        .lock(&[ObjectNo::ROOT, link, fifo])
+        .expect("all are there");
     locked.set_target(link, b"dir0/file3");
     for i in 0..3 {
-        locked.insert_entry(ObjectNo::ROOT, &name("hard", i), fifo).expect("the name is free");
-        locked.set_xattr(fifo, name("user.x", i).as_bytes(), Some(&[7; 300])).expect("it is small");
+        locked
+            .insert_entry(ObjectNo::ROOT, &name("hard", i), fifo)
+            .expect("the name is free");
+        locked
+            .set_xattr(fifo, name("user.x", i).as_bytes(), Some(&[7; 300]))
+            .expect("it is small");
     }
     drop(locked);
     drop(op);
@@ -145,7 +184,9 @@ fn small_files(m: &mut Maker) {
 /// A directory with a tree of its own, entries removed.
 fn big_directory(m: &mut Maker) {
     let dir = m.create(ObjectNo::ROOT, &name("big", 0), FileType::Dir);
-    let made: Vec<_> = (0..700).map(|i| m.create(dir, &name("a-name-of-some-length-", i), FileType::File)).collect();
+    let made: Vec<_> = (0..700)
+        .map(|i| m.create(dir, &name("a-name-of-some-length-", i), FileType::File))
+        .collect();
     m.checkpoint();
     for (i, no) in made.iter().enumerate().step_by(9) {
         m.remove(dir, &name("a-name-of-some-length-", i), *no, false);
@@ -196,14 +237,23 @@ fn open_tail(m: &mut Maker) {
     m.write(old, 0, 30_000, 1);
     m.checkpoint();
     for i in 0..60 {
-        let file = m.create(dir, &name("a-longer-name-so-that-it-outgrows-", i), FileType::File);
+        let file = m.create(
+            dir,
+            &name("a-longer-name-so-that-it-outgrows-", i),
+            FileType::File,
+        );
         m.write(file, 0, i * 700, i as u8);
         m.write(old, i as u64 * 20_000, 3000, i as u8);
         if i % 10 == 0 {
             m.commit();
         }
         if i % 7 == 3 {
-            m.remove(dir, &name("a-longer-name-so-that-it-outgrows-", i), file, i % 2 == 0);
+            m.remove(
+                dir,
+                &name("a-longer-name-so-that-it-outgrows-", i),
+                file,
+                i % 2 == 0,
+            );
         }
     }
     m.commit();
@@ -211,12 +261,18 @@ fn open_tail(m: &mut Maker) {
 
 /// Files that share content, in the last checkpoint and in the tail of the log.
 fn copies(m: &mut Maker) {
-    let files: Vec<_> = (0..6).map(|i| m.create(ObjectNo::ROOT, &name("copy", i), FileType::File)).collect();
+    let files: Vec<_> = (0..6)
+        .map(|i| m.create(ObjectNo::ROOT, &name("copy", i), FileType::File))
+        .collect();
     m.write(files[0], 0, 900_000, 9);
     m.write(files[1], 40_960, 70_001, 8);
     m.commit();
-    for (from, to, at, len) in [(0, 2, 0, 900_000), (0, 3, 8192, 400_000), (1, 4, 0, 110_961), (2, 4, 200_704, 300_000)]
-    {
+    for (from, to, at, len) in [
+        (0, 2, 0, 900_000),
+        (0, 3, 8192, 400_000),
+        (1, 4, 0, 110_961),
+        (2, 4, 200_704, 300_000),
+    ] {
         m.share((files[from], 0), (files[to], at), len);
     }
     m.write(files[2], 300_000, 5000, 7);
@@ -231,15 +287,30 @@ fn copies(m: &mut Maker) {
 }
 
 fn make(fill: fn(&mut Maker)) -> Base {
-    let disk = Arc::new(MeteredDisk::new(Arc::new(vec![0; SMALLEST_STORE as usize]), u64::MAX));
+    let disk = Arc::new(MeteredDisk::new(
+        Arc::new(vec![0; SMALLEST_STORE as usize]),
+        u64::MAX,
+    ));
     let (dynamic, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (disk.clone(), Arc::new(Noon));
-    let options = MkfsOptions { label: "fuzz".into(), owner: (0, 0), ..MkfsOptions::default() };
+    let options = MkfsOptions {
+        label: "fuzz".into(),
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    };
     Store::mkfs(Arc::clone(&dynamic), Arc::clone(&clock), &Sevens, &options).expect("a store fits");
-    let (store, _) = Store::open(dynamic, clock, OpenOptions::default()).expect("a new store opens");
-    let mut maker = Maker { states: vec![oracle::observe(&store)], store };
+    let (store, _) =
+        Store::open(dynamic, clock, OpenOptions::default()).expect("a new store opens");
+    let mut maker = Maker {
+        states: vec![oracle::observe(&store)],
+        store,
+    };
     fill(&mut maker);
     let bytes = disk.snapshot();
-    Base { parts: parts(&disk, &bytes), bytes: Arc::new(bytes), states: maker.states }
+    Base {
+        parts: parts(&disk, &bytes),
+        bytes: Arc::new(bytes),
+        states: maker.states,
+    }
 }
 
 /// Finds the structures of a whole image.
@@ -247,10 +318,23 @@ fn parts(disk: &MeteredDisk, bytes: &[u8]) -> Vec<Part> {
     let sb = read_superblock(disk).expect("a whole image");
     let geometry = Geometry::new(&sb);
     let mut out = Vec::new();
-    let fixed = |kind, at: Sector, len| Part { kind, byte: at.byte() as usize, len, seq: u64::MAX };
+    let fixed = |kind, at: Sector, len| Part {
+        kind,
+        byte: at.byte() as usize,
+        len,
+        seq: u64::MAX,
+    };
     out.push(fixed(Kind::Superblock, Sector::new(0), superblock::BYTES));
-    out.push(fixed(Kind::Superblock, Geometry::second_superblock(sb.sectors), superblock::BYTES));
-    out.extend(geometry.anchor_slots().map(|at| fixed(Kind::Anchor, at, anchor::BYTES)));
+    out.push(fixed(
+        Kind::Superblock,
+        Geometry::second_superblock(sb.sectors),
+        superblock::BYTES,
+    ));
+    out.extend(
+        geometry
+            .anchor_slots()
+            .map(|at| fixed(Kind::Anchor, at, anchor::BYTES)),
+    );
     out.retain(|part| bytes[part.range()].iter().any(|b| *b != 0));
     for (i, sector) in bytes.chunks_exact(SECTOR as usize).enumerate() {
         if let Some(header) = Header::decode(sector, &sb.uuid) {
@@ -263,14 +347,22 @@ fn parts(disk: &MeteredDisk, bytes: &[u8]) -> Vec<Part> {
 
 fn record(bytes: &[u8], byte: usize, header: &Header, out: &mut Vec<Part>) {
     let seq = header.seq;
-    let mut add = |kind, byte, len| out.push(Part { kind, byte, len, seq });
+    let mut add = |kind, byte, len| {
+        out.push(Part {
+            kind,
+            byte,
+            len,
+            seq,
+        })
+    };
     add(Kind::Header, byte, HEADER);
     let body = byte + HEADER + header.payload as usize * SECTOR as usize;
     let len = header.body as usize;
     add(Kind::Body, body, len);
     for placed in decode_body(&bytes[body..body + len], header.deltas).flatten() {
         let at = body + placed.at;
-        let len = u32::from_le_bytes(bytes[at - 16..at - 12].try_into().expect("four bytes")) as usize;
+        let len =
+            u32::from_le_bytes(bytes[at - 16..at - 12].try_into().expect("four bytes")) as usize;
         add(Kind::Delta, at - 20, len + 20);
         match placed.delta {
             Delta::Inode(inode) | Delta::Head(inode) => add(Kind::Inode, at, inode.len()),
@@ -280,15 +372,21 @@ fn record(bytes: &[u8], byte: usize, header: &Header, out: &mut Vec<Part>) {
                 if bytes[page + 7] == 0 {
                     let mut item = page + 24;
                     while item < page + usize::from(ptr.bytes()) {
-                        let len = usize::from(u16::from_le_bytes([bytes[item + 8], bytes[item + 9]]));
+                        let len =
+                            usize::from(u16::from_le_bytes([bytes[item + 8], bytes[item + 9]]));
                         add(Kind::Item, item + 10, len);
                         item += 10 + len;
                     }
                 }
             }
-            Delta::Extent { extent: Mapped::Own(extent), .. } => {
-                add(Kind::Data, extent.addr.byte() as usize, extent.bytes() as usize)
-            }
+            Delta::Extent {
+                extent: Mapped::Own(extent),
+                ..
+            } => add(
+                Kind::Data,
+                extent.addr.byte() as usize,
+                extent.bytes() as usize,
+            ),
             _ => {}
         }
     }

@@ -25,24 +25,38 @@ fn resized(bytes: &[u8], len: usize) -> Vec<u8> {
 }
 
 fn uuid_of(bytes: &[u8]) -> [u8; 16] {
-    bytes.get(8..24).and_then(|id| id.try_into().ok()).unwrap_or_default()
+    bytes
+        .get(8..24)
+        .and_then(|id| id.try_into().ok())
+        .unwrap_or_default()
 }
 
 pub(super) fn superblock(input: &[u8]) {
     let bytes = resized(input, superblock::BYTES);
-    let Ok(sb) = lenient(|| Superblock::decode(&bytes)) else { return };
+    let Ok(sb) = lenient(|| Superblock::decode(&bytes)) else {
+        return;
+    };
     assert_eq!(Superblock::decode(&sb.encode()).as_ref(), Ok(&sb));
     let geometry = Geometry::new(&sb);
     let last = sb.segments - 1;
     for segment in [0, 1, last].map(Segment) {
-        assert!(geometry.holds(geometry.usable(segment)) && geometry.usable_bytes(segment) <= geometry.segment_bytes());
+        assert!(
+            geometry.holds(geometry.usable(segment))
+                && geometry.usable_bytes(segment) <= geometry.segment_bytes()
+        );
     }
     let second = Geometry::second_superblock(sb.sectors);
     for at in geometry.anchor_slots() {
-        assert!(at.get() + geometry.slot_sectors() <= second.get(), "anchors lie before the second superblock");
+        assert!(
+            at.get() + geometry.slot_sectors() <= second.get(),
+            "anchors lie before the second superblock"
+        );
         assert!(geometry.place_near(at) < sb.anchor_places);
     }
-    assert!(geometry.whole(Segment(last)).addr.get() + geometry.segment_bytes() / SECTOR <= second.get());
+    assert!(
+        geometry.whole(Segment(last)).addr.get() + geometry.segment_bytes() / SECTOR
+            <= second.get()
+    );
 }
 
 pub(super) fn anchor(input: &[u8]) {
@@ -60,7 +74,12 @@ pub(super) fn record(input: &[u8]) {
     let uuid = uuid_of(&bytes);
     if let Some(header) = lenient(|| Header::decode(&bytes, &uuid)) {
         assert_eq!(Header::decode(&header.encode(&uuid), &uuid), Some(header));
-        let _ = (header.sectors(), header.seq + 1, header.epoch + 1, header.batch + 1);
+        let _ = (
+            header.sectors(),
+            header.seq + 1,
+            header.epoch + 1,
+            header.batch + 1,
+        );
         let _ = header.lsn.get() + u64::from(u32::MAX) + 1;
     }
 }
@@ -77,25 +96,42 @@ pub(super) fn body(input: &[u8]) {
             _ => {}
         }
         let mut again = Vec::new();
-        placed.delta.encode(placed.object, placed.lsn_offset, &mut again);
+        placed
+            .delta
+            .encode(placed.object, placed.lsn_offset, &mut again);
         let mut same = decode_body(&again, 1);
-        let same = same.next().expect("one was asked for").expect("what was encoded decodes");
-        assert_eq!((same.object, same.lsn_offset, &same.delta), (placed.object, placed.lsn_offset, &placed.delta));
+        let same = same
+            .next()
+            .expect("one was asked for")
+            .expect("what was encoded decodes");
+        assert_eq!(
+            (same.object, same.lsn_offset, &same.delta),
+            (placed.object, placed.lsn_offset, &placed.delta)
+        );
     }
 }
 
 pub(super) fn inode(input: &[u8]) {
     let no = ObjectNo::new(20);
-    let Some(state) = State::decode(no, None, input) else { return };
+    let Some(state) = State::decode(no, None, input) else {
+        return;
+    };
     let whole = state.whole();
     let again = State::decode(no, None, &whole).expect("what was encoded decodes");
     assert_eq!(again.whole(), whole);
-    let _ = (attr_of(no, &state), state.fits_whole(), state.mem_pages(), state.few_extents().count());
+    let _ = (
+        attr_of(no, &state),
+        state.fits_whole(),
+        state.mem_pages(),
+        state.few_extents().count(),
+    );
     assert_eq!(Core::decode(&state.core_bytes()), Some(state.core));
 }
 
 pub(super) fn extent(input: &[u8]) {
-    let Some(extent) = Mapped::decode(input) else { return };
+    let Some(extent) = Mapped::decode(input) else {
+        return;
+    };
     let mut again = Vec::new();
     extent.encode(&mut again);
     assert_eq!(again, input, "an extent has one form");
@@ -120,10 +156,28 @@ pub(super) fn usage(input: &[u8]) {
 }
 
 pub(super) fn page(input: &[u8]) {
-    let bytes = resized(input, input.len().next_multiple_of(SECTOR as usize).min(2 * PAGE_MAX));
-    let Some(kind) = bytes.get(6).and_then(|code| TreeKind::from_code(*code)) else { return };
+    let bytes = resized(
+        input,
+        input
+            .len()
+            .next_multiple_of(SECTOR as usize)
+            .min(2 * PAGE_MAX),
+    );
+    let Some(kind) = bytes.get(6).and_then(|code| TreeKind::from_code(*code)) else {
+        return;
+    };
     let owner = ObjectNo::new(Take(&bytes[16..]).u64().unwrap_or(0));
-    let Ok(node) = Node::decode(&bytes, Sector::new(0), Expect { kind, owner, level: None }) else { return };
+    let Ok(node) = Node::decode(
+        &bytes,
+        Sector::new(0),
+        Expect {
+            kind,
+            owner,
+            level: None,
+        },
+    ) else {
+        return;
+    };
     assert_eq!(node.encode(kind, owner), bytes, "a page has one form");
     assert!(node.first_key() <= node.last_key() && node.encoded_len() <= PAGE_MAX);
     if let Items::Leaf(items) = &node.items {
@@ -141,14 +195,25 @@ pub(super) fn page(input: &[u8]) {
 }
 
 pub(super) fn shared(input: &[u8]) {
-    for key in [0, 7, (1 << 48) - 1, 1 << 48, 1 << 63, (1 << 63) + 7, u64::MAX] {
+    for key in [
+        0,
+        7,
+        (1 << 48) - 1,
+        1 << 48,
+        1 << 63,
+        (1 << 63) + 7,
+        u64::MAX,
+    ] {
         match SharedItem::decode(key, input) {
             Some(SharedItem::Extent { id, shared }) => {
                 assert_eq!((id, shared.encode().as_slice()), (key, input));
                 assert!(shared.count > 0 && shared.extent.blocks() <= SHARED_BLOCKS);
             }
             Some(SharedItem::Place { addr, id }) => {
-                assert_eq!((place_key(addr), place_of(key), id.to_le_bytes().as_slice()), (key, addr, input));
+                assert_eq!(
+                    (place_key(addr), place_of(key), id.to_le_bytes().as_slice()),
+                    (key, addr, input)
+                );
             }
             None => {}
         }
@@ -165,7 +230,12 @@ pub(super) fn future(input: &[u8]) {
 pub(super) fn seeds(target: &str) -> Vec<Vec<u8>> {
     let mut out: Vec<Vec<u8>> = Vec::new();
     for base in bases::all() {
-        let of = |kind| base.parts.iter().filter(move |part| part.kind == kind).map(|part| &base.bytes[part.range()]);
+        let of = |kind| {
+            base.parts
+                .iter()
+                .filter(move |part| part.kind == kind)
+                .map(|part| &base.bytes[part.range()])
+        };
         use bases::Kind;
         match target {
             "superblock" => out.extend(of(Kind::Superblock).map(Vec::from)),
@@ -178,8 +248,14 @@ pub(super) fn seeds(target: &str) -> Vec<Vec<u8>> {
         }
     }
     if target == "future" {
-        let old: Vec<_> = out.iter().map(|item| [&[0; 16], &item[..]].concat()).collect();
-        out = old.into_iter().filter(|item| Superseded::decode(item).is_some()).collect();
+        let old: Vec<_> = out
+            .iter()
+            .map(|item| [&[0; 16], &item[..]].concat())
+            .collect();
+        out = old
+            .into_iter()
+            .filter(|item| Superseded::decode(item).is_some())
+            .collect();
     }
     // A few of each length say as much as all of them.
     out.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));

@@ -23,16 +23,29 @@ const CHANGED: usize = 8;
 fn open(disk: &Arc<MeteredDisk>, read_only: bool, salvage: bool) -> Option<(Arc<Store>, Recovery)> {
     let disk: Arc<dyn Disk> = disk.clone();
     let clock: Arc<dyn Clock> = Arc::new(Noon);
-    Store::open(disk, clock, OpenOptions { read_only, salvage, ..OpenOptions::default() }).ok()
+    Store::open(
+        disk,
+        clock,
+        OpenOptions {
+            read_only,
+            salvage,
+            ..OpenOptions::default()
+        },
+    )
+    .ok()
 }
 
 /// Checksums look away: whatever the image says, nothing panics and everything ends.
 pub(super) fn image(input: &[u8]) {
-    let Some(script) = Script::decode(input) else { return };
+    let Some(script) = Script::decode(input) else {
+        return;
+    };
     let disk = script.disk(BUDGET);
     lenient(|| {
         raw_dumps(&disk);
-        let Some((store, _)) = open(&disk, !script.for_writing, script.salvage) else { return };
+        let Some((store, _)) = open(&disk, !script.for_writing, script.salvage) else {
+            return;
+        };
         let seen = observe(&store);
         if !script.for_writing {
             return;
@@ -47,12 +60,23 @@ pub(super) fn image(input: &[u8]) {
 
 /// Checksums count: what is read is what one of the commits had made, or an error.
 pub(super) fn image_sealed(input: &[u8]) {
-    let Some(script) = Script::decode(input) else { return };
+    let Some(script) = Script::decode(input) else {
+        return;
+    };
     let disk = script.disk(BUDGET);
-    let Some((store, _)) = open(&disk, !script.for_writing, script.salvage) else { return };
+    let Some((store, _)) = open(&disk, !script.for_writing, script.salvage) else {
+        return;
+    };
     let seen = oracle::observe(&store);
-    let of_a_commit = script.base.states.iter().any(|state| seen.is_part_of(state));
-    assert!(of_a_commit, "wrong data without an error: no commit had left this");
+    let of_a_commit = script
+        .base
+        .states
+        .iter()
+        .any(|state| seen.is_part_of(state));
+    assert!(
+        of_a_commit,
+        "wrong data without an error: no commit had left this"
+    );
     store.check(CheckOptions { verify_data: true }, &mut |_| {});
     if script.for_writing {
         let _ = use_it(&store, &seen);
@@ -61,7 +85,13 @@ pub(super) fn image_sealed(input: &[u8]) {
 
 fn raw_dumps(disk: &MeteredDisk) {
     let mut out = std::io::sink();
-    for what in [RawWhat::Superblock, RawWhat::Anchors, RawWhat::Chain, RawWhat::Segment(0), RawWhat::Segment(1)] {
+    for what in [
+        RawWhat::Superblock,
+        RawWhat::Anchors,
+        RawWhat::Chain,
+        RawWhat::Segment(0),
+        RawWhat::Segment(1),
+    ] {
         // An error says that no superblock is left, or fewer segments.
         let _ = dump_raw(disk, what, &mut out);
     }
@@ -72,9 +102,18 @@ fn observe(store: &Store) -> Seen {
     let seen = oracle::observe(store);
     store.check(CheckOptions { verify_data: true }, &mut |_| {});
     let mut out = std::io::sink();
-    let of = seen.things.keys().flat_map(|no| [DumpWhat::Inode(*no), DumpWhat::Directory(*no)]);
-    for what in
-        [DumpWhat::Usage, DumpWhat::InodeMap, DumpWhat::Orphans, DumpWhat::Shared].into_iter().chain(of.take(600))
+    let of = seen
+        .things
+        .keys()
+        .flat_map(|no| [DumpWhat::Inode(*no), DumpWhat::Directory(*no)]);
+    for what in [
+        DumpWhat::Usage,
+        DumpWhat::InodeMap,
+        DumpWhat::Orphans,
+        DumpWhat::Shared,
+    ]
+    .into_iter()
+    .chain(of.take(600))
     {
         store.dump(what, &mut out).expect("a sink takes everything");
     }
@@ -86,10 +125,16 @@ fn observe(store: &Store) -> Seen {
 /// A few operations of each kind, commits, a checkpoint, cleaning, the clean end.
 fn use_it(store: &Store, seen: &Seen) -> Result<(), StoreError> {
     let some = |is: fn(FileType) -> bool| -> Vec<ObjectNo> {
-        let of_kind = seen.things.iter().filter(|(_, thing)| thing.attr.is_some_and(|attr| is(attr.kind)));
+        let of_kind = seen
+            .things
+            .iter()
+            .filter(|(_, thing)| thing.attr.is_some_and(|attr| is(attr.kind)));
         of_kind.map(|(no, _)| *no).take(CHANGED).collect()
     };
-    let (dirs, files) = (some(|kind| kind.is_dir()), some(|kind| kind == FileType::File));
+    let (dirs, files) = (
+        some(|kind| kind.is_dir()),
+        some(|kind| kind == FileType::File),
+    );
     for dir in dirs {
         let _ = names(store, dir);
     }
@@ -125,7 +170,14 @@ fn names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
         let op = store.begin(Cost::names(2))?;
         let mut locked = op.lock(&[dir])?;
         for kind in [FileType::Dir, FileType::File] {
-            let no = locked.create(NewObject { kind, perm: 0o600, uid: 0, gid: 0, rdev: 0, now: Noon.civil() });
+            let no = locked.create(NewObject {
+                kind,
+                perm: 0o600,
+                uid: 0,
+                gid: 0,
+                rdev: 0,
+                now: Noon.civil(),
+            });
             if locked.entry(dir, &fresh)?.is_none() {
                 locked.insert_entry(dir, &fresh, no)?;
             } else {
@@ -136,12 +188,21 @@ fn names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
     let mut found = Vec::new();
     store.each_entry(dir, 0, &mut |_, child, _, name| {
         found.push((child, name.clone()));
-        if found.len() < CHANGED { std::ops::ControlFlow::Continue(()) } else { std::ops::ControlFlow::Break(()) }
+        if found.len() < CHANGED {
+            std::ops::ControlFlow::Continue(())
+        } else {
+            std::ops::ControlFlow::Break(())
+        }
     })?;
     for (child, name) in found {
         let op = store.begin(Cost::names(2).freeing())?;
-        let Ok(mut locked) = op.lock(&[dir, child]) else { continue };
-        if locked.entry(dir, &name)?.is_none_or(|(now, _)| now != child) {
+        let Ok(mut locked) = op.lock(&[dir, child]) else {
+            continue;
+        };
+        if locked
+            .entry(dir, &name)?
+            .is_none_or(|(now, _)| now != child)
+        {
             continue;
         }
         locked.remove_entry(dir, &name)?;
@@ -167,7 +228,11 @@ fn content(store: &Store, file: ObjectNo) -> Result<(), StoreError> {
 
 fn copies(store: &Store, from: ObjectNo, to: ObjectNo) -> Result<(), StoreError> {
     let size = store.attr(from)?.size;
-    for (at, to, into) in [(0, to, 0), (4096, to, 1 << 20), (0, from, size.next_multiple_of(4096))] {
+    for (at, to, into) in [
+        (0, to, 0),
+        (4096, to, 1 << 20),
+        (0, from, size.next_multiple_of(4096)),
+    ] {
         let sharing = store.sharing((from, at), (to, into), size)?;
         let op = store.begin(sharing.cost)?;
         let mut locked = op.lock(&[from, to])?;
@@ -179,7 +244,13 @@ fn copies(store: &Store, from: ObjectNo, to: ObjectNo) -> Result<(), StoreError>
 fn attributes(store: &Store, no: ObjectNo) -> Result<(), StoreError> {
     let op = store.begin(Cost::names(1))?;
     let mut locked = op.lock(&[no])?;
-    locked.set_attr(no, SetAttr { perm: Some(0o777), ..SetAttr::default() });
+    locked.set_attr(
+        no,
+        SetAttr {
+            perm: Some(0o777),
+            ..SetAttr::default()
+        },
+    );
     let _ = locked.set_xattr(no, b"user.fuzz", Some(&[1; 100]))?;
     let _ = locked.entries(no);
     locked.set_orphan(no, true)?;

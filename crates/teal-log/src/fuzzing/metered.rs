@@ -22,32 +22,54 @@ pub(super) struct MeteredDisk {
 
 impl MeteredDisk {
     pub(super) fn new(base: Arc<Vec<u8>>, budget: u64) -> Self {
-        Self { base, changed: RwLock::default(), left: AtomicU64::new(budget) }
+        Self {
+            base,
+            changed: RwLock::default(),
+            left: AtomicU64::new(budget),
+        }
     }
 
     fn charge(&self, at: Sector, len: usize) -> io::Result<()> {
         let cost = REQUEST + len as u64;
         let left = self.left.load(Relaxed);
-        assert!(left >= cost, "too much work for an image of {} bytes", self.base.len());
+        assert!(
+            left >= cost,
+            "too much work for an image of {} bytes",
+            self.base.len()
+        );
         self.left.store(left - cost, Relaxed);
-        let end = at.get().checked_mul(SECTOR).and_then(|byte| byte.checked_add(len as u64));
-        if end.is_none_or(|end| end > self.base.len() as u64) || !(len as u64).is_multiple_of(SECTOR) {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the disk"));
+        let end = at
+            .get()
+            .checked_mul(SECTOR)
+            .and_then(|byte| byte.checked_add(len as u64));
+        if end.is_none_or(|end| end > self.base.len() as u64)
+            || !(len as u64).is_multiple_of(SECTOR)
+        {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "beyond the end of the disk",
+            ));
         }
         Ok(())
     }
 
     /// Changes bytes in place.
     pub(super) fn poke(&self, byte: usize, bytes: &[u8]) {
-        for (i, value) in bytes.iter().enumerate().take_while(|(i, _)| byte + i < self.base.len()) {
+        for (i, value) in bytes
+            .iter()
+            .enumerate()
+            .take_while(|(i, _)| byte + i < self.base.len())
+        {
             let at = byte + i;
             let start = at / SECTOR as usize * SECTOR as usize;
             let mut changed = self.changed.write();
-            let sector = changed.entry((start / SECTOR as usize) as u64).or_insert_with(|| {
-                let mut old = [0; SECTOR as usize];
-                old.copy_from_slice(&self.base[start..start + SECTOR as usize]);
-                old
-            });
+            let sector = changed
+                .entry((start / SECTOR as usize) as u64)
+                .or_insert_with(|| {
+                    let mut old = [0; SECTOR as usize];
+                    old.copy_from_slice(&self.base[start..start + SECTOR as usize]);
+                    old
+                });
             sector[at - start] = *value;
         }
     }
@@ -56,7 +78,11 @@ impl MeteredDisk {
     pub(super) fn peek(&self, byte: usize, len: usize) -> Vec<u8> {
         let end = (byte + len).min(self.base.len());
         let changed = self.changed.read();
-        let one = |at: usize| changed.get(&(at as u64 / SECTOR)).map_or(self.base[at], |s| s[at % SECTOR as usize]);
+        let one = |at: usize| {
+            changed
+                .get(&(at as u64 / SECTOR))
+                .map_or(self.base[at], |s| s[at % SECTOR as usize])
+        };
         (byte.min(end)..end).map(one).collect()
     }
 
@@ -74,20 +100,34 @@ impl MeteredDisk {
 impl Disk for MeteredDisk {
     fn shape(&self) -> DiskShape {
         let sectors = self.base.len() as u64 / SECTOR;
-        DiskShape { sectors, logical: 512, physical: 512, rotational: false, sparse: false }
+        DiskShape {
+            sectors,
+            logical: 512,
+            physical: 512,
+            rotational: false,
+            sparse: false,
+        }
     }
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
         self.charge(at, buf.len())?;
         let from = at.byte() as usize;
         buf.copy_from_slice(&self.base[from..from + buf.len()]);
-        for (sector, bytes) in self.changed.read().range(at.get()..at.get() + buf.len() as u64 / SECTOR) {
+        for (sector, bytes) in self
+            .changed
+            .read()
+            .range(at.get()..at.get() + buf.len() as u64 / SECTOR)
+        {
             let to = ((sector - at.get()) * SECTOR) as usize;
             buf[to..to + SECTOR as usize].copy_from_slice(bytes);
         }
         Ok(())
     }
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let bytes = parts.iter().map(|part| &part[..]).collect::<Vec<_>>().concat();
+        let bytes = parts
+            .iter()
+            .map(|part| &part[..])
+            .collect::<Vec<_>>()
+            .concat();
         self.charge(at, bytes.len())?;
         let mut changed = self.changed.write();
         for (number, sector) in (at.get()..).zip(bytes.chunks_exact(SECTOR as usize)) {

@@ -41,7 +41,10 @@ pub(super) struct Seen {
 /// Looks at everything that hangs in the tree, and at the orphans.
 pub(super) fn observe(store: &Store) -> Seen {
     let orphans = store.orphans().ok();
-    let mut seen = Seen { orphans: orphans.clone(), ..Seen::default() };
+    let mut seen = Seen {
+        orphans: orphans.clone(),
+        ..Seen::default()
+    };
     let mut known: BTreeSet<ObjectNo> = orphans.into_iter().flatten().take(SEEN_MAX).collect();
     let mut waiting: Vec<ObjectNo> = known.iter().copied().collect();
     known.insert(ObjectNo::ROOT);
@@ -61,12 +64,20 @@ pub(super) fn observe(store: &Store) -> Seen {
 }
 
 fn look(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Thing {
-    let mut thing = Thing { attr: store.attr(no).ok(), names: store.names(no).ok(), ..Thing::default() };
+    let mut thing = Thing {
+        attr: store.attr(no).ok(),
+        names: store.names(no).ok(),
+        ..Thing::default()
+    };
     let mut entries = Vec::new();
     let listed = store.each_entry(no, 0, &mut |cookie, child, kind, name| {
         entries.push((cookie, child, kind, name.clone()));
         *entries_left = entries_left.saturating_sub(1);
-        if *entries_left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if *entries_left == 0 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     thing.entries = listed.is_ok().then_some(entries);
     let _ = (store.parent(no), store.path_of(no), store.head_bytes(no));
@@ -77,7 +88,9 @@ fn look(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Thing {
     let mut at = Some(0);
     let mut failed = 0;
     for _ in 0..PIECES_MAX {
-        let Some(offset) = at.filter(|_| failed < FAILURES_MAX) else { break };
+        let Some(offset) = at.filter(|_| failed < FAILURES_MAX) else {
+            break;
+        };
         match store.read(no, offset, PIECE as usize) {
             Ok(bytes) if bytes.is_empty() => break,
             Ok(bytes) => {
@@ -89,7 +102,9 @@ fn look(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Thing {
         }
         // Over holes of any size.
         let next = store.seek(no, offset + PIECE, false);
-        at = next.unwrap_or(Some(offset + PIECE)).map(|next| next / PIECE * PIECE);
+        at = next
+            .unwrap_or(Some(offset + PIECE))
+            .map(|next| next / PIECE * PIECE);
         let _ = store.seek(no, offset, true);
     }
     if let Some(attr) = thing.attr {
@@ -113,7 +128,10 @@ impl Seen {
                     && agrees(thing.entries.as_ref(), then.entries.as_ref())
                     && agrees(thing.names.as_ref(), then.names.as_ref())
                     && agrees(thing.xattrs.as_ref(), then.xattrs.as_ref())
-                    && thing.content.iter().all(|(at, digest)| agrees(Some(digest), then.content.get(at)))
+                    && thing
+                        .content
+                        .iter()
+                        .all(|(at, digest)| agrees(Some(digest), then.content.get(at)))
             })
     }
 }

@@ -70,13 +70,20 @@ impl Script {
             changes.push(change);
         }
         let base = &bases[usize::from(base) % bases.len()];
-        Some(Self { base, for_writing: how & 1 != 0, salvage: how & 2 != 0, changes })
+        Some(Self {
+            base,
+            for_writing: how & 1 != 0,
+            salvage: how & 2 != 0,
+            changes,
+        })
     }
 
     /// The image with its changes, on a disk that gives out `budget` bytes.
     pub(super) fn disk(&self, budget: u64) -> Arc<MeteredDisk> {
         let disk = MeteredDisk::new(Arc::clone(&self.base.bytes), budget);
-        self.changes.iter().for_each(|change| change.apply(self.base, &disk));
+        self.changes
+            .iter()
+            .for_each(|change| change.apply(self.base, &disk));
         Arc::new(disk)
     }
 }
@@ -84,13 +91,24 @@ impl Script {
 impl Change {
     fn take(t: &mut Take<'_>) -> Option<Self> {
         let (operation, width) = (t.u8()?, 1 << (t.u8()? % 4));
-        Some(Self { operation, width, part: t.u16()?, offset: t.u16()?, other: t.u16()?, value: t.u64()? })
+        Some(Self {
+            operation,
+            width,
+            part: t.u16()?,
+            offset: t.u16()?,
+            other: t.u16()?,
+            value: t.u64()?,
+        })
     }
 
     fn apply(&self, base: &Base, disk: &MeteredDisk) {
         let pick = |index: u16| -> Part {
             // Half of the numbers mean the fixed and newest structures.
-            let count = if index >> 15 == 0 { base.parts.len().min(96) } else { base.parts.len() };
+            let count = if index >> 15 == 0 {
+                base.parts.len().min(96)
+            } else {
+                base.parts.len()
+            };
             base.parts[usize::from(index & 0x7fff) % count]
         };
         let (part, other) = (pick(self.part), pick(self.other));
@@ -114,7 +132,13 @@ impl Change {
             4 => disk.poke(part.byte, &disk.peek(other.byte, part.len.min(other.len))),
             5 => {
                 let from = (self.value % other.len as u64) as usize;
-                disk.poke(at, &disk.peek(other.byte + from, 12.min(part.len - offset).min(other.len - from)));
+                disk.poke(
+                    at,
+                    &disk.peek(
+                        other.byte + from,
+                        12.min(part.len - offset).min(other.len - from),
+                    ),
+                );
             }
             6 => {
                 let len = ((self.value % 600) as usize).min(part.len - offset);

@@ -11,11 +11,18 @@ static MEMORY: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, 
 
 /// What is kept in the repository: inputs worth keeping, and those that once broke a promise.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return Vec::new();
+    };
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    files.into_iter().map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect()
+    files
+        .into_iter()
+        .map(|path| (path.display().to_string(), std::fs::read(&path).unwrap()))
+        .collect()
 }
 
 fn mutated(rng: &mut Rng, from: &[Vec<u8>]) -> Vec<u8> {
@@ -48,7 +55,10 @@ fn mutated(rng: &mut Rng, from: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn run(name: &str, cases: u64) {
-    let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("a target");
+    let (_, target) = TARGETS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .expect("a target");
     let mut inputs = Vec::new();
     for (file, input) in corpus(name) {
         println!("{file}");
@@ -71,7 +81,10 @@ fn run(name: &str, cases: u64) {
 
 #[test]
 fn decoders_take_every_input() {
-    for (name, _) in TARGETS.iter().filter(|(name, _)| !name.starts_with("image")) {
+    for (name, _) in TARGETS
+        .iter()
+        .filter(|(name, _)| !name.starts_with("image"))
+    {
         run(name, 3000);
     }
 }

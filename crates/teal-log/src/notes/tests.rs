@@ -7,21 +7,43 @@ use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
 
 fn made() -> Arc<dyn Disk> {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(64 << 11));
-    let options = MkfsOptions { label: "notes".into(), owner: (0, 0), ..MkfsOptions::default() };
-    Store::mkfs(Arc::clone(&disk), Arc::new(SystemClock), &SystemEntropy, &options).unwrap();
+    let options = MkfsOptions {
+        label: "notes".into(),
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    };
+    Store::mkfs(
+        Arc::clone(&disk),
+        Arc::new(SystemClock),
+        &SystemEntropy,
+        &options,
+    )
+    .unwrap();
     disk
 }
 
 fn open(disk: &Arc<dyn Disk>) -> Arc<Store> {
-    let settings = Settings { checkpoint_bytes: 1 << 20, ..Settings::default() };
-    let options = OpenOptions { settings, ..OpenOptions::default() };
-    Store::open(Arc::clone(disk), Arc::new(SystemClock), options).unwrap().0
+    let settings = Settings {
+        checkpoint_bytes: 1 << 20,
+        ..Settings::default()
+    };
+    let options = OpenOptions {
+        settings,
+        ..OpenOptions::default()
+    };
+    Store::open(Arc::clone(disk), Arc::new(SystemClock), options)
+        .unwrap()
+        .0
 }
 
 fn set(store: &Store, no: u64, note: Option<&[u8]>) {
     let mut cost = Cost::names(1);
     cost.bytes += note_cost(note.map_or(0, <[u8]>::len));
-    store.begin(cost).unwrap().set_note(ObjectNo::new(no), note).unwrap();
+    store
+        .begin(cost)
+        .unwrap()
+        .set_note(ObjectNo::new(no), note)
+        .unwrap();
 }
 
 fn noted(store: &Store) -> Vec<(u64, Vec<u8>)> {
@@ -55,10 +77,18 @@ fn a_note_is_found_again_after_a_crash_and_after_a_checkpoint() {
         drop(store);
         let store = open(&disk);
         assert_eq!(store.note(ObjectNo::new(5)).unwrap().unwrap(), long[..1500]);
-        let heads = vec![(5, long[..NOTE_HEAD].to_vec()), (900, b"short".to_vec()), (901, Vec::new())];
+        let heads = vec![
+            (5, long[..NOTE_HEAD].to_vec()),
+            (900, b"short".to_vec()),
+            (901, Vec::new()),
+        ];
         assert_eq!(noted(&store), heads);
         assert_eq!(store.note(ObjectNo::new(902)).unwrap(), None);
-        assert!(store.check(crate::CheckOptions { verify_data: true }, &mut |_| {}).is_clean());
+        assert!(
+            store
+                .check(crate::CheckOptions { verify_data: true }, &mut |_| {})
+                .is_clean()
+        );
     }
 }
 
@@ -78,7 +108,11 @@ fn many_notes_stay_within_what_was_promised() {
     }
     store.checkpoint().unwrap();
     assert_eq!(noted(&store), []);
-    assert!(store.check(crate::CheckOptions { verify_data: true }, &mut |_| {}).is_clean());
+    assert!(
+        store
+            .check(crate::CheckOptions { verify_data: true }, &mut |_| {})
+            .is_clean()
+    );
 }
 
 #[test]
@@ -87,9 +121,18 @@ fn a_note_at_the_limit_and_one_past_it() {
     let at_limit = vec![7; NOTE_MAX];
     set(&store, 1, Some(&at_limit));
     store.commit().unwrap();
-    assert_eq!(store.note(ObjectNo::new(1)).unwrap().unwrap().len(), NOTE_MAX);
+    assert_eq!(
+        store.note(ObjectNo::new(1)).unwrap().unwrap().len(),
+        NOTE_MAX
+    );
     let op = store.begin(Cost::names(1)).unwrap();
-    assert!(matches!(op.set_note(ObjectNo::new(1), Some(&vec![7; NOTE_MAX + 1])), Err(StoreError::TooBig(_))));
-    assert!(matches!(op.set_note(ObjectNo::new(REPLICATED_LIMIT), Some(b"x")), Err(StoreError::TooBig(_))));
+    assert!(matches!(
+        op.set_note(ObjectNo::new(1), Some(&vec![7; NOTE_MAX + 1])),
+        Err(StoreError::TooBig(_))
+    ));
+    assert!(matches!(
+        op.set_note(ObjectNo::new(REPLICATED_LIMIT), Some(b"x")),
+        Err(StoreError::TooBig(_))
+    ));
     assert_eq!(store.note(ObjectNo::new(REPLICATED_LIMIT)).unwrap(), None);
 }

@@ -35,7 +35,9 @@ pub enum OpenError {
     #[error("the superblock is damaged: its {0} makes no sense")]
     Geometry(&'static str),
     /// The disk is smaller than the store.
-    #[error("the disk has {have} bytes but the store has {want}: it was cut short; restore it to its full length")]
+    #[error(
+        "the disk has {have} bytes but the store has {want}: it was cut short; restore it to its full length"
+    )]
     Truncated {
         /// Bytes there are.
         have: u64,

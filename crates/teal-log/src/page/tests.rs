@@ -8,16 +8,35 @@ const OWNER: ObjectNo = ObjectNo::new(0x0102_0304);
 const AT: Sector = Sector::new(9);
 
 fn want(level: u8) -> Expect {
-    Expect { kind: TreeKind::Extents, owner: OWNER, level: Some(level) }
+    Expect {
+        kind: TreeKind::Extents,
+        owner: OWNER,
+        level: Some(level),
+    }
 }
 
 fn leaf(items: &[(u64, &[u8])]) -> Node {
-    Node { level: 0, items: Items::Leaf(items.iter().map(|(key, value)| (*key, (*value).into())).collect()) }
+    Node {
+        level: 0,
+        items: Items::Leaf(
+            items
+                .iter()
+                .map(|(key, value)| (*key, (*value).into()))
+                .collect(),
+        ),
+    }
 }
 
 fn interior() -> Node {
-    let ptr = PagePtr { addr: Sector::new(0x0605_0403_0201), bytes: 0x0234, crc: 0xddcc_bbaa };
-    Node { level: 2, items: Items::Inner(vec![(1, Child::Disk(ptr)), (0x100, Child::Disk(ptr))]) }
+    let ptr = PagePtr {
+        addr: Sector::new(0x0605_0403_0201),
+        bytes: 0x0234,
+        crc: 0xddcc_bbaa,
+    };
+    Node {
+        level: 2,
+        items: Items::Inner(vec![(1, Child::Disk(ptr)), (0x100, Child::Disk(ptr))]),
+    }
 }
 
 #[test]
@@ -41,14 +60,20 @@ fn codes_round_trip() {
     for (kind, code) in TreeKind::ALL.into_iter().zip(1..) {
         assert_eq!((kind.code(), TreeKind::from_code(code)), (code, Some(kind)));
     }
-    assert_eq!((TreeKind::from_code(0), TreeKind::from_code(10)), (None, None));
+    assert_eq!(
+        (TreeKind::from_code(0), TreeKind::from_code(10)),
+        (None, None)
+    );
 }
 
 #[test]
 fn a_pointer_has_a_page_or_is_none() {
     let page = leaf(&[(1, &[7; 600])]).encode(TreeKind::Extents, OWNER);
     let ptr = PagePtr::seal(Sector::new((1 << 48) - 1), &page);
-    assert_eq!((ptr.bytes(), ptr.sectors(), ptr.stored_bytes()), (634, 2, 1024));
+    assert_eq!(
+        (ptr.bytes(), ptr.sectors(), ptr.stored_bytes()),
+        (634, 2, 1024)
+    );
     assert_eq!(PagePtr::decode(ptr.encode()), Some(ptr));
     assert_eq!(PagePtr::decode([0; PagePtr::BYTES]), None);
     assert_eq!(PagePtr::decode([0xff; PagePtr::BYTES]), None);
@@ -70,18 +95,47 @@ fn sealed() {
 fn distrust_of_another_place() {
     let page = interior().encode(TreeKind::Extents, OWNER);
     assert!(Node::decode(&page, AT, want(2)).is_ok());
-    assert!(Node::decode(&page, AT, Expect { level: None, ..want(0) }).is_ok());
+    assert!(
+        Node::decode(
+            &page,
+            AT,
+            Expect {
+                level: None,
+                ..want(0)
+            }
+        )
+        .is_ok()
+    );
     let others = [
-        Expect { kind: TreeKind::Xattrs, ..want(2) },
-        Expect { owner: STORE_WIDE, ..want(2) },
+        Expect {
+            kind: TreeKind::Xattrs,
+            ..want(2)
+        },
+        Expect {
+            owner: STORE_WIDE,
+            ..want(2)
+        },
         want(1),
-        Expect { kind: TreeKind::Usage, level: None, ..want(2) },
+        Expect {
+            kind: TreeKind::Usage,
+            level: None,
+            ..want(2)
+        },
     ];
     for other in others {
-        assert!(matches!(Node::decode(&page, AT, other), Err(StoreError::Corrupt { at: 9, .. })), "{other:?}");
+        assert!(
+            matches!(
+                Node::decode(&page, AT, other),
+                Err(StoreError::Corrupt { at: 9, .. })
+            ),
+            "{other:?}"
+        );
     }
     let error = Node::decode(&page, AT, want(1)).unwrap_err();
-    assert_eq!(error.to_string(), "an extent page at sector 9 of object #16909060 is damaged");
+    assert_eq!(
+        error.to_string(),
+        "an extent page at sector 9 of object #16909060 is damaged"
+    );
 }
 
 #[test]
@@ -110,24 +164,54 @@ fn distrust_of_form() {
         page[at] = byte;
         assert!(refused(&page), "byte {at} set to {byte}");
     }
-    assert!(!refused(&leaf(&[(5, &[1; VALUE_MAX])]).encode(TreeKind::Extents, OWNER)));
-    assert!(refused(&leaf(&[(5, &[1; VALUE_MAX + 1])]).encode(TreeKind::Extents, OWNER)));
+    assert!(!refused(
+        &leaf(&[(5, &[1; VALUE_MAX])]).encode(TreeKind::Extents, OWNER)
+    ));
+    assert!(refused(
+        &leaf(&[(5, &[1; VALUE_MAX + 1])]).encode(TreeKind::Extents, OWNER)
+    ));
     let mut high = interior().encode(TreeKind::Extents, OWNER);
     high[7] = LEVEL_MAX + 1;
-    assert!(Node::decode(&high, AT, Expect { level: None, ..want(0) }).is_err());
+    assert!(
+        Node::decode(
+            &high,
+            AT,
+            Expect {
+                level: None,
+                ..want(0)
+            }
+        )
+        .is_err()
+    );
 }
 
 fn any_page() -> impl Strategy<Value = Vec<u8>> {
-    let value =
-        prop_oneof![3 => prop::collection::vec(any::<u8>(), 0..40), 1 => prop::collection::vec(any::<u8>(), 300..600)];
+    let value = prop_oneof![3 => prop::collection::vec(any::<u8>(), 0..40), 1 => prop::collection::vec(any::<u8>(), 300..600)];
     let leaves = prop::collection::btree_map(any::<u64>(), value, 1..6).prop_map(|items| Node {
         level: 0,
-        items: Items::Leaf(items.into_iter().map(|(key, value)| (key, value.into())).collect()),
+        items: Items::Leaf(
+            items
+                .into_iter()
+                .map(|(key, value)| (key, value.into()))
+                .collect(),
+        ),
     });
     let ptr = (0..Sector::LIMIT.get(), 34..=4096u16, any::<u32>());
-    let ptr = ptr.prop_map(|(addr, bytes, crc)| Child::Disk(PagePtr { addr: Sector::new(addr), bytes, crc }));
-    let inner = (1..=LEVEL_MAX, prop::collection::btree_map(any::<u64>(), ptr, 1..203))
-        .prop_map(|(level, items)| Node { level, items: Items::Inner(items.into_iter().collect()) });
+    let ptr = ptr.prop_map(|(addr, bytes, crc)| {
+        Child::Disk(PagePtr {
+            addr: Sector::new(addr),
+            bytes,
+            crc,
+        })
+    });
+    let inner = (
+        1..=LEVEL_MAX,
+        prop::collection::btree_map(any::<u64>(), ptr, 1..203),
+    )
+        .prop_map(|(level, items)| Node {
+            level,
+            items: Items::Inner(items.into_iter().collect()),
+        });
     prop_oneof![leaves, inner].prop_map(|node| node.encode(TreeKind::Extents, OWNER))
 }
 

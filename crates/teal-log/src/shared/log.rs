@@ -82,9 +82,17 @@ impl Store {
     /// `Ok(None)` when the delta contradicts the table.
     pub(crate) fn redo_shared(&self, id: u64, what: &Logged) -> Result<Option<()>, StoreError> {
         let mut freed = Vec::new();
-        let Some(lives) = self.reader.shared.redo(&self.reader, id, what, &mut freed)? else { return Ok(None) };
+        let Some(lives) = self
+            .reader
+            .shared
+            .redo(&self.reader, id, what, &mut freed)?
+        else {
+            return Ok(None);
+        };
         if let Some(extent) = lives {
-            self.segments.lock().add_live(extent.addr.byte(), extent.bytes(), extent.born);
+            self.segments
+                .lock()
+                .add_live(extent.addr.byte(), extent.bytes(), extent.born);
         }
         Self::account_redone(&mut self.segments.lock(), &freed);
         Ok(Some(()))
@@ -102,9 +110,16 @@ impl Store {
             match self.content_of(&extent) {
                 Ok(content) => {
                     let bytes = content.len() as u64;
-                    if self.reader.shared.set_moving(&self.reader, id, extent.addr, content)? {
+                    if self
+                        .reader
+                        .shared
+                        .set_moving(&self.reader, id, extent.addr, content)?
+                    {
                         add(&self.reader.counters.bytes_moved, bytes);
-                        self.open.lock().since.get_or_insert_with(|| self.clock.monotonic());
+                        self.open
+                            .lock()
+                            .since
+                            .get_or_insert_with(|| self.clock.monotonic());
                     }
                 }
                 Err(e) => {
@@ -120,11 +135,23 @@ impl Store {
     pub(crate) fn content_of(&self, extent: &Extent) -> Result<Vec<u8>, StoreError> {
         let len = (extent.blocks() * BLOCK) as usize;
         let (addr, stored) = (extent.addr, u64::from(extent.stored));
-        let piece = Piece::Disk { addr, stored, crcs: extent.crcs.to_vec(), from: 0 };
-        let gathered = self.reader.gather(ObjectNo::new(0), &[Stretch { len, piece }]).map_err(|e| match e {
-            StoreError::Corrupt { at, .. } => StoreError::Corrupt { what: "shared content", at, object: None },
-            e => e,
-        })?;
+        let piece = Piece::Disk {
+            addr,
+            stored,
+            crcs: extent.crcs.to_vec(),
+            from: 0,
+        };
+        let gathered = self
+            .reader
+            .gather(ObjectNo::new(0), &[Stretch { len, piece }])
+            .map_err(|e| match e {
+                StoreError::Corrupt { at, .. } => StoreError::Corrupt {
+                    what: "shared content",
+                    at,
+                    object: None,
+                },
+                e => e,
+            })?;
         let mut content = gathered.to_vec();
         content.truncate((stored * SECTOR) as usize);
         Ok(content)

@@ -34,7 +34,11 @@ impl Tree {
         if value.len() > VALUE_MAX {
             return Err(StoreError::TooBig("the value of a tree item"));
         }
-        let mut cx = Cx { src, want: self.expect(None), ledger: &mut self.ledger };
+        let mut cx = Cx {
+            src,
+            want: self.expect(None),
+            ledger: &mut self.ledger,
+        };
         let Some(root) = &mut self.root else {
             let items = Items::Leaf(vec![(key, value.into())]);
             self.root = Some(cx.new_node(0, items));
@@ -42,7 +46,9 @@ impl Tree {
         };
         let (old, split) = cx.insert(root, (None, Span::ALL), key, value)?;
         if let Some((right_key, right)) = split {
-            let Some(Child::Mem(left)) = self.root.take() else { unreachable!("a node that was split is owned") };
+            let Some(Child::Mem(left)) = self.root.take() else {
+                unreachable!("a node that was split is owned")
+            };
             let level = left.level + 1;
             assert!(level <= LEVEL_MAX, "2^64 keys do not need this height");
             let items = vec![(left.first_key(), Child::Mem(left)), (right_key, right)];
@@ -55,12 +61,23 @@ impl Tree {
     ///
     /// # Errors
     /// What `src` answers; the content is unchanged then.
-    pub(crate) fn remove(&mut self, src: &dyn PageSource, key: u64) -> Result<Option<Box<[u8]>>, StoreError> {
+    pub(crate) fn remove(
+        &mut self,
+        src: &dyn PageSource,
+        key: u64,
+    ) -> Result<Option<Box<[u8]>>, StoreError> {
         if self.get(src, key)?.is_none() {
             return Ok(None);
         }
-        let mut cx = Cx { src, want: self.expect(None), ledger: &mut self.ledger };
-        let old = self.root.as_mut().map_or(Ok(None), |root| cx.remove(root, (None, Span::ALL), key))?;
+        let mut cx = Cx {
+            src,
+            want: self.expect(None),
+            ledger: &mut self.ledger,
+        };
+        let old = self
+            .root
+            .as_mut()
+            .map_or(Ok(None), |root| cx.remove(root, (None, Span::ALL), key))?;
         self.shorten();
         Ok(old)
     }
@@ -72,16 +89,31 @@ impl Tree {
     ///
     /// # Errors
     /// What `src` answers.
-    pub(crate) fn warm(&mut self, src: &dyn PageSource, from: u64, to: u64) -> Result<(), StoreError> {
+    pub(crate) fn warm(
+        &mut self,
+        src: &dyn PageSource,
+        from: u64,
+        to: u64,
+    ) -> Result<(), StoreError> {
         if from > to {
             return Ok(());
         }
-        let before = from.checked_sub(1).map_or(Ok(None), |key| self.at_or_before(src, key))?;
-        let after = to.checked_add(1).map_or(Ok(None), |key| self.at_or_after(src, key))?;
+        let before = from
+            .checked_sub(1)
+            .map_or(Ok(None), |key| self.at_or_before(src, key))?;
+        let after = to
+            .checked_add(1)
+            .map_or(Ok(None), |key| self.at_or_after(src, key))?;
         let low = before.map_or(from, |item| item.0);
         let high = after.map_or(to, |item| item.0);
-        let mut cx = Cx { src, want: self.expect(None), ledger: &mut self.ledger };
-        self.root.as_mut().map_or(Ok(()), |root| cx.own_paths(root, (None, Span::ALL), (low, high), 0))
+        let mut cx = Cx {
+            src,
+            want: self.expect(None),
+            ledger: &mut self.ledger,
+        };
+        self.root.as_mut().map_or(Ok(()), |root| {
+            cx.own_paths(root, (None, Span::ALL), (low, high), 0)
+        })
     }
 
     /// Owns the page at `level` on the path to `key` if it still lies at `at`, so that the next fold writes it anew.
@@ -89,13 +121,27 @@ impl Tree {
     ///
     /// # Errors
     /// What `src` answers.
-    pub(crate) fn touch(&mut self, src: &dyn PageSource, level: u8, key: u64, at: Sector) -> Result<bool, StoreError> {
-        let Some(root) = &self.root else { return Ok(false) };
+    pub(crate) fn touch(
+        &mut self,
+        src: &dyn PageSource,
+        level: u8,
+        key: u64,
+        at: Sector,
+    ) -> Result<bool, StoreError> {
+        let Some(root) = &self.root else {
+            return Ok(false);
+        };
         if !self.has_page(src, root, (None, Span::ALL), (level, key, at))? {
             return Ok(false);
         }
-        let mut cx = Cx { src, want: self.expect(None), ledger: &mut self.ledger };
-        self.root.as_mut().map_or(Ok(()), |root| cx.own_paths(root, (None, Span::ALL), (key, key), level))?;
+        let mut cx = Cx {
+            src,
+            want: self.expect(None),
+            ledger: &mut self.ledger,
+        };
+        self.root.as_mut().map_or(Ok(()), |root| {
+            cx.own_paths(root, (None, Span::ALL), (key, key), level)
+        })?;
         Ok(true)
     }
 
@@ -108,7 +154,9 @@ impl Tree {
         src: &dyn PageSource,
         visit: &mut dyn FnMut(u64, &[u8]),
     ) -> Result<(), StoreError> {
-        let Some(root) = &self.root else { return Ok(()) };
+        let Some(root) = &self.root else {
+            return Ok(());
+        };
         let (mut pages, mut leaves) = (Vec::new(), Vec::new());
         self.gather(src, root, (None, Span::ALL), (&mut pages, &mut leaves))?;
         self.root = None;
@@ -145,10 +193,15 @@ impl Cx<'_> {
     }
 
     /// The child, owned: if it was on disk it is copied into memory and its page is free.
-    fn own<'n>(&mut self, child: &'n mut Child, (level, span): (Option<u8>, Span)) -> Result<&'n mut Node, StoreError> {
+    fn own<'n>(
+        &mut self,
+        child: &'n mut Child,
+        (level, span): (Option<u8>, Span),
+    ) -> Result<&'n mut Node, StoreError> {
         if let Child::Disk(ptr) = child {
             let ptr: PagePtr = *ptr;
-            let node = Arc::unwrap_or_clone(load(self.src, ptr, Expect { level, ..self.want }, span)?);
+            let node =
+                Arc::unwrap_or_clone(load(self.src, ptr, Expect { level, ..self.want }, span)?);
             *child = self.new_node(node.level, node.items);
             self.ledger.freed.push(ptr);
         }
@@ -167,7 +220,9 @@ impl Cx<'_> {
         down_to: u8,
     ) -> Result<(), StoreError> {
         let node = self.own(child, (level, span))?;
-        let Items::Inner(items) = &mut node.items else { return Ok(()) };
+        let Items::Inner(items) = &mut node.items else {
+            return Ok(());
+        };
         if node.level > down_to {
             let on_path = route(items, low)..=route(items, high);
             for at in on_path {
@@ -179,7 +234,10 @@ impl Cx<'_> {
     }
 
     /// Returns the old value, and the right part if the node had to be split.
-    #[expect(clippy::type_complexity, reason = "two optional results of a private function")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "two optional results of a private function"
+    )]
     fn insert(
         &mut self,
         child: &mut Child,
@@ -205,14 +263,19 @@ impl Cx<'_> {
                 let place = (Some(node.level - 1), span.of(items, at));
                 let (replaced, split) = self.insert(&mut items[at].1, place, key, value)?;
                 items[at].0 = items[at].0.min(key);
-                let Some(right) = split else { return Ok((replaced, None)) };
+                let Some(right) = split else {
+                    return Ok((replaced, None));
+                };
                 old = replaced;
                 items.insert(at + 1, right);
                 at + 1
             }
         };
         let right = split_if_over(node, changed).map(|items| {
-            let right = Node { level: node.level, items };
+            let right = Node {
+                level: node.level,
+                items,
+            };
             (right.first_key(), self.new_node(right.level, right.items))
         });
         Ok((old, right))
@@ -226,7 +289,10 @@ impl Cx<'_> {
     ) -> Result<Option<Box<[u8]>>, StoreError> {
         let node = self.own(child, (level, span))?;
         match &mut node.items {
-            Items::Leaf(items) => Ok(items.binary_search_by_key(&key, |item| item.0).ok().map(|at| items.remove(at).1)),
+            Items::Leaf(items) => Ok(items
+                .binary_search_by_key(&key, |item| item.0)
+                .ok()
+                .map(|at| items.remove(at).1)),
             Items::Inner(items) => {
                 let at = route(items, key);
                 let place = (Some(node.level - 1), span.of(items, at));
@@ -240,13 +306,19 @@ impl Cx<'_> {
     /// After a removal under `items[at]`: drops the child if it is empty, merges it if it is sparse and a neighbour is in
     /// memory and has room.
     fn mend(&mut self, items: &mut Vec<(u64, Child)>, at: usize) {
-        let Child::Mem(node) = &items[at].1 else { return };
+        let Child::Mem(node) = &items[at].1 else {
+            return;
+        };
         if node.is_empty() {
             items.remove(at);
             self.ledger.mem_pages -= 1;
         } else if node.encoded_len() < SPARSE {
             let neighbours = [at.checked_sub(1), Some(at)];
-            if let Some(left) = neighbours.into_iter().flatten().find(|&left| fit_together(items, left)) {
+            if let Some(left) = neighbours
+                .into_iter()
+                .flatten()
+                .find(|&left| fit_together(items, left))
+            {
                 let (_, right) = items.remove(left + 1);
                 join(&mut items[left].1, right);
                 self.ledger.mem_pages -= 1;
@@ -259,7 +331,11 @@ impl Cx<'_> {
 fn fit_together(items: &[(u64, Child)], left: usize) -> bool {
     match items.get(left..left + 2) {
         Some([(_, Child::Mem(left)), (_, Child::Mem(right))]) => {
-            let empty = Node { level: 0, items: Items::Leaf(Vec::new()) }.encoded_len();
+            let empty = Node {
+                level: 0,
+                items: Items::Leaf(Vec::new()),
+            }
+            .encoded_len();
             left.encoded_len() + right.encoded_len() - empty <= PAGE_MAX
         }
         _ => false,
@@ -267,7 +343,9 @@ fn fit_together(items: &[(u64, Child)], left: usize) -> bool {
 }
 
 fn join(left: &mut Child, right: Child) {
-    let (Child::Mem(left), Child::Mem(right)) = (left, right) else { unreachable!("both are in memory") };
+    let (Child::Mem(left), Child::Mem(right)) = (left, right) else {
+        unreachable!("both are in memory")
+    };
     match (&mut left.items, right.items) {
         (Items::Leaf(left), Items::Leaf(mut right)) => left.append(&mut right),
         (Items::Inner(left), Items::Inner(mut right)) => left.append(&mut right),
@@ -290,11 +368,22 @@ fn split_if_over(node: &mut Node, changed: usize) -> Option<Items> {
                 left += leaf_item_len(value);
                 left * 2 >= total
             });
-            let cut = if changed == last { last } else { middle.map_or(last, |at| at + 1).clamp(1, last) };
+            let cut = if changed == last {
+                last
+            } else {
+                middle.map_or(last, |at| at + 1).clamp(1, last)
+            };
             Items::Leaf(items.split_off(cut))
         }
-        Items::Inner(items) => Items::Inner(items.split_off(if changed == last { last } else { items.len() / 2 })),
+        Items::Inner(items) => Items::Inner(items.split_off(if changed == last {
+            last
+        } else {
+            items.len() / 2
+        })),
     };
-    debug_assert!(node.encoded_len() <= PAGE_MAX, "the left part fits: items are small beside a page");
+    debug_assert!(
+        node.encoded_len() <= PAGE_MAX,
+        "the left part fits: items are small beside a page"
+    );
     Some(right)
 }

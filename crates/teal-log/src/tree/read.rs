@@ -45,12 +45,27 @@ impl Tree {
     ///
     /// # Errors
     /// Here and below: only what `src` answers.
-    pub(crate) fn get(&self, src: &dyn PageSource, key: u64) -> Result<Option<Box<[u8]>>, StoreError> {
-        let Some(root) = &self.root else { return Ok(None) };
-        self.get_below(src, &*self.open(src, root, None, Span::ALL)?, Span::ALL, key)
+    pub(crate) fn get(
+        &self,
+        src: &dyn PageSource,
+        key: u64,
+    ) -> Result<Option<Box<[u8]>>, StoreError> {
+        let Some(root) = &self.root else {
+            return Ok(None);
+        };
+        self.get_below(
+            src,
+            &*self.open(src, root, None, Span::ALL)?,
+            Span::ALL,
+            key,
+        )
     }
     /// The first item whose key is at least `key`.
-    pub(crate) fn at_or_after(&self, src: &dyn PageSource, key: u64) -> Result<Option<Item>, StoreError> {
+    pub(crate) fn at_or_after(
+        &self,
+        src: &dyn PageSource,
+        key: u64,
+    ) -> Result<Option<Item>, StoreError> {
         let mut found = None;
         self.scan(src, key, &mut |at, value| {
             found = Some((at, value.into()));
@@ -59,19 +74,49 @@ impl Tree {
         Ok(found)
     }
     /// The last item whose key is at most `key`.
-    pub(crate) fn at_or_before(&self, src: &dyn PageSource, key: u64) -> Result<Option<Item>, StoreError> {
-        let Some(root) = &self.root else { return Ok(None) };
-        self.last_below(src, &*self.open(src, root, None, Span::ALL)?, Span::ALL, key)
+    pub(crate) fn at_or_before(
+        &self,
+        src: &dyn PageSource,
+        key: u64,
+    ) -> Result<Option<Item>, StoreError> {
+        let Some(root) = &self.root else {
+            return Ok(None);
+        };
+        self.last_below(
+            src,
+            &*self.open(src, root, None, Span::ALL)?,
+            Span::ALL,
+            key,
+        )
     }
     /// Visits the items from key `from` on, ascending.
-    pub(crate) fn scan(&self, src: &dyn PageSource, from: u64, visit: Visit<'_>) -> Result<(), StoreError> {
+    pub(crate) fn scan(
+        &self,
+        src: &dyn PageSource,
+        from: u64,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
         self.range(src, from, u64::MAX, visit)
     }
     /// Visits the items with keys in `from..=to`, ascending, and loads no page in which there can be none of them.
-    pub(crate) fn range(&self, src: &dyn PageSource, from: u64, to: u64, visit: Visit<'_>) -> Result<(), StoreError> {
-        let Some(root) = self.root.as_ref().filter(|_| from <= to) else { return Ok(()) };
-        self.range_below(src, &*self.open(src, root, None, Span::ALL)?, Span::ALL, (from, to), visit)
-            .map(|_ended_early| ())
+    pub(crate) fn range(
+        &self,
+        src: &dyn PageSource,
+        from: u64,
+        to: u64,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let Some(root) = self.root.as_ref().filter(|_| from <= to) else {
+            return Ok(());
+        };
+        self.range_below(
+            src,
+            &*self.open(src, root, None, Span::ALL)?,
+            Span::ALL,
+            (from, to),
+            visit,
+        )
+        .map(|_ended_early| ())
     }
     /// Visits every node, parents first. What lies under a page that cannot be loaded is left out.
     pub(crate) fn walk(&self, src: &dyn PageSource, visit: VisitNode<'_>, on_error: OnError<'_>) {
@@ -96,7 +141,12 @@ impl Tree {
         match &node.items {
             Items::Inner(items) if node.level > level => {
                 let on = route(items, key);
-                self.has_page(src, &items[on].1, (Some(node.level - 1), span.of(items, on)), (level, key, at))
+                self.has_page(
+                    src,
+                    &items[on].1,
+                    (Some(node.level - 1), span.of(items, on)),
+                    (level, key, at),
+                )
             }
             _ => Ok(here && node.level == level),
         }
@@ -116,7 +166,12 @@ impl Tree {
         }
         if let Items::Inner(items) = &node.items {
             for (at, (_, below)) in items.iter().enumerate() {
-                self.gather(src, below, (Some(node.level - 1), span.of(items, at)), (pages, leaves))?;
+                self.gather(
+                    src,
+                    below,
+                    (Some(node.level - 1), span.of(items, at)),
+                    (pages, leaves),
+                )?;
             }
             return Ok(());
         }
@@ -148,9 +203,10 @@ impl Tree {
         key: u64,
     ) -> Result<Option<Box<[u8]>>, StoreError> {
         match &node.items {
-            Items::Leaf(items) => {
-                Ok(items.binary_search_by_key(&key, |item| item.0).ok().map(|at| items[at].1.clone()))
-            }
+            Items::Leaf(items) => Ok(items
+                .binary_search_by_key(&key, |item| item.0)
+                .ok()
+                .map(|at| items[at].1.clone())),
             Items::Inner(items) => {
                 let at = route(items, key);
                 let span = span.of(items, at);
@@ -160,9 +216,17 @@ impl Tree {
         }
     }
 
-    fn last_below(&self, src: &dyn PageSource, node: &Node, span: Span, key: u64) -> Result<Option<Item>, StoreError> {
+    fn last_below(
+        &self,
+        src: &dyn PageSource,
+        node: &Node,
+        span: Span,
+        key: u64,
+    ) -> Result<Option<Item>, StoreError> {
         match &node.items {
-            Items::Leaf(items) => Ok(items[..items.partition_point(|item| item.0 <= key)].last().cloned()),
+            Items::Leaf(items) => Ok(items[..items.partition_point(|item| item.0 <= key)]
+                .last()
+                .cloned()),
             Items::Inner(items) => {
                 for at in (0..=route(items, key)).rev() {
                     let span = span.of(items, at);
@@ -196,7 +260,10 @@ impl Tree {
                 for at in route(items, from)..=route(items, to) {
                     let span = span.of(items, at);
                     let below = self.open(src, &items[at].1, Some(node.level - 1), span)?;
-                    if self.range_below(src, &below, span, (from, to), visit)?.is_break() {
+                    if self
+                        .range_below(src, &below, span, (from, to), visit)?
+                        .is_break()
+                    {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
@@ -225,7 +292,13 @@ impl Tree {
         visit(page, &node);
         if let Items::Inner(items) = &node.items {
             for (at, (_, below)) in items.iter().enumerate() {
-                self.walk_below(src, below, (Some(node.level - 1), span.of(items, at)), visit, on_error);
+                self.walk_below(
+                    src,
+                    below,
+                    (Some(node.level - 1), span.of(items, at)),
+                    visit,
+                    on_error,
+                );
             }
         }
     }

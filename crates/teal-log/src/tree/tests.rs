@@ -28,10 +28,16 @@ impl PageSource for Pages {
     fn load(&self, ptr: PagePtr, want: Expect) -> Result<Arc<Node>, StoreError> {
         self.loads.set(self.loads.get() + 1);
         if let Some(left) = self.budget.get() {
-            self.budget.set(Some(left.checked_sub(1).ok_or_else(|| want.damaged(ptr.addr()))?));
+            self.budget.set(Some(
+                left.checked_sub(1)
+                    .ok_or_else(|| want.damaged(ptr.addr()))?,
+            ));
         }
         let stored = self.stored.borrow();
-        let page = stored.get(&ptr.addr()).filter(|page| ptr.matches(page)).ok_or_else(|| want.damaged(ptr.addr()))?;
+        let page = stored
+            .get(&ptr.addr())
+            .filter(|page| ptr.matches(page))
+            .ok_or_else(|| want.damaged(ptr.addr()))?;
         Node::decode(page, ptr.addr(), want).map(Arc::new)
     }
 }
@@ -46,8 +52,15 @@ impl Pages {
             written.push((meta, ptr));
             ptr
         });
-        assert_eq!((root, tree.mem_pages(), tree.is_dirty()), (tree.root(), 0, false));
-        assert_eq!(root, written.last().map(|last| last.1).or(root), "the root is written last");
+        assert_eq!(
+            (root, tree.mem_pages(), tree.is_dirty()),
+            (tree.root(), 0, false)
+        );
+        assert_eq!(
+            root,
+            written.last().map(|last| last.1).or(root),
+            "the root is written last"
+        );
         written
     }
     fn failing<R>(&self, after: u64, act: impl FnOnce() -> R) -> R {
@@ -76,7 +89,12 @@ fn live(tree: &Tree, src: &Pages) -> BTreeSet<Sector> {
     let mut found = BTreeSet::new();
     tree.walk(
         src,
-        &mut |page, _| assert!(page.is_none_or(|ptr| found.insert(ptr.addr())), "a page is referred to once"),
+        &mut |page, _| {
+            assert!(
+                page.is_none_or(|ptr| found.insert(ptr.addr())),
+                "a page is referred to once"
+            )
+        },
         &mut |ptr, error| panic!("{ptr:?}: {error}"),
     );
     found
@@ -84,27 +102,51 @@ fn live(tree: &Tree, src: &Pages) -> BTreeSet<Sector> {
 
 /// The shape that `How` 2 and 3 of the module promise; counts owned nodes.
 fn check_shape(tree: &Tree, src: &Pages) {
-    fn below(tree: &Tree, src: &Pages, child: &Child, level: Option<u8>, low: u64, high: Option<u64>) -> usize {
+    fn below(
+        tree: &Tree,
+        src: &Pages,
+        child: &Child,
+        level: Option<u8>,
+        low: u64,
+        high: Option<u64>,
+    ) -> usize {
         let (node, owned) = match child {
             Child::Mem(node) => (Arc::new((**node).clone()), 1),
             Child::Disk(ptr) => (src.load(*ptr, tree.expect(level)).unwrap(), 0),
         };
-        assert!(!node.is_empty() && node.encoded_len() <= PAGE_MAX && level.is_none_or(|level| level == node.level));
+        assert!(
+            !node.is_empty()
+                && node.encoded_len() <= PAGE_MAX
+                && level.is_none_or(|level| level == node.level)
+        );
         assert!(node.first_key() >= low);
         let Items::Inner(items) = &node.items else {
-            let Items::Leaf(items) = &node.items else { unreachable!() };
-            assert!(items.is_sorted_by(|a, b| a.0 < b.0) && high.is_none_or(|high| items.last().unwrap().0 < high));
+            let Items::Leaf(items) = &node.items else {
+                unreachable!()
+            };
+            assert!(
+                items.is_sorted_by(|a, b| a.0 < b.0)
+                    && high.is_none_or(|high| items.last().unwrap().0 < high)
+            );
             return owned;
         };
         assert!(items.is_sorted_by(|a, b| a.0 < b.0));
         let ends = items[1..].iter().map(|item| Some(item.0)).chain([high]);
-        let counts =
-            items.iter().zip(ends).map(|((key, child), end)| below(tree, src, child, Some(node.level - 1), *key, end));
+        let counts = items
+            .iter()
+            .zip(ends)
+            .map(|((key, child), end)| below(tree, src, child, Some(node.level - 1), *key, end));
         let count: usize = counts.sum();
-        assert!(owned == 1 || count == 0, "what leads to an owned node is owned");
+        assert!(
+            owned == 1 || count == 0,
+            "what leads to an owned node is owned"
+        );
         owned + count
     }
-    let owned = tree.root.as_ref().map_or(0, |root| below(tree, src, root, None, 0, None));
+    let owned = tree
+        .root
+        .as_ref()
+        .map_or(0, |root| below(tree, src, root, None, 0, None));
     assert_eq!(tree.mem_pages(), owned);
     assert!(owned == 0 || tree.is_dirty());
 }
@@ -134,8 +176,7 @@ enum Act {
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
-    let key =
-        || prop_oneof![4 => 0..600u64, 2 => (0..600u64).prop_map(mix), 1 => prop::sample::select(vec![0, u64::MAX])];
+    let key = || prop_oneof![4 => 0..600u64, 2 => (0..600u64).prop_map(mix), 1 => prop::sample::select(vec![0, u64::MAX])];
     prop_oneof![
         12 => (key(), any::<u64>()).prop_map(|(key, seed)| Act::Insert(key, seed)),
         4 => (key(), 1..60u8).prop_map(|(key, count)| Act::InsertRun(key, count)),
@@ -166,7 +207,10 @@ impl Twin {
             self.metas.insert(ptr.addr(), meta);
         }
         for ptr in tree.take_freed() {
-            assert!(self.live.remove(&ptr.addr()), "{ptr:?} is freed once and was written");
+            assert!(
+                self.live.remove(&ptr.addr()),
+                "{ptr:?} is freed once and was written"
+            );
         }
         assert_eq!(live(tree, &self.src), self.live);
     }
@@ -177,16 +221,29 @@ impl Twin {
     }
 
     fn remove(&mut self, tree: &mut Tree, key: u64) {
-        assert_eq!(tree.remove(&self.src, key).unwrap().map(Vec::from), self.model.remove(&key));
+        assert_eq!(
+            tree.remove(&self.src, key).unwrap().map(Vec::from),
+            self.model.remove(&key)
+        );
     }
 
     fn look(&self, tree: &Tree, key: u64) {
-        let plain = |item: Option<(u64, Box<[u8]>)>| item.map(|(key, value)| (key, value.into_vec()));
+        let plain =
+            |item: Option<(u64, Box<[u8]>)>| item.map(|(key, value)| (key, value.into_vec()));
         let (src, model) = (&self.src, &self.model);
         let owned = |(key, value): (&u64, &Vec<u8>)| (*key, value.clone());
-        assert_eq!(tree.get(src, key).unwrap().map(Vec::from), model.get(&key).cloned());
-        assert_eq!(plain(tree.at_or_after(src, key).unwrap()), model.range(key..).next().map(owned));
-        assert_eq!(plain(tree.at_or_before(src, key).unwrap()), model.range(..=key).next_back().map(owned));
+        assert_eq!(
+            tree.get(src, key).unwrap().map(Vec::from),
+            model.get(&key).cloned()
+        );
+        assert_eq!(
+            plain(tree.at_or_after(src, key).unwrap()),
+            model.range(key..).next().map(owned)
+        );
+        assert_eq!(
+            plain(tree.at_or_before(src, key).unwrap()),
+            model.range(..=key).next_back().map(owned)
+        );
         let mut seen = Vec::new();
         let end = key.saturating_add(90);
         tree.range(src, key, end, &mut |key, value| {
@@ -199,26 +256,44 @@ impl Twin {
 
     fn fail(&mut self, tree: &mut Tree, key: u64, after: u64) {
         let value = value_of(after + 1);
-        match self.src.failing(after, || tree.insert(&self.src, key, &value)) {
+        match self
+            .src
+            .failing(after, || tree.insert(&self.src, key, &value))
+        {
             Ok(old) => assert_eq!(old.map(Vec::from), self.model.insert(key, value)),
-            Err(_) => assert!(tree.get(&self.src, key).unwrap().map(Vec::from) == self.model.get(&key).cloned()),
+            Err(_) => assert!(
+                tree.get(&self.src, key).unwrap().map(Vec::from) == self.model.get(&key).cloned()
+            ),
         }
         if let Ok(old) = self.src.failing(after, || tree.remove(&self.src, key)) {
             assert_eq!(old.map(Vec::from), self.model.remove(&key));
         }
-        let _warmed_or_not = self.src.failing(after, || tree.warm(&self.src, key, key.saturating_add(50)));
+        let _warmed_or_not = self
+            .src
+            .failing(after, || tree.warm(&self.src, key, key.saturating_add(50)));
         if live(tree, &self.src).len() as u64 > after {
-            assert!(self.src.failing(after, || tree.destroy(&self.src, &mut |_, _| ())).is_err());
+            assert!(
+                self.src
+                    .failing(after, || tree.destroy(&self.src, &mut |_, _| ()))
+                    .is_err()
+            );
         }
     }
 
     fn act(&mut self, tree: &mut Tree, act: Act) {
         match act {
             Act::Insert(key, seed) => self.insert(tree, key, seed),
-            Act::InsertRun(key, count) => (0..u64::from(count)).for_each(|i| self.insert(tree, key.wrapping_add(i), i)),
+            Act::InsertRun(key, count) => {
+                (0..u64::from(count)).for_each(|i| self.insert(tree, key.wrapping_add(i), i))
+            }
             Act::Remove(key) => self.remove(tree, key),
             Act::RemoveRun(from, count) => {
-                let keys: Vec<u64> = self.model.range(from..).map(|item| *item.0).take(count.into()).collect();
+                let keys: Vec<u64> = self
+                    .model
+                    .range(from..)
+                    .map(|item| *item.0)
+                    .take(count.into())
+                    .collect();
                 keys.into_iter().for_each(|key| self.remove(tree, key));
             }
             Act::Fold => self.fold(tree),
@@ -228,7 +303,11 @@ impl Twin {
                 all.sort_by_key(|(addr, _)| **addr);
                 let (&addr, meta) = all[which.index(all.len())];
                 let before = live(tree, &self.src).contains(&addr);
-                assert_eq!(tree.touch(&self.src, meta.level, meta.first_key, addr).unwrap(), before);
+                assert_eq!(
+                    tree.touch(&self.src, meta.level, meta.first_key, addr)
+                        .unwrap(),
+                    before
+                );
                 assert!(!live(tree, &self.src).contains(&addr));
             }
             Act::Touch(_) => {}
@@ -236,7 +315,10 @@ impl Twin {
             Act::Fail(key, after) => self.fail(tree, key, after),
             Act::Destroy => {
                 let mut shown = Vec::new();
-                tree.destroy(&self.src, &mut |key, value| shown.push((key, value.to_vec()))).unwrap();
+                tree.destroy(&self.src, &mut |key, value| {
+                    shown.push((key, value.to_vec()))
+                })
+                .unwrap();
                 assert!(shown.into_iter().eq(std::mem::take(&mut self.model)) && tree.is_empty());
             }
         }
@@ -332,12 +414,39 @@ fn full_pages_from_ascending_keys_and_the_right_height() {
     }
     let pages = src.fold(&mut tree);
     let bytes: usize = pages.iter().map(|(_, ptr)| usize::from(ptr.bytes())).sum();
-    let leaves: Vec<usize> = pages.iter().filter(|p| p.0.level == 0).map(|p| p.1.bytes().into()).collect();
-    assert!(leaves.iter().sum::<usize>() * 100 > leaves.len() * PAGE_MAX * 98, "{} leaves", leaves.len());
-    let inner: Vec<u16> = pages.iter().filter(|p| p.0.level == 1).map(|p| p.1.bytes()).collect();
-    assert!(inner[..inner.len() - 1].iter().all(|&bytes| bytes > 4000), "{inner:?}");
-    assert!(bytes * 10 > pages.len() * PAGE_MAX * 9, "{bytes} bytes in {} pages", pages.len());
-    assert_eq!(pages.last().unwrap().0, PageMeta { kind: KIND, owner: OWNER, level: 2, first_key: 0 });
+    let leaves: Vec<usize> = pages
+        .iter()
+        .filter(|p| p.0.level == 0)
+        .map(|p| p.1.bytes().into())
+        .collect();
+    assert!(
+        leaves.iter().sum::<usize>() * 100 > leaves.len() * PAGE_MAX * 98,
+        "{} leaves",
+        leaves.len()
+    );
+    let inner: Vec<u16> = pages
+        .iter()
+        .filter(|p| p.0.level == 1)
+        .map(|p| p.1.bytes())
+        .collect();
+    assert!(
+        inner[..inner.len() - 1].iter().all(|&bytes| bytes > 4000),
+        "{inner:?}"
+    );
+    assert!(
+        bytes * 10 > pages.len() * PAGE_MAX * 9,
+        "{bytes} bytes in {} pages",
+        pages.len()
+    );
+    assert_eq!(
+        pages.last().unwrap().0,
+        PageMeta {
+            kind: KIND,
+            owner: OWNER,
+            level: 2,
+            first_key: 0
+        }
+    );
     check_shape(&tree, &src);
 }
 
@@ -349,11 +458,18 @@ fn random_keys_fill_two_thirds_at_the_same_height() {
     }
     let pages = src.fold(&mut tree);
     let bytes: usize = pages.iter().map(|(_, ptr)| usize::from(ptr.bytes())).sum();
-    assert!(bytes * 100 > pages.len() * PAGE_MAX * 63, "{bytes} bytes in {} pages", pages.len());
+    assert!(
+        bytes * 100 > pages.len() * PAGE_MAX * 63,
+        "{bytes} bytes in {} pages",
+        pages.len()
+    );
     assert_eq!(pages.last().unwrap().0.level, 2);
     check_shape(&tree, &src);
     for n in 0..100_000u64 {
-        assert_eq!(tree.remove(&src, mix(n)).unwrap().as_deref(), Some(&n.to_le_bytes()[..]));
+        assert_eq!(
+            tree.remove(&src, mix(n)).unwrap().as_deref(),
+            Some(&n.to_le_bytes()[..])
+        );
     }
     assert!(tree.is_empty() && tree.is_dirty() && tree.mem_pages() == 0);
     assert_eq!(tree.take_freed().len(), pages.len());
@@ -365,8 +481,14 @@ fn removals_give_pages_back() {
     let (src, mut tree) = (Pages::default(), tree());
     (0..20_000u64).for_each(|key| assert!(tree.insert(&src, key, &[1; 20]).unwrap().is_none()));
     let full = tree.mem_pages();
-    (0..20_000u64).filter(|key| key % 10 > 0).for_each(|key| assert!(tree.remove(&src, key).unwrap().is_some()));
-    assert!(tree.mem_pages() * 3 < full, "{} of {full}", tree.mem_pages());
+    (0..20_000u64)
+        .filter(|key| key % 10 > 0)
+        .for_each(|key| assert!(tree.remove(&src, key).unwrap().is_some()));
+    assert!(
+        tree.mem_pages() * 3 < full,
+        "{} of {full}",
+        tree.mem_pages()
+    );
     check_shape(&tree, &src);
 }
 
@@ -378,18 +500,23 @@ fn once_a_scan_loads_each_leaf_once_and_none_behind_its_end() {
     content(&tree, &src);
     assert_eq!(src.loads.replace(0), pages.len() as u64);
     let (from, to) = (pages[5].0.first_key, pages[6].0.first_key - 1);
-    tree.range(&src, from, to, &mut |_, _| Ok(ControlFlow::Continue(()))).unwrap();
+    tree.range(&src, from, to, &mut |_, _| Ok(ControlFlow::Continue(())))
+        .unwrap();
     assert_eq!(src.loads.replace(0), 2);
 }
 
 #[test]
 fn a_value_over_the_limit_is_refused() {
     let (src, mut tree) = (Pages::default(), tree());
-    assert!(matches!(tree.insert(&src, 1, &[0; VALUE_MAX + 1]), Err(StoreError::TooBig(_))));
+    assert!(matches!(
+        tree.insert(&src, 1, &[0; VALUE_MAX + 1]),
+        Err(StoreError::TooBig(_))
+    ));
     assert!(!tree.is_dirty());
     for key in 0..40 {
         tree.insert(&src, key * 7 % 40, &[0; VALUE_MAX]).unwrap();
-        tree.insert(&src, key * 7 % 40, &vec![0; (key * 26) as usize]).unwrap();
+        tree.insert(&src, key * 7 % 40, &vec![0; (key * 26) as usize])
+            .unwrap();
     }
     check_shape(&tree, &src);
 }
@@ -401,10 +528,21 @@ fn what_changes_nothing_writes_nothing() {
     let pages = src.fold(&mut tree);
     assert!(tree.remove(&src, 7).unwrap().is_none());
     let (meta, ptr) = pages[3];
-    assert!(!tree.touch(&src, meta.level, meta.first_key, ptr.addr().plus(1)).unwrap());
-    assert!(!tree.touch(&src, meta.level + 1, meta.first_key, ptr.addr()).unwrap());
+    assert!(
+        !tree
+            .touch(&src, meta.level, meta.first_key, ptr.addr().plus(1))
+            .unwrap()
+    );
+    assert!(
+        !tree
+            .touch(&src, meta.level + 1, meta.first_key, ptr.addr())
+            .unwrap()
+    );
     assert!(!tree.is_dirty() && tree.mem_pages() == 0 && tree.take_freed().is_empty());
-    assert!(tree.touch(&src, meta.level, meta.first_key, ptr.addr()).unwrap());
+    assert!(
+        tree.touch(&src, meta.level, meta.first_key, ptr.addr())
+            .unwrap()
+    );
     assert_eq!((tree.mem_pages(), tree.take_freed().len()), (2, 2));
 }
 
@@ -415,8 +553,13 @@ fn a_walk_goes_on_beside_a_damaged_page() {
     let pages = src.fold(&mut tree);
     src.stored.borrow_mut().get_mut(&pages[2].1.addr()).unwrap()[100] ^= 4;
     let (mut seen, mut errors) = (0, Vec::new());
-    tree.walk(&src, &mut |_, _| seen += 1, &mut |ptr, error| errors.push((ptr, error.to_string())));
+    tree.walk(&src, &mut |_, _| seen += 1, &mut |ptr, error| {
+        errors.push((ptr, error.to_string()))
+    });
     assert_eq!(seen, pages.len() - 1);
-    let message = format!("a directory page at sector {} of object #77 is damaged", pages[2].1.addr().get());
+    let message = format!(
+        "a directory page at sector {} of object #77 is damaged",
+        pages[2].1.addr().get()
+    );
     assert_eq!(errors, [(pages[2].1, message)]);
 }

@@ -9,7 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use teal_env::{Disk, DiskShape};
 use teal_log::{CheckOptions, MkfsOptions, Severity, Space, Store};
-use teal_testkit::{Event, Image, Policy, RecordingDisk, Rng, SeededEntropy, SimClock, Trace, Walk};
+use teal_testkit::{
+    Event, Image, Policy, RecordingDisk, Rng, SeededEntropy, SimClock, Trace, Walk,
+};
 use teal_types::SECTOR;
 
 /// What the explorer counts.
@@ -57,13 +59,29 @@ pub(crate) struct Effort {
 }
 
 pub(crate) fn shape(mib: u64, physical: u32, rotational: bool, sparse: bool) -> DiskShape {
-    DiskShape { sectors: mib * 2048, logical: 512, physical, rotational, sparse }
+    DiskShape {
+        sectors: mib * 2048,
+        logical: 512,
+        physical,
+        rotational,
+        sparse,
+    }
 }
 
 pub(crate) fn made(shape: DiskShape, seed: u64) -> (RecordingDisk, SimClock) {
     let (disk, clock) = (RecordingDisk::new(shape), SimClock::default());
-    let name = MkfsOptions { label: "crash".into(), owner: (0, 0), ..MkfsOptions::default() };
-    Store::mkfs(Arc::new(disk.clone()), Arc::new(clock.clone()), &SeededEntropy::new(seed), &name).unwrap();
+    let name = MkfsOptions {
+        label: "crash".into(),
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    };
+    Store::mkfs(
+        Arc::new(disk.clone()),
+        Arc::new(clock.clone()),
+        &SeededEntropy::new(seed),
+        &name,
+    )
+    .unwrap();
     disk.restart();
     (disk, clock)
 }
@@ -81,8 +99,13 @@ pub(crate) fn assert_checked(store: &Store, verify_data: bool) -> Result<(), Str
     if report.is_clean() {
         return Ok(());
     }
-    let said: Vec<_> =
-        report.problems.iter().filter(|p| p.severity > Severity::Note).take(8).map(ToString::to_string).collect();
+    let said: Vec<_> = report
+        .problems
+        .iter()
+        .filter(|p| p.severity > Severity::Note)
+        .take(8)
+        .map(ToString::to_string)
+        .collect();
     Err(format!("check: {} problems: {said:#?}", report.total))
 }
 
@@ -101,7 +124,9 @@ fn sums_held(first: &Space, now: &Space, redone: u64) -> Result<(), String> {
     if near {
         Ok(())
     } else {
-        Err(format!("it said {first:?} before it had looked at {redone} batches, and now {now:?}"))
+        Err(format!(
+            "it said {first:?} before it had looked at {redone} batches, and now {now:?}"
+        ))
     }
 }
 
@@ -113,12 +138,25 @@ pub(crate) struct Allowed<'a> {
 }
 
 impl<'a> Allowed<'a> {
-    pub(crate) fn at(trace: &Trace, point: usize, batches: &'a BTreeMap<u64, Model>, base: u64) -> Self {
+    pub(crate) fn at(
+        trace: &Trace,
+        point: usize,
+        batches: &'a BTreeMap<u64, Model>,
+        base: u64,
+    ) -> Self {
         let (mut promised, mut submitted) = (base, base);
         for mark in trace.marks(point) {
-            if mark % 2 == 1 { promised = mark / 2 } else { submitted = mark / 2 }
+            if mark % 2 == 1 {
+                promised = mark / 2
+            } else {
+                submitted = mark / 2
+            }
         }
-        Self { batches, promised, submitted }
+        Self {
+            batches,
+            promised,
+            submitted,
+        }
     }
 
     /// The batch whose state the store shows.
@@ -130,7 +168,12 @@ impl<'a> Allowed<'a> {
                 Err(what) => why.push(format!("not the state after {ops}: {what}")),
             }
         }
-        Err(format!("promised {}, submitted {}: {}", self.promised, self.submitted, why.join("; ")))
+        Err(format!(
+            "promised {}, submitted {}: {}",
+            self.promised,
+            self.submitted,
+            why.join("; ")
+        ))
     }
 }
 
@@ -145,7 +188,13 @@ pub(crate) struct Explorer {
 
 impl Explorer {
     pub(crate) fn new(effort: Effort, seed: u64) -> Self {
-        Self { effort, tally: Tally::default(), rng: Rng::new(seed ^ 0x5eed), failures: Vec::new(), most_failures: 1 }
+        Self {
+            effort,
+            tally: Tally::default(),
+            rng: Rng::new(seed ^ 0x5eed),
+            failures: Vec::new(),
+            most_failures: 1,
+        }
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -179,21 +228,31 @@ impl Explorer {
                 }
                 self.tally.images += 1;
                 let said = format!("{name}, {image}");
-                let looked = catch_unwind(AssertUnwindSafe(|| self.look(&image, &allowed, clock, is_first)));
+                let looked = catch_unwind(AssertUnwindSafe(|| {
+                    self.look(&image, &allowed, clock, is_first)
+                }));
                 match looked {
                     Ok(Ok(())) => {}
                     Ok(Err(what)) => self.failures.push(format!("{said}: {what}")),
                     Err(panic) => {
                         let text = panic.downcast_ref::<String>().cloned();
-                        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-                        self.failures.push(format!("{said}: panic: {}", text.unwrap_or_default()));
+                        let text =
+                            text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+                        self.failures
+                            .push(format!("{said}: panic: {}", text.unwrap_or_default()));
                     }
                 }
             }
         }
     }
 
-    fn look(&mut self, image: &Image, allowed: &Allowed<'_>, clock: &SimClock, is_first: bool) -> Result<(), String> {
+    fn look(
+        &mut self,
+        image: &Image,
+        allowed: &Allowed<'_>,
+        clock: &SimClock,
+        is_first: bool,
+    ) -> Result<(), String> {
         let clock = SimClock::new(teal_env::Clock::civil(clock));
         // One fault at a time.
         let has_lost = is_first && image.unreadable.is_none() && self.rng.below(16) == 0;
@@ -225,13 +284,17 @@ impl Explorer {
 
     /// Flips a bit of both anchors of the newest checkpoint, as decay does; what was durable then must come from the one before.
     pub(crate) fn lose_newest_anchor(&mut self, image: &Image) {
-        let Ok(sb) = teal_log::read_superblock(&image.disk) else { return };
-        let per = u64::from(sb.segment_sectors) * u64::from(sb.segments) / u64::from(sb.anchor_places);
+        let Ok(sb) = teal_log::read_superblock(&image.disk) else {
+            return;
+        };
+        let per =
+            u64::from(sb.segment_sectors) * u64::from(sb.segments) / u64::from(sb.anchor_places);
         let slot = 8.max(u64::from(sb.commit_align) / SECTOR);
         let mut newest = (0, Vec::new());
         for place in 0..u64::from(sb.anchor_places) {
             for side in 0..2 {
-                let start = place * per / u64::from(sb.segment_sectors) * u64::from(sb.segment_sectors);
+                let start =
+                    place * per / u64::from(sb.segment_sectors) * u64::from(sb.segment_sectors);
                 let at = teal_types::Sector::new(start + (side + u64::from(place == 0)) * slot);
                 let mut bytes = [0; 512];
                 let is_read = image.disk.read_at(at, &mut bytes).is_ok();
@@ -267,19 +330,37 @@ impl Explorer {
     ) -> Result<(), String> {
         self.tally.second_lives += 1;
         image.disk.restart();
-        let plan = Plan { heavy: 0.02, spare: 1 << 20, batch: 4 };
+        let plan = Plan {
+            heavy: 0.02,
+            spare: 1 << 20,
+            batch: 4,
+        };
         let disk: Arc<dyn Disk> = Arc::new(image.disk.clone());
         let rng = self.rng.fork();
-        let mut life = Life::new(image.disk.clone(), disk, store, clock, rng, model.clone(), plan);
+        let mut life = Life::new(
+            image.disk.clone(),
+            disk,
+            store,
+            clock,
+            rng,
+            model.clone(),
+            plan,
+        );
         life.open_anew()?;
-        life.run(lost.clamp(3, 20)).map_err(|e| format!("second life: {e}"))?;
+        life.run(lost.clamp(3, 20))
+            .map_err(|e| format!("second life: {e}"))?;
         let clean = self.rng.chance(0.3);
-        life.reopen(clean).map_err(|what| format!("second life, reopened: {what}"))?;
+        life.reopen(clean)
+            .map_err(|what| format!("second life, reopened: {what}"))?;
         assert_checked(&life.store, true).map_err(|what| format!("second life, {what}"))?;
         if is_first && self.rng.below(self.effort.second_crash) == 0 {
             self.tally.second_crashes += 1;
             let trace = image.disk.trace();
-            let small = Policy { exhaustive: 3, random: 4, unreadable: true };
+            let small = Policy {
+                exhaustive: 3,
+                random: 4,
+                unreadable: true,
+            };
             let full = std::mem::replace(&mut self.effort.policy, small);
             self.explore_trace(&trace, &life.batches, 0, &life.clock, "second life", false);
             self.effort.policy = full;
@@ -293,7 +374,11 @@ impl Explorer {
         let trace = life.note.trace();
         let mut walk = Walk::new(&trace);
         let mut rng = self.rng.fork();
-        let nothing = Policy { exhaustive: 0, random: 0, unreadable: false };
+        let nothing = Policy {
+            exhaustive: 0,
+            random: 0,
+            unreadable: false,
+        };
         let mut pending: Vec<&Event> = Vec::new();
         let mut turn = 0_u64;
         for point in trace.points() {
@@ -311,34 +396,61 @@ impl Explorer {
             if !turn.is_multiple_of(3) {
                 continue;
             }
-            let Some(image) = walk.images(&mut rng, &nothing).next() else { continue };
+            let Some(image) = walk.images(&mut rng, &nothing).next() else {
+                continue;
+            };
             image.disk.restart();
             for event in &pending {
                 replay(&image.disk, event);
             }
             let allowed = Allowed::at(&trace, point, &life.batches, 0);
             if let Err(what) = self.killed(&image, &allowed, &life.clock) {
-                self.failures.push(format!("{name}, killed at {point}: {what}"));
+                self.failures
+                    .push(format!("{name}, killed at {point}: {what}"));
             }
         }
     }
 
-    fn killed(&mut self, image: &Image, allowed: &Allowed<'_>, clock: &SimClock) -> Result<(), String> {
+    fn killed(
+        &mut self,
+        image: &Image,
+        allowed: &Allowed<'_>,
+        clock: &SimClock,
+    ) -> Result<(), String> {
         self.tally.kills += 1;
         let clock = SimClock::new(teal_env::Clock::civil(clock));
         let disk: Arc<dyn Disk> = Arc::new(image.disk.clone());
         let store = open(&disk, &clock).map_err(|e| format!("open: {e}"))?;
         let (_, model) = allowed.shown(&store)?;
-        let plan = Plan { heavy: 0.0, spare: 1 << 20, batch: 3 };
+        let plan = Plan {
+            heavy: 0.0,
+            spare: 1 << 20,
+            batch: 3,
+        };
         let rng = self.rng.fork();
-        let mut second = Life::new(image.disk.clone(), disk, store, clock, rng, model.clone(), plan);
+        let mut second = Life::new(
+            image.disk.clone(),
+            disk,
+            store,
+            clock,
+            rng,
+            model.clone(),
+            plan,
+        );
         second.open_anew()?;
         second.note.mark(crate::life::promised(0));
         second.run(3).map_err(|e| format!("second life: {e}"))?;
         // Only what happened after the second opening: before it, the first life's promises count.
         let trace = image.disk.trace();
-        let opened = trace.events().iter().position(|e| *e == Event::Mark(crate::life::promised(0)));
-        let small = Policy { exhaustive: 2, random: 3, unreadable: false };
+        let opened = trace
+            .events()
+            .iter()
+            .position(|e| *e == Event::Mark(crate::life::promised(0)));
+        let small = Policy {
+            exhaustive: 2,
+            random: 3,
+            unreadable: false,
+        };
         let mut walk = Walk::new(&trace);
         let mut rng = self.rng.fork();
         for point in trace.points().filter(|p| opened.is_some_and(|o| *p > o)) {
@@ -348,8 +460,11 @@ impl Explorer {
                 self.tally.images += 1;
                 self.tally.recoveries += 1;
                 let disk: Arc<dyn Disk> = Arc::new(image.disk.clone());
-                let store = open(&disk, &second.clock).map_err(|e| format!("{image}: open after the cut: {e}"))?;
-                allowed.shown(&store).map_err(|e| format!("{image}: after the cut: {e}"))?;
+                let store = open(&disk, &second.clock)
+                    .map_err(|e| format!("{image}: open after the cut: {e}"))?;
+                allowed
+                    .shown(&store)
+                    .map_err(|e| format!("{image}: after the cut: {e}"))?;
             }
         }
         Ok(())

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_env::Disk;
 use teal_log::{
-    Cost, Counts, NewObject, Op, OpenError, OpenOptions, Owner, Purpose, SetAttr, Settings, Store, StoreError,
-    note_cost,
+    Cost, Counts, NewObject, Op, OpenError, OpenOptions, Owner, Purpose, SetAttr, Settings, Store,
+    StoreError, note_cost,
 };
 use teal_testkit::{RecordingDisk, Rng, SimClock};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
@@ -83,7 +83,11 @@ pub(crate) fn options() -> OpenOptions {
         ..Settings::default()
     };
     let owner = Owner::new([1; 16], [2; 16], "life");
-    OpenOptions { settings, owner, ..OpenOptions::default() }
+    OpenOptions {
+        settings,
+        owner,
+        ..OpenOptions::default()
+    }
 }
 
 pub(crate) fn open(disk: &Arc<dyn Disk>, clock: &SimClock) -> Result<Arc<Store>, OpenError> {
@@ -104,7 +108,10 @@ pub(crate) fn fresh(store: &Store) -> Model {
         content: Content::Dir(BTreeMap::new()),
         orphan: false,
     };
-    Model { objects: BTreeMap::from([(ObjectNo::ROOT, Arc::new(root))]), notes: BTreeMap::new() }
+    Model {
+        objects: BTreeMap::from([(ObjectNo::ROOT, Arc::new(root))]),
+        notes: BTreeMap::new(),
+    }
 }
 
 type Done = Result<(), StoreError>;
@@ -121,7 +128,19 @@ impl Life {
     ) -> Self {
         let batches = BTreeMap::from([(0, model.clone())]);
         let seen = Seen::default();
-        Self { note, disk, store, clock, rng, model, ops: 0, batches, plan, seen, next_name: 0 }
+        Self {
+            note,
+            disk,
+            store,
+            clock,
+            rng,
+            model,
+            ops: 0,
+            batches,
+            plan,
+            seen,
+            next_name: 0,
+        }
     }
 
     fn count(&mut self, before: &Counts) {
@@ -129,12 +148,16 @@ impl Life {
         self.seen.checkpoints += now.checkpoints - before.checkpoints;
         self.seen.cleaned += now.segments_cleaned - before.segments_cleaned;
         self.seen.commits += now.batches - before.batches;
-        self.seen.large_batches +=
-            u64::from(now.bytes_written - before.bytes_written > SEGMENT * (now.batches - before.batches));
+        self.seen.large_batches += u64::from(
+            now.bytes_written - before.bytes_written > SEGMENT * (now.batches - before.batches),
+        );
     }
 
     /// Does what may end a batch, and notes what that submits and promises.
-    pub(crate) fn ending<T>(&mut self, act: impl FnOnce(&Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(crate) fn ending<T>(
+        &mut self,
+        act: impl FnOnce(&Store) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         self.note.mark(submitted(self.ops));
         self.batches.insert(self.ops, self.model.clone());
         let before = self.store.counts();
@@ -142,7 +165,8 @@ impl Life {
         let done = act(&store);
         self.count(&before);
         let after = self.store.counts();
-        if after.barriers != before.barriers && !self.store.is_poisoned() && !self.store.is_dirty() {
+        if after.barriers != before.barriers && !self.store.is_poisoned() && !self.store.is_dirty()
+        {
             self.note.mark(promised(self.ops));
         }
         self.seen.written += u64::from(after.batches != before.batches && self.store.is_dirty());
@@ -172,7 +196,10 @@ impl Life {
     }
 
     fn stamp(&mut self) -> Timestamp {
-        Timestamp::new(self.rng.below(2_000_000_000) as i64, self.rng.below(1_000_000_000) as u32)
+        Timestamp::new(
+            self.rng.below(2_000_000_000) as i64,
+            self.rng.below(1_000_000_000) as u32,
+        )
     }
 
     fn name(&mut self) -> Name {
@@ -190,7 +217,11 @@ impl Life {
 
     fn pick(&mut self, kind: FileType) -> Option<ObjectNo> {
         let of = self.model.of_kind(kind);
-        if of.is_empty() { None } else { Some(*self.rng.pick(&of)) }
+        if of.is_empty() {
+            None
+        } else {
+            Some(*self.rng.pick(&of))
+        }
     }
 
     /// One random operation; `Ok(false)` when it found nothing to work on or no room.
@@ -216,8 +247,12 @@ impl Life {
 
     fn create(&mut self) -> Result<bool, StoreError> {
         use FileType::{Block, Char, Dir, Fifo, File, Socket, Symlink};
-        let kind = *self.rng.pick(&[File, File, File, File, Dir, Dir, Symlink, Fifo, Socket, Char, Block]);
-        let Some(dir) = self.pick(Dir) else { return Ok(false) };
+        let kind = *self.rng.pick(&[
+            File, File, File, File, Dir, Dir, Symlink, Fifo, Socket, Char, Block,
+        ]);
+        let Some(dir) = self.pick(Dir) else {
+            return Ok(false);
+        };
         if self.model.objects[&dir].orphan {
             return Ok(false);
         }
@@ -226,16 +261,37 @@ impl Life {
 
     fn create_in(&mut self, dir: ObjectNo, kind: FileType) -> Result<bool, StoreError> {
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, Cost::names(2))? else { return Ok(false) };
+        let Some(op) = self.room(&store, Cost::names(2))? else {
+            return Ok(false);
+        };
         let (name, now) = (self.name(), self.stamp());
-        let (uid, gid, perm) = (self.rng.below(9) as u32, self.rng.below(9) as u32, self.rng.below(0o7777) as u16);
-        let rdev = if matches!(kind, FileType::Char | FileType::Block) { self.rng.below(1 << 32) as u32 } else { 0 };
+        let (uid, gid, perm) = (
+            self.rng.below(9) as u32,
+            self.rng.below(9) as u32,
+            self.rng.below(0o7777) as u16,
+        );
+        let rdev = if matches!(kind, FileType::Char | FileType::Block) {
+            self.rng.below(1 << 32) as u32
+        } else {
+            0
+        };
         let target_len = 1 + self.rng.index(4000);
-        let target = if kind == FileType::Symlink { self.data(target_len) } else { Vec::new() };
+        let target = if kind == FileType::Symlink {
+            self.data(target_len)
+        } else {
+            Vec::new()
+        };
         // Some objects never get a name: temporary files.
         let is_orphan = kind == FileType::File && self.rng.chance(0.1);
         let mut locked = op.lock(&[dir])?;
-        let new = NewObject { kind, perm, uid, gid, rdev, now };
+        let new = NewObject {
+            kind,
+            perm,
+            uid,
+            gid,
+            rdev,
+            now,
+        };
         // Now and then with a number that another object has had.
         let first = ObjectNo::FIRST_FREE.get();
         let again = ObjectNo::new(first + self.rng.below((store.next_number() - first).max(1)));
@@ -263,9 +319,23 @@ impl Life {
             FileType::Dir => Content::Dir(BTreeMap::new()),
             _ => Content::None,
         };
-        let links = if is_orphan { Default::default() } else { [(dir, name.clone())].into() };
+        let links = if is_orphan {
+            Default::default()
+        } else {
+            [(dir, name.clone())].into()
+        };
         let (owner, times, xattrs) = ((uid, gid), [now; 4], BTreeMap::new());
-        let object = Object { kind, perm, owner, rdev, times, links, xattrs, content, orphan: is_orphan };
+        let object = Object {
+            kind,
+            perm,
+            owner,
+            rdev,
+            times,
+            links,
+            xattrs,
+            content,
+            orphan: is_orphan,
+        };
         self.model.objects.insert(no, Arc::new(object));
         if !is_orphan {
             self.model.dir(dir).insert(name, no);
@@ -275,9 +345,19 @@ impl Life {
 
     /// Many names in one directory, or all of them gone: from inline to tree and back.
     fn crowd(&mut self) -> Result<bool, StoreError> {
-        let Some(dir) = self.pick(FileType::Dir).filter(|d| !self.model.objects[d].orphan) else { return Ok(false) };
+        let Some(dir) = self
+            .pick(FileType::Dir)
+            .filter(|d| !self.model.objects[d].orphan)
+        else {
+            return Ok(false);
+        };
         if self.model.dir(dir).len() > 30 {
-            let names: Vec<_> = self.model.dir(dir).iter().map(|(n, c)| (n.clone(), *c)).collect();
+            let names: Vec<_> = self
+                .model
+                .dir(dir)
+                .iter()
+                .map(|(n, c)| (n.clone(), *c))
+                .collect();
             for (name, child) in names {
                 if self.model.objects[&child].kind != FileType::Dir && self.rng.chance(0.9) {
                     self.ops += u64::from(self.remove(dir, &name, child)?);
@@ -292,7 +372,9 @@ impl Life {
     }
 
     fn write(&mut self) -> Result<bool, StoreError> {
-        let Some(no) = self.pick(FileType::File) else { return Ok(false) };
+        let Some(no) = self.pick(FileType::File) else {
+            return Ok(false);
+        };
         let size = self.model.bytes(no).size;
         let heavy = self.rng.chance(self.plan.heavy);
         let len = if heavy {
@@ -309,7 +391,9 @@ impl Life {
         };
         let cost = Cost::data(len as u64);
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, cost)? else { return Ok(false) };
+        let Some(op) = self.room(&store, cost)? else {
+            return Ok(false);
+        };
         let data = self.data(len);
         op.lock(&[no])?.write(no, at, &data)?;
         drop(op);
@@ -319,9 +403,15 @@ impl Life {
 
     /// Lets a part of a file hold what a part of another one, or of the same, holds.
     fn share(&mut self) -> Result<bool, StoreError> {
-        let (Some(from), Some(to)) = (self.pick(FileType::File), self.pick(FileType::File)) else { return Ok(false) };
+        let (Some(from), Some(to)) = (self.pick(FileType::File), self.pick(FileType::File)) else {
+            return Ok(false);
+        };
         let (size, target_size) = (self.model.bytes(from).size, self.model.bytes(to).size);
-        let at = if self.rng.chance(0.5) { 0 } else { self.rng.below(size.min(3 << 20) / 4096 + 1) * 4096 };
+        let at = if self.rng.chance(0.5) {
+            0
+        } else {
+            self.rng.below(size.min(3 << 20) / 4096 + 1) * 4096
+        };
         let to_at = match self.rng.below(4) {
             0 | 1 => at,
             2 => target_size.min(3 << 20).next_multiple_of(4096),
@@ -337,20 +427,28 @@ impl Life {
         if sharing.bytes == 0 {
             return Ok(false);
         }
-        let Some(op) = self.room(&store, sharing.cost)? else { return Ok(false) };
-        let done = op.lock(&[from, to])?.share((from, at), (to, to_at), len, &sharing)?;
+        let Some(op) = self.room(&store, sharing.cost)? else {
+            return Ok(false);
+        };
+        let done = op
+            .lock(&[from, to])?
+            .share((from, at), (to, to_at), len, &sharing)?;
         drop(op);
         if done == 0 {
             return Ok(false);
         }
         self.seen.shared += 1;
         let source = self.model.bytes(from).clone();
-        self.model.bytes(to).copy_blocks(&source, at / 4096, to_at / 4096, done);
+        self.model
+            .bytes(to)
+            .copy_blocks(&source, at / 4096, to_at / 4096, done);
         Ok(true)
     }
 
     fn truncate(&mut self) -> Result<bool, StoreError> {
-        let Some(no) = self.pick(FileType::File) else { return Ok(false) };
+        let Some(no) = self.pick(FileType::File) else {
+            return Ok(false);
+        };
         let size = self.model.bytes(no).size;
         let to = match self.rng.below(6) {
             0 => 0,
@@ -361,7 +459,9 @@ impl Life {
         };
         let cost = Cost::data(4096).freeing();
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, cost)? else { return Ok(false) };
+        let Some(op) = self.room(&store, cost)? else {
+            return Ok(false);
+        };
         op.lock(&[no])?.truncate(no, to)?;
         drop(op);
         self.model.bytes(no).truncate(to);
@@ -369,13 +469,20 @@ impl Life {
     }
 
     fn punch(&mut self) -> Result<bool, StoreError> {
-        let Some(no) = self.pick(FileType::File) else { return Ok(false) };
+        let Some(no) = self.pick(FileType::File) else {
+            return Ok(false);
+        };
         let size = self.model.bytes(no).size;
         let from = self.rng.below(size.min(3 << 20) + 1);
-        let to = from + self.rng.below(*self.rng.clone().pick(&[100, 5000, 200_000, 4 << 20]));
+        let to = from
+            + self
+                .rng
+                .below(*self.rng.clone().pick(&[100, 5000, 200_000, 4 << 20]));
         let cost = Cost::data(8192).freeing();
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, cost)? else { return Ok(false) };
+        let Some(op) = self.room(&store, cost)? else {
+            return Ok(false);
+        };
         op.lock(&[no])?.punch(no, from, to)?;
         drop(op);
         self.model.bytes(no).zero(from, to.min(size));
@@ -390,9 +497,20 @@ impl Life {
         let note = self.rng.chance(0.7).then(|| self.data(len));
         let mut cost = Cost::names(1);
         cost.bytes += note_cost(4000);
-        let Some(op) = self.room(&store, cost)? else { return Ok(false) };
-        let (perm, uid, mtime) = (self.rng.below(0o7777) as u16, self.rng.below(99) as u32, self.stamp());
-        let set = SetAttr { perm: Some(perm), uid: Some(uid), mtime: Some(mtime), ..SetAttr::default() };
+        let Some(op) = self.room(&store, cost)? else {
+            return Ok(false);
+        };
+        let (perm, uid, mtime) = (
+            self.rng.below(0o7777) as u16,
+            self.rng.below(99) as u32,
+            self.stamp(),
+        );
+        let set = SetAttr {
+            perm: Some(perm),
+            uid: Some(uid),
+            mtime: Some(mtime),
+            ..SetAttr::default()
+        };
         op.lock(&[no])?.set_attr(no, set);
         op.set_note(no, note.as_deref())?;
         drop(op);
@@ -409,16 +527,34 @@ impl Life {
         let all: Vec<_> = self.model.objects.keys().copied().collect();
         let no = *self.rng.pick(&all);
         let name = format!("user.{}", self.rng.below(4)).into_bytes();
-        let len = if self.rng.chance(0.05) { 65536 } else { *self.rng.pick(&[0, 10, 300, 1400, 9000]) };
-        let value = if self.rng.chance(0.3) { None } else { Some(self.data(len)) };
-        let held: usize =
-            self.model.objects[&no].xattrs.iter().filter(|(k, _)| **k != name).map(|(k, v)| k.len() + v.len()).sum();
+        let len = if self.rng.chance(0.05) {
+            65536
+        } else {
+            *self.rng.pick(&[0, 10, 300, 1400, 9000])
+        };
+        let value = if self.rng.chance(0.3) {
+            None
+        } else {
+            Some(self.data(len))
+        };
+        let held: usize = self.model.objects[&no]
+            .xattrs
+            .iter()
+            .filter(|(k, _)| **k != name)
+            .map(|(k, v)| k.len() + v.len())
+            .sum();
         if held + name.len() + len > 120_000 {
             return Ok(false);
         }
-        let cost = if value.is_some() { Cost::data(len as u64 + 4096) } else { Cost::names(1).freeing() };
+        let cost = if value.is_some() {
+            Cost::data(len as u64 + 4096)
+        } else {
+            Cost::names(1).freeing()
+        };
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, cost)? else { return Ok(false) };
+        let Some(op) = self.room(&store, cost)? else {
+            return Ok(false);
+        };
         op.lock(&[no])?.set_xattr(no, &name, value.as_deref())?;
         drop(op);
         let xattrs = &mut self.model.object(no).xattrs;
@@ -430,12 +566,16 @@ impl Life {
     }
 
     fn link(&mut self) -> Result<bool, StoreError> {
-        let (Some(dir), Some(no)) = (self.pick(FileType::Dir), self.pick(FileType::File)) else { return Ok(false) };
+        let (Some(dir), Some(no)) = (self.pick(FileType::Dir), self.pick(FileType::File)) else {
+            return Ok(false);
+        };
         if self.model.objects[&dir].orphan {
             return Ok(false);
         }
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, Cost::names(2))? else { return Ok(false) };
+        let Some(op) = self.room(&store, Cost::names(2))? else {
+            return Ok(false);
+        };
         let name = self.name();
         let was_orphan = self.model.objects[&no].orphan;
         let mut locked = op.lock(&[dir, no])?;
@@ -468,12 +608,18 @@ impl Life {
 
     fn remove(&mut self, dir: ObjectNo, name: &Name, child: ObjectNo) -> Result<bool, StoreError> {
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, Cost::names(2).freeing())? else { return Ok(false) };
+        let Some(op) = self.room(&store, Cost::names(2).freeing())? else {
+            return Ok(false);
+        };
         let keeps = self.rng.chance(0.3);
         let mut locked = op.lock(&[dir, child])?;
         locked.remove_entry(dir, name)?;
         if !locked.is_linked(child) {
-            if keeps { locked.set_orphan(child, true)? } else { locked.free(child)? }
+            if keeps {
+                locked.set_orphan(child, true)?
+            } else {
+                locked.free(child)?
+            }
         }
         drop(locked);
         drop(op);
@@ -495,7 +641,9 @@ impl Life {
 
     fn rename(&mut self) -> Result<bool, StoreError> {
         let entries = self.model.entries();
-        let Some(to) = self.pick(FileType::Dir) else { return Ok(false) };
+        let Some(to) = self.pick(FileType::Dir) else {
+            return Ok(false);
+        };
         if entries.is_empty() || self.model.objects[&to].orphan {
             return Ok(false);
         }
@@ -505,8 +653,17 @@ impl Life {
             return Ok(false);
         }
         // Half of the time onto a name that is there.
-        let there: Vec<_> = self.model.dir(to).iter().map(|(n, c)| (n.clone(), *c)).collect();
-        let victim = if there.is_empty() || self.rng.chance(0.5) { None } else { Some(self.rng.pick(&there).clone()) };
+        let there: Vec<_> = self
+            .model
+            .dir(to)
+            .iter()
+            .map(|(n, c)| (n.clone(), *c))
+            .collect();
+        let victim = if there.is_empty() || self.rng.chance(0.5) {
+            None
+        } else {
+            Some(self.rng.pick(&there).clone())
+        };
         let fits = victim.as_ref().is_none_or(|(_, v)| {
             let object = &self.model.objects[v];
             let empty = !matches!(&object.content, Content::Dir(map) if !map.is_empty());
@@ -516,8 +673,12 @@ impl Life {
             return Ok(false);
         }
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, Cost::names(4))? else { return Ok(false) };
-        let new = victim.as_ref().map_or_else(|| self.name(), |(name, _)| name.clone());
+        let Some(op) = self.room(&store, Cost::names(4))? else {
+            return Ok(false);
+        };
+        let new = victim
+            .as_ref()
+            .map_or_else(|| self.name(), |(name, _)| name.clone());
         let keeps = self.rng.chance(0.3);
         let mut nos = vec![from, to, child];
         nos.extend(victim.iter().map(|(_, v)| *v));
@@ -525,7 +686,11 @@ impl Life {
         if let Some((name, victim)) = &victim {
             locked.remove_entry(to, name)?;
             if !locked.is_linked(*victim) {
-                if keeps { locked.set_orphan(*victim, true)? } else { locked.free(*victim)? }
+                if keeps {
+                    locked.set_orphan(*victim, true)?
+                } else {
+                    locked.free(*victim)?
+                }
             }
         }
         locked.remove_entry(from, &name)?;
@@ -545,10 +710,17 @@ impl Life {
 
     /// Gives an orphan back.
     fn reclaim(&mut self) -> Result<bool, StoreError> {
-        let orphan = self.model.objects.iter().find(|(_, o)| o.orphan).map(|(no, _)| *no);
+        let orphan = self
+            .model
+            .objects
+            .iter()
+            .find(|(_, o)| o.orphan)
+            .map(|(no, _)| *no);
         let Some(no) = orphan else { return Ok(false) };
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, Cost::names(1).freeing())? else { return Ok(false) };
+        let Some(op) = self.room(&store, Cost::names(1).freeing())? else {
+            return Ok(false);
+        };
         op.lock(&[no])?.free(no)?;
         drop(op);
         self.model.objects.remove(&no);
@@ -576,7 +748,8 @@ impl Life {
             11..13 => self.write_out(),
             13..15 => self.ending(Store::checkpoint),
             15..18 => {
-                self.clock.advance(Duration::from_millis(self.rng.below(40_000)));
+                self.clock
+                    .advance(Duration::from_millis(self.rng.below(40_000)));
                 self.ending(|store| store.tick().map(drop))
             }
             _ => {
@@ -599,7 +772,10 @@ impl Life {
     fn write_out(&mut self) -> Done {
         self.ending(|store| {
             let settings = store.settings();
-            store.set_settings(Settings { batch_bytes: 1, ..settings });
+            store.set_settings(Settings {
+                batch_bytes: 1,
+                ..settings
+            });
             let done = store.tick().map(drop);
             store.set_settings(settings);
             done

@@ -23,7 +23,10 @@ impl Bytes {
             let byte = at + from as u64;
             let inside = (byte % BLOCK) as usize;
             let len = (BLOCK as usize - inside).min(data.len() - from);
-            let block = self.blocks.entry(byte / BLOCK).or_insert_with(|| Arc::new(vec![0; BLOCK as usize]));
+            let block = self
+                .blocks
+                .entry(byte / BLOCK)
+                .or_insert_with(|| Arc::new(vec![0; BLOCK as usize]));
             Arc::make_mut(block)[inside..inside + len].copy_from_slice(&data[from..from + len]);
             from += len;
         }
@@ -31,13 +34,19 @@ impl Bytes {
     }
 
     pub(crate) fn zero(&mut self, from: u64, to: u64) {
-        let touched: Vec<u64> = self.blocks.range(from / BLOCK..to.div_ceil(BLOCK)).map(|(b, _)| *b).collect();
+        let touched: Vec<u64> = self
+            .blocks
+            .range(from / BLOCK..to.div_ceil(BLOCK))
+            .map(|(b, _)| *b)
+            .collect();
         for block in touched {
             let (start, end) = (from.max(block * BLOCK), to.min((block + 1) * BLOCK));
             if end - start == BLOCK {
                 self.blocks.remove(&block);
             } else if let Some(bytes) = self.blocks.get_mut(&block) {
-                Arc::make_mut(bytes)[(start - block * BLOCK) as usize..(end - block * BLOCK) as usize].fill(0);
+                Arc::make_mut(bytes)
+                    [(start - block * BLOCK) as usize..(end - block * BLOCK) as usize]
+                    .fill(0);
             }
         }
     }
@@ -45,10 +54,18 @@ impl Bytes {
     /// Takes over whole blocks; the end of the last one only when both end there.
     pub(crate) fn copy_blocks(&mut self, source: &Self, from: u64, to: u64, len: u64) {
         let count = len.div_ceil(BLOCK);
-        let blocks: Vec<_> = source.blocks.range(from..from + count).map(|(b, data)| (*b, Arc::clone(data))).collect();
+        let blocks: Vec<_> = source
+            .blocks
+            .range(from..from + count)
+            .map(|(b, data)| (*b, Arc::clone(data)))
+            .collect();
         let mut behind = self.blocks.split_off(&to);
         self.blocks.append(&mut behind.split_off(&(to + count)));
-        self.blocks.extend(blocks.into_iter().map(|(block, data)| (block - from + to, data)));
+        self.blocks.extend(
+            blocks
+                .into_iter()
+                .map(|(block, data)| (block - from + to, data)),
+        );
         self.size = self.size.max(to * BLOCK + len);
     }
 
@@ -61,7 +78,11 @@ impl Bytes {
 
     fn differs(&self, store: &Store, no: ObjectNo) -> Result<(), String> {
         // Holes between what is there are looked at where they border on data, not for terabytes.
-        let mut wanted: BTreeSet<u64> = self.blocks.keys().flat_map(|b| [b.saturating_sub(1), *b, b + 1]).collect();
+        let mut wanted: BTreeSet<u64> = self
+            .blocks
+            .keys()
+            .flat_map(|b| [b.saturating_sub(1), *b, b + 1])
+            .collect();
         wanted.extend([0, self.size.saturating_sub(1) / BLOCK]);
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for block in wanted {
@@ -72,16 +93,24 @@ impl Bytes {
         }
         let zeros = [0; BLOCK as usize];
         for (from, count) in runs {
-            let got = store.read(no, from * BLOCK, (count * BLOCK) as usize).map_err(|e| e.to_string())?;
+            let got = store
+                .read(no, from * BLOCK, (count * BLOCK) as usize)
+                .map_err(|e| e.to_string())?;
             let want = self.size.saturating_sub(from * BLOCK).min(count * BLOCK);
             if got.len() as u64 != want {
-                return Err(format!("{} bytes at block {from} instead of {want}", got.len()));
+                return Err(format!(
+                    "{} bytes at block {from} instead of {want}",
+                    got.len()
+                ));
             }
             for (i, part) in (from..).zip(got.chunks(BLOCK as usize)) {
                 let want = self.blocks.get(&i).map_or(&zeros[..], |b| &b[..]);
                 if part != &want[..part.len()] {
                     let at = part.iter().zip(want).position(|(a, b)| a != b).unwrap();
-                    return Err(format!("block {i} differs from byte {at}: {} for {}", part[at], want[at]));
+                    return Err(format!(
+                        "block {i} differs from byte {at}: {} for {}",
+                        part[at], want[at]
+                    ));
                 }
             }
         }
@@ -119,7 +148,11 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn object(&mut self, no: ObjectNo) -> &mut Object {
-        Arc::make_mut(self.objects.get_mut(&no).expect("the workload uses what is there"))
+        Arc::make_mut(
+            self.objects
+                .get_mut(&no)
+                .expect("the workload uses what is there"),
+        )
     }
 
     pub(crate) fn dir(&mut self, no: ObjectNo) -> &mut BTreeMap<Name, ObjectNo> {
@@ -137,7 +170,11 @@ impl Model {
     }
 
     pub(crate) fn of_kind(&self, kind: FileType) -> Vec<ObjectNo> {
-        self.objects.iter().filter(|(_, o)| o.kind == kind).map(|(no, _)| *no).collect()
+        self.objects
+            .iter()
+            .filter(|(_, o)| o.kind == kind)
+            .map(|(no, _)| *no)
+            .collect()
     }
 
     /// Every entry: directory, name, child.
@@ -170,9 +207,16 @@ impl Model {
             return Err(format!("{there} objects instead of {}", self.objects.len()));
         }
         for (no, object) in &self.objects {
-            object.heads_differ(store, *no).map_err(|what| format!("object {no}: {what}"))?;
+            object
+                .heads_differ(store, *no)
+                .map_err(|what| format!("object {no}: {what}"))?;
         }
-        let orphans: Vec<_> = self.objects.iter().filter(|(_, o)| o.orphan).map(|(no, _)| *no).collect();
+        let orphans: Vec<_> = self
+            .objects
+            .iter()
+            .filter(|(_, o)| o.orphan)
+            .map(|(no, _)| *no)
+            .collect();
         let found = store.orphans().map_err(|e| e.to_string())?;
         if found != orphans {
             return Err(format!("orphans {found:?} instead of {orphans:?}"));
@@ -182,9 +226,14 @@ impl Model {
             noted.push(no);
             std::ops::ControlFlow::Continue(())
         };
-        store.each_note(ObjectNo::new(0), &mut visit).map_err(|e| e.to_string())?;
+        store
+            .each_note(ObjectNo::new(0), &mut visit)
+            .map_err(|e| e.to_string())?;
         if !noted.iter().eq(self.notes.keys()) {
-            return Err(format!("notes of {noted:?} instead of {:?}", self.notes.keys()));
+            return Err(format!(
+                "notes of {noted:?} instead of {:?}",
+                self.notes.keys()
+            ));
         }
         for (no, note) in &self.notes {
             if store.note(*no).map_err(|e| e.to_string())?.as_ref() != Some(&**note) {
@@ -193,7 +242,9 @@ impl Model {
         }
         if with_content {
             for (no, object) in &self.objects {
-                object.content_differs(store, *no).map_err(|what| format!("object {no}: {what}"))?;
+                object
+                    .content_differs(store, *no)
+                    .map_err(|what| format!("object {no}: {what}"))?;
             }
         }
         Ok(())
@@ -210,8 +261,17 @@ impl Object {
             Content::Target(target) => target.len() as u64,
             Content::Dir(map) => map.len() as u64 * 32,
         };
-        let want = (self.kind, self.perm, self.owner, self.rdev, self.times, size);
-        let have = (a.kind, a.perm, (a.uid, a.gid), a.rdev, [a.atime, a.mtime, a.ctime, a.btime], a.size);
+        let want = (
+            self.kind, self.perm, self.owner, self.rdev, self.times, size,
+        );
+        let have = (
+            a.kind,
+            a.perm,
+            (a.uid, a.gid),
+            a.rdev,
+            [a.atime, a.mtime, a.ctime, a.btime],
+            a.size,
+        );
         if have != want {
             return Err(format!("attributes {have:?} instead of {want:?}"));
         }
@@ -224,7 +284,11 @@ impl Object {
         }
         let xattrs = store.xattr_names(no).map_err(say)?;
         if !xattrs.iter().eq(self.xattrs.keys()) {
-            return Err(format!("{} extended attributes instead of {}", xattrs.len(), self.xattrs.len()));
+            return Err(format!(
+                "{} extended attributes instead of {}",
+                xattrs.len(),
+                self.xattrs.len()
+            ));
         }
         for (name, value) in &self.xattrs {
             if store.xattr(no, name).map_err(say)?.as_ref() != Some(&**value) {
@@ -250,7 +314,11 @@ impl Object {
             Content::File(bytes) => bytes.differs(store, no),
             Content::Target(target) => {
                 let got = store.read(no, 0, 5000).map_err(|e| e.to_string())?;
-                if got == *target { Ok(()) } else { Err("target".into()) }
+                if got == *target {
+                    Ok(())
+                } else {
+                    Err("target".into())
+                }
             }
             Content::None | Content::Dir(_) => Ok(()),
         }

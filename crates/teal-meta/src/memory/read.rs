@@ -4,8 +4,8 @@ use super::{State, Txn, first_name};
 use crate::error::Result;
 use crate::meta::Read;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastPlace, PastXattr,
-    Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames,
+    PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -30,7 +30,12 @@ impl<S: Borrow<State>> Read for Txn<S> {
     }
 
     fn setting(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        Ok(self.state.borrow().settings.get(&(self.volume, key.to_owned())).cloned())
+        Ok(self
+            .state
+            .borrow()
+            .settings
+            .get(&(self.volume, key.to_owned()))
+            .cloned())
     }
 
     fn object(&self, of: ObjectNo) -> Result<Option<ObjectRow>> {
@@ -38,31 +43,64 @@ impl<S: Borrow<State>> Read for Txn<S> {
     }
 
     fn objects_after(&self, after: ObjectNo, limit: usize) -> Result<Vec<ObjectNo>> {
-        let rows = self.state.borrow().objects.range((Excluded((self.volume, after)), Unbounded));
+        let rows = self
+            .state
+            .borrow()
+            .objects
+            .range((Excluded((self.volume, after)), Unbounded));
         let ours = rows.take_while(|((volume, _), _)| *volume == self.volume);
         Ok(ours.map(|((_, object), _)| *object).take(limit).collect())
     }
 
     fn entry(&self, link: &Link) -> Result<Option<EntryRow>> {
-        Ok(self.state.borrow().entries.get(&(self.volume, link.clone())).copied())
+        Ok(self
+            .state
+            .borrow()
+            .entries
+            .get(&(self.volume, link.clone()))
+            .copied())
     }
 
-    fn entries_after(&self, dir: ObjectNo, after: Option<&Name>, limit: usize) -> Result<Vec<(Name, EntryRow)>> {
+    fn entries_after(
+        &self,
+        dir: ObjectNo,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<(Name, EntryRow)>> {
         let name = after.cloned().unwrap_or_else(first_name);
         let first = (self.volume, Link { dir, name });
-        let first = if after.is_some() { Excluded(first) } else { Included(first) };
+        let first = if after.is_some() {
+            Excluded(first)
+        } else {
+            Included(first)
+        };
         let rows = self.state.borrow().entries.range((first, Unbounded));
         let ours = rows.take_while(|((volume, link), _)| *volume == self.volume && link.dir == dir);
-        Ok(ours.map(|((_, link), row)| (link.name.clone(), *row)).take(limit).collect())
+        Ok(ours
+            .map(|((_, link), row)| (link.name.clone(), *row))
+            .take(limit)
+            .collect())
     }
 
     fn links(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
         let state = self.state.borrow();
-        let first = (self.volume, (of, Link { dir: ObjectNo::new(0), name: first_name() }));
+        let first = (
+            self.volume,
+            (
+                of,
+                Link {
+                    dir: ObjectNo::new(0),
+                    name: first_name(),
+                },
+            ),
+        );
         let rows = state.links.range(first..).map(|(key, ())| key);
         let ours = rows.take_while(|(volume, (object, _))| *volume == self.volume && *object == of);
         let with_seq = ours.filter_map(|(volume, (_, link))| {
-            state.entries.get(&(*volume, link.clone())).map(|entry| (link.clone(), entry.seq))
+            state
+                .entries
+                .get(&(*volume, link.clone()))
+                .map(|entry| (link.clone(), entry.seq))
         });
         Ok(with_seq.collect())
     }
@@ -70,19 +108,37 @@ impl<S: Borrow<State>> Read for Txn<S> {
     fn xattrs(&self, of: ObjectNo) -> Result<Vec<(Vec<u8>, XattrRow)>> {
         let range = (self.volume, (of, Vec::new()))..(self.volume, (next(of), Vec::new()));
         let rows = self.state.borrow().xattrs.range(range);
-        Ok(rows.map(|((_, (_, name)), row)| (name.clone(), row.clone())).collect())
+        Ok(rows
+            .map(|((_, (_, name)), row)| (name.clone(), row.clone()))
+            .collect())
     }
 
     fn extents(&self, of: ObjectNo, range: Range<u64>) -> Result<Vec<ExtentRow>> {
         let first = range.start.saturating_sub(crate::EXTENT_MAX);
-        let rows =
-            self.state.borrow().extents.range((self.volume, (of, first))..(self.volume, (of, range.end.max(first))));
-        Ok(rows.map(|(_, row)| *row).filter(|row| overlaps(row.offset, row.len, &range)).collect())
+        let rows = self
+            .state
+            .borrow()
+            .extents
+            .range((self.volume, (of, first))..(self.volume, (of, range.end.max(first))));
+        Ok(rows
+            .map(|(_, row)| *row)
+            .filter(|row| overlaps(row.offset, row.len, &range))
+            .collect())
     }
 
-    fn object_at(&self, of: ObjectNo, at: CommitSeq) -> Result<Option<(CommitSeq, Option<ObjectRow>)>> {
-        let rows = self.state.borrow().past_objects.range((self.volume, (of, ZERO))..=(self.volume, (of, at)));
-        Ok(rows.map(|((_, (_, seq)), row)| (*seq, row.clone())).next_back())
+    fn object_at(
+        &self,
+        of: ObjectNo,
+        at: CommitSeq,
+    ) -> Result<Option<(CommitSeq, Option<ObjectRow>)>> {
+        let rows = self
+            .state
+            .borrow()
+            .past_objects
+            .range((self.volume, (of, ZERO))..=(self.volume, (of, at)));
+        Ok(rows
+            .map(|((_, (_, seq)), row)| (*seq, row.clone()))
+            .next_back())
     }
 
     fn object_history(
@@ -91,22 +147,42 @@ impl<S: Borrow<State>> Read for Txn<S> {
         after: CommitSeq,
         limit: usize,
     ) -> Result<Vec<(CommitSeq, Option<ObjectRow>)>> {
-        let range = (Excluded((self.volume, (of, after))), Excluded((self.volume, (next(of), ZERO))));
+        let range = (
+            Excluded((self.volume, (of, after))),
+            Excluded((self.volume, (next(of), ZERO))),
+        );
         let rows = self.state.borrow().past_objects.range(range);
-        Ok(rows.map(|((_, (_, seq)), row)| (*seq, row.clone())).take(limit).collect())
+        Ok(rows
+            .map(|((_, (_, seq)), row)| (*seq, row.clone()))
+            .take(limit)
+            .collect())
     }
 
-    fn entry_at(&self, link: &Link, at: CommitSeq) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
+    fn entry_at(
+        &self,
+        link: &Link,
+        at: CommitSeq,
+    ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
         let range = (self.volume, (link.clone(), ZERO))..=(self.volume, (link.clone(), at));
         let rows = self.state.borrow().past_entries.range(range);
-        Ok(rows.map(|((_, (_, seq)), object)| (*seq, *object)).next_back())
+        Ok(rows
+            .map(|((_, (_, seq)), object)| (*seq, *object))
+            .next_back())
     }
 
     fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<Link>> {
-        let none = Link { dir: ObjectNo::new(0), name: first_name() };
-        let rows = self.state.borrow().past_links.range((self.volume, (of, ZERO, none))..);
-        let ours =
-            rows.take_while(|((volume, (object, seq, _)), ())| *volume == self.volume && *object == of && *seq <= at);
+        let none = Link {
+            dir: ObjectNo::new(0),
+            name: first_name(),
+        };
+        let rows = self
+            .state
+            .borrow()
+            .past_links
+            .range((self.volume, (of, ZERO, none))..);
+        let ours = rows.take_while(|((volume, (object, seq, _)), ())| {
+            *volume == self.volume && *object == of && *seq <= at
+        });
         let mut links: Vec<Link> = ours.map(|((_, (_, _, link)), ())| link.clone()).collect();
         links.sort_unstable();
         links.dedup();
@@ -118,44 +194,94 @@ impl<S: Borrow<State>> Read for Txn<S> {
         let taken = (self.volume, (dir, ZERO))..=(self.volume, (dir, at));
         let snapshot = state.snapshots.range(taken).next_back();
         let since = snapshot.map_or(ZERO, |((_, (_, seq)), _)| *seq);
-        let names = snapshot.into_iter().flat_map(|(_, names)| names.iter().cloned());
+        let names = snapshot
+            .into_iter()
+            .flat_map(|(_, names)| names.iter().cloned());
         // Behind the last name of one commit is the first of the next.
-        let key = |seq: CommitSeq| (self.volume, (dir, CommitSeq::new(seq.get().saturating_add(1)), first_name()));
+        let key = |seq: CommitSeq| {
+            (
+                self.volume,
+                (
+                    dir,
+                    CommitSeq::new(seq.get().saturating_add(1)),
+                    first_name(),
+                ),
+            )
+        };
         let changes = state.past_names.range(key(since)..key(at.max(since)));
-        Ok(PastNames::new(names, changes.map(|((_, (_, _, name)), object)| (name.clone(), *object))))
+        Ok(PastNames::new(
+            names,
+            changes.map(|((_, (_, _, name)), object)| (name.clone(), *object)),
+        ))
     }
 
     fn tally(&self, dir: ObjectNo) -> Result<Tally> {
-        Ok(self.state.borrow().tallies.get(&(self.volume, dir)).copied().unwrap_or_default())
+        Ok(self
+            .state
+            .borrow()
+            .tallies
+            .get(&(self.volume, dir))
+            .copied()
+            .unwrap_or_default())
     }
 
     fn xattrs_at(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>> {
-        let range = (self.volume, (of, Vec::new(), ZERO))..(self.volume, (next(of), Vec::new(), ZERO));
+        let range =
+            (self.volume, (of, Vec::new(), ZERO))..(self.volume, (next(of), Vec::new(), ZERO));
         let rows = self.state.borrow().past_xattrs.range(range);
         let newest: BTreeMap<Vec<u8>, (CommitSeq, Option<Vec<u8>>)> = rows
             .filter(|((_, (_, _, seq)), _)| *seq <= at)
             .map(|((_, (_, name, seq)), value)| (name.clone(), (*seq, value.clone())))
             .collect();
-        Ok(newest.into_iter().map(|(name, (seq, value))| (name, seq, value)).collect())
+        Ok(newest
+            .into_iter()
+            .map(|(name, (seq, value))| (name, seq, value))
+            .collect())
     }
 
-    fn extents_at(&self, of: ObjectNo, range: Range<u64>, at: CommitSeq) -> Result<Vec<PastExtent>> {
+    fn extents_at(
+        &self,
+        of: ObjectNo,
+        range: Range<u64>,
+        at: CommitSeq,
+    ) -> Result<Vec<PastExtent>> {
         let all = (self.volume, (of, ZERO, 0))..=(self.volume, (of, at, u64::MAX));
         let rows = self.state.borrow().past_extents.range(all);
-        Ok(rows.map(|(_, row)| *row).filter(|row| overlaps(row.offset, row.len, &range)).collect())
+        Ok(rows
+            .map(|(_, row)| *row)
+            .filter(|row| overlaps(row.offset, row.len, &range))
+            .collect())
     }
 
-    fn named_chunks(&self, after: Option<PastPlace>, limit: usize) -> Result<Vec<(PastPlace, ChunkId)>> {
+    fn named_chunks(
+        &self,
+        after: Option<PastPlace>,
+        limit: usize,
+    ) -> Result<Vec<(PastPlace, ChunkId)>> {
         let state = self.state.borrow();
-        let behind = after
-            .map_or(Included((self.volume, (ObjectNo::new(0), ZERO, 0))), |PastPlace { object, offset, seq }| {
-                Excluded((self.volume, (object, seq, offset)))
-            });
-        let last = (self.volume, (ObjectNo::new(u64::MAX), CommitSeq::new(u64::MAX), u64::MAX));
+        let behind = after.map_or(
+            Included((self.volume, (ObjectNo::new(0), ZERO, 0))),
+            |PastPlace {
+                 object,
+                 offset,
+                 seq,
+             }| { Excluded((self.volume, (object, seq, offset))) },
+        );
+        let last = (
+            self.volume,
+            (ObjectNo::new(u64::MAX), CommitSeq::new(u64::MAX), u64::MAX),
+        );
         let rows = state.past_extents.range((behind, Included(last)));
         let named = rows.filter_map(|((_, (object, seq, offset)), row)| {
             let (chunk, _) = row.source?;
-            Some((PastPlace { object: *object, offset: *offset, seq: *seq }, chunk))
+            Some((
+                PastPlace {
+                    object: *object,
+                    offset: *offset,
+                    seq: *seq,
+                },
+                chunk,
+            ))
         });
         Ok(named.take(limit).collect())
     }
@@ -172,7 +298,10 @@ impl<S: Borrow<State>> Read for Txn<S> {
     ) -> Result<()> {
         let last = ObjectNo::new(u64::MAX);
         if after < to {
-            let range = (Excluded((self.volume, (after, last))), Included((self.volume, (to, last))));
+            let range = (
+                Excluded((self.volume, (after, last))),
+                Included((self.volume, (to, last))),
+            );
             let rows = self.state.borrow().changes.range(range);
             rows.for_each(|((_, (seq, object)), ranges)| visit(*seq, *object, ranges.clone()));
         }
@@ -180,17 +309,26 @@ impl<S: Borrow<State>> Read for Txn<S> {
     }
 
     fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>> {
-        Ok(self.state.borrow().batches.get(&(self.volume, (replica, incarnation, counter))).copied())
+        Ok(self
+            .state
+            .borrow()
+            .batches
+            .get(&(self.volume, (replica, incarnation, counter)))
+            .copied())
     }
 
     fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64> {
-        let range = (self.volume, (replica, incarnation, 0))..=(self.volume, (replica, incarnation, u64::MAX));
+        let range = (self.volume, (replica, incarnation, 0))
+            ..=(self.volume, (replica, incarnation, u64::MAX));
         let mut rows = self.state.borrow().batches.range(range).rev();
-        Ok(rows.find(|(_, row)| row.seq <= to).map_or(0, |((_, (_, _, counter)), _)| *counter))
+        Ok(rows
+            .find(|(_, row)| row.seq <= to)
+            .map_or(0, |((_, (_, _, counter)), _)| *counter))
     }
 
     fn staged(&self, replica: u32) -> Result<Vec<StagedPart>> {
-        let range = (self.volume, (replica, 0, 0, 0))..=(self.volume, (replica, u32::MAX, u64::MAX, u32::MAX));
+        let range = (self.volume, (replica, 0, 0, 0))
+            ..=(self.volume, (replica, u32::MAX, u64::MAX, u32::MAX));
         let rows = self.state.borrow().staged.range(range);
         let part = |(_, incarnation, batch, part), bytes: &Vec<u8>| StagedPart {
             incarnation,
@@ -201,34 +339,79 @@ impl<S: Borrow<State>> Read for Txn<S> {
         Ok(rows.map(|((_, key), bytes)| part(*key, bytes)).collect())
     }
 
-    fn staged_part(&self, replica: u32, incarnation: u32, batch: u64, part: u32) -> Result<Option<Vec<u8>>> {
-        Ok(self.state.borrow().staged.get(&(self.volume, (replica, incarnation, batch, part))).cloned())
+    fn staged_part(
+        &self,
+        replica: u32,
+        incarnation: u32,
+        batch: u64,
+        part: u32,
+    ) -> Result<Option<Vec<u8>>> {
+        Ok(self
+            .state
+            .borrow()
+            .staged
+            .get(&(self.volume, (replica, incarnation, batch, part)))
+            .cloned())
     }
 
     fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>> {
-        Ok(self.state.borrow().replicas.get(&(self.volume, replica)).cloned())
+        Ok(self
+            .state
+            .borrow()
+            .replicas
+            .get(&(self.volume, replica))
+            .cloned())
     }
 
     fn replicas(&self) -> Result<Vec<(u32, ReplicaRow)>> {
-        let rows = self.state.borrow().replicas.range((self.volume, 0)..=(self.volume, u32::MAX));
-        Ok(rows.map(|((_, replica), row)| (*replica, row.clone())).collect())
+        let rows = self
+            .state
+            .borrow()
+            .replicas
+            .range((self.volume, 0)..=(self.volume, u32::MAX));
+        Ok(rows
+            .map(|((_, replica), row)| (*replica, row.clone()))
+            .collect())
     }
 
     fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
-        Ok(self.state.borrow().tokens.get(&(self.volume, *hash)).copied())
+        Ok(self
+            .state
+            .borrow()
+            .tokens
+            .get(&(self.volume, *hash))
+            .copied())
     }
 
     fn lease(&self, lease: u32) -> Result<Option<u32>> {
-        Ok(self.state.borrow().leases.get(&(self.volume, lease)).copied())
+        Ok(self
+            .state
+            .borrow()
+            .leases
+            .get(&(self.volume, lease))
+            .copied())
     }
 
     fn conflict(&self, id: u64) -> Result<Option<ConflictRow>> {
-        Ok(self.state.borrow().conflicts.get(&(self.volume, id)).cloned())
+        Ok(self
+            .state
+            .borrow()
+            .conflicts
+            .get(&(self.volume, id))
+            .cloned())
     }
 
     fn conflicts_after(&self, after: u64, limit: usize) -> Result<Vec<(u64, ConflictRow)>> {
-        let range = (Excluded((self.volume, after)), Included((self.volume, u64::MAX)));
+        let range = (
+            Excluded((self.volume, after)),
+            Included((self.volume, u64::MAX)),
+        );
         let rows = (after < u64::MAX).then(|| self.state.borrow().conflicts.range(range));
-        Ok(rows.into_iter().flatten().map(|((_, id), row)| (*id, row.clone())).take(limit).collect())
+        Ok(rows
+            .into_iter()
+            .flatten()
+            .map(|((_, id), row)| (*id, row.clone()))
+            .take(limit)
+            .collect())
     }
 }

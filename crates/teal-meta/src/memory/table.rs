@@ -14,7 +14,11 @@ pub(super) struct Table<K, V> {
 
 impl<K, V> Default for Table<K, V> {
     fn default() -> Self {
-        Self { rows: BTreeMap::new(), undo: Vec::new(), mark: 0 }
+        Self {
+            rows: BTreeMap::new(),
+            undo: Vec::new(),
+            mark: 0,
+        }
     }
 }
 
@@ -22,7 +26,10 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         self.rows.get(key)
     }
-    pub(super) fn range(&self, range: impl RangeBounds<K>) -> impl DoubleEndedIterator<Item = (&K, &V)> {
+    pub(super) fn range(
+        &self,
+        range: impl RangeBounds<K>,
+    ) -> impl DoubleEndedIterator<Item = (&K, &V)> {
         self.rows.range(range)
     }
     pub(super) fn all(&self) -> impl Iterator<Item = (&K, &V)> {

@@ -4,8 +4,8 @@ use super::{State, Txn};
 use crate::error::Result;
 use crate::meta::{Read as _, Write};
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges, ReplicaRow, Tally, TokenRow,
-    VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges,
+    ReplicaRow, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use teal_types::{CommitSeq, Link, ObjectNo};
 
@@ -16,7 +16,9 @@ impl Write for Txn<&mut State> {
     }
 
     fn put_setting(&mut self, key: &str, value: &[u8]) -> Result<()> {
-        self.state.settings.set((self.volume, key.to_owned()), Some(value.to_vec()));
+        self.state
+            .settings
+            .set((self.volume, key.to_owned()), Some(value.to_vec()));
         Ok(())
     }
 
@@ -28,59 +30,105 @@ impl Write for Txn<&mut State> {
     fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()> {
         let key = (self.volume, link.clone());
         if let Some(old) = self.state.entries.get(&key).copied() {
-            self.state.links.set((self.volume, (old.object, link.clone())), None);
+            self.state
+                .links
+                .set((self.volume, (old.object, link.clone())), None);
         }
         if let Some(row) = row {
-            self.state.links.set((self.volume, (row.object, link.clone())), Some(()));
+            self.state
+                .links
+                .set((self.volume, (row.object, link.clone())), Some(()));
         }
         self.state.entries.set(key, row);
         Ok(())
     }
 
     fn put_xattr(&mut self, object: ObjectNo, name: &[u8], row: Option<&XattrRow>) -> Result<()> {
-        self.state.xattrs.set((self.volume, (object, name.to_vec())), row.cloned());
+        self.state
+            .xattrs
+            .set((self.volume, (object, name.to_vec())), row.cloned());
         Ok(())
     }
 
     fn put_extent(&mut self, object: ObjectNo, extent: &ExtentRow) -> Result<()> {
-        self.state.extents.set((self.volume, (object, extent.offset)), Some(*extent));
+        self.state
+            .extents
+            .set((self.volume, (object, extent.offset)), Some(*extent));
         Ok(())
     }
 
     fn drop_extent(&mut self, object: ObjectNo, offset: u64) -> Result<()> {
-        self.state.extents.set((self.volume, (object, offset)), None);
+        self.state
+            .extents
+            .set((self.volume, (object, offset)), None);
         Ok(())
     }
 
     fn drop_content(&mut self, object: ObjectNo) -> Result<()> {
         let next = ObjectNo::new(object.get() + 1);
-        let extents = self.state.extents.range((self.volume, (object, 0))..(self.volume, (next, 0)));
+        let extents = self
+            .state
+            .extents
+            .range((self.volume, (object, 0))..(self.volume, (next, 0)));
         let extents: Vec<_> = extents.map(|(key, _)| *key).collect();
-        extents.into_iter().for_each(|key| self.state.extents.set(key, None));
+        extents
+            .into_iter()
+            .for_each(|key| self.state.extents.set(key, None));
         let xattrs = (self.volume, (object, Vec::new()))..(self.volume, (next, Vec::new()));
-        let xattrs: Vec<_> = self.state.xattrs.range(xattrs).map(|(key, _)| key.clone()).collect();
-        xattrs.into_iter().for_each(|key| self.state.xattrs.set(key, None));
+        let xattrs: Vec<_> = self
+            .state
+            .xattrs
+            .range(xattrs)
+            .map(|(key, _)| key.clone())
+            .collect();
+        xattrs
+            .into_iter()
+            .for_each(|key| self.state.xattrs.set(key, None));
         Ok(())
     }
 
-    fn remember_object(&mut self, object: ObjectNo, seq: CommitSeq, row: Option<&ObjectRow>) -> Result<()> {
-        self.state.past_objects.set((self.volume, (object, seq)), Some(row.cloned()));
+    fn remember_object(
+        &mut self,
+        object: ObjectNo,
+        seq: CommitSeq,
+        row: Option<&ObjectRow>,
+    ) -> Result<()> {
+        self.state
+            .past_objects
+            .set((self.volume, (object, seq)), Some(row.cloned()));
         Ok(())
     }
 
-    fn remember_entry(&mut self, link: &Link, seq: CommitSeq, object: Option<ObjectNo>) -> Result<()> {
+    fn remember_entry(
+        &mut self,
+        link: &Link,
+        seq: CommitSeq,
+        object: Option<ObjectNo>,
+    ) -> Result<()> {
         if let Some(object) = object {
-            self.state.past_links.set((self.volume, (object, seq, link.clone())), Some(()));
+            self.state
+                .past_links
+                .set((self.volume, (object, seq, link.clone())), Some(()));
         }
-        self.state.past_names.set((self.volume, (link.dir, seq, link.name.clone())), Some(object));
-        self.state.past_entries.set((self.volume, (link.clone(), seq)), Some(object));
+        self.state.past_names.set(
+            (self.volume, (link.dir, seq, link.name.clone())),
+            Some(object),
+        );
+        self.state
+            .past_entries
+            .set((self.volume, (link.clone(), seq)), Some(object));
         Ok(())
     }
 
     fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()> {
         let names = self.entries_after(dir, None, usize::MAX)?;
-        let names = names.into_iter().map(|(name, entry)| (name, entry.object)).collect();
-        self.state.snapshots.set((self.volume, (dir, seq)), Some(names));
+        let names = names
+            .into_iter()
+            .map(|(name, entry)| (name, entry.object))
+            .collect();
+        self.state
+            .snapshots
+            .set((self.volume, (dir, seq)), Some(names));
         Ok(())
     }
 
@@ -89,14 +137,25 @@ impl Write for Txn<&mut State> {
         Ok(())
     }
 
-    fn remember_xattr(&mut self, object: ObjectNo, name: &[u8], seq: CommitSeq, value: Option<&[u8]>) -> Result<()> {
+    fn remember_xattr(
+        &mut self,
+        object: ObjectNo,
+        name: &[u8],
+        seq: CommitSeq,
+        value: Option<&[u8]>,
+    ) -> Result<()> {
         let key = (self.volume, (object, name.to_vec(), seq));
-        self.state.past_xattrs.set(key, Some(value.map(<[u8]>::to_vec)));
+        self.state
+            .past_xattrs
+            .set(key, Some(value.map(<[u8]>::to_vec)));
         Ok(())
     }
 
     fn remember_extent(&mut self, object: ObjectNo, extent: &PastExtent) -> Result<()> {
-        self.state.past_extents.set((self.volume, (object, extent.seq, extent.offset)), Some(*extent));
+        self.state.past_extents.set(
+            (self.volume, (object, extent.seq, extent.offset)),
+            Some(*extent),
+        );
         Ok(())
     }
 
@@ -106,30 +165,56 @@ impl Write for Txn<&mut State> {
     }
 
     fn add_change(&mut self, seq: CommitSeq, object: ObjectNo, ranges: &Ranges) -> Result<()> {
-        self.state.changes.set((self.volume, (seq, object)), Some(ranges.clone()));
+        self.state
+            .changes
+            .set((self.volume, (seq, object)), Some(ranges.clone()));
         Ok(())
     }
 
-    fn add_batch(&mut self, replica: u32, incarnation: u32, counter: u64, row: &BatchRow) -> Result<()> {
-        self.state.batches.set((self.volume, (replica, incarnation, counter)), Some(*row));
+    fn add_batch(
+        &mut self,
+        replica: u32,
+        incarnation: u32,
+        counter: u64,
+        row: &BatchRow,
+    ) -> Result<()> {
+        self.state
+            .batches
+            .set((self.volume, (replica, incarnation, counter)), Some(*row));
         Ok(())
     }
 
-    fn stage(&mut self, replica: u32, incarnation: u32, batch: u64, part: u32, bytes: &[u8]) -> Result<()> {
-        self.state.staged.set((self.volume, (replica, incarnation, batch, part)), Some(bytes.to_vec()));
+    fn stage(
+        &mut self,
+        replica: u32,
+        incarnation: u32,
+        batch: u64,
+        part: u32,
+        bytes: &[u8],
+    ) -> Result<()> {
+        self.state.staged.set(
+            (self.volume, (replica, incarnation, batch, part)),
+            Some(bytes.to_vec()),
+        );
         Ok(())
     }
 
     fn drop_staged(&mut self, replica: u32, incarnation: u32, batch: u64) -> Result<()> {
-        let range = (self.volume, (replica, 0, 0, 0))..=(self.volume, (replica, u32::MAX, u64::MAX, u32::MAX));
+        let range = (self.volume, (replica, 0, 0, 0))
+            ..=(self.volume, (replica, u32::MAX, u64::MAX, u32::MAX));
         let parts = self.state.staged.range(range).map(|(key, _)| *key);
-        let old: Vec<_> = parts.filter(|(_, (_, life, of, _))| *life != incarnation || *of <= batch).collect();
-        old.into_iter().for_each(|key| self.state.staged.set(key, None));
+        let old: Vec<_> = parts
+            .filter(|(_, (_, life, of, _))| *life != incarnation || *of <= batch)
+            .collect();
+        old.into_iter()
+            .for_each(|key| self.state.staged.set(key, None));
         Ok(())
     }
 
     fn put_replica(&mut self, replica: u32, row: &ReplicaRow) -> Result<()> {
-        self.state.replicas.set((self.volume, replica), Some(row.clone()));
+        self.state
+            .replicas
+            .set((self.volume, replica), Some(row.clone()));
         Ok(())
     }
 

@@ -16,15 +16,31 @@ const APPENDED: u8 = 0x80;
 pub(super) fn encode_state(row: &ObjectRow) -> Vec<u8> {
     let mut out = Vec::with_capacity(99 + row.target.len());
     let is_appended = row.rewritten_seq != row.data_seq;
-    let Attributes { perm, uid, gid, rdev, mtime, ctime, btime } = row.attributes;
+    let Attributes {
+        perm,
+        uid,
+        gid,
+        rdev,
+        mtime,
+        ctime,
+        btime,
+    } = row.attributes;
     out.push(row.kind.code() | if is_appended { APPENDED } else { 0 });
     out.extend(perm.to_le_bytes());
-    [uid, gid, rdev].iter().for_each(|word| out.extend(word.to_le_bytes()));
+    [uid, gid, rdev]
+        .iter()
+        .for_each(|word| out.extend(word.to_le_bytes()));
     for time in [mtime, ctime, btime] {
         out.extend(time.secs.to_le_bytes());
         out.extend(time.nanos.to_le_bytes());
     }
-    let words = [row.attr_seq.get(), row.size, row.data_seq.get(), row.link_seq.get(), row.xattr_seq.get()];
+    let words = [
+        row.attr_seq.get(),
+        row.size,
+        row.data_seq.get(),
+        row.link_seq.get(),
+        row.xattr_seq.get(),
+    ];
     words.iter().for_each(|word| out.extend(word.to_le_bytes()));
     if is_appended {
         out.extend(row.rewritten_seq.get().to_le_bytes());
@@ -79,21 +95,29 @@ pub(super) fn decode_state(bytes: &[u8]) -> Option<ObjectRow> {
         xattr_seq: from.seq()?,
         target: Vec::new(),
     };
-    row.rewritten_seq = if code & APPENDED != 0 { from.seq()? } else { row.data_seq };
+    row.rewritten_seq = if code & APPENDED != 0 {
+        from.seq()?
+    } else {
+        row.data_seq
+    };
     row.target = from.0.to_vec();
     Some(row)
 }
 
 pub(super) fn encode_ranges(ranges: &Ranges) -> Option<Vec<u8>> {
     let both = |(offset, len): &(u64, u64)| [offset.to_le_bytes(), len.to_le_bytes()];
-    ranges.as_ref().map(|ranges| ranges.iter().flat_map(both).flatten().collect())
+    ranges
+        .as_ref()
+        .map(|ranges| ranges.iter().flat_map(both).flatten().collect())
 }
 
 /// Bytes that are no ranges mean: anywhere.
 pub(super) fn decode_ranges(bytes: Option<&[u8]>) -> Ranges {
     let bytes = bytes.filter(|bytes| bytes.len() % 16 == 0)?;
     let mut from = Reader(bytes);
-    std::iter::from_fn(|| Some((from.long()?, from.long()?))).map(Some).collect()
+    std::iter::from_fn(|| Some((from.long()?, from.long()?)))
+        .map(Some)
+        .collect()
 }
 
 pub(super) const fn kind_code(kind: ConflictKind) -> u8 {
@@ -147,13 +171,20 @@ mod tests {
         let bytes = encode_state(&row);
         let mut wanted = vec![10, 0xff, 1, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0];
         wanted.extend([0xff; 8]);
-        wanted.extend([4, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0]);
-        [9_u64, 10, 11, 12, 13].iter().for_each(|word| wanted.extend(word.to_le_bytes()));
+        wanted.extend([
+            4, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0,
+        ]);
+        [9_u64, 10, 11, 12, 13]
+            .iter()
+            .for_each(|word| wanted.extend(word.to_le_bytes()));
         wanted.extend(b"to");
         assert_eq!(bytes, wanted);
         assert_eq!(decode_state(&bytes), Some(row.clone()));
         assert!((0..91).all(|len| decode_state(&bytes[..len]).is_none()));
-        let appended = ObjectRow { rewritten_seq: CommitSeq::new(14), ..row };
+        let appended = ObjectRow {
+            rewritten_seq: CommitSeq::new(14),
+            ..row
+        };
         let bytes = encode_state(&appended);
         wanted[0] = 0x8a;
         wanted.splice(91..91, 14_u64.to_le_bytes());

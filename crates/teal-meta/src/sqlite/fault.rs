@@ -18,18 +18,26 @@ impl Names {
     }
 
     pub(super) fn sort(&self, error: rusqlite::Error) -> MetaError {
-        use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
+        use rusqlite::Error::{
+            FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType,
+        };
         let file = self.0.clone();
-        let is_nonsense =
-            matches!(error, FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..));
+        let is_nonsense = matches!(
+            error,
+            FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..)
+        );
         let (code, source) = (error.sqlite_error_code(), Box::new(error));
         match code {
             Some(ErrorCode::DiskFull) => MetaError::NoSpace { file, source },
-            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => MetaError::ReadOnly { file, source },
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::SchemaChanged) => {
-                MetaError::Damaged { file, source }
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+                MetaError::ReadOnly { file, source }
             }
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => MetaError::Busy { file, source },
+            Some(
+                ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::SchemaChanged,
+            ) => MetaError::Damaged { file, source },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                MetaError::Busy { file, source }
+            }
             _ if is_nonsense => MetaError::Damaged { file, source },
             _ => MetaError::Io { file, source },
         }
@@ -45,12 +53,27 @@ mod tests {
     fn what_can_be_done_about_it_decides() {
         let names = Names::new(Path::new("/srv/meta.db"));
         let sorted = |code| names.sort(Error::SqliteFailure(ffi::Error::new(code), None));
-        assert!(matches!(sorted(ffi::SQLITE_FULL), MetaError::NoSpace { .. }));
-        assert!(matches!(sorted(ffi::SQLITE_READONLY), MetaError::ReadOnly { .. }));
-        assert!(matches!(sorted(ffi::SQLITE_CORRUPT), MetaError::Damaged { .. }));
+        assert!(matches!(
+            sorted(ffi::SQLITE_FULL),
+            MetaError::NoSpace { .. }
+        ));
+        assert!(matches!(
+            sorted(ffi::SQLITE_READONLY),
+            MetaError::ReadOnly { .. }
+        ));
+        assert!(matches!(
+            sorted(ffi::SQLITE_CORRUPT),
+            MetaError::Damaged { .. }
+        ));
         assert!(matches!(sorted(ffi::SQLITE_BUSY), MetaError::Busy { .. }));
         assert!(matches!(sorted(ffi::SQLITE_IOERR), MetaError::Io { .. }));
-        for code in [ffi::SQLITE_FULL, ffi::SQLITE_READONLY, ffi::SQLITE_CORRUPT, ffi::SQLITE_BUSY, ffi::SQLITE_IOERR] {
+        for code in [
+            ffi::SQLITE_FULL,
+            ffi::SQLITE_READONLY,
+            ffi::SQLITE_CORRUPT,
+            ffi::SQLITE_BUSY,
+            ffi::SQLITE_IOERR,
+        ] {
             assert!(sorted(code).to_string().contains("/srv/meta.db"));
         }
     }
@@ -58,7 +81,11 @@ mod tests {
     #[test]
     fn a_full_database_is_no_space_and_goes_on_when_there_is_some() {
         let connection = rusqlite::Connection::open_in_memory().expect("memory");
-        let run = |sql: &str| connection.execute_batch(sql).map_err(|error| Names::new(Path::new("db")).sort(error));
+        let run = |sql: &str| {
+            connection
+                .execute_batch(sql)
+                .map_err(|error| Names::new(Path::new("db")).sort(error))
+        };
         run("CREATE TABLE t(x); PRAGMA max_page_count = 3").expect("small");
         let fill = "INSERT INTO t VALUES(zeroblob(100000))";
         assert!(matches!(run(fill), Err(MetaError::NoSpace { .. })));

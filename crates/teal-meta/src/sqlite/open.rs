@@ -12,9 +12,17 @@ use std::time::Duration;
 /// Marks a database as ours: "teal".
 const APPLICATION: i32 = 0x7465_616c;
 /// What makes each version of the tables of the one before, beginning with nothing; `docs/format-meta.md` tells what they hold.
-const SCHEMAS: [&str; 3] = [include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+const SCHEMAS: [&str; 3] = [
+    include_str!("schema.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+];
 /// The version of the tables.
-#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a few")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "a few"
+)]
 const VERSION: i32 = SCHEMAS.len() as i32;
 /// How long a transaction waits for another process.
 const BUSY: Duration = Duration::from_secs(5);
@@ -24,22 +32,33 @@ const STATEMENTS: usize = 128;
 const CHECKPOINT_PAGES: i64 = 4000;
 
 pub(super) fn writer(path: &Path, names: &Names) -> Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(path, flags, names)?;
     let sorted = |outcome: rusqlite::Result<()>| outcome.map_err(|error| names.sort(error));
     let pragma = |name: &str| {
-        connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(|error| names.sort(error))
+        connection
+            .pragma_query_value(None, name, |row| row.get::<_, i32>(0))
+            .map_err(|error| names.sort(error))
     };
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(|error| names.sort(error))?;
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
-    let foreign = |what: String| Err(MetaError::Foreign { file: names.file().to_owned(), what });
+    let foreign = |what: String| {
+        Err(MetaError::Foreign {
+            file: names.file().to_owned(),
+            what,
+        })
+    };
     if tables > 0 && application != APPLICATION {
         return foreign("is the database of another program; name another file".into());
     }
     if version > VERSION {
-        return foreign(format!("has format {version} and this program knows {VERSION}: update the program"));
+        return foreign(format!(
+            "has format {version} and this program knows {VERSION}: update the program"
+        ));
     }
     sorted(connection.pragma_update(None, "journal_mode", "WAL"))?;
     sorted(connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES))?;
@@ -65,14 +84,22 @@ fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
 
 pub(super) fn reader(path: &Path, names: &Names) -> Result<Connection> {
     // A reader of a write-ahead log writes to its index, so it opens for writing and is told not to.
-    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX, names)?;
-    connection.pragma_update(None, "query_only", true).map_err(|error| names.sort(error))?;
+    let connection = connect(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        names,
+    )?;
+    connection
+        .pragma_update(None, "query_only", true)
+        .map_err(|error| names.sort(error))?;
     Ok(connection)
 }
 
 fn connect(path: &Path, flags: OpenFlags, names: &Names) -> Result<Connection> {
     let connection = Connection::open_with_flags(path, flags).map_err(|error| names.sort(error))?;
-    connection.busy_timeout(BUSY).map_err(|error| names.sort(error))?;
+    connection
+        .busy_timeout(BUSY)
+        .map_err(|error| names.sort(error))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }

@@ -6,8 +6,8 @@ use crate::EXTENT_MAX;
 use crate::error::Result;
 use crate::meta::Read;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames, PastPlace, PastXattr,
-    Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames,
+    PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use rusqlite::types::{FromSqlError, Type};
 use rusqlite::{OptionalExtension as _, Params, Row, params};
@@ -15,9 +15,9 @@ use std::ops::Range;
 use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo, Stamp, Timestamp};
 
 /// The newest snapshot of a directory at or before a commit, its names, and what has changed since.
-const SNAPSHOT: &str =
-    "SELECT seq FROM snapshots WHERE volume = ?1 AND dir = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
-const SNAPSHOT_NAMES: &str = "SELECT name, object FROM snapshot_names WHERE volume = ?1 AND dir = ?2 AND seq = ?3";
+const SNAPSHOT: &str = "SELECT seq FROM snapshots WHERE volume = ?1 AND dir = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
+const SNAPSHOT_NAMES: &str =
+    "SELECT name, object FROM snapshot_names WHERE volume = ?1 AND dir = ?2 AND seq = ?3";
 const CHANGED_NAMES: &str = "SELECT name, object FROM past_entries INDEXED BY past_names
     WHERE volume = ?1 AND dir = ?2 AND seq > ?3 AND seq <= ?4 ORDER BY seq";
 
@@ -31,7 +31,11 @@ fn limit(rows: usize) -> i64 {
 }
 
 fn nonsense(at: usize, what: &'static str) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(at, Type::Blob, Box::new(FromSqlError::Other(what.into())))
+    rusqlite::Error::FromSqlConversionFailure(
+        at,
+        Type::Blob,
+        Box::new(FromSqlError::Other(what.into())),
+    )
 }
 
 fn seq(row: &Row<'_>, at: usize) -> rusqlite::Result<CommitSeq> {
@@ -51,11 +55,16 @@ fn name(row: &Row<'_>, at: usize) -> rusqlite::Result<Name> {
 }
 
 fn state(row: &Row<'_>, at: usize) -> rusqlite::Result<ObjectRow> {
-    decode_state(row.get_ref(at)?.as_blob()?).ok_or_else(|| nonsense(at, "the state of an object that is none"))
+    decode_state(row.get_ref(at)?.as_blob()?)
+        .ok_or_else(|| nonsense(at, "the state of an object that is none"))
 }
 
 fn state_if_any(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ObjectRow>> {
-    if row.get_ref(at)?.as_blob_or_null()?.is_none() { Ok(None) } else { state(row, at).map(Some) }
+    if row.get_ref(at)?.as_blob_or_null()?.is_none() {
+        Ok(None)
+    } else {
+        state(row, at).map(Some)
+    }
 }
 
 fn chunk(row: &Row<'_>, at: usize) -> rusqlite::Result<ChunkId> {
@@ -69,7 +78,12 @@ impl Txn<'_> {
         params: impl Params,
         shape: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>> {
-        let rows = || self.connection.prepare_cached(sql)?.query_map(params, shape)?.collect();
+        let rows = || {
+            self.connection
+                .prepare_cached(sql)?
+                .query_map(params, shape)?
+                .collect()
+        };
         let rows: rusqlite::Result<Vec<T>> = rows();
         rows.map_err(|error| self.names.sort(error))
     }
@@ -80,7 +94,12 @@ impl Txn<'_> {
         params: impl Params,
         shape: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Option<T>> {
-        let row = || self.connection.prepare_cached(sql)?.query_row(params, shape).optional();
+        let row = || {
+            self.connection
+                .prepare_cached(sql)?
+                .query_row(params, shape)
+                .optional()
+        };
         row().map_err(|error| self.names.sort(error))
     }
 }
@@ -111,41 +130,79 @@ impl Read for Txn<'_> {
 
     fn object(&self, of: ObjectNo) -> Result<Option<ObjectRow>> {
         let sql = "SELECT state FROM objects WHERE volume = ?1 AND object = ?2";
-        self.row(sql, params![self.volume, int(of.get())], |row| state(row, 0))
+        self.row(sql, params![self.volume, int(of.get())], |row| {
+            state(row, 0)
+        })
     }
 
     fn objects_after(&self, after: ObjectNo, rows: usize) -> Result<Vec<ObjectNo>> {
-        let sql = "SELECT object FROM objects WHERE volume = ?1 AND object > ?2 ORDER BY object LIMIT ?3";
-        self.rows(sql, params![self.volume, int(after.get()), limit(rows)], |row| object(row, 0))
+        let sql =
+            "SELECT object FROM objects WHERE volume = ?1 AND object > ?2 ORDER BY object LIMIT ?3";
+        self.rows(
+            sql,
+            params![self.volume, int(after.get()), limit(rows)],
+            |row| object(row, 0),
+        )
     }
 
     fn entry(&self, link: &Link) -> Result<Option<EntryRow>> {
         let sql = "SELECT object, seq FROM entries WHERE volume = ?1 AND dir = ?2 AND name = ?3";
         let params = params![self.volume, int(link.dir.get()), link.name.as_bytes()];
-        self.row(sql, params, |row| Ok(EntryRow { object: object(row, 0)?, seq: seq(row, 1)? }))
-    }
-
-    fn entries_after(&self, dir: ObjectNo, after: Option<&Name>, rows: usize) -> Result<Vec<(Name, EntryRow)>> {
-        let sql =
-            "SELECT name, object, seq FROM entries WHERE volume = ?1 AND dir = ?2 AND name > ?3 ORDER BY name LIMIT ?4";
-        let after = after.map_or(&[][..], Name::as_bytes);
-        self.rows(sql, params![self.volume, int(dir.get()), after, limit(rows)], |row| {
-            Ok((name(row, 0)?, EntryRow { object: object(row, 1)?, seq: seq(row, 2)? }))
+        self.row(sql, params, |row| {
+            Ok(EntryRow {
+                object: object(row, 0)?,
+                seq: seq(row, 1)?,
+            })
         })
     }
 
+    fn entries_after(
+        &self,
+        dir: ObjectNo,
+        after: Option<&Name>,
+        rows: usize,
+    ) -> Result<Vec<(Name, EntryRow)>> {
+        let sql = "SELECT name, object, seq FROM entries WHERE volume = ?1 AND dir = ?2 AND name > ?3 ORDER BY name LIMIT ?4";
+        let after = after.map_or(&[][..], Name::as_bytes);
+        self.rows(
+            sql,
+            params![self.volume, int(dir.get()), after, limit(rows)],
+            |row| {
+                Ok((
+                    name(row, 0)?,
+                    EntryRow {
+                        object: object(row, 1)?,
+                        seq: seq(row, 2)?,
+                    },
+                ))
+            },
+        )
+    }
+
     fn links(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
-        let sql =
-            "SELECT dir, name, seq FROM entries INDEXED BY links WHERE volume = ?1 AND object = ?2 ORDER BY dir, name";
+        let sql = "SELECT dir, name, seq FROM entries INDEXED BY links WHERE volume = ?1 AND object = ?2 ORDER BY dir, name";
         self.rows(sql, params![self.volume, int(of.get())], |row| {
-            Ok((Link { dir: object(row, 0)?, name: name(row, 1)? }, seq(row, 2)?))
+            Ok((
+                Link {
+                    dir: object(row, 0)?,
+                    name: name(row, 1)?,
+                },
+                seq(row, 2)?,
+            ))
         })
     }
 
     fn xattrs(&self, of: ObjectNo) -> Result<Vec<(Vec<u8>, XattrRow)>> {
-        let sql = "SELECT name, value, seq FROM xattrs WHERE volume = ?1 AND object = ?2 ORDER BY name";
+        let sql =
+            "SELECT name, value, seq FROM xattrs WHERE volume = ?1 AND object = ?2 ORDER BY name";
         self.rows(sql, params![self.volume, int(of.get())], |row| {
-            Ok((row.get(0)?, XattrRow { value: row.get(1)?, seq: seq(row, 2)? }))
+            Ok((
+                row.get(0)?,
+                XattrRow {
+                    value: row.get(1)?,
+                    seq: seq(row, 2)?,
+                },
+            ))
         })
     }
 
@@ -154,13 +211,28 @@ impl Read for Txn<'_> {
             WHERE volume = ?1 AND object = ?2 AND offset > ?3 AND offset < ?4 AND offset + len > ?5 ORDER BY offset";
         // Nothing longer than an extent covers the beginning of the range.
         let first = int(range.start).saturating_sub(int(EXTENT_MAX));
-        let params = params![self.volume, int(of.get()), first, int(range.end), int(range.start)];
+        let params = params![
+            self.volume,
+            int(of.get()),
+            first,
+            int(range.end),
+            int(range.start)
+        ];
         self.rows(sql, params, |row| {
-            Ok(ExtentRow { offset: row.get(0)?, len: row.get(1)?, chunk: chunk(row, 2)?, start: row.get(3)? })
+            Ok(ExtentRow {
+                offset: row.get(0)?,
+                len: row.get(1)?,
+                chunk: chunk(row, 2)?,
+                start: row.get(3)?,
+            })
         })
     }
 
-    fn object_at(&self, of: ObjectNo, at: CommitSeq) -> Result<Option<(CommitSeq, Option<ObjectRow>)>> {
+    fn object_at(
+        &self,
+        of: ObjectNo,
+        at: CommitSeq,
+    ) -> Result<Option<(CommitSeq, Option<ObjectRow>)>> {
         let sql = "SELECT seq, state FROM past_objects WHERE volume = ?1 AND object = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
         let params = params![self.volume, int(of.get()), int(at.get())];
         self.row(sql, params, |row| Ok((seq(row, 0)?, state_if_any(row, 1)?)))
@@ -172,86 +244,165 @@ impl Read for Txn<'_> {
         after: CommitSeq,
         rows: usize,
     ) -> Result<Vec<(CommitSeq, Option<ObjectRow>)>> {
-        let sql =
-            "SELECT seq, state FROM past_objects WHERE volume = ?1 AND object = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4";
+        let sql = "SELECT seq, state FROM past_objects WHERE volume = ?1 AND object = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4";
         let params = params![self.volume, int(of.get()), int(after.get()), limit(rows)];
         self.rows(sql, params, |row| Ok((seq(row, 0)?, state_if_any(row, 1)?)))
     }
 
-    fn entry_at(&self, link: &Link, at: CommitSeq) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
+    fn entry_at(
+        &self,
+        link: &Link,
+        at: CommitSeq,
+    ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
         let sql = "SELECT seq, object FROM past_entries
             WHERE volume = ?1 AND dir = ?2 AND name = ?3 AND seq <= ?4 ORDER BY seq DESC LIMIT 1";
-        let params = params![self.volume, int(link.dir.get()), link.name.as_bytes(), int(at.get())];
-        self.row(sql, params, |row| Ok((seq(row, 0)?, row.get::<_, Option<u64>>(1)?.map(ObjectNo::new))))
+        let params = params![
+            self.volume,
+            int(link.dir.get()),
+            link.name.as_bytes(),
+            int(at.get())
+        ];
+        self.row(sql, params, |row| {
+            Ok((
+                seq(row, 0)?,
+                row.get::<_, Option<u64>>(1)?.map(ObjectNo::new),
+            ))
+        })
     }
 
     fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<Link>> {
         let sql = "SELECT DISTINCT dir, name FROM past_entries INDEXED BY past_links
             WHERE volume = ?1 AND object = ?2 AND object IS NOT NULL AND seq <= ?3 ORDER BY dir, name";
         let params = params![self.volume, int(of.get()), int(at.get())];
-        self.rows(sql, params, |row| Ok(Link { dir: object(row, 0)?, name: name(row, 1)? }))
+        self.rows(sql, params, |row| {
+            Ok(Link {
+                dir: object(row, 0)?,
+                name: name(row, 1)?,
+            })
+        })
     }
 
     fn names_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<PastNames> {
         let (dir, at) = (int(dir.get()), int(at.get()));
-        let since = self.row(SNAPSHOT, params![self.volume, dir, at], |row| row.get::<_, i64>(0))?.unwrap_or(0);
+        let since = self
+            .row(SNAPSHOT, params![self.volume, dir, at], |row| {
+                row.get::<_, i64>(0)
+            })?
+            .unwrap_or(0);
         let shape = |row: &Row<'_>| Ok((name(row, 0)?, object(row, 1)?));
         let names = self.rows(SNAPSHOT_NAMES, params![self.volume, dir, since], shape)?;
         let changes = self.rows(CHANGED_NAMES, params![self.volume, dir, since, at], |row| {
-            Ok((name(row, 0)?, row.get::<_, Option<u64>>(1)?.map(ObjectNo::new)))
+            Ok((
+                name(row, 0)?,
+                row.get::<_, Option<u64>>(1)?.map(ObjectNo::new),
+            ))
         })?;
         Ok(PastNames::new(names, changes))
     }
 
     fn tally(&self, dir: ObjectNo) -> Result<Tally> {
         let sql = "SELECT names, changes FROM tallies WHERE volume = ?1 AND dir = ?2";
-        let shape = |row: &Row<'_>| Ok(Tally { names: row.get(0)?, changes: row.get(1)? });
-        Ok(self.row(sql, params![self.volume, int(dir.get())], shape)?.unwrap_or_default())
+        let shape = |row: &Row<'_>| {
+            Ok(Tally {
+                names: row.get(0)?,
+                changes: row.get(1)?,
+            })
+        };
+        Ok(self
+            .row(sql, params![self.volume, int(dir.get())], shape)?
+            .unwrap_or_default())
     }
 
     fn xattrs_at(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>> {
         let sql = "SELECT name, max(seq), value FROM past_xattrs
             WHERE volume = ?1 AND object = ?2 AND seq <= ?3 GROUP BY name ORDER BY name";
         let params = params![self.volume, int(of.get()), int(at.get())];
-        self.rows(sql, params, |row| Ok((row.get(0)?, seq(row, 1)?, row.get(2)?)))
+        self.rows(sql, params, |row| {
+            Ok((row.get(0)?, seq(row, 1)?, row.get(2)?))
+        })
     }
 
-    fn extents_at(&self, of: ObjectNo, range: Range<u64>, at: CommitSeq) -> Result<Vec<PastExtent>> {
+    fn extents_at(
+        &self,
+        of: ObjectNo,
+        range: Range<u64>,
+        at: CommitSeq,
+    ) -> Result<Vec<PastExtent>> {
         let of = int(of.get());
         let (start, end, at) = (int(range.start), int(range.end), int(at.get()));
         let sql = "SELECT seq, offset, len, chunk, start FROM past_extents WHERE volume = ?1 AND object = ?2
             AND offset > ?3 AND offset < ?4 AND offset + len > ?5 AND seq <= ?6";
         let first = start.saturating_sub(int(EXTENT_MAX));
-        let mut found = self.rows(sql, params![self.volume, of, first, end, start, at], |row| {
-            let source = Some((chunk(row, 3)?, row.get(4)?));
-            Ok(PastExtent { seq: seq(row, 0)?, offset: row.get(1)?, len: row.get(2)?, source })
-        })?;
+        let mut found = self.rows(
+            sql,
+            params![self.volume, of, first, end, start, at],
+            |row| {
+                let source = Some((chunk(row, 3)?, row.get(4)?));
+                Ok(PastExtent {
+                    seq: seq(row, 0)?,
+                    offset: row.get(1)?,
+                    len: row.get(2)?,
+                    source,
+                })
+            },
+        )?;
         let sql = "SELECT seq, offset, len FROM past_holes WHERE volume = ?1 AND object = ?2
             AND seq <= ?3 AND offset < ?4 AND offset + len > ?5";
-        found.extend(self.rows(sql, params![self.volume, of, at, end, start], |row| {
-            Ok(PastExtent { seq: seq(row, 0)?, offset: row.get(1)?, len: row.get(2)?, source: None })
-        })?);
+        found.extend(
+            self.rows(sql, params![self.volume, of, at, end, start], |row| {
+                Ok(PastExtent {
+                    seq: seq(row, 0)?,
+                    offset: row.get(1)?,
+                    len: row.get(2)?,
+                    source: None,
+                })
+            })?,
+        );
         found.sort_unstable_by_key(|extent| (extent.seq, extent.offset));
         Ok(found)
     }
 
-    fn named_chunks(&self, after: Option<PastPlace>, rows: usize) -> Result<Vec<(PastPlace, ChunkId)>> {
+    fn named_chunks(
+        &self,
+        after: Option<PastPlace>,
+        rows: usize,
+    ) -> Result<Vec<(PastPlace, ChunkId)>> {
         let sql = "SELECT object, offset, seq, chunk FROM past_extents
             WHERE volume = ?1 AND (object, offset, seq) > (?2, ?3, ?4) ORDER BY object, offset, seq LIMIT ?5";
-        let (of, offset, at) =
-            after.map_or((-1, -1, -1), |after| (int(after.object.get()), int(after.offset), int(after.seq.get())));
-        self.rows(sql, params![self.volume, of, offset, at, limit(rows)], |row| {
-            let place = PastPlace { object: object(row, 0)?, offset: row.get(1)?, seq: seq(row, 2)? };
-            Ok((place, chunk(row, 3)?))
-        })
+        let (of, offset, at) = after.map_or((-1, -1, -1), |after| {
+            (
+                int(after.object.get()),
+                int(after.offset),
+                int(after.seq.get()),
+            )
+        });
+        self.rows(
+            sql,
+            params![self.volume, of, offset, at, limit(rows)],
+            |row| {
+                let place = PastPlace {
+                    object: object(row, 0)?,
+                    offset: row.get(1)?,
+                    seq: seq(row, 2)?,
+                };
+                Ok((place, chunk(row, 3)?))
+            },
+        )
     }
 
     fn commit(&self, of: CommitSeq) -> Result<Option<CommitRow>> {
-        let sql =
-            "SELECT replica, incarnation, counter, secs, nanos, digest FROM commits WHERE volume = ?1 AND seq = ?2";
+        let sql = "SELECT replica, incarnation, counter, secs, nanos, digest FROM commits WHERE volume = ?1 AND seq = ?2";
         self.row(sql, params![self.volume, int(of.get())], |row| {
-            let stamp = Stamp { replica: row.get(0)?, incarnation: row.get(1)?, counter: row.get(2)? };
-            Ok(CommitRow { stamp, time: time(row, 3)?, digest: row.get(5)? })
+            let stamp = Stamp {
+                replica: row.get(0)?,
+                incarnation: row.get(1)?,
+                counter: row.get(2)?,
+            };
+            Ok(CommitRow {
+                stamp,
+                time: time(row, 3)?,
+                digest: row.get(5)?,
+            })
         })
     }
 
@@ -261,13 +412,16 @@ impl Read for Txn<'_> {
         to: CommitSeq,
         visit: &mut dyn FnMut(CommitSeq, ObjectNo, Ranges),
     ) -> Result<()> {
-        let sql =
-            "SELECT seq, object, ranges FROM changes WHERE volume = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq, object";
+        let sql = "SELECT seq, object, ranges FROM changes WHERE volume = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq, object";
         let mut visited = || -> rusqlite::Result<()> {
             let mut select = self.connection.prepare_cached(sql)?;
             let mut rows = select.query(params![self.volume, int(after.get()), int(to.get())])?;
             while let Some(row) = rows.next()? {
-                visit(seq(row, 0)?, object(row, 1)?, decode_ranges(row.get_ref(2)?.as_blob_or_null()?));
+                visit(
+                    seq(row, 0)?,
+                    object(row, 1)?,
+                    decode_ranges(row.get_ref(2)?.as_blob_or_null()?),
+                );
             }
             Ok(())
         };
@@ -275,10 +429,14 @@ impl Read for Txn<'_> {
     }
 
     fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>> {
-        let sql =
-            "SELECT digest, seq FROM batches WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND counter = ?4";
+        let sql = "SELECT digest, seq FROM batches WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND counter = ?4";
         let params = params![self.volume, replica, incarnation, int(counter)];
-        self.row(sql, params, |row| Ok(BatchRow { digest: row.get(0)?, seq: seq(row, 1)? }))
+        self.row(sql, params, |row| {
+            Ok(BatchRow {
+                digest: row.get(0)?,
+                seq: seq(row, 1)?,
+            })
+        })
     }
 
     fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64> {
@@ -289,23 +447,41 @@ impl Read for Txn<'_> {
     }
 
     fn staged(&self, replica: u32) -> Result<Vec<StagedPart>> {
-        let sql = "SELECT incarnation, batch, part, len FROM staged WHERE volume = ?1 AND replica = ?2
+        let sql =
+            "SELECT incarnation, batch, part, len FROM staged WHERE volume = ?1 AND replica = ?2
             ORDER BY incarnation, batch, part";
         self.rows(sql, params![self.volume, replica], |row| {
-            Ok(StagedPart { incarnation: row.get(0)?, batch: row.get(1)?, part: row.get(2)?, len: row.get(3)? })
+            Ok(StagedPart {
+                incarnation: row.get(0)?,
+                batch: row.get(1)?,
+                part: row.get(2)?,
+                len: row.get(3)?,
+            })
         })
     }
 
-    fn staged_part(&self, replica: u32, incarnation: u32, batch: u64, part: u32) -> Result<Option<Vec<u8>>> {
+    fn staged_part(
+        &self,
+        replica: u32,
+        incarnation: u32,
+        batch: u64,
+        part: u32,
+    ) -> Result<Option<Vec<u8>>> {
         let sql = "SELECT bytes FROM staged
             WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND batch = ?4 AND part = ?5";
-        self.row(sql, params![self.volume, replica, incarnation, int(batch), part], |row| row.get(0))
+        self.row(
+            sql,
+            params![self.volume, replica, incarnation, int(batch), part],
+            |row| row.get(0),
+        )
     }
 
     fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>> {
         let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, secs, nanos FROM replicas
             WHERE volume = ?1 AND replica = ?2";
-        Ok(self.row(sql, params![self.volume, replica], replica_row)?.map(|(_, row)| row))
+        Ok(self
+            .row(sql, params![self.volume, replica], replica_row)?
+            .map(|(_, row)| row))
     }
 
     fn replicas(&self) -> Result<Vec<(u32, ReplicaRow)>> {
@@ -316,7 +492,12 @@ impl Read for Txn<'_> {
 
     fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
         let sql = "SELECT secs, nanos, used FROM tokens WHERE volume = ?1 AND hash = ?2";
-        let shape = |row: &Row<'_>| Ok(TokenRow { expires: time(row, 0)?, is_used: row.get(2)? });
+        let shape = |row: &Row<'_>| {
+            Ok(TokenRow {
+                expires: time(row, 0)?,
+                is_used: row.get(2)?,
+            })
+        };
         self.row(sql, params![self.volume, hash], shape)
     }
 
@@ -327,13 +508,19 @@ impl Read for Txn<'_> {
 
     fn conflict(&self, id: u64) -> Result<Option<ConflictRow>> {
         let sql = "SELECT id, kind, seq, secs, nanos, device, object, copy, lost FROM conflicts WHERE volume = ?1 AND id = ?2";
-        Ok(self.row(sql, params![self.volume, int(id)], conflict_row)?.map(|(_, row)| row))
+        Ok(self
+            .row(sql, params![self.volume, int(id)], conflict_row)?
+            .map(|(_, row)| row))
     }
 
     fn conflicts_after(&self, after: u64, rows: usize) -> Result<Vec<(u64, ConflictRow)>> {
         let sql = "SELECT id, kind, seq, secs, nanos, device, object, copy, lost FROM conflicts
             WHERE volume = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
-        self.rows(sql, params![self.volume, int(after), limit(rows)], conflict_row)
+        self.rows(
+            sql,
+            params![self.volume, int(after), limit(rows)],
+            conflict_row,
+        )
     }
 }
 

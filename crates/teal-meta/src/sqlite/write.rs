@@ -6,8 +6,8 @@ use super::read::int;
 use crate::error::Result;
 use crate::meta::Write;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges, ReplicaRow, Tally, TokenRow,
-    VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges,
+    ReplicaRow, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use rusqlite::{Params, params};
 use teal_types::{CommitSeq, Link, ObjectNo};
@@ -21,7 +21,8 @@ impl Txn<'_> {
 
 impl Write for Txn<'_> {
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
-        let sql = "INSERT OR REPLACE INTO volumes VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+        let sql =
+            "INSERT OR REPLACE INTO volumes VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
         self.run(
             sql,
             params![
@@ -41,7 +42,10 @@ impl Write for Txn<'_> {
     }
 
     fn put_setting(&mut self, key: &str, value: &[u8]) -> Result<()> {
-        self.run("INSERT OR REPLACE INTO settings VALUES(?1, ?2, ?3)", params![self.volume, key, value])
+        self.run(
+            "INSERT OR REPLACE INTO settings VALUES(?1, ?2, ?3)",
+            params![self.volume, key, value],
+        )
     }
 
     fn put_object(&mut self, object: ObjectNo, row: Option<&ObjectRow>) -> Result<()> {
@@ -51,7 +55,10 @@ impl Write for Txn<'_> {
                 "INSERT OR REPLACE INTO objects VALUES(?1, ?2, ?3)",
                 params![self.volume, object, encode_state(row)],
             ),
-            None => self.run("DELETE FROM objects WHERE volume = ?1 AND object = ?2", params![self.volume, object]),
+            None => self.run(
+                "DELETE FROM objects WHERE volume = ?1 AND object = ?2",
+                params![self.volume, object],
+            ),
         }
     }
 
@@ -60,7 +67,13 @@ impl Write for Txn<'_> {
         match row {
             Some(row) => self.run(
                 "INSERT OR REPLACE INTO entries VALUES(?1, ?2, ?3, ?4, ?5)",
-                params![self.volume, dir, name, int(row.object.get()), int(row.seq.get())],
+                params![
+                    self.volume,
+                    dir,
+                    name,
+                    int(row.object.get()),
+                    int(row.seq.get())
+                ],
             ),
             None => self.run(
                 "DELETE FROM entries WHERE volume = ?1 AND dir = ?2 AND name = ?3",
@@ -84,10 +97,22 @@ impl Write for Txn<'_> {
     }
 
     fn put_extent(&mut self, object: ObjectNo, extent: &ExtentRow) -> Result<()> {
-        let ExtentRow { offset, len, chunk, start } = extent;
+        let ExtentRow {
+            offset,
+            len,
+            chunk,
+            start,
+        } = extent;
         self.run(
             "INSERT OR REPLACE INTO extents VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
-            params![self.volume, int(object.get()), int(*offset), int(*len), chunk.get(), start],
+            params![
+                self.volume,
+                int(object.get()),
+                int(*offset),
+                int(*len),
+                chunk.get(),
+                start
+            ],
         )
     }
 
@@ -100,19 +125,44 @@ impl Write for Txn<'_> {
 
     fn drop_content(&mut self, object: ObjectNo) -> Result<()> {
         let params = (self.volume, int(object.get()));
-        self.run("DELETE FROM extents WHERE volume = ?1 AND object = ?2", params)?;
-        self.run("DELETE FROM xattrs WHERE volume = ?1 AND object = ?2", params)
-    }
-
-    fn remember_object(&mut self, object: ObjectNo, seq: CommitSeq, row: Option<&ObjectRow>) -> Result<()> {
         self.run(
-            "INSERT INTO past_objects VALUES(?1, ?2, ?3, ?4)",
-            params![self.volume, int(object.get()), int(seq.get()), row.map(encode_state)],
+            "DELETE FROM extents WHERE volume = ?1 AND object = ?2",
+            params,
+        )?;
+        self.run(
+            "DELETE FROM xattrs WHERE volume = ?1 AND object = ?2",
+            params,
         )
     }
 
-    fn remember_entry(&mut self, link: &Link, seq: CommitSeq, object: Option<ObjectNo>) -> Result<()> {
-        let (dir, name, object) = (int(link.dir.get()), link.name.as_bytes(), object.map(|object| int(object.get())));
+    fn remember_object(
+        &mut self,
+        object: ObjectNo,
+        seq: CommitSeq,
+        row: Option<&ObjectRow>,
+    ) -> Result<()> {
+        self.run(
+            "INSERT INTO past_objects VALUES(?1, ?2, ?3, ?4)",
+            params![
+                self.volume,
+                int(object.get()),
+                int(seq.get()),
+                row.map(encode_state)
+            ],
+        )
+    }
+
+    fn remember_entry(
+        &mut self,
+        link: &Link,
+        seq: CommitSeq,
+        object: Option<ObjectNo>,
+    ) -> Result<()> {
+        let (dir, name, object) = (
+            int(link.dir.get()),
+            link.name.as_bytes(),
+            object.map(|object| int(object.get())),
+        );
         self.run(
             "INSERT INTO past_entries VALUES(?1, ?2, ?3, ?4, ?5)",
             params![self.volume, dir, name, int(seq.get()), object],
@@ -129,11 +179,22 @@ impl Write for Txn<'_> {
     fn put_tally(&mut self, dir: ObjectNo, tally: Tally) -> Result<()> {
         self.run(
             "INSERT OR REPLACE INTO tallies VALUES(?1, ?2, ?3, ?4)",
-            params![self.volume, int(dir.get()), int(tally.names), int(tally.changes)],
+            params![
+                self.volume,
+                int(dir.get()),
+                int(tally.names),
+                int(tally.changes)
+            ],
         )
     }
 
-    fn remember_xattr(&mut self, object: ObjectNo, name: &[u8], seq: CommitSeq, value: Option<&[u8]>) -> Result<()> {
+    fn remember_xattr(
+        &mut self,
+        object: ObjectNo,
+        name: &[u8],
+        seq: CommitSeq,
+        value: Option<&[u8]>,
+    ) -> Result<()> {
         self.run(
             "INSERT INTO past_xattrs VALUES(?1, ?2, ?3, ?4, ?5)",
             params![self.volume, int(object.get()), name, int(seq.get()), value],
@@ -156,7 +217,11 @@ impl Write for Txn<'_> {
     }
 
     fn add_commit(&mut self, seq: CommitSeq, row: &CommitRow) -> Result<()> {
-        let CommitRow { stamp, time, digest } = row;
+        let CommitRow {
+            stamp,
+            time,
+            digest,
+        } = row;
         self.run(
             "INSERT INTO commits VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
@@ -175,21 +240,54 @@ impl Write for Txn<'_> {
     fn add_change(&mut self, seq: CommitSeq, object: ObjectNo, ranges: &Ranges) -> Result<()> {
         self.run(
             "INSERT INTO changes VALUES(?1, ?2, ?3, ?4)",
-            params![self.volume, int(seq.get()), int(object.get()), encode_ranges(ranges)],
+            params![
+                self.volume,
+                int(seq.get()),
+                int(object.get()),
+                encode_ranges(ranges)
+            ],
         )
     }
 
-    fn add_batch(&mut self, replica: u32, incarnation: u32, counter: u64, row: &BatchRow) -> Result<()> {
+    fn add_batch(
+        &mut self,
+        replica: u32,
+        incarnation: u32,
+        counter: u64,
+        row: &BatchRow,
+    ) -> Result<()> {
         self.run(
             "INSERT INTO batches VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
-            params![self.volume, replica, incarnation, int(counter), row.digest, int(row.seq.get())],
+            params![
+                self.volume,
+                replica,
+                incarnation,
+                int(counter),
+                row.digest,
+                int(row.seq.get())
+            ],
         )
     }
 
-    fn stage(&mut self, replica: u32, incarnation: u32, batch: u64, part: u32, bytes: &[u8]) -> Result<()> {
+    fn stage(
+        &mut self,
+        replica: u32,
+        incarnation: u32,
+        batch: u64,
+        part: u32,
+        bytes: &[u8],
+    ) -> Result<()> {
         self.run(
             "INSERT OR REPLACE INTO staged VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![self.volume, replica, incarnation, int(batch), part, int(bytes.len() as u64), bytes],
+            params![
+                self.volume,
+                replica,
+                incarnation,
+                int(batch),
+                part,
+                int(bytes.len() as u64),
+                bytes
+            ],
         )
     }
 
@@ -221,17 +319,29 @@ impl Write for Txn<'_> {
     fn put_token(&mut self, hash: &[u8; 32], row: &TokenRow) -> Result<()> {
         self.run(
             "INSERT OR REPLACE INTO tokens VALUES(?1, ?2, ?3, ?4, ?5)",
-            params![self.volume, hash, row.expires.secs, row.expires.nanos, row.is_used],
+            params![
+                self.volume,
+                hash,
+                row.expires.secs,
+                row.expires.nanos,
+                row.is_used
+            ],
         )
     }
 
     fn put_lease(&mut self, lease: u32, replica: u32) -> Result<()> {
-        self.run("INSERT INTO leases VALUES(?1, ?2, ?3)", params![self.volume, lease, replica])
+        self.run(
+            "INSERT INTO leases VALUES(?1, ?2, ?3)",
+            params![self.volume, lease, replica],
+        )
     }
 
     fn put_conflict(&mut self, id: u64, row: Option<&ConflictRow>) -> Result<()> {
         let Some(row) = row else {
-            return self.run("DELETE FROM conflicts WHERE volume = ?1 AND id = ?2", params![self.volume, int(id)]);
+            return self.run(
+                "DELETE FROM conflicts WHERE volume = ?1 AND id = ?2",
+                params![self.volume, int(id)],
+            );
         };
         self.run(
             "INSERT OR REPLACE INTO conflicts VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",

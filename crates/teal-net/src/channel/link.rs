@@ -71,7 +71,12 @@ impl Link {
     ) -> Result<Self, NetError> {
         let within = options.connect_timeout;
         let made = timeout(within, Self::make(address, config, expires, options)).await;
-        made.unwrap_or_else(|_| Err(unreachable(address, format!("no connection within {within:?}"))))
+        made.unwrap_or_else(|_| {
+            Err(unreachable(
+                address,
+                format!("no connection within {within:?}"),
+            ))
+        })
     }
 
     async fn make(
@@ -80,16 +85,25 @@ impl Link {
         expires: Timestamp,
         options: &Options,
     ) -> Result<Self, NetError> {
-        let tcp = TcpStream::connect(address).await.map_err(|e| unreachable(address, e.to_string()))?;
+        let tcp = TcpStream::connect(address)
+            .await
+            .map_err(|e| unreachable(address, e.to_string()))?;
         // Small requests shall not wait for more.
         let _ = tcp.set_nodelay(true);
-        let name = ServerName::try_from(SERVER_NAME).map_err(|e| NetError::Protocol(e.to_string()))?;
-        let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.map_err(|e| match tls_error(&e) {
-            Some(error) => explain(address, error),
-            None => unreachable(address, e.to_string()),
-        })?;
+        let name =
+            ServerName::try_from(SERVER_NAME).map_err(|e| NetError::Protocol(e.to_string()))?;
+        let tls = TlsConnector::from(Arc::new(config))
+            .connect(name, tcp)
+            .await
+            .map_err(|e| match tls_error(&e) {
+                Some(error) => explain(address, error),
+                None => unreachable(address, e.to_string()),
+            })?;
         let watch = Arc::new(Watch::default());
-        let io = TokioIo::new(Watched { inner: tls, watch: watch.clone() });
+        let io = TokioIo::new(Watched {
+            inner: tls,
+            watch: watch.clone(),
+        });
         let made = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(WINDOWS.0)
@@ -105,7 +119,12 @@ impl Link {
                 log::debug!("a connection ended: {error}");
             }
         });
-        Ok(Self { sender, watch, address: address.to_owned(), expires })
+        Ok(Self {
+            sender,
+            watch,
+            address: address.to_owned(),
+            expires,
+        })
     }
 
     /// Whether nothing is known to be wrong with it.
@@ -124,30 +143,47 @@ impl Link {
     }
 
     /// Sends one request and waits for the answer, of `limit` bytes at most.
-    pub(crate) async fn unary<Q, A>(&self, method: &'static str, request: Q, limit: usize) -> Result<Answer<A>, Lost>
+    pub(crate) async fn unary<Q, A>(
+        &self,
+        method: &'static str,
+        request: Q,
+        limit: usize,
+    ) -> Result<Answer<A>, Lost>
     where
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
-        let mut grpc = Grpc::with_origin(Sender(self.sender.clone()), http::Uri::from_static(ORIGIN))
-            .max_decoding_message_size(limit);
+        let mut grpc =
+            Grpc::with_origin(Sender(self.sender.clone()), http::Uri::from_static(ORIGIN))
+                .max_decoding_message_size(limit);
         let path = http::uri::PathAndQuery::from_static(method);
-        match grpc.unary(Request::new(request), path, ProstCodec::<Q, A>::default()).await {
+        match grpc
+            .unary(Request::new(request), path, ProstCodec::<Q, A>::default())
+            .await
+        {
             Ok(answer) => {
                 let is_due = answer.metadata().contains_key(wire::RENEW_HEADER);
-                Ok(Answer { result: Ok(answer.into_inner()), is_due })
+                Ok(Answer {
+                    result: Ok(answer.into_inner()),
+                    is_due,
+                })
             }
             // What the server says has no cause here.
             Err(status) if status.source().is_none() => {
                 let is_due = status.metadata().contains_key(wire::RENEW_HEADER);
-                Ok(Answer { result: Err(self.judge(&status)), is_due })
+                Ok(Answer {
+                    result: Err(self.judge(&status)),
+                    is_due,
+                })
             }
             Err(status) => Err(self.lost(&status)),
         }
     }
 
     fn lost(&self, status: &Status) -> Lost {
-        let Some(cause) = status.source() else { return Lost::Sent(self.judge(status)) };
+        let Some(cause) = status.source() else {
+            return Lost::Sent(self.judge(status));
+        };
         let error = match self.watch.tls.get() {
             Some(error) => explain(&self.address, error),
             None => unreachable(&self.address, words(cause)),
@@ -166,14 +202,19 @@ impl Link {
             Code::ResourceExhausted => NetError::Busy(words),
             Code::Unauthenticated => NetError::Certificate(words),
             Code::OutOfRange => NetError::TooLarge(words),
-            Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => unreachable(&self.address, words),
+            Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => {
+                unreachable(&self.address, words)
+            }
             _ => NetError::Protocol(format!("the server at {} answers: {words}", self.address)),
         }
     }
 }
 
 fn unreachable(address: &str, why: String) -> NetError {
-    NetError::Unreachable { address: address.to_owned(), why }
+    NetError::Unreachable {
+        address: address.to_owned(),
+        why,
+    }
 }
 
 /// An error with its causes.
@@ -215,10 +256,12 @@ fn explain(address: &str, error: &rustls::Error) -> NetError {
             "the server at {address} does not accept this machine's certificate, which it has not signed: enrol this \
              machine again ({error})"
         )),
-        rustls::Error::InvalidMessage(_) => {
-            NetError::Protocol(format!("what answers at {address} does not speak TLS: is it the right port? ({error})"))
-        }
-        _ => NetError::Protocol(format!("no common language with what answers at {address}: {error}")),
+        rustls::Error::InvalidMessage(_) => NetError::Protocol(format!(
+            "what answers at {address} does not speak TLS: is it the right port? ({error})"
+        )),
+        _ => NetError::Protocol(format!(
+            "no common language with what answers at {address}: {error}"
+        )),
     }
 }
 
@@ -229,12 +272,18 @@ struct Watched<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
         match &polled {
             Poll::Ready(Ok(())) => {
-                self.watch.bytes.fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
+                self.watch
+                    .bytes
+                    .fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
             }
             Poll::Ready(Err(error)) => {
                 if let Some(error) = tls_error(error) {
@@ -249,7 +298,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, buf)
     }
     fn poll_write_vectored(
@@ -294,10 +347,12 @@ impl GrpcService<Body> for Sender {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let answer = self.0.try_send_request(request);
         Box::pin(async move {
-            answer.await.map_err(|mut failed| match failed.take_message() {
-                Some(_) => SendError::Unsent(failed.into_error()),
-                None => SendError::Sent(failed.into_error()),
-            })
+            answer
+                .await
+                .map_err(|mut failed| match failed.take_message() {
+                    Some(_) => SendError::Unsent(failed.into_error()),
+                    None => SendError::Sent(failed.into_error()),
+                })
         })
     }
 }

@@ -53,17 +53,32 @@ struct Ticket {
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, visitor: Option<(Peer, Validity)>, orders: watch::Receiver<Course>) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        visitor: Option<(Peer, Validity)>,
+        orders: watch::Receiver<Course>,
+    ) -> Self {
         let visitor = visitor.map(|(peer, validity)| {
             let seat = shared.seats.take(peer, shared.clock.monotonic());
-            Visitor { peer, validity, seat }
+            Visitor {
+                peer,
+                validity,
+                seat,
+            }
         });
-        Self { shared, visitor, orders, heard: AtomicBool::new(false) }
+        Self {
+            shared,
+            visitor,
+            orders,
+            heard: AtomicBool::new(false),
+        }
     }
 
     /// Whether this is an enrolled machine with a place of its own.
     pub(super) fn is_seated(&self) -> bool {
-        self.visitor.as_ref().is_some_and(|visitor| visitor.seat.is_ok())
+        self.visitor
+            .as_ref()
+            .is_some_and(|visitor| visitor.seat.is_ok())
     }
 
     /// Whether any request has come.
@@ -74,7 +89,8 @@ impl Session {
     /// The peer, if its certificate is good enough, and whether it is time to renew it.
     fn admit(&self, renewing: bool) -> Result<(&Visitor, Standing), Status> {
         let visitor = self.visitor.as_ref();
-        let visitor = visitor.ok_or_else(|| Status::unauthenticated("this needs a certificate: enrol first"))?;
+        let visitor = visitor
+            .ok_or_else(|| Status::unauthenticated("this needs a certificate: enrol first"))?;
         let now = self.shared.identity.now(&*self.shared.clock);
         let standing = visitor.validity.standing(now);
         let (ended, today) = (date(visitor.validity.expires), date(now));
@@ -96,19 +112,29 @@ impl Session {
 
     /// A place for one request of `visitor`; may wait for it.
     async fn ticket(&self, visitor: &Visitor) -> Result<Ticket, Status> {
-        let seat = visitor.seat.as_ref().map_err(|why| Status::resource_exhausted(why.as_str()))?;
+        let seat = visitor
+            .seat
+            .as_ref()
+            .map_err(|why| Status::resource_exhausted(why.as_str()))?;
         let shared = &self.shared;
         let pace = seat.pace(shared.clock.monotonic()).ok_or_else(|| {
             let rate = shared.limits.requests_per_second;
-            Status::resource_exhausted(format!("more than {rate} requests per second of this machine"))
+            Status::resource_exhausted(format!(
+                "more than {rate} requests per second of this machine"
+            ))
         })?;
         if !pace.is_zero() {
             sleep(pace).await;
         }
         let busy = || Status::resource_exhausted("too many requests are in progress");
         let of_the_peer = seat.requests().acquire_owned().await.map_err(|_| busy())?;
-        let of_all = timeout(WAIT, shared.requests.clone().acquire_owned()).await.map_err(|_| busy())?;
-        Ok(Ticket { _of_all: of_all.map_err(|_| busy())?, _of_the_peer: of_the_peer })
+        let of_all = timeout(WAIT, shared.requests.clone().acquire_owned())
+            .await
+            .map_err(|_| busy())?;
+        Ok(Ticket {
+            _of_all: of_all.map_err(|_| busy())?,
+            _of_the_peer: of_the_peer,
+        })
     }
 
     /// Has `function` answer a request of `limit` bytes at most, once all of it has arrived, which takes a limited time.
@@ -132,13 +158,17 @@ impl Session {
             }
         });
         let codec = ProstCodec::<A, Q>::default();
-        let mut grpc = Grpc::new(codec).max_decoding_message_size(limit).max_encoding_message_size(limit);
+        let mut grpc = Grpc::new(codec)
+            .max_decoding_message_size(limit)
+            .max_encoding_message_size(limit);
         let mut answering = pin!(grpc.unary(method, request));
         let within = self.shared.limits.arrival;
         match timeout(within, answering.as_mut()).await {
             Ok(answer) => Ok(answer),
             Err(_) if arrived.load(Ordering::Relaxed) => Ok(answering.await),
-            Err(_) => Err(Status::deadline_exceeded(format!("the request did not arrive within {within:?}"))),
+            Err(_) => Err(Status::deadline_exceeded(format!(
+                "the request did not arrive within {within:?}"
+            ))),
         }
     }
 
@@ -152,24 +182,41 @@ impl Session {
                 service.welcome(peer).map_err(|words| refusal(&words))?;
                 Ok(service.call(peer, &asked.bytes))
             });
-            let answer = answer.await.map_err(|status| if standing == Standing::Due { due(status) } else { status })?;
-            let mut answer = Response::new(Payload { bytes: answer.into() });
+            let answer = answer.await.map_err(|status| {
+                if standing == Standing::Due {
+                    due(status)
+                } else {
+                    status
+                }
+            })?;
+            let mut answer = Response::new(Payload {
+                bytes: answer.into(),
+            });
             if standing == Standing::Due {
-                answer.metadata_mut().insert(wire::RENEW_HEADER, MetadataValue::from_static(wire::RENEW_DUE));
+                answer.metadata_mut().insert(
+                    wire::RENEW_HEADER,
+                    MetadataValue::from_static(wire::RENEW_DUE),
+                );
             }
             Ok(answer)
         };
         self.unary(limit, request, method).await
     }
 
-    async fn renew(&self, request: http::Request<Incoming>) -> Result<http::Response<Body>, Status> {
+    async fn renew(
+        &self,
+        request: http::Request<Incoming>,
+    ) -> Result<http::Response<Body>, Status> {
         let (visitor, _) = self.admit(true)?;
         let ticket = self.ticket(visitor).await?;
         let (shared, peer) = (self.shared.clone(), visitor.peer);
         let method = move |asked: RenewRequest| async move {
             check_key(&asked.public_key)?;
             let certified = blocking(ticket, move || {
-                shared.service.welcome(peer).map_err(|words| refusal(&words))?;
+                shared
+                    .service
+                    .welcome(peer)
+                    .map_err(|words| refusal(&words))?;
                 certify(&shared, peer, &asked.public_key)
             });
             certified.await.map(Response::new)
@@ -177,23 +224,33 @@ impl Session {
         self.unary(SMALL, request, method).await
     }
 
-    async fn enrol(&self, request: http::Request<Incoming>) -> Result<http::Response<Body>, Status> {
+    async fn enrol(
+        &self,
+        request: http::Request<Incoming>,
+    ) -> Result<http::Response<Body>, Status> {
         let shared = self.shared.clone();
         let pace = shared.enrolments.lock().take(shared.clock.monotonic());
         let busy = || Status::resource_exhausted("too many machines enrol at the same time");
         sleep(pace.ok_or_else(busy)?).await;
-        let of_all = timeout(WAIT, shared.requests.clone().acquire_owned()).await.map_err(|_| busy())?;
+        let of_all = timeout(WAIT, shared.requests.clone().acquire_owned())
+            .await
+            .map_err(|_| busy())?;
         let ticket = of_all.map_err(|_| busy())?;
         let method = move |asked: EnrolRequest| async move {
             check_key(&asked.public_key)?;
             if asked.token.len() > WORD_MAX || asked.device.len() > WORD_MAX {
-                return Err(refusal(&format!("a token or the name of a device has more than {WORD_MAX} bytes")));
+                return Err(refusal(&format!(
+                    "a token or the name of a device has more than {WORD_MAX} bytes"
+                )));
             }
             if asked.device.chars().any(char::is_control) {
                 return Err(refusal("the name of a device is one line of text"));
             }
             let certified = blocking(ticket, move || {
-                let peer = shared.service.enrol(&asked.token, &asked.device).map_err(|words| refusal(&words))?;
+                let peer = shared
+                    .service
+                    .enrol(&asked.token, &asked.device)
+                    .map_err(|words| refusal(&words))?;
                 certify(&shared, peer, &asked.public_key)
             });
             certified.await.map(Response::new)
@@ -215,14 +272,19 @@ pub(super) fn answer(session: Arc<Session>, request: http::Request<Incoming>) ->
             wire::CALL => session.call(request).await,
             wire::RENEW => session.renew(request).await,
             wire::ENROL => session.enrol(request).await,
-            _ => Err(Status::unimplemented("this server has no such method: is one of the two programs older?")),
+            _ => Err(Status::unimplemented(
+                "this server has no such method: is one of the two programs older?",
+            )),
         };
         answered.unwrap_or_else(Status::into_http)
     })
 }
 
 /// Runs `work` where it may block, and gives `ticket` back when it has returned.
-async fn blocking<T, R>(ticket: T, work: impl FnOnce() -> Result<R, Status> + Send + 'static) -> Result<R, Status>
+async fn blocking<T, R>(
+    ticket: T,
+    work: impl FnOnce() -> Result<R, Status> + Send + 'static,
+) -> Result<R, Status>
 where
     T: Send + 'static,
     R: Send + 'static,
@@ -234,12 +296,16 @@ where
     });
     done.await.unwrap_or_else(|error| {
         log::error!("a request failed: {error}");
-        Err(Status::internal("the server broke down at this request; its log says more"))
+        Err(Status::internal(
+            "the server broke down at this request; its log says more",
+        ))
     })
 }
 
 fn certify(shared: &Shared, peer: Peer, public_key: &[u8]) -> Result<Certified, Status> {
-    let made = shared.identity.certify(peer, public_key, shared.identity.now(&*shared.clock));
+    let made = shared
+        .identity
+        .certify(peer, public_key, shared.identity.now(&*shared.clock));
     let (certificate, validity) = made.map_err(|error| {
         log::error!("no certificate can be made: {error}");
         Status::internal("the server cannot make a certificate; its log says more")
@@ -254,7 +320,11 @@ fn certify(shared: &Shared, peer: Peer, public_key: &[u8]) -> Result<Certified, 
 }
 
 fn check_key(key: &[u8]) -> Result<(), Status> {
-    if key.len() == KEY_BYTES { Ok(()) } else { Err(Status::invalid_argument("this is no Ed25519 public key")) }
+    if key.len() == KEY_BYTES {
+        Ok(())
+    } else {
+        Err(Status::invalid_argument("this is no Ed25519 public key"))
+    }
 }
 
 fn refusal(words: &str) -> Status {
@@ -263,7 +333,10 @@ fn refusal(words: &str) -> Status {
 
 /// Adds that the certificate is to be renewed.
 fn due(mut status: Status) -> Status {
-    status.metadata_mut().insert(wire::RENEW_HEADER, MetadataValue::from_static(wire::RENEW_DUE));
+    status.metadata_mut().insert(
+        wire::RENEW_HEADER,
+        MetadataValue::from_static(wire::RENEW_DUE),
+    );
     status
 }
 
@@ -289,7 +362,9 @@ impl<Q, A: Send + 'static> UnaryService<Q> for Method<Q, A> {
     fn call(&mut self, request: Request<Q>) -> Making<A> {
         match self.0.take() {
             Some(function) => function(request.into_inner()),
-            None => Box::pin(std::future::ready(Err(Status::internal("a method is called once")))),
+            None => Box::pin(std::future::ready(Err(Status::internal(
+                "a method is called once",
+            )))),
         }
     }
 }

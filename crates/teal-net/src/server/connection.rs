@@ -39,10 +39,18 @@ enum Attention {
 }
 
 /// Serves `tcp` until either side ends it.
-pub(super) async fn serve(shared: Arc<Shared>, tcp: TcpStream, place: Place, mut orders: watch::Receiver<Course>) {
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    tcp: TcpStream,
+    place: Place,
+    mut orders: watch::Receiver<Course>,
+) {
     // Small answers shall not wait for more.
     let _ = tcp.set_nodelay(true);
-    let handshake = timeout(shared.limits.patience, shared.tls.accept(tcp).into_fallible());
+    let handshake = timeout(
+        shared.limits.patience,
+        shared.tls.accept(tcp).into_fallible(),
+    );
     let shaken = tokio::select! {
         shaken = handshake => shaken,
         () = place.lost() => {
@@ -70,8 +78,16 @@ async fn say_farewell(mut tcp: TcpStream) {
 }
 
 /// Speaks HTTP/2.
-async fn speak(shared: Arc<Shared>, tls: TlsStream<TcpStream>, mut orders: watch::Receiver<Course>) {
-    let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+async fn speak(
+    shared: Arc<Shared>,
+    tls: TlsStream<TcpStream>,
+    mut orders: watch::Receiver<Course>,
+) {
+    let certificate = tls
+        .get_ref()
+        .1
+        .peer_certificates()
+        .and_then(|chain| chain.first());
     let visitor = certificate.and_then(|certificate| shared.identity.recognise(certificate));
     let session = Arc::new(Session::new(shared.clone(), visitor, orders.clone()));
     // Who has no seat stays among the strangers, with their time.

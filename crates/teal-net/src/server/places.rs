@@ -34,7 +34,10 @@ pub(super) struct Place {
 
 impl Places {
     pub(super) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most: most.max(1), taken: Mutex::default() })
+        Arc::new(Self {
+            most: most.max(1),
+            taken: Mutex::default(),
+        })
     }
 
     /// Takes a place, that of the oldest if all are taken.
@@ -49,8 +52,15 @@ impl Places {
         let number = taken.next;
         taken.next += 1;
         taken.by_age.insert(number, Arc::clone(&lost));
-        assert!(taken.by_age.len() <= self.most, "whoever comes takes the place of another");
-        Place { places: Arc::clone(self), number, lost }
+        assert!(
+            taken.by_age.len() <= self.most,
+            "whoever comes takes the place of another"
+        );
+        Place {
+            places: Arc::clone(self),
+            number,
+            lost,
+        }
     }
 }
 

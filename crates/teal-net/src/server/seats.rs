@@ -61,11 +61,15 @@ impl Seats {
             })
         });
         let one_of_the_peer = desk.connections.clone().try_acquire_owned();
-        let one_of_the_peer =
-            one_of_the_peer.map_err(|_| format!("this machine has {} connections already", self.per_peer))?;
+        let one_of_the_peer = one_of_the_peer
+            .map_err(|_| format!("this machine has {} connections already", self.per_peer))?;
         let one_of_all = self.all.clone().try_acquire_owned();
         let one_of_all = one_of_all.map_err(|_| "too many machines are connected".to_owned())?;
-        Ok(Seat { desk: desk.clone(), _one_of_all: one_of_all, _one_of_the_peer: one_of_the_peer })
+        Ok(Seat {
+            desk: desk.clone(),
+            _one_of_all: one_of_all,
+            _one_of_the_peer: one_of_the_peer,
+        })
     }
 }
 
@@ -93,20 +97,39 @@ mod tests {
 
     #[test]
     fn connections_are_limited_for_each_and_for_all_and_places_come_back() {
-        let seats = Seats::new(&Limits { connections: 3, connections_per_peer: 2, ..Limits::default() });
-        let (one, _two) = (seats.take(peer(1), NOW).unwrap(), seats.take(peer(1), NOW).unwrap());
-        assert_eq!(seats.take(peer(1), NOW).err().unwrap(), "this machine has 2 connections already");
+        let seats = Seats::new(&Limits {
+            connections: 3,
+            connections_per_peer: 2,
+            ..Limits::default()
+        });
+        let (one, _two) = (
+            seats.take(peer(1), NOW).unwrap(),
+            seats.take(peer(1), NOW).unwrap(),
+        );
+        assert_eq!(
+            seats.take(peer(1), NOW).err().unwrap(),
+            "this machine has 2 connections already"
+        );
         let _three = seats.take(peer(2), NOW).unwrap();
-        assert_eq!(seats.take(peer(3), NOW).err().unwrap(), "too many machines are connected");
+        assert_eq!(
+            seats.take(peer(3), NOW).err().unwrap(),
+            "too many machines are connected"
+        );
         drop(one);
         assert!(seats.take(peer(3), NOW).is_ok());
     }
 
     #[test]
     fn reconnecting_does_not_refill_the_rate_and_the_rested_are_forgotten() {
-        let seats = Seats::new(&Limits { requests_per_second: 1, ..Limits::default() });
+        let seats = Seats::new(&Limits {
+            requests_per_second: 1,
+            ..Limits::default()
+        });
         let first = seats.take(peer(1), NOW).unwrap();
-        assert_eq!((first.pace(NOW), first.pace(NOW)), (Some(Duration::ZERO), Some(Duration::from_secs(1))));
+        assert_eq!(
+            (first.pace(NOW), first.pace(NOW)),
+            (Some(Duration::ZERO), Some(Duration::from_secs(1)))
+        );
         drop(first);
         let again = seats.take(peer(1), NOW).unwrap();
         assert_eq!(again.pace(NOW), None);

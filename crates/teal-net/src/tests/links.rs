@@ -16,9 +16,15 @@ struct Way {
 
 impl Way {
     fn to(world: &World) -> Self {
-        let listener = world.runtime().block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listener = world
+            .runtime()
+            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
+            .unwrap();
         let address = listener.local_addr().unwrap();
-        let (is_silent, connections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (is_silent, connections) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicUsize::new(0)),
+        );
         let (silent, count, server) = (is_silent.clone(), connections.clone(), world.address());
         let bytes = Arc::new(AtomicUsize::new(0));
         let sum = bytes.clone();
@@ -26,12 +32,18 @@ impl Way {
             while let Ok((near, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
                 let far = tokio::net::TcpStream::connect(server).await.unwrap();
-                let ((near_read, near_write), (far_read, far_write)) = (near.into_split(), far.into_split());
+                let ((near_read, near_write), (far_read, far_write)) =
+                    (near.into_split(), far.into_split());
                 tokio::spawn(carry(near_read, far_write, silent.clone(), sum.clone()));
                 tokio::spawn(carry(far_read, near_write, silent.clone(), sum.clone()));
             }
         });
-        Self { address, is_silent, connections, bytes }
+        Self {
+            address,
+            is_silent,
+            connections,
+            bytes,
+        }
     }
 
     fn set_silent(&self, is_silent: bool) {
@@ -39,7 +51,12 @@ impl Way {
     }
 }
 
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, is_silent: Arc<AtomicBool>, sum: Arc<AtomicUsize>) {
+async fn carry(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    is_silent: Arc<AtomicBool>,
+    sum: Arc<AtomicUsize>,
+) {
     let mut buffer = vec![0; 65_536];
     while let Ok(bytes @ 1..) = from.read(&mut buffer).await {
         sum.fetch_add(bytes, Ordering::SeqCst);
@@ -75,9 +92,22 @@ fn a_channel_outlives_its_server() {
 fn nobody_there_and_no_address_are_unreachable() {
     let world = World::default();
     let identity = world.enrolled(1);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    words!(world.channel_to(free, &identity, Options::default()).call(b"hi", LONG), Unreachable);
-    let channel = Channel::new(world.runtime(), "nonsense".into(), identity, Options::default());
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    words!(
+        world
+            .channel_to(free, &identity, Options::default())
+            .call(b"hi", LONG),
+        Unreachable
+    );
+    let channel = Channel::new(
+        world.runtime(),
+        "nonsense".into(),
+        identity,
+        Options::default(),
+    );
     words!(channel.call(b"hi", LONG), Unreachable);
 }
 
@@ -91,7 +121,10 @@ fn a_call_on_a_silent_link_ends_by_its_deadline_and_the_next_takes_a_new_one() {
     let (start, deadline) = (SystemClock.monotonic(), Duration::from_millis(300));
     words!(channel.call(b"hello?", deadline), Unreachable);
     let took = SystemClock.monotonic() - start;
-    assert!(took >= deadline && took < deadline + Duration::from_secs(5), "{took:?}");
+    assert!(
+        took >= deadline && took < deadline + Duration::from_secs(5),
+        "{took:?}"
+    );
     // Neither does making a connection take longer than the deadline.
     words!(channel.call(b"hello?", deadline), Unreachable);
     way.set_silent(false);
@@ -102,7 +135,10 @@ fn a_call_on_a_silent_link_ends_by_its_deadline_and_the_next_takes_a_new_one() {
 fn a_link_that_falls_silent_is_noticed_long_before_the_deadline() {
     let world = World::default();
     let (identity, way) = (world.enrolled(1), Way::to(&world));
-    let options = Options { keep_alive: Duration::from_millis(200), ..Options::default() };
+    let options = Options {
+        keep_alive: Duration::from_millis(200),
+        ..Options::default()
+    };
     let channel = world.channel_to(way.address, &identity, options);
     std::thread::scope(|scope| {
         let start = SystemClock.monotonic();
@@ -121,7 +157,14 @@ fn a_link_that_lives_is_not_given_up_for_a_slow_answer() {
     let world = World::default();
     let (identity, way) = (world.enrolled(1), Way::to(&world));
     let keep_alive = Duration::from_millis(250);
-    let channel = world.channel_to(way.address, &identity, Options { keep_alive, ..Options::default() });
+    let channel = world.channel_to(
+        way.address,
+        &identity,
+        Options {
+            keep_alive,
+            ..Options::default()
+        },
+    );
     channel.call(b"hi", LONG).unwrap();
     words!(channel.call(WAIT, keep_alive * 3), Unreachable);
     channel.call(b"the same link", LONG).unwrap();
@@ -158,7 +201,14 @@ fn an_idle_channel_sends_nothing() {
     let world = World::default();
     let (identity, way) = (world.enrolled(1), Way::to(&world));
     let keep_alive = Duration::from_millis(250);
-    let channel = world.channel_to(way.address, &identity, Options { keep_alive, ..Options::default() });
+    let channel = world.channel_to(
+        way.address,
+        &identity,
+        Options {
+            keep_alive,
+            ..Options::default()
+        },
+    );
     let other = world.channel(&world.enrolled(2));
     channel.call(b"hi", LONG).unwrap();
     // What belongs to that call is sent in the first of these times; nothing is in the second.
@@ -193,22 +243,39 @@ fn whoever_waits_for_a_failing_connection_shares_its_failure() {
     let world = World::default();
     let (identity, way) = (world.enrolled(1), Way::to(&world));
     way.set_silent(true);
-    let options = Options { connect_timeout: Duration::from_millis(500), ..Options::default() };
+    let options = Options {
+        connect_timeout: Duration::from_millis(500),
+        ..Options::default()
+    };
     let channel = world.channel_to(way.address, &identity, options);
     std::thread::scope(|scope| {
-        let calls: Vec<_> = (0..8).map(|_| scope.spawn(|| channel.call(b"hi", LONG))).collect();
+        let calls: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| channel.call(b"hi", LONG)))
+            .collect();
         for call in calls {
-            assert!(words!(call.join().unwrap(), Unreachable).contains("no connection within 500ms"));
+            assert!(
+                words!(call.join().unwrap(), Unreachable).contains("no connection within 500ms")
+            );
         }
     });
-    assert!(way.connections.load(Ordering::SeqCst) < 8, "not one after the other");
+    assert!(
+        way.connections.load(Ordering::SeqCst) < 8,
+        "not one after the other"
+    );
 }
 
 #[test]
 fn a_delay_is_added_to_the_way_there_and_back() {
     let world = World::default();
     let delay = Duration::from_millis(30);
-    let channel = world.channel_to(world.address(), &world.enrolled(1), Options { delay, ..Options::default() });
+    let channel = world.channel_to(
+        world.address(),
+        &world.enrolled(1),
+        Options {
+            delay,
+            ..Options::default()
+        },
+    );
     let start = SystemClock.monotonic();
     channel.call(b"hi", LONG).unwrap();
     assert!(SystemClock.monotonic() - start >= delay * 2);

@@ -34,7 +34,10 @@ fn stopping_has_a_deadline() {
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| channel.call(WAIT, LONG));
         world.waiting.recv_timeout(LONG).unwrap();
-        assert!(!listening.stop(Duration::from_millis(100)), "something was cut off");
+        assert!(
+            !listening.stop(Duration::from_millis(100)),
+            "something was cut off"
+        );
         words!(waits.join().unwrap(), Unreachable);
     });
 }

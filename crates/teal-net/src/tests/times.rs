@@ -13,11 +13,17 @@ fn a_certificate_is_renewed_when_the_server_says_that_it_is_time() {
     let channel = world.channel(&world.enrolled(1));
     channel.call(b"hi", LONG).unwrap();
     for now in CLOCKS {
-        assert!(channel.renew_if_due(now).unwrap().is_none(), "the server's word counts");
+        assert!(
+            channel.renew_if_due(now).unwrap().is_none(),
+            "the server's word counts"
+        );
     }
     world.clock.advance(DAY * 61);
     channel.call(b"hi", LONG).unwrap();
-    let renewed = channel.renew_if_due(CLOCKS[0]).unwrap().expect("the server said so");
+    let renewed = channel
+        .renew_if_due(CLOCKS[0])
+        .unwrap()
+        .expect("the server said so");
     assert_eq!(renewed.expires().secs, 1_700_000_000 + (61 + 90) * 86_400);
     channel.call(b"hi", LONG).unwrap();
     assert!(channel.renew_if_due(CLOCKS[1]).unwrap().is_none());
@@ -32,8 +38,20 @@ fn before_the_server_was_heard_the_own_clock_decides() {
     let identity = world.enrolled(1);
     let due = Timestamp::new(identity.expires().secs - 86_400, 0);
     assert!(identity.is_due(due) && !identity.is_due(Timestamp::new(1_700_000_000, 0)));
-    assert!(world.channel(&identity).renew_if_due(Timestamp::new(1_700_000_000, 0)).unwrap().is_none());
-    assert!(world.channel(&identity).renew_if_due(due).unwrap().is_some());
+    assert!(
+        world
+            .channel(&identity)
+            .renew_if_due(Timestamp::new(1_700_000_000, 0))
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        world
+            .channel(&identity)
+            .renew_if_due(due)
+            .unwrap()
+            .is_some()
+    );
 }
 
 #[test]
@@ -42,7 +60,10 @@ fn a_machine_long_absent_renews_and_goes_on() {
     let channel = world.channel(&world.enrolled(1));
     world.clock.advance(DAY * 179);
     let words = words!(channel.call(b"hi", LONG), Certificate);
-    assert!(words.contains("ended on 2024-02-12") && words.contains("is to be renewed"), "{words}");
+    assert!(
+        words.contains("ended on 2024-02-12") && words.contains("is to be renewed"),
+        "{words}"
+    );
     assert!(channel.renew_if_due(CLOCKS[0]).unwrap().is_some());
     channel.call(b"hi", LONG).unwrap();
 }
@@ -52,10 +73,19 @@ fn past_its_grace_a_certificate_is_refused_with_the_date_of_the_clock_that_judge
     let world = World::default();
     let channel = world.channel(&world.enrolled(1));
     world.clock.advance(DAY * 400);
-    for refused in [channel.call(b"hi", LONG).map(|_| ()), channel.renew_if_due(CLOCKS[1]).map(|_| ())] {
+    for refused in [
+        channel.call(b"hi", LONG).map(|_| ()),
+        channel.renew_if_due(CLOCKS[1]).map(|_| ()),
+    ] {
         let words = words!(refused, Certificate);
-        assert!(words.contains("ended on 2024-02-12") && words.contains("which says 2024-12-18"), "{words}");
-        assert!(words.contains("set the server's clock") && words.contains("enrol this machine again"), "{words}");
+        assert!(
+            words.contains("ended on 2024-02-12") && words.contains("which says 2024-12-18"),
+            "{words}"
+        );
+        assert!(
+            words.contains("set the server's clock") && words.contains("enrol this machine again"),
+            "{words}"
+        );
     }
     world.clock.set_civil(Timestamp::new(1_700_000_000, 0));
     channel.call(b"the clock was wrong", LONG).unwrap();
@@ -70,7 +100,11 @@ fn a_server_whose_clock_went_back_serves_all_it_knew() {
     world.clock.set_civil(Timestamp::new(-5, 0));
     channel.call(b"before the epoch", LONG).unwrap();
     let born = world.enrolled(2);
-    assert_eq!(born.expires().secs, 1_700_000_000 + 90 * 86_400, "no certificate is older than its authority");
+    assert_eq!(
+        born.expires().secs,
+        1_700_000_000 + 90 * 86_400,
+        "no certificate is older than its authority"
+    );
 }
 
 #[test]

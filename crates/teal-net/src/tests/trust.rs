@@ -12,7 +12,19 @@ use std::{fs, io};
 fn a_machine_that_enrols_is_served_as_who_its_certificate_says() {
     let world = World::default();
     let (one, two) = (world.enrolled(1), world.enrolled(2));
-    assert_eq!((one.peer(), two.peer()), (Peer { volume: 3, replica: 1 }, Peer { volume: 3, replica: 2 }));
+    assert_eq!(
+        (one.peer(), two.peer()),
+        (
+            Peer {
+                volume: 3,
+                replica: 1
+            },
+            Peer {
+                volume: 3,
+                replica: 2
+            }
+        )
+    );
     let (first, second) = (world.channel(&one), world.channel(&two));
     for request in [&b""[..], b"x", &[5; 100_000]] {
         assert_eq!(first.call(request, LONG), Ok(echoed(one.peer(), request)));
@@ -29,16 +41,34 @@ fn an_identity_kept_on_the_disk_is_the_same_and_for_its_owner_only() {
     let loaded = ClientIdentity::load(dir.path()).unwrap();
     assert_eq!(
         (loaded.peer(), loaded.server(), loaded.expires()),
-        (identity.peer(), world.identity().fingerprint(), identity.expires())
+        (
+            identity.peer(),
+            world.identity().fingerprint(),
+            identity.expires()
+        )
     );
-    assert_eq!(world.channel(&loaded).call(b"hi", LONG), Ok(echoed(identity.peer(), b"hi")));
+    assert_eq!(
+        world.channel(&loaded).call(b"hi", LONG),
+        Ok(echoed(identity.peer(), b"hi"))
+    );
 
-    let files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let [file] = &files[..] else { panic!("one file, and not {files:?}") };
-    assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o7777, 0o600);
+    let files: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    let [file] = &files[..] else {
+        panic!("one file, and not {files:?}")
+    };
+    assert_eq!(
+        fs::metadata(file).unwrap().permissions().mode() & 0o7777,
+        0o600
+    );
     fs::set_permissions(file, fs::Permissions::from_mode(0o640)).unwrap();
     let exposed = ClientIdentity::load(dir.path()).unwrap_err();
-    assert!(matches!(exposed, IdentityError::Exposed { mode: 0o640, .. }), "{exposed}");
+    assert!(
+        matches!(exposed, IdentityError::Exposed { mode: 0o640, .. }),
+        "{exposed}"
+    );
 }
 
 #[test]
@@ -57,10 +87,19 @@ fn a_damaged_identity_is_refused_in_words_and_an_absent_one_is_told_apart() {
         fs::read_to_string(dir.path().join("client.pem")).unwrap()
     };
     let certificate = text.find("-----BEGIN CERTIFICATE").unwrap();
-    let mixed = format!("{}{}", &text[..certificate], &other[other.find("-----BEGIN CERTIFICATE").unwrap()..]);
-    for damaged in
-        ["", &text[..60], &text[..certificate], &text.replace("volume: 3", "volume: -3"), &mixed, &"x".repeat(1 << 20)]
-    {
+    let mixed = format!(
+        "{}{}",
+        &text[..certificate],
+        &other[other.find("-----BEGIN CERTIFICATE").unwrap()..]
+    );
+    for damaged in [
+        "",
+        &text[..60],
+        &text[..certificate],
+        &text.replace("volume: 3", "volume: -3"),
+        &mixed,
+        &"x".repeat(1 << 20),
+    ] {
         fs::write(&file, damaged).unwrap();
         let error = ClientIdentity::load(dir.path()).unwrap_err();
         assert!(matches!(error, IdentityError::Damaged { .. }), "{error}");
@@ -73,14 +112,26 @@ fn an_authority_is_made_once_and_never_replaced() {
     let print = world.identity().fingerprint();
     assert_eq!(world.identity().fingerprint(), print);
     let file = world.dir.path().join("authority.pem");
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o7777,
+        0o600
+    );
     let text = fs::read_to_string(&file).unwrap();
 
     let stranger = World::default();
     let other = fs::read_to_string(stranger.dir.path().join("authority.pem")).unwrap();
     let certificate = text.find("-----BEGIN CERTIFICATE").unwrap();
-    let mixed = format!("{}{}", &text[..certificate], &other[other.find("-----BEGIN CERTIFICATE").unwrap()..]);
-    for damaged in ["", &text[..certificate], &mixed, &text.replace("created: ", "created: x")] {
+    let mixed = format!(
+        "{}{}",
+        &text[..certificate],
+        &other[other.find("-----BEGIN CERTIFICATE").unwrap()..]
+    );
+    for damaged in [
+        "",
+        &text[..certificate],
+        &mixed,
+        &text.replace("created: ", "created: x"),
+    ] {
         fs::write(&file, damaged).unwrap();
         let error = ServerIdentity::open(world.dir.path(), &world.clock).unwrap_err();
         assert!(matches!(error, IdentityError::Damaged { .. }), "{error}");
@@ -96,10 +147,22 @@ fn an_authority_is_made_once_and_never_replaced() {
 #[test]
 fn a_server_of_another_fingerprint_gets_no_token() {
     let world = World::default();
-    world.give_token("t", Peer { volume: 1, replica: 1 });
+    world.give_token(
+        "t",
+        Peer {
+            volume: 1,
+            replica: 1,
+        },
+    );
     let (address, wrong) = (world.address().to_string(), Fingerprint::of(b"another"));
-    let words = words!(crate::enrol(world.runtime(), &address, &wrong, "t", "pc", LONG), Certificate);
-    assert!(words.contains("not the expected server") && words.contains(&address), "{words}");
+    let words = words!(
+        crate::enrol(world.runtime(), &address, &wrong, "t", "pc", LONG),
+        Certificate
+    );
+    assert!(
+        words.contains("not the expected server") && words.contains(&address),
+        "{words}"
+    );
     assert!(world.try_enrol("t").is_ok(), "the token is still good");
 }
 
@@ -110,24 +173,43 @@ fn a_client_s_certificate_does_not_make_a_server() {
     thief.save(dir.path()).unwrap();
     let file = dir.path().join("client.pem");
     let kept = crate::keep::Kept::read(&file, &[]).unwrap();
-    let authority = crate::keep::Kept::read(&world.dir.path().join("authority.pem"), &[]).unwrap().certificate;
+    let authority = crate::keep::Kept::read(&world.dir.path().join("authority.pem"), &[])
+        .unwrap()
+        .certificate;
     let config = tls::server(&authority, kept.certificate, PrivateKeyDer::from(kept.key)).unwrap();
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-    let listener = world.runtime().block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let listener = world
+        .runtime()
+        .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
+        .unwrap();
     let address = listener.local_addr().unwrap();
     world.runtime().spawn(async move {
         let (tcp, _) = listener.accept().await.unwrap();
         acceptor.accept(tcp).await.map(|_| ())
     });
-    let words = words!(world.channel_to(address, &victim, Options::default()).call(b"secret", LONG), Certificate);
+    let words = words!(
+        world
+            .channel_to(address, &victim, Options::default())
+            .call(b"secret", LONG),
+        Certificate
+    );
     assert!(words.contains("not the expected server"), "{words}");
 }
 
 #[test]
 fn a_wrong_token_and_a_used_one_are_refused_in_the_service_s_words() {
     let world = World::default();
-    world.give_token("once", Peer { volume: 1, replica: 1 });
-    assert!(words!(world.try_enrol("twice"), Refused).contains("no such token for a laptop; ask for a new one"));
+    world.give_token(
+        "once",
+        Peer {
+            volume: 1,
+            replica: 1,
+        },
+    );
+    assert!(
+        words!(world.try_enrol("twice"), Refused)
+            .contains("no such token for a laptop; ask for a new one")
+    );
     assert!(world.try_enrol("once").is_ok());
     assert!(words!(world.try_enrol("once"), Refused).contains("no such token"));
     assert!(words!(world.try_enrol(&"x".repeat(300)), Refused).contains("256 bytes"));
@@ -143,7 +225,10 @@ fn a_certificate_of_another_authority_is_refused() {
     foreign.save(dir.path()).unwrap();
     let file = dir.path().join("client.pem");
     let text = fs::read_to_string(&file).unwrap();
-    let (theirs, ours) = (stranger.identity().fingerprint().to_string(), world.identity().fingerprint().to_string());
+    let (theirs, ours) = (
+        stranger.identity().fingerprint().to_string(),
+        world.identity().fingerprint().to_string(),
+    );
     fs::write(&file, text.replace(&theirs, &ours)).unwrap();
     let channel = world.channel(&ClientIdentity::load(dir.path()).unwrap());
     let words = words!(channel.call(b"hi", LONG), Certificate);
@@ -161,7 +246,10 @@ fn a_revoked_machine_hears_why_at_its_next_request() {
     channel.call(b"hi", LONG).unwrap();
     world.service.revoked.lock().insert(identity.peer());
     let words = words!(channel.call(b"hi", LONG), Refused);
-    assert_eq!(words, "the server refuses: replica 7 was removed by Mum at 15:00: ça va");
+    assert_eq!(
+        words,
+        "the server refuses: replica 7 was removed by Mum at 15:00: ça va"
+    );
     let late = teal_types::Timestamp::new(i64::MAX, 0);
     let renewed = world.channel(&identity).renew_if_due(late);
     assert!(words!(renewed, Refused).contains("removed by Mum"));
@@ -175,11 +263,30 @@ fn without_a_certificate_one_can_do_nothing_but_enrol() {
     let config = tls::client(world.identity().fingerprint(), None).unwrap();
     let answers = world.runtime().block_on(async {
         let (address, options) = (world.address().to_string(), Options::default());
-        let link = crate::channel::link::Link::connect(&address, config, Default::default(), &options).await.unwrap();
-        let call = link.unary::<_, Payload>(wire::CALL, Payload::default(), 1000).await.ok().unwrap();
-        let renew = link.unary::<_, Certified>(wire::RENEW, RenewRequest::default(), 1000).await.ok().unwrap();
-        let key = link.unary::<_, Certified>(wire::ENROL, wire::EnrolRequest::default(), 1000).await.ok().unwrap();
-        let other = link.unary::<_, Payload>("/teal.v1.Teal/Other", Payload::default(), 1000).await.ok().unwrap();
+        let link =
+            crate::channel::link::Link::connect(&address, config, Default::default(), &options)
+                .await
+                .unwrap();
+        let call = link
+            .unary::<_, Payload>(wire::CALL, Payload::default(), 1000)
+            .await
+            .ok()
+            .unwrap();
+        let renew = link
+            .unary::<_, Certified>(wire::RENEW, RenewRequest::default(), 1000)
+            .await
+            .ok()
+            .unwrap();
+        let key = link
+            .unary::<_, Certified>(wire::ENROL, wire::EnrolRequest::default(), 1000)
+            .await
+            .ok()
+            .unwrap();
+        let other = link
+            .unary::<_, Payload>("/teal.v1.Teal/Other", Payload::default(), 1000)
+            .await
+            .ok()
+            .unwrap();
         (call.result, renew.result, key.result, other.result)
     });
     assert!(words!(answers.0, Certificate).contains("enrol first"));

@@ -52,14 +52,20 @@ impl Work<'_> {
             return Ok(());
         }
         let seq = self.seq;
-        let Some(row) = self.object(object)? else { return Ok(()) };
+        let Some(row) = self.object(object)? else {
+            return Ok(());
+        };
         if row.kind != FileType::File {
             return bad(format!("content for object {object}, which is no file"));
         }
         let is_late = row.data_seq > base && row.data_seq != seq && !bug(Bug::LastWriterWins);
         let end = row.size;
         if !is_late {
-            let manner = if end == change.cut { Manner::Append } else { Manner::Rewrite };
+            let manner = if end == change.cut {
+                Manner::Append
+            } else {
+                Manner::Rewrite
+            };
             return self.apply(object, change, manner);
         }
         if self.may_merge(object, base, change)? {
@@ -70,9 +76,18 @@ impl Work<'_> {
         self.apply(copy, change, Manner::Rewrite)
     }
 
-    fn may_merge(&mut self, object: ObjectNo, base: CommitSeq, change: &ContentChange) -> Outcome<bool> {
-        let Some(seen) = self.txn.object_at(object, base)?.and_then(|(_, row)| row) else { return Ok(false) };
-        let Some(row) = self.object(object)? else { return Ok(false) };
+    fn may_merge(
+        &mut self,
+        object: ObjectNo,
+        base: CommitSeq,
+        change: &ContentChange,
+    ) -> Outcome<bool> {
+        let Some(seen) = self.txn.object_at(object, base)?.and_then(|(_, row)| row) else {
+            return Ok(false);
+        };
+        let Some(row) = self.object(object)? else {
+            return Ok(false);
+        };
         let (end, rewritten) = (row.size, row.rewritten_seq);
         if rewritten > base && !bug(Bug::MergedOverRewrite) {
             return Ok(false);
@@ -93,7 +108,10 @@ impl Work<'_> {
         let (mut at, mut seen) = (object, HashSet::new());
         while seen.insert(at) {
             let xattrs = self.txn.xattrs(at)?;
-            let value = xattrs.iter().find(|(name, _)| name == ATTRIBUTE).map(|(_, row)| &row.value[..]);
+            let value = xattrs
+                .iter()
+                .find(|(name, _)| name == ATTRIBUTE)
+                .map(|(_, row)| &row.value[..]);
             match value {
                 Some(b"never") => return Ok(MergeRule::Never),
                 Some(b"always") => return Ok(MergeRule::Always),
@@ -112,8 +130,13 @@ impl Work<'_> {
         let start = change.cut;
         let theirs = self.txn.extents(object, start.saturating_sub(1)..end)?;
         let ours: Vec<ExtentRow> = change.pieces.iter().filter_map(extent).collect();
-        let is_boundary = start == 0 || self.bytes(&theirs, start - 1..start).is_some_and(|byte| byte == b"\n");
-        Ok(is_boundary && self.is_text(&theirs, start..end) && self.is_text(&ours, start..change.size))
+        let is_boundary = start == 0
+            || self
+                .bytes(&theirs, start - 1..start)
+                .is_some_and(|byte| byte == b"\n");
+        Ok(is_boundary
+            && self.is_text(&theirs, start..end)
+            && self.is_text(&ours, start..change.size))
     }
 
     /// Whether a range ends with a newline, and is text as far as one looks. An empty one is.
@@ -123,7 +146,9 @@ impl Work<'_> {
         }
         let first = range.start..range.end.min(range.start + TEXT_SAMPLE);
         let last = range.start.max(range.end.saturating_sub(TEXT_SAMPLE))..range.end;
-        let Some((first, last)) = self.bytes(extents, first).zip(self.bytes(extents, last)) else { return false };
+        let Some((first, last)) = self.bytes(extents, first).zip(self.bytes(extents, last)) else {
+            return false;
+        };
         last.ends_with(b"\n") && looks_like_text(&first) && looks_like_text(&last)
     }
 
@@ -131,11 +156,18 @@ impl Work<'_> {
     fn bytes(&self, extents: &[ExtentRow], range: Range<u64>) -> Option<Vec<u8>> {
         let mut out = vec![0; usize::try_from(range.end - range.start).ok()?];
         for extent in extents {
-            let (from, to) = (extent.offset.max(range.start), (extent.offset + extent.len).min(range.end));
+            let (from, to) = (
+                extent.offset.max(range.start),
+                (extent.offset + extent.len).min(range.end),
+            );
             if from >= to {
                 continue;
             }
-            let chunk = self.chunks.get(&extent.chunk).inspect_err(|error| log::warn!("{error}")).ok()?;
+            let chunk = self
+                .chunks
+                .get(&extent.chunk)
+                .inspect_err(|error| log::warn!("{error}"))
+                .ok()?;
             let inside = usize::try_from(u64::from(extent.start) + from - extent.offset).ok()?;
             let len = usize::try_from(to - from).ok()?;
             let at = usize::try_from(from - range.start).ok()?;
@@ -148,15 +180,30 @@ impl Work<'_> {
 /// The same tail behind another end.
 fn moved(change: &ContentChange, end: u64) -> ContentChange {
     let to = |at: u64| at - change.cut + end;
-    let pieces = change.pieces.iter().map(|piece| Piece { offset: to(piece.offset), ..*piece }).collect();
-    ContentChange { cut: end, size: to(change.size), mtime: change.mtime, pieces }
+    let pieces = change
+        .pieces
+        .iter()
+        .map(|piece| Piece {
+            offset: to(piece.offset),
+            ..*piece
+        })
+        .collect();
+    ContentChange {
+        cut: end,
+        size: to(change.size),
+        mtime: change.mtime,
+        pieces,
+    }
 }
 
 fn extent(piece: &Piece) -> Option<ExtentRow> {
     match piece.source {
-        Source::Chunk { id, offset } => {
-            Some(ExtentRow { offset: piece.offset, len: piece.len, chunk: id, start: offset })
-        }
+        Source::Chunk { id, offset } => Some(ExtentRow {
+            offset: piece.offset,
+            len: piece.len,
+            chunk: id,
+            start: offset,
+        }),
         Source::Hole => None,
     }
 }
@@ -164,7 +211,11 @@ fn extent(piece: &Piece) -> Option<ExtentRow> {
 /// Whether bytes are UTF-8 without NUL; a character may be cut off at either end.
 fn looks_like_text(bytes: &[u8]) -> bool {
     let is_inside = |byte: &u8| byte & 0xc0 == 0x80;
-    let cut_off = bytes.iter().take(3).take_while(|byte| is_inside(byte)).count();
+    let cut_off = bytes
+        .iter()
+        .take(3)
+        .take_while(|byte| is_inside(byte))
+        .count();
     let is_utf8 = match std::str::from_utf8(&bytes[cut_off..]) {
         Ok(_) => true,
         Err(error) => error.error_len().is_none(),
@@ -178,10 +229,21 @@ mod tests {
 
     #[test]
     fn text_is_told_from_other_content() {
-        for text in [&b""[..], b"a line\n", "ä".as_bytes(), &"aä".as_bytes()[..2], &"äa".as_bytes()[1..]] {
+        for text in [
+            &b""[..],
+            b"a line\n",
+            "ä".as_bytes(),
+            &"aä".as_bytes()[..2],
+            &"äa".as_bytes()[1..],
+        ] {
             assert!(looks_like_text(text), "{text:?}");
         }
-        for other in [&b"a\0b\n"[..], b"\xff\xfe\n", b"a\xe4b\n", b"\x80\x80\x80\x80\n"] {
+        for other in [
+            &b"a\0b\n"[..],
+            b"\xff\xfe\n",
+            b"a\xe4b\n",
+            b"\x80\x80\x80\x80\n",
+        ] {
             assert!(!looks_like_text(other), "{other:?}");
         }
     }

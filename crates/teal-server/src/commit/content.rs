@@ -12,7 +12,9 @@ use crate::seeded::{Bug, bug};
 use std::ops::Range;
 use teal_meta::{ExtentRow, ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
-use teal_types::{Attributes, CommitSeq, ContentChange, FileType, LEASE, Link, ObjectNo, Op, Piece, Source};
+use teal_types::{
+    Attributes, CommitSeq, ContentChange, FileType, LEASE, Link, ObjectNo, Op, Piece, Source,
+};
 
 /// How content changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +43,9 @@ impl Work<'_> {
             return Ok(());
         }
         let seq = self.seq;
-        let Some(row) = self.object(object)? else { return Ok(()) };
+        let Some(row) = self.object(object)? else {
+            return Ok(());
+        };
         if row.kind != FileType::File {
             return bad(format!("content for object {object}, which is no file"));
         }
@@ -62,7 +66,9 @@ impl Work<'_> {
         let mut size = seen.map_or(0, |row| row.size);
         let mut canvas = Canvas::of_history(&self.txn.extents_at(object, 0..size, base)?, size);
         for op in ops {
-            if let Op::SetContent { object: of, change, .. } = op
+            if let Op::SetContent {
+                object: of, change, ..
+            } = op
                 && *of == object
             {
                 canvas.change(change);
@@ -85,9 +91,16 @@ impl Work<'_> {
         Ok(())
     }
 
-    pub(super) fn apply(&mut self, object: ObjectNo, change: &ContentChange, manner: Manner) -> Outcome<()> {
+    pub(super) fn apply(
+        &mut self,
+        object: ObjectNo,
+        change: &ContentChange,
+        manner: Manner,
+    ) -> Outcome<()> {
         let seq = self.seq;
-        let Some(row) = self.object(object)? else { return Ok(()) };
+        let Some(row) = self.object(object)? else {
+            return Ok(());
+        };
         let before = row.size;
         row.size = change.size;
         row.data_seq = seq;
@@ -102,12 +115,28 @@ impl Work<'_> {
         }
         let changed = self.changed.entry(object).or_default();
         changed.add(change.cut.min(before), before);
-        changed.add(change.cut.min(before), if change.size > before { change.size } else { 0 });
-        change.pieces.iter().for_each(|piece| changed.add(piece.offset, piece.offset + piece.len));
-        for Piece { offset, len, source } in &change.pieces {
+        changed.add(
+            change.cut.min(before),
+            if change.size > before { change.size } else { 0 },
+        );
+        change
+            .pieces
+            .iter()
+            .for_each(|piece| changed.add(piece.offset, piece.offset + piece.len));
+        for Piece {
+            offset,
+            len,
+            source,
+        } in &change.pieces
+        {
             self.clear(object, *offset..offset + len)?;
             if let Source::Chunk { id, offset: start } = source {
-                let extent = ExtentRow { offset: *offset, len: *len, chunk: *id, start: *start };
+                let extent = ExtentRow {
+                    offset: *offset,
+                    len: *len,
+                    chunk: *id,
+                    start: *start,
+                };
                 self.txn.put_extent(object, &extent)?;
             }
         }
@@ -120,19 +149,38 @@ impl Work<'_> {
             self.txn.drop_extent(object, extent.offset)?;
             let end = extent.offset + extent.len;
             if extent.offset < range.start {
-                self.txn.put_extent(object, &ExtentRow { len: range.start - extent.offset, ..extent })?;
+                self.txn.put_extent(
+                    object,
+                    &ExtentRow {
+                        len: range.start - extent.offset,
+                        ..extent
+                    },
+                )?;
             }
             if end > range.end {
                 let cut = range.end - extent.offset;
                 let start = extent.start + u32::try_from(cut).unwrap_or(0);
-                self.txn.put_extent(object, &ExtentRow { offset: range.end, len: end - range.end, start, ..extent })?;
+                self.txn.put_extent(
+                    object,
+                    &ExtentRow {
+                        offset: range.end,
+                        len: end - range.end,
+                        start,
+                        ..extent
+                    },
+                )?;
             }
         }
         Ok(())
     }
 
     /// A file beside `object` with what the author of `ops` had seen of it.
-    pub(super) fn copy(&mut self, object: ObjectNo, base: CommitSeq, ops: &[Op]) -> Outcome<ObjectNo> {
+    pub(super) fn copy(
+        &mut self,
+        object: ObjectNo,
+        base: CommitSeq,
+        ops: &[Op],
+    ) -> Outcome<ObjectNo> {
         let seen = self.txn.object_at(object, base)?.and_then(|(_, row)| row);
         let (size, attributes) = match (seen, self.object(object)?) {
             (Some(row), _) => (row.size, row.attributes),
@@ -156,7 +204,8 @@ impl Work<'_> {
         };
         for (name, _, value) in self.txn.xattrs_at(object, base)? {
             if let Some(value) = value {
-                self.txn.put_xattr(copy, &name, Some(&XattrRow { value, seq }))?;
+                self.txn
+                    .put_xattr(copy, &name, Some(&XattrRow { value, seq }))?;
                 self.xattrs.insert((copy, name), None);
                 row.xattr_seq = seq;
             }
@@ -172,8 +221,18 @@ impl Work<'_> {
             return bad(format!("object {object} has no name"));
         };
         let link = self.free_name(&beside)?;
-        self.link(&Link { dir: beside.dir, name: link.name }, copy, self.now)?;
-        let lost = format!("content of {}, which another had changed first", beside.name);
+        self.link(
+            &Link {
+                dir: beside.dir,
+                name: link.name,
+            },
+            copy,
+            self.now,
+        )?;
+        let lost = format!(
+            "content of {}, which another had changed first",
+            beside.name
+        );
         self.conflict(ConflictKind::Content, object, Some(copy), lost);
         Ok(copy)
     }
@@ -194,7 +253,11 @@ impl Work<'_> {
 /// The attributes that the author of a batch gives an object.
 fn authors(object: ObjectNo, ops: &[Op]) -> Option<Attributes> {
     ops.iter().rev().find_map(|op| match op {
-        Op::SetAttributes { object: of, attributes, .. } if *of == object => Some(*attributes),
+        Op::SetAttributes {
+            object: of,
+            attributes,
+            ..
+        } if *of == object => Some(*attributes),
         _ => None,
     })
 }

@@ -21,10 +21,20 @@ pub(super) fn number_name(object: ObjectNo) -> Outcome<Name> {
 
 /// Whether at most the times of a directory have changed, because something came or went in it.
 fn is_only_entered(of: &Loaded) -> bool {
-    let (Some(before), Some(now)) = (&of.before, &of.now) else { return false };
+    let (Some(before), Some(now)) = (&of.before, &of.now) else {
+        return false;
+    };
     let Attributes { mtime, ctime, .. } = now.attributes;
-    let attributes = Attributes { mtime, ctime, ..before.attributes };
-    now.kind.is_dir() && ObjectRow { attributes, ..before.clone() } == *now
+    let attributes = Attributes {
+        mtime,
+        ctime,
+        ..before.attributes
+    };
+    now.kind.is_dir()
+        && ObjectRow {
+            attributes,
+            ..before.clone()
+        } == *now
 }
 
 impl Work<'_> {
@@ -35,7 +45,10 @@ impl Work<'_> {
                 continue;
             }
             let links = self.txn.links(object)?;
-            self.lies.extend(links.iter().map(|(link, _)| Row { object, dir: link.dir }));
+            self.lies.extend(links.iter().map(|(link, _)| Row {
+                object,
+                dir: link.dir,
+            }));
             if !links.is_empty() {
                 continue;
             }
@@ -43,8 +56,18 @@ impl Work<'_> {
                 self.kill(object)?;
             } else {
                 let name = number_name(object)?;
-                self.settle(object, &Link { dir: ObjectNo::ROOT, name }, self.now)?;
-                self.lies.insert(Row { object, dir: ObjectNo::ROOT });
+                self.settle(
+                    object,
+                    &Link {
+                        dir: ObjectNo::ROOT,
+                        name,
+                    },
+                    self.now,
+                )?;
+                self.lies.insert(Row {
+                    object,
+                    dir: ObjectNo::ROOT,
+                });
                 let lost = "its place: a directory without a name, with something in it".to_owned();
                 self.conflict(ConflictKind::Name, object, None, lost);
             }
@@ -55,7 +78,12 @@ impl Work<'_> {
     /// Stores objects and history; what changed, and where that lies.
     pub(super) fn remember(&mut self) -> Outcome<Concern> {
         if !bug(Bug::FilterForgetsOrigin) {
-            let lay = |(link, before): (&Link, &Option<ObjectNo>)| before.map(|object| Row { object, dir: link.dir });
+            let lay = |(link, before): (&Link, &Option<ObjectNo>)| {
+                before.map(|object| Row {
+                    object,
+                    dir: link.dir,
+                })
+            };
             self.lies.extend(self.entries.iter().filter_map(lay));
         }
         self.remember_entries()?;
@@ -63,7 +91,11 @@ impl Work<'_> {
         self.remember_content()?;
         let seq = self.seq;
         let noted: HashSet<ObjectNo> = self.notes.iter().map(|note| note.object).collect();
-        let mut concern = Concern { seq, rows: Vec::new(), loud: HashSet::new() };
+        let mut concern = Concern {
+            seq,
+            rows: Vec::new(),
+            loud: HashSet::new(),
+        };
         for object in std::mem::take(&mut self.touched) {
             let loaded = self.load(object)?.clone();
             if loaded.before.is_none() && loaded.now.is_none() {
@@ -80,14 +112,23 @@ impl Work<'_> {
             };
             self.txn.add_change(seq, object, &ranges)?;
             let (first, last) = (ObjectNo::new(0), ObjectNo::new(u64::MAX));
-            let lies = self.lies.range(Row { object, dir: first }..=Row { object, dir: last });
+            let lies = self
+                .lies
+                .range(Row { object, dir: first }..=Row { object, dir: last });
             let from = concern.rows.len();
             concern.rows.extend(lies);
             if concern.rows.len() == from {
-                concern.rows.push(Row { object, dir: object });
+                concern.rows.push(Row {
+                    object,
+                    dir: object,
+                });
             }
             if !is_only_entered(&loaded) || noted.contains(&object) {
-                concern.loud.extend(concern.rows[from..].iter().flat_map(|row| [row.object, row.dir]));
+                concern.loud.extend(
+                    concern.rows[from..]
+                        .iter()
+                        .flat_map(|row| [row.object, row.dir]),
+                );
             }
         }
         Ok(concern)
@@ -96,9 +137,13 @@ impl Work<'_> {
     fn remember_xattrs(&mut self) -> Outcome<()> {
         for ((object, name), before) in std::mem::take(&mut self.xattrs) {
             let live = self.txn.xattrs(object)?;
-            let now = live.into_iter().find(|(of, _)| *of == name).map(|(_, row)| row.value);
+            let now = live
+                .into_iter()
+                .find(|(of, _)| *of == name)
+                .map(|(_, row)| row.value);
             if now != before {
-                self.txn.remember_xattr(object, &name, self.seq, now.as_deref())?;
+                self.txn
+                    .remember_xattr(object, &name, self.seq, now.as_deref())?;
             }
         }
         Ok(())
@@ -110,18 +155,39 @@ impl Work<'_> {
             for (start, end) in changed.iter() {
                 let mut at = start;
                 for extent in self.txn.extents(*object, start..end)? {
-                    let (from, to) = (extent.offset.max(start), (extent.offset + extent.len).min(end));
+                    let (from, to) = (
+                        extent.offset.max(start),
+                        (extent.offset + extent.len).min(end),
+                    );
                     if from > at {
-                        let hole = PastExtent { seq, offset: at, len: from - at, source: None };
+                        let hole = PastExtent {
+                            seq,
+                            offset: at,
+                            len: from - at,
+                            source: None,
+                        };
                         self.txn.remember_extent(*object, &hole)?;
                     }
                     let inside = u32::try_from(from - extent.offset).unwrap_or(0);
                     let source = Some((extent.chunk, extent.start + inside));
-                    self.txn.remember_extent(*object, &PastExtent { seq, offset: from, len: to - from, source })?;
+                    self.txn.remember_extent(
+                        *object,
+                        &PastExtent {
+                            seq,
+                            offset: from,
+                            len: to - from,
+                            source,
+                        },
+                    )?;
                     at = to;
                 }
                 if end > at {
-                    let hole = PastExtent { seq, offset: at, len: end - at, source: None };
+                    let hole = PastExtent {
+                        seq,
+                        offset: at,
+                        len: end - at,
+                        source: None,
+                    };
                     self.txn.remember_extent(*object, &hole)?;
                 }
             }

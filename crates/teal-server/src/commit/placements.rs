@@ -19,11 +19,25 @@ impl Work<'_> {
     pub(super) fn placements(&mut self, ops: &[Op], found: &HashSet<usize>) -> Outcome<()> {
         for (at, op) in ops.iter().enumerate() {
             match op {
-                Op::Place { object, link, time, .. } => self.place(*object, link, *time)?,
-                Op::Move { object, from, to, time, .. } if found.contains(&at) => {
+                Op::Place {
+                    object, link, time, ..
+                } => self.place(*object, link, *time)?,
+                Op::Move {
+                    object,
+                    from,
+                    to,
+                    time,
+                    ..
+                } if found.contains(&at) => {
                     self.finish_move(*object, from, to, *time)?;
                 }
-                Op::Move { object, base, to, time, .. } => self.late_move(*object, *base, to, *time)?,
+                Op::Move {
+                    object,
+                    base,
+                    to,
+                    time,
+                    ..
+                } => self.late_move(*object, *base, to, *time)?,
                 _ => {}
             }
         }
@@ -35,7 +49,10 @@ impl Work<'_> {
             return Ok(());
         }
         if !self.is_live(object)? {
-            let number = Link { dir: ObjectNo::ROOT, name: number_name(object)? };
+            let number = Link {
+                dir: ObjectNo::ROOT,
+                name: number_name(object)?,
+            };
             if *link == number && self.seen.contains_key(&object) {
                 // A replica that knows no better place for what it has changed: its state brings it back where it belongs.
                 return Ok(());
@@ -48,7 +65,10 @@ impl Work<'_> {
         let is_full = names >= LINKS_MAX && !bug(Bug::LimitsDiffer);
         if (self.is_dir(object)? && names > 0) || is_full {
             let lost = match is_full {
-                true => format!("the name {}: the object has {LINKS_MAX} others, and can have no more", link.name),
+                true => format!(
+                    "the name {}: the object has {LINKS_MAX} others, and can have no more",
+                    link.name
+                ),
                 false => format!("the name {}: the directory has another one", link.name),
             };
             self.conflict(ConflictKind::Move, object, None, lost);
@@ -59,33 +79,79 @@ impl Work<'_> {
             let lost = format!("the name {}, which would be inside of itself", link.name);
             self.conflict(ConflictKind::Move, object, None, lost);
             // It lives again, with what is in it: somewhere.
-            return self.settle(object, &Link { dir: ObjectNo::ROOT, name: link.name.clone() }, time);
+            return self.settle(
+                object,
+                &Link {
+                    dir: ObjectNo::ROOT,
+                    name: link.name.clone(),
+                },
+                time,
+            );
         }
-        self.settle(object, &Link { dir, name: link.name.clone() }, time)
+        self.settle(
+            object,
+            &Link {
+                dir,
+                name: link.name.clone(),
+            },
+            time,
+        )
     }
 
     /// A move whose old name was there.
-    fn finish_move(&mut self, object: ObjectNo, from: &Link, to: &Link, time: Timestamp) -> Outcome<()> {
+    fn finish_move(
+        &mut self,
+        object: ObjectNo,
+        from: &Link,
+        to: &Link,
+        time: Timestamp,
+    ) -> Outcome<()> {
         if self.entry(to)? == Some(object) {
             return Ok(());
         }
         if self.is_dir(object)? && !self.txn.links(object)?.is_empty() {
-            let lost = format!("the move to {}: the directory has another name by now", to.name);
+            let lost = format!(
+                "the move to {}: the directory has another name by now",
+                to.name
+            );
             self.conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
         let dir = self.home(to.dir)?;
         if self.is_dir(object)? && self.is_below(dir, object)? {
-            let lost = format!("the move to {}, which would be inside of itself by now", to.name);
+            let lost = format!(
+                "the move to {}, which would be inside of itself by now",
+                to.name
+            );
             self.conflict(ConflictKind::Move, object, None, lost);
             let dir = self.home(from.dir)?;
-            return self.settle(object, &Link { dir, name: from.name.clone() }, time);
+            return self.settle(
+                object,
+                &Link {
+                    dir,
+                    name: from.name.clone(),
+                },
+                time,
+            );
         }
-        self.settle(object, &Link { dir, name: to.name.clone() }, time)
+        self.settle(
+            object,
+            &Link {
+                dir,
+                name: to.name.clone(),
+            },
+            time,
+        )
     }
 
     /// A move whose old name had gone before.
-    fn late_move(&mut self, object: ObjectNo, base: CommitSeq, to: &Link, time: Timestamp) -> Outcome<()> {
+    fn late_move(
+        &mut self,
+        object: ObjectNo,
+        base: CommitSeq,
+        to: &Link,
+        time: Timestamp,
+    ) -> Outcome<()> {
         if !self.is_live(object)? || self.entry(to)? == Some(object) {
             return self.place(object, to, time);
         }
@@ -94,11 +160,17 @@ impl Work<'_> {
             has_moved |= self.is_unseen(*seq, base)?;
         }
         if has_moved || (self.is_dir(object)? && !links.is_empty()) {
-            let lost = format!("the move to {}: it has been moved elsewhere meanwhile", to.name);
+            let lost = format!(
+                "the move to {}: it has been moved elsewhere meanwhile",
+                to.name
+            );
             self.conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
-        let lost = format!("the removal of a name, which was moved to {} meanwhile", to.name);
+        let lost = format!(
+            "the removal of a name, which was moved to {} meanwhile",
+            to.name
+        );
         self.conflict(ConflictKind::Removal, object, None, lost);
         self.place(object, to, time)
     }
@@ -132,7 +204,12 @@ impl Work<'_> {
             self.climbed += 1;
             let above = match self.above.get(&at).filter(|_| is_highest) {
                 Some(above) => Some(*above),
-                None => self.txn.links(at)?.into_iter().next().map(|(link, _)| link.dir),
+                None => self
+                    .txn
+                    .links(at)?
+                    .into_iter()
+                    .next()
+                    .map(|(link, _)| link.dir),
             };
             let Some(above) = above else { break };
             way.push(at);
@@ -146,10 +223,22 @@ impl Work<'_> {
 
     /// Gives an object a name: this one, or the conflict name if another has it. A directory that would be inside of itself comes into the
     /// root: it is there again, or there still, and what it was in has been moved into it meanwhile.
-    pub(super) fn settle(&mut self, object: ObjectNo, wanted: &Link, time: Timestamp) -> Outcome<()> {
+    pub(super) fn settle(
+        &mut self,
+        object: ObjectNo,
+        wanted: &Link,
+        time: Timestamp,
+    ) -> Outcome<()> {
         let is_inside = self.is_dir(object)? && self.is_below(wanted.dir, object)?;
-        let dir = if is_inside { ObjectNo::ROOT } else { wanted.dir };
-        let wanted = &Link { dir, name: wanted.name.clone() };
+        let dir = if is_inside {
+            ObjectNo::ROOT
+        } else {
+            wanted.dir
+        };
+        let wanted = &Link {
+            dir,
+            name: wanted.name.clone(),
+        };
         match self.entry(wanted)? {
             Some(other) if other != object => {
                 let link = self.free_name(wanted)?;
@@ -166,7 +255,10 @@ impl Work<'_> {
     pub(super) fn free_name(&self, wanted: &Link) -> Outcome<Link> {
         for number in 1..=u32::MAX {
             let name = conflict_name(&wanted.name, &self.device, self.now, number);
-            let link = Link { dir: wanted.dir, name };
+            let link = Link {
+                dir: wanted.dir,
+                name,
+            };
             if self.entry(&link)?.is_none() {
                 return Ok(link);
             }

@@ -29,13 +29,17 @@ struct Last {
 
 impl Last {
     fn name(&self, object: ObjectNo) -> Outcome<Name> {
-        self.link.as_ref().map_or_else(|| number_name(object), |link| Ok(link.name.clone()))
+        self.link
+            .as_ref()
+            .map_or_else(|| number_name(object), |link| Ok(link.name.clone()))
     }
 }
 
 impl Work<'_> {
     fn last(&mut self, object: ObjectNo) -> Outcome<Option<Last>> {
-        let Some((seq, newest)) = self.txn.object_at(object, EVER)? else { return Ok(None) };
+        let Some((seq, newest)) = self.txn.object_at(object, EVER)? else {
+            return Ok(None);
+        };
         let (row, at) = match newest {
             // Removed by this very batch: history does not know yet.
             Some(row) => (row, EVER),
@@ -49,7 +53,11 @@ impl Work<'_> {
         };
         let mut link = None;
         for name in self.txn.names_ever(object, at)? {
-            if self.txn.entry_at(&name, at)?.is_some_and(|(_, led_to)| led_to == Some(object)) {
+            if self
+                .txn
+                .entry_at(&name, at)?
+                .is_some_and(|(_, led_to)| led_to == Some(object))
+            {
                 link = Some(name);
                 break;
             }
@@ -65,7 +73,8 @@ impl Work<'_> {
         }
         for (name, seq, value) in self.txn.xattrs_at(object, last.at)? {
             if let Some(value) = value {
-                self.txn.put_xattr(object, &name, Some(&XattrRow { value, seq }))?;
+                self.txn
+                    .put_xattr(object, &name, Some(&XattrRow { value, seq }))?;
             }
         }
         self.anywhere.insert(object);
@@ -76,10 +85,19 @@ impl Work<'_> {
     fn successor(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, Link)>> {
         let mut at = object;
         for _ in 0..SUCCESSORS_MAX {
-            let Some(next) = self.replaced_by(at)? else { return Ok(None) };
+            let Some(next) = self.replaced_by(at)? else {
+                return Ok(None);
+            };
             if self.is_live(next)? {
-                let is_file = self.object(next)?.is_some_and(|row| row.kind == FileType::File);
-                let link = self.txn.links(next)?.into_iter().next().map(|(link, _)| link);
+                let is_file = self
+                    .object(next)?
+                    .is_some_and(|row| row.kind == FileType::File);
+                let link = self
+                    .txn
+                    .links(next)?
+                    .into_iter()
+                    .next()
+                    .map(|(link, _)| link);
                 return Ok(link.filter(|_| is_file).map(|link| (next, link)));
             }
             at = next;
@@ -89,10 +107,14 @@ impl Work<'_> {
 
     /// What has had a name of an object since the very commit in which the object lost it and was gone.
     fn replaced_by(&mut self, object: ObjectNo) -> Outcome<Option<ObjectNo>> {
-        let Some((end, None)) = self.txn.object_at(object, EVER)? else { return Ok(None) };
+        let Some((end, None)) = self.txn.object_at(object, EVER)? else {
+            return Ok(None);
+        };
         let before = CommitSeq::new(end.get().saturating_sub(1));
         for name in self.txn.names_ever(object, before)? {
-            let led_to = |at| -> Outcome<Option<ObjectNo>> { Ok(self.txn.entry_at(&name, at)?.and_then(|(_, to)| to)) };
+            let led_to = |at| -> Outcome<Option<ObjectNo>> {
+                Ok(self.txn.entry_at(&name, at)?.and_then(|(_, to)| to))
+            };
             if led_to(before)? == Some(object)
                 && let Some(next) = led_to(end)?
             {
@@ -105,11 +127,24 @@ impl Work<'_> {
     /// An object that was replaced elsewhere and changed by the author of this batch lives again as he has seen it, without a name yet. What replaced it;
     /// `None` if nothing did, or he has changed nothing but its names.
     fn restore_replaced(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, Link)>> {
-        let Some(seen) = self.seen.get(&object).copied() else { return Ok(None) };
-        let Some(successor) = self.successor(object)? else { return Ok(None) };
-        let Some((_, Some(row))) = self.txn.object_at(object, seen)? else { return Ok(None) };
+        let Some(seen) = self.seen.get(&object).copied() else {
+            return Ok(None);
+        };
+        let Some(successor) = self.successor(object)? else {
+            return Ok(None);
+        };
+        let Some((_, Some(row))) = self.txn.object_at(object, seen)? else {
+            return Ok(None);
+        };
         // Not as it was at its end: whoever replaced it had seen that.
-        self.restore(object, &Last { row, at: seen, link: None })?;
+        self.restore(
+            object,
+            &Last {
+                row,
+                at: seen,
+                link: None,
+            },
+        )?;
         Ok(Some(successor))
     }
 
@@ -149,7 +184,11 @@ impl Work<'_> {
         let mut seen = HashSet::new();
         let mut at = dir;
         while !self.is_dir(at)? {
-            let known = if seen.insert(at) { self.last(at)? } else { None };
+            let known = if seen.insert(at) {
+                self.last(at)?
+            } else {
+                None
+            };
             let Some(last) = known.filter(|last| last.row.kind.is_dir()) else {
                 at = ObjectNo::ROOT;
                 break;
@@ -162,8 +201,17 @@ impl Work<'_> {
         for (object, last) in chain.into_iter().rev() {
             self.restore(object, &last)?;
             let name = last.name(object)?;
-            self.settle(object, &Link { dir: parent, name: name.clone() }, self.now)?;
-            let lost = format!("the removal of the directory {name}, into which something was put meanwhile");
+            self.settle(
+                object,
+                &Link {
+                    dir: parent,
+                    name: name.clone(),
+                },
+                self.now,
+            )?;
+            let lost = format!(
+                "the removal of the directory {name}, into which something was put meanwhile"
+            );
             self.conflict(ConflictKind::Removal, object, None, lost);
             parent = object;
         }
@@ -194,7 +242,14 @@ impl Work<'_> {
             Some(link) => self.home(link.dir)?,
             None => ObjectNo::ROOT,
         };
-        self.settle(object, &Link { dir, name: name.clone() }, self.now)?;
+        self.settle(
+            object,
+            &Link {
+                dir,
+                name: name.clone(),
+            },
+            self.now,
+        )?;
         let lost = format!("the removal of {name}, which was changed elsewhere meanwhile");
         self.conflict(ConflictKind::Removal, object, None, lost);
         Ok(true)

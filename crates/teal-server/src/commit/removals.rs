@@ -21,27 +21,50 @@ struct Pending<'a> {
 /// Whether a batch changes more of an object than its names: then it lives on, where the batch was made.
 fn is_changed(ops: &[Op], object: ObjectNo) -> bool {
     ops.iter().any(|op| {
-        let is_state =
-            matches!(op, Op::SetContent { .. } | Op::Append { .. } | Op::SetAttributes { .. } | Op::SetXattr { .. });
+        let is_state = matches!(
+            op,
+            Op::SetContent { .. }
+                | Op::Append { .. }
+                | Op::SetAttributes { .. }
+                | Op::SetXattr { .. }
+        );
         is_state && op.object() == object
     })
 }
 
 impl Work<'_> {
     /// Carries out the removals of a batch. Returns which moves have found the name they take away.
-    pub(super) fn removals(&mut self, ops: &[Op], named: &HashSet<ObjectNo>) -> Outcome<HashSet<usize>> {
+    pub(super) fn removals(
+        &mut self,
+        ops: &[Op],
+        named: &HashSet<ObjectNo>,
+    ) -> Outcome<HashSet<usize>> {
         let (mut found, mut dirs) = (HashSet::new(), HashMap::new());
         for (at, op) in ops.iter().enumerate() {
             match op {
-                Op::Remove { object, base, link, time } if self.entry(link)? == Some(*object) => {
+                Op::Remove {
+                    object,
+                    base,
+                    link,
+                    time,
+                } if self.entry(link)? == Some(*object) => {
                     if self.is_dir(*object)? && !named.contains(object) {
-                        dirs.insert(*object, Pending { link, base: *base, time: *time });
+                        dirs.insert(
+                            *object,
+                            Pending {
+                                link,
+                                base: *base,
+                                time: *time,
+                            },
+                        );
                     } else {
                         let is_kept = is_changed(ops, *object);
                         self.remove(*object, *base, link, *time, (named, is_kept))?;
                     }
                 }
-                Op::Move { object, from, time, .. } if self.entry(from)? == Some(*object) => {
+                Op::Move {
+                    object, from, time, ..
+                } if self.entry(from)? == Some(*object) => {
                     self.unlink(from, *time)?;
                     found.insert(at);
                 }
@@ -62,13 +85,19 @@ impl Work<'_> {
     ) -> Outcome<()> {
         let is_last = !named.contains(&object) && self.txn.links(object)?.len() == 1;
         if is_last && !bug(Bug::ChangedRemoved) && self.is_changed_since(object, base)? {
-            let lost = format!("the removal of {}, which had been changed elsewhere meanwhile", link.name);
+            let lost = format!(
+                "the removal of {}, which had been changed elsewhere meanwhile",
+                link.name
+            );
             self.conflict(ConflictKind::Removal, object, None, lost);
             return Ok(());
         }
         if is_last && is_kept {
             // Its author has changed it under another name, which somebody else has removed meanwhile.
-            let lost = format!("the removal of {}, the last name by now of what its author has changed", link.name);
+            let lost = format!(
+                "the removal of {}, the last name by now of what its author has changed",
+                link.name
+            );
             self.conflict(ConflictKind::Removal, object, None, lost);
             return Ok(());
         }
@@ -88,13 +117,18 @@ impl Work<'_> {
             if !dirs.contains_key(&dir) || !self.txn.entries_after(dir, None, 1)?.is_empty() {
                 continue;
             }
-            let Some(Pending { link, base, time }) = dirs.remove(&dir) else { continue };
+            let Some(Pending { link, base, time }) = dirs.remove(&dir) else {
+                continue;
+            };
             self.remove(dir, base, link, time, (&HashSet::new(), false))?;
             queue.push(link.dir);
         }
         for dir in order.into_iter().rev() {
             if let Some(Pending { link, .. }) = dirs.remove(&dir) {
-                let lost = format!("the removal of the directory {}, which is not empty here", link.name);
+                let lost = format!(
+                    "the removal of the directory {}, which is not empty here",
+                    link.name
+                );
                 self.conflict(ConflictKind::Removal, dir, None, lost);
             }
         }

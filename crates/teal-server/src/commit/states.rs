@@ -32,10 +32,16 @@ impl Work<'_> {
         if may_be_offered && owner.is_none() {
             self.txn.put_lease(lease, self.author.0)?;
         } else if owner != Some(self.author.0) && !may_be_offered {
-            return bad(format!("a new object {object}, whose number belongs to another device"));
+            return bad(format!(
+                "a new object {object}, whose number belongs to another device"
+            ));
         }
         let (seq, none) = (self.seq, CommitSeq::new(0));
-        let target = if kind == FileType::Symlink { target.to_vec() } else { Vec::new() };
+        let target = if kind == FileType::Symlink {
+            target.to_vec()
+        } else {
+            Vec::new()
+        };
         let row = ObjectRow {
             kind,
             attributes: *attributes,
@@ -50,24 +56,39 @@ impl Work<'_> {
         self.set_object(object, Some(row))
     }
 
-    pub(super) fn set_attributes(&mut self, object: ObjectNo, base: CommitSeq, wanted: Attributes) -> Outcome<()> {
+    pub(super) fn set_attributes(
+        &mut self,
+        object: ObjectNo,
+        base: CommitSeq,
+        wanted: Attributes,
+    ) -> Outcome<()> {
         let words = in_words(&wanted);
         if !self.revive(object, &words)? {
             return Ok(());
         }
         let seq = self.seq;
         let is_derived = self.is_dir(object)? && self.is_entered_since(object, base)?;
-        let Some(ObjectRow { attr_seq, data_seq, .. }) = self.object(object)?.cloned() else { return Ok(()) };
+        let Some(ObjectRow {
+            attr_seq, data_seq, ..
+        }) = self.object(object)?.cloned()
+        else {
+            return Ok(());
+        };
         let is_late = self.is_unseen(attr_seq, base)?;
         let is_derived = is_derived || self.is_unseen(data_seq, base)?;
-        let Some(row) = self.object(object)? else { return Ok(()) };
+        let Some(row) = self.object(object)? else {
+            return Ok(());
+        };
         let mut wanted = wanted;
         if is_derived {
             // By entries, or by content, that came first.
             wanted.mtime = wanted.mtime.max(row.attributes.mtime);
         }
         let have = row.attributes;
-        let is_same = Attributes { ctime: have.ctime, ..wanted } == have;
+        let is_same = Attributes {
+            ctime: have.ctime,
+            ..wanted
+        } == have;
         if is_late {
             if !is_same {
                 self.conflict(ConflictKind::Attributes, object, None, words);
@@ -75,7 +96,10 @@ impl Work<'_> {
             return Ok(());
         }
         if wanted != have {
-            row.attributes = Attributes { ctime: wanted.ctime.max(have.ctime), ..wanted };
+            row.attributes = Attributes {
+                ctime: wanted.ctime.max(have.ctime),
+                ..wanted
+            };
             row.attr_seq = seq;
             self.touched.insert(object);
         }
@@ -105,20 +129,30 @@ impl Work<'_> {
             return Ok(());
         }
         let past = self.txn.xattrs_at(object, EVER)?;
-        let seq_before = past.iter().find(|(of, ..)| of == name).map_or(CommitSeq::new(0), |(_, seq, _)| *seq);
+        let seq_before = past
+            .iter()
+            .find(|(of, ..)| of == name)
+            .map_or(CommitSeq::new(0), |(_, seq, _)| *seq);
         let live = self.txn.xattrs(object)?;
         let have = live.iter().find(|(of, _)| of == name).map(|(_, row)| row);
         if have.map(|row| &row.value[..]) == value {
             return Ok(());
         }
         let is_ours = self.xattrs.contains_key(&(object, name.to_vec()));
-        let others = live.iter().filter(|(of, _)| of != name).map(|(of, row)| (&of[..], &row.value[..]));
+        let others = live
+            .iter()
+            .filter(|(of, _)| of != name)
+            .map(|(of, row)| (&of[..], &row.value[..]));
         let bytes = xattrs_bytes(others);
-        let is_too_much = value.is_some_and(|value| bytes + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX)
+        let is_too_much = value
+            .is_some_and(|value| bytes + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX)
             && !bug(Bug::LimitsDiffer);
         if (self.is_unseen(seq_before, base)? && !is_ours) || is_too_much {
             let lost = match value {
-                Some(value) => format!("{words} = {}", String::from_utf8_lossy(&value[..value.len().min(256)])),
+                Some(value) => format!(
+                    "{words} = {}",
+                    String::from_utf8_lossy(&value[..value.len().min(256)])
+                ),
                 None => format!("the removal of {words}"),
             };
             let why = format!(": together with the others more than {XATTRS_BYTES_MAX} bytes");
@@ -128,7 +162,10 @@ impl Work<'_> {
         }
         let (seq, before) = (self.seq, have.map(|row| row.value.clone()));
         self.xattrs.entry((object, name.to_vec())).or_insert(before);
-        let new = value.map(|value| XattrRow { value: value.to_vec(), seq });
+        let new = value.map(|value| XattrRow {
+            value: value.to_vec(),
+            seq,
+        });
         self.txn.put_xattr(object, name, new.as_ref())?;
         if let Some(row) = self.object(object)? {
             row.xattr_seq = seq;
@@ -139,6 +176,15 @@ impl Work<'_> {
 }
 
 fn in_words(attributes: &Attributes) -> String {
-    let Attributes { perm, uid, gid, mtime, .. } = attributes;
-    format!("permissions {perm:03o}, owner {uid}, group {gid}, modified at {} s", mtime.secs)
+    let Attributes {
+        perm,
+        uid,
+        gid,
+        mtime,
+        ..
+    } = attributes;
+    format!(
+        "permissions {perm:03o}, owner {uid}, group {gid}, modified at {} s",
+        mtime.secs
+    )
 }

@@ -69,9 +69,18 @@ impl Work<'_> {
     pub(super) fn load(&mut self, object: ObjectNo) -> Outcome<&mut Loaded> {
         if !self.objects.contains_key(&object) {
             let row = self.txn.object(object)?;
-            self.objects.insert(object, Loaded { before: row.clone(), now: row });
+            self.objects.insert(
+                object,
+                Loaded {
+                    before: row.clone(),
+                    now: row,
+                },
+            );
         }
-        Ok(self.objects.entry(object).or_insert(Loaded { before: None, now: None }))
+        Ok(self.objects.entry(object).or_insert(Loaded {
+            before: None,
+            now: None,
+        }))
     }
 
     /// The object as it is now, if it lives.
@@ -104,16 +113,24 @@ impl Work<'_> {
         if seq <= base || seq == self.seq {
             return Ok(false);
         }
-        let is_own = |commit: CommitRow| (commit.stamp.replica, commit.stamp.incarnation) == self.author;
+        let is_own =
+            |commit: CommitRow| (commit.stamp.replica, commit.stamp.incarnation) == self.author;
         Ok(bug(Bug::OwnUnseen) || !self.txn.commit(seq)?.is_some_and(is_own))
     }
 
     /// Whether another has changed it since its author looked, but for its names.
     pub(super) fn is_changed_since(&mut self, object: ObjectNo, base: CommitSeq) -> Outcome<bool> {
-        let Some(row) = self.object(object)? else { return Ok(false) };
+        let Some(row) = self.object(object)? else {
+            return Ok(false);
+        };
         let mut seqs = vec![row.attr_seq, row.data_seq];
         if row.xattr_seq > base {
-            seqs.extend(self.txn.xattrs_at(object, EVER)?.into_iter().map(|(_, seq, _)| seq));
+            seqs.extend(
+                self.txn
+                    .xattrs_at(object, EVER)?
+                    .into_iter()
+                    .map(|(_, seq, _)| seq),
+            );
         }
         for seq in seqs {
             if self.is_unseen(seq, base)? {
@@ -126,7 +143,13 @@ impl Work<'_> {
     fn set_entry(&mut self, link: &Link, object: Option<ObjectNo>, time: Timestamp) -> Outcome<()> {
         let before = self.txn.entry(link)?.map(|entry| entry.object);
         self.entries.entry(link.clone()).or_insert(before);
-        self.txn.put_entry(link, object.map(|object| EntryRow { object, seq: self.seq }))?;
+        self.txn.put_entry(
+            link,
+            object.map(|object| EntryRow {
+                object,
+                seq: self.seq,
+            }),
+        )?;
         let seq = self.seq;
         for object in before.into_iter().chain(object) {
             if let Some(row) = self.object(object)? {
@@ -168,9 +191,23 @@ impl Work<'_> {
     }
 
     /// A conflict that people are shown. The object counts as changed, so that the author learns how it is instead.
-    pub(super) fn conflict(&mut self, kind: ConflictKind, object: ObjectNo, copy: Option<ObjectNo>, lost: String) {
+    pub(super) fn conflict(
+        &mut self,
+        kind: ConflictKind,
+        object: ObjectNo,
+        copy: Option<ObjectNo>,
+        lost: String,
+    ) {
         self.touched.insert(object);
         let device = self.device.clone();
-        self.notes.push(ConflictRow { kind, seq: self.seq, time: self.now, device, object, copy, lost });
+        self.notes.push(ConflictRow {
+            kind,
+            seq: self.seq,
+            time: self.now,
+            device,
+            object,
+            copy,
+            lost,
+        });
     }
 }

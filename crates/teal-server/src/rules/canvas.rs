@@ -12,14 +12,21 @@ pub(crate) type From = Option<(ChunkId, u32)>;
 pub(crate) struct Canvas(BTreeMap<u64, (u64, From)>);
 
 fn later(source: From, by: u64) -> From {
-    source.map(|(chunk, start)| (chunk, start.saturating_add(u32::try_from(by).unwrap_or(u32::MAX))))
+    source.map(|(chunk, start)| {
+        (
+            chunk,
+            start.saturating_add(u32::try_from(by).unwrap_or(u32::MAX)),
+        )
+    })
 }
 
 impl Canvas {
     /// The content after these rows of history, oldest first, cut to `size`.
     pub(crate) fn of_history(rows: &[PastExtent], size: u64) -> Self {
         let mut canvas = Self::default();
-        rows.iter().for_each(|row| canvas.paint(row.offset, row.offset.saturating_add(row.len), row.source));
+        rows.iter().for_each(|row| {
+            canvas.paint(row.offset, row.offset.saturating_add(row.len), row.source)
+        });
         canvas.paint(size, u64::MAX, None);
         canvas
     }
@@ -50,7 +57,12 @@ impl Canvas {
     /// What an author did to it.
     pub(crate) fn change(&mut self, change: &ContentChange) {
         self.paint(change.cut, u64::MAX, None);
-        for Piece { offset, len, source } in &change.pieces {
+        for Piece {
+            offset,
+            len,
+            source,
+        } in &change.pieces
+        {
             let source = match source {
                 Source::Chunk { id, offset } => Some((*id, *offset)),
                 Source::Hole => None,
@@ -63,7 +75,12 @@ impl Canvas {
     /// What is not zeros, ascending.
     pub(crate) fn extents(&self) -> impl Iterator<Item = ExtentRow> {
         self.0.iter().filter_map(|(&offset, &(end, source))| {
-            source.map(|(chunk, start)| ExtentRow { offset, len: end - offset, chunk, start })
+            source.map(|(chunk, start)| ExtentRow {
+                offset,
+                len: end - offset,
+                chunk,
+                start,
+            })
         })
     }
 }

@@ -30,7 +30,11 @@ impl Changed {
 
     /// As (offset, length); `None` if there are too many.
     pub(crate) fn ranges(&self) -> Option<Vec<(u64, u64)>> {
-        (self.0.len() <= RANGES_MAX).then(|| self.iter().map(|(start, end)| (start, end - start)).collect())
+        (self.0.len() <= RANGES_MAX).then(|| {
+            self.iter()
+                .map(|(start, end)| (start, end - start))
+                .collect()
+        })
     }
 }
 
@@ -45,7 +49,10 @@ mod tests {
         for at in 0..RANGES_MAX as u64 {
             changed.add(at * 10, at * 10 + 5);
         }
-        assert_eq!(changed.ranges().map(|ranges| ranges.len()), Some(RANGES_MAX));
+        assert_eq!(
+            changed.ranges().map(|ranges| ranges.len()),
+            Some(RANGES_MAX)
+        );
         changed.add(100_000, 100_001);
         assert_eq!(changed.ranges(), None);
     }

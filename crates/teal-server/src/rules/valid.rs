@@ -1,30 +1,37 @@
 //! Operations that make no sense, whatever the volume holds.
 
 use teal_types::limits::{CHUNK_MAX, FILE_MAX, TARGET_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX};
-use teal_types::{Attributes, ContentChange, Link, ObjectNo, Op, REPLICATED_LIMIT, Source, Timestamp};
+use teal_types::{
+    Attributes, ContentChange, Link, ObjectNo, Op, REPLICATED_LIMIT, Source, Timestamp,
+};
 
 /// What is wrong with an operation, in words.
 pub(crate) fn fault(op: &Op) -> Option<String> {
     let object = op.object();
     let why = object_fault(object).or_else(|| match op {
-        Op::Create { attributes, target, .. } => {
+        Op::Create {
+            attributes, target, ..
+        } => {
             let is_reserved = (object < ObjectNo::FIRST_FREE).then_some("this number is reserved");
             is_reserved
                 .or_else(|| attributes_fault(attributes))
-                .or((target.len() > TARGET_MAX).then_some("the target of a symbolic link is too long"))
+                .or((target.len() > TARGET_MAX)
+                    .then_some("the target of a symbolic link is too long"))
         }
         Op::Remove { link, time, .. } | Op::Place { link, time, .. } => {
             link_fault(object, link).or_else(|| time_fault(*time))
         }
-        Op::Move { from, to, time, .. } => {
-            link_fault(object, from).or_else(|| link_fault(object, to)).or_else(|| time_fault(*time))
-        }
+        Op::Move { from, to, time, .. } => link_fault(object, from)
+            .or_else(|| link_fault(object, to))
+            .or_else(|| time_fault(*time)),
         Op::SetAttributes { attributes, .. } => attributes_fault(attributes),
         Op::SetXattr { name, value, .. } => xattr_fault(name, value.as_deref()),
         Op::SetContent { change, .. } => content_fault(change),
         Op::Append { change, .. } => content_fault(change).or_else(|| tail_fault(change)),
     })?;
-    Some(format!("an operation on object {object} makes no sense: {why}"))
+    Some(format!(
+        "an operation on object {object} makes no sense: {why}"
+    ))
 }
 
 fn object_fault(object: ObjectNo) -> Option<&'static str> {
@@ -39,7 +46,8 @@ fn link_fault(object: ObjectNo, link: &Link) -> Option<&'static str> {
 }
 
 fn attributes_fault(attributes: &Attributes) -> Option<&'static str> {
-    (!attributes.are_valid()).then_some("permissions have twelve bits, and times less than a second of nanoseconds")
+    (!attributes.are_valid())
+        .then_some("permissions have twelve bits, and times less than a second of nanoseconds")
 }
 
 fn time_fault(time: Timestamp) -> Option<&'static str> {
@@ -67,7 +75,8 @@ fn content_fault(change: &ContentChange) -> Option<&'static str> {
             Some(next) if is_ordered && next <= change.size => end = next,
             _ => return Some("its pieces overlap, are empty, or go beyond its size"),
         }
-        let is_inside = |offset: u32| u64::from(offset).saturating_add(piece.len) <= CHUNK_MAX as u64;
+        let is_inside =
+            |offset: u32| u64::from(offset).saturating_add(piece.len) <= CHUNK_MAX as u64;
         if matches!(piece.source, Source::Chunk { offset, .. } if !is_inside(offset)) {
             return Some("a piece goes beyond the longest chunk");
         }
@@ -76,7 +85,10 @@ fn content_fault(change: &ContentChange) -> Option<&'static str> {
 }
 
 fn tail_fault(change: &ContentChange) -> Option<&'static str> {
-    let is_before = change.pieces.first().is_some_and(|piece| piece.offset < change.cut);
+    let is_before = change
+        .pieces
+        .first()
+        .is_some_and(|piece| piece.offset < change.cut);
     is_before.then_some("what is appended begins before the end")
 }
 

@@ -6,11 +6,16 @@ use teal_types::VolumeId;
 const NOW: Duration = Duration::from_secs(100_000);
 
 fn peer(replica: u32) -> Peer {
-    Peer { volume: VolumeId::new(1), replica }
+    Peer {
+        volume: VolumeId::new(1),
+        replica,
+    }
 }
 
 fn chunks(from: u8, many: u8) -> Vec<(ChunkId, u64)> {
-    (from..from + many).map(|n| (ChunkId::new([n; 32]), 1000)).collect()
+    (from..from + many)
+        .map(|n| (ChunkId::new([n; 32]), 1000))
+        .collect()
 }
 
 fn ids(of: &[(ChunkId, u64)]) -> Vec<ChunkId> {
@@ -31,13 +36,31 @@ fn whoever_commits_nothing_is_slowed_then_refused_and_others_are_not() {
     uploads.sent(peer(1), chunks(0, 20));
     // A tenth of what was free before the upload, 20,000 bytes of which it has taken.
     assert_eq!(uploads.admit(peer(1), 1000, Some(900_000)), Admission::Now);
-    assert_eq!(uploads.admit(peer(1), 1000, Some(5000)), Admission::After(SLOWED));
-    let refused = Admission::Not { chunks: 20, bytes: 20_000 };
+    assert_eq!(
+        uploads.admit(peer(1), 1000, Some(5000)),
+        Admission::After(SLOWED)
+    );
+    let refused = Admission::Not {
+        chunks: 20,
+        bytes: 20_000,
+    };
     assert_eq!(uploads.admit(peer(1), 1000, Some(3000)), refused);
-    assert_eq!(uploads.admit(peer(2), 1000, Some(3000)), Admission::Now, "the rest is for others");
-    assert_eq!(uploads.admit(peer(1), 1000, None), Admission::Now, "where nobody knows how much room there is");
+    assert_eq!(
+        uploads.admit(peer(2), 1000, Some(3000)),
+        Admission::Now,
+        "the rest is for others"
+    );
+    assert_eq!(
+        uploads.admit(peer(1), 1000, None),
+        Admission::Now,
+        "where nobody knows how much room there is"
+    );
     uploads.named(peer(1), &ids(&chunks(0, 20)));
-    assert_eq!(uploads.admit(peer(1), 1000, Some(3000)), Admission::Now, "what is named is no upload any more");
+    assert_eq!(
+        uploads.admit(peer(1), 1000, Some(3000)),
+        Admission::Now,
+        "what is named is no upload any more"
+    );
 }
 
 #[test]
@@ -57,9 +80,21 @@ fn what_is_sent_again_or_named_by_another_counts_once_and_stays_its_own() {
     uploads.sent(peer(1), chunks(0, 3));
     uploads.sent(peer(1), chunks(2, 2));
     uploads.named(peer(2), &ids(&chunks(0, 3)));
-    assert_eq!(uploads.admit(peer(1), 0, Some(0)), Admission::Not { chunks: 4, bytes: 4000 });
+    assert_eq!(
+        uploads.admit(peer(1), 0, Some(0)),
+        Admission::Not {
+            chunks: 4,
+            bytes: 4000
+        }
+    );
     uploads.named(peer(1), &ids(&chunks(0, 1)));
-    assert_eq!(uploads.admit(peer(1), 0, Some(0)), Admission::Not { chunks: 3, bytes: 3000 });
+    assert_eq!(
+        uploads.admit(peer(1), 0, Some(0)),
+        Admission::Not {
+            chunks: 3,
+            bytes: 3000
+        }
+    );
 }
 
 #[test]
@@ -80,15 +115,25 @@ fn an_upload_in_progress_keeps_what_came_since_its_beginning_and_one_given_up_do
     };
     let later = go_on_until(&mut uploads, NOW + UNNAMED_GRACE * 3);
     assert_eq!(uploads.keep_since(later), begun);
-    assert_eq!(uploads.keep_since(later + UPLOAD_ACTIVE), Some(later + UPLOAD_ACTIVE - UNNAMED_GRACE), "it has gone");
+    assert_eq!(
+        uploads.keep_since(later + UPLOAD_ACTIVE),
+        Some(later + UPLOAD_ACTIVE - UNNAMED_GRACE),
+        "it has gone"
+    );
     let much_later = go_on_until(&mut uploads, NOW + UPLOAD_LONGEST);
     assert!(uploads.keep_since(much_later) > begun, "it lasts too long");
-    assert_eq!(uploads.collection_in(much_later + UNNAMED_GRACE), Some(Duration::ZERO));
+    assert_eq!(
+        uploads.collection_in(much_later + UNNAMED_GRACE),
+        Some(Duration::ZERO)
+    );
     // After a rest another one begins.
     let rested = much_later + UNNAMED_GRACE * 2;
     uploads.touch(peer(1), rested);
     uploads.found_no_room(peer(2));
-    assert_eq!(uploads.keep_since(rested + UPLOAD_ACTIVE / 2), rested.checked_sub(Duration::from_nanos(1)));
+    assert_eq!(
+        uploads.keep_since(rested + UPLOAD_ACTIVE / 2),
+        rested.checked_sub(Duration::from_nanos(1))
+    );
 }
 
 #[test]
@@ -105,11 +150,23 @@ fn an_upload_without_room_goes_first_when_another_needs_it() {
     uploads.named(peer(2), &ids(&chunks(20, 3)));
     uploads.found_no_room(peer(1));
     assert_eq!(uploads.collection_in(later), Some(Duration::ZERO));
-    assert_eq!(uploads.keep_since(later), NOW.checked_sub(Duration::from_nanos(1)), "nobody else needs it");
+    assert_eq!(
+        uploads.keep_since(later),
+        NOW.checked_sub(Duration::from_nanos(1)),
+        "nobody else needs it"
+    );
     uploads.found_no_room(peer(3));
     let begun_by_the_third = later.checked_sub(Duration::from_nanos(1));
-    assert_eq!(uploads.keep_since(later), begun_by_the_third, "another needs it, and its own upload stays");
+    assert_eq!(
+        uploads.keep_since(later),
+        begun_by_the_third,
+        "another needs it, and its own upload stays"
+    );
     uploads.collecting(later);
     uploads.retain(later, |chunks| vec![false; chunks.len()]);
-    assert_eq!(uploads.admit(peer(1), 0, Some(0)), Admission::Now, "nothing of it is left");
+    assert_eq!(
+        uploads.admit(peer(1), 0, Some(0)),
+        Admission::Now,
+        "nothing of it is left"
+    );
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use teal_chunk::{ChunkStore, Domain, MemoryShelf, Options};
 use teal_meta::{Memory, Meta};
 use teal_proto::{
-    ConflictKind, ConflictNote, EARLIER_MAX, Got, Hello, Pulled, RefusalCode, Reply, Request, Told, VersionNote, Want,
-    Welcome, batch_digest, encode_ops,
+    ConflictKind, ConflictNote, EARLIER_MAX, Got, Hello, Pulled, RefusalCode, Reply, Request, Told,
+    VersionNote, Want, Welcome, batch_digest, encode_ops,
 };
 use teal_server::{Peer, Server};
 use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::{
-    Attributes, ChunkId, CommitSeq, ContentChange, FileType, LEASE, Link, Name, ObjectNo, Op, Piece, Source, Timestamp,
-    Version, VolumeId,
+    Attributes, ChunkId, CommitSeq, ContentChange, FileType, LEASE, Link, Name, ObjectNo, Op,
+    Piece, Source, Timestamp, Version, VolumeId,
 };
 
 /// Runs each test on both kinds of metadata.
@@ -35,7 +35,10 @@ pub(crate) fn seq(raw: u64) -> CommitSeq {
 }
 
 pub(crate) fn link(dir: ObjectNo, name: &str) -> Link {
-    Link { dir, name: Name::new(name.as_bytes()).unwrap() }
+    Link {
+        dir,
+        name: Name::new(name.as_bytes()).unwrap(),
+    }
 }
 
 /// What survives a power cut, and the clock.
@@ -51,7 +54,12 @@ impl Stores {
     /// Noon of 2026-11-22.
     pub(crate) fn new(meta: Arc<dyn Meta>) -> Self {
         let clock = SimClock::new(Timestamp::new(1_795_348_800, 0));
-        Self { meta, shelf: MemoryShelf::new(), clock, entropy: Arc::new(SeededEntropy::new(1)) }
+        Self {
+            meta,
+            shelf: MemoryShelf::new(),
+            clock,
+            entropy: Arc::new(SeededEntropy::new(1)),
+        }
     }
 
     pub(crate) fn memory() -> Self {
@@ -59,7 +67,9 @@ impl Stores {
     }
 
     pub(crate) fn sqlite(dir: &std::path::Path) -> Self {
-        Self::new(Arc::new(teal_meta::Sqlite::open(&dir.join("meta.db")).unwrap()))
+        Self::new(Arc::new(
+            teal_meta::Sqlite::open(&dir.join("meta.db")).unwrap(),
+        ))
     }
 
     pub(crate) fn domain(&self) -> Domain {
@@ -69,8 +79,15 @@ impl Stores {
     pub(crate) fn open(&self) -> Arc<Server> {
         let (clock, entropy) = (Arc::new(self.clock.clone()), Arc::clone(&self.entropy));
         let shelf = Arc::new(self.shelf.clone());
-        let chunks =
-            ChunkStore::open(shelf, self.domain(), Options::default(), clock.clone(), entropy.clone()).unwrap().0;
+        let chunks = ChunkStore::open(
+            shelf,
+            self.domain(),
+            Options::default(),
+            clock.clone(),
+            entropy.clone(),
+        )
+        .unwrap()
+        .0;
         Arc::new(Server::open(Arc::clone(&self.meta), chunks, clock, entropy).unwrap())
     }
 }
@@ -92,8 +109,15 @@ impl World {
     pub(crate) fn on(stores: Stores) -> Self {
         let server = stores.open();
         let volume = server.create_volume("home").unwrap();
-        let [laptop, desk] = ["laptop", "desk"].map(|name| Device::enrol(&server, &stores, volume, name));
-        Self { stores, server, volume, laptop, desk }
+        let [laptop, desk] =
+            ["laptop", "desk"].map(|name| Device::enrol(&server, &stores, volume, name));
+        Self {
+            stores,
+            server,
+            volume,
+            laptop,
+            desk,
+        }
     }
 
     /// Both see everything.
@@ -121,8 +145,15 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(crate) fn enrol(server: &Arc<Server>, stores: &Stores, volume: VolumeId, name: &str) -> Self {
-        let token = server.token(volume, std::time::Duration::from_secs(60)).unwrap();
+    pub(crate) fn enrol(
+        server: &Arc<Server>,
+        stores: &Stores,
+        volume: VolumeId,
+        name: &str,
+    ) -> Self {
+        let token = server
+            .token(volume, std::time::Duration::from_secs(60))
+            .unwrap();
         let peer = server.enrol(&token, name).unwrap();
         let mut device = Self {
             server: Arc::clone(server),
@@ -176,7 +207,9 @@ impl Device {
     }
 
     pub(crate) fn incarnate(&mut self) {
-        let Reply::Incarnated { incarnation, lease } = self.ask(Request::Incarnate) else { panic!() };
+        let Reply::Incarnated { incarnation, lease } = self.ask(Request::Incarnate) else {
+            panic!()
+        };
         (self.incarnation, self.next, self.batch) = (incarnation, u64::from(lease) * LEASE, 0);
     }
 
@@ -194,41 +227,114 @@ impl Device {
 
     pub(crate) fn attributes(&mut self, perm: u16) -> Attributes {
         let now = self.now();
-        Attributes { perm, uid: 1000, gid: 1000, rdev: 0, mtime: now, ctime: now, btime: now }
+        Attributes {
+            perm,
+            uid: 1000,
+            gid: 1000,
+            rdev: 0,
+            mtime: now,
+            ctime: now,
+            btime: now,
+        }
     }
 
     pub(crate) fn create(&mut self, object: ObjectNo, kind: FileType) -> Op {
-        Op::Create { object, kind, attributes: self.attributes(0o644), target: vec![] }
+        Op::Create {
+            object,
+            kind,
+            attributes: self.attributes(0o644),
+            target: vec![],
+        }
     }
     pub(crate) fn place(&mut self, object: ObjectNo, to: Link) -> Op {
-        Op::Place { object, base: self.base, link: to, time: self.now() }
+        Op::Place {
+            object,
+            base: self.base,
+            link: to,
+            time: self.now(),
+        }
     }
     pub(crate) fn remove(&mut self, object: ObjectNo, from: Link) -> Op {
-        Op::Remove { object, base: self.base, link: from, time: self.now() }
+        Op::Remove {
+            object,
+            base: self.base,
+            link: from,
+            time: self.now(),
+        }
     }
     pub(crate) fn rename(&mut self, object: ObjectNo, from: Link, to: Link) -> Op {
-        Op::Move { object, base: self.base, from, to, time: self.now() }
+        Op::Move {
+            object,
+            base: self.base,
+            from,
+            to,
+            time: self.now(),
+        }
     }
     pub(crate) fn chmod(&mut self, object: ObjectNo, perm: u16) -> Op {
-        Op::SetAttributes { object, base: self.base, attributes: self.attributes(perm) }
+        Op::SetAttributes {
+            object,
+            base: self.base,
+            attributes: self.attributes(perm),
+        }
     }
     pub(crate) fn xattr(&self, object: ObjectNo, name: &str, value: Option<&str>) -> Op {
         let value = value.map(|value| value.as_bytes().to_vec());
-        Op::SetXattr { object, base: self.base, name: name.as_bytes().to_vec(), value }
+        Op::SetXattr {
+            object,
+            base: self.base,
+            name: name.as_bytes().to_vec(),
+            value,
+        }
     }
     /// Replaces all content.
     pub(crate) fn write(&mut self, object: ObjectNo, content: &[u8]) -> Op {
-        let pieces = if content.is_empty() { vec![] } else { vec![self.piece(0, content)] };
-        let change = ContentChange { cut: 0, size: content.len() as u64, mtime: self.now(), pieces };
-        Op::SetContent { object, base: self.base, change }
+        let pieces = if content.is_empty() {
+            vec![]
+        } else {
+            vec![self.piece(0, content)]
+        };
+        let change = ContentChange {
+            cut: 0,
+            size: content.len() as u64,
+            mtime: self.now(),
+            pieces,
+        };
+        Op::SetContent {
+            object,
+            base: self.base,
+            change,
+        }
     }
     /// Overwrites a part; the file was and stays `size` long.
-    pub(crate) fn overwrite(&mut self, object: ObjectNo, size: u64, offset: u64, content: &[u8]) -> Op {
-        let change = ContentChange { cut: size, size, mtime: self.now(), pieces: vec![self.piece(offset, content)] };
-        Op::SetContent { object, base: self.base, change }
+    pub(crate) fn overwrite(
+        &mut self,
+        object: ObjectNo,
+        size: u64,
+        offset: u64,
+        content: &[u8],
+    ) -> Op {
+        let change = ContentChange {
+            cut: size,
+            size,
+            mtime: self.now(),
+            pieces: vec![self.piece(offset, content)],
+        };
+        Op::SetContent {
+            object,
+            base: self.base,
+            change,
+        }
     }
     pub(crate) fn piece(&self, offset: u64, content: &[u8]) -> Piece {
-        Piece { offset, len: content.len() as u64, source: Source::Chunk { id: self.put(content), offset: 0 } }
+        Piece {
+            offset,
+            len: content.len() as u64,
+            source: Source::Chunk {
+                id: self.put(content),
+                offset: 0,
+            },
+        }
     }
     pub(crate) fn put(&self, content: &[u8]) -> ChunkId {
         let chunks = vec![serde_bytes::ByteBuf::from(content.to_vec())];
@@ -239,13 +345,23 @@ impl Device {
     // Batches.
 
     pub(crate) fn stage(&self, batch: u64, part: u32, ops: &[Op]) -> Reply {
-        self.ask(Request::Stage { incarnation: self.incarnation, batch, part, ops: ops.to_vec() })
+        self.ask(Request::Stage {
+            incarnation: self.incarnation,
+            batch,
+            part,
+            ops: ops.to_vec(),
+        })
     }
 
     pub(crate) fn ask_commit(&self, batch: u64, ops: &[Op]) -> Reply {
         let bytes = encode_ops(ops).unwrap();
         let digest = batch_digest([&bytes[..]]);
-        self.ask(Request::Commit { incarnation: self.incarnation, batch, parts: 1, digest })
+        self.ask(Request::Commit {
+            incarnation: self.incarnation,
+            batch,
+            parts: 1,
+            digest,
+        })
     }
 
     pub(crate) fn send(&self, batch: u64, ops: &[Op]) -> Reply {
@@ -267,22 +383,32 @@ impl Device {
     /// A new file with content.
     pub(crate) fn file(&mut self, dir: ObjectNo, name: &str, content: &[u8]) -> ObjectNo {
         let object = self.number();
-        let ops =
-            [self.create(object, FileType::File), self.place(object, link(dir, name)), self.write(object, content)];
+        let ops = [
+            self.create(object, FileType::File),
+            self.place(object, link(dir, name)),
+            self.write(object, content),
+        ];
         self.commit(&ops);
         object
     }
 
     pub(crate) fn dir(&mut self, dir: ObjectNo, name: &str) -> ObjectNo {
         let object = self.number();
-        let ops = [self.create(object, FileType::Dir), self.place(object, link(dir, name))];
+        let ops = [
+            self.create(object, FileType::Dir),
+            self.place(object, link(dir, name)),
+        ];
         self.commit(&ops);
         object
     }
 
     // Looking.
 
-    pub(crate) fn ask_pull(&self, since: CommitSeq, after: Option<(ObjectNo, CommitSeq)>) -> Pulled {
+    pub(crate) fn ask_pull(
+        &self,
+        since: CommitSeq,
+        after: Option<(ObjectNo, CommitSeq)>,
+    ) -> Pulled {
         match self.ask(self.pull_from(since, after)) {
             Reply::Pulled(pulled) => pulled,
             other => panic!("{other:?}"),
@@ -290,10 +416,24 @@ impl Device {
     }
 
     /// The request, with the digest that the history it knows has there.
-    pub(crate) fn pull_from(&self, since: CommitSeq, after: Option<(ObjectNo, CommitSeq)>) -> Request {
-        let commit = teal_meta::read::<_, teal_meta::MetaError>(&*self.meta, self.peer.volume, |txn| txn.commit(since));
+    pub(crate) fn pull_from(
+        &self,
+        since: CommitSeq,
+        after: Option<(ObjectNo, CommitSeq)>,
+    ) -> Request {
+        let commit =
+            teal_meta::read::<_, teal_meta::MetaError>(&*self.meta, self.peer.volume, |txn| {
+                txn.commit(since)
+            });
         let digest = commit.unwrap().map_or([0; 32], |commit| commit.digest);
-        Request::Pull { incarnation: self.incarnation, since, digest, filter: self.filter, after, wait_ms: 0 }
+        Request::Pull {
+            incarnation: self.incarnation,
+            since,
+            digest,
+            filter: self.filter,
+            after,
+            wait_ms: 0,
+        }
     }
 
     /// Sees everything.
@@ -306,12 +446,20 @@ impl Device {
     }
 
     pub(crate) fn list(&self, dir: ObjectNo) -> Option<BTreeMap<String, Version>> {
-        let Reply::Listings { dirs, .. } = self.ask(Request::List { dirs: vec![(dir, None)], ahead: 0 }) else {
+        let Reply::Listings { dirs, .. } = self.ask(Request::List {
+            dirs: vec![(dir, None)],
+            ahead: 0,
+        }) else {
             panic!()
         };
         assert!(!dirs[0].more);
         let entries = dirs[0].entries.clone()?;
-        Some(entries.into_iter().map(|(name, version)| (name.to_string(), version)).collect())
+        Some(
+            entries
+                .into_iter()
+                .map(|(name, version)| (name.to_string(), version))
+                .collect(),
+        )
     }
 
     pub(crate) fn names(&self, dir: ObjectNo) -> Vec<String> {
@@ -319,14 +467,25 @@ impl Device {
     }
 
     pub(crate) fn look(&self, object: ObjectNo) -> Option<Version> {
-        let Reply::Versions { versions, .. } = self.ask(Request::Look { objects: vec![object] }) else { panic!() };
+        let Reply::Versions { versions, .. } = self.ask(Request::Look {
+            objects: vec![object],
+        }) else {
+            panic!()
+        };
         versions.into_iter().next().unwrap()
     }
 
     pub(crate) fn read(&self, object: ObjectNo) -> Vec<u8> {
         let version = self.look(object).unwrap();
-        let want = Want { object, data_seq: version.data_seq, offset: 0, len: u64::MAX };
-        let Reply::Data(got) = self.ask(Request::Read { wants: vec![want] }) else { panic!() };
+        let want = Want {
+            object,
+            data_seq: version.data_seq,
+            offset: 0,
+            len: u64::MAX,
+        };
+        let Reply::Data(got) = self.ask(Request::Read { wants: vec![want] }) else {
+            panic!()
+        };
         bytes(&got[0], 0)
     }
 
@@ -335,7 +494,12 @@ impl Device {
     }
 
     pub(crate) fn past(&self, object: ObjectNo, at: CommitSeq) -> Option<(Version, Vec<u8>)> {
-        match self.ask(Request::ReadPast { object, at, offset: 0, len: 1 << 20 }) {
+        match self.ask(Request::ReadPast {
+            object,
+            at,
+            offset: 0,
+            len: 1 << 20,
+        }) {
             Reply::Past { version, got } => version.map(|version| (version, bytes(&got, 0))),
             other => panic!("{other:?}"),
         }
@@ -359,12 +523,19 @@ impl Device {
     }
 
     pub(crate) fn history(&self, object: ObjectNo) -> Vec<VersionNote> {
-        let Reply::History(notes) = self.ask(Request::History { object, after: seq(0) }) else { panic!() };
+        let Reply::History(notes) = self.ask(Request::History {
+            object,
+            after: seq(0),
+        }) else {
+            panic!()
+        };
         notes
     }
 
     pub(crate) fn conflicts(&self) -> Vec<ConflictNote> {
-        let Reply::Conflicts(notes) = self.ask(Request::Conflicts { after: 0 }) else { panic!() };
+        let Reply::Conflicts(notes) = self.ask(Request::Conflicts { after: 0 }) else {
+            panic!()
+        };
         notes
     }
 
@@ -375,7 +546,9 @@ impl Device {
 
 /// The bytes of an answer to a want at `offset`.
 pub(crate) fn bytes(got: &Got, offset: u64) -> Vec<u8> {
-    let Got::Is { len, pieces } = got else { panic!("{got:?}") };
+    let Got::Is { len, pieces } = got else {
+        panic!("{got:?}")
+    };
     let mut out = vec![0; usize::try_from(*len).unwrap()];
     for piece in pieces {
         let at = usize::try_from(piece.offset - offset).unwrap();

@@ -7,11 +7,18 @@ use teal_env::{Disk, DiskShape};
 use teal_types::Sector;
 
 fn disk(physical: u32) -> RecordingDisk {
-    RecordingDisk::new(DiskShape { sectors: 4096, logical: 512, physical, rotational: false, sparse: false })
+    RecordingDisk::new(DiskShape {
+        sectors: 4096,
+        logical: 512,
+        physical,
+        rotational: false,
+        sparse: false,
+    })
 }
 
 fn write(disk: &RecordingDisk, at: u64, byte: u8) {
-    disk.write_at(Sector::new(at), &[IoSlice::new(&[byte; 512])]).unwrap();
+    disk.write_at(Sector::new(at), &[IoSlice::new(&[byte; 512])])
+        .unwrap();
 }
 
 /// The first bytes of the first `N` sectors of every image at the end of the trace.
@@ -31,7 +38,11 @@ fn outcomes<const N: usize>(disk: &RecordingDisk, policy: &Policy) -> BTreeSet<[
         .collect()
 }
 
-const READABLE: Policy = Policy { exhaustive: 10, random: 256, unreadable: false };
+const READABLE: Policy = Policy {
+    exhaustive: 10,
+    random: 256,
+    unreadable: false,
+};
 
 #[test]
 fn durable_is_what_was_synced() {
@@ -39,7 +50,10 @@ fn durable_is_what_was_synced() {
     write(&disk, 0, 1);
     write(&disk, 1, 2);
     disk.sync().unwrap();
-    assert_eq!(outcomes(&disk, &Policy::default()), BTreeSet::from([[1, 2]]));
+    assert_eq!(
+        outcomes(&disk, &Policy::default()),
+        BTreeSet::from([[1, 2]])
+    );
 }
 
 #[test]
@@ -61,7 +75,10 @@ fn whole_physical_sectors_are_kept_or_lost_with_their_neighbours() {
     disk.sync().unwrap();
     write(&disk, 1, 2);
     assert_eq!(outcomes(&disk, &READABLE), BTreeSet::from([[1, 0], [1, 2]]));
-    assert_eq!(outcomes(&disk, &Policy::default()), BTreeSet::from([[1, 0], [1, 2], [0xee, 0xee]]));
+    assert_eq!(
+        outcomes(&disk, &Policy::default()),
+        BTreeSet::from([[1, 0], [1, 2], [0xee, 0xee]])
+    );
 }
 
 #[test]
@@ -70,7 +87,10 @@ fn unreadable_is_one_pending_sector() {
     write(&disk, 0, 1);
     disk.sync().unwrap();
     write(&disk, 1, 2);
-    assert_eq!(outcomes(&disk, &Policy::default()), BTreeSet::from([[1, 0], [1, 2], [1, 0xee]]));
+    assert_eq!(
+        outcomes(&disk, &Policy::default()),
+        BTreeSet::from([[1, 0], [1, 2], [1, 0xee]])
+    );
 }
 
 #[test]
@@ -96,7 +116,10 @@ fn of_a_large_set_both_extremes_prefixes_and_random_subsets_are_taken() {
     let sums = |s: &[u8; 64]| s.iter().map(|&b| usize::from(b)).sum::<usize>();
     let is_prefix = |s: &[u8; 64]| s.iter().take(sums(s)).all(|&b| b == 1);
     assert!(seen.iter().filter(|s| is_prefix(s)).count() > 30);
-    assert!(seen.iter().any(|s| sums(s) < 4 && !is_prefix(s)) && seen.iter().any(|s| sums(s) > 60 && !is_prefix(s)));
+    assert!(
+        seen.iter().any(|s| sums(s) < 4 && !is_prefix(s))
+            && seen.iter().any(|s| sums(s) > 60 && !is_prefix(s))
+    );
     assert!(seen.len() > 200, "{}", seen.len());
     let seen: BTreeSet<[u8; 64]> = outcomes(&disk, &Policy::default());
     assert!(seen.iter().any(|s| s.contains(&0xee)));
@@ -104,7 +127,13 @@ fn of_a_large_set_both_extremes_prefixes_and_random_subsets_are_taken() {
 
 #[test]
 fn allocations_since_the_last_sync_are_lost() {
-    let shape = DiskShape { sectors: 64, logical: 512, physical: 512, rotational: false, sparse: true };
+    let shape = DiskShape {
+        sectors: 64,
+        logical: 512,
+        physical: 512,
+        rotational: false,
+        sparse: true,
+    };
     let disk = RecordingDisk::new(shape);
     disk.allocate(Sector::new(0), 2).unwrap();
     disk.sync().unwrap();
@@ -115,8 +144,15 @@ fn allocations_since_the_last_sync_are_lost() {
     while walk.step().is_some() {}
     for image in walk.images(&mut Rng::new(0), &READABLE) {
         let content = image.disk.trace().start;
-        assert!(content.is_allocated(0, 2) && !content.is_allocated(3, 1), "{image}");
-        assert_eq!(content.is_allocated(2, 1), !image.kept.is_empty(), "{image}");
+        assert!(
+            content.is_allocated(0, 2) && !content.is_allocated(3, 1),
+            "{image}"
+        );
+        assert_eq!(
+            content.is_allocated(2, 1),
+            !image.kept.is_empty(),
+            "{image}"
+        );
     }
 }
 
@@ -127,10 +163,13 @@ fn a_second_life_is_crashed_too() {
     let mut seen = BTreeSet::new();
     disk.trace().explore(&mut Rng::new(1), &READABLE, |image| {
         write(&image.disk, 1, 2);
-        image.disk.trace().explore(&mut Rng::new(2), &READABLE, |second| {
-            let bytes = second.disk.snapshot();
-            seen.insert((bytes[0], bytes[512]));
-        });
+        image
+            .disk
+            .trace()
+            .explore(&mut Rng::new(2), &READABLE, |second| {
+                let bytes = second.disk.snapshot();
+                seen.insert((bytes[0], bytes[512]));
+            });
     });
     assert_eq!(seen, BTreeSet::from([(0, 0), (0, 2), (1, 0), (1, 2)]));
 }
@@ -141,9 +180,18 @@ fn an_image_says_what_it_is() {
     write(&disk, 7, 1);
     write(&disk, 9, 1);
     let mut said = Vec::new();
-    disk.trace().explore(&mut Rng::new(1), &Policy::default(), |image| said.push(image.to_string()));
-    assert!(said.contains(&"point 2, 1 of 2 pending sectors kept: 9v1".to_owned()), "{said:#?}");
-    assert!(said.iter().any(|s| s.ends_with(", 7 unreadable")), "{said:#?}");
+    disk.trace()
+        .explore(&mut Rng::new(1), &Policy::default(), |image| {
+            said.push(image.to_string())
+        });
+    assert!(
+        said.contains(&"point 2, 1 of 2 pending sectors kept: 9v1".to_owned()),
+        "{said:#?}"
+    );
+    assert!(
+        said.iter().any(|s| s.ends_with(", 7 unreadable")),
+        "{said:#?}"
+    );
 }
 
 #[test]

@@ -21,7 +21,11 @@ enum Bug {
 }
 
 fn sum(seed: u64, bytes: &[u8]) -> u64 {
-    let step = |hash: u64, &b: &u8| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+    let step = |hash: u64, &b: &u8| {
+        (hash ^ u64::from(b))
+            .wrapping_mul(0x0100_0000_01b3)
+            .rotate_left(23)
+    };
     bytes.iter().fold(seed ^ 0xcbf2_9ce4_8422_2325, step)
 }
 
@@ -37,7 +41,14 @@ struct ToyLog {
 
 impl ToyLog {
     fn open(disk: RecordingDisk, bug: Bug, epoch: u64) -> Result<Self, std::io::Error> {
-        let mut log = Self { disk, bug, epoch, at: 0, chain: 0, records: vec![] };
+        let mut log = Self {
+            disk,
+            bug,
+            epoch,
+            at: 0,
+            chain: 0,
+            records: vec![],
+        };
         while let Some(payload) = log.read()? {
             log.records.push(payload);
         }
@@ -45,8 +56,19 @@ impl ToyLog {
     }
 
     fn covered(&self, header: &[u8; 512], payload: &[u8]) -> u64 {
-        let head = sum(if self.bug == Bug::NoChain { 0 } else { self.chain }, &header[8..]);
-        if self.bug == Bug::PayloadUncovered { head } else { sum(head, payload) }
+        let head = sum(
+            if self.bug == Bug::NoChain {
+                0
+            } else {
+                self.chain
+            },
+            &header[8..],
+        );
+        if self.bug == Bug::PayloadUncovered {
+            head
+        } else {
+            sum(head, payload)
+        }
     }
 
     fn read(&mut self) -> Result<Option<Vec<u8>>, std::io::Error> {
@@ -62,7 +84,11 @@ impl ToyLog {
             return Ok(None);
         }
         let mut payload = vec![0; len as usize];
-        if self.disk.read_at(Sector::new(self.at + 1), &mut payload).is_err() || said != self.covered(&header, &payload)
+        if self
+            .disk
+            .read_at(Sector::new(self.at + 1), &mut payload)
+            .is_err()
+            || said != self.covered(&header, &payload)
         {
             return Ok(None);
         }
@@ -81,7 +107,11 @@ impl ToyLog {
 
     fn append(&mut self, payload: &[u8]) -> Result<(), String> {
         let mut header = [0; 512];
-        let fields = [self.epoch, self.records.len() as u64 + 1, payload.len() as u64];
+        let fields = [
+            self.epoch,
+            self.records.len() as u64 + 1,
+            payload.len() as u64,
+        ];
         for (n, field) in fields.into_iter().enumerate() {
             header[8 + n * 8..][..8].copy_from_slice(&field.to_le_bytes());
         }
@@ -92,7 +122,9 @@ impl ToyLog {
         self.advance(sum, payload.len());
         let padding = vec![0; (self.at - at.get() - 1) as usize * 512 - payload.len()];
         let parts = [&header, payload, &padding].map(IoSlice::new);
-        self.disk.write_at(at, &parts).map_err(|e| format!("append: {e}"))?;
+        self.disk
+            .write_at(at, &parts)
+            .map_err(|e| format!("append: {e}"))?;
         self.records.push(payload.to_vec());
         Ok(())
     }
@@ -125,14 +157,28 @@ fn live(log: &mut ToyLog, life: u8, count: usize) -> Result<(), String> {
 }
 
 fn promised(trace: &Trace, point: usize) -> usize {
-    trace.marks(point).filter(|mark| mark & PROMISE != 0).map(|mark| (mark - PROMISE) as usize).max().unwrap_or(0)
+    trace
+        .marks(point)
+        .filter(|mark| mark & PROMISE != 0)
+        .map(|mark| (mark - PROMISE) as usize)
+        .max()
+        .unwrap_or(0)
 }
 
 /// Opens an image and checks durability and prefix.
-fn check(image: &Image, bug: Bug, epoch: u64, written: &[Vec<u8>], promised: usize) -> Result<ToyLog, String> {
+fn check(
+    image: &Image,
+    bug: Bug,
+    epoch: u64,
+    written: &[Vec<u8>],
+    promised: usize,
+) -> Result<ToyLog, String> {
     let log = ToyLog::open(image.disk.clone(), bug, epoch).map_err(|e| format!("{image}: {e}"))?;
     if log.records.len() < promised {
-        return Err(format!("{image}: {promised} records promised, {} found", log.records.len()));
+        return Err(format!(
+            "{image}: {promised} records promised, {} found",
+            log.records.len()
+        ));
     }
     if written.get(..log.records.len()) != Some(&log.records) {
         return Err(format!("{image}: not a prefix of what was written"));
@@ -142,27 +188,45 @@ fn check(image: &Image, bug: Bug, epoch: u64, written: &[Vec<u8>], promised: usi
 
 /// Explores two lives; the number of images, or the first broken guarantee.
 fn explore(bug: Bug, physical: u32) -> Result<u64, String> {
-    let shape = DiskShape { sectors: 8192, logical: 512, physical, rotational: false, sparse: false };
+    let shape = DiskShape {
+        sectors: 8192,
+        logical: 512,
+        physical,
+        rotational: false,
+        sparse: false,
+    };
     let disk = RecordingDisk::new(shape);
     let mut log = ToyLog::open(disk.clone(), bug, 1).unwrap();
     live(&mut log, 1, 6)?;
     let (first, mut broken, mut images) = (disk.trace(), Ok(()), 0);
     let (mut rng, mut second_rng) = (Rng::new(1), Rng::new(2));
-    let policy = Policy { exhaustive: 6, random: 64, unreadable: true };
+    let policy = Policy {
+        exhaustive: 6,
+        random: 64,
+        unreadable: true,
+    };
     images += first.explore(&mut rng, &policy, |image| {
         if broken.is_ok() {
-            broken = check(&image, bug, 2, &log.records, promised(&first, image.point)).and_then(|mut second| {
-                let before = second.records.len();
-                live(&mut second, 2, 2)?;
-                let trace = image.disk.trace();
-                let policy = Policy { exhaustive: 3, random: 8, unreadable: false };
-                let mut broken = Ok(());
-                images += trace.explore(&mut second_rng, &policy, |image| {
-                    let promised = promised(&trace, image.point).max(before);
-                    broken = broken.clone().and_then(|()| check(&image, bug, 3, &second.records, promised).map(drop));
-                });
-                broken
-            });
+            broken = check(&image, bug, 2, &log.records, promised(&first, image.point)).and_then(
+                |mut second| {
+                    let before = second.records.len();
+                    live(&mut second, 2, 2)?;
+                    let trace = image.disk.trace();
+                    let policy = Policy {
+                        exhaustive: 3,
+                        random: 8,
+                        unreadable: false,
+                    };
+                    let mut broken = Ok(());
+                    images += trace.explore(&mut second_rng, &policy, |image| {
+                        let promised = promised(&trace, image.point).max(before);
+                        broken = broken.clone().and_then(|()| {
+                            check(&image, bug, 3, &second.records, promised).map(drop)
+                        });
+                    });
+                    broken
+                },
+            );
         }
     });
     broken.map(|()| images)
@@ -193,5 +257,8 @@ fn every_seeded_bug_is_caught() {
 fn sharing_physical_sectors_with_durable_records_is_caught() {
     explore(Bug::SharesSectors, 512).expect("harmless where physical sectors are small");
     let caught = explore(Bug::SharesSectors, 4096).expect_err("not caught");
-    assert!(caught.contains("promised") || caught.contains("append"), "{caught}");
+    assert!(
+        caught.contains("promised") || caught.contains("append"),
+        "{caught}"
+    );
 }

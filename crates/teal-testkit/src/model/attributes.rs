@@ -60,12 +60,33 @@ impl Model {
             }
             _ => inode.names,
         };
-        let Inode { perm, uid, gid, mtime, .. } = *inode;
-        Ok(Stat { kind, perm, uid, gid, nlink, size, rdev, mtime })
+        let Inode {
+            perm,
+            uid,
+            gid,
+            mtime,
+            ..
+        } = *inode;
+        Ok(Stat {
+            kind,
+            perm,
+            uid,
+            gid,
+            nlink,
+            size,
+            rdev,
+            mtime,
+        })
     }
 
     pub(super) fn is_dir(&self, ino: Ino) -> bool {
-        matches!(self.inodes.get(&ino), Some(Inode { kind: Kind::Dir { .. }, .. }))
+        matches!(
+            self.inodes.get(&ino),
+            Some(Inode {
+                kind: Kind::Dir { .. },
+                ..
+            })
+        )
     }
 
     /// At most `len` bytes from `offset`; fewer at the end of the file.
@@ -192,7 +213,13 @@ impl Model {
     ///
     /// # Errors
     /// `ERANGE`, `E2BIG`, `EOPNOTSUPP` (namespace), `EPERM` (`user` on what is neither file nor directory), `EEXIST`, `ENODATA`.
-    pub fn setxattr(&mut self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<(), Errno> {
+    pub fn setxattr(
+        &mut self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<(), Errno> {
         let inode = self.inode_mut(ino)?;
         if name.is_empty() || name.len() > XATTR_NAME_MAX {
             return Err(Errno::RANGE);
@@ -216,7 +243,11 @@ impl Model {
     /// # Errors
     /// `ENODATA`.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<&[u8], Errno> {
-        self.inode(ino)?.xattrs.get(name).map(Vec::as_slice).ok_or(Errno::NODATA)
+        self.inode(ino)?
+            .xattrs
+            .get(name)
+            .map(Vec::as_slice)
+            .ok_or(Errno::NODATA)
     }
 
     /// The names of the extended attributes.

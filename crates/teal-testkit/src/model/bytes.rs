@@ -22,7 +22,10 @@ impl Bytes {
         let len = (len as u64).min(self.size.saturating_sub(offset)) as usize;
         let mut out = vec![0; len];
         for (at, byte) in (offset..).zip(&mut out) {
-            *byte = self.blocks.get(&(at / BLOCK)).map_or(0, |block| block[(at % BLOCK) as usize]);
+            *byte = self
+                .blocks
+                .get(&(at / BLOCK))
+                .map_or(0, |block| block[(at % BLOCK) as usize]);
         }
         out
     }
@@ -36,7 +39,10 @@ impl Bytes {
 
     fn put(&mut self, offset: u64, data: impl Iterator<Item = u8>) {
         for (at, byte) in (offset..).zip(data) {
-            let block = self.blocks.entry(at / BLOCK).or_insert_with(|| Arc::new([0; BLOCK as usize]));
+            let block = self
+                .blocks
+                .entry(at / BLOCK)
+                .or_insert_with(|| Arc::new([0; BLOCK as usize]));
             Arc::make_mut(block)[(at % BLOCK) as usize] = byte;
         }
     }
@@ -53,7 +59,11 @@ impl Bytes {
         if offset >= end {
             return;
         }
-        let hit: Vec<u64> = self.blocks.range(offset / BLOCK..=end / BLOCK).map(|(&block, _)| block).collect();
+        let hit: Vec<u64> = self
+            .blocks
+            .range(offset / BLOCK..=end / BLOCK)
+            .map(|(&block, _)| block)
+            .collect();
         for block in hit {
             let (from, to) = (offset.max(block * BLOCK), end.min((block + 1) * BLOCK));
             if from < to && to - from == BLOCK {
@@ -65,8 +75,13 @@ impl Bytes {
     }
 
     pub(super) fn content(&self) -> Content {
-        let mut content = Content { size: self.size, ..Content::default() };
-        self.blocks.iter().for_each(|(&block, bytes)| content.add(block, bytes.as_slice()));
+        let mut content = Content {
+            size: self.size,
+            ..Content::default()
+        };
+        self.blocks
+            .iter()
+            .for_each(|(&block, bytes)| content.add(block, bytes.as_slice()));
         content
     }
 }

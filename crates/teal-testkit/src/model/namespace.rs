@@ -44,7 +44,10 @@ impl Model {
     /// # Errors
     /// `ENOTDIR`.
     pub fn readdir(&self, dir: Ino) -> Result<impl Iterator<Item = (&[u8], Ino)>, Errno> {
-        Ok(self.entries(dir)?.iter().map(|(name, &ino)| (name.as_slice(), ino)))
+        Ok(self
+            .entries(dir)?
+            .iter()
+            .map(|(name, &ino)| (name.as_slice(), ino)))
     }
 
     /// Makes an empty file.
@@ -81,7 +84,15 @@ impl Model {
     /// # Errors
     /// As [`create`](Self::create).
     pub fn mkdir(&mut self, parent: Ino, name: &[u8], perm: u32) -> Result<Ino, Errno> {
-        self.make(parent, name, Kind::Dir { entries: BTreeMap::new(), parent }, perm & 0o1777)
+        self.make(
+            parent,
+            name,
+            Kind::Dir {
+                entries: BTreeMap::new(),
+                parent,
+            },
+            perm & 0o1777,
+        )
     }
 
     /// Makes a symbolic link.
@@ -106,7 +117,16 @@ impl Model {
         };
         let ino = self.next;
         self.next += 1;
-        let inode = Inode { kind, perm, uid: 0, gid, names: 0, opens: 0, mtime: None, xattrs: BTreeMap::new() };
+        let inode = Inode {
+            kind,
+            perm,
+            uid: 0,
+            gid,
+            names: 0,
+            opens: 0,
+            mtime: None,
+            xattrs: BTreeMap::new(),
+        };
         self.inodes.insert(ino, inode);
         self.attach(parent, name, ino);
         Ok(ino)
@@ -122,7 +142,12 @@ impl Model {
     }
 
     fn attach(&mut self, dir: Ino, name: &[u8], ino: Ino) {
-        if let Some(Inode { kind: Kind::Dir { entries, .. }, mtime, .. }) = self.inodes.get_mut(&dir) {
+        if let Some(Inode {
+            kind: Kind::Dir { entries, .. },
+            mtime,
+            ..
+        }) = self.inodes.get_mut(&dir)
+        {
             entries.insert(name.to_vec(), ino);
             *mtime = None;
         }
@@ -134,12 +159,20 @@ impl Model {
     }
 
     fn detach(&mut self, dir: Ino, name: &[u8]) -> Ino {
-        let Some(Inode { kind: Kind::Dir { entries, .. }, mtime, .. }) = self.inodes.get_mut(&dir) else {
+        let Some(Inode {
+            kind: Kind::Dir { entries, .. },
+            mtime,
+            ..
+        }) = self.inodes.get_mut(&dir)
+        else {
             panic!("names are in directories")
         };
         *mtime = None;
         let ino = entries.remove(name).expect("detached names exist");
-        self.inodes.get_mut(&ino).expect("named objects exist").names -= 1;
+        self.inodes
+            .get_mut(&ino)
+            .expect("named objects exist")
+            .names -= 1;
         ino
     }
 
@@ -193,7 +226,10 @@ impl Model {
                 return true;
             }
             match self.inodes.get(&dir) {
-                Some(Inode { kind: Kind::Dir { parent, .. }, .. }) if dir != ROOT => dir = *parent,
+                Some(Inode {
+                    kind: Kind::Dir { parent, .. },
+                    ..
+                }) if dir != ROOT => dir = *parent,
                 _ => return false,
             }
         }
@@ -203,22 +239,35 @@ impl Model {
     ///
     /// # Errors
     /// `EEXIST`, `EINVAL` for moving a directory below itself, `ENOTEMPTY`, `EISDIR`, `ENOTDIR`, and as [`lookup`](Self::lookup).
-    pub fn rename(&mut self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<(), Errno> {
+    pub fn rename(
+        &mut self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> Result<(), Errno> {
         self.entries(to.0)?;
         let moved = self.lookup(from.0, from.1)?;
         let there = match self.lookup(to.0, to.1) {
             Ok(_) if mode == RenameMode::NoReplace => return Err(Errno::EXIST),
             Ok(ino) => Some(ino),
-            Err(Errno::NOENT) if mode != RenameMode::Exchange && self.inode(to.0)?.names > 0 => None,
+            Err(Errno::NOENT) if mode != RenameMode::Exchange && self.inode(to.0)?.names > 0 => {
+                None
+            }
             Err(e) => return Err(e),
         };
         if self.is_dir(moved) && self.is_above(moved, to.0) {
             return Err(Errno::INVAL);
         }
-        if let Some(there) = there.filter(|&there| self.is_dir(there) && self.is_above(there, from.0)) {
+        if let Some(there) =
+            there.filter(|&there| self.is_dir(there) && self.is_above(there, from.0))
+        {
             let is_exchange = mode == RenameMode::Exchange;
             debug_assert_ne!(there, ROOT, "the root has no name");
-            return Err(if is_exchange { Errno::INVAL } else { Errno::NOTEMPTY });
+            return Err(if is_exchange {
+                Errno::INVAL
+            } else {
+                Errno::NOTEMPTY
+            });
         }
         if there == Some(moved) {
             return Ok(());

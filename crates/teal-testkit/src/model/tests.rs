@@ -11,7 +11,10 @@ fn an_open_object_outlives_its_names() {
     m.open(ino).unwrap();
     m.unlink(ROOT, b"f").unwrap();
     m.write(ino, 4095, b"xy").unwrap();
-    assert_eq!((m.read(ino, 4094, 9).unwrap(), m.stat(ino).unwrap().nlink), (b"\0xy".to_vec(), 0));
+    assert_eq!(
+        (m.read(ino, 4094, 9).unwrap(), m.stat(ino).unwrap().nlink),
+        (b"\0xy".to_vec(), 0)
+    );
     assert_eq!(m.link(ino, ROOT, b"again"), Err(Errno::NOENT));
     m.forget(ino);
     assert_eq!((m.stat(ino), m.objects()), (Err(Errno::STALE), 1));
@@ -20,13 +23,19 @@ fn an_open_object_outlives_its_names() {
 #[test]
 fn a_directory_counts_its_subdirectories() {
     let mut m = Model::new();
-    let (a, b) = (m.mkdir(ROOT, b"a", 0o755).unwrap(), m.mkdir(ROOT, b"b", 0o755).unwrap());
+    let (a, b) = (
+        m.mkdir(ROOT, b"a", 0o755).unwrap(),
+        m.mkdir(ROOT, b"b", 0o755).unwrap(),
+    );
     m.mkdir(a, b"c", 0o755).unwrap();
     let nlinks = |m: &Model| [ROOT, a, b].map(|ino| m.stat(ino).unwrap().nlink);
     assert_eq!(nlinks(&m), [4, 3, 2]);
     m.rename((a, b"c"), (b, b"c"), RenameMode::Plain).unwrap();
     assert_eq!(nlinks(&m), [4, 2, 3]);
-    assert_eq!(m.rename((ROOT, b"b"), (b, b"x"), RenameMode::Plain), Err(Errno::INVAL));
+    assert_eq!(
+        m.rename((ROOT, b"b"), (b, b"x"), RenameMode::Plain),
+        Err(Errno::INVAL)
+    );
     assert_eq!(m.link(a, ROOT, b"l"), Err(Errno::PERM));
 }
 
@@ -38,19 +47,29 @@ fn nothing_is_made_in_a_removed_directory() {
     m.open(dir).unwrap();
     m.rmdir(ROOT, b"d").unwrap();
     assert_eq!(m.create(dir, b"x", 0o644), Err(Errno::NOENT));
-    assert_eq!(m.rename((ROOT, b"f"), (dir, b"x"), RenameMode::Plain), Err(Errno::NOENT));
+    assert_eq!(
+        m.rename((ROOT, b"f"), (dir, b"x"), RenameMode::Plain),
+        Err(Errno::NOENT)
+    );
     assert_eq!(m.stat(dir).unwrap().nlink, 0);
 }
 
 #[test]
 fn extended_attributes_can_be_read_back() {
     let mut m = Model::new();
-    m.setxattr(ROOT, b"user.a", b"1", XattrMode::Create).unwrap();
+    m.setxattr(ROOT, b"user.a", b"1", XattrMode::Create)
+        .unwrap();
     assert_eq!(m.getxattr(ROOT, b"user.a"), Ok(&b"1"[..]));
     assert_eq!(m.listxattr(ROOT).unwrap().collect::<Vec<_>>(), [b"user.a"]);
-    assert_eq!(m.setxattr(ROOT, b"user.a", b"2", XattrMode::Create), Err(Errno::EXIST));
+    assert_eq!(
+        m.setxattr(ROOT, b"user.a", b"2", XattrMode::Create),
+        Err(Errno::EXIST)
+    );
     assert_eq!(m.getxattr(ROOT, b"user.b"), Err(Errno::NODATA));
-    assert_eq!(m.setxattr(ROOT, &[b'x'; 256], b"", XattrMode::Any), Err(Errno::RANGE));
+    assert_eq!(
+        m.setxattr(ROOT, &[b'x'; 256], b"", XattrMode::Any),
+        Err(Errno::RANGE)
+    );
 }
 
 #[test]
@@ -76,7 +95,11 @@ fn every_lost_operation_shows_in_the_tree() {
         let is_done = model.apply(&op).is_ok();
         let is_change = matches!(
             op,
-            FsOp::Create { .. } | FsOp::Mkdir { .. } | FsOp::Write { .. } | FsOp::Unlink { .. } | FsOp::Link { .. }
+            FsOp::Create { .. }
+                | FsOp::Mkdir { .. }
+                | FsOp::Write { .. }
+                | FsOp::Unlink { .. }
+                | FsOp::Link { .. }
         );
         if is_done && is_change {
             assert_ne!(before.tree().diff(&model.tree()), [""; 0], "{op:?}");

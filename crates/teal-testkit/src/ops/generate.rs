@@ -79,27 +79,72 @@ type Maker = fn(&mut Draw<'_>) -> FsOp;
 pub fn generate(rng: &mut Rng, model: &Model, weights: &Weights) -> FsOp {
     let w = weights;
     let makers: [(u32, Maker); 22] = [
-        (w.create, |d| FsOp::Create { path: d.new_path(), perm: d.perm() }),
+        (w.create, |d| FsOp::Create {
+            path: d.new_path(),
+            perm: d.perm(),
+        }),
         (w.mknod, |d| d.mknod()),
-        (w.mkdir, |d| FsOp::Mkdir { path: d.new_path(), perm: d.perm() }),
-        (w.symlink, |d| FsOp::Symlink { path: d.new_path(), target: d.target() }),
-        (w.link, |d| FsOp::Link { from: d.object(FileType::File), to: d.new_path() }),
-        (w.unlink, |d| FsOp::Unlink { path: d.object(FileType::File) }),
-        (w.rmdir, |d| FsOp::Rmdir { path: d.object(FileType::Dir) }),
+        (w.mkdir, |d| FsOp::Mkdir {
+            path: d.new_path(),
+            perm: d.perm(),
+        }),
+        (w.symlink, |d| FsOp::Symlink {
+            path: d.new_path(),
+            target: d.target(),
+        }),
+        (w.link, |d| FsOp::Link {
+            from: d.object(FileType::File),
+            to: d.new_path(),
+        }),
+        (w.unlink, |d| FsOp::Unlink {
+            path: d.object(FileType::File),
+        }),
+        (w.rmdir, |d| FsOp::Rmdir {
+            path: d.object(FileType::Dir),
+        }),
         (w.rename, |d| d.rename()),
-        (w.write, |d| FsOp::Write { path: d.object(FileType::File), offset: d.offset(), data: d.data() }),
-        (w.truncate, |d| FsOp::Truncate { path: d.object(FileType::File), size: d.offset() }),
-        (w.punch, |d| FsOp::Punch { path: d.object(FileType::File), offset: d.offset(), len: d.offset().max(1) }),
+        (w.write, |d| FsOp::Write {
+            path: d.object(FileType::File),
+            offset: d.offset(),
+            data: d.data(),
+        }),
+        (w.truncate, |d| FsOp::Truncate {
+            path: d.object(FileType::File),
+            size: d.offset(),
+        }),
+        (w.punch, |d| FsOp::Punch {
+            path: d.object(FileType::File),
+            offset: d.offset(),
+            len: d.offset().max(1),
+        }),
         (w.copy, |d| d.copy()),
-        (w.set_mode, |d| FsOp::SetMode { path: d.any(), perm: d.perm() }),
+        (w.set_mode, |d| FsOp::SetMode {
+            path: d.any(),
+            perm: d.perm(),
+        }),
         (w.set_owner, |d| d.set_owner()),
         (w.set_mtime, |d| d.set_mtime()),
         (w.set_xattr, |d| d.set_xattr()),
-        (w.remove_xattr, |d| FsOp::RemoveXattr { path: d.any(), name: d.xattr() }),
-        (w.fsync, |d| FsOp::Fsync { path: d.object(FileType::File) }),
-        (w.open, |d| FsOp::Open { slot: d.slot(), path: d.object(FileType::File) }),
-        (w.write_open, |d| FsOp::WriteOpen { slot: d.slot(), offset: d.offset(), data: d.data() }),
-        (w.truncate_open, |d| FsOp::TruncateOpen { slot: d.slot(), size: d.offset() }),
+        (w.remove_xattr, |d| FsOp::RemoveXattr {
+            path: d.any(),
+            name: d.xattr(),
+        }),
+        (w.fsync, |d| FsOp::Fsync {
+            path: d.object(FileType::File),
+        }),
+        (w.open, |d| FsOp::Open {
+            slot: d.slot(),
+            path: d.object(FileType::File),
+        }),
+        (w.write_open, |d| FsOp::WriteOpen {
+            slot: d.slot(),
+            offset: d.offset(),
+            data: d.data(),
+        }),
+        (w.truncate_open, |d| FsOp::TruncateOpen {
+            slot: d.slot(),
+            size: d.offset(),
+        }),
         (w.close, |d| FsOp::Close { slot: d.slot() }),
     ];
     let mut at = rng.below(makers.iter().map(|&(weight, _)| u64::from(weight)).sum());
@@ -110,7 +155,10 @@ pub fn generate(rng: &mut Rng, model: &Model, weights: &Weights) -> FsOp {
     });
     let paths = model.paths();
     let kind = |ino| model.stat(ino).map_or(FileType::File, |stat| stat.kind);
-    let paths = paths.into_iter().map(|(path, ino)| (path, kind(ino))).collect();
+    let paths = paths
+        .into_iter()
+        .map(|(path, ino)| (path, kind(ino)))
+        .collect();
     chosen.expect("below the sum").1(&mut Draw { rng, paths })
 }
 
@@ -133,19 +181,36 @@ impl Draw<'_> {
 
     /// A name in a directory, taken or not.
     fn new_path(&mut self) -> PathBuf {
-        let fits = |(path, kind): &&(PathBuf, FileType)| kind.is_dir() && path.iter().count() < DEPTH_MAX;
-        let dirs: Vec<&PathBuf> = self.paths.iter().filter(fits).map(|(path, _)| path).collect();
+        let fits =
+            |(path, kind): &&(PathBuf, FileType)| kind.is_dir() && path.iter().count() < DEPTH_MAX;
+        let dirs: Vec<&PathBuf> = self
+            .paths
+            .iter()
+            .filter(fits)
+            .map(|(path, _)| path)
+            .collect();
         // Now and then below what is no directory.
-        let dir =
-            if self.rng.chance(0.03) { self.rng.pick(&self.paths).0.clone() } else { (*self.rng.pick(&dirs)).clone() };
+        let dir = if self.rng.chance(0.03) {
+            self.rng.pick(&self.paths).0.clone()
+        } else {
+            (*self.rng.pick(&dirs)).clone()
+        };
         dir.join(OsStr::from_bytes(&self.name()))
     }
 
     /// Mostly an object of this type.
     fn object(&mut self, kind: FileType) -> PathBuf {
-        let suits: Vec<&PathBuf> =
-            self.paths.iter().filter(|(path, k)| *k == kind && path != Path::new("")).map(|(path, _)| path).collect();
-        if suits.is_empty() || self.rng.chance(0.2) { self.named() } else { (*self.rng.pick(&suits)).clone() }
+        let suits: Vec<&PathBuf> = self
+            .paths
+            .iter()
+            .filter(|(path, k)| *k == kind && path != Path::new(""))
+            .map(|(path, _)| path)
+            .collect();
+        if suits.is_empty() || self.rng.chance(0.2) {
+            self.named()
+        } else {
+            (*self.rng.pick(&suits)).clone()
+        }
     }
 
     /// Mostly an object that has a name.
@@ -153,16 +218,24 @@ impl Draw<'_> {
         if self.paths.len() < 2 || self.rng.chance(0.1) {
             return self.new_path();
         }
-        self.paths[1 + self.rng.index(self.paths.len() - 1)].0.clone()
+        self.paths[1 + self.rng.index(self.paths.len() - 1)]
+            .0
+            .clone()
     }
 
     /// Any object, the root included.
     fn any(&mut self) -> PathBuf {
-        if self.rng.chance(0.05) { PathBuf::new() } else { self.named() }
+        if self.rng.chance(0.05) {
+            PathBuf::new()
+        } else {
+            self.named()
+        }
     }
 
     fn perm(&mut self) -> u32 {
-        *self.rng.pick(&[0o644, 0o755, 0o600, 0o000, 0o777, 0o4755, 0o2755, 0o2644, 0o6711, 0o1777])
+        *self.rng.pick(&[
+            0o644, 0o755, 0o600, 0o000, 0o777, 0o4755, 0o2755, 0o2644, 0o6711, 0o1777,
+        ])
     }
 
     fn target(&mut self) -> Vec<u8> {
@@ -197,50 +270,109 @@ impl Draw<'_> {
             2 => (offset, to_offset, len) = (0, 0, 1 << 30),
             _ => {}
         }
-        FsOp::Copy { from, offset, to, to_offset, len }
+        FsOp::Copy {
+            from,
+            offset,
+            to,
+            to_offset,
+            len,
+        }
     }
 
     fn data(&mut self) -> Data {
         let lens = [1, 100, 511, 512, 4095, 4096, 4097, 8192, 20_000];
-        Data { seed: self.rng.next_u64(), len: *self.rng.pick(&lens) }
+        Data {
+            seed: self.rng.next_u64(),
+            len: *self.rng.pick(&lens),
+        }
     }
 
     fn xattr(&mut self) -> Vec<u8> {
-        self.rng.pick(&[&b"user.a"[..], b"user.b", b"user.a", b"trusted.t", b"user.", b"nowhere.x"]).to_vec()
+        self.rng
+            .pick(&[
+                &b"user.a"[..],
+                b"user.b",
+                b"user.a",
+                b"trusted.t",
+                b"user.",
+                b"nowhere.x",
+            ])
+            .to_vec()
     }
 
     fn mknod(&mut self) -> FsOp {
-        let kinds = [FileType::Fifo, FileType::Socket, FileType::Char, FileType::Block, FileType::File];
+        let kinds = [
+            FileType::Fifo,
+            FileType::Socket,
+            FileType::Char,
+            FileType::Block,
+            FileType::File,
+        ];
         let (path, kind, perm) = (self.new_path(), *self.rng.pick(&kinds), self.perm());
         let has_rdev = matches!(kind, FileType::Char | FileType::Block);
-        let rdev = if has_rdev { *self.rng.pick(&[(1, 3), (8, 300), (259, 70_000)]) } else { (0, 0) };
-        FsOp::Mknod { path, kind, perm, rdev }
+        let rdev = if has_rdev {
+            *self.rng.pick(&[(1, 3), (8, 300), (259, 70_000)])
+        } else {
+            (0, 0)
+        };
+        FsOp::Mknod {
+            path,
+            kind,
+            perm,
+            rdev,
+        }
     }
 
     fn rename(&mut self) -> FsOp {
         let from = self.named();
-        let modes = [RenameMode::Plain, RenameMode::Plain, RenameMode::NoReplace, RenameMode::Exchange];
+        let modes = [
+            RenameMode::Plain,
+            RenameMode::Plain,
+            RenameMode::NoReplace,
+            RenameMode::Exchange,
+        ];
         let mode = *self.rng.pick(&modes);
         let wants_existing = mode == RenameMode::Exchange || self.rng.chance(0.4);
-        let to = if wants_existing { self.named() } else { self.new_path() };
+        let to = if wants_existing {
+            self.named()
+        } else {
+            self.new_path()
+        };
         FsOp::Rename { from, to, mode }
     }
 
     fn set_owner(&mut self) -> FsOp {
         let ids = [None, Some(0), Some(1), Some(1000), Some(70_000)];
-        FsOp::SetOwner { path: self.any(), uid: *self.rng.pick(&ids), gid: *self.rng.pick(&ids) }
+        FsOp::SetOwner {
+            path: self.any(),
+            uid: *self.rng.pick(&ids),
+            gid: *self.rng.pick(&ids),
+        }
     }
 
     fn set_mtime(&mut self) -> FsOp {
         let secs = [0, 1, -1, 1_700_000_000, (1 << 31) - 1, 1 << 31, 1 << 33];
         let mtime = Timestamp::new(*self.rng.pick(&secs), self.rng.below(1_000_000_000) as u32);
-        FsOp::SetMtime { path: self.any(), mtime }
+        FsOp::SetMtime {
+            path: self.any(),
+            mtime,
+        }
     }
 
     fn set_xattr(&mut self) -> FsOp {
-        let modes = [XattrMode::Any, XattrMode::Any, XattrMode::Create, XattrMode::Replace];
+        let modes = [
+            XattrMode::Any,
+            XattrMode::Any,
+            XattrMode::Create,
+            XattrMode::Replace,
+        ];
         let mut value = vec![0; *self.rng.pick(&[0, 1, 20, 200, 600])];
         self.rng.fill(&mut value);
-        FsOp::SetXattr { path: self.any(), name: self.xattr(), value, mode: *self.rng.pick(&modes) }
+        FsOp::SetXattr {
+            path: self.any(),
+            name: self.xattr(),
+            value,
+            mode: *self.rng.pick(&modes),
+        }
     }
 }

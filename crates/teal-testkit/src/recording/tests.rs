@@ -3,7 +3,13 @@
 use super::*;
 
 fn shape(logical: u32, physical: u32) -> DiskShape {
-    DiskShape { sectors: 64, logical, physical, rotational: false, sparse: false }
+    DiskShape {
+        sectors: 64,
+        logical,
+        physical,
+        rotational: false,
+        sparse: false,
+    }
 }
 
 fn write(disk: &RecordingDisk, at: u64, byte: u8, sectors: usize) -> io::Result<()> {
@@ -14,7 +20,11 @@ fn write(disk: &RecordingDisk, at: u64, byte: u8, sectors: usize) -> io::Result<
 fn what_happens_is_recorded_in_order() {
     let disk = RecordingDisk::new(shape(512, 4096));
     disk.mark(1);
-    disk.write_at(Sector::new(3), &[IoSlice::new(&[1; 512]), IoSlice::new(&[2; 1024])]).unwrap();
+    disk.write_at(
+        Sector::new(3),
+        &[IoSlice::new(&[1; 512]), IoSlice::new(&[2; 1024])],
+    )
+    .unwrap();
     disk.sync().unwrap();
     disk.allocate(Sector::new(0), 8).unwrap();
     disk.discard(Sector::new(8), 8).unwrap();
@@ -29,27 +39,57 @@ fn what_happens_is_recorded_in_order() {
         trace.events(),
         [
             Event::Mark(1),
-            Event::Write { at: Sector::new(3), data },
+            Event::Write {
+                at: Sector::new(3),
+                data
+            },
             Event::Sync,
-            Event::Allocate { at: Sector::new(0), sectors: 8 },
-            Event::Discard { at: Sector::new(8), sectors: 8 },
+            Event::Allocate {
+                at: Sector::new(0),
+                sectors: 8
+            },
+            Event::Discard {
+                at: Sector::new(8),
+                sectors: 8
+            },
             Event::Mark(2),
         ]
     );
     assert_eq!(trace.marks(5).collect::<Vec<_>>(), [1]);
     assert_eq!(trace.points().collect::<Vec<_>>(), [1, 2, 3, 4, 6]);
-    let expected =
-        Counters { reads: 1, bytes_read: 2048, writes: 1, bytes_written: 1536, syncs: 1, allocates: 1, discards: 1 };
+    let expected = Counters {
+        reads: 1,
+        bytes_read: 2048,
+        writes: 1,
+        bytes_written: 1536,
+        syncs: 1,
+        allocates: 1,
+        discards: 1,
+    };
     assert_eq!(disk.counters(), expected);
 }
 
 #[test]
 fn accesses_are_whole_sectors_inside_the_disk() {
     let disk = RecordingDisk::new(shape(4096, 4096));
-    assert_eq!(write(&disk, 1, 1, 8).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-    assert_eq!(write(&disk, 8, 1, 7).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-    assert_eq!(write(&disk, 64, 1, 8).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-    assert_eq!(disk.read_at(Sector::new(63), &mut [0; 1024]).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    assert_eq!(
+        write(&disk, 1, 1, 8).unwrap_err().kind(),
+        io::ErrorKind::InvalidInput
+    );
+    assert_eq!(
+        write(&disk, 8, 1, 7).unwrap_err().kind(),
+        io::ErrorKind::InvalidInput
+    );
+    assert_eq!(
+        write(&disk, 64, 1, 8).unwrap_err().kind(),
+        io::ErrorKind::UnexpectedEof
+    );
+    assert_eq!(
+        disk.read_at(Sector::new(63), &mut [0; 1024])
+            .unwrap_err()
+            .kind(),
+        io::ErrorKind::UnexpectedEof
+    );
     assert_eq!(disk.trace().events(), []);
     write(&disk, 56, 1, 8).unwrap();
 }
@@ -57,7 +97,10 @@ fn accesses_are_whole_sectors_inside_the_disk() {
 #[test]
 #[should_panic(expected = "not allocated")]
 fn writing_where_nothing_is_allocated_is_a_breach() {
-    let disk = RecordingDisk::new(DiskShape { sparse: true, ..shape(512, 512) });
+    let disk = RecordingDisk::new(DiskShape {
+        sparse: true,
+        ..shape(512, 512)
+    });
     disk.allocate(Sector::new(0), 8).unwrap();
     write(&disk, 0, 1, 8).unwrap();
     let _ = write(&disk, 7, 1, 2);
@@ -66,7 +109,10 @@ fn writing_where_nothing_is_allocated_is_a_breach() {
 #[test]
 #[should_panic(expected = "not allocated")]
 fn a_discard_gives_the_host_space_back() {
-    let disk = RecordingDisk::new(DiskShape { sparse: true, ..shape(512, 512) });
+    let disk = RecordingDisk::new(DiskShape {
+        sparse: true,
+        ..shape(512, 512)
+    });
     disk.allocate(Sector::new(0), 8).unwrap();
     disk.discard(Sector::new(0), 8).unwrap();
     assert_eq!(disk.snapshot()[0], JUNK);
@@ -75,7 +121,11 @@ fn a_discard_gives_the_host_space_back() {
 
 #[test]
 fn a_lenient_disk_takes_writes_anywhere() {
-    let disk = RecordingDisk::new(DiskShape { sparse: true, ..shape(512, 512) }).lenient();
+    let disk = RecordingDisk::new(DiskShape {
+        sparse: true,
+        ..shape(512, 512)
+    })
+    .lenient();
     write(&disk, 0, 1, 1).unwrap();
 }
 
@@ -97,5 +147,8 @@ fn a_restarted_trace_begins_with_what_is_there() {
     disk.restart();
     assert_eq!(disk.trace().events(), []);
     assert_eq!(disk.snapshot()[5 * 512], 7);
-    assert_eq!(RecordingDisk::from_content(disk.shape(), disk.trace().start).snapshot()[5 * 512], 7);
+    assert_eq!(
+        RecordingDisk::from_content(disk.shape(), disk.trace().start).snapshot()[5 * 512],
+        7
+    );
 }

@@ -11,8 +11,13 @@ use teal_proto::Reply;
 use teal_testkit::Rng;
 
 /// A way to commit: clients, files of a batch, whether they have content.
-const WAYS: [(usize, usize, bool); 5] =
-    [(1, 100, false), (8, 100, false), (1, 100, true), (1, 1, false), (8, 1, false)];
+const WAYS: [(usize, usize, bool); 5] = [
+    (1, 100, false),
+    (8, 100, false),
+    (1, 100, true),
+    (1, 1, false),
+    (8, 1, false),
+];
 
 /// Commits until `until`; operations and batches.
 fn commit(
@@ -42,7 +47,10 @@ pub(crate) fn measure(plan: &Plan, runtime: &tokio::runtime::Runtime) -> Result<
     let mut machines = Vec::new();
     for (n, identity) in identities.iter().enumerate() {
         let name = format!("machine-{n}");
-        machines.push((Machine::begin(channel(runtime.handle(), &town.address, identity), &name)?, Rng::new(n as u64)));
+        machines.push((
+            Machine::begin(channel(runtime.handle(), &town.address, identity), &name)?,
+            Rng::new(n as u64),
+        ));
     }
     let mut rows = Vec::new();
     for (clients, files, with_content) in WAYS {
@@ -50,16 +58,22 @@ pub(crate) fn measure(plan: &Plan, runtime: &tokio::runtime::Runtime) -> Result<
         let until = SystemClock.monotonic() + Duration::from_secs(plan.seconds);
         let done = std::thread::scope(|scope| {
             let at_work = machines.iter_mut().take(clients).map(|(machine, rng)| {
-                std::thread::Builder::new()
-                    .spawn_scoped(scope, move || commit(machine, rng, files, with_content, until))
+                std::thread::Builder::new().spawn_scoped(scope, move || {
+                    commit(machine, rng, files, with_content, until)
+                })
             });
             let at_work = at_work.collect::<Result<Vec<_>, _>>()?;
-            let done = at_work.into_iter().map(|one| one.join().map_err(|_| anyhow::anyhow!("a client broke down"))?);
+            let done = at_work.into_iter().map(|one| {
+                one.join()
+                    .map_err(|_| anyhow::anyhow!("a client broke down"))?
+            });
             done.collect::<Result<Vec<_>>>()
         })?;
         let after = usage(pid)?;
         let seconds = after.at - before.at;
-        let (ops, batches) = done.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let (ops, batches) = done
+            .iter()
+            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         rows.push(json!({
             "kind": "commits", "clients": clients, "files": files, "with_content": with_content, "seconds": seconds,
             "ops_per_second": ops as f64 / seconds, "batches_per_second": batches as f64 / seconds,

@@ -131,7 +131,9 @@ impl Client {
     /// Sends so many new files; what is left to send: none.
     fn flush(&mut self, files: u64) -> u64 {
         self.met.updates += files;
-        let Ok((requests, _)) = self.machine.flush(&mut self.rng, files as usize, true) else { return 0 };
+        let Ok((requests, _)) = self.machine.flush(&mut self.rng, files as usize, true) else {
+            return 0;
+        };
         let first = SystemClock.monotonic();
         for request in requests {
             let begun = SystemClock.monotonic();
@@ -158,9 +160,22 @@ impl Client {
 fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
     let (mut since, mut digest, mut after) = (CommitSeq::new(0), [0; 32], None);
     while !stop.load(Relaxed) {
-        let request = Request::Pull { incarnation: 0, since, digest, filter, after, wait_ms: PULL_MS };
+        let request = Request::Pull {
+            incarnation: 0,
+            since,
+            digest,
+            filter,
+            after,
+            wait_ms: PULL_MS,
+        };
         match ask(channel, &request) {
-            Ok(Reply::Pulled(Pulled { to, digest: at, more, changes, .. })) => {
+            Ok(Reply::Pulled(Pulled {
+                to,
+                digest: at,
+                more,
+                changes,
+                ..
+            })) => {
                 news.pulls.fetch_add(1, Relaxed);
                 news.states.fetch_add(changes.len() as u64, Relaxed);
                 after = more.map(|object| (object, to));
@@ -183,14 +198,22 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    pub(crate) fn gather(plan: &Plan, town: &Town, runtime: &Handle, identities: &[ClientIdentity]) -> Result<Self> {
+    pub(crate) fn gather(
+        plan: &Plan,
+        town: &Town,
+        runtime: &Handle,
+        identities: &[ClientIdentity],
+    ) -> Result<Self> {
         let each = plan.clients / plan.volumes;
         let begun = SystemClock.monotonic();
         let (mut clients, mut files) = (Vec::new(), Vec::new());
         for (n, identity) in identities.iter().enumerate() {
             let mut rng = Rng::new(n as u64);
-            let mut machine = Machine::begin(channel(runtime, &town.address, identity), &format!("machine-{n}"))
-                .with_context(|| format!("client {n}"))?;
+            let mut machine = Machine::begin(
+                channel(runtime, &town.address, identity),
+                &format!("machine-{n}"),
+            )
+            .with_context(|| format!("client {n}"))?;
             if n % each == 0 {
                 files = machine.make(&mut rng, FILES)?;
             }
@@ -200,26 +223,42 @@ impl Crowd {
             if !plan.everything {
                 machine.keep()?;
             }
-            clients.push(Client { machine, files: files.clone(), rng, met: Met::default() });
+            clients.push(Client {
+                machine,
+                files: files.clone(),
+                rng,
+                met: Met::default(),
+            });
         }
         ensure!(!clients.is_empty(), "no clients");
-        Ok(Self { clients, connecting: SystemClock.monotonic() - begun })
+        Ok(Self {
+            clients,
+            connecting: SystemClock.monotonic() - begun,
+        })
     }
 
     /// Has everybody live for so long; `between` is called when it begins and when it ends.
     pub(crate) fn live(self, seconds: u64, news: &News, mut between: impl FnMut()) -> Result<Met> {
         let stop = AtomicBool::new(false);
         let from = SystemClock.monotonic() + Duration::from_secs(5);
-        let span = Span { from, to: from + Duration::from_secs(seconds) };
+        let span = Span {
+            from,
+            to: from + Duration::from_secs(seconds),
+        };
         let machines = self.clients.iter().map(|client| &client.machine);
-        let channels: Vec<_> = machines.map(|machine| (machine.channel(), machine.filter())).collect();
+        let channels: Vec<_> = machines
+            .map(|machine| (machine.channel(), machine.filter()))
+            .collect();
         std::thread::scope(|scope| {
             let thread = || std::thread::Builder::new().stack_size(STACK);
             for (channel, filter) in &channels {
                 let stop = &stop;
                 thread().spawn_scoped(scope, move || listen((channel, *filter), stop, news))?;
             }
-            let living = self.clients.into_iter().map(|client| thread().spawn_scoped(scope, move || client.live(span)));
+            let living = self
+                .clients
+                .into_iter()
+                .map(|client| thread().spawn_scoped(scope, move || client.live(span)));
             let living = living.collect::<Result<Vec<_>, _>>()?;
             SystemClock.wait_until(span.from);
             between();
@@ -227,7 +266,11 @@ impl Crowd {
             between();
             let mut met = Met::default();
             for client in living {
-                met.add(client.join().map_err(|_| anyhow::anyhow!("a client broke down"))?);
+                met.add(
+                    client
+                        .join()
+                        .map_err(|_| anyhow::anyhow!("a client broke down"))?,
+                );
             }
             stop.store(true, Relaxed);
             // Whoever waits for news is answered when the machine says goodbye.

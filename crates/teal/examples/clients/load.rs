@@ -39,7 +39,10 @@ pub(crate) fn window(rng: &mut Rng) -> u64 {
         }
     }
     // What the spikes leave of the mean, among all other half minutes.
-    let spikes: u64 = SPIKES.iter().map(|(count, requests)| count * requests).sum();
+    let spikes: u64 = SPIKES
+        .iter()
+        .map(|(count, requests)| count * requests)
+        .sum();
     let rest = (MEAN * WINDOW.as_secs_f64()).mul_add(WINDOWS as f64, -(spikes as f64));
     let quiet = WINDOWS - SPIKES.iter().map(|(count, _)| count).sum::<u64>();
     let least = (rest / quiet as f64).floor();
@@ -48,7 +51,11 @@ pub(crate) fn window(rng: &mut Rng) -> u64 {
 
 /// What the next request is.
 pub(crate) fn ask(rng: &mut Rng) -> Ask {
-    if rng.below(100_000) < UPDATES { Ask::Update } else { Ask::Read }
+    if rng.below(100_000) < UPDATES {
+        Ask::Update
+    } else {
+        Ask::Read
+    }
 }
 
 /// What so many thousandths of some times do not exceed.
@@ -69,9 +76,14 @@ mod tests {
         let windows: Vec<u64> = (0..days * WINDOWS).map(|_| window(&mut rng)).collect();
         let mean = windows.iter().sum::<u64>() as f64 / windows.len() as f64 / WINDOW.as_secs_f64();
         assert!((mean - MEAN).abs() < 0.1, "{mean}");
-        let a_day =
-            |range: std::ops::Range<u64>| windows.iter().filter(|n| range.contains(n)).count() as f64 / days as f64;
-        for (count, range) in [(3.0, 10_000..15_001), (17.0, 1_000..10_000), (505.0, 100..1_000)] {
+        let a_day = |range: std::ops::Range<u64>| {
+            windows.iter().filter(|n| range.contains(n)).count() as f64 / days as f64
+        };
+        for (count, range) in [
+            (3.0, 10_000..15_001),
+            (17.0, 1_000..10_000),
+            (505.0, 100..1_000),
+        ] {
             let found = a_day(range);
             assert!((found / count - 1.0).abs() < 0.2, "{found} {count}");
         }

@@ -6,11 +6,13 @@ use std::time::Duration;
 use teal_chunk::{Domain, DomainId};
 use teal_net::{Channel, ClientIdentity, NetError, Options};
 use teal_proto::{
-    Got, Hello, MESSAGE_MAX, Reply, Request, Want, batch_digest, decode_reply, encode_ops, encode_request,
+    Got, Hello, MESSAGE_MAX, Reply, Request, Want, batch_digest, decode_reply, encode_ops,
+    encode_request,
 };
 use teal_testkit::Rng;
 use teal_types::{
-    Attributes, CommitSeq, ContentChange, FileType, LEASE, Link, Name, ObjectNo, Op, Piece, Source, Timestamp,
+    Attributes, CommitSeq, ContentChange, FileType, LEASE, Link, Name, ObjectNo, Op, Piece, Source,
+    Timestamp,
 };
 use tokio::runtime::Handle;
 
@@ -47,8 +49,16 @@ pub(crate) fn ask(channel: &Channel, request: &Request) -> Result<Reply, NetErro
 
 /// A channel as the program makes it.
 pub(crate) fn channel(runtime: &Handle, address: &str, identity: &ClientIdentity) -> Arc<Channel> {
-    let options = Options { message_bytes: MESSAGE_MAX, ..Options::default() };
-    Arc::new(Channel::new(runtime, address.to_owned(), identity.clone(), options))
+    let options = Options {
+        message_bytes: MESSAGE_MAX,
+        ..Options::default()
+    };
+    Arc::new(Channel::new(
+        runtime,
+        address.to_owned(),
+        identity.clone(),
+        options,
+    ))
 }
 
 impl Machine {
@@ -72,7 +82,15 @@ impl Machine {
         match ask(&channel, &Request::Incarnate)? {
             Reply::Incarnated { incarnation, lease } => {
                 let (dir, filter) = (ObjectNo::ROOT, 0);
-                Ok(Self { channel, domain, incarnation, batch: 0, next: u64::from(lease) * LEASE, dir, filter })
+                Ok(Self {
+                    channel,
+                    domain,
+                    incarnation,
+                    batch: 0,
+                    next: u64::from(lease) * LEASE,
+                    dir,
+                    filter,
+                })
             }
             reply => bail!("to an incarnation: {reply:?}"),
         }
@@ -91,11 +109,27 @@ impl Machine {
     pub(crate) fn settle(&mut self, name: &str) -> Result<()> {
         let (object, base) = (ObjectNo::new(self.next), CommitSeq::new(1));
         self.next += 1;
-        let attributes = Attributes { perm: 0o755, ..Attributes::default() };
-        let link = Link { dir: ObjectNo::ROOT, name: Name::new(name.as_bytes())? };
+        let attributes = Attributes {
+            perm: 0o755,
+            ..Attributes::default()
+        };
+        let link = Link {
+            dir: ObjectNo::ROOT,
+            name: Name::new(name.as_bytes())?,
+        };
         let ops = vec![
-            Op::Create { object, kind: FileType::Dir, attributes, target: Vec::new() },
-            Op::Place { object, base, link, time: Timestamp::default() },
+            Op::Create {
+                object,
+                kind: FileType::Dir,
+                attributes,
+                target: Vec::new(),
+            },
+            Op::Place {
+                object,
+                base,
+                link,
+                time: Timestamp::default(),
+            },
         ];
         for request in self.batch(ops)? {
             if let Reply::Refused(refused) = self.ask(&request)? {
@@ -110,7 +144,11 @@ impl Machine {
     pub(crate) fn keep(&mut self) -> Result<()> {
         for objects in [Vec::new(), vec![ObjectNo::ROOT, self.dir]] {
             let is_last = !objects.is_empty();
-            match self.ask(&Request::Keep { filter: self.filter, objects, is_last })? {
+            match self.ask(&Request::Keep {
+                filter: self.filter,
+                objects,
+                is_last,
+            })? {
                 Reply::Kept { filter } => self.filter = filter,
                 reply => bail!("to what is kept: {reply:?}"),
             }
@@ -127,23 +165,51 @@ impl Machine {
         let object = ObjectNo::new(self.next);
         self.next += 1;
         let base = CommitSeq::new(1);
-        let attributes = Attributes { perm: 0o644, ..Attributes::default() };
+        let attributes = Attributes {
+            perm: 0o644,
+            ..Attributes::default()
+        };
         let time = Timestamp::default();
-        let link = Link { dir: self.dir, name: Name::new(format!("file-{object:?}").as_bytes())? };
+        let link = Link {
+            dir: self.dir,
+            name: Name::new(format!("file-{object:?}").as_bytes())?,
+        };
         let mut ops = vec![
-            Op::Create { object, kind: FileType::File, attributes, target: Vec::new() },
-            Op::Place { object, base, link, time },
+            Op::Create {
+                object,
+                kind: FileType::File,
+                attributes,
+                target: Vec::new(),
+            },
+            Op::Place {
+                object,
+                base,
+                link,
+                time,
+            },
         ];
         let mut content = Vec::new();
         if with_content {
             content.resize(FILE as usize, 0);
             rng.fill(&mut content);
-            let source = Source::Chunk { id: self.domain.name(&content), offset: 0 };
-            let pieces = vec![Piece { offset: 0, len: FILE, source }];
+            let source = Source::Chunk {
+                id: self.domain.name(&content),
+                offset: 0,
+            };
+            let pieces = vec![Piece {
+                offset: 0,
+                len: FILE,
+                source,
+            }];
             ops.push(Op::SetContent {
                 object,
                 base,
-                change: ContentChange { cut: 0, size: FILE, mtime: time, pieces },
+                change: ContentChange {
+                    cut: 0,
+                    size: FILE,
+                    mtime: time,
+                    pieces,
+                },
             });
         }
         Ok((ops, content))
@@ -167,8 +233,15 @@ impl Machine {
         if with_content {
             // As the program does: at most 3 MiB at once.
             for part in contents.chunks(192) {
-                requests.push(Request::Have { chunks: part.iter().map(|content| self.domain.name(content)).collect() });
-                requests.push(Request::Put { chunks: part.iter().map(|content| content.clone().into()).collect() });
+                requests.push(Request::Have {
+                    chunks: part
+                        .iter()
+                        .map(|content| self.domain.name(content))
+                        .collect(),
+                });
+                requests.push(Request::Put {
+                    chunks: part.iter().map(|content| content.clone().into()).collect(),
+                });
             }
         }
         requests.extend(self.batch(ops)?);
@@ -179,8 +252,21 @@ impl Machine {
         self.batch += 1;
         let (incarnation, batch) = (self.incarnation, self.batch);
         let digest = batch_digest([&encode_ops(&ops)?[..]]);
-        let stage = Request::Stage { incarnation, batch, part: 0, ops };
-        Ok([stage, Request::Commit { incarnation, batch, parts: 1, digest }])
+        let stage = Request::Stage {
+            incarnation,
+            batch,
+            part: 0,
+            ops,
+        };
+        Ok([
+            stage,
+            Request::Commit {
+                incarnation,
+                batch,
+                parts: 1,
+                digest,
+            },
+        ])
     }
 
     /// Flushes, and says which files can be read now.
@@ -194,13 +280,25 @@ impl Machine {
                 _ => {}
             }
         }
-        let Some(seq) = committed else { bail!("nothing was committed") };
-        Ok((0..files as u64).map(|n| Known { object: ObjectNo::new(first.get() + n), seq }).collect())
+        let Some(seq) = committed else {
+            bail!("nothing was committed")
+        };
+        Ok((0..files as u64)
+            .map(|n| Known {
+                object: ObjectNo::new(first.get() + n),
+                seq,
+            })
+            .collect())
     }
 
     /// Reads one file; whether its content came.
     pub(crate) fn read(&self, known: Known) -> Result<bool, NetError> {
-        let want = Want { object: known.object, data_seq: known.seq, offset: 0, len: FILE };
+        let want = Want {
+            object: known.object,
+            data_seq: known.seq,
+            offset: 0,
+            len: FILE,
+        };
         let reply = self.ask(&Request::Read { wants: vec![want] })?;
         Ok(matches!(reply, Reply::Data(got) if matches!(got[..], [Got::Is { len: FILE, .. }])))
     }

@@ -35,7 +35,16 @@ struct Plan {
 fn plan() -> Result<Plan> {
     let (program, dir) = (PathBuf::new(), PathBuf::new());
     let (commits, in_root, everything) = (false, false, false);
-    let mut plan = Plan { program, dir, clients: 1000, volumes: 1, seconds: 120, commits, in_root, everything };
+    let mut plan = Plan {
+        program,
+        dir,
+        clients: 1000,
+        volumes: 1,
+        seconds: 120,
+        commits,
+        in_root,
+        everything,
+    };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
@@ -51,8 +60,14 @@ fn plan() -> Result<Plan> {
             _ => bail!("unknown argument {arg}"),
         }
     }
-    ensure!(plan.program.exists() && !plan.dir.as_os_str().is_empty(), "--program and --dir are needed");
-    ensure!(plan.volumes > 0 && plan.clients >= plan.volumes, "every volume needs a client");
+    ensure!(
+        plan.program.exists() && !plan.dir.as_os_str().is_empty(),
+        "--program and --dir are needed"
+    );
+    ensure!(
+        plan.volumes > 0 && plan.clients >= plan.volumes,
+        "every volume needs a client"
+    );
     Ok(plan)
 }
 
@@ -69,12 +84,23 @@ fn usage(pid: u32) -> Result<Usage> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).context("/proc/PID/status")
+        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+            .context("/proc/PID/status")
     };
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
     // utime and stime, in ticks of 10 ms.
-    let ticks: f64 = fields.get(11..13).into_iter().flatten().filter_map(|field| field.parse::<f64>().ok()).sum();
+    let ticks: f64 = fields
+        .get(11..13)
+        .into_iter()
+        .flatten()
+        .filter_map(|field| field.parse::<f64>().ok())
+        .sum();
     Ok(Usage {
         at: SystemClock.monotonic().as_secs_f64(),
         processor: ticks / 100.0,
@@ -85,7 +111,13 @@ fn usage(pid: u32) -> Result<Usage> {
 
 fn crowd(plan: &Plan, runtime: &tokio::runtime::Runtime) -> Result<Value> {
     let each = plan.clients / plan.volumes;
-    let (town, identities) = Town::found(&plan.program, &plan.dir, runtime.handle(), plan.volumes, each)?;
+    let (town, identities) = Town::found(
+        &plan.program,
+        &plan.dir,
+        runtime.handle(),
+        plan.volumes,
+        each,
+    )?;
     let pid = town.pid()?;
     let before = usage(pid)?;
     let crowd = Crowd::gather(plan, &town, runtime.handle(), &identities)?;
@@ -95,12 +127,15 @@ fn crowd(plan: &Plan, runtime: &tokio::runtime::Runtime) -> Result<Value> {
         let told = [&news.pulls, &news.states, &news.refused].map(|count| count.load(Relaxed));
         marks.push((usage(pid), told));
     })?;
-    let [(from, [pulls_before, states_before, waits_before]), (to, [pulls, states, waits])] =
-        <[_; 2]>::try_from(marks).map_err(|_| anyhow::anyhow!("two marks"))?;
+    let [
+        (from, [pulls_before, states_before, waits_before]),
+        (to, [pulls, states, waits]),
+    ] = <[_; 2]>::try_from(marks).map_err(|_| anyhow::anyhow!("two marks"))?;
     let (from, to) = (from?, to?);
     let seconds = to.at - from.at;
     let answered = met.times.len();
-    let ms = |times: &mut Vec<_>, thousandths| load::percentile(times, thousandths).as_secs_f64() * 1e3;
+    let ms =
+        |times: &mut Vec<_>, thousandths| load::percentile(times, thousandths).as_secs_f64() * 1e3;
     let load = std::fs::read_to_string("/proc/loadavg")?;
     Ok(json!({
         "kind": "clients", "clients": identities.len(), "volumes": plan.volumes, "seconds": seconds, "connecting_seconds": connecting,
@@ -123,7 +158,11 @@ fn main() -> Result<()> {
         .max_blocking_threads(2048)
         .enable_all()
         .build()?;
-    let rows = if plan.commits { commits::measure(&plan, &runtime)? } else { vec![crowd(&plan, &runtime)?] };
+    let rows = if plan.commits {
+        commits::measure(&plan, &runtime)?
+    } else {
+        vec![crowd(&plan, &runtime)?]
+    };
     for row in rows {
         println!("{row}");
     }

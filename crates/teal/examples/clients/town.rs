@@ -37,7 +37,10 @@ impl Service for Registry {
     }
     fn enrol(&self, token: &str, device: &str) -> Result<teal_net::Peer, String> {
         let Peer { volume, replica } = self.0.enrol(token, device).map_err(|e| e.to_string())?;
-        Ok(teal_net::Peer { volume: volume.get(), replica })
+        Ok(teal_net::Peer {
+            volume: volume.get(),
+            replica,
+        })
     }
     fn welcome(&self, _: teal_net::Peer) -> Result<(), String> {
         Ok(())
@@ -55,8 +58,20 @@ impl Town {
     ) -> Result<(Self, Vec<ClientIdentity>)> {
         std::fs::create_dir_all(dir)?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
-        let town = Self { program: program.to_owned(), dir: dir.canonicalize()?, address };
-        town.teal(&["serve", "--size", "256M", "--device", "nas", "--listen", &town.address])?;
+        let town = Self {
+            program: program.to_owned(),
+            dir: dir.canonicalize()?,
+            address,
+        };
+        town.teal(&[
+            "serve",
+            "--size",
+            "256M",
+            "--device",
+            "nas",
+            "--listen",
+            &town.address,
+        ])?;
         town.teal(&["down"])?;
         let identities = town.enrol(runtime, volumes, each)?;
         town.teal(&["up"])?;
@@ -68,15 +83,28 @@ impl Town {
         for variable in ["HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
             command.env(variable, &self.dir);
         }
-        let out = command.args(args).arg(self.dir.join("Teal")).stdin(Stdio::null()).output()?;
-        ensure!(out.status.success(), "teal {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        let out = command
+            .args(args)
+            .arg(self.dir.join("Teal"))
+            .stdin(Stdio::null())
+            .output()?;
+        ensure!(
+            out.status.success(),
+            "teal {args:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         Ok(String::from_utf8_lossy(&out.stdout).into_owned())
     }
 
     /// Where the server keeps its data.
     fn data(&self) -> Result<PathBuf> {
-        let stores = std::fs::read_dir(self.dir.join("teal"))?.flatten().map(|entry| entry.path().join("server"));
-        stores.into_iter().find(|path| path.is_dir()).context("the server's data")
+        let stores = std::fs::read_dir(self.dir.join("teal"))?
+            .flatten()
+            .map(|entry| entry.path().join("server"));
+        stores
+            .into_iter()
+            .find(|path| path.is_dir())
+            .context("the server's data")
     }
 
     fn enrol(&self, runtime: &Handle, volumes: usize, each: usize) -> Result<Vec<ClientIdentity>> {
@@ -85,12 +113,20 @@ impl Town {
         let meta = Arc::new(Sqlite::open(&data.join("meta.db"))?);
         let domain = teal_server::domain(&*meta, &*entropy)?;
         let shelf = DirectoryShelf::open(&data.join("chunks"), Access::Write, runtime.clone())?;
-        let (chunks, _) =
-            ChunkStore::open(Arc::new(shelf), domain, Options::default(), clock.clone(), entropy.clone())?;
+        let (chunks, _) = ChunkStore::open(
+            Arc::new(shelf),
+            domain,
+            Options::default(),
+            clock.clone(),
+            entropy.clone(),
+        )?;
         let server = Arc::new(Server::open(meta, chunks, clock.clone(), entropy)?);
         let identity = ServerIdentity::open(&data.join("identity"), &*clock)?;
         let fingerprint = identity.fingerprint();
-        let limits = Limits { enrolments_per_second: u32::MAX, ..Limits::default() };
+        let limits = Limits {
+            enrolments_per_second: u32::MAX,
+            ..Limits::default()
+        };
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let door = Arc::new(Registry(Arc::clone(&server)));
         let listening = teal_net::serve(runtime, listener, identity, limits, clock, door)?;
@@ -100,7 +136,14 @@ impl Town {
             let volume: VolumeId = server.create_volume(&format!("volume {volume}"))?;
             for machine in 0..each {
                 let (token, device) = (server.token(volume, LONG)?, format!("machine-{machine}"));
-                identities.push(teal_net::enrol(runtime, &address, &fingerprint, &token, &device, LONG)?);
+                identities.push(teal_net::enrol(
+                    runtime,
+                    &address,
+                    &fingerprint,
+                    &token,
+                    &device,
+                    LONG,
+                )?);
             }
         }
         listening.stop(LONG);
@@ -110,7 +153,9 @@ impl Town {
     /// The process that serves.
     pub(crate) fn pid(&self) -> Result<u32> {
         let said: serde_json::Value = serde_json::from_str(&self.teal(&["status", "--json"])?)?;
-        Ok(u32::try_from(said[0]["pid"].as_u64().context("status without pid")?)?)
+        Ok(u32::try_from(
+            said[0]["pid"].as_u64().context("status without pid")?,
+        )?)
     }
 }
 

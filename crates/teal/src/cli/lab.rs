@@ -413,21 +413,29 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     };
     let number: u64 = digits.parse().map_err(|_| no_time(text))?;
     match number.checked_mul(seconds) {
-        None => Err(format!("{text} is too long a time: at most 18446744073709551615 seconds, such as 2d")),
-        Some(0) => Err(format!("{text} is no time at all: give 1 second or more, such as 90s, 10m, 8h or 2d")),
+        None => Err(format!(
+            "{text} is too long a time: at most 18446744073709551615 seconds, such as 2d"
+        )),
+        Some(0) => Err(format!(
+            "{text} is no time at all: give 1 second or more, such as 90s, 10m, 8h or 2d"
+        )),
         Some(seconds) => Ok(Duration::from_secs(seconds)),
     }
 }
 
 fn no_time(text: &str) -> String {
-    format!("'{text}' is no time: give a whole number of seconds, or one with s, m, h or d, such as 90s, 10m, 8h or 2d")
+    format!(
+        "'{text}' is no time: give a whole number of seconds, or one with s, m, h or d, such as 90s, 10m, 8h or 2d"
+    )
 }
 
 /// A factor above 0.
 fn parse_scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(scale) if scale > 0.0 && scale <= 1000.0 => Ok(scale),
-        _ => Err(format!("'{text}' is no scale: give a factor above 0 and at most 1000, such as 0.02")),
+        _ => Err(format!(
+            "'{text}' is no scale: give a factor above 0 and at most 1000, such as 0.02"
+        )),
     }
 }
 
@@ -435,7 +443,9 @@ fn parse_scale(text: &str) -> Result<f64, String> {
 fn parse_setting(text: &str) -> Result<(String, String), String> {
     match text.trim_start_matches('$').split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("'{text}' sets nothing: give the name of a variable and its value, such as files=1000")),
+        _ => Err(format!(
+            "'{text}' sets nothing: give the name of a variable and its value, such as files=1000"
+        )),
     }
 }
 
@@ -445,10 +455,29 @@ mod tests {
 
     #[test]
     fn durations() {
-        for (text, seconds) in [("90", 90), ("90s", 90), ("10m", 600), ("8h", 28_800), ("2d", 172_800)] {
-            assert_eq!(parse_duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        for (text, seconds) in [
+            ("90", 90),
+            ("90s", 90),
+            ("10m", 600),
+            ("8h", 28_800),
+            ("2d", 172_800),
+        ] {
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_secs(seconds)),
+                "{text}"
+            );
         }
-        for bad in ["", "s", "0", "-1", "1.5h", "10w", "99999999999999999999", "9999999999999999999d"] {
+        for bad in [
+            "",
+            "s",
+            "0",
+            "-1",
+            "1.5h",
+            "10w",
+            "99999999999999999999",
+            "9999999999999999999d",
+        ] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }

@@ -62,18 +62,35 @@ impl Known {
     pub(super) fn drives(&self) -> KnownDrives {
         let known = self.drives.iter().filter_map(|had| {
             let nonce = u64::from_str_radix(&had.nonce, 16).ok()?;
-            Some((had.device, KnownDrive { nonce, profile: had.profile.clone() }))
+            Some((
+                had.device,
+                KnownDrive {
+                    nonce,
+                    profile: had.profile.clone(),
+                },
+            ))
         });
         known.collect()
     }
 
     /// A drive is attached from this place.
-    pub(super) fn had(&mut self, device: u32, place: &str, KnownDrive { nonce, profile }: KnownDrive) {
+    pub(super) fn had(
+        &mut self,
+        device: u32,
+        place: &str,
+        KnownDrive { nonce, profile }: KnownDrive,
+    ) {
         self.drives.retain(|had| had.device != device);
-        self.drives.push(Had { device, nonce: format!("{nonce:x}"), profile });
+        self.drives.push(Had {
+            device,
+            nonce: format!("{nonce:x}"),
+            profile,
+        });
         self.drives.sort_by_key(|had| had.device);
         // What merely appeared somewhere may never be there again.
-        self.at.retain(|place, at| *at != device || self.places.contains(place) || self.left.contains_key(place));
+        self.at.retain(|place, at| {
+            *at != device || self.places.contains(place) || self.left.contains_key(place)
+        });
         self.at.insert(place.into(), device);
     }
 
@@ -86,8 +103,12 @@ impl Known {
 
     /// The volume has forgotten a drive; where it was.
     pub(super) fn forget(&mut self, device: u32) -> Vec<PathBuf> {
-        let places: Vec<PathBuf> =
-            self.at.iter().filter(|(_, at)| **at == device).map(|(place, _)| place.clone()).collect();
+        let places: Vec<PathBuf> = self
+            .at
+            .iter()
+            .filter(|(_, at)| **at == device)
+            .map(|(place, _)| place.clone())
+            .collect();
         places.iter().for_each(|place| self.forget_place(place));
         self.drives.retain(|had| had.device != device);
         places

@@ -21,25 +21,39 @@ const LOOKED_MAX: usize = 1024;
 /// What a store begins with.
 const MAGIC: &[u8] = b"TEALFS";
 /// File systems on disks of this machine, or in its memory.
-const KINDS: &[&str] =
-    &["btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "msdos", "ntfs3", "tmpfs", "udf", "vfat", "xfs"];
+const KINDS: &[&str] = &[
+    "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "msdos", "ntfs3", "tmpfs", "udf",
+    "vfat", "xfs",
+];
 
 /// How a place looks to somebody who does not open it; `None`: nothing is there. A file: device, number, seconds and nanoseconds of its last change. A disk:
 /// which it is, how often something was put into it, how large that is.
 pub(super) fn looks(place: &Path) -> Option<String> {
     let meta = std::fs::metadata(place).ok()?;
     if !meta.file_type().is_block_device() {
-        return Some(format!("{} {} {} {}", meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec()));
+        return Some(format!(
+            "{} {} {} {}",
+            meta.dev(),
+            meta.ino(),
+            meta.mtime(),
+            meta.mtime_nsec()
+        ));
     }
-    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    let (major, minor) = (
+        rustix::fs::major(meta.rdev()),
+        rustix::fs::minor(meta.rdev()),
+    );
     let number = |name: &str| {
-        let text = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{name}")).ok()?;
+        let text =
+            std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{name}")).ok()?;
         text.trim().parse::<u64>().ok()
     };
     // A reader without a card is there all the time.
     let size = number("size").unwrap_or(u64::MAX);
     // A partition has the number of its disk.
-    let sequence = number("diskseq").or_else(|| number("../diskseq")).unwrap_or(0);
+    let sequence = number("diskseq")
+        .or_else(|| number("../diskseq"))
+        .unwrap_or(0);
     (size > 0).then(|| format!("{} {sequence} {size}", meta.rdev()))
 }
 
@@ -64,13 +78,17 @@ impl Bell {
 
 /// The mount points of such file systems, in the words of `/proc/self/mountinfo`.
 fn points(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
-    let known = mounts::parse(mountinfo).into_iter().filter(|mount| KINDS.contains(&mount.kind.as_str()));
+    let known = mounts::parse(mountinfo)
+        .into_iter()
+        .filter(|mount| KINDS.contains(&mount.kind.as_str()));
     known.map(|mount| mount.point).collect()
 }
 
 /// Whether both are the same file or disk.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
-    let (Ok(one), Ok(other)) = (std::fs::metadata(one), std::fs::metadata(other)) else { return one == other };
+    let (Ok(one), Ok(other)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
+        return one == other;
+    };
     match one.file_type().is_block_device() && other.file_type().is_block_device() {
         true => one.rdev() == other.rdev(),
         false => (one.dev(), one.ino()) == (other.dev(), other.ino()),
@@ -79,11 +97,18 @@ pub(super) fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Whether a disk takes no writes.
 pub(super) fn is_read_only_disk(path: &Path) -> bool {
-    let Some(meta) = std::fs::metadata(path).ok().filter(|meta| meta.file_type().is_block_device()) else {
+    let Some(meta) = std::fs::metadata(path)
+        .ok()
+        .filter(|meta| meta.file_type().is_block_device())
+    else {
         return false;
     };
-    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
-    std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|text| text.trim() == "1")
+    let (major, minor) = (
+        rustix::fs::major(meta.rdev()),
+        rustix::fs::minor(meta.rdev()),
+    );
+    std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"))
+        .is_ok_and(|text| text.trim() == "1")
 }
 
 /// Whether a store begins in a file or block device, which is only read.
@@ -92,7 +117,10 @@ pub(super) fn is_read_only_disk(path: &Path) -> bool {
 /// It may not be read.
 pub(super) fn begins_a_store(path: &Path) -> std::io::Result<bool> {
     let mut first = [0; MAGIC.len()];
-    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits() as i32)
+        .open(path)?;
     match file.read_exact_at(&mut first, 0) {
         Ok(()) => Ok(first == MAGIC),
         Err(e) if e.kind() == ErrorKind::UnexpectedEof => Ok(false),
@@ -109,15 +137,26 @@ fn removable() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let names = |dir: &Path| -> Vec<String> {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+        entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect()
     };
     let blocks = Path::new("/sys/block");
     // What has drawers and discs is left alone.
-    for name in names(blocks).into_iter().filter(|name| name.starts_with("sd") || name.starts_with("mmcblk")) {
+    for name in names(blocks)
+        .into_iter()
+        .filter(|name| name.starts_with("sd") || name.starts_with("mmcblk"))
+    {
         let dir = blocks.join(&name);
         if std::fs::read_to_string(dir.join("removable")).is_ok_and(|text| text.trim() == "1") {
-            let parts = names(&dir).into_iter().filter(|part| part.starts_with(&name));
-            found.extend(parts.chain([name.clone()]).map(|name| Path::new("/dev").join(name)));
+            let parts = names(&dir)
+                .into_iter()
+                .filter(|part| part.starts_with(&name));
+            found.extend(
+                parts
+                    .chain([name.clone()])
+                    .map(|name| Path::new("/dev").join(name)),
+            );
         }
     }
     found
@@ -129,13 +168,26 @@ impl Places {
         let mounts = OpenOptions::new().read(true).open("/proc/self/mountinfo")?;
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let other = Bell(bell.try_clone()?);
-        Ok((Self { mounts, bell, known: BTreeSet::new() }, other))
+        Ok((
+            Self {
+                mounts,
+                bell,
+                known: BTreeSet::new(),
+            },
+            other,
+        ))
     }
 
     /// Waits until something is mounted or taken away, the bell rings, or the time is over.
     pub(super) fn wait(&self, at_most: Option<Duration>) {
-        let end = at_most.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
-        let mut of = [PollFd::new(&self.mounts, PollFlags::PRI), PollFd::new(&self.bell, PollFlags::IN)];
+        let end = at_most.map(|time| Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        let mut of = [
+            PollFd::new(&self.mounts, PollFlags::PRI),
+            PollFd::new(&self.bell, PollFlags::IN),
+        ];
         let _ = rustix::event::poll(&mut of, end.as_ref());
         let mut rung = [0; 8];
         let _ = rustix::io::read(&self.bell, &mut rung);
@@ -145,7 +197,12 @@ impl Places {
     pub(super) fn appeared(&mut self) -> Vec<PathBuf> {
         let mut text = Vec::new();
         use std::io::Seek as _;
-        if self.mounts.rewind().and_then(|()| self.mounts.read_to_end(&mut text).map(drop)).is_err() {
+        if self
+            .mounts
+            .rewind()
+            .and_then(|()| self.mounts.read_to_end(&mut text).map(drop))
+            .is_err()
+        {
             return Vec::new();
         }
         let now = points(&text);
@@ -154,19 +211,33 @@ impl Places {
         self.known = now;
         let mut found = Vec::new();
         for point in new {
-            let entries = std::fs::read_dir(&point).into_iter().flatten().flatten().take(LOOKED_MAX);
+            let entries = std::fs::read_dir(&point)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .take(LOOKED_MAX);
             let large = |path: &PathBuf| {
                 let meta = std::fs::symlink_metadata(path);
                 meta.is_ok_and(|meta| meta.is_file() && meta.len() >= teal_log::SMALLEST_STORE)
             };
-            found.extend(entries.map(|entry| entry.path()).filter(large).filter(|path| is_store(path)));
+            found.extend(
+                entries
+                    .map(|entry| entry.path())
+                    .filter(large)
+                    .filter(|path| is_store(path)),
+            );
         }
         if is_changed {
             let is_there = |path: &PathBuf| match std::fs::metadata(path) {
                 Err(e) if e.kind() == ErrorKind::NotFound => false,
                 meta => meta.is_ok_and(|meta| meta.file_type().is_block_device()),
             };
-            found.extend(removable().into_iter().filter(is_there).filter(|path| is_store(path)));
+            found.extend(
+                removable()
+                    .into_iter()
+                    .filter(is_there)
+                    .filter(|path| is_store(path)),
+            );
         }
         found
     }
@@ -184,7 +255,10 @@ mod tests {
                     38 27 0:51 / /nfs rw - nfs4 nas:/ rw\n\
                     39 27 8:2 / / rw - ext4 /dev/sda2 rw\n";
         let found: Vec<_> = points(info).into_iter().collect();
-        assert_eq!(found, [PathBuf::from("/"), PathBuf::from("/media/my stick")]);
+        assert_eq!(
+            found,
+            [PathBuf::from("/"), PathBuf::from("/media/my stick")]
+        );
     }
 
     #[test]
@@ -192,6 +266,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), b"TEALFS and more").unwrap();
         std::fs::write(dir.path().join("b"), b"TEAL").unwrap();
-        assert!(is_store(&dir.path().join("a")) && !is_store(&dir.path().join("b")) && !is_store(dir.path()));
+        assert!(
+            is_store(&dir.path().join("a"))
+                && !is_store(&dir.path().join("b"))
+                && !is_store(dir.path())
+        );
     }
 }

@@ -31,7 +31,11 @@ impl Drives {
                 short: drive.short.0,
                 short_bytes: drive.short.1,
                 late: drive.is_late,
-                counts: drive.counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+                counts: drive
+                    .counts
+                    .iter()
+                    .map(|(name, count)| ((*name).to_owned(), *count))
+                    .collect(),
                 ..DeviceLine::default()
             });
         }
@@ -40,14 +44,20 @@ impl Drives {
             Err(e) if !here.is_empty() => Some(e.to_string()),
             registered => {
                 let notes = registered?;
-                let gone = placed.into_iter().filter(|device| !notes.iter().any(|note| note.device == *device));
+                let gone = placed
+                    .into_iter()
+                    .filter(|device| !notes.iter().any(|note| note.device == *device));
                 self.forget(&gone.collect::<Vec<_>>())?;
                 for note in notes {
                     let known = lines.iter_mut().find(|line| line.device == note.device);
                     let line = match known {
                         Some(line) => line,
                         None => {
-                            lines.push(DeviceLine { device: note.device, name: note.name, ..DeviceLine::default() });
+                            lines.push(DeviceLine {
+                                device: note.device,
+                                name: note.name,
+                                ..DeviceLine::default()
+                            });
                             lines.last_mut().context("a line")?
                         }
                     };
@@ -60,12 +70,21 @@ impl Drives {
             }
         };
         lines.sort_by_key(|line| line.device);
-        Ok(Answer::Devices { devices: lines, trouble })
+        Ok(Answer::Devices {
+            devices: lines,
+            trouble,
+        })
     }
 
     pub(super) fn whereabouts(&self, object: ObjectNo) -> Result<Answer> {
         let found = self.client.whereabouts(object)?;
-        let line = |SourceShown { name, data_seq, bytes, price, why }| SourceLine {
+        let line = |SourceShown {
+                        name,
+                        data_seq,
+                        bytes,
+                        price,
+                        why,
+                    }| SourceLine {
             name,
             version: data_seq.map(|seq| seq.get()),
             bytes,
@@ -77,6 +96,13 @@ impl Drives {
         };
         let sources = found.sources.into_iter().map(line).collect();
         let (path, size, pinned) = (found.path, found.size, found.pinned);
-        Ok(Answer::Where { whereabouts: WhereLine { path, size, pinned, sources } })
+        Ok(Answer::Where {
+            whereabouts: WhereLine {
+                path,
+                size,
+                pinned,
+                sources,
+            },
+        })
     }
 }

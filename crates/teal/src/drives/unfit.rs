@@ -48,14 +48,22 @@ pub(super) fn is_outside(path: &Path) -> Result<()> {
 pub(super) fn is_fit(path: &Path) -> Result<()> {
     is_outside(path)?;
     // Who opens it says why that cannot be.
-    let Ok(meta) = std::fs::metadata(path) else { return Ok(()) };
+    let Ok(meta) = std::fs::metadata(path) else {
+        return Ok(());
+    };
     if !meta.is_file() && !meta.file_type().is_block_device() {
-        return Err(unfit(format!("{} is neither a regular file nor a block device", shown(path))));
+        return Err(unfit(format!(
+            "{} is neither a regular file nor a block device",
+            shown(path)
+        )));
     }
     let is_small = meta.is_file() && meta.len() < teal_log::SMALLEST_STORE;
     match begins_a_store(path) {
         Ok(true) if !is_small => Ok(()),
-        Ok(_) => Err(unfit(format!("{} is no drive; `teal device add` makes one", shown(path)))),
+        Ok(_) => Err(unfit(format!(
+            "{} is no drive; `teal device add` makes one",
+            shown(path)
+        ))),
         Err(_) => Ok(()),
     }
 }
@@ -95,7 +103,9 @@ pub(super) fn said(error: Error, path: &Path) -> Error {
 /// What of a store, which may be a drive, is damaged.
 pub(super) fn damage(why: &DriveError) -> Option<String> {
     match why {
-        DriveError::Open(OpenError::Lost { seq, at }) => Some(format!("record {seq} at sector {at} cannot be read")),
+        DriveError::Open(OpenError::Lost { seq, at }) => {
+            Some(format!("record {seq} at sector {at} cannot be read"))
+        }
         DriveError::Open(
             e @ (OpenError::Superblocks
             | OpenError::Geometry(_)
@@ -113,7 +123,8 @@ pub(super) fn is_final(error: &Error) -> bool {
     match error.downcast_ref() {
         Some(DriveRefused::Disk(e)) => !matches!(
             e,
-            DriveError::Open(OpenError::Store(StoreError::Io { .. })) | DriveError::Store(StoreError::Io { .. })
+            DriveError::Open(OpenError::Store(StoreError::Io { .. }))
+                | DriveError::Store(StoreError::Io { .. })
         ),
         Some(
             DriveRefused::Alone
@@ -134,7 +145,15 @@ pub(super) fn is_removed(error: &Error) -> bool {
 
 /// What does not fit, in sizes for people.
 pub(super) fn too_small(refused: DriveRefused) -> Error {
-    let DriveRefused::TooSmall { drive, bytes, others, room } = refused else { return refused.into() };
+    let DriveRefused::TooSmall {
+        drive,
+        bytes,
+        others,
+        room,
+    } = refused
+    else {
+        return refused.into();
+    };
     let [bytes, others, room] = [bytes, others, room].map(human);
     anyhow!(
         "{drive} is too small: {bytes} are to be always on it, besides {others} that are already, and {room} are for that; \

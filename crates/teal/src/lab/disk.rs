@@ -106,7 +106,11 @@ pub(crate) fn disk(what: Disk) -> Result<ExitCode> {
         Disk::Ls => ls()?,
         Disk::Stat { name, json } => {
             let report = Report::read(&place(&name)?).with_context(|| unknown(&name))?;
-            if json { say!("{}", serde_json::to_string_pretty(&report)?) } else { report.show() }
+            if json {
+                say!("{}", serde_json::to_string_pretty(&report)?)
+            } else {
+                report.show()
+            }
         }
         Disk::Mark { name, label } => command(&name, &format!("mark {label}"))?,
         Disk::Idle { name, seconds } => {
@@ -125,8 +129,14 @@ pub(crate) fn disk(what: Disk) -> Result<ExitCode> {
 /// Where a disk is mounted.
 fn place(name: &str) -> Result<PathBuf> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > NAME_MAX || name.starts_with(['.', '-']) || !name.chars().all(is_fine) {
-        bail!("'{name}' is no name for a disk: letters, digits, '-', '_' and '.', at most {NAME_MAX}");
+    if name.is_empty()
+        || name.len() > NAME_MAX
+        || name.starts_with(['.', '-'])
+        || !name.chars().all(is_fine)
+    {
+        bail!(
+            "'{name}' is no name for a disk: letters, digits, '-', '_' and '.', at most {NAME_MAX}"
+        );
     }
     Ok(paths::disks_dir()?.join(name))
 }
@@ -143,7 +153,10 @@ fn command(name: &str, what: &str) -> Result<()> {
 fn tell(name: &str, what: &str) -> Result<rustix::io::Result<()>> {
     let control = place(name)?.join("control");
     // Nothing is made or cut off: the file is there or the disk is not.
-    let file = std::fs::OpenOptions::new().write(true).open(&control).map_err(|_| anyhow::anyhow!(unknown(name)))?;
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&control)
+        .map_err(|_| anyhow::anyhow!(unknown(name)))?;
     Ok(rustix::io::write(&file, what.as_bytes()).map(drop))
 }
 
@@ -158,15 +171,21 @@ fn ls() -> Result<()> {
     for name in names {
         match Report::read(&dir.join(&name)) {
             Ok(report) => say!("{}", report.line()),
-            Err(_) => say!("{name}: its process is gone; `teal lab disk stop {name}` takes away what it left"),
+            Err(_) => say!(
+                "{name}: its process is gone; `teal lab disk stop {name}` takes away what it left"
+            ),
         }
     }
     Ok(())
 }
 
 fn log(file: &Path) -> Result<()> {
-    let input = std::fs::OpenOptions::new().read(true).open(file).with_context(|| file.display().to_string())?;
-    let reader = LogReader::new(std::io::BufReader::new(input)).with_context(|| file.display().to_string())?;
+    let input = std::fs::OpenOptions::new()
+        .read(true)
+        .open(file)
+        .with_context(|| file.display().to_string())?;
+    let reader = LogReader::new(std::io::BufReader::new(input))
+        .with_context(|| file.display().to_string())?;
     let header = reader.header();
     let time = if header.real_time { "real" } else { "virtual" };
     say!(
@@ -186,7 +205,15 @@ fn log(file: &Path) -> Result<()> {
             }
             Err(error) => return Err(error).with_context(|| file.display().to_string()),
         };
-        let numbers = [r.at.get(), r.count, r.asked.get(), r.start.get(), r.done.get(), r.energy.get(), r.total.get()];
+        let numbers = [
+            r.at.get(),
+            r.count,
+            r.asked.get(),
+            r.start.get(),
+            r.done.get(),
+            r.energy.get(),
+            r.total.get(),
+        ];
         let numbers = numbers.map(|n| n.to_string()).join(" ");
         use std::io::Write as _;
         match writeln!(out, "{} {numbers} {}", r.kind.name(), r.label) {
@@ -209,21 +236,34 @@ fn stop(name: &str) -> Result<()> {
     };
     let pid = Pid::from_raw(report.pid).context("no process is 0")?;
     // Taken while it lives, so that it means this process for ever.
-    let daemon = rustix::process::pidfd_open(pid, PidfdFlags::empty()).context("watching the disk's process")?;
+    let daemon = rustix::process::pidfd_open(pid, PidfdFlags::empty())
+        .context("watching the disk's process")?;
     let clock = SystemClock;
     let until = clock.monotonic() + CLOSING;
     loop {
         match tell(name, "stop")? {
-            Err(Errno::BUSY) if !leftovers::mounted_from(&report.device)?.is_empty() || clock.monotonic() > until => {
+            Err(Errno::BUSY)
+                if !leftovers::mounted_from(&report.device)?.is_empty()
+                    || clock.monotonic() > until =>
+            {
                 bail!("the device of disk {name} is in use; unmount what is on it first");
             }
             Err(Errno::BUSY) => clock.wait_until(clock.monotonic() + CLOSING / 100),
             told => break told.with_context(|| format!("disk {name}: stop"))?,
         }
     }
-    let end = Timespec { tv_sec: PATIENCE_SECS, tv_nsec: 0 };
-    if rustix::event::poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&end)).context("waiting")? == 0 {
-        bail!("{} is still open somewhere; disk {name} goes when it is closed", report.device.display());
+    let end = Timespec {
+        tv_sec: PATIENCE_SECS,
+        tv_nsec: 0,
+    };
+    if rustix::event::poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&end))
+        .context("waiting")?
+        == 0
+    {
+        bail!(
+            "{} is still open somewhere; disk {name} goes when it is closed",
+            report.device.display()
+        );
     }
     Ok(())
 }

@@ -24,7 +24,11 @@ fn time(time: Duration) -> String {
 }
 
 fn share(part: u64, whole: u64) -> String {
-    if whole == 0 { "-".into() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
+    if whole == 0 {
+        "-".into()
+    } else {
+        format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+    }
 }
 
 /// Requests that could have followed another of their kind on the same object.
@@ -38,38 +42,85 @@ pub(super) fn lines(header: &Header, stat: &Stat) -> Vec<String> {
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
     let duration = stat.end.saturating_sub(stat.first.unwrap_or_default());
     let events: u64 = stat.actions.values().map(|tally| tally.events()).sum();
-    out.push(format!("level      {}{}", level(header), if header.anonymous { ", anonymous" } else { "" }));
+    out.push(format!(
+        "level      {}{}",
+        level(header),
+        if header.anonymous { ", anonymous" } else { "" }
+    ));
     if !header.machine.as_bytes().is_empty() {
         out.push(format!("machine    {}", text(header.machine.as_bytes())));
     }
     out.push(format!("source     {}", text(header.source.as_bytes())));
     out.push(format!("duration   {}", time(duration)));
-    let more = if stat.forgot { "more than a million objects" } else { &format!("{} objects", stat.objects()) };
-    out.push(format!("events     {events} on {more} by {} threads", stat.processes()));
+    let more = if stat.forgot {
+        "more than a million objects"
+    } else {
+        &format!("{} objects", stat.objects())
+    };
+    out.push(format!(
+        "events     {events} on {more} by {} threads",
+        stat.processes()
+    ));
     if stat.dropped > 0 {
-        out.push(format!("missing    {} events came too fast to be recorded", stat.dropped));
+        out.push(format!(
+            "missing    {} events came too fast to be recorded",
+            stat.dropped
+        ));
     }
     let (read, written) = stat.bytes();
-    let ratio = if written == 0 { "-".into() } else { format!("{:.2}", read as f64 / written as f64) };
-    out.push(format!("bytes      {} read, {} written, ratio {ratio}", human(read), human(written)));
+    let ratio = if written == 0 {
+        "-".into()
+    } else {
+        format!("{:.2}", read as f64 / written as f64)
+    };
+    out.push(format!(
+        "bytes      {} read, {} written, ratio {ratio}",
+        human(read),
+        human(written)
+    ));
     for (what, run) in [("reads", &stat.reads), ("writes", &stat.writes)] {
         let (count, sequential) = (run.requests, share(run.sequential, later(run)));
-        out.push(format!("{what:10} {count}; {sequential} of those after the first of an object are sequential"));
+        out.push(format!(
+            "{what:10} {count}; {sequential} of those after the first of an object are sequential"
+        ));
     }
     out.push(String::new());
-    out.push(format!("{:12} {:>10} {:>8} {:>8} {:>12} {:>12}", "action", "done", "failed", "unknown", "bytes", "mean"));
+    out.push(format!(
+        "{:12} {:>10} {:>8} {:>8} {:>12} {:>12}",
+        "action", "done", "failed", "unknown", "bytes", "mean"
+    ));
     for (word, tally) in &stat.actions {
         let nanos = tally.latency.as_nanos().checked_div(tally.timed.into());
         let mean = nanos.map_or_else(|| "-".into(), |ns| time(Duration::from_nanos(ns as u64)));
-        let bytes = if tally.bytes == 0 { "-".into() } else { human(tally.bytes) };
+        let bytes = if tally.bytes == 0 {
+            "-".into()
+        } else {
+            human(tally.bytes)
+        };
         let (done, failed, unknown) = (tally.done, tally.failed, tally.unknown);
-        out.push(format!("{word:12} {done:>10} {failed:>8} {unknown:>8} {bytes:>12} {mean:>12}"));
+        out.push(format!(
+            "{word:12} {done:>10} {failed:>8} {unknown:>8} {bytes:>12} {mean:>12}"
+        ));
     }
     out.push(String::new());
-    out.push(format!("{:12} {:>10} {:>12}", "idle gaps", "count", "together"));
-    for (class, gap) in stat.gaps.iter().enumerate().filter(|(_, gap)| gap.count > 0) {
-        let name = GAP_LIMITS.get(class).map_or_else(|| "longer".into(), |limit| format!("< {}", time(*limit)));
-        out.push(format!("{name:12} {:>10} {:>12}", gap.count, time(gap.total)));
+    out.push(format!(
+        "{:12} {:>10} {:>12}",
+        "idle gaps", "count", "together"
+    ));
+    for (class, gap) in stat
+        .gaps
+        .iter()
+        .enumerate()
+        .filter(|(_, gap)| gap.count > 0)
+    {
+        let name = GAP_LIMITS
+            .get(class)
+            .map_or_else(|| "longer".into(), |limit| format!("< {}", time(*limit)));
+        out.push(format!(
+            "{name:12} {:>10} {:>12}",
+            gap.count,
+            time(gap.total)
+        ));
     }
     for (at, mark) in &stat.marks {
         out.push(format!("mark at {}: {}", time(*at), text(mark.as_bytes())));

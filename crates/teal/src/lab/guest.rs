@@ -119,7 +119,13 @@ fn package(kind: Kind) -> &'static str {
 
 /// Where a file system runs: where it is said to, else on this machine's kernel if that has it.
 pub(super) fn place(system: &System) -> Place {
-    let here = || if system.kind.is_ours() || ground::kernel_has(system.kind) { Place::Host } else { Place::Guest };
+    let here = || {
+        if system.kind.is_ours() || ground::kernel_has(system.kind) {
+            Place::Host
+        } else {
+            Place::Guest
+        }
+    };
     system.place.unwrap_or_else(here)
 }
 
@@ -145,24 +151,42 @@ pub(super) fn check(kind: Kind) -> Result<()> {
 pub(super) fn run(job: &Job, ended: &AtomicBool) -> Result<Option<Outcome>> {
     let exe = std::env::current_exe().context("where is this program?")?;
     let mut command = Command::new(program("unshare", "util-linux")?);
-    command.args(["--net", "--pid", "--fork", "--kill-child", "--"]).arg(exe).args(["lab", "guest-host"]);
+    command
+        .args(["--net", "--pid", "--fork", "--kill-child", "--"])
+        .arg(exe)
+        .args(["lab", "guest-host"]);
     // Ctrl-C is for this process, which ends the guest in its order.
     command.process_group(0);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().context("cannot start the host of a guest")?;
-    let (out, mut err) = (child.stdout.take().context("piped")?, child.stderr.take().context("piped")?);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .context("cannot start the host of a guest")?;
+    let (out, mut err) = (
+        child.stdout.take().context("piped")?,
+        child.stderr.take().context("piped")?,
+    );
     // It ends when this is closed.
     let mut input = child.stdin.take().context("piped")?;
     let told_it = writeln!(input, "{}", serde_json::to_string(job)?);
     let (tell, told) = mpsc::channel();
-    let complaint = std::thread::Builder::new().name("complaints".to_owned()).spawn(move || {
-        let mut text = String::new();
-        let _ = err.read_to_string(&mut text);
-        text
-    })?;
-    std::thread::Builder::new().name("outcome".to_owned()).spawn(move || {
-        BufReader::new(out).lines().map_while(Result::ok).for_each(|line| drop(tell.send(line)));
-    })?;
+    let complaint = std::thread::Builder::new()
+        .name("complaints".to_owned())
+        .spawn(move || {
+            let mut text = String::new();
+            let _ = err.read_to_string(&mut text);
+            text
+        })?;
+    std::thread::Builder::new()
+        .name("outcome".to_owned())
+        .spawn(move || {
+            BufReader::new(out)
+                .lines()
+                .map_while(Result::ok)
+                .for_each(|line| drop(tell.send(line)));
+        })?;
     let outcome = loop {
         match told.recv_timeout(LOOK) {
             Ok(line) => break Some(line),
@@ -178,8 +202,14 @@ pub(super) fn run(job: &Job, ended: &AtomicBool) -> Result<Option<Outcome>> {
     }
     let Some(outcome) = outcome else {
         let complaint = complaint.trim();
-        told_it.with_context(|| format!("the guest's host takes no job ({status}): {complaint}"))?;
-        bail!("the guest failed ({status}): {}", complaint.strip_prefix("teal: ").unwrap_or(complaint));
+        told_it
+            .with_context(|| format!("the guest's host takes no job ({status}): {complaint}"))?;
+        bail!(
+            "the guest failed ({status}): {}",
+            complaint.strip_prefix("teal: ").unwrap_or(complaint)
+        );
     };
-    serde_json::from_str(&outcome).map(Some).context("the guest's host cannot be understood")
+    serde_json::from_str(&outcome)
+        .map(Some)
+        .context("the guest's host cannot be understood")
 }

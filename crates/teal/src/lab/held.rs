@@ -82,12 +82,25 @@ pub(super) fn check(dir: &Path, mark: &str) -> Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         entries => entries.with_context(name)?,
     };
-    let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>().with_context(name)?;
-    let is_ours = || std::fs::read(dir.join(FILE)).is_ok_and(|text| text.starts_with(HEAD) || HEAD.starts_with(&text));
-    if names.is_empty() || names.iter().any(|name| name == mark || name == FILE && is_ours()) {
+    let names = entries
+        .map(|entry| Ok(entry?.file_name()))
+        .collect::<std::io::Result<Vec<_>>>()
+        .with_context(name)?;
+    let is_ours = || {
+        std::fs::read(dir.join(FILE))
+            .is_ok_and(|text| text.starts_with(HEAD) || HEAD.starts_with(&text))
+    };
+    if names.is_empty()
+        || names
+            .iter()
+            .any(|name| name == mark || name == FILE && is_ours())
+    {
         return Ok(());
     }
-    bail!("{} has other files and no {mark}; say another --results, a new directory or an empty one", name());
+    bail!(
+        "{} has other files and no {mark}; say another --results, a new directory or an empty one",
+        name()
+    );
 }
 
 impl Held {
@@ -104,11 +117,25 @@ impl Held {
         // A line that was cut off is of one that had made nothing yet.
         clear(dir, serde_json::from_str(&text).ok())
             .with_context(|| format!("what a killed run left in {}", dir.display()))?;
-        let owner = Owner { version: 1, pid: std::process::id(), token: token().to_owned(), groups: groups() };
+        let owner = Owner {
+            version: 1,
+            pid: std::process::id(),
+            token: token().to_owned(),
+            groups: groups(),
+        };
         let line = serde_json::to_string(&owner)? + "\n";
-        let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(line.as_bytes()));
-        written.and_then(|()| file.sync_data()).with_context(named)?;
-        Ok(Self { dir: dir.to_owned(), is_new, _owner: file })
+        let written = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all(line.as_bytes()));
+        written
+            .and_then(|()| file.sync_data())
+            .with_context(named)?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            is_new,
+            _owner: file,
+        })
     }
 }
 
@@ -127,22 +154,31 @@ impl Drop for Held {
 fn lock(path: &Path) -> Result<File> {
     let named = || path.display().to_string();
     loop {
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).with_context(named)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .with_context(named)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 let mut text = String::new();
                 file.read_to_string(&mut text).with_context(named)?;
                 let owner: Option<Owner> = serde_json::from_str(&text).ok();
-                let who = owner.map_or("another process".to_owned(), |owner| format!("process {}", owner.pid));
+                let who = owner.map_or("another process".to_owned(), |owner| {
+                    format!("process {}", owner.pid)
+                });
                 let dir = path.parent().unwrap_or(path).display();
                 bail!("{who} is measuring in {dir}; wait for its end, or say another --results");
             }
             Err(e) => return Err(e).with_context(named),
         }
         let own = file.metadata().with_context(named)?;
-        if std::fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
+        if std::fs::metadata(path)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()))
+        {
             return Ok(file);
         }
     }
@@ -153,8 +189,16 @@ fn clear(dir: &Path, dead: Option<Owner>) -> Result<()> {
     let point = dir.join(POINT);
     for _ in 0..DEPTH {
         // The last that was.
-        let Some(mount) = mounts::all()?.into_iter().rfind(|mount| mount.point == point) else { break };
-        log::warn!("{} was mounted by a run that was killed; it is unmounted", point.display());
+        let Some(mount) = mounts::all()?
+            .into_iter()
+            .rfind(|mount| mount.point == point)
+        else {
+            break;
+        };
+        log::warn!(
+            "{} was mounted by a run that was killed; it is unmounted",
+            point.display()
+        );
         let name = point.display().to_string();
         // Its own process ends with that.
         if mount.kind.starts_with("fuse") && ground::teal(&["down", &name]).is_ok() {
@@ -175,9 +219,15 @@ fn clear(dir: &Path, dead: Option<Owner>) -> Result<()> {
             ground::teal(&["lab", "disk", "stop", &name])?;
         }
     }
-    let Some(groups) = &dead.groups else { return Ok(()) };
+    let Some(groups) = &dead.groups else {
+        return Ok(());
+    };
     for entry in entries(groups) {
-        if entry.file_name().to_string_lossy().starts_with(&group(&dead.token, "")) {
+        if entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with(&group(&dead.token, ""))
+        {
             let deadline = SystemClock.monotonic() + PATIENCE;
             while let Err(error) = std::fs::remove_dir(entry.path()) {
                 if SystemClock.monotonic() > deadline {

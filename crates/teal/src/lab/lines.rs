@@ -13,10 +13,16 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     };
     let whole = text.rfind('\n').map_or(0, |at| at + 1);
     if whole < text.len() {
-        let file = OpenOptions::new().write(true).open(path).with_context(|| path.display().to_string())?;
-        file.set_len(whole as u64).with_context(|| path.display().to_string())?;
+        let file = OpenOptions::new()
+            .write(true)
+            .open(path)
+            .with_context(|| path.display().to_string())?;
+        file.set_len(whole as u64)
+            .with_context(|| path.display().to_string())?;
     }
     let lines = text[..whole].lines().enumerate();
-    let line = |(at, line)| serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), at + 1));
+    let line = |(at, line)| {
+        serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), at + 1))
+    };
     lines.map(line).collect()
 }

@@ -45,7 +45,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use teal_lab::matrix::{About, Cell, Failure, Findings, Matrix, Run, escaped, html, markdown, settled};
+use teal_lab::matrix::{
+    About, Cell, Failure, Findings, Matrix, Run, escaped, html, markdown, settled,
+};
 use teal_lab::wml::Script;
 use teal_lab::workload::{Options, plan, preview};
 pub(crate) use tune::tune;
@@ -76,7 +78,11 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     let bench = Bench::new(matrix, sources, &args.kept.results)?;
     held::check(&bench.results, MARK)?;
     // Before anything is looked at: a killed run may have left the device mounted.
-    let _held = if args.kept.dry_run { None } else { Some(Held::claim(&bench.results, MARK)?) };
+    let _held = if args.kept.dry_run {
+        None
+    } else {
+        Some(Held::claim(&bench.results, MARK)?)
+    };
     // A report takes nothing of what runs take.
     if !args.kept.only_report {
         bench.check(args.erase.as_deref(), !args.kept.dry_run)?;
@@ -94,12 +100,22 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     }
     bench.report(&runs)?;
     if bench.ended.load(Ordering::Relaxed) {
-        bail!("interrupted after {} runs; the same command goes on", runs.len());
+        bail!(
+            "interrupted after {} runs; the same command goes on",
+            runs.len()
+        );
     }
     let failures = bench.failures(&runs)?;
     if !args.kept.only_report && !failures.is_empty() {
-        let lines: Vec<String> = failures.iter().map(|of| format!("{}: {}", of.names.join(", "), of.why)).collect();
-        bail!("{} cells failed, and the same command tries them again: {}", failures.len(), lines.join("; "));
+        let lines: Vec<String> = failures
+            .iter()
+            .map(|of| format!("{}: {}", of.names.join(", "), of.why))
+            .collect();
+        bail!(
+            "{} cells failed, and the same command tries them again: {}",
+            failures.len(),
+            lines.join("; ")
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -107,21 +123,41 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
 impl Bench {
     fn new(matrix: Matrix, sources: Vec<Sources>, results: &Path) -> Result<Self> {
         let scripts = sources.iter().map(Sources::script).collect::<Result<_>>()?;
-        Ok(Self { matrix, scripts, sources, results: crate::paths::absolute(results)?, ended: Arc::default() })
+        Ok(Self {
+            matrix,
+            scripts,
+            sources,
+            results: crate::paths::absolute(results)?,
+            ended: Arc::default(),
+        })
     }
 
     /// Before the first run: the guest is looked into, if one is needed, and what runs are made with from now on is kept.
     fn begin(&self, runs: &[Run]) -> Result<()> {
         for (at, system) in self.matrix.systems.iter().enumerate() {
-            let was = runs.iter().find(|run| run.system == system.name).map(|run| run.guest.is_some());
+            let was = runs
+                .iter()
+                .find(|run| run.system == system.name)
+                .map(|run| run.guest.is_some());
             if was.is_some_and(|was| was != self.in_guest(at)) {
-                let [then, now] = if was == Some(true) { ["in a guest", "here"] } else { ["here", "in a guest"] };
-                bail!("system {} ran {then} so far and would run {now} now; say another --results", system.name);
+                let [then, now] = if was == Some(true) {
+                    ["in a guest", "here"]
+                } else {
+                    ["here", "in a guest"]
+                };
+                bail!(
+                    "system {} ran {then} so far and would run {now} now; say another --results",
+                    system.name
+                );
             }
         }
         scripts::keep(&self.results, &self.matrix, &self.sources, !runs.is_empty())?;
         let guest = self.guest_kernel()?;
-        if self.ended.load(Ordering::Relaxed) { Ok(()) } else { versions::keep(&self.results, &self.matrix, guest) }
+        if self.ended.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            versions::keep(&self.results, &self.matrix, guest)
+        }
     }
 
     /// Ends with the run that is on its way when the program is told to end.
@@ -139,7 +175,8 @@ impl Bench {
                 .with_context(|| format!("workload {}", self.matrix.workloads[at].name))?;
         }
         for (at, system) in self.matrix.systems.iter().enumerate() {
-            self.check_system(at).with_context(|| format!("system {}", system.name))?;
+            self.check_system(at)
+                .with_context(|| format!("system {}", system.name))?;
         }
         if let Some(of) = self.matrix.meter.as_ref().filter(|_| touches) {
             meter::Meter::open(of)?;
@@ -149,7 +186,10 @@ impl Bench {
             memory::check(wanted)?;
         }
         if let (Some(erase), None) = (erase, &self.matrix.device.path) {
-            bail!("--erase {}: this is on a modelled disk, and no device is erased; leave it out", erase.display());
+            bail!(
+                "--erase {}: this is on a modelled disk, and no device is erased; leave it out",
+                erase.display()
+            );
         }
         if let Some(path) = &self.matrix.device.path {
             ground::check_device(Path::new(path))?;
@@ -165,7 +205,9 @@ impl Bench {
         let runs = &self.matrix.runs;
         let of = &self.matrix.workloads[workload];
         let pair = |set: &String| {
-            let (name, value) = set.split_once('=').context("checked when the matrix was read")?;
+            let (name, value) = set
+                .split_once('=')
+                .context("checked when the matrix was read")?;
             Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
         };
         Ok(Options {
@@ -180,22 +222,48 @@ impl Bench {
 
     /// What would be done, for how long, and at what risk.
     fn describe(&self) -> Result<()> {
-        let Matrix { device, runs, workloads, systems, schedulers, .. } = &self.matrix;
+        let Matrix {
+            device,
+            runs,
+            workloads,
+            systems,
+            schedulers,
+            ..
+        } = &self.matrix;
         let cells = self.matrix.cells().len() as u64;
         let [least, most] = [runs.least, runs.most].map(|blocks| u64::from(blocks) * cells);
         let (w, s, k) = (workloads.len(), systems.len(), schedulers.names.len());
-        say!("{w} workloads x {s} file systems x {k} schedulers: {cells} cells, {least} to {most} runs");
+        say!(
+            "{w} workloads x {s} file systems x {k} schedulers: {cells} cells, {least} to {most} runs"
+        );
         let hours = |runs_: u64| (runs_ * runs.seconds) as f64 / 3600.0;
-        say!("{:.1} to {:.1} hours of running; making files and file systems comes on top", hours(least), hours(most));
+        say!(
+            "{:.1} to {:.1} hours of running; making files and file systems comes on top",
+            hours(least),
+            hours(most)
+        );
         for (at, workload) in workloads.iter().enumerate() {
-            let sets = preview(&plan(&self.scripts[at], self.options(at, 0, Path::new("/"))?)?);
-            let (files, bytes) = sets.iter().fold((0, 0), |(f, b), set| (f + set.files, b + set.bytes));
-            say!("workload {}: {files} files, {}", workload.name, human(bytes));
+            let sets = preview(&plan(
+                &self.scripts[at],
+                self.options(at, 0, Path::new("/"))?,
+            )?);
+            let (files, bytes) = sets
+                .iter()
+                .fold((0, 0), |(f, b), set| (f + set.files, b + set.bytes));
+            say!(
+                "workload {}: {files} files, {}",
+                workload.name,
+                human(bytes)
+            );
         }
         if let Some(words) = age::described(self, [least, most])? {
             say!("{words}");
         }
-        for (at, system) in systems.iter().enumerate().filter(|(at, _)| self.in_guest(*at)) {
+        for (at, system) in systems
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| self.in_guest(*at))
+        {
             let why = if system.place.is_some() {
                 "as it says".into()
             } else {
@@ -207,7 +275,9 @@ impl Bench {
             );
         }
         match (&device.profile, &device.path) {
-            (Some(profile), _) => say!("on modelled disks of {profile}: no device of this machine is touched"),
+            (Some(profile), _) => {
+                say!("on modelled disks of {profile}: no device of this machine is touched")
+            }
             (_, Some(path)) => say!("on {path}: everything that is on it will be lost"),
             _ => {}
         }
@@ -216,7 +286,8 @@ impl Bench {
 
     /// The runs that are there; the directory is made if it is not.
     fn open(&self, text: &str) -> Result<Vec<Run>> {
-        std::fs::create_dir_all(&self.results).with_context(|| self.results.display().to_string())?;
+        std::fs::create_dir_all(&self.results)
+            .with_context(|| self.results.display().to_string())?;
         // From here on it is a directory of results.
         drop(self.kept()?);
         let runs = read_runs(&self.results.join(MARK))?;
@@ -224,7 +295,10 @@ impl Bench {
         match std::fs::read_to_string(&kept) {
             Ok(there) if there == text => {}
             Ok(_) if !runs.is_empty() => {
-                bail!("{} has the results of another matrix; say another --results", self.results.display())
+                bail!(
+                    "{} has the results of another matrix; say another --results",
+                    self.results.display()
+                )
             }
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 return Err(e).with_context(|| kept.display().to_string());
@@ -237,24 +311,37 @@ impl Bench {
     /// The run of a cell in a block, if it is there.
     fn of<'a>(&self, runs: &'a [Run], block: u32, cell: Cell) -> Option<&'a Run> {
         let names = self.matrix.names(cell);
-        runs.iter().find(|run| run.block == block && [&run.workload, &run.system, &run.scheduler] == names)
+        runs.iter()
+            .find(|run| run.block == block && [&run.workload, &run.system, &run.scheduler] == names)
     }
 
     /// Where runs are kept.
     fn kept(&self) -> Result<File> {
         let path = self.results.join(MARK);
-        OpenOptions::new().create(true).append(true).open(&path).with_context(|| path.display().to_string())
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| path.display().to_string())
     }
 
     /// Runs a cell and keeps the run; `None` if that was interrupted.
     fn run(&self, kept: &mut File, cell: Cell, block: u32) -> Result<Option<Run>> {
         let [workload, system, scheduler] = self.matrix.names(cell);
-        let run = if self.in_guest(cell.system) { far::run(self, cell, block) } else { cell::run(self, cell, block) };
-        let Some(run) = run.with_context(|| format!("workload {workload} on {system} under {scheduler}"))? else {
+        let run = if self.in_guest(cell.system) {
+            far::run(self, cell, block)
+        } else {
+            cell::run(self, cell, block)
+        };
+        let Some(run) =
+            run.with_context(|| format!("workload {workload} on {system} under {scheduler}"))?
+        else {
             return Ok(None);
         };
         let line = serde_json::to_string(&run)?;
-        writeln!(kept, "{line}").and_then(|()| kept.sync_data()).context("runs.jsonl")?;
+        writeln!(kept, "{line}")
+            .and_then(|()| kept.sync_data())
+            .context("runs.jsonl")?;
         Ok(Some(run))
     }
 
@@ -262,18 +349,25 @@ impl Bench {
     fn failures(&self, runs: &[Run]) -> Result<Vec<Failure>> {
         let all: Vec<Failure> = super::lines::read(&self.results.join(FAILED))?;
         let is_run = |of: &Failure| {
-            runs.iter()
-                .any(|run| run.block == of.block && [&run.workload, &run.system, &run.scheduler] == of.names.each_ref())
+            runs.iter().any(|run| {
+                run.block == of.block
+                    && [&run.workload, &run.system, &run.scheduler] == of.names.each_ref()
+            })
         };
         Ok(all.into_iter().filter(|of| !is_run(of)).collect())
     }
 
     fn fail(&self, cell: Cell, block: u32, error: &anyhow::Error) -> Result<()> {
-        let failure = Failure { names: self.matrix.names(cell).map(str::to_owned), block, why: format!("{error:#}") };
+        let failure = Failure {
+            names: self.matrix.names(cell).map(str::to_owned),
+            block,
+            why: format!("{error:#}"),
+        };
         let path = self.results.join(FAILED);
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let line = serde_json::to_string(&failure)?;
-        file.and_then(|mut file| writeln!(file, "{line}")).with_context(|| path.display().to_string())
+        file.and_then(|mut file| writeln!(file, "{line}"))
+            .with_context(|| path.display().to_string())
     }
 
     /// Blocks until their intervals are narrow enough, or there are enough.
@@ -283,13 +377,24 @@ impl Bench {
         let _ = std::fs::remove_file(self.results.join(FAILED));
         let mut failed = BTreeSet::new();
         for block in 0..self.matrix.runs.most {
-            let findings = || Ok::<_, anyhow::Error>(Findings::with(&self.matrix, runs, &self.failures(runs)?));
+            let findings = || {
+                Ok::<_, anyhow::Error>(Findings::with(&self.matrix, runs, &self.failures(runs)?))
+            };
             if block >= self.matrix.runs.least && settled(&self.matrix, &findings()?) {
-                say!("every interval is within {:.1} % of its mean", self.matrix.runs.within * 100.0);
+                say!(
+                    "every interval is within {:.1} % of its mean",
+                    self.matrix.runs.within * 100.0
+                );
                 return Ok(());
             }
-            let is_open = |cell: &Cell| !failed.contains(cell) && self.of(runs, block, *cell).is_none();
-            let cells: Vec<Cell> = self.matrix.block(block).into_iter().filter(is_open).collect();
+            let is_open =
+                |cell: &Cell| !failed.contains(cell) && self.of(runs, block, *cell).is_none();
+            let cells: Vec<Cell> = self
+                .matrix
+                .block(block)
+                .into_iter()
+                .filter(is_open)
+                .collect();
             for (at, cell) in cells.iter().enumerate() {
                 if self.ended.load(Ordering::Relaxed) {
                     return Ok(());
@@ -298,13 +403,22 @@ impl Bench {
                     Ok(Some(run)) => run,
                     Ok(None) => return Ok(()),
                     Err(error) => {
-                        say!("block {block}, {} of {}: failed: {error:#}", at + 1, cells.len());
+                        say!(
+                            "block {block}, {} of {}: failed: {error:#}",
+                            at + 1,
+                            cells.len()
+                        );
                         self.fail(*cell, block, &error)?;
                         failed.insert(*cell);
                         continue;
                     }
                 };
-                say!("block {block}, {} of {}: {}", at + 1, cells.len(), self.line(&run));
+                say!(
+                    "block {block}, {} of {}: {}",
+                    at + 1,
+                    cells.len(),
+                    self.line(&run)
+                );
                 runs.push(run);
             }
             if !cells.is_empty() {
@@ -318,16 +432,28 @@ impl Bench {
         let findings = Findings::with(&self.matrix, runs, &self.failures(runs)?);
         let meter = match (&self.matrix.device.profile, &self.matrix.meter) {
             (Some(profile), _) => {
-                format!("modelled by {profile} from the requests that reached the device, in virtual time")
+                format!(
+                    "modelled by {profile} from the requests that reached the device, in virtual time"
+                )
             }
             (None, Some(meter)) => format!("measured by {}", meter.name()),
             (None, None) => "not known: the device has no meter".to_owned(),
         };
-        let name = self.results.file_name().map_or("Matrix".into(), |name| name.to_string_lossy());
+        let name = self
+            .results
+            .file_name()
+            .map_or("Matrix".into(), |name| name.to_string_lossy());
         let machine = versions::lines(&self.results)?;
-        let erase = self.matrix.device.path.as_ref().map_or(String::new(), |path| format!(" --erase {path}"));
-        let commands =
-            vec![format!("teal lab matrix matrix.toml --results again{erase}"), "teal lab compare . again".into()];
+        let erase = self
+            .matrix
+            .device
+            .path
+            .as_ref()
+            .map_or(String::new(), |path| format!(" --erase {path}"));
+        let commands = vec![
+            format!("teal lab matrix matrix.toml --results again{erase}"),
+            "teal lab compare . again".into(),
+        ];
         let page = format!(
             "# {}\n\n{}.\n\n{}\n## To have it again\n\n```console\n{}\n```\n",
             escaped(&name),
@@ -337,10 +463,21 @@ impl Bench {
         );
         let path = self.results.join("report.md");
         std::fs::write(&path, page).with_context(|| path.display().to_string())?;
-        let about = About { title: name.into_owned(), machine, meter, commands };
+        let about = About {
+            title: name.into_owned(),
+            machine,
+            meter,
+            commands,
+        };
         let beside = path.with_extension("html");
-        std::fs::write(&beside, html(&self.matrix, &findings, &about)).with_context(|| beside.display().to_string())?;
-        say!("{} runs; {}, {}", findings.runs, path.display(), beside.display());
+        std::fs::write(&beside, html(&self.matrix, &findings, &about))
+            .with_context(|| beside.display().to_string())?;
+        say!(
+            "{} runs; {}, {}",
+            findings.runs,
+            path.display(),
+            beside.display()
+        );
         Ok(())
     }
 }
@@ -360,7 +497,11 @@ fn machine() -> String {
 impl Bench {
     /// A run, for people.
     fn line(&self, run: &Run) -> String {
-        let workload = self.matrix.workloads.iter().find(|of| of.name == run.workload);
+        let workload = self
+            .matrix
+            .workloads
+            .iter()
+            .find(|of| of.name == run.workload);
         let short = run.shortfall(workload.and_then(|of| of.operations));
         shown::line(run) + &short.map_or(String::new(), |short| format!("; {short}"))
     }
@@ -370,7 +511,12 @@ impl Bench {
 pub(super) fn read_runs(path: &Path) -> Result<Vec<Run>> {
     let runs: Vec<Run> = super::lines::read(path)?;
     if let Some(at) = runs.iter().position(|run| run.version != Run::VERSION) {
-        bail!("{}, line {}: version {} is not known here", path.display(), at + 1, runs[at].version);
+        bail!(
+            "{}, line {}: version {} is not known here",
+            path.display(),
+            at + 1,
+            runs[at].version
+        );
     }
     Ok(runs)
 }

@@ -66,7 +66,11 @@ struct Bench {
 pub(crate) fn phases(args: &Args) -> Result<ExitCode> {
     let bench = Bench::new(args)?;
     held::check(&bench.results, MARK)?;
-    let _held = if args.kept.dry_run { None } else { Some(Held::claim(&bench.results, MARK)?) };
+    let _held = if args.kept.dry_run {
+        None
+    } else {
+        Some(Held::claim(&bench.results, MARK)?)
+    };
     let mut cells = bench.read()?;
     let todo = bench.todo(&cells);
     if args.kept.dry_run {
@@ -100,14 +104,24 @@ fn kind(name: &str) -> Result<Kind> {
         Some(kind) => Ok(kind),
         None => match nearest(name, names.clone()) {
             Some(known) => bail!("there is no file system {name} here; did you mean {known}?"),
-            None => bail!("there is no file system {name} here; there are {}", names.collect::<Vec<_>>().join(", ")),
+            None => bail!(
+                "there is no file system {name} here; there are {}",
+                names.collect::<Vec<_>>().join(", ")
+            ),
         },
     }
 }
 
 fn group(name: &str) -> Result<Group> {
-    let names = || Group::ALL.iter().map(|group| group.name()).collect::<Vec<_>>().join(", ");
-    Group::named(name).with_context(|| format!("there is no group of phases {name}; there are {}", names()))
+    let names = || {
+        Group::ALL
+            .iter()
+            .map(|group| group.name())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    Group::named(name)
+        .with_context(|| format!("there is no group of phases {name}; there are {}", names()))
 }
 
 impl Subject {
@@ -123,26 +137,46 @@ impl Subject {
         if kind.is_ours() && in_guest {
             bail!("teal runs on this kernel: say teal");
         }
-        Ok(Self { name: text.to_owned(), kind, in_guest })
+        Ok(Self {
+            name: text.to_owned(),
+            kind,
+            in_guest,
+        })
     }
 }
 
 impl Bench {
     fn new(args: &Args) -> Result<Self> {
-        let subjects = args.systems.iter().map(|text| Subject::parse(text)).collect::<Result<Vec<_>>>()?;
+        let subjects = args
+            .systems
+            .iter()
+            .map(|text| Subject::parse(text))
+            .collect::<Result<Vec<_>>>()?;
         for names in [&args.systems, &args.groups] {
-            if let Some((_, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+            if let Some((_, twice)) = names
+                .iter()
+                .enumerate()
+                .find(|(at, name)| names[..*at].contains(name))
+            {
                 bail!("{twice} is named twice; each is measured once");
             }
         }
-        let groups = args.groups.iter().map(|name| group(name)).collect::<Result<Vec<_>>>()?;
+        let groups = args
+            .groups
+            .iter()
+            .map(|name| group(name))
+            .collect::<Result<Vec<_>>>()?;
         let of = profile(&args.profile)?;
         let holds = of.media.map_or(0, |media| media.capacity.get());
         let size = args.size.unwrap_or(holds >> 20 << 20);
         let setup = Setup::new(of, size)?;
         Ok(Self {
             subjects,
-            groups: if groups.is_empty() { Group::ALL.to_vec() } else { groups },
+            groups: if groups.is_empty() {
+                Group::ALL.to_vec()
+            } else {
+                groups
+            },
             mode: mode(args.mode),
             scale: args.scale,
             profile: absolute(&args.profile)?,
@@ -154,18 +188,27 @@ impl Bench {
     }
 
     fn check(&self, subject: &Subject) -> Result<()> {
-        let checked = if subject.in_guest { guest::check(subject.kind) } else { ground::check_kind(subject.kind) };
+        let checked = if subject.in_guest {
+            guest::check(subject.kind)
+        } else {
+            ground::check_kind(subject.kind)
+        };
         checked.with_context(|| format!("system {}", subject.name))
     }
 
     /// What is not there yet, in the order in which it is measured: all file systems of a group, then the next group.
     fn todo(&self, cells: &[Cell]) -> Vec<(Subject, Group)> {
         let has = |subject: &Subject, group: Group| {
-            cells.iter().any(|cell| cell.system == subject.name && cell.group == group.name())
+            cells
+                .iter()
+                .any(|cell| cell.system == subject.name && cell.group == group.name())
         };
         let of = |group: &Group| {
             let group = *group;
-            self.subjects.iter().filter(move |subject| !has(subject, group)).map(move |s| (s.clone(), group))
+            self.subjects
+                .iter()
+                .filter(move |subject| !has(subject, group))
+                .map(move |s| (s.clone(), group))
         };
         self.groups.iter().flat_map(of).collect()
     }
@@ -179,7 +222,11 @@ impl Bench {
         for (subject, group) in todo {
             let phases = group.phases(self.scale);
             let bytes: u64 = phases.iter().map(teal_lab::phases::Phase::bytes).sum();
-            let place = if subject.in_guest { "in a guest" } else { "here" };
+            let place = if subject.in_guest {
+                "in a guest"
+            } else {
+                "here"
+            };
             say!(
                 "{} on {}, {place}: {} phases, {}",
                 group.name(),
@@ -200,35 +247,54 @@ impl Bench {
         for (at, cell) in cells.iter().enumerate() {
             let name = self.cells_file();
             if cell.version != Cell::VERSION {
-                bail!("{}, line {}: version {} is not known here", name.display(), at + 1, cell.version);
+                bail!(
+                    "{}, line {}: version {} is not known here",
+                    name.display(),
+                    at + 1,
+                    cell.version
+                );
             }
             let is_same = cell.mode == self.mode
                 && cell.scale == self.scale
                 && cell.size == self.size
                 && cell.profile == self.setup.profile().name;
             if !is_same {
-                bail!("{} has results of another mode, scale or disk; say another --results", self.results.display());
+                bail!(
+                    "{} has results of another mode, scale or disk; say another --results",
+                    self.results.display()
+                );
             }
         }
         Ok(cells)
     }
 
     fn go_on(&self, todo: &[(Subject, Group)], cells: &mut Vec<Cell>) -> Result<()> {
-        std::fs::create_dir_all(&self.results).with_context(|| self.results.display().to_string())?;
+        std::fs::create_dir_all(&self.results)
+            .with_context(|| self.results.display().to_string())?;
         let path = self.cells_file();
-        let mut file =
-            OpenOptions::new().create(true).append(true).open(&path).with_context(|| path.display().to_string())?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| path.display().to_string())?;
         let mut failed = Vec::new();
         for (at, (subject, group)) in todo.iter().enumerate() {
             let what = format!("{} on {}", group.name(), subject.name);
             let cell = self.measure(subject, *group);
             if self.ended.load(Ordering::Relaxed) {
-                bail!("interrupted after {} cells; the same command goes on", cells.len());
+                bail!(
+                    "interrupted after {} cells; the same command goes on",
+                    cells.len()
+                );
             }
             let cell = match cell {
                 Ok(cell) => cell,
                 Err(error) => {
-                    say!("{} of {}: {what} came to nothing: {error:#}", at + 1, todo.len());
+                    say!(
+                        "{} of {}: {what} came to nothing: {error:#}",
+                        at + 1,
+                        todo.len()
+                    );
                     failed.push(what);
                     continue;
                 }
@@ -242,17 +308,30 @@ impl Bench {
             self.report(cells)?;
         }
         if !failed.is_empty() {
-            bail!("{} of {} cells came to nothing: {}", failed.len(), todo.len(), failed.join(", "));
+            bail!(
+                "{} of {} cells came to nothing: {}",
+                failed.len(),
+                todo.len(),
+                failed.join(", ")
+            );
         }
         Ok(())
     }
 
     fn measure(&self, subject: &Subject, group: Group) -> Result<Cell> {
-        let of = Task { kind: subject.kind, group: group.name(), mode: self.mode, scale: self.scale };
+        let of = Task {
+            kind: subject.kind,
+            group: group.name(),
+            mode: self.mode,
+            scale: self.scale,
+        };
         let (kernel, mut phases) = if subject.in_guest {
             far::run(self, &of)?
         } else {
-            let release = rustix::system::uname().release().to_string_lossy().into_owned();
+            let release = rustix::system::uname()
+                .release()
+                .to_string_lossy()
+                .into_owned();
             (format!("Linux {release}"), near::run(self, &of)?)
         };
         let plan = group.phases(self.scale);
@@ -273,7 +352,10 @@ impl Bench {
     }
 
     fn report(&self, cells: &[Cell]) -> Result<()> {
-        let text = markdown(&Sheet { cells, assumed: self.setup.assumed() });
+        let text = markdown(&Sheet {
+            cells,
+            assumed: self.setup.assumed(),
+        });
         let path = self.results.join("report.md");
         std::fs::write(&path, text).with_context(|| path.display().to_string())
     }
@@ -284,5 +366,7 @@ fn absolute(profile: &str) -> Result<String> {
     if teal_energy::Profile::shipped(profile).is_some() {
         return Ok(profile.to_owned());
     }
-    Ok(crate::paths::absolute(Path::new(profile))?.display().to_string())
+    Ok(crate::paths::absolute(Path::new(profile))?
+        .display()
+        .to_string())
 }

@@ -20,15 +20,27 @@ pub(crate) fn shipped(name: &str) -> Result<Profile> {
     match nearest(name, Profile::shipped_names()) {
         Some(known) => bail!("there is no profile {name}; did you mean {known}?"),
         None => {
-            bail!("there is no profile {name}; there are {}", Profile::shipped_names().collect::<Vec<_>>().join(", "))
+            bail!(
+                "there is no profile {name}; there are {}",
+                Profile::shipped_names().collect::<Vec<_>>().join(", ")
+            )
         }
     }
 }
 
 /// The known name that is most like a given one, if any is.
-pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+pub(super) fn nearest<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> Option<&'a str> {
     let distance = |known: &&str| strsim::damerau_levenshtein(name, known);
     // A part of a name is as good a hint as one that is misspelt.
-    let part = known.clone().find(|known| name.len() > 2 && known.contains(name));
-    part.or_else(|| known.min_by_key(distance).filter(|known| distance(known) <= known.len() / 2))
+    let part = known
+        .clone()
+        .find(|known| name.len() > 2 && known.contains(name));
+    part.or_else(|| {
+        known
+            .min_by_key(distance)
+            .filter(|known| distance(known) <= known.len() / 2)
+    })
 }

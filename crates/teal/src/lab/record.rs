@@ -45,7 +45,10 @@ pub(crate) fn record(args: &Record) -> Result<ExitCode> {
     ask(&dir, &Ask::Status)?;
     // What is there now is where the workload begins.
     let survey = Survey::take(&dir).with_context(|| dir.display().to_string())?;
-    let file = args.out.clone().unwrap_or_else(|| wml.with_extension("trace"));
+    let file = args
+        .out
+        .clone()
+        .unwrap_or_else(|| wml.with_extension("trace"));
     let file = paths::absolute(&file)?;
     follow(args, &dir, &file)?;
     let written = characterise::write(&file, &survey, wml, &dir.display().to_string());
@@ -63,11 +66,24 @@ fn follow(args: &Record, dir: &Path, file: &Path) -> Result<()> {
     not_inside(file, dir)?;
     let seconds = args.limit.map(|limit| limit.as_secs());
     let mut ending = signals()?;
-    ask(dir, &Ask::Record { file: file.to_owned(), anonymous: args.anonymous, seconds })?;
-    let until = seconds.map_or_else(|| "Ctrl-C ends it".to_owned(), |s| format!("for {s} s, or until Ctrl-C"));
+    ask(
+        dir,
+        &Ask::Record {
+            file: file.to_owned(),
+            anonymous: args.anonymous,
+            seconds,
+        },
+    )?;
+    let until = seconds.map_or_else(
+        || "Ctrl-C ends it".to_owned(),
+        |s| format!("for {s} s, or until Ctrl-C"),
+    );
     say!("recording {} to {}; {until}", dir.display(), file.display());
     loop {
-        let end = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY };
+        let end = Timespec {
+            tv_sec: 0,
+            tv_nsec: LOOK_EVERY,
+        };
         let mut fds = [PollFd::new(&ending, PollFlags::IN)];
         match rustix::event::poll(&mut fds, Some(&end)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -75,12 +91,27 @@ fn follow(args: &Record, dir: &Path, file: &Path) -> Result<()> {
         }
         // Never blocks: a signal that came has written a byte.
         let is_over = matches!(ending.read(&mut [0; 16]), Ok(1..));
-        let Some(answer) = control::ask(dir, if is_over { &Ask::RecordEnd } else { &Ask::RecordProgress })? else {
-            bail!("the daemon of {} is gone; what it wrote to {} can be read", dir.display(), file.display());
+        let Some(answer) = control::ask(
+            dir,
+            if is_over {
+                &Ask::RecordEnd
+            } else {
+                &Ask::RecordProgress
+            },
+        )?
+        else {
+            bail!(
+                "the daemon of {} is gone; what it wrote to {} can be read",
+                dir.display(),
+                file.display()
+            );
         };
         match answer {
             Answer::Recording { recording } if recording.file != file => {
-                bail!("the recording to {} was ended by somebody else", file.display())
+                bail!(
+                    "the recording to {} was ended by somebody else",
+                    file.display()
+                )
             }
             Answer::Recording { recording } if recording.ended => return told(&recording),
             _ => {}
@@ -93,7 +124,8 @@ fn signals() -> Result<UnixStream> {
     let (receive, send) = UnixStream::pair().context("signals")?;
     receive.set_nonblocking(true).context("signals")?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::low_level::pipe::register(signal, send.try_clone().context("signals")?).context("signals")?;
+        signal_hook::low_level::pipe::register(signal, send.try_clone().context("signals")?)
+            .context("signals")?;
     }
     Ok(receive)
 }
@@ -101,9 +133,16 @@ fn signals() -> Result<UnixStream> {
 /// A trace on the mount that it watches would record its own writing without end.
 fn not_inside(file: &Path, dir: &Path) -> Result<()> {
     let parent = file.parent().unwrap_or(Path::new("/"));
-    let device = |path: &Path| std::fs::metadata(path).map(|m| m.dev()).with_context(|| path.display().to_string());
+    let device = |path: &Path| {
+        std::fs::metadata(path)
+            .map(|m| m.dev())
+            .with_context(|| path.display().to_string())
+    };
     if device(parent)? == device(dir)? {
-        bail!("{} is on the mount that is to be recorded; choose a place elsewhere", file.display());
+        bail!(
+            "{} is on the mount that is to be recorded; choose a place elsewhere",
+            file.display()
+        );
     }
     Ok(())
 }
@@ -123,11 +162,21 @@ fn progress(dir: &Path, what: &Ask) -> Result<RecordingStatus> {
 fn told(recording: &RecordingStatus) -> Result<()> {
     let file = recording.file.display();
     if let Some(failure) = &recording.failure {
-        bail!("the recording to {file} ended early, after {} events: {failure}", recording.events);
+        bail!(
+            "the recording to {file} ended early, after {} events: {failure}",
+            recording.events
+        );
     }
-    say!("{file}: {} events, {}", recording.events, human(recording.bytes));
+    say!(
+        "{file}: {} events, {}",
+        recording.events,
+        human(recording.bytes)
+    );
     if recording.dropped > 0 {
-        say!("{} more came too fast and are missing; the trace says where", recording.dropped);
+        say!(
+            "{} more came too fast and are missing; the trace says where",
+            recording.dropped
+        );
     }
     Ok(())
 }

@@ -9,12 +9,18 @@ use teal_lab::reenact::{ALL, Table};
 
 /// Runs the command.
 pub(crate) fn reenact(name: &str, json: bool) -> Result<ExitCode> {
-    let wanted: Vec<_> = ALL.iter().filter(|(known, ..)| name == "all" || name == *known).collect();
+    let wanted: Vec<_> = ALL
+        .iter()
+        .filter(|(known, ..)| name == "all" || name == *known)
+        .collect();
     if wanted.is_empty() {
         let names = ALL.iter().map(|(known, ..)| *known);
         match nearest(name, names.clone()) {
             Some(known) => bail!("nothing is called {name}; did you mean {known}?"),
-            None => bail!("nothing is called {name}; there are {}, all", names.collect::<Vec<_>>().join(", ")),
+            None => bail!(
+                "nothing is called {name}; there are {}, all",
+                names.collect::<Vec<_>>().join(", ")
+            ),
         }
     }
     for (known, _, make) in wanted {
@@ -33,7 +39,14 @@ fn show(table: &Table) {
     if !table.modelled_by.is_empty() {
         say!("ours modelled by {}", table.modelled_by.join(", "));
     }
-    let width = |of: fn(&teal_lab::reenact::Row) -> &str| table.rows.iter().map(|row| of(row).len()).max().unwrap_or(0);
+    let width = |of: fn(&teal_lab::reenact::Row) -> &str| {
+        table
+            .rows
+            .iter()
+            .map(|row| of(row).len())
+            .max()
+            .unwrap_or(0)
+    };
     let (what, paper) = (width(|row| &row.what), width(|row| &row.paper).max(5));
     say!("  {:what$}  {:paper$}  ours", "", "paper");
     for row in &table.rows {

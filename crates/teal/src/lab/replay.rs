@@ -31,8 +31,16 @@ pub(crate) fn replay(args: &Replay) -> Result<ExitCode> {
     }
     let assumptions = Assumptions {
         memory: args.memory,
-        pace: if args.closed { Pace::Closed } else { Pace::Open },
-        supply: if args.powered { Supply::Powered } else { Supply::Battery },
+        pace: if args.closed {
+            Pace::Closed
+        } else {
+            Pace::Open
+        },
+        supply: if args.powered {
+            Supply::Powered
+        } else {
+            Supply::Battery
+        },
         ..Assumptions::default()
     };
     let mut trace = reader(&args.trace)?;
@@ -48,7 +56,11 @@ pub(crate) fn replay(args: &Replay) -> Result<ExitCode> {
     let most = args.bound.unwrap_or(QUICK / scene.machine.parts.len());
     let bound = scene.bound(&late, most, ROUNDS);
     if let Some(path) = &args.plot {
-        let title = args.trace.file_name().unwrap_or(args.trace.as_os_str()).to_string_lossy();
+        let title = args
+            .trace
+            .file_name()
+            .unwrap_or(args.trace.as_os_str())
+            .to_string_lossy();
         let svg = plot::svg(&title, &scene.machine, &runs, &bound);
         std::fs::write(path, svg).with_context(|| path.display().to_string())?;
     }
@@ -56,14 +68,18 @@ pub(crate) fn replay(args: &Replay) -> Result<ExitCode> {
         let json = figures::json(&scene, &runs, &bound, matches!(ending, Ending::Complete));
         say!("{}", serde_json::to_string_pretty(&json)?);
     } else {
-        figures::lines(&scene, &runs, &bound).iter().for_each(|line| say!("{line}"));
+        figures::lines(&scene, &runs, &bound)
+            .iter()
+            .for_each(|line| say!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn explain(scene: &Scene, policy: &Named, which: Which) -> Result<()> {
     let (run, found) = scene.explain(policy, which);
-    let Some(found) = found else { bail!("{} makes no such decision on this trace", run.policy) };
+    let Some(found) = found else {
+        bail!("{} makes no such decision on this trace", run.policy)
+    };
     say!(
         "{}, decision {} at {}, modelled by {}",
         run.policy,
@@ -86,14 +102,20 @@ fn machine(args: &Replay) -> Result<Machine> {
             }
         }
         names => {
-            let profiles = names.iter().map(|name| profile(name)).collect::<Result<Vec<_>>>()?;
+            let profiles = names
+                .iter()
+                .map(|name| profile(name))
+                .collect::<Result<Vec<_>>>()?;
             Machine::of(&names.join(","), &profiles)?
         }
     };
     if args.spread {
         machine = machine.with_spread_disks();
     }
-    let has_link = machine.parts.iter().any(|part| part.device.kind == Kind::Link);
+    let has_link = machine
+        .parts
+        .iter()
+        .any(|part| part.device.kind == Kind::Link);
     if args.warm < 100 && !has_link {
         bail!("--warm is for machines with a link, which has what the disks lack");
     }
@@ -110,7 +132,10 @@ fn policies(names: &[String]) -> Result<Vec<Named>> {
     if names.iter().any(|name| name == "all") {
         return Ok(Named::ALL.to_vec());
     }
-    Ok(names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?)
+    Ok(names
+        .iter()
+        .map(|name| name.parse())
+        .collect::<Result<_, _>>()?)
 }
 
 /// A number, `90s`, `1.5h`, or a time as it is printed: `0:01:30.500`.
@@ -121,7 +146,11 @@ fn which(text: &str) -> Result<Which> {
         }
         return Ok(Which::Number(number));
     }
-    let refused = || format!("'{text}' is neither a decision's number nor a time; say 17, 90s, 1.5h or 0:01:30.5");
+    let refused = || {
+        format!(
+            "'{text}' is neither a decision's number nor a time; say 17, 90s, 1.5h or 0:01:30.5"
+        )
+    };
     let seconds = match text.strip_suffix(['s', 'm', 'h']) {
         Some(digits) => {
             let unit = match text.as_bytes()[digits.len()] {
@@ -131,8 +160,14 @@ fn which(text: &str) -> Result<Which> {
             };
             digits.parse::<f64>().ok().map(|number| number * unit)
         }
-        None => text.split(':').try_fold(0.0, |sum, part| Some(sum * 60.0 + part.parse::<f64>().ok()?)),
+        None => text.split(':').try_fold(0.0, |sum, part| {
+            Some(sum * 60.0 + part.parse::<f64>().ok()?)
+        }),
     };
-    let seconds = seconds.filter(|seconds| (0.0..1e9).contains(seconds)).with_context(refused)?;
-    Ok(Which::At(Time::after_start(Span::nanos((seconds * 1e9) as u64))))
+    let seconds = seconds
+        .filter(|seconds| (0.0..1e9).contains(seconds))
+        .with_context(refused)?;
+    Ok(Which::At(Time::after_start(Span::nanos(
+        (seconds * 1e9) as u64,
+    ))))
 }

@@ -19,7 +19,10 @@ use teal_lab::workload::{Listener, Options, Outcome, Plan, check_room, execute, 
 pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     let dir = std::fs::canonicalize(&args.dir).with_context(|| args.dir.display().to_string())?;
     if !dir.is_dir() {
-        bail!("{} is no directory; --dir says where the files of the workload are made", dir.display());
+        bail!(
+            "{} is no directory; --dir says where the files of the workload are made",
+            dir.display()
+        );
     }
     let script = Sources::of(&args.workload)?.script()?;
     let options = Options {
@@ -42,15 +45,25 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     }
     for file in [&args.json, &args.csv].into_iter().flatten() {
         // Known before the run, whose figures would be lost.
-        let kept = std::fs::OpenOptions::new().create(true).append(true).open(file);
+        let kept = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(file);
         kept.with_context(|| file.display().to_string())?;
     }
-    let listener = Terminal { strict: args.strict_filebench, ended: Arc::default() };
+    let listener = Terminal {
+        strict: args.strict_filebench,
+        ended: Arc::default(),
+    };
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&listener.ended)).context("signals")?;
     }
-    let Some(outcome) = execute(&plan, &SystemClock, &listener)? else { return Ok(ExitCode::SUCCESS) };
-    figures::lines(&outcome, &plan).iter().for_each(|line| say!("{line}"));
+    let Some(outcome) = execute(&plan, &SystemClock, &listener)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    figures::lines(&outcome, &plan)
+        .iter()
+        .for_each(|line| say!("{line}"));
     if let Some(file) = &args.json {
         let json = serde_json::to_string_pretty(&figures::json(&args.workload, &outcome, &plan))?;
         std::fs::write(file, json + "\n").with_context(|| file.display().to_string())?;
@@ -72,9 +85,16 @@ pub(crate) fn workloads(name: Option<&str>) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for shipped in SHIPPED {
-        let alias = if shipped.alias == shipped.name { String::new() } else { format!(" ({})", shipped.alias) };
+        let alias = if shipped.alias == shipped.name {
+            String::new()
+        } else {
+            format!(" ({})", shipped.alias)
+        };
         say!("{}{alias}: {}", shipped.name, shipped.about());
-        let variables: Vec<String> = shipped.variables().map(|(name, value)| format!("{name}={value}")).collect();
+        let variables: Vec<String> = shipped
+            .variables()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         say!("    {}", variables.join(" "));
     }
     Ok(ExitCode::SUCCESS)
@@ -83,7 +103,11 @@ pub(crate) fn workloads(name: Option<&str>) -> Result<ExitCode> {
 /// What a plan would do.
 fn describe(plan: &Plan) {
     for set in preview(plan) {
-        let scaled = if set.files == set.files_asked { String::new() } else { format!(" of {}", set.files_asked) };
+        let scaled = if set.files == set.files_asked {
+            String::new()
+        } else {
+            format!(" of {}", set.files_asked)
+        };
         say!(
             "fileset {}: {}{scaled} files, {}, {} directories, mean depth {:.1}, {} % there from the beginning",
             set.name,
@@ -98,12 +122,24 @@ fn describe(plan: &Plan) {
         for thread in &process.threads {
             let flowops: Vec<&str> = thread.ops.iter().map(|op| op.name.as_str()).collect();
             let (name, many) = (&process.name, process.instances * thread.instances);
-            say!("process {name}: {many} threads {}: {}", thread.name, flowops.join(", "));
+            say!(
+                "process {name}: {many} threads {}: {}",
+                thread.name,
+                flowops.join(", ")
+            );
         }
     }
     match plan.seconds {
-        Some(seconds) => say!("{} threads for {seconds} s in {}", plan.threads(), plan.options.dir.display()),
-        None => say!("{} threads until they are done, in {}", plan.threads(), plan.options.dir.display()),
+        Some(seconds) => say!(
+            "{} threads for {seconds} s in {}",
+            plan.threads(),
+            plan.options.dir.display()
+        ),
+        None => say!(
+            "{} threads until they are done, in {}",
+            plan.threads(),
+            plan.options.dir.display()
+        ),
     }
 }
 
@@ -119,9 +155,15 @@ impl Listener for Terminal {
 
     fn progress(&self, so_far: &Outcome) {
         if !self.strict {
-            say!("after {:.1} s, of the last {:.1} s:", so_far.at as f64 / 1e9, so_far.nanos as f64 / 1e9);
+            say!(
+                "after {:.1} s, of the last {:.1} s:",
+                so_far.at as f64 / 1e9,
+                so_far.nanos as f64 / 1e9
+            );
         }
-        figures::table(so_far, self.strict).iter().for_each(|line| say!("{line}"));
+        figures::table(so_far, self.strict)
+            .iter()
+            .for_each(|line| say!("{line}"));
     }
 
     fn interrupted(&self) -> bool {

@@ -22,7 +22,9 @@ impl Sources {
         let is_path = name.contains('/') || name.ends_with(".wml") || name.ends_with(".f");
         let (text, beside) = match Shipped::named(name) {
             Some(shipped) if !is_path => (shipped.text.to_owned(), None),
-            _ if is_path || Path::new(name).is_file() => (read(Path::new(name))?, Path::new(name).parent()),
+            _ if is_path || Path::new(name).is_file() => {
+                (read(Path::new(name))?, Path::new(name).parent())
+            }
             _ => bail!(unknown(name)),
         };
         let beside = beside.unwrap_or(Path::new("."));
@@ -32,7 +34,11 @@ impl Sources {
             loaded.insert(wanted.to_owned(), found.clone());
             Ok(found)
         })?;
-        Ok(Self { name: name.to_owned(), text, loaded })
+        Ok(Self {
+            name: name.to_owned(),
+            text,
+            loaded,
+        })
     }
 
     /// Whether both say the same, whatever they are called.
@@ -42,18 +48,34 @@ impl Sources {
 
     /// The script.
     pub(super) fn script(&self) -> Result<Script> {
-        let mut load = |wanted: &str| self.loaded.get(wanted).cloned().ok_or_else(|| format!("{wanted} is not here"));
+        let mut load = |wanted: &str| {
+            self.loaded
+                .get(wanted)
+                .cloned()
+                .ok_or_else(|| format!("{wanted} is not here"))
+        };
         Ok(wml::parse(&self.name, &self.text, &mut load)?)
     }
 }
 
 fn load(wanted: &str, beside: &Path) -> Result<String, String> {
-    let named = [wanted.to_owned(), format!("{wanted}.wml"), format!("{wanted}.f")];
-    match named.iter().map(|name| beside.join(name)).find(|path| path.is_file()) {
+    let named = [
+        wanted.to_owned(),
+        format!("{wanted}.wml"),
+        format!("{wanted}.f"),
+    ];
+    match named
+        .iter()
+        .map(|name| beside.join(name))
+        .find(|path| path.is_file())
+    {
         Some(path) => read(&path).map_err(|e| format!("{e:#}")),
         None => match Shipped::named(wanted) {
             Some(shipped) => Ok(shipped.text.to_owned()),
-            None => Err(format!("there is no such script in {}, and no such workload", beside.display())),
+            None => Err(format!(
+                "there is no such script in {}, and no such workload",
+                beside.display()
+            )),
         },
     }
 }
@@ -69,10 +91,14 @@ fn read(path: &Path) -> Result<String> {
 
 /// What is said of a name that no workload has.
 pub(super) fn unknown(name: &str) -> String {
-    let names = SHIPPED.iter().flat_map(|shipped| [shipped.name, shipped.alias]);
+    let names = SHIPPED
+        .iter()
+        .flat_map(|shipped| [shipped.name, shipped.alias]);
     match nearest(name, names.clone()) {
         Some(known) => {
-            format!("there is no workload {name}; did you mean {known}? A script is named with its .wml or a '/'")
+            format!(
+                "there is no workload {name}; did you mean {known}? A script is named with its .wml or a '/'"
+            )
         }
         None => format!(
             "there is no workload {name}; `teal lab workloads` lists them, and a script is named with its .wml or a '/'"

@@ -17,7 +17,9 @@ pub(crate) fn trace(what: &Trace) -> Result<ExitCode> {
     match what {
         Trace::Show { file, paths } => match show(file, *paths) {
             // The reader of a pipe has seen enough.
-            Err(e) if e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) => {}
+            Err(e)
+                if e.downcast_ref::<io::Error>()
+                    .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) => {}
             done => done?,
         },
         Trace::Characterise { file, wml } => {
@@ -33,7 +35,10 @@ fn open(path: &Path) -> Result<Box<dyn Read>> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdin().lock()));
     }
-    let file = OpenOptions::new().read(true).open(path).with_context(|| path.display().to_string())?;
+    let file = OpenOptions::new()
+        .read(true)
+        .open(path)
+        .with_context(|| path.display().to_string())?;
     Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
 }
 
@@ -83,7 +88,10 @@ fn stat(path: &Path, json: bool) -> Result<()> {
     }
     let ending = reader.ending().cloned().unwrap_or(Ending::Complete);
     if json {
-        say!("{}", serde_json::to_string_pretty(&figures::json(reader.header(), &stat, &ending))?);
+        say!(
+            "{}",
+            serde_json::to_string_pretty(&figures::json(reader.header(), &stat, &ending))?
+        );
     } else {
         for line in figures::lines(reader.header(), &stat) {
             say!("{line}");
@@ -103,7 +111,10 @@ fn import(args: &Import) -> Result<()> {
     if args.unit.is_some_and(|unit| unit == 0 || unit % 512 != 0) {
         bail!("--unit must be a multiple of 512 bytes");
     }
-    let out = OpenOptions::new().write(true).create_new(true).open(&args.out);
+    let out = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&args.out);
     let out = out.with_context(|| args.out.display().to_string())?;
     let done = convert(args, out);
     if done.is_err() {
@@ -111,12 +122,22 @@ fn import(args: &Import) -> Result<()> {
         let _ = std::fs::remove_file(&args.out);
     }
     let done = done.with_context(|| list(args))?;
-    say!("{}: {} events from {} records; {} skipped", args.out.display(), done.events, done.records, done.skipped);
+    say!(
+        "{}: {} events from {} records; {} skipped",
+        args.out.display(),
+        done.events,
+        done.records,
+        done.skipped
+    );
     Ok(())
 }
 
 fn list(args: &Import) -> String {
-    let names: Vec<_> = args.input.iter().map(|path| path.display().to_string()).collect();
+    let names: Vec<_> = args
+        .input
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
     names.join(", ")
 }
 
@@ -127,9 +148,19 @@ fn convert(args: &Import, out: File) -> Result<Imported> {
         Format::Vscsi => "vscsi",
         Format::OracleGeneral => "oracleGeneral",
     };
-    let source = args.source.clone().unwrap_or_else(|| format!("{format}: {}", list(args)));
-    let origin = Origin { machine: Text::default(), source: Text::cut(source.as_bytes()) };
-    let inputs = args.input.iter().map(|path| open(path)).collect::<Result<Vec<_>>>()?;
+    let source = args
+        .source
+        .clone()
+        .unwrap_or_else(|| format!("{format}: {}", list(args)));
+    let origin = Origin {
+        machine: Text::default(),
+        source: Text::cut(source.as_bytes()),
+    };
+    let inputs = args
+        .input
+        .iter()
+        .map(|path| open(path))
+        .collect::<Result<Vec<_>>>()?;
     let mut first = inputs.into_iter();
     let mut one = || first.next().context("an input is named");
     Ok(match args.from {
@@ -154,7 +185,9 @@ fn from_text(path: &Path, out: File) -> Result<Imported> {
         let item = item?;
         done.records += 1;
         done.events += u64::from(matches!(item, Item::Event(_)));
-        writer.put(&item).with_context(|| format!("line {}", lines.line_number()))?;
+        writer
+            .put(&item)
+            .with_context(|| format!("line {}", lines.line_number()))?;
     }
     writer.finish()?;
     Ok(done)

@@ -35,13 +35,21 @@ fn settles(m: &Mounted) {
     let before = count(&shown(m, "usb")["counts"], "bursts");
     fs::write(m.path("beside"), seeded(before, 100)).unwrap();
     support::flush(m);
-    let is_done = |usb: &serde_json::Value| count(&usb["counts"], "bursts") > before && usb["queued"] == 0;
-    assert!(wait_until(PATIENCE, || is_done(&shown(m, "usb"))), "{}", shown(m, "usb"));
+    let is_done =
+        |usb: &serde_json::Value| count(&usb["counts"], "bursts") > before && usb["queued"] == 0;
+    assert!(
+        wait_until(PATIENCE, || is_done(&shown(m, "usb"))),
+        "{}",
+        shown(m, "usb")
+    );
 }
 
 #[test]
 fn affinity_that_was_taken_away_stays_away() {
-    let Some((_cable, nas, home, there)) = at_home("affinity_that_was_taken_away_stays_away") else { return };
+    let Some((_cable, nas, home, there)) = at_home("affinity_that_was_taken_away_stays_away")
+    else {
+        return;
+    };
     let (doc, dir) = (home.path("doc"), home.path("sd"));
     fs::write(&doc, "one").unwrap();
     support::flush(&home);
@@ -63,14 +71,22 @@ fn affinity_that_was_taken_away_stays_away() {
     settles(&home);
     for below in ["x", "x/y", "x/1"] {
         let said = affinity(&home, &["rm", text(&dir.join(below)), "usb"]).refused();
-        assert!(said.contains(&format!("/sd/{below} is in /sd, which is sticky on usb")), "{said}");
+        assert!(
+            said.contains(&format!("/sd/{below} is in /sd, which is sticky on usb")),
+            "{said}"
+        );
     }
     // Elsewhere it can be.
     fs::rename(dir.join("x"), home.path("x")).unwrap();
     affinity(&home, &["rm", text(&home.path("x")), "usb"]).good();
     fs::write(home.path("x/2"), "two").unwrap();
     settles(&home);
-    assert_eq!(listed(&home).lines().count(), 1, "only /sd: {}", listed(&home));
+    assert_eq!(
+        listed(&home).lines().count(),
+        1,
+        "only /sd: {}",
+        listed(&home)
+    );
     affinity(&home, &["rm", text(&dir), "usb"]).good();
     assert_eq!(listed(&home), "");
     device(&home, &["detach", "usb"]);
@@ -81,13 +97,19 @@ fn affinity_that_was_taken_away_stays_away() {
 #[test]
 fn what_is_shown_to_have_affinity_is_there_and_says_how_much_of_it_is_on_the_drive() {
     let test = "what_is_shown_to_have_affinity_is_there_and_says_how_much_of_it_is_on_the_drive";
-    let Some((_cable, nas, mut home, there)) = at_home(test) else { return };
+    let Some((_cable, nas, mut home, there)) = at_home(test) else {
+        return;
+    };
     fs::create_dir(home.path("d")).unwrap();
     let doc = home.path("d/doc");
     fs::write(&doc, seeded(1, 2 << 20)).unwrap();
     affinity(&home, &["add", text(&home.path("d")), "usb", "--sticky"]).good();
     settles(&home);
-    assert!(listed(&home).contains("   2.0 MiB  /d/doc"), "{}", listed(&home));
+    assert!(
+        listed(&home).contains("   2.0 MiB  /d/doc"),
+        "{}",
+        listed(&home)
+    );
     // Nothing is sent by itself from now on.
     home.down();
     home.mount("flush=600");
@@ -95,18 +117,28 @@ fn what_is_shown_to_have_affinity_is_there_and_says_how_much_of_it_is_on_the_dri
     for n in 2..5 {
         save(&doc, &seeded(n, 3 << 20));
         let now = listed(&home);
-        assert!(now.contains("0 B of 3.0 MiB  /d/doc") && !now.contains('#'), "{now}");
+        assert!(
+            now.contains("0 B of 3.0 MiB  /d/doc") && !now.contains('#'),
+            "{now}"
+        );
     }
     // A stale version is not what it was.
     support::flush(&home);
     device(&home, &["detach", "usb"]);
     device(&home, &["attach", text(&there)]);
     let now = listed(&home);
-    assert!(now.contains("   3.0 MiB  /d/doc") && !now.contains('#'), "{now}");
+    assert!(
+        now.contains("   3.0 MiB  /d/doc") && !now.contains('#'),
+        "{now}"
+    );
     let file = fs::OpenOptions::new().append(true).open(&doc).unwrap();
     std::io::Write::write_all(&mut &file, &seeded(9, 1 << 20)).unwrap();
     drop(file);
-    assert!(listed(&home).contains("0 B of 4.0 MiB  /d/doc"), "{}", listed(&home));
+    assert!(
+        listed(&home).contains("0 B of 4.0 MiB  /d/doc"),
+        "{}",
+        listed(&home)
+    );
     // What is removed is not shown; nor what nobody else has ever heard of.
     fs::write(home.path("d/short"), "lived").unwrap();
     affinity(&home, &["add", text(&home.path("d")), "usb", "--sticky"]).good();

@@ -1,7 +1,8 @@
 //! Drives that are block devices which come and go, and places that nobody may write to.
 
 use crate::support::{
-    LoopDevice, Mounted, Nas, PATIENCE, Point, World, check, end, flush, has_loop_devices, run, seeded, wait_until,
+    LoopDevice, Mounted, Nas, PATIENCE, Point, World, check, end, flush, has_loop_devices, run,
+    seeded, wait_until,
 };
 use crate::words::kept;
 use crate::{asked, catches_up, device, refused, shown, text, work_and_home};
@@ -21,7 +22,10 @@ impl Stick {
     /// `None`, on record as skipped, where there are no loop devices.
     fn new(test: &str, world: &World) -> Option<Self> {
         let image = world.path("stick.img");
-        has_loop_devices(test).then(|| Self { device: LoopDevice::new(&image, SIZE), image })
+        has_loop_devices(test).then(|| Self {
+            device: LoopDevice::new(&image, SIZE),
+            image,
+        })
     }
 
     fn device(&self) -> &Path {
@@ -29,8 +33,16 @@ impl Stick {
     }
 
     fn is_size(&self, bytes: u64) {
-        fs::OpenOptions::new().write(true).open(&self.image).unwrap().set_len(bytes).unwrap();
-        run(Command::new("losetup").arg("--set-capacity").arg(self.device())).good();
+        fs::OpenOptions::new()
+            .write(true)
+            .open(&self.image)
+            .unwrap()
+            .set_len(bytes)
+            .unwrap();
+        run(Command::new("losetup")
+            .arg("--set-capacity")
+            .arg(self.device()))
+        .good();
     }
 
     /// It is taken out in the middle of anything: the disk has no medium any more, and all it is asked for fails. What was on it.
@@ -50,33 +62,58 @@ impl Stick {
 #[track_caller]
 fn is_there(m: &Mounted, place: &Path, is_it: bool) {
     let there = || shown(m, "usb")["place"] == text(place);
-    assert!(wait_until(PATIENCE, || there() == is_it), "{is_it}: {}", shown(m, "usb"));
+    assert!(
+        wait_until(PATIENCE, || there() == is_it),
+        "{is_it}: {}",
+        shown(m, "usb")
+    );
 }
 
 #[test]
 fn a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there_again() {
-    let test = "a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there_again";
-    let Some((_cable, nas, home, _)) = work_and_home(test) else { return };
-    let Some(stick) = Stick::new(test, home.world()) else { return };
+    let test =
+        "a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there_again";
+    let Some((_cable, nas, home, _)) = work_and_home(test) else {
+        return;
+    };
+    let Some(stick) = Stick::new(test, home.world()) else {
+        return;
+    };
     device(&nas.0, &["rm", "usb"]);
-    device(&home, &["add", text(stick.device()), "--name", "usb", "--portable"]);
+    device(
+        &home,
+        &["add", text(stick.device()), "--name", "usb", "--portable"],
+    );
     (0..6).for_each(|n| fs::write(nas.0.path(format!("f{n}")), seeded(n, 300_000)).unwrap());
     nas.flush();
     catches_up(&nas, &home);
-    let read = |n: u64| assert_eq!(fs::read(home.path(format!("f{n}"))).unwrap(), seeded(n, 300_000));
+    let read = |n: u64| {
+        assert_eq!(
+            fs::read(home.path(format!("f{n}"))).unwrap(),
+            seeded(n, 300_000)
+        )
+    };
     (0..6).for_each(read);
     let is_on_it = || shown(&home, "usb")["objects"] == 6 && shown(&home, "usb")["queued"] == 0;
     assert!(wait_until(PATIENCE, is_on_it), "{}", shown(&home, "usb"));
     home.world().teal(&["free", text(home.point())]).good();
     // The kernel has it still.
     for n in 0..6 {
-        let file = fs::OpenOptions::new().read(true).open(home.path(format!("f{n}"))).unwrap();
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .open(home.path(format!("f{n}")))
+            .unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     }
     let is_from_it = |n| {
         let before = asked(&nas);
         read(n);
-        assert_eq!(asked(&nas), before, "no content came from the server: {}", shown(&home, "usb"));
+        assert_eq!(
+            asked(&nas),
+            before,
+            "no content came from the server: {}",
+            shown(&home, "usb")
+        );
     };
     is_from_it(0);
     // Pulled out, and read, written and sent without it.
@@ -113,9 +150,13 @@ fn protected_from(dir: &Path, point: PathBuf) -> Point {
 #[test]
 fn a_drive_that_is_write_protected_is_refused_in_one_line_and_attached_when_it_is_not() {
     let test = "a_drive_that_is_write_protected_is_refused_in_one_line_and_attached_when_it_is_not";
-    let Some(mut nas) = Nas::of(test, |_| {}) else { return };
+    let Some(mut nas) = Nas::of(test, |_| {}) else {
+        return;
+    };
     nas.serve();
-    let Some(stick) = Stick::new(test, nas.0.world()) else { return };
+    let Some(stick) = Stick::new(test, nas.0.world()) else {
+        return;
+    };
     let files = nas.0.world().path("stick");
     fs::create_dir(&files).unwrap();
     let drive = nas.0.world().path("file.drive");
@@ -127,23 +168,41 @@ fn a_drive_that_is_write_protected_is_refused_in_one_line_and_attached_when_it_i
     let protected = protected_from(&files, nas.0.world().path("protected"));
     // Not before: it would be attached where it has just been mounted.
     fs::rename(&drive, files.join("file.drive")).unwrap();
-    refused(&nas.0, &["attach", text(&protected.0.join("file.drive"))], &["file.drive", "write-protected"]);
-    refused(&nas.0, &["add", text(&protected.0.join("new.drive")), "--size", "64M"], &["new.drive", "write-protected"]);
+    refused(
+        &nas.0,
+        &["attach", text(&protected.0.join("file.drive"))],
+        &["file.drive", "write-protected"],
+    );
+    refused(
+        &nas.0,
+        &["add", text(&protected.0.join("new.drive")), "--size", "64M"],
+        &["new.drive", "write-protected"],
+    );
     run(Command::new("blockdev").arg("--setro").arg(stick.device())).good();
-    refused(&nas.0, &["attach", text(stick.device())], &[text(stick.device()), "write-protected"]);
+    refused(
+        &nas.0,
+        &["attach", text(stick.device())],
+        &[text(stick.device()), "write-protected"],
+    );
     run(Command::new("blockdev").arg("--setrw").arg(stick.device())).good();
     drop(protected);
     // Detached by somebody, it is attached again only when the daemon has seen it away.
     let is_left = || {
         let kept = kept(&nas);
-        let left = kept.split_once("[left]\n").map_or("", |(_, rest)| rest.split("\n[").next().unwrap());
+        let left = kept
+            .split_once("[left]\n")
+            .map_or("", |(_, rest)| rest.split("\n[").next().unwrap());
         left.contains(text(&drive))
     };
     assert!(wait_until(PATIENCE, || !is_left()), "{}", kept(&nas));
     fs::rename(files.join("file.drive"), &drive).unwrap();
     device(&nas.0, &["attach", text(stick.device())]);
     let is_back = || shown(&nas.0, "file")["place"] == text(&drive);
-    assert!(wait_until(PATIENCE, is_back), "it is attached by itself: {}", shown(&nas.0, "file"));
+    assert!(
+        wait_until(PATIENCE, is_back),
+        "it is attached by itself: {}",
+        shown(&nas.0, "file")
+    );
     fs::write(nas.0.path("f"), seeded(1, 10_000)).unwrap();
     nas.flush();
     for name in ["file", "usb"] {

@@ -1,8 +1,8 @@
 //! What people are told around drives: paths that are not what they seem, what is no drive, and what became of one.
 
 use crate::support::{
-    LoopDevice, Mounted, Nas, PATIENCE, Point, Said, World, check, end, has_loop_devices, is_user_able, run, seeded,
-    shell, wait_until,
+    LoopDevice, Mounted, Nas, PATIENCE, Point, Said, World, check, end, has_loop_devices,
+    is_user_able, run, seeded, shell, wait_until,
 };
 use crate::{device, refused, shown, text};
 use serde_json::Value;
@@ -49,7 +49,9 @@ fn replaced(path: &Path) {
 #[test]
 fn what_was_a_drive_is_looked_at_once_and_forgotten_with_it() {
     let test = "what_was_a_drive_is_looked_at_once_and_forgotten_with_it";
-    let Some((nas, drive)) = with_drive(test) else { return };
+    let Some((nas, drive)) = with_drive(test) else {
+        return;
+    };
     device(&nas.0, &["detach", "usb"]);
     replaced(&drive);
     let is_seen = || nas.0.log().contains("usb.drive is no drive");
@@ -60,7 +62,11 @@ fn what_was_a_drive_is_looked_at_once_and_forgotten_with_it() {
     device(&nas.0, &["add", text(&other), "--size", "32M"]);
     device(&nas.0, &["detach", "other"]);
     fs::rename(&other, &drive).unwrap();
-    assert!(wait_until(PATIENCE, || shown(&nas.0, "other")["place"] == text(&drive)), "{}", nas.0.log());
+    assert!(
+        wait_until(PATIENCE, || shown(&nas.0, "other")["place"] == text(&drive)),
+        "{}",
+        nas.0.log()
+    );
     device(&nas.0, &["detach", "other"]);
     assert!(kept(&nas).contains("usb.drive"));
     device(&nas.0, &["rm", "other"]);
@@ -71,7 +77,9 @@ fn what_was_a_drive_is_looked_at_once_and_forgotten_with_it() {
 #[test]
 fn a_drive_that_another_machine_has_removed_is_forgotten() {
     let test = "a_drive_that_another_machine_has_removed_is_forgotten";
-    let Some((mut nas, drive)) = with_drive(test) else { return };
+    let Some((mut nas, drive)) = with_drive(test) else {
+        return;
+    };
     let home = crate::support::join(test, &nas.serve());
     let there = home.world().path("usb.drive");
     device(&nas.0, &["detach", "usb"]);
@@ -80,7 +88,12 @@ fn a_drive_that_another_machine_has_removed_is_forgotten() {
     device(&home, &["detach", "usb"]);
     device(&home, &["rm", "usb"]);
     fs::rename(&there, &drive).unwrap();
-    assert!(wait_until(PATIENCE, || !kept(&nas).contains("usb.drive")), "{}: {}", kept(&nas), nas.0.log());
+    assert!(
+        wait_until(PATIENCE, || !kept(&nas).contains("usb.drive")),
+        "{}: {}",
+        kept(&nas),
+        nas.0.log()
+    );
     assert!(!is_opened(&drive));
     end(vec![home, nas.0]);
 }
@@ -88,34 +101,73 @@ fn a_drive_that_another_machine_has_removed_is_forgotten() {
 #[test]
 fn what_lies_on_another_file_system_below_or_above_a_volume_is_not_of_it() {
     let test = "what_lies_on_another_file_system_below_or_above_a_volume_is_not_of_it";
-    let Some((nas, _)) = with_drive(test) else { return };
+    let Some((nas, _)) = with_drive(test) else {
+        return;
+    };
     let (world, dir) = (nas.0.world(), nas.0.path("dir"));
     fs::create_dir_all(dir.join("sub")).unwrap();
     fs::write(nas.0.path("file"), "content").unwrap();
     let below = Point(nas.0.path("below"));
     fs::create_dir(&below.0).unwrap();
-    rustix::mount::mount("none", &below.0, "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
+    rustix::mount::mount(
+        "none",
+        &below.0,
+        "tmpfs",
+        rustix::mount::MountFlags::empty(),
+        None,
+    )
+    .unwrap();
     fs::write(below.0.join("file"), "another").unwrap();
     let from = |dir: &Path, args: &[&str]| run(world.command(args).current_dir(dir));
-    for args in [["where", "."], ["pin", "."], ["free", "."], ["where", "file"], ["pin", "file"]] {
+    for args in [
+        ["where", "."],
+        ["pin", "."],
+        ["free", "."],
+        ["where", "file"],
+        ["pin", "file"],
+    ] {
         let said = from(&below.0, &args).refused();
-        assert!(said.contains("not on a mount of TealFS"), "{args:?}: {said}");
+        assert!(
+            said.contains("not on a mount of TealFS"),
+            "{args:?}: {said}"
+        );
     }
-    for args in [&["affinity", "add", ".", "usb"][..], &["affinity", "rm", "file", "usb"]] {
-        assert!(from(&below.0, args).refused().contains("not on a mount of TealFS"), "{args:?}");
+    for args in [
+        &["affinity", "add", ".", "usb"][..],
+        &["affinity", "rm", "file", "usb"],
+    ] {
+        assert!(
+            from(&below.0, args)
+                .refused()
+                .contains("not on a mount of TealFS"),
+            "{args:?}"
+        );
     }
     assert_eq!(nas.0.status()["upstream"]["pinned"], serde_json::json!([]));
     let above = from(nas.0.point(), &["where", ".."]).refused();
     assert!(above.contains("not on a mount of TealFS"), "{above}");
     // What leads to the same.
-    for (dir, path) in [(&*dir, ".."), (&*dir, "../dir/../."), (nas.0.point(), "."), (&*dir.join("sub"), "../..")] {
+    for (dir, path) in [
+        (&*dir, ".."),
+        (&*dir, "../dir/../."),
+        (nas.0.point(), "."),
+        (&*dir.join("sub"), "../.."),
+    ] {
         let said = from(dir, &["where", path]).good();
         assert!(said.starts_with("/ ("), "{path}: {said}");
     }
     let link = world.path("link");
     std::os::unix::fs::symlink(&dir, &link).unwrap();
-    assert!(from(world.path("").as_path(), &["where", "link/../file"]).good().starts_with("/file (7 B)"));
-    assert!(from(world.path("").as_path(), &["where", "link"]).good().starts_with("/dir ("));
+    assert!(
+        from(world.path("").as_path(), &["where", "link/../file"])
+            .good()
+            .starts_with("/file (7 B)")
+    );
+    assert!(
+        from(world.path("").as_path(), &["where", "link"])
+            .good()
+            .starts_with("/dir (")
+    );
     std::os::unix::fs::symlink("file", nas.0.path("symlink")).unwrap();
     let said = from(nas.0.point(), &["where", "symlink"]).refused();
     assert!(said.contains("neither a file nor a directory"), "{said}");
@@ -126,35 +178,70 @@ fn what_lies_on_another_file_system_below_or_above_a_volume_is_not_of_it() {
 #[test]
 fn a_drive_inside_of_a_volume_is_refused() {
     let test = "a_drive_inside_of_a_volume_is_refused";
-    let Some((nas, drive)) = with_drive(test) else { return };
+    let Some((nas, drive)) = with_drive(test) else {
+        return;
+    };
     let (inside, link) = (nas.0.path("inside.drive"), nas.0.world().path("link.drive"));
-    refused(&nas.0, &["add", text(&inside), "--size", "32M"], &["inside.drive", "on a mount of TealFS"]);
+    refused(
+        &nas.0,
+        &["add", text(&inside), "--size", "32M"],
+        &["inside.drive", "on a mount of TealFS"],
+    );
     assert!(!inside.exists());
     device(&nas.0, &["detach", "usb"]);
     fs::copy(&drive, &inside).unwrap();
     std::os::unix::fs::symlink(&inside, &link).unwrap();
     for path in [&inside, &link] {
-        refused(&nas.0, &["attach", text(path)], &["inside.drive", "on a mount of TealFS"]);
-        refused(&nas.0, &["add", text(path), "--name", "x", "--force"], &["inside.drive", "on a mount of TealFS"]);
+        refused(
+            &nas.0,
+            &["attach", text(path)],
+            &["inside.drive", "on a mount of TealFS"],
+        );
+        refused(
+            &nas.0,
+            &["add", text(path), "--name", "x", "--force"],
+            &["inside.drive", "on a mount of TealFS"],
+        );
     }
     fs::create_dir(nas.0.path("dir")).unwrap();
     let dir = nas.0.world().path("dir");
     std::os::unix::fs::symlink(nas.0.path("dir"), &dir).unwrap();
-    refused(&nas.0, &["add", text(&dir.join("new")), "--size", "32M"], &["on a mount of TealFS"]);
+    refused(
+        &nas.0,
+        &["add", text(&dir.join("new")), "--size", "32M"],
+        &["on a mount of TealFS"],
+    );
     end(vec![nas.0]);
 }
 
 #[test]
 fn a_drive_whose_file_was_deleted_or_cut_short_is_gone_with_the_next_question() {
     let test = "a_drive_whose_file_was_deleted_or_cut_short_is_gone_with_the_next_question";
-    let Some((nas, drive)) = with_drive(test) else { return };
+    let Some((nas, drive)) = with_drive(test) else {
+        return;
+    };
     let other = nas.0.world().path("other.drive");
     device(&nas.0, &["add", text(&other), "--size", "32M"]);
     fs::remove_file(&drive).unwrap();
     assert!(shown(&nas.0, "usb")["place"].is_null());
-    assert!(nas.0.log().contains("usb is gone (its file was deleted); nothing is lost"), "{}", nas.0.log());
-    fs::OpenOptions::new().write(true).open(&other).unwrap().set_len(16 << 20).unwrap();
-    refused(&nas.0, &["detach", "other"], &["other is gone", "cut short", "nothing is lost"]);
+    assert!(
+        nas.0
+            .log()
+            .contains("usb is gone (its file was deleted); nothing is lost"),
+        "{}",
+        nas.0.log()
+    );
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&other)
+        .unwrap()
+        .set_len(16 << 20)
+        .unwrap();
+    refused(
+        &nas.0,
+        &["detach", "other"],
+        &["other is gone", "cut short", "nothing is lost"],
+    );
     // With the next burst.
     let third = nas.0.world().path("third.drive");
     device(&nas.0, &["add", text(&third), "--size", "32M"]);
@@ -169,25 +256,61 @@ fn a_drive_whose_file_was_deleted_or_cut_short_is_gone_with_the_next_question() 
 #[test]
 fn what_was_used_otherwise_becomes_a_drive_by_force_only() {
     let test = "what_was_used_otherwise_becomes_a_drive_by_force_only";
-    let Some((nas, drive)) = with_drive(test) else { return };
+    let Some((nas, drive)) = with_drive(test) else {
+        return;
+    };
     let world = nas.0.world();
-    refused(&nas.0, &["add", text(&drive), "--name", "new", "--force"], &["in use", "teal device detach usb"]);
+    refused(
+        &nas.0,
+        &["add", text(&drive), "--name", "new", "--force"],
+        &["in use", "teal device detach usb"],
+    );
     device(&nas.0, &["detach", "usb"]);
     device(&nas.0, &["rm", "usb"]);
-    refused(&nas.0, &["add", text(&drive), "--name", "new"], &["TealFS", "--force"]);
+    refused(
+        &nas.0,
+        &["add", text(&drive), "--name", "new"],
+        &["TealFS", "--force"],
+    );
     let before = fs::read(&drive).unwrap();
     let second = world.path("second.drive");
     device(&nas.0, &["add", text(&second), "--size", "32M"]);
-    refused(&nas.0, &["add", text(&drive), "--name", "second", "--size", "20M", "--force"], &["second", "--name"]);
-    assert!(fs::read(&drive).unwrap() == before, "what is refused changes nothing");
+    refused(
+        &nas.0,
+        &[
+            "add",
+            text(&drive),
+            "--name",
+            "second",
+            "--size",
+            "20M",
+            "--force",
+        ],
+        &["second", "--name"],
+    );
+    assert!(
+        fs::read(&drive).unwrap() == before,
+        "what is refused changes nothing"
+    );
     device(&nas.0, &["add", text(&drive), "--name", "new", "--force"]);
     assert_eq!(shown(&nas.0, "new")["place"], text(&drive));
-    refused(&nas.0, &["add", text(nas.0.store()), "--name", "x", "--force"], &["in use"]);
+    refused(
+        &nas.0,
+        &["add", text(nas.0.store()), "--name", "x", "--force"],
+        &["in use"],
+    );
     if has_loop_devices(test) {
         let disk = LoopDevice::new(&world.path("disk.img"), 64 << 20);
         run(Command::new("mkfs.ext4").arg("-q").arg(disk.path())).good();
-        refused(&nas.0, &["add", text(disk.path()), "--name", "disk"], &["ext2/3/4", "--force"]);
-        device(&nas.0, &["add", text(disk.path()), "--name", "disk", "--force"]);
+        refused(
+            &nas.0,
+            &["add", text(disk.path()), "--name", "disk"],
+            &["ext2/3/4", "--force"],
+        );
+        device(
+            &nas.0,
+            &["add", text(disk.path()), "--name", "disk", "--force"],
+        );
         device(&nas.0, &["detach", "disk"]);
         check(world, disk.path());
         device(&nas.0, &["rm", "disk"]);
@@ -202,7 +325,9 @@ fn what_was_used_otherwise_becomes_a_drive_by_force_only() {
 #[test]
 fn what_is_no_drive_or_damaged_is_called_so() {
     let test = "what_is_no_drive_or_damaged_is_called_so";
-    let Some((nas, drive)) = with_drive(test) else { return };
+    let Some((nas, drive)) = with_drive(test) else {
+        return;
+    };
     let world = nas.0.world();
     fs::write(nas.0.path("f"), seeded(1, 300_000)).unwrap();
     nas.flush();
@@ -213,26 +338,57 @@ fn what_is_no_drive_or_damaged_is_called_so() {
         fs::write(&path, bytes).unwrap();
         path
     };
-    for path in [of("garbage", &seeded(7, 20 << 20)), of("empty", b""), of("short", &image[..100])] {
-        refused(&nas.0, &["attach", text(&path)], &["is no drive", "teal device add"]);
+    for path in [
+        of("garbage", &seeded(7, 20 << 20)),
+        of("empty", b""),
+        of("short", &image[..100]),
+    ] {
+        refused(
+            &nas.0,
+            &["attach", text(&path)],
+            &["is no drive", "teal device add"],
+        );
     }
-    refused(&nas.0, &["attach", text(world.path("").as_path())], &["neither a regular file nor a block device"]);
+    refused(
+        &nas.0,
+        &["attach", text(world.path("").as_path())],
+        &["neither a regular file nor a block device"],
+    );
     // Its superblocks, and a part of it, are damaged.
     let mut damaged = image.clone();
     damaged[8..4096].fill(0xa5);
     let end_of = damaged.len() - 4096;
     damaged[end_of..].fill(0xa5);
     let damaged = of("damaged", &damaged);
-    refused(&nas.0, &["attach", text(&damaged)], &["damaged", "nothing was only on it", "teal device add", "--force"]);
+    refused(
+        &nas.0,
+        &["attach", text(&damaged)],
+        &[
+            "damaged",
+            "nothing was only on it",
+            "teal device add",
+            "--force",
+        ],
+    );
     let cut = of("cut", &image[..image.len() - 4096]);
-    refused(&nas.0, &["attach", text(&cut)], &["cut short", "teal device add", "--force"]);
+    refused(
+        &nas.0,
+        &["attach", text(&cut)],
+        &["cut short", "teal device add", "--force"],
+    );
     let content = seeded(1, 300_000);
-    let at = image.windows(64).position(|bytes| bytes == &content[40_960..41_024]).unwrap();
+    let at = image
+        .windows(64)
+        .position(|bytes| bytes == &content[40_960..41_024])
+        .unwrap();
     let mut spoiled = image;
     spoiled[at] ^= 4;
     let spoiled = of("spoiled", &spoiled);
     let said = world.teal(&["check", text(&spoiled)]);
-    assert!(said.code == 1 && said.stdout.contains("this is a drive: nothing is lost"), "{said}");
+    assert!(
+        said.code == 1 && said.stdout.contains("this is a drive: nothing is lost"),
+        "{said}"
+    );
     end(vec![nas.0]);
 }
 
@@ -244,7 +400,11 @@ fn nobody(world: &World, script: &str, theirs: &Path) -> Said {
         export teal=$PWD/mine/teal
         exec setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '{script}' sh "$2""#
     );
-    shell(world, &script, &[Path::new(env!("CARGO_BIN_EXE_teal")), theirs])
+    shell(
+        world,
+        &script,
+        &[Path::new(env!("CARGO_BIN_EXE_teal")), theirs],
+    )
 }
 
 #[test]
@@ -253,7 +413,9 @@ fn who_may_not_write_is_not_told_of_a_write_protection() {
     if !is_user_able() {
         return teal_testkit::skip(test, "needs root and setpriv");
     }
-    let Some(world) = World::new(test) else { return };
+    let Some(world) = World::new(test) else {
+        return;
+    };
     let theirs = world.path("theirs");
     fs::create_dir(&theirs).unwrap();
     fs::write(theirs.join("root.drive"), vec![0; 17 << 20]).unwrap();
@@ -267,12 +429,23 @@ fn who_may_not_write_is_not_told_of_a_write_protection() {
         $teal device add "$1/new.drive" --size 20M T || echo refused
         $teal device add no/new.drive --size 20M T || echo refused
         $teal down T >>log' sh "$2""#;
-    let said = shell(&world, script, &[Path::new(env!("CARGO_BIN_EXE_teal")), &theirs]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "refused\nrefused\nrefused\n"), "{said}");
+    let said = shell(
+        &world,
+        script,
+        &[Path::new(env!("CARGO_BIN_EXE_teal")), &theirs],
+    );
+    assert_eq!(
+        (said.code, said.stdout.as_str()),
+        (0, "refused\nrefused\nrefused\n"),
+        "{said}"
+    );
     let lines: Vec<&str> = said.stderr.lines().collect();
     assert_eq!(lines.len(), 3, "{said}");
     for (line, name) in [(lines[0], "root.drive"), (lines[1], "new.drive")] {
-        assert!(line.contains(name) && line.contains("permission denied") && line.contains("number 0"), "{line}");
+        assert!(
+            line.contains(name) && line.contains("permission denied") && line.contains("number 0"),
+            "{line}"
+        );
     }
     assert!(lines[2].contains("No such file"), "{said}");
     assert!(!said.stderr.contains("protect"), "{said}");
@@ -294,9 +467,17 @@ fn a_mount_of_another_user_is_called_so() {
         (r#"exec $teal config ls "$1""#, "Teal"),
     ] {
         let said = nobody(m.world(), script, m.point()).refused();
-        assert!(said.contains(name) && said.contains("another user (number 0)"), "{script}: {said}");
+        assert!(
+            said.contains(name) && said.contains("another user (number 0)"),
+            "{script}: {said}"
+        );
     }
-    let said = nobody(m.world(), r#"exec $teal where "$1""#, m.world().path("mine").as_path()).refused();
+    let said = nobody(
+        m.world(),
+        r#"exec $teal where "$1""#,
+        m.world().path("mine").as_path(),
+    )
+    .refused();
     assert!(said.contains("not on a mount of TealFS"), "{said}");
     m.down();
 }
@@ -304,100 +485,207 @@ fn a_mount_of_another_user_is_called_so() {
 #[test]
 fn names_that_are_no_names_and_errors_are_said_in_one_line_and_once() {
     let test = "names_that_are_no_names_and_errors_are_said_in_one_line_and_once";
-    let Some((nas, drive)) = with_drive(test) else { return };
+    let Some((nas, drive)) = with_drive(test) else {
+        return;
+    };
     let world = nas.0.world();
     let once = |args: &[&str], word: &str| {
-        let line = world.teal(&[&["device"], args, &[text(nas.0.point())]].concat()).refused();
+        let line = world
+            .teal(&[&["device"], args, &[text(nas.0.point())]].concat())
+            .refused();
         assert_eq!(line.matches(word).count(), 1, "{line}");
     };
     once(&["attach", text(&world.path("nowhere"))], "No such file");
-    once(&["add", text(&world.path("no/where")), "--size", "20M"], "No such file");
-    once(&["add", text(&world.path("")), "--name", "x", "--force"], "neither a regular file nor a block device");
-    once(&["add", text(&world.path("big")), "--size", "100T"], "File too large");
-    assert!(!world.path("big").exists(), "what could not be made is not left behind");
+    once(
+        &["add", text(&world.path("no/where")), "--size", "20M"],
+        "No such file",
+    );
+    once(
+        &["add", text(&world.path("")), "--name", "x", "--force"],
+        "neither a regular file nor a block device",
+    );
+    once(
+        &["add", text(&world.path("big")), "--size", "100T"],
+        "File too large",
+    );
+    assert!(
+        !world.path("big").exists(),
+        "what could not be made is not left behind"
+    );
     std::os::unix::fs::symlink("nothing", world.path("dangling")).unwrap();
-    once(&["add", text(&world.path("dangling")), "--size", "20M"], "leads nowhere");
+    once(
+        &["add", text(&world.path("dangling")), "--size", "20M"],
+        "leads nowhere",
+    );
     for name in ["server", "Home Log", "elsewhere"] {
-        refused(&nas.0, &["add", text(&world.path("x")), "--size", "20M", "--name", name], &[name, "--name"]);
+        refused(
+            &nas.0,
+            &[
+                "add",
+                text(&world.path("x")),
+                "--size",
+                "20M",
+                "--name",
+                name,
+            ],
+            &[name, "--name"],
+        );
     }
     // Lines and bytes that are no text.
     once(&["attach", text(&world.path("a\nb"))], "a\\nb");
     let bad = world.path(std::ffi::OsStr::from_bytes(b"bad\xff.drive"));
-    let said = run(world.command(&["device", "add", "--size", "20M"]).arg(&bad).arg(nas.0.point())).refused();
-    assert!(said.contains(r"bad\xff.drive") && said.contains("UTF-8"), "{said}");
+    let said = run(world
+        .command(&["device", "add", "--size", "20M"])
+        .arg(&bad)
+        .arg(nas.0.point()))
+    .refused();
+    assert!(
+        said.contains(r"bad\xff.drive") && said.contains("UTF-8"),
+        "{said}"
+    );
     let odd = nas.0.path("li\nne");
     fs::write(&odd, "content").unwrap();
     nas.flush();
-    assert!(world.teal(&["where", text(&odd)]).good().starts_with("/li\\nne (7 B)\n"));
+    assert!(
+        world
+            .teal(&["where", text(&odd)])
+            .good()
+            .starts_with("/li\\nne (7 B)\n")
+    );
     let said = world.teal(&["affinity", "add", text(&odd), "usb"]).good();
     assert!(said.starts_with("1 file (7 B) is always on usb"), "{said}");
-    let said = world.teal(&["affinity", "ls", "usb", text(nas.0.point())]).good();
-    assert!(said.contains("/li\\nne") && said.lines().count() == 1, "{said}");
+    let said = world
+        .teal(&["affinity", "ls", "usb", text(nas.0.point())])
+        .good();
+    assert!(
+        said.contains("/li\\nne") && said.lines().count() == 1,
+        "{said}"
+    );
     let large = nas.0.path("large");
-    fs::File::create_new(&large).unwrap().set_len(60 << 20).unwrap();
-    let said = world.teal(&["affinity", "add", text(&large), "usb"]).refused();
+    fs::File::create_new(&large)
+        .unwrap()
+        .set_len(60 << 20)
+        .unwrap();
+    let said = world
+        .teal(&["affinity", "add", text(&large), "usb"])
+        .refused();
     assert!(said.contains("usb is too small: 60.0 MiB"), "{said}");
     // What is to be typed can be typed.
     let spaced = world.path("sp ace.drive");
     let said = device(&nas.0, &["add", text(&spaced), "--size", "20M"]);
     assert!(said.contains("teal device detach 'sp ace'"), "{said}");
     let status = world.teal(&["status", text(nas.0.point())]).good();
-    assert!(status.contains(&format!("drive    usb, in {}", text(&drive))) && status.contains("sp ace"), "{status}");
+    assert!(
+        status.contains(&format!("drive    usb, in {}", text(&drive))) && status.contains("sp ace"),
+        "{status}"
+    );
     end(vec![nas.0]);
 }
 
 #[test]
 fn drives_are_where_they_are_and_cost_what_is_known() {
     let test = "drives_are_where_they_are_and_cost_what_is_known";
-    let Some((mut nas, drive)) = with_drive(test) else { return };
+    let Some((mut nas, drive)) = with_drive(test) else {
+        return;
+    };
     let mut home = crate::support::join(test, &nas.serve());
-    assert!(device(&home, &["ls"]).starts_with("usb  attached to nas, stays here"), "{}", device(&home, &["ls"]));
+    assert!(
+        device(&home, &["ls"]).starts_with("usb  attached to nas, stays here"),
+        "{}",
+        device(&home, &["ls"])
+    );
     fs::write(nas.0.path("f"), seeded(1, 50_000)).unwrap();
     nas.flush();
     device(&nas.0, &["detach", "usb"]);
-    assert!(device(&home, &["ls"]).starts_with("usb  not attached"), "{}", device(&home, &["ls"]));
+    assert!(
+        device(&home, &["ls"]).starts_with("usb  not attached"),
+        "{}",
+        device(&home, &["ls"])
+    );
     device(&nas.0, &["attach", text(&drive)]);
     let here = home.world().path("here.drive");
-    device(&home, &["add", text(&here), "--size", "32M", "--profile", "ibm-microdrive-1gb"]);
+    device(
+        &home,
+        &[
+            "add",
+            text(&here),
+            "--size",
+            "32M",
+            "--profile",
+            "ibm-microdrive-1gb",
+        ],
+    );
     crate::catches_up(&nas, &home);
     let line = |said: &str, name: &str| {
-        let line = said.lines().find(|line| line.trim_start().starts_with(name));
-        line.unwrap_or_else(|| panic!("{name} in {said}")).to_owned()
+        let line = said
+            .lines()
+            .find(|line| line.trim_start().starts_with(name));
+        line.unwrap_or_else(|| panic!("{name} in {said}"))
+            .to_owned()
     };
     // Nobody has read from a drive, and no profile tells of it.
     let at_nas = nas.0.path("f");
     let said = nas.0.world().teal(&["where", text(&at_nas)]).good();
     assert!(line(&said, "usb").contains("not measured yet"), "{said}");
     let found = |m: &Mounted| -> Value {
-        let said = m.world().teal(&["where", "--json", text(&m.path("f"))]).good();
+        let said = m
+            .world()
+            .teal(&["where", "--json", text(&m.path("f"))])
+            .good();
         serde_json::from_str(&said).unwrap()
     };
     let source = |found: &Value, name: &str| {
-        found["sources"].as_array().unwrap().iter().find(|source| source["name"] == name).cloned().unwrap_or_default()
+        found["sources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|source| source["name"] == name)
+            .cloned()
+            .unwrap_or_default()
     };
     let before = found(&nas.0);
     for name in ["home log", "usb"] {
         let known = source(&before, name);
-        let is_null = ["microseconds", "is_measured", "microjoules", "cost"].iter().all(|key| known[key].is_null());
+        let is_null = ["microseconds", "is_measured", "microjoules", "cost"]
+            .iter()
+            .all(|key| known[key].is_null());
         assert!(is_null && known["bytes"] == 50_000, "{name} in {before}");
     }
     assert_eq!(fs::read(home.path("f")).unwrap(), seeded(1, 50_000));
     let server = source(&found(&home), "server");
-    let (micros, joules) = (server["microseconds"].as_f64().unwrap(), server["microjoules"].as_f64().unwrap());
-    assert!(server["is_measured"] == true && server["cost"].as_f64().unwrap() > 0.0, "{server}");
+    let (micros, joules) = (
+        server["microseconds"].as_f64().unwrap(),
+        server["microjoules"].as_f64().unwrap(),
+    );
+    assert!(
+        server["is_measured"] == true && server["cost"].as_f64().unwrap() > 0.0,
+        "{server}"
+    );
     // The machine draws 5 W while it waits, and half a second counts as half a joule.
-    assert!((joules - micros * 5.0).abs() < joules / 50.0 + 10.0, "{server}");
+    assert!(
+        (joules - micros * 5.0).abs() < joules / 50.0 + 10.0,
+        "{server}"
+    );
     device(&home, &["detach", "here"]);
     device(&home, &["attach", text(&here)]);
     let said = home.world().teal(&["where", text(&home.path("f"))]).good();
     for (name, how) in [("server", "ms (measured)"), ("here", "ms (modelled)")] {
-        assert!(line(&said, name).contains(how) && line(&said, name).contains("mJ (modelled)"), "{said}");
+        assert!(
+            line(&said, name).contains(how) && line(&said, name).contains("mJ (modelled)"),
+            "{said}"
+        );
     }
     // Without the server, those that are elsewhere are not known.
     nas.0.down();
     let said = home.world().teal(&["device", "ls", text(home.point())]);
-    assert!(said.stdout.starts_with("here  in") && !said.stdout.contains("usb"), "{said}");
-    assert!(said.stderr.contains("only drives attached here are listed"), "{said}");
+    assert!(
+        said.stdout.starts_with("here  in") && !said.stdout.contains("usb"),
+        "{said}"
+    );
+    assert!(
+        said.stderr.contains("only drives attached here are listed"),
+        "{said}"
+    );
     assert!(drive.exists());
     home.down();
 }
@@ -405,11 +693,20 @@ fn drives_are_where_they_are_and_cost_what_is_known() {
 #[test]
 fn a_setting_that_is_not_known_is_told_all_that_are() {
     let test = "a_setting_that_is_not_known_is_told_all_that_are";
-    let Some(nas) = Nas::of(test, |_| {}) else { return };
-    let config = |args: &[&str]| nas.0.world().teal(&[&["config"], args, &[text(nas.0.point())]].concat());
+    let Some(nas) = Nas::of(test, |_| {}) else {
+        return;
+    };
+    let config = |args: &[&str]| {
+        nas.0
+            .world()
+            .teal(&[&["config"], args, &[text(nas.0.point())]].concat())
+    };
     let said = config(&["set", "prioriti", "1"]).refused();
     for line in config(&["ls"]).good().lines() {
-        assert!(said.contains(line.split(' ').next().unwrap()), "{line} in {said}");
+        assert!(
+            said.contains(line.split(' ').next().unwrap()),
+            "{line} in {said}"
+        );
     }
     end(vec![nas.0]);
 }
@@ -417,7 +714,9 @@ fn a_setting_that_is_not_known_is_told_all_that_are() {
 #[test]
 fn what_is_given_back_is_counted_as_it_is() {
     let test = "what_is_given_back_is_counted_as_it_is";
-    let Some((mut nas, _)) = with_drive(test) else { return };
+    let Some((mut nas, _)) = with_drive(test) else {
+        return;
+    };
     let home = crate::support::join(test, &nas.serve());
     fs::write(nas.0.path("nine"), "nine byte").unwrap();
     nas.flush();
@@ -425,7 +724,10 @@ fn what_is_given_back_is_counted_as_it_is() {
     let nine = home.path("nine");
     let teal = |what: &str| home.world().teal(&[what, text(&nine)]).good();
     assert_eq!(fs::read(&nine).unwrap(), b"nine byte");
-    assert!(teal("free").starts_with("1 file given back; it comes"), "all of it was in its inode");
+    assert!(
+        teal("free").starts_with("1 file given back; it comes"),
+        "all of it was in its inode"
+    );
     assert!(teal("free").starts_with("nothing to give back"));
     assert!(teal("pin").starts_with("1 file (9 B) is always here"));
     end(vec![home, nas.0]);
@@ -433,14 +735,29 @@ fn what_is_given_back_is_counted_as_it_is() {
 
 #[test]
 fn a_mount_whose_daemon_is_gone_or_out_of_reach_is_called_so() {
-    let Some(mut m) = Mounted::new("a_mount_whose_daemon_is_gone_or_out_of_reach_is_called_so", "64M") else { return };
+    let Some(mut m) = Mounted::new(
+        "a_mount_whose_daemon_is_gone_or_out_of_reach_is_called_so",
+        "64M",
+    ) else {
+        return;
+    };
     let elsewhere = m.world().path("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
-    let said = run(m.world().command(&["device", "ls", text(m.point())]).env("XDG_RUNTIME_DIR", &elsewhere)).refused();
+    let said = run(m
+        .world()
+        .command(&["device", "ls", text(m.point())])
+        .env("XDG_RUNTIME_DIR", &elsewhere))
+    .refused();
     assert!(said.contains("XDG_RUNTIME_DIR"), "{said}");
     m.kill();
     for args in [["device", "ls"], ["config", "ls"]] {
-        let said = m.world().teal(&[&args[..], &[text(m.point())]].concat()).refused();
-        assert!(said.contains("is gone") && said.contains(&format!("teal down {}", text(m.point()))), "{said}");
+        let said = m
+            .world()
+            .teal(&[&args[..], &[text(m.point())]].concat())
+            .refused();
+        assert!(
+            said.contains("is gone") && said.contains(&format!("teal down {}", text(m.point()))),
+            "{said}"
+        );
     }
 }

@@ -47,7 +47,9 @@ impl Gate {
     fn pass(&self) {
         let mut is_closed = self.0.0.lock();
         if *is_closed && std::thread::current().name() == Some(READER) {
-            self.0.1.wait_while_for(&mut is_closed, |is_closed| *is_closed, CLOSED_MAX);
+            self.0
+                .1
+                .wait_while_for(&mut is_closed, |is_closed| *is_closed, CLOSED_MAX);
         }
     }
 }
@@ -61,7 +63,11 @@ pub(crate) struct StickDisk {
 
 impl StickDisk {
     fn change(&self, change: impl FnOnce(&PoweredDisk) -> io::Result<()>) -> io::Result<()> {
-        if self.is_protected { Err(io::ErrorKind::ReadOnlyFilesystem.into()) } else { change(&self.disk) }
+        if self.is_protected {
+            Err(io::ErrorKind::ReadOnlyFilesystem.into())
+        } else {
+            change(&self.disk)
+        }
     }
 }
 
@@ -99,7 +105,10 @@ pub(crate) struct Ails {
 
 impl Ails {
     pub(crate) fn of_copy(&self) -> Self {
-        Self { gate: Gate::default(), ..*self }
+        Self {
+            gate: Gate::default(),
+            ..*self
+        }
     }
 
     pub(crate) fn is_ballast(no: ObjectNo) -> bool {
@@ -107,14 +116,21 @@ impl Ails {
     }
 
     fn ballast(n: u64) -> (ObjectNo, Vec<u8>) {
-        (ObjectNo::new(BALLAST.get() + n), vec![n as u8 + 1; BALLAST_BYTES as usize])
+        (
+            ObjectNo::new(BALLAST.get() + n),
+            vec![n as u8 + 1; BALLAST_BYTES as usize],
+        )
     }
 
     /// What fills it is there.
     pub(crate) fn judge(&self, drive: &Drive) {
         for n in 0..if self.is_damaged { 0 } else { self.ballast } {
             let (no, bytes) = Self::ballast(n);
-            let content = drive.held(no).unwrap().content.unwrap_or_else(|| panic!("{}: {no} made way", drive.name()));
+            let content = drive
+                .held(no)
+                .unwrap()
+                .content
+                .unwrap_or_else(|| panic!("{}: {no} made way", drive.name()));
             let found = drive.read(no, content.data_seq, 0, BALLAST_BYTES).unwrap();
             let read = found.pieces.concat_at(BALLAST_BYTES);
             assert!(read == bytes, "{}: {no} is another", drive.name());
@@ -138,8 +154,18 @@ impl Pieces for Vec<teal_device::Piece> {
 }
 
 fn count(client: &Client, stick: &str, name: &str) -> u64 {
-    let of = |drive: &DriveShown| drive.counts.iter().find(|(of, _)| *of == name).map_or(0, |(_, count)| *count);
-    client.drives().iter().find(|drive| drive.name == stick).map_or(0, of)
+    let of = |drive: &DriveShown| {
+        drive
+            .counts
+            .iter()
+            .find(|(of, _)| *of == name)
+            .map_or(0, |(_, count)| *count)
+    };
+    client
+        .drives()
+        .iter()
+        .find(|drive| drive.name == stick)
+        .map_or(0, of)
 }
 
 impl Stick {
@@ -148,12 +174,15 @@ impl Stick {
         let image = self.disk.snapshot();
         let sector = |at: &u64| &image[(at * SECTOR) as usize..][..SECTOR as usize];
         let is_meant = |at: &u64| match is_content {
-            true => sector(at).windows(TAG_BEGINS.len()).any(|bytes| bytes == TAG_BEGINS),
+            true => sector(at)
+                .windows(TAG_BEGINS.len())
+                .any(|bytes| bytes == TAG_BEGINS),
             false => sector(at).iter().any(|byte| *byte != 0),
         };
         let meant: Vec<u64> = (64..SHAPE.sectors - 64).filter(is_meant).collect();
         for _ in 0..if meant.is_empty() { 0 } else { count } {
-            self.disk.flip_bit(Sector::new(*rng.pick(&meant)), rng.below(SECTOR * 8) as u32);
+            self.disk
+                .flip_bit(Sector::new(*rng.pick(&meant)), rng.below(SECTOR * 8) as u32);
         }
     }
 }
@@ -172,7 +201,9 @@ impl Run {
     pub(crate) fn fill(&mut self, which: usize) {
         let (left, clock) = (self.rng.below(2 << 20), self.world.clock());
         let stick = &mut self.world.sticks[which];
-        let Ok(drive) = Drive::open(stick.disk(), clock) else { return };
+        let Ok(drive) = Drive::open(stick.disk(), clock) else {
+            return;
+        };
         let (seen, first) = (drive.label().seen, stick.ails.ballast);
         while drive.room().free > left + BALLAST_BYTES {
             let (no, bytes) = Ails::ballast(stick.ails.ballast);
@@ -182,7 +213,11 @@ impl Run {
                 Err(_) => break,
             }
             stick.ails.ballast += 1;
-            assert!(stick.ails.ballast < SHAPE.sectors * SECTOR / BALLAST_BYTES, "what fills {} makes way", stick.name);
+            assert!(
+                stick.ails.ballast < SHAPE.sectors * SECTOR / BALLAST_BYTES,
+                "what fills {} makes way",
+                stick.name
+            );
         }
         if drive.close().is_err() {
             // It was damaged; what came now is perhaps not there.
@@ -198,9 +233,16 @@ impl Run {
         let stick = &mut self.world.sticks[which];
         let label = Drive::open(stick.disk(), clock).map(|drive| drive.label());
         let known = client.registered_drives();
-        let disk = StickDisk { is_protected: true, ..stick.stick_disk() };
+        let disk = StickDisk {
+            is_protected: true,
+            ..stick.stick_disk()
+        };
         let done = client.attach_drive(Arc::new(disk), "a stick", &KnownDrives::new(), &*entropy);
-        assert!(done.is_err(), "{} cannot be written to, and is attached", stick.name);
+        assert!(
+            done.is_err(),
+            "{} cannot be written to, and is attached",
+            stick.name
+        );
         // An attachment that was begun before may be told once more.
         let is_settled = label.is_ok_and(|label| label.nonce == label.next);
         if let (true, Ok(before), Ok(after)) = (is_settled, known, client.registered_drives()) {
@@ -233,13 +275,20 @@ impl Run {
         while client.drives().iter().any(|drive| drive.is_late) {
             std::thread::yield_now();
         }
-        assert!(waited <= 1, "{waited} times somebody waited for {name}, which had not come back");
+        assert!(
+            waited <= 1,
+            "{waited} times somebody waited for {name}, which had not come back"
+        );
         self.counts.slow += waited;
     }
 
     /// Content of a drive is damaged while it is in a machine, where somebody reads it.
     pub(crate) fn read_damaged(&mut self, which: usize, at: usize) {
-        let (client, hand, name) = (self.client(at), self.hand(at), self.world.sticks[which].name.clone());
+        let (client, hand, name) = (
+            self.client(at),
+            self.hand(at),
+            self.world.sticks[which].name.clone(),
+        );
         self.gives_back(at);
         if client.upstream_step().is_err() {
             return;
@@ -259,11 +308,20 @@ impl Run {
         if met.is_empty() || client.upstream_step().is_err() || client.flush_drives().is_err() {
             return;
         }
-        let disk = Arc::new(RecordingDisk::from_bytes(SHAPE, self.world.sticks[which].disk.snapshot()));
-        let Ok(drive) = Drive::open(disk, self.world.clock()) else { return };
+        let disk = Arc::new(RecordingDisk::from_bytes(
+            SHAPE,
+            self.world.sticks[which].disk.snapshot(),
+        ));
+        let Ok(drive) = Drive::open(disk, self.world.clock()) else {
+            return;
+        };
         for no in met {
-            let Ok(Some(content)) = drive.held(no).map(|held| held.content) else { continue };
-            let Ok(found) = drive.read(no, content.data_seq, 0, content.size) else { continue };
+            let Ok(Some(content)) = drive.held(no).map(|held| held.content) else {
+                continue;
+            };
+            let Ok(found) = drive.read(no, content.data_seq, 0, content.size) else {
+                continue;
+            };
             assert!(found.spoiled.is_empty(), "{name}: {no} was damaged, and is");
             self.counts.repaired += 1;
         }

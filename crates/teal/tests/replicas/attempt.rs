@@ -22,14 +22,21 @@ fn life(stage: Stage, seed: u64, is_printed: bool) -> (u64, Counts) {
 
 pub(crate) fn attempt(stage: Stage, seed: u64, is_printed: bool) -> Result<(u64, Counts), String> {
     let (say, hear) = channel();
-    let thread = std::thread::Builder::new().name(format!("{stage:?}-{seed}")).spawn(move || {
-        let lived = std::panic::catch_unwind(|| life(stage, seed, is_printed));
-        let words = |panic: Box<dyn std::any::Any + Send>| {
-            let said = panic.downcast_ref::<String>().cloned();
-            said.unwrap_or_else(|| panic.downcast_ref::<&str>().map_or("a panic", |said| said).to_owned())
-        };
-        let _ = say.send(lived.map_err(words));
-    });
+    let thread = std::thread::Builder::new()
+        .name(format!("{stage:?}-{seed}"))
+        .spawn(move || {
+            let lived = std::panic::catch_unwind(|| life(stage, seed, is_printed));
+            let words = |panic: Box<dyn std::any::Any + Send>| {
+                let said = panic.downcast_ref::<String>().cloned();
+                said.unwrap_or_else(|| {
+                    panic
+                        .downcast_ref::<&str>()
+                        .map_or("a panic", |said| said)
+                        .to_owned()
+                })
+            };
+            let _ = say.send(lived.map_err(words));
+        });
     let lived = hear.recv_timeout(DEADLINE);
     if !matches!(lived, Err(RecvTimeoutError::Timeout)) {
         let _ = thread.unwrap().join();

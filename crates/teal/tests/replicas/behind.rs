@@ -17,7 +17,9 @@ fn a_change_made_without_having_seen_anothers_meets_it_as_a_conflict() {
     laptop.upstream_step().unwrap();
     let file = laptop.lookup(ROOT, b"file").unwrap().object;
     let set = |client: &teal_client::Client, name: &str, value: &[u8]| {
-        client.setxattr(file, name.as_bytes(), value, XattrMode::Any, false).unwrap();
+        client
+            .setxattr(file, name.as_bytes(), value, XattrMode::Any, false)
+            .unwrap();
     };
     set(&nas, "user.n", &[b'n'; 20_000]);
     nas.flush_upstream().unwrap();
@@ -32,9 +34,16 @@ fn a_change_made_without_having_seen_anothers_meets_it_as_a_conflict() {
     laptop.flush_upstream().unwrap();
     nas.upstream_step().unwrap();
     for client in [&nas, &laptop] {
-        assert_eq!(client.getxattr(file, b"user.n").unwrap(), [b'n'; 20_000], "the first to commit");
+        assert_eq!(
+            client.getxattr(file, b"user.n").unwrap(),
+            [b'n'; 20_000],
+            "the first to commit"
+        );
         assert_eq!(client.getxattr(file, b"user.l1").unwrap(), [1; 60_000]);
         let conflicts = client.conflicts().unwrap();
-        assert!(conflicts.len() == 1 && conflicts[0].lost.contains("user.n = mine"), "{conflicts:?}");
+        assert!(
+            conflicts.len() == 1 && conflicts[0].lost.contains("user.n = mine"),
+            "{conflicts:?}"
+        );
     }
 }

@@ -42,13 +42,18 @@ pub(crate) fn an_older_server_stops_nobody() {
     let many = find(&both[1], ROOT, MANY).unwrap();
     for (client, who) in both.iter().zip(["nas", "laptop"]) {
         for n in 0..600 {
-            client.link(many, ROOT, format!("{who} {n}").as_bytes()).unwrap();
+            client
+                .link(many, ROOT, format!("{who} {n}").as_bytes())
+                .unwrap();
         }
     }
     let stuck = |client: &Client| client.upstream_status().unwrap().unwrap().stuck_objects;
     both[0].flush_upstream().unwrap();
     let said = both[1].flush_upstream();
-    assert!(matches!(&said, Err(FsError::Stuck(words)) if words.contains("names: 1201, at most 1000")), "{said:?}");
+    assert!(
+        matches!(&said, Err(FsError::Stuck(words)) if words.contains("names: 1201, at most 1000")),
+        "{said:?}"
+    );
     both[0].upstream_step().unwrap();
     assert_eq!(both.each_ref().map(|client| stuck(client).0), [1, 1]);
     for (client, name) in both.iter().zip([b"of nas", &b"of laptop"[..]]) {
@@ -56,13 +61,20 @@ pub(crate) fn an_older_server_stops_nobody() {
         assert!(matches!(client.flush_upstream(), Err(FsError::Stuck(_))));
     }
     both[0].upstream_step().unwrap();
-    assert!(find(&both[0], ROOT, b"of laptop").is_some() && find(&both[1], ROOT, b"of nas").is_some());
+    assert!(
+        find(&both[0], ROOT, b"of laptop").is_some() && find(&both[1], ROOT, b"of nas").is_some()
+    );
     (0..300).for_each(|n| both[0].unlink(ROOT, format!("nas {n}").as_bytes()).unwrap());
     let _ = both[0].flush_upstream();
     for client in &both {
         world.advance(Duration::from_secs(31));
         client.upstream_step().unwrap();
-        assert_eq!((stuck(client).0, client.getattr(many).unwrap().nlink), (0, 901), "{:?}", stuck(client));
+        assert_eq!(
+            (stuck(client).0, client.getattr(many).unwrap().nlink),
+            (0, 901),
+            "{:?}",
+            stuck(client)
+        );
     }
 }
 
@@ -70,11 +82,16 @@ impl Run {
     /// A file and a directory near their limits, known to all.
     pub(crate) fn begin_near_limits(&mut self) {
         let client = Arc::clone(&self.world.machines[0].client);
-        let many = client.create(&CALLER, ROOT, MANY, 0o644, true).unwrap().object;
+        let many = client
+            .create(&CALLER, ROOT, MANY, 0o644, true)
+            .unwrap()
+            .object;
         let dir = client.mkdir(&CALLER, ROOT, DIR, 0o755).unwrap().object;
         let begun = LINKS_MAX as u64 - 60 + self.rng.below(50);
         for n in 0..begun {
-            client.link(many, dir, format!("first {n}").as_bytes()).unwrap();
+            client
+                .link(many, dir, format!("first {n}").as_bytes())
+                .unwrap();
         }
         for _ in 0..2 {
             (0..self.world.machines.len()).for_each(|who| drop(self.round(who, true)));
@@ -84,7 +101,9 @@ impl Run {
     /// Something that brings an object nearer to a limit, or away from it.
     pub(crate) fn near_limits(&mut self, who: usize) {
         let (client, hand) = (Arc::clone(&self.world.machines[who].client), self.hand(who));
-        let (Some(many), Some(dir)) = (find(&client, ROOT, MANY), find(&client, ROOT, DIR)) else { return };
+        let (Some(many), Some(dir)) = (find(&client, ROOT, MANY), find(&client, ROOT, DIR)) else {
+            return;
+        };
         let name = self.rng.below(1_000_000);
         match self.rng.below(3) {
             0 => {
@@ -100,7 +119,10 @@ impl Run {
                 }
             }
             _ => {
-                let (name, len) = (format!("user.{}", self.rng.below(5)), self.rng.below(XATTR_VALUE_MAX as u64 + 1));
+                let (name, len) = (
+                    format!("user.{}", self.rng.below(5)),
+                    self.rng.below(XATTR_VALUE_MAX as u64 + 1),
+                );
                 let value = vec![who as u8; len as usize];
                 let _ = client.setxattr(many, name.as_bytes(), &value, XattrMode::Any, false);
             }
@@ -120,12 +142,18 @@ impl Run {
         wire.refuse(true);
         let poison = format!("{POISON} {}", self.rng.below(100));
         let write = |dir, name: &str, bytes: &[u8]| {
-            let no = client.create(&CALLER, dir, name.as_bytes(), 0o644, true).unwrap().object;
+            let no = client
+                .create(&CALLER, dir, name.as_bytes(), 0o644, true)
+                .unwrap()
+                .object;
             client.write(no, 0, bytes, WriteFlags::default()).unwrap();
             no
         };
         let mut fine = Vec::new();
-        let dir = client.mkdir(&CALLER, ROOT, b"beside it", 0o755).unwrap().object;
+        let dir = client
+            .mkdir(&CALLER, ROOT, b"beside it", 0o755)
+            .unwrap()
+            .object;
         let before = self.rng.below(12);
         for n in 0..before + self.rng.below(12) {
             if n == before {
@@ -142,20 +170,34 @@ impl Run {
         for _ in 0..3 {
             self.world.advance(Duration::from_secs(2));
             match client.flush_upstream() {
-                Err(FsError::Stuck(words)) => assert!(words.contains(&path) && !words.contains("fine"), "{words}"),
+                Err(FsError::Stuck(words)) => {
+                    assert!(words.contains(&path) && !words.contains("fine"), "{words}")
+                }
                 other => panic!("a flush with {path} refused says {other:?}"),
             }
         }
         let status = client.upstream_status().unwrap().unwrap();
         let (count, named) = status.stuck_objects;
-        assert_eq!((count, status.only_here, named[0].path.as_str()), (1, 1, path.as_str()), "{named:?}");
-        let pending = self.world.machines[who].notes().iter().filter(|(_, note)| note[1] & PENDING != 0).count();
+        assert_eq!(
+            (count, status.only_here, named[0].path.as_str()),
+            (1, 1, path.as_str()),
+            "{named:?}"
+        );
+        let pending = self.world.machines[who]
+            .notes()
+            .iter()
+            .filter(|(_, note)| note[1] & PENDING != 0)
+            .count();
         assert_eq!(pending, 1, "nothing else waits");
         for at in 0..self.world.machines.len() {
             self.round(at, at != who).unwrap();
             let tree = walk(&self.world.machines[at].client).unwrap();
             for (path, _) in &fine {
-                assert!(tree.contains_key(path), "{} lacks {path}", self.world.machines[at].name);
+                assert!(
+                    tree.contains_key(path),
+                    "{} lacks {path}",
+                    self.world.machines[at].name
+                );
             }
             assert_eq!(tree.contains_key(&path), at == who);
         }
@@ -164,6 +206,11 @@ impl Run {
         self.world.advance(Duration::from_secs(31));
         client.upstream_step().unwrap();
         let status = client.upstream_status().unwrap().unwrap();
-        assert_eq!((status.stuck_objects.0, status.only_here), (0, 0), "{:?}", status.stuck_objects);
+        assert_eq!(
+            (status.stuck_objects.0, status.only_here),
+            (0, 0),
+            "{:?}",
+            status.stuck_objects
+        );
     }
 }

@@ -19,8 +19,13 @@ use teal_env::DiskShape;
 use teal_testkit::{RecordingDisk, Rng};
 use teal_types::{CommitSeq, FileType};
 
-pub(crate) const SHAPE: DiskShape =
-    DiskShape { sectors: (16 << 20) / 512, logical: 512, physical: 4096, rotational: false, sparse: false };
+pub(crate) const SHAPE: DiskShape = DiskShape {
+    sectors: (16 << 20) / 512,
+    logical: 512,
+    physical: 4096,
+    rotational: false,
+    sparse: false,
+};
 /// Drives of one life, copies among them.
 const DRIVES_MAX: usize = 4;
 
@@ -57,8 +62,15 @@ impl Stick {
 
     pub(crate) fn stick_disk(&mut self) -> StickDisk {
         self.power = Power::new();
-        let disk = PoweredDisk { disk: self.disk.clone(), power: self.power.clone() };
-        StickDisk { disk, gate: self.ails.gate.clone(), is_protected: false }
+        let disk = PoweredDisk {
+            disk: self.disk.clone(),
+            power: self.power.clone(),
+        };
+        StickDisk {
+            disk,
+            gate: self.ails.gate.clone(),
+            is_protected: false,
+        }
     }
 }
 
@@ -84,13 +96,23 @@ impl Run {
                 let fast = self.rng.chance(0.3);
                 let name = self.world.sticks[which].name.clone();
                 let done = self.client(at).detach_drive(&name, fast);
-                self.say(format_args!("  {name} leaves {at}: {:?}", done.as_ref().err().map(ToString::to_string)));
+                self.say(format_args!(
+                    "  {name} leaves {at}: {:?}",
+                    done.as_ref().err().map(ToString::to_string)
+                ));
                 let rng = &mut self.rng;
                 let stick = &mut self.world.sticks[which];
-                if done.is_err() { stick.pull(rng) } else { stick.at = None }
+                if done.is_err() {
+                    stick.pull(rng)
+                } else {
+                    stick.at = None
+                }
             }
             (6, Some(at)) => {
-                self.say(format_args!("  {} is pulled out of {at}", self.world.sticks[which].name));
+                self.say(format_args!(
+                    "  {} is pulled out of {at}",
+                    self.world.sticks[which].name
+                ));
                 self.counts.pulled += 1;
                 self.world.sticks[which].pull(&mut self.rng);
             }
@@ -107,7 +129,10 @@ impl Run {
                     true => client.add_affinity(ROOT, &name, sticky).map(drop),
                     false => client.remove_affinity(ROOT, &name),
                 };
-                self.say(format_args!("  affinity to {name}, {keep}: {:?}", done.err().map(|e| e.to_string())));
+                self.say(format_args!(
+                    "  affinity to {name}, {keep}: {:?}",
+                    done.err().map(|e| e.to_string())
+                ));
             }
             (12..15, Some(at)) => self.read_all(at),
             (9, None) if count < DRIVES_MAX => {
@@ -155,9 +180,16 @@ impl Run {
             ails: Ails::default(),
             at: None,
         };
-        let new = NewDrive { name, portable: true, profile: String::new() };
+        let new = NewDrive {
+            name,
+            portable: true,
+            profile: String::new(),
+        };
         let (client, entropy) = (self.client(who), Arc::clone(&self.world.entropy));
-        if client.add_drive(stick.disk(), "a stick", &new, &*entropy).is_ok() {
+        if client
+            .add_drive(stick.disk(), "a stick", &new, &*entropy)
+            .is_ok()
+        {
             stick.at = Some(who);
             self.world.sticks.push(stick);
         }
@@ -170,12 +202,18 @@ impl Run {
         let done = client.attach_drive(stick.disk(), "a stick", &KnownDrives::new(), &*entropy);
         let is_there = done.is_ok();
         // While the server is away, nobody can know.
-        let is_told = client.drives().iter().any(|drive| drive.name == stick.name && drive.is_told);
+        let is_told = client
+            .drives()
+            .iter()
+            .any(|drive| drive.name == stick.name && drive.is_told);
         if is_there
             && is_told
             && let Some(other) = elsewhere
         {
-            panic!("a copy of {} is attached to {who}, while it is in {other}, which is there", stick.name);
+            panic!(
+                "a copy of {} is attached to {who}, while it is in {other}, which is there",
+                stick.name
+            );
         }
         stick.at = is_there.then_some(who);
         if !is_there {
@@ -183,14 +221,22 @@ impl Run {
         }
         self.counts.attached += u64::from(is_there);
         let words = done.err().map(|e| e.to_string());
-        self.say(format_args!("  {} comes to {who}: {words:?}", self.world.sticks[which].name));
+        self.say(format_args!(
+            "  {} comes to {who}: {words:?}",
+            self.world.sticks[which].name
+        ));
     }
 
     /// The machine that has the drive of which this is a copy, if it is there, and the server knows that the drive is in it.
     fn is_elsewhere(&self, which: usize, who: usize) -> Option<usize> {
         let name = &self.world.sticks[which].name;
         let is_it = |drive: &teal_client::DriveShown| drive.name == *name && drive.is_told;
-        let others = self.world.sticks.iter().filter(|other| other.name == *name).filter_map(|other| other.at);
+        let others = self
+            .world
+            .sticks
+            .iter()
+            .filter(|other| other.name == *name)
+            .filter_map(|other| other.at);
         others.filter(|other| *other != who).find(|other| {
             let client = self.client(*other);
             client.drives().iter().any(is_it) && client.upstream_step().is_ok()
@@ -201,7 +247,9 @@ impl Run {
     pub(crate) fn judge_drives(&mut self) {
         for which in 0..self.world.sticks.len() {
             if let Some(at) = self.world.sticks[which].at {
-                self.client(at).flush_drives().unwrap_or_else(|e| self.say(format_args!("the last burst: {e}")));
+                self.client(at)
+                    .flush_drives()
+                    .unwrap_or_else(|e| self.say(format_args!("the last burst: {e}")));
                 let name = self.world.sticks[which].name.clone();
                 let _ = self.client(at).detach_drive(&name, false);
             }
@@ -217,7 +265,10 @@ impl Run {
 
     fn judge_drive(&mut self, drive: &Drive) {
         let server = self.world.server();
-        let eyes = Eyes { server: &server, peer: self.tags.peer() };
+        let eyes = Eyes {
+            server: &server,
+            peer: self.tags.peer(),
+        };
         let (mut numbers, position) = (Vec::new(), drive.label().seen);
         let all = drive.each(&mut |no| {
             numbers.push(no);
@@ -225,10 +276,19 @@ impl Run {
         });
         all.unwrap_or_else(|_| numbers.clear());
         for no in numbers.into_iter().filter(|no| !Ails::is_ballast(*no)) {
-            let Ok(Some(content)) = drive.held(no).map(|held| held.content) else { continue };
-            let there =
-                eyes.content(no, content.data_seq).unwrap_or_else(|| panic!("{}: {no} was never there", drive.name()));
-            assert_eq!(content.size, there.len() as u64, "{}: {no} at {:?}", drive.name(), content.data_seq);
+            let Ok(Some(content)) = drive.held(no).map(|held| held.content) else {
+                continue;
+            };
+            let there = eyes
+                .content(no, content.data_seq)
+                .unwrap_or_else(|| panic!("{}: {no} was never there", drive.name()));
+            assert_eq!(
+                content.size,
+                there.len() as u64,
+                "{}: {no} at {:?}",
+                drive.name(),
+                content.data_seq
+            );
             let newest = eyes.data_seq(no, position);
             let is_new = newest.is_none_or(|newest| newest == content.data_seq);
             assert!(
@@ -237,7 +297,9 @@ impl Run {
                 drive.name(),
                 content.data_seq
             );
-            let Ok(found) = drive.read(no, content.data_seq, 0, content.size) else { continue };
+            let Ok(found) = drive.read(no, content.data_seq, 0, content.size) else {
+                continue;
+            };
             let mut read = vec![0; there.len()];
             for (at, piece) in found.pieces {
                 read[at as usize..at as usize + piece.len()].copy_from_slice(&piece);

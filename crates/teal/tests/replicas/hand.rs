@@ -33,7 +33,10 @@ pub(crate) struct Hand {
 
 /// How far history is applied.
 pub(crate) fn seen(client: &Client) -> CommitSeq {
-    client.upstream_status().unwrap().map_or(CommitSeq::new(0), |status| status.seen)
+    client
+        .upstream_status()
+        .unwrap()
+        .map_or(CommitSeq::new(0), |status| status.seen)
 }
 
 impl Hand {
@@ -46,19 +49,33 @@ impl Hand {
     }
 
     /// What is nobody's but the server's is as it was at the commit up to which history is applied here.
-    pub(crate) fn is_as_at_the_position(&self, client: &Client, no: ObjectNo, from: u64, read: &[u8]) {
-        let Hand { seat, tags, name, .. } = self;
+    pub(crate) fn is_as_at_the_position(
+        &self,
+        client: &Client,
+        no: ObjectNo,
+        from: u64,
+        read: &[u8],
+    ) {
+        let Hand {
+            seat, tags, name, ..
+        } = self;
         let (seen, note) = (seen(client), client.store().note(no).unwrap());
         let is_theirs = note.is_none_or(|note| note[1] & (PENDING | FLYING | AGAIN) == 0);
         if !is_theirs || seen.get() == 0 || seat.power.is_off() || seat.is_restored() {
             return;
         }
         let server = Arc::clone(&*seat.server.read());
-        let eyes = Eyes { server: &server, peer: tags.peer() };
+        let eyes = Eyes {
+            server: &server,
+            peer: tags.peer(),
+        };
         let Some(there) = seat.power.spare(|| eyes.content(no, seen)) else {
             panic!("{name}: {no} is not there at {seen:?}")
         };
         let there = there.get(from as usize..).unwrap_or_default();
-        assert!(*read == there[..there.len().min(70_000)], "{name} reads {no} from {from} as it is not at {seen:?}");
+        assert!(
+            *read == there[..there.len().min(70_000)],
+            "{name} reads {no} from {from} as it is not at {seen:?}"
+        );
     }
 }

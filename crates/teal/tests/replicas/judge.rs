@@ -32,7 +32,10 @@ impl Run {
         let conflicts = self.world.machines[fresh].client.conflicts().unwrap();
         self.counts.conflicts = conflicts.len() as u64;
         let meets_nobody = matches!(self.stage, Stage::Turns | Stage::Apart);
-        assert!(!meets_nobody || conflicts.is_empty(), "conflicts with nobody: {conflicts:#?}");
+        assert!(
+            !meets_nobody || conflicts.is_empty(),
+            "conflicts with nobody: {conflicts:#?}"
+        );
         for machine in &self.world.machines {
             let name = &machine.name;
             assert_eq!(
@@ -42,9 +45,19 @@ impl Run {
             );
             let here = whole(&machine.client);
             let wrong = differences(&here, &there, self.stage == Stage::Turns);
-            assert!(wrong.is_empty(), "{name} (first) and a fresh one (second) differ:\n{}", wrong.join("\n"));
-            let unseen: Vec<_> = conflicts.iter().filter(|note| !is_there(note, &here)).collect();
-            assert!(unseen.is_empty(), "conflicts that {name} does not have where they say: {unseen:#?}");
+            assert!(
+                wrong.is_empty(),
+                "{name} (first) and a fresh one (second) differ:\n{}",
+                wrong.join("\n")
+            );
+            let unseen: Vec<_> = conflicts
+                .iter()
+                .filter(|note| !is_there(note, &here))
+                .collect();
+            assert!(
+                unseen.is_empty(),
+                "conflicts that {name} does not have where they say: {unseen:#?}"
+            );
         }
         let lost = self.tags.lost(&there);
         assert!(lost.is_empty(), "lost: {}", lost.join("\n"));
@@ -54,10 +67,17 @@ impl Run {
 
     fn is_in_history(&mut self) {
         let server = self.world.server();
-        let eyes = Eyes { server: &server, peer: self.tags.peer() };
+        let eyes = Eyes {
+            server: &server,
+            peer: self.tags.peer(),
+        };
         let ledger = self.world.trace.ledger.lock();
         let missing = ledger.missing(&eyes);
-        assert!(missing.is_empty(), "acknowledged, and not in history:\n{}", missing.join("\n"));
+        assert!(
+            missing.is_empty(),
+            "acknowledged, and not in history:\n{}",
+            missing.join("\n")
+        );
         self.counts.batches = ledger.batches();
         if self.stage < Stage::Copies {
             let own = eyes.with_oneself();
@@ -70,7 +90,9 @@ impl Run {
 fn is_there(note: &ConflictNote, tree: &Tree) -> bool {
     let leads = |path: &str, no| {
         let path = format!("/{}", path.trim_start_matches('/'));
-        let node = tree.get(&path).or_else(|| tree.get(&format!("{}/", path.trim_end_matches('/'))));
+        let node = tree
+            .get(&path)
+            .or_else(|| tree.get(&format!("{}/", path.trim_end_matches('/'))));
         path == "/" || node.is_some_and(|node| node.no == no)
     };
     leads(&note.path, note.object) && note.copy.is_none_or(|copy| leads(&note.copy_path, copy))

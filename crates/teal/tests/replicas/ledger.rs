@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use teal_chunk::{Domain, DomainId};
-use teal_proto::{ConflictKind, ConflictNote, Got, Reply, Request, VersionNote, batch_digest, encode_ops};
+use teal_proto::{
+    ConflictKind, ConflictNote, Got, Reply, Request, VersionNote, batch_digest, encode_ops,
+};
 use teal_server::{Peer, Server};
 use teal_types::{ChunkId, CommitSeq, ContentChange, FileType, ObjectNo, Op, Source, Version};
 
@@ -32,20 +34,53 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub(crate) fn note(&mut self, peer: Peer, request: &Request, reply: &Reply) {
         match (request, reply) {
-            (_, Reply::Welcome(welcome)) => self.domain = Some(Domain::new(DomainId::new([0; 16]), welcome.domain)),
+            (_, Reply::Welcome(welcome)) => {
+                self.domain = Some(Domain::new(DomainId::new([0; 16]), welcome.domain))
+            }
             (Request::Put { chunks }, Reply::Done) => {
                 let domain = self.domain.as_ref().expect("said hello first");
-                self.chunks.extend(chunks.iter().map(|chunk| (domain.name(chunk), chunk.to_vec())));
+                self.chunks.extend(
+                    chunks
+                        .iter()
+                        .map(|chunk| (domain.name(chunk), chunk.to_vec())),
+                );
             }
-            (Request::Stage { incarnation, batch, part: 0, ops }, Reply::Done) => {
-                self.staged.entry((peer.replica, *incarnation, *batch)).or_default().push(ops.clone());
+            (
+                Request::Stage {
+                    incarnation,
+                    batch,
+                    part: 0,
+                    ops,
+                },
+                Reply::Done,
+            ) => {
+                self.staged
+                    .entry((peer.replica, *incarnation, *batch))
+                    .or_default()
+                    .push(ops.clone());
             }
-            (Request::Commit { incarnation, batch, parts: 1, digest }, Reply::Committed { seq }) => {
+            (
+                Request::Commit {
+                    incarnation,
+                    batch,
+                    parts: 1,
+                    digest,
+                },
+                Reply::Committed { seq },
+            ) => {
                 let stamp = (peer.replica, *incarnation, *batch);
                 let staged = self.staged.get(&stamp).into_iter().flatten();
-                let is_it = |ops: &&Vec<Op>| batch_digest([&encode_ops(*ops).unwrap()[..]]) == *digest;
-                let ops = staged.into_iter().find(is_it).expect("nothing is committed that was not staged").clone();
-                let known = self.committed.entry((stamp, *digest)).or_insert(Batch { seq: *seq, ops });
+                let is_it =
+                    |ops: &&Vec<Op>| batch_digest([&encode_ops(*ops).unwrap()[..]]) == *digest;
+                let ops = staged
+                    .into_iter()
+                    .find(is_it)
+                    .expect("nothing is committed that was not staged")
+                    .clone();
+                let known = self
+                    .committed
+                    .entry((stamp, *digest))
+                    .or_insert(Batch { seq: *seq, ops });
                 assert_eq!(known.seq, *seq, "batch {stamp:?} has one place in history");
             }
             _ => {}
@@ -69,10 +104,21 @@ impl Ledger {
         let mut missing = Vec::new();
         for ((stamp, _), batch) in &self.committed {
             if let Some(other) = places.insert(batch.seq, stamp) {
-                missing.push(format!("batches {other:?} and {stamp:?} have the same place {:?}", batch.seq));
+                missing.push(format!(
+                    "batches {other:?} and {stamp:?} have the same place {:?}",
+                    batch.seq
+                ));
             }
-            let at: Vec<&ConflictNote> = conflicts.iter().filter(|note| note.seq == batch.seq).collect();
-            let check = Check { ledger: self, eyes, batch, conflicts: &at };
+            let at: Vec<&ConflictNote> = conflicts
+                .iter()
+                .filter(|note| note.seq == batch.seq)
+                .collect();
+            let check = Check {
+                ledger: self,
+                eyes,
+                batch,
+                conflicts: &at,
+            };
             let lost = batch.ops.iter().filter(|op| !check.is_kept(op));
             missing.extend(lost.map(|op| format!("{stamp:?}, commit {:?}: {op:?}", batch.seq)));
         }
@@ -84,10 +130,18 @@ impl Ledger {
         let unknown = before.as_ref().map(|_| 0);
         let mut content: Vec<Option<u8>> = before.into_iter().flatten().map(Some).collect();
         for op in ops {
-            let (Op::SetContent { object: of, change, .. } | Op::Append { object: of, change, .. }) = op else {
+            let (Op::SetContent {
+                object: of, change, ..
+            }
+            | Op::Append {
+                object: of, change, ..
+            }) = op
+            else {
                 continue;
             };
-            let ContentChange { cut, size, pieces, .. } = change;
+            let ContentChange {
+                cut, size, pieces, ..
+            } = change;
             if *of != object {
                 continue;
             }
@@ -95,12 +149,17 @@ impl Ledger {
             content.resize(*size as usize, unknown);
             for piece in pieces {
                 let bytes = match piece.source {
-                    Source::Chunk { id, offset } => {
-                        self.chunks[&id][offset as usize..][..piece.len as usize].iter().map(|b| Some(*b)).collect()
-                    }
+                    Source::Chunk { id, offset } => self.chunks[&id][offset as usize..]
+                        [..piece.len as usize]
+                        .iter()
+                        .map(|b| Some(*b))
+                        .collect(),
                     Source::Hole => vec![Some(0); piece.len as usize],
                 };
-                content.splice(piece.offset as usize..(piece.offset + piece.len) as usize, bytes);
+                content.splice(
+                    piece.offset as usize..(piece.offset + piece.len) as usize,
+                    bytes,
+                );
             }
         }
         content
@@ -118,17 +177,26 @@ struct Check<'a> {
 impl Check<'_> {
     fn is_kept(&self, op: &Op) -> bool {
         let (object, at) = (op.object(), self.batch.seq);
-        let is_shown = self.conflicts.iter().any(|note| note.object == object || note.copy == Some(object));
+        let is_shown = self
+            .conflicts
+            .iter()
+            .any(|note| note.object == object || note.copy == Some(object));
         let version = self.eyes.past(object, at);
         let of = version.as_ref();
         match op {
             Op::SetContent { base, .. } => self.has_content(object, *base),
-            Op::Append { base, change, .. } => self.has_content(object, *base) || self.has_behind(object, change),
+            Op::Append { base, change, .. } => {
+                self.has_content(object, *base) || self.has_behind(object, change)
+            }
             _ if is_shown => true,
             Op::Create { .. } => of.is_some(),
             Op::Remove { link, .. } => of.is_none_or(|version| !version.links.contains(link)),
-            Op::Place { link, .. } | Op::Move { to: link, .. } => of.is_some_and(|it| it.links.contains(link)),
-            Op::SetAttributes { attributes, .. } => of.is_none_or(|it| it.attributes.perm == attributes.perm),
+            Op::Place { link, .. } | Op::Move { to: link, .. } => {
+                of.is_some_and(|it| it.links.contains(link))
+            }
+            Op::SetAttributes { attributes, .. } => {
+                of.is_none_or(|it| it.attributes.perm == attributes.perm)
+            }
             Op::SetXattr { name, value, .. } => of.is_none_or(|version| {
                 let there = version.xattrs.iter().find(|(of, _)| of == name);
                 there.map(|(_, value)| &value[..]) == value.as_deref()
@@ -139,27 +207,47 @@ impl Check<'_> {
     /// A tail is behind all that was there before.
     fn has_behind(&self, object: ObjectNo, change: &ContentChange) -> bool {
         let at = self.batch.seq;
-        let before = self.eyes.content(object, CommitSeq::new(at.get() - 1)).unwrap_or_default();
+        let before = self
+            .eyes
+            .content(object, CommitSeq::new(at.get() - 1))
+            .unwrap_or_default();
         let tail = change.pieces.iter().flat_map(|piece| match piece.source {
-            Source::Chunk { id, offset } => &self.ledger.chunks[&id][offset as usize..][..piece.len as usize],
+            Source::Chunk { id, offset } => {
+                &self.ledger.chunks[&id][offset as usize..][..piece.len as usize]
+            }
             Source::Hole => panic!("a hole in what was appended"),
         });
         let wanted: Vec<u8> = before.iter().chain(tail).copied().collect();
-        self.eyes.content(object, at).is_some_and(|there| there == wanted)
+        self.eyes
+            .content(object, at)
+            .is_some_and(|there| there == wanted)
     }
 
     /// The change is applied to what was there; or, in a copy, to what its author had seen.
     fn has_content(&self, object: ObjectNo, base: CommitSeq) -> bool {
         let at = self.batch.seq;
-        let copies = self.conflicts.iter().filter(|note| note.object == object).filter_map(|note| note.copy);
+        let copies = self
+            .conflicts
+            .iter()
+            .filter(|note| note.object == object)
+            .filter_map(|note| note.copy);
         let before = CommitSeq::new(at.get() - 1);
-        [(object, before)].into_iter().chain(copies.map(|copy| (copy, base))).any(|(place, before)| {
-            let wanted = self.ledger.content(&self.batch.ops, object, self.eyes.content(object, before));
-            let there = self.eyes.content(place, at);
-            there.is_some_and(|there| {
-                there.len() == wanted.len() && there.iter().zip(&wanted).all(|(is, w)| w.is_none_or(|w| w == *is))
+        [(object, before)]
+            .into_iter()
+            .chain(copies.map(|copy| (copy, base)))
+            .any(|(place, before)| {
+                let wanted =
+                    self.ledger
+                        .content(&self.batch.ops, object, self.eyes.content(object, before));
+                let there = self.eyes.content(place, at);
+                there.is_some_and(|there| {
+                    there.len() == wanted.len()
+                        && there
+                            .iter()
+                            .zip(&wanted)
+                            .all(|(is, w)| w.is_none_or(|w| w == *is))
+                })
             })
-        })
     }
 }
 
@@ -177,7 +265,9 @@ impl Eyes<'_> {
     pub(crate) fn conflicts(&self) -> Vec<ConflictNote> {
         let mut found: Vec<ConflictNote> = Vec::new();
         loop {
-            match self.ask(Request::Conflicts { after: found.last().map_or(0, |note| note.id) }) {
+            match self.ask(Request::Conflicts {
+                after: found.last().map_or(0, |note| note.id),
+            }) {
                 Reply::Conflicts(more) if more.is_empty() => return found,
                 Reply::Conflicts(more) => found.extend(more),
                 other => panic!("{other:?}"),
@@ -186,7 +276,12 @@ impl Eyes<'_> {
     }
 
     fn read(&self, object: ObjectNo, at: CommitSeq, len: u64) -> (Option<Version>, Got) {
-        match self.ask(Request::ReadPast { object, at, offset: 0, len }) {
+        match self.ask(Request::ReadPast {
+            object,
+            at,
+            offset: 0,
+            len,
+        }) {
             Reply::Past { version, got } => (version, got),
             other => panic!("{object} at {at:?}: {other:?}"),
         }
@@ -199,7 +294,9 @@ impl Eyes<'_> {
     /// Content at a commit; `None`: there was no such object.
     pub(crate) fn content(&self, object: ObjectNo, at: CommitSeq) -> Option<Vec<u8>> {
         let size = self.past(object, at)?.size;
-        let (_, Got::Is { pieces, .. }) = self.read(object, at, size) else { panic!("{object} at {at:?} is damaged") };
+        let (_, Got::Is { pieces, .. }) = self.read(object, at, size) else {
+            panic!("{object} at {at:?} is damaged")
+        };
         let mut content = vec![0; size as usize];
         for piece in pieces {
             content[piece.offset as usize..][..piece.bytes.len()].copy_from_slice(&piece.bytes);
@@ -213,43 +310,61 @@ impl Eyes<'_> {
     }
 
     /// The commits behind `after`, up to `to`, that made a version of an object which has content.
-    pub(crate) fn versions(&self, object: ObjectNo, after: CommitSeq, to: CommitSeq) -> Vec<CommitSeq> {
+    pub(crate) fn versions(
+        &self,
+        object: ObjectNo,
+        after: CommitSeq,
+        to: CommitSeq,
+    ) -> Vec<CommitSeq> {
         let Reply::History(notes) = self.ask(Request::History { object, after }) else {
             panic!("no history of {object}")
         };
         let is_one = |note: &&VersionNote| {
             let version = note.version.as_ref();
-            note.seq <= to && version.is_some_and(|version| version.kind == FileType::File && version.size > 0)
+            note.seq <= to
+                && version.is_some_and(|version| version.kind == FileType::File && version.size > 0)
         };
         notes.iter().filter(is_one).map(|note| note.seq).collect()
     }
 
     fn author(&self, object: ObjectNo, at: CommitSeq) -> Option<u32> {
         let before = CommitSeq::new(at.get().saturating_sub(1));
-        match self.ask(Request::History { object, after: before }) {
-            Reply::History(notes) => {
-                notes.first().filter(|VersionNote { seq, .. }| *seq == at).map(|note| note.stamp.replica)
-            }
+        match self.ask(Request::History {
+            object,
+            after: before,
+        }) {
+            Reply::History(notes) => notes
+                .first()
+                .filter(|VersionNote { seq, .. }| *seq == at)
+                .map(|note| note.stamp.replica),
             other => panic!("{other:?}"),
         }
     }
 
     /// Who ended an object that was gone before a commit.
     fn ended_by(&self, object: ObjectNo, at: CommitSeq) -> Option<u32> {
-        let Reply::History(notes) = self.ask(Request::History { object, after: CommitSeq::new(0) }) else {
+        let Reply::History(notes) = self.ask(Request::History {
+            object,
+            after: CommitSeq::new(0),
+        }) else {
             panic!("no history of {object}")
         };
         let last = notes.iter().take_while(|note| note.seq < at).last();
-        last.filter(|note| note.version.is_none()).map(|note| note.stamp.replica)
+        last.filter(|note| note.version.is_none())
+            .map(|note| note.stamp.replica)
     }
 
     /// Conflicts of somebody's content with his own.
     pub(crate) fn with_oneself(&self) -> Vec<ConflictNote> {
         let mut found = self.conflicts();
         found.retain(|note| {
-            let (ConflictKind::Content, Some(copy)) = (note.kind, note.copy) else { return false };
-            let content =
-                || self.past(note.object, note.seq).and_then(|first| self.author(note.object, first.data_seq));
+            let (ConflictKind::Content, Some(copy)) = (note.kind, note.copy) else {
+                return false;
+            };
+            let content = || {
+                self.past(note.object, note.seq)
+                    .and_then(|first| self.author(note.object, first.data_seq))
+            };
             // Of a file that was replaced it is the renaming that came first, whoever wrote what it put there.
             let first = self.ended_by(copy, note.seq).or_else(content);
             first.is_some() && first == self.author(copy, note.seq)

@@ -48,7 +48,11 @@ impl Kernel {
 impl Steps<'_> {
     /// One operation on a log.
     pub(crate) fn log(&mut self) -> Result<(), FsError> {
-        let held = self.hand.kernel.held(self.rng).filter(|_| self.rng.chance(0.75));
+        let held = self
+            .hand
+            .kernel
+            .held(self.rng)
+            .filter(|_| self.rng.chance(0.75));
         let no = match held {
             Some(no) if self.client.getattr(no).is_ok_and(|attr| attr.nlink > 0) => no,
             Some(no) => {
@@ -67,7 +71,10 @@ impl Steps<'_> {
     fn open(&mut self) -> Result<ObjectNo, FsError> {
         let (dir, name) = (self.dir()?, self.rng.pick(&LOGS).as_bytes());
         let attr = match self.client.lookup(dir, name) {
-            Err(FsError::NotFound) => self.client.create(&crate::world::CALLER, dir, name, 0o644, true)?,
+            Err(FsError::NotFound) => {
+                self.client
+                    .create(&crate::world::CALLER, dir, name, 0o644, true)?
+            }
             there => there?,
         };
         self.client.release(attr.object, 1);
@@ -83,8 +90,16 @@ impl Steps<'_> {
     fn empty(&mut self, no: ObjectNo) -> Result<(), FsError> {
         self.say(format_args!("truncate the log {no}"));
         self.changes(no, 0, u64::MAX);
-        let done = self.client.setattr(no, &SetAttrRequest { size: Some(0), ..SetAttrRequest::default() });
-        self.hand.tags.change(NOBODY, crate::hand::seen(&self.client), no, 0, u64::MAX);
+        let done = self.client.setattr(
+            no,
+            &SetAttrRequest {
+                size: Some(0),
+                ..SetAttrRequest::default()
+            },
+        );
+        self.hand
+            .tags
+            .change(NOBODY, crate::hand::seen(&self.client), no, 0, u64::MAX);
         self.hand.kernel.give(no, 0);
         done.map(drop)
     }
@@ -102,8 +117,19 @@ impl Steps<'_> {
         let (at, count) = (self.hand.kernel.size(no), 1 + self.rng.below(4) as usize);
         let is_line = self.rng.chance(0.85);
         let (id, content) = self.hand.tags.append(self.hand.who, no, count, is_line);
-        self.say(format_args!("append to {no} at {at} as seen: {}", String::from_utf8_lossy(&content)));
-        let done = self.client.write(no, at, &content, WriteFlags { append: true, ..WriteFlags::default() });
+        self.say(format_args!(
+            "append to {no} at {at} as seen: {}",
+            String::from_utf8_lossy(&content)
+        ));
+        let done = self.client.write(
+            no,
+            at,
+            &content,
+            WriteFlags {
+                append: true,
+                ..WriteFlags::default()
+            },
+        );
         if done.is_err() {
             self.hand.tags.was_not_written(id);
         }
@@ -117,7 +143,11 @@ impl Steps<'_> {
 
     /// The kernel asks for the size, or goes on with what it thinks.
     fn refresh(&mut self, no: ObjectNo, thought: u64) -> Result<(), FsError> {
-        let size = if self.rng.chance(0.5) { self.client.getattr(no)?.size } else { thought };
+        let size = if self.rng.chance(0.5) {
+            self.client.getattr(no)?.size
+        } else {
+            thought
+        };
         self.hand.kernel.give(no, size);
         Ok(())
     }

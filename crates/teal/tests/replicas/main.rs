@@ -46,7 +46,11 @@ fn explore(stage: Stage) {
         return;
     }
     let (mut failed, mut all) = (Vec::new(), Counts::default());
-    let seeds = number("TEAL_SEEDS").unwrap_or(if stage == Stage::Limits { SEEDS_OF_LIMITS } else { SEEDS });
+    let seeds = number("TEAL_SEEDS").unwrap_or(if stage == Stage::Limits {
+        SEEDS_OF_LIMITS
+    } else {
+        SEEDS
+    });
     for seed in 0..seeds {
         match attempt(stage, seed, false) {
             Ok((_, counts)) => all += counts,
@@ -54,7 +58,12 @@ fn explore(stage: Stage) {
         }
     }
     println!("{stage:?}: {seeds} lives, {all:?}");
-    assert!(failed.is_empty(), "{} failed:\n{}\nrepeat one with TEAL_SEED=n", failed.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} failed:\n{}\nrepeat one with TEAL_SEED=n",
+        failed.len(),
+        failed.join("\n")
+    );
 }
 
 #[test]
@@ -109,9 +118,12 @@ fn copies_of_a_store_and_a_restored_server_lose_nothing_together() {
 
 #[test]
 fn a_seed_gives_the_same_messages_again() {
-    for (stage, seed) in
-        [(Stage::AtOnce, 1_000), (Stage::Power, 1_001), (Stage::Drives, 1_003), (Stage::Restored, 1_002)]
-    {
+    for (stage, seed) in [
+        (Stage::AtOnce, 1_000),
+        (Stage::Power, 1_001),
+        (Stage::Drives, 1_003),
+        (Stage::Restored, 1_002),
+    ] {
         let digest = || attempt(stage, seed, false).unwrap().0;
         assert_eq!(digest(), digest());
     }

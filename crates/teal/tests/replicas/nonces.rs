@@ -14,18 +14,36 @@ fn answers_that_are_lost_make_no_copy_of_a_drive() {
     let (mut world, mut rng) = (World::new(1, false), Rng::new(1));
     world.found(&mut rng, |_| {});
     world.join("laptop", &mut rng);
-    let [nas, laptop]: [Arc<Client>; 2] = [0, 1].map(|at: usize| Arc::clone(&world.machines[at].client));
+    let [nas, laptop]: [Arc<Client>; 2] =
+        [0, 1].map(|at: usize| Arc::clone(&world.machines[at].client));
     laptop.upstream_step().unwrap();
     let mut disk = RecordingDisk::new(SHAPE);
     let with = |disk: &RecordingDisk, power: &Power| {
-        let disk = PoweredDisk { disk: disk.clone(), power: power.clone() };
-        Arc::new(StickDisk { disk, gate: Gate::default(), is_protected: false })
+        let disk = PoweredDisk {
+            disk: disk.clone(),
+            power: power.clone(),
+        };
+        Arc::new(StickDisk {
+            disk,
+            gate: Gate::default(),
+            is_protected: false,
+        })
     };
     let attach = |client: &Arc<Client>, disk: &RecordingDisk, power: &Power| {
-        client.attach_drive(with(disk, power), "a stick", &KnownDrives::new(), &*world.entropy)
+        client.attach_drive(
+            with(disk, power),
+            "a stick",
+            &KnownDrives::new(),
+            &*world.entropy,
+        )
     };
-    let new = NewDrive { name: "usb".to_owned(), portable: true, profile: String::new() };
-    nas.add_drive(with(&disk, &Power::new()), "a stick", &new, &*world.entropy).unwrap();
+    let new = NewDrive {
+        name: "usb".to_owned(),
+        portable: true,
+        profile: String::new(),
+    };
+    nas.add_drive(with(&disk, &Power::new()), "a stick", &new, &*world.entropy)
+        .unwrap();
     nas.detach_drive("usb", false).unwrap();
     let is_heard_of = || nas.registered_drives().unwrap()[0].attached.is_some();
     assert!(!is_heard_of());
@@ -33,16 +51,23 @@ fn answers_that_are_lost_make_no_copy_of_a_drive() {
     for writes in 1.. {
         let power = Power::new();
         power.fails_after(writes);
-        assert!(attach(&nas, &disk, &power).is_err(), "nobody has heard of it after {writes} writes");
+        assert!(
+            attach(&nas, &disk, &power).is_err(),
+            "nobody has heard of it after {writes} writes"
+        );
         if is_heard_of() {
             break;
         }
     }
     let is_settled = |disk: &RecordingDisk| {
-        let label = Drive::open(Arc::new(disk.clone()), world.clock()).unwrap().label();
+        let label = Drive::open(Arc::new(disk.clone()), world.clock())
+            .unwrap()
+            .label();
         label.nonce == label.next
     };
-    let pulled = (0..100).map(|_| disk.trace().crash(&mut rng, true).disk).find(|disk| !is_settled(disk));
+    let pulled = (0..100)
+        .map(|_| disk.trace().crash(&mut rng, true).disk)
+        .find(|disk| !is_settled(disk));
     disk = pulled.expect("what was written last may be lost");
     // The next one it does not hear of.
     world.machines[0].wire.cut(true);

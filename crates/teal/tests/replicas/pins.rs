@@ -14,15 +14,24 @@ impl Run {
     /// Something in the root is pinned, or given back.
     pub(crate) fn pin_or_free(&mut self, who: usize) {
         let client = self.client(who);
-        let Ok(found) = entries(&client, ROOT) else { return };
+        let Ok(found) = entries(&client, ROOT) else {
+            return;
+        };
         if found.is_empty() {
             return;
         }
         let (name, no, _) = self.rng.pick(&found).clone();
         let is_pin = self.rng.chance(0.5);
-        let done = if is_pin { client.pin(no).map(drop) } else { client.free(no).map(drop) };
+        let done = if is_pin {
+            client.pin(no).map(drop)
+        } else {
+            client.free(no).map(drop)
+        };
         let name = String::from_utf8_lossy(&name).into_owned();
-        self.say(format_args!("  {who} {} {name}: {done:?}", if is_pin { "pins" } else { "frees" }));
+        self.say(format_args!(
+            "  {who} {} {name}: {done:?}",
+            if is_pin { "pins" } else { "frees" }
+        ));
         match done {
             Ok(()) => self.counts.pins += 1,
             Err(PinRefused::Below(_) | PinRefused::Unreachable(_)) => {}
@@ -38,7 +47,12 @@ impl Run {
             let (name, client) = (&machine.name, &machine.client);
             // All names are known then: what comes with them may be pinned by another.
             files(client, ROOT);
-            let is_coming = || client.upstream_status().unwrap().is_some_and(|of| of.pins.is_coming);
+            let is_coming = || {
+                client
+                    .upstream_status()
+                    .unwrap()
+                    .is_some_and(|of| of.pins.is_coming)
+            };
             for round in 0.. {
                 client.upstream_step().unwrap();
                 assert!(round < ROUNDS, "{name}: what is pinned comes and comes");
@@ -49,7 +63,10 @@ impl Run {
             for no in files(client, ROOT) {
                 let found = client.whereabouts(no).unwrap();
                 let is_whole = found.sources[0].bytes == found.size;
-                assert!(is_whole || found.pinned.is_none(), "not on {name}: {found:?}");
+                assert!(
+                    is_whole || found.pinned.is_none(),
+                    "not on {name}: {found:?}"
+                );
             }
         }
     }

@@ -68,7 +68,11 @@ impl PoweredDisk {
         if begins {
             action()?;
         }
-        if ends { Ok(()) } else { Err(io::Error::other("the power has gone")) }
+        if ends {
+            Ok(())
+        } else {
+            Err(io::Error::other("the power has gone"))
+        }
     }
 }
 
@@ -101,7 +105,10 @@ pub(crate) struct PoweredMeta {
 }
 
 fn cut() -> MetaError {
-    MetaError::Io { file: "memory".into(), source: "the power has gone".into() }
+    MetaError::Io {
+        file: "memory".into(),
+        source: "the power has gone".into(),
+    }
 }
 
 impl Meta for PoweredMeta {
@@ -121,7 +128,11 @@ impl Meta for PoweredMeta {
         if ends { Ok(()) } else { Err(cut()) }
     }
     fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<(), MetaError> {
-        if self.power.is_off() { Err(cut()) } else { self.memory.read(volume, work) }
+        if self.power.is_off() {
+            Err(cut())
+        } else {
+            self.memory.read(volume, work)
+        }
     }
 }
 
@@ -141,7 +152,10 @@ impl Shelf for PoweredShelf {
         if ends || (begins && self.is_last_kept) {
             self.shelf.put(name, bytes)?;
         }
-        let gone = || ShelfError::Unreachable { name: name.into(), source: Arc::new(cut()) };
+        let gone = || ShelfError::Unreachable {
+            name: name.into(),
+            source: Arc::new(cut()),
+        };
         if ends { Ok(()) } else { Err(gone()) }
     }
     fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ShelfError> {

@@ -20,15 +20,28 @@ impl Run {
         self.counts.restored += 1;
         let head = self.head();
         self.world.trace.ledger.lock().forget_after(head);
-        let held: Vec<_> = self.world.machines.iter().map(|machine| tags_here(machine, &self.tags)).collect();
+        let held: Vec<_> = self
+            .world
+            .machines
+            .iter()
+            .map(|machine| tags_here(machine, &self.tags))
+            .collect();
         self.tags.begin_again(&self.world.server(), head, &held);
         let mut order: Vec<usize> = (0..self.world.machines.len()).collect();
         order.rotate_left(self.rng.index(self.world.machines.len()));
         for who in order {
             // Which of its batches came through is known to it after a while.
             (0..3).for_each(|_| drop(self.round(who, true)));
-            let status = self.world.machines[who].client.upstream_status().unwrap().unwrap();
-            let offered = status.counts.iter().find(|(name, _)| *name == "offered").unwrap();
+            let status = self.world.machines[who]
+                .client
+                .upstream_status()
+                .unwrap()
+                .unwrap();
+            let offered = status
+                .counts
+                .iter()
+                .find(|(name, _)| *name == "offered")
+                .unwrap();
             self.counts.offered += offered.1;
             self.mend();
         }

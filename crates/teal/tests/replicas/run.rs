@@ -111,7 +111,15 @@ impl Run {
             world.join("desk", &mut rng);
         }
         let (counts, may_fail) = (Counts::default(), stage >= Stage::Faults);
-        let mut run = Self { stage, rng, world, tags, counts, may_fail, is_printed };
+        let mut run = Self {
+            stage,
+            rng,
+            world,
+            tags,
+            counts,
+            may_fail,
+            is_printed,
+        };
         if stage == Stage::Limits {
             run.begin_near_limits();
         }
@@ -130,16 +138,36 @@ impl Run {
     }
 
     pub(crate) fn hand(&self, who: usize) -> Hand {
-        let Machine { name, power, kernel, .. } = &self.world.machines[who];
-        let (tags, seat, is_printed) = (self.tags.clone(), self.world.seat.clone(), self.is_printed);
+        let Machine {
+            name,
+            power,
+            kernel,
+            ..
+        } = &self.world.machines[who];
+        let (tags, seat, is_printed) =
+            (self.tags.clone(), self.world.seat.clone(), self.is_printed);
         let home = (self.stage == Stage::Apart).then(|| format!("of {name}"));
-        Hand { who, name: name.clone(), home, power: power.clone(), kernel: kernel.clone(), tags, seat, is_printed }
+        Hand {
+            who,
+            name: name.clone(),
+            home,
+            power: power.clone(),
+            kernel: kernel.clone(),
+            tags,
+            seat,
+            is_printed,
+        }
     }
 
     pub(crate) fn operate(&mut self, who: usize) {
         self.counts.operations += 1;
         let (client, hand) = (Arc::clone(&self.world.machines[who].client), self.hand(who));
-        Steps { client, hand: &hand, rng: &mut self.rng }.step();
+        Steps {
+            client,
+            hand: &hand,
+            rng: &mut self.rng,
+        }
+        .step();
     }
 
     /// While a machine waits for the server, its other threads go on, and other machines.
@@ -149,10 +177,22 @@ impl Run {
         }
         let (machine, hand, mut rng) = (&self.world.machines[who], self.hand(who), self.rng.fork());
         let client = Arc::downgrade(&machine.client);
-        let others = self.world.machines.iter().enumerate().filter(|(at, _)| *at != who);
-        let others: Vec<_> = others.map(|(_, other)| Arc::downgrade(&other.client)).collect();
+        let others = self
+            .world
+            .machines
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != who);
+        let others: Vec<_> = others
+            .map(|(_, other)| Arc::downgrade(&other.client))
+            .collect();
         machine.wire.set_meanwhile(Some(Box::new(move |request| {
-            let Some(client) = client.upgrade().filter(|_| !hand.power.is_off() && rng.chance(0.2)) else { return };
+            let Some(client) = client
+                .upgrade()
+                .filter(|_| !hand.power.is_off() && rng.chance(0.2))
+            else {
+                return;
+            };
             match request {
                 Request::Read { .. } => {
                     if let Some(other) = rng.pick(&others).upgrade() {
@@ -160,16 +200,27 @@ impl Run {
                         hand.look();
                     }
                     // Who has pins would wait there for what it waits for here.
-                    if client.upstream_status().is_ok_and(|of| of.is_some_and(|of| of.pins.paths.is_empty())) {
+                    if client
+                        .upstream_status()
+                        .is_ok_and(|of| of.is_some_and(|of| of.pins.paths.is_empty()))
+                    {
                         let _ = client.upstream_step();
                     }
                 }
                 // Under these nothing is locked that an operation needs.
-                Request::Have { .. } | Request::Put { .. } | Request::Stage { .. } | Request::Commit { .. } => {
+                Request::Have { .. }
+                | Request::Put { .. }
+                | Request::Stage { .. }
+                | Request::Commit { .. } => {
                     for _ in 0..1 + rng.below(3) {
                         match rng.below(3) {
                             0 => drop(client.sync()),
-                            _ => Steps { client: Arc::clone(&client), hand: &hand, rng: &mut rng }.step(),
+                            _ => Steps {
+                                client: Arc::clone(&client),
+                                hand: &hand,
+                                rng: &mut rng,
+                            }
+                            .step(),
                         }
                     }
                 }
@@ -181,7 +232,10 @@ impl Run {
     /// A round with the server; what it says if it did not go well.
     pub(crate) fn round(&mut self, who: usize, flushes: bool) -> Result<(), FsError> {
         let Machine { client, name, .. } = &self.world.machines[who];
-        self.say(format_args!("  {name} {}", if flushes { "flushes" } else { "steps" }));
+        self.say(format_args!(
+            "  {name} {}",
+            if flushes { "flushes" } else { "steps" }
+        ));
         let mut done = client.upstream_step().map(drop);
         if flushes && done.is_ok() {
             done = client.flush_upstream();
@@ -194,7 +248,10 @@ impl Run {
             Ok(()) => {}
             Err(FsError::Unreachable(_) | FsError::Stuck(_)) if self.may_fail => {}
             Err(_) if self.world.machines[who].power.is_off() => {}
-            Err(e) => panic!("{} cannot deal with the server: {e}", self.world.machines[who].name),
+            Err(e) => panic!(
+                "{} cannot deal with the server: {e}",
+                self.world.machines[who].name
+            ),
         }
     }
 
@@ -205,7 +262,9 @@ impl Run {
             0..12 => self.must_round(who, true),
             12..30 => self.must_round(who, false),
             30..32 => drop(machine.client.step()),
-            32..33 if self.stage >= Stage::AtOnce => drop(machine.client.make_room(self.rng.below(100_000))),
+            32..33 if self.stage >= Stage::AtOnce => {
+                drop(machine.client.make_room(self.rng.below(100_000)))
+            }
             33..36 => match machine.client.sync() {
                 Ok(()) => self.tags.synced(who),
                 Err(e) => assert!(machine.power.is_off(), "{}: {e}", machine.name),
@@ -221,7 +280,9 @@ impl Run {
                 self.say(format_args!("the clock of {whose:?} is set by {by}"));
             }
             41..44 if self.stage >= Stage::Power => fails(&machine.power, &mut self.rng, 40),
-            44..46 if self.stage >= Stage::Power => fails(&self.world.seat.power, &mut self.rng, 30),
+            44..46 if self.stage >= Stage::Power => {
+                fails(&self.world.seat.power, &mut self.rng, 30)
+            }
             46..48
                 if matches!(self.stage, Stage::Copies | Stage::CopiesRestored)
                     && self.counts.copies < COPIES
@@ -244,7 +305,11 @@ impl Run {
             _ => self.operate(who),
         }
         self.mend();
-        let ms = if self.rng.chance(0.1) { self.rng.below(40_000) } else { self.rng.below(400) };
+        let ms = if self.rng.chance(0.1) {
+            self.rng.below(40_000)
+        } else {
+            self.rng.below(400)
+        };
         self.world.advance(Duration::from_millis(1 + ms));
     }
 
@@ -270,7 +335,10 @@ impl Run {
     pub(crate) fn live(&mut self) {
         if self.stage >= Stage::Faults {
             let share = self.rng.below(40) as f64 / 100.0;
-            self.world.machines.iter().for_each(|machine| machine.wire.set_faults(share));
+            self.world
+                .machines
+                .iter()
+                .for_each(|machine| machine.wire.set_faults(share));
         }
         // What can happen to drives takes its time.
         let share = if self.stage == Stage::Drives { 3 } else { 1 };
@@ -314,9 +382,12 @@ impl Run {
                 self.mend();
             }
             let clients = self.world.machines.iter().map(|machine| &machine.client);
-            let all: Vec<_> = clients.map(|client| client.upstream_status().unwrap().unwrap()).collect();
+            let all: Vec<_> = clients
+                .map(|client| client.upstream_status().unwrap().unwrap())
+                .collect();
             let now: Vec<_> = all.iter().map(|status| status.seen).collect();
-            let is_done = |status: &UpstreamStatus| status.only_here == 0 && status.stuck_objects.0 == 0;
+            let is_done =
+                |status: &UpstreamStatus| status.only_here == 0 && status.stuck_objects.0 == 0;
             if all.iter().all(is_done) && seen.as_ref() == Some(&now) {
                 return;
             }
@@ -324,14 +395,20 @@ impl Run {
         }
         let notes: Vec<_> = self.world.machines.iter().map(Machine::notes).collect();
         let clients = self.world.machines.iter().map(|machine| &machine.client);
-        let stuck: Vec<_> = clients.map(|client| client.upstream_status().unwrap().unwrap().stuck_objects).collect();
+        let stuck: Vec<_> = clients
+            .map(|client| client.upstream_status().unwrap().unwrap().stuck_objects)
+            .collect();
         panic!("after {ROUNDS} rounds something is still pending: {stuck:?}, {notes:?}");
     }
 }
 
 /// Now, or in the middle of something later.
 fn fails(power: &Power, rng: &mut Rng, within: u64) {
-    power.fails_after(if rng.chance(0.3) { 0 } else { 1 + rng.below(within) });
+    power.fails_after(if rng.chance(0.3) {
+        0
+    } else {
+        1 + rng.below(within)
+    });
 }
 
 fn import(client: &Client, count: u64, rng: &mut Rng) {
@@ -339,11 +416,21 @@ fn import(client: &Client, count: u64, rng: &mut Rng) {
     for n in 0..count {
         let (dir, name) = (*rng.pick(&dirs), format!("old-{n}"));
         if rng.chance(0.3) {
-            dirs.push(client.mkdir(&CALLER, dir, name.as_bytes(), 0o755).unwrap().object);
+            dirs.push(
+                client
+                    .mkdir(&CALLER, dir, name.as_bytes(), 0o755)
+                    .unwrap()
+                    .object,
+            );
         } else {
-            let no = client.create(&CALLER, dir, name.as_bytes(), 0o600, true).unwrap().object;
+            let no = client
+                .create(&CALLER, dir, name.as_bytes(), 0o600, true)
+                .unwrap()
+                .object;
             let content = vec![n as u8 + 1; rng.below(9_000) as usize];
-            client.write(no, 0, &content, WriteFlags::default()).unwrap();
+            client
+                .write(no, 0, &content, WriteFlags::default())
+                .unwrap();
         }
     }
 }

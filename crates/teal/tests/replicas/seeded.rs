@@ -81,7 +81,10 @@ fn every_seeded_bug_is_caught() {
             return;
         }
         match caught(stage) {
-            Some((lives, words)) => println!("{name}: life {lives}: {}", words.chars().take(160).collect::<String>()),
+            Some((lives, words)) => println!(
+                "{name}: life {lives}: {}",
+                words.chars().take(160).collect::<String>()
+            ),
             None => missed.push(name),
         }
     };

@@ -21,7 +21,10 @@ fn content() -> Vec<u8> {
 }
 
 fn write(client: &Client, no: ObjectNo, at: u64, bytes: &[u8]) {
-    assert_eq!(client.write(no, at, bytes, WriteFlags::default()).unwrap(), bytes.len());
+    assert_eq!(
+        client.write(no, at, bytes, WriteFlags::default()).unwrap(),
+        bytes.len()
+    );
 }
 
 /// A file is on the server and on a drive that is in a laptop, which has nothing of its content.
@@ -30,10 +33,22 @@ fn carried() -> (World, Arc<Client>, ObjectNo) {
     world.found(&mut rng, |_| {});
     let nas = Arc::clone(&world.machines[0].client);
     let disk = RecordingDisk::new(SHAPE);
-    let disk = PoweredDisk { disk, power: Power::new() };
-    let stick = Arc::new(StickDisk { disk, gate: Gate::default(), is_protected: false });
-    let new = NewDrive { name: "usb".to_owned(), portable: true, profile: String::new() };
-    nas.add_drive(Arc::clone(&stick) as _, "a stick", &new, &*world.entropy).unwrap();
+    let disk = PoweredDisk {
+        disk,
+        power: Power::new(),
+    };
+    let stick = Arc::new(StickDisk {
+        disk,
+        gate: Gate::default(),
+        is_protected: false,
+    });
+    let new = NewDrive {
+        name: "usb".to_owned(),
+        portable: true,
+        profile: String::new(),
+    };
+    nas.add_drive(Arc::clone(&stick) as _, "a stick", &new, &*world.entropy)
+        .unwrap();
     let file = nas.mknod(&CALLER, ROOT, b"a", 0o100_644, 0).unwrap().object;
     write(&nas, file, 0, &content());
     nas.flush_upstream().unwrap();
@@ -42,10 +57,14 @@ fn carried() -> (World, Arc<Client>, ObjectNo) {
     world.join("laptop", &mut rng);
     let laptop = Arc::clone(&world.machines[1].client);
     let clock = world.machines[1].clock.clone();
-    world.machines[1].wire.set_meanwhile(Some(Box::new(move |_| clock.advance(WAY))));
+    world.machines[1]
+        .wire
+        .set_meanwhile(Some(Box::new(move |_| clock.advance(WAY))));
     laptop.upstream_step().unwrap();
     assert_eq!(laptop.lookup(ROOT, b"a").unwrap().object, file);
-    laptop.attach_drive(stick, "a stick", &KnownDrives::new(), &*world.entropy).unwrap();
+    laptop
+        .attach_drive(stick, "a stick", &KnownDrives::new(), &*world.entropy)
+        .unwrap();
     (world, laptop, file)
 }
 
@@ -69,7 +88,10 @@ fn who_reads_from_a_drive_is_answered_before_that_is_entered_and_what_is_written
     now[4000..4009].copy_from_slice(b"meanwhile");
     assert_eq!(laptop.read(file, 0, BYTES).unwrap(), now);
     // At the end of the file, and behind it.
-    assert_eq!(laptop.read(file, BYTES as u64 - 1, BYTES).unwrap(), &content()[BYTES - 1..]);
+    assert_eq!(
+        laptop.read(file, BYTES as u64 - 1, BYTES).unwrap(),
+        &content()[BYTES - 1..]
+    );
     assert_eq!(laptop.read(file, BYTES as u64, BYTES).unwrap(), []);
 }
 
@@ -94,20 +116,33 @@ fn while_a_batch_is_on_its_way_the_server_is_expected_to_take_longer() {
             .unwrap()
     };
     let during: Arc<Mutex<Vec<(u128, u128)>>> = Arc::default();
-    let (clock, client, seen) = (world.machines[1].clock.clone(), Arc::clone(&laptop), Arc::clone(&during));
-    world.machines[1].wire.set_meanwhile(Some(Box::new(move |request| {
-        if matches!(request, Request::Put { .. } | Request::Stage { .. }) {
-            seen.lock().push((cost(&client, "server"), cost(&client, "usb")));
-        }
-        clock.advance(WAY);
-    })));
+    let (clock, client, seen) = (
+        world.machines[1].clock.clone(),
+        Arc::clone(&laptop),
+        Arc::clone(&during),
+    );
+    world.machines[1]
+        .wire
+        .set_meanwhile(Some(Box::new(move |request| {
+            if matches!(request, Request::Put { .. } | Request::Stage { .. }) {
+                seen.lock()
+                    .push((cost(&client, "server"), cost(&client, "usb")));
+            }
+            clock.advance(WAY);
+        })));
     let quiet = (cost(&laptop, "server"), cost(&laptop, "usb"));
-    let other = laptop.mknod(&CALLER, ROOT, b"b", 0o100_644, 0).unwrap().object;
+    let other = laptop
+        .mknod(&CALLER, ROOT, b"b", 0o100_644, 0)
+        .unwrap()
+        .object;
     write(&laptop, other, 0, &content());
     laptop.flush_upstream().unwrap();
     world.machines[1].wire.set_meanwhile(None);
     let during = std::mem::take(&mut *during.lock());
     assert!(quiet.0 > 0 && !during.is_empty(), "{quiet:?}, {during:?}");
-    assert!(during.iter().all(|now| now.0 > quiet.0 && now.1 == quiet.1), "{quiet:?}, then {during:?}");
+    assert!(
+        during.iter().all(|now| now.0 > quiet.0 && now.1 == quiet.1),
+        "{quiet:?}, then {during:?}"
+    );
     assert_eq!(cost(&laptop, "server"), quiet.0, "it is over");
 }

@@ -57,7 +57,10 @@ impl Steps<'_> {
     /// A directory, by a walk that may end anywhere.
     fn below(&mut self, mut at: ObjectNo) -> Result<ObjectNo, FsError> {
         while self.rng.chance(0.55) {
-            let dirs: Vec<_> = entries(&self.client(), at)?.into_iter().filter(|(.., kind)| kind.is_dir()).collect();
+            let dirs: Vec<_> = entries(&self.client(), at)?
+                .into_iter()
+                .filter(|(.., kind)| kind.is_dir())
+                .collect();
             if dirs.is_empty() {
                 break;
             }
@@ -81,12 +84,19 @@ impl Steps<'_> {
     }
 
     /// Something that is there.
-    fn there(&mut self, kind: Option<FileType>) -> Result<Option<(ObjectNo, Vec<u8>, ObjectNo)>, FsError> {
+    fn there(
+        &mut self,
+        kind: Option<FileType>,
+    ) -> Result<Option<(ObjectNo, Vec<u8>, ObjectNo)>, FsError> {
         let dir = self.dir()?;
         Ok(self.pick(dir, kind)?.map(|(name, no)| (dir, name, no)))
     }
 
-    fn pick(&mut self, dir: ObjectNo, kind: Option<FileType>) -> Result<Option<(Vec<u8>, ObjectNo)>, FsError> {
+    fn pick(
+        &mut self,
+        dir: ObjectNo,
+        kind: Option<FileType>,
+    ) -> Result<Option<(Vec<u8>, ObjectNo)>, FsError> {
         let mut found = entries(&self.client(), dir)?;
         found.retain(|(.., of)| kind.is_none_or(|kind| kind == *of));
         if found.is_empty() {
@@ -99,7 +109,9 @@ impl Steps<'_> {
     /// A file; rarely one that others append to, of which all would be excused that somebody writes over.
     fn file(&mut self) -> Result<Option<ObjectNo>, FsError> {
         let found = self.there(Some(FileType::File))?;
-        Ok(found.filter(|(_, name, _)| !name.starts_with(LOG) || self.rng.chance(0.1)).map(|(.., no)| no))
+        Ok(found
+            .filter(|(_, name, _)| !name.starts_with(LOG) || self.rng.chance(0.1))
+            .map(|(.., no)| no))
     }
 
     /// One operation. Errors that a program can meet are none.
@@ -144,7 +156,10 @@ impl Steps<'_> {
     pub(crate) fn changes(&mut self, no: ObjectNo, from: u64, to: u64) {
         let (seen, store) = (seen(&self.client), Arc::clone(self.client().store()));
         // What is here of it, without asking for more: its number may be a new one.
-        if let Ok(content) = store.attr(no).and_then(|attr| store.read(no, 0, attr.size as usize)) {
+        if let Ok(content) = store
+            .attr(no)
+            .and_then(|attr| store.read(no, 0, attr.size as usize))
+        {
             self.hand.tags.is_in(no, &content);
         }
         self.hand.tags.change(self.hand.who, seen, no, from, to);
@@ -153,10 +168,17 @@ impl Steps<'_> {
     pub(crate) fn put(&mut self, no: ObjectNo, from: u64, len: usize) -> Result<(), FsError> {
         self.changes(no, from, from + len as u64);
         let content = self.hand.tags.write(self.hand.who, no, from, len);
-        self.say(format_args!("write {no} {from}+{len}: {}", String::from_utf8_lossy(&content[..TAG])));
-        let n = self.client().write(no, from, &content, WriteFlags::default());
+        self.say(format_args!(
+            "write {no} {from}+{len}: {}",
+            String::from_utf8_lossy(&content[..TAG])
+        ));
+        let n = self
+            .client()
+            .write(no, from, &content, WriteFlags::default());
         // What came while this waited for old content was there when the new was written.
-        self.hand.tags.change(NOBODY, seen(&self.client), no, from, from + len as u64);
+        self.hand
+            .tags
+            .change(NOBODY, seen(&self.client), no, from, from + len as u64);
         let n = n?;
         assert_eq!(n, len);
         Ok(())
@@ -173,61 +195,107 @@ impl Steps<'_> {
 
     fn create(&mut self) -> Result<(), FsError> {
         let (dir, name, _) = self.place()?;
-        self.say(format_args!("create {dir}/{}", String::from_utf8_lossy(&name)));
+        self.say(format_args!(
+            "create {dir}/{}",
+            String::from_utf8_lossy(&name)
+        ));
         let attr = self.client().create(&CALLER, dir, &name, 0o644, true)?;
         self.client().release(attr.object, 1);
         let len = self.len();
-        if self.rng.chance(0.85) { self.put(attr.object, 0, len) } else { Ok(()) }
+        if self.rng.chance(0.85) {
+            self.put(attr.object, 0, len)
+        } else {
+            Ok(())
+        }
     }
 
     fn write(&mut self) -> Result<(), FsError> {
-        let Some(no) = self.file()? else { return Ok(()) };
+        let Some(no) = self.file()? else {
+            return Ok(());
+        };
         let size = self.client().getattr(no)?.size;
-        let most = if self.rng.chance(0.2) { size + 60_000 } else { size };
+        let most = if self.rng.chance(0.2) {
+            size + 60_000
+        } else {
+            size
+        };
         let from = (self.rng.below(most + 1) / TAG as u64 * TAG as u64).min(SIZE_MAX);
         let len = self.len();
         self.put(no, from, len)
     }
 
     fn truncate(&mut self) -> Result<(), FsError> {
-        let Some(no) = self.file()? else { return Ok(()) };
+        let Some(no) = self.file()? else {
+            return Ok(());
+        };
         let size = self.client().getattr(no)?.size;
-        let size = if self.rng.chance(0.3) { 0 } else { self.rng.below(size + 5000).min(SIZE_MAX) };
+        let size = if self.rng.chance(0.3) {
+            0
+        } else {
+            self.rng.below(size + 5000).min(SIZE_MAX)
+        };
         self.say(format_args!("truncate {no} to {size}"));
         self.changes(no, size, u64::MAX);
-        let done = self.client().setattr(no, &SetAttrRequest { size: Some(size), ..SetAttrRequest::default() });
-        self.hand.tags.change(NOBODY, seen(&self.client), no, size, u64::MAX);
+        let done = self.client().setattr(
+            no,
+            &SetAttrRequest {
+                size: Some(size),
+                ..SetAttrRequest::default()
+            },
+        );
+        self.hand
+            .tags
+            .change(NOBODY, seen(&self.client), no, size, u64::MAX);
         done.map(drop)
     }
 
     fn attributes(&mut self) -> Result<(), FsError> {
-        let Some((.., no)) = self.there(None)? else { return Ok(()) };
+        let Some((.., no)) = self.there(None)? else {
+            return Ok(());
+        };
         let mut set = SetAttrRequest::default();
         if self.rng.chance(0.7) {
             set.perm = Some(self.rng.below(0o1000) as u16 | 0o700);
         } else {
-            set.mtime = Some(TimeChange::Set(Timestamp::new(1_600_000_000 + self.rng.below(1000) as i64, 0)));
+            set.mtime = Some(TimeChange::Set(Timestamp::new(
+                1_600_000_000 + self.rng.below(1000) as i64,
+                0,
+            )));
         }
         self.say(format_args!("setattr {no} {set:?}"));
         self.client().setattr(no, &set).map(drop)
     }
 
     fn xattr(&mut self) -> Result<(), FsError> {
-        let Some((.., no)) = self.there(None)? else { return Ok(()) };
+        let Some((.., no)) = self.there(None)? else {
+            return Ok(());
+        };
         let name = *self.rng.pick(&[&b"user.x"[..], b"user.y"]);
         if self.rng.chance(0.3) {
-            self.say(format_args!("removexattr {no} {}", String::from_utf8_lossy(name)));
+            self.say(format_args!(
+                "removexattr {no} {}",
+                String::from_utf8_lossy(name)
+            ));
             return self.client().removexattr(no, name);
         }
         let value = format!("value {}", self.rng.below(1000));
-        self.say(format_args!("setxattr {no} {} {value}", String::from_utf8_lossy(name)));
-        self.client().setxattr(no, name, value.as_bytes(), XattrMode::Any, false)
+        self.say(format_args!(
+            "setxattr {no} {} {value}",
+            String::from_utf8_lossy(name)
+        ));
+        self.client()
+            .setxattr(no, name, value.as_bytes(), XattrMode::Any, false)
     }
 
     fn link(&mut self) -> Result<(), FsError> {
-        let Some(no) = self.file()? else { return Ok(()) };
+        let Some(no) = self.file()? else {
+            return Ok(());
+        };
         let (dir, name, _) = self.place()?;
-        self.say(format_args!("link {no} {dir}/{}", String::from_utf8_lossy(&name)));
+        self.say(format_args!(
+            "link {no} {dir}/{}",
+            String::from_utf8_lossy(&name)
+        ));
         let attr = self.client().link(no, dir, &name)?;
         self.client().release(attr.object, 1);
         Ok(())
@@ -245,11 +313,16 @@ impl Steps<'_> {
     }
 
     fn remove(&mut self) -> Result<(), FsError> {
-        let Some((dir, name, no)) = self.there(None)? else { return Ok(()) };
+        let Some((dir, name, no)) = self.there(None)? else {
+            return Ok(());
+        };
         if name.starts_with(LOG) && self.rng.chance(0.8) {
             return Ok(());
         }
-        self.say(format_args!("remove {dir}/{}: {no}", String::from_utf8_lossy(&name)));
+        self.say(format_args!(
+            "remove {dir}/{}: {no}",
+            String::from_utf8_lossy(&name)
+        ));
         if self.client().getattr(no)?.kind.is_dir() {
             return self.client().rmdir(dir, &name);
         }
@@ -258,7 +331,9 @@ impl Steps<'_> {
     }
 
     fn rename(&mut self) -> Result<(), FsError> {
-        let Some((dir, name, no)) = self.there(None)? else { return Ok(()) };
+        let Some((dir, name, no)) = self.there(None)? else {
+            return Ok(());
+        };
         let (to, new, there) = self.place()?;
         let mode = match self.rng.below(8) {
             0 => RenameMode::NoReplace,
@@ -266,7 +341,11 @@ impl Steps<'_> {
             _ => RenameMode::Replace,
         };
         let words = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        self.say(format_args!("rename {dir}/{} {to}/{} {mode:?}: {no} over {there:?}", words(&name), words(&new)));
+        self.say(format_args!(
+            "rename {dir}/{} {to}/{} {mode:?}: {no} over {there:?}",
+            words(&name),
+            words(&new)
+        ));
         if let (RenameMode::Replace, Some((there, _))) = (mode, there)
             && there != no
         {
@@ -277,7 +356,10 @@ impl Steps<'_> {
 
     fn mkdir(&mut self) -> Result<(), FsError> {
         let (dir, name, _) = self.place()?;
-        self.say(format_args!("mkdir {dir}/{}", String::from_utf8_lossy(&name)));
+        self.say(format_args!(
+            "mkdir {dir}/{}",
+            String::from_utf8_lossy(&name)
+        ));
         let attr = self.client().mkdir(&CALLER, dir, &name, 0o755)?;
         self.client().release(attr.object, 1);
         Ok(())
@@ -285,7 +367,10 @@ impl Steps<'_> {
 
     fn symlink(&mut self) -> Result<(), FsError> {
         let (dir, name, _) = self.place()?;
-        self.say(format_args!("symlink {dir}/{}", String::from_utf8_lossy(&name)));
+        self.say(format_args!(
+            "symlink {dir}/{}",
+            String::from_utf8_lossy(&name)
+        ));
         let attr = self.client().symlink(&CALLER, dir, &name, b"some/where")?;
         self.client().release(attr.object, 1);
         Ok(())
@@ -293,12 +378,15 @@ impl Steps<'_> {
 
     fn read(&mut self) -> Result<(), FsError> {
         let dir = self.below(ROOT)?;
-        let Some((_, no)) = self.pick(dir, Some(FileType::File))? else { return Ok(()) };
+        let Some((_, no)) = self.pick(dir, Some(FileType::File))? else {
+            return Ok(());
+        };
         let attr = self.client().getattr(no)?;
         self.say(format_args!("read {no} of {}", attr.size));
         let from = self.rng.below(attr.size + 1);
         let read = self.client().read(no, from, 70_000)?;
-        self.hand.is_as_at_the_position(&self.client, no, from, &read);
+        self.hand
+            .is_as_at_the_position(&self.client, no, from, &read);
         Ok(())
     }
 }

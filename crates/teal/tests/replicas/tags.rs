@@ -54,7 +54,8 @@ impl Tag {
     fn meet(&mut self, of: &Changed) {
         let has_seen = self.committed.is_some_and(|at| at <= of.seen);
         let knows = self.author == of.who || self.holders.contains(&of.who) || has_seen;
-        self.is_excused |= knows && self.from < of.to && of.from < self.to && self.objects.contains(&of.object);
+        self.is_excused |=
+            knows && self.from < of.to && of.from < self.to && self.objects.contains(&of.object);
     }
 }
 
@@ -81,7 +82,10 @@ impl Account {
         let is_known = tag.committed.is_some() && tag.objects.contains(&object);
         tag.objects.insert(object);
         tag.committed = Some(tag.committed.map_or(at, |before| before.min(at)));
-        self.changes.iter().filter(|of| !is_known && of.object == object).for_each(|of| tag.meet(of));
+        self.changes
+            .iter()
+            .filter(|of| !is_known && of.object == object)
+            .for_each(|of| tag.meet(of));
     }
 }
 
@@ -93,16 +97,27 @@ fn bytes_of(id: u64) -> [u8; TAG] {
 
 /// The tags in some content.
 pub(crate) fn found_in(content: &[u8]) -> BTreeSet<u64> {
-    let is_tag =
-        |piece: &&[u8]| piece.starts_with(TAG_BEGINS) && ENDS.iter().any(|end| piece.ends_with(end.as_bytes()));
+    let is_tag = |piece: &&[u8]| {
+        piece.starts_with(TAG_BEGINS) && ENDS.iter().any(|end| piece.ends_with(end.as_bytes()))
+    };
     let pieces = content.windows(TAG).filter(is_tag);
-    pieces.filter_map(|p| str::from_utf8(&p[5..13]).ok()?.parse().ok()).collect()
+    pieces
+        .filter_map(|p| str::from_utf8(&p[5..13]).ok()?.parse().ok())
+        .collect()
 }
 
 impl Tags {
     pub(crate) fn new(peer: Peer) -> Self {
-        let account = Account { tags: BTreeMap::new(), changes: Vec::new(), seen: CommitSeq::new(0), digest: [0; 32] };
-        Self { account: Arc::new(Mutex::new(account)), peer }
+        let account = Account {
+            tags: BTreeMap::new(),
+            changes: Vec::new(),
+            seen: CommitSeq::new(0),
+            digest: [0; 32],
+        };
+        Self {
+            account: Arc::new(Mutex::new(account)),
+            peer,
+        }
     }
 
     /// Who looks at the server.
@@ -111,7 +126,11 @@ impl Tags {
     }
 
     fn each(&self, mut what: impl FnMut(&u64, &mut Tag)) {
-        self.account.lock().tags.iter_mut().for_each(|(id, tag)| what(id, tag));
+        self.account
+            .lock()
+            .tags
+            .iter_mut()
+            .for_each(|(id, tag)| what(id, tag));
     }
 
     /// Content of `len` bytes with a new tag.
@@ -120,14 +139,31 @@ impl Tags {
         let id = tags.len() as u64;
         let objects = BTreeSet::from([object]);
         let to = from + len as u64;
-        let (committed, holders, is_durable, lost_name, is_excused) = (None, BTreeSet::new(), false, false, false);
-        let tag = Tag { author, from, to, objects, committed, is_durable, holders, lost_name, is_excused };
+        let (committed, holders, is_durable, lost_name, is_excused) =
+            (None, BTreeSet::new(), false, false, false);
+        let tag = Tag {
+            author,
+            from,
+            to,
+            objects,
+            committed,
+            is_durable,
+            holders,
+            lost_name,
+            is_excused,
+        };
         tags.insert(id, tag);
         bytes_of(id).into_iter().cycle().take(len).collect()
     }
 
     /// Content to append, with a new tag and its number.
-    pub(crate) fn append(&self, author: usize, object: ObjectNo, count: usize, is_line: bool) -> (u64, Vec<u8>) {
+    pub(crate) fn append(
+        &self,
+        author: usize,
+        object: ObjectNo,
+        count: usize,
+        is_line: bool,
+    ) -> (u64, Vec<u8>) {
         // Nobody knows where it will lie.
         self.write(author, object, 0, TAG);
         let account = &mut *self.account.lock();
@@ -156,7 +192,13 @@ impl Tags {
 
     /// Somebody who has seen history up to `seen` changes or removes a part of an object.
     pub(crate) fn change(&self, who: usize, seen: CommitSeq, object: ObjectNo, from: u64, to: u64) {
-        let changed = Changed { who, seen, object, from, to };
+        let changed = Changed {
+            who,
+            seen,
+            object,
+            from,
+            to,
+        };
         self.each(|_, tag| tag.meet(&changed));
         self.account.lock().changes.push(changed);
     }
@@ -176,7 +218,9 @@ impl Tags {
     }
 
     pub(crate) fn power_cut(&self, who: usize) {
-        self.each(|_, tag| tag.is_excused |= tag.author == who && !tag.is_durable && tag.committed.is_none());
+        self.each(|_, tag| {
+            tag.is_excused |= tag.author == who && !tag.is_durable && tag.committed.is_none()
+        });
     }
 
     /// Which of the tags found on a machine, in a file of which not all is there, were never at the server.
@@ -186,19 +230,32 @@ impl Tags {
     }
 
     /// The server has history up to `head` only, and what the machines have is what there is besides: the rest was lost with its disks.
-    pub(crate) fn begin_again(&self, server: &Arc<Server>, head: CommitSeq, held: &[BTreeSet<u64>]) {
+    pub(crate) fn begin_again(
+        &self,
+        server: &Arc<Server>,
+        head: CommitSeq,
+        held: &[BTreeSet<u64>],
+    ) {
         self.account.lock().seen = CommitSeq::new(0);
         self.each(|_, tag| tag.committed = tag.committed.filter(|at| *at <= head));
         let there = self.look(server);
         self.each(|id, tag| {
-            tag.holders = (0..held.len()).filter(|who| held[*who].contains(id)).collect();
+            tag.holders = (0..held.len())
+                .filter(|who| held[*who].contains(id))
+                .collect();
             tag.is_excused |= tag.holders.is_empty() && !there.contains(id);
         });
     }
 
     /// Looks at what has come to the server since the last look; which tags are in that.
     pub(crate) fn look(&self, server: &Arc<Server>) -> BTreeSet<u64> {
-        let (eyes, account) = (Eyes { server, peer: self.peer }, &mut *self.account.lock());
+        let (eyes, account) = (
+            Eyes {
+                server,
+                peer: self.peer,
+            },
+            &mut *self.account.lock(),
+        );
         let hello = Hello {
             incarnation: 0,
             last_batch: 0,
@@ -209,11 +266,17 @@ impl Tags {
             device: "spy".into(),
         };
         assert!(matches!(eyes.ask(Request::Hello(hello)), Reply::Welcome(_)));
-        let (since, digest, mut after, mut all) = (account.seen, account.digest, None, BTreeSet::new());
+        let (since, digest, mut after, mut all) =
+            (account.seen, account.digest, None, BTreeSet::new());
         loop {
-            let Reply::Pulled(pulled) =
-                eyes.ask(Request::Pull { incarnation: 0, since, digest, filter: 0, after, wait_ms: 0 })
-            else {
+            let Reply::Pulled(pulled) = eyes.ask(Request::Pull {
+                incarnation: 0,
+                since,
+                digest,
+                filter: 0,
+                after,
+                wait_ms: 0,
+            }) else {
                 panic!()
             };
             for change in pulled.changes {
@@ -224,10 +287,14 @@ impl Tags {
                 // Also what was changed again, or removed, before anybody looked.
                 for at in eyes.versions(object, since, pulled.to) {
                     let found = found_in(&eyes.content(object, at).unwrap_or_default());
-                    if at == pulled.to || eyes.data_seq(object, pulled.to) == eyes.data_seq(object, at) {
+                    if at == pulled.to
+                        || eyes.data_seq(object, pulled.to) == eyes.data_seq(object, at)
+                    {
                         all.extend(&found);
                     }
-                    found.into_iter().for_each(|id| account.came(id, object, at));
+                    found
+                        .into_iter()
+                        .for_each(|id| account.came(id, object, at));
                 }
             }
             (account.seen, account.digest) = (pulled.to, pulled.digest);
@@ -241,11 +308,17 @@ impl Tags {
 
     /// What should be in the tree, and is not.
     pub(crate) fn lost(&self, tree: &Tree) -> Vec<String> {
-        let found: BTreeSet<u64> = tree.values().flat_map(|node| found_in(&node.content)).collect();
+        let found: BTreeSet<u64> = tree
+            .values()
+            .flat_map(|node| found_in(&node.content))
+            .collect();
         let left: BTreeSet<ObjectNo> = tree.values().map(|node| node.no).collect();
         let is_gone = |tag: &Tag| tag.lost_name && tag.objects.is_disjoint(&left);
         let account = self.account.lock();
-        let lost = account.tags.iter().filter(|(id, tag)| !tag.is_excused && !is_gone(tag) && !found.contains(id));
+        let lost = account
+            .tags
+            .iter()
+            .filter(|(id, tag)| !tag.is_excused && !is_gone(tag) && !found.contains(id));
         lost.map(|(id, Tag { author, from, to, objects, committed, .. })| {
             format!("tag {id} of machine {author}, {from} to {to} of {objects:?}, committed {committed:?}")
         })

@@ -12,11 +12,22 @@ fn time_does_not_go_back_where_an_older_state_comes_from_the_server() {
     let (mut world, mut rng) = (World::new(1, false), Rng::new(1));
     world.found(&mut rng, |_| {});
     world.join("laptop", &mut rng);
-    let (client, wire) = (Arc::clone(&world.machines[0].client), Arc::clone(&world.machines[0].wire));
+    let (client, wire) = (
+        Arc::clone(&world.machines[0].client),
+        Arc::clone(&world.machines[0].wire),
+    );
     let dir = client.mkdir(&CALLER, ROOT, b"dir", 0o755).unwrap().object;
-    let file = client.create(&CALLER, dir, b"one", 0o600, true).unwrap().object;
+    let file = client
+        .create(&CALLER, dir, b"one", 0o600, true)
+        .unwrap()
+        .object;
     let times = |client: &teal_client::Client| {
-        [file, dir].map(|no| client.getattr(no).map(|attr| (attr.mtime, attr.ctime)).unwrap())
+        [file, dir].map(|no| {
+            client
+                .getattr(no)
+                .map(|attr| (attr.mtime, attr.ctime))
+                .unwrap()
+        })
     };
     let (of_use, clock) = (Arc::downgrade(&client), world.machines[0].clock.clone());
     wire.set_meanwhile(Some(Box::new(move |request| {
@@ -35,12 +46,25 @@ fn time_does_not_go_back_where_an_older_state_comes_from_the_server() {
     let linked = client.lookup(dir, b"two").unwrap();
     assert_eq!(linked.nlink, 2, "the link was made meanwhile");
     assert_eq!(of_file.0, before[0].0);
-    assert!(of_file.1.secs >= before[0].1.secs + 5, "{of_file:?} after {before:?}");
-    assert!(of_dir.0.secs >= before[1].0.secs + 5 && of_dir.1 == of_dir.0, "{of_dir:?} after {before:?}");
+    assert!(
+        of_file.1.secs >= before[0].1.secs + 5,
+        "{of_file:?} after {before:?}"
+    );
+    assert!(
+        of_dir.0.secs >= before[1].0.secs + 5 && of_dir.1 == of_dir.0,
+        "{of_dir:?} after {before:?}"
+    );
     client.flush_upstream().unwrap();
     let laptop = &world.machines[1].client;
     laptop.upstream_step().unwrap();
-    let listed = laptop.lookup(ROOT, b"dir").and_then(|dir| laptop.lookup(dir.object, b"two")).unwrap();
+    let listed = laptop
+        .lookup(ROOT, b"dir")
+        .and_then(|dir| laptop.lookup(dir.object, b"two"))
+        .unwrap();
     assert_eq!((listed.object, listed.ctime), (file, of_file.1));
-    assert_eq!((times(&client), times(laptop)), ([of_file, of_dir], [of_file, of_dir]), "both have the same");
+    assert_eq!(
+        (times(&client), times(laptop)),
+        ([of_file, of_dir], [of_file, of_dir]),
+        "both have the same"
+    );
 }

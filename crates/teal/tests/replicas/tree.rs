@@ -21,8 +21,18 @@ pub(crate) struct Node {
 
 impl Node {
     fn words(&self) -> String {
-        let Self { no, kind, of, mtime, content, target, xattrs } = self;
-        let sum = content.iter().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+        let Self {
+            no,
+            kind,
+            of,
+            mtime,
+            content,
+            target,
+            xattrs,
+        } = self;
+        let sum = content.iter().fold(7_u64, |sum, byte| {
+            sum.wrapping_mul(31).wrapping_add(u64::from(*byte))
+        });
         let (target, len) = (String::from_utf8_lossy(target), content.len());
         format!("{no} {kind:?} {of:?} at {mtime}: {len} bytes {sum:x}, {target:?}, {xattrs:?}")
     }
@@ -31,7 +41,10 @@ impl Node {
 pub(crate) type Tree = BTreeMap<String, Node>;
 
 /// The entries of a directory without dots, in the order of their names.
-pub(crate) fn entries(client: &Client, dir: ObjectNo) -> Result<Vec<(Vec<u8>, ObjectNo, FileType)>, FsError> {
+pub(crate) fn entries(
+    client: &Client,
+    dir: ObjectNo,
+) -> Result<Vec<(Vec<u8>, ObjectNo, FileType)>, FsError> {
     let mut found = Vec::new();
     client.readdir(dir, 0, &mut |entry| {
         if !matches!(&entry.name[..], b"." | b"..") {
@@ -54,7 +67,11 @@ pub(crate) fn walk(client: &Client) -> Result<Tree, FsError> {
         for (name, no, kind) in names {
             let attr = client.lookup(dir, &name)?;
             client.release(attr.object, 1);
-            assert_eq!((attr.object, attr.kind), (no, kind), "what readdir and lookup say of {path}");
+            assert_eq!(
+                (attr.object, attr.kind),
+                (no, kind),
+                "what readdir and lookup say of {path}"
+            );
             let path = format!("{path}/{}", String::from_utf8_lossy(&name));
             if kind.is_dir() {
                 dirs.push((path, no));
@@ -90,24 +107,50 @@ pub(crate) fn here(client: &Client) -> BTreeMap<String, (bool, Vec<u8>)> {
 fn node(client: &Client, no: ObjectNo) -> Result<Node, FsError> {
     let attr = client.getattr(no)?;
     let is = |kind| attr.kind == kind;
-    let content = if is(FileType::File) { client.read(no, 0, attr.size as usize)? } else { Vec::new() };
-    assert!(!is(FileType::File) || content.len() as u64 == attr.size, "{no} is read whole");
+    let content = if is(FileType::File) {
+        client.read(no, 0, attr.size as usize)?
+    } else {
+        Vec::new()
+    };
+    assert!(
+        !is(FileType::File) || content.len() as u64 == attr.size,
+        "{no} is read whole"
+    );
     let mut xattrs = Vec::new();
     for name in client.listxattr(&CALLER, no)? {
         let value = client.getxattr(no, &name)?;
         xattrs.push((name, value));
     }
     xattrs.sort();
-    let target = if is(FileType::Symlink) { client.readlink(no)? } else { Vec::new() };
+    let target = if is(FileType::Symlink) {
+        client.readlink(no)?
+    } else {
+        Vec::new()
+    };
     let of = (attr.perm, attr.uid, attr.gid, attr.nlink);
-    Ok(Node { no, kind: attr.kind, of, mtime: attr.mtime.secs, content, target, xattrs })
+    Ok(Node {
+        no,
+        kind: attr.kind,
+        of,
+        mtime: attr.mtime.secs,
+        content,
+        target,
+        xattrs,
+    })
 }
 
 /// What differs, a line each. `times`: of directories too. (One in which something came and went between two flushes, of which the server
 /// never hears, keeps its own time.)
 pub(crate) fn differences(one: &Tree, other: &Tree, times: bool) -> Vec<String> {
     let shown = |node: Option<&Node>| {
-        node.map(|node| Node { mtime: if times || !node.kind.is_dir() { node.mtime } else { 0 }, ..node.clone() })
+        node.map(|node| Node {
+            mtime: if times || !node.kind.is_dir() {
+                node.mtime
+            } else {
+                0
+            },
+            ..node.clone()
+        })
     };
     let mut paths: Vec<&String> = one.keys().chain(other.keys()).collect();
     paths.sort();
@@ -116,6 +159,12 @@ pub(crate) fn differences(one: &Tree, other: &Tree, times: bool) -> Vec<String> 
     paths
         .into_iter()
         .filter(|path| shown(one.get(*path)) != shown(other.get(*path)))
-        .map(|path| format!("{path}:\n    {}\n    {}", words(one.get(path)), words(other.get(path))))
+        .map(|path| {
+            format!(
+                "{path}:\n    {}\n    {}",
+                words(one.get(path)),
+                words(other.get(path))
+            )
+        })
         .collect()
 }

@@ -30,7 +30,11 @@ pub(crate) struct Seat {
 
 impl Seat {
     pub(crate) fn new(server: Arc<Server>, power: Power) -> Self {
-        Self { server: Arc::new(RwLock::new(server)), power, is_restored: Arc::default() }
+        Self {
+            server: Arc::new(RwLock::new(server)),
+            power,
+            is_restored: Arc::default(),
+        }
     }
 
     pub(crate) fn is_restored(&self) -> bool {
@@ -92,10 +96,30 @@ fn lost() -> UpstreamError {
 }
 
 impl Wire {
-    pub(crate) fn new(seat: &Seat, peer: Peer, trace: &Trace, power: &Power, rng: Rng, is_printed: bool) -> Arc<Self> {
-        let state =
-            Mutex::new(State { rng, faults: 0.0, is_cut: false, refuses: false, straying: None, meanwhile: None });
-        Arc::new(Self { seat: seat.clone(), peer, trace: trace.clone(), power: power.clone(), is_printed, state })
+    pub(crate) fn new(
+        seat: &Seat,
+        peer: Peer,
+        trace: &Trace,
+        power: &Power,
+        rng: Rng,
+        is_printed: bool,
+    ) -> Arc<Self> {
+        let state = Mutex::new(State {
+            rng,
+            faults: 0.0,
+            is_cut: false,
+            refuses: false,
+            straying: None,
+            meanwhile: None,
+        });
+        Arc::new(Self {
+            seat: seat.clone(),
+            peer,
+            trace: trace.clone(),
+            power: power.clone(),
+            is_printed,
+            state,
+        })
     }
 
     pub(crate) fn peer(&self) -> Peer {
@@ -133,13 +157,21 @@ impl Wire {
         self.trace.note(&encode_reply(&reply).unwrap());
         if self.is_printed {
             let replica = self.peer.replica;
-            println!("      {replica} -> {}\n      {replica} <- {}", short(request), short(&reply));
+            println!(
+                "      {replica} -> {}\n      {replica} <- {}",
+                short(request),
+                short(&reply)
+            );
         }
         if self.seat.power.is_off() {
             return Err(lost());
         }
         self.trace.ledger.lock().note(self.peer, request, &reply);
-        if self.power.act().0 { Ok(reply) } else { Err(lost()) }
+        if self.power.act().0 {
+            Ok(reply)
+        } else {
+            Err(lost())
+        }
     }
 
     /// Lets others go on; what they ask has no such company.
@@ -163,8 +195,11 @@ impl Wire {
 
 /// Whether a part of a batch has a file in it that is refused: as with the server, all of the part is.
 fn is_poisoned(request: &Request) -> bool {
-    let Request::Stage { ops, .. } = request else { return false };
-    ops.iter().any(|op| matches!(op, Op::Place { link, .. } if link.name.to_string().starts_with(POISON)))
+    let Request::Stage { ops, .. } = request else {
+        return false;
+    };
+    ops.iter()
+        .any(|op| matches!(op, Op::Place { link, .. } if link.name.to_string().starts_with(POISON)))
 }
 
 fn short(what: &impl std::fmt::Debug) -> String {
@@ -183,8 +218,16 @@ impl Upstream for Wire {
                 return Err(UpstreamError::Unreachable("the network is cut".into()));
             }
             let faults = state.faults;
-            let fate = if state.rng.chance(faults) { state.rng.below(4) } else { 9 };
-            let straying = if state.rng.chance(0.3) { state.straying.take() } else { None };
+            let fate = if state.rng.chance(faults) {
+                state.rng.below(4)
+            } else {
+                9
+            };
+            let straying = if state.rng.chance(0.3) {
+                state.straying.take()
+            } else {
+                None
+            };
             if fate == 3 {
                 state.straying = Some(request.clone());
             }
@@ -192,7 +235,10 @@ impl Upstream for Wire {
         };
         if self.state.lock().refuses && is_poisoned(request) {
             let words = "this operation makes no sense".into();
-            return Err(UpstreamError::Refused(Refused { code: RefusalCode::BadRequest, words }));
+            return Err(UpstreamError::Refused(Refused {
+                code: RefusalCode::BadRequest,
+                words,
+            }));
         }
         if let Some(straying) = straying {
             let _ = self.deliver(&straying);

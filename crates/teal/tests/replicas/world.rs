@@ -19,9 +19,19 @@ use teal_testkit::{RecordingDisk, Rng, SeededEntropy, SimClock};
 use teal_types::{LEASE, ObjectNo, Timestamp, VolumeId};
 
 pub(crate) const ROOT: ObjectNo = ObjectNo::ROOT;
-pub(crate) const CALLER: Caller = Caller { uid: 0, gid: 0, pid: 1, umask: 0o022 };
-const SHAPE: DiskShape =
-    DiskShape { sectors: (24 << 20) / 512, logical: 512, physical: 4096, rotational: false, sparse: false };
+pub(crate) const CALLER: Caller = Caller {
+    uid: 0,
+    gid: 0,
+    pid: 1,
+    umask: 0o022,
+};
+const SHAPE: DiskShape = DiskShape {
+    sectors: (24 << 20) / 512,
+    logical: 512,
+    physical: 4096,
+    rotational: false,
+    sparse: false,
+};
 
 /// A client, what its machine keeps in a power cut, and its way to the server.
 pub(crate) struct Machine {
@@ -40,7 +50,9 @@ impl Machine {
     /// Whether the server knows it, and has all it had when it lived alone: a copy can be told from it then.
     pub(crate) fn is_known(&self) -> bool {
         let status = self.client.upstream_status().unwrap().unwrap();
-        let is_sent = |(no, note): &(ObjectNo, Vec<u8>)| no.get() >= LEASE || note[1] & (PENDING | FLYING) == 0;
+        let is_sent = |(no, note): &(ObjectNo, Vec<u8>)| {
+            no.get() >= LEASE || note[1] & (PENDING | FLYING) == 0
+        };
         status.replica.1 != 0 && !status.announcing && self.notes().iter().all(is_sent)
     }
 
@@ -53,7 +65,10 @@ impl Machine {
             ControlFlow::Continue(())
         });
         all.unwrap();
-        found.into_iter().map(|no| (no, store.note(no).unwrap().unwrap_or_default())).collect()
+        found
+            .into_iter()
+            .map(|no| (no, store.note(no).unwrap().unwrap_or_default()))
+            .collect()
     }
 }
 
@@ -67,7 +82,10 @@ struct Kept {
 impl Kept {
     /// As a power cut now, or a copy, has it.
     fn copy(&self) -> Self {
-        Self { meta: self.meta.crash(), shelf: MemoryShelf::from_objects(self.shelf.snapshot()) }
+        Self {
+            meta: self.meta.crash(),
+            shelf: MemoryShelf::from_objects(self.shelf.snapshot()),
+        }
     }
 }
 
@@ -96,9 +114,23 @@ fn serve(
 ) -> Arc<Server> {
     let domain = teal_server::domain(&kept.meta, &**entropy).unwrap();
     let clock = Arc::new(clock.clone());
-    let shelf = Arc::new(PoweredShelf { shelf: kept.shelf.clone(), power: power.clone(), is_last_kept });
-    let chunks = ChunkStore::open(shelf, domain, Options::default(), clock.clone(), Arc::clone(entropy) as _);
-    let meta = Arc::new(PoweredMeta { memory: kept.meta.clone(), power: power.clone(), is_last_kept });
+    let shelf = Arc::new(PoweredShelf {
+        shelf: kept.shelf.clone(),
+        power: power.clone(),
+        is_last_kept,
+    });
+    let chunks = ChunkStore::open(
+        shelf,
+        domain,
+        Options::default(),
+        clock.clone(),
+        Arc::clone(entropy) as _,
+    );
+    let meta = Arc::new(PoweredMeta {
+        memory: kept.meta.clone(),
+        power: power.clone(),
+        is_last_kept,
+    });
     Arc::new(Server::open(meta, chunks.unwrap().0, clock, Arc::clone(entropy) as _).unwrap())
 }
 
@@ -119,15 +151,33 @@ fn options(rng: &mut Rng) -> UpstreamOptions {
 
 impl World {
     pub(crate) fn new(seed: u64, is_printed: bool) -> Self {
-        let (clock, server_clock, entropy) =
-            (SimClock::default(), SimClock::default(), Arc::new(SeededEntropy::new(seed)));
-        let kept = Kept { meta: Memory::new(), shelf: MemoryShelf::new() };
+        let (clock, server_clock, entropy) = (
+            SimClock::default(),
+            SimClock::default(),
+            Arc::new(SeededEntropy::new(seed)),
+        );
+        let kept = Kept {
+            meta: Memory::new(),
+            shelf: MemoryShelf::new(),
+        };
         let power = Power::new();
         let server = serve(&kept, &server_clock, &entropy, &power, true);
         let volume = server.create_volume("home").unwrap();
         let seat = Seat::new(server, power);
         let (machines, sticks, trace) = (Vec::new(), Vec::new(), Trace::default());
-        Self { clock, machines, trace, seat, volume, server_clock, kept, backup: None, entropy, sticks, is_printed }
+        Self {
+            clock,
+            machines,
+            trace,
+            seat,
+            volume,
+            server_clock,
+            kept,
+            backup: None,
+            entropy,
+            sticks,
+            is_printed,
+        }
     }
 
     pub(crate) fn server(&self) -> Arc<Server> {
@@ -141,7 +191,9 @@ impl World {
     /// Time passes everywhere.
     pub(crate) fn advance(&self, by: Duration) {
         let clocks = self.machines.iter().map(|machine| &machine.clock);
-        clocks.chain([&self.clock, &self.server_clock]).for_each(|clock| clock.advance(by));
+        clocks
+            .chain([&self.clock, &self.server_clock])
+            .for_each(|clock| clock.advance(by));
     }
 
     /// Somebody sets the clock of a machine, or of the server (`None`): hours back, a year ahead, or right.
@@ -167,14 +219,29 @@ impl World {
     fn mkfs(&self) -> RecordingDisk {
         let disk = RecordingDisk::new(SHAPE);
         let clock = Arc::new(self.clock.clone());
-        Store::mkfs(Arc::new(disk.clone()), clock, &*self.entropy, &MkfsOptions::default()).unwrap();
+        Store::mkfs(
+            Arc::new(disk.clone()),
+            clock,
+            &*self.entropy,
+            &MkfsOptions::default(),
+        )
+        .unwrap();
         disk.restart();
         disk
     }
 
     fn store(disk: &RecordingDisk, power: &Power, clock: &SimClock) -> Arc<Store> {
-        let disk = PoweredDisk { disk: disk.clone(), power: power.clone() };
-        Store::open(Arc::new(disk), Arc::new(clock.clone()), OpenOptions::default()).unwrap().0
+        let disk = PoweredDisk {
+            disk: disk.clone(),
+            power: power.clone(),
+        };
+        Store::open(
+            Arc::new(disk),
+            Arc::new(clock.clone()),
+            OpenOptions::default(),
+        )
+        .unwrap()
+        .0
     }
 
     /// The volume as it was before it had a server: filled by `fill`, then served by the machine it is on.
@@ -198,7 +265,13 @@ impl World {
 
     /// The disk of a machine is copied as it is, and another machine goes on with the copy.
     pub(crate) fn clone_disk(&mut self, of: usize, rng: &mut Rng) {
-        let Machine { name, disk, wire, joins, .. } = &self.machines[of];
+        let Machine {
+            name,
+            disk,
+            wire,
+            joins,
+            ..
+        } = &self.machines[of];
         let copy = disk.trace().crash(rng, false).disk;
         let (name, peer, joins) = (format!("{name} again"), wire.peer(), *joins);
         self.add(&name, copy, peer, joins, rng);
@@ -206,7 +279,14 @@ impl World {
 
     fn add(&mut self, name: &str, disk: RecordingDisk, peer: Peer, joins: bool, rng: &mut Rng) {
         let (power, clock) = (Power::new(), SimClock::new(self.clock.civil()));
-        let wire = Wire::new(&self.seat, peer, &self.trace, &power, rng.fork(), self.is_printed);
+        let wire = Wire::new(
+            &self.seat,
+            peer,
+            &self.trace,
+            &power,
+            rng.fork(),
+            self.is_printed,
+        );
         let options = options(rng);
         let client = Self::open(name, &disk, &wire, (joins, options), &power, &clock);
         self.machines.push(Machine {
@@ -232,12 +312,29 @@ impl World {
     ) -> Arc<Client> {
         let store = Self::store(disk, power, clock);
         let (clock, options) = (Arc::new(clock.clone()), ClientOptions::default());
-        Client::replica(store, clock, options, Arc::clone(wire) as _, name, of_upstream).unwrap()
+        Client::replica(
+            store,
+            clock,
+            options,
+            Arc::clone(wire) as _,
+            name,
+            of_upstream,
+        )
+        .unwrap()
     }
 
     /// The machine's power fails, if it has not, and comes back: of what was not flushed, any sectors are there, or torn, or unreadable.
     pub(crate) fn cut_power(&mut self, at: usize, rng: &mut Rng) {
-        let Machine { name, wire, power, clock, disk, joins, options, .. } = &self.machines[at];
+        let Machine {
+            name,
+            wire,
+            power,
+            clock,
+            disk,
+            joins,
+            options,
+            ..
+        } = &self.machines[at];
         power.fails_after(0);
         let image = disk.trace().crash(rng, true);
         if self.is_printed {
@@ -261,7 +358,13 @@ impl World {
     fn start_server(&self, is_last_kept: bool) {
         let power = &self.seat.power;
         power.stays();
-        *self.seat.server.write() = serve(&self.kept, &self.server_clock, &self.entropy, power, is_last_kept);
+        *self.seat.server.write() = serve(
+            &self.kept,
+            &self.server_clock,
+            &self.entropy,
+            power,
+            is_last_kept,
+        );
     }
 
     /// What the server has is copied to a safe place.
@@ -271,7 +374,9 @@ impl World {
 
     /// The server's disks are gone; it is restored from the copy, if there is one.
     pub(crate) fn restore(&mut self) -> bool {
-        let Some(kept) = self.backup.take() else { return false };
+        let Some(kept) = self.backup.take() else {
+            return false;
+        };
         self.kept = kept;
         self.seat.is_restored.store(true, SeqCst);
         self.start_server(true);
@@ -283,9 +388,15 @@ impl World {
         let mut found = Vec::new();
         for machine in &self.machines {
             machine.client.sync().unwrap();
-            let report = machine.client.store().check(CheckOptions { verify_data: true }, &mut |_| ());
+            let report = machine
+                .client
+                .store()
+                .check(CheckOptions { verify_data: true }, &mut |_| ());
             // An anchor that was being written when the power failed is worth a note, no more.
-            let problems = report.problems.iter().filter(|problem| problem.severity > Severity::Note);
+            let problems = report
+                .problems
+                .iter()
+                .filter(|problem| problem.severity > Severity::Note);
             found.extend(problems.map(|problem| format!("{}: {problem}", machine.name)));
         }
         found

@@ -14,9 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 use teal_net::Channel;
-use teal_proto::{CHUNKS_MAX, Reply, Request, batch_digest, decode_reply, encode_ops, encode_request};
+use teal_proto::{
+    CHUNKS_MAX, Reply, Request, batch_digest, decode_reply, encode_ops, encode_request,
+};
 use teal_testkit::Rng;
-use teal_types::{Attributes, ChunkId, CommitSeq, ContentChange, FileType, Link, Name, ObjectNo, Op, Piece, Source};
+use teal_types::{
+    Attributes, ChunkId, CommitSeq, ContentChange, FileType, Link, Name, ObjectNo, Op, Piece,
+    Source,
+};
 
 /// Connections over which it does the same at a time.
 const AT_ONCE: usize = 8;
@@ -50,21 +55,42 @@ impl Hostile {
 
     /// What the server says, if it says anything: a refusal is as good as anything else.
     fn ask(&self, request: &Request) -> Option<Reply> {
-        let answer = self.channel.call(&encode_request(request).unwrap(), DEADLINE);
+        let answer = self
+            .channel
+            .call(&encode_request(request).unwrap(), DEADLINE);
         answer.ok().map(|bytes| decode_reply(&bytes).unwrap())
     }
 
     fn link(&self, name: &str) -> Link {
         let name = format!("hostile {} {name}", self.number);
-        Link { dir: ObjectNo::ROOT, name: Name::new(name.as_bytes()).unwrap() }
+        Link {
+            dir: ObjectNo::ROOT,
+            name: Name::new(name.as_bytes()).unwrap(),
+        }
     }
 
     /// Operations that make its file.
     fn create(&self) -> Vec<Op> {
         let object = ObjectNo::new(self.number);
-        let attributes = Attributes { perm: 0o644, ..Attributes::default() };
-        let place = Op::Place { object, base: CommitSeq::new(0), link: self.link("a"), time: days_ago(0) };
-        vec![Op::Create { object, kind: FileType::File, attributes, target: Vec::new() }, place]
+        let attributes = Attributes {
+            perm: 0o644,
+            ..Attributes::default()
+        };
+        let place = Op::Place {
+            object,
+            base: CommitSeq::new(0),
+            link: self.link("a"),
+            time: days_ago(0),
+        };
+        vec![
+            Op::Create {
+                object,
+                kind: FileType::File,
+                attributes,
+                target: Vec::new(),
+            },
+            place,
+        ]
     }
 }
 
@@ -78,9 +104,17 @@ const MISUSES: [(&str, Turn); 9] = [
         hostile.ask(&Request::Put { chunks });
     }),
     ("operations that are never committed", |hostile, turn| {
-        let link = |n: u64| Link { dir: ObjectNo::ROOT, name: Name::new(format!("{n:0200}").as_bytes()).unwrap() };
+        let link = |n: u64| Link {
+            dir: ObjectNo::ROOT,
+            name: Name::new(format!("{n:0200}").as_bytes()).unwrap(),
+        };
         let object = ObjectNo::new(hostile.number);
-        let place = |n| Op::Place { object, base: CommitSeq::new(0), link: link(n), time: days_ago(0) };
+        let place = |n| Op::Place {
+            object,
+            base: CommitSeq::new(0),
+            link: link(n),
+            time: days_ago(0),
+        };
         let (incarnation, batch) = (hostile.incarnation, hostile.batch + turn / 64);
         hostile.ask(&Request::Stage {
             incarnation,
@@ -91,7 +125,14 @@ const MISUSES: [(&str, Turn); 9] = [
     }),
     ("pulls without end", |hostile, _| {
         let (incarnation, since, digest) = (hostile.incarnation, CommitSeq::new(0), [0; 32]);
-        hostile.ask(&Request::Pull { incarnation, since, digest, filter: 0, after: None, wait_ms: 0 });
+        hostile.ask(&Request::Pull {
+            incarnation,
+            since,
+            digest,
+            filter: 0,
+            after: None,
+            wait_ms: 0,
+        });
     }),
     ("questions for chunks that nobody has", |hostile, _| {
         let chunks = (0..CHUNKS_MAX).map(|_| hostile.chunk()).collect();
@@ -99,33 +140,83 @@ const MISUSES: [(&str, Turn); 9] = [
     }),
     ("operations that make no sense", |hostile, turn| {
         let object = ObjectNo::new(hostile.number);
-        let source = Source::Chunk { id: hostile.chunk(), offset: u32::MAX };
-        let piece = Piece { offset: u64::MAX - 5, len: 10, source };
-        let change = ContentChange { cut: 0, size: u64::MAX, mtime: days_ago(0), pieces: vec![piece] };
-        let ops = vec![Op::SetContent { object, base: CommitSeq::new(turn << 40), change }];
-        hostile.ask(&Request::Stage { incarnation: hostile.incarnation, batch: hostile.batch, part: 0, ops });
+        let source = Source::Chunk {
+            id: hostile.chunk(),
+            offset: u32::MAX,
+        };
+        let piece = Piece {
+            offset: u64::MAX - 5,
+            len: 10,
+            source,
+        };
+        let change = ContentChange {
+            cut: 0,
+            size: u64::MAX,
+            mtime: days_ago(0),
+            pieces: vec![piece],
+        };
+        let ops = vec![Op::SetContent {
+            object,
+            base: CommitSeq::new(turn << 40),
+            change,
+        }];
+        hostile.ask(&Request::Stage {
+            incarnation: hostile.incarnation,
+            batch: hostile.batch,
+            part: 0,
+            ops,
+        });
     }),
     ("messages that are cut short", |hostile, turn| {
-        let whole = encode_request(&Request::Have { chunks: vec![hostile.chunk(); 20] }).unwrap();
-        let _ = hostile.channel.call(&whole[..turn as usize % whole.len()], DEADLINE);
+        let whole = encode_request(&Request::Have {
+            chunks: vec![hostile.chunk(); 20],
+        })
+        .unwrap();
+        let _ = hostile
+            .channel
+            .call(&whole[..turn as usize % whole.len()], DEADLINE);
     }),
     ("a storm of renames", |hostile, turn| {
         let (incarnation, object) = (hostile.incarnation, ObjectNo::new(hostile.number));
         let names = ["a", "b"].map(|name| hostile.link(name));
         let (from, to) = (&names[turn as usize % 2], &names[(turn as usize + 1) % 2]);
-        let rename =
-            Op::Move { object, base: CommitSeq::new(1 << 40), from: from.clone(), to: to.clone(), time: days_ago(0) };
-        let ops = if turn == 0 { hostile.create() } else { vec![rename] };
+        let rename = Op::Move {
+            object,
+            base: CommitSeq::new(1 << 40),
+            from: from.clone(),
+            to: to.clone(),
+            time: days_ago(0),
+        };
+        let ops = if turn == 0 {
+            hostile.create()
+        } else {
+            vec![rename]
+        };
         let digest = batch_digest([&encode_ops(&ops).unwrap()[..]]);
         let batch = hostile.batch;
-        hostile.ask(&Request::Stage { incarnation, batch, part: 0, ops });
-        if let Some(Reply::Committed { .. }) = hostile.ask(&Request::Commit { incarnation, batch, parts: 1, digest }) {
+        hostile.ask(&Request::Stage {
+            incarnation,
+            batch,
+            part: 0,
+            ops,
+        });
+        if let Some(Reply::Committed { .. }) = hostile.ask(&Request::Commit {
+            incarnation,
+            batch,
+            parts: 1,
+            digest,
+        }) {
             hostile.batch += 1;
         }
     }),
     ("commits of parts that are not there", |hostile, turn| {
         let (incarnation, batch) = (hostile.incarnation, hostile.batch + turn);
-        hostile.ask(&Request::Commit { incarnation, batch, parts: 1000, digest: [7; 32] });
+        hostile.ask(&Request::Commit {
+            incarnation,
+            batch,
+            parts: 1000,
+            digest: [7; 32],
+        });
     }),
     ("lives without end", |hostile, _| {
         hostile.ask(&Request::Incarnate);
@@ -141,7 +232,10 @@ fn measured(volume: &Volume, name: &str, until: &dyn Fn(usize) -> bool) -> [Dura
         let begun = SystemClock.monotonic();
         flush(&volume.laptop);
         let flushed = SystemClock.monotonic();
-        let is_there = || fs::read(volume.nas.0.path(&file)).is_ok_and(|bytes| bytes == seeded(round as u64, 100_000));
+        let is_there = || {
+            fs::read(volume.nas.0.path(&file))
+                .is_ok_and(|bytes| bytes == seeded(round as u64, 100_000))
+        };
         assert!(wait_until(PATIENCE, is_there), "{file}");
         all[0].push(flushed - begun);
         all[1].push(SystemClock.monotonic() - flushed);
@@ -157,7 +251,9 @@ fn measured(volume: &Volume, name: &str, until: &dyn Fn(usize) -> bool) -> [Dura
 
 /// Has a machine misuse the server while the others go on.
 fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
-    let calm = measured(volume, &format!("before {name}"), &|rounds| rounds >= if is_long() { 30 } else { 1 });
+    let calm = measured(volume, &format!("before {name}"), &|rounds| {
+        rounds >= if is_long() { 30 } else { 1 }
+    });
     let begun = SystemClock.monotonic();
     let (ends, turns) = (AtomicBool::new(false), AtomicU64::new(0));
     let (incarnation, first) = Stranger::begin(&stranger.channel());
@@ -167,7 +263,13 @@ fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
             let channel = stranger.channel();
             let rng = Rng::new(n);
             // Each with a file of its own; batches of one machine are in order, so that only one commits many.
-            let mut hostile = Hostile { channel, incarnation, number: first + n, batch: 1 + n * 1000, rng };
+            let mut hostile = Hostile {
+                channel,
+                incarnation,
+                number: first + n,
+                batch: 1 + n * 1000,
+                rng,
+            };
             let misuse = move || {
                 for at in 0.. {
                     if ends.load(Ordering::Relaxed) {
@@ -177,11 +279,22 @@ fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
                     turns.fetch_add(1, Ordering::Relaxed);
                 }
             };
-            std::thread::Builder::new().spawn_scoped(scope, misuse).unwrap();
+            std::thread::Builder::new()
+                .spawn_scoped(scope, misuse)
+                .unwrap();
         }
-        let is_over = |rounds| if is_long() { SystemClock.monotonic() - begun > LONG } else { rounds >= ROUNDS };
+        let is_over = |rounds| {
+            if is_long() {
+                SystemClock.monotonic() - begun > LONG
+            } else {
+                rounds >= ROUNDS
+            }
+        };
         let troubled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            assert!(wait_until(PATIENCE, || turns.load(Ordering::Relaxed) > 0), "it has begun");
+            assert!(
+                wait_until(PATIENCE, || turns.load(Ordering::Relaxed) > 0),
+                "it has begun"
+            );
             measured(volume, name, &is_over)
         }));
         ends.store(true, Ordering::Relaxed);
@@ -192,7 +305,10 @@ fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
     if is_long() {
         for (during, before) in troubled.iter().zip(calm) {
             // A tenth of a second is nothing that anybody waits for.
-            assert!(*during <= before * 2 + Duration::from_millis(100), "{name}: {troubled:?}, and {calm:?} before");
+            assert!(
+                *during <= before * 2 + Duration::from_millis(100),
+                "{name}: {troubled:?}, and {calm:?} before"
+            );
         }
     }
     volume.is_undisturbed();
@@ -201,7 +317,9 @@ fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
 #[test]
 fn a_machine_that_misuses_the_protocol_keeps_no_other_waiting() {
     let test = "a_machine_that_misuses_the_protocol_keeps_no_other_waiting";
-    let Some(mut volume) = Volume::new(test) else { return };
+    let Some(mut volume) = Volume::new(test) else {
+        return;
+    };
     let stranger = Stranger::new(&mut volume.nas);
     for (name, turn) in MISUSES {
         suffer(&mut volume, &stranger, name, turn);
@@ -222,37 +340,71 @@ impl Drop for Silent {
 #[test]
 fn silent_connections_hold_back_neither_machines_nor_newcomers() {
     let test = "silent_connections_hold_back_neither_machines_nor_newcomers";
-    let is_there = Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
+    let is_there = Command::new("openssl")
+        .arg("version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success());
     if !is_there {
         teal_testkit::skip(test, "openssl is missing");
         return;
     }
-    let Some(mut volume) = Volume::new(test) else { return };
+    let Some(mut volume) = Volume::new(test) else {
+        return;
+    };
     let with = volume.nas.serve();
     // More than there are places: some that never begin, some that stop within the handshake, some that have gone through it.
-    let mut raw: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&with.0).unwrap()).collect();
+    let mut raw: Vec<TcpStream> = (0..100)
+        .map(|_| TcpStream::connect(&with.0).unwrap())
+        .collect();
     for tcp in raw.iter_mut().take(50) {
         let _ = tcp.write_all(b"\x16\x03\x01\x02\x00\x01\x00");
     }
-    let connect = ["s_client", "-connect", &with.0, "-alpn", "h2", "-quiet", "-verify_quiet"];
+    let connect = [
+        "s_client",
+        "-connect",
+        &with.0,
+        "-alpn",
+        "h2",
+        "-quiet",
+        "-verify_quiet",
+    ];
     let silent: Vec<Silent> = (0..80)
         .map(|_| {
             let mut command = Command::new("openssl");
-            command.args(connect).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+            command
+                .args(connect)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
             Silent(command.spawn().unwrap())
         })
         .collect();
     let port = with.0.rsplit_once(':').unwrap().1;
     let established = || {
-        let said = run(Command::new("ss").args(["-Htn", "state", "established", "dport", "=", &format!(":{port}")]));
+        let said = run(Command::new("ss").args([
+            "-Htn",
+            "state",
+            "established",
+            "dport",
+            "=",
+            &format!(":{port}"),
+        ]));
         said.stdout.lines().count()
     };
-    assert!(wait_until(PATIENCE, || established() >= 64), "{}", established());
+    assert!(
+        wait_until(PATIENCE, || established() >= 64),
+        "{}",
+        established()
+    );
     let world = super::support::World::new(test).unwrap();
     super::support::try_join(&world, &with).good();
     let store = world.path("store.teal");
     let newcomer = super::support::Mounted::found(world, store);
-    assert_eq!(fs::read(newcomer.path("known")).unwrap(), seeded(1, 200_000));
+    assert_eq!(
+        fs::read(newcomer.path("known")).unwrap(),
+        seeded(1, 200_000)
+    );
     volume.is_undisturbed();
     drop((silent, raw));
     super::support::end(vec![newcomer]);

@@ -1,8 +1,11 @@
 //! Who may speak: tokens, certificates, copies of stores.
 
-use super::support::stranger::{DEADLINE, Office, days_ago, identity_dir, runtime, server_identity};
+use super::support::stranger::{
+    DEADLINE, Office, days_ago, identity_dir, runtime, server_identity,
+};
 use super::support::{
-    History, Mounted, Nas, PATIENCE, World, converge, end, flush, join, run, seeded, try_join, wait_until,
+    History, Mounted, Nas, PATIENCE, World, converge, end, flush, join, run, seeded, try_join,
+    wait_until,
 };
 use super::{Volume, flush_fails, trouble};
 use std::fs;
@@ -16,7 +19,9 @@ use teal_testkit::SimClock;
 #[test]
 fn a_token_that_has_expired_and_guessed_ones_are_refused() {
     let test = "a_token_that_has_expired_and_guessed_ones_are_refused";
-    let Some(mut volume) = Volume::new(test) else { return };
+    let Some(mut volume) = Volume::new(test) else {
+        return;
+    };
     let (address, token) = volume.nas.serve();
     let (_, fingerprint) = token.rsplit_once('.').unwrap();
     // One that was good for no time at all, as the server would give it out.
@@ -24,31 +29,60 @@ fn a_token_that_has_expired_and_guessed_ones_are_refused() {
     volume.nas.0.down();
     let old = {
         let history = History::open(&data);
-        history.server().token(history.peer().volume, Duration::ZERO).unwrap()
+        history
+            .server()
+            .token(history.peer().volume, Duration::ZERO)
+            .unwrap()
     };
     volume.nas.serve_at(&address);
     let world = World::new(test).unwrap();
     let said = try_join(&world, &(address.clone(), format!("{old}.{fingerprint}"))).refused();
-    assert!(said.contains("this token has expired; make a new one on the server"), "{said}");
-    assert!(!world.path("store.teal").exists() && !world.path("store.teal.d").exists(), "nothing is left of it");
+    assert!(
+        said.contains("this token has expired; make a new one on the server"),
+        "{said}"
+    );
+    assert!(
+        !world.path("store.teal").exists() && !world.path("store.teal.d").exists(),
+        "nothing is left of it"
+    );
     // Somebody guesses.
     let runtime = runtime();
     let guess = |n: u32| {
         let token = format!("{}-{n:032x}", &token[..8]);
-        enrol(runtime.handle(), &address, &fingerprint.parse().unwrap(), &token, "guesser", DEADLINE).unwrap_err()
+        enrol(
+            runtime.handle(),
+            &address,
+            &fingerprint.parse().unwrap(),
+            &token,
+            "guesser",
+            DEADLINE,
+        )
+        .unwrap_err()
     };
     let refusals: Vec<String> = (0..25).map(|n| guess(n).to_string()).collect();
-    assert!(refusals[0].contains("no token of this server"), "{refusals:?}");
-    assert!(refusals[24].contains("too many wrong tokens have come; try again in 60 seconds"), "{refusals:?}");
+    assert!(
+        refusals[0].contains("no token of this server"),
+        "{refusals:?}"
+    );
+    assert!(
+        refusals[24].contains("too many wrong tokens have come; try again in 60 seconds"),
+        "{refusals:?}"
+    );
     volume.is_undisturbed();
     volume.end();
 }
 
 /// A volume whose server has been there for two years, and a machine that has joined it, unmounted.
 pub(crate) fn old_volume(test: &str) -> Option<(Volume, Mounted, Peer)> {
-    let mut nas = Nas::alone(World::new(test)?, |root| fs::write(root.join("known"), "x").unwrap());
+    let mut nas = Nas::alone(World::new(test)?, |root| {
+        fs::write(root.join("known"), "x").unwrap()
+    });
     let dir = server_identity(&nas.0);
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).unwrap();
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .unwrap();
     ServerIdentity::open(&dir, &SimClock::new(days_ago(730))).unwrap();
     let (address, _) = nas.serve();
     let laptop = join(test, &nas.serve_at(&address));
@@ -58,19 +92,33 @@ pub(crate) fn old_volume(test: &str) -> Option<(Volume, Mounted, Peer)> {
     fs::write(other.path("only here"), "not lost").unwrap();
     other.down();
     let peer = ClientIdentity::load(&identity_dir(&other)).unwrap().peer();
-    Some((Volume { nas, laptop, told: 0 }, other, peer))
+    Some((
+        Volume {
+            nas,
+            laptop,
+            told: 0,
+        },
+        other,
+        peer,
+    ))
 }
 
 #[test]
 fn a_certificate_that_ended_is_renewed_and_one_that_ended_long_ago_is_refused() {
     let test = "a_certificate_that_ended_is_renewed_and_one_that_ended_long_ago_is_refused";
-    let Some((mut volume, mut other, peer)) = old_volume(test) else { return };
+    let Some((mut volume, mut other, peer)) = old_volume(test) else {
+        return;
+    };
     let dir = server_identity(&volume.nas.0);
     let of_age = |days: i64| Office::new(&dir, days_ago(days), peer, Vec::new()).identity;
     // As when this machine's clock, or the server's, is off by a year: the certificate ended half a year ago.
     of_age(365).save(&identity_dir(&other)).unwrap();
     other.up();
-    let words = ["certificate ended on", "the server's clock", "enrol this machine again"];
+    let words = [
+        "certificate ended on",
+        "the server's clock",
+        "enrol this machine again",
+    ];
     trouble(&other, &words);
     flush_fails(&other, &words);
     assert_eq!(fs::read(other.path("only here")).unwrap(), b"not lost");
@@ -78,11 +126,22 @@ fn a_certificate_that_ended_is_renewed_and_one_that_ended_long_ago_is_refused() 
     other.down();
     // Two months after its end it is renewed without a word, and what waited is sent.
     of_age(150).save(&identity_dir(&other)).unwrap();
-    let before = ClientIdentity::load(&identity_dir(&other)).unwrap().expires();
+    let before = ClientIdentity::load(&identity_dir(&other))
+        .unwrap()
+        .expires();
     other.up();
-    assert!(wait_until(PATIENCE, || other.status()["upstream"]["only_here"] == 0), "{}", other.status());
-    let after = ClientIdentity::load(&identity_dir(&other)).unwrap().expires();
-    assert!(before < SystemClock.civil() && after > days_ago(-80), "{before:?} and {after:?}");
+    assert!(
+        wait_until(PATIENCE, || other.status()["upstream"]["only_here"] == 0),
+        "{}",
+        other.status()
+    );
+    let after = ClientIdentity::load(&identity_dir(&other))
+        .unwrap()
+        .expires();
+    assert!(
+        before < SystemClock.civil() && after > days_ago(-80),
+        "{before:?} and {after:?}"
+    );
     converge(&volume.nas.0, &other);
     end(vec![other]);
     volume.end();
@@ -91,22 +150,42 @@ fn a_certificate_that_ended_is_renewed_and_one_that_ended_long_ago_is_refused() 
 #[test]
 fn certificates_of_others_are_refused() {
     let test = "certificates_of_others_are_refused";
-    let Some((mut volume, mut other, peer)) = old_volume(test) else { return };
+    let Some((mut volume, mut other, peer)) = old_volume(test) else {
+        return;
+    };
     let own = ClientIdentity::load(&identity_dir(&other)).unwrap();
     let dir = server_identity(&volume.nas.0);
     let foreign = other.world().path("foreign");
     let now = days_ago(0);
-    let strange = Peer { volume: peer.volume + 1, ..peer };
-    let unknown = Peer { replica: 77, ..peer };
+    let strange = Peer {
+        volume: peer.volume + 1,
+        ..peer
+    };
+    let unknown = Peer {
+        replica: 77,
+        ..peer
+    };
     for (identity, words) in [
         // Of another server: this one is not the one it knows.
-        (Office::new(&foreign, now, peer, Vec::new()).identity, &["not the expected server", "fingerprint"][..]),
+        (
+            Office::new(&foreign, now, peer, Vec::new()).identity,
+            &["not the expected server", "fingerprint"][..],
+        ),
         // Of this server, for another volume; for a machine that nobody has enrolled; for the other machine.
-        (Office::new(&dir, now, strange, Vec::new()).identity, &["enrol"]),
-        (Office::new(&dir, now, unknown, Vec::new()).identity, &["not enrolled", "new token"]),
+        (
+            Office::new(&dir, now, strange, Vec::new()).identity,
+            &["enrol"],
+        ),
+        (
+            Office::new(&dir, now, unknown, Vec::new()).identity,
+            &["not enrolled", "new token"],
+        ),
         (
             ClientIdentity::load(&identity_dir(&volume.laptop)).unwrap(),
-            &["this store belongs to replica", "join with the certificate that was made for it"],
+            &[
+                "this store belongs to replica",
+                "join with the certificate that was made for it",
+            ],
         ),
     ] {
         identity.save(&identity_dir(&other)).unwrap();
@@ -120,7 +199,10 @@ fn certificates_of_others_are_refused() {
     own.save(&identity_dir(&other)).unwrap();
     other.up();
     converge(&volume.nas.0, &other);
-    assert_eq!(fs::read(volume.nas.0.path("only here")).unwrap(), b"not lost");
+    assert_eq!(
+        fs::read(volume.nas.0.path("only here")).unwrap(),
+        b"not lost"
+    );
     end(vec![other]);
     volume.end();
 }
@@ -128,10 +210,16 @@ fn certificates_of_others_are_refused() {
 #[test]
 fn a_copied_store_goes_on_as_another_one_and_nothing_of_either_is_lost() {
     let test = "a_copied_store_goes_on_as_another_one_and_nothing_of_either_is_lost";
-    let Some(mut volume) = Volume::new(test) else { return };
+    let Some(mut volume) = Volume::new(test) else {
+        return;
+    };
     let write = |m: &Mounted, who: &str, round: u64| {
         for n in 0..5 {
-            fs::write(m.path(format!("{who} {round} {n}")), seeded(10 * round + n, 20_000)).unwrap();
+            fs::write(
+                m.path(format!("{who} {round} {n}")),
+                seeded(10 * round + n, 20_000),
+            )
+            .unwrap();
         }
         fs::create_dir(m.path(format!("dir of {who} {round}"))).unwrap();
         fs::write(m.path(format!("dir of {who} {round}/file")), who).unwrap();
@@ -143,7 +231,11 @@ fn a_copied_store_goes_on_as_another_one_and_nothing_of_either_is_lost() {
     volume.laptop.down();
     let world = World::new(test).unwrap();
     let script = r#"cp -a "$1" "$2/store.teal"; cp -a "$1.d" "$2/store.teal.d""#;
-    run(Command::new("sh").args(["-ec", script, "sh"]).arg(volume.laptop.store()).arg(world.path(""))).good();
+    run(Command::new("sh")
+        .args(["-ec", script, "sh"])
+        .arg(volume.laptop.store())
+        .arg(world.path("")))
+    .good();
     volume.nas.serve_at(&address);
     volume.laptop.up();
     write(&volume.laptop, "the first", 1);
@@ -157,14 +249,24 @@ fn a_copied_store_goes_on_as_another_one_and_nothing_of_either_is_lost() {
         flush(&copy);
         flush(&volume.laptop);
     }
-    assert!(copy.log().contains("this store is a copy of one that went on"), "{}", copy.log());
+    assert!(
+        copy.log()
+            .contains("this store is a copy of one that went on"),
+        "{}",
+        copy.log()
+    );
     converge(&volume.nas.0, &volume.laptop);
     converge(&volume.nas.0, &copy);
     for (who, rounds) in [("both", 0..1), ("the first", 1..5), ("the copy", 2..5)] {
         for round in rounds {
             for n in 0..5 {
                 let there = volume.nas.0.path(format!("{who} {round} {n}"));
-                assert_eq!(fs::read(&there).unwrap(), seeded(10 * round + n, 20_000), "{}", there.display());
+                assert_eq!(
+                    fs::read(&there).unwrap(),
+                    seeded(10 * round + n, 20_000),
+                    "{}",
+                    there.display()
+                );
             }
             let file = volume.nas.0.path(format!("dir of {who} {round}/file"));
             assert_eq!(fs::read(file).unwrap(), who.as_bytes());

@@ -26,12 +26,18 @@ pub(crate) struct Volume {
 
 impl Volume {
     pub(crate) fn new(test: &str) -> Option<Self> {
-        let mut nas = Nas::of(test, |root| fs::write(root.join("known"), seeded(1, 200_000)).unwrap())?;
+        let mut nas = Nas::of(test, |root| {
+            fs::write(root.join("known"), seeded(1, 200_000)).unwrap()
+        })?;
         // At an address that stays.
         let (address, _) = nas.serve();
         let laptop = join(test, &nas.serve_at(&address));
         converge(&nas.0, &laptop);
-        Some(Self { nas, laptop, told: 0 })
+        Some(Self {
+            nas,
+            laptop,
+            told: 0,
+        })
     }
 
     /// What the laptop writes is at the server and on the other mount in time, and the other way round.
@@ -41,14 +47,26 @@ impl Volume {
         self.told += 1;
         let name = format!("told {}", self.told);
         for (from, to) in [(&self.laptop, &self.nas.0), (&self.nas.0, &self.laptop)] {
-            let name = format!("{name} by {}", from.store().parent().unwrap().file_name().unwrap().display());
+            let name = format!(
+                "{name} by {}",
+                from.store()
+                    .parent()
+                    .unwrap()
+                    .file_name()
+                    .unwrap()
+                    .display()
+            );
             fs::write(from.path(&name), seeded(self.told, 100_000)).unwrap();
             flush(from);
-            let is_there = || fs::read(to.path(&name)).is_ok_and(|bytes| bytes == seeded(self.told, 100_000));
+            let is_there =
+                || fs::read(to.path(&name)).is_ok_and(|bytes| bytes == seeded(self.told, 100_000));
             assert!(wait_until(PATIENCE, is_there), "{name}");
         }
         let waited = SystemClock.monotonic() - before;
-        assert!(waited < Duration::from_secs(20), "the others notice: it takes them {waited:?}");
+        assert!(
+            waited < Duration::from_secs(20),
+            "the others notice: it takes them {waited:?}"
+        );
     }
 
     pub(crate) fn end(self) {
@@ -60,9 +78,18 @@ impl Volume {
 /// Why a machine cannot speak to its server, in words, once it knows.
 #[track_caller]
 pub(crate) fn trouble(m: &Mounted, words: &[&str]) -> String {
-    let why = || m.status()["upstream"]["trouble"].as_str().unwrap_or_default().to_owned();
+    let why = || {
+        m.status()["upstream"]["trouble"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     let is_said = || words.iter().all(|word| why().contains(word));
-    assert!(wait_until(PATIENCE, is_said), "{words:?} is not in: {}", m.status()["upstream"]);
+    assert!(
+        wait_until(PATIENCE, is_said),
+        "{words:?} is not in: {}",
+        m.status()["upstream"]
+    );
     why()
 }
 
@@ -70,5 +97,8 @@ pub(crate) fn trouble(m: &Mounted, words: &[&str]) -> String {
 #[track_caller]
 pub(crate) fn flush_fails(m: &Mounted, words: &[&str]) {
     let said = m.world().teal(&["flush", m.point().to_str().unwrap()]);
-    assert!(said.code == 1 && words.iter().all(|word| said.stderr.contains(word)), "{words:?}: {said}");
+    assert!(
+        said.code == 1 && words.iter().all(|word| said.stderr.contains(word)),
+        "{words:?}: {said}"
+    );
 }

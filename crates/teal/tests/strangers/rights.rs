@@ -35,24 +35,50 @@ fn all_below(dir: &Path) -> Vec<PathBuf> {
 fn assert_private(dir: &Path) {
     for path in all_below(dir) {
         let expected = if path.is_dir() { 0o700 } else { 0o600 };
-        assert_eq!(mode(&path) & 0o777, expected & mode(&path), "{}: {:o}", path.display(), mode(&path));
-        assert_eq!(mode(&path) & 0o077, 0, "{}: {:o}", path.display(), mode(&path));
+        assert_eq!(
+            mode(&path) & 0o777,
+            expected & mode(&path),
+            "{}: {:o}",
+            path.display(),
+            mode(&path)
+        );
+        assert_eq!(
+            mode(&path) & 0o077,
+            0,
+            "{}: {:o}",
+            path.display(),
+            mode(&path)
+        );
     }
 }
 
 #[test]
 fn what_a_server_keeps_is_readable_by_its_owner_alone() {
     let test = "what_a_server_keeps_is_readable_by_its_owner_alone";
-    let Some(world) = World::new(test) else { return };
+    let Some(world) = World::new(test) else {
+        return;
+    };
     let data = world.path("shared disk");
     fs::create_dir(&data).unwrap();
     set_mode(&data, 0o755);
     fs::write(data.join("of somebody else"), "x").unwrap();
     let mut nas = Nas::alone(world, |root| fs::write(root.join("known"), "one").unwrap());
-    let serve = ["serve", nas.0.point().to_str().unwrap(), "--store", nas.0.store().to_str().unwrap()];
-    let with_data = [&serve[..], &["--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]].concat();
+    let serve = [
+        "serve",
+        nas.0.point().to_str().unwrap(),
+        "--store",
+        nas.0.store().to_str().unwrap(),
+    ];
+    let with_data = [
+        &serve[..],
+        &["--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()],
+    ]
+    .concat();
     let said = nas.0.world().teal(&with_data).refused();
-    assert!(said.contains("of somebody else") && said.contains("directory of its own"), "{said}");
+    assert!(
+        said.contains("of somebody else") && said.contains("directory of its own"),
+        "{said}"
+    );
     assert_eq!(mode(&data), 0o755, "nothing of it was changed");
     fs::remove_file(data.join("of somebody else")).unwrap();
     set_mode(&data, 0o755);
@@ -61,10 +87,15 @@ fn what_a_server_keeps_is_readable_by_its_owner_alone() {
     fs::write(laptop.path("more"), vec![7; 300_000]).unwrap();
     converge(&nas.0, &laptop);
     let beside = |m: &Mounted| m.store().with_extension("teal.d");
-    let names: Vec<_> =
-        all_below(&data).iter().filter_map(|path| path.file_name()).map(|name| name.to_owned()).collect();
+    let names: Vec<_> = all_below(&data)
+        .iter()
+        .filter_map(|path| path.file_name())
+        .map(|name| name.to_owned())
+        .collect();
     assert!(
-        ["meta.db", "meta.db-wal", "chunks"].iter().all(|name| names.iter().any(|known| known == name)),
+        ["meta.db", "meta.db-wal", "chunks"]
+            .iter()
+            .all(|name| names.iter().any(|known| known == name)),
         "{names:?}"
     );
     assert_private(&data);
@@ -80,7 +111,11 @@ fn what_a_server_keeps_is_readable_by_its_owner_alone() {
     }
     for m in [&mut nas.0, &mut laptop] {
         m.up();
-        assert_eq!(mode(m.store()), 0o660, "its group was given its rights on purpose");
+        assert_eq!(
+            mode(m.store()),
+            0o660,
+            "its group was given its rights on purpose"
+        );
     }
     assert_private(&data);
     assert_private(&beside(&nas.0));
@@ -90,25 +125,38 @@ fn what_a_server_keeps_is_readable_by_its_owner_alone() {
 
 /// What `teal serve` says to these arguments.
 fn serve(nas: &Nas, args: &[&str]) -> super::support::Said {
-    let place = ["serve", nas.0.point().to_str().unwrap(), "--store", nas.0.store().to_str().unwrap()];
+    let place = [
+        "serve",
+        nas.0.point().to_str().unwrap(),
+        "--store",
+        nas.0.store().to_str().unwrap(),
+    ];
     nas.0.world().teal(&[&place[..], args].concat())
 }
 
 fn shown(m: &Mounted) -> String {
-    m.world().teal(&["status", m.point().to_str().unwrap()]).good()
+    m.world()
+        .teal(&["status", m.point().to_str().unwrap()])
+        .good()
 }
 
 #[test]
 fn a_machine_shut_out_hears_nothing_more_says_so_and_can_be_let_in_again() {
     let test = "a_machine_shut_out_hears_nothing_more_says_so_and_can_be_let_in_again";
-    let Some(mut nas) = Nas::of(test, |root| fs::write(root.join("known"), "one").unwrap()) else { return };
+    let Some(mut nas) = Nas::of(test, |root| fs::write(root.join("known"), "one").unwrap()) else {
+        return;
+    };
     let laptop = join(test, &nas.serve());
     let second = join(test, &nas.serve());
     converge(&nas.0, &laptop);
     converge(&nas.0, &second);
     let listing = shown(&nas.0);
     let line = |number: u32, what: &str| format!("machine  {number} \"{what}");
-    for words in [line(1, "nas\", this machine"), line(2, "laptop\", connected"), line(3, "laptop-2\", connected")] {
+    for words in [
+        line(1, "nas\", this machine"),
+        line(2, "laptop\", connected"),
+        line(3, "laptop-2\", connected"),
+    ] {
         assert!(listing.contains(&words), "{words} is not in {listing}");
     }
     // Not the serving machine, not without being asked, not what is not there.
@@ -124,29 +172,64 @@ fn a_machine_shut_out_hears_nothing_more_says_so_and_can_be_let_in_again() {
     }
     assert!(!shown(&nas.0).contains("shut out"), "{}", shown(&nas.0));
     // It waits for news, and is told that it gets none.
-    assert!(wait_until(PATIENCE, || laptop.status()["upstream"]["only_here"] == 0));
+    assert!(wait_until(
+        PATIENCE,
+        || laptop.status()["upstream"]["only_here"] == 0
+    ));
     serve(&nas, &["--revoke", "2", "--yes"]).good();
     fs::write(nas.0.path("secret"), "not for the laptop").unwrap();
     nas.flush();
-    assert!(wait_until(PATIENCE, || laptop.status()["upstream"]["denied"] == true), "{}", laptop.status());
-    assert_eq!(fs::metadata(laptop.path("secret")).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(
+        wait_until(PATIENCE, || laptop.status()["upstream"]["denied"] == true),
+        "{}",
+        laptop.status()
+    );
+    assert_eq!(
+        fs::metadata(laptop.path("secret")).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     trouble(&laptop, &["shut out"]);
     let said = shown(&laptop);
-    assert!(said.contains("REFUSES this machine") && said.contains("safe?    unknown"), "{said}");
+    assert!(
+        said.contains("REFUSES this machine") && said.contains("safe?    unknown"),
+        "{said}"
+    );
     fs::write(laptop.path("mine"), "only here").unwrap();
-    assert!(wait_until(PATIENCE, || laptop.status()["upstream"]["only_here"] != 0));
+    assert!(wait_until(
+        PATIENCE,
+        || laptop.status()["upstream"]["only_here"] != 0
+    ));
     let said = shown(&laptop);
-    assert!(said.contains("safe?    NO") && said.contains("takes nothing from this machine"), "{said}");
+    assert!(
+        said.contains("safe?    NO") && said.contains("takes nothing from this machine"),
+        "{said}"
+    );
     flush_fails(&laptop, &["shut out"]);
-    assert!(shown(&nas.0).contains(&line(2, "laptop\", shut out")), "{}", shown(&nas.0));
+    assert!(
+        shown(&nas.0).contains(&line(2, "laptop\", shut out")),
+        "{}",
+        shown(&nas.0)
+    );
     converge(&nas.0, &second);
     // The way back.
     serve(&nas, &["--readmit", "2"]).good();
-    assert!(wait_until(PATIENCE, || laptop.status()["upstream"]["trouble"].is_null()), "{}", laptop.status());
+    assert!(
+        wait_until(PATIENCE, || laptop.status()["upstream"]["trouble"]
+            .is_null()),
+        "{}",
+        laptop.status()
+    );
     converge(&nas.0, &laptop);
     assert_eq!(fs::read(nas.0.path("mine")).unwrap(), b"only here");
-    assert_eq!(fs::read(laptop.path("secret")).unwrap(), b"not for the laptop");
-    assert!(shown(&nas.0).contains(&line(2, "laptop\", connected")), "{}", shown(&nas.0));
+    assert_eq!(
+        fs::read(laptop.path("secret")).unwrap(),
+        b"not for the laptop"
+    );
+    assert!(
+        shown(&nas.0).contains(&line(2, "laptop\", connected")),
+        "{}",
+        shown(&nas.0)
+    );
     end(vec![laptop, second, nas.0]);
 }
 
@@ -162,16 +245,30 @@ fn takes_effect(m: &Mounted) -> (bool, bool) {
 
 #[test]
 fn device_nodes_and_setuid_files_of_one_machine_do_nothing_on_the_others_unless_allowed() {
-    let test = "device_nodes_and_setuid_files_of_one_machine_do_nothing_on_the_others_unless_allowed";
-    let Some(world) = World::new(test) else { return };
+    let test =
+        "device_nodes_and_setuid_files_of_one_machine_do_nothing_on_the_others_unless_allowed";
+    let Some(world) = World::new(test) else {
+        return;
+    };
     let mut nas = Nas::alone(world, |root| {
-        run(Command::new("mknod").arg(root.join("null")).args(["c", "1", "3"])).good();
+        run(Command::new("mknod")
+            .arg(root.join("null"))
+            .args(["c", "1", "3"]))
+        .good();
     });
-    assert_eq!(takes_effect(&nas.0), (true, true), "a volume that lives alone is its machine's");
+    assert_eq!(
+        takes_effect(&nas.0),
+        (true, true),
+        "a volume that lives alone is its machine's"
+    );
     let mut laptop = join(test, &nas.serve_with(&["--listen", "127.0.0.1:0"]));
     converge(&nas.0, &laptop);
     assert_eq!(takes_effect(&laptop), (false, false));
-    assert_eq!(takes_effect(&nas.0), (false, false), "others can make some there, too");
+    assert_eq!(
+        takes_effect(&nas.0),
+        (false, false),
+        "others can make some there, too"
+    );
     laptop.down();
     laptop.mount("dev");
     assert_eq!(takes_effect(&laptop), (true, false));

@@ -33,14 +33,21 @@ const PROGRAMS: [&str; 4] = ["setfacl", "getfattr", "perl", "setcap"];
 
 fn outcome(script: &str, place: &Path) -> String {
     let script = format!("exec 2>&1\n{WORDS}\n{script}\nshow");
-    run(Command::new("sh").args(["-c", &script]).env("LC_ALL", "C").current_dir(place)).stdout
+    run(Command::new("sh")
+        .args(["-c", &script])
+        .env("LC_ALL", "C")
+        .current_dir(place))
+    .stdout
 }
 
 /// Runs each script in an empty directory of its own, in both places, and looks again after a remount.
 #[track_caller]
 pub(crate) fn behaves_as_below(test: &str, scripts: &[Script]) {
     if !is_user_able() || PROGRAMS.iter().any(|name| program(name, &[]).is_none()) {
-        return teal_testkit::skip(test, "needs root, setpriv, perl and the Debian packages acl, attr, libcap2-bin");
+        return teal_testkit::skip(
+            test,
+            "needs root, setpriv, perl and the Debian packages acl, attr, libcap2-bin",
+        );
     }
     if World::new(test).is_none() {
         return;
@@ -50,9 +57,13 @@ pub(crate) fn behaves_as_below(test: &str, scripts: &[Script]) {
     let places = |n: usize| [below.join(n.to_string()), m.path(n.to_string())];
     std::fs::create_dir(&below).unwrap();
     rustix::fs::chmod(m.point(), rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
-    let probe = "touch f && setfacl -m u:5:r f && setcap cap_chown+ep f && nameless . t && echo able";
+    let probe =
+        "touch f && setfacl -m u:5:r f && setcap cap_chown+ep f && nameless . t && echo able";
     if !outcome(probe, &below).contains("able") {
-        return teal_testkit::skip(test, "the file system of /var/tmp has not enough to compare with");
+        return teal_testkit::skip(
+            test,
+            "the file system of /var/tmp has not enough to compare with",
+        );
     }
     for (n, (what, script)) in scripts.iter().enumerate() {
         let [theirs, ours] = places(n).map(|place| {
@@ -62,10 +73,16 @@ pub(crate) fn behaves_as_below(test: &str, scripts: &[Script]) {
         assert!(theirs.lines().count() > 5, "{what}: {theirs}");
         same(what, &theirs, &ours);
     }
-    let after: Vec<String> = (0..scripts.len()).map(|n| outcome("", &places(n)[0])).collect();
+    let after: Vec<String> = (0..scripts.len())
+        .map(|n| outcome("", &places(n)[0]))
+        .collect();
     m.remount();
     for (n, (what, _)) in scripts.iter().enumerate() {
-        same(&format!("{what}, mounted again"), &after[n], &outcome("", &m.path(n.to_string())));
+        same(
+            &format!("{what}, mounted again"),
+            &after[n],
+            &outcome("", &m.path(n.to_string())),
+        );
     }
     m.down();
     m.check();
@@ -76,6 +93,17 @@ pub(crate) fn behaves_as_below(test: &str, scripts: &[Script]) {
 fn same(what: &str, theirs: &str, ours: &str) {
     let lines = || theirs.lines().zip(ours.lines());
     let at = lines().take_while(|(theirs, ours)| theirs == ours).count();
-    let part = |text: &str| text.lines().skip(at.saturating_sub(6)).take(16).collect::<Vec<_>>().join("\n");
-    assert!(theirs == ours, "{what}, line {at}\n--- there\n{}\n--- on the mount\n{}", part(theirs), part(ours));
+    let part = |text: &str| {
+        text.lines()
+            .skip(at.saturating_sub(6))
+            .take(16)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert!(
+        theirs == ours,
+        "{what}, line {at}\n--- there\n{}\n--- on the mount\n{}",
+        part(theirs),
+        part(ours)
+    );
 }

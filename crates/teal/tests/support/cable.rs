@@ -15,9 +15,16 @@ pub(crate) struct Cable(teal_testkit::Cable);
 impl Cable {
     /// `None`, on record as skipped, where there are no namespaces.
     pub(crate) fn new(test: &str) -> Option<Self> {
-        let made = if super::is_root() { teal_testkit::Cable::new().unwrap() } else { None };
+        let made = if super::is_root() {
+            teal_testkit::Cable::new().unwrap()
+        } else {
+            None
+        };
         if made.is_none() {
-            teal_testkit::skip(test, "needs root, network namespaces and the Debian package iproute2");
+            teal_testkit::skip(
+                test,
+                "needs root, network namespaces and the Debian package iproute2",
+            );
         }
         made.map(Self)
     }

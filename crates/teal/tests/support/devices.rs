@@ -6,7 +6,8 @@ use std::process::Command;
 
 /// Whether loop devices can be had; if not, that is on record as the reason why the test is skipped.
 pub(crate) fn has_loop_devices(test: &str) -> bool {
-    let can = program("losetup", &[]).is_some() && run(Command::new("losetup").arg("--find")).code == 0;
+    let can =
+        program("losetup", &[]).is_some() && run(Command::new("losetup").arg("--find")).code == 0;
     if !can {
         teal_testkit::skip(test, "no loop devices can be had");
     }
@@ -21,14 +22,20 @@ impl LoopDevice {
     /// Over a file that is there.
     #[track_caller]
     pub(crate) fn over(image: &Path) -> Self {
-        let said = run(Command::new("losetup").args(["--find", "--show"]).arg(image)).good();
+        let said = run(Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(image))
+        .good();
         Self(said.trim().into())
     }
 
     /// Over a new file of so many bytes.
     #[track_caller]
     pub(crate) fn new(image: &Path, bytes: u64) -> Self {
-        std::fs::File::create_new(image).unwrap().set_len(bytes).unwrap();
+        std::fs::File::create_new(image)
+            .unwrap()
+            .set_len(bytes)
+            .unwrap();
         Self::over(image)
     }
 
@@ -39,7 +46,10 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+        let _ = Command::new("losetup")
+            .arg("--detach")
+            .arg(&self.0)
+            .status();
     }
 }
 

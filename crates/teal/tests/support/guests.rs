@@ -6,9 +6,15 @@ use std::path::Path;
 
 /// Whether a guest can run here and these programs are there; otherwise on record as skipped.
 pub(crate) fn has_guests(test: &str, programs: &[&str]) -> bool {
-    let found =
-        |program: &str| ["/usr/bin", "/usr/sbin", "/sbin"].iter().any(|dir| Path::new(dir).join(program).exists());
-    let missing = ["linux.uml", "nbd-client"].iter().chain(programs).find(|name| !found(name));
+    let found = |program: &str| {
+        ["/usr/bin", "/usr/sbin", "/sbin"]
+            .iter()
+            .any(|dir| Path::new(dir).join(program).exists())
+    };
+    let missing = ["linux.uml", "nbd-client"]
+        .iter()
+        .chain(programs)
+        .find(|name| !found(name));
     let why = match missing {
         Some(name) => format!("{name} is not installed"),
         None if !Path::new("/dev/net/tun").exists() => "there are no TAP devices".into(),
@@ -24,7 +30,8 @@ pub(crate) fn guests_of(world: &World) -> Vec<String> {
     let has = |text: &[u8], word: &[u8]| text.windows(word.len()).any(|part| part == word);
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").unwrap().flatten() {
-        let is_ours = fs::read(process.path().join("environ")).is_ok_and(|vars| has(&vars, home.as_bytes()));
+        let is_ours =
+            fs::read(process.path().join("environ")).is_ok_and(|vars| has(&vars, home.as_bytes()));
         let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
         if is_ours && has(&command, b"linux.uml") {
             found.push(process.file_name().to_string_lossy().into_owned());

@@ -19,18 +19,37 @@ pub(crate) struct History {
 impl History {
     /// Of the data in `STORE.d/server`.
     pub(crate) fn open(data: &Path) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let entropy = Arc::new(SystemEntropy);
         let meta: Arc<dyn Meta> = Arc::new(Sqlite::open(&data.join("meta.db")).unwrap());
         let domain = teal_server::domain(&*meta, &*entropy).unwrap();
-        let shelf = DirectoryShelf::open(&data.join("chunks"), Access::Write, runtime.handle().clone()).unwrap();
-        let (chunks, _) =
-            ChunkStore::open(Arc::new(shelf), domain, Options::default(), Arc::clone(&clock), entropy.clone()).unwrap();
+        let shelf = DirectoryShelf::open(
+            &data.join("chunks"),
+            Access::Write,
+            runtime.handle().clone(),
+        )
+        .unwrap();
+        let (chunks, _) = ChunkStore::open(
+            Arc::new(shelf),
+            domain,
+            Options::default(),
+            Arc::clone(&clock),
+            entropy.clone(),
+        )
+        .unwrap();
         let server = Server::open(meta, chunks, clock, entropy).unwrap();
         let volume = server.volumes().unwrap()[0].volume;
         let peer = server.local_replica(volume, "nas").unwrap();
-        Self { server, peer, _runtime: runtime }
+        Self {
+            server,
+            peer,
+            _runtime: runtime,
+        }
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -47,7 +66,10 @@ impl History {
         let mut found: Vec<VersionNote> = Vec::new();
         loop {
             let after = found.last().map_or(CommitSeq::new(0), |note| note.seq);
-            match self.server.handle(self.peer, Request::History { object, after }) {
+            match self
+                .server
+                .handle(self.peer, Request::History { object, after })
+            {
                 Reply::History(more) if more.is_empty() => return found,
                 Reply::History(more) => found.extend(more),
                 reply => panic!("{reply:?}"),
@@ -61,8 +83,17 @@ impl History {
         let mut offset = 0;
         while offset < size {
             let len = (size - offset).min(REPLY_BYTES as u64);
-            let request = Request::ReadPast { object: ObjectNo::new(object), at, offset, len };
-            let Reply::Past { got: Got::Is { len, pieces }, .. } = self.server.handle(self.peer, request) else {
+            let request = Request::ReadPast {
+                object: ObjectNo::new(object),
+                at,
+                offset,
+                len,
+            };
+            let Reply::Past {
+                got: Got::Is { len, pieces },
+                ..
+            } = self.server.handle(self.peer, request)
+            else {
                 panic!("object {object} cannot be read at {at:?}");
             };
             for piece in pieces {

@@ -14,14 +14,19 @@ pub(crate) fn is_root() -> bool {
 pub(crate) fn program(name: &str, also: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    let places = std::env::split_paths(&path).chain(also.iter().map(PathBuf::from)).chain(system);
+    let places = std::env::split_paths(&path)
+        .chain(also.iter().map(PathBuf::from))
+        .chain(system);
     places.map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 /// An outside test suite: where `cargo xtask test` puts it, or in `PATH`.
 pub(crate) fn tool(name: &str) -> Option<PathBuf> {
-    let installed = std::env::var_os("TEAL_TOOLS").map(|dir| Path::new(&dir).join("bin").join(name));
-    installed.filter(|file| file.is_file()).or_else(|| program(name, &["/opt/tools/bin"]))
+    let installed =
+        std::env::var_os("TEAL_TOOLS").map(|dir| Path::new(&dir).join("bin").join(name));
+    installed
+        .filter(|file| file.is_file())
+        .or_else(|| program(name, &["/opt/tools/bin"]))
 }
 
 /// Whether programs can be run as another user here.
@@ -31,7 +36,9 @@ pub(crate) fn is_user_able() -> bool {
 
 /// The directory above `path` that other users may not pass through, as root's own home, which mostly has the mode 0700.
 pub(crate) fn closed_to_others(path: &Path) -> Option<PathBuf> {
-    let is_closed = |dir: &&Path| std::fs::metadata(dir).is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0);
+    let is_closed = |dir: &&Path| {
+        std::fs::metadata(dir).is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0)
+    };
     path.ancestors().skip(1).find(is_closed).map(Path::to_owned)
 }
 
@@ -47,7 +54,10 @@ const NOT: &str = r#"not() { if "$@"; then echo "unexpected: $*" >&2; exit 1; fi
 pub(crate) fn shell(world: &World, script: &str, args: &[&Path]) -> Said {
     let mut command = Command::new("sh");
     let script = format!("{NOT}\n{script}");
-    world.furnish(&mut command).args(["-e", "-c", &script, "sh"]).args(args);
+    world
+        .furnish(&mut command)
+        .args(["-e", "-c", &script, "sh"])
+        .args(args);
     run(&mut command)
 }
 
@@ -58,7 +68,10 @@ pub(crate) struct PrivateMounts<'w>(&'w World);
 impl<'w> PrivateMounts<'w> {
     /// `None` where namespaces cannot be made.
     pub(crate) fn new(world: &'w World) -> Option<Self> {
-        let can = Command::new("unshare").args(["--mount", "true"]).output().is_ok_and(|o| o.status.success());
+        let can = Command::new("unshare")
+            .args(["--mount", "true"])
+            .output()
+            .is_ok_and(|o| o.status.success());
         can.then_some(Self(world))
     }
 
@@ -74,7 +87,10 @@ impl<'w> PrivateMounts<'w> {
             ln -sf "$teal" "$new/sbin/mount.fuseblk.teal"
             mount --bind "$new/sbin" /usr/sbin
         "#;
-        let place = tempfile::Builder::new().prefix("sbin-").tempdir_in(self.0.path("")).unwrap();
+        let place = tempfile::Builder::new()
+            .prefix("sbin-")
+            .tempdir_in(self.0.path(""))
+            .unwrap();
         let args = [&[place.path(), Path::new(super::world::TEAL)], args].concat();
         self.run(&format!("{PREPARE}\n{script}"), &args)
     }
@@ -83,7 +99,10 @@ impl<'w> PrivateMounts<'w> {
     pub(crate) fn run(&self, script: &str, args: &[&Path]) -> Said {
         let mut command = Command::new("unshare");
         let script = format!("{NOT}\n{script}");
-        self.0.furnish(&mut command).args(["--mount", "sh", "-e", "-c", &script, "sh"]).args(args);
+        self.0
+            .furnish(&mut command)
+            .args(["--mount", "sh", "-e", "-c", &script, "sh"])
+            .args(args);
         run(&mut command)
     }
 }

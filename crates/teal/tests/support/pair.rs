@@ -10,9 +10,14 @@ const SIZE: &str = "1G";
 /// What `teal serve` prints for others: where it listens, and the token.
 fn invitation(said: &str) -> (String, String) {
     let word = |before: &str, text: &str| {
-        text.split(before).nth(1).map(|rest| rest.split_whitespace().next().unwrap().to_owned())
+        text.split(before)
+            .nth(1)
+            .map(|rest| rest.split_whitespace().next().unwrap().to_owned())
     };
-    let address = word("is served on ", said).unwrap().trim_end_matches(',').to_owned();
+    let address = word("is served on ", said)
+        .unwrap()
+        .trim_end_matches(',')
+        .to_owned();
     (address, word("--token ", said).unwrap())
 }
 
@@ -37,8 +42,17 @@ impl Nas {
     /// Serves it, or asks for another token.
     #[track_caller]
     pub(crate) fn serve(&mut self) -> (String, String) {
-        let is_served = self.0.store().with_extension("teal.d").join("replica.toml").exists();
-        self.serve_with(if is_served { &[] } else { &["--listen", "127.0.0.1:0"] })
+        let is_served = self
+            .0
+            .store()
+            .with_extension("teal.d")
+            .join("replica.toml")
+            .exists();
+        self.serve_with(if is_served {
+            &[]
+        } else {
+            &["--listen", "127.0.0.1:0"]
+        })
     }
 
     /// The same, at this address from now on.
@@ -50,7 +64,10 @@ impl Nas {
     /// The same, with these arguments.
     #[track_caller]
     pub(crate) fn serve_with(&mut self, more: &[&str]) -> (String, String) {
-        let (point, store) = (self.0.point().to_str().unwrap().to_owned(), self.0.store().to_str().unwrap().to_owned());
+        let (point, store) = (
+            self.0.point().to_str().unwrap().to_owned(),
+            self.0.store().to_str().unwrap().to_owned(),
+        );
         let args = ["serve", &point, "--store", &store, "--device", "nas"];
         let said = self.0.world().teal(&[&args[..], more].concat()).good();
         self.0.adopt();
@@ -61,7 +78,10 @@ impl Nas {
     #[track_caller]
     pub(crate) fn serve_for_good(&mut self) -> (String, String) {
         let (address, _) = self.serve();
-        self.serve_at(&format!("127.0.0.1:{}", address.rsplit_once(':').unwrap().1))
+        self.serve_at(&format!(
+            "127.0.0.1:{}",
+            address.rsplit_once(':').unwrap().1
+        ))
     }
 
     #[track_caller]
@@ -72,14 +92,26 @@ impl Nas {
 
 #[track_caller]
 pub(crate) fn flush(m: &Mounted) {
-    m.world().teal(&["flush", m.point().to_str().unwrap()]).good();
+    m.world()
+        .teal(&["flush", m.point().to_str().unwrap()])
+        .good();
 }
 
 /// Joins a volume in a world of its own.
 pub(crate) fn try_join(world: &World, (address, token): &(String, String)) -> Said {
     let (point, store) = (world.path("Teal"), world.path("store.teal"));
     let store = store.to_str().unwrap();
-    let args = ["join", address, point.to_str().unwrap(), "--token", token, "--store", store, "--size", SIZE];
+    let args = [
+        "join",
+        address,
+        point.to_str().unwrap(),
+        "--token",
+        token,
+        "--store",
+        store,
+        "--size",
+        SIZE,
+    ];
     world.teal(&[&args[..], &["--device", "laptop"]].concat())
 }
 
@@ -103,7 +135,11 @@ pub(crate) fn apart(test: &str, begin: impl FnOnce(&Path)) -> Option<(Cable, Nas
 }
 
 /// The same, in worlds made already.
-pub(crate) fn apart_in(test: &str, worlds: [World; 2], begin: impl FnOnce(&Path)) -> Option<(Cable, Nas, Mounted)> {
+pub(crate) fn apart_in(
+    test: &str,
+    worlds: [World; 2],
+    begin: impl FnOnce(&Path),
+) -> Option<(Cable, Nas, Mounted)> {
     let cable = Cable::new(test)?;
     let [one, other] = worlds;
     let mut nas = Nas::alone(cable.world(0, one), begin);
@@ -120,9 +156,17 @@ pub(crate) fn converge(a: &Mounted, b: &Mounted) {
         flush(m);
     }
     let upstream = |m: &Mounted| m.status()["upstream"].clone();
-    let caught_up =
-        || upstream(a)["seen"] == upstream(b)["seen"] && upstream(a)["only_here"] == 0 && upstream(b)["only_here"] == 0;
-    assert!(wait_until(PATIENCE, caught_up), "{} and {}", upstream(a), upstream(b));
+    let caught_up = || {
+        upstream(a)["seen"] == upstream(b)["seen"]
+            && upstream(a)["only_here"] == 0
+            && upstream(b)["only_here"] == 0
+    };
+    assert!(
+        wait_until(PATIENCE, caught_up),
+        "{} and {}",
+        upstream(a),
+        upstream(b)
+    );
     // The kernel is told after that what to forget.
     let _ = wait_until(PATIENCE, || are_alike(a.point(), b.point()));
     compare_replicas(a.point(), b.point());

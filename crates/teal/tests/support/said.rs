@@ -33,15 +33,29 @@ impl Said {
 
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "exit status {}\nstdout: {}\nstderr: {}", self.code, self.stdout, self.stderr)
+        write!(
+            f,
+            "exit status {}\nstdout: {}\nstderr: {}",
+            self.code, self.stdout, self.stderr
+        )
     }
 }
 
 /// Runs a program to its end, without input.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> Said {
-    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
-    Said { code, stdout: text(output.stdout), stderr: text(output.stderr) }
+    let code = output
+        .status
+        .code()
+        .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
+    Said {
+        code,
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
 }

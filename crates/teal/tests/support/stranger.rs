@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
-use teal_net::{Channel, ClientIdentity, Limits, Listening, NetError, Options, Peer, ServerIdentity, Service, enrol};
+use teal_net::{
+    Channel, ClientIdentity, Limits, Listening, NetError, Options, Peer, ServerIdentity, Service,
+    enrol,
+};
 use teal_proto::{Hello, MESSAGE_MAX, Reply, Request, decode_reply, encode_request};
 use teal_testkit::SimClock;
 use teal_types::{CommitSeq, LEASE, Timestamp};
@@ -16,7 +19,11 @@ use tokio::runtime::Runtime;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 /// Where a served volume keeps what proves who its server is.
@@ -43,15 +50,34 @@ impl Stranger {
         let (address, token) = nas.serve();
         let runtime = runtime();
         let (secret, fingerprint) = token.rsplit_once('.').unwrap();
-        let identity =
-            enrol(runtime.handle(), &address, &fingerprint.parse().unwrap(), secret, "stranger", DEADLINE).unwrap();
-        Self { runtime, identity, address }
+        let identity = enrol(
+            runtime.handle(),
+            &address,
+            &fingerprint.parse().unwrap(),
+            secret,
+            "stranger",
+            DEADLINE,
+        )
+        .unwrap();
+        Self {
+            runtime,
+            identity,
+            address,
+        }
     }
 
     /// A connection of its own to `address`.
     pub(crate) fn channel_to(&self, address: &str, message_bytes: usize) -> Channel {
-        let options = Options { message_bytes, ..Options::default() };
-        Channel::new(self.runtime.handle(), address.to_owned(), self.identity.clone(), options)
+        let options = Options {
+            message_bytes,
+            ..Options::default()
+        };
+        Channel::new(
+            self.runtime.handle(),
+            address.to_owned(),
+            self.identity.clone(),
+            options,
+        )
     }
 
     pub(crate) fn channel(&self) -> Channel {
@@ -87,7 +113,9 @@ pub(crate) fn call(channel: &Channel, request: &Request) -> Reply {
 
 /// Sends any bytes.
 pub(crate) fn call_with(channel: &Channel, bytes: &[u8]) -> Result<Reply, NetError> {
-    channel.call(bytes, DEADLINE).map(|answer| decode_reply(&answer).unwrap())
+    channel
+        .call(bytes, DEADLINE)
+        .map(|answer| decode_reply(&answer).unwrap())
 }
 
 /// A server that takes everybody for the same machine, and has one answer to everything.
@@ -122,12 +150,31 @@ impl Office {
         let fingerprint = authority.fingerprint();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let service = Arc::new(Registrar(peer, answer));
-        let listening =
-            teal_net::serve(runtime.handle(), listener, authority, Limits::default(), Arc::new(clock), service)
-                .unwrap();
+        let listening = teal_net::serve(
+            runtime.handle(),
+            listener,
+            authority,
+            Limits::default(),
+            Arc::new(clock),
+            service,
+        )
+        .unwrap();
         let address = listening.address().to_string();
-        let identity = enrol(runtime.handle(), &address, &fingerprint, "a token", "anybody", DEADLINE).unwrap();
-        Self { identity, address, _listening: listening, _runtime: runtime }
+        let identity = enrol(
+            runtime.handle(),
+            &address,
+            &fingerprint,
+            "a token",
+            "anybody",
+            DEADLINE,
+        )
+        .unwrap();
+        Self {
+            identity,
+            address,
+            _listening: listening,
+            _runtime: runtime,
+        }
     }
 }
 

@@ -5,7 +5,11 @@
 //! 2. However a test ends, its mounts are gone, its daemons are dead and its directory is removed.
 //! 3. Only processes that the test started are ended, by number, after a look at what they are.
 
-#![allow(dead_code, unused_imports, reason = "every test binary uses its own part")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "every test binary uses its own part"
+)]
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
 mod alike;
@@ -27,11 +31,14 @@ pub(crate) use cable::Cable;
 pub(crate) use devices::{LoopDevice, Point, has_loop_devices};
 pub(crate) use guests::{guests_of, has_guests};
 pub(crate) use history::History;
-pub(crate) use outside::{PrivateMounts, closed_to_others, is_long, is_root, is_user_able, program, shell, tool};
+pub(crate) use outside::{
+    PrivateMounts, closed_to_others, is_long, is_root, is_user_able, program, shell, tool,
+};
 pub(crate) use pair::{Nas, apart, apart_in, converge, end, flush, join, try_join};
 pub(crate) use said::{Said, run};
 pub(crate) use suites::{
-    ASYNC_BESIDE_BUFFERED, DIRECT_AND_MAPPED, MIXED, fio, fsx, git, pjdfstest, postgresql, sources, sqlite,
+    ASYNC_BESIDE_BUFFERED, DIRECT_AND_MAPPED, MIXED, fio, fsx, git, pjdfstest, postgresql, sources,
+    sqlite,
 };
 pub(crate) use tree::{are_alike, compare_replicas, compare_trees, digest, fill, seeded};
 pub(crate) use work::{Library, Work};

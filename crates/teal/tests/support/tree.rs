@@ -18,13 +18,17 @@ pub(crate) fn seeded(seed: u64, len: usize) -> Vec<u8> {
 #[track_caller]
 pub(crate) fn digest(path: &Path) -> (u64, u128) {
     use std::io::Read as _;
-    let mut file =
-        std::fs::OpenOptions::new().read(true).open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut file = std::fs::OpenOptions::new()
+        .read(true)
+        .open(path)
+        .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut hasher = SipHasher24::new();
     let mut buffer = vec![0; 1 << 20];
     let mut len = 0;
     loop {
-        let n = file.read(&mut buffer).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let n = file
+            .read(&mut buffer)
+            .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         if n == 0 {
             break (len, hasher.finish128().as_u128());
         }
@@ -48,13 +52,17 @@ pub(crate) fn fill(root: &Path, seed: u64, files: usize) {
 fn xattrs(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut names = vec![0; 64 << 10];
     let len = rustix::fs::llistxattr(path, &mut names[..]).unwrap();
-    let names = names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let names = names[..len]
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty());
     let value = |name: &[u8]| {
         let mut value = vec![0; 64 << 10];
         let len = rustix::fs::lgetxattr(path, name, &mut value[..]).unwrap();
         value[..len].to_vec()
     };
-    names.map(|name| (String::from_utf8_lossy(name).into_owned(), value(name))).collect()
+    names
+        .map(|name| (String::from_utf8_lossy(name).into_owned(), value(name)))
+        .collect()
 }
 
 /// Which times are compared.
@@ -80,16 +88,29 @@ fn describe(root: &Path, times: Times) -> BTreeMap<PathBuf, String> {
                 "directory".to_owned()
             } else if kind.is_symlink() {
                 format!("-> {:?}", std::fs::read_link(&path).unwrap())
-            } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+            } else if kind.is_fifo()
+                || kind.is_socket()
+                || kind.is_char_device()
+                || kind.is_block_device()
+            {
                 format!("special {}", meta.rdev())
             } else {
                 format!("{:?} links {}", digest(&path), meta.nlink())
             };
             let has_time = !kind.is_symlink() && (kind.is_file() || times == Times::Seconds);
             let time = if has_time { meta.mtime() } else { 0 };
-            let nanos = if times == Times::OfFiles && kind.is_file() { meta.mtime_nsec() } else { 0 };
+            let nanos = if times == Times::OfFiles && kind.is_file() {
+                meta.mtime_nsec()
+            } else {
+                0
+            };
             let xattrs = xattrs(&path);
-            let line = format!("{:o} {}:{} {time}.{nanos} {content} {xattrs:x?}", meta.mode(), meta.uid(), meta.gid());
+            let line = format!(
+                "{:o} {}:{} {time}.{nanos} {content} {xattrs:x?}",
+                meta.mode(),
+                meta.uid(),
+                meta.gid()
+            );
             found.insert(path.strip_prefix(root).unwrap().to_owned(), line);
         }
     }

@@ -52,11 +52,21 @@ impl Library {
             cd "$from" && tar cf "$1/sources.tar" common decompress *.h
         "#;
         let packed = run(Command::new("sh").args(["-ec", script, "sh"]).arg(&place)).code == 0;
-        if !packed || ["cc", "make"].iter().any(|name| super::program(name, &[]).is_none()) {
-            teal_testkit::skip(test, "needs cc, make and the sources of zstd-sys in cargo's registry");
+        if !packed
+            || ["cc", "make"]
+                .iter()
+                .any(|name| super::program(name, &[]).is_none())
+        {
+            teal_testkit::skip(
+                test,
+                "needs cc, make and the sources of zstd-sys in cargo's registry",
+            );
             return None;
         }
-        let mut this = Self { place, built: (0, 0) };
+        let mut this = Self {
+            place,
+            built: (0, 0),
+        };
         let outside = world.path("built");
         std::fs::create_dir(&outside).unwrap();
         this.built = this.build(&outside);
@@ -67,7 +77,11 @@ impl Library {
     #[track_caller]
     fn build(&self, dir: &Path) -> (u64, u128) {
         let script = format!("{UNPACK}\nmake -s out/library.a");
-        run(Command::new("sh").args(["-ec", &script, "sh"]).arg(dir).arg(&self.place)).good();
+        run(Command::new("sh")
+            .args(["-ec", &script, "sh"])
+            .arg(dir)
+            .arg(&self.place))
+        .good();
         digest(&dir.join("out/library.a"))
     }
 
@@ -81,11 +95,23 @@ impl Library {
     pub(crate) fn begin(&self, m: &Mounted, dir: &str) -> Work {
         let dir = m.path(dir);
         let _ = std::fs::create_dir(&dir);
-        let rounds = tempfile::NamedTempFile::new_in(&self.place).unwrap().into_temp_path();
+        let rounds = tempfile::NamedTempFile::new_in(&self.place)
+            .unwrap()
+            .into_temp_path();
         let script = format!("unpack() {{\n{UNPACK}\n}}\ncd \"$1\"\n{WITHOUT_END}");
         let mut command = Command::new("sh");
-        m.world().furnish(&mut command).args(["-c", &script, "sh"]).arg(dir).arg(&self.place).arg(&*rounds);
-        let child = command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        m.world()
+            .furnish(&mut command)
+            .args(["-c", &script, "sh"])
+            .arg(dir)
+            .arg(&self.place)
+            .arg(&*rounds);
+        let child = command
+            .process_group(0)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         Work { child, rounds }
     }
 }
@@ -100,7 +126,11 @@ pub(crate) struct Work {
 impl Work {
     /// How often it was finished.
     pub(crate) fn rounds(&self) -> u64 {
-        std::fs::read_to_string(&self.rounds).unwrap().trim().parse().unwrap_or(0)
+        std::fs::read_to_string(&self.rounds)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap_or(0)
     }
 }
 
@@ -110,7 +140,12 @@ impl Drop for Work {
         let group = rustix::process::Pid::from_child(&self.child);
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = self.child.wait();
-        let is_gone = wait_until(PATIENCE, || rustix::process::test_kill_process_group(group).is_err());
-        assert!(is_gone || std::thread::panicking(), "what builds does not end");
+        let is_gone = wait_until(PATIENCE, || {
+            rustix::process::test_kill_process_group(group).is_err()
+        });
+        assert!(
+            is_gone || std::thread::panicking(),
+            "what builds does not end"
+        );
     }
 }

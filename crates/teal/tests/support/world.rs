@@ -44,7 +44,8 @@ impl World {
 
     /// A new world for tests that mount nothing.
     pub(crate) fn without_mounts() -> Self {
-        let place = std::env::var_os("CARGO_TARGET_TMPDIR").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+        let place = std::env::var_os("CARGO_TARGET_TMPDIR")
+            .unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
         Self::within(Path::new(&place))
     }
 
@@ -56,8 +57,15 @@ impl World {
 
     fn within(place: &Path) -> Self {
         // Short, as pjdfstest binds sockets to long names in there. Without `cargo xtask test` the place is not the test's alone.
-        let prefix = if std::env::var_os("CARGO_TARGET_TMPDIR").is_some() { "w" } else { "teal-" };
-        let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(place).unwrap();
+        let prefix = if std::env::var_os("CARGO_TARGET_TMPDIR").is_some() {
+            "w"
+        } else {
+            "teal-"
+        };
+        let dir = tempfile::Builder::new()
+            .prefix(prefix)
+            .tempdir_in(place)
+            .unwrap();
         for sub in ["home", "data", "run", "state"] {
             std::fs::create_dir(dir.path().join(sub)).unwrap();
         }
@@ -89,7 +97,10 @@ impl World {
 
     /// The program with the test's environment, not started yet.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
-        let mut command = self.machine.as_ref().map_or_else(|| Command::new(TEAL), |machine| machine.command(TEAL));
+        let mut command = self
+            .machine
+            .as_ref()
+            .map_or_else(|| Command::new(TEAL), |machine| machine.command(TEAL));
         self.furnish(&mut command).args(args);
         command
     }
@@ -102,7 +113,8 @@ impl World {
     /// Makes a store of `size` in the file `name`.
     pub(crate) fn store(&self, name: &str, size: &str) -> PathBuf {
         let path = self.path(name);
-        self.teal(&["mkfs", path.to_str().unwrap(), "--size", size]).good();
+        self.teal(&["mkfs", path.to_str().unwrap(), "--size", size])
+            .good();
         path
     }
 }
@@ -139,7 +151,10 @@ impl Watchdog {
                 }
             }
         };
-        std::thread::Builder::new().name("watchdog".into()).spawn(watch).unwrap();
+        std::thread::Builder::new()
+            .name("watchdog".into())
+            .spawn(watch)
+            .unwrap();
         Self { pid, _end: sender }
     }
 }
@@ -153,8 +168,21 @@ impl Mounted {
     /// As [`Mounted::new`], in a world made already.
     pub(crate) fn of(world: World, size: &str) -> Self {
         let (point, store) = (world.path("Teal"), world.path("store.teal"));
-        let mut this = Self { world, point, store, pid: None, watchdog: Watchdog::new() };
-        let args = ["up", this.point_str(), "--store", this.store.to_str().unwrap(), "--size", size];
+        let mut this = Self {
+            world,
+            point,
+            store,
+            pid: None,
+            watchdog: Watchdog::new(),
+        };
+        let args = [
+            "up",
+            this.point_str(),
+            "--store",
+            this.store.to_str().unwrap(),
+            "--size",
+            size,
+        ];
         this.world.teal(&args).good();
         this.look();
         this
@@ -163,7 +191,13 @@ impl Mounted {
     /// As [`Mounted::of`], with a store that is there already: a device, for one.
     pub(crate) fn on(world: World, store: PathBuf) -> Self {
         let point = world.path("Teal");
-        let mut this = Self { world, point, store, pid: None, watchdog: Watchdog::new() };
+        let mut this = Self {
+            world,
+            point,
+            store,
+            pid: None,
+            watchdog: Watchdog::new(),
+        };
         this.up();
         this
     }
@@ -171,7 +205,13 @@ impl Mounted {
     /// A store that the program has mounted already, on the usual point.
     pub(crate) fn found(world: World, store: PathBuf) -> Self {
         let point = world.path("Teal");
-        let mut this = Self { world, point, store, pid: None, watchdog: Watchdog::new() };
+        let mut this = Self {
+            world,
+            point,
+            store,
+            pid: None,
+            watchdog: Watchdog::new(),
+        };
         this.look();
         this
     }
@@ -202,7 +242,10 @@ impl Mounted {
 
     /// The answer of `teal status --json`.
     pub(crate) fn status(&self) -> Value {
-        let said = self.world.teal(&["status", self.point_str(), "--json"]).good();
+        let said = self
+            .world
+            .teal(&["status", self.point_str(), "--json"])
+            .good();
         let mut all: Value = serde_json::from_str(&said).unwrap();
         all[0].take()
     }
@@ -210,14 +253,25 @@ impl Mounted {
     /// What has passed between replica and server (`counts`), or what the server here has done (`server_counts`), under this name.
     pub(crate) fn exchanged(&self, list: &str, name: &str) -> u64 {
         let upstream = &self.status()["upstream"];
-        let found = upstream[list].as_array().unwrap().iter().find(|pair| pair[0] == name);
-        found.unwrap_or_else(|| panic!("{upstream} without {name}"))[1].as_u64().unwrap()
+        let found = upstream[list]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|pair| pair[0] == name);
+        found.unwrap_or_else(|| panic!("{upstream} without {name}"))[1]
+            .as_u64()
+            .unwrap()
     }
 
     /// What the store has counted under this name.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         let status = self.status();
-        let found = status["counters"].as_array().unwrap().iter().find(|pair| pair[0] == name).unwrap();
+        let found = status["counters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|pair| pair[0] == name)
+            .unwrap();
         found[1].as_u64().unwrap()
     }
 
@@ -235,7 +289,12 @@ impl Mounted {
     /// Mounts it again; what the program said.
     #[track_caller]
     pub(crate) fn up(&mut self) -> String {
-        let args = ["up", self.point_str(), "--store", self.store.to_str().unwrap()];
+        let args = [
+            "up",
+            self.point_str(),
+            "--store",
+            self.store.to_str().unwrap(),
+        ];
         let said = self.world.teal(&args).good();
         self.look();
         said
@@ -244,14 +303,23 @@ impl Mounted {
     /// Mounts it again with mount options.
     #[track_caller]
     pub(crate) fn mount(&mut self, options: &str) {
-        self.world.teal(&["mount", self.store.to_str().unwrap(), self.point_str(), "-o", options]).good();
+        self.world
+            .teal(&[
+                "mount",
+                self.store.to_str().unwrap(),
+                self.point_str(),
+                "-o",
+                options,
+            ])
+            .good();
         self.look();
     }
 
     /// What the daemons of this world have said to their logs.
     pub(crate) fn log(&self) -> String {
         let logs = std::fs::read_dir(self.world.path("state").join("teal")).unwrap();
-        logs.map(|log| std::fs::read_to_string(log.unwrap().path()).unwrap()).collect()
+        logs.map(|log| std::fs::read_to_string(log.unwrap().path()).unwrap())
+            .collect()
     }
 
     /// Unmounts it. A program that another test begins just now has all of this one's files open for a moment.
@@ -267,7 +335,10 @@ impl Mounted {
         });
         said.good();
         let pid = self.pid.take().expect("it was mounted");
-        assert!(is_gone(pid), "`teal down` waits for the daemon's end: the store can be used again");
+        assert!(
+            is_gone(pid),
+            "`teal down` waits for the daemon's end: the store can be used again"
+        );
     }
 
     /// Unmounts it and mounts it again.
@@ -288,7 +359,11 @@ impl Mounted {
     /// How often somebody has asked for everything to be durable: this test, or a `sync(2)`.
     pub(crate) fn syncs(&self) -> u64 {
         let status = self.status();
-        let found = status["requests"].as_array().unwrap().iter().find(|pair| pair[0] == "syncfs");
+        let found = status["requests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|pair| pair[0] == "syncfs");
         found.map_or(0, |pair| pair[1].as_u64().unwrap())
     }
 
@@ -301,18 +376,26 @@ impl Mounted {
     #[track_caller]
     pub(crate) fn ended(&mut self) {
         let pid = self.pid.take().expect("it was mounted");
-        assert!(wait_until(PATIENCE, || is_gone(pid)), "the daemon does not end");
+        assert!(
+            wait_until(PATIENCE, || is_gone(pid)),
+            "the daemon does not end"
+        );
     }
 
     /// Changes a setting.
     #[track_caller]
     pub(crate) fn set(&self, key: &str, value: &str) {
-        self.world.teal(&["config", "set", key, value, self.point_str()]).good();
+        self.world
+            .teal(&["config", "set", key, value, self.point_str()])
+            .good();
     }
 
     /// The rights and wrongs of the store, after an unmount.
     pub(crate) fn check(&self) {
-        assert!(self.pid.is_none(), "only a store that is not mounted can be checked");
+        assert!(
+            self.pid.is_none(),
+            "only a store that is not mounted can be checked"
+        );
         super::check(&self.world, &self.store);
     }
 
@@ -341,12 +424,18 @@ pub(crate) fn is_daemon(pid: i32) -> bool {
 pub(crate) fn is_gone(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-    threads <= 1 && stat.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" Z"))
+    threads <= 1
+        && stat
+            .rsplit_once(')')
+            .is_none_or(|(_, rest)| rest.starts_with(" Z"))
 }
 
 fn kill(pid: i32) {
     if is_daemon(pid) {
-        let _ = rustix::process::kill_process(Pid::from_raw(pid).expect("no process is 0"), Signal::KILL);
+        let _ = rustix::process::kill_process(
+            Pid::from_raw(pid).expect("no process is 0"),
+            Signal::KILL,
+        );
         // A panic here while another unwinds would end the whole test binary.
         let _ = wait_until(PATIENCE, || is_gone(pid));
     }

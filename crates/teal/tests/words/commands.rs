@@ -9,9 +9,17 @@ use std::process::Command;
 
 /// The subcommands that a help text lists.
 fn subcommands(help: &str) -> Vec<String> {
-    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let list = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty());
     let names = list.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_owned).collect()
+    names
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Every command there is, by its words, with its help.
@@ -19,8 +27,14 @@ fn tree(world: &World) -> Vec<(Vec<String>, String)> {
     let mut found = Vec::new();
     let mut open = vec![Vec::<String>::new()];
     while let Some(words) = open.pop() {
-        let help = world.teal(&[&words[..], &["--help".to_owned()]].concat()).good();
-        open.extend(subcommands(&help).into_iter().map(|name| [&words[..], &[name]].concat()));
+        let help = world
+            .teal(&[&words[..], &["--help".to_owned()]].concat())
+            .good();
+        open.extend(
+            subcommands(&help)
+                .into_iter()
+                .map(|name| [&words[..], &[name]].concat()),
+        );
         found.push((words, help));
     }
     found
@@ -32,14 +46,26 @@ fn named(text: &str) -> Vec<String> {
     for line in text.lines() {
         // Every second part lies between backquotes.
         let quoted = line.split('`').skip(1).step_by(2);
-        found.extend(quoted.filter(|words| words.starts_with("teal ")).map(str::to_owned));
-        found.extend(line.split("$ teal ").skip(1).map(|rest| format!("teal {rest}")));
+        found.extend(
+            quoted
+                .filter(|words| words.starts_with("teal "))
+                .map(str::to_owned),
+        );
+        found.extend(
+            line.split("$ teal ")
+                .skip(1)
+                .map(|rest| format!("teal {rest}")),
+        );
     }
     found
 }
 
 /// What a command's words name, if it is no command there is.
-fn unknown(words: &str, known: &BTreeSet<Vec<String>>, groups: &BTreeSet<Vec<String>>) -> Option<String> {
+fn unknown(
+    words: &str,
+    known: &BTreeSet<Vec<String>>,
+    groups: &BTreeSet<Vec<String>>,
+) -> Option<String> {
     let mut so_far = Vec::new();
     let is_name = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase()) && !word.is_empty();
     for word in words.split_whitespace().skip(1) {
@@ -63,16 +89,29 @@ fn every_command_that_is_named_anywhere_exists() {
     // Hidden: the program calls it inside a guest.
     world.teal(&["lab", "guest", "--help"]).good();
     known.insert(vec!["lab".into(), "guest".into()]);
-    let groups =
-        tree.iter().filter(|(_, help)| !subcommands(help).is_empty()).map(|(words, _)| words.clone()).collect();
-    assert!(known.len() > 40, "the help texts list the commands: {known:?}");
-    let mut texts: Vec<(String, String)> =
-        tree.iter().map(|(words, help)| (format!("teal {} --help", words.join(" ")), help.clone())).collect();
+    let groups = tree
+        .iter()
+        .filter(|(_, help)| !subcommands(help).is_empty())
+        .map(|(words, _)| words.clone())
+        .collect();
+    assert!(
+        known.len() > 40,
+        "the help texts list the commands: {known:?}"
+    );
+    let mut texts: Vec<(String, String)> = tree
+        .iter()
+        .map(|(words, help)| (format!("teal {} --help", words.join(" ")), help.clone()))
+        .collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let docs = fs::read_dir(root.join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     for page in docs.chain([root.join("README.md"), root.join("ARCHITECTURE.md")]) {
         if page.extension().is_some_and(|kind| kind == "md") {
-            texts.push((page.display().to_string(), fs::read_to_string(&page).unwrap()));
+            texts.push((
+                page.display().to_string(),
+                fs::read_to_string(&page).unwrap(),
+            ));
         }
     }
     // What the program says lies in its sources; tests of parsers apart.
@@ -84,7 +123,11 @@ fn every_command_that_is_named_anywhere_exists() {
                 dirs.push(path);
             } else {
                 let text = fs::read_to_string(&path).unwrap();
-                let text = text.split("#[cfg(test)]").next().unwrap_or_default().replace("{", " {");
+                let text = text
+                    .split("#[cfg(test)]")
+                    .next()
+                    .unwrap_or_default()
+                    .replace("{", " {");
                 texts.push((path.display().to_string(), text));
             }
         }
@@ -95,13 +138,18 @@ fn every_command_that_is_named_anywhere_exists() {
         for words in named(text) {
             count += 1;
             wrong.extend(
-                unknown(&words, &known, &groups).map(|what| format!("{place}: there is no `teal {what}`: {words}")),
+                unknown(&words, &known, &groups)
+                    .map(|what| format!("{place}: there is no `teal {what}`: {words}")),
             );
         }
     }
     assert!(count > 150, "{count} commands are named");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(unknown("teal lab profile ls", &known, &groups).as_deref(), Some("lab profile"), "the test sees");
+    assert_eq!(
+        unknown("teal lab profile ls", &known, &groups).as_deref(),
+        Some("lab profile"),
+        "the test sees"
+    );
 }
 
 /// How each command is given a file; `{}` is the file, `{point}` a directory that is not there.
@@ -173,15 +221,19 @@ const WITHOUT_A_FILE: &[&str] = &[
 
 /// It failed, and says so in words.
 fn is_refused(args: &str, what: &str, said: &Said) -> Option<String> {
-    let is_debug =
-        ["NotTeal", "Err(", "Some(", "Error {", "panicked", "Os {"].iter().any(|word| said.stderr.contains(word));
+    let is_debug = ["NotTeal", "Err(", "Some(", "Error {", "panicked", "Os {"]
+        .iter()
+        .any(|word| said.stderr.contains(word));
     let is_good = said.code == 1 || said.code == 2;
     let is_silent = said.stderr.trim().is_empty();
     (!is_good || is_silent || is_debug).then(|| format!("teal {args} ({what}): {said}"))
 }
 
 fn filled(pattern: &str, file: &Path, point: &Path) -> Vec<String> {
-    pattern.split(' ').map(|word| word.replace("{point}", str(point)).replace("{}", str(file))).collect()
+    pattern
+        .split(' ')
+        .map(|word| word.replace("{point}", str(point)).replace("{}", str(file)))
+        .collect()
 }
 
 #[test]
@@ -189,29 +241,44 @@ fn every_command_fails_with_its_exit_status() {
     let world = World::without_mounts();
     let leaves: Vec<String> = {
         let tree = tree(&world);
-        tree.into_iter().filter(|(_, help)| subcommands(help).is_empty()).map(|(words, _)| words.join(" ")).collect()
+        tree.into_iter()
+            .filter(|(_, help)| subcommands(help).is_empty())
+            .map(|(words, _)| words.join(" "))
+            .collect()
     };
     for leaf in &leaves {
         let is_known = WITH_A_FILE.iter().chain(WITHOUT_A_FILE).any(|pattern| {
-            pattern.strip_prefix(leaf.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+            pattern
+                .strip_prefix(leaf.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
         });
         assert!(is_known, "nothing is known of `teal {leaf}`: list it here");
     }
     let point = world.path("point");
     let mut places: Vec<(&str, PathBuf)> = Vec::new();
-    for (what, bytes) in [("foreign", &b"just a text, and no store\n".repeat(200)[..]), ("empty", &b""[..])] {
+    for (what, bytes) in [
+        ("foreign", &b"just a text, and no store\n".repeat(200)[..]),
+        ("empty", &b""[..]),
+    ] {
         let file = world.path(what);
         fs::write(&file, bytes).unwrap();
         places.push((what, file));
     }
     fs::create_dir(world.path("directory")).unwrap();
-    places.extend([("directory", world.path("directory")), ("missing", world.path("missing"))]);
+    places.extend([
+        ("directory", world.path("directory")),
+        ("missing", world.path("missing")),
+    ]);
     let mut wrong = Vec::new();
     for (what, file) in &places {
         let before = file.is_file().then(|| digest(file));
         for pattern in WITH_A_FILE {
             // These make what is missing.
-            if *what == "missing" && ["up ", "serve {point}"].iter().any(|makes| pattern.starts_with(makes)) {
+            if *what == "missing"
+                && ["up ", "serve {point}"]
+                    .iter()
+                    .any(|makes| pattern.starts_with(makes))
+            {
                 continue;
             }
             let args = filled(pattern, file, &point);
@@ -221,9 +288,16 @@ fn every_command_fails_with_its_exit_status() {
                 .filter(|path| path.exists())
                 .cloned()
                 .collect();
-            wrong.extend(made.into_iter().map(|path| format!("teal {} leaves {}", args.join(" "), path.display())));
+            wrong.extend(
+                made.into_iter()
+                    .map(|path| format!("teal {} leaves {}", args.join(" "), path.display())),
+            );
         }
-        assert_eq!(file.is_file().then(|| digest(file)), before, "{what} is unchanged");
+        assert_eq!(
+            file.is_file().then(|| digest(file)),
+            before,
+            "{what} is unchanged"
+        );
     }
     assert!(!world.path("missing").exists());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -261,7 +335,11 @@ fn every_command_says_what_it_may_not() {
             .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
             .arg(&teal)
             .args(&args);
-        wrong.extend(is_refused(&args.join(" "), "no permission", &run(&mut command)));
+        wrong.extend(is_refused(
+            &args.join(" "),
+            "no permission",
+            &run(&mut command),
+        ));
     }
     assert_eq!(digest(&store), before);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

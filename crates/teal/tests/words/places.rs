@@ -9,8 +9,9 @@ use std::path::Path;
 
 /// What there is below a directory.
 fn below(dir: &Path) -> Vec<OsString> {
-    let mut found: Vec<_> =
-        fs::read_dir(dir).map(|dir| dir.map(|entry| entry.unwrap().file_name()).collect()).unwrap_or_default();
+    let mut found: Vec<_> = fs::read_dir(dir)
+        .map(|dir| dir.map(|entry| entry.unwrap().file_name()).collect())
+        .unwrap_or_default();
     found.sort();
     found
 }
@@ -18,7 +19,9 @@ fn below(dir: &Path) -> Vec<OsString> {
 #[test]
 fn a_fake_mount_mounts_nothing() {
     let test = "a_fake_mount_mounts_nothing";
-    let Some(world) = World::new(test) else { return };
+    let Some(world) = World::new(test) else {
+        return;
+    };
     let Some(private) = PrivateMounts::new(&world) else {
         return teal_testkit::skip(test, "mount namespaces cannot be made here");
     };
@@ -35,35 +38,69 @@ fn a_fake_mount_mounts_nothing() {
     let said = private.with_mount_programs(script, &[]);
     assert_eq!(said.code, 0, "{said}");
     assert_eq!(crate::support::digest(&store), before, "nothing is written");
-    assert!(below(&world.path("run")).iter().all(|name| name == "teal"), "no daemon listens");
+    assert!(
+        below(&world.path("run")).iter().all(|name| name == "teal"),
+        "no daemon listens"
+    );
 }
 
 #[test]
 fn up_leaves_nothing_where_it_fails() {
-    let Some(world) = World::new("up_leaves_nothing_where_it_fails") else { return };
+    let Some(world) = World::new("up_leaves_nothing_where_it_fails") else {
+        return;
+    };
     let said = world.teal(&["up", "/proc/nothing", "--size", "32M"]);
     says(said, &["/proc/nothing", "choose another place"]);
-    assert!(below(&world.path("data")).is_empty(), "{:?}", below(&world.path("data")));
+    assert!(
+        below(&world.path("data")).is_empty(),
+        "{:?}",
+        below(&world.path("data"))
+    );
     let (file, point) = (world.path("file"), world.path("point"));
     fs::write(&file, "").unwrap();
     let beneath = file.join("Teal");
-    let said = world.teal(&["up", str(&beneath), "--store", str(&world.path("a/b/s.teal")), "--size", "32M"]);
+    let said = world.teal(&[
+        "up",
+        str(&beneath),
+        "--store",
+        str(&world.path("a/b/s.teal")),
+        "--size",
+        "32M",
+    ]);
     says(said, &[str(&beneath)]);
     assert!(!world.path("a").exists());
-    let said = world.teal(&["up", str(&point), "--store", "/proc/s.teal", "--size", "32M"]);
+    let said = world.teal(&[
+        "up",
+        str(&point),
+        "--store",
+        "/proc/s.teal",
+        "--size",
+        "32M",
+    ]);
     says(said, &["cannot make /proc/s.teal", "os error"]);
     assert!(!point.exists());
-    let said = world.teal(&["up", str(&point), "--store", str(&world.path("c/s.teal")), "--size", "20"]);
+    let said = world.teal(&[
+        "up",
+        str(&point),
+        "--store",
+        str(&world.path("c/s.teal")),
+        "--size",
+        "20",
+    ]);
     says(said, &["20 bytes", "16 MiB", "500M or 20G"]);
     assert!(!world.path("c").exists() && !point.exists());
     // What is there already stays.
-    let Some(mut m) = Mounted::new("up_leaves_nothing_where_it_fails", "32M") else { return };
+    let Some(mut m) = Mounted::new("up_leaves_nothing_where_it_fails", "32M") else {
+        return;
+    };
     fs::write(m.path("f"), "content").unwrap();
     m.down();
     let blocked = m.world().path("run/teal");
     fs::remove_dir_all(&blocked).unwrap();
     fs::write(&blocked, "").unwrap();
-    let said = m.world().teal(&["up", str(m.point()), "--store", str(m.store())]);
+    let said = m
+        .world()
+        .teal(&["up", str(m.point()), "--store", str(m.store())]);
     says(said, &[str(&blocked)]);
     fs::remove_file(&blocked).unwrap();
     m.up();
@@ -75,26 +112,72 @@ fn up_leaves_nothing_where_it_fails() {
 #[test]
 fn a_mount_point_of_any_bytes_is_shown_and_found() {
     let test = "a_mount_point_of_any_bytes_is_shown_and_found";
-    let Some(world) = World::new(test) else { return };
+    let Some(world) = World::new(test) else {
+        return;
+    };
     let named = |name: &[u8]| world.path(OsStr::from_bytes(name));
     let (point, store) = (named(b"p\xffoint \\x41\n"), named(b"st\xfeore.teal"));
     let os = OsStr::new;
     let teal = |args: &[&OsStr]| world.teal(args);
-    teal(&[os("up"), point.as_os_str(), os("--store"), store.as_os_str(), os("--size"), os("32M")]).good();
+    teal(&[
+        os("up"),
+        point.as_os_str(),
+        os("--store"),
+        store.as_os_str(),
+        os("--size"),
+        os("32M"),
+    ])
+    .good();
     fs::write(point.join("f"), "content").unwrap();
     let shown = teal(&[os("status")]).good();
-    assert!(shown.contains(r"p\xffoint \x5cx41\n") && shown.contains(r"st\xfeore.teal"), "{shown}");
-    let json: serde_json::Value = serde_json::from_str(&teal(&[os("status"), os("--json")]).good()).unwrap();
-    let (place, bytes) = (json[0]["mount_point"].as_str().unwrap(), json[0]["store"].as_str().unwrap());
-    assert!(place.ends_with("p\\xffoint \\x5cx41\n") && bytes.ends_with("st\\xfeore.teal"), "{json}");
-    teal(&[os("config"), os("set"), os("commit-seconds"), os("7"), point.as_os_str()]).good();
-    assert!(teal(&[os("config"), os("ls"), point.as_os_str()]).good().contains("commit-seconds 7"));
+    assert!(
+        shown.contains(r"p\xffoint \x5cx41\n") && shown.contains(r"st\xfeore.teal"),
+        "{shown}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&teal(&[os("status"), os("--json")]).good()).unwrap();
+    let (place, bytes) = (
+        json[0]["mount_point"].as_str().unwrap(),
+        json[0]["store"].as_str().unwrap(),
+    );
+    assert!(
+        place.ends_with("p\\xffoint \\x5cx41\n") && bytes.ends_with("st\\xfeore.teal"),
+        "{json}"
+    );
+    teal(&[
+        os("config"),
+        os("set"),
+        os("commit-seconds"),
+        os("7"),
+        point.as_os_str(),
+    ])
+    .good();
+    assert!(
+        teal(&[os("config"), os("ls"), point.as_os_str()])
+            .good()
+            .contains("commit-seconds 7")
+    );
     // Of a volume without a server, only it has anything: what matters is that its mount is found.
     let whereabouts = teal(&[os("where"), point.join("f").as_os_str()]);
-    assert!(!whereabouts.stderr.contains("cannot be asked from here"), "{whereabouts}");
-    teal(&[os("serve"), point.as_os_str(), os("--listen"), os("127.0.0.1:0"), os("--device"), os("nas")]).good();
+    assert!(
+        !whereabouts.stderr.contains("cannot be asked from here"),
+        "{whereabouts}"
+    );
+    teal(&[
+        os("serve"),
+        point.as_os_str(),
+        os("--listen"),
+        os("127.0.0.1:0"),
+        os("--device"),
+        os("nas"),
+    ])
+    .good();
     assert_eq!(fs::read(point.join("f")).unwrap(), b"content");
-    assert!(teal(&[os("where"), point.join("f").as_os_str()]).good().contains("/f"));
+    assert!(
+        teal(&[os("where"), point.join("f").as_os_str()])
+            .good()
+            .contains("/f")
+    );
     let said = teal(&[os("down"), point.as_os_str()]).good();
     assert!(said.contains(r"p\xffoint"), "{said}");
     teal(&[os("check"), store.as_os_str()]).good();

@@ -35,11 +35,20 @@ impl Phase {
     }
 
     /// Runs it in `dir`, at most so many seconds; what it says goes to `said`. Whether it came to its end.
-    pub(super) fn run(self, archive: &Path, dir: &Path, said: &Path, jobs: usize, limit: f64) -> Result<bool> {
+    pub(super) fn run(
+        self,
+        archive: &Path,
+        dir: &Path,
+        said: &Path,
+        jobs: usize,
+        limit: f64,
+    ) -> Result<bool> {
         let mut command = Command::new("timeout");
         command.args(["-k", "10", &format!("{:.1}", limit.max(0.1))]);
         match self {
-            Self::Untar => command.args(["tar", "--strip-components=1", "-xf"]).arg(archive),
+            Self::Untar => command
+                .args(["tar", "--strip-components=1", "-xf"])
+                .arg(archive),
             Self::Configure => command.arg("./configure"),
             Self::Make | Self::Clean => command.arg("make"),
         };
@@ -48,10 +57,25 @@ impl Phase {
             Self::Clean => drop(command.arg("clean")),
             Self::Untar | Self::Configure => {}
         }
-        let out = std::fs::OpenOptions::new().create(true).write(true).truncate(true).open(said)?;
-        command.current_dir(dir).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let out = std::fs::OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(true)
+            .open(said)?;
+        command
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out);
         let status = command.status().with_context(|| self.name())?;
-        let last = || std::fs::read_to_string(said).unwrap_or_default().lines().last().unwrap_or_default().to_owned();
+        let last = || {
+            std::fs::read_to_string(said)
+                .unwrap_or_default()
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .to_owned()
+        };
         // What `timeout` says when it had to end it; the second, when it had to do so twice.
         if matches!(status.code(), Some(124 | 137)) {
             return Ok(false);
@@ -75,7 +99,10 @@ pub(super) fn read_all(dir: &Path, end: f64) -> Result<Read> {
     let (mut all, mut buffer) = (Read::default(), vec![0; 128 << 10]);
     for entry in std::fs::read_dir(dir)? {
         if all.is_capped || now() > end {
-            return Ok(Read { is_capped: true, ..all });
+            return Ok(Read {
+                is_capped: true,
+                ..all
+            });
         }
         let entry = entry?;
         let kind = entry.file_type()?;
@@ -100,7 +127,8 @@ pub(super) fn read_all(dir: &Path, end: f64) -> Result<Read> {
 
 /// OpenSSH as its authors packed it, from Debian's source package: downloaded into `home` once and kept.
 pub(super) fn source(home: &Path) -> Result<PathBuf> {
-    crate::test::needs::install(PACKAGES).map_err(|list| anyhow!("as root: apt-get install {list}"))?;
+    crate::test::needs::install(PACKAGES)
+        .map_err(|list| anyhow!("as root: apt-get install {list}"))?;
     if let Some(archive) = archive_in(home) {
         return Ok(archive);
     }
@@ -108,34 +136,63 @@ pub(super) fn source(home: &Path) -> Result<PathBuf> {
     for dir in ["lists/partial", "parts"] {
         std::fs::create_dir_all(home.join(dir))?;
     }
-    let listed = std::fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten().map(|entry| entry.path());
+    let listed = std::fs::read_dir("/etc/apt/sources.list.d")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
     for list in listed.chain([PathBuf::from("/etc/apt/sources.list")]) {
-        let is_list = list.extension().is_some_and(|extension| extension == "sources" || extension == "list");
-        if is_list && let (Ok(text), Some(name)) = (std::fs::read_to_string(&list), list.file_name()) {
+        let is_list = list
+            .extension()
+            .is_some_and(|extension| extension == "sources" || extension == "list");
+        if is_list
+            && let (Ok(text), Some(name)) = (std::fs::read_to_string(&list), list.file_name())
+        {
             std::fs::write(home.join("parts").join(name), of_sources(&text))?;
         }
     }
     // Lists of their own: what the machine may install stays as it is.
     let apt = |args: &[&str]| {
         let mut command = Command::new("apt-get");
-        command.current_dir(home).args(["-q", "-o", "Dir::Etc::SourceList=/dev/null"]);
-        for (option, at) in [("Dir::Etc::SourceParts", "parts"), ("Dir::State::Lists", "lists")] {
+        command
+            .current_dir(home)
+            .args(["-q", "-o", "Dir::Etc::SourceList=/dev/null"]);
+        for (option, at) in [
+            ("Dir::Etc::SourceParts", "parts"),
+            ("Dir::State::Lists", "lists"),
+        ] {
             command.args(["-o", &format!("{option}={}", home.join(at).display())]);
         }
-        command.args(["-o", "Dir::Cache::srcpkgcache=", "-o", "Dir::Cache::pkgcache="]).args(args);
+        command
+            .args([
+                "-o",
+                "Dir::Cache::srcpkgcache=",
+                "-o",
+                "Dir::Cache::pkgcache=",
+            ])
+            .args(args);
         run(&mut command)
     };
     // A list without sources fails; whether one had them shows next.
     let updated = apt(&["update"]);
     apt(&["source", "--download-only", "openssh"]).with_context(|| {
-        format!("no source package of openssh ({updated:?}); put openssh_*.orig.tar.gz into {}", home.display())
+        format!(
+            "no source package of openssh ({updated:?}); put openssh_*.orig.tar.gz into {}",
+            home.display()
+        )
     })?;
     archive_in(home).context("the source package has no openssh_*.orig.tar.gz")
 }
 
 fn archive_in(home: &Path) -> Option<PathBuf> {
-    let names = std::fs::read_dir(home).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut archives: Vec<PathBuf> = names.filter(|path| path.to_string_lossy().ends_with(".orig.tar.gz")).collect();
+    let names = std::fs::read_dir(home)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let mut archives: Vec<PathBuf> = names
+        .filter(|path| path.to_string_lossy().ends_with(".orig.tar.gz"))
+        .collect();
     archives.sort();
     archives.pop()
 }
@@ -156,8 +213,14 @@ mod tests {
 
     #[test]
     fn both_forms_of_lists_become_lists_of_sources() {
-        assert_eq!(of_sources("deb http://m/ a main\n# deb x"), "deb-src http://m/ a main\n# deb x\n");
-        assert_eq!(of_sources("Types: deb deb-src\nSuites: a\n"), "Types: deb-src\nSuites: a\n");
+        assert_eq!(
+            of_sources("deb http://m/ a main\n# deb x"),
+            "deb-src http://m/ a main\n# deb x\n"
+        );
+        assert_eq!(
+            of_sources("Types: deb deb-src\nSuites: a\n"),
+            "Types: deb-src\nSuites: a\n"
+        );
     }
 
     #[test]
@@ -167,7 +230,14 @@ mod tests {
         std::fs::write(dir.path().join("a"), [1; 5]).unwrap();
         std::fs::write(dir.path().join("below/b"), [1; 300_000]).unwrap();
         let all = read_all(dir.path(), f64::INFINITY).unwrap();
-        assert_eq!(all, Read { files: 2, bytes: 300_005, is_capped: false });
+        assert_eq!(
+            all,
+            Read {
+                files: 2,
+                bytes: 300_005,
+                is_capped: false
+            }
+        );
         assert!(read_all(dir.path(), now() - 1.0).unwrap().is_capped);
     }
 }

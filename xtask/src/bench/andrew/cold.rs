@@ -36,9 +36,19 @@ pub(super) struct Cold {
 }
 
 /// The tree is unpacked on the serving machine.
-pub(super) fn measure(pair: &Pair, delay: u64, archive: &Path, said: &Path, jobs: usize) -> Result<Cold> {
+pub(super) fn measure(
+    pair: &Pair,
+    delay: u64,
+    archive: &Path,
+    said: &Path,
+    jobs: usize,
+) -> Result<Cold> {
     let run = |phase: Phase, dir: &Path| -> Result<()> {
-        ensure!(phase.run(archive, dir, said, jobs, build::UNLIMITED)?, "{} took a day", phase.name());
+        ensure!(
+            phase.run(archive, dir, said, jobs, build::UNLIMITED)?,
+            "{} took a day",
+            phase.name()
+        );
         Ok(())
     };
     let tree = pair.nas.point().join("work");
@@ -52,7 +62,12 @@ pub(super) fn measure(pair: &Pair, delay: u64, archive: &Path, said: &Path, jobs
     // Counted from the making of this daemon on: all it has ever asked for the names is in it.
     let begun = now();
     let read = build::read_all(reader.point(), f64::INFINITY)?;
-    let look = Look { joined, read, seconds: now() - begun, counts: reader.counts()? };
+    let look = Look {
+        joined,
+        read,
+        seconds: now() - begun,
+        counts: reader.counts()?,
+    };
     reader.down()?;
     eprintln!("  reading    {:7.1} s", look.seconds);
 
@@ -61,7 +76,10 @@ pub(super) fn measure(pair: &Pair, delay: u64, archive: &Path, said: &Path, jobs
     for phase in PHASES {
         run(phase, &builder.point().join("work"))?;
     }
-    let build = Build { seconds: now() - begun, counts: builder.counts()? };
+    let build = Build {
+        seconds: now() - begun,
+        counts: builder.counts()?,
+    };
     builder.down()?;
     eprintln!("  building   {:7.1} s", build.seconds);
     Ok(Cold { delay, look, build })

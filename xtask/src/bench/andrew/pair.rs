@@ -24,7 +24,12 @@ impl Counts {
     }
 
     pub(in super::super) fn since(&self, before: &Self) -> Self {
-        Self(self.0.iter().map(|(name, count)| (name.clone(), count - before.get(name))).collect())
+        Self(
+            self.0
+                .iter()
+                .map(|(name, count)| (name.clone(), count - before.get(name)))
+                .collect(),
+        )
     }
 }
 
@@ -48,10 +53,17 @@ struct Invitation {
 
 /// What `teal serve` prints for others.
 fn invitation(said: &str) -> Result<Invitation> {
-    let word = |before: &str| said.split(before).nth(1).and_then(|rest| rest.split_whitespace().next());
+    let word = |before: &str| {
+        said.split(before)
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next())
+    };
     let address = word("is served on ").with_context(|| format!("no address in {said:?}"))?;
     let token = word("--token ").with_context(|| format!("no token in {said:?}"))?;
-    Ok(Invitation { address: address.trim_end_matches(',').to_owned(), token: token.to_owned() })
+    Ok(Invitation {
+        address: address.trim_end_matches(',').to_owned(),
+        token: token.to_owned(),
+    })
 }
 
 impl Replica {
@@ -59,7 +71,13 @@ impl Replica {
         std::fs::create_dir_all(dir)?;
         let (point, store) = (dir.join("Teal"), dir.join("store.teal"));
         undo::note(Undo::Mount(point.clone()));
-        Ok(Self { program: program.to_owned(), dir: dir.to_owned(), point, store, machine: None })
+        Ok(Self {
+            program: program.to_owned(),
+            dir: dir.to_owned(),
+            point,
+            store,
+            machine: None,
+        })
     }
 
     /// A served volume, for who invites others later.
@@ -70,7 +88,15 @@ impl Replica {
     /// A served volume.
     fn serve(program: &Path, dir: &Path) -> Result<(Self, Invitation)> {
         let this = Self::new(program, dir)?;
-        let said = this.teal(&["serve", "--size", SIZE, "--listen", "127.0.0.1:0", "--device", "nas"])?;
+        let said = this.teal(&[
+            "serve",
+            "--size",
+            SIZE,
+            "--listen",
+            "127.0.0.1:0",
+            "--device",
+            "nas",
+        ])?;
         Ok((this, invitation(&said)?))
     }
 
@@ -82,7 +108,9 @@ impl Replica {
     fn joined(self, device: &str, token: &str, road: &Road) -> Result<Self> {
         let this = self;
         let address = road.address().to_string();
-        this.teal(&["join", &address, "--token", token, "--size", SIZE, "--device", device])?;
+        this.teal(&[
+            "join", &address, "--token", token, "--size", SIZE, "--device", device,
+        ])?;
         Ok(this)
     }
 
@@ -103,8 +131,17 @@ impl Replica {
         let mut command = self.command();
         command.arg(first);
         // `join` has the host before the mount point.
-        let (places, options) = if *first == "join" { rest.split_at(1) } else { rest.split_at(0) };
-        command.args(places).arg(&self.point).arg("--store").arg(&self.store).args(options);
+        let (places, options) = if *first == "join" {
+            rest.split_at(1)
+        } else {
+            rest.split_at(0)
+        };
+        command
+            .args(places)
+            .arg(&self.point)
+            .arg("--store")
+            .arg(&self.store)
+            .args(options);
         run(&mut command)
     }
 
@@ -127,7 +164,13 @@ impl Replica {
 
     /// Mounts it again.
     pub(in super::super) fn up(&self) -> Result<()> {
-        run(self.command().arg("up").arg(&self.point).arg("--store").arg(&self.store)).map(drop)
+        run(self
+            .command()
+            .arg("up")
+            .arg(&self.point)
+            .arg("--store")
+            .arg(&self.store))
+        .map(drop)
     }
 
     pub(in super::super) fn remount(&self) -> Result<()> {
@@ -141,7 +184,11 @@ impl Replica {
     }
 
     pub(in super::super) fn pid(&self) -> Result<u32> {
-        Ok(u32::try_from(self.status()?["pid"].as_u64().context("status without pid")?)?)
+        Ok(u32::try_from(
+            self.status()?["pid"]
+                .as_u64()
+                .context("status without pid")?,
+        )?)
     }
 
     pub(in super::super) fn counts(&self) -> Result<Counts> {
@@ -171,7 +218,13 @@ impl Line {
         nas.teal(&["serve", "--listen", &invitation.address])?;
         let cable = Cable::new()?.context("no network namespaces can be had")?;
         let road = Road::behind(&cable, &invitation.address)?;
-        Ok(Self { program: program.to_owned(), dir: dir.to_owned(), nas, road, cable })
+        Ok(Self {
+            program: program.to_owned(),
+            dir: dir.to_owned(),
+            nas,
+            road,
+            cable,
+        })
     }
 
     /// From now on the line has this round trip, and lets so many megabits a second through.
@@ -199,20 +252,43 @@ pub(in super::super) struct Pair {
 }
 
 impl Pair {
-    pub(in super::super) fn begin(program: &Path, dir: &Path, delay: u64, mbit: f64) -> Result<Self> {
+    pub(in super::super) fn begin(
+        program: &Path,
+        dir: &Path,
+        delay: u64,
+        mbit: f64,
+    ) -> Result<Self> {
         let (nas, invitation) = Replica::serve(program, &dir.join("nas"))?;
         let road = Road::to(&invitation.address, delay, mbit)?;
-        let replica = Replica::join(program, &dir.join("laptop"), "laptop", &invitation.token, &road)?;
+        let replica = Replica::join(
+            program,
+            &dir.join("laptop"),
+            "laptop",
+            &invitation.token,
+            &road,
+        )?;
         // What joining itself waits for is not the build's.
         let first = std::fs::read_dir(replica.point())?.next();
         anyhow::ensure!(first.is_none(), "a new volume is not empty");
-        Ok(Self { program: program.to_owned(), dir: dir.to_owned(), nas, road, replica })
+        Ok(Self {
+            program: program.to_owned(),
+            dir: dir.to_owned(),
+            nas,
+            road,
+            replica,
+        })
     }
 
     /// One more machine at the end of the same line.
     pub(in super::super) fn another(&self, device: &str) -> Result<Replica> {
         let invitation = invitation(&self.nas.teal(&["serve"])?)?;
-        Replica::join(&self.program, &self.dir.join(device), device, &invitation.token, &self.road)
+        Replica::join(
+            &self.program,
+            &self.dir.join(device),
+            device,
+            &invitation.token,
+            &self.road,
+        )
     }
 
     /// Unmounts both, and takes their stores away.
@@ -230,7 +306,10 @@ mod tests {
     #[test]
     fn address_and_token_are_found_in_what_serve_says() {
         let said = "/a is served on 127.0.0.1:4, fingerprint sha256:1\non another machine:\n  teal join HOST:4 --token 5-6.7\n";
-        let found = Invitation { address: "127.0.0.1:4".into(), token: "5-6.7".into() };
+        let found = Invitation {
+            address: "127.0.0.1:4".into(),
+            token: "5-6.7".into(),
+        };
         assert_eq!(invitation(said).unwrap(), found);
         assert!(invitation("/a is mounted").is_err());
     }
@@ -239,7 +318,13 @@ mod tests {
     fn counts_are_differences() {
         let status = |waits| serde_json::json!({"upstream": {"counts": [["waits", waits], ["requests", 9]]}});
         let (before, after) = (counts(&status(2)).unwrap(), counts(&status(5)).unwrap());
-        assert_eq!((after.since(&before).get("waits"), after.since(&before).get("requests")), (3, 0));
+        assert_eq!(
+            (
+                after.since(&before).get("waits"),
+                after.since(&before).get("requests")
+            ),
+            (3, 0)
+        );
         assert!(counts(&serde_json::json!({"upstream": null})).is_err());
     }
 }

@@ -32,7 +32,9 @@ pub(super) enum Kind {
 
 impl Kind {
     pub(super) fn named(name: &str) -> Result<Self> {
-        let known = [Self::Juicefs, Self::Sshfs].into_iter().find(|kind| kind.name() == name);
+        let known = [Self::Juicefs, Self::Sshfs]
+            .into_iter()
+            .find(|kind| kind.name() == name);
         known.with_context(|| format!("--peers: there is no {name:?}; there are juicefs and sshfs"))
     }
 
@@ -74,14 +76,30 @@ struct Far(Child);
 
 impl Far {
     fn start(command: &mut Command, log: &Path, port: u16) -> Result<Self> {
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let mut child = command.spawn().with_context(|| format!("{:?}", command.get_program()))?;
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(log)?;
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("{:?}", command.get_program()))?;
         undo::note(Undo::Process(child.id()));
         let begun = now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            ensure!(child.try_wait()?.is_none(), "{:?} ended at once", command.get_program());
-            ensure!(now() - begun < PATIENCE, "{:?} does not listen", command.get_program());
+            ensure!(
+                child.try_wait()?.is_none(),
+                "{:?} ended at once",
+                command.get_program()
+            );
+            ensure!(
+                now() - begun < PATIENCE,
+                "{:?} does not listen",
+                command.get_program()
+            );
             std::thread::yield_now();
         }
         Ok(Self(child))
@@ -111,7 +129,8 @@ struct Peer {
 
 impl Peer {
     fn begin(kind: Kind, with: &Setting<'_>) -> Result<Self> {
-        crate::test::needs::install(PACKAGES).map_err(|list| anyhow!("as root: apt-get install {list}"))?;
+        crate::test::needs::install(PACKAGES)
+            .map_err(|list| anyhow!("as root: apt-get install {list}"))?;
         let dir = with.dir.join(kind.name());
         let point = dir.join("mount");
         std::fs::create_dir_all(&point)?;
@@ -121,11 +140,32 @@ impl Peer {
             Kind::Sshfs => sshd(&dir, port)?,
         };
         let road = Road::to(&format!("127.0.0.1:{port}"), 0, with.mbit)?;
-        let program = if kind == Kind::Juicefs { juicefs(with.target)? } else { PathBuf::from("sshfs") };
-        let this = Self { kind, program, dir, point, mounts: 0, road, _far: far };
+        let program = if kind == Kind::Juicefs {
+            juicefs(with.target)?
+        } else {
+            PathBuf::from("sshfs")
+        };
+        let this = Self {
+            kind,
+            program,
+            dir,
+            point,
+            mounts: 0,
+            road,
+            _far: far,
+        };
         if kind == Kind::Juicefs {
             let (meta, objects) = (this.redis(0), this.redis(1));
-            run(this.command().args(["format", "-q", &meta, "andrew", "--storage", "redis", "--bucket", &objects]))?;
+            run(this.command().args([
+                "format",
+                "-q",
+                &meta,
+                "andrew",
+                "--storage",
+                "redis",
+                "--bucket",
+                &objects,
+            ]))?;
         }
         Ok(this)
     }
@@ -149,14 +189,27 @@ impl Peer {
         match self.kind {
             Kind::Juicefs => {
                 let cache = self.dir.join(format!("cache-{}", self.mounts));
-                command.args(["mount", "-d", "--no-usage-report", "--cache-dir"]).arg(cache);
-                command.arg("--log").arg(self.dir.join("juicefs.log")).arg(self.redis(0)).arg(&self.point);
+                command
+                    .args(["mount", "-d", "--no-usage-report", "--cache-dir"])
+                    .arg(cache);
+                command
+                    .arg("--log")
+                    .arg(self.dir.join("juicefs.log"))
+                    .arg(self.redis(0))
+                    .arg(&self.point);
             }
             Kind::Sshfs => {
                 let key = format!("IdentityFile={}", self.dir.join("key").display());
-                let options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "BatchMode=yes", &key];
+                let options = [
+                    "StrictHostKeyChecking=no",
+                    "UserKnownHostsFile=/dev/null",
+                    "BatchMode=yes",
+                    &key,
+                ];
                 let port = self.road.address().port().to_string();
-                command.arg(format!("root@127.0.0.1:{}", self.dir.join("far").display())).arg(&self.point);
+                command
+                    .arg(format!("root@127.0.0.1:{}", self.dir.join("far").display()))
+                    .arg(&self.point);
                 command.args(["-F", "/dev/null", "-p", &port]);
                 command.args(options.iter().flat_map(|option| ["-o", option]));
             }
@@ -178,7 +231,11 @@ impl Peer {
         }
         let begun = now();
         while !undo::servers(&self.point).is_empty() {
-            ensure!(now() - begun < PATIENCE, "{} is unmounted, and its program goes on", self.kind.name());
+            ensure!(
+                now() - begun < PATIENCE,
+                "{} is unmounted, and its program goes on",
+                self.kind.name()
+            );
             std::thread::yield_now();
         }
         Ok(())
@@ -196,14 +253,26 @@ impl Drop for Peer {
 
 fn redis(dir: &Path, port: u16) -> Result<Far> {
     let mut command = Command::new("redis-server");
-    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--appendonly", "yes", "--dir"]).arg(dir);
+    command
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--appendonly",
+            "yes",
+            "--dir",
+        ])
+        .arg(dir);
     Far::start(&mut command, &dir.join("redis.log"), port)
 }
 
 fn sshd(dir: &Path, port: u16) -> Result<Far> {
     std::fs::create_dir_all(dir.join("far"))?;
     for name in ["host", "key"] {
-        run(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(dir.join(name)))?;
+        run(Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(dir.join(name)))?;
     }
     std::fs::rename(dir.join("key.pub"), dir.join("authorized"))?;
     // It wants an empty directory there.
@@ -219,7 +288,13 @@ fn sshd(dir: &Path, port: u16) -> Result<Far> {
          Subsystem sftp internal-sftp\n"
     );
     std::fs::write(&config, lines)?;
-    Far::start(Command::new("/usr/sbin/sshd").args(["-D", "-e", "-f"]).arg(&config), &dir.join("sshd.log"), port)
+    Far::start(
+        Command::new("/usr/sbin/sshd")
+            .args(["-D", "-e", "-f"])
+            .arg(&config),
+        &dir.join("sshd.log"),
+        port,
+    )
 }
 
 pub(super) fn measure(kind: Kind, with: &Setting<'_>) -> Result<Sample> {
@@ -228,7 +303,10 @@ pub(super) fn measure(kind: Kind, with: &Setting<'_>) -> Result<Sample> {
     let (cold, work) = (peer.point.join("cold"), peer.point.join("work"));
     peer.mount(0)?;
     std::fs::create_dir(&cold)?;
-    ensure!(Phase::Untar.run(with.archive, &cold, &said, with.jobs, CAP)?, "unpacking without a delay took too long");
+    ensure!(
+        Phase::Untar.run(with.archive, &cold, &said, with.jobs, CAP)?,
+        "unpacking without a delay took too long"
+    );
     peer.unmount()?;
 
     peer.mount(with.delay)?;
@@ -245,11 +323,23 @@ pub(super) fn measure(kind: Kind, with: &Setting<'_>) -> Result<Sample> {
         let begun = now();
         is_capped = !phase.run(with.archive, &work, &said, with.jobs, end - begun)?;
         phases.push(now() - begun);
-        eprintln!("  {:<10} {:7.1} s{}", phase.name(), now() - begun, if is_capped { ", capped" } else { "" });
+        eprintln!(
+            "  {:<10} {:7.1} s{}",
+            phase.name(),
+            now() - begun,
+            if is_capped { ", capped" } else { "" }
+        );
         if is_capped {
             break;
         }
     }
     peer.unmount()?;
-    Ok(Sample { kind, delay: with.delay, read, read_seconds, phases, is_capped })
+    Ok(Sample {
+        kind,
+        delay: with.delay,
+        read,
+        read_seconds,
+        phases,
+        is_capped,
+    })
 }

@@ -31,16 +31,32 @@ impl Sample {
 }
 
 /// `place` to `base`, round by round.
-fn ratio(samples: &[Sample], place: Place, base: Place, take: fn(&Sample) -> f64) -> Option<Spread> {
+fn ratio(
+    samples: &[Sample],
+    place: Place,
+    base: Place,
+    take: fn(&Sample) -> f64,
+) -> Option<Spread> {
     let of = |place| samples.iter().filter(move |sample| sample.place == place);
     let base = |round| of(base).find(|sample| sample.round == round).map(take);
     spread(of(place).filter_map(|sample| Some(take(sample) / base(sample.round)?)))
 }
 
 fn shown(value: Option<Spread>) -> String {
-    value.map_or("–".to_owned(), |Spread { median, least, most }| {
-        if most - least < 0.005 { format!("{median:.2}") } else { format!("{median:.2} ({least:.2}..{most:.2})") }
-    })
+    value.map_or(
+        "–".to_owned(),
+        |Spread {
+             median,
+             least,
+             most,
+         }| {
+            if most - least < 0.005 {
+                format!("{median:.2}")
+            } else {
+                format!("{median:.2} ({least:.2}..{most:.2})")
+            }
+        },
+    )
 }
 
 fn places(samples: &[Sample]) -> Vec<Place> {
@@ -78,7 +94,10 @@ pub(super) fn markdown(found: &Found, plan: &Plan, facts: &Facts) -> String {
     if let Some(cold) = &found.cold {
         looks(&mut out, cold, plan.bandwidth);
     }
-    found.peers.iter().for_each(|peer| others(&mut out, peer, plan.bandwidth));
+    found
+        .peers
+        .iter()
+        .for_each(|peer| others(&mut out, peer, plan.bandwidth));
     out
 }
 
@@ -93,12 +112,26 @@ fn builds(out: &mut String, samples: &[Sample]) {
     );
     let _ = writeln!(out, "|---|{}", "---:|".repeat(names.len() + 10));
     for place in places(samples) {
-        let of: Vec<&Sample> = samples.iter().filter(|sample| sample.place == place).collect();
-        let median =
-            |take: &dyn Fn(&Sample) -> f64| spread(of.iter().map(|sample| take(sample))).map_or(f64::NAN, |s| s.median);
-        let phases = (0..names.len()).map(|at| format!("{:.1}", median(&|sample| sample.phases[at])));
-        let near = if place == Place::Ext4 { None } else { ratio(samples, place, Place::Teal(0), Sample::wall) };
-        let most = |name: &str| of.iter().map(|sample| sample.counts.get(name)).max().unwrap_or(0);
+        let of: Vec<&Sample> = samples
+            .iter()
+            .filter(|sample| sample.place == place)
+            .collect();
+        let median = |take: &dyn Fn(&Sample) -> f64| {
+            spread(of.iter().map(|sample| take(sample))).map_or(f64::NAN, |s| s.median)
+        };
+        let phases =
+            (0..names.len()).map(|at| format!("{:.1}", median(&|sample| sample.phases[at])));
+        let near = if place == Place::Ext4 {
+            None
+        } else {
+            ratio(samples, place, Place::Teal(0), Sample::wall)
+        };
+        let most = |name: &str| {
+            of.iter()
+                .map(|sample| sample.counts.get(name))
+                .max()
+                .unwrap_or(0)
+        };
         let _ = writeln!(
             out,
             "| {} | {} | {:.1} | {} | {} | {:.1} | {} | {:.1} | {} | {} | {:.1} | {:.1} |",
@@ -120,8 +153,14 @@ fn builds(out: &mut String, samples: &[Sample]) {
 
 /// How many requests of which kind there were.
 fn kinds(counts: &Counts) -> String {
-    let kinds = counts.0.iter().filter_map(|(name, count)| Some((name.strip_prefix("request_")?, count)));
-    let shown: Vec<String> = kinds.filter(|(_, count)| **count > 0).map(|(kind, n)| format!("{n} {kind}")).collect();
+    let kinds = counts
+        .0
+        .iter()
+        .filter_map(|(name, count)| Some((name.strip_prefix("request_")?, count)));
+    let shown: Vec<String> = kinds
+        .filter(|(_, count)| **count > 0)
+        .map(|(kind, n)| format!("{n} {kind}"))
+        .collect();
     shown.join(", ")
 }
 
@@ -142,7 +181,10 @@ fn looks(out: &mut String, cold: &Cold, mbit: f64) {
         kinds(&look.counts),
         look.joined,
     );
-    let (fetched, transfer) = (build.counts.get("fetched"), self::transfer(build.counts.get("fetched"), mbit));
+    let (fetched, transfer) = (
+        build.counts.get("fetched"),
+        self::transfer(build.counts.get("fetched"), mbit),
+    );
     let _ = writeln!(
         out,
         "\nA machine that joins at {} ms and builds it, having nothing of it: {:.1} s, of which operations waited {} times, {:.2} s together, for {:.1} MiB \
@@ -164,7 +206,11 @@ fn others(out: &mut String, peer: &peers::Sample, mbit: f64) {
         .zip(&peer.phases)
         .enumerate()
         .map(|(at, (phase, seconds))| {
-            let capped = if peer.is_capped && at + 1 == peer.phases.len() { ", capped" } else { "" };
+            let capped = if peer.is_capped && at + 1 == peer.phases.len() {
+                ", capped"
+            } else {
+                ""
+            };
             format!("{} {seconds:.1} s{capped}", phase.name())
         })
         .collect();
@@ -219,8 +265,7 @@ pub(super) fn json(found: &Found, plan: &Plan, facts: &Facts) -> Value {
             "is_capped": peer.is_capped,
         })
     };
-    let machine =
-        json!({ "kernel": facts.kernel, "cores": facts.cores, "memory_gib": facts.memory_gib, "disk": facts.disk });
+    let machine = json!({ "kernel": facts.kernel, "cores": facts.cores, "memory_gib": facts.memory_gib, "disk": facts.disk });
     json!({
         "date": facts.date, "commit": facts.commit, "machine": machine, "rounds": facts.rounds, "seconds": facts.seconds,
         "load": facts.load, "jobs": plan.jobs, "bandwidth_mbit": plan.bandwidth, "cold": cold,
@@ -238,7 +283,16 @@ mod tests {
         let counts = Counts([("waits".to_owned(), 2)].into());
         let drained = (counts.clone(), 1.0);
         let phases = [all / 4.0; PHASES.len()];
-        Sample { place, round, phases, client_cpu: all, daemons: (0.0, 3.0), counts, drained, load: 0.5 }
+        Sample {
+            place,
+            round,
+            phases,
+            client_cpu: all,
+            daemons: (0.0, 3.0),
+            counts,
+            drained,
+            load: 0.5,
+        }
     }
 
     #[test]
@@ -250,16 +304,40 @@ mod tests {
             sample(Place::Ext4, 1, 10.0),
             sample(Place::Teal(0), 1, 12.0),
         ];
-        assert_eq!(shown(ratio(&samples, Place::Teal(60), Place::Ext4, Sample::wall)), "1.15 (1.10..1.20)");
-        assert_eq!(shown(ratio(&samples, Place::Teal(60), Place::Teal(0), Sample::wall)), "1.00");
-        assert_eq!(places(&samples), [Place::Ext4, Place::Teal(0), Place::Teal(60)]);
+        assert_eq!(
+            shown(ratio(&samples, Place::Teal(60), Place::Ext4, Sample::wall)),
+            "1.15 (1.10..1.20)"
+        );
+        assert_eq!(
+            shown(ratio(
+                &samples,
+                Place::Teal(60),
+                Place::Teal(0),
+                Sample::wall
+            )),
+            "1.00"
+        );
+        assert_eq!(
+            places(&samples),
+            [Place::Ext4, Place::Teal(0), Place::Teal(60)]
+        );
     }
 
     #[test]
     fn bytes_take_their_time_and_requests_are_named() {
         assert!((transfer(25_000_000, 100.0) - 2.0).abs() < 1e-9);
-        let counts = [("request_list", 3), ("request_read", 4), ("request_bye", 0), ("waits", 5)];
-        let counts = Counts(counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect());
+        let counts = [
+            ("request_list", 3),
+            ("request_read", 4),
+            ("request_bye", 0),
+            ("waits", 5),
+        ];
+        let counts = Counts(
+            counts
+                .into_iter()
+                .map(|(name, count)| (name.to_owned(), count))
+                .collect(),
+        );
         assert_eq!(kinds(&counts), "3 list, 4 read");
     }
 }

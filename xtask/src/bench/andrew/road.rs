@@ -32,7 +32,9 @@ struct Lane {
 
 impl Lane {
     fn new() -> Self {
-        Self { free: Mutex::new(0.0) }
+        Self {
+            free: Mutex::new(0.0),
+        }
     }
 
     /// When so many bytes that go in at `now` are on their way.
@@ -71,12 +73,17 @@ impl Road {
         let listen = || -> Result<TcpListener> {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             let there = rustix::fs::open(&namespace, flags, Mode::empty())?;
-            rustix::thread::move_into_link_name_space(there.as_fd(), Some(LinkNameSpaceType::Network))?;
+            rustix::thread::move_into_link_name_space(
+                there.as_fd(),
+                Some(LinkNameSpaceType::Network),
+            )?;
             Ok(TcpListener::bind((Cable::ADDRESSES[0], 0))?)
         };
         // What listens stays where it was made; the thread ends.
         let made = std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("road".to_owned()).spawn_scoped(scope, listen);
+            let thread = std::thread::Builder::new()
+                .name("road".to_owned())
+                .spawn_scoped(scope, listen);
             Ok::<_, std::io::Error>(thread?.join())
         });
         let listener = made?.map_err(|_| anyhow::anyhow!("nobody listens on the cable"))??;
@@ -84,10 +91,23 @@ impl Road {
     }
 
     fn beginning(listener: TcpListener, target: &str, delay: u64, mbit: f64) -> Result<Self> {
-        let (target, delay, is_over) = (target.to_owned(), AtomicU64::new(delay), AtomicBool::new(false));
+        let (target, delay, is_over) = (
+            target.to_owned(),
+            AtomicU64::new(delay),
+            AtomicBool::new(false),
+        );
         let rate = mbit * 1e6 / 8.0;
-        let line = Line { target, delay, rate, lanes: [Lane::new(), Lane::new()], is_over };
-        let this = Self { address: listener.local_addr()?, line: Arc::new(line) };
+        let line = Line {
+            target,
+            delay,
+            rate,
+            lanes: [Lane::new(), Lane::new()],
+            is_over,
+        };
+        let this = Self {
+            address: listener.local_addr()?,
+            line: Arc::new(line),
+        };
         let line = Arc::clone(&this.line);
         start("road", move || {
             for connection in listener.incoming().flatten() {
@@ -116,13 +136,20 @@ impl Drop for Road {
     fn drop(&mut self) {
         self.line.is_over.store(true, Ordering::Relaxed);
         // Whoever waits for connections finds out; behind a cable, when the program ends.
-        drop(TcpStream::connect_timeout(&self.address, Duration::from_millis(100)));
+        drop(TcpStream::connect_timeout(
+            &self.address,
+            Duration::from_millis(100),
+        ));
     }
 }
 
 fn start(name: &str, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     let run = move || drop(work());
-    std::thread::Builder::new().name(name.to_owned()).spawn(run).context("a thread").map(drop)
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .context("a thread")
+        .map(drop)
 }
 
 fn sleep_until(time: f64) {
@@ -192,7 +219,9 @@ mod tests {
                 far.read_to_end(&mut got).unwrap();
                 far.write_all(&got).unwrap();
             };
-            std::thread::Builder::new().spawn_scoped(scope, echo).unwrap();
+            std::thread::Builder::new()
+                .spawn_scoped(scope, echo)
+                .unwrap();
             near.write_all(all).unwrap();
             near.shutdown(Shutdown::Write).unwrap();
             let mut got = Vec::new();

@@ -40,9 +40,21 @@ pub(super) struct Kind {
 }
 
 pub(super) const KINDS: [Kind; 3] = [
-    Kind { name: "a file of this machine's disk", short: "file", profile: None },
-    Kind { name: "a 1 GB Microdrive (BlueFS's)", short: "microdrive", profile: Some("ibm-microdrive-1gb") },
-    Kind { name: "a 2.5 inch disk of 5400 rpm", short: "travelstar", profile: Some("hitachi-travelstar-5k320") },
+    Kind {
+        name: "a file of this machine's disk",
+        short: "file",
+        profile: None,
+    },
+    Kind {
+        name: "a 1 GB Microdrive (BlueFS's)",
+        short: "microdrive",
+        profile: Some("ibm-microdrive-1gb"),
+    },
+    Kind {
+        name: "a 2.5 inch disk of 5400 rpm",
+        short: "travelstar",
+        profile: Some("hitachi-travelstar-5k320"),
+    },
 ];
 
 /// Milliseconds until the first byte, medians.
@@ -62,16 +74,37 @@ pub(super) struct First {
 }
 
 pub(super) fn measure(work: &Work, line: &Line, kind: &Kind) -> Result<First> {
-    let start = |profile| Modelled::start(work.program.clone(), profile, &format!("bench-{}", kind.short), true);
+    let start = |profile| {
+        Modelled::start(
+            work.program.clone(),
+            profile,
+            &format!("bench-{}", kind.short),
+            true,
+        )
+    };
     let modelled = kind.profile.map(start).transpose()?;
     line.set(FAR, WIDE)?;
     let made = work.dir.join(format!("{}.drive", kind.short));
     let nas = &line.nas;
     let place = if let Some(modelled) = &modelled {
-        nas.teal_device(&["add", text(&modelled.device)?, "--name", kind.short, "--portable"])?;
+        nas.teal_device(&[
+            "add",
+            text(&modelled.device)?,
+            "--name",
+            kind.short,
+            "--portable",
+        ])?;
         modelled.device.clone()
     } else {
-        nas.teal_device(&["add", text(&made)?, "--name", kind.short, "--size", "256M", "--portable"])?;
+        nas.teal_device(&[
+            "add",
+            text(&made)?,
+            "--name",
+            kind.short,
+            "--size",
+            "256M",
+            "--portable",
+        ])?;
         work.dir.join(format!("{}.moved", kind.short))
     };
     let dir = format!("first-{}", kind.short);
@@ -100,7 +133,10 @@ fn lay_out(dir: &Path) -> Result<()> {
         std::fs::write(dir.join(format!("{n}-between")), vec![n as u8; BETWEEN])?;
     }
     for n in 0..LARGE {
-        std::fs::write(dir.join(format!("{n}-large")), vec![n as u8 + 1; LARGE_BYTES])?;
+        std::fs::write(
+            dir.join(format!("{n}-large")),
+            vec![n as u8 + 1; LARGE_BYTES],
+        )?;
     }
     Ok(())
 }
@@ -108,9 +144,16 @@ fn lay_out(dir: &Path) -> Result<()> {
 /// Reads of content from the only drive that is attached.
 pub(super) fn reads_of(home: &Replica) -> Result<u64> {
     let said: Vec<Value> = serde_json::from_str(&home.teal_device(&["ls", "--json"])?)?;
-    let attached = said.iter().find(|drive| !drive["place"].is_null()).context("no drive is attached")?;
+    let attached = said
+        .iter()
+        .find(|drive| !drive["place"].is_null())
+        .context("no drive is attached")?;
     let counts: Vec<(String, u64)> = serde_json::from_value(attached["counts"].clone())?;
-    counts.into_iter().find(|(name, _)| name == "reads").map(|(_, count)| count).context("no reads")
+    counts
+        .into_iter()
+        .find(|(name, _)| name == "reads")
+        .map(|(_, count)| count)
+        .context("no reads")
 }
 
 pub(super) fn open(path: &Path) -> std::io::Result<File> {
@@ -125,7 +168,10 @@ fn reads_at(device: &Path) -> Option<u64> {
 }
 
 fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<First> {
-    let raw = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(place)?;
+    let raw = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::DIRECT.bits() as i32)
+        .open(place)?;
     let timed = |read: &mut dyn FnMut() -> Result<()>| -> Result<f64> {
         let begun = now();
         read()?;
@@ -139,7 +185,9 @@ fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<Fir
     let mut last: Option<File> = None;
     for n in (0..FILES).map(|n| n * STEP % FILES) {
         let at = (256 + n * 7919 % span) * BLOCK;
-        own.push(timed(&mut || Ok(raw.read_exact_at(&mut pages[aligned..aligned + BLOCK], at as u64)?))?);
+        own.push(timed(&mut || {
+            Ok(raw.read_exact_at(&mut pages[aligned..aligned + BLOCK], at as u64)?)
+        })?);
         let mut byte = [0];
         if let Some(file) = last {
             // It has come for the one before by now.
@@ -155,16 +203,27 @@ fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<Fir
         ensure!(byte[0] == n as u8 + 1, "another byte");
     }
     let from_it = reads_of(home)? - before;
-    ensure!(from_it * 10 >= FILES as u64 * 9, "only {from_it} of {FILES} files came from the drive");
-    let reads = at_device.zip(reads_at(place)).map(|(before, after)| (after - before) as f64 / FILES as f64 - 1.0);
+    ensure!(
+        from_it * 10 >= FILES as u64 * 9,
+        "only {from_it} of {FILES} files came from the drive"
+    );
+    let reads = at_device
+        .zip(reads_at(place))
+        .map(|(before, after)| (after - before) as f64 / FILES as f64 - 1.0);
     let mut large = Vec::new();
     for n in 0..LARGE {
         let mut byte = [0];
         let path = there.join(format!("{n}-large"));
-        large.push(timed(&mut || Ok(open(&path)?.read_exact_at(&mut byte, 0)?))?);
+        large.push(timed(
+            &mut || Ok(open(&path)?.read_exact_at(&mut byte, 0)?),
+        )?);
         ensure!(byte[0] == n as u8 + 1, "another byte");
     }
-    let median = |times: Vec<f64>| spread(times).map(|spread| spread.median).context("no times");
+    let median = |times: Vec<f64>| {
+        spread(times)
+            .map(|spread| spread.median)
+            .context("no times")
+    };
     Ok(First {
         drive: kind.name,
         own: median(own)?,

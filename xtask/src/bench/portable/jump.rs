@@ -50,7 +50,10 @@ struct Asked {
 
 impl Reader<'_> {
     fn asked(&self) -> Result<Asked> {
-        Ok(Asked { server: self.home.counts()?.get("request_read"), drive: reads_of(self.home)? })
+        Ok(Asked {
+            server: self.home.counts()?.get("request_read"),
+            drive: reads_of(self.home)?,
+        })
     }
 
     /// Reads the beginning of the next file.
@@ -66,7 +69,12 @@ impl Reader<'_> {
 }
 
 pub(super) fn measure(work: &Work, line: &Line) -> Result<Jump> {
-    let modelled = Modelled::start(work.program.clone(), "ibm-microdrive-1gb", "bench-jump", true)?;
+    let modelled = Modelled::start(
+        work.program.clone(),
+        "ibm-microdrive-1gb",
+        "bench-jump",
+        true,
+    )?;
     let nas = &line.nas;
     nas.teal_device(&["add", text(&modelled.device)?, "--name", NAME, "--portable"])?;
     let dir = nas.point().join("jump");
@@ -81,7 +89,14 @@ pub(super) fn measure(work: &Work, line: &Line) -> Result<Jump> {
     let dir = home.point().join("jump");
     session::measure(&dir)?;
     home.teal_device(&["attach", text(&modelled.device)?])?;
-    let jump = follow(line, &mut Reader { home: &home, dir: &dir, next: 0 });
+    let jump = follow(
+        line,
+        &mut Reader {
+            home: &home,
+            dir: &dir,
+            next: 0,
+        },
+    );
     // However it ended: the modelled disk goes only when nobody has it.
     home.teal_device(&["detach", NAME, "--fast"])?;
     home.down()?;
@@ -97,12 +112,21 @@ fn follow(line: &Line, reader: &mut Reader<'_>) -> Result<Jump> {
         last = now;
     }
     // The drive is tried now and then.
-    ensure!(from_server * 8 >= NEAR * 3, "the near server gave only {from_server} of {} files", NEAR / 2);
+    ensure!(
+        from_server * 8 >= NEAR * 3,
+        "the near server gave only {from_server} of {} files",
+        NEAR / 2
+    );
     line.set(AFTER, WIDE)?;
     let begun = last.server;
     let mut row = Vec::new();
     while row.len() < ROW {
-        reader.next().with_context(|| format!("the drive was not asked after {} accesses", last.server - begun))?;
+        reader.next().with_context(|| {
+            format!(
+                "the drive was not asked after {} accesses",
+                last.server - begun
+            )
+        })?;
         let now = reader.asked()?;
         if now.drive > last.drive {
             row.push(last.server - begun);
@@ -111,5 +135,9 @@ fn follow(line: &Line, reader: &mut Reader<'_>) -> Result<Jump> {
         }
         last = now;
     }
-    Ok(Jump { before: BEFORE, after: AFTER, accesses: row[0] })
+    Ok(Jump {
+        before: BEFORE,
+        after: AFTER,
+        accesses: row[0],
+    })
 }

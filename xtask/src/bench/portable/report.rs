@@ -28,7 +28,8 @@ impl Found<'_> {
     /// The median of a configuration on a line.
     fn seconds(&self, from: From, line: (f64, u64)) -> Option<f64> {
         let of = |sample: &&Sample| sample.from == from && (sample.rate, sample.delay) == line;
-        spread(self.samples.iter().filter(of).map(|sample| sample.seconds)).map(|spread| spread.median)
+        spread(self.samples.iter().filter(of).map(|sample| sample.seconds))
+            .map(|spread| spread.median)
     }
 }
 
@@ -41,7 +42,13 @@ pub(super) fn markdown(found: &Found<'_>, plan: &Plan, facts: &Facts) -> String 
     let _ = writeln!(
         out,
         "Measured {} at {}: Linux {}, {} cores, {} GiB of memory; load {}; {} rounds.",
-        facts.date, facts.commit, facts.kernel, facts.cores, facts.memory_gib, facts.load, facts.rounds,
+        facts.date,
+        facts.commit,
+        facts.kernel,
+        facts.cores,
+        facts.memory_gib,
+        facts.load,
+        facts.rounds,
     );
     if !found.samples.is_empty() {
         lines(&mut out, found, plan);
@@ -49,7 +56,12 @@ pub(super) fn markdown(found: &Found<'_>, plan: &Plan, facts: &Facts) -> String 
     if !found.firsts.is_empty() {
         firsts(&mut out, found.firsts);
     }
-    if let Some(Jump { before, after, accesses }) = found.jump {
+    if let Some(Jump {
+        before,
+        after,
+        accesses,
+    }) = found.jump
+    {
         let _ = writeln!(
             out,
             "\nAfter a jump from {before} to {after} ms: {accesses} accesses of the network until the drive is asked (goal {ACCESSES})."
@@ -63,15 +75,29 @@ fn firsts(out: &mut String, firsts: &[First]) {
         out,
         "\nThe first byte of a file that is on the drive and not here, and of one that is here; medians.\n\n| drive | a block of it, ms | a file of 4 KiB through the mount, ms | times that (goal {FIRST}) | reads of the drive for each | a file of 2 MiB, ms | from the home log, ms |\n|---|---:|---:|---:|---:|---:|---:|"
     );
-    for First { drive, own, mount, here, large, reads } in firsts {
+    for First {
+        drive,
+        own,
+        mount,
+        here,
+        large,
+        reads,
+    } in firsts
+    {
         let (reads, times) = (shown(*reads), mount / own);
-        let _ = writeln!(out, "| {drive} | {own:.3} | {mount:.3} | {times:.2} | {reads} | {large:.3} | {here:.3} |");
+        let _ = writeln!(
+            out,
+            "| {drive} | {own:.3} | {mount:.3} | {times:.2} | {reads} | {large:.3} | {here:.3} |"
+        );
     }
 }
 
 fn lines(out: &mut String, found: &Found<'_>, plan: &Plan) {
     let steps = &found.trace.steps;
-    let writes = steps.iter().filter(|step| matches!(step, Step::Write(..))).count();
+    let writes = steps
+        .iter()
+        .filter(|step| matches!(step, Step::Write(..)))
+        .count();
     let _ = writeln!(
         out,
         "The tree: {} files, {:.1} MiB. Recorded: {} steps, {writes} of them writes.\n",
@@ -84,12 +110,22 @@ fn lines(out: &mut String, found: &Found<'_>, plan: &Plan) {
         "| line, Mbit/s | round trip, ms | no drive, s | drive only, s | both, s | both to the better (goal {BOTH}) | no drive to both | content requests, no drive | with both | waits for the server, no drive | with both |"
     );
     let _ = writeln!(out, "|---|{}", "---:|".repeat(10));
-    for line in plan.rates.iter().flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay))) {
+    for line in plan
+        .rates
+        .iter()
+        .flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay)))
+    {
         let [server, drive, both] = From::ALL.map(|from| found.seconds(from, line));
         let better = server.into_iter().chain(drive).min_by(f64::total_cmp);
         let most = |from, count: fn(&Sample) -> u64| {
             let of = |sample: &&Sample| sample.from == from && (sample.rate, sample.delay) == line;
-            found.samples.iter().filter(of).map(count).max().unwrap_or(0)
+            found
+                .samples
+                .iter()
+                .filter(of)
+                .map(count)
+                .max()
+                .unwrap_or(0)
         };
         let over = |a: Option<f64>, b: Option<f64>| Some(a? / b?);
         let _ = writeln!(
@@ -122,7 +158,9 @@ pub(super) fn json(found: &Found<'_>, facts: &Facts) -> Value {
         })
     };
     let first = |f: &First| json!({ "drive": f.drive, "own_ms": f.own, "mount_ms": f.mount, "here_ms": f.here, "large_ms": f.large, "drive_reads": f.reads });
-    let jump = found.jump.map(|j| json!({ "before_ms": j.before, "after_ms": j.after, "accesses": j.accesses }));
+    let jump = found
+        .jump
+        .map(|j| json!({ "before_ms": j.before, "after_ms": j.after, "accesses": j.accesses }));
     json!({
         "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores, "load": facts.load,
         "rounds": facts.rounds, "seconds": facts.seconds, "files": found.trace.files, "bytes": found.trace.bytes,

@@ -34,7 +34,9 @@ pub(super) enum Step {
 /// This project's sources as they are committed.
 pub(super) fn lay_out(dir: &Path) -> Result<()> {
     std::fs::create_dir(dir)?;
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("a workspace")?;
     let mut git = Command::new("git")
         .arg("-C")
         .arg(root)
@@ -42,8 +44,16 @@ pub(super) fn lay_out(dir: &Path) -> Result<()> {
         .stdout(Stdio::piped())
         .spawn()?;
     let packed = git.stdout.take().context("a pipe")?;
-    let status = Command::new("tar").arg("-x").arg("-C").arg(dir).stdin(packed).status()?;
-    ensure!(git.wait()?.success() && status.success(), "the sources cannot be laid out");
+    let status = Command::new("tar")
+        .arg("-x")
+        .arg("-C")
+        .arg(dir)
+        .stdin(packed)
+        .status()?;
+    ensure!(
+        git.wait()?.success() && status.success(),
+        "the sources cannot be laid out"
+    );
     Ok(())
 }
 
@@ -68,17 +78,31 @@ pub(super) fn record(nas: &Replica, dir: &Path, log: &Path) -> Result<Vec<Step>>
     let mut paths = BTreeMap::new();
     numbers(dir, "", &mut paths)?;
     let mut recording = nas.command();
-    recording.args(["lab", "record"]).arg(nas.point()).arg("--out").arg(log).stdout(Stdio::null());
+    recording
+        .args(["lab", "record"])
+        .arg(nas.point())
+        .arg("--out")
+        .arg(log)
+        .stdout(Stdio::null());
     let mut recording = recording.spawn()?;
     let until = now() + PATIENCE;
     while nas.status()?["recording"].is_null() {
-        ensure!(now() < until && recording.try_wait()?.is_none(), "no recording has begun");
+        ensure!(
+            now() < until && recording.try_wait()?.is_none(),
+            "no recording has begun"
+        );
         std::thread::yield_now();
     }
     run(Command::new("sh").arg("-c").arg(SCRIPT).current_dir(dir))?;
-    run(nas.command().args(["lab", "record", "--stop"]).arg(nas.point()))?;
+    run(nas
+        .command()
+        .args(["lab", "record", "--stop"])
+        .arg(nas.point()))?;
     recording.wait()?;
-    let shown = run(nas.command().args(["lab", "trace", "show", "--paths"]).arg(log))?;
+    let shown = run(nas
+        .command()
+        .args(["lab", "trace", "show", "--paths"])
+        .arg(log))?;
     Ok(steps(&shown, paths))
 }
 
@@ -97,7 +121,10 @@ fn numbers(dir: &Path, above: &str, found: &mut BTreeMap<u64, String>) -> Result
 
 /// The value of `key=` among words.
 fn value<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
-    words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')).map(|value| value.trim_matches('"'))
+    words
+        .iter()
+        .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+        .map(|value| value.trim_matches('"'))
 }
 
 /// What a trace in words did with files whose paths are known at its beginning by their numbers. Of several reads of a file in a row, and of several writes, one is left.
@@ -105,14 +132,27 @@ fn steps(shown: &str, mut paths: BTreeMap<u64, String>) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut read = BTreeSet::new();
     for line in shown.lines() {
-        let words: Vec<&str> = line.split(" # ").next().unwrap_or_default().split(' ').collect();
-        let (Some(object), Some(action)) = (words.get(2).and_then(|no| no.parse::<u64>().ok()), words.get(3)) else {
+        let words: Vec<&str> = line
+            .split(" # ")
+            .next()
+            .unwrap_or_default()
+            .split(' ')
+            .collect();
+        let (Some(object), Some(action)) = (
+            words.get(2).and_then(|no| no.parse::<u64>().ok()),
+            words.get(3),
+        ) else {
             continue;
         };
         let number = |key| value(&words, key).and_then(|value| value.parse::<u64>().ok());
-        let done = words.iter().position(|word| *word == "=").and_then(|at| words.get(at + 1)?.parse::<u64>().ok());
+        let done = words
+            .iter()
+            .position(|word| *word == "=")
+            .and_then(|at| words.get(at + 1)?.parse::<u64>().ok());
         let at = |dir: u64, name: Option<&str>| {
-            let above = paths.get(&dir).map_or(String::new(), |path| format!("{path}/"));
+            let above = paths
+                .get(&dir)
+                .map_or(String::new(), |path| format!("{path}/"));
             name.map(|name| format!("{above}{name}"))
         };
         match (*action, paths.get(&object)) {
@@ -122,10 +162,16 @@ fn steps(shown: &str, mut paths: BTreeMap<u64, String>) -> Vec<Step> {
                 }
             }
             ("rename", _) => {
-                let ends = (at(object, value(&words, "name")), at(number("to").unwrap_or(0), value(&words, "new")));
+                let ends = (
+                    at(object, value(&words, "name")),
+                    at(number("to").unwrap_or(0), value(&words, "new")),
+                );
                 if let ((Some(old), Some(new)), Some(_)) = (ends, done) {
                     paths.retain(|_, path| *path != new);
-                    paths.values_mut().filter(|path| **path == old).for_each(|path| path.clone_from(&new));
+                    paths
+                        .values_mut()
+                        .filter(|path| **path == old)
+                        .for_each(|path| path.clone_from(&new));
                     steps.push(Step::Rename(old, new));
                 }
             }

@@ -19,7 +19,15 @@ fn facts() -> Facts {
 }
 
 fn sample(row: &'static str, subject: &'static str, round: usize, wall: f64) -> Sample {
-    Sample { row, subject, round, wall, ops: 10, client_cpu: wall, ..Sample::default() }
+    Sample {
+        row,
+        subject,
+        round,
+        wall,
+        ops: 10,
+        client_cpu: wall,
+        ..Sample::default()
+    }
 }
 
 fn row(name: &str) -> &'static Row {
@@ -38,17 +46,37 @@ fn ratios_are_taken_within_a_round() {
         sample(row.name, "teal", 2, 3.0),
         sample(row.name, "teal", 3, 99.0),
     ];
-    let found = Figures { samples: &samples, row }.ratio("teal", |s| s.wall).unwrap();
-    assert_eq!(found, Spread { median: 1.5, least: 1.0, most: 2.0 });
+    let found = Figures {
+        samples: &samples,
+        row,
+    }
+    .ratio("teal", |s| s.wall)
+    .unwrap();
+    assert_eq!(
+        found,
+        Spread {
+            median: 1.5,
+            least: 1.0,
+            most: 2.0
+        }
+    );
 }
 
 #[test]
 fn a_row_is_met_at_its_goal_or_a_quarter_above_the_mirror() {
     let row = row("create + write");
     let missed = |teal: f64, mirror: Option<f64>| {
-        let mut samples = vec![sample(row.name, "ext4", 0, 1.0), sample(row.name, "teal", 0, teal)];
+        let mut samples = vec![
+            sample(row.name, "ext4", 0, 1.0),
+            sample(row.name, "teal", 0, teal),
+        ];
         samples.extend(mirror.map(|wall| sample(row.name, "mirror", 0, wall)));
-        Figures { samples: &samples, row }.missed().unwrap()
+        Figures {
+            samples: &samples,
+            row,
+        }
+        .missed()
+        .unwrap()
     };
     assert_eq!(missed(3.0, None), [""; 0]);
     assert_eq!(missed(3.1, Some(1.0)), ["time"]);
@@ -60,19 +88,33 @@ fn a_row_is_met_at_its_goal_or_a_quarter_above_the_mirror() {
 fn barriers_are_a_count_whatever_the_mirror_does() {
     let row = row("16 threads");
     let mut teal = sample(row.name, "teal", 0, 1.0);
-    teal.counts = Counts { barriers: 5, ..Counts::default() };
+    teal.counts = Counts {
+        barriers: 5,
+        ..Counts::default()
+    };
     let mut mirror = teal.clone();
     mirror.subject = "mirror";
     mirror.counts.barriers = 100;
     let samples = [sample(row.name, "ext4", 0, 1.0), teal, mirror];
-    assert_eq!(Figures { samples: &samples, row }.missed().unwrap(), ["barriers"]);
+    assert_eq!(
+        Figures {
+            samples: &samples,
+            row
+        }
+        .missed()
+        .unwrap(),
+        ["barriers"]
+    );
 }
 
 #[test]
 fn the_table_shows_measured_rows_only_and_every_number_it_has() {
     let row = row("stat, warm");
-    let samples =
-        [sample(row.name, "ext4", 0, 1.0), sample(row.name, "teal", 0, 1.05), sample(row.name, "mirror", 0, 14.0)];
+    let samples = [
+        sample(row.name, "ext4", 0, 1.0),
+        sample(row.name, "teal", 0, 1.05),
+        sample(row.name, "mirror", 0, 14.0),
+    ];
     let table = markdown(&samples, &facts());
     let line = "| stat, warm | 1.1 | 1.05 | 14.0 | – | yes |";
     assert!(table.contains(line), "{table}");
@@ -85,6 +127,16 @@ fn the_table_shows_measured_rows_only_and_every_number_it_has() {
 #[test]
 fn what_asks_for_nothing_is_neither_met_nor_missed() {
     let row = row("append");
-    let samples = [sample(row.name, "ext4", 0, 1.0), sample(row.name, "teal", 0, 9.0)];
-    assert_eq!(Figures { samples: &samples, row }.missed(), None);
+    let samples = [
+        sample(row.name, "ext4", 0, 1.0),
+        sample(row.name, "teal", 0, 9.0),
+    ];
+    assert_eq!(
+        Figures {
+            samples: &samples,
+            row
+        }
+        .missed(),
+        None
+    );
 }

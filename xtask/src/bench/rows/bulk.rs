@@ -27,9 +27,17 @@ fn unpack(stage: &mut Stage<'_>, row: &'static str, extension: &str) -> Result<(
     let (archive, path) = (stage.archive(extension), stage.fresh("unpacked")?);
     let user_bytes = std::fs::metadata(stage.archive("tar"))?.len();
     // The archive comes from memory in every round.
-    std::io::copy(&mut std::fs::OpenOptions::new().read(true).open(&archive)?, &mut std::io::sink())?;
+    std::io::copy(
+        &mut std::fs::OpenOptions::new().read(true).open(&archive)?,
+        &mut std::io::sink(),
+    )?;
     stage.time_durable(row, Work { ops: 1, user_bytes }, || {
-        run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&path)).map(drop)
+        run(Command::new("tar")
+            .arg("-xf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(&path))
+        .map(drop)
     })?;
     stage.discard(&path)
 }
@@ -39,7 +47,10 @@ pub(super) fn stream(stage: &mut Stage<'_>) -> Result<()> {
     let file = path.join("file");
     let data = noise(PIECE, 6);
     let pieces = LARGE / PIECE;
-    let work = Work { ops: pieces as u64, user_bytes: LARGE as u64 };
+    let work = Work {
+        ops: pieces as u64,
+        user_bytes: LARGE as u64,
+    };
     stage.time(WRITE, work, || {
         let how = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         let open = rustix::fs::open(&file, how, Mode::from_raw_mode(0o644))?;
@@ -50,12 +61,22 @@ pub(super) fn stream(stage: &mut Stage<'_>) -> Result<()> {
     })?;
     stage.chill()?;
     let mut buffer = vec![0; PIECE];
-    stage.time(READ_COLD, Work { user_bytes: 0, ..work }, || {
-        let open = rustix::fs::open(&file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        for _ in 0..pieces {
-            ensure!(rustix::io::read(&open, &mut buffer[..])? == PIECE, "a short read");
-        }
-        Ok(())
-    })?;
+    stage.time(
+        READ_COLD,
+        Work {
+            user_bytes: 0,
+            ..work
+        },
+        || {
+            let open = rustix::fs::open(&file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+            for _ in 0..pieces {
+                ensure!(
+                    rustix::io::read(&open, &mut buffer[..])? == PIECE,
+                    "a short read"
+                );
+            }
+            Ok(())
+        },
+    )?;
     stage.discard(&path)
 }

@@ -19,7 +19,9 @@ const LARGE: usize = 64 << 20;
 const PIECE: usize = 128 << 10;
 
 fn name_list(prefix: &str) -> Result<Vec<CString>> {
-    (0..FILES).map(|i| Ok(CString::new(format!("{prefix}{i:04}"))?)).collect()
+    (0..FILES)
+        .map(|i| Ok(CString::new(format!("{prefix}{i:04}"))?))
+        .collect()
 }
 
 pub(super) fn small_files(stage: &mut Stage<'_>) -> Result<()> {
@@ -27,14 +29,26 @@ pub(super) fn small_files(stage: &mut Stage<'_>) -> Result<()> {
         let data = noise(4096, 1);
         (0..FILES).try_for_each(|i| Ok(std::fs::write(path.join(format!("f{i:04}")), &data)?))
     })?;
-    let dir = rustix::fs::open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let dir = rustix::fs::open(
+        &path,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let (present, absent) = (name_list("f")?, name_list("absent")?);
-    let stat = || present.iter().try_for_each(|name| rustix::fs::statat(&dir, name, AtFlags::empty()).map(drop));
+    let stat = || {
+        present
+            .iter()
+            .try_for_each(|name| rustix::fs::statat(&dir, name, AtFlags::empty()).map(drop))
+    };
     stat()?;
     let all = (FILES * PASSES) as u64;
     stage.time(STAT, ops(all), || Ok((0..PASSES).try_for_each(|_| stat())?))?;
 
-    let miss = || absent.iter().all(|name| rustix::fs::statat(&dir, name, AtFlags::empty()).is_err());
+    let miss = || {
+        absent
+            .iter()
+            .all(|name| rustix::fs::statat(&dir, name, AtFlags::empty()).is_err())
+    };
     miss();
     stage.time(NEGATIVE, ops(all), || {
         ensure!((0..PASSES).all(|_| miss()), "an absent name is there");
@@ -44,12 +58,15 @@ pub(super) fn small_files(stage: &mut Stage<'_>) -> Result<()> {
     let mut buffer = vec![0; 4096];
     let mut read = || {
         present.iter().try_for_each(|name| {
-            let file = rustix::fs::openat(&dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+            let file =
+                rustix::fs::openat(&dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
             rustix::io::read(&file, &mut buffer[..]).map(drop)
         })
     };
     read()?;
-    stage.time(OPEN, ops(all / 2), || Ok((0..PASSES / 2).try_for_each(|_| read())?))
+    stage.time(OPEN, ops(all / 2), || {
+        Ok((0..PASSES / 2).try_for_each(|_| read())?)
+    })
 }
 
 fn large(path: &Path) -> Result<()> {
@@ -69,7 +86,14 @@ pub(super) fn one_file(stage: &mut Stage<'_>) -> Result<()> {
     pass(PIECE, 1)?;
     let pages = (LARGE / 4096) as u64;
     // 7919 is prime to the number of pages: every page once, in a scattered order.
-    stage.time(READ, ops(pages * 8), || Ok((0..8).try_for_each(|_| pass(4096, 7919))?))?;
-    let work = Work { ops: (LARGE / PIECE * 16) as u64, user_bytes: 0 };
-    stage.time(SEQUENTIAL, work, || Ok((0..16).try_for_each(|_| pass(PIECE, 1))?))
+    stage.time(READ, ops(pages * 8), || {
+        Ok((0..8).try_for_each(|_| pass(4096, 7919))?)
+    })?;
+    let work = Work {
+        ops: (LARGE / PIECE * 16) as u64,
+        user_bytes: 0,
+    };
+    stage.time(SEQUENTIAL, work, || {
+        Ok((0..16).try_for_each(|_| pass(PIECE, 1))?)
+    })
 }

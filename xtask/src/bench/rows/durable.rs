@@ -17,7 +17,10 @@ const WRITES: u64 = 300;
 
 pub(super) fn threads(stage: &mut Stage<'_>) -> Result<()> {
     let path = stage.fresh("mail")?;
-    let work = Work { ops: WRITERS * EACH, user_bytes: WRITERS * EACH * 4096 };
+    let work = Work {
+        ops: WRITERS * EACH,
+        user_bytes: WRITERS * EACH * 4096,
+    };
     stage.time(THREADS, work, || {
         std::thread::scope(|scope| {
             let path = &path;
@@ -26,7 +29,9 @@ pub(super) fn threads(stage: &mut Stage<'_>) -> Result<()> {
                 named.spawn_scoped(scope, move || deliver(path, writer))
             });
             let started = started.collect::<Result<Vec<_>, _>>()?;
-            started.into_iter().try_for_each(|one| one.join().map_err(|_| anyhow!("a writer panicked"))?)
+            started
+                .into_iter()
+                .try_for_each(|one| one.join().map_err(|_| anyhow!("a writer panicked"))?)
         })
     })?;
     stage.discard(&path)
@@ -45,27 +50,45 @@ fn deliver(path: &Path, writer: u64) -> Result<()> {
 }
 
 pub(super) fn small_writes(stage: &mut Stage<'_>) -> Result<()> {
-    let path = stage.fixture("database", |path| Ok(std::fs::write(path.join("file"), noise(LARGE, 7))?))?.join("file");
+    let path = stage
+        .fixture("database", |path| {
+            Ok(std::fs::write(path.join("file"), noise(LARGE, 7))?)
+        })?
+        .join("file");
     let data = noise(4096, 8);
     let file = rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    stage.time(OVERWRITE, Work { ops: WRITES, user_bytes: WRITES * 4096 }, || {
-        for i in 0..WRITES {
-            let page = i * 7919 % (LARGE / 4096) as u64;
-            rustix::io::pwrite(&file, &data, page * 4096)?;
-            rustix::fs::fdatasync(&file)?;
-        }
-        Ok(())
-    })?;
+    stage.time(
+        OVERWRITE,
+        Work {
+            ops: WRITES,
+            user_bytes: WRITES * 4096,
+        },
+        || {
+            for i in 0..WRITES {
+                let page = i * 7919 % (LARGE / 4096) as u64;
+                rustix::io::pwrite(&file, &data, page * 4096)?;
+                rustix::fs::fdatasync(&file)?;
+            }
+            Ok(())
+        },
+    )?;
     let dir = stage.fresh("journal")?;
     let how = OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
     let log = rustix::fs::open(dir.join("log"), how, Mode::from_raw_mode(0o644))?;
-    stage.time(APPEND, Work { ops: WRITES, user_bytes: WRITES * 200 }, || {
-        for _ in 0..WRITES {
-            rustix::io::write(&log, &data[..200])?;
-            rustix::fs::fsync(&log)?;
-        }
-        Ok(())
-    })?;
+    stage.time(
+        APPEND,
+        Work {
+            ops: WRITES,
+            user_bytes: WRITES * 200,
+        },
+        || {
+            for _ in 0..WRITES {
+                rustix::io::write(&log, &data[..200])?;
+                rustix::fs::fsync(&log)?;
+            }
+            Ok(())
+        },
+    )?;
     drop((file, log));
     stage.discard(&dir)
 }

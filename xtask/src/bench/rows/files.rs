@@ -53,5 +53,7 @@ pub(super) fn tree(stage: &mut Stage<'_>) -> Result<()> {
     let path = stage.fresh("many")?;
     let (ops, user_bytes) = (DIRS * EACH, DIRS * EACH * SIZE);
     stage.time_durable(SYNCED, Work { ops, user_bytes }, || make(&path))?;
-    stage.time(REMOVE, Work { ops, user_bytes: 0 }, || Ok(std::fs::remove_dir_all(&path)?))
+    stage.time(REMOVE, Work { ops, user_bytes: 0 }, || {
+        Ok(std::fs::remove_dir_all(&path)?)
+    })
 }

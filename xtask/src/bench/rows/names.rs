@@ -20,7 +20,11 @@ pub(super) const UNLINK: &str = "unlink, 10,000";
 const FILES: u64 = 10_000;
 
 fn directory(path: &Path) -> Result<OwnedFd> {
-    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
 }
 
 /// Lists a directory anew, with or without the attributes of everything in it; gives back how many names there are.
@@ -61,9 +65,16 @@ pub(super) fn git_status(stage: &mut Stage<'_>) -> Result<()> {
         for i in 0..1500 {
             let dir = path.join(format!("part-{}/sub-{}", i % 10, i / 10 % 10));
             std::fs::create_dir_all(&dir)?;
-            std::fs::write(dir.join(format!("source-{i}.rs")), noise(2000 + i * 5, i as u64))?;
+            std::fs::write(
+                dir.join(format!("source-{i}.rs")),
+                noise(2000 + i * 5, i as u64),
+            )?;
         }
-        for args in [&["init", "-q"][..], &["add", "."], &["commit", "-q", "-m", "all"]] {
+        for args in [
+            &["init", "-q"][..],
+            &["add", "."],
+            &["commit", "-q", "-m", "all"],
+        ] {
             git(path, args)?;
         }
         Ok(())
@@ -73,7 +84,10 @@ pub(super) fn git_status(stage: &mut Stage<'_>) -> Result<()> {
     git(&path, &["status", "--porcelain"])?;
     stage.time(GIT, ops(10), || {
         (0..10).try_for_each(|_| {
-            ensure!(git(&path, &["status", "--porcelain"])?.is_empty(), "git sees changes");
+            ensure!(
+                git(&path, &["status", "--porcelain"])?.is_empty(),
+                "git sees changes"
+            );
             Ok(())
         })
     })
@@ -81,8 +95,18 @@ pub(super) fn git_status(stage: &mut Stage<'_>) -> Result<()> {
 
 fn git(dir: &Path, args: &[&str]) -> Result<String> {
     let mut command = Command::new("git");
-    command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CEILING_DIRECTORIES", dir);
-    command.args(["-c", "user.name=bench", "-c", "user.email=bench@invalid", "-c", "gc.auto=0"]);
+    command
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CEILING_DIRECTORIES", dir);
+    command.args([
+        "-c",
+        "user.name=bench",
+        "-c",
+        "user.email=bench@invalid",
+        "-c",
+        "gc.auto=0",
+    ]);
     run(command.arg("-C").arg(dir).args(args))
 }
 
@@ -90,24 +114,39 @@ pub(super) fn life(stage: &mut Stage<'_>) -> Result<()> {
     let path = stage.fresh("life")?;
     let dir = directory(&path)?;
     let data = noise(4096, 4);
-    let named =
-        |prefix: &str| (0..FILES).map(|i| CString::new(format!("{prefix}{i:05}"))).collect::<Result<Vec<_>, _>>();
+    let named = |prefix: &str| {
+        (0..FILES)
+            .map(|i| CString::new(format!("{prefix}{i:05}")))
+            .collect::<Result<Vec<_>, _>>()
+    };
     let (first, second) = (named("made-")?, named("renamed-")?);
-    stage.time(CREATE, Work { ops: FILES, user_bytes: FILES * 4096 }, || {
-        for name in &first {
-            let how = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(&dir, name, how, Mode::from_raw_mode(0o644))?;
-            rustix::io::write(&file, &data)?;
-        }
-        Ok(())
-    })?;
+    stage.time(
+        CREATE,
+        Work {
+            ops: FILES,
+            user_bytes: FILES * 4096,
+        },
+        || {
+            for name in &first {
+                let how = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let file = rustix::fs::openat(&dir, name, how, Mode::from_raw_mode(0o644))?;
+                rustix::io::write(&file, &data)?;
+            }
+            Ok(())
+        },
+    )?;
     stage.commit()?;
     stage.time(RENAME, ops(FILES), || {
-        Ok(first.iter().zip(&second).try_for_each(|(from, to)| rustix::fs::renameat(&dir, from, &dir, to))?)
+        Ok(first
+            .iter()
+            .zip(&second)
+            .try_for_each(|(from, to)| rustix::fs::renameat(&dir, from, &dir, to))?)
     })?;
     stage.commit()?;
     stage.time(UNLINK, ops(FILES), || {
-        Ok(second.iter().try_for_each(|name| rustix::fs::unlinkat(&dir, name, AtFlags::empty()))?)
+        Ok(second
+            .iter()
+            .try_for_each(|name| rustix::fs::unlinkat(&dir, name, AtFlags::empty()))?)
     })?;
     drop(dir);
     stage.discard(&path)

@@ -22,10 +22,16 @@ const ROLE: &str = "TEAL_TEST_WEDGED";
 fn wedge(is_hidden: bool) {
     let point = std::env::temp_dir().join("point");
     std::fs::create_dir(&point).unwrap();
-    let options = MountOptions { source: "silent".into(), ..Default::default() };
+    let options = MountOptions {
+        source: "silent".into(),
+        ..Default::default()
+    };
     let session = Session::mount(&point, &options, &InitConfig::default()).unwrap();
     let serve = move || session.run(NonZeroUsize::MIN, &Silent);
-    std::thread::Builder::new().name("silent".into()).spawn(serve).unwrap();
+    std::thread::Builder::new()
+        .name("silent".into())
+        .spawn(serve)
+        .unwrap();
     let root = rustix::fs::open(&point, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
     if is_hidden {
         rustix::mount::unmount(&point, UnmountFlags::DETACH).unwrap();
@@ -40,9 +46,17 @@ fn wedged(name: &str, is_hidden: bool) -> Option<Vec<String>> {
         wedge(is_hidden);
         return None;
     }
-    let has_control = std::fs::read_to_string("/proc/self/mounts").unwrap().contains(" fusectl ");
-    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() || is_hidden && !has_control {
-        teal_testkit::skip(name, "needs root, /dev/fuse and, if hidden, the control file system of FUSE");
+    let has_control = std::fs::read_to_string("/proc/self/mounts")
+        .unwrap()
+        .contains(" fusectl ");
+    if !rustix::process::geteuid().is_root()
+        || !Path::new("/dev/fuse").exists()
+        || is_hidden && !has_control
+    {
+        teal_testkit::skip(
+            name,
+            "needs root, /dev/fuse and, if hidden, the control file system of FUSE",
+        );
         return None;
     }
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -50,29 +64,60 @@ fn wedged(name: &str, is_hidden: bool) -> Option<Vec<String>> {
     let rooms = Rooms { open, large };
     let mut command = Command::new(std::env::current_exe().unwrap());
     let test = format!("{}::{name}", module_path!().split_once("::").unwrap().1);
-    command.args(["--exact", &test, "--nocapture"]).env(ROLE, "1");
+    command
+        .args(["--exact", &test, "--nocapture"])
+        .env(ROLE, "1");
     let stop = AtomicBool::new(false);
-    let course =
-        Course { limit: Duration::from_secs(2), grace: Duration::ZERO, rooms: &rooms, is_shown: false, stop: &stop };
+    let course = Course {
+        limit: Duration::from_secs(2),
+        grace: Duration::ZERO,
+        rooms: &rooms,
+        is_shown: false,
+        stop: &stop,
+    };
     let start = now();
     let attempt = run("wedged", command, &BTreeSet::from([test]), course).unwrap();
     let said = String::from_utf8_lossy(&attempt.output).into_owned();
     assert_eq!(attempt.ending, Ending::Hung, "{said}");
-    assert!(said.contains("about to wait") && said.contains("wedged does not end"), "{said}");
-    assert!(!attempt.left.iter().any(|left| left.contains("cannot be killed")), "{:?} {said}", attempt.left);
+    assert!(
+        said.contains("about to wait") && said.contains("wedged does not end"),
+        "{said}"
+    );
+    assert!(
+        !attempt
+            .left
+            .iter()
+            .any(|left| left.contains("cannot be killed")),
+        "{:?} {said}",
+        attempt.left
+    );
     assert!(now() - start < Duration::from_secs(60));
-    assert!(dirs.iter().all(|dir| std::fs::read_dir(dir.path()).unwrap().count() == 0), "nothing is left");
+    assert!(
+        dirs.iter()
+            .all(|dir| std::fs::read_dir(dir.path()).unwrap().count() == 0),
+        "nothing is left"
+    );
     Some(attempt.left)
 }
 
 #[test]
 fn a_process_that_waits_for_its_own_file_system_is_ended() {
-    if let Some(left) = wedged("a_process_that_waits_for_its_own_file_system_is_ended", false) {
-        assert!(left.iter().any(|left| left.starts_with("mount of fuse.teal at ")), "{left:?}");
+    if let Some(left) = wedged(
+        "a_process_that_waits_for_its_own_file_system_is_ended",
+        false,
+    ) {
+        assert!(
+            left.iter()
+                .any(|left| left.starts_with("mount of fuse.teal at ")),
+            "{left:?}"
+        );
     }
 }
 
 #[test]
 fn a_process_that_waits_for_its_own_file_system_out_of_sight_is_ended() {
-    wedged("a_process_that_waits_for_its_own_file_system_out_of_sight_is_ended", true);
+    wedged(
+        "a_process_that_waits_for_its_own_file_system_out_of_sight_is_ended",
+        true,
+    );
 }

@@ -14,18 +14,29 @@ fn can(test: &str) -> bool {
 
 fn run(program: &str, args: &[&str]) -> String {
     let out = Command::new(program).args(args).output().unwrap();
-    assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{program} {args:?}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     String::from_utf8(out.stdout).unwrap().trim().to_owned()
 }
 
 #[test]
 fn a_line_of_the_mount_table_is_read() {
-    let line = r"36 35 0:52 / /var/tmp/a\040b rw,noatime shared:1 - fuse.teal a\040source rw,user_id=0";
+    let line =
+        r"36 35 0:52 / /var/tmp/a\040b rw,noatime shared:1 - fuse.teal a\040source rw,user_id=0";
     let mount = parse(line).unwrap();
-    assert_eq!((mount.id, mount.number, mount.kind.as_str()), (36, 52, "fuse.teal"));
+    assert_eq!(
+        (mount.id, mount.number, mount.kind.as_str()),
+        (36, 52, "fuse.teal")
+    );
     assert_eq!(mount.point, Path::new("/var/tmp/a b"));
     let block = parse("36 35 7:3 / /mnt rw - fuseblk.teal /dev/loop3 rw").unwrap();
-    assert!(block.number == 7_340_035 && block.is_fuse(), "as in /sys/fs/fuse/connections");
+    assert!(
+        block.number == 7_340_035 && block.is_fuse(),
+        "as in /sys/fs/fuse/connections"
+    );
     assert_eq!(parse("36 35 0:52"), None);
     assert!(!mounts("self").is_empty());
 }
@@ -57,8 +68,10 @@ fn mounts_and_loop_devices_that_appeared_in_our_places_are_taken_away() {
         run("umount", &[point.to_str().unwrap()]);
     }
     let device = device.strip_prefix("/dev/").unwrap();
-    let expected =
-        [format!("mount of tmpfs at {}", new.display()), format!("loop device {device} of {}", image.display())];
+    let expected = [
+        format!("mount of tmpfs at {}", new.display()),
+        format!("loop device {device} of {}", image.display()),
+    ];
     assert_eq!(found, expected);
     assert_eq!(again, [""; 0], "they are gone");
     assert!(is_old_there && is_foreign_there, "what is not ours stays");
@@ -74,13 +87,31 @@ fn of_the_mounts_that_were_there_only_those_without_a_daemon_are_taken_away() {
     // Served as long as the file is open.
     let mounted = |point: &Path| {
         std::fs::create_dir(point).unwrap();
-        let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
-        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+            .unwrap();
+        let options = format!(
+            "fd={},rootmode=40000,user_id=0,group_id=0",
+            std::os::fd::AsRawFd::as_raw_fd(&file)
+        );
         let options = std::ffi::CString::new(options).unwrap();
-        rustix::mount::mount("none", point, "fuse", rustix::mount::MountFlags::empty(), &*options).unwrap();
+        rustix::mount::mount(
+            "none",
+            point,
+            "fuse",
+            rustix::mount::MountFlags::empty(),
+            &*options,
+        )
+        .unwrap();
         file
     };
-    let (dead, served, foreign) = (ours.path().join("dead"), ours.path().join("served"), others.path().join("dead"));
+    let (dead, served, foreign) = (
+        ours.path().join("dead"),
+        ours.path().join("served"),
+        others.path().join("dead"),
+    );
     drop((mounted(&dead), mounted(&foreign)));
     let server = mounted(&served);
 
@@ -92,7 +123,11 @@ fn of_the_mounts_that_were_there_only_those_without_a_daemon_are_taken_away() {
     drop(server);
     let (second, others) = (clean_dead(&places), clean_dead(&[others.path().to_owned()]));
     assert_eq!(found, [format!("mount of fuse at {}", dead.display())]);
-    assert_eq!(there, [false, true, true], "what answers late and what is not ours stays");
+    assert_eq!(
+        there,
+        [false, true, true],
+        "what answers late and what is not ours stays"
+    );
     assert!(took >= PATIENCE, "an answer was waited for");
     assert_eq!(
         (second, others),

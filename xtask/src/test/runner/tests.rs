@@ -8,9 +8,15 @@ use tempfile::TempDir;
 /// A runner with a place of its own, and time enough for what must happen.
 fn runner(dir: &TempDir, program: Duration) -> Runner {
     let [kept, open, large] = ["kept", "open", "large"].map(|name| dir.path().join(name));
-    [&kept, &open, &large].iter().for_each(|dir| std::fs::create_dir(dir).unwrap());
+    [&kept, &open, &large]
+        .iter()
+        .for_each(|dir| std::fs::create_dir(dir).unwrap());
     Runner {
-        limits: Limits { program, total: Duration::from_secs(600), grace: Duration::from_millis(100) },
+        limits: Limits {
+            program,
+            total: Duration::from_secs(600),
+            grace: Duration::from_millis(100),
+        },
         start: now(),
         env: Vec::new(),
         filter: Vec::new(),
@@ -40,7 +46,13 @@ fn program(dir: &TempDir, body: &str) -> Program {
     );
     std::fs::write(&path, text).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    Program { name: "small".into(), path, args: Vec::new(), dir: dir.path().to_owned(), is_harness: true }
+    Program {
+        name: "small".into(),
+        path,
+        args: Vec::new(),
+        dir: dir.path().to_owned(),
+        is_harness: true,
+    }
 }
 
 /// The report on a program without its times, and with which arguments it was run.
@@ -49,26 +61,38 @@ fn report(limit: Duration, body: &str) -> (TempDir, String, Vec<String>) {
     let mut summary = Summary::default();
     runner(&dir, limit).run(&program(&dir, body), &mut summary);
     let runs = std::fs::read_to_string(dir.path().join("runs")).unwrap_or_default();
-    (dir, without_times(&summary), runs.lines().map(str::to_owned).collect())
+    (
+        dir,
+        without_times(&summary),
+        runs.lines().map(str::to_owned).collect(),
+    )
 }
 
 /// The report without the table of times above it.
 fn without_times(summary: &Summary) -> String {
     let report = summary.report();
     let is_time = |line: &&str| line.starts_with(' ');
-    report.lines().skip_while(is_time).collect::<Vec<_>>().join("\n")
+    report
+        .lines()
+        .skip_while(is_time)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn is_dead(dir: &TempDir, file: &str) -> bool {
     let pid = std::fs::read_to_string(dir.path().join(file)).unwrap();
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" Z"))
+    stat.rsplit_once(')')
+        .is_none_or(|(_, rest)| rest.starts_with(" Z"))
 }
 
 #[test]
 fn a_program_that_passes_runs_once() {
     let (_dir, report, runs) = report(LONG, "echo 'test a ... ok'; echo 'test b ... ok'; good 2");
-    assert_eq!((report.as_str(), runs.len()), ("2 passed, 0 failed, 0 skipped", 1));
+    assert_eq!(
+        (report.as_str(), runs.len()),
+        ("2 passed, 0 failed, 0 skipped", 1)
+    );
 }
 
 #[test]
@@ -78,11 +102,26 @@ fn a_program_that_hangs_is_described_ended_and_named() {
         printf 'test b ... '; wait"#;
     let (dir, report, runs) = report(SHORT, body);
     let last = report.lines().last().unwrap();
-    assert_eq!((runs, last), (vec![String::new()], "1 passed, 1 failed, 0 skipped"));
-    assert!(report.contains("failed: small: b did not end\nfailed: small did not end\n"), "{report}");
-    assert!(is_dead(&dir, "sleeper"), "in a session of its own, and yet found");
+    assert_eq!(
+        (runs, last),
+        (vec![String::new()], "1 passed, 1 failed, 0 skipped")
+    );
+    assert!(
+        report.contains("failed: small: b did not end\nfailed: small did not end\n"),
+        "{report}"
+    );
+    assert!(
+        is_dead(&dir, "sleeper"),
+        "in a session of its own, and yet found"
+    );
     let output = std::fs::read_to_string(dir.path().join("kept/small.txt")).unwrap();
-    for said in ["small does not end: killed after", "running: b", "(sleep), child of ", "  thread ", ": sleep 1000"] {
+    for said in [
+        "small does not end: killed after",
+        "running: b",
+        "(sleep), child of ",
+        "  thread ",
+        ": sleep 1000",
+    ] {
         assert!(output.contains(said), "{said}: {output}");
     }
 }
@@ -95,7 +134,10 @@ fn tests_behind_one_that_hangs_have_no_result_and_are_not_run_again() {
     assert_eq!(runs, [""], "it would pass now");
     let failed = ["a did not end", "b has no result"].map(|how| format!("failed: small: {how}\n"));
     assert!(failed.iter().all(|line| report.contains(line)), "{report}");
-    assert!(report.ends_with("\n0 passed, 2 failed, 0 skipped"), "{report}");
+    assert!(
+        report.ends_with("\n0 passed, 2 failed, 0 skipped"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -105,9 +147,16 @@ fn a_test_that_fails_has_failed_even_if_it_would_pass_now() {
     let (dir, report, runs) = report(LONG, body);
     assert_eq!(runs, [""], "it would pass now");
     let kept = dir.path().join("kept/small.txt");
-    let said = format!("failed: small: b\nwhat small said is in {}\n1 passed, 1 failed, 0 skipped", kept.display());
+    let said = format!(
+        "failed: small: b\nwhat small said is in {}\n1 passed, 1 failed, 0 skipped",
+        kept.display()
+    );
     assert_eq!(report, said);
-    assert!(std::fs::read_to_string(kept).unwrap().contains("b panicked"));
+    assert!(
+        std::fs::read_to_string(kept)
+            .unwrap()
+            .contains("b panicked")
+    );
 }
 
 #[test]
@@ -115,21 +164,31 @@ fn a_program_that_dies_fails_with_what_it_did_not_finish() {
     let (_dir, report, runs) = report(LONG, "echo 'test a ... ok'; kill -9 $$");
     assert_eq!(runs, [""]);
     let said = "failed: small: b has no result\nfailed: small was killed by a signal\n";
-    assert!(report.starts_with(said) && report.ends_with("\n1 passed, 1 failed, 0 skipped"), "{report}");
+    assert!(
+        report.starts_with(said) && report.ends_with("\n1 passed, 1 failed, 0 skipped"),
+        "{report}"
+    );
 }
 
 #[test]
 fn a_failure_whose_name_was_spoiled_is_counted() {
     let (_dir, report, _) = report(LONG, "echo 'test a ... ok'; bad 1");
     let said = "failed: small: 1 whose names are not known\n";
-    assert!(report.starts_with(said) && report.ends_with("\n1 passed, 1 failed, 0 skipped"), "{report}");
+    assert!(
+        report.starts_with(said) && report.ends_with("\n1 passed, 1 failed, 0 skipped"),
+        "{report}"
+    );
 }
 
 #[test]
 fn a_program_that_fails_without_a_failed_test_is_a_failure() {
-    let (_dir, report, runs) = report(LONG, "echo 'test a ... ok'; echo 'test b ... ok'; good 2; exit 1");
+    let (_dir, report, runs) = report(
+        LONG,
+        "echo 'test a ... ok'; echo 'test b ... ok'; good 2; exit 1",
+    );
     assert_eq!(runs.len(), 1);
-    let is_said = report.starts_with("failed: small failed\n") && report.ends_with("\n2 passed, 1 failed, 0 skipped");
+    let is_said = report.starts_with("failed: small failed\n")
+        && report.ends_with("\n2 passed, 1 failed, 0 skipped");
     assert!(is_said, "{report}");
 }
 
@@ -139,14 +198,34 @@ fn what_a_program_leaves_behind_is_taken_away_and_said_and_no_failure() {
         if [ "$(id -u)" = 0 ]; then mkdir "$TMPDIR/point"; mount -t tmpfs none "$TMPDIR/point"; fi
         good 2"#;
     let (dir, report, runs) = report(LONG, body);
-    assert!(report.ends_with("2 passed, 0 failed, 0 skipped") && runs.len() == 1, "{report}");
+    assert!(
+        report.ends_with("2 passed, 0 failed, 0 skipped") && runs.len() == 1,
+        "{report}"
+    );
     let sleeper = std::fs::read_to_string(dir.path().join("sleeper")).unwrap();
-    assert!(report.contains(&format!("left behind by small: process {} (sleep)\n", sleeper.trim())), "{report}");
-    assert!(report.contains("/a-file\n") && report.contains("/a-store\n"), "{report}");
-    assert_eq!(report.contains("mount of tmpfs at "), rustix::process::geteuid().is_root(), "{report}");
+    assert!(
+        report.contains(&format!(
+            "left behind by small: process {} (sleep)\n",
+            sleeper.trim()
+        )),
+        "{report}"
+    );
+    assert!(
+        report.contains("/a-file\n") && report.contains("/a-store\n"),
+        "{report}"
+    );
+    assert_eq!(
+        report.contains("mount of tmpfs at "),
+        rustix::process::geteuid().is_root(),
+        "{report}"
+    );
     assert!(is_dead(&dir, "sleeper"));
     for room in ["open", "large"] {
-        assert_eq!(std::fs::read_dir(dir.path().join(room)).unwrap().count(), 0, "the directory went with it");
+        assert_eq!(
+            std::fs::read_dir(dir.path().join(room)).unwrap().count(),
+            0,
+            "the directory went with it"
+        );
     }
 }
 
@@ -157,8 +236,16 @@ fn when_the_time_of_all_is_over_the_rest_has_failed() {
     runner.limits.total = Duration::ZERO;
     let mut summary = Summary::default();
     assert!(runner.run(&program(&dir, "good 2"), &mut summary));
-    assert!(summary.report().starts_with("failed: small: not run, "), "{}", summary.report());
-    assert!(summary.report().ends_with("\n0 passed, 1 failed, 0 skipped"));
+    assert!(
+        summary.report().starts_with("failed: small: not run, "),
+        "{}",
+        summary.report()
+    );
+    assert!(
+        summary
+            .report()
+            .ends_with("\n0 passed, 1 failed, 0 skipped")
+    );
     assert!(!dir.path().join("runs").exists());
 }
 
@@ -166,19 +253,27 @@ fn when_the_time_of_all_is_over_the_rest_has_failed() {
 fn a_skip_is_counted() {
     let body = r#"echo 'a: not here' >> "$TEAL_SKIPS"; good 2"#;
     let (_dir, report, _) = report(LONG, body);
-    assert_eq!(report, "skipped: a: not here\n1 passed, 0 failed, 1 skipped");
+    assert_eq!(
+        report,
+        "skipped: a: not here\n1 passed, 0 failed, 1 skipped"
+    );
 }
 
 #[test]
 fn a_wish_to_stop_ends_the_program() {
     let dir = tempfile::tempdir().unwrap();
     let runner = runner(&dir, LONG);
-    runner.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    runner
+        .stop
+        .store(true, std::sync::atomic::Ordering::Relaxed);
     let program = program(&dir, r#"echo $$ > "$HERE/program"; sleep 1000"#);
     let mut summary = Summary::default();
     assert!(!runner.run(&program, &mut summary), "nothing runs after it");
     let report = summary.report();
-    assert!(report.starts_with("failed: small: stopped,") && report.ends_with("0 passed, 1 failed, 0 skipped"));
+    assert!(
+        report.starts_with("failed: small: stopped,")
+            && report.ends_with("0 passed, 1 failed, 0 skipped")
+    );
     assert!(!dir.path().join("program").exists() || is_dead(&dir, "program"));
     assert_ne!(Mark::new().name(), Mark::new().name());
 }
@@ -187,12 +282,18 @@ fn a_wish_to_stop_ends_the_program() {
 fn a_program_that_cannot_be_started_is_a_failure_and_others_run() {
     let dir = tempfile::tempdir().unwrap();
     let mut summary = Summary::default();
-    let missing = Program { path: dir.path().join("missing"), ..program(&dir, "good 2") };
+    let missing = Program {
+        path: dir.path().join("missing"),
+        ..program(&dir, "good 2")
+    };
     let runner = runner(&dir, LONG);
-    assert!(runner.run(&missing, &mut summary) && runner.run(&program(&dir, "good 2"), &mut summary));
+    assert!(
+        runner.run(&missing, &mut summary) && runner.run(&program(&dir, "good 2"), &mut summary)
+    );
     let report = summary.report();
     assert!(
-        report.contains("failed: small: start small: ") && report.ends_with("2 passed, 1 failed, 0 skipped"),
+        report.contains("failed: small: start small: ")
+            && report.ends_with("2 passed, 1 failed, 0 skipped"),
         "{report}"
     );
 }

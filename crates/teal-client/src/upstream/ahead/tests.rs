@@ -15,7 +15,10 @@ fn a_window_that_is_used_grows_and_one_that_is_not_shrinks() {
     for _ in 0..5 {
         sizes.push(window.open());
         (0..10).for_each(|n| window.came(no(n), 0, sizes[sizes.len() - 1] / 10));
-        assert!((0..10).filter(|n| window.uses(no(*n), 1)).count() > 4, "more is due when half is used");
+        assert!(
+            (0..10).filter(|n| window.uses(no(*n), 1)).count() > 4,
+            "more is due when half is used"
+        );
         window.uses(no(3), 1);
     }
     assert_eq!(sizes, [100, 200, 400, 800, 1000]);
@@ -27,7 +30,11 @@ fn a_window_that_is_used_grows_and_one_that_is_not_shrinks() {
     window.came(no(1), 0, 100);
     window.came(no(2), 0, 100);
     window.uses(no(1), 1);
-    assert_eq!(window.open(), 250, "a hundred more, and half of a hundred less");
+    assert_eq!(
+        window.open(),
+        250,
+        "a hundred more, and half of a hundred less"
+    );
     window.came(no(1), 0, 250);
     assert_eq!(window.open(), 125, "nothing of it used");
     assert_eq!(window.open(), 125, "that counts once");
@@ -68,13 +75,20 @@ fn more_comes_when_half_of_the_window_is_used_and_never_more_than_it_holds() {
     (0..4).for_each(|n| window.came(no(n), 0, 25));
     assert_eq!(window.room(), (100, 0));
     assert!(!window.uses(no(9), 1), "that did not come ahead");
-    assert!(!window.uses(no(0), 1), "three quarters of what was the window are unused");
+    assert!(
+        !window.uses(no(0), 1),
+        "three quarters of what was the window are unused"
+    );
     assert!(window.uses(no(1), 1));
     assert_eq!(window.room(), (150, 100), "it grew by what was used");
     assert!(!window.uses(no(1), 1), "that counts once");
     window.came(no(4), 0, 100);
     window.came(no(4), 50, 75);
-    assert_eq!(window.room(), (150, 25), "of one object it is what came last");
+    assert_eq!(
+        window.room(),
+        (150, 25),
+        "of one object it is what came last"
+    );
     // Somebody had to wait elsewhere: what came before takes no room there, and has made the window smaller.
     assert_eq!(window.open(), 100);
     assert_eq!(window.room(), (100, 100));
@@ -93,9 +107,15 @@ fn what_one_fetches_another_does_not_take_but_waits_for() {
     let mut first = flights.begin();
     assert_eq!(first.take(A, &ranges(&[(0, 100)])), ranges(&[(0, 100)]));
     let mut second = flights.begin();
-    assert_eq!(second.take(A, &ranges(&[(50, 150), (200, 300)])), ranges(&[(100, 150), (200, 300)]));
+    assert_eq!(
+        second.take(A, &ranges(&[(50, 150), (200, 300)])),
+        ranges(&[(100, 150), (200, 300)])
+    );
     assert_eq!(second.take(no(1), &ranges(&[(0, 1)])), ranges(&[(0, 1)]));
-    assert!(!flights.wait(A, 150, 200) && !flights.wait(no(2), 0, 100), "nobody fetches that");
+    assert!(
+        !flights.wait(A, 150, 200) && !flights.wait(no(2), 0, 100),
+        "nobody fetches that"
+    );
     let (is_over, begin) = (AtomicBool::new(false), std::sync::Barrier::new(2));
     std::thread::scope(|scope| {
         let wait = || {
@@ -103,7 +123,9 @@ fn what_one_fetches_another_does_not_take_but_waits_for() {
             flights.wait(A, 0, 120);
             is_over.load(Ordering::SeqCst)
         };
-        let waiting = std::thread::Builder::new().spawn_scoped(scope, wait).unwrap();
+        let waiting = std::thread::Builder::new()
+            .spawn_scoped(scope, wait)
+            .unwrap();
         begin.wait();
         drop(first);
         assert!(!flights.wait(A, 0, 100), "the second goes on elsewhere");
@@ -111,5 +133,9 @@ fn what_one_fetches_another_does_not_take_but_waits_for() {
         drop(second);
         assert!(waiting.join().unwrap(), "it waited until both had ended");
     });
-    assert_eq!(flights.begin().take(A, &ranges(&[(0, 400)])), ranges(&[(0, 400)]), "nothing is left of them");
+    assert_eq!(
+        flights.begin().take(A, &ranges(&[(0, 400)])),
+        ranges(&[(0, 400)]),
+        "nothing is left of them"
+    );
 }

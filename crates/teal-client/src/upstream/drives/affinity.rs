@@ -55,8 +55,15 @@ pub(super) struct Heirs {
 impl Client {
     fn drive_called(&self, name: &str) -> Result<(Arc<Replica>, Arc<Attached>), DriveRefused> {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
-        let found = replica.drives.all().into_iter().find(|drive| drive.name == name);
-        Ok((Arc::clone(replica), found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))?))
+        let found = replica
+            .drives
+            .all()
+            .into_iter()
+            .find(|drive| drive.name == name);
+        Ok((
+            Arc::clone(replica),
+            found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))?,
+        ))
     }
 
     /// An object and all below it; `lists`: also what only the server knows of.
@@ -96,17 +103,35 @@ impl Client {
     ///
     /// # Errors
     /// [`DriveRefused::NotAttached`], [`DriveRefused::TooSmall`], or what the drive or this store met.
-    pub fn add_affinity(&self, no: ObjectNo, drive: &str, sticky: bool) -> Result<(u64, u64), DriveRefused> {
+    pub fn add_affinity(
+        &self,
+        no: ObjectNo,
+        drive: &str,
+        sticky: bool,
+    ) -> Result<(u64, u64), DriveRefused> {
         let (replica, attached) = self.drive_called(drive)?;
         let objects = self.subtree(no, true)?;
         let new: BTreeSet<ObjectNo> = objects.iter().map(|(no, ..)| *no).collect();
-        let files = || objects.iter().filter(|(_, kind, _)| *kind == FileType::File);
+        let files = || {
+            objects
+                .iter()
+                .filter(|(_, kind, _)| *kind == FileType::File)
+        };
         let bytes: u64 = files().map(|(_, _, size)| size).sum();
-        let others: u64 =
-            self.affine(&attached)?.into_iter().filter(|no| !new.contains(no)).map(|no| self.size_of(no)).sum();
+        let others: u64 = self
+            .affine(&attached)?
+            .into_iter()
+            .filter(|no| !new.contains(no))
+            .map(|no| self.size_of(no))
+            .sum();
         let room = attached.drive.room().total / 100 * SHARE;
         if bytes + others > room {
-            return Err(DriveRefused::TooSmall { drive: drive.to_owned(), bytes, others, room });
+            return Err(DriveRefused::TooSmall {
+                drive: drive.to_owned(),
+                bytes,
+                others,
+                room,
+            });
         }
         self.relabel(&replica, &attached, |label| label.has_affinity = true)?;
         let _marking = attached.marking.lock();
@@ -131,7 +156,11 @@ impl Client {
         self.adopt(&attached)?;
         if let Some(above) = self.sticky_above(&attached, no)? {
             let (path, above) = (self.store.path_of(no), self.store.path_of(above));
-            return Err(DriveRefused::Inherited { path, above, drive: drive.to_owned() });
+            return Err(DriveRefused::Inherited {
+                path,
+                above,
+                drive: drive.to_owned(),
+            });
         }
         let mut had_some = false;
         for (no, ..) in objects {
@@ -142,13 +171,20 @@ impl Client {
             }
         }
         if !had_some {
-            return Err(DriveRefused::NoAffinity { path: self.store.path_of(no), drive: drive.to_owned() });
+            return Err(DriveRefused::NoAffinity {
+                path: self.store.path_of(no),
+                drive: drive.to_owned(),
+            });
         }
         Ok(attached.drive.sync()?)
     }
 
     /// The highest directory because of which an object has affinity.
-    fn sticky_above(&self, attached: &Attached, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
+    fn sticky_above(
+        &self,
+        attached: &Attached,
+        no: ObjectNo,
+    ) -> Result<Option<ObjectNo>, StoreError> {
         let (mut top, mut at) = (None, Some(no));
         while let Some(below) = at.take() {
             for (dir, _) in self.store.names(below)? {
@@ -174,11 +210,19 @@ impl Client {
         let mut found = Vec::new();
         for no in self.affine(&attached)? {
             let held = attached.drive.held(no)?;
-            let Some((bytes, size)) = self.of_which_there(&replica, &attached, no, held.content.as_ref())? else {
+            let Some((bytes, size)) =
+                self.of_which_there(&replica, &attached, no, held.content.as_ref())?
+            else {
                 continue;
             };
             let is_short = attached.is_short_of(no);
-            found.push(Affinity { path: self.store.path_of(no), bytes, size, sticky: held.sticky, is_short });
+            found.push(Affinity {
+                path: self.store.path_of(no),
+                bytes,
+                size,
+                sticky: held.sticky,
+                is_short,
+            });
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(found)
@@ -194,21 +238,29 @@ impl Client {
     ) -> Result<Option<(u64, u64)>, FsError> {
         let there = content.map_or(0, |content| content.present.len());
         let note = self.note(no)?;
-        let parts = [Some(&note.pending), note.flying.as_ref().map(|flying| &flying.part)];
+        let parts = [
+            Some(&note.pending),
+            note.flying.as_ref().map(|flying| &flying.part),
+        ];
         let mut parts = parts.into_iter().flatten();
         let size = match self.store.attr(no) {
             Err(StoreError::NotFound(_)) if parts.any(|part| part.gone) => return Ok(None),
             // It has not been listed here.
-            Err(StoreError::NotFound(_)) => return Ok(Some((there, content.map_or(0, |content| content.size)))),
+            Err(StoreError::NotFound(_)) => {
+                return Ok(Some((there, content.map_or(0, |content| content.size))));
+            }
             attr => attr?.size,
         };
         if no != ObjectNo::ROOT && self.store.names(no)?.is_empty() {
             return Ok(None);
         }
-        let Some(content) = content else { return Ok(Some((0, self.size_of(no)))) };
+        let Some(content) = content else {
+            return Ok(Some((0, self.size_of(no))));
+        };
         let is_changed = parts.any(|part| part.created || part.data.is_some());
         let is_older = !note.absent.is_empty() && note.data_seq != content.data_seq;
-        let is_behind = attached.drive.label().seen < replica.seen() && attached.queue.lock().objects.contains(&no);
+        let is_behind = attached.drive.label().seen < replica.seen()
+            && attached.queue.lock().objects.contains(&no);
         let is_stale = is_changed || is_older || is_behind || content.size != size;
         Ok(Some((if is_stale { 0 } else { there }, size)))
     }
@@ -255,15 +307,31 @@ impl Client {
 
     /// Has a drive get what has affinity and is not all on it: it was pulled out before that was copied. Of a drive with more objects than are known
     /// ([`HAS_MAX`](super::HAS_MAX)) only what found no room: looking at all of them would take long.
-    pub(super) fn want_incomplete(&self, replica: &Replica, attached: &Attached) -> Result<(), StoreError> {
+    pub(super) fn want_incomplete(
+        &self,
+        replica: &Replica,
+        attached: &Attached,
+    ) -> Result<(), StoreError> {
         let now = self.clock.monotonic();
         let short = attached.short_again(true);
-        short.into_iter().for_each(|no| replica.drives.has_news_for(attached, no, 0, now));
-        let has = attached.has.lock().clone().filter(|_| attached.has_affinity.load(Ordering::Acquire));
+        short
+            .into_iter()
+            .for_each(|no| replica.drives.has_news_for(attached, no, 0, now));
+        let has = attached
+            .has
+            .lock()
+            .clone()
+            .filter(|_| attached.has_affinity.load(Ordering::Acquire));
         for no in has.into_iter().flatten() {
             let held = attached.drive.held(no)?;
-            let is_whole = held.content.is_some_and(|content| content.present.len() == content.size);
-            let has_content = || self.store.attr(no).map_or(true, |attr| attr.kind == FileType::File && attr.size > 0);
+            let is_whole = held
+                .content
+                .is_some_and(|content| content.present.len() == content.size);
+            let has_content = || {
+                self.store
+                    .attr(no)
+                    .map_or(true, |attr| attr.kind == FileType::File && attr.size > 0)
+            };
             if held.affinity && !is_whole && has_content() {
                 replica.drives.has_news_for(attached, no, 0, now);
             }
@@ -272,11 +340,19 @@ impl Client {
     }
 
     fn size_of(&self, no: ObjectNo) -> u64 {
-        self.store.attr(no).ok().filter(|attr| attr.kind == FileType::File).map_or(0, |attr| attr.size)
+        self.store
+            .attr(no)
+            .ok()
+            .filter(|attr| attr.kind == FileType::File)
+            .map_or(0, |attr| attr.size)
     }
 
     /// Whether an object has affinity, or lies where everything has: then it has it from now on.
-    pub(super) fn inherits(&self, attached: &Attached, version: &Version) -> Result<bool, StoreError> {
+    pub(super) fn inherits(
+        &self,
+        attached: &Attached,
+        version: &Version,
+    ) -> Result<bool, StoreError> {
         if !attached.has_affinity.load(Ordering::Acquire) {
             return Ok(false);
         }
@@ -286,7 +362,9 @@ impl Client {
         let _marking = attached.marking.lock();
         for link in &version.links {
             if attached.drive.held(link.dir)?.sticky {
-                attached.drive.mark(version.object, true, version.kind.is_dir())?;
+                attached
+                    .drive
+                    .mark(version.object, true, version.kind.is_dir())?;
                 return Ok(true);
             }
         }
@@ -303,14 +381,27 @@ impl Client {
     ) -> Result<Option<u64>, SyncError> {
         let (object, data_seq) = (version.object, version.data_seq);
         let len = (to - from).min(REPLY_BYTES as u64);
-        let want = Want { object, data_seq, offset: from, len };
+        let want = Want {
+            object,
+            data_seq,
+            offset: from,
+            len,
+        };
         let Reply::Data(got) = self.ask(replica, &Request::Read { wants: vec![want] })? else {
             return Err(unexpected("to a read").into());
         };
-        let Some(Got::Is { len, pieces }) = got.into_iter().next() else { return Ok(None) };
+        let Some(Got::Is { len, pieces }) = got.into_iter().next() else {
+            return Ok(None);
+        };
         let end = from + len.min(to - from);
-        let pieces: Vec<_> = pieces.into_iter().map(|data| (data.offset, data.bytes.into_vec())).collect();
-        let is_taken = attached.drive.install(object, (data_seq, version.size), (from, end), &pieces)?;
+        let pieces: Vec<_> = pieces
+            .into_iter()
+            .map(|data| (data.offset, data.bytes.into_vec()))
+            .collect();
+        let is_taken =
+            attached
+                .drive
+                .install(object, (data_seq, version.size), (from, end), &pieces)?;
         Ok((is_taken && end > from).then_some(end))
     }
 }
@@ -327,7 +418,12 @@ impl super::Drives {
     }
 
     fn inform(&self, of: impl Fn(&mut Heirs)) {
-        for drive in self.attached.read().iter().filter(|drive| drive.has_affinity.load(Ordering::Acquire)) {
+        for drive in self
+            .attached
+            .read()
+            .iter()
+            .filter(|drive| drive.has_affinity.load(Ordering::Acquire))
+        {
             let mut heirs = drive.heirs.lock();
             if heirs.successors.len() + heirs.ended.len() < QUEUE_MAX {
                 of(&mut heirs);

@@ -57,7 +57,11 @@ fn nonce(entropy: &dyn Entropy) -> u64 {
 }
 
 /// Changes a label, with the proof that this client knows the volume.
-pub(super) fn sign(replica: &Replica, drive: &Drive, change: impl FnOnce(&mut Label)) -> Result<(), SyncError> {
+pub(super) fn sign(
+    replica: &Replica,
+    drive: &Drive,
+    change: impl FnOnce(&mut Label),
+) -> Result<(), SyncError> {
     let mut signed = Ok(());
     drive.relabel(|label| {
         change(label);
@@ -70,10 +74,22 @@ pub(super) fn sign(replica: &Replica, drive: &Drive, change: impl FnOnce(&mut La
 }
 
 /// Tells the server of the attachment that is begun on the drive, and writes down that it knows.
-fn tell(client: &Client, replica: &Replica, drive: &Drive, nonces: [u64; 2]) -> Result<DeviceNote, DriveRefused> {
+fn tell(
+    client: &Client,
+    replica: &Replica,
+    drive: &Drive,
+    nonces: [u64; 2],
+) -> Result<DeviceNote, DriveRefused> {
     let Label { device, next, .. } = drive.label();
-    let ask = DeviceAsk::Attach { device, nonces, next };
-    let note = client.ask_devices(replica, ask)?.pop().ok_or_else(|| DriveRefused::Unknown(drive.name().into()))?;
+    let ask = DeviceAsk::Attach {
+        device,
+        nonces,
+        next,
+    };
+    let note = client
+        .ask_devices(replica, ask)?
+        .pop()
+        .ok_or_else(|| DriveRefused::Unknown(drive.name().into()))?;
     if note.is_copy {
         log::warn!(
             "the drive {} is a copy of one that was attached since; what it holds is checked like any other",
@@ -85,9 +101,16 @@ fn tell(client: &Client, replica: &Replica, drive: &Drive, nonces: [u64; 2]) -> 
 }
 
 impl Client {
-    pub(super) fn ask_devices(&self, replica: &Replica, ask: DeviceAsk) -> Result<Vec<DeviceNote>, DriveRefused> {
+    pub(super) fn ask_devices(
+        &self,
+        replica: &Replica,
+        ask: DeviceAsk,
+    ) -> Result<Vec<DeviceNote>, DriveRefused> {
         self.connect(replica)?;
-        match self.ask(replica, &Request::Devices(ask)).map_err(SyncError::from)? {
+        match self
+            .ask(replica, &Request::Devices(ask))
+            .map_err(SyncError::from)?
+        {
             Reply::Devices(notes) => Ok(notes),
             _ => Err(SyncError::from(unexpected("to a question about drives")).into()),
         }
@@ -118,13 +141,31 @@ impl Client {
     ) -> Result<(), DriveRefused> {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
         let (bytes, nonce) = (disk.shape().sectors * teal_types::SECTOR, nonce(entropy));
-        let NewDrive { name, portable, profile } = new.clone();
-        let add = DeviceAsk::Add { name, bytes, portable, profile, nonce };
-        let note = self.ask_devices(replica, add)?.pop().ok_or_else(|| DriveRefused::Unknown(new.name.clone()))?;
+        let NewDrive {
+            name,
+            portable,
+            profile,
+        } = new.clone();
+        let add = DeviceAsk::Add {
+            name,
+            bytes,
+            portable,
+            profile,
+            nonce,
+        };
+        let note = self
+            .ask_devices(replica, add)?
+            .pop()
+            .ok_or_else(|| DriveRefused::Unknown(new.name.clone()))?;
         let made = self.make_drive(replica, disk, &note, nonce, entropy);
         let attached = made.and_then(|drive| self.use_drive(replica, drive, place, &note, false));
         if attached.is_err() {
-            let _ = self.ask_devices(replica, DeviceAsk::Remove { device: note.device });
+            let _ = self.ask_devices(
+                replica,
+                DeviceAsk::Remove {
+                    device: note.device,
+                },
+            );
         }
         attached
     }
@@ -137,11 +178,31 @@ impl Client {
         nonce: u64,
         entropy: &dyn Entropy,
     ) -> Result<Drive, DriveRefused> {
-        let Identity { volume, server, seen, digest, .. } = *replica.identity.lock();
-        let mut label =
-            Label { volume, device: note.device, server, seen, digest, nonce, next: nonce, ..Label::default() };
+        let Identity {
+            volume,
+            server,
+            seen,
+            digest,
+            ..
+        } = *replica.identity.lock();
+        let mut label = Label {
+            volume,
+            device: note.device,
+            server,
+            seen,
+            digest,
+            nonce,
+            next: nonce,
+            ..Label::default()
+        };
         label.proof = replica.proof(&label.said()).map_err(SyncError::from)?;
-        Ok(Drive::make(disk, Arc::clone(&self.clock), entropy, &note.name, label)?)
+        Ok(Drive::make(
+            disk,
+            Arc::clone(&self.clock),
+            entropy,
+            &note.name,
+            label,
+        )?)
     }
 
     /// Whether a disk, which is only read, holds a drive of this volume, as far as it says itself.
@@ -152,7 +213,11 @@ impl Client {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
         let theirs = Drive::look(disk, Arc::clone(&self.clock))?.volume;
         let ours = replica.identity.lock().volume;
-        if theirs == ours { Ok(()) } else { Err(DriveRefused::OtherVolume { theirs, ours }) }
+        if theirs == ours {
+            Ok(())
+        } else {
+            Err(DriveRefused::OtherVolume { theirs, ours })
+        }
     }
 
     /// Attaches a drive. `place`: where it is, for people; `known`: those that were here, which are attached while the server is away, too.
@@ -168,30 +233,52 @@ impl Client {
     ) -> Result<(), DriveRefused> {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
         let drive = Drive::open(disk, Arc::clone(&self.clock))?;
-        let reached = self.try_reach(replica).map_err(SyncError::from).and_then(|()| self.connect(replica));
+        let reached = self
+            .try_reach(replica)
+            .map_err(SyncError::from)
+            .and_then(|()| self.connect(replica));
         let away = match reached {
             Ok(()) => None,
-            Err(SyncError::Upstream(UpstreamError::Unreachable(why)) | SyncError::Fs(FsError::Unreachable(why))) => {
-                Some(why)
-            }
+            Err(
+                SyncError::Upstream(UpstreamError::Unreachable(why))
+                | SyncError::Fs(FsError::Unreachable(why)),
+            ) => Some(why),
             Err(e) => return Err(e.into()),
         };
         let label = drive.label();
-        let Identity { volume: ours, server, .. } = *replica.identity.lock();
+        let Identity {
+            volume: ours,
+            server,
+            ..
+        } = *replica.identity.lock();
         if label.volume != ours {
-            return Err(DriveRefused::OtherVolume { theirs: label.volume, ours });
+            return Err(DriveRefused::OtherVolume {
+                theirs: label.volume,
+                ours,
+            });
         }
         if replica.proof(&label.said()).map_err(SyncError::from)? != label.proof {
             return Err(DriveRefused::Forged);
         }
-        if let Some(other) = replica.drives.all().iter().find(|other| other.device == label.device) {
-            return Err(DriveRefused::Twice { name: other.name.clone(), place: other.place.clone() });
+        if let Some(other) = replica
+            .drives
+            .all()
+            .iter()
+            .find(|other| other.device == label.device)
+        {
+            return Err(DriveRefused::Twice {
+                name: other.name.clone(),
+                place: other.place.clone(),
+            });
         }
         let known = known.get(&label.device);
         if let Some(why) = &away
             && (label.server != server || !self.has_seen(replica, &label, known))
         {
-            return Err(DriveRefused::Elsewhere { name: drive.name().to_owned(), why: why.clone() });
+            return Err(DriveRefused::Elsewhere {
+                name: drive.name().to_owned(),
+                why: why.clone(),
+            });
         }
         if label.nonce != label.next && away.is_none() {
             // Nobody knows whether the server has heard of the last one: it has, before another is begun.
@@ -199,12 +286,22 @@ impl Client {
             drive.sync()?;
             tell(self, replica, &drive, [label.nonce, label.next])?;
         }
-        let is_gone_on_with = away.is_some() && known.is_some_and(|known| known.nonce == label.next);
-        let (label, next) = (drive.label(), if is_gone_on_with { label.next } else { nonce(entropy) });
+        let is_gone_on_with =
+            away.is_some() && known.is_some_and(|known| known.nonce == label.next);
+        let (label, next) = (
+            drive.label(),
+            if is_gone_on_with {
+                label.next
+            } else {
+                nonce(entropy)
+            },
+        );
         if bug(Bug::DriveToldTooEarly) && away.is_none() {
             tell(self, replica, &drive, [label.nonce, label.next])?;
         }
-        sign(replica, &drive, |label| (label.next, label.is_clean) = (next, false))?;
+        sign(replica, &drive, |label| {
+            (label.next, label.is_clean) = (next, false)
+        })?;
         drive.sync()?;
         let note = match away {
             None => tell(self, replica, &drive, [label.nonce, label.next])?,
@@ -229,7 +326,11 @@ impl Client {
     }
 
     /// The server hears of an attachment that was made while it was away.
-    pub(super) fn tell_attached(&self, replica: &Replica, attached: &Attached) -> Result<(), SyncError> {
+    pub(super) fn tell_attached(
+        &self,
+        replica: &Replica,
+        attached: &Attached,
+    ) -> Result<(), SyncError> {
         if !attached.is_untold.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -268,7 +369,11 @@ impl Client {
             drive: Arc::new(drive),
             reader: Hand::new("teal-drive")?,
             meter: Mutex::new(Meter::local(profile.as_ref())),
-            rest: Mutex::new(profile.as_ref().and_then(|profile| Rest::of(profile, self.clock.monotonic()))),
+            rest: Mutex::new(
+                profile
+                    .as_ref()
+                    .and_then(|profile| Rest::of(profile, self.clock.monotonic())),
+            ),
             queue: Mutex::new(Queue::default()),
             changed: Condvar::new(),
             flushing: Mutex::new(()),
@@ -288,7 +393,10 @@ impl Client {
         {
             let mut all = replica.drives.attached.write();
             if let Some(other) = all.iter().find(|other| other.device == note.device) {
-                return Err(DriveRefused::Twice { name: other.name.clone(), place: other.place.clone() });
+                return Err(DriveRefused::Twice {
+                    name: other.name.clone(),
+                    place: other.place.clone(),
+                });
             }
             if all.len() >= DEVICES_MAX {
                 return Err(DriveRefused::TooMany);
@@ -299,29 +407,42 @@ impl Client {
         let begun = self.begin_cursor(replica, &attached);
         if begun.is_err() {
             attached.is_gone.store(true, Ordering::Release);
-            replica.drives.attached.write().retain(|other| !Arc::ptr_eq(other, &attached));
+            replica
+                .drives
+                .attached
+                .write()
+                .retain(|other| !Arc::ptr_eq(other, &attached));
         }
         begun
     }
 
-    fn begin_cursor(self: &Arc<Self>, replica: &Replica, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
+    fn begin_cursor(
+        self: &Arc<Self>,
+        replica: &Replica,
+        attached: &Arc<Attached>,
+    ) -> Result<(), DriveRefused> {
         let advanced = {
             let _flushing = attached.flushing.lock();
             attached.warm()?;
             if attached.is_untold.load(Ordering::Acquire) {
                 Ok(Vec::new())
             } else {
-                self.advance(replica, attached).and_then(|wanted| Ok(attached.drive.sync().map(|()| wanted)?))
+                self.advance(replica, attached)
+                    .and_then(|wanted| Ok(attached.drive.sync().map(|()| wanted)?))
             }
         };
         let wanted = match advanced {
-            Err(SyncError::Upstream(UpstreamError::Refused(refused))) if refused.code == RefusalCode::BadRequest => {
+            Err(SyncError::Upstream(UpstreamError::Refused(refused)))
+                if refused.code == RefusalCode::BadRequest =>
+            {
                 return Err(DriveRefused::History);
             }
             advanced => advanced?,
         };
         let now = self.clock.monotonic();
-        wanted.into_iter().for_each(|no| replica.drives.has_news_for(attached, no, 0, now));
+        wanted
+            .into_iter()
+            .for_each(|no| replica.drives.has_news_for(attached, no, 0, now));
         if !self.runs() {
             self.want_incomplete(replica, attached)?;
         } else {

@@ -92,15 +92,23 @@ impl Meter {
 
     /// A device of a profile, whose figures hold until something is measured.
     pub(crate) fn local(profile: Option<&Profile>) -> Self {
-        let mut this = Self { weight: LOCAL, ..Self::network() };
+        let mut this = Self {
+            weight: LOCAL,
+            ..Self::network()
+        };
         if let Some(device) = profile.and_then(|profile| Device::new(profile).ok()) {
             let power = &device.power;
             let serving = power.ids().filter(|state| power.serves(*state));
             if let Some(state) = serving.max_by_key(|state| power.power(*state)) {
                 this.power = power.power(state);
-                let time = |bytes, is_next| device.read(state, bytes, is_next).map(|job| job.time());
-                time(BLOCK, false).into_iter().for_each(|time| this.first.update(LOCAL, time));
-                time(BLOCK, true).into_iter().for_each(|time| this.block.update(LOCAL, time));
+                let time =
+                    |bytes, is_next| device.read(state, bytes, is_next).map(|job| job.time());
+                time(BLOCK, false)
+                    .into_iter()
+                    .for_each(|time| this.first.update(LOCAL, time));
+                time(BLOCK, true)
+                    .into_iter()
+                    .for_each(|time| this.block.update(LOCAL, time));
             }
         }
         this
@@ -112,7 +120,10 @@ impl Meter {
         let first = self.first.get();
         match first {
             Some(first) if bytes > SHORT && time > first => {
-                self.block.update(self.weight, Span::nanos(time.less(first).get() / bytes.div_ceil(BLOCK)));
+                self.block.update(
+                    self.weight,
+                    Span::nanos(time.less(first).get() / bytes.div_ceil(BLOCK)),
+                );
             }
             None if bytes > SHORT => {
                 let each = Span::nanos(time.get() / (bytes.div_ceil(BLOCK) + 1));
@@ -121,7 +132,10 @@ impl Meter {
             }
             Some(first) if bytes > 0 && self.is_way_known && self.block.count == 0 => {
                 let each = Span::nanos(time.less(first).get() / bytes.div_ceil(BLOCK));
-                self.block.update(self.weight, self.bound.map_or(each, |bound| bound.min(each)));
+                self.block.update(
+                    self.weight,
+                    self.bound.map_or(each, |bound| bound.min(each)),
+                );
             }
             _ => {
                 self.is_way_known |= bytes == 0;
@@ -170,14 +184,21 @@ impl Meter {
     pub(crate) fn predict(&self, bytes: u64) -> Option<Span> {
         let first = self.first.get()?;
         // Nobody has seen it yet: behind something that it does first.
-        let first = if self.is_busy { self.busy.get().unwrap_or(first * 2) } else { first };
+        let first = if self.is_busy {
+            self.busy.get().unwrap_or(first * 2)
+        } else {
+            first
+        };
         Some(first + self.each().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK))
     }
 
     /// What they cost in time and energy; `None`: nobody knows.
     pub(crate) fn predicted(&self, bytes: u64) -> Option<Predicted> {
         let latency = self.predict(bytes)?;
-        Some(Predicted { latency, energy: (self.power + BASE) * latency })
+        Some(Predicted {
+            latency,
+            energy: (self.power + BASE) * latency,
+        })
     }
 
     /// Whether times were seen, and not taken from a profile.
@@ -192,7 +213,10 @@ impl Meter {
 
     /// Whether it is its turn, though it costs more than the best.
     fn is_due(&self, bytes: u64, weights: Weights, best: Cost) -> bool {
-        let spent = weights.cost(Predicted { latency: self.owed, energy: BASE * self.owed });
+        let spent = weights.cost(Predicted {
+            latency: self.owed,
+            energy: BASE * self.owed,
+        });
         let share = TRIED.min(TRIED_AT_FIRST * u64::from(self.first.count));
         let more = self.cost(bytes, weights).0.saturating_sub(best.0);
         self.first.get().is_some() && self.owed > Span::ZERO && spent.0 / u128::from(share) >= more
@@ -201,15 +225,25 @@ impl Meter {
 
 /// The weights of a priority from 0 (joules) to 100 (speed); in between, a second and a joule count in its proportion.
 pub(crate) fn weights(priority: u32) -> Weights {
-    Weights { second: priority.min(100), joule: 100 - priority.min(100) }
+    Weights {
+        second: priority.min(100),
+        joule: 100 - priority.min(100),
+    }
 }
 
 /// The order in which sources are asked, by their places: the cheapest first, but for one whose turn it is to be tried.
 pub(crate) fn order(meters: &[Meter], bytes: u64, weights: Weights) -> Vec<usize> {
     let mut order: Vec<usize> = (0..meters.len()).collect();
     order.sort_by_key(|at| (meters[*at].cost(bytes, weights), *at));
-    let best = order.first().map(|at| meters[*at].cost(bytes, weights)).unwrap_or_default();
-    if let Some(due) = order.iter().skip(1).position(|at| meters[*at].is_due(bytes, weights, best)) {
+    let best = order
+        .first()
+        .map(|at| meters[*at].cost(bytes, weights))
+        .unwrap_or_default();
+    if let Some(due) = order
+        .iter()
+        .skip(1)
+        .position(|at| meters[*at].is_due(bytes, weights, best))
+    {
         let tried = order.remove(due + 1);
         order.insert(0, tried);
     }
@@ -233,7 +267,14 @@ mod tests {
             let meters = both(2, 60);
             assert_eq!(order(&meters, BLOCK, weights(priority)), [0, 1]);
             assert_eq!(order(&both(60, 2), BLOCK, weights(priority)), [1, 0]);
-            assert_eq!(order(&[meters[0].clone(), Meter::network()], BLOCK, weights(priority)), [1, 0]);
+            assert_eq!(
+                order(
+                    &[meters[0].clone(), Meter::network()],
+                    BLOCK,
+                    weights(priority)
+                ),
+                [1, 0]
+            );
         }
     }
 
@@ -241,7 +282,10 @@ mod tests {
     fn joules_and_seconds_count_by_the_priority() {
         let disk = Profile::shipped("ibm-microdrive-1gb").unwrap();
         let mut meters = [Meter::local(Some(&disk)), Meter::network()];
-        assert!(meters[0].predict(BLOCK).is_some(), "its figures are enough to begin with");
+        assert!(
+            meters[0].predict(BLOCK).is_some(),
+            "its figures are enough to begin with"
+        );
         // A little slower than the disk, and without anything that turns.
         let time = meters[0].predict(BLOCK).unwrap();
         meters[1].measured(BLOCK, Span::nanos(time.get() + time.get() / 100));
@@ -270,7 +314,11 @@ mod tests {
             server
         };
         let mut server = told(1);
-        assert_eq!(order(&[drive(), server.clone()], BLOCK, weights(100))[0], 1, "nobody knows better");
+        assert_eq!(
+            order(&[drive(), server.clone()], BLOCK, weights(100))[0],
+            1,
+            "nobody knows better"
+        );
         let mut by_names = server.clone();
         by_names.bounded(16 * BLOCK, Span::millis(1 + 16 * 20));
         by_names.bounded(16 * BLOCK, Span::millis(1 + 16 * 16));
@@ -281,7 +329,10 @@ mod tests {
             Some(Span::millis(65)),
             "the widest that was seen, a small answer does not count"
         );
-        assert_eq!(order(&[drive(), by_names.clone()], BLOCK, weights(100))[0], 0);
+        assert_eq!(
+            order(&[drive(), by_names.clone()], BLOCK, weights(100))[0],
+            0
+        );
         server.measured(BLOCK, Span::millis(17));
         assert_eq!(server.predict(4 * BLOCK), Some(Span::millis(65)));
         assert_eq!(order(&[drive(), server], BLOCK, weights(100))[0], 0);
@@ -303,7 +354,10 @@ mod tests {
             spent += time;
             tried += if first == 1 { time } else { Span::ZERO };
         }
-        assert!(tried > Span::ZERO && tried.get() * (TRIED - 1) <= spent.get(), "{tried} of {spent}");
+        assert!(
+            tried > Span::ZERO && tried.get() * (TRIED - 1) <= spent.get(),
+            "{tried} of {spent}"
+        );
     }
 
     #[test]

@@ -52,14 +52,22 @@ impl Attached {
     /// What the drive does not have of content.
     fn lacks(&self, version: &Version) -> Result<Ranges, StoreError> {
         let held = self.drive.held(version.object)?.content;
-        let held = held.filter(|content| content.data_seq == version.data_seq).map(|content| content.present);
+        let held = held
+            .filter(|content| content.data_seq == version.data_seq)
+            .map(|content| content.present);
         let mut whole = Ranges::default();
         whole.add(0, version.size);
         Ok(whole.without(&held.unwrap_or_default()))
     }
 
     /// Damaged content is to be given up, and copied again.
-    pub(super) fn spoils(&self, no: ObjectNo, data_seq: CommitSeq, spoiled: &Ranges, now: Duration) {
+    pub(super) fn spoils(
+        &self,
+        no: ObjectNo,
+        data_seq: CommitSeq,
+        spoiled: &Ranges,
+        now: Duration,
+    ) {
         let mut queue = self.queue.lock();
         if !bug(Bug::SpoiledKept) {
             queue.spoiled.push((no, data_seq, spoiled.clone()));
@@ -73,7 +81,11 @@ impl Attached {
     fn due_in(&self, now: Duration, age: Duration) -> Option<Duration> {
         let queue = self.queue.lock();
         let since = queue.since?;
-        Some(if queue.bytes >= BURST { Duration::ZERO } else { (since + age).saturating_sub(now) })
+        Some(if queue.bytes >= BURST {
+            Duration::ZERO
+        } else {
+            (since + age).saturating_sub(now)
+        })
     }
 
     /// Waits for something to come; `false` when it is time to stop.
@@ -92,7 +104,12 @@ impl Attached {
 impl super::Drives {
     /// Content has come here that the server has: drives get a copy, all but the one it came from.
     pub(crate) fn has_news(&self, no: ObjectNo, bytes: u64, now: Duration, from: Option<u32>) {
-        for drive in self.attached.read().iter().filter(|drive| Some(drive.device) != from) {
+        for drive in self
+            .attached
+            .read()
+            .iter()
+            .filter(|drive| Some(drive.device) != from)
+        {
             self.has_news_for(drive, no, bytes, now);
         }
     }
@@ -105,26 +122,40 @@ impl super::Drives {
 
 /// Flushes a drive when that is due, until it is gone.
 pub(super) fn run(client: &Weak<Client>, attached: &Arc<Attached>) {
-    if let Some((client, Some(replica))) = client.upgrade().map(|client| (Arc::clone(&client), client.replica.clone()))
+    if let Some((client, Some(replica))) = client
+        .upgrade()
+        .map(|client| (Arc::clone(&client), client.replica.clone()))
         && let Err(e) = client.want_incomplete(&replica, attached)
     {
         log::warn!("{}: what it lacks is not known: {e}", attached.name);
     }
     let mut wait = attached.is_untold.load(Ordering::Acquire).then_some(PAUSE);
     while attached.wait(wait) {
-        let Some(client) = client.upgrade() else { return };
-        let Some(replica) = &client.replica else { return };
+        let Some(client) = client.upgrade() else {
+            return;
+        };
+        let Some(replica) = &client.replica else {
+            return;
+        };
         let age = replica.options.flush_age;
         wait = attached.due_in(client.clock.monotonic(), age);
         if attached.is_untold.load(Ordering::Acquire) {
             // The server is to hear of it, once it can.
-            wait = Some(if replica.state.lock().is_connected { Duration::ZERO } else { PAUSE });
+            wait = Some(if replica.state.lock().is_connected {
+                Duration::ZERO
+            } else {
+                PAUSE
+            });
         }
         if attached.has_affinity.load(Ordering::Acquire) {
             let last = *attached.last_burst.lock();
             let refetch = (last + REFETCH).saturating_sub(client.clock.monotonic());
             let is_behind = attached.drive.label().seen < replica.seen();
-            let refetch = if is_behind || !refetch.is_zero() { refetch } else { REFETCH };
+            let refetch = if is_behind || !refetch.is_zero() {
+                refetch
+            } else {
+                REFETCH
+            };
             wait = Some(wait.map_or(refetch, |wait| wait.min(refetch)));
         }
         if wait.is_none_or(|wait| !wait.is_zero()) {
@@ -146,7 +177,9 @@ impl Client {
     /// # Errors
     /// [`FsError::Unreachable`], or what the store met.
     pub fn flush_drives(&self) -> Result<(), crate::FsError> {
-        let Some(replica) = &self.replica else { return Ok(()) };
+        let Some(replica) = &self.replica else {
+            return Ok(());
+        };
         for attached in replica.drives.all() {
             self.burst(replica, &attached)?;
         }
@@ -154,14 +187,25 @@ impl Client {
     }
 
     /// One burst: commits, copies, durable.
-    pub(super) fn burst(&self, replica: &Replica, attached: &Arc<Attached>) -> Result<(), SyncError> {
+    pub(super) fn burst(
+        &self,
+        replica: &Replica,
+        attached: &Arc<Attached>,
+    ) -> Result<(), SyncError> {
         let _flushing = attached.flushing.lock();
         if let Err(e) = attached.drive.is_there() {
             self.lose(replica, attached, &e.to_string());
-            return Err(StoreError::Io { doing: DiskRequest::Find, at: 0, source: Arc::new(e) }.into());
+            return Err(StoreError::Io {
+                doing: DiskRequest::Find,
+                at: 0,
+                source: Arc::new(e),
+            }
+            .into());
         }
         let taken = std::mem::take(&mut *attached.queue.lock());
-        attached.ahead.store(taken.objects.len() as u64, Ordering::Relaxed);
+        attached
+            .ahead
+            .store(taken.objects.len() as u64, Ordering::Relaxed);
         let done = self.burst_of(replica, attached, &taken);
         attached.ahead.store(0, Ordering::Relaxed);
         if let Err(e) = &done {
@@ -175,7 +219,12 @@ impl Client {
         done
     }
 
-    fn burst_of(&self, replica: &Replica, attached: &Arc<Attached>, taken: &Queue) -> Result<(), SyncError> {
+    fn burst_of(
+        &self,
+        replica: &Replica,
+        attached: &Arc<Attached>,
+        taken: &Queue,
+    ) -> Result<(), SyncError> {
         self.tell_attached(replica, attached)?;
         self.is_still_here(replica, attached)?;
         let drive = &attached.drive;
@@ -192,7 +241,9 @@ impl Client {
         objects.extend(attached.short_again(false));
         objects.extend(self.advance(replica, attached)?);
         let objects: Vec<ObjectNo> = objects.into_iter().collect();
-        attached.ahead.store(objects.len() as u64, Ordering::Relaxed);
+        attached
+            .ahead
+            .store(objects.len() as u64, Ordering::Relaxed);
         for objects in objects.chunks(WANTS_MAX) {
             let (seen, versions) = {
                 let _applying = replica.apply()?;
@@ -212,7 +263,9 @@ impl Client {
                 let is_affine = self.inherits(attached, &version)?;
                 if version.data_seq > position {
                     // It has come since. What is not newer than the position is the newest as of it.
-                    replica.drives.has_news_for(attached, version.object, 0, now);
+                    replica
+                        .drives
+                        .has_news_for(attached, version.object, 0, now);
                 } else if version.kind == FileType::File {
                     self.copy_to(replica, attached, &version, (seen, is_affine))?;
                 }
@@ -225,13 +278,28 @@ impl Client {
     }
 
     /// Takes in what was committed since the drive's position; what of it is to be on the drive.
-    pub(super) fn advance(&self, replica: &Replica, attached: &Attached) -> Result<Vec<ObjectNo>, SyncError> {
+    pub(super) fn advance(
+        &self,
+        replica: &Replica,
+        attached: &Attached,
+    ) -> Result<Vec<ObjectNo>, SyncError> {
         self.tell_attached(replica, attached)?;
-        let Label { seen: since, digest, .. } = attached.drive.label();
+        let Label {
+            seen: since,
+            digest,
+            ..
+        } = attached.drive.label();
         let (mut after, mut wanted) = (None, Vec::new());
         loop {
             let incarnation = replica.identity.lock().incarnation;
-            let request = Request::Pull { incarnation, since, digest, filter: 0, after, wait_ms: 0 };
+            let request = Request::Pull {
+                incarnation,
+                since,
+                digest,
+                filter: 0,
+                after,
+                wait_ms: 0,
+            };
             let Reply::Pulled(pulled) = self.ask(replica, &request)? else {
                 return Err(unexpected("to a pull").into());
             };
@@ -240,7 +308,9 @@ impl Client {
                 return Ok(wanted);
             }
             if bug(Bug::DrivePositionTooEarly) {
-                self.relabel(replica, attached, |label| (label.seen, label.digest) = (pulled.to, pulled.digest))?;
+                self.relabel(replica, attached, |label| {
+                    (label.seen, label.digest) = (pulled.to, pulled.digest)
+                })?;
                 attached.drive.sync()?;
             }
             for change in pulled.changes {
@@ -248,7 +318,11 @@ impl Client {
                     Change::Is { version, ranges } => {
                         if version.kind == FileType::File && !bug(Bug::DriveMissesNews) {
                             let state = (version.data_seq, version.size);
-                            skip(attached.drive.changed(version.object, state, ranges.as_deref()))?;
+                            skip(
+                                attached
+                                    .drive
+                                    .changed(version.object, state, ranges.as_deref()),
+                            )?;
                         }
                         if self.inherits(attached, &version)? {
                             wanted.push(version.object);
@@ -266,7 +340,8 @@ impl Client {
                 None => {
                     let server = replica.identity.lock().server;
                     self.relabel(replica, attached, |label| {
-                        (label.seen, label.digest, label.server) = (pulled.to, pulled.digest, server);
+                        (label.seen, label.digest, label.server) =
+                            (pulled.to, pulled.digest, server);
                     })?;
                     return Ok(wanted);
                 }
@@ -297,9 +372,16 @@ impl Client {
             Err(SyncError::Fs(FsError::NoSpace)) => {
                 attached.counters.full.fetch_add(1, Ordering::Relaxed);
                 // A part of it may be there.
-                replica.drives.enodes.remove(&(attached.device, version.object));
+                replica
+                    .drives
+                    .enodes
+                    .remove(&(attached.device, version.object));
                 attached.has_now(version.object);
-                if is_affine { attached.lacks(version)?.len() } else { 0 }
+                if is_affine {
+                    attached.lacks(version)?.len()
+                } else {
+                    0
+                }
             }
             copied => copied.map(|()| 0)?,
         };
@@ -319,11 +401,19 @@ impl Client {
             let mut at = from;
             while at < to {
                 let stop = (at / STEP + 1).saturating_mul(STEP).min(to);
-                let Some(parts) = self.as_committed(replica, version, &mut seen, (at, stop))? else { break 'ranges };
+                let Some(parts) = self.as_committed(replica, version, &mut seen, (at, stop))?
+                else {
+                    break 'ranges;
+                };
                 for (range, pieces) in parts {
                     let bytes: u64 = pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum();
                     match drive.install(no, (version.data_seq, version.size), range, &pieces) {
-                        Ok(true) => drop(attached.counters.written_bytes.fetch_add(bytes, Ordering::Relaxed)),
+                        Ok(true) => drop(
+                            attached
+                                .counters
+                                .written_bytes
+                                .fetch_add(bytes, Ordering::Relaxed),
+                        ),
                         Ok(false) => return Ok(()),
                         Err(StoreError::Corrupt { .. }) => return Ok(()),
                         Err(e) => return Err(e.into()),
@@ -341,7 +431,12 @@ impl Client {
     }
 
     /// Has what is not here fetched to the drive.
-    fn copy_rest(&self, replica: &Replica, attached: &Attached, version: &Version) -> Result<(), SyncError> {
+    fn copy_rest(
+        &self,
+        replica: &Replica,
+        attached: &Attached,
+        version: &Version,
+    ) -> Result<(), SyncError> {
         for (from, to) in attached.lacks(version)?.iter() {
             let mut at = from;
             while at < to {
@@ -356,7 +451,10 @@ impl Client {
 
     /// What is here of content that is as the server has it since `version`; `None`: it is not any more. `seen`: the position at which that was
     /// looked at last.
-    #[allow(clippy::type_complexity, reason = "ranges, and what of them is not zeros")]
+    #[allow(
+        clippy::type_complexity,
+        reason = "ranges, and what of them is not zeros"
+    )]
     fn as_committed(
         &self,
         replica: &Replica,
@@ -380,8 +478,8 @@ impl Client {
             Err(StoreError::NotFound(_)) => return Ok(None),
             attr => attr?,
         };
-        let is_as_there =
-            (attr.size, attr.mtime) == (version.size, version.attributes.mtime) || bug(Bug::DriveGetsPending);
+        let is_as_there = (attr.size, attr.mtime) == (version.size, version.attributes.mtime)
+            || bug(Bug::DriveGetsPending);
         if !is_servers(&note, version.data_seq) || !is_as_there || version.data_seq > *seen {
             return Ok(None);
         }
@@ -391,7 +489,10 @@ impl Client {
         for (from, to) in here.without(&note.absent).iter() {
             let (mut at, mut pieces) = (from, Vec::new());
             while let Some(data) = self.store.seek(no, at, false)?.filter(|data| *data < to) {
-                at = self.store.seek(no, data, true)?.map_or(to, |hole| hole.min(to));
+                at = self
+                    .store
+                    .seek(no, data, true)?
+                    .map_or(to, |hole| hole.min(to));
                 pieces.push((data, self.store.read(no, data, (at - data) as usize)?));
             }
             parts.push(((from, to), pieces));

@@ -30,15 +30,28 @@ impl Client {
     /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the same.
     pub fn detach_drive(self: &Arc<Self>, name: &str, fast: bool) -> Result<(), DriveRefused> {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
-        let found = replica.drives.all().into_iter().find(|drive| drive.name == name || drive.place == name);
+        let found = replica
+            .drives
+            .all()
+            .into_iter()
+            .find(|drive| drive.name == name || drive.place == name);
         let refused = || match replica.drives.superseded_words(name) {
             Some(words) => DriveRefused::Superseded(words),
             None => DriveRefused::NotAttached(name.to_owned()),
         };
         let attached = found.ok_or_else(refused)?;
-        let brought = if fast { Ok(()) } else { self.bring_up_to_date(replica, &attached) };
+        let brought = if fast {
+            Ok(())
+        } else {
+            self.bring_up_to_date(replica, &attached)
+        };
         let ended = self.end_soon(&attached);
-        brought.map_err(|why| DriveRefused::Behind { name: attached.name.clone(), why }).and(ended)
+        brought
+            .map_err(|why| DriveRefused::Behind {
+                name: attached.name.clone(),
+                why,
+            })
+            .and(ended)
     }
 
     /// Sends what is only here to the server, as [`flush_upstream`](Self::flush_upstream) does, and copies all that waits to the drive.
@@ -54,8 +67,12 @@ impl Client {
             };
             match self.only_here() {
                 Ok((0, _)) => why,
-                Ok((1, _)) => format!("one object is neither at the server nor on the drive ({why})"),
-                Ok((objects, _)) => format!("{objects} objects are neither at the server nor on the drive ({why})"),
+                Ok((1, _)) => {
+                    format!("one object is neither at the server nor on the drive ({why})")
+                }
+                Ok((objects, _)) => {
+                    format!("{objects} objects are neither at the server nor on the drive ({why})")
+                }
                 Err(e) => format!("{why}; {e}"),
             }
         };
@@ -63,7 +80,8 @@ impl Client {
             // Nothing is copied while nobody knows what the server has.
             return sent.map_err(left);
         }
-        self.want_incomplete(replica, attached).map_err(|e| e.to_string())?;
+        self.want_incomplete(replica, attached)
+            .map_err(|e| e.to_string())?;
         for _ in 0..BURSTS {
             self.burst(replica, attached).map_err(|e| e.to_string())?;
             if attached.queue.lock().objects.is_empty() {
@@ -73,29 +91,42 @@ impl Client {
         sent.map_err(left)?;
         match attached.short_of() {
             (0, _) => Ok(()),
-            (1, bytes) => Err(format!("it is full, and one file with affinity ({bytes} bytes of it) is not on it")),
-            (files, bytes) => {
-                Err(format!("it is full, and {files} files with affinity ({bytes} bytes of them) are not on it"))
-            }
+            (1, bytes) => Err(format!(
+                "it is full, and one file with affinity ({bytes} bytes of it) is not on it"
+            )),
+            (files, bytes) => Err(format!(
+                "it is full, and {files} files with affinity ({bytes} bytes of them) are not on it"
+            )),
         }
     }
 
     /// Ends a drive; one that does not answer is waited for no longer than [`GOODBYE`].
     fn end_soon(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
         let (client, drive) = (Arc::clone(self), Arc::clone(attached));
-        let ended = Hand::new("teal-detach")?
-            .ask(GOODBYE, move || client.replica.as_ref().map_or(Ok(()), |replica| client.end_drive(replica, &drive)));
+        let ended = Hand::new("teal-detach")?.ask(GOODBYE, move || {
+            client
+                .replica
+                .as_ref()
+                .map_or(Ok(()), |replica| client.end_drive(replica, &drive))
+        });
         let why = match ended {
             Some(Ok(())) => return Ok(()),
             Some(Err(e)) => e.to_string(),
             None => "it does not answer, and is left as it is".to_owned(),
         };
-        Err(DriveRefused::Behind { name: attached.name.clone(), why })
+        Err(DriveRefused::Behind {
+            name: attached.name.clone(),
+            why,
+        })
     }
 
     /// Nobody reads from it any more; it is said to be clean, and closed.
     fn end_drive(&self, replica: &Replica, attached: &Arc<Attached>) -> Result<(), SyncError> {
-        replica.drives.attached.write().retain(|other| !Arc::ptr_eq(other, attached));
+        replica
+            .drives
+            .attached
+            .write()
+            .retain(|other| !Arc::ptr_eq(other, attached));
         attached.is_gone.store(true, Ordering::Release);
         attached.changed.notify_all();
         let _flushing = attached.flushing.lock();
@@ -105,9 +136,14 @@ impl Client {
             let state = replica.state.lock();
             state.is_connected && state.trouble.is_none()
         };
-        let detach = Request::Devices(DeviceAsk::Detach { device: attached.device });
+        let detach = Request::Devices(DeviceAsk::Detach {
+            device: attached.device,
+        });
         if is_there && let Err(e) = replica.call(&*self.clock, &detach, TELLING) {
-            log::debug!("the server does not hear that {} is detached: {e}", attached.name);
+            log::debug!(
+                "the server does not hear that {} is detached: {e}",
+                attached.name
+            );
         }
         Ok(())
     }
@@ -128,12 +164,21 @@ impl Client {
     /// [`DriveRefused::Unknown`], [`DriveRefused::Server`].
     pub fn remove_drive(self: &Arc<Self>, name: &str) -> Result<u32, DriveRefused> {
         let replica = self.replica.as_ref().ok_or(DriveRefused::Alone)?;
-        let note = self.ask_devices(replica, DeviceAsk::List)?.into_iter().find(|note| note.name == name);
+        let note = self
+            .ask_devices(replica, DeviceAsk::List)?
+            .into_iter()
+            .find(|note| note.name == name);
         let note = note.ok_or_else(|| DriveRefused::Unknown(name.to_owned()))?;
         match self.detach_drive(name, true) {
             Err(DriveRefused::NotAttached(_) | DriveRefused::Superseded(_)) | Ok(()) => {}
             Err(e) => log::warn!("{name}: {e}"),
         }
-        self.ask_devices(replica, DeviceAsk::Remove { device: note.device }).map(|_| note.device)
+        self.ask_devices(
+            replica,
+            DeviceAsk::Remove {
+                device: note.device,
+            },
+        )
+        .map(|_| note.device)
     }
 }

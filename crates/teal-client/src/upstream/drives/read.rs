@@ -45,8 +45,14 @@ impl Fresh {
 
 impl Client {
     /// What somebody reads who does not have it here, from a drive, if one is to be asked first and has it all; it is to be entered then.
-    pub(crate) fn read_fresh(&self, attr: &Attr, (from, to): (u64, u64)) -> Result<Option<(Parts, Fresh)>, FsError> {
-        let Some(replica) = &self.replica else { return Ok(None) };
+    pub(crate) fn read_fresh(
+        &self,
+        attr: &Attr,
+        (from, to): (u64, u64),
+    ) -> Result<Option<(Parts, Fresh)>, FsError> {
+        let Some(replica) = &self.replica else {
+            return Ok(None);
+        };
         if replica.drives.is_empty() {
             return Ok(None);
         }
@@ -55,7 +61,9 @@ impl Client {
         if !is_absent {
             return Ok(None);
         }
-        let Some(fresh) = self.ask_drives(replica, no, (from, to), true)? else { return Ok(None) };
+        let Some(fresh) = self.ask_drives(replica, no, (from, to), true)? else {
+            return Ok(None);
+        };
         if let Some(parts) = fresh.parts(from, to) {
             return Ok(Some((parts, fresh)));
         }
@@ -74,8 +82,12 @@ impl Client {
         if replica.drives.is_empty() {
             return Ok(false);
         }
-        let Some(first) = self.note(no)?.absent.within(range.0, range.1).iter().next() else { return Ok(true) };
-        let Some(fresh) = self.ask_drives(replica, no, range, has_server)? else { return Ok(false) };
+        let Some(first) = self.note(no)?.absent.within(range.0, range.1).iter().next() else {
+            return Ok(true);
+        };
+        let Some(fresh) = self.ask_drives(replica, no, range, has_server)? else {
+            return Ok(false);
+        };
         self.enter(fresh)?;
         Ok(!self.note(no)?.absent.touches(first.0, first.0 + 1))
     }
@@ -89,15 +101,34 @@ impl Client {
         has_server: bool,
     ) -> Result<Option<Fresh>, FsError> {
         let note = self.note(no)?;
-        let Some((first, _)) = note.absent.within(from, to).iter().next() else { return Ok(None) };
+        let Some((first, _)) = note.absent.within(from, to).iter().next() else {
+            return Ok(None);
+        };
         let goes_on = first > 0 && !note.absent.touches(first - 1, first);
         let ahead = if goes_on { to.max(first + AHEAD) } else { to };
-        let last = note.absent.within(first, ahead).iter().last().map_or(to, |(_, last)| last);
+        let last = note
+            .absent
+            .within(first, ahead)
+            .iter()
+            .last()
+            .map_or(to, |(_, last)| last);
         let has_server = has_server && replica.state.lock().trouble.is_none();
         let bytes = to.saturating_sub(first).min(AHEAD);
-        for source in replica.drives.order((no, note.data_seq), bytes, has_server, (&self.clock, true)) {
-            let Source::Drive(drive) = source else { return Ok(None) };
-            let Some(fresh) = self.ask_drive(replica, &drive, (no, note.data_seq), (first, last), has_server) else {
+        for source in
+            replica
+                .drives
+                .order((no, note.data_seq), bytes, has_server, (&self.clock, true))
+        {
+            let Source::Drive(drive) = source else {
+                return Ok(None);
+            };
+            let Some(fresh) = self.ask_drive(
+                replica,
+                &drive,
+                (no, note.data_seq),
+                (first, last),
+                has_server,
+            ) else {
                 continue;
             };
             if fresh.found.present.touches(first, first + 1) {
@@ -117,23 +148,43 @@ impl Client {
         (from, to): (u64, u64),
         has_other: bool,
     ) -> Option<Fresh> {
-        let predicted =
-            attached.meter.lock().predict(to - from).map_or(Duration::ZERO, |time| Duration::from_nanos(time.get()));
-        let patience = if has_other { PATIENCE.max(predicted * TIMES) } else { PATIENCE_MAX };
+        let predicted = attached
+            .meter
+            .lock()
+            .predict(to - from)
+            .map_or(Duration::ZERO, |time| Duration::from_nanos(time.get()));
+        let patience = if has_other {
+            PATIENCE.max(predicted * TIMES)
+        } else {
+            PATIENCE_MAX
+        };
         let (begun, drive) = (self.clock.monotonic(), Arc::clone(&attached.drive));
         let is_busy = attached.is_busy();
         let read = move || {
             let held = drive.held(no)?.content.filter(|_| bug(Bug::DriveStale));
-            drive.read(no, held.map_or(data_seq, |content| content.data_seq), from, to)
+            drive.read(
+                no,
+                held.map_or(data_seq, |content| content.data_seq),
+                from,
+                to,
+            )
         };
         let Some(found) = attached.reader.ask(patience, read) else {
             attached.counters.late.fetch_add(1, Ordering::Relaxed);
             return None;
         };
-        let found = found.inspect_err(|e| self.lose_if(replica, attached, e)).ok()?;
+        let found = found
+            .inspect_err(|e| self.lose_if(replica, attached, e))
+            .ok()?;
         let now = self.clock.monotonic();
         attached.uses(now);
-        self.found(replica, attached, (no, data_seq), found, (span(now.saturating_sub(begun)), is_busy))
+        self.found(
+            replica,
+            attached,
+            (no, data_seq),
+            found,
+            (span(now.saturating_sub(begun)), is_busy),
+        )
     }
 
     /// Takes in what a drive's answer tells of it.
@@ -147,43 +198,86 @@ impl Client {
     ) -> Option<Fresh> {
         let spoiled = std::mem::take(&mut found.spoiled);
         if bug(Bug::SpoiledServed) {
-            spoiled.iter().for_each(|(from, to)| found.present.add(from, to));
+            spoiled
+                .iter()
+                .for_each(|(from, to)| found.present.add(from, to));
         }
         if !spoiled.is_empty() {
             let bytes = spoiled.iter().map(|(from, to)| to - from).sum();
-            log::warn!("{}: {bytes} bytes of {} are damaged there", attached.name, self.store.path_of(no));
-            attached.counters.spoiled.fetch_add(bytes, Ordering::Relaxed);
+            log::warn!(
+                "{}: {bytes} bytes of {} are damaged there",
+                attached.name,
+                self.store.path_of(no)
+            );
+            attached
+                .counters
+                .spoiled
+                .fetch_add(bytes, Ordering::Relaxed);
             attached.spoils(no, data_seq, &spoiled, self.clock.monotonic());
         }
         if found.present.is_empty() {
             if spoiled.is_empty() {
-                replica.drives.enodes.insert((attached.device, no), data_seq);
+                replica
+                    .drives
+                    .enodes
+                    .insert((attached.device, no), data_seq);
             }
             return None;
         }
         let bytes = found.present.len();
         {
             let mut meter = attached.meter.lock();
-            if is_busy { meter.measured_busy(bytes, time) } else { meter.measured(bytes, time) }
+            if is_busy {
+                meter.measured_busy(bytes, time)
+            } else {
+                meter.measured(bytes, time)
+            }
         }
         replica.drives.server.lock().waits(time);
         attached.counters.reads.fetch_add(1, Ordering::Relaxed);
-        attached.counters.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Some(Fresh { no, data_seq, found, device: attached.device })
+        attached
+            .counters
+            .read_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+        Some(Fresh {
+            no,
+            data_seq,
+            found,
+            device: attached.device,
+        })
     }
 
     /// Enters what a drive gave, where it still means what is absent here.
     pub(crate) fn enter(&self, fresh: Fresh) -> Result<(), FsError> {
-        let Fresh { no, data_seq, found, device } = fresh;
-        let Some(replica) = &self.replica else { return Ok(()) };
+        let Fresh {
+            no,
+            data_seq,
+            found,
+            device,
+        } = fresh;
+        let Some(replica) = &self.replica else {
+            return Ok(());
+        };
         let (bytes, mut pieces) = (found.present.len(), found.pieces);
         self.room_for(bytes);
         for (from, to) in found.present.iter() {
             let rest = pieces.split_off(pieces.partition_point(|(at, _)| *at < to));
-            let want = Want { object: no, data_seq, offset: from, len: to - from };
-            self.fill(replica, &want, to - from, std::mem::replace(&mut pieces, rest))?;
+            let want = Want {
+                object: no,
+                data_seq,
+                offset: from,
+                len: to - from,
+            };
+            self.fill(
+                replica,
+                &want,
+                to - from,
+                std::mem::replace(&mut pieces, rest),
+            )?;
         }
-        replica.drives.has_news(no, bytes, self.clock.monotonic(), Some(device));
+        replica
+            .drives
+            .has_news(no, bytes, self.clock.monotonic(), Some(device));
         Ok(())
     }
 }

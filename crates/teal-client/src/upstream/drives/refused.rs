@@ -17,7 +17,9 @@ pub enum DriveRefused {
     #[error(transparent)]
     Disk(#[from] DriveError),
     /// It belongs to another volume.
-    #[error("this drive belongs to volume {theirs:08x}, perhaps of another server; this is volume {ours:08x}")]
+    #[error(
+        "this drive belongs to volume {theirs:08x}, perhaps of another server; this is volume {ours:08x}"
+    )]
     OtherVolume {
         /// Whose it is.
         theirs: u32,
@@ -28,7 +30,9 @@ pub enum DriveRefused {
     #[error("the label of this drive was not written by a machine of this volume: it is not read")]
     Forged,
     /// It, or a copy of it, is attached already.
-    #[error("the drive {name} is attached already, from {place}: this is a copy of it, or the same")]
+    #[error(
+        "the drive {name} is attached already, from {place}: this is a copy of it, or the same"
+    )]
     Twice {
         /// Its name.
         name: String,
@@ -41,7 +45,9 @@ pub enum DriveRefused {
     )]
     History,
     /// The server is away, and without it nobody can tell what the drive has seen.
-    #[error("{name} was used elsewhere since it was here: it is read when the server can be asked again ({why})")]
+    #[error(
+        "{name} was used elsewhere since it was here: it is read when the server can be asked again ({why})"
+    )]
     Elsewhere {
         /// Its name.
         name: String,
@@ -83,7 +89,9 @@ pub enum DriveRefused {
         drive: String,
     },
     /// There is no affinity that could be taken away.
-    #[error("{path} has no affinity to {drive}, nor has anything below it; see `teal affinity ls {drive}`")]
+    #[error(
+        "{path} has no affinity to {drive}, nor has anything below it; see `teal affinity ls {drive}`"
+    )]
     NoAffinity {
         /// What it is.
         path: String,
@@ -119,7 +127,9 @@ impl From<SyncError> for DriveRefused {
     fn from(e: SyncError) -> Self {
         match e {
             SyncError::Fs(e) => Self::Fs(e),
-            SyncError::Upstream(UpstreamError::Refused(refused)) if refused.code == RefusalCode::BadRequest => {
+            SyncError::Upstream(UpstreamError::Refused(refused))
+                if refused.code == RefusalCode::BadRequest =>
+            {
                 Self::Refused(refused.words)
             }
             SyncError::Upstream(UpstreamError::Refused(refused)) => Self::Server(refused.words),

@@ -29,10 +29,19 @@ impl Rest {
     /// Of a drive of this profile, used `now`; `None`: it never sleeps.
     pub(super) fn of(profile: &Profile, now: Duration) -> Option<Self> {
         let power = Device::new(profile).ok()?.power;
-        let asleep = power.ids().filter(|state| !power.serves(*state)).min_by_key(|state| power.power(*state))?;
+        let asleep = power
+            .ids()
+            .filter(|state| !power.serves(*state))
+            .min_by_key(|state| power.power(*state))?;
         let trip = power.round_trip(power.nearest_serving(asleep), asleep)?;
         let (after, last) = (trip.break_even()?, now);
-        Some(Self { after, trip: trip.energy, used: now, lost: Cost::default(), last })
+        Some(Self {
+            after,
+            trip: trip.energy,
+            used: now,
+            lost: Cost::default(),
+            last,
+        })
     }
 
     pub(super) fn uses(&mut self, now: Duration) {
@@ -51,14 +60,25 @@ impl Rest {
     }
 
     /// Something else has served at this cost what would have cost `ideal` here; whether it is to be woken.
-    pub(super) fn loses(&mut self, (served, ideal): (Cost, Cost), weights: Weights, now: Duration) -> bool {
+    pub(super) fn loses(
+        &mut self,
+        (served, ideal): (Cost, Cost),
+        weights: Weights,
+        now: Duration,
+    ) -> bool {
         if span(now.saturating_sub(self.last)) > self.after {
             self.lost = Cost::default();
         }
         self.last = now;
         self.lost.0 += served.0.saturating_sub(ideal.0);
-        let is_enough =
-            self.lost.0 > 0 && self.lost.0 >= weights.cost(Predicted { latency: Span::ZERO, energy: self.trip }).0;
+        let is_enough = self.lost.0 > 0
+            && self.lost.0
+                >= weights
+                    .cost(Predicted {
+                        latency: Span::ZERO,
+                        energy: self.trip,
+                    })
+                    .0;
         if is_enough {
             self.lost = Cost::default();
         }

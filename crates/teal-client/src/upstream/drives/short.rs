@@ -44,7 +44,11 @@ impl Attached {
     pub(super) fn short_again(&self, all: bool) -> Vec<ObjectNo> {
         let free = self.drive.room().free;
         let short = self.short.lock();
-        if all || free > short.free { short.files.keys().copied().collect() } else { Vec::new() }
+        if all || free > short.free {
+            short.files.keys().copied().collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// After all was tried.
@@ -54,7 +58,10 @@ impl Attached {
         (short.free, short.is_said) = (free, short.is_said && !short.files.is_empty());
         if !short.files.is_empty() && !std::mem::replace(&mut short.is_said, true) {
             let (files, bytes) = (short.files.len(), short.files.values().sum::<u64>());
-            log::warn!("the drive {} is full: {files} files with affinity ({bytes} bytes) are not on it", self.name);
+            log::warn!(
+                "the drive {} is full: {files} files with affinity ({bytes} bytes) are not on it",
+                self.name
+            );
         }
     }
 }

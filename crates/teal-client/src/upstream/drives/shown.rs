@@ -95,7 +95,10 @@ impl Attached {
         let (room, label) = (self.drive.room(), self.drive.label());
         let (objects, bytes) = {
             let queue = self.queue.lock();
-            (queue.objects.len() as u64 + self.ahead.load(Relaxed), queue.bytes)
+            (
+                queue.objects.len() as u64 + self.ahead.load(Relaxed),
+                queue.bytes,
+            )
         };
         let counters = &self.counters;
         let counts = [
@@ -115,7 +118,10 @@ impl Attached {
             device: self.device,
             name: self.name.clone(),
             place: self.place.clone(),
-            known: KnownDrive { nonce: label.next, profile: self.profile.clone() },
+            known: KnownDrive {
+                nonce: label.next,
+                profile: self.profile.clone(),
+            },
             room: (room.total, room.free),
             objects: room.objects,
             seen: label.seen,
@@ -123,7 +129,10 @@ impl Attached {
             short: self.short_of(),
             is_late: self.reader.is_late(),
             is_told: !self.is_untold.load(Relaxed),
-            counts: counts.into_iter().map(|(name, count)| (name, count.load(Relaxed))).collect(),
+            counts: counts
+                .into_iter()
+                .map(|(name, count)| (name, count.load(Relaxed)))
+                .collect(),
         }
     }
 }
@@ -132,15 +141,24 @@ impl Client {
     /// The names of the drives that are attached here, where they are, and how many objects wait to be copied to each; asks none of them.
     pub fn drives_here(&self) -> Vec<(String, String, u64)> {
         let replica = self.replica.iter();
-        let waits = |drive: &Attached| drive.queue.lock().objects.len() as u64 + drive.ahead.load(Relaxed);
-        let line = |drive: std::sync::Arc<Attached>| (drive.name.clone(), drive.place.clone(), waits(&drive));
-        replica.flat_map(|replica| replica.drives.all()).map(line).collect()
+        let waits =
+            |drive: &Attached| drive.queue.lock().objects.len() as u64 + drive.ahead.load(Relaxed);
+        let line = |drive: std::sync::Arc<Attached>| {
+            (drive.name.clone(), drive.place.clone(), waits(&drive))
+        };
+        replica
+            .flat_map(|replica| replica.drives.all())
+            .map(line)
+            .collect()
     }
 
     /// The drives that are attached here.
     pub fn drives(&self) -> Vec<DriveShown> {
         let replica = self.replica.iter();
-        replica.flat_map(|replica| replica.drives.all()).map(|attached| attached.shown()).collect()
+        replica
+            .flat_map(|replica| replica.drives.all())
+            .map(|attached| attached.shown())
+            .collect()
     }
 
     /// Where the content of an object is, and where it would be read from; of a directory, how much of what is known below it is here.
@@ -155,10 +173,21 @@ impl Client {
             _ => return Err(FsError::Invalid),
         }
         let (note, mut sources) = (self.note(no)?, Vec::new());
-        let absent: u64 = note.absent.within(0, attr.size).iter().map(|(from, to)| to - from).sum();
+        let absent: u64 = note
+            .absent
+            .within(0, attr.size)
+            .iter()
+            .map(|(from, to)| to - from)
+            .sum();
         let here = attr.size - absent;
         let mut shown = |name: &str, data_seq, bytes, price, why| {
-            sources.push(SourceShown { name: name.to_owned(), data_seq, bytes, price, why });
+            sources.push(SourceShown {
+                name: name.to_owned(),
+                data_seq,
+                bytes,
+                price,
+                why,
+            });
         };
         let why = match (absent, here) {
             (0, _) => "read: all of it is here",
@@ -167,14 +196,27 @@ impl Client {
         };
         shown("home log", None, here, None, why);
         let Some(replica) = &self.replica else {
-            return Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, pinned: None, sources });
+            return Ok(Whereabouts {
+                path: self.store.path_of(no),
+                size: attr.size,
+                pinned: None,
+                sources,
+            });
         };
-        let pinned = self.pinned_by(replica, no)?.map(|above| self.store.path_of(above));
+        let pinned = self
+            .pinned_by(replica, no)?
+            .map(|above| self.store.path_of(above));
         let weights = replica.drives.weights();
         let is_up = replica.state.lock().trouble.is_none();
         let mut is_first = absent > 0;
-        let mut ordered = replica.drives.order((no, note.data_seq), BLOCK, is_up, (&self.clock, false));
-        if !ordered.iter().any(|source| matches!(source, Source::Server)) {
+        let mut ordered =
+            replica
+                .drives
+                .order((no, note.data_seq), BLOCK, is_up, (&self.clock, false));
+        if !ordered
+            .iter()
+            .any(|source| matches!(source, Source::Server))
+        {
             ordered.push(Source::Server);
         }
         for source in ordered {
@@ -193,12 +235,20 @@ impl Client {
                 Source::Drive(drive) => {
                     let meter = drive.metered();
                     let asked = std::sync::Arc::clone(&drive.drive);
-                    let held = drive.reader.ask(super::PATIENCE_MAX, move || asked.held(no).ok()).flatten();
+                    let held = drive
+                        .reader
+                        .ask(super::PATIENCE_MAX, move || asked.held(no).ok())
+                        .flatten();
                     let content = held.and_then(|held| held.content);
-                    let bytes =
-                        content.iter().flat_map(|content| content.present.iter()).map(|(from, to)| to - from).sum();
-                    let has_it =
-                        absent > 0 && content.as_ref().is_some_and(|content| content.data_seq == note.data_seq);
+                    let bytes = content
+                        .iter()
+                        .flat_map(|content| content.present.iter())
+                        .map(|(from, to)| to - from)
+                        .sum();
+                    let has_it = absent > 0
+                        && content
+                            .as_ref()
+                            .is_some_and(|content| content.data_seq == note.data_seq);
                     let why = match (&content, has_it && is_first) {
                         (None, _) => "does not have it",
                         (_, true) => "read next: it costs least",
@@ -211,7 +261,12 @@ impl Client {
                 }
             }
         }
-        Ok(Whereabouts { path: self.store.path_of(no), size: attr.size, pinned, sources })
+        Ok(Whereabouts {
+            path: self.store.path_of(no),
+            size: attr.size,
+            pinned,
+            sources,
+        })
     }
 
     fn tree_whereabouts(&self, no: ObjectNo) -> Result<Whereabouts, FsError> {
@@ -224,17 +279,34 @@ impl Client {
         }
         let shown = |name: &str, bytes, why| {
             let name = name.to_owned();
-            SourceShown { name, data_seq: None, bytes, price: None, why }
+            SourceShown {
+                name,
+                data_seq: None,
+                bytes,
+                price: None,
+                why,
+            }
         };
-        let why = if absent == 0 { "all that is known here of it" } else { "the rest comes when it is read" };
+        let why = if absent == 0 {
+            "all that is known here of it"
+        } else {
+            "the rest comes when it is read"
+        };
         let mut sources = vec![shown("home log", size - absent, why)];
         let mut pinned = None;
         if let Some(replica) = &self.replica {
-            pinned = self.pinned_by(replica, no)?.map(|above| self.store.path_of(above));
+            pinned = self
+                .pinned_by(replica, no)?
+                .map(|above| self.store.path_of(above));
             if absent > 0 {
                 sources.push(shown("elsewhere", absent, "not here"));
             }
         }
-        Ok(Whereabouts { path: self.store.path_of(no), size, pinned, sources })
+        Ok(Whereabouts {
+            path: self.store.path_of(no),
+            size,
+            pinned,
+            sources,
+        })
     }
 }

@@ -29,23 +29,41 @@ pub(super) struct Superseded {
 
 impl super::Drives {
     /// Stops using a drive, if by these notes of the server it is another machine's now: what is said then. Nothing is being written to it.
-    fn leave_if_superseded(&self, ours: u32, attached: &Arc<Attached>, notes: &[DeviceNote]) -> Option<String> {
+    fn leave_if_superseded(
+        &self,
+        ours: u32,
+        attached: &Arc<Attached>,
+        notes: &[DeviceNote],
+    ) -> Option<String> {
         let note = notes.iter().find(|note| note.device == attached.device)?;
-        let (_, machine) = note.attached.as_ref().filter(|(replica, _)| *replica != ours)?;
+        let (_, machine) = note
+            .attached
+            .as_ref()
+            .filter(|(replica, _)| *replica != ours)?;
         if attached.is_untold.load(Ordering::Acquire) {
             // The server has not heard of what is here.
             return None;
         }
-        let Attached { name, place, device, .. } = &**attached;
-        let words =
-            format!("{name} has been attached to {machine} since: what is in {place} is a copy, or was pulled out");
+        let Attached {
+            name,
+            place,
+            device,
+            ..
+        } = &**attached;
+        let words = format!(
+            "{name} has been attached to {machine} since: what is in {place} is a copy, or was pulled out"
+        );
         if !attached.is_gone.swap(true, Ordering::AcqRel) {
             log::warn!("{words}; it is not used any more");
             let mut superseded = self.superseded.lock();
-            superseded.known.insert(*device, (name.clone(), words.clone()));
+            superseded
+                .known
+                .insert(*device, (name.clone(), words.clone()));
             superseded.places.push(place.into());
         }
-        self.attached.write().retain(|other| !Arc::ptr_eq(other, attached));
+        self.attached
+            .write()
+            .retain(|other| !Arc::ptr_eq(other, attached));
         attached.changed.notify_all();
         self.lost.get().iter().for_each(|told| (told.0)());
         Some(words)
@@ -69,13 +87,21 @@ impl super::Drives {
     /// What is said of a drive of this name that others have attached since.
     pub(super) fn superseded_words(&self, name: &str) -> Option<String> {
         let superseded = self.superseded.lock();
-        superseded.known.values().find(|(known, _)| known == name).map(|(_, words)| words.clone())
+        superseded
+            .known
+            .values()
+            .find(|(known, _)| known == name)
+            .map(|(_, words)| words.clone())
     }
 }
 
 impl Client {
     /// Asks the server whether a drive is still this machine's; under its `flushing`.
-    pub(super) fn is_still_here(&self, replica: &Replica, attached: &Arc<Attached>) -> Result<(), SyncError> {
+    pub(super) fn is_still_here(
+        &self,
+        replica: &Replica,
+        attached: &Arc<Attached>,
+    ) -> Result<(), SyncError> {
         let Reply::Devices(notes) = self.ask(replica, &Request::Devices(DeviceAsk::List))? else {
             return Err(unexpected("to a question about drives").into());
         };
@@ -106,14 +132,22 @@ impl Client {
 
     /// What is to be said of drives that were attached here and are another machine's since, by their numbers.
     pub fn superseded_drives(&self) -> BTreeMap<u32, String> {
-        let Some(replica) = &self.replica else { return BTreeMap::new() };
+        let Some(replica) = &self.replica else {
+            return BTreeMap::new();
+        };
         let superseded = replica.drives.superseded.lock();
-        superseded.known.iter().map(|(device, (_, words))| (*device, words.clone())).collect()
+        superseded
+            .known
+            .iter()
+            .map(|(device, (_, words))| (*device, words.clone()))
+            .collect()
     }
 
     /// Where those were that have been found out since this was asked last: what is there is not to be attached by itself.
     pub fn superseded_places(&self) -> Vec<PathBuf> {
-        let Some(replica) = &self.replica else { return Vec::new() };
+        let Some(replica) = &self.replica else {
+            return Vec::new();
+        };
         std::mem::take(&mut replica.drives.superseded.lock().places)
     }
 }

@@ -15,7 +15,14 @@ const SEQ: CommitSeq = CommitSeq::new(3);
 fn drive(profile: Option<&Profile>) -> Arc<Attached> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let disk = Arc::new(MemDisk::new((16 << 20) / SECTOR));
-    let drive = Drive::make(disk, Arc::clone(&clock), &SystemEntropy, "usb", Label::default()).unwrap();
+    let drive = Drive::make(
+        disk,
+        Arc::clone(&clock),
+        &SystemEntropy,
+        "usb",
+        Label::default(),
+    )
+    .unwrap();
     Arc::new(Attached {
         device: 1,
         name: "usb".into(),
@@ -50,10 +57,20 @@ fn with(drive: &Arc<Attached>) -> Drives {
 
 /// The server has sent a block.
 fn answers(drives: &Drives, millis: u64) {
-    let data = teal_proto::Data { offset: 0, bytes: serde_bytes::ByteBuf::from(vec![1; 4096]) };
-    let reply = Reply::Data(vec![Got::Is { len: 4096, pieces: vec![data] }]);
+    let data = teal_proto::Data {
+        offset: 0,
+        bytes: serde_bytes::ByteBuf::from(vec![1; 4096]),
+    };
+    let reply = Reply::Data(vec![Got::Is {
+        len: 4096,
+        pieces: vec![data],
+    }]);
     let is_busy = drives.is_sending();
-    drives.answered(&Request::Read { wants: Vec::new() }, &reply, (Duration::from_millis(millis), is_busy));
+    drives.answered(
+        &Request::Read { wants: Vec::new() },
+        &reply,
+        (Duration::from_millis(millis), is_busy),
+    );
 }
 
 /// Whether the drive comes first.
@@ -133,7 +150,11 @@ fn nobody_waits_for_a_drive_that_is_slow_or_gone() {
     answers(&drives, 200);
     assert!(is_drive_first(&drives));
     let (go, gone) = std::sync::mpsc::channel::<()>();
-    assert_eq!(usb.reader.ask(Duration::from_millis(1), move || gone.recv().is_ok()), None);
+    assert_eq!(
+        usb.reader
+            .ask(Duration::from_millis(1), move || gone.recv().is_ok()),
+        None
+    );
     for n in 1..=5 {
         assert!(!is_drive_first(&drives));
         assert_eq!(usb.counters.avoided.load(Ordering::Relaxed), n);
@@ -172,11 +193,19 @@ fn a_batch_on_its_way_to_the_server_is_anticipated() {
     let batch = drives.sends();
     assert!(is_drive_first(&drives), "content would come behind it");
     let quiet = drives.server.lock().predict(BLOCK);
-    drives.answered(&Request::Have { chunks: Vec::new() }, &Reply::Done, (Duration::from_secs(1), true));
+    drives.answered(
+        &Request::Have { chunks: Vec::new() },
+        &Reply::Done,
+        (Duration::from_secs(1), true),
+    );
     answers(&drives, 11);
     assert!(!is_drive_first(&drives), "it was measured");
     drop(batch);
-    assert_eq!(drives.server.lock().predict(BLOCK), quiet, "that tells nothing of how it is otherwise");
+    assert_eq!(
+        drives.server.lock().predict(BLOCK),
+        quiet,
+        "that tells nothing of how it is otherwise"
+    );
     assert!(!is_drive_first(&drives));
 }
 
@@ -186,22 +215,48 @@ fn names_tell_how_narrow_the_way_to_the_server_is_before_any_content_comes() {
     let drives = with(&usb);
     usb.meter.lock().measured(BLOCK, Span::millis(2));
     let answered = |reply: &Reply, millis| {
-        let request = Request::List { dirs: Vec::new(), ahead: 0 };
-        drives.answered(&request, reply, (Duration::from_millis(millis), drives.is_sending()));
+        let request = Request::List {
+            dirs: Vec::new(),
+            ahead: 0,
+        };
+        drives.answered(
+            &request,
+            reply,
+            (Duration::from_millis(millis), drives.is_sending()),
+        );
     };
-    let listing = |no: u64| teal_proto::Listing { dir: ObjectNo::new(no), entries: None, more: false };
-    let few = Reply::Listings { head: SEQ, dirs: vec![listing(70)] };
-    let many = Reply::Listings { head: SEQ, dirs: (1 << 20..(1 << 20) + 20_000).map(listing).collect() };
+    let listing = |no: u64| teal_proto::Listing {
+        dir: ObjectNo::new(no),
+        entries: None,
+        more: false,
+    };
+    let few = Reply::Listings {
+        head: SEQ,
+        dirs: vec![listing(70)],
+    };
+    let many = Reply::Listings {
+        head: SEQ,
+        dirs: (1 << 20..(1 << 20) + 20_000).map(listing).collect(),
+    };
     let blocks = encode_reply(&many).unwrap().len() as u64 / BLOCK;
     assert!(blocks > 10, "{blocks}");
     answered(&Reply::Done, 1);
     answered(&few, 1);
-    assert!(!is_drive_first(&drives) && drives.is_server_unknown(), "the way is short, and that is all that is known");
+    assert!(
+        !is_drive_first(&drives) && drives.is_server_unknown(),
+        "the way is short, and that is all that is known"
+    );
     answered(&many, 1 + 16 * (blocks + 1));
-    assert!(is_drive_first(&drives) && !drives.is_server_unknown(), "2 Mbit/s");
+    assert!(
+        is_drive_first(&drives) && !drives.is_server_unknown(),
+        "2 Mbit/s"
+    );
     answered(&many, 1 + (blocks + 1) / 10);
     assert!(!is_drive_first(&drives), "it was the server's work");
-    assert!(!Drives::default().is_server_unknown(), "who has no drives asks the server for all");
+    assert!(
+        !Drives::default().is_server_unknown(),
+        "who has no drives asks the server for all"
+    );
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use super::*;
 
 fn link(dir: u64, name: &[u8]) -> Link {
-    Link { dir: ObjectNo::new(dir), name: Name::new(name).unwrap() }
+    Link {
+        dir: ObjectNo::new(dir),
+        name: Name::new(name).unwrap(),
+    }
 }
 
 fn full() -> Note {
@@ -22,7 +25,12 @@ fn full() -> Note {
             batch: 6,
             part: Part {
                 created: true,
-                data: Some(Dirty { base: seq(7), cut: 8, ranges: ranges.clone(), tail: None }),
+                data: Some(Dirty {
+                    base: seq(7),
+                    cut: 8,
+                    ranges: ranges.clone(),
+                    tail: None,
+                }),
                 ..Part::default()
             },
             sent: vec![link(9, b"b")],
@@ -38,49 +46,121 @@ fn full() -> Note {
 
 #[test]
 fn an_object_that_is_behind_says_since_when() {
-    let note = Note { again: true, behind: Some(CommitSeq::new(0x0102)), ..Note::default() };
+    let note = Note {
+        again: true,
+        behind: Some(CommitSeq::new(0x0102)),
+        ..Note::default()
+    };
     assert_eq!(note.encode(), [2, 0b101_0000, 2, 1, 0, 0, 0, 0, 0, 0]);
     assert_eq!(Note::decode(&note.encode()), Some(note));
-    assert_eq!(Note::decode(&[1, 0b101_0000, 2, 1, 0, 0, 0, 0, 0, 0]), None, "a flag that version 1 does not have");
+    assert_eq!(
+        Note::decode(&[1, 0b101_0000, 2, 1, 0, 0, 0, 0, 0, 0]),
+        None,
+        "a flag that version 1 does not have"
+    );
 }
 
 #[test]
 fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
     let word = |n: u64| n.to_le_bytes().to_vec();
-    let pending = [vec![0b10110], word(3), word(4), vec![1, 0], word(1), vec![1, b'a', 1, 0], word(5), vec![1, b'u']];
-    let flying = [word(6), vec![0b01001], word(7), word(8), vec![1, 0, 0, 0], word(1), word(2), vec![0, 0]];
+    let pending = [
+        vec![0b10110],
+        word(3),
+        word(4),
+        vec![1, 0],
+        word(1),
+        vec![1, b'a', 1, 0],
+        word(5),
+        vec![1, b'u'],
+    ];
+    let flying = [
+        word(6),
+        vec![0b01001],
+        word(7),
+        word(8),
+        vec![1, 0, 0, 0],
+        word(1),
+        word(2),
+        vec![0, 0],
+    ];
     let sent = [vec![1, 0], word(9), vec![1, b'b']];
     let absent = [word(10), vec![1, 0, 0, 0], word(1), word(2)];
     let lost = [word(11), vec![1, b'c']];
-    let body = [pending.concat(), flying.concat(), sent.concat(), absent.concat()].concat();
+    let body = [
+        pending.concat(),
+        flying.concat(),
+        sent.concat(),
+        absent.concat(),
+    ]
+    .concat();
     let want = [vec![2, 0b11_0111], body.clone(), lost.concat()].concat();
     assert_eq!(full().encode(), want);
     let old = [vec![1, 0b1_0111], body].concat();
-    assert_eq!(Note::decode(&old), Some(Note { lost: None, ..full() }));
-    assert_eq!(Note::decode(&[&[1], &want[1..]].concat()), None, "version 1 knows no lost names");
+    assert_eq!(
+        Note::decode(&old),
+        Some(Note {
+            lost: None,
+            ..full()
+        })
+    );
+    assert_eq!(
+        Note::decode(&[&[1], &want[1..]].concat()),
+        None,
+        "version 1 knows no lost names"
+    );
     assert_eq!(Note::decode(&[&[3], &want[1..]].concat()), None);
-    let tail = Some(Tail { start: 12, from: 13, to: 14 });
-    let data = Some(Dirty { base: CommitSeq::new(7), cut: 8, ranges: Ranges::default(), tail });
-    let note = Note { pending: Part { data, ..Part::default() }, ..Note::default() };
+    let tail = Some(Tail {
+        start: 12,
+        from: 13,
+        to: 14,
+    });
+    let data = Some(Dirty {
+        base: CommitSeq::new(7),
+        cut: 8,
+        ranges: Ranges::default(),
+        tail,
+    });
+    let note = Note {
+        pending: Part {
+            data,
+            ..Part::default()
+        },
+        ..Note::default()
+    };
     let words = [word(7), word(8), vec![0; 4], word(12), word(13), word(14)].concat();
     let want = [vec![2, 1, 0b10_1000], words, vec![0, 0]].concat();
     assert_eq!(note.encode(), want);
     assert_eq!(Note::decode(&want), Some(note));
-    assert_eq!(Note::decode(&[&[1], &want[1..]].concat()), None, "version 1 knows no tails");
+    assert_eq!(
+        Note::decode(&[&[1], &want[1..]].concat()),
+        None,
+        "version 1 knows no tails"
+    );
 }
 
 #[test]
 fn notes_survive_and_damage_is_noticed() {
     for note in [
         full(),
-        Note { unlisted: true, ..Note::default() },
+        Note {
+            unlisted: true,
+            ..Note::default()
+        },
         Note::default(),
-        Note { behind: Some(CommitSeq::new(3)), ..full() },
+        Note {
+            behind: Some(CommitSeq::new(3)),
+            ..full()
+        },
     ] {
         let bytes = note.encode();
         assert_eq!(Note::decode(&bytes), Some(note));
         for len in 0..bytes.len() {
-            assert_eq!(Note::decode(&bytes[..len]), None, "{len} bytes of {}", bytes.len());
+            assert_eq!(
+                Note::decode(&bytes[..len]),
+                None,
+                "{len} bytes of {}",
+                bytes.len()
+            );
         }
         assert_eq!(Note::decode(&[&bytes[..], &[0]].concat()), None);
     }
@@ -89,7 +169,10 @@ fn notes_survive_and_damage_is_noticed() {
 
 #[test]
 fn what_did_not_arrive_is_pending_with_its_first_base() {
-    let mut part = Part { attributes: Some(CommitSeq::new(9)), ..Part::default() };
+    let mut part = Part {
+        attributes: Some(CommitSeq::new(9)),
+        ..Part::default()
+    };
     let flown = Part {
         attributes: Some(CommitSeq::new(3)),
         links: Some((CommitSeq::new(3), vec![link(1, b"old")])),
@@ -98,18 +181,40 @@ fn what_did_not_arrive_is_pending_with_its_first_base() {
     part.take_back(flown.clone());
     assert_eq!(part, flown);
     // Removed meanwhile: the position had passed what others changed of it.
-    let mut removed = Part { gone: true, links: Some((CommitSeq::new(8), vec![link(1, b"old")])), ..Part::default() };
-    removed.take_back(Part { attributes: Some(CommitSeq::new(3)), ..Part::default() });
+    let mut removed = Part {
+        gone: true,
+        links: Some((CommitSeq::new(8), vec![link(1, b"old")])),
+        ..Part::default()
+    };
+    removed.take_back(Part {
+        attributes: Some(CommitSeq::new(3)),
+        ..Part::default()
+    });
     assert_eq!(removed.links.unwrap().0, CommitSeq::new(3));
 }
 
 #[test]
 fn tails_that_did_not_arrive_are_one_if_both_are() {
     let part = |tail| {
-        let data = Some(Dirty { base: CommitSeq::new(3), cut: u64::MAX, ranges: Ranges::default(), tail });
-        Part { data, ..Part::default() }
+        let data = Some(Dirty {
+            base: CommitSeq::new(3),
+            cut: u64::MAX,
+            ranges: Ranges::default(),
+            tail,
+        });
+        Part {
+            data,
+            ..Part::default()
+        }
     };
-    let (flown, newer) = (Tail { start: 10, from: 20, to: 30 }, Tail::open(30, 30));
+    let (flown, newer) = (
+        Tail {
+            start: 10,
+            from: 20,
+            to: 30,
+        },
+        Tail::open(30, 30),
+    );
     let joined = |mut newer: Part, flown: Part| {
         newer.take_back(flown);
         newer.data.unwrap().tail

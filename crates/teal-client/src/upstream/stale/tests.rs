@@ -19,37 +19,68 @@ fn grown() -> StaleFiles {
 fn a_write_at_the_size_the_kernel_was_given_appends() {
     let stale = grown();
     assert_eq!(stale.place(FILE, 5, 10, true), Placement::End);
-    assert_eq!(stale.place(FILE, 10, 10, true), Placement::End, "the end is the end");
+    assert_eq!(
+        stale.place(FILE, 10, 10, true),
+        Placement::End,
+        "the end is the end"
+    );
 }
 
 #[test]
 fn any_other_write_is_positioned_on_what_the_kernel_was_given() {
     let stale = grown();
     for (offset, asks_for_end) in [(5, false), (12, false), (4, true), (6, true)] {
-        assert_eq!(stale.place(FILE, offset, 10, asks_for_end), Placement::Offset(Some(seq(2))), "{offset}");
+        assert_eq!(
+            stale.place(FILE, offset, 10, asks_for_end),
+            Placement::Offset(Some(seq(2))),
+            "{offset}"
+        );
     }
-    assert_eq!(stale.place(FILE, 10, 10, false), Placement::Offset(None), "it takes nothing from anybody");
-    assert_eq!(stale.place(ObjectNo::new(8), 5, 10, true), Placement::Offset(None), "nothing is known of others");
+    assert_eq!(
+        stale.place(FILE, 10, 10, false),
+        Placement::Offset(None),
+        "it takes nothing from anybody"
+    );
+    assert_eq!(
+        stale.place(ObjectNo::new(8), 5, 10, true),
+        Placement::Offset(None),
+        "nothing is known of others"
+    );
 }
 
 #[test]
 fn a_kernel_that_was_told_of_the_new_size_does_not_append_at_the_old_one() {
     let stale = grown();
     stale.kernel_raised(FILE, 10, 10);
-    assert_eq!(stale.place(FILE, 5, 10, true), Placement::Offset(Some(seq(2))));
+    assert_eq!(
+        stale.place(FILE, 5, 10, true),
+        Placement::Offset(Some(seq(2)))
+    );
     // Programs still act on the content they have seen.
-    assert_eq!(stale.place(FILE, 5, 10, false), Placement::Offset(Some(seq(2))));
+    assert_eq!(
+        stale.place(FILE, 5, 10, false),
+        Placement::Offset(Some(seq(2)))
+    );
 }
 
 #[test]
 fn what_is_given_after_the_change_is_the_base_from_then_on() {
     let stale = grown();
-    assert!(stale.was_given(FILE, Moment(0)), "the answer may be of before");
-    assert_eq!(stale.place(FILE, 2, 10, false), Placement::Offset(Some(seq(2))));
+    assert!(
+        stale.was_given(FILE, Moment(0)),
+        "the answer may be of before"
+    );
+    assert_eq!(
+        stale.place(FILE, 2, 10, false),
+        Placement::Offset(Some(seq(2)))
+    );
     assert!(!stale.was_given(FILE, stale.moment()));
     assert_eq!(stale.place(FILE, 2, 10, false), Placement::Offset(None));
     stale.kernel_raised(FILE, 10, 10);
-    assert!(stale.listed.lock().files.is_empty(), "nothing is left to know");
+    assert!(
+        stale.listed.lock().files.is_empty(),
+        "nothing is left to know"
+    );
 }
 
 #[test]
@@ -57,11 +88,19 @@ fn appends_follow_each_other_in_the_places_of_the_kernel() {
     let stale = grown();
     // Three requests of one write: the kernel counts on from where it began.
     for (offset, size) in [(5, 10), (9, 14), (13, 18)] {
-        assert_eq!(stale.place(FILE, offset, size, true), Placement::End, "{offset}");
+        assert_eq!(
+            stale.place(FILE, offset, size, true),
+            Placement::End,
+            "{offset}"
+        );
         stale.kernel_raised(FILE, offset + 4, size + 4);
     }
     assert_eq!(stale.place(FILE, 17, 22, true), Placement::End);
-    assert_eq!(stale.place(FILE, 5, 22, true), Placement::Offset(Some(seq(2))), "the kernel is beyond that");
+    assert_eq!(
+        stale.place(FILE, 5, 22, true),
+        Placement::Offset(Some(seq(2))),
+        "the kernel is beyond that"
+    );
 }
 
 #[test]
@@ -71,7 +110,10 @@ fn a_kernel_that_wrote_while_it_was_told_holds_the_larger_size() {
     stale.kernel_raised(FILE, 15, 20);
     stale.kernel_raised(FILE, 10, 20);
     assert_eq!(stale.place(FILE, 15, 20, true), Placement::End);
-    assert_eq!(stale.place(FILE, 10, 20, true), Placement::Offset(Some(seq(2))));
+    assert_eq!(
+        stale.place(FILE, 10, 20, true),
+        Placement::Offset(Some(seq(2)))
+    );
 }
 
 #[test]
@@ -79,7 +121,10 @@ fn a_write_inside_the_file_changes_nothing_of_its_end() {
     let stale = grown();
     stale.kernel_raised(FILE, 3, 10);
     assert_eq!(stale.place(FILE, 5, 10, true), Placement::End);
-    assert_eq!(stale.place(FILE, 3, 10, true), Placement::Offset(Some(seq(2))));
+    assert_eq!(
+        stale.place(FILE, 3, 10, true),
+        Placement::Offset(Some(seq(2)))
+    );
 }
 
 #[test]
@@ -94,12 +139,23 @@ fn the_oldest_changes_make_way_for_new_ones() {
     stale.replaced(first, 10, seq(3), seq(4));
     stale.replaced(ObjectNo::new(1 << 40), 5, seq(2), seq(3));
     assert_eq!(stale.place(first, 5, 20, true), Placement::End);
-    assert_eq!(stale.place(first, 4, 20, true), Placement::Offset(Some(seq(2))), "what was seen first counts");
-    assert_eq!(stale.place(ObjectNo::new(2), 5, 10, true), Placement::Offset(None));
+    assert_eq!(
+        stale.place(first, 4, 20, true),
+        Placement::Offset(Some(seq(2))),
+        "what was seen first counts"
+    );
+    assert_eq!(
+        stale.place(ObjectNo::new(2), 5, 10, true),
+        Placement::Offset(None)
+    );
     for size in 100..110 {
         stale.replaced(first, size, seq(5), seq(6));
     }
-    assert_eq!(stale.place(first, 100, 200, true), Placement::Offset(Some(seq(2))), "the newest sizes are kept");
+    assert_eq!(
+        stale.place(first, 100, 200, true),
+        Placement::Offset(Some(seq(2))),
+        "the newest sizes are kept"
+    );
     assert_eq!(stale.place(first, 109, 200, true), Placement::End);
 }
 

@@ -16,19 +16,41 @@ impl Side<'_> {
         let needed = self.queue(trace, points, id, late);
         self.pay(&needed);
         let (mut ends, mut arrived) = (BTreeSet::new(), 0);
-        let deadlines: BTreeSet<_> = self.changes.iter().flat_map(|change| [change.due, change.last]).collect();
+        let deadlines: BTreeSet<_> = self
+            .changes
+            .iter()
+            .flat_map(|change| [change.due, change.last])
+            .collect();
         for (at, point) in points.iter().enumerate() {
-            let mut here = Own { point: at, at: point.at, is_end: at + 1 == points.len(), ..Own::default() };
+            let mut here = Own {
+                point: at,
+                at: point.at,
+                is_end: at + 1 == points.len(),
+                ..Own::default()
+            };
             let before = arrived;
-            match (point.kind, trace.events().get(point.event).map(|event| event.what)) {
-                (Kind::Read, Some(What::Read { object, offset, bytes, copies })) => {
+            match (
+                point.kind,
+                trace.events().get(point.event).map(|event| event.what),
+            ) {
+                (
+                    Kind::Read,
+                    Some(What::Read {
+                        object,
+                        offset,
+                        bytes,
+                        copies,
+                    }),
+                ) => {
                     let follows = ends.contains(&(object, offset));
                     ends.insert((object, offset.saturating_add(bytes)));
                     if copies.has(id) {
                         here.reads = self.serve_ways(bytes, follows);
                     }
                 }
-                (Kind::Write, Some(What::Write { sinks, .. })) if self.takes_changes(id, sinks) => arrived += 1,
+                (Kind::Write, Some(What::Write { sinks, .. })) if self.takes_changes(id, sinks) => {
+                    arrived += 1
+                }
                 _ => {}
             }
             here.arrived = arrived;
@@ -38,7 +60,11 @@ impl Side<'_> {
             }
         }
         let times: Vec<_> = self.own.iter().map(|own| own.at).collect();
-        for (own, next) in self.own.iter_mut().zip(times.iter().skip(1).chain(times.last())) {
+        for (own, next) in self
+            .own
+            .iter_mut()
+            .zip(times.iter().skip(1).chain(times.last()))
+        {
             own.next = *next;
         }
     }
@@ -48,12 +74,24 @@ impl Side<'_> {
     }
 
     /// The changes in their order; says bytes of each, and whether it must be written: no other takes its place in time.
-    fn queue(&mut self, trace: &Trace, points: &[Point], id: DeviceId, late: Span) -> Vec<(u64, bool)> {
+    fn queue(
+        &mut self,
+        trace: &Trace,
+        points: &[Point],
+        id: DeviceId,
+        late: Span,
+    ) -> Vec<(u64, bool)> {
         let mut newest: BTreeMap<u64, usize> = BTreeMap::new();
         let mut loads: Vec<(u64, bool)> = Vec::new();
-        let Some(limits) = self.device.queue else { return loads };
+        let Some(limits) = self.device.queue else {
+            return loads;
+        };
         for point in points.iter().filter(|point| point.kind == Kind::Write) {
-            let Some(What::Write { object, bytes, sinks }) = trace.events().get(point.event).map(|event| event.what)
+            let Some(What::Write {
+                object,
+                bytes,
+                sinks,
+            }) = trace.events().get(point.event).map(|event| event.what)
             else {
                 continue;
             };
@@ -65,7 +103,12 @@ impl Side<'_> {
                 loads[before].1 = false;
             }
             let due = point.at + limits.age;
-            self.changes.push(Change { due, last: due + late, pays: 0, needed: Load::default() });
+            self.changes.push(Change {
+                due,
+                last: due + late,
+                pays: 0,
+                needed: Load::default(),
+            });
             loads.push((bytes, true));
         }
         loads
@@ -78,7 +121,10 @@ impl Side<'_> {
             let change = &mut self.changes[at];
             (change.needed, change.pays) = (needed, pays);
             if *is_needed {
-                needed = Load { bytes: needed.bytes + bytes, objects: needed.objects + 1 };
+                needed = Load {
+                    bytes: needed.bytes + bytes,
+                    objects: needed.objects + 1,
+                };
             }
         }
         self.total = needed;

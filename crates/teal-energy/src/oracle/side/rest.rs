@@ -29,27 +29,50 @@ pub(super) fn charged(device: &Device, id: DeviceId, base: Power, trace: &Trace)
     serving.sort_by_key(|state| power.power(*state));
     let sizes: BTreeSet<u64> = match serving.len() {
         0 | 1 => BTreeSet::new(),
-        _ => trace.events().iter().filter_map(|event| size(&event.what, id)).collect(),
+        _ => trace
+            .events()
+            .iter()
+            .filter_map(|event| size(&event.what, id))
+            .collect(),
     };
     for (at, to) in serving.iter().enumerate() {
         for from in &serving[..at] {
             let jobs = sizes.iter().flat_map(|bytes| {
-                let read = |state| Some([device.read(state, *bytes, true)?, device.read(state, *bytes, false)?]);
-                read(*from).into_iter().flatten().zip(read(*to).into_iter().flatten())
+                let read = |state| {
+                    Some([
+                        device.read(state, *bytes, true)?,
+                        device.read(state, *bytes, false)?,
+                    ])
+                };
+                read(*from)
+                    .into_iter()
+                    .flatten()
+                    .zip(read(*to).into_iter().flatten())
             });
             let burst = device.flush(*from, 1, 1).zip(device.flush(*to, 1, 1));
-            let worth = jobs.chain(burst).map(|(slow, fast)| worth(&slow, &fast, base)).min();
+            let worth = jobs
+                .chain(burst)
+                .map(|(slow, fast)| worth(&slow, &fast, base))
+                .min();
             let least = powers[from.index()];
             let most = worth.unwrap_or(Power::ZERO).min(least + base);
             powers[to.index()] = powers[to.index()].min(most).max(least);
         }
     }
-    for (at, state) in serving.iter().enumerate().take(serving.len().saturating_sub(1)) {
+    for (at, state) in serving
+        .iter()
+        .enumerate()
+        .take(serving.len().saturating_sub(1))
+    {
         if powers[serving[at + 1].index()] == powers[state.index()] {
             continue;
         }
-        let works = sizes.iter().filter_map(|bytes| Some(device.read(*state, *bytes, false)?.time()));
-        let ways = power.ids().filter_map(|from| Some(power.route(from, *state)?.time));
+        let works = sizes
+            .iter()
+            .filter_map(|bytes| Some(device.read(*state, *bytes, false)?.time()));
+        let ways = power
+            .ids()
+            .filter_map(|from| Some(power.route(from, *state)?.time));
         longest[state.index()] = works.max().unwrap_or_default() + ways.max().unwrap_or_default();
     }
     Rest { powers, longest }
@@ -83,14 +106,38 @@ mod tests {
     fn a_radio_that_listens_is_charged_what_its_sleep_costs_those_who_wait() {
         let id = DeviceId::new(0).unwrap();
         let copies = [id].into_iter().collect();
-        let event = Event { at: Time::ZERO, what: What::Read { object: 1, offset: 0, bytes: 4096, copies } };
+        let event = Event {
+            at: Time::ZERO,
+            what: What::Read {
+                object: 1,
+                offset: 0,
+                bytes: 4096,
+                copies,
+            },
+        };
         let trace = Trace::new(vec![event], Time::ZERO);
-        let powers = |base| charged(&device("bluefs-802.11b"), id, Power::milliwatts(base), &trace).powers;
+        let powers = |base| {
+            charged(
+                &device("bluefs-802.11b"),
+                id,
+                Power::milliwatts(base),
+                &trace,
+            )
+            .powers
+        };
         // 100 ms of somebody's wait less 10 ms of listening to an answer.
         assert_eq!(powers(1190), [Power::milliwatts(1050), Power::ZERO]);
-        assert_eq!(powers(13_400), [Power::milliwatts(1400), Power::ZERO], "and no more than it draws");
+        assert_eq!(
+            powers(13_400),
+            [Power::milliwatts(1400), Power::ZERO],
+            "and no more than it draws"
+        );
         assert_eq!(powers(0), [Power::ZERO; 2]);
         let disk = charged(&device("ibm-microdrive-1gb"), id, Power::ZERO, &trace);
-        assert_eq!(disk.powers[0], Power::milliwatts(222), "who does not serve is not waited for");
+        assert_eq!(
+            disk.powers[0],
+            Power::milliwatts(222),
+            "who does not serve is not waited for"
+        );
     }
 }

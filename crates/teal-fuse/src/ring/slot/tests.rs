@@ -10,11 +10,19 @@ fn ask(slot: &Slot, unique: u64, op: &[u8], payload: &[u8]) {
     let mut area = slot.area.lock();
     let [mut headers, mut room] = area.lend();
     let len = u32::try_from(size_of::<fuse_in_header>() + op.len() + payload.len()).unwrap();
-    let header = fuse_in_header { len, unique, ..Default::default() };
+    let header = fuse_in_header {
+        len,
+        unique,
+        ..Default::default()
+    };
     headers[..40].copy_from_slice(header.as_bytes());
     headers[128..128 + op.len()].copy_from_slice(op);
     let payload_sz = u32::try_from(payload.len()).unwrap();
-    let says = fuse_uring_ent_in_out { commit_id: unique, payload_sz, ..Default::default() };
+    let says = fuse_uring_ent_in_out {
+        commit_id: unique,
+        payload_sz,
+        ..Default::default()
+    };
     headers[256..].copy_from_slice(says.as_bytes());
     room[..payload.len()].copy_from_slice(payload);
 }
@@ -25,19 +33,35 @@ fn answer(slot: &Slot) -> (u64, i32, Vec<u8>) {
     let [headers, room] = area.lend();
     let header = fuse_out_header::read_from_bytes(&headers[..16]).unwrap();
     let says = fuse_uring_ent_in_out::read_from_bytes(&headers[256..]).unwrap();
-    (header.unique, header.error, room[..says.payload_sz as usize].to_vec())
+    (
+        header.unique,
+        header.error,
+        room[..says.payload_sz as usize].to_vec(),
+    )
 }
 
 fn reply(slot: &Slot, unique: u64, pieces: &[&[u8]]) -> Result<(), Errno> {
-    let header = fuse_out_header { len: 0, error: 0, unique };
-    let all: Vec<_> = std::iter::once(header.as_bytes()).chain(pieces.iter().copied()).map(IoSlice::new).collect();
+    let header = fuse_out_header {
+        len: 0,
+        error: 0,
+        unique,
+    };
+    let all: Vec<_> = std::iter::once(header.as_bytes())
+        .chain(pieces.iter().copied())
+        .map(IoSlice::new)
+        .collect();
     slot.send(&all)
 }
 
 #[test]
 fn a_request_is_one_message_and_its_answer_lies_where_the_kernel_looks() {
     let slot = Slot::new(PAYLOAD);
-    for (op, payload) in [(&b"operation"[..], &b"payload"[..]), (b"", b"name\0"), (b"only headers", b""), (b"", b"")] {
+    for (op, payload) in [
+        (&b"operation"[..], &b"payload"[..]),
+        (b"", b"name\0"),
+        (b"only headers", b""),
+        (b"", b""),
+    ] {
         ask(&slot, 6, op, payload);
         let served = slot.serve(
             |message| {
@@ -66,7 +90,9 @@ fn an_answer_may_come_later_from_another_thread_and_the_worker_says_that_it_wait
             hears.recv().unwrap();
             reply(waiting, 8, &[&[7; PAYLOAD]]).unwrap();
         };
-        std::thread::Builder::new().spawn_scoped(scope, later).unwrap();
+        std::thread::Builder::new()
+            .spawn_scoped(scope, later)
+            .unwrap();
         let waits = |waits| {
             told.lock().push(waits);
             if waits {
@@ -89,7 +115,11 @@ fn a_request_is_answered_once_and_by_its_own_answer() {
     slot.serve(
         |_| {
             assert_eq!(reply(&slot, 4, &[]), Err(Errno::NOENT));
-            assert_eq!(reply(&slot, 2, &[&[0; PAYLOAD + 1]]), Err(Errno::INVAL), "more than there is room for");
+            assert_eq!(
+                reply(&slot, 2, &[&[0; PAYLOAD + 1]]),
+                Err(Errno::INVAL),
+                "more than there is room for"
+            );
             assert_eq!(reply(&slot, 2, &[]), Ok(()));
             assert_eq!(reply(&slot, 2, &[]), Err(Errno::NOENT));
             true
@@ -98,7 +128,11 @@ fn a_request_is_answered_once_and_by_its_own_answer() {
     );
     assert_eq!(reply(&slot, 2, &[]), Err(Errno::NOENT));
     ask(&slot, 10, b"", b"");
-    assert_eq!(slot.serve(|_| false, |_| ()), Some(10), "what nobody answers");
+    assert_eq!(
+        slot.serve(|_| false, |_| ()),
+        Some(10),
+        "what nobody answers"
+    );
     assert_eq!(answer(&slot), (10, -Errno::IO.raw_os_error(), Vec::new()));
 }
 
@@ -123,7 +157,9 @@ fn the_end_calls_off_who_waits_and_loses_what_comes_late() {
     std::thread::scope(|scope| {
         let served = slot.serve(
             |_| {
-                std::thread::Builder::new().spawn_scoped(scope, || slot.end()).unwrap();
+                std::thread::Builder::new()
+                    .spawn_scoped(scope, || slot.end())
+                    .unwrap();
                 true
             },
             |_| (),
@@ -131,5 +167,8 @@ fn the_end_calls_off_who_waits_and_loses_what_comes_late() {
         assert_eq!(served, None);
     });
     assert_eq!(reply(&slot, 2, &[]), Err(Errno::NODEV));
-    assert_eq!(slot.serve(|_| unreachable!("nothing is served any more"), |_| ()), None);
+    assert_eq!(
+        slot.serve(|_| unreachable!("nothing is served any more"), |_| ()),
+        None
+    );
 }

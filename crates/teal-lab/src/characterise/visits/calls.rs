@@ -45,20 +45,35 @@ impl Calls {
     /// How many calls were at random places, if most were.
     pub(super) fn random(&self) -> u64 {
         let is_random = |step| matches!(step, Step::ReadRandom | Step::WriteRandom);
-        let random = self.steps.iter().filter(|(step, _)| is_random(*step)).map(|(_, done)| done.times).sum();
+        let random = self
+            .steps
+            .iter()
+            .filter(|(step, _)| is_random(*step))
+            .map(|(_, done)| done.times)
+            .sum();
         let all = self.steps.iter().map(|(_, done)| done.times).sum::<u64>();
         let in_order = self.pass.as_ref().map_or(0, |pass| pass.got.len() as u64);
-        if 2 * random > all + in_order { random } else { 0 }
+        if 2 * random > all + in_order {
+            random
+        } else {
+            0
+        }
     }
 
     /// Whether it was made, and nothing else was done but looking at it.
     pub(super) fn is_new(&self) -> bool {
         let mut steps = self.steps.iter().map(|(step, _)| *step);
-        steps.next() == Some(Step::Create) && steps.all(|step| step == Step::Stat) && self.pass.is_none()
+        steps.next() == Some(Step::Create)
+            && steps.all(|step| step == Step::Stat)
+            && self.pass.is_none()
     }
 
     pub(super) fn read(&mut self, offset: u64, asked: u64, got: u64) {
-        if let Some(pass) = self.pass.as_mut().filter(|pass| pass.at == offset && !(pass.ended && got > 0)) {
+        if let Some(pass) = self
+            .pass
+            .as_mut()
+            .filter(|pass| pass.at == offset && !(pass.ended && got > 0))
+        {
             pass.ended |= got < asked;
             pass.at += got;
             if got > 0 {
@@ -71,7 +86,12 @@ impl Calls {
             self.end_pass(None);
             // It has its place among the steps where it begins.
             self.place();
-            self.pass = Some(Pass { asked: vec![asked], got: vec![got], at: got, ended: got < asked });
+            self.pass = Some(Pass {
+                asked: vec![asked],
+                got: vec![got],
+                at: got,
+                ended: got < asked,
+            });
         } else if got > 0 {
             self.step(Step::ReadRandom, Some(got));
         }
@@ -79,7 +99,11 @@ impl Calls {
 
     /// Keeps the place of a pass among the steps, whatever it will be.
     fn place(&mut self) {
-        if !self.steps.iter().any(|(step, _)| matches!(step, Step::ReadWhole | Step::Read)) {
+        if !self
+            .steps
+            .iter()
+            .any(|(step, _)| matches!(step, Step::ReadWhole | Step::Read))
+        {
             self.steps.push((Step::ReadWhole, Done::default()));
         }
     }
@@ -89,7 +113,9 @@ impl Calls {
         if pass.ended || size.is_some_and(|size| pass.at >= size) {
             self.step(Step::ReadWhole, pass.asked.iter().copied().max());
         } else {
-            pass.got.iter().for_each(|got| self.step(Step::Read, Some(*got)));
+            pass.got
+                .iter()
+                .for_each(|got| self.step(Step::Read, Some(*got)));
         }
     }
 

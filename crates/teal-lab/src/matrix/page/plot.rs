@@ -22,8 +22,14 @@ fn label(row: &Row) -> String {
 fn steps(most: f64) -> Vec<f64> {
     let raw = most.max(f64::MIN_POSITIVE) / 5.0;
     let ten = 10_f64.powf(raw.log10().floor());
-    let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|part| part * ten).find(|step| *step >= raw).unwrap_or(raw);
-    (0..=(most / step).ceil().clamp(1.0, 5.0) as u32).map(|n| f64::from(n) * step).collect()
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0]
+        .into_iter()
+        .map(|part| part * ten)
+        .find(|step| *step >= raw)
+        .unwrap_or(raw);
+    (0..=(most / step).ceil().clamp(1.0, 5.0) as u32)
+        .map(|n| f64::from(n) * step)
+        .collect()
 }
 
 /// A cell in the plane of both goals.
@@ -62,14 +68,24 @@ fn axes(along: &[f64], up: &[f64], x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f6
 pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
     let points = rows.iter().filter_map(|(at, row)| {
         let (rate, joules) = (row.rate_of_device?.mean, row.joules_per_thousand?.mean);
-        Some(Point { row, rate, per_joule: 1000.0 / joules, is_front: front.contains(at) })
+        Some(Point {
+            row,
+            rate,
+            per_joule: 1000.0 / joules,
+            is_front: front.contains(at),
+        })
     });
     let points: Vec<Point<'_>> = points.collect();
     if points.is_empty() {
         return String::new();
     }
     let along = steps(points.iter().map(|point| point.rate).fold(0.0, f64::max));
-    let up = steps(points.iter().map(|point| point.per_joule).fold(0.0, f64::max));
+    let up = steps(
+        points
+            .iter()
+            .map(|point| point.per_joule)
+            .fold(0.0, f64::max),
+    );
     let (wide, high) = (along[along.len() - 1], up[up.len() - 1]);
     let x = |value: f64| LEFT + value / wide * (WIDTH - LEFT - 20.0);
     let y = |value: f64| 10.0 + (1.0 - value / high) * (HEIGHT - BELOW - 10.0);
@@ -84,11 +100,32 @@ pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
     );
     let mut best: Vec<&Point<'_>> = points.iter().filter(|point| point.is_front).collect();
     best.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    let line = best.iter().map(|point| format!("{:.1},{:.1}", x(point.rate), y(point.per_joule)));
-    let _ = writeln!(out, "<polyline class=\"line\" points=\"{}\"/>", line.collect::<Vec<_>>().join(" "));
-    for Point { row, rate, per_joule, is_front } in &points {
-        let (class, x, y) = (if *is_front { "dot front" } else { "dot" }, x(*rate), y(*per_joule));
-        let title = format!("{}: {} ops/s, {} ops/J", label(row), short(*rate), short(*per_joule));
+    let line = best
+        .iter()
+        .map(|point| format!("{:.1},{:.1}", x(point.rate), y(point.per_joule)));
+    let _ = writeln!(
+        out,
+        "<polyline class=\"line\" points=\"{}\"/>",
+        line.collect::<Vec<_>>().join(" ")
+    );
+    for Point {
+        row,
+        rate,
+        per_joule,
+        is_front,
+    } in &points
+    {
+        let (class, x, y) = (
+            if *is_front { "dot front" } else { "dot" },
+            x(*rate),
+            y(*per_joule),
+        );
+        let title = format!(
+            "{}: {} ops/s, {} ops/J",
+            label(row),
+            short(*rate),
+            short(*per_joule)
+        );
         let _ = writeln!(
             out,
             "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"><title>{title}</title></circle>"
@@ -111,21 +148,39 @@ pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
 
 /// Joules of a thousand operations with their intervals, the most frugal first; on devices without joules operations a second. Those that cannot be told from the best are dark.
 pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
-    let has_joules = rows.iter().any(|(_, row)| row.joules_per_thousand.is_some());
-    let pick = |row: &Row| if has_joules { row.joules_per_thousand } else { row.rate.or(row.rate_of_device) };
-    let mut bars: Vec<_> = rows.iter().filter_map(|(_, row)| Some((*row, pick(row)?))).collect();
+    let has_joules = rows
+        .iter()
+        .any(|(_, row)| row.joules_per_thousand.is_some());
+    let pick = |row: &Row| {
+        if has_joules {
+            row.joules_per_thousand
+        } else {
+            row.rate.or(row.rate_of_device)
+        }
+    };
+    let mut bars: Vec<_> = rows
+        .iter()
+        .filter_map(|(_, row)| Some((*row, pick(row)?)))
+        .collect();
     bars.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
     if !has_joules {
         bars.reverse();
     }
-    let choice = if has_joules { &of.by_joule } else { &of.by_rate };
+    let choice = if has_joules {
+        &of.by_joule
+    } else {
+        &of.by_rate
+    };
     let is_best = |row: &Row| {
-        choice
-            .as_ref()
-            .is_some_and(|of| of.best.names == row.names || of.ties.iter().any(|(score, _)| score.names == row.names))
+        choice.as_ref().is_some_and(|of| {
+            of.best.names == row.names || of.ties.iter().any(|(score, _)| score.names == row.names)
+        })
     };
     let half = |of: f64| if of.is_finite() { of } else { 0.0 };
-    let most = bars.iter().map(|(_, of)| of.mean + half(of.half)).fold(f64::MIN_POSITIVE, f64::max);
+    let most = bars
+        .iter()
+        .map(|(_, of)| of.mean + half(of.half))
+        .fold(f64::MIN_POSITIVE, f64::max);
     let height = BAR * (bars.len() as f64 + 1.0) + 10.0;
     let x = |value: f64| NAMES + value / most * (WIDTH - NAMES - 70.0);
     let what = if has_joules {
@@ -153,7 +208,10 @@ pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
             x(of.mean) - NAMES,
             BAR - 6.0
         );
-        let (low, high) = (x((of.mean - half(of.half)).max(0.0)), x(of.mean + half(of.half)));
+        let (low, high) = (
+            x((of.mean - half(of.half)).max(0.0)),
+            x(of.mean + half(of.half)),
+        );
         let _ = writeln!(
             out,
             "<line class=\"whisker\" x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
@@ -168,14 +226,20 @@ pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
 
 /// Watts over the time of a run, if they are known. `modelled`: they are a model's, and so is the time.
 pub(super) fn power(row: &Row, modelled: bool) -> String {
-    let (Some(first), Some(last)) = (row.power.first(), row.power.last()) else { return String::new() };
+    let (Some(first), Some(last)) = (row.power.first(), row.power.last()) else {
+        return String::new();
+    };
     let up = steps(row.power.iter().map(|of| of[1]).fold(0.0, f64::max));
     let high = up[up.len() - 1];
-    let x = |time: f64| LEFT + (time - first[0]) / (last[0] - first[0]).max(f64::MIN_POSITIVE) * (WIDTH - LEFT - 20.0);
+    let x = |time: f64| {
+        LEFT + (time - first[0]) / (last[0] - first[0]).max(f64::MIN_POSITIVE)
+            * (WIDTH - LEFT - 20.0)
+    };
     let y = |watts: f64| 10.0 + (1.0 - watts / high) * (HEIGHT / 2.0 - BELOW - 10.0);
     let high = HEIGHT / 2.0;
-    let mut out =
-        format!("<svg viewBox=\"0 0 {WIDTH} {high}\" width=\"{WIDTH}\" role=\"img\" aria-label=\"watts over time\">\n");
+    let mut out = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {high}\" width=\"{WIDTH}\" role=\"img\" aria-label=\"watts over time\">\n"
+    );
     for watts in &up {
         let at = y(*watts);
         let _ = writeln!(
@@ -187,15 +251,27 @@ pub(super) fn power(row: &Row, modelled: bool) -> String {
             short(*watts)
         );
     }
-    let points: Vec<String> = row.power.iter().map(|of| format!("{:.1},{:.1}", x(of[0]), y(of[1]))).collect();
-    let _ = writeln!(out, "<polyline class=\"line\" points=\"{}\"/>", points.join(" "));
+    let points: Vec<String> = row
+        .power
+        .iter()
+        .map(|of| format!("{:.1},{:.1}", x(of[0]), y(of[1])))
+        .collect();
+    let _ = writeln!(
+        out,
+        "<polyline class=\"line\" points=\"{}\"/>",
+        points.join(" ")
+    );
     let _ = writeln!(
         out,
         "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">watts over {:.1} s of {}: {}</text>",
         WIDTH / 2.0,
         high - 12.0,
         last[0] - first[0],
-        if modelled { "virtual time, modelled" } else { "a run, measured" },
+        if modelled {
+            "virtual time, modelled"
+        } else {
+            "a run, measured"
+        },
         label(row)
     );
     out.push_str("</svg>\n");

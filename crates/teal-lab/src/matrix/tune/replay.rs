@@ -44,22 +44,48 @@ impl Replay {
     pub fn of(matrix: &Matrix, runs: &[Run], workload: usize) -> Option<Self> {
         let findings = Findings::of(matrix, runs);
         let verdict = findings.verdicts.get(workload)?;
-        let rows: Vec<_> = findings.rows.iter().filter(|row| row.cell.workload == workload).collect();
-        let names: Vec<[String; 2]> = rows.iter().map(|row| [row.names[1].clone(), row.names[2].clone()]).collect();
+        let rows: Vec<_> = findings
+            .rows
+            .iter()
+            .filter(|row| row.cell.workload == workload)
+            .collect();
+        let names: Vec<[String; 2]> = rows
+            .iter()
+            .map(|row| [row.names[1].clone(), row.names[2].clone()])
+            .collect();
         let cells = rows.iter().map(|row| {
-            let mine = runs.iter().filter(|run| [&run.workload, &run.system, &run.scheduler] == row.names.each_ref());
+            let mine = runs
+                .iter()
+                .filter(|run| [&run.workload, &run.system, &run.scheduler] == row.names.each_ref());
             let logs = mine.map(|run| Some([run.rate_of_device()?.ln(), run.per_joule()?.ln()]));
             Recorded::of(&logs.collect::<Option<Vec<_>>>()?)
         });
         let cells = cells.collect::<Option<Vec<_>>>()?;
         let ties = [&verdict.by_device, &verdict.by_joule].map(|choice| {
             let choice = choice.as_ref()?;
-            let mut names = choice.ties.iter().map(|(score, _)| score).chain([&choice.best]).map(|score| &score.names);
-            Some(names.by_ref().filter_map(|of| rows.iter().position(|row| row.names == *of)).collect())
+            let mut names = choice
+                .ties
+                .iter()
+                .map(|(score, _)| score)
+                .chain([&choice.best])
+                .map(|score| &score.names);
+            Some(
+                names
+                    .by_ref()
+                    .filter_map(|of| rows.iter().position(|row| row.names == *of))
+                    .collect(),
+            )
         });
-        let [Some(by_rate), Some(by_joule)] = ties else { return None };
+        let [Some(by_rate), Some(by_joule)] = ties else {
+            return None;
+        };
         let runs = cells.iter().map(|cell| cell.noise.len()).sum();
-        Some(Self { names, cells, runs, ties: [by_rate, by_joule] })
+        Some(Self {
+            names,
+            cells,
+            runs,
+            ties: [by_rate, by_joule],
+        })
     }
 
     /// A search with noise and order by this seed, with at most this part of the recorded runs.
@@ -69,13 +95,30 @@ impl Replay {
             let Recorded { mean, noise } = &self.cells[at];
             let noise = noise[drawn.below(noise.len() as u64) as usize];
             let [rate, per_joule] = [0, 1].map(|goal| (mean[goal] + noise[goal]).exp());
-            Ok(Answer::Run(Measured { rate, per_joule: Some(per_joule) }))
+            Ok(Answer::Run(Measured {
+                rate,
+                per_joule: Some(per_joule),
+            }))
         };
-        let limits = Limits { blocks: u32::MAX, runs: (self.runs as f64 * part) as usize };
-        let Ok(found) = search(&Candidate::all(self.cells.len()), 0, aim, limits, seed, &mut measure);
+        let limits = Limits {
+            blocks: u32::MAX,
+            runs: (self.runs as f64 * part) as usize,
+        };
+        let Ok(found) = search(
+            &Candidate::all(self.cells.len()),
+            0,
+            aim,
+            limits,
+            seed,
+            &mut measure,
+        );
         let chosen = found.best?;
         let goal = usize::from(aim != Aim::Rate);
-        let best = self.cells.iter().map(|cell| cell.mean[goal]).fold(f64::NEG_INFINITY, f64::max);
+        let best = self
+            .cells
+            .iter()
+            .map(|cell| cell.mean[goal])
+            .fold(f64::NEG_INFINITY, f64::max);
         Some(Trial {
             chosen,
             is_tie: self.ties[goal].contains(&chosen),
@@ -93,6 +136,12 @@ impl Recorded {
         }
         let mean = [0, 1].map(|goal| runs.iter().map(|run| run[goal]).sum::<f64>() / n);
         let wider = (n / (n - 1.0)).sqrt();
-        Some(Self { mean, noise: runs.iter().map(|run| [0, 1].map(|goal| (run[goal] - mean[goal]) * wider)).collect() })
+        Some(Self {
+            mean,
+            noise: runs
+                .iter()
+                .map(|run| [0, 1].map(|goal| (run[goal] - mean[goal]) * wider))
+                .collect(),
+        })
     }
 }

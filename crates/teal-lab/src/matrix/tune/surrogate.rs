@@ -43,7 +43,10 @@ impl Surrogate {
         let mut pull = vec![0.0; features];
         for of in seen.iter().filter(|of| !of.logs.is_empty()) {
             let n = of.logs.len() as f64;
-            let (mean, weight) = (of.logs.iter().sum::<f64>() / n, 1.0 / (noise * noise / n + OWN * OWN));
+            let (mean, weight) = (
+                of.logs.iter().sum::<f64>() / n,
+                1.0 / (noise * noise / n + OWN * OWN),
+            );
             for a in of.features {
                 pull[*a as usize] += weight * mean;
                 for b in of.features {
@@ -60,7 +63,11 @@ impl Surrogate {
     pub(super) fn predict(&self, features: &[u32]) -> (f64, f64) {
         let mut of = vec![0.0; self.mean.len()];
         features.iter().for_each(|n| of[*n as usize] += 1.0);
-        let mean = of.iter().zip(&self.mean).map(|(x, weight)| x * weight).sum();
+        let mean = of
+            .iter()
+            .zip(&self.mean)
+            .map(|(x, weight)| x * weight)
+            .sum();
         let spread: f64 = forward(&self.root, of).iter().map(|x| x * x).sum();
         (mean, (spread + OWN * OWN).sqrt())
     }
@@ -74,7 +81,11 @@ fn noise(seen: &[Seen<'_>]) -> f64 {
         squares += of.logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
         free += of.logs.len() - 1;
     }
-    if free == 0 { NOISE } else { (squares / free as f64).sqrt().max(NOISE_MIN) }
+    if free == 0 {
+        NOISE
+    } else {
+        (squares / free as f64).sqrt().max(NOISE_MIN)
+    }
 }
 
 /// The lower triangle whose product with its transpose is a matrix that is symmetric and positive.
@@ -83,7 +94,11 @@ fn cholesky(mut of: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
         for column in 0..=row {
             let known: f64 = (0..column).map(|n| of[row][n] * of[column][n]).sum();
             let rest = of[row][column] - known;
-            of[row][column] = if row == column { rest.sqrt() } else { rest / of[column][column] };
+            of[row][column] = if row == column {
+                rest.sqrt()
+            } else {
+                rest / of[column][column]
+            };
         }
     }
     of
@@ -114,22 +129,40 @@ mod tests {
 
     #[test]
     fn one_feature_measured_once_is_the_closed_form() {
-        let seen = [Seen { features: &[0], logs: vec![0.5] }];
+        let seen = [Seen {
+            features: &[0],
+            logs: vec![0.5],
+        }];
         let (mean, spread) = Surrogate::of(&seen, 2).predict(&[0]);
         let (prior, likely) = (WEIGHT * WEIGHT, NOISE * NOISE + OWN * OWN);
         assert!((mean - 0.5 * prior / (prior + likely)).abs() < 1e-12);
         assert!((spread - (prior * likely / (prior + likely) + OWN * OWN).sqrt()).abs() < 1e-12);
         let (mean, spread) = Surrogate::of(&seen, 2).predict(&[1]);
-        assert!(mean == 0.0 && (spread - (WEIGHT * WEIGHT + OWN * OWN).sqrt()).abs() < 1e-12, "nothing is known of it");
+        assert!(
+            mean == 0.0 && (spread - (WEIGHT * WEIGHT + OWN * OWN).sqrt()).abs() < 1e-12,
+            "nothing is known of it"
+        );
     }
 
     #[test]
     fn options_that_were_measured_alone_tell_what_they_do_together() {
         let seen = [
-            Seen { features: &[0], logs: vec![0.0, 0.01] },
-            Seen { features: &[0, 1], logs: vec![0.2, 0.19] },
-            Seen { features: &[0, 2], logs: vec![0.1, 0.11] },
-            Seen { features: &[0, 3], logs: vec![-0.3, -0.31] },
+            Seen {
+                features: &[0],
+                logs: vec![0.0, 0.01],
+            },
+            Seen {
+                features: &[0, 1],
+                logs: vec![0.2, 0.19],
+            },
+            Seen {
+                features: &[0, 2],
+                logs: vec![0.1, 0.11],
+            },
+            Seen {
+                features: &[0, 3],
+                logs: vec![-0.3, -0.31],
+            },
         ];
         let model = Surrogate::of(&seen, 4);
         let both = model.predict(&[0, 1, 2]);

@@ -7,24 +7,76 @@ fn header() -> Header {
     Header {
         level: Level::File,
         anonymous: true,
-        start: Timestamp { secs: 0x0102_0304, nanos: 5 },
+        start: Timestamp {
+            secs: 0x0102_0304,
+            nanos: 5,
+        },
         machine: Text::cut(b"m"),
         source: Text::cut(b"src"),
     }
 }
 
-fn event(at: u64, process: u32, object: u64, action: Action, outcome: Outcome, latency: Option<u64>) -> Item {
+fn event(
+    at: u64,
+    process: u32,
+    object: u64,
+    action: Action,
+    outcome: Outcome,
+    latency: Option<u64>,
+) -> Item {
     let latency = latency.map(Duration::from_nanos);
-    Item::Event(Event { at: Duration::from_nanos(at), process, object, action, outcome, latency })
+    Item::Event(Event {
+        at: Duration::from_nanos(at),
+        process,
+        object,
+        action,
+        outcome,
+        latency,
+    })
 }
 
 fn items() -> Vec<Item> {
     vec![
-        Item::Process(Process { id: 300, leader: 1, session: 0, name: Text::cut(b"cp") }),
-        Item::Called(Called { object: 9, parent: 1, name: Text::cut(b"a") }),
-        event(1000, 300, 9, Action::Read { offset: 128, length: 5 }, Outcome::Done(4), Some(200)),
-        event(1001, 300, 9, Action::Fsync { data: true }, Outcome::Failed(5), None),
-        event(1001, 0, 1, Action::Lookup { name: Text::cut(b"xy") }, Outcome::Unknown, Some(0)),
+        Item::Process(Process {
+            id: 300,
+            leader: 1,
+            session: 0,
+            name: Text::cut(b"cp"),
+        }),
+        Item::Called(Called {
+            object: 9,
+            parent: 1,
+            name: Text::cut(b"a"),
+        }),
+        event(
+            1000,
+            300,
+            9,
+            Action::Read {
+                offset: 128,
+                length: 5,
+            },
+            Outcome::Done(4),
+            Some(200),
+        ),
+        event(
+            1001,
+            300,
+            9,
+            Action::Fsync { data: true },
+            Outcome::Failed(5),
+            None,
+        ),
+        event(
+            1001,
+            0,
+            1,
+            Action::Lookup {
+                name: Text::cut(b"xy"),
+            },
+            Outcome::Unknown,
+            Some(0),
+        ),
         Item::Dropped(2),
     ]
 }
@@ -65,14 +117,23 @@ fn the_checksum_is_the_castagnoli_one() {
 
 #[test]
 fn numbers_have_one_to_ten_bytes() {
-    for (value, len) in [(0, 1), (127, 1), (128, 2), (u64::from(u32::MAX), 5), (u64::MAX, 10)] {
+    for (value, len) in [
+        (0, 1),
+        (127, 1),
+        (128, 2),
+        (u64::from(u32::MAX), 5),
+        (u64::MAX, 10),
+    ] {
         let mut out = Vec::new();
         out.put_varint(value);
         assert_eq!((out.len(), Take(&out).varint()), (len, Some(value)));
         assert_eq!(Take(&out[..len - 1]).varint(), None);
     }
     // 2^64 and more.
-    assert_eq!(Take(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02").varint(), None);
+    assert_eq!(
+        Take(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02").varint(),
+        None
+    );
     assert_eq!(Take(&[0xff; 11]).varint(), None);
 }
 
@@ -84,10 +145,18 @@ fn a_flipped_bit_anywhere_is_noticed() {
     for bit in 0..good.len() * 8 {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
-        let Ok(mut reader) = Reader::new(&bad[..]) else { continue };
+        let Ok(mut reader) = Reader::new(&bad[..]) else {
+            continue;
+        };
         let read: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
         assert!(read.is_empty(), "bit {bit}");
-        assert!(matches!(reader.ending(), Some(crate::trace::Ending::CutOff { blocks: 0, .. })), "bit {bit}");
+        assert!(
+            matches!(
+                reader.ending(),
+                Some(crate::trace::Ending::CutOff { blocks: 0, .. })
+            ),
+            "bit {bit}"
+        );
     }
 }
 
@@ -105,7 +174,10 @@ fn rows() -> Vec<String> {
             "Text" => "text",
             other => panic!("the document has no word for {other}"),
         };
-        let fields: Vec<_> = fields.iter().map(|(name, ty)| format!("{name} ({})", kind(ty))).collect();
+        let fields: Vec<_> = fields
+            .iter()
+            .map(|(name, ty)| format!("{name} ({})", kind(ty)))
+            .collect();
         format!("| {code} | {level} | `{word}` | {} |", fields.join(", "))
     };
     Action::TABLE.iter().map(row).collect()
@@ -115,10 +187,19 @@ fn rows() -> Vec<String> {
 fn the_document_has_every_action_with_its_fields() {
     let doc = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format-trace.md");
     let doc = std::fs::read_to_string(doc).unwrap();
-    let missing: Vec<_> =
-        rows().into_iter().filter(|row| !doc.contains(row.trim_end_matches('|').trim_end())).collect();
-    assert!(missing.is_empty(), "docs/format-trace.md lacks\n{}", missing.join("\n"));
-    let in_doc = doc.lines().filter(|line| line.contains(" file | `") || line.contains(" block | `")).count();
+    let missing: Vec<_> = rows()
+        .into_iter()
+        .filter(|row| !doc.contains(row.trim_end_matches('|').trim_end()))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "docs/format-trace.md lacks\n{}",
+        missing.join("\n")
+    );
+    let in_doc = doc
+        .lines()
+        .filter(|line| line.contains(" file | `") || line.contains(" block | `"))
+        .count();
     assert_eq!(in_doc, rows().len() - 1, "and nothing else");
 }
 
@@ -130,6 +211,12 @@ fn codes_and_words_are_used_once() {
     words.sort_unstable();
     codes.dedup();
     words.dedup();
-    assert_eq!((codes.len(), words.len()), (Action::TABLE.len(), Action::TABLE.len()));
-    assert!(codes.iter().all(|code| (1..=127).contains(code)), "tags from 128 are other items");
+    assert_eq!(
+        (codes.len(), words.len()),
+        (Action::TABLE.len(), Action::TABLE.len())
+    );
+    assert!(
+        codes.iter().all(|code| (1..=127).contains(code)),
+        "tags from 128 are other items"
+    );
 }

@@ -95,17 +95,26 @@ impl<R: Read> Source<R> {
             return Ok(());
         }
         let magic = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
-        let is_swapped = |magic: u32| match (magic & !0xff == MAGIC, magic.swap_bytes() & !0xff == MAGIC) {
-            (true, _) => Some(false),
-            (_, true) => Some(true),
-            _ => None,
-        };
-        let Some(swapped) = is_swapped(magic).filter(|found| self.swapped.is_none_or(|before| before == *found)) else {
+        let is_swapped =
+            |magic: u32| match (magic & !0xff == MAGIC, magic.swap_bytes() & !0xff == MAGIC) {
+                (true, _) => Some(false),
+                (_, true) => Some(true),
+                _ => None,
+            };
+        let Some(swapped) =
+            is_swapped(magic).filter(|found| self.swapped.is_none_or(|before| before == *found))
+        else {
             if self.swapped.is_none() {
-                let what = packed(&raw).unwrap_or_else(|| format!("it begins with {:02x?}", &raw[..4]));
-                return Err(ImportError::Foreign { format: "blktrace", what });
+                let what =
+                    packed(&raw).unwrap_or_else(|| format!("it begins with {:02x?}", &raw[..4]));
+                return Err(ImportError::Foreign {
+                    format: "blktrace",
+                    what,
+                });
             }
-            return Err(self.records.wrong(format!("no record begins with {:02x?}", &raw[..4])));
+            return Err(self
+                .records
+                .wrong(format!("no record begins with {:02x?}", &raw[..4])));
         };
         self.swapped = Some(swapped);
         let u32_at = |at: usize| {
@@ -122,7 +131,9 @@ impl<R: Read> Source<R> {
         };
         let version = u32_at(0) & 0xff;
         if version != VERSION {
-            return Err(self.records.wrong(format!("blktrace version {version}; version {VERSION} is read")));
+            return Err(self.records.wrong(format!(
+                "blktrace version {version}; version {VERSION} is read"
+            )));
         }
         let action = u32_at(28);
         let mut text = vec![0; u16_at(46).into()];
@@ -160,22 +171,33 @@ pub fn blktrace<R: Read>(
 ) -> Result<Imported, ImportError> {
     let mut sources = Vec::new();
     for input in inputs {
-        let mut source = Source { records: Records::new(input), swapped: None, next: None };
+        let mut source = Source {
+            records: Records::new(input),
+            swapped: None,
+            next: None,
+        };
         source.advance()?;
         sources.push(source);
     }
     let mut window = Window::new();
     let mut requests = Requests::new(stage, origin, out);
     let earliest = |sources: &[Source<R>]| {
-        let times = sources.iter().enumerate().filter_map(|(i, s)| s.next.as_ref().map(|(time, _)| (*time, i)));
+        let times = sources
+            .iter()
+            .enumerate()
+            .filter_map(|(i, s)| s.next.as_ref().map(|(time, _)| (*time, i)));
         times.min().map(|(_, i)| i)
     };
     while let Some(source) = earliest(&sources).map(|i| &mut sources[i]) {
-        let Some((time, note)) = source.next.take() else { break };
+        let Some((time, note)) = source.next.take() else {
+            break;
+        };
         requests.done.records += 1;
         requests.look_ahead(time, &note);
         let late = |TooLate| {
-            source.records.wrong(format!("{time} ns is earlier than what is more than {WINDOW} records before"))
+            source.records.wrong(format!(
+                "{time} ns is earlier than what is more than {WINDOW} records before"
+            ))
         };
         if let Some((at, note)) = window.put(time, note).map_err(late)? {
             requests.take(at, note)?;
@@ -235,19 +257,31 @@ impl<W: Write> Requests<W> {
             && let Some((secs, nanos)) = note.text.first_chunk::<8>().map(|t| t.split_at(4))
         {
             let [secs, nanos] = [secs, nanos].map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-            self.clock.get_or_insert((time, Timestamp::new(secs.into(), nanos)));
+            self.clock
+                .get_or_insert((time, Timestamp::new(secs.into(), nanos)));
         }
     }
 
     fn begin_trace(&mut self, first: u64) -> Result<(), ImportError> {
-        let Some((Origin { machine, source }, out)) = self.origin.take() else { return Ok(()) };
+        let Some((Origin { machine, source }, out)) = self.origin.take() else {
+            return Ok(());
+        };
         self.first = first;
         let start = self.clock.map_or(Timestamp::default(), |(at, clock)| {
             let told = i128::from(clock.secs) * 1_000_000_000 + i128::from(clock.nanos);
             let start = told - i128::from(at) + i128::from(first);
-            Timestamp::new(start.div_euclid(1_000_000_000) as i64, start.rem_euclid(1_000_000_000) as u32)
+            Timestamp::new(
+                start.div_euclid(1_000_000_000) as i64,
+                start.rem_euclid(1_000_000_000) as u32,
+            )
         });
-        let header = Header { level: Level::Block, anonymous: false, start, machine, source };
+        let header = Header {
+            level: Level::Block,
+            anonymous: false,
+            start,
+            machine,
+            source,
+        };
         self.writer = Some(Writer::new(out, &header)?);
         Ok(())
     }
@@ -260,7 +294,11 @@ impl<W: Write> Requests<W> {
         }
         let direction = note.categories & (WRITE | DISCARD);
         let is_flush = note.bytes == 0 && note.categories & FLUSH != 0;
-        let key = (note.device, if is_flush { 0 } else { note.sector }, if is_flush { FLUSH } else { direction });
+        let key = (
+            note.device,
+            if is_flush { 0 } else { note.sector },
+            if is_flush { FLUSH } else { direction },
+        );
         let begins = match self.stage {
             Stage::Issue => ISSUE,
             Stage::Queue => QUEUE,
@@ -291,15 +329,31 @@ impl<W: Write> Requests<W> {
             NOTE_PROCESS => {
                 let name = note.text.split(|b| *b == 0).next().unwrap_or_default();
                 let (id, name) = (note.process, Text::cut(name));
-                let item = Item::Process(Process { id, leader: id, session: 0, name });
-                self.writer.as_mut().map_or(Ok(()), |writer| writer.put(&item))?;
+                let item = Item::Process(Process {
+                    id,
+                    leader: id,
+                    session: 0,
+                    name,
+                });
+                self.writer
+                    .as_mut()
+                    .map_or(Ok(()), |writer| writer.put(&item))?;
                 Ok(())
             }
             NOTE_MESSAGE => {
-                let action = Action::Mark { text: Text::cut(&note.text) };
+                let action = Action::Mark {
+                    text: Text::cut(&note.text),
+                };
                 self.room()?;
                 let (process, object) = (note.process, note.device.into());
-                let event = Event { at, process, object, action, outcome: Outcome::Unknown, latency: None };
+                let event = Event {
+                    at,
+                    process,
+                    object,
+                    action,
+                    outcome: Outcome::Unknown,
+                    latency: None,
+                };
                 if let Some(ticket) = self.order.begin(Begun { key: None, event }) {
                     self.order.end(ticket, |begun| Some(begun.event.clone()));
                 }
@@ -309,17 +363,37 @@ impl<W: Write> Requests<W> {
         }
     }
 
-    fn begin(&mut self, at: Duration, key: Key, note: &Note, action: Action) -> Result<(), ImportError> {
+    fn begin(
+        &mut self,
+        at: Duration,
+        key: Key,
+        note: &Note,
+        action: Action,
+    ) -> Result<(), ImportError> {
         self.room()?;
         let (process, object) = (note.process, note.device.into());
-        let event = Event { at, process, object, action, outcome: Outcome::Unknown, latency: None };
-        if let Some(ticket) = self.order.begin(Begun { key: Some(key), event }) {
+        let event = Event {
+            at,
+            process,
+            object,
+            action,
+            outcome: Outcome::Unknown,
+            latency: None,
+        };
+        if let Some(ticket) = self.order.begin(Begun {
+            key: Some(key),
+            event,
+        }) {
             self.pending.entry(key).or_default().push_back(ticket);
         }
         Ok(())
     }
 
-    fn end(&mut self, key: Key, done: impl FnOnce(&Event) -> Option<Event>) -> Result<(), ImportError> {
+    fn end(
+        &mut self,
+        key: Key,
+        done: impl FnOnce(&Event) -> Option<Event>,
+    ) -> Result<(), ImportError> {
         if let Some(tickets) = self.pending.get_mut(&key) {
             if let Some(ticket) = tickets.pop_front() {
                 self.order.end(ticket, |begun| done(&begun.event));
@@ -371,7 +445,11 @@ impl<W: Write> Requests<W> {
             self.drain()?;
         }
         if self.done.events == 0 {
-            let hint = if self.queued > 0 { "; there are queued ones: import them with --at queue" } else { "" };
+            let hint = if self.queued > 0 {
+                "; there are queued ones: import them with --at queue"
+            } else {
+                ""
+            };
             return Err(ImportError::Nothing(format!("no request is in it{hint}")));
         }
         if let Some(writer) = self.writer.take() {
@@ -390,7 +468,12 @@ fn request(note: &Note) -> Option<Action> {
         0 if has(FLUSH) => Action::Flush {},
         0 => return None,
         _ if has(DISCARD) => Action::Discard { sector, bytes },
-        _ if has(WRITE) => Action::WriteSectors { sector, bytes, flush: has(FLUSH), fua: has(FUA) },
+        _ if has(WRITE) => Action::WriteSectors {
+            sector,
+            bytes,
+            flush: has(FLUSH),
+            fua: has(FUA),
+        },
         _ => Action::ReadSectors { sector, bytes },
     })
 }
@@ -401,5 +484,9 @@ fn completed(event: &Event, at: Duration, note: &Note) -> Event {
         // The kernel stores a negative errno in 16 bits.
         error => Outcome::Failed((error as i16).unsigned_abs()),
     };
-    Event { outcome, latency: at.checked_sub(event.at), ..event.clone() }
+    Event {
+        outcome,
+        latency: at.checked_sub(event.at),
+        ..event.clone()
+    }
 }

@@ -45,27 +45,46 @@ pub fn oracle_general(
         if done.records == 0
             && let Some(what) = packed(&bytes)
         {
-            return Err(ImportError::Foreign { format: "oracleGeneral", what });
+            return Err(ImportError::Foreign {
+                format: "oracleGeneral",
+                what,
+            });
         }
-        let is_later =
-            |next: i64| u64::try_from(next).is_ok_and(|next| (done.records + 1..RECORDS_MAX).contains(&next));
+        let is_later = |next: i64| {
+            u64::try_from(next).is_ok_and(|next| (done.records + 1..RECORDS_MAX).contains(&next))
+        };
         if next != NEVER && next != i64::MAX && !is_later(next) {
-            return Err(
-                records.wrong(format!("next access {next} is neither -1 nor later: this is no oracleGeneral trace"))
-            );
+            return Err(records.wrong(format!(
+                "next access {next} is neither -1 nor later: this is no oracleGeneral trace"
+            )));
         }
         if secs < last {
-            return Err(records.wrong(format!("time {secs} s comes after {last} s: this is no oracleGeneral trace")));
+            return Err(records.wrong(format!(
+                "time {secs} s comes after {last} s: this is no oracleGeneral trace"
+            )));
         }
         last = secs;
         let writer = match (&mut writer, out.take()) {
             (Some(writer), _) => writer,
             (none, Some(out)) => {
                 first = secs;
-                let level = if unit.is_some() { Level::Block } else { Level::File };
+                let level = if unit.is_some() {
+                    Level::Block
+                } else {
+                    Level::File
+                };
                 let start = Timestamp::new(secs.into(), 0);
                 let Origin { machine, source } = origin.clone();
-                none.insert(Writer::new(out, &Header { level, anonymous: false, start, machine, source })?)
+                none.insert(Writer::new(
+                    out,
+                    &Header {
+                        level,
+                        anonymous: false,
+                        start,
+                        machine,
+                        source,
+                    },
+                )?)
             }
             (None, None) => unreachable!("taken once, with the first record"),
         };
@@ -75,16 +94,35 @@ pub fn oracle_general(
             continue;
         }
         let (object, action) = match unit {
-            None => (object, Action::Read { offset: 0, length: size.into() }),
+            None => (
+                object,
+                Action::Read {
+                    offset: 0,
+                    length: size.into(),
+                },
+            ),
             Some(unit) => {
                 let byte = object
                     .checked_mul(unit)
                     .ok_or_else(|| records.wrong(format!("place {object} is beyond any device")))?;
-                (0, Action::ReadSectors { sector: byte / teal_types::SECTOR, bytes: size.into() })
+                (
+                    0,
+                    Action::ReadSectors {
+                        sector: byte / teal_types::SECTOR,
+                        bytes: size.into(),
+                    },
+                )
             }
         };
         let at = Duration::from_secs((secs - first).into());
-        writer.put(&Item::Event(Event { at, process: 0, object, action, outcome: Outcome::Unknown, latency: None }))?;
+        writer.put(&Item::Event(Event {
+            at,
+            process: 0,
+            object,
+            action,
+            outcome: Outcome::Unknown,
+            latency: None,
+        }))?;
         done.events += 1;
     }
     let writer = writer.ok_or_else(|| ImportError::Nothing("the file is empty".into()))?;

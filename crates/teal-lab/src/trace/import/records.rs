@@ -16,7 +16,10 @@ pub(super) struct Records<R> {
 
 /// How files begin that hold the trace in another form.
 const PACKED: [(&[u8], &str); 4] = [
-    (b"\x28\xb5\x2f\xfd", "compressed by zstd; unpack it with `zstd -d`"),
+    (
+        b"\x28\xb5\x2f\xfd",
+        "compressed by zstd; unpack it with `zstd -d`",
+    ),
     (b"\x1f\x8b", "compressed by gzip; unpack it with `gzip -d`"),
     (b"\xfd7zXZ", "compressed by xz; unpack it with `xz -d`"),
     (b"BZh", "compressed by bzip2; unpack it with `bzip2 -d`"),
@@ -30,7 +33,12 @@ pub(super) fn packed(begins: &[u8]) -> Option<String> {
 
 impl<R: Read> Records<R> {
     pub(super) fn new(input: R) -> Self {
-        Self { input, record: 0, at: 0, next: 0 }
+        Self {
+            input,
+            record: 0,
+            at: 0,
+            next: 0,
+        }
     }
 
     /// Fills `into` with the next record. `false` at the end of the input.
@@ -59,7 +67,11 @@ impl<R: Read> Records<R> {
 
     /// The record read last is refused.
     pub(super) fn wrong(&self, what: String) -> ImportError {
-        ImportError::Record { record: self.record.saturating_sub(1), at: self.at, what }
+        ImportError::Record {
+            record: self.record.saturating_sub(1),
+            at: self.at,
+            what,
+        }
     }
 
     fn fill(&mut self, into: &mut [u8], record: u64, at: u64) -> Result<usize, ImportError> {

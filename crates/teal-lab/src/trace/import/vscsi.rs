@@ -49,7 +49,14 @@ fn version_1(bytes: &[u8]) -> Option<Command> {
     let bytes = t.u32()?;
     t.u32()?;
     let (command, version) = (t.u16()?, t.u16()?);
-    Some(Command { command, version, bytes, sector: t.u64()?, micros: t.u64()?, response: None })
+    Some(Command {
+        command,
+        version,
+        bytes,
+        sector: t.u64()?,
+        micros: t.u64()?,
+        response: None,
+    })
 }
 
 fn version_2(bytes: &[u8]) -> Option<Command> {
@@ -58,44 +65,78 @@ fn version_2(bytes: &[u8]) -> Option<Command> {
     t.u32()?;
     let bytes = t.u32()?;
     t.u32()?;
-    Some(Command { command, version, bytes, sector: t.u64()?, micros: t.u64()?, response: Some(t.u64()?) })
+    Some(Command {
+        command,
+        version,
+        bytes,
+        sector: t.u64()?,
+        micros: t.u64()?,
+        response: Some(t.u64()?),
+    })
 }
 
 /// Imports a `vscsi` trace of version 1 or 2 as a trace at block level. Requests may be out of order by up to 65,536 records.
 ///
 /// # Errors
 /// [`ImportError`].
-pub fn vscsi(mut input: impl Read, origin: Origin, out: impl Write) -> Result<Imported, ImportError> {
+pub fn vscsi(
+    mut input: impl Read,
+    origin: Origin,
+    out: impl Write,
+) -> Result<Imported, ImportError> {
     let mut begins = Vec::new();
     let read = input.by_ref().take(2 * V2 as u64).read_to_end(&mut begins);
-    read.map_err(|source| ImportError::Io { record: 0, at: 0, source })?;
+    read.map_err(|source| ImportError::Io {
+        record: 0,
+        at: 0,
+        source,
+    })?;
     // In a record of the other version, that field is the upper half of a number which is small in one of the first two.
     let is = |decode: Decode, size, version| {
-        let mut whole = begins.chunks_exact(size).take(2).filter_map(decode).peekable();
+        let mut whole = begins
+            .chunks_exact(size)
+            .take(2)
+            .filter_map(decode)
+            .peekable();
         whole.peek().is_some() && whole.all(|c| c.version >> 8 == version)
     };
-    let foreign = |what: String| ImportError::Foreign { format: "vscsi", what };
+    let foreign = |what: String| ImportError::Foreign {
+        format: "vscsi",
+        what,
+    };
     let (size, decode, version): (_, Decode, _) = match begins.len() {
         0 => return Err(ImportError::Nothing("the file is empty".into())),
         _ if is(version_1, V1, 1) => (V1, version_1, 1),
         _ if is(version_2, V2, 2) => (V2, version_2, 2),
         _ => {
-            let what = packed(&begins).unwrap_or_else(|| "its first records are of neither version 1 nor 2".into());
+            let what = packed(&begins)
+                .unwrap_or_else(|| "its first records are of neither version 1 nor 2".into());
             return Err(foreign(what));
         }
     };
     let mut records = Records::new(io::Cursor::new(begins).chain(input));
     let mut window = Window::new();
-    let mut sink = Sink { origin: Some((origin, out)), writer: None, first: 0, done: Imported::default() };
+    let mut sink = Sink {
+        origin: Some((origin, out)),
+        writer: None,
+        first: 0,
+        done: Imported::default(),
+    };
     let mut bytes = vec![0; size];
     while records.next(&mut bytes)? {
         let command = decode(&bytes).unwrap_or_default();
         if command.version >> 8 != version {
-            return Err(records.wrong(format!("version {:#06x} in a trace of version {version}", command.version)));
+            return Err(records.wrong(format!(
+                "version {:#06x} in a trace of version {version}",
+                command.version
+            )));
         }
         sink.done.records += 1;
         let late = |TooLate| {
-            records.wrong(format!("{} us is earlier than what is more than {WINDOW} records before", command.micros))
+            records.wrong(format!(
+                "{} us is earlier than what is more than {WINDOW} records before",
+                command.micros
+            ))
         };
         if let Some((at, command)) = window.put(command.micros, command).map_err(late)? {
             sink.put(at, &command)?;
@@ -122,8 +163,17 @@ impl<W: Write> Sink<W> {
     fn put(&mut self, micros: u64, command: &Command) -> Result<(), ImportError> {
         if let Some((Origin { machine, source }, out)) = self.origin.take() {
             self.first = micros;
-            let start = Timestamp::new((micros / 1_000_000) as i64, (micros % 1_000_000) as u32 * 1000);
-            let header = Header { level: Level::Block, anonymous: false, start, machine, source };
+            let start = Timestamp::new(
+                (micros / 1_000_000) as i64,
+                (micros % 1_000_000) as u32 * 1000,
+            );
+            let header = Header {
+                level: Level::Block,
+                anonymous: false,
+                start,
+                machine,
+                source,
+            };
             self.writer = Some(Writer::new(out, &header)?);
         }
         let (sector, bytes) = (command.sector, command.bytes.into());
@@ -131,12 +181,24 @@ impl<W: Write> Sink<W> {
             code if FLUSHES.contains(&code) => Action::Flush {},
             _ if bytes == 0 => return self.skip(),
             code if READS.contains(&code) => Action::ReadSectors { sector, bytes },
-            code if WRITES.contains(&code) => Action::WriteSectors { sector, bytes, flush: false, fua: false },
+            code if WRITES.contains(&code) => Action::WriteSectors {
+                sector,
+                bytes,
+                flush: false,
+                fua: false,
+            },
             _ => return self.skip(),
         };
         let at = Duration::from_micros(micros - self.first);
         let latency = command.response.map(Duration::from_micros);
-        let event = Event { at, process: 0, object: 0, action, outcome: Outcome::Unknown, latency };
+        let event = Event {
+            at,
+            process: 0,
+            object: 0,
+            action,
+            outcome: Outcome::Unknown,
+            latency,
+        };
         if let Some(writer) = &mut self.writer {
             writer.put(&Item::Event(event))?;
         }

@@ -42,7 +42,11 @@ pub(super) struct TooLate;
 
 impl<T> Window<T> {
     pub(super) fn new() -> Self {
-        Self { heap: BinaryHeap::new(), seen: 0, last: 0 }
+        Self {
+            heap: BinaryHeap::new(),
+            seen: 0,
+            last: 0,
+        }
     }
 
     /// Takes one in; gives the earliest out once the window is full.
@@ -50,9 +54,16 @@ impl<T> Window<T> {
         if time < self.last {
             return Err(TooLate);
         }
-        self.heap.push(Entry { key: Reverse((time, self.seen)), value });
+        self.heap.push(Entry {
+            key: Reverse((time, self.seen)),
+            value,
+        });
         self.seen += 1;
-        Ok(if self.heap.len() > WINDOW { self.pop() } else { None })
+        Ok(if self.heap.len() > WINDOW {
+            self.pop()
+        } else {
+            None
+        })
     }
 
     /// The earliest that is left.

@@ -17,7 +17,10 @@ impl File {
     fn read(&self) -> (Vec<String>, Ending) {
         let bytes = self.0.lock().clone();
         let mut reader = Reader::new(&bytes[..]).unwrap();
-        let items = reader.by_ref().map(|item| timeless(&item.unwrap())).collect();
+        let items = reader
+            .by_ref()
+            .map(|item| timeless(&item.unwrap()))
+            .collect();
         (items, reader.ending().unwrap().clone())
     }
 }
@@ -27,7 +30,13 @@ fn timeless(item: &Item) -> String {
     match item {
         Item::Event(event) => {
             let at = Duration::ZERO;
-            Item::Event(Event { at, latency: None, ..event.clone() }).to_string().replacen("0.000000000 ", "", 1)
+            Item::Event(Event {
+                at,
+                latency: None,
+                ..event.clone()
+            })
+            .to_string()
+            .replacen("0.000000000 ", "", 1)
         }
         item => item.to_string(),
     }
@@ -52,10 +61,16 @@ struct World(HashMap<u64, (u64, &'static str)>);
 
 impl Surroundings for World {
     fn name(&mut self, object: u64) -> Option<(u64, Vec<u8>)> {
-        self.0.get(&object).map(|(parent, name)| (*parent, name.as_bytes().to_vec()))
+        self.0
+            .get(&object)
+            .map(|(parent, name)| (*parent, name.as_bytes().to_vec()))
     }
     fn process(&mut self, id: u32) -> Option<Facts> {
-        (id == 70).then(|| Facts { leader: 7, session: 6, name: b"vi".to_vec() })
+        (id == 70).then(|| Facts {
+            leader: 7,
+            session: 6,
+            name: b"vi".to_vec(),
+        })
     }
 }
 
@@ -68,13 +83,26 @@ fn settings() -> Settings {
         machine: empty.clone(),
         source: empty,
     };
-    Settings { header, root: 1, limit: None, key: [3; 16] }
+    Settings {
+        header,
+        root: 1,
+        limit: None,
+        key: [3; 16],
+    }
 }
 
 fn start(file: &File, settings: Settings) -> Recording {
     let names = HashMap::from([(5, (4, "b")), (4, (1, "a"))]);
     let clock = Arc::new(SystemClock);
-    Recording::start(file.clone(), |_| Ok(()), settings, clock, Box::new(World(names)), |p| assert!(p.ended)).unwrap()
+    Recording::start(
+        file.clone(),
+        |_| Ok(()),
+        settings,
+        clock,
+        Box::new(World(names)),
+        |p| assert!(p.ended),
+    )
+    .unwrap()
 }
 
 fn name(name: &str) -> Text {
@@ -86,16 +114,39 @@ fn events_are_written_in_the_order_of_their_beginning_with_names_and_processes()
     let file = File::new(1 << 20);
     let recording = start(&file, settings());
     let recorder = recording.recorder();
-    let read = recorder.begin(70, 5, Action::Read { offset: 0, length: 9 }).unwrap();
-    let made = recorder.begin(71, 4, Action::Create { name: name("new") }).unwrap();
+    let read = recorder
+        .begin(
+            70,
+            5,
+            Action::Read {
+                offset: 0,
+                length: 9,
+            },
+        )
+        .unwrap();
+    let made = recorder
+        .begin(71, 4, Action::Create { name: name("new") })
+        .unwrap();
     recorder.end(made, Outcome::Done(12));
-    let wrote = recorder.begin(70, 12, Action::Write { offset: 0, length: 3 }).unwrap();
+    let wrote = recorder
+        .begin(
+            70,
+            12,
+            Action::Write {
+                offset: 0,
+                length: 3,
+            },
+        )
+        .unwrap();
     recorder.end(wrote, Outcome::Failed(28));
     recorder.mark(name("phase 2"));
     recorder.end(read, Outcome::Done(9));
     let _open = recorder.begin(0, 99, Action::Fsync { data: true }).unwrap();
     let done = recording.end();
-    assert_eq!((done.events, done.dropped, done.ended, done.failure), (5, 0, true, None));
+    assert_eq!(
+        (done.events, done.dropped, done.ended, done.failure),
+        (5, 0, true, None)
+    );
     assert_eq!(done.bytes, file.0.lock().len() as u64);
     let want = [
         "process 70 7 6 \"vi\"",
@@ -108,7 +159,10 @@ fn events_are_written_in_the_order_of_their_beginning_with_names_and_processes()
         "0 0 mark text=\"phase 2\"",
         "0 99 fsync data=yes",
     ];
-    assert_eq!(file.read(), (want.map(str::to_owned).to_vec(), Ending::Complete));
+    assert_eq!(
+        file.read(),
+        (want.map(str::to_owned).to_vec(), Ending::Complete)
+    );
     assert_eq!(recorder.begin(0, 5, Action::Stat {}), None, "it has ended");
 }
 
@@ -121,7 +175,14 @@ fn what_is_too_much_is_dropped_and_counted_where_it_is_missing() {
     let slow = recorder.begin(0, 5, Action::Fsync { data: false }).unwrap();
     let mut dropped = 0;
     for n in 0..QUEUE_MAX as u64 + 10 {
-        match recorder.begin(0, 5, Action::Read { offset: n, length: 1 }) {
+        match recorder.begin(
+            0,
+            5,
+            Action::Read {
+                offset: n,
+                length: 1,
+            },
+        ) {
             Some(ticket) => recorder.end(ticket, Outcome::Done(1)),
             None => dropped += 1,
         }
@@ -129,11 +190,19 @@ fn what_is_too_much_is_dropped_and_counted_where_it_is_missing() {
     recorder.end(slow, Outcome::Done(0));
     assert!(dropped >= 1, "the queue was full");
     let done = recording.end();
-    assert_eq!((done.dropped, done.events), (dropped, QUEUE_MAX as u64 + 11 - dropped));
+    assert_eq!(
+        (done.dropped, done.events),
+        (dropped, QUEUE_MAX as u64 + 11 - dropped)
+    );
     let (items, ending) = file.read();
     assert_eq!(ending, Ending::Complete);
-    assert_eq!(items[3], "0 5 fsync data=no", "it is not waited for any longer, and has no outcome");
-    let said = items.iter().filter_map(|item| item.strip_prefix("dropped ")?.parse::<u64>().ok());
+    assert_eq!(
+        items[3], "0 5 fsync data=no",
+        "it is not waited for any longer, and has no outcome"
+    );
+    let said = items
+        .iter()
+        .filter_map(|item| item.strip_prefix("dropped ")?.parse::<u64>().ok());
     assert_eq!(said.sum::<u64>(), dropped);
 }
 
@@ -143,13 +212,25 @@ fn a_full_disk_ends_the_recording_and_nothing_else() {
     let recording = start(&file, settings());
     let recorder = recording.recorder();
     let mut handed = 0;
-    while let Some(ticket) = recorder.begin(0, 5, Action::Lookup { name: name(&"x".repeat(200)) }) {
+    while let Some(ticket) = recorder.begin(
+        0,
+        5,
+        Action::Lookup {
+            name: name(&"x".repeat(200)),
+        },
+    ) {
         recorder.end(ticket, Outcome::Failed(2));
         handed += 1;
         assert!(handed < 100_000_000, "it never ends");
     }
     let done = recording.end();
-    assert!(done.ended && done.failure.is_some_and(|why| why.contains("no storage space")), "{handed}");
+    assert!(
+        done.ended
+            && done
+                .failure
+                .is_some_and(|why| why.contains("no storage space")),
+        "{handed}"
+    );
     let (items, ending) = file.read();
     assert!(items.len() > 100 && matches!(ending, Ending::CutOff { .. }));
 }
@@ -164,7 +245,11 @@ fn what_was_handed_in_is_in_the_file_soon_and_without_an_end() {
     let clock = SystemClock;
     let patience = clock.monotonic() + Duration::from_secs(60);
     while file.read().0.len() < 4 {
-        assert!(clock.monotonic() < patience, "nothing is written: {:?}", file.read());
+        assert!(
+            clock.monotonic() < patience,
+            "nothing is written: {:?}",
+            file.read()
+        );
         std::thread::park_timeout(Duration::from_millis(20));
     }
     assert!(matches!(file.read().1, Ending::CutOff { blocks: 1, .. }));
@@ -176,7 +261,13 @@ fn what_was_handed_in_is_in_the_file_soon_and_without_an_end() {
 fn a_recording_ends_when_its_time_is_over() {
     let file = File::new(1 << 20);
     let limit = Some(Duration::from_millis(100));
-    let recording = start(&file, Settings { limit, ..settings() });
+    let recording = start(
+        &file,
+        Settings {
+            limit,
+            ..settings()
+        },
+    );
     let recorder = recording.recorder();
     while recorder.begin(0, 1, Action::Stat {}).is_some() {
         std::thread::park_timeout(Duration::from_millis(5));
@@ -194,7 +285,12 @@ fn an_anonymous_recording_has_no_name_in_it() {
     let recording = start(&file, settings);
     let recorder = recording.recorder();
     let secret = name("secret plan.odt");
-    for action in [Action::Create { name: secret.clone() }, Action::Unlink { name: secret }] {
+    for action in [
+        Action::Create {
+            name: secret.clone(),
+        },
+        Action::Unlink { name: secret },
+    ] {
         let ticket = recorder.begin(70, 5, action).unwrap();
         recorder.end(ticket, Outcome::Done(12));
     }
@@ -202,7 +298,13 @@ fn an_anonymous_recording_has_no_name_in_it() {
     recording.end();
     let (items, _) = file.read();
     let all = items.join("\n");
-    assert!(!all.contains("secret") && !all.contains("vi\"") && !all.contains("\"a\""), "{all}");
+    assert!(
+        !all.contains("secret") && !all.contains("vi\"") && !all.contains("\"a\""),
+        "{all}"
+    );
     let hidden = items[4].split('"').nth(1).unwrap();
-    assert!(hidden.ends_with(".odt") && items[5].contains(hidden) && all.contains("phase 1"), "{all}");
+    assert!(
+        hidden.ends_with(".odt") && items[5].contains(hidden) && all.contains("phase 1"),
+        "{all}"
+    );
 }

@@ -14,14 +14,19 @@ impl Parser {
         let (attributes, locals) = self.attributes_and_locals(table, of)?;
         match locals.first() {
             None => Ok(attributes),
-            Some((name, _, place)) => {
-                Err((*place, format!("'${name}' is no attribute of {of}; only flowops have locals")))
-            }
+            Some((name, _, place)) => Err((
+                *place,
+                format!("'${name}' is no attribute of {of}; only flowops have locals"),
+            )),
         }
     }
 
     /// Attributes up to where no comma follows. None at all is a list, too.
-    pub(super) fn attributes_and_locals(&mut self, table: Table, of: &str) -> Parsed<(Attributes, Vec<Local>)> {
+    pub(super) fn attributes_and_locals(
+        &mut self,
+        table: Table,
+        of: &str,
+    ) -> Parsed<(Attributes, Vec<Local>)> {
         let (mut attributes, mut locals) = (Attributes::default(), Vec::<Local>::new());
         loop {
             let place = self.place();
@@ -39,7 +44,11 @@ impl Parser {
                     }
                     locals.push((name, value, place));
                 }
-                Token::Word(word) if attributes.0.is_empty() && locals.is_empty() && self.begins_next(&word, table) => {
+                Token::Word(word)
+                    if attributes.0.is_empty()
+                        && locals.is_empty()
+                        && self.begins_next(&word, table) =>
+                {
                     return Ok((attributes, locals));
                 }
                 Token::Word(word) => {
@@ -50,7 +59,9 @@ impl Parser {
                     }
                     attributes.0.push(attribute);
                 }
-                _ if attributes.0.is_empty() && locals.is_empty() => return Ok((attributes, locals)),
+                _ if attributes.0.is_empty() && locals.is_empty() => {
+                    return Ok((attributes, locals));
+                }
                 _ => return self.wrong(&format!("an attribute of {of}")),
             }
             if !self.is_sign(',') {
@@ -63,18 +74,30 @@ impl Parser {
     /// Whether a word where a list may begin is the next command, or the next flowop.
     fn begins_next(&self, word: &str, table: Table) -> bool {
         let known = table.iter().any(|(name, _)| *name == canonical(word));
-        !known && !matches!(self.tokens.get(self.next + 1), Some((_, Token::Sign('=' | ','))))
+        !known
+            && !matches!(
+                self.tokens.get(self.next + 1),
+                Some((_, Token::Sign('=' | ',')))
+            )
     }
 
     fn attribute(&mut self, place: Place, word: &str, table: Table, of: &str) -> Parsed<Attribute> {
         let Some((name, holds)) = table.iter().find(|(name, _)| *name == canonical(word)) else {
             let hint = did_you_mean(word, table.iter().map(|(name, _)| *name));
             let known: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
-            let hint = if hint.is_empty() { format!("; it has {}", known.join(", ")) } else { hint };
+            let hint = if hint.is_empty() {
+                format!("; it has {}", known.join(", "))
+            } else {
+                hint
+            };
             return Err((place, format!("{of} has no attribute '{word}'{hint}")));
         };
         if !self.is_sign('=') {
-            let attribute = Attribute { name, place, value: Value::Bool(true) };
+            let attribute = Attribute {
+                name,
+                place,
+                value: Value::Bool(true),
+            };
             return fits(&attribute, *holds).map(|()| attribute);
         }
         self.take();
@@ -89,7 +112,10 @@ impl Parser {
         let attribute = Attribute { name, place, value };
         fits(&attribute, *holds)?;
         if *holds == Holds::Ignored {
-            self.remarks.push(format!("line {}: '{word}' is ignored: it has no effect", place.line));
+            self.remarks.push(format!(
+                "line {}: '{word}' is ignored: it has no effect",
+                place.line
+            ));
         }
         Ok(attribute)
     }
@@ -104,7 +130,9 @@ impl Parser {
             Token::Word(word) if is_keyword(&word) => {
                 return Err((
                     place,
-                    format!("syntax error at '{word}': it is a keyword; write \"{word}\" if a string is meant"),
+                    format!(
+                        "syntax error at '{word}': it is a keyword; write \"{word}\" if a string is meant"
+                    ),
                 ));
             }
             Token::Word(word) => Value::Text(word),
@@ -164,10 +192,18 @@ impl Parser {
     /// `define randvar name=$x,…`, of older versions.
     pub(super) fn old_randvar(&mut self, place: Place) -> Parsed<Command> {
         let (mut attributes, rows) = self.randvar()?;
-        let at = attributes.0.iter().position(|attribute| attribute.name == "name");
+        let at = attributes
+            .0
+            .iter()
+            .position(|attribute| attribute.name == "name");
         match at.map(|at| attributes.0.remove(at).value) {
-            Some(Value::Variable(name)) => Ok(Command::Set(name, Assigned::Random(attributes, rows))),
-            _ => Err((place, "define randvar needs name=$variable; or write: set $variable=randvar(…)".into())),
+            Some(Value::Variable(name)) => {
+                Ok(Command::Set(name, Assigned::Random(attributes, rows)))
+            }
+            _ => Err((
+                place,
+                "define randvar needs name=$variable; or write: set $variable=randvar(…)".into(),
+            )),
         }
     }
 }
@@ -175,7 +211,9 @@ impl Parser {
 fn fits(attribute: &Attribute, holds: Holds) -> Parsed<()> {
     let wanted = match (holds, &attribute.value) {
         (Holds::Int, Value::Int(n)) if *n < 0 => "a number that is not negative",
-        (Holds::Share, Value::Int(n)) if !(0..=100).contains(n) => "a percentage from 0 to 100, or true or false",
+        (Holds::Share, Value::Int(n)) if !(0..=100).contains(n) => {
+            "a percentage from 0 to 100, or true or false"
+        }
         (Holds::Int, Value::Text(_)) => "a number",
         (Holds::Share, Value::Text(_)) => "a percentage, or true or false",
         (Holds::Bool, Value::Text(_)) => "true or false",
@@ -189,5 +227,8 @@ fn fits(attribute: &Attribute, holds: Holds) -> Parsed<()> {
         Value::Text(text) => format!("\"{text}\""),
         Value::Variable(name) => format!("${name}"),
     };
-    Err((attribute.place, format!("'{}' is {shown}; it must be {wanted}", attribute.name)))
+    Err((
+        attribute.place,
+        format!("'{}' is {shown}; it must be {wanted}", attribute.name),
+    ))
 }

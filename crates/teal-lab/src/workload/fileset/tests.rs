@@ -5,9 +5,32 @@ use crate::workload::layout::{Dir, Entry};
 
 fn files(count: u32) -> Files {
     let layout = Layout {
-        dirs: vec![Dir { parent: 0, number: 0 }, Dir { parent: 0, number: 1 }, Dir { parent: 1, number: 12 }],
-        files: (1..=count).map(|number| Entry { dir: 2, number, size: 0 }).collect(),
-        leaves: vec![Entry { dir: 1, number: 3, size: 0 }],
+        dirs: vec![
+            Dir {
+                parent: 0,
+                number: 0,
+            },
+            Dir {
+                parent: 0,
+                number: 1,
+            },
+            Dir {
+                parent: 1,
+                number: 12,
+            },
+        ],
+        files: (1..=count)
+            .map(|number| Entry {
+                dir: 2,
+                number,
+                size: 0,
+            })
+            .collect(),
+        leaves: vec![Entry {
+            dir: 1,
+            number: 3,
+            size: 0,
+        }],
     };
     Files::new("ff", "/root".into(), Access::Both, layout)
 }
@@ -32,8 +55,14 @@ fn picks_go_round_and_pass_over_what_is_busy() {
     assert_eq!([pick(), pick()], [0, 1]);
     files.release(What::File, 0, true);
     assert_eq!([pick(), pick(), pick()], [2, 3, 0], "1 is busy");
-    [0, 2, 3].into_iter().for_each(|at| files.release(What::File, at, true));
-    assert_eq!([pick(), pick(), pick()], [2, 3, 0], "from the rotor on, not from the start");
+    [0, 2, 3]
+        .into_iter()
+        .for_each(|at| files.release(What::File, at, true));
+    assert_eq!(
+        [pick(), pick(), pick()],
+        [2, 3, 0],
+        "from the rotor on, not from the start"
+    );
 }
 
 #[test]
@@ -42,11 +71,21 @@ fn a_thread_of_opennext_has_a_turn_of_its_own() {
     (0..3).for_each(|at| files.mark_existing(What::File, at));
     let (mut mine, mut yours) = (0, 0);
     let pick = |rotor: &mut usize| {
-        let at = files.pick(What::File, true, Turn::Own(rotor), &stop).unwrap();
+        let at = files
+            .pick(What::File, true, Turn::Own(rotor), &stop)
+            .unwrap();
         files.release(What::File, at, true);
         at
     };
-    assert_eq!([pick(&mut mine), pick(&mut mine), pick(&mut yours), pick(&mut mine)], [0, 1, 0, 2]);
+    assert_eq!(
+        [
+            pick(&mut mine),
+            pick(&mut mine),
+            pick(&mut yours),
+            pick(&mut mine)
+        ],
+        [0, 1, 0, 2]
+    );
 }
 
 #[test]
@@ -55,7 +94,9 @@ fn an_index_is_the_next_from_there_on() {
     files.mark_existing(What::File, 1);
     files.mark_existing(What::File, 3);
     let pick = |index| {
-        let at = files.pick(What::File, true, Turn::Index(index), &stop).unwrap();
+        let at = files
+            .pick(What::File, true, Turn::Index(index), &stop)
+            .unwrap();
         files.release(What::File, at, true);
         at
     };

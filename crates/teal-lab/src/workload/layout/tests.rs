@@ -29,7 +29,14 @@ fn set(entries: u64, dirwidth: u64, dirgamma: u64) -> Fileset {
 fn a_flat_set_lies_one_directory_deep() {
     let layout = layout(&set(50, 1_000_000, 0), &[], 1);
     assert_eq!((layout.dirs.len(), layout.files.len()), (2, 50));
-    assert_eq!(layout.files[0], Entry { dir: 1, number: 1, size: 1000 });
+    assert_eq!(
+        layout.files[0],
+        Entry {
+            dir: 1,
+            number: 1,
+            size: 1000
+        }
+    );
     assert_eq!((layout.mean_depth(), layout.bytes()), (1.0, 50_000));
 }
 
@@ -40,14 +47,24 @@ fn without_gamma_widths_and_depths_are_the_means() {
     let depth = (1000.0_f64.ln() / 10.0_f64.ln()).floor();
     assert!(layout.files.len() == 1000 && layout.mean_depth() <= depth);
     let mut in_dir = vec![0; layout.dirs.len()];
-    layout.files.iter().for_each(|file| in_dir[file.dir as usize] += 1);
+    layout
+        .files
+        .iter()
+        .for_each(|file| in_dir[file.dir as usize] += 1);
     assert_eq!(in_dir[0], 0, "the root holds no file");
-    assert!(in_dir.iter().all(|files| *files == 0 || *files == 10), "{in_dir:?}");
+    assert!(
+        in_dir.iter().all(|files| *files == 0 || *files == 10),
+        "{in_dir:?}"
+    );
 }
 
 #[test]
 fn the_studys_servers_are_as_deep_as_it_says() {
-    for (entries, width, wanted) in [(20_000, 20, 3.3), (50_000, 20, 3.6), (50_000, 1_000_000, 0.8)] {
+    for (entries, width, wanted) in [
+        (20_000, 20, 3.3),
+        (50_000, 20, 3.6),
+        (50_000, 1_000_000, 0.8),
+    ] {
         let drawn = depth(&set(entries, width, 1500), &[]);
         assert!((drawn - wanted).abs() < 0.05, "{drawn} is not {wanted}");
     }
@@ -55,7 +72,14 @@ fn the_studys_servers_are_as_deep_as_it_says() {
 
 #[test]
 fn leaf_directories_come_behind_the_files() {
-    let layout = layout(&Fileset { leafdirs: 25, ..set(30, 10, 0) }, &[], 1);
+    let layout = layout(
+        &Fileset {
+            leafdirs: 25,
+            ..set(30, 10, 0)
+        },
+        &[],
+        1,
+    );
     assert_eq!((layout.files.len(), layout.leaves.len()), (30, 25));
     assert!(layout.leaves.iter().all(|leaf| leaf.dir > 0));
 }
@@ -71,13 +95,27 @@ fn sizes_widths_and_depths_may_be_random() {
         round: 0.0,
         seed: 0,
     };
-    let width = Random { mean: Some(8.0), min: 1.0, ..size.clone() };
-    let random = Fileset { size: Number::Drawn(0), dirwidth: Number::Drawn(1), dirdepth: Some(1), ..set(500, 1, 0) };
+    let width = Random {
+        mean: Some(8.0),
+        min: 1.0,
+        ..size.clone()
+    };
+    let random = Fileset {
+        size: Number::Drawn(0),
+        dirwidth: Number::Drawn(1),
+        dirdepth: Some(1),
+        ..set(500, 1, 0)
+    };
     let layout = layout(&random, &[size, width], 3);
     assert_eq!(layout.files.len(), 500);
     let mean = layout.bytes() as f64 / 500.0;
     assert!((900.0..1100.0).contains(&mean), "{mean}");
-    assert!(layout.files.iter().any(|file| file.size != layout.files[0].size));
+    assert!(
+        layout
+            .files
+            .iter()
+            .any(|file| file.size != layout.files[0].size)
+    );
 }
 
 #[test]

@@ -13,21 +13,34 @@ pub(super) fn check(script: &Script, plan: &Plan) -> Result<(), WmlError> {
     let threads = plan.threads();
     if threads > THREADS_MAX {
         let message = format!("{threads} threads are more than {THREADS_MAX}; lower instances=");
-        let kinds =
-            plan.processes.iter().flat_map(|p| p.threads.iter().map(|t| (p.instances.saturating_mul(t.instances), t)));
-        let most = kinds.max_by_key(|(count, _)| *count).and_then(|(_, thread)| thread.ops.first());
+        let kinds = plan.processes.iter().flat_map(|p| {
+            p.threads
+                .iter()
+                .map(|t| (p.instances.saturating_mul(t.instances), t))
+        });
+        let most = kinds
+            .max_by_key(|(count, _)| *count)
+            .and_then(|(_, thread)| thread.ops.first());
         return Err(script.error(most.map_or_else(Default::default, |op| op.place), message));
     }
     for thread in plan.processes.iter().flat_map(|process| &process.threads) {
         for op in &thread.ops {
-            if let Some(message) =
-                needs(op).or_else(|| sizes(op)).or_else(|| memory(op, thread)).or_else(|| fits(op, plan))
+            if let Some(message) = needs(op)
+                .or_else(|| sizes(op))
+                .or_else(|| memory(op, thread))
+                .or_else(|| fits(op, plan))
             {
-                return Err(script.error(op.place, format!("{} '{}' {message}", op.kind.name(), op.name)));
+                return Err(script.error(
+                    op.place,
+                    format!("{} '{}' {message}", op.kind.name(), op.name),
+                ));
             }
         }
         if thread.ioprio > 8 {
-            let message = format!("thread '{}': ioprio is 0 to 7, or 8 to leave it alone", thread.name);
+            let message = format!(
+                "thread '{}': ioprio is 0 to 7, or 8 to leave it alone",
+                thread.name
+            );
             return Err(script.error(thread.ops[0].place, message));
         }
     }
@@ -41,32 +54,37 @@ fn needs(op: &Op) -> Option<String> {
         OpenFile | CreateFile | MakeDir | RemoveDir | ListDir | FsyncSet if no_set => {
             Some("needs a fileset: filesetname=…".into())
         }
-        DeleteFile | StatFile | Read | Write | ReadWholeFile | WriteWholeFile | AppendFile | AppendFileRand
-        | AioWrite
+        DeleteFile | StatFile | Read | Write | ReadWholeFile | WriteWholeFile | AppendFile
+        | AppendFileRand | AioWrite
             if no_set && op.fd == 0 =>
         {
             Some("needs a file: filesetname=… or fd=N of one that is open".into())
         }
         AioWrite if !op.random => Some("writes at random places only: say random".into()),
         Wakeup | SemPost if op.target.is_none() => Some("needs a target: target=…".into()),
-        SemBlock | SemPost if op.value.is_zero() => Some("needs a value of at least 1: value=…".into()),
+        SemBlock | SemPost if op.value.is_zero() => {
+            Some("needs a value of at least 1: value=…".into())
+        }
         _ => None,
     }
 }
 
 fn sizes(op: &Op) -> Option<String> {
     use Kind::*;
-    let transfers = matches!(op.kind, Read | Write | AppendFile | AppendFileRand | AioWrite);
+    let transfers = matches!(
+        op.kind,
+        Read | Write | AppendFile | AppendFileRand | AioWrite
+    );
     if transfers && op.iosize.is_zero() {
         return Some("has iosize 0 and would transfer nothing: say iosize=4k".into());
     }
     match op.iosize {
-        Number::Fixed(size) if size > i32::MAX as u64 => {
-            Some(format!("has iosize {size}; a transfer is smaller than 2 GiB"))
-        }
-        Number::Fixed(size) if op.directio && size % SECTOR != 0 => {
-            Some(format!("has directio and iosize {size}, which is no multiple of {SECTOR}"))
-        }
+        Number::Fixed(size) if size > i32::MAX as u64 => Some(format!(
+            "has iosize {size}; a transfer is smaller than 2 GiB"
+        )),
+        Number::Fixed(size) if op.directio && size % SECTOR != 0 => Some(format!(
+            "has directio and iosize {size}, which is no multiple of {SECTOR}"
+        )),
         _ => None,
     }
 }
@@ -74,11 +92,13 @@ fn sizes(op: &Op) -> Option<String> {
 fn memory(op: &Op, thread: &Thread) -> Option<String> {
     let spare = if op.directio { SECTOR } else { 0 };
     match (thread.memsize, op.iosize) {
-        (Number::Fixed(memory @ 1..), Number::Fixed(size)) if size + spare > memory => Some(format!(
-            "has iosize {size}, more than the memory of its thread: say memsize={} for thread '{}'",
-            size + spare,
-            thread.name
-        )),
+        (Number::Fixed(memory @ 1..), Number::Fixed(size)) if size + spare > memory => {
+            Some(format!(
+                "has iosize {size}, more than the memory of its thread: say memsize={} for thread '{}'",
+                size + spare,
+                thread.name
+            ))
+        }
         _ => None,
     }
 }
@@ -86,27 +106,48 @@ fn memory(op: &Op, thread: &Thread) -> Option<String> {
 /// Whether some flowop makes files of a set longer.
 fn is_written(set: usize, plan: &Plan) -> bool {
     use Kind::*;
-    let ops = plan.processes.iter().flat_map(|process| &process.threads).flat_map(|thread| &thread.ops);
-    let writes = |op: &&Op| matches!(op.kind, Write | WriteWholeFile | AppendFile | AppendFileRand | AioWrite);
+    let ops = plan
+        .processes
+        .iter()
+        .flat_map(|process| &process.threads)
+        .flat_map(|thread| &thread.ops);
+    let writes = |op: &&Op| {
+        matches!(
+            op.kind,
+            Write | WriteWholeFile | AppendFile | AppendFileRand | AioWrite
+        )
+    };
     // What is written by a descriptor may be any set's.
-    ops.filter(writes).any(|op| op.set.is_none_or(|other| other == set))
+    ops.filter(writes)
+        .any(|op| op.set.is_none_or(|other| other == set))
 }
 
 fn fits(op: &Op, plan: &Plan) -> Option<String> {
     let set = &plan.filesets[op.set?];
     let dirs = matches!(op.kind, Kind::MakeDir | Kind::RemoveDir);
     if dirs && set.leafdirs == 0 {
-        return Some(format!("needs leaf directories: define fileset '{}' with leafdirs=…", set.name));
+        return Some(format!(
+            "needs leaf directories: define fileset '{}' with leafdirs=…",
+            set.name
+        ));
     }
     let files = !dirs && !matches!(op.kind, Kind::ListDir | Kind::FsyncSet);
     if files && set.entries == 0 {
-        return Some(format!("needs files: define fileset '{}' with entries=…", set.name));
+        return Some(format!(
+            "needs files: define fileset '{}' with entries=…",
+            set.name
+        ));
     }
     let reads = matches!(op.kind, Kind::Read | Kind::ReadWholeFile);
     if reads && set.size.is_zero() && op.set.is_some_and(|set| !is_written(set, plan)) {
-        return Some(format!("reads nothing: the files of '{}' have size=0, and no flowop writes them", set.name));
+        return Some(format!(
+            "reads nothing: the files of '{}' have size=0, and no flowop writes them",
+            set.name
+        ));
     }
-    let (Number::Fixed(size), Number::Fixed(transfer)) = (set.size, op.iosize) else { return None };
+    let (Number::Fixed(size), Number::Fixed(transfer)) = (set.size, op.iosize) else {
+        return None;
+    };
     let whole = match op.workingset {
         Number::Fixed(0) => (size as f64 * set.size_scale) as u64,
         Number::Fixed(set) => set,

@@ -20,8 +20,16 @@ impl Maker<'_> {
         for (place, command) in self.defined.clone() {
             if let Command::Files(kind, attributes) = command {
                 let set = self.fileset(place, *kind, attributes)?;
-                if self.plan.filesets.iter().any(|other| other.name == set.name) {
-                    let message = format!("a fileset '{}' is defined already; call this one differently", set.name);
+                if self
+                    .plan
+                    .filesets
+                    .iter()
+                    .any(|other| other.name == set.name)
+                {
+                    let message = format!(
+                        "a fileset '{}' is defined already; call this one differently",
+                        set.name
+                    );
                     return Err(self.script.error(place, message));
                 }
                 self.plan.filesets.push(set);
@@ -30,9 +38,19 @@ impl Maker<'_> {
         Ok(())
     }
 
-    fn fileset(&self, place: Place, kind: SetKind, attributes: &Attributes) -> Result<Fileset, WmlError> {
+    fn fileset(
+        &self,
+        place: Place,
+        kind: SetKind,
+        attributes: &Attributes,
+    ) -> Result<Fileset, WmlError> {
         let (script, scope) = (self.script, Scope::of(&self.variables));
-        let text = |name: &str| attributes.get(name).map(|found| scope.text(script, found)).transpose();
+        let text = |name: &str| {
+            attributes
+                .get(name)
+                .map(|found| scope.text(script, found))
+                .transpose()
+        };
         let number = |name: &str, default: u64| match attributes.get(name) {
             Some(found) => scope.number(script, found),
             None => Ok(Number::Fixed(default)),
@@ -42,9 +60,14 @@ impl Maker<'_> {
             None => Ok(default),
         };
         let is = |name: &str| fixed(name, 0).map(|n| n != 0);
-        let Some(name) = text("name")? else { return Err(script.error(place, "a fileset needs a name: name=…")) };
+        let Some(name) = text("name")? else {
+            return Err(script.error(place, "a fileset needs a name: name=…"));
+        };
         let Some(path) = text("path")? else {
-            return Err(script.error(place, format!("fileset '{name}' has no path; say path=$dir")));
+            return Err(script.error(
+                place,
+                format!("fileset '{name}' has no path; say path=$dir"),
+            ));
         };
         let at = |name: &str| attributes.get(name).map_or(place, |found| found.place);
         let root = self.root(at("path"), at("name"), &path, &name)?;
@@ -58,18 +81,30 @@ impl Maker<'_> {
             ));
         }
         if entries.max(leafdirs) > ENTRIES_MAX {
-            return Err(script.error(at("entries"), format!("fileset '{name}' has more than {ENTRIES_MAX} entries")));
+            return Err(script.error(
+                at("entries"),
+                format!("fileset '{name}' has more than {ENTRIES_MAX} entries"),
+            ));
         }
-        let dirwidth = if single { Number::Fixed(10) } else { number("dirwidth", 0)? };
+        let dirwidth = if single {
+            Number::Fixed(10)
+        } else {
+            number("dirwidth", 0)?
+        };
         if dirwidth.is_zero() {
-            let message = format!("fileset '{name}' has dirwidth 0; say how many entries a directory has: dirwidth=20");
+            let message = format!(
+                "fileset '{name}' has dirwidth 0; say how many entries a directory has: dirwidth=20"
+            );
             return Err(script.error(at("dirwidth"), message));
         }
         let dirdepth = match number("dirdepthrv", 0)? {
             Number::Drawn(which) => Some(which),
             Number::Fixed(0) => None,
             Number::Fixed(_) => {
-                return Err(script.error(at("dirdepthrv"), "'dirdepthrv' is a random variable, not a number"));
+                return Err(script.error(
+                    at("dirdepthrv"),
+                    "'dirdepthrv' is a random variable, not a number",
+                ));
             }
         };
         let prealloc = self.prealloc(attributes)?;
@@ -78,7 +113,9 @@ impl Maker<'_> {
             (false, true) => Access::Write,
             (false, false) => Access::Both,
         };
-        let asked = attributes.get("entries").and_then(|found| self.variables.asked(&found.value));
+        let asked = attributes
+            .get("entries")
+            .and_then(|found| self.variables.asked(&found.value));
         let (mut scaled, size_scale) = scaled(asked.unwrap_or(entries), self.plan.options.scale);
         if asked.is_some() {
             scaled = entries;
@@ -93,8 +130,16 @@ impl Maker<'_> {
             size_scale,
             dirwidth,
             dirdepth,
-            dirgamma: if single { 0 } else { fixed("dirgamma", GAMMA_DEFAULT)? },
-            leafdirs: if leafdirs == 0 { 0 } else { scaled_count(leafdirs, self.plan.options.scale) },
+            dirgamma: if single {
+                0
+            } else {
+                fixed("dirgamma", GAMMA_DEFAULT)?
+            },
+            leafdirs: if leafdirs == 0 {
+                0
+            } else {
+                scaled_count(leafdirs, self.plan.options.scale)
+            },
             prealloc,
             paralloc: is("paralloc")?,
             reuse: is("reuse")? || is("trusttree")?,
@@ -105,21 +150,36 @@ impl Maker<'_> {
 
     /// Percent of the files that are there from the beginning: `true` is all of them, 1 is one percent.
     fn prealloc(&self, attributes: &Attributes) -> Result<u64, WmlError> {
-        let Some(found) = attributes.get("prealloc") else { return Ok(0) };
-        match (&found.value, Scope::of(&self.variables).fixed(self.script, found)?) {
+        let Some(found) = attributes.get("prealloc") else {
+            return Ok(0);
+        };
+        match (
+            &found.value,
+            Scope::of(&self.variables).fixed(self.script, found)?,
+        ) {
             (crate::wml::Value::Bool(true), _) => Ok(100),
             (_, percent) if percent <= 100 => Ok(percent),
-            (_, percent) => {
-                Err(self.script.error(found.place, format!("'prealloc' is {percent}, which is no percentage")))
-            }
+            (_, percent) => Err(self.script.error(
+                found.place,
+                format!("'prealloc' is {percent}, which is no percentage"),
+            )),
         }
     }
 
     /// Where a fileset lies; nowhere but below the directory of the run, because what is there before is removed.
-    fn root(&self, place: Place, at_name: Place, path: &str, name: &str) -> Result<PathBuf, WmlError> {
+    fn root(
+        &self,
+        place: Place,
+        at_name: Place,
+        path: &str,
+        name: &str,
+    ) -> Result<PathBuf, WmlError> {
         let dir = &self.plan.options.dir;
         let full = dir.join(path);
-        let climbs = |path: &Path| path.components().any(|part| matches!(part, Component::ParentDir));
+        let climbs = |path: &Path| {
+            path.components()
+                .any(|part| matches!(part, Component::ParentDir))
+        };
         if !full.starts_with(dir) || climbs(&full) {
             let message = format!(
                 "the fileset '{name}' lies in {path}, outside of {}; say path=$dir, or --dir {path}",
@@ -128,8 +188,14 @@ impl Maker<'_> {
             return Err(self.script.error(place, message));
         }
         let mut parts = Path::new(name).components();
-        if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
-            return Err(self.script.error(at_name, format!("the fileset's name '{name}' is no name of a directory")));
+        if !matches!(
+            (parts.next(), parts.next()),
+            (Some(Component::Normal(_)), None)
+        ) {
+            return Err(self.script.error(
+                at_name,
+                format!("the fileset's name '{name}' is no name of a directory"),
+            ));
         }
         Ok(full.join(name))
     }
@@ -141,5 +207,9 @@ fn scaled_count(count: u64, scale: f64) -> u64 {
 
 /// Files after scaling, and the factor on their sizes.
 pub(super) fn scaled(entries: u64, scale: f64) -> (u64, f64) {
-    if entries < FEW { (entries, scale) } else { (scaled_count(entries, scale), 1.0) }
+    if entries < FEW {
+        (entries, scale)
+    } else {
+        (scaled_count(entries, scale), 1.0)
+    }
 }

@@ -25,13 +25,21 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn number(&self, name: &str) -> Result<Option<f64>, WmlError> {
-        let found = self.attributes.get(name).map(|attribute| self.scope.fixed(self.script, attribute));
+        let found = self
+            .attributes
+            .get(name)
+            .map(|attribute| self.scope.fixed(self.script, attribute));
         Ok(found.transpose()?.map(|n| n as f64))
     }
 
     fn word(&self, name: &str) -> Result<Option<(String, Place)>, WmlError> {
-        let Some(attribute) = self.attributes.get(name) else { return Ok(None) };
-        Ok(Some((self.scope.text(self.script, attribute)?, attribute.place)))
+        let Some(attribute) = self.attributes.get(name) else {
+            return Ok(None);
+        };
+        Ok(Some((
+            self.scope.text(self.script, attribute)?,
+            attribute.place,
+        )))
     }
 }
 
@@ -43,34 +51,51 @@ pub(super) fn randvar(
     attributes: &Attributes,
     rows: &[[Value; 3]],
 ) -> Result<Random, WmlError> {
-    let read = Reader { script, scope, attributes };
+    let read = Reader {
+        script,
+        scope,
+        attributes,
+    };
     let (kind, at) = read.word("type")?.unwrap_or(("gamma".into(), place));
     let mean = read.number("mean")?;
     let spread = match kind.as_str() {
         "uniform" => Spread::Uniform,
         "gamma" => match read.number("gamma")?.unwrap_or(1500.0) {
             gamma if gamma > 0.0 => Spread::Gamma(gamma / 1000.0),
-            _ => return Err(script.error(at, "gamma=0 is no shape; 1500 is the default, and means 1.5")),
+            _ => {
+                return Err(script.error(
+                    at,
+                    "gamma=0 is no shape; 1500 is the default, and means 1.5",
+                ));
+            }
         },
         "tabular" => Spread::Tabular(table(script, scope, at, rows)?),
         other => {
-            let message = format!("'{other}' is no type of randvar; there are uniform, gamma, tabular");
+            let message =
+                format!("'{other}' is no type of randvar; there are uniform, gamma, tabular");
             return Err(script.error(at, message));
         }
     };
     if spread == Spread::Uniform && mean.is_none() {
-        return Err(script.error(place, format!("${name} is uniform and has no mean; say mean=…")));
+        return Err(script.error(
+            place,
+            format!("${name} is uniform and has no mean; say mean=…"),
+        ));
     }
     let min = read.number("min")?.unwrap_or(0.0);
     if let Some(mean) = mean.filter(|mean| *mean < min) {
-        return Err(script.error(place, format!("${name} has mean {mean} below its min {min}; it is never below that")));
+        return Err(script.error(
+            place,
+            format!("${name} has mean {mean} below its min {min}; it is never below that"),
+        ));
     }
     if let Some((source, at)) = read.word("randsrc")?
         && !["urandom", "rand48"].contains(&source.as_str())
     {
-        return Err(
-            script.error(at, format!("'{source}' is no source of random numbers; there are urandom and rand48"))
-        );
+        return Err(script.error(
+            at,
+            format!("'{source}' is no source of random numbers; there are urandom and rand48"),
+        ));
     }
     Ok(Random {
         name: name.to_owned(),
@@ -84,25 +109,39 @@ pub(super) fn randvar(
 }
 
 /// A hundred slots in the order of the table.
-fn table(script: &Script, scope: &Scope<'_>, place: Place, rows: &[[Value; 3]]) -> Result<Vec<(f64, f64)>, WmlError> {
+fn table(
+    script: &Script,
+    scope: &Scope<'_>,
+    place: Place,
+    rows: &[[Value; 3]],
+) -> Result<Vec<(f64, f64)>, WmlError> {
     let mut slots = Vec::new();
     for row in rows {
         let mut numbers = [0.0; 3];
         for (number, value) in numbers.iter_mut().zip(row) {
             match scope.value(script, place, value)? {
                 Resolved::Int(n) => *number = n as f64,
-                _ => return Err(script.error(place, "a randtable holds numbers: {{percent, low, high}, …}")),
+                _ => {
+                    return Err(script.error(
+                        place,
+                        "a randtable holds numbers: {{percent, low, high}, …}",
+                    ));
+                }
             }
         }
         let [percent, low, high] = numbers;
         if low > high || percent > 100.0 {
-            let message = format!("the row {{{percent}, {low}, {high}}} is not {{percent, low, high}}");
+            let message =
+                format!("the row {{{percent}, {low}, {high}}} is not {{percent, low, high}}");
             return Err(script.error(place, message));
         }
         slots.extend(std::iter::repeat_n((low, high), percent as usize));
     }
     if slots.len() != 100 {
-        let message = format!("the percentages of a randtable add up to 100, not to {}", slots.len());
+        let message = format!(
+            "the percentages of a randtable add up to 100, not to {}",
+            slots.len()
+        );
         return Err(script.error(place, message));
     }
     Ok(slots)
@@ -125,14 +164,20 @@ fn parameters_of(kind: &str) -> Option<&'static [(&'static str, f64)]> {
 /// What makes no sense about the parameters of a type.
 fn nonsense(kind: &str, value: impl Fn(&str) -> Option<f64>) -> Option<String> {
     match (value("lower"), value("upper"), value("mode")) {
-        (Some(lower), Some(upper), _) if lower > upper => Some(format!("lower {lower} is above upper {upper}")),
-        (Some(lower), Some(upper), Some(mode)) if !(lower..=upper).contains(&mode) => {
-            Some(format!("mode {mode} is not between lower {lower} and upper {upper}"))
+        (Some(lower), Some(upper), _) if lower > upper => {
+            Some(format!("lower {lower} is above upper {upper}"))
         }
+        (Some(lower), Some(upper), Some(mode)) if !(lower..=upper).contains(&mode) => Some(
+            format!("mode {mode} is not between lower {lower} and upper {upper}"),
+        ),
         _ if value("sigma").is_some_and(|sigma| sigma < 0.0) => Some("sigma is below 0".to_owned()),
-        _ if value("mean").is_some_and(|mean| mean < 0.0) => Some("mean is below 0, and no value can be".to_owned()),
+        _ if value("mean").is_some_and(|mean| mean < 0.0) => {
+            Some("mean is below 0, and no value can be".to_owned())
+        }
         _ if kind == "cvar-erlang" && value("shape").is_some_and(|shape| shape > ERLANG_MAX) => {
-            Some(format!("shape is more than {ERLANG_MAX}: each value is a sum of so many"))
+            Some(format!(
+                "shape is more than {ERLANG_MAX}: each value is a sum of so many"
+            ))
         }
         _ => None,
     }
@@ -145,37 +190,73 @@ pub(super) fn cvar(
     name: &str,
     attributes: &Attributes,
 ) -> Result<Random, WmlError> {
-    let read = Reader { script, scope, attributes };
+    let read = Reader {
+        script,
+        scope,
+        attributes,
+    };
     let Some((kind, at)) = read.word("type")? else {
         return Err(script.error(place, format!("${name} needs a type: {}", TYPES.join(", "))));
     };
     let parameters = read.word("parameters")?;
-    let given = parameters.as_ref().map_or(Vec::new(), |(text, _)| text.split(';').filter(|p| !p.is_empty()).collect());
+    let given = parameters.as_ref().map_or(Vec::new(), |(text, _)| {
+        text.split(';').filter(|p| !p.is_empty()).collect()
+    });
     let at_parameters = parameters.as_ref().map_or(place, |(_, at)| *at);
     let Some(names) = parameters_of(&kind) else {
         let hint = did_you_mean(&kind, TYPES.iter().copied());
-        return Err(script.error(at, format!("'{kind}' is no type of cvar{hint}; there are {}", TYPES.join(", "))));
+        return Err(script.error(
+            at,
+            format!(
+                "'{kind}' is no type of cvar{hint}; there are {}",
+                TYPES.join(", ")
+            ),
+        ));
     };
     let mut values: Vec<f64> = names.iter().map(|(_, default)| *default).collect();
     for parameter in given {
-        let known = || names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-        let pair = parameter.split_once(':').and_then(|(key, value)| Some((key, value.parse::<f64>().ok()?)));
-        let found = pair.and_then(|(key, value)| Some((names.iter().position(|(name, _)| *name == key)?, value)));
+        let known = || {
+            names
+                .iter()
+                .map(|(name, _)| *name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let pair = parameter
+            .split_once(':')
+            .and_then(|(key, value)| Some((key, value.parse::<f64>().ok()?)));
+        let found = pair.and_then(|(key, value)| {
+            Some((names.iter().position(|(name, _)| *name == key)?, value))
+        });
         match found.filter(|(_, value)| value.is_finite()) {
             Some((at, value)) => values[at] = value,
             None => {
-                let message = format!("'{parameter}' is no parameter of {kind}; write name:number with {}", known());
+                let message = format!(
+                    "'{parameter}' is no parameter of {kind}; write name:number with {}",
+                    known()
+                );
                 return Err(script.error(at_parameters, message));
             }
         }
     }
     let positive = ["shape", "rate", "gamma", "scale"];
-    let wrong = names.iter().zip(&values).find(|((name, _), value)| positive.contains(name) && **value <= 0.0);
+    let wrong = names
+        .iter()
+        .zip(&values)
+        .find(|((name, _), value)| positive.contains(name) && **value <= 0.0);
     if let Some(((name, _), value)) = wrong {
-        return Err(script.error(at_parameters, format!("'{name}' of {kind} is {value}; it must be above 0")));
+        return Err(script.error(
+            at_parameters,
+            format!("'{name}' of {kind} is {value}; it must be above 0"),
+        ));
     }
-    let named =
-        |wanted: &str| names.iter().zip(&values).find(|((name, _), _)| *name == wanted).map(|(_, value)| *value);
+    let named = |wanted: &str| {
+        names
+            .iter()
+            .zip(&values)
+            .find(|((name, _), _)| *name == wanted)
+            .map(|(_, value)| *value)
+    };
     if let Some(nonsense) = nonsense(&kind, named) {
         return Err(script.error(at_parameters, format!("${name}, a {kind}: {nonsense}")));
     }
@@ -189,7 +270,10 @@ pub(super) fn cvar(
         "cvar-erlang" => Spread::Erlang(values[0], values[1]),
         _ => Spread::Triangular(values[0], values[1], values[2]),
     };
-    let (min, max) = (read.number("min")?.unwrap_or(0.0), read.number("max")?.unwrap_or(f64::INFINITY));
+    let (min, max) = (
+        read.number("min")?.unwrap_or(0.0),
+        read.number("max")?.unwrap_or(f64::INFINITY),
+    );
     if min > max {
         return Err(script.error(place, format!("${name} has min {min} above its max {max}")));
     }

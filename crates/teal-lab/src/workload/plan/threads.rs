@@ -3,7 +3,9 @@
 use super::super::random::Number;
 use super::values::{Resolved, Scope};
 use super::{Maker, Node, Op, OpId, Process, Thread};
-use crate::wml::{Attributes, Command, Composite, Flowop, Kind, Place, Script, WmlError, did_you_mean};
+use crate::wml::{
+    Attributes, Command, Composite, Flowop, Kind, Place, Script, WmlError, did_you_mean,
+};
 use std::collections::BTreeMap;
 
 /// Flowops of one thread, composite ones written out.
@@ -20,37 +22,69 @@ impl Maker<'_> {
         for (at, command) in self.defined.clone() {
             if let Command::Process(process) = command {
                 let made = self.process(at, process)?;
-                if self.plan.processes.iter().any(|other| other.name == made.name) {
-                    let message = format!("a process '{}' is defined already; call this one differently", made.name);
+                if self
+                    .plan
+                    .processes
+                    .iter()
+                    .any(|other| other.name == made.name)
+                {
+                    let message = format!(
+                        "a process '{}' is defined already; call this one differently",
+                        made.name
+                    );
                     return Err(self.script.error(at, message));
                 }
                 self.plan.processes.push(made);
             }
         }
         if self.plan.threads() == 0 {
-            return Err(self
-                .script
-                .error(place, "nothing runs: no process with a thread is defined before this 'run'"));
+            return Err(self.script.error(
+                place,
+                "nothing runs: no process with a thread is defined before this 'run'",
+            ));
         }
         self.find_targets()
     }
 
     fn process(&self, place: Place, process: &crate::wml::Process) -> Result<Process, WmlError> {
-        let read = Attribute { script: self.script, scope: Scope::of(&self.variables), given: &process.attributes };
+        let read = Attribute {
+            script: self.script,
+            scope: Scope::of(&self.variables),
+            given: &process.attributes,
+        };
         let name = read.name(place, "a process")?;
-        let threads = process.threads.iter().map(|thread| self.thread(thread)).collect::<Result<_, _>>()?;
-        Ok(Process { name, instances: read.fixed("instances", 1)?, nice: read.fixed("nice", 0)?, threads })
+        let threads = process
+            .threads
+            .iter()
+            .map(|thread| self.thread(thread))
+            .collect::<Result<_, _>>()?;
+        Ok(Process {
+            name,
+            instances: read.fixed("instances", 1)?,
+            nice: read.fixed("nice", 0)?,
+            threads,
+        })
     }
 
     fn thread(&self, thread: &crate::wml::Thread) -> Result<Thread, WmlError> {
         let scope = Scope::of(&self.variables);
-        let read = Attribute { script: self.script, scope: scope.with(BTreeMap::new()), given: &thread.attributes };
+        let read = Attribute {
+            script: self.script,
+            scope: scope.with(BTreeMap::new()),
+            given: &thread.attributes,
+        };
         let name = read.name(thread.place, "a thread")?;
-        let mut expansion = Expansion { maker: self, ops: Vec::new(), open: Vec::new() };
+        let mut expansion = Expansion {
+            maker: self,
+            ops: Vec::new(),
+            open: Vec::new(),
+        };
         let program = expansion.body(&thread.body, &scope, "")?;
         let ops = expansion.ops;
         if ops.is_empty() {
-            return Err(self.script.error(thread.place, format!("thread '{name}' has no flowop")));
+            return Err(self
+                .script
+                .error(thread.place, format!("thread '{name}' has no flowop")));
         }
         Ok(Thread {
             name,
@@ -65,18 +99,24 @@ impl Maker<'_> {
     /// Whether the script defines a fileset of this name somewhere, if too late.
     fn is_defined_late(&self, wanted: &str) -> bool {
         let is_it = |attributes: &Attributes| {
-            attributes
-                .get("name")
-                .is_some_and(|name| matches!(&name.value, crate::wml::Value::Text(text) if text == wanted))
+            attributes.get("name").is_some_and(
+                |name| matches!(&name.value, crate::wml::Value::Text(text) if text == wanted),
+            )
         };
-        self.script.commands.iter().any(|(_, command)| matches!(command, Command::Files(_, of) if is_it(of)))
+        self.script
+            .commands
+            .iter()
+            .any(|(_, command)| matches!(command, Command::Files(_, of) if is_it(of)))
     }
 
     fn composite(&self, name: &str) -> Option<&Composite> {
-        self.script.commands.iter().find_map(|(_, command)| match command {
-            Command::Composite(composite) if composite.name == name => Some(composite),
-            _ => None,
-        })
+        self.script
+            .commands
+            .iter()
+            .find_map(|(_, command)| match command {
+                Command::Composite(composite) if composite.name == name => Some(composite),
+                _ => None,
+            })
     }
 
     /// Limits look at their own thread; everything else at all threads.
@@ -84,14 +124,26 @@ impl Maker<'_> {
         let mut all = Vec::new();
         for (p, process) in self.plan.processes.iter().enumerate() {
             for (t, thread) in process.threads.iter().enumerate() {
-                let named = |(o, op): (usize, &Op)| (op.name.clone(), op.kind, OpId { process: p, thread: t, op: o });
+                let named = |(o, op): (usize, &Op)| {
+                    (
+                        op.name.clone(),
+                        op.kind,
+                        OpId {
+                            process: p,
+                            thread: t,
+                            op: o,
+                        },
+                    )
+                };
                 all.extend(thread.ops.iter().enumerate().map(named));
             }
         }
         for (p, process) in self.plan.processes.iter_mut().enumerate() {
             for (t, thread) in process.threads.iter_mut().enumerate() {
                 for op in &mut thread.ops {
-                    let Some(target) = op.target.clone() else { continue };
+                    let Some(target) = op.target.clone() else {
+                        continue;
+                    };
                     let own = matches!(op.kind, Kind::IopsLimit | Kind::OpsLimit | Kind::BwLimit);
                     let wanted = match op.kind {
                         Kind::Wakeup => Some(Kind::Block),
@@ -100,9 +152,14 @@ impl Maker<'_> {
                     };
                     let near = |id: &OpId| !own || (id.process, id.thread) == (p, t);
                     // Inside of a composite flowop a target is first looked for among its own.
-                    let inner = op.name.rsplit_once('.').map(|(of, _)| format!("{of}.{target}"));
+                    let inner = op
+                        .name
+                        .rsplit_once('.')
+                        .map(|(of, _)| format!("{of}.{target}"));
                     let of = |name: &str| -> Vec<(Kind, OpId)> {
-                        let these = all.iter().filter(|(other, _, id)| other == name && near(id));
+                        let these = all
+                            .iter()
+                            .filter(|(other, _, id)| other == name && near(id));
                         these.map(|(_, kind, id)| (*kind, *id)).collect()
                     };
                     let mut found = inner.map_or(Vec::new(), |inner| of(&inner));
@@ -110,13 +167,23 @@ impl Maker<'_> {
                         found = of(&target);
                     }
                     if found.is_empty() {
-                        let hint = did_you_mean(&target, all.iter().map(|(name, ..)| name.as_str()));
+                        let hint =
+                            did_you_mean(&target, all.iter().map(|(name, ..)| name.as_str()));
                         let room = if own { " in this thread" } else { "" };
-                        let message = format!("the target '{target}' of '{}' is no flowop{room}{hint}", op.name);
+                        let message = format!(
+                            "the target '{target}' of '{}' is no flowop{room}{hint}",
+                            op.name
+                        );
                         return Err(self.script.error(op.place, message));
                     }
-                    if let Some(wanted) = wanted.filter(|wanted| found.iter().any(|(kind, _)| kind != wanted)) {
-                        let message = format!("the target '{target}' of '{}' is no {}", op.name, wanted.name());
+                    if let Some(wanted) =
+                        wanted.filter(|wanted| found.iter().any(|(kind, _)| kind != wanted))
+                    {
+                        let message = format!(
+                            "the target '{target}' of '{}' is no {}",
+                            op.name,
+                            wanted.name()
+                        );
                         return Err(self.script.error(op.place, message));
                     }
                     op.targets = found.into_iter().map(|(_, id)| id).collect();
@@ -136,7 +203,9 @@ struct Attribute<'a> {
 
 impl Attribute<'_> {
     fn fixed(&self, name: &str, default: u64) -> Result<u64, WmlError> {
-        self.given.get(name).map_or(Ok(default), |found| self.scope.fixed(self.script, found))
+        self.given
+            .get(name)
+            .map_or(Ok(default), |found| self.scope.fixed(self.script, found))
     }
 
     fn is(&self, name: &str) -> Result<bool, WmlError> {
@@ -144,20 +213,30 @@ impl Attribute<'_> {
     }
 
     fn number(&self, name: &str, default: u64) -> Result<Number, WmlError> {
-        self.given.get(name).map_or(Ok(Number::Fixed(default)), |found| self.scope.number(self.script, found))
+        self.given
+            .get(name)
+            .map_or(Ok(Number::Fixed(default)), |found| {
+                self.scope.number(self.script, found)
+            })
     }
 
     fn text(&self, name: &str) -> Result<Option<String>, WmlError> {
-        self.given.get(name).map(|found| self.scope.text(self.script, found)).transpose()
+        self.given
+            .get(name)
+            .map(|found| self.scope.text(self.script, found))
+            .transpose()
     }
 
     fn name(&self, place: Place, what: &str) -> Result<String, WmlError> {
         match self.text("name")? {
-            Some(name) if name.is_empty() || name.len() >= NAME_MAX => {
-                Err(self.script.error(place, format!("a name has 1 to {} characters", NAME_MAX - 1)))
-            }
+            Some(name) if name.is_empty() || name.len() >= NAME_MAX => Err(self.script.error(
+                place,
+                format!("a name has 1 to {} characters", NAME_MAX - 1),
+            )),
             Some(name) => Ok(name),
-            None => Err(self.script.error(place, format!("{what} needs a name: name=…"))),
+            None => Err(self
+                .script
+                .error(place, format!("{what} needs a name: name=…"))),
         }
     }
 }
@@ -170,16 +249,35 @@ struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    fn body(&mut self, body: &[Flowop], scope: &Scope<'_>, prefix: &str) -> Result<Vec<Node>, WmlError> {
-        body.iter().map(|flowop| self.flowop(flowop, scope, prefix)).collect()
+    fn body(
+        &mut self,
+        body: &[Flowop],
+        scope: &Scope<'_>,
+        prefix: &str,
+    ) -> Result<Vec<Node>, WmlError> {
+        body.iter()
+            .map(|flowop| self.flowop(flowop, scope, prefix))
+            .collect()
     }
 
-    fn flowop(&mut self, flowop: &Flowop, scope: &Scope<'_>, prefix: &str) -> Result<Node, WmlError> {
+    fn flowop(
+        &mut self,
+        flowop: &Flowop,
+        scope: &Scope<'_>,
+        prefix: &str,
+    ) -> Result<Node, WmlError> {
         let script = self.maker.script;
         if self.ops.len() >= OPS_MAX {
-            return Err(script.error(flowop.place, format!("a thread has more than {OPS_MAX} flowops")));
+            return Err(script.error(
+                flowop.place,
+                format!("a thread has more than {OPS_MAX} flowops"),
+            ));
         }
-        let read = Attribute { script, scope: scope.with(scope.locals.clone()), given: &flowop.attributes };
+        let read = Attribute {
+            script,
+            scope: scope.with(scope.locals.clone()),
+            given: &flowop.attributes,
+        };
         let name = format!("{prefix}{}", read.name(flowop.place, "a flowop")?);
         let iters = read.number("iters", 1)?;
         if let Some(kind) = flowop.kind {
@@ -196,14 +294,23 @@ impl Expansion<'_> {
             return Err(script.error(flowop.place, message));
         }
         if self.open.len() >= NESTED_MAX {
-            let message =
-                format!("composite flowops lie more than {NESTED_MAX} deep in each other: call this one from fewer");
+            let message = format!(
+                "composite flowops lie more than {NESTED_MAX} deep in each other: call this one from fewer"
+            );
             return Err(script.error(flowop.place, message));
         }
         let inner = self.locals(flowop, composite, scope)?;
         // What the call says counts; else what the definition says.
-        let own = Attribute { script, scope: scope.with(inner.clone()), given: &composite.attributes };
-        let repeats = if flowop.attributes.get("iters").is_some() { iters } else { own.number("iters", 1)? };
+        let own = Attribute {
+            script,
+            scope: scope.with(inner.clone()),
+            given: &composite.attributes,
+        };
+        let repeats = if flowop.attributes.get("iters").is_some() {
+            iters
+        } else {
+            own.number("iters", 1)?
+        };
         self.open.push(composite.name.clone());
         let body = self.body(&composite.body, &scope.with(inner), &format!("{name}."))?;
         self.open.pop();
@@ -224,16 +331,25 @@ impl Expansion<'_> {
                 (Some((_, value, place)), _) => (value, *place),
                 (None, Some(default)) => (default, composite.place),
                 (None, None) => {
-                    let message =
-                        format!("'{}' needs its local ${name}; write {} ${name}=…", composite.name, composite.name);
+                    let message = format!(
+                        "'{}' needs its local ${name}; write {} ${name}=…",
+                        composite.name, composite.name
+                    );
                     return Err(script.error(flowop.place, message));
                 }
             };
             locals.insert(name.clone(), scope.value(script, place, value)?);
         }
-        if let Some((name, _, place)) = flowop.locals.iter().find(|(name, ..)| !locals.contains_key(name)) {
+        if let Some((name, _, place)) = flowop
+            .locals
+            .iter()
+            .find(|(name, ..)| !locals.contains_key(name))
+        {
             let hint = did_you_mean(name, locals.keys().map(String::as_str));
-            return Err(script.error(*place, format!("'{}' has no local ${name}{hint}", composite.name)));
+            return Err(script.error(
+                *place,
+                format!("'{}' has no local ${name}{hint}", composite.name),
+            ));
         }
         Ok(locals)
     }
@@ -247,7 +363,12 @@ impl Expansion<'_> {
         iters: Number,
     ) -> Result<Op, WmlError> {
         let script = self.maker.script;
-        let place = |name: &str| flowop.attributes.get(name).map_or(flowop.place, |found| found.place);
+        let place = |name: &str| {
+            flowop
+                .attributes
+                .get(name)
+                .map_or(flowop.place, |found| found.place)
+        };
         let set = match read.text("filename")? {
             None => None,
             Some(wanted) => {
@@ -256,10 +377,13 @@ impl Expansion<'_> {
                     Some(found) => Some(found),
                     None => {
                         let hint = match self.maker.is_defined_late(&wanted) {
-                            true => " before the files are created; define it above 'create files'".to_owned(),
+                            true => " before the files are created; define it above 'create files'"
+                                .to_owned(),
                             false => did_you_mean(&wanted, sets()),
                         };
-                        let message = format!("'{name}' works on the fileset '{wanted}', which is not defined{hint}");
+                        let message = format!(
+                            "'{name}' works on the fileset '{wanted}', which is not defined{hint}"
+                        );
                         return Err(script.error(place("filename"), message));
                     }
                 }
@@ -267,7 +391,10 @@ impl Expansion<'_> {
         };
         let slot = |name: &str| match read.fixed(name, 0)? {
             fd if fd < SLOTS as u64 => Ok(fd as usize),
-            fd => Err(script.error(place(name), format!("'{name}' is {fd}; a thread has slots 1 to {}", SLOTS - 1))),
+            fd => Err(script.error(
+                place(name),
+                format!("'{name}' is {fd}; a thread has slots 1 to {}", SLOTS - 1),
+            )),
         };
         let (message, value) = if kind == Kind::Print {
             (read.text("value")?, Number::Fixed(0))
@@ -288,7 +415,11 @@ impl Expansion<'_> {
             dsync: read.is("dsync")?,
             directio: read.is("directio")?,
             opennext: read.is("opennext")?,
-            indexed: flowop.attributes.get("indexed").map(|found| read.scope.number(script, found)).transpose()?,
+            indexed: flowop
+                .attributes
+                .get("indexed")
+                .map(|found| read.scope.number(script, found))
+                .transpose()?,
             value,
             message,
             target: read.text("target")?,

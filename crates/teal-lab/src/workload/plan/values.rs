@@ -33,7 +33,13 @@ fn of_text(text: &str) -> Resolved {
         Some((at, 'g')) => (&text[..at], 30),
         _ => (text, 0),
     };
-    match (digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift)), text) {
+    match (
+        digits
+            .parse::<u64>()
+            .ok()
+            .and_then(|n| n.checked_mul(1 << shift)),
+        text,
+    ) {
         (Some(n), _) => Resolved::Int(n),
         (None, "true") => Resolved::Int(1),
         (None, "false") => Resolved::Int(0),
@@ -43,17 +49,28 @@ fn of_text(text: &str) -> Resolved {
 
 impl Variables {
     pub(super) fn new(script: &Script, options: &Options) -> Result<Self, WmlError> {
-        let set = BTreeMap::from([("dir".to_owned(), Resolved::Text(options.dir.display().to_string()))]);
-        let counts = script.commands.iter().filter_map(|(_, command)| match command {
-            Command::Files(_, attributes) => match &attributes.get("entries")?.value {
-                Value::Variable(name) => Some(name.clone()),
+        let set = BTreeMap::from([(
+            "dir".to_owned(),
+            Resolved::Text(options.dir.display().to_string()),
+        )]);
+        let counts = script
+            .commands
+            .iter()
+            .filter_map(|(_, command)| match command {
+                Command::Files(_, attributes) => match &attributes.get("entries")?.value {
+                    Value::Variable(name) => Some(name.clone()),
+                    _ => None,
+                },
                 _ => None,
-            },
-            _ => None,
-        });
+            });
         let counts = counts.collect();
-        let mut variables =
-            Self { set, held: vec!["dir".into()], counts, asked: BTreeMap::new(), scale: options.scale };
+        let mut variables = Self {
+            set,
+            held: vec!["dir".into()],
+            counts,
+            asked: BTreeMap::new(),
+            scale: options.scale,
+        };
         let known: Vec<&str> = script
             .commands
             .iter()
@@ -65,9 +82,16 @@ impl Variables {
         for (name, text) in &options.set {
             if !known.contains(&name.as_str()) {
                 let hint = did_you_mean(name, known.iter().copied());
-                let message =
-                    format!("--set {name}: the script sets no such variable{hint}; it sets {}", known.join(", "));
-                return Err(WmlError { file: script.files[0].clone(), line: 0, column: 0, message });
+                let message = format!(
+                    "--set {name}: the script sets no such variable{hint}; it sets {}",
+                    known.join(", ")
+                );
+                return Err(WmlError {
+                    file: script.files[0].clone(),
+                    line: 0,
+                    column: 0,
+                    message,
+                });
             }
             variables.put(name, of_text(text));
             variables.held.push(name.clone());
@@ -98,13 +122,20 @@ impl Variables {
     }
 
     /// Replaces `$name`, `${name}`, `$(name)` in a text.
-    pub(super) fn expand(&self, script: &Script, place: Place, text: &str) -> Result<String, WmlError> {
+    pub(super) fn expand(
+        &self,
+        script: &Script,
+        place: Place,
+        text: &str,
+    ) -> Result<String, WmlError> {
         let mut out = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('$') {
             out.push_str(before);
             let inner = after.trim_start_matches(['{', '(']);
-            let end = inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len());
+            let end = inner
+                .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .unwrap_or(inner.len());
             if !inner.starts_with(|c: char| c.is_ascii_alphabetic()) {
                 out.push('$');
                 rest = after;
@@ -126,7 +157,10 @@ impl Variables {
     fn get(&self, script: &Script, place: Place, name: &str) -> Result<&Resolved, WmlError> {
         self.set.get(name).ok_or_else(|| {
             let hint = did_you_mean(name, self.set.keys().map(String::as_str));
-            script.error(place, format!("undefined variable '${name}'{hint}; set it before: set ${name}=…"))
+            script.error(
+                place,
+                format!("undefined variable '${name}'{hint}; set it before: set ${name}=…"),
+            )
         })
     }
 }
@@ -140,15 +174,26 @@ pub(super) struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     pub(super) fn of(variables: &'a Variables) -> Self {
-        Self { variables, locals: BTreeMap::new() }
+        Self {
+            variables,
+            locals: BTreeMap::new(),
+        }
     }
 
     /// The same variables, with these locals and no others.
     pub(super) fn with(&self, locals: BTreeMap<String, Resolved>) -> Self {
-        Self { variables: self.variables, locals }
+        Self {
+            variables: self.variables,
+            locals,
+        }
     }
 
-    pub(super) fn value(&self, script: &Script, place: Place, value: &Value) -> Result<Resolved, WmlError> {
+    pub(super) fn value(
+        &self,
+        script: &Script,
+        place: Place,
+        value: &Value,
+    ) -> Result<Resolved, WmlError> {
         Ok(match value {
             Value::Int(n) => Resolved::Int(n.unsigned_abs()),
             Value::Bool(truth) => Resolved::Int(u64::from(*truth)),
@@ -160,18 +205,30 @@ impl<'a> Scope<'a> {
         })
     }
 
-    fn wrong<T>(&self, script: &Script, attribute: &Attribute, wanted: &str) -> Result<T, WmlError> {
+    fn wrong<T>(
+        &self,
+        script: &Script,
+        attribute: &Attribute,
+        wanted: &str,
+    ) -> Result<T, WmlError> {
         let shown = match &attribute.value {
             Value::Variable(name) => format!("${name}"),
             Value::Text(text) => format!("\"{text}\""),
             Value::Int(n) => n.to_string(),
             Value::Bool(truth) => truth.to_string(),
         };
-        Err(script.error(attribute.place, format!("'{}' is {shown}, which is not {wanted}", attribute.name)))
+        Err(script.error(
+            attribute.place,
+            format!("'{}' is {shown}, which is not {wanted}", attribute.name),
+        ))
     }
 
     /// A number, or a random one.
-    pub(super) fn number(&self, script: &Script, attribute: &Attribute) -> Result<Number, WmlError> {
+    pub(super) fn number(
+        &self,
+        script: &Script,
+        attribute: &Attribute,
+    ) -> Result<Number, WmlError> {
         match self.value(script, attribute.place, &attribute.value)? {
             Resolved::Int(n) => Ok(Number::Fixed(n)),
             Resolved::Random(which) => Ok(Number::Drawn(which)),
@@ -183,7 +240,11 @@ impl<'a> Scope<'a> {
     pub(super) fn fixed(&self, script: &Script, attribute: &Attribute) -> Result<u64, WmlError> {
         match self.number(script, attribute)? {
             Number::Fixed(n) => Ok(n),
-            Number::Drawn(_) => self.wrong(script, attribute, "a fixed number: this attribute cannot be random"),
+            Number::Drawn(_) => self.wrong(
+                script,
+                attribute,
+                "a fixed number: this attribute cannot be random",
+            ),
         }
     }
 
@@ -197,12 +258,18 @@ impl<'a> Scope<'a> {
 }
 
 impl Maker<'_> {
-    pub(super) fn set(&mut self, place: Place, name: &str, assigned: &Assigned) -> Result<(), WmlError> {
+    pub(super) fn set(
+        &mut self,
+        place: Place,
+        name: &str,
+        assigned: &Assigned,
+    ) -> Result<(), WmlError> {
         let scope = Scope::of(&self.variables);
         let resolved = match assigned {
             Assigned::Value(value) => scope.value(self.script, place, value)?,
             Assigned::Random(attributes, rows) => {
-                let random = super::randoms::randvar(self.script, &scope, place, name, attributes, rows)?;
+                let random =
+                    super::randoms::randvar(self.script, &scope, place, name, attributes, rows)?;
                 self.plan.randoms.push(random);
                 Resolved::Random(self.plan.randoms.len() - 1)
             }

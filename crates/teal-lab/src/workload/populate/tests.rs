@@ -6,13 +6,20 @@ use crate::workload::plan::{Options, plan};
 use std::path::PathBuf;
 
 fn planned(dir: &Path, attributes: &str) -> Plan {
-    let text =
-        format!("define fileset name=ff,path=$dir,entries=200,size=5000,dirwidth=20,{attributes}\ncreate files\nquit");
-    plan(&parse("t.wml", &text, &mut |_| Err("no".into())).unwrap(), Options::new(dir)).unwrap()
+    let text = format!(
+        "define fileset name=ff,path=$dir,entries=200,size=5000,dirwidth=20,{attributes}\ncreate files\nquit"
+    );
+    plan(
+        &parse("t.wml", &text, &mut |_| Err("no".into())).unwrap(),
+        Options::new(dir),
+    )
+    .unwrap()
 }
 
 fn made(dir: &Path, attributes: &str) -> Files {
-    populate(&planned(dir, attributes), &|_| ()).unwrap_or_else(|error| panic!("{error}")).remove(0)
+    populate(&planned(dir, attributes), &|_| ())
+        .unwrap_or_else(|error| panic!("{error}"))
+        .remove(0)
 }
 
 /// All regular files below.
@@ -20,7 +27,11 @@ fn found(dir: &Path) -> Vec<PathBuf> {
     let (mut files, mut dirs) = (Vec::new(), vec![dir.to_owned()]);
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
-            if entry.file_type().unwrap().is_dir() { dirs.push(entry.path()) } else { files.push(entry.path()) }
+            if entry.file_type().unwrap().is_dir() {
+                dirs.push(entry.path())
+            } else {
+                files.push(entry.path())
+            }
         }
     }
     files.sort();
@@ -34,10 +45,21 @@ fn all_files_are_made_with_their_sizes_and_real_content() {
         let files = made(dir.path(), attributes);
         let found = found(&dir.path().join("ff"));
         assert_eq!((found.len(), files.existing(What::File)), (200, 200));
-        let contents: Vec<Vec<u8>> = found.iter().map(|path| std::fs::read(path).unwrap()).collect();
+        let contents: Vec<Vec<u8>> = found
+            .iter()
+            .map(|path| std::fs::read(path).unwrap())
+            .collect();
         assert!(contents.iter().all(|content| content.len() == 5000));
-        assert_ne!(contents[0][..4096], contents[1][..4096], "no two blocks are the same");
-        assert!(found[0].starts_with(dir.path().join("ff/00000001")), "{:?}", found[0]);
+        assert_ne!(
+            contents[0][..4096],
+            contents[1][..4096],
+            "no two blocks are the same"
+        );
+        assert!(
+            found[0].starts_with(dir.path().join("ff/00000001")),
+            "{:?}",
+            found[0]
+        );
     }
 }
 
@@ -46,7 +68,10 @@ fn a_part_of_the_files_is_made_and_the_same_part_each_time() {
     let dir = tempfile::tempdir().unwrap();
     let there = made(dir.path(), "prealloc=80").existing(What::File);
     let first = found(&dir.path().join("ff"));
-    assert!((140..180).contains(&there) && first.len() == there, "{there}");
+    assert!(
+        (140..180).contains(&there) && first.len() == there,
+        "{there}"
+    );
     made(dir.path(), "prealloc=80");
     assert_eq!(found(&dir.path().join("ff")), first);
 }
@@ -56,7 +81,11 @@ fn without_prealloc_nothing_but_the_root_is_made() {
     let dir = tempfile::tempdir().unwrap();
     made(dir.path(), "prealloc");
     assert_eq!(made(dir.path(), "leafdirs=3").existing(What::File), 0);
-    assert_eq!(std::fs::read_dir(dir.path().join("ff")).unwrap().count(), 0, "and what was there is gone");
+    assert_eq!(
+        std::fs::read_dir(dir.path().join("ff")).unwrap().count(),
+        0,
+        "and what was there is gone"
+    );
 }
 
 #[test]
@@ -66,13 +95,21 @@ fn reuse_keeps_what_fits_shortens_what_is_longer_and_rewrites_what_is_shorter() 
     let root = dir.path().join("ff");
     let paths = found(&root);
     std::fs::write(&paths[0], "kept").unwrap();
-    std::fs::OpenOptions::new().write(true).open(&paths[1]).unwrap().set_len(9000).unwrap();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&paths[1])
+        .unwrap()
+        .set_len(9000)
+        .unwrap();
     std::fs::remove_file(&paths[2]).unwrap();
     let kept = std::fs::metadata(&paths[3]).unwrap().ino();
     let long = std::fs::read(&paths[1]).unwrap();
     made(dir.path(), "prealloc,reuse");
     let now = |at: usize| std::fs::read(&paths[at]).unwrap();
-    assert!(now(0).len() == 5000 && !now(0).starts_with(b"kept"), "rewritten from its start");
+    assert!(
+        now(0).len() == 5000 && !now(0).starts_with(b"kept"),
+        "rewritten from its start"
+    );
     assert_eq!(now(1), long[..5000]);
     assert_eq!(now(2).len(), 5000);
     assert_eq!(std::fs::metadata(&paths[3]).unwrap().ino(), kept);
@@ -82,13 +119,19 @@ fn reuse_keeps_what_fits_shortens_what_is_longer_and_rewrites_what_is_shorter() 
 fn trusttree_does_not_even_look() {
     let dir = tempfile::tempdir().unwrap();
     let files = made(dir.path(), "prealloc,trusttree");
-    assert_eq!((files.existing(What::File), found(dir.path()).len()), (200, 0));
+    assert_eq!(
+        (files.existing(What::File), found(dir.path()).len()),
+        (200, 0)
+    );
 }
 
 #[test]
 fn leaf_directories_are_made() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(made(dir.path(), "prealloc,leafdirs=30").existing(What::Leaf), 30);
+    assert_eq!(
+        made(dir.path(), "prealloc,leafdirs=30").existing(What::Leaf),
+        30
+    );
 }
 
 #[test]
@@ -107,6 +150,9 @@ fn sets_that_do_not_fit_are_refused_before_anything_is_written() {
     let mut plan = planned(dir.path(), "prealloc");
     plan.filesets[0].size = crate::workload::Number::Fixed(1 << 45);
     let error = populate(&plan, &|_| ()).unwrap_err();
-    assert!(matches!(error, RunError::Space { .. }) && error.to_string().contains("--scale 0.0"), "{error}");
+    assert!(
+        matches!(error, RunError::Space { .. }) && error.to_string().contains("--scale 0.0"),
+        "{error}"
+    );
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }

@@ -5,7 +5,15 @@ use super::*;
 const DRAWS: u32 = 200_000;
 
 fn random(spread: Spread) -> Random {
-    Random { name: "rr".into(), spread, min: 0.0, max: f64::INFINITY, mean: None, round: 0.0, seed: 1 }
+    Random {
+        name: "rr".into(),
+        spread,
+        min: 0.0,
+        max: f64::INFINITY,
+        mean: None,
+        round: 0.0,
+        seed: 1,
+    }
 }
 
 /// Mean, least and largest of many draws.
@@ -23,19 +31,33 @@ fn drawn(random: &Random) -> (f64, f64, f64) {
 
 #[track_caller]
 fn near(is: f64, wanted: f64) {
-    assert!((is - wanted).abs() <= wanted.abs() * 0.02, "{is} is not {wanted}");
+    assert!(
+        (is - wanted).abs() <= wanted.abs() * 0.02,
+        "{is} is not {wanted}"
+    );
 }
 
 #[test]
 fn uniform_reaches_from_min_to_as_far_above_the_mean() {
-    let (mean, least, most) = drawn(&Random { min: 100.0, mean: Some(300.0), ..random(Spread::Uniform) });
+    let (mean, least, most) = drawn(&Random {
+        min: 100.0,
+        mean: Some(300.0),
+        ..random(Spread::Uniform)
+    });
     near(mean, 300.0);
-    assert!((100.0..101.0).contains(&least) && (499.0..500.0).contains(&most), "{least} {most}");
+    assert!(
+        (100.0..101.0).contains(&least) && (499.0..500.0).contains(&most),
+        "{least} {most}"
+    );
 }
 
 #[test]
 fn gamma_has_its_mean_and_min_and_else_the_shape_as_mean() {
-    let (mean, least, _) = drawn(&Random { min: 1000.0, mean: Some(16_384.0), ..random(Spread::Gamma(1.5)) });
+    let (mean, least, _) = drawn(&Random {
+        min: 1000.0,
+        mean: Some(16_384.0),
+        ..random(Spread::Gamma(1.5))
+    });
     near(mean, 16_384.0);
     assert!(least >= 1000.0);
     near(drawn(&random(Spread::Gamma(0.1))).0, 0.1);
@@ -44,17 +66,27 @@ fn gamma_has_its_mean_and_min_and_else_the_shape_as_mean() {
 
 #[test]
 fn tables_are_drawn_slot_by_slot_and_stretched() {
-    let slots: Vec<(f64, f64)> = (0..100).map(|slot| if slot < 75 { (0.0, 10.0) } else { (10.0, 50.0) }).collect();
+    let slots: Vec<(f64, f64)> = (0..100)
+        .map(|slot| if slot < 75 { (0.0, 10.0) } else { (10.0, 50.0) })
+        .collect();
     let table = random(Spread::Tabular(slots));
     near(drawn(&table).0, 0.75 * 5.0 + 0.25 * 30.0);
-    let (mean, least, most) = drawn(&Random { mean: Some(1000.0), min: 100.0, ..table });
+    let (mean, least, most) = drawn(&Random {
+        mean: Some(1000.0),
+        min: 100.0,
+        ..table
+    });
     near(mean, 1000.0);
     assert!(least >= 100.0 && most > 3000.0, "{least} {most}");
 }
 
 #[test]
 fn values_are_rounded_to_multiples() {
-    let rounded = Random { mean: Some(10_000.0), round: 4096.0, ..random(Spread::Uniform) };
+    let rounded = Random {
+        mean: Some(10_000.0),
+        round: 4096.0,
+        ..random(Spread::Uniform)
+    };
     let mut stream = rounded.stream(1, 1);
     assert!((0..1000).all(|_| rounded.draw(&mut stream) % 4096.0 == 0.0));
 }
@@ -78,11 +110,18 @@ fn custom_variables_have_the_means_of_their_kinds() {
 
 #[test]
 fn custom_variables_round_a_half_down_and_keep_their_bounds() {
-    let fixed = |value, round| Random { round, ..random(Spread::Between(value, value)) };
+    let fixed = |value, round| Random {
+        round,
+        ..random(Spread::Between(value, value))
+    };
     let mut stream = Stream::new(1, 1);
     assert_eq!(fixed(15.0, 10.0).draw(&mut stream), 10.0);
     assert_eq!(fixed(15.1, 10.0).draw(&mut stream), 20.0);
-    let bounded = Random { min: 20.0, max: 30.0, ..random(Spread::Between(0.0, 100.0)) };
+    let bounded = Random {
+        min: 20.0,
+        max: 30.0,
+        ..random(Spread::Between(0.0, 100.0))
+    };
     let (_, least, most) = drawn(&bounded);
     assert_eq!((least, most), (20.0, 30.0));
 }
@@ -97,7 +136,10 @@ fn the_same_seed_draws_the_same_and_threads_draw_differently() {
     assert_eq!(draw(1, 2), draw(1, 2));
     assert_ne!(draw(1, 2), draw(1, 3));
     assert_ne!(draw(1, 2), draw(2, 2));
-    let other = Random { seed: 2, ..gamma.clone() };
+    let other = Random {
+        seed: 2,
+        ..gamma.clone()
+    };
     assert_ne!(other.draw(&mut other.stream(1, 2)), draw(1, 2)[0]);
 }
 

@@ -4,9 +4,14 @@ use super::*;
 
 #[test]
 fn a_percentile_is_never_below_and_a_sixteenth_above_at_most() {
-    for nanos in (0..2000).chain((11..40).flat_map(|power| [(1 << power) - 1, 1 << power, (1 << power) * 3 / 2])) {
+    for nanos in (0..2000)
+        .chain((11..40).flat_map(|power| [(1 << power) - 1, 1 << power, (1 << power) * 3 / 2]))
+    {
         let shown = upper(bucket(nanos));
-        assert!(shown >= nanos && shown as f64 <= nanos as f64 * (1.0 + 1.0 / 16.0), "{nanos} {shown}");
+        assert!(
+            shown >= nanos && shown as f64 <= nanos as f64 * (1.0 + 1.0 / 16.0),
+            "{nanos} {shown}"
+        );
     }
     assert_eq!(bucket(u64::MAX), BUCKETS - 1);
 }
@@ -19,7 +24,10 @@ fn figures_add_up_over_threads() {
     }
     let mut figures = Figures::default();
     tallies.iter().for_each(|tally| figures.add(tally));
-    assert_eq!((figures.count, figures.bytes, figures.min, figures.max), (300, 3000, 1000, 3099));
+    assert_eq!(
+        (figures.count, figures.bytes, figures.min, figures.max),
+        (300, 3000, 1000, 3099)
+    );
     let middle = figures.percentile(0.5);
     assert!((2000..2200).contains(&middle), "{middle}");
     assert_eq!(figures.percentile(1.0), 3099);
@@ -49,7 +57,11 @@ fn what_has_been_added_since_is_the_difference() {
     after.add(&tally);
     let since = after.since(&before);
     assert_eq!((since.count, since.bytes, since.nanos), (1, 2, 50));
-    assert_eq!((since.min, since.max), (50, 50), "one operation's extremes are its own");
+    assert_eq!(
+        (since.min, since.max),
+        (50, 50),
+        "one operation's extremes are its own"
+    );
     let one = after.clone();
     tally.record(1_000_200, 0);
     tally.record(1_000_300, 0);
@@ -57,7 +69,10 @@ fn what_has_been_added_since_is_the_difference() {
     after.add(&tally);
     let since = after.since(&one);
     let mean = since.mean();
-    assert!((since.min as f64) <= mean && mean <= since.max as f64 && since.max == 1_000_300, "{since:?}");
+    assert!(
+        (since.min as f64) <= mean && mean <= since.max as f64 && since.max == 1_000_300,
+        "{since:?}"
+    );
 }
 
 #[test]
@@ -69,6 +84,10 @@ fn filebenchs_histogram_counts_by_powers_of_two() {
     let mut figures = Figures::default();
     figures.add(&tally);
     let powers = figures.powers();
-    let used: Vec<(usize, u64)> = powers.into_iter().enumerate().filter(|(_, n)| *n > 0).collect();
+    let used: Vec<(usize, u64)> = powers
+        .into_iter()
+        .enumerate()
+        .filter(|(_, n)| *n > 0)
+        .collect();
     assert_eq!(used, [(0, 1), (1, 1), (2, 2), (10, 1), (11, 1), (13, 1)]);
 }

@@ -64,7 +64,9 @@ impl<T: Timer> Worker<'_, T> {
 
     /// Waits until so many events have happened; without a source, not at all.
     fn events(&mut self, count: u64) -> Went {
-        let Some(rate) = self.shared.plan.rate else { return Ok(()) };
+        let Some(rate) = self.shared.plan.rate else {
+            return Ok(());
+        };
         let rate = self.draws.real(rate);
         if rate > 0.0 && count > 0 {
             let wait = self.shared.events.take(count, rate, self.now());
@@ -99,7 +101,11 @@ impl<T: Timer> Worker<'_, T> {
         let began = self.now();
         let done = if op.targets.is_empty() {
             let strict = self.shared.plan.options.strict;
-            let threads = if strict { self.shared.process_of(self.me) } else { std::slice::from_ref(self.me) };
+            let threads = if strict {
+                self.shared.process_of(self.me)
+            } else {
+                std::slice::from_ref(self.me)
+            };
             threads
                 .iter()
                 .map(|thread| match op.kind {
@@ -110,9 +116,21 @@ impl<T: Timer> Worker<'_, T> {
                 .sum()
         } else {
             let tallies = op.targets.iter().map(|id| &self.me.tallies[id.op]);
-            tallies.map(|tally| if op.kind == Kind::BwLimit { tally.bytes() } else { tally.count() }).sum::<u64>()
+            tallies
+                .map(|tally| {
+                    if op.kind == Kind::BwLimit {
+                        tally.bytes()
+                    } else {
+                        tally.count()
+                    }
+                })
+                .sum::<u64>()
         };
-        let unit = if op.kind == Kind::BwLimit { EVENT_BYTES } else { 1 };
+        let unit = if op.kind == Kind::BwLimit {
+            EVENT_BYTES
+        } else {
+            1
+        };
         let seen = self.seen[at].unwrap_or(done);
         let events = done.saturating_sub(seen) / unit;
         // What is less than an event is charged the next time.
@@ -127,22 +145,42 @@ impl<T: Timer> Worker<'_, T> {
         let count = op.kind == Kind::FinishOnCount;
         let done: u64 = if op.targets.is_empty() {
             let threads = self.shared.process_of(self.me).iter();
-            threads.map(|thread| if count { thread.totals.operations() } else { thread.totals.bytes() }).sum()
+            threads
+                .map(|thread| {
+                    if count {
+                        thread.totals.operations()
+                    } else {
+                        thread.totals.bytes()
+                    }
+                })
+                .sum()
         } else {
-            let tallies =
-                op.targets.iter().flat_map(|id| self.shared.instances(*id).map(|thread| &thread.tallies[id.op]));
-            tallies.map(|tally| if count { tally.count() } else { tally.bytes() }).sum()
+            let tallies = op.targets.iter().flat_map(|id| {
+                self.shared
+                    .instances(*id)
+                    .map(|thread| &thread.tallies[id.op])
+            });
+            tallies
+                .map(|tally| if count { tally.count() } else { tally.bytes() })
+                .sum()
         };
         self.did(at, began, 0);
         let value = self.constants[at].1;
         if if count { done >= value } else { done > value } {
-            return Err(Leave::Done(format!("flowop '{}' has reached {value}", op.name)));
+            return Err(Leave::Done(format!(
+                "flowop '{}' has reached {value}",
+                op.name
+            )));
         }
         Ok(())
     }
 
     pub(super) fn hog(&mut self, at: usize, op: &Op) -> Went {
-        let times = if self.memsize == 0 { 0 } else { self.draws.whole(op.value) };
+        let times = if self.memsize == 0 {
+            0
+        } else {
+            self.draws.whole(op.value)
+        };
         let began = self.now();
         (0..times).for_each(|_| self.memory.touch(0));
         self.did(at, began, 0);
@@ -167,7 +205,12 @@ impl<T: Timer> Worker<'_, T> {
     pub(super) fn test_random(&mut self, at: usize, op: &Op) -> Went {
         let began = self.now();
         let drawn = self.draws.real(op.value);
-        self.shared.tested.lock().entry(op.name.clone()).or_default().add(drawn);
+        self.shared
+            .tested
+            .lock()
+            .entry(op.name.clone())
+            .or_default()
+            .add(drawn);
         self.did(at, began, 0);
         Ok(())
     }

@@ -45,10 +45,18 @@ impl<T: Timer> Worker<'_, T> {
             return Ok(0);
         }
         if len > self.memsize {
-            let why = format!("transfers {len} bytes, and its thread has memsize={}", self.memsize);
+            let why = format!(
+                "transfers {len} bytes, and its thread has memsize={}",
+                self.memsize
+            );
             return Err(self.refused(op, &why));
         }
-        let step = if op.directio { len.next_multiple_of(SECTOR) } else { len }.max(1);
+        let step = if op.directio {
+            len.next_multiple_of(SECTOR)
+        } else {
+            len
+        }
+        .max(1);
         Ok(self.offsets.below(((self.memsize - len) / step + 1) as u64) as usize * step)
     }
 
@@ -59,8 +67,12 @@ impl<T: Timer> Worker<'_, T> {
             set => (set, len as u64),
         };
         if whole < len || len == 0 {
-            return Err(self
-                .refused(op, &format!("random transfers of {len} bytes do not fit the {whole} bytes they may be in")));
+            return Err(self.refused(
+                op,
+                &format!(
+                    "random transfers of {len} bytes do not fit the {whole} bytes they may be in"
+                ),
+            ));
         }
         if self.shared.plan.options.strict {
             // Filebench's: the last block never, and each process the same.
@@ -74,7 +86,11 @@ impl<T: Timer> Worker<'_, T> {
         let slot = self.file(at, op)?;
         let len = self.transfer(op, slot.size);
         let from = self.place(op, len)?;
-        let offset = if op.random { Some(self.offset(at, op, &slot, len)?) } else { None };
+        let offset = if op.random {
+            Some(self.offset(at, op, &slot, len)?)
+        } else {
+            None
+        };
         let target = self.memory.target(from, len);
         let began = self.shared.now();
         let done = match offset {
@@ -94,7 +110,11 @@ impl<T: Timer> Worker<'_, T> {
         let slot = self.file(at, op)?;
         let len = self.transfer(op, slot.size);
         let from = self.place(op, len)?;
-        let offset = if op.random { Some(self.offset(at, op, &slot, len)?) } else { None };
+        let offset = if op.random {
+            Some(self.offset(at, op, &slot, len)?)
+        } else {
+            None
+        };
         let content = self.memory.fresh(from, len);
         let began = self.shared.now();
         let done = match offset {
@@ -137,7 +157,11 @@ impl<T: Timer> Worker<'_, T> {
         let mut bytes = 0;
         while bytes < whole && len > 0 {
             // Filebench writes whole transfers, whatever is left.
-            let part = if strict { len } else { (whole - bytes).min(len as u64) as usize };
+            let part = if strict {
+                len
+            } else {
+                (whole - bytes).min(len as u64) as usize
+            };
             let content = self.memory.fresh(from, part);
             match rustix::io::write(&*slot.file, content) {
                 Ok(written) => bytes += written as u64,
@@ -153,7 +177,9 @@ impl<T: Timer> Worker<'_, T> {
         let most = self.transfer(op, 0);
         let len = match op.kind {
             Kind::AppendFile => most,
-            _ if self.shared.plan.options.strict => (self.offsets.unit() * most.saturating_sub(1) as f64) as usize,
+            _ if self.shared.plan.options.strict => {
+                (self.offsets.unit() * most.saturating_sub(1) as f64) as usize
+            }
             _ => self.offsets.below(most as u64) as usize + 1,
         };
         let from = self.place(op, most)?;
@@ -162,11 +188,15 @@ impl<T: Timer> Worker<'_, T> {
         let written = match len {
             0 => rustix::fs::seek(&*slot.file, SeekFrom::End(0)).map(|_| 0),
             // Filebench's: what another thread appends in between is written over.
-            _ if self.shared.plan.options.strict => {
-                rustix::fs::seek(&*slot.file, SeekFrom::End(0)).and_then(|_| rustix::io::write(&*slot.file, content))
-            }
+            _ if self.shared.plan.options.strict => rustix::fs::seek(&*slot.file, SeekFrom::End(0))
+                .and_then(|_| rustix::io::write(&*slot.file, content)),
             // At the end, whatever others do; the slot's place is behind it then.
-            _ => rustix::io::pwritev2(&*slot.file, &[IoSlice::new(content)], u64::MAX, ReadWriteFlags::APPEND),
+            _ => rustix::io::pwritev2(
+                &*slot.file,
+                &[IoSlice::new(content)],
+                u64::MAX,
+                ReadWriteFlags::APPEND,
+            ),
         };
         let written = written.map_err(|e| self.failed(op, "appending", e))?;
         self.did(at, began, written as u64);
@@ -183,7 +213,12 @@ impl<T: Timer> Worker<'_, T> {
 
     pub(super) fn fsync_set(&mut self, at: usize, op: &Op) -> Went {
         let began = self.now();
-        for slot in self.slots.iter().flatten().filter(|slot| Some(slot.set) == op.set) {
+        for slot in self
+            .slots
+            .iter()
+            .flatten()
+            .filter(|slot| Some(slot.set) == op.set)
+        {
             self.unless_strict(op, "syncing", rustix::fs::fsync(&*slot.file))?;
         }
         self.did(at, began, 0);
@@ -198,7 +233,12 @@ impl<T: Timer> Worker<'_, T> {
         let mut data = self.shared.queue.lend(len);
         data.copy_from_slice(self.memory.fresh(from, len));
         let began = self.now();
-        self.shared.queue.push(Request { file: slot.file, offset, data, of: Arc::clone(&self.aio) });
+        self.shared.queue.push(Request {
+            file: slot.file,
+            offset,
+            data,
+            of: Arc::clone(&self.aio),
+        });
         self.in_flight += 1;
         self.did(at, began, len as u64);
         Ok(())
@@ -208,8 +248,10 @@ impl<T: Timer> Worker<'_, T> {
         let began = self.now();
         if self.in_flight > 0 {
             let half = (self.in_flight / 2).max(1);
-            let done =
-                self.aio.reap(half, &self.shared.stop).map_err(|e| self.failed(op, "writing in the background", e))?;
+            let done = self
+                .aio
+                .reap(half, &self.shared.stop)
+                .map_err(|e| self.failed(op, "writing in the background", e))?;
             self.in_flight = self.in_flight.saturating_sub(done);
         }
         self.did(at, began, 0);

@@ -17,7 +17,10 @@ const DIRENT: u64 = 279;
 impl<'a, T: Timer> Worker<'a, T> {
     pub(super) fn set(&self, op: &Op) -> Went<(usize, &'a Files)> {
         let Some(set) = op.set else {
-            return Err(self.refused(op, "its slot is empty and it names no fileset; say filesetname=…"));
+            return Err(self.refused(
+                op,
+                "its slot is empty and it names no fileset; say filesetname=…",
+            ));
         };
         Ok((set, &self.shared.sets[set]))
     }
@@ -53,21 +56,31 @@ impl<'a, T: Timer> Worker<'a, T> {
                 (What::Leaf, true) => ("leaf directory", "exists"),
                 (What::Leaf, false) => ("leaf directory", "is missing"),
             };
-            Leave::Done(format!("flowop '{}' found no {what} in '{}' that {state}", op.name, files.name))
+            Leave::Done(format!(
+                "flowop '{}' found no {what} in '{}' that {state}",
+                op.name, files.name
+            ))
         })
     }
 
     fn index(&mut self, number: Number, files: &Files, what: What) -> usize {
         let count = files.count(what).max(1);
         let drawn = self.draws.real(number);
-        let index = if what == What::Leaf { (drawn * count as f64 / 2.0) as u64 } else { drawn as u64 };
+        let index = if what == What::Leaf {
+            (drawn * count as f64 / 2.0) as u64
+        } else {
+            drawn as u64
+        };
         (index % count as u64) as usize
     }
 
     pub(super) fn open_file(&mut self, at: usize, op: &Op) -> Went {
         let slot = self.slot_of(op);
         if self.slots[slot].is_some() {
-            return Err(self.refused(op, &format!("slot fd={slot} is in use; close it before: flowop closefile")));
+            return Err(self.refused(
+                op,
+                &format!("slot fd={slot} is in use; close it before: flowop closefile"),
+            ));
         }
         let began = self.open_existing(op, slot)?;
         self.did(at, began, 0);
@@ -83,7 +96,14 @@ impl<'a, T: Timer> Worker<'a, T> {
         began
     }
 
-    fn open_as(&mut self, op: &Op, set: usize, index: usize, slot: usize, more: OFlags) -> Went<u64> {
+    fn open_as(
+        &mut self,
+        op: &Op,
+        set: usize,
+        index: usize,
+        slot: usize,
+        more: OFlags,
+    ) -> Went<u64> {
         let files = &self.shared.sets[set];
         files.path(What::File, index, &mut self.path);
         let mut flags = OFlags::CLOEXEC | more;
@@ -104,25 +124,39 @@ impl<'a, T: Timer> Worker<'a, T> {
         }
         let file = match opened {
             Ok(file) => file,
-            Err(e) => return Err(self.failed(op, &format!("opening {}", files.shown(&self.path)), e)),
+            Err(e) => {
+                return Err(self.failed(op, &format!("opening {}", files.shown(&self.path)), e));
+            }
         };
         if op.noreadahead {
             // Advice: a file system that takes none is none the worse.
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::Random);
         }
         files.opened(index);
-        self.slots[slot] = Some(Slot { file: Arc::new(file), set, index, size: files.layout.files[index].size });
+        self.slots[slot] = Some(Slot {
+            file: Arc::new(file),
+            set,
+            index,
+            size: files.layout.files[index].size,
+        });
         Ok(began)
     }
 
     /// Directories above the path that was built last.
     fn make_parents(&self, files: &Files, op: &Op) -> Went {
-        for (slash, _) in self.path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+        for (slash, _) in self
+            .path
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'/')
+        {
             let mut above = self.path[..slash].to_vec();
             above.push(0);
             match rustix::fs::mkdirat(files.at(), c_path(&above), Mode::from_raw_mode(0o755)) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                Err(e) => return Err(self.failed(op, &format!("making {}", files.shown(&above)), e)),
+                Err(e) => {
+                    return Err(self.failed(op, &format!("making {}", files.shown(&above)), e));
+                }
             }
         }
         Ok(())
@@ -131,7 +165,10 @@ impl<'a, T: Timer> Worker<'a, T> {
     pub(super) fn create_file(&mut self, at: usize, op: &Op) -> Went {
         let slot = self.slot_of(op);
         if self.slots[slot].is_some() {
-            return Err(self.refused(op, &format!("slot fd={slot} is in use; close it before: flowop closefile")));
+            return Err(self.refused(
+                op,
+                &format!("slot fd={slot} is in use; close it before: flowop closefile"),
+            ));
         }
         let (set, files) = self.set(op)?;
         let index = self.pick(op, set, What::File, false)?;
@@ -143,7 +180,10 @@ impl<'a, T: Timer> Worker<'a, T> {
 
     pub(super) fn close_file(&mut self, at: usize, op: &Op) -> Went {
         let Some(slot) = self.slots[op.fd].take() else {
-            return Err(self.refused(op, &format!("slot fd={} is empty; open a file into it before", op.fd)));
+            return Err(self.refused(
+                op,
+                &format!("slot fd={} is empty; open a file into it before", op.fd),
+            ));
         };
         let began = self.now();
         drop(slot.file);
@@ -168,7 +208,8 @@ impl<'a, T: Timer> Worker<'a, T> {
             let index = self.pick(op, set, What::File, true)?;
             let open = files.times_open(index) > 0;
             // Filebench gives up here and counts nothing; there may be one that nobody has open.
-            if open && !strict && op.indexed.is_none() && tried < TRIES.min(files.count(What::File)) {
+            if open && !strict && op.indexed.is_none() && tried < TRIES.min(files.count(What::File))
+            {
                 files.release(What::File, index, true);
                 continue;
             }
@@ -197,7 +238,9 @@ impl<'a, T: Timer> Worker<'a, T> {
             let began = self.now();
             let done = rustix::fs::fstat(&*slot.file);
             self.did(at, began, 0);
-            return done.map(drop).map_err(|e| self.failed(op, "asking for attributes", e));
+            return done
+                .map(drop)
+                .map_err(|e| self.failed(op, "asking for attributes", e));
         }
         let (set, files) = self.set(op)?;
         let index = self.pick(op, set, What::File, true)?;
@@ -206,7 +249,8 @@ impl<'a, T: Timer> Worker<'a, T> {
         let done = rustix::fs::statat(files.at(), c_path(&self.path), AtFlags::empty());
         self.did(at, began, 0);
         files.release(What::File, index, true);
-        done.map(drop).map_err(|e| self.failed(op, &format!("looking at {}", files.shown(&self.path)), e))
+        done.map(drop)
+            .map_err(|e| self.failed(op, &format!("looking at {}", files.shown(&self.path)), e))
     }
 
     pub(super) fn make_dir(&mut self, at: usize, op: &Op) -> Went {
@@ -242,14 +286,16 @@ impl<'a, T: Timer> Worker<'a, T> {
         files.dir_path(files.next_dir(), &mut self.path);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let began = self.now();
-        let listed = rustix::fs::openat(files.at(), c_path(&self.path), flags, Mode::empty()).and_then(|dir| {
-            let mut bytes = 0;
-            for entry in rustix::fs::Dir::new(dir)? {
-                bytes += entry?.file_name().count_bytes() as u64 + DIRENT;
-            }
-            Ok(bytes)
-        });
-        let bytes = listed.map_err(|e| self.failed(op, &format!("listing {}", files.shown(&self.path)), e))?;
+        let listed = rustix::fs::openat(files.at(), c_path(&self.path), flags, Mode::empty())
+            .and_then(|dir| {
+                let mut bytes = 0;
+                for entry in rustix::fs::Dir::new(dir)? {
+                    bytes += entry?.file_name().count_bytes() as u64 + DIRENT;
+                }
+                Ok(bytes)
+            });
+        let bytes = listed
+            .map_err(|e| self.failed(op, &format!("listing {}", files.shown(&self.path)), e))?;
         self.did(at, began, bytes);
         Ok(())
     }

@@ -7,18 +7,30 @@ use teal_types::{CommitSeq, ObjectNo};
 #[test]
 fn the_tables_of_each_version_are_pinned() {
     // Whoever changes a table makes a new version, with a way there from the old one.
-    let digests = [6_879_845_871_405_250_944, 2_575_816_757_859_279_488, 13_140_057_061_166_340_572];
+    let digests = [
+        6_879_845_871_405_250_944,
+        2_575_816_757_859_279_488,
+        13_140_057_061_166_340_572,
+    ];
     assert_eq!(SCHEMAS.map(|schema| digest(schema.as_bytes())), digests);
     let page = include_str!("../../../../../docs/format-meta.md");
-    let tables = SCHEMAS.iter().flat_map(|schema| schema.lines()).filter_map(|line| line.strip_prefix("CREATE TABLE "));
+    let tables = SCHEMAS
+        .iter()
+        .flat_map(|schema| schema.lines())
+        .filter_map(|line| line.strip_prefix("CREATE TABLE "));
     for table in tables.filter_map(|line| line.split('(').next()) {
-        assert!(page.contains(&format!("`{table}`")), "docs/format-meta.md does not tell of {table}");
+        assert!(
+            page.contains(&format!("`{table}`")),
+            "docs/format-meta.md does not tell of {table}"
+        );
     }
 }
 
 /// FNV-1a: enough to see a change.
 fn digest(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// A directory with one name, in which 100 came and went; and one in which nothing went.
@@ -36,30 +48,55 @@ fn an_older_database_goes_on_and_lists_what_was_as_before() {
     let path = dir.path().join("meta.db");
     let old = Connection::open(&path).unwrap();
     old.execute_batch(&format!("{}{OLD}", SCHEMAS[0])).unwrap();
-    old.pragma_update(None, "application_id", APPLICATION).unwrap();
+    old.pragma_update(None, "application_id", APPLICATION)
+        .unwrap();
     old.pragma_update(None, "user_version", 1).unwrap();
     drop(old);
     for _ in 0..2 {
         let meta = crate::Sqlite::open(&path).unwrap();
         crate::read::<_, MetaError>(&meta, teal_types::VolumeId::new(7), |txn| {
             let at = |dir, at| {
-                let past = txn.names_at(ObjectNo::new(dir), CommitSeq::new(at)).unwrap();
-                let names: Vec<_> = past.names.iter().map(|(name, object)| (name.to_string(), object.get())).collect();
+                let past = txn
+                    .names_at(ObjectNo::new(dir), CommitSeq::new(at))
+                    .unwrap();
+                let names: Vec<_> = past
+                    .names
+                    .iter()
+                    .map(|(name, object)| (name.to_string(), object.get()))
+                    .collect();
                 (names, past.rows)
             };
             let here = ("here".to_owned(), 501);
             assert_eq!(at(1, 89), (vec![], 88));
             assert_eq!(at(1, 90).0, [("gone45".to_owned(), 500), here.clone()]);
-            assert_eq!(at(1, 250), (vec![here], 1), "a snapshot of the newest state");
+            assert_eq!(
+                at(1, 250),
+                (vec![here], 1),
+                "a snapshot of the newest state"
+            );
             assert_eq!(at(2, 250), (vec![("too".to_owned(), 502)], 1));
-            assert_eq!(txn.tally(ObjectNo::new(1))?, Tally { names: 1, changes: 0 });
-            assert_eq!(txn.tally(ObjectNo::new(2))?, Tally { names: 1, changes: 1 });
+            assert_eq!(
+                txn.tally(ObjectNo::new(1))?,
+                Tally {
+                    names: 1,
+                    changes: 0
+                }
+            );
+            assert_eq!(
+                txn.tally(ObjectNo::new(2))?,
+                Tally {
+                    names: 1,
+                    changes: 1
+                }
+            );
             Ok(())
         })
         .unwrap();
     }
-    let version: i32 =
-        Connection::open(&path).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    let version: i32 = Connection::open(&path)
+        .unwrap()
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
     assert_eq!(version, VERSION);
 }
 
@@ -80,9 +117,15 @@ fn another_programs_database_is_refused() {
 fn a_newer_format_is_refused_in_words() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("meta.db");
-    writer(&path, &Names::new(&path)).unwrap().pragma_update(None, "user_version", 9).unwrap();
+    writer(&path, &Names::new(&path))
+        .unwrap()
+        .pragma_update(None, "user_version", 9)
+        .unwrap();
     let error = writer(&path, &Names::new(&path)).unwrap_err().to_string();
-    assert!(error.contains("meta.db") && error.contains("format 9"), "{error}");
+    assert!(
+        error.contains("meta.db") && error.contains("format 9"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -91,5 +134,8 @@ fn a_file_that_is_no_database_is_damaged_in_words() {
     let path = dir.path().join("meta.db");
     std::fs::write(&path, vec![b'x'; 8192]).unwrap();
     let error = writer(&path, &Names::new(&path)).unwrap_err();
-    assert!(matches!(error, MetaError::Damaged { .. }) && error.to_string().contains("meta.db"), "{error}");
+    assert!(
+        matches!(error, MetaError::Damaged { .. }) && error.to_string().contains("meta.db"),
+        "{error}"
+    );
 }

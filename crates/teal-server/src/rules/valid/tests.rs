@@ -4,17 +4,35 @@ use super::*;
 use teal_types::{ChunkId, CommitSeq, Piece, Timestamp};
 
 fn content(cut: u64, size: u64, pieces: &[(u64, u64, Option<u32>)]) -> Option<&'static str> {
-    let source =
-        |offset: Option<u32>| offset.map_or(Source::Hole, |offset| Source::Chunk { id: ChunkId::new([0; 32]), offset });
-    let pieces = pieces.iter().map(|(offset, len, from)| Piece { offset: *offset, len: *len, source: source(*from) });
-    content_fault(&ContentChange { cut, size, mtime: Timestamp::new(0, 0), pieces: pieces.collect() })
+    let source = |offset: Option<u32>| {
+        offset.map_or(Source::Hole, |offset| Source::Chunk {
+            id: ChunkId::new([0; 32]),
+            offset,
+        })
+    };
+    let pieces = pieces.iter().map(|(offset, len, from)| Piece {
+        offset: *offset,
+        len: *len,
+        source: source(*from),
+    });
+    content_fault(&ContentChange {
+        cut,
+        size,
+        mtime: Timestamp::new(0, 0),
+        pieces: pieces.collect(),
+    })
 }
 
 #[test]
 fn pieces_are_ascending_and_inside() {
     assert_eq!(content(0, 10, &[(0, 4, Some(0)), (4, 6, None)]), None);
     assert_eq!(content(0, 0, &[]), None);
-    for bad in [&[(0, 0, None)][..], &[(5, 6, None)], &[(4, 2, None), (5, 1, None)], &[(u64::MAX, 2, None)]] {
+    for bad in [
+        &[(0, 0, None)][..],
+        &[(5, 6, None)],
+        &[(4, 2, None), (5, 1, None)],
+        &[(u64::MAX, 2, None)],
+    ] {
         assert!(content(0, 10, bad).is_some(), "{bad:?}");
     }
     assert!(content(0, 1 << 30, &[(0, CHUNK_MAX as u64, Some(1))]).is_some());
@@ -33,7 +51,10 @@ fn names_and_numbers_are_checked() {
     };
     assert_eq!(fault(&create(16)), None);
     for bad in [0, 1, 15, REPLICATED_LIMIT, u64::MAX] {
-        assert!(fault(&create(bad)).is_some_and(|words| words.contains("object")), "{bad}");
+        assert!(
+            fault(&create(bad)).is_some_and(|words| words.contains("object")),
+            "{bad}"
+        );
     }
     let xattr = |name: &[u8], len| Op::SetXattr {
         object: ObjectNo::ROOT,

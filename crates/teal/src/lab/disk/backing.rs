@@ -25,7 +25,11 @@ impl Backing {
             std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
             return Ok(Self::Scratch(disk));
         };
-        let mode = if image.exists() { OpenMode::Write } else { OpenMode::Create(bytes) };
+        let mode = if image.exists() {
+            OpenMode::Write
+        } else {
+            OpenMode::Create(bytes)
+        };
         Ok(Self::Kept(FileDisk::open(image, mode)?.buffered()))
     }
 

@@ -59,7 +59,11 @@ fn start(args: &Start, setup: &Setup, dir: &Path) -> Result<(Daemon, Session)> {
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
         log::warn!("under memory pressure, requests may wait for each other: {error}");
     }
-    let pace = if args.real_time { Pace::real(Arc::new(SystemClock)) } else { Pace::Virtual(VirtualClock::default()) };
+    let pace = if args.real_time {
+        Pace::real(Arc::new(SystemClock))
+    } else {
+        Pace::Virtual(VirtualClock::default())
+    };
     let disk = args.model.emulate(setup, &args.name, pace)?;
     let report = Report {
         name: args.name.clone(),
@@ -80,11 +84,24 @@ fn start(args: &Start, setup: &Setup, dir: &Path) -> Result<(Daemon, Session)> {
         mark: None,
         since_mark: Sums::default(),
     };
-    let options = MountOptions { source: format!("disk-{}", args.name), ..MountOptions::default() };
+    let options = MountOptions {
+        source: format!("disk-{}", args.name),
+        ..MountOptions::default()
+    };
     let session = Session::mount(dir, &options, &ImageFs::<Backing, Daemon>::config())?;
     let unmounter = session.unmounter().context("a mount without an end")?;
     let (device, path, is_ending) = (Mutex::default(), OnceLock::new(), AtomicBool::new(false));
-    Ok((Daemon { disk, report, unmounter, device, path, is_ending }, session))
+    Ok((
+        Daemon {
+            disk,
+            report,
+            unmounter,
+            device,
+            path,
+            is_ending,
+        },
+        session,
+    ))
 }
 
 fn run(daemon: &Arc<Daemon>, session: &Session) -> Result<()> {
@@ -95,13 +112,17 @@ fn run(daemon: &Arc<Daemon>, session: &Session) -> Result<()> {
         .spawn(move || signals.forever().for_each(|_| for_signals.interrupted()))?;
     std::thread::scope(|scope| {
         let serve = || ImageFs::run(session, &daemon.disk, &**daemon, SystemClock.civil());
-        let served = std::thread::Builder::new().name("requests".to_owned()).spawn_scoped(scope, serve)?;
+        let served = std::thread::Builder::new()
+            .name("requests".to_owned())
+            .spawn_scoped(scope, serve)?;
         // Served from here on: the kernel opens the file for the device.
         let attached = daemon.attach();
         if attached.is_err() {
             daemon.end();
         }
-        let ended = served.join().map_err(|_| anyhow::anyhow!("the thread that serves requests panicked"))?;
+        let ended = served
+            .join()
+            .map_err(|_| anyhow::anyhow!("the thread that serves requests panicked"))?;
         daemon.disk.flush_log();
         attached.and(ended.context("serving the disk"))
     })
@@ -118,7 +139,14 @@ impl Daemon {
             ("rotational", "1"),
             ("discard_max_bytes", "0"),
             // Without a cache there is nothing to flush, and the kernel knows.
-            ("write_cache", if has_cache { "write back" } else { "write through" }),
+            (
+                "write_cache",
+                if has_cache {
+                    "write back"
+                } else {
+                    "write through"
+                },
+            ),
         ];
         for (setting, value) in settings {
             device
@@ -129,7 +157,9 @@ impl Daemon {
         *self.device.lock().unwrap_or_else(PoisonError::into_inner) = Some(device);
         let path = self.path.get_or_init(|| path);
         let mut out = std::io::stdout();
-        writeln!(out, "{READY} {}", path.display()).and_then(|()| out.flush()).context("the parent does not listen")?;
+        writeln!(out, "{READY} {}", path.display())
+            .and_then(|()| out.flush())
+            .context("the parent does not listen")?;
         let _ = rustix::process::setsid();
         Ok(())
     }
@@ -137,7 +167,12 @@ impl Daemon {
     /// The device and the mount go, as soon as nobody uses them.
     fn end(&self) {
         // Closing the device writes what is dirty: that is served meanwhile, by another thread.
-        drop(self.device.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.device
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         if let Err(error) = self.unmounter.unmount(Unmount::Detach) {
             log::error!("{error}");
         }
@@ -168,11 +203,17 @@ impl Owner for Daemon {
                 let ticket = self.disk.sleep();
                 self.disk.wait(ticket);
             }
-            "idle" => self.disk.idle(Span::nanos(rest.parse().map_err(|_| Errno::INVAL)?)),
+            "idle" => self
+                .disk
+                .idle(Span::nanos(rest.parse().map_err(|_| Errno::INVAL)?)),
             "stop" => {
                 let path = self.path.get().ok_or(Errno::AGAIN)?;
                 // What is mounted holds the device exclusively.
-                rustix::fs::open(path, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty())?;
+                rustix::fs::open(
+                    path,
+                    OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC,
+                    Mode::empty(),
+                )?;
                 self.end();
             }
             _ => return Err(Errno::INVAL),

@@ -12,7 +12,10 @@ use teal_fuse::LoopDevice;
 pub(super) fn clear(dir: &Path) -> Result<()> {
     for device in LoopDevice::all_over(&dir.join("disk.img")) {
         for point in mounted_from(&device)? {
-            log::warn!("{} was on a disk that is gone; it is unmounted", point.display());
+            log::warn!(
+                "{} was on a disk that is gone; it is unmounted",
+                point.display()
+            );
             let flags = rustix::mount::UnmountFlags::DETACH;
             rustix::mount::unmount(&point, flags).with_context(|| point.display().to_string())?;
         }
@@ -20,13 +23,18 @@ pub(super) fn clear(dir: &Path) -> Result<()> {
     }
     teal_fuse::detach_dead(dir).with_context(|| dir.display().to_string())?;
     match std::fs::remove_dir(dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e).with_context(|| dir.display().to_string()),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| dir.display().to_string())
+        }
         _ => Ok(()),
     }
 }
 
 /// The mount points of a device in this namespace, the newest first.
 pub(super) fn mounted_from(device: &Path) -> Result<Vec<std::path::PathBuf>> {
-    let found = mounts::all()?.into_iter().rev().filter(|mount| mount.source == device);
+    let found = mounts::all()?
+        .into_iter()
+        .rev()
+        .filter(|mount| mount.source == device);
     Ok(found.map(|mount| mount.point).collect())
 }

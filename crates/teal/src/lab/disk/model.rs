@@ -42,17 +42,30 @@ impl Model {
     /// The disk that is asked for, validated.
     pub(in crate::lab) fn setup(&self) -> Result<Setup> {
         let setup = Setup::new(profile(&self.profile)?, self.size)?;
-        let setup = if matches!(self.cache, Switch::Off) { setup.without_cache() } else { setup };
+        let setup = if matches!(self.cache, Switch::Off) {
+            setup.without_cache()
+        } else {
+            setup
+        };
         Ok(setup.with_spin_down(self.spin_down.map(Span::secs)))
     }
 
     /// That disk, with its bytes and its log.
-    pub(in crate::lab) fn emulate(&self, setup: &Setup, name: &str, pace: Pace) -> Result<EmulatedDisk<Backing>> {
+    pub(in crate::lab) fn emulate(
+        &self,
+        setup: &Setup,
+        name: &str,
+        pace: Pace,
+    ) -> Result<EmulatedDisk<Backing>> {
         let backing = Backing::open(self.image.as_deref(), name, self.size)?;
         let sink: Box<dyn Sink> = match &self.log {
             None => Box::new(()),
             Some(path) => {
-                let file = std::fs::OpenOptions::new().create(true).write(true).truncate(true).open(path);
+                let file = std::fs::OpenOptions::new()
+                    .create(true)
+                    .write(true)
+                    .truncate(true)
+                    .open(path);
                 let header = EmulatedDisk::<Backing>::header(setup, &pace);
                 let writer = file.and_then(|file| LogWriter::new(file, &header));
                 Box::new(writer.with_context(|| path.display().to_string())?)

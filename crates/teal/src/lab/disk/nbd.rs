@@ -17,12 +17,14 @@ pub(super) fn nbd(model: &Model, listen: SocketAddr) -> Result<()> {
     let socket = TcpListener::bind(listen).with_context(|| listen.to_string())?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
     let for_signals = Arc::clone(&disk);
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        if signals.forever().next().is_some() {
-            for_signals.flush_log();
-            std::process::exit(0);
-        }
-    })?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if signals.forever().next().is_some() {
+                for_signals.flush_log();
+                std::process::exit(0);
+            }
+        })?;
     say!("serving on {}", socket.local_addr()?);
     for client in socket.incoming() {
         let mut client = client.context("a client")?;

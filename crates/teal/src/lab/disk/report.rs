@@ -76,14 +76,21 @@ pub(in crate::lab) struct Usage {
 impl Sums {
     pub(in crate::lab) fn between(earlier: &Account, later: &Account, model: &PowerModel) -> Self {
         let (requests, uses) = later.since(earlier);
-        let seeks = uses.iter().find(|(used, ..)| *used == Use::Work(Phase::Seek)).map_or(0, |(_, count, ..)| *count);
+        let seeks = uses
+            .iter()
+            .find(|(used, ..)| *used == Use::Work(Phase::Seek))
+            .map_or(0, |(_, count, ..)| *count);
         let usage = |(used, count, time, energy): (Use, u64, Span, Energy)| Usage {
             name: used.name(|state| model.name(state)),
             count,
             ns: time.get(),
             microjoules: energy.get(),
         };
-        let uses: Vec<_> = uses.into_iter().filter(|(_, _, time, _)| *time > Span::ZERO).map(usage).collect();
+        let uses: Vec<_> = uses
+            .into_iter()
+            .filter(|(_, _, time, _)| *time > Span::ZERO)
+            .map(usage)
+            .collect();
         Self {
             elapsed_ns: uses.iter().map(|u| u.ns).sum(),
             reads: requests.reads,
@@ -104,17 +111,31 @@ impl Sums {
     pub(in crate::lab) fn with_power(mut self, series: &Series) -> Self {
         let bins = series.bins(Energy::microjoules(self.microjoules));
         let microjoules = bins.into_iter().map(Energy::get).collect();
-        self.power = Some(Bins { bin_ns: series.width().get(), microjoules });
+        self.power = Some(Bins {
+            bin_ns: series.width().get(),
+            microjoules,
+        });
         self
     }
 
     /// Seconds to the middle of each bin, and the mean watts in it.
     pub(in crate::lab) fn watts(&self) -> Vec<[f64; 2]> {
-        let Some(Bins { bin_ns, microjoules }) = &self.power else { return Vec::new() };
+        let Some(Bins {
+            bin_ns,
+            microjoules,
+        }) = &self.power
+        else {
+            return Vec::new();
+        };
         let edge = |bin: usize| (bin as u64 * bin_ns).min(self.elapsed_ns) as f64 / 1e9;
-        let bins = microjoules.iter().enumerate().map(|(at, joules)| (edge(at), edge(at + 1), *joules as f64 / 1e6));
+        let bins = microjoules
+            .iter()
+            .enumerate()
+            .map(|(at, joules)| (edge(at), edge(at + 1), *joules as f64 / 1e6));
         let of_time = bins.filter(|(from, until, _)| until > from);
-        of_time.map(|(from, until, joules)| [f64::midpoint(from, until), joules / (until - from)]).collect()
+        of_time
+            .map(|(from, until, joules)| [f64::midpoint(from, until), joules / (until - from)])
+            .collect()
     }
 
     pub(in crate::lab) fn show(&self, profile: &str) {
@@ -128,17 +149,33 @@ impl Sums {
             self.discards
         );
         say!("  seeks     {}; woken {} times", self.seeks, self.wakes);
-        let (energy, time) = (Energy::microjoules(self.microjoules), Span::nanos(self.elapsed_ns));
+        let (energy, time) = (
+            Energy::microjoules(self.microjoules),
+            Span::nanos(self.elapsed_ns),
+        );
         say!("  energy    {energy} in {time}, modelled by {profile}");
         let watts = self.watts();
         if let (Some(Bins { bin_ns, .. }), true) = (&self.power, watts.len() > 1) {
-            let (low, high) =
-                watts.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), [_, w]| (low.min(*w), high.max(*w)));
-            say!("  power     {low:.3} to {high:.3} W, means of {}", Span::nanos(*bin_ns));
+            let (low, high) = watts
+                .iter()
+                .fold((f64::INFINITY, 0.0_f64), |(low, high), [_, w]| {
+                    (low.min(*w), high.max(*w))
+                });
+            say!(
+                "  power     {low:.3} to {high:.3} W, means of {}",
+                Span::nanos(*bin_ns)
+            );
         }
         for used in &self.uses {
-            let (energy, time) = (Energy::microjoules(used.microjoules).to_string(), Span::nanos(used.ns).to_string());
-            say!("    {:<18} {:>8} x {time:>11} {energy:>12}", used.name, used.count);
+            let (energy, time) = (
+                Energy::microjoules(used.microjoules).to_string(),
+                Span::nanos(used.ns).to_string(),
+            );
+            say!(
+                "    {:<18} {:>8} x {time:>11} {energy:>12}",
+                used.name,
+                used.count
+            );
         }
     }
 }
@@ -156,19 +193,27 @@ impl Report {
         self.log_records = now.records;
         self.log_error.clone_from(&now.log_error);
         self.total = Sums::between(&Account::default(), &now.account, model);
-        self.mark = now.mark.as_ref().map(|(label, _): &(String, Time)| label.clone());
+        self.mark = now
+            .mark
+            .as_ref()
+            .map(|(label, _): &(String, Time)| label.clone());
         self.since_mark = Sums::between(&now.at_mark, &now.account, model).with_power(&now.series);
     }
 
     /// Asks the disk that is mounted there.
     pub(in crate::lab) fn read(dir: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(dir.join("stat")).with_context(|| dir.display().to_string())?;
+        let text =
+            std::fs::read_to_string(dir.join("stat")).with_context(|| dir.display().to_string())?;
         serde_json::from_str(&text).context("the disk's answer cannot be understood")
     }
 
     /// One line.
     pub(in crate::lab) fn line(&self) -> String {
-        let cache = if self.write_cache_bytes > 0 { "on" } else { "off" };
+        let cache = if self.write_cache_bytes > 0 {
+            "on"
+        } else {
+            "off"
+        };
         let time = if self.real_time { "real" } else { "virtual" };
         format!(
             "{}: {} on {}, {}, cache {cache}, {time} time, {}",

@@ -14,7 +14,10 @@ use teal_energy::Profile;
 pub(super) fn start(mut args: Start) -> Result<ExitCode> {
     let setup = args.model.setup()?;
     let dir = place(&args.name)?;
-    for path in [&mut args.model.log, &mut args.model.image].into_iter().flatten() {
+    for path in [&mut args.model.log, &mut args.model.image]
+        .into_iter()
+        .flatten()
+    {
         *path = paths::absolute(path)?;
     }
     if args.tell {
@@ -24,16 +27,23 @@ pub(super) fn start(mut args: Start) -> Result<ExitCode> {
         bail!("a modelled disk needs root: it is a loop device");
     }
     if !launch::fuse_is_there() {
-        bail!("/dev/fuse is missing: this kernel or container has no FUSE; load the module `fuse` or allow the device");
+        bail!(
+            "/dev/fuse is missing: this kernel or container has no FUSE; load the module `fuse` or allow the device"
+        );
     }
     if !Path::new("/dev/loop-control").exists() {
-        bail!("/dev/loop-control is missing: this kernel or container has no loop devices; load the module `loop`");
+        bail!(
+            "/dev/loop-control is missing: this kernel or container has no loop devices; load the module `loop`"
+        );
     }
     if teal_fuse::is_dead(&dir) || dir.exists() && !dir.join("stat").exists() {
         leftovers::clear(&dir)?;
     }
     if dir.exists() {
-        bail!("there is a disk {0} already; choose another name, or `teal lab disk stop {0}`", args.name);
+        bail!(
+            "there is a disk {0} already; choose another name, or `teal lab disk stop {0}`",
+            args.name
+        );
     }
     std::fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
     let started = detach(&args, &dir);
@@ -48,12 +58,24 @@ pub(super) fn start(mut args: Start) -> Result<ExitCode> {
 /// Starts the process that serves, and gives the device it prints.
 fn detach(args: &Start, dir: &Path) -> Result<String> {
     let log = paths::log_file(dir)?;
-    let errors =
-        std::fs::OpenOptions::new().create(true).append(true).open(&log).with_context(|| log.display().to_string())?;
+    let errors = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&log)
+        .with_context(|| log.display().to_string())?;
     let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
-    command.args(["lab", "disk", "start", "--tell", "--profile"]).arg(absolute_profile(&args.model.profile)?);
+    command
+        .args(["lab", "disk", "start", "--tell", "--profile"])
+        .arg(absolute_profile(&args.model.profile)?);
     command.args(["--size", &args.model.size.to_string()]);
-    command.args(["--cache", if matches!(args.model.cache, Switch::Off) { "off" } else { "on" }]);
+    command.args([
+        "--cache",
+        if matches!(args.model.cache, Switch::Off) {
+            "off"
+        } else {
+            "on"
+        },
+    ]);
     if let Some(seconds) = args.model.spin_down {
         command.args(["--spin-down", &seconds.to_string()]);
     }
@@ -67,11 +89,17 @@ fn detach(args: &Start, dir: &Path) -> Result<String> {
     }
     command.arg("--").arg(&args.name);
     command.env("MALLOC_ARENA_MAX", "2");
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+    command
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(errors);
     let mut child = command.spawn().context("cannot start the disk's process")?;
     let mut said = String::new();
     if let Some(out) = child.stdout.take() {
-        BufReader::new(out).read_line(&mut said).context("the disk's process says nothing")?;
+        BufReader::new(out)
+            .read_line(&mut said)
+            .context("the disk's process says nothing")?;
     }
     let said = said.trim();
     if let Some(device) = said.strip_prefix(launch::READY) {
@@ -79,12 +107,19 @@ fn detach(args: &Start, dir: &Path) -> Result<String> {
     }
     let _ = child.wait();
     if said.is_empty() {
-        bail!("the disk's process ended without a word; see {}", log.display());
+        bail!(
+            "the disk's process ended without a word; see {}",
+            log.display()
+        );
     }
     bail!("{}", said.strip_prefix("teal: ").unwrap_or(said))
 }
 
 /// A name as it is; a file's path so that it can be found from elsewhere.
 fn absolute_profile(name: &str) -> Result<std::path::PathBuf> {
-    if Profile::shipped(name).is_some() { Ok(name.into()) } else { paths::absolute(Path::new(name)) }
+    if Profile::shipped(name).is_some() {
+        Ok(name.into())
+    } else {
+        paths::absolute(Path::new(name))
+    }
 }

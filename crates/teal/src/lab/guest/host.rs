@@ -47,8 +47,11 @@ enum Event {
 /// Runs the command.
 pub(crate) fn host() -> Result<ExitCode> {
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line).context("standard input")?;
-    let job: Job = serde_json::from_str(&line).context("this is for guests; say `teal lab matrix` or `phases`")?;
+    std::io::stdin()
+        .read_line(&mut line)
+        .context("standard input")?;
+    let job: Job = serde_json::from_str(&line)
+        .context("this is for guests; say `teal lab matrix` or `phases`")?;
     make_network()?;
     let model = Model {
         profile: job.profile.clone(),
@@ -61,11 +64,23 @@ pub(crate) fn host() -> Result<ExitCode> {
     // The number that this process has outside: inside it is 1.
     let number = std::fs::read_link("/proc/self").context("/proc/self")?;
     let name = format!("guest-{}", number.display());
-    let disk: Disk = Arc::new(model.emulate(&model.setup()?, &name, Pace::Virtual(VirtualClock::default()))?);
+    let disk: Disk = Arc::new(model.emulate(
+        &model.setup()?,
+        &name,
+        Pace::Virtual(VirtualClock::default()),
+    )?);
     let (tell, told) = mpsc::channel();
     let [blocks, words] = PORTS;
-    serve(Arc::clone(&disk), TcpListener::bind((ADDRESSES[0], blocks))?)?;
-    listen(Arc::clone(&disk), TcpListener::bind((ADDRESSES[0], words))?, &job.task, tell.clone())?;
+    serve(
+        Arc::clone(&disk),
+        TcpListener::bind((ADDRESSES[0], blocks))?,
+    )?;
+    listen(
+        Arc::clone(&disk),
+        TcpListener::bind((ADDRESSES[0], words))?,
+        &job.task,
+        tell.clone(),
+    )?;
     watch_input(tell)?;
     let console = Arc::default();
     let mut guest = start(MEMORY.saturating_add(job.memory), &console)?;
@@ -87,7 +102,9 @@ pub(crate) fn host() -> Result<ExitCode> {
 /// Waits until the guest has switched itself off.
 fn switched_off(guest: &mut Child) -> Result<()> {
     let deadline = SystemClock.monotonic() + OFF_MAX;
-    while guest.try_wait().context("looking at the guest")?.is_none() && SystemClock.monotonic() < deadline {
+    while guest.try_wait().context("looking at the guest")?.is_none()
+        && SystemClock.monotonic() < deadline
+    {
         SystemClock.wait_until(SystemClock.monotonic() + OFF_LOOK);
     }
     Ok(())
@@ -110,34 +127,41 @@ fn make_network() -> Result<()> {
 
 /// Serves the disk to the guest.
 fn serve(disk: Disk, socket: TcpListener) -> Result<()> {
-    std::thread::Builder::new().name("blocks".to_owned()).spawn(move || {
-        for client in socket.incoming() {
-            let done = client.and_then(|mut client| {
-                client.set_nodelay(true)?;
-                nbd::serve(&disk, &mut client)
-            });
-            if let Err(error) = done {
-                log::debug!("the disk's client is gone: {error}");
+    std::thread::Builder::new()
+        .name("blocks".to_owned())
+        .spawn(move || {
+            for client in socket.incoming() {
+                let done = client.and_then(|mut client| {
+                    client.set_nodelay(true)?;
+                    nbd::serve(&disk, &mut client)
+                });
+                if let Err(error) = done {
+                    log::debug!("the disk's client is gone: {error}");
+                }
             }
-        }
-    })?;
+        })?;
     Ok(())
 }
 
 /// Counts as the guest says.
 fn listen(disk: Disk, socket: TcpListener, task: &Task, tell: Sender<Event>) -> Result<()> {
     let task = serde_json::to_string(task)?;
-    std::thread::Builder::new().name("words".to_owned()).spawn(move || {
-        let talked = socket.accept().map_err(anyhow::Error::from).and_then(|(guest, _)| {
-            guest.set_nodelay(true)?;
-            talk(&disk, &task, &guest)
-        });
-        let event = match talked {
-            Ok(outcome) => Event::Finished(outcome),
-            Err(error) => Event::Failed(format!("{error:#}")),
-        };
-        drop(tell.send(event));
-    })?;
+    std::thread::Builder::new()
+        .name("words".to_owned())
+        .spawn(move || {
+            let talked = socket
+                .accept()
+                .map_err(anyhow::Error::from)
+                .and_then(|(guest, _)| {
+                    guest.set_nodelay(true)?;
+                    talk(&disk, &task, &guest)
+                });
+            let event = match talked {
+                Ok(outcome) => Event::Finished(outcome),
+                Err(error) => Event::Failed(format!("{error:#}")),
+            };
+            drop(tell.send(event));
+        })?;
     Ok(())
 }
 
@@ -148,7 +172,11 @@ fn listen(disk: Disk, socket: TcpListener, task: &Task, tell: Sender<Event>) -> 
 /// | `task` | what shall it do? | the task |
 /// | `begin`, `ran`, `drained` | a part begins, has done its last operation, has left nothing to be written; in this order, as often as it has parts | an empty line |
 /// | `finished [KERNEL, ANSWER]`, `failed WHY` | the end | none |
-fn talk(disk: &EmulatedDisk<impl teal_env::Disk>, task: &str, guest: &TcpStream) -> Result<Outcome> {
+fn talk(
+    disk: &EmulatedDisk<impl teal_env::Disk>,
+    task: &str,
+    guest: &TcpStream,
+) -> Result<Outcome> {
     let mut counted = Vec::new();
     let mut goes_on = false;
     let mut ran: Option<Sums> = None;
@@ -173,55 +201,87 @@ fn talk(disk: &EmulatedDisk<impl teal_env::Disk>, task: &str, guest: &TcpStream)
             }
             "finished" => {
                 let (kernel, answer) = serde_json::from_str(rest).context("the guest's answer")?;
-                return Ok(Outcome { kernel, counted, answer });
+                return Ok(Outcome {
+                    kernel,
+                    counted,
+                    answer,
+                });
             }
             "failed" => bail!("{rest}"),
             _ => bail!("the guest says '{line}'"),
         }
         let answer = if word == "task" { task } else { "" };
-        (&*guest).write_all(format!("{answer}\n").as_bytes()).context("the guest is gone")?;
+        (&*guest)
+            .write_all(format!("{answer}\n").as_bytes())
+            .context("the guest is gone")?;
     }
     bail!("the guest went away")
 }
 
 /// The end of the input is the end of everything.
 fn watch_input(tell: Sender<Event>) -> Result<()> {
-    std::thread::Builder::new().name("input".to_owned()).spawn(move || {
-        let mut rest = Vec::new();
-        let _ = std::io::stdin().read_to_end(&mut rest);
-        drop(tell.send(Event::Unwanted));
-    })?;
+    std::thread::Builder::new()
+        .name("input".to_owned())
+        .spawn(move || {
+            let mut rest = Vec::new();
+            let _ = std::io::stdin().read_to_end(&mut rest);
+            drop(tell.send(Event::Unwanted));
+        })?;
     Ok(())
 }
 
 /// Starts the guest; the last lines of its console are kept.
 fn start(memory: u64, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
     let exe = std::env::current_exe().context("where is this program?")?;
-    let exe = exe.to_str().filter(|path| !path.contains([' ', '"', ','])).context("this program's path has blanks")?;
+    let exe = exe
+        .to_str()
+        .filter(|path| !path.contains([' ', '"', ',']))
+        .context("this program's path has blanks")?;
     let mut command = Command::new(program("linux.uml", "user-mode-linux")?);
     // A root and a console are said, as what is made up for them would come behind the arguments of the first program.
     command.arg(format!("mem={}M", memory.div_ceil(1 << 20)));
-    command.args(["root=/dev/root", "console=tty0", "rootfstype=hostfs", "rootflags=/", "ro"]);
-    command.args(["con=null", "con0=null,fd:1", "umid=guest"]).arg(format!("uml_dir={NOWHERE}"));
+    command.args([
+        "root=/dev/root",
+        "console=tty0",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "ro",
+    ]);
+    command
+        .args(["con=null", "con0=null,fd:1", "umid=guest"])
+        .arg(format!("uml_dir={NOWHERE}"));
     command.arg(format!("vec0:transport=tap,ifname={TAP},depth=128,gro=1"));
-    command.arg(format!("init={exe}")).args(["--", "lab", "guest"]);
-    let mut guest = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    command
+        .arg(format!("init={exe}"))
+        .args(["--", "lab", "guest"]);
+    let mut guest = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
     let out = guest.stdout.take().context("piped")?;
     let console = Arc::clone(console);
-    std::thread::Builder::new().name("console".to_owned()).spawn(move || {
-        for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line).trim().to_owned();
-            log::debug!("guest: {line}");
-            let mut lines = console.lock().unwrap_or_else(PoisonError::into_inner);
-            lines.truncate(LINES_MAX - 1);
-            lines.push_front(line);
-        }
-    })?;
+    std::thread::Builder::new()
+        .name("console".to_owned())
+        .spawn(move || {
+            for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).trim().to_owned();
+                log::debug!("guest: {line}");
+                let mut lines = console.lock().unwrap_or_else(PoisonError::into_inner);
+                lines.truncate(LINES_MAX - 1);
+                lines.push_front(line);
+            }
+        })?;
     Ok(guest)
 }
 
 /// Waits for the guest's end; `None` if nobody wants it any more.
-fn wait(guest: &mut Child, told: &Receiver<Event>, disk: &Disk, looks: u64) -> Result<Option<Outcome>> {
+fn wait(
+    guest: &mut Child,
+    told: &Receiver<Event>,
+    disk: &Disk,
+    looks: u64,
+) -> Result<Option<Outcome>> {
     let mut last = 0;
     let mut silent = 0;
     loop {

@@ -18,7 +18,11 @@ use teal_lab::matrix::{Cache, Kind};
 /// The disk as the guest has it.
 const DISK: &str = "/dev/nbd0";
 /// As a modelled disk of the host is set up.
-const QUEUE: [(&str, &str); 3] = [("max_sectors_kb", "512"), ("rotational", "1"), ("scheduler", "none")];
+const QUEUE: [(&str, &str); 3] = [
+    ("max_sectors_kb", "512"),
+    ("rotational", "1"),
+    ("scheduler", "none"),
+];
 /// Where nothing of the host's is.
 const PLACE: &str = "/run";
 /// Where file systems are mounted.
@@ -43,9 +47,11 @@ fn live() -> Result<()> {
     }
     let address = format!("{}/24", ADDRESSES[1]);
     let ip = program("ip", "iproute2")?;
-    for args in
-        [&["link", "set", "lo", "up"][..], &["address", "add", &address, "dev", "vec0"], &["link", "set", "vec0", "up"]]
-    {
+    for args in [
+        &["link", "set", "lo", "up"][..],
+        &["address", "add", &address, "dev", "vec0"],
+        &["link", "set", "vec0", "up"],
+    ] {
         ground::run(&ip, args)?;
     }
     let mut line = Line::open()?;
@@ -57,7 +63,10 @@ fn live() -> Result<()> {
 }
 
 fn release() -> String {
-    rustix::system::uname().release().to_string_lossy().into_owned()
+    rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn kernel() -> String {
@@ -65,14 +74,18 @@ fn kernel() -> String {
 }
 
 fn work(line: &mut Line) -> Result<Value> {
-    let task: Task = serde_json::from_str(&line.say("task")?).context("the task cannot be understood")?;
+    let task: Task =
+        serde_json::from_str(&line.say("task")?).context("the task cannot be understood")?;
     let kind = match &task {
         Task::Phases(of) => Some(of.kind),
         Task::Run(of) => Some(of.system.kind),
         Task::Try(system) => Some(system.kind),
         Task::Look => None,
     };
-    ["drivers/block/nbd"].into_iter().chain(modules(kind)).try_for_each(load)?;
+    ["drivers/block/nbd"]
+        .into_iter()
+        .chain(modules(kind))
+        .try_for_each(load)?;
     // From now on without a line on the console for each.
     std::fs::write("/proc/sys/vm/drop_caches", "4").context("/proc/sys/vm/drop_caches")?;
     let client = program("nbd-client", "nbd-client")?;
@@ -99,14 +112,19 @@ fn work(line: &mut Line) -> Result<Value> {
         }
         Task::Look => {
             schedulers();
-            Ok(json!(Has { schedulers: ground.schedulers()? }))
+            Ok(json!(Has {
+                schedulers: ground.schedulers()?
+            }))
         }
     }
 }
 
 fn load(module: &str) -> Result<()> {
     let path = format!("{MODULES}/{}/kernel/{module}.ko", release());
-    let file = OpenOptions::new().read(true).open(&path).with_context(|| path.clone())?;
+    let file = OpenOptions::new()
+        .read(true)
+        .open(&path)
+        .with_context(|| path.clone())?;
     rustix::system::finit_module(file, c"", 0).with_context(|| path)
 }
 
@@ -121,7 +139,8 @@ fn schedulers() {
 fn limit_memory() -> Result<()> {
     let at = Path::new(PLACE).join("memory");
     std::fs::create_dir(&at).with_context(|| at.display().to_string())?;
-    rustix::mount::mount("cgroup", &at, "cgroup", MountFlags::empty(), c"memory").context("the memory controller")
+    rustix::mount::mount("cgroup", &at, "cgroup", MountFlags::empty(), c"memory")
+        .context("the memory controller")
 }
 
 /// What the guest's kernel loads for a file system, in this order.
@@ -129,7 +148,12 @@ fn modules(kind: Option<Kind>) -> impl Iterator<Item = &'static str> {
     let these: &[&str] = match kind {
         Some(Kind::Nilfs2) => &["fs/nilfs2/nilfs2"],
         Some(Kind::F2fs) => &["crypto/crc32_generic", "fs/f2fs/f2fs"],
-        Some(Kind::Vfat) => &["fs/nls/nls_cp437", "fs/nls/nls_iso8859-1", "fs/fat/fat", "fs/fat/vfat"],
+        Some(Kind::Vfat) => &[
+            "fs/nls/nls_cp437",
+            "fs/nls/nls_iso8859-1",
+            "fs/fat/fat",
+            "fs/fat/vfat",
+        ],
         _ => &[],
     };
     these.iter().copied()
@@ -147,9 +171,14 @@ impl Line {
     }
 
     fn say(&mut self, what: &str) -> Result<String> {
-        self.0.get_mut().write_all(format!("{what}\n").as_bytes()).context("the host does not listen")?;
+        self.0
+            .get_mut()
+            .write_all(format!("{what}\n").as_bytes())
+            .context("the host does not listen")?;
         let mut answer = String::new();
-        self.0.read_line(&mut answer).context("the host does not answer")?;
+        self.0
+            .read_line(&mut answer)
+            .context("the host does not answer")?;
         Ok(answer)
     }
 

@@ -35,14 +35,20 @@ fn failed<T>(done: Result<T>) -> Result<T, PhaseError> {
 
 impl Phases for Ageing<'_> {
     fn mount(&mut self) -> Result<PathBuf, PhaseError> {
-        self.mounted = Some(failed(self.ground.mount(self.system, self.dir, Cache::Cold))?);
+        self.mounted = Some(failed(self.ground.mount(
+            self.system,
+            self.dir,
+            Cache::Cold,
+        ))?);
         let dir = self.dir.join(DIR);
         failed(std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string()))?;
         Ok(dir)
     }
 
     fn unmount(&mut self) -> Result<(), PhaseError> {
-        self.mounted.take().map_or(Ok(()), |mounted| failed(mounted.end()))
+        self.mounted
+            .take()
+            .map_or(Ok(()), |mounted| failed(mounted.end()))
     }
 
     fn begin(&mut self, _: &Phase) -> Result<(), PhaseError> {
@@ -77,9 +83,21 @@ pub(super) fn age(
     dir: &Path,
     ended: &AtomicBool,
 ) -> Result<bool> {
-    let Some(percent) = percent else { return Ok(true) };
-    let mut stage = Ageing { ended, ground, system, dir, mounted: None };
-    match carry_out(&ageing(percent, seed), teal_lab::phases::Mode::C, &mut stage) {
+    let Some(percent) = percent else {
+        return Ok(true);
+    };
+    let mut stage = Ageing {
+        ended,
+        ground,
+        system,
+        dir,
+        mounted: None,
+    };
+    match carry_out(
+        &ageing(percent, seed),
+        teal_lab::phases::Mode::C,
+        &mut stage,
+    ) {
         Err(PhaseError::Interrupted) => Ok(false),
         done => done.context("ageing").map(|()| true),
     }
@@ -96,7 +114,9 @@ pub(super) fn bytes(bench: &Bench) -> Result<u64> {
 
 /// What ageing adds to so many runs.
 pub(super) fn described(bench: &Bench, runs: [u64; 2]) -> Result<Option<String>> {
-    let Some(percent) = bench.matrix.runs.aged else { return Ok(None) };
+    let Some(percent) = bench.matrix.runs.aged else {
+        return Ok(None);
+    };
     let all = bytes(bench)?;
     let [least, most] = runs.map(|runs| (runs * all) as f64 / RATE / 3600.0);
     Ok(Some(format!(
@@ -114,7 +134,10 @@ pub(super) fn check_room(bench: &Bench) -> Result<()> {
     let (all, aged) = (bytes(bench)?, bench.matrix.runs.aged);
     let room = all / 1000 * 9 * (100 - aged.unwrap_or(0));
     for (at, workload) in bench.matrix.workloads.iter().enumerate() {
-        let sets = preview(&plan(&bench.scripts[at], bench.options(at, 0, Path::new("/"))?)?);
+        let sets = preview(&plan(
+            &bench.scripts[at],
+            bench.options(at, 0, Path::new("/"))?,
+        )?);
         let need: u64 = sets.iter().map(|set| set.bytes).sum();
         if need <= room {
             continue;

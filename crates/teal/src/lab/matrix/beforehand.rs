@@ -22,7 +22,8 @@ impl Bench {
         if (0..self.matrix.systems.len()).all(|system| self.in_guest(system)) {
             return Ok(());
         }
-        self.ground()?.check_schedulers(&self.matrix.schedulers.names)
+        self.ground()?
+            .check_schedulers(&self.matrix.schedulers.names)
     }
 
     /// The device for a run.
@@ -41,12 +42,18 @@ impl Bench {
         }
         let ground = self.ground()?;
         ground.make(system)?;
-        ground.mount(system, &self.results.join("mount"), self.matrix.runs.cache)?.end()
+        ground
+            .mount(system, &self.results.join("mount"), self.matrix.runs.cache)?
+            .end()
     }
 
     /// Tries all that have no run yet.
     pub(super) fn try_all(&self, runs: &[Run]) -> Result<()> {
-        let fresh = self.matrix.systems.iter().filter(|system| !runs.iter().any(|run| run.system == system.name));
+        let fresh = self
+            .matrix
+            .systems
+            .iter()
+            .filter(|system| !runs.iter().any(|run| run.system == system.name));
         let mut wrong = Vec::new();
         for system in fresh {
             if self.ended.load(Ordering::Relaxed) {

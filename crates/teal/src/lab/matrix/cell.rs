@@ -51,7 +51,12 @@ impl Start<'_> {
         }
         if let Some(meter) = &self.meter {
             let (watch, began) = (meter.watch()?, meter::now());
-            let idle = self.bench.matrix.meter.as_ref().map_or(0, |of| of.idle_seconds);
+            let idle = self
+                .bench
+                .matrix
+                .meter
+                .as_ref()
+                .map_or(0, |of| of.idle_seconds);
             let clock = SystemClock;
             let end = clock.monotonic() + Duration::from_secs(idle);
             while clock.monotonic() < end && !self.interrupted() {
@@ -69,7 +74,8 @@ impl Start<'_> {
     /// Puts the joules of the meter, if there is one, to the run and the drain, which has ended now; and gives the power of that time, thinned.
     fn joules(&self, ended: f64, ran: &mut Spent, drain: &mut Spent) -> Result<Vec<[f64; 2]>> {
         const POINTS: usize = 200;
-        let (Some(meter), Some((watch, since, began))) = (&self.meter, held(&self.watch).take()) else {
+        let (Some(meter), Some((watch, since, began))) = (&self.meter, held(&self.watch).take())
+        else {
             return Ok(Vec::new());
         };
         let drained = meter::now();
@@ -81,18 +87,39 @@ impl Start<'_> {
                 to - from
             )
         };
-        let idles = self.bench.matrix.meter.as_ref().is_some_and(|of| of.idle_seconds > 0);
-        let idle = if idles { power.watts(since, began).with_context(|| few(since, began))? } else { 0.0 };
-        let net = |to: f64| power.joules(began, to).map(|joules| joules - idle * (to - began));
+        let idles = self
+            .bench
+            .matrix
+            .meter
+            .as_ref()
+            .is_some_and(|of| of.idle_seconds > 0);
+        let idle = if idles {
+            power
+                .watts(since, began)
+                .with_context(|| few(since, began))?
+        } else {
+            0.0
+        };
+        let net = |to: f64| {
+            power
+                .joules(began, to)
+                .map(|joules| joules - idle * (to - began))
+        };
         ran.joules = net(ended).with_context(|| few(began, ended))?;
         drain.joules = net(drained).with_context(|| few(began, drained))? - ran.joules;
-        let of_run: Vec<_> = power.readings().iter().filter(|(at, _)| *at >= began).collect();
+        let of_run: Vec<_> = power
+            .readings()
+            .iter()
+            .filter(|(at, _)| *at >= began)
+            .collect();
         let every = of_run.len().div_ceil(POINTS).max(1);
         Ok(of_run
             .chunks(every)
             .map(|some| {
                 [0, 1].map(|which| {
-                    let values = some.iter().map(|(at, watts)| if which == 0 { at - began } else { *watts });
+                    let values = some
+                        .iter()
+                        .map(|(at, watts)| if which == 0 { at - began } else { *watts });
                     values.sum::<f64>() / some.len() as f64
                 })
             })
@@ -126,12 +153,25 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
     let of = &matrix.systems[cell.system];
     ground.make(of)?;
     let dir = bench.results.join("mount");
-    if !age::age(matrix.runs.aged, matrix.seed(block), &ground, of, &dir, &bench.ended)? {
+    if !age::age(
+        matrix.runs.aged,
+        matrix.seed(block),
+        &ground,
+        of,
+        &dir,
+        &bench.ended,
+    )? {
         return Ok(None);
     }
     let mounted = ground.mount(of, &dir, Cache::Cold)?;
-    let plan = plan(&bench.scripts[cell.workload], bench.options(cell.workload, block, &dir)?)?;
-    let memory = matrix.runs.memory.map(|memory| memory.saturating_add(plan.memory()));
+    let plan = plan(
+        &bench.scripts[cell.workload],
+        bench.options(cell.workload, block, &dir)?,
+    )?;
+    let memory = matrix
+        .runs
+        .memory
+        .map(|memory| memory.saturating_add(plan.memory()));
     let start = Start {
         bench,
         ground: &ground,
@@ -173,5 +213,8 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
 /// Processes that wanted to run in the last minute.
 pub(super) fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
+    text.split(' ')
+        .next()
+        .and_then(|load| load.parse().ok())
+        .unwrap_or(0.0)
 }

@@ -53,7 +53,11 @@ impl Start<'_> {
             if let Some(mounted) = mounted.take() {
                 mounted.end()?;
             }
-            *mounted = Some(self.ground.mount(&self.of.system, &self.of.options.dir, self.of.cache)?);
+            *mounted = Some(self.ground.mount(
+                &self.of.system,
+                &self.of.options.dir,
+                self.of.cache,
+            )?);
         }
         held(&self.line).begin()?;
         *held(&self.fence) = self.of.memory.map(Fence::enter).transpose()?;
@@ -79,15 +83,31 @@ impl Listener for Start<'_> {
 }
 
 /// In the guest: does the run, and gives what the workload has shown.
-pub(in crate::lab) fn inside(of: &Task, ground: &Ground, line: &mut Line) -> Result<impl Serialize + use<>> {
+pub(in crate::lab) fn inside(
+    of: &Task,
+    ground: &Ground,
+    line: &mut Line,
+) -> Result<impl Serialize + use<>> {
     ground.schedule(&of.scheduler, &[])?;
     ground.make(&of.system)?;
     // It is ended from outside.
-    age::age(of.aged, of.options.seed, ground, &of.system, &of.options.dir, &AtomicBool::new(false))?;
+    age::age(
+        of.aged,
+        of.options.seed,
+        ground,
+        &of.system,
+        &of.options.dir,
+        &AtomicBool::new(false),
+    )?;
     let mounted = ground.mount(&of.system, &of.options.dir, Cache::Cold)?;
     let plan = plan(&of.script.script()?, of.options.clone())?;
-    let start =
-        Start { of, ground, mounted: Mutex::new(Some(mounted)), fence: Mutex::default(), line: Mutex::new(line) };
+    let start = Start {
+        of,
+        ground,
+        mounted: Mutex::new(Some(mounted)),
+        fence: Mutex::default(),
+        line: Mutex::new(line),
+    };
     let outcome = execute(&plan, &SystemClock, &start);
     drop(held(&start.fence).take());
     let outcome = outcome?.context("the script of this workload runs nothing")?;
@@ -112,11 +132,17 @@ impl Bench {
         match (of.place, self.in_guest(system)) {
             (Some(_), true) => guest::check(kind),
             (None, true) if self.matrix.device.path.is_some() => {
-                bail!("{}, and a guest has modelled disks only; say device.profile and size", lacks())
+                bail!(
+                    "{}, and a guest has modelled disks only; say device.profile and size",
+                    lacks()
+                )
             }
             (None, true) => guest::check(kind).with_context(lacks),
             (Some(_), false) if !kind.is_ours() && !ground::kernel_has(kind) => {
-                bail!("this kernel has no {}; leave `where` out, and it runs in a guest", kind.name())
+                bail!(
+                    "this kernel has no {}; leave `where` out, and it runs in a guest",
+                    kind.name()
+                )
             }
             (_, false) => ground::check_kind(kind),
         }
@@ -125,14 +151,26 @@ impl Bench {
     fn job(&self, busy: u64, memory: u64, task: guest::Task) -> Job {
         let device = &self.matrix.device;
         let profile = device.profile.clone().unwrap_or_default();
-        Job { profile, size: device.size.unwrap_or(0), memory, busy, task }
+        Job {
+            profile,
+            size: device.size.unwrap_or(0),
+            memory,
+            busy,
+            task,
+        }
     }
 
     /// The kernel of guests, if a file system runs in one; schedulers that it lacks are refused. `None`, too, if that was interrupted.
     pub(super) fn guest_kernel(&self) -> Result<Option<String>> {
-        let Some(first) = (0..self.matrix.systems.len()).find(|system| self.in_guest(*system)) else { return Ok(None) };
-        let Some(outcome) = guest::run(&self.job(0, 0, guest::Task::Look), &self.ended)? else { return Ok(None) };
-        let Has { schedulers } = serde_json::from_value(outcome.answer).context("the guest's answer")?;
+        let Some(first) = (0..self.matrix.systems.len()).find(|system| self.in_guest(*system))
+        else {
+            return Ok(None);
+        };
+        let Some(outcome) = guest::run(&self.job(0, 0, guest::Task::Look), &self.ended)? else {
+            return Ok(None);
+        };
+        let Has { schedulers } =
+            serde_json::from_value(outcome.answer).context("the guest's answer")?;
         let wanted = &self.matrix.schedulers.names;
         if let Some(missing) = wanted.iter().find(|name| !schedulers.contains(name)) {
             bail!(
@@ -146,7 +184,11 @@ impl Bench {
 
     /// Makes a file system in a guest and mounts it.
     pub(super) fn try_in_guest(&self, system: &System) -> Result<()> {
-        guest::run(&self.job(0, 0, guest::Task::Try(system.clone())), &self.ended).map(drop)
+        guest::run(
+            &self.job(0, 0, guest::Task::Try(system.clone())),
+            &self.ended,
+        )
+        .map(drop)
     }
 }
 
@@ -168,9 +210,17 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
         script: bench.sources[cell.workload].clone(),
     };
     let memory = held.saturating_add(memory.unwrap_or(0));
-    let job = bench.job(matrix.runs.seconds, memory, guest::Task::Run(Box::new(task)));
-    let Some(outcome) = guest::run(&job, &bench.ended)? else { return Ok(None) };
-    let [counted] = &outcome.counted[..] else { bail!("the guest counted {} runs", outcome.counted.len()) };
+    let job = bench.job(
+        matrix.runs.seconds,
+        memory,
+        guest::Task::Run(Box::new(task)),
+    );
+    let Some(outcome) = guest::run(&job, &bench.ended)? else {
+        return Ok(None);
+    };
+    let [counted] = &outcome.counted[..] else {
+        bail!("the guest counted {} runs", outcome.counted.len())
+    };
     let shown: Shown = serde_json::from_value(outcome.answer).context("the guest's answer")?;
     let ran = Spent::from(&counted.ran);
     Ok(Some(Run {

@@ -16,26 +16,44 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs a program, and gives what it printed.
 pub(in crate::lab) fn run(program: &Path, args: &[&str]) -> Result<String> {
-    let said = Command::new(program).args(args).stdin(Stdio::null()).output();
+    let said = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output();
     let said = said.with_context(|| program.display().to_string())?;
     if !said.status.success() {
         let words = String::from_utf8_lossy(&said.stderr);
-        let lines: Vec<&str> = words.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        bail!("{} {}: {}", program.display(), args.join(" "), lines.join("; "));
+        let lines: Vec<&str> = words
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
+        bail!(
+            "{} {}: {}",
+            program.display(),
+            args.join(" "),
+            lines.join("; ")
+        );
     }
     Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
 }
 
 /// This program.
 pub(in crate::lab) fn teal(args: &[&str]) -> Result<String> {
-    run(&std::env::current_exe().context("where is this program?")?, args)
+    run(
+        &std::env::current_exe().context("where is this program?")?,
+        args,
+    )
 }
 
 /// Where a program is that makes a file system.
 pub(in crate::lab) fn found(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(more).map(|dir| dir.join(program)).find(|path| path.is_file())
+    std::env::split_paths(&path)
+        .chain(more)
+        .map(|dir| dir.join(program))
+        .find(|path| path.is_file())
 }
 
 /// Whether file systems of this kind can be made and mounted here.
@@ -57,8 +75,12 @@ pub(in crate::lab) fn check_kind(kind: Kind) -> Result<()> {
 pub(in crate::lab) fn kernel_has(kind: Kind) -> bool {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let wanted = format!("fs-{}", kind.name());
-    let module = || found("modprobe").is_some_and(|at| run(&at, &["--dry-run", "--quiet", &wanted]).is_ok());
-    known.lines().any(|line| line.split_whitespace().last() == Some(kind.name())) || module()
+    let module =
+        || found("modprobe").is_some_and(|at| run(&at, &["--dry-run", "--quiet", &wanted]).is_ok());
+    known
+        .lines()
+        .any(|line| line.split_whitespace().last() == Some(kind.name()))
+        || module()
 }
 
 /// Whether a device is one, and nobody uses it.
@@ -78,7 +100,9 @@ pub(in crate::lab) fn check_device(path: &Path) -> Result<()> {
                 path.display()
             )
         }
-        Err(rustix::io::Errno::BUSY) => bail!("{} is in use; unmount what is on it first", path.display()),
+        Err(rustix::io::Errno::BUSY) => {
+            bail!("{} is in use; unmount what is on it first", path.display())
+        }
         Err(e) => Err(e).with_context(|| path.display().to_string()),
     }
 }
@@ -87,7 +111,9 @@ pub(in crate::lab) fn check_device(path: &Path) -> Result<()> {
 pub(in crate::lab) fn size_of(path: &Path) -> Result<u64> {
     use std::io::Seek as _;
     let device = std::fs::OpenOptions::new().read(true).open(path);
-    device.and_then(|mut device| device.seek(std::io::SeekFrom::End(0))).with_context(|| path.display().to_string())
+    device
+        .and_then(|mut device| device.seek(std::io::SeekFrom::End(0)))
+        .with_context(|| path.display().to_string())
 }
 
 /// A device for one run.
@@ -102,19 +128,39 @@ impl Ground {
     pub(in crate::lab) fn modelled(profile: &str, size: u64) -> Result<Self> {
         // Each has its own name: one that somebody holds longer than we have patience must not be in the way.
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = held::disk(held::token(), &MADE.fetch_add(1, Ordering::Relaxed).to_string());
-        let path = teal(&["lab", "disk", "start", "--profile", profile, "--size", &size.to_string(), &name])?;
-        Ok(Self { path: path.into(), modelled: Some((name, profile.to_owned())) })
+        let name = held::disk(
+            held::token(),
+            &MADE.fetch_add(1, Ordering::Relaxed).to_string(),
+        );
+        let path = teal(&[
+            "lab",
+            "disk",
+            "start",
+            "--profile",
+            profile,
+            "--size",
+            &size.to_string(),
+            &name,
+        ])?;
+        Ok(Self {
+            path: path.into(),
+            modelled: Some((name, profile.to_owned())),
+        })
     }
 
     /// A real device.
     pub(in crate::lab) fn real(path: &Path) -> Result<Self> {
         check_device(path)?;
-        Ok(Self { path: path.to_owned(), modelled: None })
+        Ok(Self {
+            path: path.to_owned(),
+            modelled: None,
+        })
     }
 
     pub(in crate::lab) fn meter(&self) -> Meter {
-        self.modelled.as_ref().map_or(Meter::None, |(_, profile)| Meter::Model(profile.clone()))
+        self.modelled
+            .as_ref()
+            .map_or(Meter::None, |(_, profile)| Meter::Model(profile.clone()))
     }
 
     /// The schedulers that the device has, the one it is under first.
@@ -123,7 +169,10 @@ impl Ground {
         let known = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let mut names: Vec<&str> = known.split_whitespace().collect();
         names.sort_by_key(|name| !name.starts_with('['));
-        Ok(names.into_iter().map(|name| name.trim_matches(['[', ']']).to_owned()).collect())
+        Ok(names
+            .into_iter()
+            .map(|name| name.trim_matches(['[', ']']).to_owned())
+            .collect())
     }
 
     /// Sets the scheduler, after a look whether the device has all that will be wanted.
@@ -137,21 +186,31 @@ impl Ground {
     pub(in crate::lab) fn check_schedulers(&self, wanted: &[String]) -> Result<()> {
         let names = self.schedulers()?;
         if let Some(missing) = wanted.iter().find(|name| !names.contains(name)) {
-            bail!("{} has no scheduler {missing}; it has {}", self.path.display(), names.join(", "));
+            bail!(
+                "{} has no scheduler {missing}; it has {}",
+                self.path.display(),
+                names.join(", ")
+            );
         }
         Ok(())
     }
 
     /// A file that the kernel has of this device, or of the disk it is a partition of.
     fn queue(&self, file: &str) -> Result<PathBuf> {
-        let name = self.path.file_name().with_context(|| self.path.display().to_string())?;
+        let name = self
+            .path
+            .file_name()
+            .with_context(|| self.path.display().to_string())?;
         let of = Path::new("/sys/class/block").join(name);
         let here = of.join(file);
         if here.exists() {
             return Ok(here);
         }
-        let disk = std::fs::canonicalize(&of).ok().and_then(|path| Some(path.parent()?.join(file)));
-        disk.filter(|path| path.exists()).with_context(|| format!("{} has no {file}", self.path.display()))
+        let disk = std::fs::canonicalize(&of)
+            .ok()
+            .and_then(|path| Some(path.parent()?.join(file)));
+        disk.filter(|path| path.exists())
+            .with_context(|| format!("{} has no {file}", self.path.display()))
     }
 
     /// Its block device.
@@ -161,8 +220,12 @@ impl Ground {
 
     /// What a modelled disk says of the time since the mark.
     pub(in crate::lab) fn since_mark(&self) -> Result<serde_json::Value> {
-        let (name, _) = self.modelled.as_ref().context("a real device has no account")?;
-        let mut said: serde_json::Value = serde_json::from_str(&teal(&["lab", "disk", "stat", name, "--json"])?)?;
+        let (name, _) = self
+            .modelled
+            .as_ref()
+            .context("a real device has no account")?;
+        let mut said: serde_json::Value =
+            serde_json::from_str(&teal(&["lab", "disk", "stat", name, "--json"])?)?;
         Ok(said["since_mark"].take())
     }
 
@@ -180,7 +243,8 @@ impl Ground {
         if self.modelled.is_none() {
             return self.counted();
         }
-        let of: Sums = serde_json::from_value(self.since_mark()?).context("the disk's answer cannot be understood")?;
+        let of: Sums = serde_json::from_value(self.since_mark()?)
+            .context("the disk's answer cannot be understood")?;
         Ok((&of).into())
     }
 
@@ -189,8 +253,8 @@ impl Ground {
         if self.modelled.is_none() {
             return Ok(Vec::new());
         }
-        let sums: super::super::disk::report::Sums =
-            serde_json::from_value(self.since_mark()?).context("the disk's answer cannot be understood")?;
+        let sums: super::super::disk::report::Sums = serde_json::from_value(self.since_mark()?)
+            .context("the disk's answer cannot be understood")?;
         Ok(sums.watts())
     }
 
@@ -198,31 +262,57 @@ impl Ground {
     fn counted(&self) -> Result<Spent> {
         let file = self.queue("stat")?;
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let fields: Vec<u64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+        let fields: Vec<u64> = text
+            .split_whitespace()
+            .filter_map(|field| field.parse().ok())
+            .collect();
         let at = |n: usize| fields.get(n).copied().unwrap_or(0);
         let (read, written) = (at(2) * 512, at(6) * 512);
-        Ok(Spent { joules: 0.0, busy: at(9) as f64 / 1e3, read, written, flushes: at(15), seeks: 0 })
+        Ok(Spent {
+            joules: 0.0,
+            busy: at(9) as f64 / 1e3,
+            read,
+            written,
+            flushes: at(15),
+            seeks: 0,
+        })
     }
 
     /// A new file system on all of it.
     pub(in crate::lab) fn make(&self, system: &System) -> Result<()> {
-        let device = self.path.to_str().with_context(|| self.path.display().to_string())?;
+        let device = self
+            .path
+            .to_str()
+            .with_context(|| self.path.display().to_string())?;
         let more = system.format();
         let args: Vec<&str> = more.iter().map(String::as_str).chain([device]).collect();
         if system.kind.is_ours() {
             return teal(&[&["mkfs"], &args[..]].concat()).map(drop);
         }
         let name = format!("mkfs.{}", system.kind.name());
-        run(&found(&name).with_context(|| format!("{name} is not installed"))?, &args).map(drop)
+        run(
+            &found(&name).with_context(|| format!("{name} is not installed"))?,
+            &args,
+        )
+        .map(drop)
     }
 
     /// Mounts it. `sync`: whatever is written waits for the device.
-    pub(in crate::lab) fn mount(&self, system: &System, dir: &Path, cache: Cache) -> Result<Mounted> {
+    pub(in crate::lab) fn mount(
+        &self,
+        system: &System,
+        dir: &Path,
+        cache: Cache,
+    ) -> Result<Mounted> {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         let (device, point) = (self.path.display().to_string(), dir.display().to_string());
         let mut options = system.mount.clone();
         if cache == Cache::Sync {
-            options = if options.is_empty() { "sync".into() } else { options + ",sync" };
+            options = if options.is_empty() {
+                "sync".into()
+            } else {
+                options + ",sync"
+            };
         }
         let mut args = vec![];
         if !options.is_empty() {
@@ -238,9 +328,16 @@ impl Ground {
                 // Without its helper, which would start a cleaner.
                 args.push("-i");
             }
-            run(Path::new("mount"), &[&["-t", system.kind.name()], &args[..], &[&device, &point]].concat())?;
+            run(
+                Path::new("mount"),
+                &[&["-t", system.kind.name()], &args[..], &[&device, &point]].concat(),
+            )?;
         }
-        Ok(Mounted { dir: dir.to_owned(), is_ours: system.kind.is_ours(), is_there: true })
+        Ok(Mounted {
+            dir: dir.to_owned(),
+            is_ours: system.kind.is_ours(),
+            is_there: true,
+        })
     }
 }
 
@@ -285,10 +382,17 @@ impl Mounted {
         let deadline = SystemClock.monotonic() + PATIENCE;
         loop {
             let point = self.dir.display().to_string();
-            let done = if self.is_ours { teal(&["down", &point]) } else { run(Path::new("umount"), &[&point]) };
+            let done = if self.is_ours {
+                teal(&["down", &point])
+            } else {
+                run(Path::new("umount"), &[&point])
+            };
             match done {
                 // Somebody looks at it, as mkfs.xfs looks at every mount.
-                Err(error) if format!("{error:#}").contains("busy") && SystemClock.monotonic() < deadline => {
+                Err(error)
+                    if format!("{error:#}").contains("busy")
+                        && SystemClock.monotonic() < deadline =>
+                {
                     SystemClock.wait_until(SystemClock.monotonic() + PAUSE);
                 }
                 done => return done.map(drop),

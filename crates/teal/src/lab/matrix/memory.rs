@@ -36,10 +36,17 @@ pub(super) struct Fence {
 impl Fence {
     /// Enters a group that may hold so many bytes.
     pub(super) fn enter(bytes: u64) -> Result<Self> {
-        let Controller { home, parent, limit } = controller()?;
+        let Controller {
+            home,
+            parent,
+            limit,
+        } = controller()?;
         // Each has its own name: one that lingers must not be in the way.
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let group = parent.join(held::group(held::token(), &MADE.fetch_add(1, Ordering::Relaxed).to_string()));
+        let group = parent.join(held::group(
+            held::token(),
+            &MADE.fetch_add(1, Ordering::Relaxed).to_string(),
+        ));
         let refused = || format!("a control group for runs.memory: {}", group.display());
         fs::create_dir(&group).with_context(refused)?;
         // From here on it is removed, whatever happens.
@@ -58,7 +65,10 @@ impl Drop for Fence {
             loop {
                 match fs::remove_dir(&self.group) {
                     // A thread or a program that ends in it has not ended yet.
-                    Err(error) if error.kind() == ErrorKind::ResourceBusy && SystemClock.monotonic() < deadline => {
+                    Err(error)
+                        if error.kind() == ErrorKind::ResourceBusy
+                            && SystemClock.monotonic() < deadline =>
+                    {
                         SystemClock.wait_until(SystemClock.monotonic() + PAUSE);
                     }
                     done => return Ok(done?),
@@ -86,7 +96,11 @@ pub(super) fn check(bytes: u64) -> Result<()> {
     let machine = rustix::system::sysinfo();
     let all = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
     if bytes > all {
-        bail!("runs.memory: {} is no limit, this machine has {}; say less, or leave it out", human(bytes), human(all));
+        bail!(
+            "runs.memory: {} is no limit, this machine has {}; say less, or leave it out",
+            human(bytes),
+            human(all)
+        );
     }
     controller().map(drop)
 }
@@ -100,7 +114,8 @@ fn controller() -> Result<Controller> {
         );
     };
     if found.limit == "memory.max" {
-        let given = fs::read_to_string(found.parent.join("cgroup.subtree_control")).unwrap_or_default();
+        let given =
+            fs::read_to_string(found.parent.join("cgroup.subtree_control")).unwrap_or_default();
         if !given.split_whitespace().any(|name| name == "memory") {
             bail!(
                 "runs.memory: {} does not pass the memory controller on; write +memory into its cgroup.subtree_control, or leave runs.memory out",
@@ -113,28 +128,51 @@ fn controller() -> Result<Controller> {
 
 /// The controller by what the kernel says of this process and of what is mounted.
 fn choose(mine: &str, mounts: &str) -> Option<Controller> {
-    let groups: Vec<(&str, &str)> = mine.lines().filter_map(|line| line.split_once(':')?.1.split_once(':')).collect();
+    let groups: Vec<(&str, &str)> = mine
+        .lines()
+        .filter_map(|line| line.split_once(':')?.1.split_once(':'))
+        .collect();
     let mounted = |kind: &str, option: Option<&str>| {
-        let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mut lines = mounts
+            .lines()
+            .map(|line| line.split(' ').collect::<Vec<_>>());
         let line = lines.find(|of| {
             of.get(2) == Some(&kind)
-                && option
-                    .is_none_or(|wanted| of.get(3).is_some_and(|all| all.split(',').any(|option| option == wanted)))
+                && option.is_none_or(|wanted| {
+                    of.get(3)
+                        .is_some_and(|all| all.split(',').any(|option| option == wanted))
+                })
         });
         Some(PathBuf::from(line?.get(1)?))
     };
     let below = |root: PathBuf, group: &str| root.join(group.trim_start_matches('/'));
-    if let Some((_, group)) = groups.iter().find(|(controllers, _)| controllers.split(',').any(|name| name == "memory"))
+    if let Some((_, group)) = groups
+        .iter()
+        .find(|(controllers, _)| controllers.split(',').any(|name| name == "memory"))
     {
         let home = below(mounted("cgroup", Some("memory"))?, group);
-        return Some(Controller { parent: home.clone(), home, limit: "memory.limit_in_bytes" });
+        return Some(Controller {
+            parent: home.clone(),
+            home,
+            limit: "memory.limit_in_bytes",
+        });
     }
-    let (_, group) = groups.iter().find(|(controllers, _)| controllers.is_empty())?;
+    let (_, group) = groups
+        .iter()
+        .find(|(controllers, _)| controllers.is_empty())?;
     let root = mounted("cgroup2", None)?;
     let home = below(root.clone(), group);
     // A group that has processes has no children with controllers: beside it, then.
-    let parent = if home == root { root } else { home.parent()?.to_owned() };
-    Some(Controller { home, parent, limit: "memory.max" })
+    let parent = if home == root {
+        root
+    } else {
+        home.parent()?.to_owned()
+    };
+    Some(Controller {
+        home,
+        parent,
+        limit: "memory.max",
+    })
 }
 
 #[cfg(test)]
@@ -146,10 +184,23 @@ mod tests {
         let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n\
             cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
         let one = choose("8:pids:/\n4:memory:/a/b\n0::/\n", mounts).unwrap();
-        assert_eq!((one.home.as_path(), one.limit), (Path::new("/sys/fs/cgroup/memory/a/b"), "memory.limit_in_bytes"));
+        assert_eq!(
+            (one.home.as_path(), one.limit),
+            (
+                Path::new("/sys/fs/cgroup/memory/a/b"),
+                "memory.limit_in_bytes"
+            )
+        );
         assert_eq!(one.parent, one.home);
-        let two = choose("0::/user.slice/s.scope\n", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
-        assert_eq!((two.parent.as_path(), two.limit), (Path::new("/sys/fs/cgroup/user.slice"), "memory.max"));
+        let two = choose(
+            "0::/user.slice/s.scope\n",
+            "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
+        )
+        .unwrap();
+        assert_eq!(
+            (two.parent.as_path(), two.limit),
+            (Path::new("/sys/fs/cgroup/user.slice"), "memory.max")
+        );
         let root = choose("0::/\n", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
         assert_eq!(root.parent, root.home);
         assert!(choose("0::/\n", "").is_none() && choose("", mounts).is_none());

@@ -49,15 +49,23 @@ impl Meter {
         for source in &sources {
             source.read().context("meter")?;
         }
-        Ok(Self { sources, every: Duration::from_millis(of.every_ms) })
+        Ok(Self {
+            sources,
+            every: Duration::from_millis(of.every_ms),
+        })
     }
 
     /// Reads it from now on.
     pub(super) fn watch(&self) -> Result<Watch> {
         let end = Arc::new(AtomicBool::new(false));
         let (meter, ended) = (self.clone(), Arc::clone(&end));
-        let thread = std::thread::Builder::new().name("meter".into()).spawn(move || meter.read_until(&ended));
-        Ok(Watch { end, thread: Some(thread.context("a thread for the meter")?) })
+        let thread = std::thread::Builder::new()
+            .name("meter".into())
+            .spawn(move || meter.read_until(&ended));
+        Ok(Watch {
+            end,
+            thread: Some(thread.context("a thread for the meter")?),
+        })
     }
 
     fn read_until(&self, ended: &AtomicBool) -> Result<Vec<Readings>> {
@@ -81,10 +89,14 @@ impl Meter {
     }
 
     fn power(&self, readings: &[Readings]) -> Power {
-        let all = self.sources.iter().zip(readings).map(|(source, readings)| match source {
-            Source::Counter(_, range) => Power::of_counter(readings, *range),
-            _ => Power::of_watts(readings.clone()),
-        });
+        let all = self
+            .sources
+            .iter()
+            .zip(readings)
+            .map(|(source, readings)| match source {
+                Source::Counter(_, range) => Power::of_counter(readings, *range),
+                _ => Power::of_watts(readings.clone()),
+            });
         Power::sum(&all.collect::<Vec<_>>())
     }
 }
@@ -93,17 +105,30 @@ impl Source {
     fn read(&self) -> Result<f64> {
         let number = |path: &Path| -> Result<f64> {
             let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-            text.trim().parse::<f64>().with_context(|| format!("{} says '{}'", path.display(), text.trim()))
+            text.trim()
+                .parse::<f64>()
+                .with_context(|| format!("{} says '{}'", path.display(), text.trim()))
         };
         match self {
             Self::Counter(path, _) | Self::Watts(path) => Ok(number(path)? / 1e6),
             Self::Program(words) => {
-                let [program, args @ ..] = &words[..] else { bail!("no command") };
-                let said = Command::new(program).args(args).stdin(Stdio::null()).output();
+                let [program, args @ ..] = &words[..] else {
+                    bail!("no command")
+                };
+                let said = Command::new(program)
+                    .args(args)
+                    .stdin(Stdio::null())
+                    .output();
                 let said = said.with_context(|| program.clone())?;
                 let text = String::from_utf8_lossy(&said.stdout);
-                let watts = text.trim().parse::<f64>().ok().filter(|watts| said.status.success() && watts.is_finite());
-                watts.with_context(|| format!("{} printed '{}', not watts", words.join(" "), text.trim()))
+                let watts = text
+                    .trim()
+                    .parse::<f64>()
+                    .ok()
+                    .filter(|watts| said.status.success() && watts.is_finite());
+                watts.with_context(|| {
+                    format!("{} printed '{}', not watts", words.join(" "), text.trim())
+                })
             }
         }
     }
@@ -113,25 +138,38 @@ impl Source {
 fn rapl(path: Option<&str>) -> Result<Vec<Source>> {
     let zone = |dir: &Path| -> Result<Source> {
         let range = dir.join("max_energy_range_uj");
-        let text = std::fs::read_to_string(&range).with_context(|| format!("RAPL: {}", range.display()))?;
-        Ok(Source::Counter(dir.join("energy_uj"), text.trim().parse::<f64>().unwrap_or(f64::MAX) / 1e6))
+        let text = std::fs::read_to_string(&range)
+            .with_context(|| format!("RAPL: {}", range.display()))?;
+        Ok(Source::Counter(
+            dir.join("energy_uj"),
+            text.trim().parse::<f64>().unwrap_or(f64::MAX) / 1e6,
+        ))
     };
     if let Some(path) = path {
         return Ok(vec![zone(Path::new(path))?]);
     }
     let named = |dir: &Path| std::fs::read_to_string(dir.join("name")).unwrap_or_default();
-    let dirs = std::fs::read_dir(POWERCAP).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut dirs: Vec<PathBuf> =
-        dirs.filter(|dir| named(dir).starts_with("package") || named(dir).trim() == "dram").collect();
+    let dirs = std::fs::read_dir(POWERCAP)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let mut dirs: Vec<PathBuf> = dirs
+        .filter(|dir| named(dir).starts_with("package") || named(dir).trim() == "dram")
+        .collect();
     dirs.sort();
     if dirs.is_empty() {
-        bail!("meter: this machine has no RAPL counters ({POWERCAP}); say hwmon or command, or leave [meter] out");
+        bail!(
+            "meter: this machine has no RAPL counters ({POWERCAP}); say hwmon or command, or leave [meter] out"
+        );
     }
     dirs.iter().map(|dir| zone(dir)).collect()
 }
 
 fn hwmon(path: &Path) -> Result<Source> {
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let name = path
+        .file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     if !path.is_file() {
         bail!(
             "meter: there is no {}; the kernel has such files as /sys/class/hwmon/hwmon0/power1_input",
@@ -141,7 +179,10 @@ fn hwmon(path: &Path) -> Result<Source> {
     match &name[..] {
         name if name.starts_with("energy") => Ok(Source::Counter(path.to_owned(), f64::MAX)),
         name if name.starts_with("power") => Ok(Source::Watts(path.to_owned())),
-        _ => bail!("meter: {} is neither a power (powerN_input) nor an energy (energyN_input)", path.display()),
+        _ => bail!(
+            "meter: {} is neither a power (powerN_input) nor an energy (energyN_input)",
+            path.display()
+        ),
     }
 }
 
@@ -156,7 +197,9 @@ impl Watch {
     pub(super) fn end(mut self, meter: &Meter) -> Result<Power> {
         self.end.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("it ends once")?;
-        let readings = thread.join().map_err(|_| anyhow::anyhow!("the meter's thread has panicked"))??;
+        let readings = thread
+            .join()
+            .map_err(|_| anyhow::anyhow!("the meter's thread has panicked"))??;
         Ok(meter.power(&readings))
     }
 }

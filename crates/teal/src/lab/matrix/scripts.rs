@@ -20,7 +20,9 @@ pub(in crate::lab) type Scripts = BTreeMap<String, Sources>;
 pub(in crate::lab) fn read(dir: &Path) -> Result<Option<Scripts>> {
     let path = dir.join(FILE);
     match std::fs::read_to_string(&path) {
-        Ok(text) => serde_json::from_str(&text).map(Some).with_context(|| path.display().to_string()),
+        Ok(text) => serde_json::from_str(&text)
+            .map(Some)
+            .with_context(|| path.display().to_string()),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e).with_context(|| path.display().to_string()),
     }
@@ -42,7 +44,10 @@ pub(super) fn sources(name: &str, beside: &Path) -> Result<Sources> {
         bail!(unknown(name));
     }
     let path = beside.join(name);
-    match path.to_str().filter(|_| name.contains('/') || name.ends_with(".wml") || name.ends_with(".f")) {
+    match path
+        .to_str()
+        .filter(|_| name.contains('/') || name.ends_with(".wml") || name.ends_with(".f"))
+    {
         Some(path) => Sources::of(path),
         None => Sources::of(name),
     }
@@ -52,7 +57,11 @@ pub(super) fn sources(name: &str, beside: &Path) -> Result<Sources> {
 pub(super) fn keep(dir: &Path, matrix: &Matrix, sources: &[Sources], has_runs: bool) -> Result<()> {
     let kept = read(dir)?.filter(|_| has_runs);
     for (workload, now) in matrix.workloads.iter().zip(sources) {
-        if kept.as_ref().and_then(|kept| kept.get(&workload.name)).is_some_and(|then| !then.is_same(now)) {
+        if kept
+            .as_ref()
+            .and_then(|kept| kept.get(&workload.name))
+            .is_some_and(|then| !then.is_same(now))
+        {
             bail!(
                 "workload {}: its script {} is not the one that {} has runs of; say another --results",
                 workload.name,
@@ -65,6 +74,12 @@ pub(super) fn keep(dir: &Path, matrix: &Matrix, sources: &[Sources], has_runs: b
         return Ok(());
     }
     let path = dir.join(FILE);
-    let all: Scripts = matrix.workloads.iter().map(|of| of.name.clone()).zip(sources.iter().cloned()).collect();
-    std::fs::write(&path, serde_json::to_string_pretty(&all)? + "\n").with_context(|| path.display().to_string())
+    let all: Scripts = matrix
+        .workloads
+        .iter()
+        .map(|of| of.name.clone())
+        .zip(sources.iter().cloned())
+        .collect();
+    std::fs::write(&path, serde_json::to_string_pretty(&all)? + "\n")
+        .with_context(|| path.display().to_string())
 }

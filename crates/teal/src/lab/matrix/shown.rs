@@ -21,15 +21,23 @@ pub(super) struct Shown {
 impl Shown {
     pub(super) fn of(outcome: &Outcome) -> Self {
         let all = outcome.summary().all;
-        let rates: Vec<f64> = outcome.seconds.iter().map(|second| second.operations as f64).collect();
+        let rates: Vec<f64> = outcome
+            .seconds
+            .iter()
+            .map(|second| second.operations as f64)
+            .collect();
         let steady = steady_from(&rates);
         let counted = &rates[steady.unwrap_or(0)..];
         let rate = match steady {
             Some(_) => counted.iter().sum::<f64>() / (counted.len() as f64).max(1.0),
             None => all.count as f64 * 1e9 / (outcome.nanos as f64).max(1.0),
         };
-        let latencies =
-            [all.mean(), all.percentile(0.5) as f64, all.percentile(0.95) as f64, all.percentile(0.99) as f64];
+        let latencies = [
+            all.mean(),
+            all.percentile(0.5) as f64,
+            all.percentile(0.95) as f64,
+            all.percentile(0.99) as f64,
+        ];
         Self {
             operations: all.count,
             bytes: all.bytes,
@@ -42,8 +50,21 @@ impl Shown {
     }
 
     /// As a run of which the device's part is not known yet.
-    pub(super) fn run(self, [workload, system, scheduler]: [String; 3], block: u32, load_before: f64) -> Run {
-        let Self { operations, bytes, seconds, latency_ms, steady_from, rate, ended } = self;
+    pub(super) fn run(
+        self,
+        [workload, system, scheduler]: [String; 3],
+        block: u32,
+        load_before: f64,
+    ) -> Run {
+        let Self {
+            operations,
+            bytes,
+            seconds,
+            latency_ms,
+            steady_from,
+            rate,
+            ended,
+        } = self;
         Run {
             version: Run::VERSION,
             workload,
@@ -70,8 +91,16 @@ impl Shown {
 /// A run, for people.
 pub(super) fn line(run: &Run) -> String {
     let spent = run.spent();
-    let joules = if spent.joules > 0.0 { format!(", {:.2} J", spent.joules) } else { String::new() };
-    let steady = if run.steady_from.is_some() { "" } else { " (not steady)" };
+    let joules = if spent.joules > 0.0 {
+        format!(", {:.2} J", spent.joules)
+    } else {
+        String::new()
+    };
+    let steady = if run.steady_from.is_some() {
+        ""
+    } else {
+        " (not steady)"
+    };
     let rate = match (&run.guest, run.rate_of_device()) {
         (Some(_), Some(rate)) => format!("in a guest, {rate:.1} ops/s of the device"),
         _ => format!("{:.1} ops/s{steady}", run.rate),

@@ -21,14 +21,17 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
-use teal_lab::matrix::tune::{self as search, Answer, Candidate, Found, Limits, Measured, Replay, search};
-use teal_lab::matrix::{Cache, Device, Kind, Matrix, Place, Run, Runs, Schedulers, System, Workload};
+use teal_lab::matrix::tune::{
+    self as search, Answer, Candidate, Found, Limits, Measured, Replay, search,
+};
+use teal_lab::matrix::{
+    Cache, Device, Kind, Matrix, Place, Run, Runs, Schedulers, System, Workload,
+};
 use teal_lab::matrix::{combinations, features, risk, space};
 use teal_lab::statistics::Comparison;
 
 /// What there is to say without a whole block.
-const NOTHING: &str =
-    "not even one block was whole: say a longer --budget, fewer candidates (--space), or shorter runs";
+const NOTHING: &str = "not even one block was whole: say a longer --budget, fewer candidates (--space), or shorter runs";
 
 fn aim(of: Aim) -> search::Aim {
     match of {
@@ -49,7 +52,11 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
     let began = SystemClock.monotonic();
     let results = crate::paths::absolute(&kept.results)?;
     held::check(&results, MARK)?;
-    let _held = if kept.dry_run { None } else { Some(Held::claim(&results, MARK)?) };
+    let _held = if kept.dry_run {
+        None
+    } else {
+        Some(Held::claim(&results, MARK)?)
+    };
     let sources = scripts::sources(name, Path::new("."))?;
     let mut bench = Bench::new(wanted(args)?, vec![sources], &kept.results)?;
     bench.check(args.erase.as_deref(), !kept.dry_run && !kept.only_report)?;
@@ -66,7 +73,10 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
         bail!("interrupted before the first run; the same command begins anew");
     }
     let single = bench.matrix.systems.len();
-    bench.matrix.systems.extend(combinations(&bench.matrix.systems));
+    bench
+        .matrix
+        .systems
+        .extend(combinations(&bench.matrix.systems));
     let text = bench.matrix.text();
     let mut runs = bench.open(&text)?;
     if !kept.only_report {
@@ -82,7 +92,10 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
     let path = bench.results.join("tune.md");
     std::fs::write(&path, page).with_context(|| path.display().to_string())?;
     if bench.ended.load(Ordering::Relaxed) {
-        bail!("interrupted after {} runs; the same command goes on", runs.len());
+        bail!(
+            "interrupted after {} runs; the same command goes on",
+            runs.len()
+        );
     }
     if found.best.is_none() {
         bail!("{NOTHING}");
@@ -96,10 +109,20 @@ fn wanted(args: &Args) -> Result<Matrix> {
     let device = match device.rsplit_once(':') {
         Some((profile, size)) if !device.starts_with('/') => {
             let size = parse_size(size).map_err(|e| anyhow::anyhow!("--device {device}: {e}"))?;
-            Device { profile: Some(profile.to_owned()), path: None, size: Some(size) }
+            Device {
+                profile: Some(profile.to_owned()),
+                path: None,
+                size: Some(size),
+            }
         }
-        _ if device.starts_with('/') => Device { profile: None, path: Some(device.to_owned()), size: None },
-        _ => bail!("--device {device}: a device has a path, a modelled disk a size, as in desktop-7200rpm-composed:4G"),
+        _ if device.starts_with('/') => Device {
+            profile: None,
+            path: Some(device.to_owned()),
+            size: None,
+        },
+        _ => bail!(
+            "--device {device}: a device has a path, a modelled disk a size, as in desktop-7200rpm-composed:4G"
+        ),
     };
     let (systems, schedulers) = match &args.space {
         Some(file) => {
@@ -107,7 +130,12 @@ fn wanted(args: &Args) -> Result<Matrix> {
             let matrix = Matrix::parse(&text).with_context(|| file.display().to_string())?;
             (matrix.systems, matrix.schedulers)
         }
-        None => (systems(args)?, Schedulers { names: schedulers(&device)? }),
+        None => (
+            systems(args)?,
+            Schedulers {
+                names: schedulers(&device)?,
+            },
+        ),
     };
     let runs = Runs {
         least: 1,
@@ -121,9 +149,20 @@ fn wanted(args: &Args) -> Result<Matrix> {
         aged: args.aged,
     };
     let workload = args.workload.clone().unwrap_or_default();
-    let name = Path::new(&workload).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    let set = args.set.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let workload = Workload { name, script: workload, set, operations: args.operations };
+    let name = Path::new(&workload)
+        .file_stem()
+        .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let set = args
+        .set
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let workload = Workload {
+        name,
+        script: workload,
+        set,
+        operations: args.operations,
+    };
     Matrix::new(device, runs, vec![workload], systems, schedulers).context("what is to be tried")
 }
 
@@ -131,12 +170,19 @@ fn wanted(args: &Args) -> Result<Matrix> {
 fn systems(args: &Args) -> Result<Vec<System>> {
     if !args.guests {
         let here = |kind: &Kind| ground::check_kind(*kind).is_ok();
-        return Ok(space(&Kind::ALL.iter().copied().filter(here).collect::<Vec<_>>(), args.risky));
+        return Ok(space(
+            &Kind::ALL.iter().copied().filter(here).collect::<Vec<_>>(),
+            args.risky,
+        ));
     }
     guest::check(Kind::Ext4)?;
     let there = |kind: &Kind| !kind.is_ours() && guest::check(*kind).is_ok();
-    let mut all = space(&Kind::ALL.iter().copied().filter(there).collect::<Vec<_>>(), args.risky);
-    all.iter_mut().for_each(|system| system.place = Some(Place::Guest));
+    let mut all = space(
+        &Kind::ALL.iter().copied().filter(there).collect::<Vec<_>>(),
+        args.risky,
+    );
+    all.iter_mut()
+        .for_each(|system| system.place = Some(Place::Guest));
     Ok(all)
 }
 
@@ -145,7 +191,10 @@ fn schedulers(device: &Device) -> Result<Vec<String>> {
     if let Some(path) = &device.path {
         return Ground::real(Path::new(path))?.schedulers();
     }
-    let (profile, size) = (device.profile.as_deref().unwrap_or_default(), device.size.unwrap_or(0));
+    let (profile, size) = (
+        device.profile.as_deref().unwrap_or_default(),
+        device.size.unwrap_or(0),
+    );
     super::super::shipped(profile)?;
     Ground::modelled(profile, size)?.schedulers()
 }
@@ -157,15 +206,37 @@ fn at_risk(system: &System) -> String {
 impl Bench {
     /// What would be tried, and whether that fits into the time.
     fn forecast(&self, args: &Args) -> Result<()> {
-        let Matrix { systems, schedulers, runs, .. } = &self.matrix;
+        let Matrix {
+            systems,
+            schedulers,
+            runs,
+            ..
+        } = &self.matrix;
         let all = systems.len() * schedulers.names.len();
-        say!("{all} candidates: {} file systems under {}", systems.len(), schedulers.names.join(", "));
+        say!(
+            "{all} candidates: {} file systems under {}",
+            systems.len(),
+            schedulers.names.join(", ")
+        );
         for (at, system) in systems.iter().enumerate() {
-            say!("  {}{}{}", system.name, at_risk(system), if self.in_guest(at) { " (in a guest)" } else { "" });
+            say!(
+                "  {}{}{}",
+                system.name,
+                at_risk(system),
+                if self.in_guest(at) {
+                    " (in a guest)"
+                } else {
+                    ""
+                }
+            );
         }
         let all = all as u64;
         let (block, budget) = (all * runs.seconds, args.budget.as_secs());
-        let most = if args.operations.is_some() { "at most " } else { "" };
+        let most = if args.operations.is_some() {
+            "at most "
+        } else {
+            ""
+        };
         say!(
             "the first block: {all} runs, {most}{block} s of running, making files and file systems on top; --budget is {budget} s"
         );
@@ -176,7 +247,9 @@ impl Bench {
             say!("{words}, if the budget allows for so many");
         }
         let more = combinations(systems).len() * schedulers.names.len();
-        say!("and {more} combinations of their options, of which those are measured that promise most");
+        say!(
+            "and {more} combinations of their options, of which those are measured that promise most"
+        );
         Ok(())
     }
 
@@ -185,7 +258,9 @@ impl Bench {
         if let Ok(text) = std::fs::read_to_string(self.results.join("matrix.toml"))
             && let Ok(kept) = Matrix::parse(&text)
         {
-            self.matrix.systems.retain(|system| kept.systems.contains(system));
+            self.matrix
+                .systems
+                .retain(|system| kept.systems.contains(system));
             return Ok(());
         }
         let mut fine = Vec::new();
@@ -206,7 +281,13 @@ impl Bench {
     }
 
     /// `single`: so many file systems are no combinations.
-    fn seek(&self, args: &Args, began: Duration, single: usize, runs: &mut Vec<Run>) -> Result<Found> {
+    fn seek(
+        &self,
+        args: &Args,
+        began: Duration,
+        single: usize,
+        runs: &mut Vec<Run>,
+    ) -> Result<Found> {
         let only_report = args.kept.as_ref().is_some_and(|kept| kept.only_report);
         let cells = self.matrix.cells();
         let candidates = self.candidates(single);
@@ -214,7 +295,11 @@ impl Bench {
         let (clock, mut file) = (SystemClock, self.kept()?);
         // The longest so far, trial included; what was run before has had its time.
         let Runs { seconds, .. } = self.matrix.runs;
-        let mut longest = Duration::from_secs(if args.operations.is_none() { seconds } else { 0 });
+        let mut longest = Duration::from_secs(if args.operations.is_none() {
+            seconds
+        } else {
+            0
+        });
         let mut measure = |at: usize, block: u32| -> Result<Answer> {
             if let Some(run) = self.of(runs, block, cells[at]) {
                 is_tried[cells[at].system] = true;
@@ -247,18 +332,38 @@ impl Bench {
             runs.push(run);
             Ok(Answer::Run(shown))
         };
-        let limits = Limits { blocks: args.blocks, runs: usize::MAX };
-        search(&candidates, 0, aim(args.aim), limits, args.seed, &mut measure)
+        let limits = Limits {
+            blocks: args.blocks,
+            runs: usize::MAX,
+        };
+        search(
+            &candidates,
+            0,
+            aim(args.aim),
+            limits,
+            args.seed,
+            &mut measure,
+        )
     }
 
     /// What may be measured, in the order of the cells.
     fn candidates(&self, single: usize) -> Vec<Candidate> {
-        let Matrix { systems, schedulers, .. } = &self.matrix;
+        let Matrix {
+            systems,
+            schedulers,
+            ..
+        } = &self.matrix;
         let cells = self.matrix.cells();
-        let pairs: Vec<(&System, &str)> =
-            cells.iter().map(|cell| (&systems[cell.system], &*schedulers.names[cell.scheduler])).collect();
+        let pairs: Vec<(&System, &str)> = cells
+            .iter()
+            .map(|cell| (&systems[cell.system], &*schedulers.names[cell.scheduler]))
+            .collect();
         let of = features(&pairs).into_iter().zip(&cells);
-        of.map(|(features, cell)| Candidate { features, is_proposal: cell.system >= single }).collect()
+        of.map(|(features, cell)| Candidate {
+            features,
+            is_proposal: cell.system >= single,
+        })
+        .collect()
     }
 
     /// What to do, and what that brings.
@@ -272,10 +377,22 @@ impl Bench {
             let [_, system, scheduler] = self.matrix.names(cells[at]);
             format!("{system} under {scheduler}")
         };
-        let met = found.standings.iter().filter(|of| !of.runs.is_empty()).count();
+        let met = found
+            .standings
+            .iter()
+            .filter(|of| !of.runs.is_empty())
+            .count();
         let (runs, blocks, all) = (found.runs, found.blocks, cells.len());
-        let _ = writeln!(out, "{runs} runs of {met} candidates of {all}, {blocks} whole blocks");
-        let _ = writeln!(out, "best for {}: {}", self.matrix.workloads[0].name, name(best));
+        let _ = writeln!(
+            out,
+            "{runs} runs of {met} candidates of {all}, {blocks} whole blocks"
+        );
+        let _ = writeln!(
+            out,
+            "best for {}: {}",
+            self.matrix.workloads[0].name,
+            name(best)
+        );
         let system = &self.matrix.systems[cells[best].system];
         let scheduler = &self.matrix.schedulers.names[cells[best].scheduler];
         for command in commands(system, scheduler, self.matrix.device.path.as_deref()) {
@@ -300,9 +417,18 @@ impl Bench {
             };
             let _ = writeln!(out, "nothing to change: that is {what}");
         } else {
-            for (gain, what) in found.gain().into_iter().zip(["operations a second", "operations for each joule"]) {
+            for (gain, what) in found
+                .gain()
+                .into_iter()
+                .zip(["operations a second", "operations for each joule"])
+            {
                 let Some(gain) = gain else { continue };
-                let _ = writeln!(out, "{} times the {what} of {}", by(&gain), name(found.reference));
+                let _ = writeln!(
+                    out,
+                    "{} times the {what} of {}",
+                    by(&gain),
+                    name(found.reference)
+                );
             }
         }
         for (at, of) in found.ties() {
@@ -320,26 +446,51 @@ impl Bench {
 
 /// What a run of a cell counts by: a modelled disk's own time, the clock on a real device.
 fn measured(run: &Run) -> Measured {
-    Measured { rate: run.rate_to_compare().unwrap_or(0.0), per_joule: run.per_joule() }
+    Measured {
+        rate: run.rate_to_compare().unwrap_or(0.0),
+        per_joule: run.per_joule(),
+    }
 }
 
 fn by(of: &Comparison) -> String {
-    format!("{:.2} (95 %: {:.2} to {:.2}, {} blocks)", of.ratio, of.low, of.high, of.n)
+    format!(
+        "{:.2} (95 %: {:.2} to {:.2}, {} blocks)",
+        of.ratio, of.low, of.high, of.n
+    )
 }
 
 /// What a person types to have it. Where the device is modelled, they put the name of theirs in.
 fn commands(system: &System, scheduler: &str, device: Option<&str>) -> Vec<String> {
     let device = device.unwrap_or("/dev/sdX");
     let name = device.rsplit('/').next().unwrap_or(device);
-    let args = system.format().iter().map(|arg| quoted(arg)).collect::<Vec<_>>().join(" ");
-    let options = if system.mount.is_empty() { String::new() } else { format!(" -o {}", system.mount) };
+    let args = system
+        .format()
+        .iter()
+        .map(|arg| quoted(arg))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let options = if system.mount.is_empty() {
+        String::new()
+    } else {
+        format!(" -o {}", system.mount)
+    };
     let [mkfs, mount] = if system.kind.is_ours() {
-        [format!("teal mkfs {args} {device}"), format!("teal mount{options} {device} DIR")]
+        [
+            format!("teal mkfs {args} {device}"),
+            format!("teal mount{options} {device} DIR"),
+        ]
     } else {
         let kind = system.kind.name();
-        [format!("mkfs.{kind} {args} {device}"), format!("mount -t {kind}{options} {device} DIR")]
+        [
+            format!("mkfs.{kind} {args} {device}"),
+            format!("mount -t {kind}{options} {device} DIR"),
+        ]
     };
-    vec![mkfs, format!("echo {scheduler} > /sys/block/{name}/queue/scheduler"), mount]
+    vec![
+        mkfs,
+        format!("echo {scheduler} > /sys/block/{name}/queue/scheduler"),
+        mount,
+    ]
 }
 
 /// How often a search would have found what all runs of a matrix say.
@@ -350,12 +501,20 @@ fn replay(dir: &Path, args: &Args) -> Result<ExitCode> {
     let runs = super::read_runs(&dir.join("runs.jsonl"))?;
     for (at, workload) in matrix.workloads.iter().enumerate() {
         let replay = Replay::of(&matrix, &runs, at);
-        let replay = replay.with_context(|| format!("{}: every cell needs two runs with joules", workload.name))?;
+        let replay = replay
+            .with_context(|| format!("{}: every cell needs two runs with joules", workload.name))?;
         for (aim, what) in [(search::Aim::Rate, "ops/s"), (search::Aim::Joule, "ops/J")] {
-            let trials = (0..args.seeds).map(|seed| replay.trial(aim, seed, args.part).context("--part is too small"));
+            let trials = (0..args.seeds).map(|seed| {
+                replay
+                    .trial(aim, seed, args.part)
+                    .context("--part is too small")
+            });
             let trials = trials.collect::<Result<Vec<_>>>()?;
             let ties = trials.iter().filter(|trial| trial.is_tie).count();
-            let good = trials.iter().filter(|trial| trial.is_tie || trial.part >= 0.95).count();
+            let good = trials
+                .iter()
+                .filter(|trial| trial.is_tie || trial.part >= 0.95)
+                .count();
             let took: usize = trials.iter().map(|trial| trial.runs).sum();
             let worst = trials.iter().map(|trial| trial.part).fold(1.0, f64::min);
             say!(

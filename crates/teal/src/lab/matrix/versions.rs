@@ -30,25 +30,49 @@ pub(super) struct Versions {
 impl Versions {
     /// Of here and now.
     fn here(matrix: &Matrix, guest: Option<String>) -> Self {
-        let kinds = matrix.systems.iter().map(|system| system.kind).filter(|kind| !kind.is_ours());
-        let mkfs = kinds.filter_map(|kind| Some((kind.name().to_owned(), said(kind)?))).collect();
-        Self { machine: machine(), guest, mkfs }
+        let kinds = matrix
+            .systems
+            .iter()
+            .map(|system| system.kind)
+            .filter(|kind| !kind.is_ours());
+        let mkfs = kinds
+            .filter_map(|kind| Some((kind.name().to_owned(), said(kind)?)))
+            .collect();
+        Self {
+            machine: machine(),
+            guest,
+            mkfs,
+        }
     }
 
     /// For people.
     fn lines(&self) -> Vec<String> {
         let guest = self.guest.iter().map(|kernel| format!("guests: {kernel}"));
-        let mkfs = self.mkfs.iter().map(|(kind, said)| format!("{kind} made by {said}"));
-        [self.machine.clone()].into_iter().chain(guest).chain(mkfs).collect()
+        let mkfs = self
+            .mkfs
+            .iter()
+            .map(|(kind, said)| format!("{kind} made by {said}"));
+        [self.machine.clone()]
+            .into_iter()
+            .chain(guest)
+            .chain(mkfs)
+            .collect()
     }
 }
 
 /// The first line that a program says of its version: some say it on standard error, and one has no such option and says it first of all.
 fn said(kind: Kind) -> Option<String> {
     let program = found(&format!("mkfs.{}", kind.name()))?;
-    let said = Command::new(program).arg("-V").stdin(Stdio::null()).output().ok()?;
+    let said = Command::new(program)
+        .arg("-V")
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
     let lines = [said.stdout, said.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    let line = lines.iter().flat_map(|text| text.lines()).find(|line| !line.trim().is_empty())?;
+    let line = lines
+        .iter()
+        .flat_map(|text| text.lines())
+        .find(|line| !line.trim().is_empty())?;
     Some(line.trim().to_owned())
 }
 
@@ -77,5 +101,9 @@ pub(super) fn keep(results: &Path, matrix: &Matrix, guest: Option<String>) -> Re
 /// What the runs there were made with; of results that do not say it, what is here.
 pub(in crate::lab) fn lines(results: &Path) -> Result<Vec<String>> {
     let all = read(results)?;
-    Ok(if all.is_empty() { vec![machine()] } else { all.iter().flat_map(Versions::lines).collect() })
+    Ok(if all.is_empty() {
+        vec![machine()]
+    } else {
+        all.iter().flat_map(Versions::lines).collect()
+    })
 }

@@ -43,8 +43,18 @@ impl Count for Told<'_> {
 /// In the guest: carries the phases out, and gives the operations of each.
 pub(in crate::lab) fn inside(of: &Task, ground: Ground, line: &mut Line) -> Result<Vec<u64>> {
     let over = AtomicBool::new(false);
-    let count = Told { line, operations: Vec::new() };
-    let mut stage = Stage::new(of, ground, Path::new(guest::DIR), Machine::Own, count, &over)?;
+    let count = Told {
+        line,
+        operations: Vec::new(),
+    };
+    let mut stage = Stage::new(
+        of,
+        ground,
+        Path::new(guest::DIR),
+        Machine::Own,
+        count,
+        &over,
+    )?;
     stage.perform(of)?;
     Ok(std::mem::take(&mut stage.count.operations))
 }
@@ -52,14 +62,32 @@ pub(in crate::lab) fn inside(of: &Task, ground: Ground, line: &mut Line) -> Resu
 /// Measures a cell; gives the guest's kernel, and what came of the phases.
 pub(super) fn run(bench: &Bench, of: &Task) -> Result<(String, Vec<Measured>)> {
     let task = guest::Task::Phases(of.clone());
-    let job = Job { profile: bench.profile.clone(), size: bench.size, memory: 0, busy: 0, task };
-    let Some(outcome) = guest::run(&job, &bench.ended)? else { bail!("interrupted") };
-    let operations: Vec<u64> = serde_json::from_value(outcome.answer).context("the guest's answer")?;
+    let job = Job {
+        profile: bench.profile.clone(),
+        size: bench.size,
+        memory: 0,
+        busy: 0,
+        task,
+    };
+    let Some(outcome) = guest::run(&job, &bench.ended)? else {
+        bail!("interrupted")
+    };
+    let operations: Vec<u64> =
+        serde_json::from_value(outcome.answer).context("the guest's answer")?;
     let phases = group(&of.group)?.phases(of.scale);
     let phases: Vec<&Phase> = phases.iter().filter(|phase| phase.counts).collect();
     if phases.len() != operations.len() || phases.len() != outcome.counted.len() {
-        bail!("the guest carried out {} phases of {}", outcome.counted.len(), phases.len());
+        bail!(
+            "the guest carried out {} phases of {}",
+            outcome.counted.len(),
+            phases.len()
+        );
     }
     let parts = phases.into_iter().zip(operations).zip(outcome.counted);
-    Ok((outcome.kernel, parts.map(|((phase, many), of)| measured(phase, many, &of.ran, of.all)).collect()))
+    Ok((
+        outcome.kernel,
+        parts
+            .map(|((phase, many), of)| measured(phase, many, &of.ran, of.all))
+            .collect(),
+    ))
 }

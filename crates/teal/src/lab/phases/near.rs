@@ -29,7 +29,8 @@ impl Count for Asked {
         Ok(())
     }
     fn drained(&mut self, ground: &Ground, phase: &Phase, operations: u64) -> Result<()> {
-        self.done.push(measured(phase, operations, &self.ran, sums(ground)?));
+        self.done
+            .push(measured(phase, operations, &self.ran, sums(ground)?));
         Ok(())
     }
 }
@@ -38,7 +39,14 @@ impl Count for Asked {
 pub(super) fn run(bench: &Bench, of: &Task) -> Result<Vec<Measured>> {
     let ground = Ground::modelled(&bench.profile, bench.size)?;
     let dir = bench.results.join("mount");
-    let mut stage = Stage::new(of, ground, &dir, Machine::Shared, Asked::default(), &bench.ended)?;
+    let mut stage = Stage::new(
+        of,
+        ground,
+        &dir,
+        Machine::Shared,
+        Asked::default(),
+        &bench.ended,
+    )?;
     stage.perform(of)?;
     let _ = std::fs::remove_dir(dir);
     Ok(std::mem::take(&mut stage.count.done))

@@ -59,11 +59,28 @@ impl<'a, C: Count> Stage<'a, C> {
     ) -> Result<Self> {
         let is_ext = matches!(of.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4);
         // Enough inodes for files of 8 KiB.
-        let mkfs =
-            if is_ext && of.group == Group::Fragmented.name() { vec!["-i".into(), "8192".into()] } else { vec![] };
-        let system = System { name: of.kind.name().to_owned(), kind: of.kind, mkfs, mount: String::new(), place: None };
+        let mkfs = if is_ext && of.group == Group::Fragmented.name() {
+            vec!["-i".into(), "8192".into()]
+        } else {
+            vec![]
+        };
+        let system = System {
+            name: of.kind.name().to_owned(),
+            kind: of.kind,
+            mkfs,
+            mount: String::new(),
+            place: None,
+        };
         ground.make(&system)?;
-        Ok(Self { ground, system, dir: dir.to_owned(), machine, mounted: None, count, ended })
+        Ok(Self {
+            ground,
+            system,
+            dir: dir.to_owned(),
+            machine,
+            mounted: None,
+            count,
+            ended,
+        })
     }
 
     /// Carries out a cell's phases.
@@ -79,7 +96,11 @@ fn ground<T>(done: Result<T>) -> Result<T, PhaseError> {
 
 impl<C: Count> Phases for Stage<'_, C> {
     fn mount(&mut self) -> Result<PathBuf, PhaseError> {
-        self.mounted = Some(ground(self.ground.mount(&self.system, &self.dir, Cache::Cold))?);
+        self.mounted = Some(ground(self.ground.mount(
+            &self.system,
+            &self.dir,
+            Cache::Cold,
+        ))?);
         Ok(self.dir.clone())
     }
 
@@ -89,7 +110,10 @@ impl<C: Count> Phases for Stage<'_, C> {
         }
         // What the drive has in its cache is not on the surface yet.
         let path = self.ground.path();
-        let device = OpenOptions::new().write(true).open(path).and_then(|device| device.sync_all());
+        let device = OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|device| device.sync_all());
         ground(device.with_context(|| path.display().to_string()))
     }
 
@@ -107,10 +131,11 @@ impl<C: Count> Phases for Stage<'_, C> {
 
     fn forget(&self, file: &File) -> Result<(), PhaseError> {
         let done = match self.machine {
-            Machine::Shared => {
-                rustix::fs::fadvise(file, 0, None, Advice::DontNeed).context("dropping what is cached of a file")
+            Machine::Shared => rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
+                .context("dropping what is cached of a file"),
+            Machine::Own => {
+                std::fs::write("/proc/sys/vm/drop_caches", "1").context("dropping the page cache")
             }
-            Machine::Own => std::fs::write("/proc/sys/vm/drop_caches", "1").context("dropping the page cache"),
         };
         ground(done)
     }

@@ -13,7 +13,11 @@ fn allowed(device: &Device, elapsed: Span) -> Option<u64> {
 }
 
 fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 { "-".into() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
+    if whole == 0 {
+        "-".into()
+    } else {
+        format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+    }
 }
 
 /// What lies above the floor, against what does with the bound.
@@ -32,7 +36,11 @@ fn least(bound: &Bound) -> Option<Energy> {
 pub(super) fn lines(scene: &Scene, runs: &[Run], bound: &Bound) -> Vec<String> {
     let taken = &scene.taken;
     let mut out = vec![
-        format!("machine    {}, modelled by {}", scene.machine.name, scene.machine.profiles().join(", ")),
+        format!(
+            "machine    {}, modelled by {}",
+            scene.machine.name,
+            scene.machine.profiles().join(", ")
+        ),
         format!(
             "trace      {} events, {} failed; {} reads, {} of them from memory; {} changes; {}",
             taken.events,
@@ -47,13 +55,23 @@ pub(super) fn lines(scene: &Scene, runs: &[Run], bound: &Bound) -> Vec<String> {
         out.push("base       no machine is among the profiles: waiting costs nothing but the devices' own".into());
     }
     for part in &scene.machine.parts {
-        out.extend(part.assumed.iter().map(|what| format!("assumed    {}: {what}", part.label)));
+        out.extend(
+            part.assumed
+                .iter()
+                .map(|what| format!("assumed    {}: {what}", part.label)),
+        );
     }
     if taken.dropped > 0 {
-        out.push(format!("missing    {} events came too fast to be recorded", taken.dropped));
+        out.push(format!(
+            "missing    {} events came too fast to be recorded",
+            taken.dropped
+        ));
     }
     if taken.unreachable > 0 {
-        out.push(format!("lost       {} blocks could not be read, as no link worked", taken.unreachable));
+        out.push(format!(
+            "lost       {} blocks could not be read, as no link worked",
+            taken.unreachable
+        ));
     }
     out.push(String::new());
     out.extend(table(runs, bound));
@@ -94,12 +112,19 @@ fn table(runs: &[Run], bound: &Bound) -> Vec<String> {
         // In all, and of what lies above the floor.
         let ratio = least(bound).map_or("-".into(), |least| {
             let over = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-            let (all, rest) =
-                (over(report.total().get(), least.get()), over(above_floor.get(), above(least, report.floor)));
+            let (all, rest) = (
+                over(report.total().get(), least.get()),
+                over(above_floor.get(), above(least, report.floor)),
+            );
             format!("{all:.2}, {rest:.2}")
         });
-        let [p50, p90, p99, max] = [500, 900, 990, 1000].map(|part| report.delay_at(part).to_string());
-        let added = format!("{} {}", report.added, percent(report.added.get(), report.elapsed.get()));
+        let [p50, p90, p99, max] =
+            [500, 900, 990, 1000].map(|part| report.delay_at(part).to_string());
+        let added = format!(
+            "{} {}",
+            report.added,
+            percent(report.added.get(), report.elapsed.get())
+        );
         let cold: Span = report.cold.iter().copied().sum();
         let cold = format!("{} in {cold}", report.cold.len());
         let refused: u64 = report.devices.iter().map(|device| device.refused).sum();
@@ -118,10 +143,18 @@ fn table(runs: &[Run], bound: &Bound) -> Vec<String> {
 
 fn devices(scene: &Scene, run: &Run) -> Vec<String> {
     let report = &run.report;
-    let mut out = vec![format!("{}: {} in {}", run.policy, report.total(), report.elapsed)];
+    let mut out = vec![format!(
+        "{}: {} in {}",
+        run.policy,
+        report.total(),
+        report.elapsed
+    )];
     for (part, device) in scene.machine.parts.iter().zip(&report.devices) {
         let budget = match allowed(&part.device, report.elapsed) {
-            Some(allowed) => format!("{} of {allowed} stops used, {} refused", device.cycles, device.refused),
+            Some(allowed) => format!(
+                "{} of {allowed} stops used, {} refused",
+                device.cycles, device.refused
+            ),
             None => "no budget of starts".into(),
         };
         out.push(format!(
@@ -134,11 +167,16 @@ fn devices(scene: &Scene, run: &Run) -> Vec<String> {
         ));
         for (name, entry) in device.uses().filter(|(_, entry)| entry.time > Span::ZERO) {
             let (time, energy) = (entry.time.to_string(), entry.energy().to_string());
-            out.push(format!("    {name:<20} {:>9} x {time:>11} {energy:>12}", entry.count));
+            out.push(format!(
+                "    {name:<20} {:>9} x {time:>11} {energy:>12}",
+                entry.count
+            ));
         }
     }
     let (waiting, waited) = (report.waiting.to_string(), report.waited.to_string());
-    out.push(format!("  the machine, while somebody waits {waiting:>11} {waited:>12}"));
+    out.push(format!(
+        "  the machine, while somebody waits {waiting:>11} {waited:>12}"
+    ));
     out
 }
 
@@ -146,7 +184,11 @@ fn bursts(device: &DeviceReport) -> String {
     if device.flushes.is_empty() {
         return String::new();
     }
-    let each: Vec<_> = device.flushes.iter().map(|(why, count)| format!("{count} {why:?}")).collect();
+    let each: Vec<_> = device
+        .flushes
+        .iter()
+        .map(|(why, count)| format!("{count} {why:?}"))
+        .collect();
     format!("; bursts: {}", each.join(", "))
 }
 

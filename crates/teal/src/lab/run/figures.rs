@@ -27,8 +27,17 @@ pub(super) fn lines(outcome: &Outcome, plan: &Plan) -> Vec<String> {
     }
     if plan.options.scale != 1.0 {
         let sets = preview(plan);
-        let sets = sets.iter().map(|set| format!("{} has {} of {} files", set.name, set.files, set.files_asked));
-        out.push(format!("scaled by {}: {}", plan.options.scale, sets.collect::<Vec<_>>().join(", ")));
+        let sets = sets.iter().map(|set| {
+            format!(
+                "{} has {} of {} files",
+                set.name, set.files, set.files_asked
+            )
+        });
+        out.push(format!(
+            "scaled by {}: {}",
+            plan.options.scale,
+            sets.collect::<Vec<_>>().join(", ")
+        ));
     }
     out.push(format!(
         "{:.3} s by {} threads; ended because {}",
@@ -41,11 +50,21 @@ pub(super) fn lines(outcome: &Outcome, plan: &Plan) -> Vec<String> {
 
 /// A line for each flowop, and the summary.
 pub(super) fn table(outcome: &Outcome, strict: bool) -> Vec<String> {
-    if strict { as_filebench(outcome) } else { ours(outcome) }
+    if strict {
+        as_filebench(outcome)
+    } else {
+        ours(outcome)
+    }
 }
 
 fn ours(outcome: &Outcome) -> Vec<String> {
-    let wide = outcome.lines.iter().map(|line| line.name.len()).max().unwrap_or(0).max(8);
+    let wide = outcome
+        .lines
+        .iter()
+        .map(|line| line.name.len())
+        .max()
+        .unwrap_or(0)
+        .max(8);
     let mut out = vec![format!(
         "{:<wide$} {:>10} {:>11} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10}",
         "flowop", "ops", "ops/s", "MiB/s", "mean ms", "p50", "p95", "p99", "max"
@@ -64,16 +83,28 @@ fn ours(outcome: &Outcome) -> Vec<String> {
         let _ = write!(line, " {:>10.4}", ms(figures.max as f64));
         out.push(line);
     };
-    outcome.lines.iter().for_each(|line| row(&line.name, &line.figures));
+    outcome
+        .lines
+        .iter()
+        .for_each(|line| row(&line.name, &line.figures));
     let summary = outcome.summary();
     row("I/O", &summary.all);
-    let (reads, writes) = (per_second(summary.reads, outcome.nanos), per_second(summary.writes, outcome.nanos));
+    let (reads, writes) = (
+        per_second(summary.reads, outcome.nanos),
+        per_second(summary.writes, outcome.nanos),
+    );
     out.push(format!("reads {reads:.1}/s, writes {writes:.1}/s"));
     if summary.all.opens > 0 {
-        out.push(format!("{} files were opened because nobody had; these are not in the counts", summary.all.opens));
+        out.push(format!(
+            "{} files were opened because nobody had; these are not in the counts",
+            summary.all.opens
+        ));
     }
     if summary.all.skips > 0 {
-        out.push(format!("{} files were not deleted because they were open elsewhere", summary.all.skips));
+        out.push(format!(
+            "{} files were not deleted because they were open elsewhere",
+            summary.all.skips
+        ));
     }
     out
 }
@@ -165,7 +196,11 @@ pub(super) fn csv(outcome: &Outcome) -> String {
     for second in &outcome.seconds {
         let mean = second.nanos as f64 / (second.operations as f64).max(1.0);
         let (at, operations) = (second.at as f64 / 1e9, second.operations);
-        let _ = writeln!(out, "{at:.3},{operations},{},{},{},{mean:.0}", second.reads, second.writes, second.bytes);
+        let _ = writeln!(
+            out,
+            "{at:.3},{operations},{},{},{},{mean:.0}",
+            second.reads, second.writes, second.bytes
+        );
     }
     out
 }

@@ -15,13 +15,23 @@ allrandrepeat=1
 
 /// Runs jobs of `size` each in a directory on a mount; `None`, on record as skipped, where it is not installed.
 #[track_caller]
-pub(crate) fn fio(test: &str, m: &Mounted, dir: &Path, (jobs, size): (&str, &str), extra: &[&str]) -> Option<Said> {
+pub(crate) fn fio(
+    test: &str,
+    m: &Mounted,
+    dir: &Path,
+    (jobs, size): (&str, &str),
+    extra: &[&str],
+) -> Option<Said> {
     if program("fio", &[]).is_none() {
         teal_testkit::skip(test, "fio is not installed; `cargo xtask test` installs it");
         return None;
     }
     let file = m.world().path("jobs.fio");
-    std::fs::write(&file, format!("{JOBS}size={size}\ndirectory={}\n{jobs}", dir.display())).unwrap();
+    std::fs::write(
+        &file,
+        format!("{JOBS}size={size}\ndirectory={}\n{jobs}", dir.display()),
+    )
+    .unwrap();
     let mut command = Command::new("fio");
     Some(run(m.world().furnish(&mut command).args(extra).arg(&file)))
 }

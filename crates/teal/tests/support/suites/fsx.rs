@@ -48,13 +48,22 @@ pub(crate) fn fsx(
         return None;
     };
     let changes = if whole_blocks { &WHOLE_BLOCKS[..] } else { &[] };
-    let settings = changes.iter().fold(CONFIG.to_owned(), |text, (old, new)| text.replace(old, new));
+    let settings = changes
+        .iter()
+        .fold(CONFIG.to_owned(), |text, (old, new)| text.replace(old, new));
     let (config, file) = (m.world().path(format!("{name}.toml")), m.path(name));
     std::fs::write(&config, settings).unwrap();
     // fsx compares every read with its memory and the whole file at the end of every opening.
     let mut command = Command::new(fsx);
-    command.args(["-q", "-N", &ops.to_string(), "-S", &seed.to_string(), "-f"]).arg(&config);
-    let said = run(m.world().furnish(&mut command).arg("-P").arg(m.world().path("")).arg(&file));
+    command
+        .args(["-q", "-N", &ops.to_string(), "-S", &seed.to_string(), "-f"])
+        .arg(&config);
+    let said = run(m
+        .world()
+        .furnish(&mut command)
+        .arg("-P")
+        .arg(m.world().path(""))
+        .arg(&file));
     assert_eq!(said.code, 0, "seed {seed}: {said}");
     let left = digest(&file);
     assert!(left.0 > 0, "seed {seed} left a file");

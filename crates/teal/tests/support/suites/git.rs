@@ -20,19 +20,34 @@ pub(crate) fn git(test: &str, m: &mut Mounted, bytes: u64) -> bool {
         "#;
         shell(m.world(), &format!("{head}{script}"), &[m.point(), &tree]).good()
     };
-    git(m, r#"mkdir repo; cp -a "$2"/. repo; cd repo; git init -q .; git add -A; git commit -qm first"#);
-    git(m, r#"cd repo; echo more > more; git add more; git commit -qm second; git gc -q; git branch side HEAD~1"#);
+    git(
+        m,
+        r#"mkdir repo; cp -a "$2"/. repo; cd repo; git init -q .; git add -A; git commit -qm first"#,
+    );
+    git(
+        m,
+        r#"cd repo; echo more > more; git add more; git commit -qm second; git gc -q; git branch side HEAD~1"#,
+    );
     m.remount();
-    let status =
-        r#"cd repo; git fsck --full --strict 2>&1; git status --porcelain --ignored=no; git log --oneline | wc -l"#;
+    let status = r#"cd repo; git fsck --full --strict 2>&1; git status --porcelain --ignored=no; git log --oneline | wc -l"#;
     let said = git(m, status);
-    assert_eq!(said.trim(), "2", "no complaint, nothing changed, two commits: {said}");
-    git(m, "cd repo; git checkout -q side; test ! -e more; git checkout -q -; test -e more; git clone -q . ../clone");
+    assert_eq!(
+        said.trim(),
+        "2",
+        "no complaint, nothing changed, two commits: {said}"
+    );
+    git(
+        m,
+        "cd repo; git checkout -q side; test ! -e more; git checkout -q -; test -e more; git clone -q . ../clone",
+    );
     // Killed after one file was synced, which takes everything before it along: the repository is as it was.
     git(m, "sync clone/.git/HEAD");
     m.kill();
     m.up();
     assert_eq!(git(m, status).trim(), "2");
-    assert_eq!(git(m, "cd clone; git fsck --full 2>&1; git status --porcelain").trim(), "");
+    assert_eq!(
+        git(m, "cd clone; git fsck --full 2>&1; git status --porcelain").trim(),
+        ""
+    );
     true
 }

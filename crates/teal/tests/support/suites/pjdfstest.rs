@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Cases that cannot apply, as the suite names them, with the reason. `docs/semantics.md` lists the same.
-const INAPPLICABLE: &[(&str, &str)] =
-    &[("link::link_count_max", "the suite asks pathconf(_PC_LINK_MAX), which Linux answers for no FUSE file system")];
+const INAPPLICABLE: &[(&str, &str)] = &[(
+    "link::link_count_max",
+    "the suite asks pathconf(_PC_LINK_MAX), which Linux answers for no FUSE file system",
+)];
 
 const CONFIG: &str = r#"
 [features]
@@ -22,7 +24,11 @@ entries = [["nobody", "nogroup"], ["daemon", "daemon"], ["bin", "bin"]]
 
 /// The result of every case of a run, by name.
 fn results(output: &str) -> BTreeMap<String, Outcome> {
-    let outcomes = [("ok", Outcome::Passed), ("skipped", Outcome::Skipped), ("FAILED", Outcome::Failed)];
+    let outcomes = [
+        ("ok", Outcome::Passed),
+        ("skipped", Outcome::Skipped),
+        ("FAILED", Outcome::Failed),
+    ];
     let each = |line: &str| {
         let mut words = line.split_whitespace();
         let (name, outcome) = (words.next()?, words.next()?);
@@ -44,7 +50,10 @@ enum Outcome {
 #[track_caller]
 pub(crate) fn pjdfstest(test: &str, m: &Mounted) -> bool {
     let Some(suite) = tool("pjdfstest") else {
-        teal_testkit::skip(test, "pjdfstest is not installed; `cargo xtask test` installs it");
+        teal_testkit::skip(
+            test,
+            "pjdfstest is not installed; `cargo xtask test` installs it",
+        );
         return false;
     };
     let Some(private) = PrivateMounts::new(m.world()) else {
@@ -52,7 +61,10 @@ pub(crate) fn pjdfstest(test: &str, m: &Mounted) -> bool {
         return false;
     };
     if let Some(closed) = closed_to_others(m.point()) {
-        let why = format!("runs as other users, who cannot come through {}: set TMPDIR", closed.display());
+        let why = format!(
+            "runs as other users, who cannot come through {}: set TMPDIR",
+            closed.display()
+        );
         teal_testkit::skip(test, &why);
         return false;
     }
@@ -60,15 +72,24 @@ pub(crate) fn pjdfstest(test: &str, m: &Mounted) -> bool {
     std::fs::create_dir(&second).unwrap();
     rustix::fs::chmod(m.point(), rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
     let run = |may_remount: bool, filter: &str| {
-        std::fs::write(&config, format!("{CONFIG}\n[settings]\nnaptime = 0.01\nallow_remount = {may_remount}\n"))
-            .unwrap();
+        std::fs::write(
+            &config,
+            format!("{CONFIG}\n[settings]\nnaptime = 0.01\nallow_remount = {may_remount}\n"),
+        )
+        .unwrap();
         let script = r#"
             mount -t tmpfs second "$3"
             exec "$1" -c "$2" -s "$3" -p "$4" $5
         "#;
-        let said = private.with_mount_programs(script, &[&suite, &config, &second, m.point(), Path::new(filter)]);
+        let said = private.with_mount_programs(
+            script,
+            &[&suite, &config, &second, m.point(), Path::new(filter)],
+        );
         let found = results(&said.stdout);
-        let failed: Vec<_> = found.iter().filter(|(_, outcome)| **outcome == Outcome::Failed).collect();
+        let failed: Vec<_> = found
+            .iter()
+            .filter(|(_, outcome)| **outcome == Outcome::Failed)
+            .collect();
         assert!(said.code == 0 && failed.is_empty(), "{failed:?}\n{said}");
         found
     };
@@ -76,10 +97,16 @@ pub(crate) fn pjdfstest(test: &str, m: &Mounted) -> bool {
     let remounted = run(true, "erofs");
     let mut all = run(false, "");
     all.extend(remounted);
-    let skipped: BTreeSet<&str> =
-        all.iter().filter(|(_, outcome)| **outcome == Outcome::Skipped).map(|(name, _)| name.as_str()).collect();
+    let skipped: BTreeSet<&str> = all
+        .iter()
+        .filter(|(_, outcome)| **outcome == Outcome::Skipped)
+        .map(|(name, _)| name.as_str())
+        .collect();
     let allowed: BTreeSet<&str> = INAPPLICABLE.iter().map(|(name, _)| *name).collect();
-    assert_eq!(skipped, allowed, "cases that cannot apply, and only those, are left out");
+    assert_eq!(
+        skipped, allowed,
+        "cases that cannot apply, and only those, are left out"
+    );
     assert!(all.len() >= 398, "the suite has {} cases", all.len());
     true
 }

@@ -15,9 +15,17 @@ struct Cluster<'w> {
 impl<'w> Cluster<'w> {
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(self.programs.join(name));
-        self.world.furnish(&mut command).env("PGHOST", self.world.path("sockets")).env("PGUSER", "test");
-        command.env("PGDATABASE", "postgres").env("LC_ALL", "C").stdin(Stdio::null());
+        command
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+            .arg(self.programs.join(name));
+        self.world
+            .furnish(&mut command)
+            .env("PGHOST", self.world.path("sockets"))
+            .env("PGUSER", "test");
+        command
+            .env("PGDATABASE", "postgres")
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null());
         command
     }
 
@@ -25,25 +33,44 @@ impl<'w> Cluster<'w> {
         let sockets = self.world.path("sockets");
         let mut command = self.command("postgres");
         command.arg("-D").arg(&self.data).arg("-k").arg(&sockets);
-        for setting in ["listen_addresses=", "fsync=on", "synchronous_commit=on", "shared_buffers=16MB"] {
+        for setting in [
+            "listen_addresses=",
+            "fsync=on",
+            "synchronous_commit=on",
+            "shared_buffers=16MB",
+        ] {
             command.args(["-c", setting]);
         }
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.world.path("pg.log")).unwrap();
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.world.path("pg.log"))
+            .unwrap();
         self.server = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
-        let is_up = wait_until(PATIENCE, || run(self.command("pg_isready").arg("-q")).code == 0);
-        assert!(is_up, "{}", std::fs::read_to_string(self.world.path("pg.log")).unwrap());
+        let is_up = wait_until(PATIENCE, || {
+            run(self.command("pg_isready").arg("-q")).code == 0
+        });
+        assert!(
+            is_up,
+            "{}",
+            std::fs::read_to_string(self.world.path("pg.log")).unwrap()
+        );
     }
 
     fn query(&self, sql: &str) -> String {
-        run(self.command("psql").args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql]))
-            .good()
-            .trim()
-            .into()
+        run(self
+            .command("psql")
+            .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql]))
+        .good()
+        .trim()
+        .into()
     }
 
     /// Kills the server with SIGKILL, and with it whatever works for it.
     fn kill(&mut self) {
-        let Some(mut server) = self.server.take() else { return };
+        let Some(mut server) = self.server.take() else {
+            return;
+        };
         let parent = server.id().to_string();
         let workers = run(Command::new("ps").args(["-o", "pid=", "--ppid", &parent])).stdout;
         server.kill().unwrap();
@@ -63,8 +90,15 @@ impl<'w> Cluster<'w> {
 
     fn stop(&mut self) {
         let mut server = self.server.take().unwrap();
-        rustix::process::kill_process(rustix::process::Pid::from_child(&server), rustix::process::Signal::INT).unwrap();
-        assert!(wait_until(PATIENCE, || server.try_wait().unwrap().is_some()), "the server ends");
+        rustix::process::kill_process(
+            rustix::process::Pid::from_child(&server),
+            rustix::process::Signal::INT,
+        )
+        .unwrap();
+        assert!(
+            wait_until(PATIENCE, || server.try_wait().unwrap().is_some()),
+            "the server ends"
+        );
     }
 }
 
@@ -75,11 +109,24 @@ impl Drop for Cluster<'_> {
 }
 
 fn postgres_programs() -> Option<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
-    let mut places: Vec<_> = versions.map(|version| version.unwrap().path().join("bin")).collect();
+    let versions = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten();
+    let mut places: Vec<_> = versions
+        .map(|version| version.unwrap().path().join("bin"))
+        .collect();
     places.push("/usr/local/bin".into());
-    let needs = ["initdb", "postgres", "pgbench", "psql", "pg_isready", "pg_dump"];
-    places.into_iter().find(|place| needs.iter().all(|name| place.join(name).is_file()))
+    let needs = [
+        "initdb",
+        "postgres",
+        "pgbench",
+        "psql",
+        "pg_isready",
+        "pg_dump",
+    ];
+    places
+        .into_iter()
+        .find(|place| needs.iter().all(|name| place.join(name).is_file()))
 }
 
 /// A cluster on a mount in a [`World::open_to_all`] keeps every acknowledged transaction over `rounds` crashes; `false`, on record as
@@ -97,22 +144,59 @@ pub(crate) fn postgresql(test: &str, m: &mut Mounted, rounds: u32) -> bool {
     // A world of its own for the sockets and the home: the mount is borrowed mutably while the cluster lives.
     let outer = World::open_to_all();
     rustix::fs::chmod(m.point(), rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
-    let mut cluster = Cluster { world: &outer, programs, data: m.path("pg"), server: None };
-    for dir in [cluster.data.clone(), outer.path("sockets"), outer.path("home")] {
+    let mut cluster = Cluster {
+        world: &outer,
+        programs,
+        data: m.path("pg"),
+        server: None,
+    };
+    for dir in [
+        cluster.data.clone(),
+        outer.path("sockets"),
+        outer.path("home"),
+    ] {
         let _ = std::fs::create_dir(&dir);
         std::os::unix::fs::chown(&dir, Some(65534), Some(65534)).unwrap();
     }
-    run(cluster.command("initdb").arg("-D").arg(&cluster.data).args(["-U", "test", "-A", "trust", "-k"])).good();
+    run(cluster
+        .command("initdb")
+        .arg("-D")
+        .arg(&cluster.data)
+        .args(["-U", "test", "-A", "trust", "-k"]))
+    .good();
     cluster.start();
     run(cluster.command("pgbench").args(["-i", "-q", "-s", "2"])).good();
     for round in 1..=rounds {
         let logs = outer.path(format!("home/round{round}"));
         let mut bench = cluster.command("pgbench");
-        bench.args(["-n", "-c", "4", "-j", "2", "-T", "60", "--log", "--log-prefix"]).arg(&logs);
-        let before: u64 = cluster.query("SELECT count(*) FROM pgbench_history").parse().unwrap();
-        let mut bench = bench.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let history =
-            |cluster: &Cluster<'_>| cluster.query("SELECT count(*) FROM pgbench_history").parse::<u64>().unwrap();
+        bench
+            .args([
+                "-n",
+                "-c",
+                "4",
+                "-j",
+                "2",
+                "-T",
+                "60",
+                "--log",
+                "--log-prefix",
+            ])
+            .arg(&logs);
+        let before: u64 = cluster
+            .query("SELECT count(*) FROM pgbench_history")
+            .parse()
+            .unwrap();
+        let mut bench = bench
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let history = |cluster: &Cluster<'_>| {
+            cluster
+                .query("SELECT count(*) FROM pgbench_history")
+                .parse::<u64>()
+                .unwrap()
+        };
         let is_enough = wait_until(PATIENCE, || history(&cluster) >= before + 400);
         // What a query sees was committed, and what was committed was synced before.
         let seen = history(&cluster);
@@ -123,16 +207,30 @@ pub(crate) fn postgresql(test: &str, m: &mut Mounted, rounds: u32) -> bool {
         m.up();
         cluster.start();
         let there = history(&cluster);
-        assert!(there >= seen, "round {round}: {seen} were acknowledged, {there} are there");
+        assert!(
+            there >= seen,
+            "round {round}: {seen} were acknowledged, {there} are there"
+        );
         let sums = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(delta) FROM pgbench_history)
             AND (SELECT sum(bbalance) FROM pgbench_branches) = (SELECT sum(delta) FROM pgbench_history)";
         assert_eq!(cluster.query(sums), "t", "round {round}: the books balance");
-        let tables = ["pgbench_accounts", "pgbench_history", "pgbench_tellers", "pgbench_branches"];
-        if cluster.query("SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'") == "1" {
+        let tables = [
+            "pgbench_accounts",
+            "pgbench_history",
+            "pgbench_tellers",
+            "pgbench_branches",
+        ];
+        if cluster.query("SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'")
+            == "1"
+        {
             cluster.query("CREATE EXTENSION IF NOT EXISTS amcheck");
             cluster.query("SELECT bt_index_check('pgbench_accounts_pkey', true)");
             for table in tables {
-                assert_eq!(cluster.query(&format!("SELECT count(*) FROM verify_heapam('{table}')")), "0", "{table}");
+                assert_eq!(
+                    cluster.query(&format!("SELECT count(*) FROM verify_heapam('{table}')")),
+                    "0",
+                    "{table}"
+                );
             }
         }
         assert!(run(&mut cluster.command("pg_dump")).good().len() > 1 << 20);

@@ -41,7 +41,10 @@ fn acknowledged(mut child: Child, enough: u64, kill: impl FnOnce()) -> u64 {
     let _ = child.kill();
     let _ = child.wait();
     reader.unwrap().join().unwrap();
-    assert!(is_enough, "{last} of {enough} transactions were acknowledged in time");
+    assert!(
+        is_enough,
+        "{last} of {enough} transactions were acknowledged in time"
+    );
     receiver.try_iter().last().unwrap_or(last)
 }
 
@@ -55,7 +58,9 @@ pub(crate) fn sqlite(test: &str, m: &mut Mounted, journal: &str, rounds: u32) ->
     }
     let db = m.path("data.db");
     let query = |sql: &str| run(Command::new("sqlite3").arg(&db).arg(sql)).good();
-    query(&format!("PRAGMA journal_mode={journal}; CREATE TABLE t(n INTEGER PRIMARY KEY, x BLOB);"));
+    query(&format!(
+        "PRAGMA journal_mode={journal}; CREATE TABLE t(n INTEGER PRIMARY KEY, x BLOB);"
+    ));
     let mut before = 0;
     for round in 1..=rounds {
         // With less than EXTRA, SQLite itself does not wait for the end of the rollback journal.
@@ -70,14 +75,28 @@ pub(crate) fn sqlite(test: &str, m: &mut Mounted, journal: &str, rounds: u32) ->
             done) | exec sqlite3 -bail "$1"
         "#;
         let mut command = Command::new("sh");
-        command.args(["-c", script, "sh"]).arg(&db).arg(before.to_string());
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        command
+            .args(["-c", script, "sh"])
+            .arg(&db)
+            .arg(before.to_string());
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let seen = acknowledged(child, before + 150, || m.kill());
         m.up();
         assert_eq!(query("PRAGMA integrity_check;").trim(), "ok");
-        assert_eq!(query(&format!("SELECT count(*) FROM t WHERE n <= {seen};")).trim(), seen.to_string());
+        assert_eq!(
+            query(&format!("SELECT count(*) FROM t WHERE n <= {seen};")).trim(),
+            seen.to_string()
+        );
         let max: u64 = query("SELECT max(n) FROM t;").trim().parse().unwrap();
-        assert!(max == seen || max == seen + 1, "round {round}: {seen} acknowledged, {max} there");
+        assert!(
+            max == seen || max == seen + 1,
+            "round {round}: {seen} acknowledged, {max} there"
+        );
         before = max;
     }
     m.remount();
