@@ -537,7 +537,7 @@ impl Client {
             .is_some_and(|flying| landed.is_some_and(|(of, _)| of == flying.batch));
         match version {
             Some(version) if has_landed => {
-                drop(settle(&mut note, version, landed, past.as_ref(), size))
+                let _what_it_became = settle(&mut note, version, landed, past.as_ref(), size);
             }
             None if has_landed => note.flying = None,
             _ => {}
