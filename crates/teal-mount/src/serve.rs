@@ -459,7 +459,7 @@ impl Mount {
                 });
             }
             Operation::Open { .. } if self.observed => {
-                drop(reply.open(NO_HANDLE, self.open_flags()))
+                let _delivery = reply.open(NO_HANDLE, self.open_flags());
             }
             Operation::Release { .. } | Operation::Releasedir { .. } => reply.ok(),
             Operation::Ioctl(_) => reply.error(Errno::NOTTY),
