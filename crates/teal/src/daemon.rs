@@ -29,12 +29,13 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
-use teal_client::{AtimePolicy, Client, ClientOptions, Freed, FsError, Pinned, UpstreamOptions};
 use teal_device::Drive;
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
 use teal_fuse::{Unmount, Unmounter};
 use teal_log::{OpenOptions, Owner, Recovery, Store};
 use teal_mount::{Mount, MountSettings};
+use teal_posix::{AtimePolicy, Client, ClientOptions, FsError};
+use teal_replica::{Freed, PinRefused, Pinned, Replica, UpstreamOptions};
 use teal_types::ObjectNo;
 
 /// Threads of a mount whose requests may wait for the server: others are to be answered meanwhile.
@@ -140,12 +141,12 @@ fn start(args: &Args, options: MountOptions) -> Result<(Daemon, Listener)> {
                     ..defaults
                 },
             );
-            Client::replica(store, clock, how, upstream, &running.device, of_upstream)?
+            Client::replica_of(store, clock, how, upstream, &running.device, of_upstream)?
         }
         None => Client::new(store, clock, how)?,
     };
     let is_shared = replica::setting(&args.path)?.is_some();
-    let settings = mount_settings(args, &options, is_shared, client.is_replica());
+    let settings = mount_settings(args, &options, is_shared, client.replica().is_some());
     if settings.syncfs {
         // The kernel's claim on the device, which comes with the mount, takes the place of ours.
         disk.release_claim();
@@ -490,7 +491,7 @@ impl Daemon {
         match what {
             Ask::Flush if !self.asks_server() => {
                 let dir = shown(&self.args.dir);
-                if !self.client.is_replica() {
+                if !self.client.replica().is_some() {
                     let dir = quoted(&dir);
                     bail!(
                         "the volume on {dir} has no server to send anything to; give it one: teal serve {dir}"
@@ -501,7 +502,7 @@ impl Daemon {
                     self.why_alone()
                 );
             }
-            Ask::Flush => self.client.flush_upstream().map_err(|e| match e {
+            Ask::Flush => self.flush_to_server().map_err(|e| match e {
                 FsError::Unreachable(why) | FsError::Stuck(why) => {
                     anyhow!("not everything is at the server: {why}")
                 }
@@ -512,13 +513,16 @@ impl Daemon {
                     conflicts: replica::conflicts(&self.client)?,
                 });
             }
-            Ask::Resolve { id } => self.client.resolve_conflict(*id)?,
+            Ask::Resolve { id } => {
+                let replica = self.client.replica().ok_or(FsError::NotFound)?;
+                replica.resolve_conflict(*id)?;
+            }
             Ask::Pin { object } => {
                 let Pinned {
                     files,
                     bytes,
                     missing,
-                } = self.client.pin(ObjectNo::new(*object))?;
+                } = self.pinning()?.pin(ObjectNo::new(*object))?;
                 return Ok(Answer::Pinned {
                     files,
                     bytes,
@@ -531,7 +535,7 @@ impl Daemon {
                     bytes,
                     only_here,
                     only_here_bytes,
-                } = self.client.free(ObjectNo::new(*object))?;
+                } = self.pinning()?.free(ObjectNo::new(*object))?;
                 return Ok(Answer::Freed {
                     files,
                     bytes,
@@ -592,14 +596,27 @@ impl Daemon {
             .is_some_and(|running| running.serving.is_some())
     }
 
+    /// Sends what only this machine has, if the volume has a server.
+    fn flush_to_server(&self) -> Result<(), FsError> {
+        self.client
+            .replica()
+            .map_or(Ok(()), |replica| replica.flush_upstream())
+    }
+
+    /// Returns what keeps and gives back content; a volume without a server keeps all of it.
+    fn pinning(&self) -> Result<&Arc<Replica>, PinRefused> {
+        self.client.replica().ok_or(PinRefused::Alone)
+    }
+
     fn why_alone(&self) -> String {
         replica::why_alone(&self.args.path, self.client.store().is_read_only())
     }
 
     fn upstream(&self) -> Result<Option<UpstreamShown>, FsError> {
-        let Some(status) = self.client.upstream_status()? else {
+        let Some(replica) = self.client.replica() else {
             return Ok(None);
         };
+        let status = replica.upstream_status()?;
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let serving = running
             .as_ref()
@@ -656,7 +673,11 @@ impl Daemon {
             upstream,
             upstream_unknown,
             drives: {
-                let here = self.client.drives_here().into_iter();
+                let here = self
+                    .client
+                    .replica()
+                    .map_or_else(Vec::new, |replica| replica.drives_here())
+                    .into_iter();
                 here.map(|(name, place, queued)| DriveHere {
                     name,
                     place,

@@ -8,7 +8,6 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use teal_client::Client;
 use teal_env::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
 use teal_fuse::{Answer, Operation, Request, SetAttr};
 use teal_lab::trace::{
@@ -16,6 +15,7 @@ use teal_lab::trace::{
     Text,
 };
 use teal_mount::Watcher;
+use teal_posix::Client;
 use teal_types::{FileType, ObjectNo};
 
 /// `ENOENT`.
