@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 use teal_energy::profile::Kind;
 use teal_energy::sim::Report;
-use teal_lab::days::{Session, day};
-use teal_lab::replay::{Assumptions, Machine, NAMED, Named, Scene, Share, TIMES};
-use teal_lab::score::Score;
-use teal_lab::trace::Reader;
+use teal_study::days::{Session, day};
+use teal_study::replay::{Assumptions, Machine, NAMED, Named, Scene, Share, TIMES};
+use teal_study::score::Score;
+use teal_trace::Reader;
 
 #[cfg(test)]
 mod tests;
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
             known.join(", ")
         );
     }
-    let sessions = sessions(&crate::root().join("crates/teal-lab/days"))?;
+    let sessions = sessions(&crate::root().join("crates/teal-study/days"))?;
     for name in known
         .iter()
         .filter(|known| names.is_empty() || names.contains(known))
