@@ -2,8 +2,18 @@
 //! profile, which explains its arguments.
 
 use anyhow::{Context as _, Result};
+use std::ffi::OsString;
 
-pub(crate) fn run(args: &[&str]) -> Result<bool> {
+/// Counts what the device writes for what the user writes, by fill and load.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Plan {
+    /// Passed on to the example; --help explains them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
     let status = crate::cargo()
         .current_dir(crate::root())
         .args([
@@ -16,7 +26,7 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
             "space",
             "--",
         ])
-        .args(args)
+        .args(&plan.arguments)
         .status()
         .context("cargo run")?;
     Ok(status.success())

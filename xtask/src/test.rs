@@ -55,41 +55,23 @@ const LIMITS: [Limits; 2] = [
     },
 ];
 
-/// What is run, and how.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Plan<'a> {
-    /// Only tests with this in their names.
-    filter: Option<&'a str>,
-    /// Tests that have a long form run it, in release builds and one after the other.
+/// Installs what the tests need, builds and runs every test.
+#[derive(Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct Plan {
+    /// Only tests with this in their names
+    filter: Option<String>,
+    /// Tests that have a long form run it, in release builds and one after the other: hours
+    #[arg(long = "long")]
     is_long: bool,
 }
 
-impl<'a> Plan<'a> {
+impl Plan {
     fn profile(&self) -> Option<&'static str> {
         self.is_long.then_some("--release")
     }
-
-    /// What the arguments of the command ask for; `None` when they make no sense.
-    pub(crate) fn of(args: &[&'a str]) -> Option<Self> {
-        let (is_long, rest) = match args {
-            ["--long", rest @ ..] => (true, rest),
-            rest => (false, rest),
-        };
-        match rest {
-            [] => Some(Self {
-                filter: None,
-                is_long,
-            }),
-            [filter] if !filter.starts_with('-') => Some(Self {
-                filter: Some(filter),
-                is_long,
-            }),
-            _ => None,
-        }
-    }
 }
 
-pub(crate) fn run(plan: &Plan<'_>) -> Result<bool> {
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
     let target = target_directory()?;
     let tools = target.join("tools");
     needs::install_packages()?;
@@ -127,7 +109,7 @@ fn rooms(target: &Path) -> Result<Rooms> {
 }
 
 /// Everything that is the same for all programs.
-fn runner(plan: &Plan<'_>, target: &Path, tools: &Path, rooms: Rooms) -> Result<Runner> {
+fn runner(plan: &Plan, target: &Path, tools: &Path, rooms: Rooms) -> Result<Runner> {
     let kept = target.join("test-output");
     let _ = std::fs::remove_dir_all(&kept);
     std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
@@ -149,7 +131,7 @@ fn runner(plan: &Plan<'_>, target: &Path, tools: &Path, rooms: Rooms) -> Result<
         limits: LIMITS[usize::from(plan.is_long)],
         start: bounded::now(),
         env,
-        filter: plan.filter.map(str::to_owned).into_iter().collect(),
+        filter: plan.filter.clone().into_iter().collect(),
         args,
         rooms,
         kept,
@@ -176,25 +158,19 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::parse;
 
     #[test]
     fn arguments_say_what_runs() {
-        assert_eq!(Plan::of(&[]), Some(Plan::default()));
-        assert_eq!(
-            Plan::of(&["fsx"]),
-            Some(Plan {
-                filter: Some("fsx"),
-                is_long: false
-            })
-        );
-        assert_eq!(
-            Plan::of(&["--long", "fsx"]),
-            Some(Plan {
-                filter: Some("fsx"),
-                is_long: true
-            })
-        );
-        assert_eq!(Plan::of(&["--short"]), None);
-        assert_eq!(Plan::of(&["fsx", "--long"]), None);
+        assert_eq!(parse::<Plan>(&[]).unwrap(), Plan::default());
+        let plan = |is_long| Plan {
+            filter: Some("fsx".to_owned()),
+            is_long,
+        };
+        assert_eq!(parse::<Plan>(&["fsx"]).unwrap(), plan(false));
+        assert_eq!(parse::<Plan>(&["--long", "fsx"]).unwrap(), plan(true));
+        for refused in [&["--short"][..], &["fsx", "pjdfs"]] {
+            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+        }
     }
 }

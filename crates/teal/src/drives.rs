@@ -92,7 +92,7 @@ impl Drives {
     }
 
     /// Returns the drives that are attached, with where they are and how many objects wait for each; asks none of them.
-    fn here(&self) -> Vec<(String, String, u64)> {
+    pub(crate) fn here(&self) -> Vec<(String, String, u64)> {
         self.client
             .replica()
             .map_or_else(Vec::new, |replica| replica.drives_here())

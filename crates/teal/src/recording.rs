@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use teal_env::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
 use teal_fuse::{Answer, Operation, Request, SetAttr};
-use teal_lab::trace::{
+use teal_mount::Watcher;
+use teal_posix::Client;
+use teal_trace::{
     Action, Facts, Header, Level, Outcome, Progress, Recorder, Recording, Settings, Surroundings,
     Text,
 };
-use teal_mount::Watcher;
-use teal_posix::Client;
 use teal_types::{FileType, ObjectNo};
 
 /// `ENOENT`.

@@ -57,11 +57,11 @@ pub(super) struct Program {
 
 impl Program {
     /// The examples in the docs, which cargo runs.
-    pub(super) fn docs(plan: &Plan<'_>) -> Self {
+    pub(super) fn docs(plan: &Plan) -> Self {
         let args = ["test", "--workspace", "--doc", "--no-fail-fast"]
             .into_iter()
             .chain(plan.profile())
-            .chain(plan.filter);
+            .chain(plan.filter.as_deref());
         Self {
             name: "examples in the docs".to_owned(),
             path: crate::cargo().get_program().into(),
@@ -92,7 +92,7 @@ impl Program {
 }
 
 /// Builds everything that [`run`](super::run) runs, examples too.
-pub(super) fn build(plan: &Plan<'_>) -> Result<Vec<Program>> {
+pub(super) fn build(plan: &Plan) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for what in BUILDS {
         let out = crate::cargo()
