@@ -4,7 +4,7 @@ use crate::fixture::{ROOT, Volume, refused};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teal_log::CheckOptions;
-use teal_posix::{Client, FallocateMode, SetAttrRequest, WriteFlags};
+use teal_posix::{FallocateMode, FileSystem, SetAttrRequest, WriteFlags};
 use teal_testkit::Rng;
 use teal_types::ObjectNo;
 
@@ -14,7 +14,7 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-fn copy(client: &Client, from: (ObjectNo, u64), to: (ObjectNo, u64), len: u64) -> u64 {
+fn copy(client: &FileSystem, from: (ObjectNo, u64), to: (ObjectNo, u64), len: u64) -> u64 {
     client
         .copy_file_range(from, to, len, WriteFlags::default())
         .unwrap()
@@ -169,7 +169,7 @@ fn a_copy_counts_as_a_write() {
 }
 
 /// Copies between a file that all read and one of its own, and writes, and compares.
-fn work(client: &Client, seed: u64, (base, content): (ObjectNo, &[u8]), mine: ObjectNo) {
+fn work(client: &FileSystem, seed: u64, (base, content): (ObjectNo, &[u8]), mine: ObjectNo) {
     let mut rng = Rng::new(seed);
     let mut model: Vec<u8> = Vec::new();
     for _ in 0..150 {

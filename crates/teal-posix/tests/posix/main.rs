@@ -1,4 +1,4 @@
-//! The client over a store on a disk in memory: each promise of its documentation, and a long comparison with the reference model.
+//! The file system over a store on a disk in memory: each promise of its documentation, and a long comparison with the reference model.
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
@@ -14,5 +14,6 @@ mod names;
 mod orphans;
 mod removal;
 mod reopen;
+mod replica;
 mod syncing;
 mod target;

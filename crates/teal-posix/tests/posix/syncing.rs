@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use teal_env::{Disk, DiskShape, MemDisk};
 use teal_log::{MkfsOptions, OpenOptions, Store};
-use teal_posix::{Client, ClientOptions, WriteFlags};
+use teal_posix::{FileSystem, FileSystemOptions, WriteFlags};
 use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::Sector;
 
@@ -75,7 +75,7 @@ fn forty_who_sync_while_the_disk_is_busy_share_one_barrier() {
         OpenOptions::default(),
     )
     .unwrap();
-    let client = Client::new(store, clock, ClientOptions::default()).unwrap();
+    let client = FileSystem::new(store, clock, FileSystemOptions::default()).unwrap();
     client.start().unwrap();
 
     let (told, answers) = mpsc::channel();

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use teal_env::MemDisk;
 use teal_log::{MkfsOptions, OpenOptions, Store};
-use teal_posix::{Caller, Client, ClientOptions, FsError, WriteFlags};
+use teal_posix::{Caller, FileSystem, FileSystemOptions, FsError, WriteFlags};
 use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::{Attr, ObjectNo};
 
@@ -21,18 +21,18 @@ const DISK: u64 = 64 << 20;
 pub(crate) struct Volume {
     pub(crate) disk: Arc<MemDisk>,
     pub(crate) clock: SimClock,
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: Arc<FileSystem>,
 }
 
-fn open(disk: &Arc<MemDisk>, clock: &SimClock) -> Arc<Client> {
+fn open(disk: &Arc<MemDisk>, clock: &SimClock) -> Arc<FileSystem> {
     let options = OpenOptions::default();
     let (store, _) = Store::open(Arc::clone(disk) as _, Arc::new(clock.clone()), options).unwrap();
-    Client::new(
+    FileSystem::new(
         store,
         Arc::new(clock.clone()),
-        ClientOptions {
+        FileSystemOptions {
             reclaim_step: 1 << 20,
-            ..ClientOptions::default()
+            ..FileSystemOptions::default()
         },
     )
     .unwrap()

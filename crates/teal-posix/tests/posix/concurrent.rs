@@ -4,7 +4,7 @@ use crate::fixture::{CALLER, ROOT, Volume};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use teal_posix::{Client, DirEntry, FsError, RenameMode, WriteFlags};
+use teal_posix::{DirEntry, FileSystem, FsError, RenameMode, WriteFlags};
 use teal_testkit::Rng;
 use teal_types::{Attr, Name, ObjectNo};
 
@@ -31,7 +31,7 @@ fn tolerate<T>(result: Result<T, FsError>) -> Option<T> {
 }
 
 /// A directory somewhere down from the root, held once (the root is not counted).
-fn wander(client: &Client, rng: &mut Rng) -> ObjectNo {
+fn wander(client: &FileSystem, rng: &mut Rng) -> ObjectNo {
     let mut dir = ROOT;
     for _ in 0..rng.below(4) {
         match client.lookup(dir, &[b'a' + rng.below(6) as u8]) {
@@ -46,7 +46,7 @@ fn wander(client: &Client, rng: &mut Rng) -> ObjectNo {
     dir
 }
 
-fn operate(client: &Client, rng: &mut Rng) {
+fn operate(client: &FileSystem, rng: &mut Rng) {
     let (dir, other) = (wander(client, rng), wander(client, rng));
     let (name, second) = ([b'a' + rng.below(6) as u8], [b'a' + rng.below(6) as u8]);
     let mut made = None;

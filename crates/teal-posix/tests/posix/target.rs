@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teal_posix::{
-    Client, FallocateMode, FsError, RenameMode, Seek, SetAttrRequest, TimeChange, WriteFlags,
+    FallocateMode, FileSystem, FsError, RenameMode, Seek, SetAttrRequest, TimeChange, WriteFlags,
     XattrMode,
 };
 use teal_testkit::model::{RenameMode as Renaming, XattrMode as Setting};
@@ -32,7 +32,7 @@ impl ClientTarget {
         }
     }
 
-    fn client(&self) -> &Arc<Client> {
+    fn client(&self) -> &Arc<FileSystem> {
         &self.volume.client
     }
 
