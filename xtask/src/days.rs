@@ -1,4 +1,4 @@
-//! `cargo xtask days`: runs the scripts of `crates/teal-lab/days` at a real mount and keeps what was recorded.
+//! `cargo xtask days`: runs the scripts of `crates/teal-study/days` at a real mount and keeps what was recorded.
 //!
 //! # Guarantees
 //! 1. Every session is recorded at a mount that was made afresh after its preparation: first reads reach the daemon.
@@ -38,7 +38,7 @@ pub(crate) fn record(plan: &Plan) -> Result<bool> {
     let _guard = undo::guard()?;
     let top = target.join(format!("days-{}", std::process::id()));
     undo::note(Undo::Tree(top.clone()));
-    let days = crate::root().join("crates/teal-lab/days");
+    let days = crate::root().join("crates/teal-study/days");
     for kind in KINDS
         .iter()
         .filter(|kind| plan.only.as_deref().is_none_or(|only| only == **kind))

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::time::Duration;
 use teal_energy::profile::Kind;
 use teal_energy::sim::Report;
-use teal_lab::days::{Session, day};
-use teal_lab::replay::{Assumptions, Machine, NAMED, Named, Scene, Share, TIMES};
-use teal_lab::score::Score;
-use teal_lab::trace::Reader;
+use teal_study::days::{Session, day};
+use teal_study::replay::{Assumptions, Machine, NAMED, Named, Scene, Share, TIMES};
+use teal_study::score::Score;
+use teal_trace::Reader;
 
 #[cfg(test)]
 mod tests;
@@ -56,7 +56,7 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
         seeds = &seeds[..1];
     }
     let known: Vec<&str> = NAMED.iter().map(|(name, ..)| *name).collect();
-    let sessions = sessions(&crate::root().join("crates/teal-lab/days"))?;
+    let sessions = sessions(&crate::root().join("crates/teal-study/days"))?;
     for name in known
         .iter()
         .filter(|known| names.is_empty() || names.iter().any(|name| name == **known))

@@ -11,11 +11,11 @@ use std::time::Duration;
 use teal_client::Client;
 use teal_env::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
 use teal_fuse::{Answer, Operation, Request, SetAttr};
-use teal_lab::trace::{
+use teal_mount::Watcher;
+use teal_trace::{
     Action, Facts, Header, Level, Outcome, Progress, Recorder, Recording, Settings, Surroundings,
     Text,
 };
-use teal_mount::Watcher;
 use teal_types::{FileType, ObjectNo};
 
 /// `ENOENT`.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_client::{Client, Link, PinsShown, StuckObject, StuckWay, UpstreamStatus};
 use teal_device::{Remote, Upstream};
-use teal_env::Clock;
+use teal_env::{Clock, Existing, replace_file};
 use teal_net::{Channel, ClientIdentity, Limits};
 use teal_proto::{ConflictKind, MESSAGE_MAX, REQUEST_KINDS};
 use teal_server::{Counts, ReplicaNote};
@@ -88,10 +88,9 @@ pub(crate) fn keep(store: &Path, setting: &Setting) -> Result<()> {
         .create(&dir)
         .with_context(|| dir.display().to_string())?;
     let file = setting_file(store)?;
-    let new = file.with_extension("new");
-    std::fs::write(&new, toml::to_string(setting).context("the setting")?)
-        .with_context(|| new.display().to_string())?;
-    std::fs::rename(&new, &file).with_context(|| file.display().to_string())
+    let text = toml::to_string(setting).context("the setting")?;
+    replace_file(&file, text.as_bytes(), Existing::Replaced)
+        .with_context(|| format!("writing {}", file.display()))
 }
 
 /// Removes the setting of a store, and the directory beside it if nothing else is in it.
