@@ -15,7 +15,7 @@ mod tidy;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask tidy                                      check what the compiler cannot: layers, sizes, names
+cargo xtask tidy [--figures [--write]]                check what the compiler cannot: layers, sizes, names, words; print figures, record better ones
 cargo xtask test [--long] [FILTER]                    install what the tests need, build, run every test; --long takes hours
 cargo xtask crash [--long] [--seed N] [--images N]    explore crash images of the log store
 cargo xtask sim [--seed N] [--seeds N]                whole clients and a server in one process, under seeds
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args.as_slice() {
-        ["tidy"] => tidy::run(),
+        ["tidy", rest @ ..] => tidy::run(rest),
         ["test", rest @ ..] if let Some(plan) = test::Plan::of(rest) => test::run(&plan),
         ["crash", rest @ ..] => crash::run(rest),
         ["sim", rest @ ..] => sim::run(rest),

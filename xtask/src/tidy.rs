@@ -4,11 +4,13 @@
 //! 1. Every rule has a test that breaks it.
 //! 2. Every finding says where, which rule, and what to do.
 
+mod figures;
 mod layers;
 mod rooms;
 mod sources;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
+use figures::FiguresMode;
 use serde_json::Value;
 use std::fmt;
 use std::path::Path;
@@ -45,9 +47,17 @@ impl fmt::Display for Finding {
     }
 }
 
-pub(crate) fn run() -> Result<bool> {
+/// Checks every rule; `args` may ask for the figures of *Words*, and for recording the better ones.
+pub(crate) fn run(args: &[&str]) -> Result<bool> {
+    let mode = match args {
+        [] => FiguresMode::Check,
+        ["--figures"] => FiguresMode::Print,
+        ["--figures", "--write"] => FiguresMode::PrintAndWrite,
+        _ => bail!("tidy takes `--figures` or `--figures --write`"),
+    };
     let root = crate::root();
     let mut findings = sources::check_tree(root)?;
+    findings.extend(figures::check_tree(root, mode)?);
     let rooms = rooms::read(&metadata(root)?, root)?;
     findings.extend(layers::check(&rooms));
     findings.extend(rooms::check(
