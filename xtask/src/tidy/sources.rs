@@ -17,8 +17,6 @@ const TOO_LONG: &[(&str, usize)] = &[
     ("crates/teal-energy/src/oracle/side.rs", 638),
     ("crates/teal-env/src/file.rs", 583),
     ("crates/teal-fuse/examples/mirror.rs", 548),
-    ("crates/teal-trace/src/record.rs", 504),
-    ("crates/teal-study/src/wml/parse.rs", 518),
     ("crates/teal-log/src/file.rs", 576),
     ("crates/teal-log/src/op.rs", 555),
     ("crates/teal-log/src/open.rs", 597),
