@@ -1,6 +1,6 @@
 //! `teal config`: the settings of a running mount.
 
-use crate::cli::{Config, parse_size};
+use crate::cli::Config;
 use crate::control::{self, Answer, Ask};
 use crate::mounts::nothing_on;
 use crate::paths;
@@ -8,6 +8,7 @@ use crate::say::say;
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
+use teal_command::size::parse_size;
 use teal_log::Settings;
 
 /// Every setting by name, with its value as a number.

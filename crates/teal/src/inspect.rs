@@ -76,8 +76,8 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
         report.entries,
         report.extents,
         report.pages,
-        crate::status::human(report.live),
-        crate::status::human(report.verified),
+        teal_command::size::human(report.live),
+        teal_command::size::human(report.verified),
     );
     if report.is_clean() {
         say!(

@@ -4,11 +4,11 @@ use crate::cli::{Mount, Up};
 use crate::paths::{self, Point};
 use crate::rollback::Rollback;
 use crate::say::say;
-use crate::status::human;
 use crate::{launch, mkfs};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
+use teal_command::size::human;
 use teal_log::SMALLEST_STORE;
 
 /// The largest store made without being asked for a size.
