@@ -1,4 +1,4 @@
-//! `cargo xtask bench space`: what the device writes for what the user writes; runs the example `space` of `teal-client` in the release
+//! `cargo xtask bench space`: what the device writes for what the user writes; runs the example `space` of `teal-posix` in the release
 //! profile, which explains its arguments.
 
 use anyhow::{Context as _, Result};
@@ -21,7 +21,7 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
             "--quiet",
             "--release",
             "-p",
-            "teal-client",
+            "teal-posix",
             "--example",
             "space",
             "--",

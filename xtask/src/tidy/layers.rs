@@ -14,11 +14,13 @@ enum Place {
 
 const PLACES: &[(&str, Place)] = &[
     ("teal", Place::Layer(7)),
-    ("teal-mount", Place::Layer(5)),
+    ("teal-mount", Place::Layer(6)),
     ("teal-study", Place::Layer(5)),
-    ("teal-client", Place::Layer(4)),
+    ("teal-posix", Place::Layer(5)),
+    ("teal-replica", Place::Layer(4)),
     ("teal-server", Place::Layer(4)),
     ("teal-device", Place::Layer(3)),
+    ("teal-volume", Place::Layer(3)),
     ("teal-meta", Place::Layer(3)),
     ("teal-trace", Place::Layer(2)),
     ("teal-log", Place::Layer(2)),

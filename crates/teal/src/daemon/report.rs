@@ -4,7 +4,7 @@ use super::volume::ServedVolume;
 use crate::config;
 use crate::control::{DriveHere, Status, UpstreamShown};
 use crate::replica;
-use teal_client::FsError;
+use teal_posix::FsError;
 
 /// Returns the state of the mount, its store, its server and its drives, as this process knows it; no device is read.
 pub(super) fn status(volume: &ServedVolume) -> Status {
@@ -18,7 +18,7 @@ pub(super) fn status(volume: &ServedVolume) -> Status {
     let uuid: String = superblock.uuid.iter().map(|b| format!("{b:02x}")).collect();
     let of_store = config::list(&store.settings()).into_iter();
     let counted = store.counts();
-    let drives = volume.client.drives_here().into_iter();
+    let drives = volume.drives.here().into_iter();
     Status {
         mount_point: volume.args.dir.clone(),
         store: volume.args.path.clone(),
@@ -55,9 +55,10 @@ pub(super) fn status(volume: &ServedVolume) -> Status {
 
 /// Returns how the volume stands with its server; `None` if it has none.
 fn upstream(volume: &ServedVolume) -> Result<Option<UpstreamShown>, FsError> {
-    let Some(status) = volume.client.upstream_status()? else {
+    let Some(replica) = volume.client.replica() else {
         return Ok(None);
     };
+    let status = replica.upstream_status()?;
     let mut shown = volume.with_server(|serving| replica::shown(&status, serving));
     if !volume.asks_server() {
         shown.trouble = Some(volume.why_alone());

@@ -11,7 +11,8 @@ use crate::say::{quoted, shown, with_causes};
 use anyhow::{Context, Result, anyhow, bail};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use teal_client::{Client, Freed, FsError, Pinned};
+use teal_posix::{Client, FsError};
+use teal_replica::{Freed, PinRefused, Pinned, Replica};
 use teal_types::ObjectNo;
 
 /// The answer to what was done.
@@ -106,9 +107,12 @@ fn about_the_server(volume: &ServedVolume, ask: &Ask) -> Result<Answer> {
             let conflicts = replica::conflicts(client)?;
             return Ok(Answer::Conflicts { conflicts });
         }
-        Ask::Resolve { id } => client.resolve_conflict(*id)?,
-        Ask::Pin { object } => return Ok(pinned(&client.pin(ObjectNo::new(*object))?)),
-        Ask::Free { object } => return Ok(freed(&client.free(ObjectNo::new(*object))?)),
+        Ask::Resolve { id } => {
+            let replica = client.replica().ok_or(FsError::NotFound)?;
+            replica.resolve_conflict(*id)?;
+        }
+        Ask::Pin { object } => return Ok(pinned(&keeping(client)?.pin(ObjectNo::new(*object))?)),
+        Ask::Free { object } => return Ok(freed(&keeping(client)?.free(ObjectNo::new(*object))?)),
         Ask::Token | Ask::Revoke { .. } | Ask::Readmit { .. } => {
             return volume.with_server(|serving| {
                 let serving = serving.context("this volume is not served here")?;
@@ -129,23 +133,28 @@ fn about_the_server(volume: &ServedVolume, ask: &Ask) -> Result<Answer> {
 
 /// Sends everything that is only here to the server, and says what stayed behind.
 fn flush(volume: &ServedVolume) -> Result<()> {
+    let dir = shown(&volume.args.dir);
+    let Some(replica) = volume.client.replica() else {
+        let dir = quoted(&dir);
+        bail!(
+            "the volume on {dir} has no server to send anything to; give it one: teal serve {dir}"
+        );
+    };
     if !volume.asks_server() {
-        let dir = shown(&volume.args.dir);
-        if !volume.client.is_replica() {
-            let dir = quoted(&dir);
-            bail!(
-                "the volume on {dir} has no server to send anything to; give it one: teal serve {dir}"
-            );
-        }
         let why = volume.why_alone();
         bail!("nothing was sent to the server of {dir}: {why}");
     }
-    volume.client.flush_upstream().map_err(|e| match e {
+    replica.flush_upstream().map_err(|e| match e {
         FsError::Unreachable(why) | FsError::Stuck(why) => {
             anyhow!("not everything is at the server: {why}")
         }
         e => e.into(),
     })
+}
+
+/// Returns what keeps content on this machine and gives it back; a volume without a server keeps all of it.
+fn keeping(client: &Client) -> Result<&Arc<Replica>, PinRefused> {
+    client.replica().ok_or(PinRefused::Alone)
 }
 
 fn pinned(pinned: &Pinned) -> Answer {

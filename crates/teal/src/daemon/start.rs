@@ -12,11 +12,12 @@ use crate::replica::{self, Running};
 use anyhow::{Context, Result, anyhow, bail};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use teal_client::{AtimePolicy, Client, ClientOptions, UpstreamOptions};
 use teal_device::Drive;
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
 use teal_log::{OpenOptions, Owner, Recovery, Store};
 use teal_mount::{Mount, MountSettings};
+use teal_posix::{AtimePolicy, Client, ClientOptions};
+use teal_replica::UpstreamOptions;
 
 /// The least threads of a mount whose requests may wait for the server: others are to be answered meanwhile.
 const THREADS_THAT_WAIT: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
@@ -58,7 +59,7 @@ pub(super) fn start(args: &Args, options: MountOptions) -> Result<(ServedVolume,
     }
     let client = open_client(store, clock, how, running.as_ref(), &options)?;
     let is_shared = replica::setting(&args.path)?.is_some();
-    let settings = mount_settings(args, &options, is_shared, client.is_replica());
+    let settings = mount_settings(args, &options, is_shared, client.replica().is_some());
     if settings.syncfs {
         // The kernel's claim on the device, which comes with the mount, takes the place of ours.
         disk.release_claim();
@@ -96,7 +97,7 @@ fn open_client(
     };
     let upstream = Arc::clone(&running.upstream);
     let joining = (running.joins, of_upstream);
-    Ok(Client::replica(
+    Ok(Client::replica_of(
         store,
         clock,
         how,

@@ -19,9 +19,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use teal_client::{Client, FsError};
 use teal_fuse::{Unmount, UnmountError, Unmounter};
 use teal_mount::Mount;
+use teal_posix::{Client, FsError};
 
 /// A mount that lives on for so long after it was taken away has a copy in another mount namespace.
 const COPY_SUSPECTED_AFTER: Duration = Duration::from_secs(3);

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use teal_client::{KnownDrive, KnownDrives};
 use teal_env::{Existing, replace_file};
+use teal_replica::{KnownDrive, KnownDrives};
 
 /// A drive that has been attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
