@@ -12,7 +12,9 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use teal_client::{Client, FsError, Invalidation, Listener, Moment, SetAttrRequest, WriteFlags};
+use teal_posix::{
+    Client, FsError, Invalidation, InvalidationSink, Moment, SetAttrRequest, WriteFlags,
+};
 use teal_testkit::Rng;
 use teal_types::ObjectNo;
 
@@ -38,7 +40,7 @@ struct Held {
     changes: u64,
 }
 
-impl Listener for Kernel {
+impl InvalidationSink for Kernel {
     fn tell(&self, what: Invalidation) {
         if let Invalidation::Grown(no, size) = what {
             self.0.lock().words.push_back((no, size));
