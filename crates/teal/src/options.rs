@@ -112,8 +112,8 @@ const IGNORED: &[&str] = &[
 
 /// Options of ours that are there or not.
 const FLAGS: &[&str] = &[
-    "ro", "rw", "remount", "salvage", "noatime", "relatime", "nosuid", "nodev", "noexec", "syncfs",
-    "nosyncfs", "observed", TAKE_OVER,
+    "ro", "rw", "remount", "salvage", "noatime", "relatime", "nosuid", "suid", "nodev", "dev",
+    "noexec", "syncfs", "nosyncfs", "observed", TAKE_OVER,
 ];
 
 /// The number of an option, within its bounds; `what` it is, with an example.
