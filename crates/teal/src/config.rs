@@ -3,11 +3,11 @@
 use crate::cli::Config;
 use crate::control::{self, Answer, Ask};
 use crate::mounts::nothing_on;
-use crate::paths;
-use crate::say::say;
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
+use teal_command::paths;
+use teal_command::say::say;
 use teal_command::size::parse_size;
 use teal_log::Settings;
 

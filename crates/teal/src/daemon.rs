@@ -19,13 +19,13 @@ use crate::cli::Mount as Args;
 use crate::control::Listener;
 use crate::options::MountOptions;
 use crate::rollback::Rollback;
-use crate::say::{say, with_causes};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use teal_command::READY;
+use teal_command::say::{say, with_causes};
 use volume::ServedVolume;
 
 /// Opens the store, mounts it and serves until the mount is gone. What was made for the mount is kept as soon as it is there.

@@ -3,8 +3,6 @@
 use crate::cli::{Affinity, Device};
 use crate::control::{self, Answer, Ask, DeviceLine, SourceLine, WhereLine};
 use crate::mounts::{nothing_on, object_at};
-use crate::paths;
-use crate::say::{count, plain, quoted, say, shown};
 use crate::status::waiting;
 use anyhow::{Context, Result, bail};
 use std::io::Write as _;
@@ -13,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
+use teal_command::paths;
 use teal_command::profile;
+use teal_command::say::{count, plain, quoted, say, shown};
 use teal_command::size::human;
 
 /// How often somebody who waits for a drive to be let go hears how far that is.

@@ -1,13 +1,13 @@
 //! `teal mount`: in the foreground, or as a daemon whose start is waited for.
 
 use crate::cli::Mount;
-use crate::paths::{self, Point};
 use crate::rollback::Rollback;
 use crate::{daemon, options, replica, status};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use teal_command::paths::{self, Point};
 use teal_command::{READY, fuse_is_there};
 
 /// Refuses a mount point that cannot be one, and a machine without FUSE. `true` when a dead mount was found there. It is repaired now, unless the

@@ -32,7 +32,7 @@ use cli::{Cli, Command};
 use options::Asked;
 use rollback::Rollback;
 use std::process::ExitCode;
-use teal_command::{paths, place_text, say};
+use teal_command::say;
 
 fn main() -> ExitCode {
     teal_command::logging::begin();

@@ -1,13 +1,14 @@
 //! `teal mkfs`: an empty store, never over something else by accident.
 
 use crate::cli::Mkfs;
-use crate::say::{say, shown};
-use crate::{paths, probe};
+use crate::probe;
 use anyhow::{Context, Result, bail};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use teal_command::paths;
+use teal_command::say::{say, shown};
 use teal_env::{Disk, FileDisk, OpenMode, SystemClock, SystemEntropy};
 use teal_log::{MkfsOptions, SMALLEST_STORE, Store};
 

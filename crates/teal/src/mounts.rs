@@ -5,13 +5,13 @@
 //! 2. The last part of a path is not followed if it lies on a mount of TealFS; all before it is.
 
 use crate::control;
-use crate::say::{quoted, shown};
 use anyhow::{Context, Error, Result, anyhow, bail};
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use teal_command::mount_table::{Mount, all};
+use teal_command::say::{quoted, shown};
 
 /// Whether what is mounted there is on a block device: then the kernel passes `sync(2)` on to it.
 pub(crate) fn is_on_device(point: &Path) -> bool {

@@ -4,8 +4,6 @@
 use crate::cli::Recording;
 use crate::control::{self, Answer, Ask, RecordingStatus};
 use crate::mounts::nothing_on;
-use crate::paths;
-use crate::say::say;
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -14,6 +12,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
+use teal_command::paths;
+use teal_command::say::say;
 use teal_command::size::human;
 
 /// How often the daemon is asked whether it still records, in nanoseconds.

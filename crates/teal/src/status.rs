@@ -2,11 +2,11 @@
 
 use crate::control::{self, Answer, Ask, Ended, Status, Unsent, UpstreamShown};
 use crate::mounts::nothing_on;
-use crate::paths::{self, Point};
-use crate::say::{count as so_many, plain, quoted, say, shown};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use teal_command::paths::{self, Point};
+use teal_command::say::{count as so_many, plain, quoted, say, shown};
 use teal_command::size::human;
 
 /// Shows one mount or all.
