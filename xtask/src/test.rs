@@ -7,7 +7,9 @@
 //! 4. It ends: what hangs is described, ended and counted as failed, and the rest goes on (`attempt`, `runner`).
 //! 5. Nothing runs a second time: what failed has failed, however it would do if it were asked again (`verdict`).
 //! 6. A program leaves nothing behind; if it does, that is taken away and said (`leftovers`), by the next run if this one is killed (`killed`).
-//! 7. Above what was skipped and what failed it says what each program took, the longest first (`times`).
+//! 7. Two programs run side by side, each with its own directories, processes and mounts; those that would disturb others run alone
+//!    (`programs`). With `--long`, each runs alone.
+//! 8. Above what was skipped and what failed it says what each program took, the longest first (`times`).
 //!
 //! Tests find the outside suites in `$TEAL_TOOLS/bin`. A test that cannot run here appends one line with the reason to the file
 //! `$TEAL_SKIPS` and returns; it is counted as skipped, not as passed. With `--long` (`$TEAL_LONG` is set), tests that have a long form
@@ -36,10 +38,13 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
-use summary::Summary;
+
+/// How many programs run side by side in the short form. Most of a program's time passes in waiting for daemons, disks and time-outs,
+/// and a few tests that do not wait have nothing to fear from a neighbour: they must pass on a machine that is busy otherwise, too.
+const LANES: usize = 2;
 
 /// How long things may take: in the short form, and in the long one.
 const LIMITS: [Limits; 2] = [
@@ -86,12 +91,7 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
         println!("left behind by a run that was killed: {dead}");
     }
     let runner = runner(plan, &target, &tools, rooms)?;
-    let mut summary = Summary::default();
-    for program in &programs {
-        if !runner.run(program, &mut summary) {
-            break;
-        }
-    }
+    let summary = runner.run_all(&programs);
     println!("\n{}", summary.report());
     std::io::stdout().flush()?;
     Ok(summary.is_good())
@@ -136,7 +136,9 @@ fn runner(plan: &Plan, target: &Path, tools: &Path, rooms: Rooms) -> Result<Runn
         rooms,
         kept,
         is_shown: true,
+        lanes: if plan.is_long { 1 } else { LANES },
         stop,
+        beside: RwLock::default(),
     })
 }
 

@@ -150,8 +150,8 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
     let keep = |found: &Found, rounds| -> Result<String> {
         site.keep(
             rounds,
-            |of| report::json(found, &plan, of),
-            |of| report::markdown(found, &plan, of),
+            |of| report::json(found, plan, of),
+            |of| report::markdown(found, plan, of),
         )
     };
     for round in 0..plan.rounds {

@@ -136,7 +136,7 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
     let kept = site.keep(
         TIMES,
         |of| to_json(&samples, of),
-        |of| markdown(&samples, &plan, of),
+        |of| markdown(&samples, plan, of),
     )?;
     home.down()?;
     line.nas.down()?;

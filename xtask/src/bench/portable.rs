@@ -111,7 +111,7 @@ struct Trace {
 
 pub(crate) fn bench(plan: &Plan) -> Result<bool> {
     let site = Site::begin("portable", plan.json.as_deref(), plan.dir.as_deref())?;
-    lab::build(&[&["-p", "teal", "--bin", "teal"]])?;
+    lab::build(&[&["-p", "teal", "-p", "teal-lab", "--bins"]])?;
     let work = Work {
         program: site.target.join("release/teal"),
         dir: site.dir.clone(),
@@ -129,7 +129,7 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
     let line = Line::to(&work.program, &work.dir, nas)?;
     if has(Part::Lines) {
         for round in 0..plan.rounds {
-            work.replays(&line, &plan, round, (&trace, &stick), &mut samples)?;
+            work.replays(&line, plan, round, (&trace, &stick), &mut samples)?;
         }
     }
     if has(Part::First) {
@@ -150,7 +150,7 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
     };
     let (json, table) = (
         |of: &_| report::json(&found, of),
-        |of: &_| report::markdown(&found, &plan, of),
+        |of: &_| report::markdown(&found, plan, of),
     );
     let kept = site.keep(plan.rounds, json, table)?;
     line.nas.down()?;

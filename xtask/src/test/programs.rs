@@ -42,6 +42,21 @@ const WAITING: &[&str] = &["teal::apart", "teal::strangers"];
 /// How many that are.
 const SIDE_BY_SIDE: &str = "--test-threads=6";
 
+/// Programs beside which no other runs, each with what it does to others.
+const ALONE: &[(&str, &str)] = &[
+    ("teal::attributes", "drops what the kernel has cached"),
+    ("teal::bad_input", COPIES_MOUNTS),
+    ("teal::exclusive", COPIES_MOUNTS),
+    ("teal::lifecycle", COPIES_MOUNTS),
+    ("teal::stress", "takes all of the machine that it gets"),
+    ("teal::sync", COPIES_MOUNTS),
+    ("teal::words", COPIES_MOUNTS),
+    ("teal-fuse::mount", COPIES_MOUNTS),
+    ("xtask", "ends file systems that no mount leads to"),
+];
+/// A new mount namespace begins as a copy: what others have mounted and unmount meanwhile stays alive until the namespace ends.
+const COPIES_MOUNTS: &str = "makes mount namespaces";
+
 /// A program that runs tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Program {
@@ -76,6 +91,12 @@ impl Program {
         WAITING
             .contains(&self.name.as_str())
             .then_some(SIDE_BY_SIDE)
+    }
+
+    /// Returns what the program would do to others beside it, if they must not run then.
+    pub(super) fn is_alone_because(&self) -> Option<&'static str> {
+        let found = ALONE.iter().find(|(name, _)| *name == self.name);
+        found.map(|(_, reason)| *reason)
     }
 
     /// The program with everything in its environment that cargo would put there, and `more` arguments.
@@ -172,6 +193,12 @@ mod tests {
             ..found.clone()
         };
         assert_eq!(waiting.side_by_side(), Some("--test-threads=6"));
+        assert_eq!(waiting.is_alone_because(), None);
+        let copying = Program {
+            name: "teal::sync".into(),
+            ..found.clone()
+        };
+        assert_eq!(copying.is_alone_because(), Some(COPIES_MOUNTS));
         assert_eq!(
             (found.path, found.dir),
             ("/w/target/a".into(), "/w/crates/teal-x".into())
