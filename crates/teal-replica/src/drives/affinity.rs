@@ -236,8 +236,8 @@ impl Replica {
         let there = content.map_or(0, |content| content.present.len());
         let note = self.note(no)?;
         let parts = [
-            Some(&note.pending),
-            note.flying.as_ref().map(|flying| &flying.part),
+            Some(&note.dirty),
+            note.in_flight.as_ref().map(|in_flight| &in_flight.part),
         ];
         let mut parts = parts.into_iter().flatten();
         let size = match self.store().attr(no) {

@@ -3,7 +3,7 @@
 //! # Guarantees
 //! 1. A burst first takes in all commits since the drive's position, then copies what has come here since the last one, then is durable. The
 //!    position moves when all commits up to it are taken in, and nothing newer is copied.
-//! 2. Content is copied as the server has it, and only while nothing of it is pending here and the position is the one it was compared at.
+//! 2. Content is copied as the server has it, and only while nothing of it is dirty here and the position is the one it was compared at.
 //! 3. What cannot be copied now is not forgotten, while it waits for a source; what waits is bounded.
 
 use super::super::{Note, Replica, SyncError, unexpected};
@@ -451,6 +451,6 @@ impl Replica {
 /// Whether what is here of content is of this commit, as far as the note tells.
 fn is_servers(note: &Note, data_seq: CommitSeq) -> bool {
     (!note.is_ours() || bug(Bug::DriveGetsPending))
-        && !note.again
+        && !note.needs_look
         && (note.absent.is_empty() || note.data_seq == data_seq)
 }
