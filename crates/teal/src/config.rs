@@ -1,13 +1,14 @@
 //! `teal config`: the settings of a running mount.
 
-use crate::cli::{Config, parse_size};
+use crate::cli::Config;
 use crate::control::{self, Answer, Ask};
 use crate::mounts::nothing_on;
-use crate::paths;
-use crate::say::say;
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
+use teal_command::paths;
+use teal_command::say::say;
+use teal_command::size::parse_size;
 use teal_log::Settings;
 
 /// Every setting by name, with its value as a number.

@@ -14,7 +14,6 @@ mod shown;
 mod unfit;
 
 use crate::control::{AffinityLine, Answer, Ask};
-use crate::say::quoted;
 use crate::{mkfs, replica};
 use anyhow::{Context, Result, bail};
 use memory::Known;
@@ -23,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use teal_command::say::quoted;
 use teal_env::{FileDisk, OpenMode, SystemEntropy};
 use teal_posix::Client;
 use teal_replica::{DriveRefused, DriveShown, NewDrive, Replica};

@@ -24,9 +24,10 @@ use teal_server::{Counts, ReplicaNote};
 use tokio::runtime::Runtime;
 
 use crate::control::{ConflictShown, MachineShown, StuckShown, Unsent, UpstreamShown};
-use crate::say::shown as shown_path;
+use crate::private;
 use crate::serving::Serving;
-use crate::{paths, private};
+use teal_command::paths;
+use teal_command::say::shown as shown_path;
 
 /// Where a volume's server is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +38,7 @@ pub(crate) enum Setting {
         /// Where it listens.
         listen: String,
         /// Its data.
-        #[serde(with = "crate::place_text")]
+        #[serde(with = "teal_command::place_text")]
         data: PathBuf,
         /// The volume, in hexadecimal digits.
         volume: String,
@@ -314,7 +315,7 @@ fn machine(note: ReplicaNote) -> MachineShown {
         revoked: note.is_revoked,
         local: note.is_local,
         position: note.position.get(),
-        last_heard: crate::say::date(note.seen),
+        last_heard: teal_command::say::date(note.seen),
     }
 }
 
@@ -364,7 +365,7 @@ pub(crate) fn conflicts(client: &Client) -> Result<Vec<ConflictShown>> {
             id: note.id,
             kind: kind(note.kind).to_owned(),
             device: note.device,
-            time: crate::say::date(note.time),
+            time: teal_command::say::date(note.time),
             path: note.path,
             copy_path: note.copy_path,
             lost: note.lost,

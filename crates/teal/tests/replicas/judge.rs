@@ -90,7 +90,7 @@ impl Run {
         );
         self.counts.batches = ledger.batches();
         if self.stage < Stage::Copies {
-            let own = eyes.with_oneself();
+            let own = ledger.with_oneself(&eyes);
             assert!(own.is_empty(), "conflicts with oneself: {own:#?}");
         }
     }

@@ -121,6 +121,12 @@ impl Run {
             may_fail,
             is_printed,
         };
+        if stage == Stage::Turns {
+            let machines = &run.world.machines;
+            machines
+                .iter()
+                .for_each(|machine| machine.kernel.be_prompt());
+        }
         if stage == Stage::Limits {
             run.begin_near_limits();
         }
@@ -380,6 +386,7 @@ impl Run {
             machine.wire.set_faults(0.0);
             machine.wire.cut(false);
             machine.wire.set_meanwhile(None);
+            machine.kernel.close_all(&machine.client);
         }
     }
 

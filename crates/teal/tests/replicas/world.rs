@@ -290,12 +290,14 @@ impl World {
         );
         let options = options(rng);
         let client = Self::open(name, &disk, &wire, (joins, options), &power, &clock);
+        let kernel = Kernel::new(rng.fork());
+        kernel.boot(&client);
         self.machines.push(Machine {
             name: name.into(),
             client,
             wire,
             power,
-            kernel: Kernel::default(),
+            kernel,
             clock,
             disk,
             joins,
@@ -344,8 +346,8 @@ impl World {
         power.stays();
         let client = Self::open(name, &image.disk, wire, (*joins, *options), power, clock);
         self.drop_sticks(at, rng);
+        self.machines[at].kernel.boot(&client);
         (self.machines[at].client, self.machines[at].disk) = (client, image.disk);
-        self.machines[at].kernel.forgets();
     }
 
     /// The server's power fails, if it has not, and comes back: what was to be durable soon is, or is not. `power`: that of its next life.
