@@ -1,14 +1,9 @@
 //! A server that was put back from an older copy, on real machines: what it lost comes back to it, and nothing else is lost.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{Mounted, Nas, compare_trees, converge, end, fill, join, run, seeded};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{Mounted, Nas, compare_trees, converge, end, fill, join, run, seeded};
 
 fn copy(from: &Path, to: &Path) {
     run(Command::new("cp").arg("-a").arg(from).arg(to)).good();

@@ -1,19 +1,14 @@
 //! What cannot be sent or installed: it is named, and nothing else waits for it.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{
+    Mounted, Nas, PATIENCE, Said, World, apart, compare_replicas, converge, end, flush, join, run,
+    seeded, wait_until,
+};
 use rustix::fs::XattrFlags;
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{
-    Mounted, Nas, PATIENCE, Said, World, apart, compare_replicas, converge, end, flush, join, run,
-    seeded, wait_until,
-};
 
 /// The machines of a cable.
 const LAPTOP: usize = 1;

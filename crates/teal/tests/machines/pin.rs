@@ -1,14 +1,9 @@
 //! Files on demand: what is pinned is here, and stays; what is given back comes again; what is only here is not given back.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{Mounted, Nas, PATIENCE, end, flush, join, seeded, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use support::{Mounted, Nas, PATIENCE, end, flush, join, seeded, wait_until};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()

@@ -1,13 +1,10 @@
 //! Access control lists on a mount: what setfacl, getfacl, chmod and the makers of files do there is what they do in a directory of the
 //! file system below.
 
-#[path = "support/support.rs"]
-mod support;
-
-use support::behaves_as_below;
+use crate::support::{Script, behaves_as_below};
 
 /// Each in an empty directory of its own.
-const SCRIPTS: &[support::Script] = &[
+const SCRIPTS: &[Script] = &[
     (
         "lists and chmod",
         "touch f; setfacl -m u:1001:rwx,g:1002:r f; show; chmod 640 f; show; chmod g+w,o+x f; show

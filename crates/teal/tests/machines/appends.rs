@@ -1,12 +1,10 @@
 //! Two machines that write to the same file, each on what it has seen: what a program acted on decides where its bytes go.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "appends/many.rs"]
 mod many;
-#[path = "support/support.rs"]
-mod support;
 
+use crate::support::{
+    Mounted, Nas, converge, end, flush, is_long, join, let_pass, program, wait_until,
+};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::ReadWriteFlags;
 use std::collections::BTreeMap;
@@ -15,7 +13,6 @@ use std::io::{IoSlice, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use support::{Mounted, Nas, converge, end, flush, is_long, join, let_pass, program, wait_until};
 
 /// `RWF_NOAPPEND` (Linux 6.9).
 const NOAPPEND: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x20);

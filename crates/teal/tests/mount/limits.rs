@@ -1,14 +1,9 @@
 //! The limits in `docs/semantics.md` as programs meet them: each reached on a mount, and each passed by one.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::Mounted;
 use rustix::fs::{CWD, Mode, OFlags, fstat, ftruncate, mkdirat, openat, symlinkat};
 use rustix::io::Errno;
 use std::path::Path;
-use support::Mounted;
 
 #[test]
 fn names_links_and_paths_reach_their_limits() {

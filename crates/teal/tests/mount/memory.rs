@@ -1,14 +1,9 @@
 //! The daemon's memory is bounded, whatever it serves: many files, much data.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{Mounted, is_long};
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
-use support::{Mounted, is_long};
 
 /// The most that was ever resident of a process, in KiB.
 fn peak(pid: i32) -> u64 {

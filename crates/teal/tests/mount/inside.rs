@@ -1,13 +1,8 @@
 //! Looking inside a store, and what a user sees when a part of it has decayed.
 
-#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{Mounted, seeded, shell};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
-use support::Mounted;
 
 /// The places `teal dump` knows of an object that hold a certain thing: first byte and length.
 fn places(m: &Mounted, what: &str, object: u64) -> Vec<(u64, u64)> {
@@ -49,7 +44,7 @@ fn decay_is_an_error_at_reading_a_line_in_the_log_and_a_line_of_check() {
     let [good, content, record] =
         ["good", "content", "record"].map(|name| m.path("photos").join(name));
     for (seed, path) in [(1, &good), (2, &content), (3, &record)] {
-        std::fs::write(path, support::seeded(seed, 300_000)).unwrap();
+        std::fs::write(path, seeded(seed, 300_000)).unwrap();
     }
     let numbers = [&content, &record].map(|path| path.metadata().unwrap().ino());
     m.down();
@@ -72,7 +67,7 @@ fn decay_is_an_error_at_reading_a_line_in_the_log_and_a_line_of_check() {
     );
 
     m.mount("rw");
-    assert_eq!(std::fs::read(&good).unwrap(), support::seeded(1, 300_000));
+    assert_eq!(std::fs::read(&good).unwrap(), seeded(1, 300_000));
     for path in [&content, &record] {
         assert_eq!(
             std::fs::read(path).unwrap_err().raw_os_error(),
@@ -94,14 +89,11 @@ fn decay_is_an_error_at_reading_a_line_in_the_log_and_a_line_of_check() {
         .unwrap()
         .read_exact_at(&mut first, 0)
         .unwrap();
-    assert!(first[..] == support::seeded(2, 300_000)[..4096]);
+    assert!(first[..] == seeded(2, 300_000)[..4096]);
     // A damaged file can be replaced, and then all is well again.
-    std::fs::write(m.path("photos/new"), support::seeded(2, 300_000)).unwrap();
+    std::fs::write(m.path("photos/new"), seeded(2, 300_000)).unwrap();
     std::fs::rename(m.path("photos/new"), &content).unwrap();
-    assert_eq!(
-        std::fs::read(&content).unwrap(),
-        support::seeded(2, 300_000)
-    );
+    assert_eq!(std::fs::read(&content).unwrap(), seeded(2, 300_000));
     m.down();
 }
 
@@ -111,7 +103,7 @@ fn dump_prints_every_structure() {
         return;
     };
     std::fs::create_dir(m.path("d")).unwrap();
-    std::fs::write(m.path("d/file"), support::seeded(1, 50_000)).unwrap();
+    std::fs::write(m.path("d/file"), seeded(1, 50_000)).unwrap();
     let (dir, file) = (
         m.path("d").metadata().unwrap().ino(),
         m.path("d/file").metadata().unwrap().ino(),
@@ -167,5 +159,5 @@ fn a_reader_who_has_seen_enough_is_no_failure() {
     "#;
     let teal = Path::new(env!("CARGO_BIN_EXE_teal"));
     let script = format!("not() {{ ! \"$@\"; }}\n{script}");
-    support::shell(m.world(), &script, &[teal, m.point(), m.store()]).good();
+    shell(m.world(), &script, &[teal, m.point(), m.store()]).good();
 }

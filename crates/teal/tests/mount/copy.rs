@@ -1,16 +1,11 @@
 //! Copies through the kernel: `cp` of a large file moves no content, and what comes of it behaves like any two files.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{Mounted, digest, seeded, shell};
 use rustix::fs;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
-use support::{Mounted, digest, seeded, shell};
 
 const MIB: u64 = 1 << 20;
 

@@ -1,15 +1,10 @@
 //! `fallocate`: room, holes and zeros on a mount are those of the file system below.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{Mounted, digest, seeded};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use support::{Mounted, digest};
 use teal_testkit::Rng;
 
 const ROUNDS: u64 = 12;
@@ -49,9 +44,7 @@ fn step(rng: &mut Rng) -> (Step, u64, u64) {
 
 fn take(file: &File, (step, at, len): (Step, u64, u64)) -> Result<(u64, u64), Errno> {
     match step {
-        Step::Write(seed) => file
-            .write_all_at(&support::seeded(seed, len as usize), at)
-            .unwrap(),
+        Step::Write(seed) => file.write_all_at(&seeded(seed, len as usize), at).unwrap(),
         Step::Allocate(mode) => fallocate(file, mode, at, len)?,
         Step::Truncate => file.set_len(at).unwrap(),
     }
@@ -113,7 +106,7 @@ fn a_hole_gives_its_space_back_and_room_is_asked_for_only() {
     ) else {
         return;
     };
-    std::fs::write(m.path("f"), support::seeded(1, 8 << 20)).unwrap();
+    std::fs::write(m.path("f"), seeded(1, 8 << 20)).unwrap();
     let file = OpenOptions::new()
         .read(true)
         .write(true)

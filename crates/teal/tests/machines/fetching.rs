@@ -1,15 +1,10 @@
 //! What comes from the server when it is needed, and what comes with it: real mounts, a real server, loopback.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{Mounted, Nas, World, converge, end, flush, join, run, seeded, wait_until};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use support::{Mounted, Nas, World, converge, end, flush, join, run, seeded, wait_until};
 
 #[test]
 fn a_tree_of_small_files_comes_with_few_requests() {

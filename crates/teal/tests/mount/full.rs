@@ -1,14 +1,9 @@
 //! A full store: filled to the last block and emptied, again and again; nothing wedges, nothing is lost, `df` is right.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{Mounted, PATIENCE, seeded, wait_until};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use support::{Mounted, seeded};
 use teal_testkit::Rng;
 
 const SIZE: &str = "64M";
@@ -88,7 +83,7 @@ fn empty(m: &Mounted) {
 
 #[track_caller]
 fn is_as_free_as(m: &Mounted, start: u64, what: &str) {
-    let is_back = support::wait_until(support::PATIENCE, || free(m) + TOLERANCE >= start);
+    let is_back = wait_until(PATIENCE, || free(m) + TOLERANCE >= start);
     assert!(
         is_back,
         "{what}: {} of {start} bytes are free again: {}",

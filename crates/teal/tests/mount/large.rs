@@ -1,15 +1,10 @@
 //! Large directories and large files cost in proportion to what is in them, in device bytes and pages, not in time.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{Mounted, is_long, run};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use support::{Mounted, is_long, run};
 
 /// What the store has done.
 #[derive(Debug, Clone, Copy)]

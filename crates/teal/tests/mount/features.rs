@@ -1,10 +1,6 @@
 //! What programs expect of a file system, through the mount: names, links, attributes, holes, locks, limits.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{Mounted, PATIENCE, World, is_user_able, run, seeded, wait_until};
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +10,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use support::{Mounted, PATIENCE, is_user_able, run, seeded, wait_until};
 
 fn create(path: &Path) -> std::fs::File {
     OpenOptions::new()
@@ -27,8 +22,9 @@ fn create(path: &Path) -> std::fs::File {
 
 /// Runs one of these tests again as another process on the same mount: the test sees `ROLE` and does its part.
 fn another(test: &str, point: &Path, role: &str) -> Child {
+    let (_, module) = module_path!().split_once("::").unwrap();
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", &format!("{module}::{test}"), "--nocapture"])
         .env("TEAL_TEST_POINT", point)
         .env("TEAL_TEST_ROLE", role)
         .stdout(Stdio::null())
@@ -217,7 +213,7 @@ fn directories_pass_on_their_group_and_guard_names() {
     if !is_user_able() {
         return teal_testkit::skip(test, "needs root and setpriv");
     }
-    let m = Mounted::of(support::World::open_to_all(), "64M");
+    let m = Mounted::of(World::open_to_all(), "64M");
     fs::chmod(m.point(), Mode::from_raw_mode(0o755)).unwrap();
     let chmod = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()

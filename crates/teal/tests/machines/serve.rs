@@ -1,17 +1,12 @@
 //! One volume on two machines: served here, joined there, with real mounts, a real server and a real network on loopback.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{
+    Mounted, Nas, PATIENCE, World, converge, end, fill, join, run, seeded, try_join, wait_until,
+};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
-use support::{
-    Mounted, Nas, PATIENCE, World, converge, end, fill, join, run, seeded, try_join, wait_until,
-};
 
 /// Reads whole files at a time, and gives up in time: what hangs in a mount cannot be ended by the test itself.
 fn read(path: &Path) -> Result<Vec<u8>, std::io::Error> {

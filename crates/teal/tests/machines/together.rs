@@ -1,15 +1,10 @@
 //! Two machines change one file, and neither has seen the other's change: in place, by an atomic save, by appending. Real mounts, a real server.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{Mounted, Nas, PATIENCE, converge, end, join, wait_until};
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use support::{Mounted, Nas, PATIENCE, converge, end, join, wait_until};
 
 /// A laptop that has been where it could not reach its server.
 struct Away {
